@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Integer arithmetic that reports overflow instead of wrapping.
+//
+// Sizes come from users' files, so a product of dimensions or a sum of bytes
+// may exceed 63 bits. Every such product or sum goes through these functions;
+// an empty result means "does not fit".
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace shardplan {
+
+// Wide enough for bytes over 2^40 devices.
+__extension__ using Int128 = __int128;
+
+inline std::optional<int64_t> checked_add(int64_t a, int64_t b) {
+  int64_t sum = 0;
+  if (__builtin_add_overflow(a, b, &sum)) return std::nullopt;
+  return sum;
+}
+
+inline std::optional<int64_t> checked_mul(int64_t a, int64_t b) {
+  int64_t product = 0;
+  if (__builtin_mul_overflow(a, b, &product)) return std::nullopt;
+  return product;
+}
+
+// REQUIRES: a >= 0, b > 0.
+inline int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); }
+
+}  // namespace shardplan

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/diagnostic.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "base/check.h"
+
+namespace shardplan {
+
+std::string_view severity_name(Severity severity) {
+  static constexpr std::array<std::string_view, 4> kNames = {
+      "off", "note", "warning", "error"};
+  return kNames.at(static_cast<size_t>(severity));
+}
+
+const std::vector<CodeInfo>& all_codes() {
+  static const std::vector<CodeInfo> kCodes = {
+#define SP_CODE(number, enumerator, name, severity, summary) \
+  {Code::enumerator, name, Severity::severity, summary},
+#include "base/codes.def"
+#undef SP_CODE
+  };
+  return kCodes;
+}
+
+const CodeInfo& code_info(Code code) {
+  const std::vector<CodeInfo>& codes = all_codes();
+  const auto found =
+      std::find_if(codes.begin(), codes.end(),
+                   [&](const CodeInfo& info) { return info.code == code; });
+  SHARDPLAN_CHECK(found != codes.end());
+  return *found;
+}
+
+std::string code_id(Code code) {
+  const std::string number = std::to_string(static_cast<int>(code));
+  return "SP" + std::string(3 - std::min<size_t>(3, number.size()), '0') +
+         number;
+}
+
+std::optional<Code> find_code(std::string_view text) {
+  std::string upper(text);
+  std::transform(upper.begin(), upper.end(), upper.begin(), [](char c) {
+    return static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  });
+  for (const CodeInfo& info : all_codes()) {
+    if (upper == code_id(info.code) || text == info.name) return info.code;
+  }
+  return std::nullopt;
+}
+
+bool prevents_running(Code code) {
+  return static_cast<int>(code) < 100 || code == Code::UnsupportedPattern;
+}
+
+Diagnostics::Builder& Diagnostics::Builder::label(Span where,
+                                                  std::string text) {
+  diagnostic_->labels.push_back({where, std::move(text)});
+  return *this;
+}
+
+Diagnostics::Builder& Diagnostics::Builder::fact(std::string text) {
+  diagnostic_->facts.push_back(std::move(text));
+  return *this;
+}
+
+Diagnostics::Builder& Diagnostics::Builder::help(std::string text) {
+  diagnostic_->help.push_back(std::move(text));
+  return *this;
+}
+
+Diagnostics::Builder& Diagnostics::Builder::parameters(
+    std::vector<std::string> names) {
+  diagnostic_->findings = static_cast<int64_t>(names.size());
+  diagnostic_->parameters = std::move(names);
+  return *this;
+}
+
+Diagnostics::Builder& Diagnostics::Builder::findings(int64_t count) {
+  diagnostic_->findings = count;
+  return *this;
+}
+
+Severity Diagnostics::effective(Code code, Severity severity) const {
+  if (const auto chosen = chosen_.find(code); chosen != chosen_.end()) {
+    severity = chosen->second;
+  }
+  if (deny_warnings_ && severity == Severity::Warning) return Severity::Error;
+  return severity;
+}
+
+Severity Diagnostics::severity_of(Code code) const {
+  return effective(code, code_info(code).severity);
+}
+
+Diagnostics::Builder Diagnostics::report(Code code, Span where,
+                                         std::string message) {
+  return report(code, code_info(code).severity, where, std::move(message));
+}
+
+Diagnostics::Builder Diagnostics::report(Code code, Severity severity,
+                                         Span where, std::string message) {
+  severity = effective(code, severity);
+  Diagnostic diagnostic;
+  diagnostic.code = code;
+  diagnostic.severity = severity;
+  diagnostic.message = std::move(message);
+  if (where) diagnostic.labels.push_back({where, ""});
+  if (severity == Severity::Off) {
+    if (chosen_.contains(code)) ++allowed_;
+    discarded_ = std::move(diagnostic);
+    return Builder(&discarded_);
+  }
+  all_.push_back(std::move(diagnostic));
+  return Builder(&all_.back());
+}
+
+Diagnostics::Builder Diagnostics::error(Code code, Span where,
+                                        std::string message) {
+  Diagnostic diagnostic;
+  diagnostic.code = code;
+  diagnostic.message = std::move(message);
+  if (where) diagnostic.labels.push_back({where, ""});
+  all_.push_back(std::move(diagnostic));
+  return Builder(&all_.back());
+}
+
+int64_t Diagnostics::count(Severity severity) const {
+  int64_t total = 0;
+  for (const Diagnostic& diagnostic : all_) {
+    if (diagnostic.severity == severity) total += diagnostic.findings;
+  }
+  return total;
+}
+
+bool Diagnostics::cannot_run() const {
+  return std::any_of(all_.begin(), all_.end(), [](const Diagnostic& d) {
+    return d.severity == Severity::Error && prevents_running(d.code);
+  });
+}
+
+}  // namespace shardplan

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Problems as values: what is wrong, where, with which numbers, and what helps.
+//
+// A function that meets a user's mistake reports it to a Diagnostics sink and
+// returns an empty optional in the same expression:
+//
+//   if (size < 1) {
+//     return diags.error(Code::InvalidMesh, where, "axis `tp` has size 0")
+//         .help("give it a positive size, e.g. `tp=2`");
+//   }
+//
+// So an empty result always means that the reason has been reported, and one
+// run can report many problems. Severities follow base/codes.def, changed by
+// `--deny` and `--allow`.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/source.h"
+
+namespace shardplan {
+
+enum class Severity : uint8_t { Off, Note, Warning, Error };
+std::string_view severity_name(Severity severity);
+
+enum class Code : uint16_t {
+#define SP_CODE(number, enumerator, name, severity, summary) \
+  enumerator = (number),
+#include "base/codes.def"
+#undef SP_CODE
+};
+
+struct CodeInfo {
+  Code code;
+  std::string_view name;  // "indivisible-dimension"
+  Severity severity;      // unless --deny or --allow say otherwise
+  std::string_view summary;
+};
+
+// In ascending order of number.
+const std::vector<CodeInfo>& all_codes();
+const CodeInfo& code_info(Code code);
+std::string code_id(Code code);  // "SP203"
+// Accepts "SP203", "sp203" and "indivisible-dimension".
+std::optional<Code> find_code(std::string_view text);
+// SP0xx and SP105: without them settled there is no answer, hence exit 2.
+bool prevents_running(Code code);
+
+// A place with a remark; the first label of a diagnostic is its main place.
+struct Label {
+  Span where;
+  std::string text;
+};
+
+struct Diagnostic {
+  Code code = Code::InternalError;
+  Severity severity = Severity::Error;
+  std::string message;             // what is wrong; lower case, no full stop
+  std::vector<Label> labels;
+  std::vector<std::string> facts;  // the values that mattered
+  std::vector<std::string> help;   // what to do, as a statement
+  std::vector<std::string> parameters;  // every parameter it is about
+  int64_t findings = 1;  // how many findings this one stands for
+};
+
+class Diagnostics {
+ public:
+  // Adds to the diagnostic just reported; converts to any empty optional.
+  class Builder {
+   public:
+    explicit Builder(Diagnostic* diagnostic) : diagnostic_(diagnostic) {}
+    Builder& label(Span where, std::string text);
+    Builder& fact(std::string text);
+    Builder& help(std::string text);
+    Builder& parameters(std::vector<std::string> names);  // sets findings too
+    Builder& findings(int64_t count);
+    template <typename T>
+    operator std::optional<T>() const {  // NOLINT(google-explicit-constructor)
+      return std::nullopt;
+    }
+    operator std::nullopt_t() const {  // NOLINT(google-explicit-constructor)
+      return std::nullopt;
+    }
+
+   private:
+    Diagnostic* diagnostic_;
+  };
+
+  // With the code's own severity, as --deny and --allow leave it.
+  Builder report(Code code, Span where, std::string message);
+  // With a severity of its own where the code's is not right (SP206).
+  Builder report(Code code, Severity severity, Span where, std::string message);
+  // Always an error, whatever --allow says.
+  Builder error(Code code, Span where, std::string message);
+
+  // `--deny CODE`, `--allow CODE`, `--deny warnings`.
+  void set_severity(Code code, Severity severity) { chosen_[code] = severity; }
+  void deny_warnings() { deny_warnings_ = true; }
+  Severity severity_of(Code code) const;
+
+  // In the order reported; those allowed are counted but not kept.
+  const std::deque<Diagnostic>& all() const { return all_; }
+  // Findings of that severity, before grouping.
+  int64_t count(Severity severity) const;
+  int64_t allowed() const { return allowed_; }
+  bool has_errors() const { return count(Severity::Error) > 0; }
+  // True once something that prevents an answer has been reported.
+  bool cannot_run() const;
+
+ private:
+  Severity effective(Code code, Severity severity) const;
+
+  std::deque<Diagnostic> all_;  // a deque: Builders point into it
+  Diagnostic discarded_;
+  std::map<Code, Severity> chosen_;
+  bool deny_warnings_ = false;
+  int64_t allowed_ = 0;
+};
+
+}  // namespace shardplan

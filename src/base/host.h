@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything outside the process: files, standard streams, environment, clock.
+//
+// The program touches the world only through a Host, so tests and fuzzers run
+// all of it in memory (tests/support/memory_host.h) and main.cc hands in the
+// real one (base/real_host.h).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/source.h"
+
+namespace shardplan {
+
+enum class Stream : uint8_t { Out, Err };
+
+struct FileInfo {
+  bool directory = false;
+  int64_t size = 0;  // bytes; of a regular file
+};
+
+// A file being written under a temporary name; without commit() it vanishes.
+class OutputFile {
+ public:
+  virtual ~OutputFile() = default;
+  // False when the text could not be written (disk full, closed pipe).
+  virtual bool write(std::string_view text) = 0;
+  // Renames to the final name; false, with the file removed, on failure.
+  virtual bool commit() = 0;
+};
+
+class Host {
+ public:
+  virtual ~Host() = default;
+
+  // Empty when nothing exists there (or it cannot be looked at).
+  virtual std::optional<FileInfo> file_info(const std::string& path) = 0;
+  // Names of a directory's entries, sorted; no `.` and `..`.
+  virtual std::vector<std::string> list_directory(const std::string& path) = 0;
+  // The first `limit` bytes of a file, or all. A large file is mapped, not
+  // read. Null on failure, with the reason in `why`.
+  virtual std::shared_ptr<const Bytes> read_file(const std::string& path,
+                                                 int64_t limit,
+                                                 std::string& why) = 0;
+  // Standard input, to its end. Null on failure.
+  virtual std::shared_ptr<const Bytes> read_stdin(std::string& why) = 0;
+  // Null, with the reason in `why`, when the file cannot be created.
+  virtual std::unique_ptr<OutputFile> create_file(const std::string& path,
+                                                  std::string& why) = 0;
+
+  // False once the stream is closed (`shardplan ... | head`).
+  virtual bool write(Stream stream, std::string_view text) = 0;
+  virtual bool is_terminal(Stream stream) = 0;
+  // Columns of the terminal; empty when unknown.
+  virtual std::optional<int> terminal_width() = 0;
+  virtual std::optional<std::string> environment(const std::string& name) = 0;
+  virtual std::string working_directory() = 0;
+  // Seconds on a clock that never goes back.
+  virtual double now() = 0;
+  virtual int processors() = 0;
+};
+
+// No limit for read_file.
+inline constexpr int64_t kWholeFile = -1;
+
+}  // namespace shardplan

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/source.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace shardplan {
+namespace {
+
+class StringBytes : public Bytes {
+ public:
+  explicit StringBytes(std::string text) : text_(std::move(text)) {}
+  std::string_view view() const override { return text_; }
+
+ private:
+  std::string text_;
+};
+
+bool starts_code_point(char c) {
+  return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
+}
+
+}  // namespace
+
+std::shared_ptr<const Bytes> bytes_of(std::string text) {
+  return std::make_shared<StringBytes>(std::move(text));
+}
+
+SourceFile::SourceFile(std::string name, std::string text)
+    : SourceFile(std::move(name), bytes_of(std::move(text))) {}
+
+SourceFile::SourceFile(std::string name, std::shared_ptr<const Bytes> bytes)
+    : name_(std::move(name)), bytes_(std::move(bytes)) {}
+
+const std::vector<uint64_t>& SourceFile::line_starts() const {
+  if (line_starts_.empty()) {
+    line_starts_.push_back(0);
+    const std::string_view all = text();
+    for (size_t at = all.find('\n'); at != std::string_view::npos;
+         at = all.find('\n', at + 1)) {
+      line_starts_.push_back(at + 1);
+    }
+  }
+  return line_starts_;
+}
+
+Position SourceFile::position(uint64_t offset) const {
+  const std::string_view all = text();
+  offset = std::min<uint64_t>(offset, all.size());
+  const std::vector<uint64_t>& starts = line_starts();
+  const auto after = std::upper_bound(starts.begin(), starts.end(), offset);
+  const uint64_t start = *(after - 1);
+  const std::string_view before = all.substr(start, offset - start);
+  return {after - starts.begin(),
+          1 + std::count_if(before.begin(), before.end(), starts_code_point)};
+}
+
+std::string_view SourceFile::line(int64_t number) const {
+  const std::vector<uint64_t>& starts = line_starts();
+  if (number < 1 || number > static_cast<int64_t>(starts.size())) return {};
+  const auto index = static_cast<size_t>(number - 1);
+  std::string_view rest = text().substr(starts[index]);
+  rest = rest.substr(0, rest.find('\n'));
+  if (!rest.empty() && rest.back() == '\r') rest.remove_suffix(1);
+  return rest;
+}
+
+std::string_view Span::text() const {
+  return file == nullptr ? std::string_view()
+                         : file->text().substr(begin, end - begin);
+}
+
+}  // namespace shardplan

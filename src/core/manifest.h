@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Manifest: the parameters of a model, by name, type and place in a file.
+//
+// A manifest may hold a million tensors, so it is kept in columns: all names
+// in one arena, a type number per parameter, and the few distinct types once.
+// Invariants: names are unique and valid UTF-8; every type's elements and
+// bytes, and their totals over parameters and over buffers, fit 63 bits.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/source.h"
+#include "core/types.h"
+
+namespace shardplan {
+
+// Who says so: facts from a config or a manifest are taken at their word
+// (SP206 is an error), inferred ones only warn.
+enum class FactsFrom : uint8_t { None, Inferred, Manifest, Config };
+
+// What the shapes alone do not tell. Absent ones are unknown.
+struct ModelFacts {
+  FactsFrom from = FactsFrom::None;
+  std::optional<int64_t> heads;
+  std::optional<int64_t> kv_heads;
+  std::optional<int64_t> head_dim;
+  std::optional<int64_t> experts;
+  std::optional<int64_t> layers;
+};
+
+using AxisLabels = std::vector<std::optional<std::string>>;  // logical names
+
+class Manifest {
+ public:
+  Manifest() = default;
+
+  // Adds a tensor. `buffer` tensors are not parameters: they are kept apart
+  // and never placed. The place is a byte offset range in `source`.
+  // Returns false when the type, or a total, exceeds 63 bits; nothing is added
+  // then. Names are not checked here; see find_duplicate.
+  bool add(std::string_view name, const TensorType& type, Span where,
+           bool buffer = false);
+  void set_axes(size_t index, AxisLabels axes) { axes_[index] = std::move(axes); }
+
+  size_t size() const { return type_of_.size(); }  // parameters, no buffers
+  std::string_view name(size_t index) const {
+    const uint64_t begin = index == 0 ? 0 : name_end_[index - 1];
+    return std::string_view(names_).substr(begin, name_end_[index] - begin);
+  }
+  const TensorType& type(size_t index) const { return types_[type_of_[index]]; }
+  // Equal numbers, equal types; dense from 0.
+  uint32_t type_number(size_t index) const { return type_of_[index]; }
+  const std::vector<TensorType>& types() const { return types_; }
+  Span where(size_t index) const;
+  // Logical axes, where the manifest gives them; else null.
+  const AxisLabels* axes(size_t index) const;
+
+  struct Buffer {
+    std::string name;
+    TensorType type;
+  };
+  const std::vector<Buffer>& buffers() const { return buffers_; }
+
+  int64_t total_elements() const { return total_elements_; }
+  int64_t total_bytes() const { return total_bytes_; }
+  int64_t buffer_elements() const { return buffer_elements_; }
+  int64_t buffer_bytes() const { return buffer_bytes_; }
+  bool names_are_ascii() const { return ascii_; }
+
+  // Indices of two parameters of the same name (a buffer counts as its name);
+  // the pair whose second member comes first in the file. O(n).
+  struct Duplicate {
+    size_t first = 0;
+    size_t second = 0;
+  };
+  std::optional<Duplicate> find_duplicate() const;
+
+  std::string title;   // what to call the model in output: the path as given
+  std::string model_name;  // the manifest's own "name", or empty
+  std::string format;  // "native", "safetensors", "hf-config", ...
+  ModelFacts facts;
+  std::vector<SourcePtr> sources;  // keeps spans alive
+
+ private:
+  uint32_t intern(const TensorType& type);
+
+  std::string names_;
+  std::vector<uint64_t> name_end_;
+  std::vector<uint32_t> type_of_;
+  std::vector<TensorType> types_;
+  std::unordered_multimap<uint64_t, uint32_t> types_by_hash_;
+  // Places: 32-bit offsets would cap files at 4 GiB; the source changes rarely.
+  std::vector<uint64_t> where_begin_;
+  std::vector<uint32_t> where_length_;
+  std::vector<std::pair<size_t, const SourceFile*>> source_from_;
+  std::map<size_t, AxisLabels> axes_;
+  std::vector<Buffer> buffers_;
+  int64_t total_elements_ = 0;
+  int64_t total_bytes_ = 0;
+  int64_t buffer_elements_ = 0;
+  int64_t buffer_bytes_ = 0;
+  bool ascii_ = true;
+};
+
+}  // namespace shardplan

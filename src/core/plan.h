@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plan: where every parameter of a manifest goes on a mesh.
+//
+// The waist of the program: rules or a saved file make a Plan; memory reports,
+// diffs and exports read one. A model of a million tensors has few distinct
+// placements, so each is kept once and a parameter holds its number.
+// Invariants: exactly one placement number per parameter, in manifest order;
+// every final spec is legal for its shape on the mesh (see Sharding), where
+// `pad` and `chunk` also allow indivisible dimensions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "core/manifest.h"
+#include "core/mesh.h"
+#include "core/spec.h"
+#include "core/types.h"
+
+namespace shardplan {
+
+// What to do with a dimension that is not divisible by its axes.
+enum class OnIndivisible : uint8_t {
+  Drop,    // unshard the whole dimension (eformer)
+  Prefix,  // keep the longest prefix of its axes that divides (MaxText)
+  Pad,     // keep; every shard stores ceil(d/n) rows (GSPMD)
+  Chunk,   // keep; torch.chunk, axis by axis (DTensor)
+  Error,   // as Drop, and SP203 is an error
+};
+std::string_view policy_name(OnIndivisible policy);
+std::optional<OnIndivisible> find_policy(std::string_view name);
+inline Cut cut_of(OnIndivisible policy) {
+  return policy == OnIndivisible::Chunk ? Cut::Chunked : Cut::Even;
+}
+
+// A departure from what a rule asked for.
+struct Correction {
+  int dim = 0;  // 0-based, of the requested spec
+  Code code = Code::IndivisibleDimension;
+  AxisNames dropped;
+  std::string reason;
+
+  bool operator==(const Correction&) const = default;
+};
+
+struct Placement {
+  TensorType type;
+  int rule = 0;  // 1-based; 0 when no rule decided
+  std::optional<PartitionSpec> requested;  // the rule's spec, as written
+  PartitionSpec spec;                      // after correction
+  std::vector<Correction> corrections;
+
+  Shape local_shape;             // stored shape of the largest shard
+  int64_t bytes_per_device = 0;  // of the largest shard
+  int64_t shards = 1;            // product of the sizes of the axes in `spec`
+  int64_t replicas = 1;          // devices / shards
+};
+
+// A rule as a plan remembers it, after its file is gone.
+struct PlanRule {
+  std::string pattern;
+  PartitionSpec spec;
+  std::string file;
+  int64_t line = 0;
+
+  bool operator==(const PlanRule&) const = default;
+};
+
+struct Plan {
+  Mesh mesh;
+  OnIndivisible on_indivisible = OnIndivisible::Drop;
+  std::vector<PlanRule> rules;
+  std::vector<Placement> placements;     // distinct
+  std::vector<uint32_t> placement_of;    // per parameter of the manifest
+
+  const Placement& of(size_t parameter) const {
+    return placements[placement_of[parameter]];
+  }
+};
+
+// Fills local_shape, bytes_per_device, shards and replicas from type and spec.
+void measure(Placement& placement, const Mesh& mesh, OnIndivisible policy);
+
+// SHA-256, in hex, of the RFC 8785 form of
+// {"mesh": [[axis, size], ..], "parameters": [[name, dtype, shape, spec], ..]}.
+std::string fingerprint(const Manifest& manifest, const Plan& plan);
+
+}  // namespace shardplan

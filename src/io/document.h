@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Document: JSON or YAML as one tree of nodes with places.
+//
+// Rules, configs and hand-written manifests are small and are read as trees;
+// both syntaxes give the same nodes, so every reader gets file:line:column,
+// duplicate-key and unknown-key errors from here. A text whose first character
+// is `{` or `[` is tried as JSON first, anything else is YAML 1.2 core:
+// unquoted `null`, `~` and nothing at all are Null, `true` and `false` are
+// Bool, integers and decimals are numbers. Refused, with one diagnostic:
+// duplicate keys (SP003), several documents in a file, aliases that contain
+// themselves or expand beyond a million nodes, nesting deeper than 256 (SP002).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "base/source.h"
+
+namespace shardplan {
+
+class Document;
+
+enum class NodeKind : uint8_t { Null, Bool, Integer, Real, String, List, Map };
+
+// A view of one node; as cheap to copy as a pointer. Valid while its Document
+// lives.
+class Node {
+ public:
+  Node(const Document* document, uint32_t index)
+      : document_(document), index_(index) {}
+
+  NodeKind kind() const;
+  Span span() const;
+  bool is_null() const { return kind() == NodeKind::Null; }
+  bool is_string() const { return kind() == NodeKind::String; }
+  bool is_list() const { return kind() == NodeKind::List; }
+  bool is_map() const { return kind() == NodeKind::Map; }
+
+  // String: its text. Numbers and booleans: their spelling.
+  std::string_view text() const;
+  std::optional<int64_t> integer() const;  // Integer that fits 63 bits
+  std::optional<double> number() const;    // Integer or Real
+  std::optional<bool> boolean() const;
+
+  // List: its items; Map: its values. Null and scalars have none.
+  size_t size() const;
+  Node item(size_t index) const;
+  // Map: the key of entry `index`, and its place.
+  std::string_view key(size_t index) const;
+  Span key_span(size_t index) const;
+  std::optional<Node> find(std::string_view key) const;
+
+ private:
+  const Document* document_;
+  uint32_t index_;
+};
+
+class Document {
+ public:
+  Node root() const { return Node(this, root_); }
+  const SourceFile& source() const { return *source_; }
+
+ private:
+  friend class Node;
+  friend class DocumentBuilder;
+  struct Entry {
+    NodeKind kind = NodeKind::Null;
+    Span span;
+    std::string text;
+    std::vector<uint32_t> items;
+    std::vector<std::string> keys;
+    std::vector<Span> key_spans;
+  };
+  SourcePtr source_;
+  std::vector<Entry> entries_;
+  uint32_t root_ = 0;
+};
+
+std::optional<Document> parse_document(SourcePtr source, Diagnostics& diags);
+
+// Readers' helpers: each reports what is wrong and returns empty.
+// "`mesh` must be a map, not a list" (SP002).
+std::optional<Node> require(const Node& node, NodeKind kind,
+                            std::string_view what, Diagnostics& diags);
+// Reports SP004 for every key that is not in `known`, with the nearest of them.
+// False when there was one.
+bool reject_unknown_keys(const Node& map, std::span<const std::string> known,
+                         Diagnostics& diags);
+// "a map", "a list", "text", "an integer", "a number", "true or false",
+// "nothing".
+std::string_view kind_name(NodeKind kind);
+
+}  // namespace shardplan

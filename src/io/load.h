@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loading: from paths to manifests, rule sets and configs, by content.
+//
+// One table of manifest formats and one of rule dialects; each entry is a name,
+// a line of summary and plain functions. A format is recognised by content,
+// never by extension alone.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/diagnostic.h"
+#include "base/host.h"
+#include "base/source.h"
+#include "core/manifest.h"
+#include "core/rules.h"
+
+namespace shardplan {
+
+// A model as the user named it: a file, a directory, or `-`.
+struct ModelSource {
+  std::string path;       // as given
+  std::string directory;  // where files beside it are looked for
+  SourcePtr file;         // its text; null for a directory
+};
+
+struct ManifestFormat {
+  std::string_view name;
+  std::string_view summary;
+  // Whether the text is of this format; looks at its first few kilobytes.
+  bool (*recognize)(std::string_view head);
+  std::optional<Manifest> (*read)(const ModelSource&, Host&, Diagnostics&);
+};
+std::span<const ManifestFormat> manifest_formats();
+
+// Reads `path` in whichever format it has. A directory is searched for
+// model.safetensors.index.json, *.safetensors, config.json. Facts come from a
+// config.json beside the weights when there is one. Names are checked to be
+// unique (SP003).
+std::optional<Manifest> load_manifest(const std::string& path, Host& host,
+                                      Diagnostics& diags);
+
+struct RuleDialect {
+  std::string_view name;
+  std::string_view summary;
+  bool (*recognize)(std::string_view head);
+  // Appends to `rules`; false when something prevents using them.
+  bool (*read)(SourcePtr, RuleSet& rules, Diagnostics&);
+};
+std::span<const RuleDialect> rule_dialects();
+
+// Reads rule files or shipped sets (`@llama`) in order, one after the other.
+// `dialect` forces one by name.
+std::optional<RuleSet> load_rules(std::span<const std::string> paths,
+                                  const std::optional<std::string>& dialect,
+                                  Host& host, Diagnostics& diags);
+
+// A file as a SourceFile (SP001 on failure); `-` is standard input, named
+// `<stdin>`.
+SourcePtr read_source(const std::string& path, int64_t limit, Host& host,
+                      Diagnostics& diags);
+
+// Files under rules/ that are built into the program.
+struct ShippedFile {
+  std::string_view path;  // "models/llama.yaml"
+  std::string_view text;
+};
+std::span<const ShippedFile> shipped_files();
+
+}  // namespace shardplan

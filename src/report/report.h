@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Report: what a command found, as typed data; renderers turn it into bytes.
+//
+// Commands fill reports and know nothing of formats; renderers know nothing of
+// commands. A cell says what a value is (bytes, a count, a spec), so text can
+// show `29.3 MiB` where JSON carries 30720000. Rows are produced on demand: the
+// tables of a model with a million parameters are never held in memory.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "core/mesh.h"
+#include "core/spec.h"
+#include "core/types.h"
+
+namespace shardplan {
+
+struct Count { int64_t value = 0; };       // JSON integer
+struct ByteSize { int64_t value = 0; };    // JSON integer
+struct MeanBytes { double value = 0; };    // bytes that may be fractional
+struct Ratio { double value = 0; };        // JSON number; shown as is: 0.893
+struct Percent { double value = 0; };      // of 1; text shows 89.3 %
+struct Seconds { double value = 0; };
+struct Flag { bool value = false; };
+struct Bar { double fraction = 0; };       // of 1; drawn in text, else a number
+struct Names { std::vector<std::string> values; };      // JSON list of strings
+struct Numbers { std::vector<int64_t> values; };        // JSON list of integers
+struct Dims { Shape shape; };              // JSON list; text "2048 × 256"
+struct MeshCell { Mesh mesh; };            // JSON object, in order
+struct MemoryRange { int64_t max = 0, min = 0; double mean = 0; };  // object
+
+using Cell = std::variant<std::monostate, std::string, Count, ByteSize,
+                          MeanBytes, Ratio, Percent, Seconds, Flag, Bar, Names,
+                          Numbers, Dims, PartitionSpec, MeshCell, MemoryRange>;
+
+enum class Align : uint8_t { Left, Right };
+
+struct Column {
+  std::string id;     // JSON key and CSV header; stable
+  std::string title;  // for people; may change
+  Align align = Align::Left;
+  // Text may shorten this column (names, patterns) to fit the terminal.
+  bool elastic = false;
+};
+
+// Placements are listed one by one for programs and folded for people.
+enum class Audience : uint8_t { Everyone, People, Programs };
+
+using Row = std::vector<Cell>;
+using RowSink = std::function<void(std::span<const Cell>)>;
+
+struct Table {
+  std::string id;
+  std::string title;  // printed above it in text and Markdown; may be empty
+  std::vector<Column> columns;
+  // Calls the sink once per row, in order, the same each time it is called.
+  std::function<void(const RowSink&)> rows;
+  std::optional<Row> footer;  // for people: totals under a rule
+  Audience audience = Audience::Everyone;
+  bool show_header = true;    // text only
+};
+
+// A table whose rows are already there.
+std::function<void(const RowSink&)> rows_of(std::vector<Row> rows);
+
+struct Report {
+  std::string command;
+  std::vector<std::pair<std::string, Cell>> summary;  // JSON keys, in order
+  // For people: lines above and below the tables.
+  std::vector<std::string> headline;
+  std::vector<Table> tables;
+  std::vector<std::string> notes;
+  std::optional<std::string> next_step;  // the last line: a command to type
+  const Diagnostics* diagnostics = nullptr;
+  // `check`: the diagnostics are the answer and lead on stdout. Otherwise they
+  // go to stderr in formats for people.
+  bool diagnostics_are_the_answer = false;
+};
+
+// How text may look on one stream.
+struct Style {
+  int width = 100;      // columns
+  bool colour = false;
+  bool unicode = true;  // glyphs, else ASCII
+  bool exact = false;   // raw numbers instead of 29.3 MiB
+};
+
+// Receives output piece by piece; false stops the renderer (closed pipe).
+using TextSink = std::function<bool(std::string_view)>;
+
+struct Renderer {
+  std::string_view name;     // --format NAME
+  std::string_view summary;  // one line for `list`
+  bool for_people = false;   // diagnostics go to stderr, as text
+  void (*render)(const Report&, const Style&, const TextSink&);
+};
+
+// The one table of output formats.
+std::span<const Renderer> renderers();
+const Renderer* find_renderer(std::string_view name);
+
+}  // namespace shardplan
