@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The manifest formats, one file each, as io/load.cc lists them.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "base/diagnostic.h"
+#include "base/host.h"
+#include "core/manifest.h"
+#include "io/document.h"
+#include "io/load.h"
+
+namespace shardplan {
+
+extern const ManifestFormat kNative;
+extern const ManifestFormat kSafetensors;
+extern const ManifestFormat kSafetensorsIndex;
+extern const ManifestFormat kHfConfig;
+
+// Facts (heads, KV heads, head_dim, experts, layers) of a Hugging Face
+// config.json, whatever its family; from == Config.
+ModelFacts config_facts(const Node& config);
+
+// The manifest that the Hub checkpoint of this config has: its names, shapes
+// and dtypes. SP009 when the family is unknown or the config is quantised in a
+// way that changes the tensors.
+std::optional<Manifest> synthesize_manifest(const Document& config,
+                                            Diagnostics& diags);
+
+// Tensors that checkpoints carry though they are no parameters: GPT-2's causal
+// mask `h.0.attn.bias` [1, 1, n, n], rotary `inv_freq`, router correction
+// biases, quantisation scales.
+bool is_known_buffer(std::string_view name, const TensorType& type);
+
+}  // namespace shardplan
