@@ -63,12 +63,12 @@ struct Label {
 struct Diagnostic {
   Code code = Code::InternalError;
   Severity severity = Severity::Error;
-  std::string message;             // what is wrong; lower case, no full stop
+  std::string message;  // what is wrong; lower case, no full stop
   std::vector<Label> labels;
-  std::vector<std::string> facts;  // the values that mattered
-  std::vector<std::string> help;   // what to do, as a statement
+  std::vector<std::string> facts;       // the values that mattered
+  std::vector<std::string> help;        // what to do, as a statement
   std::vector<std::string> parameters;  // every parameter it is about
-  int64_t findings = 1;  // how many findings this one stands for
+  int64_t findings = 1;                 // how many findings this one stands for
 };
 
 class Diagnostics {

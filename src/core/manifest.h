@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/source.h"
@@ -42,12 +43,14 @@ class Manifest {
   Manifest() = default;
 
   // Adds a tensor. `buffer` tensors are not parameters: they are kept apart
-  // and never placed. The place is a byte offset range in `source`.
+  // and never placed. `where` is the place of its name.
   // Returns false when the type, or a total, exceeds 63 bits; nothing is added
   // then. Names are not checked here; see find_duplicate.
   bool add(std::string_view name, const TensorType& type, Span where,
            bool buffer = false);
-  void set_axes(size_t index, AxisLabels axes) { axes_[index] = std::move(axes); }
+  void set_axes(size_t index, AxisLabels axes) {
+    axes_[index] = std::move(axes);
+  }
 
   size_t size() const { return type_of_.size(); }  // parameters, no buffers
   std::string_view name(size_t index) const {
@@ -65,6 +68,7 @@ class Manifest {
   struct Buffer {
     std::string name;
     TensorType type;
+    Span where;
   };
   const std::vector<Buffer>& buffers() const { return buffers_; }
 
@@ -74,17 +78,25 @@ class Manifest {
   int64_t buffer_bytes() const { return buffer_bytes_; }
   bool names_are_ascii() const { return ascii_; }
 
-  // Indices of two parameters of the same name (a buffer counts as its name);
-  // the pair whose second member comes first in the file. O(n).
+  // Parameters, then buffers: the numbering that find_duplicate answers in.
+  std::string_view any_name(size_t index) const {
+    return index < size() ? name(index)
+                          : std::string_view(buffers_[index - size()].name);
+  }
+  Span any_where(size_t index) const {
+    return index < size() ? where(index) : buffers_[index - size()].where;
+  }
+
+  // Two tensors of the same name, the first such pair. O(n).
   struct Duplicate {
     size_t first = 0;
     size_t second = 0;
   };
   std::optional<Duplicate> find_duplicate() const;
 
-  std::string title;   // what to call the model in output: the path as given
+  std::string title;  // what to call the model in output: the path as given
   std::string model_name;  // the manifest's own "name", or empty
-  std::string format;  // "native", "safetensors", "hf-config", ...
+  std::string format;      // "native", "safetensors", "hf-config", ...
   ModelFacts facts;
   std::vector<SourcePtr> sources;  // keeps spans alive
 

@@ -56,7 +56,7 @@ class Mesh {
 struct AxisRequest {
   AxisName name;
   int64_t size = 1;
-  Span where;       // the whole entry
+  Span where;  // the whole entry
   Span name_where;
   Span size_where;
 };

@@ -49,7 +49,7 @@ struct Correction {
 
 struct Placement {
   TensorType type;
-  int rule = 0;  // 1-based; 0 when no rule decided
+  int rule = 0;                            // 1-based; 0 when no rule decided
   std::optional<PartitionSpec> requested;  // the rule's spec, as written
   PartitionSpec spec;                      // after correction
   std::vector<Correction> corrections;
@@ -74,8 +74,8 @@ struct Plan {
   Mesh mesh;
   OnIndivisible on_indivisible = OnIndivisible::Drop;
   std::vector<PlanRule> rules;
-  std::vector<Placement> placements;     // distinct
-  std::vector<uint32_t> placement_of;    // per parameter of the manifest
+  std::vector<Placement> placements;   // distinct
+  std::vector<uint32_t> placement_of;  // per parameter of the manifest
 
   const Placement& of(size_t parameter) const {
     return placements[placement_of[parameter]];

@@ -18,8 +18,8 @@ namespace shardplan {
 struct Rule {
   std::string pattern;  // Python's re syntax
   PartitionSpec spec;
-  Span where;          // the pattern
-  Span spec_where;     // the whole spec
+  Span where;                   // the pattern
+  Span spec_where;              // the whole spec
   std::vector<Span> dim_where;  // per entry of the spec
   // Shipped sets cover many models and two naming schemes: that one of their
   // rules is found in no name is not worth a warning.

@@ -32,7 +32,7 @@ struct PartitionSpec {
   bool operator<(const PartitionSpec& other) const { return dims < other.dims; }
 };
 
-std::string axes_text(const AxisNames& axes);  // "None", "tp", "(fsdp, sp)"
+std::string axes_text(const AxisNames& axes);      // "None", "tp", "(fsdp, sp)"
 std::string spec_text(const PartitionSpec& spec);  // "P((fsdp, sp), None)"
 // True when no dimension names an axis.
 bool names_no_axis(const PartitionSpec& spec);

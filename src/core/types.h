@@ -15,12 +15,30 @@
 namespace shardplan {
 
 enum class DType : uint8_t {
-  F64, F32, F16, BF16,
-  I64, I32, I16, I8, I4,
-  U64, U32, U16, U8, U4,
-  Bool, C64, C128,
-  F8E4M3, F8E5M2, F8E4M3FN, F8E8M0,
-  F6E2M3, F6E3M2, F4E2M1,
+  F64,
+  F32,
+  F16,
+  BF16,
+  I64,
+  I32,
+  I16,
+  I8,
+  I4,
+  U64,
+  U32,
+  U16,
+  U8,
+  U4,
+  Bool,
+  C64,
+  C128,
+  F8E4M3,
+  F8E5M2,
+  F8E4M3FN,
+  F8E8M0,
+  F6E2M3,
+  F6E3M2,
+  F4E2M1,
 };
 inline constexpr int kDTypeCount = 24;
 

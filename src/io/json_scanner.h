@@ -22,8 +22,16 @@ namespace shardplan {
 class JsonScanner {
  public:
   enum class Token : uint8_t {
-    BeginObject, EndObject, BeginArray, EndArray,
-    Key, String, Number, True, False, Null,
+    BeginObject,
+    EndObject,
+    BeginArray,
+    EndArray,
+    Key,
+    String,
+    Number,
+    True,
+    False,
+    Null,
     End,    // the document is complete
     Error,  // see error(); every further next() gives Error again
   };

@@ -24,19 +24,46 @@
 
 namespace shardplan {
 
-struct Count { int64_t value = 0; };       // JSON integer
-struct ByteSize { int64_t value = 0; };    // JSON integer
-struct MeanBytes { double value = 0; };    // bytes that may be fractional
-struct Ratio { double value = 0; };        // JSON number; shown as is: 0.893
-struct Percent { double value = 0; };      // of 1; text shows 89.3 %
-struct Seconds { double value = 0; };
-struct Flag { bool value = false; };
-struct Bar { double fraction = 0; };       // of 1; drawn in text, else a number
-struct Names { std::vector<std::string> values; };      // JSON list of strings
-struct Numbers { std::vector<int64_t> values; };        // JSON list of integers
-struct Dims { Shape shape; };              // JSON list; text "2048 × 256"
-struct MeshCell { Mesh mesh; };            // JSON object, in order
-struct MemoryRange { int64_t max = 0, min = 0; double mean = 0; };  // object
+struct Count {
+  int64_t value = 0;
+};  // JSON integer
+struct ByteSize {
+  int64_t value = 0;
+};  // JSON integer
+struct MeanBytes {
+  double value = 0;
+};  // bytes that may be fractional
+struct Ratio {
+  double value = 0;
+};  // JSON number; shown as is: 0.893
+struct Percent {
+  double value = 0;
+};  // of 1; text shows 89.3 %
+struct Seconds {
+  double value = 0;
+};
+struct Flag {
+  bool value = false;
+};
+struct Bar {
+  double fraction = 0;
+};  // of 1; drawn in text, else a number
+struct Names {
+  std::vector<std::string> values;
+};  // JSON list of strings
+struct Numbers {
+  std::vector<int64_t> values;
+};  // JSON list of integers
+struct Dims {
+  Shape shape;
+};  // JSON list; text "2048 × 256"
+struct MeshCell {
+  Mesh mesh;
+};  // JSON object, in order
+struct MemoryRange {
+  int64_t max = 0, min = 0;
+  double mean = 0;
+};  // object
 
 using Cell = std::variant<std::monostate, std::string, Count, ByteSize,
                           MeanBytes, Ratio, Percent, Seconds, Flag, Bar, Names,
@@ -66,7 +93,7 @@ struct Table {
   std::function<void(const RowSink&)> rows;
   std::optional<Row> footer;  // for people: totals under a rule
   Audience audience = Audience::Everyone;
-  bool show_header = true;    // text only
+  bool show_header = true;  // text only
 };
 
 // A table whose rows are already there.
@@ -88,7 +115,7 @@ struct Report {
 
 // How text may look on one stream.
 struct Style {
-  int width = 100;      // columns
+  int width = 100;  // columns
   bool colour = false;
   bool unicode = true;  // glyphs, else ASCII
   bool exact = false;   // raw numbers instead of 29.3 MiB
