@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// A Host in memory: tests and fuzzers run the whole program on it.
+//
+//   MemoryHost host;
+//   host.files["rules.yaml"] = "rules: []";
+//   cli::run({"check", "model.json", "--rules", "rules.yaml"}, host);
+//   CHECK(host.out == "...");
+//
+// Paths are normalised (`./a`, `b/../a` and `/project/a` are `a`), parent
+// directories are implied, and directories without files do not exist. Nothing
+// outside is read unless `below` says so.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/host.h"
+
+namespace shardplan::testing {
+
+class MemoryHost : public Host {
+ public:
+  // What the program finds. Keys are normalised paths.
+  std::map<std::string, std::string> files;
+  std::set<std::string> unreadable;  // they exist, reading fails
+  std::string input;                 // standard input
+  std::map<std::string, std::string> variables;
+  std::set<Stream> terminals;
+  std::optional<int> width;
+  std::string directory = "/project";
+  double clock = 0;  // seconds; advanced by hand
+  double tick = 0;   // what every look at the clock adds
+  int processor_count = 1;
+
+  // Read-only files below the ones above: `below->read_file(root + "/" +
+  // path)`.
+  Host* below = nullptr;
+  std::string below_root;
+
+  // What to let fail: streams and files once this many bytes are written,
+  // creating a file, renaming it at the end.
+  std::optional<size_t> stream_capacity;
+  std::optional<size_t> file_capacity;
+  bool fail_create = false;
+  bool fail_commit = false;
+
+  // What the program did.
+  std::string out;
+  std::string err;
+  std::vector<std::string> written;  // files committed, in order
+  int64_t bytes_read = 0;            // of files in memory
+
+  // Relative to the working directory ("" is that directory itself) or, outside
+  // of it, absolute; without `.` and `..`.
+  std::string normal(std::string_view path) const {
+    const bool absolute = !path.empty() && path[0] == '/';
+    const std::string full =
+        lexically_normal(absolute ? "" : directory, path) + "/";
+    const std::string prefix = directory + "/";
+    if (full.rfind(prefix, 0) != 0) {
+      return full.size() == 1 ? full : full.substr(0, full.size() - 1);
+    }
+    if (full.size() == prefix.size()) return "";
+    return full.substr(prefix.size(), full.size() - prefix.size() - 1);
+  }
+
+  std::optional<FileInfo> file_info(const std::string& path) override {
+    const std::string name = normal(path);
+    if (auto file = files.find(name); file != files.end()) {
+      return FileInfo{false, static_cast<int64_t>(file->second.size())};
+    }
+    const auto next = files.lower_bound(name + "/");
+    const bool implied =
+        next != files.end() && next->first.rfind(name + "/", 0) == 0;
+    if (implied || name.empty() || name == "/") return FileInfo{true, 0};
+    return visible_below(name) ? below->file_info(below_path(name))
+                               : std::nullopt;
+  }
+
+  std::vector<std::string> list_directory(const std::string& path) override {
+    const std::string name = normal(path);
+    const std::string prefix = name.empty() ? "" : name + "/";
+    std::set<std::string> entries;
+    for (const auto& [file, text] : files) {
+      if (file.rfind(prefix, 0) != 0 || file[0] == '/') continue;
+      const size_t end = file.find('/', prefix.size());
+      entries.insert(file.substr(prefix.size(), end - prefix.size()));
+    }
+    if (visible_below(name)) {
+      for (auto& entry : below->list_directory(below_path(name))) {
+        entries.insert(std::move(entry));
+      }
+    }
+    return {entries.begin(), entries.end()};
+  }
+
+  std::shared_ptr<const Bytes> read_file(const std::string& path, int64_t limit,
+                                         std::string& why) override {
+    const std::string name = normal(path);
+    const auto info = file_info(path);
+    if (unreadable.count(name) != 0) {
+      why = "permission denied";
+    } else if (!info) {
+      why = "no such file or directory";
+    } else if (info->directory) {
+      why = "is a directory";
+    } else if (auto file = files.find(name); file != files.end()) {
+      const size_t size = file->second.size();
+      const size_t take =
+          limit < 0 ? size : std::min(size, static_cast<size_t>(limit));
+      bytes_read += static_cast<int64_t>(take);
+      return bytes_of(file->second.substr(0, take));
+    } else {
+      return below->read_file(below_path(name), limit, why);
+    }
+    return nullptr;
+  }
+
+  std::shared_ptr<const Bytes> read_stdin(std::string&) override {
+    return bytes_of(std::exchange(input, {}));
+  }
+
+  std::unique_ptr<OutputFile> create_file(const std::string& path,
+                                          std::string& why) override {
+    if (fail_create) {
+      why = "permission denied";
+      return nullptr;
+    }
+    if (const auto info = file_info(path); info && info->directory) {
+      why = "is a directory";
+      return nullptr;
+    }
+    return std::make_unique<File>(*this, normal(path));
+  }
+
+  bool write(Stream stream, std::string_view text) override {
+    if (stream_capacity &&
+        out.size() + err.size() + text.size() > *stream_capacity) {
+      return false;
+    }
+    (stream == Stream::Out ? out : err) += text;
+    return true;
+  }
+  bool is_terminal(Stream stream) override {
+    return terminals.count(stream) != 0;
+  }
+  std::optional<int> terminal_width() override { return width; }
+  std::optional<std::string> environment(const std::string& name) override {
+    const auto found = variables.find(name);
+    if (found == variables.end()) return std::nullopt;
+    return found->second;
+  }
+  std::string working_directory() override { return directory; }
+  double now() override { return std::exchange(clock, clock + tick); }
+  int processors() override { return processor_count; }
+
+ private:
+  class File : public OutputFile {
+   public:
+    File(MemoryHost& host, std::string path)
+        : host_(host), path_(std::move(path)) {}
+    bool write(std::string_view text) override {
+      if (host_.file_capacity &&
+          text_.size() + text.size() > *host_.file_capacity) {
+        return false;
+      }
+      text_ += text;
+      return true;
+    }
+    bool commit() override {
+      if (host_.fail_commit) return false;
+      host_.files[path_] = std::move(text_);
+      host_.written.push_back(path_);
+      return true;
+    }
+
+   private:
+    MemoryHost& host_;
+    std::string path_;
+    std::string text_;
+  };
+
+  static std::string lexically_normal(std::string result,
+                                      std::string_view path) {
+    while (!path.empty()) {
+      const size_t slash = std::min(path.find('/'), path.size());
+      const std::string_view part = path.substr(0, slash);
+      path.remove_prefix(std::min(slash + 1, path.size()));
+      if (part.empty() || part == ".") continue;
+      if (part == "..") {
+        result.resize(std::min(result.rfind('/'), result.size()));
+      } else {
+        result.append("/").append(part);
+      }
+    }
+    return result;
+  }
+
+  bool visible_below(const std::string& name) const {
+    return below != nullptr && (name.empty() || name[0] != '/');
+  }
+  std::string below_path(const std::string& name) const {
+    return name.empty() ? below_root : below_root + "/" + name;
+  }
+};
+
+}  // namespace shardplan::testing
