@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/fold.h"
+
+#include <algorithm>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+namespace shardplan {
+namespace {
+
+bool separates(char c) { return c == '/' || c == '.'; }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// Calls number(digits) for each whole component of digits and text(part) for
+// everything between them, in order.
+template <typename OnText, typename OnNumber>
+void split(std::string_view name, OnText text, OnNumber number) {
+  size_t pending = 0;
+  for (size_t begin = 0; begin <= name.size();) {
+    size_t end = begin;
+    bool digits = true;
+    while (end < name.size() && !separates(name[end])) {
+      digits = digits && is_digit(name[end]);
+      ++end;
+    }
+    if (digits && end > begin) {
+      text(name.substr(pending, begin - pending));
+      number(name.substr(begin, end - begin));
+      pending = end;
+    }
+    begin = end + 1;
+  }
+  text(name.substr(pending));
+}
+
+void append_folded(std::string_view name, std::string& result) {
+  split(
+      name, [&](std::string_view part) { result += part; },
+      [&](std::string_view) { result += '*'; });
+}
+
+// Numbers in the order of people: 2 before 10.
+struct ByValue {
+  bool operator()(std::string_view a, std::string_view b) const {
+    return a.size() != b.size() ? a.size() < b.size() : a < b;
+  }
+};
+using NumberSet = std::set<std::string_view, ByValue>;
+
+bool follows(std::string_view a, std::string_view b) {
+  std::string next(a);
+  size_t i = next.size();
+  while (i > 0 && next[i - 1] == '9') next[--i] = '0';
+  if (i == 0) {
+    next.insert(0, 1, '1');
+  } else {
+    ++next[i - 1];
+  }
+  return next == b;
+}
+
+// "{0-2,5}"; a single number stands alone.
+std::string set_text(const NumberSet& numbers) {
+  if (numbers.size() == 1) return std::string(*numbers.begin());
+  std::string text = "{";
+  for (auto it = numbers.begin(); it != numbers.end();) {
+    auto last = it;
+    auto next = std::next(it);
+    while (next != numbers.end() && follows(*last, *next)) last = next++;
+    if (text.size() > 1) text += ',';
+    text += *it;
+    if (last != it) text.append("-").append(*last);
+    it = next;
+  }
+  return text + "}";
+}
+
+}  // namespace
+
+std::string folded_name(std::string_view name) {
+  std::string result;
+  append_folded(name, result);
+  return result;
+}
+
+Folding fold(const std::vector<uint32_t>& kinds, const NameOf& name_of) {
+  Folding folding;
+  folding.class_of.reserve(kinds.size());
+  std::unordered_map<std::string, uint32_t> names;
+  std::unordered_map<uint64_t, uint32_t> classes;
+  std::string folded;
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    folded.clear();
+    append_folded(name_of(i), folded);
+    const auto [name, is_new_name] =
+        names.try_emplace(folded, static_cast<uint32_t>(names.size()));
+    if (is_new_name) folding.folded_names.push_back(folded);
+    const uint64_t key = (uint64_t{name->second} << 32U) | kinds[i];
+    const auto [found, is_new] = classes.try_emplace(
+        key, static_cast<uint32_t>(folding.classes.size()));
+    if (is_new) {
+      folding.classes.push_back({name->second, kinds[i], i, 0});
+    }
+    ++folding.classes[found->second].count;
+    folding.class_of.push_back(found->second);
+  }
+  return folding;
+}
+
+std::vector<std::string> class_labels(const Folding& folding,
+                                      const NameOf& name_of) {
+  std::vector<int> sharing(folding.folded_names.size());
+  for (const ParameterClass& c : folding.classes) ++sharing[c.folded];
+  const auto is_ambiguous = [&](const ParameterClass& c) {
+    return c.count > 1 && sharing[c.folded] > 1;
+  };
+
+  // Which numbers stand at each place, for the classes that must say so.
+  std::vector<std::vector<NumberSet>> numbers(folding.classes.size());
+  for (size_t i = 0; i < folding.class_of.size(); ++i) {
+    const uint32_t number = folding.class_of[i];
+    if (!is_ambiguous(folding.classes[number])) continue;
+    size_t place = 0;
+    split(
+        name_of(i), [](std::string_view) {},
+        [&](std::string_view digits) {
+          if (numbers[number].size() <= place) numbers[number].emplace_back();
+          numbers[number][place++].insert(digits);
+        });
+  }
+
+  std::vector<std::string> labels;
+  labels.reserve(folding.classes.size());
+  for (size_t i = 0; i < folding.classes.size(); ++i) {
+    const ParameterClass& c = folding.classes[i];
+    if (c.count == 1) {
+      labels.emplace_back(name_of(c.first));
+    } else if (!is_ambiguous(c)) {
+      labels.push_back(folding.folded_names[c.folded]);
+    } else {
+      std::string label;
+      size_t place = 0;
+      split(
+          name_of(c.first), [&](std::string_view part) { label += part; },
+          [&](std::string_view) { label += set_text(numbers[i][place++]); });
+      labels.push_back(std::move(label));
+    }
+  }
+  return labels;
+}
+
+}  // namespace shardplan

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/plan.h"
+
+#include <openssl/sha.h>
+
+#include <array>
+
+#include "base/check.h"
+
+namespace shardplan {
+namespace {
+
+struct PolicyName {
+  OnIndivisible policy;
+  std::string_view name;
+};
+constexpr std::array<PolicyName, 5> kPolicies = {{
+    {OnIndivisible::Drop, "drop"},
+    {OnIndivisible::Prefix, "prefix"},
+    {OnIndivisible::Pad, "pad"},
+    {OnIndivisible::Chunk, "chunk"},
+    {OnIndivisible::Error, "error"},
+}};
+
+// A JSON string as RFC 8785 section 3.2.2.2 spells it.
+void append_string(std::string& out, std::string_view text) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  constexpr std::string_view kShort = "btnvfr";  // 0x08 .. 0x0d; \v has none
+  out += '"';
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (byte >= 8 && byte <= 13 && byte != 11) {
+      out += '\\';
+      out += kShort[byte - 8U];
+    } else if (byte < 0x20) {
+      out += "\\u00";
+      out += kHex[byte >> 4U];
+      out += kHex[byte & 15U];
+    } else {
+      out += c;
+    }
+  }
+  out += '"';
+}
+
+void append_axes(std::string& out, const AxisNames& axes) {
+  if (axes.empty()) {
+    out += "null";
+  } else if (axes.size() == 1) {
+    append_string(out, axes.front());
+  } else {
+    out += '[';
+    for (size_t i = 0; i < axes.size(); ++i) {
+      if (i > 0) out += ',';
+      append_string(out, axes[i]);
+    }
+    out += ']';
+  }
+}
+
+// `,"bf16",[2,3],["tp",null]]`: what follows a parameter's name.
+std::string canonical_tail(const Placement& placement) {
+  std::string out = ",";
+  append_string(out, dtype_name(placement.type.dtype));
+  out += ",[";
+  for (size_t i = 0; i < placement.type.shape.size(); ++i) {
+    if (i > 0) out += ',';
+    out += std::to_string(placement.type.shape[i]);
+  }
+  out += "],[";
+  for (size_t i = 0; i < placement.spec.dims.size(); ++i) {
+    if (i > 0) out += ',';
+    append_axes(out, placement.spec.dims[i]);
+  }
+  return out + "]]";
+}
+
+// OpenSSL 3 marks the plain functions deprecated in favour of EVP, which loads
+// providers at run time: milliseconds, for one hash.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+class Sha256 {
+ public:
+  Sha256() { SHA256_Init(&context_); }
+  void update(std::string_view text) {
+    SHA256_Update(&context_, text.data(), text.size());
+  }
+  std::string hex() {
+    std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
+    SHA256_Final(digest.data(), &context_);
+    constexpr std::string_view kHex = "0123456789abcdef";
+    std::string text;
+    for (const unsigned char byte : digest) {
+      text += kHex[byte >> 4U];
+      text += kHex[byte & 15U];
+    }
+    return text;
+  }
+
+ private:
+  SHA256_CTX context_{};
+};
+#pragma GCC diagnostic pop
+
+}  // namespace
+
+std::string_view policy_name(OnIndivisible policy) {
+  const PolicyName& entry = kPolicies.at(static_cast<size_t>(policy));
+  SHARDPLAN_CHECK(entry.policy == policy);
+  return entry.name;
+}
+
+std::optional<OnIndivisible> find_policy(std::string_view name) {
+  for (const PolicyName& entry : kPolicies) {
+    if (entry.name == name) return entry.policy;
+  }
+  return std::nullopt;
+}
+
+void measure(Placement& placement, const Mesh& mesh, OnIndivisible policy) {
+  placement.shards = shard_count(mesh, placement.spec);
+  placement.replicas = mesh.devices() / placement.shards;
+  placement.local_shape = local_shape({&mesh, placement.spec, cut_of(policy)},
+                                      placement.type.shape);
+  placement.bytes_per_device =
+      TensorType{placement.type.dtype, placement.local_shape}.bytes();
+}
+
+std::string fingerprint(const Manifest& manifest, const Plan& plan) {
+  std::vector<std::string> tails;
+  tails.reserve(plan.placements.size());
+  for (const Placement& placement : plan.placements) {
+    tails.push_back(canonical_tail(placement));
+  }
+  Sha256 hash;
+  std::string out = "{\"mesh\":[";
+  for (size_t i = 0; i < plan.mesh.axes().size(); ++i) {
+    const Axis& axis = plan.mesh.axes()[i];
+    out += i > 0 ? ",[" : "[";
+    append_string(out, axis.name);
+    out += "," + std::to_string(axis.size) + "]";
+  }
+  out += "],\"parameters\":[";
+  constexpr size_t kFlush = 1U << 16U;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    out += i > 0 ? ",[" : "[";
+    append_string(out, manifest.name(i));
+    out += tails[plan.placement_of[i]];
+    if (out.size() > kFlush) {
+      hash.update(out);
+      out.clear();
+    }
+  }
+  hash.update(out + "]}");
+  return hash.hex();
+}
+
+}  // namespace shardplan
