@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/diagnostic.h"
+
+#include <doctest/doctest.h>
+
+#include "base/check.h"
+
+namespace shardplan {
+namespace {
+
+std::optional<int> refuse(Diagnostics& diags, Span where) {
+  return diags.error(Code::InvalidMesh, where, "axis `tp` has size 0")
+      .fact("a size counts devices")
+      .help("give it a positive size, e.g. `tp=2`");
+}
+
+}  // namespace
+
+TEST_CASE("reporting an error is the empty result") {
+  Diagnostics diags;
+  const SourceFile mesh("--mesh", "tp=0");
+  CHECK_FALSE(refuse(diags, {&mesh, 3, 4}).has_value());
+  REQUIRE(diags.all().size() == 1);
+  const Diagnostic& found = diags.all().front();
+  CHECK(found.code == Code::InvalidMesh);
+  CHECK(found.severity == Severity::Error);
+  CHECK(found.message == "axis `tp` has size 0");
+  REQUIRE(found.labels.size() == 1);
+  CHECK(found.labels[0].where.text() == "0");
+  CHECK(found.facts == std::vector<std::string>{"a size counts devices"});
+  CHECK(found.help.size() == 1);
+  CHECK(found.findings == 1);
+}
+
+TEST_CASE("a problem without a place has no label") {
+  Diagnostics diags;
+  refuse(diags, {});
+  CHECK(diags.all().front().labels.empty());
+}
+
+TEST_CASE("codes ascend, have unique names and are found by either") {
+  int last = 0;
+  for (const CodeInfo& info : all_codes()) {
+    CAPTURE(info.name);
+    CHECK(static_cast<int>(info.code) > last);
+    last = static_cast<int>(info.code);
+    CHECK(find_code(info.name) == info.code);
+    CHECK(find_code(code_id(info.code)) == info.code);
+    CHECK(code_info(info.code).name == info.name);
+    CHECK_FALSE(info.summary.empty());
+  }
+  CHECK(code_id(Code::UnreadableFile) == "SP001");
+  CHECK(find_code("sp203") == Code::IndivisibleDimension);
+  CHECK_FALSE(find_code("SP999"));
+  CHECK_FALSE(find_code("203"));
+  CHECK_FALSE(find_code(""));
+}
+
+TEST_CASE("a code that the table lacks is a bug") {
+  CHECK_THROWS_AS(code_info(static_cast<Code>(999)), InternalError);
+}
+
+TEST_CASE("deny raises a warning and allow silences it") {
+  Diagnostics diags;
+  diags.set_severity(Code::UnusedRule, Severity::Error);
+  diags.set_severity(Code::ShadowedRule, Severity::Off);
+  diags.report(Code::UnusedRule, {}, "rule 1 is found in no parameter");
+  diags.report(Code::ShadowedRule, {}, "rule 2 never applies").fact("kept out");
+  CHECK(diags.all().size() == 1);
+  CHECK(diags.count(Severity::Error) == 1);
+  CHECK(diags.allowed() == 1);
+  CHECK(diags.severity_of(Code::UnusedRule) == Severity::Error);
+  CHECK(diags.severity_of(Code::ShadowedRule) == Severity::Off);
+}
+
+TEST_CASE("a code that is off by default is neither kept nor counted") {
+  Diagnostics diags;
+  diags.report(Code::OverlyBroadPattern, {}, "pattern `w` is unanchored");
+  CHECK(diags.all().empty());
+  CHECK(diags.allowed() == 0);
+  diags.set_severity(Code::OverlyBroadPattern, Severity::Warning);
+  diags.report(Code::OverlyBroadPattern, {}, "pattern `w` is unanchored");
+  CHECK(diags.count(Severity::Warning) == 1);
+}
+
+TEST_CASE("deny warnings makes errors of warnings, not of notes") {
+  Diagnostics diags;
+  diags.deny_warnings();
+  diags.report(Code::UnusedRule, {}, "a warning");
+  diags.report(Code::SmallParameter, {}, "a note");
+  CHECK(diags.count(Severity::Error) == 1);
+  CHECK(diags.count(Severity::Warning) == 0);
+  CHECK(diags.count(Severity::Note) == 1);
+  CHECK(diags.has_errors());
+}
+
+TEST_CASE("a severity of its own still bows to allow and deny") {
+  Diagnostics diags;
+  diags.report(Code::SplitUnit, Severity::Warning, {}, "a head is cut");
+  CHECK(diags.count(Severity::Warning) == 1);
+  CHECK_FALSE(diags.has_errors());
+  diags.set_severity(Code::SplitUnit, Severity::Error);
+  diags.report(Code::SplitUnit, Severity::Warning, {}, "a head is cut");
+  CHECK(diags.has_errors());
+}
+
+TEST_CASE("an error stays one whatever is allowed") {
+  Diagnostics diags;
+  diags.set_severity(Code::InvalidMesh, Severity::Off);
+  refuse(diags, {});
+  CHECK(diags.has_errors());
+}
+
+TEST_CASE("grouped findings count one by one") {
+  Diagnostics diags;
+  diags.report(Code::UnmatchedParameter, {}, "2 parameters match no rule")
+      .parameters({"a", "b"});
+  diags.report(Code::UnmatchedParameter, {}, "many match no rule").findings(40);
+  CHECK(diags.all().size() == 2);
+  CHECK(diags.count(Severity::Error) == 42);
+}
+
+TEST_CASE("only input errors and untranslatable patterns prevent an answer") {
+  CHECK(prevents_running(Code::UnreadableFile));
+  CHECK(prevents_running(Code::UnsupportedPattern));
+  CHECK_FALSE(prevents_running(Code::UnmatchedParameter));
+  CHECK_FALSE(prevents_running(Code::ShardingLost));
+  Diagnostics diags;
+  diags.report(Code::UnmatchedParameter, {}, "`w` matches no rule");
+  CHECK_FALSE(diags.cannot_run());
+  diags.report(Code::UnsupportedPattern, {}, "look-ahead");
+  CHECK(diags.cannot_run());
+}
+
+}  // namespace shardplan
