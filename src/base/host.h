@@ -52,6 +52,10 @@ class Host {
   // Null, with the reason in `why`, when the file cannot be created.
   virtual std::unique_ptr<OutputFile> create_file(const std::string& path,
                                                   std::string& why) = 0;
+  // Adds to the end of a file, which is made when it is missing. False on
+  // failure, with the reason in `why`.
+  virtual bool append_file(const std::string& path, std::string_view text,
+                           std::string& why) = 0;
 
   // False once the stream is closed (`shardplan ... | head`).
   virtual bool write(Stream stream, std::string_view text) = 0;

@@ -140,6 +140,18 @@ class MemoryHost : public Host {
     return std::make_unique<File>(*this, normal(path));
   }
 
+  bool append_file(const std::string& path, std::string_view text,
+                   std::string& why) override {
+    const auto info = file_info(path);
+    if (fail_create || (info && info->directory)) {
+      why = fail_create ? "permission denied" : "is a directory";
+      return false;
+    }
+    files[normal(path)] += text;
+    written.push_back(normal(path));
+    return true;
+  }
+
   bool write(Stream stream, std::string_view text) override {
     if (stream_capacity &&
         out.size() + err.size() + text.size() > *stream_capacity) {

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/real_host.h"
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace shardplan {
+namespace {
+
+// The one place where tests touch the disk: a folder that goes away.
+class Folder {
+ public:
+  Folder() {
+    std::string pattern =
+        std::filesystem::temp_directory_path() / "shardplan-XXXXXX";
+    REQUIRE(::mkdtemp(pattern.data()) != nullptr);
+    path_ = pattern;
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() { std::filesystem::remove_all(path_); }
+  std::string operator/(const std::string& name) const {
+    return path_ + "/" + name;
+  }
+  const std::string& path() const { return path_; }
+  void put(const std::string& name, const std::string& text) const {
+    std::ofstream(*this / name) << text;
+  }
+  std::string get(const std::string& name) const {
+    std::ifstream file(*this / name);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+ private:
+  std::string path_;
+};
+
+mode_t mode_of(const std::string& path) {
+  struct stat info {};
+  REQUIRE(::stat(path.c_str(), &info) == 0);
+  return info.st_mode & 07777;
+}
+
+// Runs `work` in a child whose standard output is `out`; its wait status.
+template <typename Work>
+int in_child(int out, Work work) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::dup2(out, STDOUT_FILENO);
+    ::_exit(work());
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return status;
+}
+
+TEST_CASE("small and mapped files read the same, whole or cut") {
+  const Folder folder;
+  const auto host = make_real_host();
+  for (const size_t size : {0u, 5u, 65536u, 65537u, 1000000u}) {
+    std::string text(size, 'x');
+    for (size_t i = 0; i < size; ++i) text[i] = static_cast<char>('a' + i % 23);
+    folder.put("f", text);
+    CAPTURE(size);
+    CHECK(host->file_info(folder / "f")->size == static_cast<int64_t>(size));
+    std::string why;
+    for (const int64_t limit : {int64_t{-1}, int64_t{0}, int64_t{3},
+                                int64_t{70000}, int64_t{2000000}}) {
+      CAPTURE(limit);
+      const auto bytes = host->read_file(folder / "f", limit, why);
+      REQUIRE(bytes != nullptr);
+      CHECK((bytes->view() ==
+             text.substr(0, static_cast<size_t>(limit < 0 ? 2000000 : limit))));
+    }
+  }
+}
+
+TEST_CASE("what cannot be read says why") {
+  const Folder folder;
+  const auto host = make_real_host();
+  std::string why;
+  CHECK(host->read_file(folder / "none", kWholeFile, why) == nullptr);
+  CHECK(why == "no such file or directory");
+  CHECK(host->read_file(folder.path(), kWholeFile, why) == nullptr);
+  CHECK(why == "is a directory");
+  CHECK_FALSE(host->file_info(folder / "none").has_value());
+}
+
+TEST_CASE("a named pipe is read to its end") {
+  const Folder folder;
+  REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  const std::string text(300000, 'p');
+  const pid_t writer = ::fork();
+  if (writer == 0) {
+    folder.put("pipe", text);
+    ::_exit(0);
+  }
+  std::string why;
+  const auto bytes =
+      make_real_host()->read_file(folder / "pipe", kWholeFile, why);
+  ::waitpid(writer, nullptr, 0);
+  REQUIRE(bytes != nullptr);
+  CHECK((bytes->view() == text));
+}
+
+TEST_CASE("a directory is listed sorted") {
+  const Folder folder;
+  for (const char* name : {"b", "a", "B", ".hidden"}) folder.put(name, "");
+  const auto host = make_real_host();
+  CHECK(host->list_directory(folder.path()) ==
+        std::vector<std::string>{".hidden", "B", "a", "b"});
+  CHECK(host->list_directory(folder / "none").empty());
+  CHECK(host->file_info(folder.path())->directory);
+}
+
+TEST_CASE("a file appears when it is committed, and not before") {
+  const Folder folder;
+  const auto host = make_real_host();
+  std::string why;
+  {
+    const auto file = host->create_file(folder / "new", why);
+    REQUIRE(file != nullptr);
+    CHECK(file->write("all "));
+    CHECK_FALSE(host->file_info(folder / "new").has_value());
+    CHECK(file->write("of it"));
+    CHECK(file->commit());
+  }
+  CHECK(folder.get("new") == "all of it");
+  CHECK(host->list_directory(folder.path()).size() == 1);
+}
+
+TEST_CASE("a file that is not committed vanishes and keeps its target") {
+  const Folder folder;
+  folder.put("old", "before");
+  const auto host = make_real_host();
+  std::string why;
+  CHECK(host->create_file(folder / "old", why)->write("half of"));
+  CHECK(folder.get("old") == "before");
+  CHECK(host->list_directory(folder.path()).size() == 1);
+}
+
+TEST_CASE("replacing keeps permissions and links") {
+  const Folder folder;
+  folder.put("real", "before");
+  ::chmod((folder / "real").c_str(), 0640);
+  std::filesystem::create_symlink("real", folder / "link");
+  const auto host = make_real_host();
+  std::string why;
+  const auto file = host->create_file(folder / "link", why);
+  REQUIRE(file != nullptr);
+  CHECK(file->write("after"));
+  CHECK(file->commit());
+  CHECK(folder.get("real") == "after");
+  CHECK(mode_of(folder / "real") == 0640);
+  CHECK(std::filesystem::is_symlink(folder / "link"));
+}
+
+TEST_CASE("a new file has the mode that the umask leaves") {
+  const Folder folder;
+  const mode_t before = ::umask(027);
+  std::string why;
+  CHECK(make_real_host()->create_file(folder / "f", why)->commit());
+  ::umask(before);
+  CHECK(mode_of(folder / "f") == 0640);
+}
+
+TEST_CASE("a file in a missing folder, or a folder, cannot be created") {
+  const Folder folder;
+  const auto host = make_real_host();
+  std::string why;
+  CHECK(host->create_file(folder / "no/f", why) == nullptr);
+  CHECK(why == "no such file or directory");
+  CHECK(host->create_file(folder.path(), why) == nullptr);
+  CHECK(why == "is a directory");
+}
+
+TEST_CASE("an ended run leaves no temporary file") {
+  const Folder folder;
+  const int status = in_child(STDOUT_FILENO, [&] {
+    std::signal(SIGTERM, SIG_DFL);
+    std::string why;
+    const auto file = make_real_host()->create_file(folder / "f", why);
+    if (!file || !file->write("half")) return 1;
+    ::raise(SIGTERM);
+    return 2;
+  });
+  CHECK(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGTERM);
+  CHECK(std::filesystem::is_empty(folder.path()));
+}
+
+TEST_CASE("writing into a closed pipe is false, not a signal") {
+  int ends[2] = {};
+  REQUIRE(::pipe(ends) == 0);
+  ::close(ends[0]);
+  const int status = in_child(ends[1], [] {
+    return make_real_host()->write(Stream::Out, "into the void") ? 1 : 0;
+  });
+  ::close(ends[1]);
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+}
+
+TEST_CASE("writing to where standard output goes does not replace that file") {
+  const Folder folder;
+  folder.put("log", "first\n");
+  const int out = ::open((folder / "log").c_str(), O_WRONLY | O_APPEND);
+  REQUIRE(out >= 0);
+  const int status = in_child(out, [] {
+    std::string why;
+    const auto file = make_real_host()->create_file("/dev/stdout", why);
+    return file && file->write("second\n") && file->commit() ? 0 : 1;
+  });
+  ::close(out);
+  CHECK(WEXITSTATUS(status) == 0);
+  CHECK(folder.get("log") == "first\nsecond\n");
+}
+
+TEST_CASE("appending makes the file and adds to it") {
+  const Folder folder;
+  const auto host = make_real_host();
+  std::string why;
+  CHECK(host->append_file(folder / "f", "one ", why));
+  CHECK(host->append_file(folder / "f", "two", why));
+  CHECK(folder.get("f") == "one two");
+  CHECK_FALSE(host->append_file(folder.path(), "x", why));
+  CHECK(why == "is a directory");
+}
+
+TEST_CASE("the clock does not go back and there is a processor") {
+  const auto host = make_real_host();
+  const double before = host->now();
+  CHECK(host->now() >= before);
+  CHECK(host->processors() >= 1);
+  CHECK(host->working_directory() == std::filesystem::current_path());
+  CHECK_FALSE(host->environment("SHARDPLAN_NO_SUCH_VARIABLE").has_value());
+}
+
+}  // namespace
+}  // namespace shardplan
