@@ -97,8 +97,8 @@ Folding fold(const std::vector<uint32_t>& kinds, const NameOf& name_of) {
         names.try_emplace(folded, static_cast<uint32_t>(names.size()));
     if (is_new_name) folding.folded_names.push_back(folded);
     const uint64_t key = (uint64_t{name->second} << 32U) | kinds[i];
-    const auto [found, is_new] = classes.try_emplace(
-        key, static_cast<uint32_t>(folding.classes.size()));
+    const auto [found, is_new] =
+        classes.try_emplace(key, static_cast<uint32_t>(folding.classes.size()));
     if (is_new) {
       folding.classes.push_back({name->second, kinds[i], i, 0});
     }

@@ -54,9 +54,8 @@ bool Manifest::add(std::string_view name, const TensorType& type, Span where,
   if (source_from_.empty() || source_from_.back().second != where.file) {
     source_from_.emplace_back(size(), where.file);
   }
-  ascii_ = ascii_ && std::all_of(name.begin(), name.end(), [](char c) {
-             return static_cast<unsigned char>(c) < 0x80;
-           });
+  plain_ = plain_ && std::all_of(name.begin(), name.end(),
+                                 [](char c) { return c >= ' ' && c <= '~'; });
   names_ += name;
   name_end_.push_back(names_.size());
   type_of_.push_back(intern(type));

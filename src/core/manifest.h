@@ -76,7 +76,8 @@ class Manifest {
   int64_t total_bytes() const { return total_bytes_; }
   int64_t buffer_elements() const { return buffer_elements_; }
   int64_t buffer_bytes() const { return buffer_bytes_; }
-  bool names_are_ascii() const { return ascii_; }
+  // Every name consists of printable ASCII.
+  bool names_are_plain() const { return plain_; }
 
   // Parameters, then buffers: the numbering that find_duplicate answers in.
   std::string_view any_name(size_t index) const {
@@ -118,7 +119,7 @@ class Manifest {
   int64_t total_bytes_ = 0;
   int64_t buffer_elements_ = 0;
   int64_t buffer_bytes_ = 0;
-  bool ascii_ = true;
+  bool plain_ = true;
 };
 
 }  // namespace shardplan

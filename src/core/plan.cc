@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plan.h"
 
-#include <openssl/sha.h>
-
 #include <array>
+
+#include <openssl/sha.h>
 
 #include "base/check.h"
 

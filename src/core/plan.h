@@ -60,12 +60,18 @@ struct Placement {
   int64_t replicas = 1;          // devices / shards
 };
 
-// A rule as a plan remembers it, after its file is gone.
+// A rule as a plan remembers it, after its file is gone, and how it fared.
 struct PlanRule {
   std::string pattern;
   PartitionSpec spec;
   std::string file;
   int64_t line = 0;
+  bool shipped = false;
+  int64_t found = 0;  // names that the pattern is found in
+  int64_t won = 0;    // names that it decided
+  // Rules that took all of its names (1-based, ascending); empty unless it was
+  // found and won none.
+  std::vector<int> shadowed_by;
 
   bool operator==(const PlanRule&) const = default;
 };
@@ -73,12 +79,21 @@ struct PlanRule {
 struct Plan {
   Mesh mesh;
   OnIndivisible on_indivisible = OnIndivisible::Drop;
+  // Strict: scalars are placed without asking the rules.
+  bool strict = true;
+  AxisNames
+      declared_axes;  // axes that rules may name though the mesh lacks them
   std::vector<PlanRule> rules;
   std::vector<Placement> placements;   // distinct
   std::vector<uint32_t> placement_of;  // per parameter of the manifest
 
   const Placement& of(size_t parameter) const {
     return placements[placement_of[parameter]];
+  }
+  // No rule was found in the parameter's name (unlike a scalar in strict mode,
+  // for which none was sought).
+  bool is_unmatched(const Placement& placement) const {
+    return placement.rule == 0 && !(strict && placement.type.shape.empty());
   }
 };
 

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Python's `re` patterns in RE2's spelling, with the meaning Python gives them.
+//
+// Rules are written for re.search. Most patterns mean the same in RE2; some
+// only need another spelling (`\Z`, `{,n}`, `(?#..)`, `\u00e9`, `[[:alpha:]]`,
+// the Unicode classes), and some RE2 cannot express (look-around,
+// back-references, atomic groups). What Python itself rejects is rejected too.
+// Source: Python 3.11's re._parser; RE2 2022-06's syntax page.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+
+namespace shardplan {
+
+// Why a pattern cannot be used; [begin, end) is the fragment, in bytes.
+struct PatternProblem {
+  size_t begin = 0;
+  size_t end = 0;
+  std::string message;  // "look-ahead is not supported"
+  std::string help;     // may be empty
+};
+
+struct TranslatedPattern {
+  std::string re2;
+  // Set where RE2 sees only ASCII though Python would look at all of Unicode:
+  // `\b`, `\B`, `\W` inside a class. The construct's spelling.
+  std::string ascii_only;
+};
+
+// `plain_names`: all names to be searched are printable ASCII, so Unicode
+// classes and the newline before the end need not be spelled out (the shorter
+// automata are faster).
+std::variant<TranslatedPattern, PatternProblem> translate_pattern(
+    std::string_view pattern, bool plain_names);
+
+}  // namespace shardplan
