@@ -101,6 +101,10 @@ class Diagnostics {
   // Always an error, whatever --allow says.
   Builder error(Code code, Span where, std::string message);
 
+  // Keeps a source as long as the diagnostics that may point into it: a reader
+  // that fails gives back nothing that could hold it.
+  void keep(SourcePtr source) { sources_.push_back(std::move(source)); }
+
   // `--deny CODE`, `--allow CODE`, `--deny warnings`.
   void set_severity(Code code, Severity severity) { chosen_[code] = severity; }
   void deny_warnings() { deny_warnings_ = true; }
@@ -121,6 +125,7 @@ class Diagnostics {
   std::deque<Diagnostic> all_;  // a deque: Builders point into it
   Diagnostic discarded_;
   std::map<Code, Severity> chosen_;
+  std::vector<SourcePtr> sources_;
   bool deny_warnings_ = false;
   int64_t allowed_ = 0;
 };

@@ -99,6 +99,9 @@ class Manifest {
   std::string model_name;  // the manifest's own "name", or empty
   std::string format;      // "native", "safetensors", "hf-config", ...
   ModelFacts facts;
+  // What a reader should know though nothing is wrong: "the data of
+  // `x.safetensors` is absent (header only)".
+  std::vector<std::string> remarks;
   std::vector<SourcePtr> sources;  // keeps spans alive
 
  private:

@@ -39,8 +39,10 @@ enum class DType : uint8_t {
   F6E2M3,
   F6E3M2,
   F4E2M1,
+  F8E4M3FNUZ,
+  F8E5M2FNUZ,
 };
-inline constexpr int kDTypeCount = 24;
+inline constexpr int kDTypeCount = 26;
 
 // "bf16", "f8_e4m3fn".
 std::string_view dtype_name(DType dtype);

@@ -33,6 +33,10 @@ struct ManifestFormat {
   // Whether the text is of this format; looks at its first few kilobytes.
   bool (*recognize)(std::string_view head);
   std::optional<Manifest> (*read)(const ModelSource&, Host&, Diagnostics&);
+  // Weights have no facts of their own: a config.json beside them gives these.
+  bool is_weights = false;
+  // How many bytes of a file are needed, seen from its head; null: all.
+  int64_t (*bytes_needed)(std::string_view head) = nullptr;
 };
 std::span<const ManifestFormat> manifest_formats();
 
@@ -58,8 +62,8 @@ std::optional<RuleSet> load_rules(std::span<const std::string> paths,
                                   const std::optional<std::string>& dialect,
                                   Host& host, Diagnostics& diags);
 
-// A file as a SourceFile (SP001 on failure); `-` is standard input, named
-// `<stdin>`.
+// A file as a SourceFile (SP001 on failure, with a file of a similar name that
+// stands beside it); `-` is standard input, named `<stdin>`. `diags` keeps it.
 SourcePtr read_source(const std::string& path, int64_t limit, Host& host,
                       Diagnostics& diags);
 
