@@ -1,14 +1,41 @@
-# Writes OUTPUT, a C++ file with the text of every file in FILES (below ROOT).
-# Texts become raw string literals in pieces: compilers cap a literal's length.
-set(content "// Made from rules/ by EmbedFiles.cmake.\n#include \"io/load.h\"\n\nnamespace shardplan {\nnamespace {\nconstexpr ShippedFile kFiles[] = {\n")
+# Files that become part of the program.
+#
+#   shardplan_embed(OUTPUT x.cc ROOT rules PATTERN *.yaml
+#                   HEADER io/load.h TYPE ShippedFile ACCESSOR shipped_files)
+#
+# writes x.cc into the build folder and adds it to EMBEDDED. It defines the
+# function that HEADER declares, std::span<const TYPE> ACCESSOR(), over
+# {path below ROOT, text} of every matching file, sorted by path.
+
+if(NOT CMAKE_SCRIPT_MODE_FILE)
+  function(shardplan_embed)
+    cmake_parse_arguments(E "" "OUTPUT;ROOT;PATTERN;HEADER;TYPE;ACCESSOR" "" ${ARGN})
+    set(root ${CMAKE_SOURCE_DIR}/${E_ROOT})
+    file(GLOB_RECURSE files CONFIGURE_DEPENDS RELATIVE ${root} ${root}/${E_PATTERN})
+    list(SORT files)
+    set(paths ${files})
+    list(TRANSFORM paths PREPEND ${root}/)
+    set(output ${CMAKE_BINARY_DIR}/${E_OUTPUT})
+    set(script ${CMAKE_SOURCE_DIR}/third_party/cmake/EmbedFiles.cmake)
+    add_custom_command(OUTPUT ${output}
+      COMMAND ${CMAKE_COMMAND} "-DFILES=${files}" -DROOT=${root} -DOUTPUT=${output}
+              -DHEADER=${E_HEADER} -DTYPE=${E_TYPE} -DACCESSOR=${E_ACCESSOR} -P ${script}
+      DEPENDS ${paths} ${script}
+      COMMENT "Embedding ${E_ROOT}/" VERBATIM)
+    set(EMBEDDED ${EMBEDDED} ${output} PARENT_SCOPE)
+  endfunction()
+  return()
+endif()
+
+set(content "// Made by EmbedFiles.cmake.\n#include \"${HEADER}\"\n\nnamespace shardplan {\nnamespace {\nconstexpr ${TYPE} kFiles[] = {\n")
 set(count 0)
 foreach(file IN LISTS FILES)
   file(READ "${ROOT}/${file}" text)
-  string(APPEND content "    {\"${file}\", R\"shipped(${text})shipped\"},\n")
+  string(APPEND content "    {\"${file}\", R\"embedded(${text})embedded\"},\n")
   math(EXPR count "${count} + 1")
 endforeach()
 if(count EQUAL 0)
-  string(APPEND content "    {\"\", \"\"},\n")
+  string(APPEND content "    {\"\", \"\"},\n")  # an array needs an element
 endif()
-string(APPEND content "};\n}  // namespace\n\nstd::span<const ShippedFile> shipped_files() { return {kFiles, ${count}}; }\n\n}  // namespace shardplan\n")
+string(APPEND content "};\n}  // namespace\n\nstd::span<const ${TYPE}> ${ACCESSOR}() { return {kFiles, ${count}}; }\n\n}  // namespace shardplan\n")
 file(WRITE "${OUTPUT}" "${content}")

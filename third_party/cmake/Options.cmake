@@ -1,0 +1,28 @@
+# What targets of ours are compiled and linked with.
+#   shardplan_options    all of them: warnings, include root
+#   shardplan_hardening  what ships: the compiler's defences against bugs
+
+add_library(shardplan_options INTERFACE)
+target_include_directories(shardplan_options INTERFACE ${CMAKE_SOURCE_DIR}/src)
+target_compile_options(shardplan_options INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Werror
+  # Messages of failed checks name files from the project's root.
+  -ffile-prefix-map=${CMAKE_SOURCE_DIR}/=)
+if(CMAKE_BUILD_TYPE STREQUAL "Debug")
+  target_compile_definitions(shardplan_options INTERFACE _GLIBCXX_ASSERTIONS)
+endif()
+
+add_library(shardplan_hardening INTERFACE)
+if(SHARDPLAN_RELEASE)
+  target_compile_options(shardplan_options INTERFACE -fPIE)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+    target_compile_options(shardplan_options INTERFACE -march=x86-64-v2)
+    target_compile_options(shardplan_hardening INTERFACE -fcf-protection)
+  endif()
+  target_compile_options(shardplan_hardening INTERFACE
+    -fstack-protector-strong -fstack-clash-protection)
+  target_compile_definitions(shardplan_hardening INTERFACE _FORTIFY_SOURCE=2)
+  # Nothing but glibc is needed at run time.
+  target_link_options(shardplan_options INTERFACE
+    -static-libstdc++ -static-libgcc -pie -Wl,-z,relro,-z,now -Wl,--as-needed)
+endif()
