@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolve/analyze.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "base/check.h"
+#include "base/text.h"
+
+namespace shardplan {
+namespace {
+
+// Parameters per placement.
+std::vector<int64_t> placement_counts(const Plan& plan) {
+  std::vector<int64_t> counts(plan.placements.size());
+  for (const uint32_t number : plan.placement_of) ++counts[number];
+  return counts;
+}
+
+// The byte sum of all placements with the given numbers of parameters, where
+// `bytes(placement)` says what one parameter takes.
+template <typename BytesOf>
+Int128 sum_bytes(const Plan& plan, const std::vector<int64_t>& counts,
+                 BytesOf bytes) {
+  Int128 sum = 0;
+  for (size_t i = 0; i < plan.placements.size(); ++i) {
+    sum += static_cast<Int128>(counts[i]) * bytes(plan.placements[i]);
+  }
+  return sum;
+}
+
+bool by_bytes_descending(const DeviceClass& a, const DeviceClass& b) {
+  return a.bytes > b.bytes;
+}
+
+// Under torch.chunk, coordinates of one axis at which a shard's size changes.
+using Breakpoints = std::map<AxisName, std::set<int64_t>>;
+
+void add_breakpoints(const Plan& plan, const Placement& placement,
+                     Breakpoints& breakpoints) {
+  for (size_t dim = 0; dim < placement.spec.dims.size(); ++dim) {
+    std::set<int64_t> sizes = {placement.type.shape[dim]};
+    for (const AxisName& axis : placement.spec.dims[dim]) {
+      const int64_t n = plan.mesh.size_of(axis);
+      std::set<int64_t> next;
+      for (const int64_t size : sizes) {
+        const int64_t step = ceil_div(size, n);
+        next.insert(step);
+        if (step == 0 || size % n == 0) continue;
+        const int64_t full = size / step;
+        const bool partial = size % step != 0;
+        if (partial) next.insert(size % step);
+        if (full + (partial ? 1 : 0) < n) next.insert(0);
+        for (const int64_t at : {full, full + (partial ? 1 : 0)}) {
+          if (at < n) breakpoints[axis].insert(at);
+        }
+      }
+      sizes = std::move(next);
+    }
+  }
+}
+
+// Runs of coordinates between breakpoints, for every mesh axis.
+struct Run {
+  int64_t first = 0;
+  int64_t length = 1;
+};
+std::vector<std::vector<Run>> coordinate_runs(const Plan& plan,
+                                              const Breakpoints& breakpoints) {
+  std::vector<std::vector<Run>> runs;
+  for (const Axis& axis : plan.mesh.axes()) {
+    std::vector<Run> of_axis;
+    int64_t begin = 0;
+    if (const auto found = breakpoints.find(axis.name);
+        found != breakpoints.end()) {
+      for (const int64_t at : found->second) {
+        if (at > begin) of_axis.push_back({begin, at - begin});
+        begin = at;
+      }
+    }
+    of_axis.push_back({begin, axis.size - begin});
+    runs.push_back(std::move(of_axis));
+  }
+  return runs;
+}
+
+int64_t chunk_bytes(const Plan& plan, const Placement& placement,
+                    const std::vector<int64_t>& coordinates) {
+  TensorType local = placement.type;
+  for (size_t dim = 0; dim < placement.spec.dims.size(); ++dim) {
+    const Slice slice =
+        dimension_slice(plan.mesh, placement.spec.dims[dim], Cut::Chunked,
+                        local.shape[dim], coordinates);
+    local.shape[dim] = slice.end - slice.begin;
+  }
+  return local.bytes();
+}
+
+bool is_uneven(const Plan& plan, const Placement& placement) {
+  Breakpoints breakpoints;
+  add_breakpoints(plan, placement, breakpoints);
+  return !breakpoints.empty();
+}
+
+// More classes than this take seconds; no sensible plan has thousands.
+constexpr int64_t kMaxClasses = int64_t{1} << 20;
+
+// The classes of devices under `chunk`; empty when they are too many.
+std::optional<std::map<int64_t, int64_t>> chunked_classes(
+    const Plan& plan, const std::vector<int64_t>& counts) {
+  Breakpoints breakpoints;
+  Int128 even_bytes = 0;
+  std::vector<size_t> uneven;
+  for (size_t i = 0; i < plan.placements.size(); ++i) {
+    if (is_uneven(plan, plan.placements[i])) {
+      add_breakpoints(plan, plan.placements[i], breakpoints);
+      uneven.push_back(i);
+    } else {
+      even_bytes +=
+          static_cast<Int128>(counts[i]) * plan.placements[i].bytes_per_device;
+    }
+  }
+  const std::vector<std::vector<Run>> runs = coordinate_runs(plan, breakpoints);
+  int64_t classes = 1;
+  for (const std::vector<Run>& of_axis : runs) {
+    classes *= static_cast<int64_t>(of_axis.size());
+    if (classes > kMaxClasses) return std::nullopt;
+  }
+  if (classes * static_cast<int64_t>(uneven.size()) > 64 * kMaxClasses) {
+    return std::nullopt;
+  }
+
+  std::map<int64_t, int64_t> devices_with;  // bytes -> devices
+  std::vector<int64_t> coordinates(runs.size());
+  for (int64_t number = 0; number < classes; ++number) {
+    int64_t rest = number;
+    int64_t devices = 1;
+    for (size_t axis = 0; axis < runs.size(); ++axis) {
+      const auto many = static_cast<int64_t>(runs[axis].size());
+      const Run& run = runs[axis][static_cast<size_t>(rest % many)];
+      coordinates[axis] = run.first;
+      devices *= run.length;
+      rest /= many;
+    }
+    Int128 bytes = even_bytes;
+    for (const size_t i : uneven) {
+      bytes += static_cast<Int128>(counts[i]) *
+               chunk_bytes(plan, plan.placements[i], coordinates);
+    }
+    devices_with[static_cast<int64_t>(bytes)] += devices;
+  }
+  return devices_with;
+}
+
+}  // namespace
+
+std::optional<DeviceMemory> device_memory(const Manifest& manifest,
+                                          const Plan& plan,
+                                          Diagnostics& diags) {
+  SHARDPLAN_CHECK(plan.placement_of.size() == manifest.size());
+  const std::vector<int64_t> counts = placement_counts(plan);
+  // The device at the origin holds the first piece of every cut: the largest.
+  const Int128 most = sum_bytes(
+      plan, counts, [](const Placement& p) { return p.bytes_per_device; });
+  if (most > INT64_MAX) {
+    return diags.error(Code::InvalidMesh, {},
+                       "the bytes of one device exceed 63 bits");
+  }
+  DeviceMemory memory;
+  memory.max = static_cast<int64_t>(most);
+  if (plan.on_indivisible == OnIndivisible::Chunk) {
+    const auto classes = chunked_classes(plan, counts);
+    if (!classes) {
+      return diags
+          .error(Code::InvalidMesh, {},
+                 "`chunk` makes too many different devices on this mesh")
+          .help("use another `--on-indivisible` policy, or sizes that divide");
+    }
+    for (const auto& [bytes, devices] : *classes) {
+      memory.classes.push_back({bytes, devices});
+    }
+    std::sort(memory.classes.begin(), memory.classes.end(),
+              by_bytes_descending);
+    SHARDPLAN_CHECK(memory.classes.front().bytes == memory.max);
+  } else {
+    memory.classes = {{memory.max, plan.mesh.devices()}};
+  }
+  memory.min = memory.classes.back().bytes;
+  for (const DeviceClass& c : memory.classes) {
+    memory.total += static_cast<Int128>(c.bytes) * c.devices;
+  }
+  memory.mean = static_cast<double>(memory.total) /
+                static_cast<double>(plan.mesh.devices());
+  return memory;
+}
+
+Balance balance(const Manifest& manifest, const Plan& plan,
+                const DeviceMemory& memory) {
+  Balance result;
+  const std::vector<int64_t> counts = placement_counts(plan);
+  Int128 with_replicas = 0;
+  Int128 unsharded = 0;
+  for (size_t i = 0; i < plan.placements.size(); ++i) {
+    const Placement& p = plan.placements[i];
+    const Int128 bytes = static_cast<Int128>(counts[i]) * p.type.bytes();
+    with_replicas += bytes * p.replicas;
+    if (p.shards > 1) {
+      result.sharded_tensors += counts[i];
+      result.sharded_elements += counts[i] * p.type.elements();
+    } else {
+      unsharded += bytes;
+    }
+  }
+  const auto logical = static_cast<double>(manifest.total_bytes());
+  if (manifest.total_bytes() == 0) return result;
+  const auto most = static_cast<double>(memory.max);
+  result.balance_score = memory.mean / most;
+  result.efficiency =
+      logical / (static_cast<double>(plan.mesh.devices()) * most);
+  result.replication_factor = static_cast<double>(with_replicas) / logical;
+  const Int128 padding = memory.total - with_replicas;
+  // Beyond 63 bits only for absurd meshes; the ratios still tell.
+  result.padding_bytes = static_cast<int64_t>(
+      std::min<Int128>(padding, static_cast<Int128>(INT64_MAX)));
+  result.replicated_fraction = static_cast<double>(unsharded) / logical;
+  return result;
+}
+
+Imbalance imbalance(const DeviceMemory& memory) {
+  Imbalance result;
+  double devices = 0;
+  for (const DeviceClass& c : memory.classes) {
+    devices += static_cast<double>(c.devices);
+  }
+  if (devices <= 1 || memory.total == 0) return result;
+  const auto total = static_cast<double>(memory.total);
+  const double even = 1 / devices;
+  for (const DeviceClass& c : memory.classes) {
+    const double q = static_cast<double>(c.bytes) / total;
+    const double gap = std::abs(q - even);
+    const auto many = static_cast<double>(c.devices);
+    result.total_variation = std::max(result.total_variation, gap);
+    result.total_distance += many * gap;
+    result.chi_square += many * gap * gap;
+    if (q > 0) result.kl_divergence += many * q * std::log(devices * q);
+  }
+  result.total_variation /= 1 - even;
+  result.total_distance /= 2 * (1 - even);
+  result.chi_square *= devices / (devices - 1);
+  // Rounding may leave a hair below zero where all devices are alike.
+  result.kl_divergence =
+      std::clamp(result.kl_divergence / std::log(devices), 0.0, 1.0);
+  return result;
+}
+
+std::vector<Repetition> repetitions(const Plan& plan, const Folding& folding) {
+  std::vector<Repetition> result;
+  const int64_t devices = plan.mesh.devices();
+  for (size_t i = 0; i < folding.classes.size(); ++i) {
+    const ParameterClass& c = folding.classes[i];
+    const Placement& p = plan.placements[c.kind];
+    if (p.replicas == 1 || p.type.bytes() == 0) continue;
+    Repetition entry;
+    entry.parameter_class = static_cast<uint32_t>(i);
+    entry.replicas = p.replicas;
+    for (const Axis& axis : plan.mesh.axes()) {
+      const bool used = std::any_of(
+          p.spec.dims.begin(), p.spec.dims.end(), [&](const AxisNames& axes) {
+            return std::find(axes.begin(), axes.end(), axis.name) != axes.end();
+          });
+      if (!used && axis.size > 1) entry.over.push_back(axis.name);
+    }
+    const int64_t share = ceil_div(p.type.bytes(), devices);
+    entry.extra_per_device =
+        static_cast<Int128>(c.count) * (p.bytes_per_device - share);
+    result.push_back(std::move(entry));
+  }
+  std::stable_sort(result.begin(), result.end(),
+                   [](const Repetition& a, const Repetition& b) {
+                     return a.extra_per_device > b.extra_per_device;
+                   });
+  return result;
+}
+
+std::vector<AxisSaving> axis_savings(const Manifest& manifest,
+                                     const Plan& plan) {
+  SHARDPLAN_CHECK(plan.placement_of.size() == manifest.size());
+  const std::vector<int64_t> counts = placement_counts(plan);
+  std::vector<AxisSaving> result;
+  for (const Axis& axis : plan.mesh.axes()) {
+    AxisSaving saving{axis.name, axis.size, 0, 0};
+    for (size_t i = 0; i < plan.placements.size(); ++i) {
+      Placement without = plan.placements[i];
+      bool used = false;
+      for (AxisNames& axes : without.spec.dims) {
+        used = std::erase(axes, axis.name) > 0 || used;
+      }
+      if (!used || axis.size == 1) continue;
+      saving.sharded_tensors += counts[i];
+      measure(without, plan.mesh, plan.on_indivisible);
+      saving.saved_per_device +=
+          static_cast<Int128>(counts[i]) *
+          (without.bytes_per_device - plan.placements[i].bytes_per_device);
+    }
+    result.push_back(std::move(saving));
+  }
+  return result;
+}
+
+}  // namespace shardplan

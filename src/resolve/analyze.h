@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Analysis: what a plan makes every device store.
+//
+// Under every policy but `chunk` all devices store the same bytes. Under
+// `chunk` they differ, and are computed per class of devices whose coordinates
+// get equally many rows of every tensor, so 100,000 devices are as quick as 8.
+// Identity: bytes over all devices = sum of replicas x logical bytes + padding.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/checked.h"
+#include "base/diagnostic.h"
+#include "core/fold.h"
+#include "core/manifest.h"
+#include "core/plan.h"
+
+namespace shardplan {
+
+// Devices that store equally many bytes.
+struct DeviceClass {
+  int64_t bytes = 0;
+  int64_t devices = 0;
+};
+
+struct DeviceMemory {
+  std::vector<DeviceClass> classes;  // by bytes, descending
+  int64_t max = 0;
+  int64_t min = 0;
+  double mean = 0;
+  Int128 total = 0;  // over all devices
+};
+
+// SP007 when the bytes of one device exceed 63 bits, or when `chunk` makes more
+// kinds of devices than can be told apart in reasonable time.
+std::optional<DeviceMemory> device_memory(const Manifest& manifest,
+                                          const Plan& plan, Diagnostics& diags);
+
+// The ratios of the JSON report; definitions in docs/formats/report.md.
+struct Balance {
+  double balance_score = 1;        // mean(b) / max(b)
+  double efficiency = 1;           // sum(B) / (N max(b))
+  double replication_factor = 1;   // sum(R B) / sum(B)
+  int64_t padding_bytes = 0;       // sum(b) - sum(R B)
+  double replicated_fraction = 0;  // bytes of tensors with S = 1 / sum(B)
+  int64_t sharded_tensors = 0;
+  int64_t sharded_elements = 0;
+};
+Balance balance(const Manifest& manifest, const Plan& plan,
+                const DeviceMemory& memory);
+
+// How far bytes per device are from equal, each in [0, 1].
+struct Imbalance {
+  double total_variation = 0;
+  double total_distance = 0;
+  double chi_square = 0;
+  double kl_divergence = 0;
+};
+Imbalance imbalance(const DeviceMemory& memory);
+
+// A class of parameters that is held more than once, and what that costs.
+struct Repetition {
+  uint32_t parameter_class = 0;  // of the folding
+  AxisNames over;                // mesh axes larger than 1 that repeat it
+  int64_t replicas = 1;
+  Int128 extra_per_device = 0;  // bytes beyond 1/N of it
+};
+// Largest first.
+std::vector<Repetition> repetitions(const Plan& plan, const Folding& folding);
+
+// What each mesh axis saves: bytes per device if it were of size 1 minus bytes
+// per device as planned.
+struct AxisSaving {
+  AxisName axis;
+  int64_t size = 1;
+  int64_t sharded_tensors = 0;  // tensors that it shards
+  Int128 saved_per_device = 0;
+};
+std::vector<AxisSaving> axis_savings(const Manifest& manifest,
+                                     const Plan& plan);
+
+}  // namespace shardplan

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolve/correct.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+
+namespace shardplan {
+namespace {
+
+bool contains(const AxisNames& names, const AxisName& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+std::string product_text(const Mesh& mesh, const AxisNames& axes) {
+  std::string text;
+  for (const AxisName& axis : axes) {
+    if (!text.empty()) text += ",";
+    text += axis + "=" + std::to_string(mesh.size_of(axis));
+  }
+  return text;
+}
+
+class Corrector {
+ public:
+  Corrector(const Shape& shape, const Mesh& mesh, const AxisNames& declared,
+            OnIndivisible policy)
+      : shape_(shape), mesh_(mesh), declared_(declared), policy_(policy) {}
+
+  CorrectedSpec run(const PartitionSpec& requested) {
+    const size_t rank = shape_.size();
+    result_.spec.dims.resize(rank);
+    for (size_t dim = 0; dim < requested.dims.size(); ++dim) {
+      const AxisNames& asked = requested.dims[dim];
+      if (dim >= rank) {
+        note(dim, Code::SpecLongerThanRank, asked,
+             "the parameter has " + std::to_string(rank) + " dimensions");
+      } else {
+        result_.spec.dims[dim] = known_and_divisible(dim, asked);
+      }
+    }
+    drop_repeated();
+    if (names_no_axis(result_.spec)) result_.spec.dims.clear();
+    return std::move(result_);
+  }
+
+ private:
+  void note(size_t dim, Code code, AxisNames dropped, std::string reason) {
+    result_.corrections.push_back(
+        {static_cast<int>(dim), code, std::move(dropped), std::move(reason)});
+  }
+
+  AxisNames known_and_divisible(size_t dim, const AxisNames& asked) {
+    AxisNames axes;
+    for (const AxisName& axis : asked) {
+      if (axis == kUnconstrained) return {};
+      if (mesh_.find(axis)) {
+        axes.push_back(axis);
+      } else if (!contains(declared_, axis)) {
+        note(dim, Code::UnknownAxis, asked, "axis `" + axis + "` is unknown");
+        return {};
+      }
+    }
+    if (policy_ == OnIndivisible::Pad || policy_ == OnIndivisible::Chunk ||
+        divides(dim, axes)) {
+      return axes;
+    }
+    AxisNames kept = axes;
+    do {
+      kept.pop_back();
+    } while (!kept.empty() &&
+             (policy_ != OnIndivisible::Prefix || !divides(dim, kept)));
+    note(dim, Code::IndivisibleDimension,
+         AxisNames(axes.begin() + static_cast<std::ptrdiff_t>(kept.size()),
+                   axes.end()),
+         std::to_string(shape_[dim]) + " is not divisible by " +
+             product_text(mesh_, axes));
+    return kept;
+  }
+
+  bool divides(size_t dim, const AxisNames& axes) const {
+    return shape_[dim] % shard_count(mesh_, axes) == 0;
+  }
+
+  // The first use of an axis stays; a later dimension that names it becomes
+  // unsharded as a whole, and a repetition within one dimension goes alone.
+  void drop_repeated() {
+    std::set<AxisName> used;
+    for (size_t dim = 0; dim < result_.spec.dims.size(); ++dim) {
+      AxisNames& axes = result_.spec.dims[dim];
+      const auto earlier = std::find_if(
+          axes.begin(), axes.end(),
+          [&](const AxisName& axis) { return used.contains(axis); });
+      if (earlier != axes.end()) {
+        const std::string reason =
+            "axis `" + *earlier + "` shards an earlier dimension";
+        note(dim, Code::RepeatedAxis, std::exchange(axes, {}), reason);
+        continue;
+      }
+      AxisNames kept;
+      AxisNames repeated;
+      for (AxisName& axis : axes) {
+        (used.insert(axis).second ? kept : repeated).push_back(axis);
+      }
+      if (!repeated.empty()) {
+        const std::string reason =
+            "axis `" + repeated.front() + "` is named twice";
+        note(dim, Code::RepeatedAxis, std::move(repeated), reason);
+      }
+      axes = std::move(kept);
+    }
+  }
+
+  const Shape& shape_;
+  const Mesh& mesh_;
+  const AxisNames& declared_;
+  OnIndivisible policy_;
+  CorrectedSpec result_;
+};
+
+}  // namespace
+
+CorrectedSpec correct(const PartitionSpec& requested, const Shape& shape,
+                      const Mesh& mesh, const AxisNames& declared_axes,
+                      OnIndivisible policy) {
+  return Corrector(shape, mesh, declared_axes, policy).run(requested);
+}
+
+}  // namespace shardplan

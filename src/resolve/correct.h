@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Correction: making a spec legal for a shape on a mesh, and saying what that
+// took away.
+//
+// Properties: only removes axes; idempotent; a legal spec stays as it was but
+// for its form (padded with null to the rank, all-null is `[]`). Source:
+// eformer's get_corrected_named_sharding (drop), MaxText's
+// adjust_pspec_for_indivisible_shapes (prefix), GSPMD (pad), torch.chunk.
+#pragma once
+
+#include <vector>
+
+#include "core/mesh.h"
+#include "core/plan.h"
+#include "core/spec.h"
+#include "core/types.h"
+
+namespace shardplan {
+
+struct CorrectedSpec {
+  PartitionSpec spec;
+  std::vector<Correction> corrections;  // by dimension; SP202 after the others
+};
+
+// Steps, in order: entries beyond the rank go (SP104); declared axes that the
+// mesh lacks are left out without a word; a dimension with an unknown axis
+// becomes unsharded (SP201); an indivisible one is treated as `policy` says
+// (SP203); a mesh axis used before goes, with the dimension that repeats it
+// (SP202).
+CorrectedSpec correct(const PartitionSpec& requested, const Shape& shape,
+                      const Mesh& mesh, const AxisNames& declared_axes,
+                      OnIndivisible policy);
+
+}  // namespace shardplan

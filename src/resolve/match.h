@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matching: which rules are found in which names; the first found wins.
+//
+// All rules found in a name are recorded, not only the winner, so that unused
+// and shadowed rules are known exactly. The answer is that of a loop over all
+// rules; RE2::Set gives it in one pass over the name (and the loop itself
+// serves where the combined automaton would be too large or too slow).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "core/manifest.h"
+#include "core/rules.h"
+
+namespace shardplan {
+
+class Matcher {
+ public:
+  // Compiles every rule; reports each that cannot be (SP105) and returns empty
+  // when there was one. `plain_names`: see python_regex.h.
+  static std::optional<Matcher> compile(const RuleSet& rules, bool plain_names,
+                                        Diagnostics& diags);
+
+  // 0-based numbers of all rules found in the name, ascending. Safe to call
+  // from several threads.
+  void find(std::string_view name, std::vector<int>& found) const;
+  // The same by a plain loop over the rules.
+  void find_one_by_one(std::string_view name, std::vector<int>& found) const;
+
+  size_t rules() const;
+  bool has_combined_automaton() const;
+
+  Matcher(Matcher&&) noexcept;
+  Matcher& operator=(Matcher&&) noexcept;
+  ~Matcher();
+
+ private:
+  struct Impl;
+  explicit Matcher(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+struct RuleUse {
+  int64_t found = 0;         // names that the pattern is found in
+  int64_t won = 0;           // names that it decided
+  std::vector<int> winners;  // 0-based, ascending: who decided the others
+};
+
+struct Matches {
+  std::vector<int32_t> winner;  // per parameter, 0-based; -1: no rule found
+  std::vector<RuleUse> rules;
+};
+
+// Which parameters may be decided: a scalar in strict mode is not. Counts in
+// `found` are over all names all the same.
+using MayDecide = std::function<bool(size_t)>;
+
+// The same for any number of threads (`jobs` >= 1).
+Matches match(const Matcher& matcher, const Manifest& manifest,
+              const MayDecide& may_decide, int jobs);
+
+// Patterns that are found in any name whatever: `.*`, `.`, ``, `^.+$`.
+bool is_catch_all(std::string_view pattern);
+
+}  // namespace shardplan

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Resolving: manifest x rules x mesh -> plan.
+//
+// Strict mode, as eformer's match_partition_rules: scalars get the empty spec
+// without asking the rules, arrays below `min_size` elements get it after the
+// match, and a spec is cut to the rank. Otherwise the first rule found decides
+// with its spec verbatim. Then every spec is corrected for the mesh.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "base/diagnostic.h"
+#include "core/manifest.h"
+#include "core/mesh.h"
+#include "core/plan.h"
+#include "core/rules.h"
+
+namespace shardplan {
+
+struct ResolveOptions {
+  int64_t min_size = 0;  // elements; arrays with fewer are replicated
+  OnIndivisible on_indivisible = OnIndivisible::Drop;
+  bool strict = true;
+  int jobs = 1;
+};
+
+// Only a pattern that cannot be compiled (SP105) prevents a plan; what else is
+// wrong is found in the plan itself (resolve/lint.h).
+std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
+                            const Mesh& mesh, const ResolveOptions& options,
+                            Diagnostics& diags);
+
+// The spec that a rule gives to a tensor, before correction: what
+// match_partition_rules returns for it.
+PartitionSpec matched_spec(const PartitionSpec& rule, const Shape& shape,
+                           const ResolveOptions& options);
+
+}  // namespace shardplan
