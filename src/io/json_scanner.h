@@ -8,11 +8,11 @@
 // caller's to find, since only it knows how many to expect.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/diagnostic.h"
 #include "base/source.h"
@@ -43,8 +43,8 @@ class JsonScanner {
   Token next();
   Token token() const { return token_; }
 
-  // Key and String: the decoded text, valid until the next call of next().
-  // Number: its spelling.
+  // Key and String: the decoded text, valid until the next call of next(); a
+  // view into the source unless it has escapes. Number: its spelling.
   std::string_view text() const { return text_; }
   // The token, quotes included.
   Span span() const { return {source_, begin_, end_}; }
@@ -65,18 +65,48 @@ class JsonScanner {
   static constexpr size_t kMaxDepth = 256;
 
  private:
-  // What may come next, and inside what.
-  // (implementation state; see the .cc)
+  // What the grammar allows at `at_`, blanks aside.
+  enum class Expect : uint8_t {
+    Value,       // after `,` in an array, after a key, or at the start
+    ItemOrEnd,   // after `[`
+    Key,         // after `,` in an object
+    KeyOrEnd,    // after `{`
+    CommaOrEnd,  // after a value inside an array or object
+    Nothing,     // after the outermost value
+  };
+
+  void skip_blanks();
+  Token scan_value();
+  Token scan_key();
+  Token scan_after_value();
+  Token scan_after_document();
+  Token open(Token token, Expect expect);
+  Token close(Token token);
+  Token finish_value(Token token);
+  Token scan_literal(std::string_view word, Token token);
+  Token scan_number();
+  bool scan_digits(std::string_view where);
+  bool scan_string();
+  bool scan_rest_of_escaped_string(uint64_t plain_from);
+  bool scan_escape();
+  bool scan_unicode_escape();
+  std::optional<uint32_t> scan_hex4();
+  bool fail_in_string();
+  // Records the error; the place is one character unless `end` is given.
+  Token fail(std::string message, uint64_t begin, uint64_t end = 0);
+  Token fail_unexpected(std::string_view expected);
+
   const SourceFile* source_;
-  std::string_view all_;
+  std::string_view all_;  // up to the limit
   uint64_t at_ = 0;
-  uint64_t limit_ = 0;
   uint64_t begin_ = 0;
   uint64_t end_ = 0;
   Token token_ = Token::Null;
+  Expect expect_ = Expect::Value;
   std::string_view text_;
-  std::string scratch_;
-  std::vector<char> nesting_;
+  std::string scratch_;  // decoded text of a string with escapes
+  size_t depth_ = 0;
+  std::array<bool, kMaxDepth> in_object_{};  // per level of nesting
   std::string error_;
   uint64_t error_begin_ = 0;
   uint64_t error_end_ = 0;
