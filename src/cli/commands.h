@@ -1,13 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of commands, and what each may use.
+// The table of commands.
+//
+// To add one: write cli/commands/x.cc with its run function, declare that
+// below, add a row in commands.cc, and name the command at the flags that it
+// takes (cli/flags.cc). Help, completion, `list commands` and the checks of
+// arguments follow from these rows.
 #pragma once
 
+#include <cstddef>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/diagnostic.h"
 #include "base/host.h"
 #include "cli/options.h"
+#include "cli/progress.h"
 
 namespace shardplan::cli {
 
@@ -18,22 +27,45 @@ struct Context {
   const Options& options;
   Host& host;
   Diagnostics& diags;
+  Progress& progress;
+};
+
+struct Argument {
+  std::string_view name;  // "MODEL"
+  std::string_view help;  // one line
+  bool optional = false;
+  // Who completes it: a file of that extension, or one of a list of words.
+  enum class Kind : uint8_t { Model, Plan, Code, Topic, Shell } kind =
+      Kind::Model;
 };
 
 struct Command {
   std::string_view name;
-  std::string_view group;      // heading in the overview
-  std::string_view arguments;  // "MODEL", "A.plan.json B.plan.json"
-  std::string_view summary;    // one line
-  std::string_view examples;   // shown first in its help, one per line
-  std::string_view page;       // docs page named at the end of its help
+  std::string_view group;    // heading in the overview
+  std::string_view summary;  // one line
+  std::vector<Argument> arguments;
+  std::vector<std::string_view> examples;  // command lines, shown first
+  std::vector<std::string_view> exits;     // what 0, 1 and 2 mean, in order
+  std::string_view page;                   // docs page at the end of its help
+  // Does all of it: reads, computes, and hands its answer to cli/output.h.
+  // Exit::CouldNotRun means that the reason is in the context's diagnostics.
   Exit (*run)(Context&);
 };
 
 std::span<const Command> commands();
 const Command* find_command(std::string_view name);
+// "MODEL", "A.plan.json B.plan.json", "[TOPIC]"
+std::string arguments_text(const Command& command);
 
-// The whole program: parses, runs, renders. Never throws.
+Exit run_completion(Context& context);
+Exit run_diff(Context& context);
+Exit run_explain(Context& context);
+Exit run_inspect(Context& context);
+Exit run_list(Context& context);
+
+// The whole program: parses, runs, renders; the result is the exit code.
+// Throws nothing but std::bad_alloc. `arguments` are without the program's
+// name.
 int run(const std::vector<std::string>& arguments, Host& host);
 
 }  // namespace shardplan::cli

@@ -21,13 +21,13 @@ struct Options {
   std::vector<std::string> arguments;
 
   // Inputs
-  std::vector<std::string> rules;      // --rules, in order
-  std::optional<std::string> dialect;  // --dialect
-  SourcePtr mesh;                      // --mesh, as text named "--mesh"
-  std::optional<int64_t> devices;      // --devices
-  std::vector<std::string> axes;       // --axes
-  std::optional<std::string> plan;     // --plan
-  int64_t min_size = 0;                // --min-size
+  std::vector<std::string> rules;        // --rules, in order
+  std::optional<std::string> dialect;    // --dialect
+  SourcePtr mesh;                        // --mesh, as text named "--mesh"
+  std::optional<int64_t> devices;        // --devices
+  std::vector<std::string> axes;         // --axes
+  std::optional<std::string> plan;       // --plan; then no rules, no mesh
+  int64_t min_size = 0;                  // --min-size
   OnIndivisible on_indivisible = OnIndivisible::Drop;
   bool replicate_unmatched = false;      // --unmatched replicate
   bool strict = true;                    // --no-strict
@@ -48,7 +48,8 @@ struct Options {
   bool verbose = false;
   bool progress = true;
 
-  // Diagnostics
+  // Diagnostics: codes, names of codes, or "warnings" (--deny only); checked
+  // and already in force when a command runs.
   std::vector<std::string> deny;
   std::vector<std::string> allow;
   bool exit_zero = false;
@@ -56,6 +57,8 @@ struct Options {
   // Of single commands
   std::optional<std::string> why;  // resolve --why NAME
   bool exit_code = false;          // diff --exit-code
+
+  std::vector<SourcePtr> sources;  // configuration files; keeps spans alive
 };
 
 }  // namespace shardplan::cli

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// The only file that includes CLI11. It splits the words into flags, their
+// values and the rest; which command may take what is checked here against the
+// tables, since CLI11 knows neither nearest names nor our codes.
+#include "cli/args.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <optional>
+
+#include "base/text.h"
+#include "cli/flag_values.h"
+
+namespace shardplan::cli {
+namespace {
+
+std::string option_names(const Flag& flag) {
+  const std::string name = "--" + std::string(flag.name);
+  return flag.letter == 0 ? name : std::string("-") + flag.letter + "," + name;
+}
+
+void add_flags(CLI::App& app) {
+  app.set_help_flag();
+  app.allow_extras();
+  app.add_flag("-h,--help");
+  app.add_flag("--version");
+  app.add_option("words", [](const CLI::results_t&) { return true; })
+      ->expected(-1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  for (const Flag& flag : flags()) {
+    if (flag.takes == Takes::Nothing) {
+      app.add_flag(option_names(flag));
+    } else {
+      app.add_option(option_names(flag),
+                     [](const CLI::results_t&) { return true; })
+          ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+          ->allow_extra_args(false);
+    }
+  }
+}
+
+// `--flag=` and `--switch=x`: CLI11 would take the next word as the value of
+// the first, and `false` as a reason to ignore the second.
+bool check_equals(const std::vector<std::string>& words, Diagnostics& diags) {
+  bool fine = true;
+  for (const std::string& word : words) {
+    if (word == "--") break;
+    const size_t equals = word.find('=');
+    if (!word.starts_with("--") || equals == std::string::npos) continue;
+    const std::string name = word.substr(0, equals);
+    const Flag* flag = find_flag(std::string_view(name).substr(2));
+    const bool bare = name == "--help" || name == "--version" ||
+                      (flag != nullptr && flag->takes == Takes::Nothing);
+    if (bare) {
+      diags.error(Code::Usage, {}, "`" + name + "` takes no value");
+    } else if (flag != nullptr && equals + 1 == word.size()) {
+      diags.error(Code::Usage, {}, "`" + name + "` has an empty value");
+    } else {
+      continue;
+    }
+    fine = false;
+  }
+  return fine;
+}
+
+void report_unknown_flag(const std::string& word, Diagnostics& diags) {
+  const std::string name = word.substr(0, word.find('='));
+  std::vector<std::string> candidates = {"--help", "--version"};
+  for (const Flag& flag : flags()) {
+    candidates.push_back("--" + std::string(flag.name));
+  }
+  auto problem = diags.error(Code::Usage, {},
+                             "unknown option `" + printable(name) + "`");
+  if (const auto near = nearest(name, candidates)) {
+    problem.help("an option with a similar name exists: `" + *near + "`");
+  } else {
+    problem.help("`shardplan help` shows what there is");
+  }
+}
+
+const Command* look_up_command(const std::string& word, Diagnostics& diags) {
+  if (const Command* command = find_command(word)) return command;
+  std::vector<std::string> names = {"help"};
+  for (const Command& command : commands()) names.emplace_back(command.name);
+  auto problem = diags.error(Code::Usage, {},
+                             "unknown command `" + printable(word) + "`");
+  if (const auto near = nearest(word, names)) {
+    problem.help("a command with a similar name exists: `" + *near + "`");
+  } else {
+    problem.help("`shardplan help` shows all commands");
+  }
+  return nullptr;
+}
+
+void read_settings(const CLI::App& app, CommandLine& line, Diagnostics& diags) {
+  for (const Flag& flag : flags()) {
+    const CLI::Option* option = app.get_option("--" + std::string(flag.name));
+    const std::string title = "`--" + std::string(flag.name) + "`";
+    if (option->count() == 0) continue;
+    if (flag.takes == Takes::Nothing) {
+      line.settings.push_back({&flag, "", {}, ""});
+      continue;
+    }
+    if (option->count() > 1 && !flag.repeats) {
+      diags.error(Code::Usage, {}, title + " is given more than once");
+    }
+    for (const std::string& value : option->results()) {
+      if (value.starts_with("--") && find_flag(value.substr(2)) != nullptr) {
+        diags.error(Code::Usage, {},
+                    title + " has no value: `" + value + "` follows");
+      }
+      line.settings.push_back({&flag, value, {}, ""});
+    }
+  }
+}
+
+void check_settings(const CommandLine& line, Diagnostics& diags) {
+  for (const Setting& setting : line.settings) {
+    if (is_taken_by(*setting.flag, line.command->name)) continue;
+    diags
+        .error(Code::Usage, {},
+               title_of(setting) + " means nothing to `" +
+                   std::string(line.command->name) + "`")
+        .help(takers_text(*setting.flag) + " take" +
+              (setting.flag->commands.find(' ') == std::string_view::npos
+                   ? "s it"
+                   : " it"));
+  }
+}
+
+void check_arguments(const CommandLine& line, Diagnostics& diags) {
+  const Command& command = *line.command;
+  const std::string usage = "`shardplan " + std::string(command.name) + " " +
+                            arguments_text(command) + "`";
+  const size_t given = line.arguments.size();
+  for (size_t i = given; i < command.arguments.size(); ++i) {
+    if (command.arguments[i].optional) continue;
+    diags
+        .error(Code::Usage, {},
+               "`" + std::string(command.name) + "` needs " +
+                   std::string(command.arguments[i].name))
+        .help(usage + " is how it is called");
+    return;
+  }
+  if (given > command.arguments.size()) {
+    diags
+        .error(Code::Usage, {},
+               "unexpected argument `" +
+                   printable(line.arguments[command.arguments.size()]) + "`")
+        .help(usage + " is how it is called");
+  }
+}
+
+// `help`, `help CMD`, `CMD --help`, or a command to run.
+void read_words(std::vector<std::string> words, bool help, CommandLine& line,
+                Diagnostics& diags) {
+  line.help = help || words.empty();
+  if (!words.empty() && words[0] == "help") {
+    line.help = true;
+    words.erase(words.begin());
+  }
+  if (words.empty()) return;
+  line.command = look_up_command(words[0], diags);
+  line.arguments.assign(words.begin() + 1, words.end());
+}
+
+}  // namespace
+
+CommandLine parse_command_line(const std::vector<std::string>& words,
+                               Diagnostics& diags) {
+  CommandLine line;
+  CLI::App app;
+  add_flags(app);
+  if (!check_equals(words, diags)) return line;
+  try {
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
+  } catch (const CLI::ArgumentMismatch&) {
+    diags.error(Code::Usage, {}, "`" + printable(words.back()) +
+                                     "` stands last and has no value");
+    return line;
+  } catch (const CLI::ParseError& problem) {
+    diags.error(Code::Usage, {}, printable(problem.what()));
+    return line;
+  }
+  read_settings(app, line, diags);
+  line.version = app.count("--version") > 0;
+  for (const std::string& word : app.remaining()) {
+    report_unknown_flag(word, diags);
+  }
+  if (line.version || !app.remaining().empty()) return line;
+  read_words(app.get_option("words")->results(), app.count("--help") > 0, line,
+             diags);
+  if (line.command != nullptr && !line.help) {
+    check_settings(line, diags);
+    check_arguments(line, diags);
+  }
+  return line;
+}
+
+}  // namespace shardplan::cli

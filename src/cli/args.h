@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The words of the command line as a command, its arguments and settings.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "cli/commands.h"
+#include "cli/flags.h"
+
+namespace shardplan::cli {
+
+struct CommandLine {
+  // Help on `command`, or on the whole program without one.
+  bool help = false;
+  bool version = false;
+  const Command* command = nullptr;  // null only with help or version
+  std::vector<std::string> arguments;
+  std::vector<Setting> settings;
+};
+
+// Every mistake is reported as SP010; what was understood is returned all the
+// same, so that the mistakes can be shown in the format that was asked for.
+CommandLine parse_command_line(const std::vector<std::string>& words,
+                               Diagnostics& diags);
+
+}  // namespace shardplan::cli

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/config.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/text.h"
+#include "cli/flag_values.h"
+#include "io/document.h"
+#include "io/load.h"
+
+namespace shardplan::cli {
+namespace {
+
+constexpr std::string_view kFileName = "shardplan.yaml";
+constexpr size_t kMaxFiles = 8;  // of a chain of `extends`
+
+// Values by key; a file that extends another replaces its keys whole.
+using Values = std::map<std::string, std::vector<Setting>>;
+
+std::string directory_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return "";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+std::string up_from(const std::string& directory) {
+  return directory == "/" ? "" : directory_of(directory);
+}
+
+bool is_file(const std::string& path, Host& host) {
+  const auto info = host.file_info(path);
+  return info && !info->directory;
+}
+
+std::vector<std::string> known_keys() {
+  std::vector<std::string> keys = {"extends"};
+  for (const Flag& flag : flags()) {
+    if (flag.configurable) keys.emplace_back(flag.name);
+  }
+  return keys;
+}
+
+std::optional<std::string> scalar_text(const Node& node) {
+  if (node.is_null() || node.is_list() || node.is_map()) return std::nullopt;
+  return std::string(node.text());
+}
+
+// {fsdp: 8, tp: 4} -> "fsdp=8,tp=4"
+std::optional<std::string> mesh_value(const Node& map, Diagnostics& diags) {
+  std::string text;
+  for (size_t i = 0; i < map.size(); ++i) {
+    const auto size = scalar_text(map.item(i));
+    if (!size) {
+      return diags.error(Code::MalformedDocument, map.item(i).span(),
+                         "the size of axis `" + printable(map.key(i)) +
+                             "` must be an integer, not " +
+                             std::string(kind_name(map.item(i).kind())));
+    }
+    text += (i == 0 ? "" : ",") + std::string(map.key(i)) + "=" + *size;
+  }
+  return text;
+}
+
+class Reader {
+ public:
+  Reader(Host& host, Diagnostics& diags) : host_(host), diags_(diags) {}
+
+  // Adds the settings of `path` over those that it extends; false when
+  // something is wrong.
+  bool read(const std::string& path, Span from) {
+    if (!may_read(path, from)) return false;
+    SourcePtr source = read_source(path, kWholeFile, host_, diags_);
+    if (source == nullptr) return false;
+    paths_.push_back(path);
+    sources_.push_back(source);
+    const auto document = parse_document(source, diags_);
+    if (!document) return false;
+    const Node root = document->root();
+    if (root.is_null()) return true;  // all of it is comments
+    if (!require(root, NodeKind::Map, "the configuration", diags_) ||
+        !reject_unknown_keys(root, known_keys(), diags_)) {
+      return false;
+    }
+    const std::string directory = directory_of(path);
+    if (const auto base = root.find("extends")) {
+      if (!require(*base, NodeKind::String, "`extends`", diags_) ||
+          !read(join_path(directory, std::string(base->text())),
+                base->span())) {
+        return false;
+      }
+    }
+    return read_keys(root, directory);
+  }
+
+  Config result() && {
+    Config config;
+    for (const Flag& flag : flags()) {
+      const auto found = values_.find(std::string(flag.name));
+      if (found == values_.end()) continue;
+      config.settings.insert(config.settings.end(), found->second.begin(),
+                             found->second.end());
+    }
+    config.sources = std::move(sources_);
+    return config;
+  }
+
+ private:
+  bool may_read(const std::string& path, Span from) {
+    if (std::find(paths_.begin(), paths_.end(), path) != paths_.end()) {
+      diags_.error(Code::Usage, from,
+                   "`" + printable(path) + "` extends itself");
+      return false;
+    }
+    if (paths_.size() < kMaxFiles) return true;
+    diags_.error(Code::Usage, from,
+                 "more than " + std::to_string(kMaxFiles) +
+                     " configuration files extend one another");
+    return false;
+  }
+
+  bool read_keys(const Node& root, const std::string& directory) {
+    bool fine = true;
+    for (size_t i = 0; i < root.size(); ++i) {
+      const Flag* flag = find_flag(root.key(i));
+      if (flag == nullptr) continue;  // `extends`
+      std::vector<Setting>& settings = values_[std::string(root.key(i))];
+      settings.clear();
+      fine = read_value(*flag, root.item(i), directory, settings) && fine;
+    }
+    return fine;
+  }
+
+  bool read_value(const Flag& flag, const Node& node,
+                  const std::string& directory,
+                  std::vector<Setting>& settings) {
+    if (flag.takes == Takes::Nothing) {
+      const auto on = require(node, NodeKind::Bool,
+                              "`" + std::string(flag.name) + "`", diags_);
+      if (on && on->boolean().value_or(false)) {
+        settings.push_back({&flag, "", node.span(), directory});
+      }
+      return on.has_value();
+    }
+    if (flag.name == "mesh" && node.is_map()) {
+      const auto text = mesh_value(node, diags_);
+      if (text) settings.push_back({&flag, *text, node.span(), directory});
+      return text.has_value();
+    }
+    if (flag.name == "axes" && node.is_list()) {
+      return read_joined(flag, node, directory, settings);
+    }
+    if (flag.repeats && node.is_list()) {
+      bool fine = true;
+      for (size_t i = 0; i < node.size(); ++i) {
+        fine = read_scalar(flag, node.item(i), directory, settings) && fine;
+      }
+      return fine;
+    }
+    return read_scalar(flag, node, directory, settings);
+  }
+
+  bool read_scalar(const Flag& flag, const Node& node,
+                   const std::string& directory,
+                   std::vector<Setting>& settings) {
+    if (const auto text = scalar_text(node)) {
+      settings.push_back({&flag, *text, node.span(), directory});
+      return true;
+    }
+    diags_.error(Code::MalformedDocument, node.span(),
+                 "`" + std::string(flag.name) + "` must be one value" +
+                     (flag.repeats ? " or a list of them" : "") + ", not " +
+                     std::string(kind_name(node.kind())));
+    return false;
+  }
+
+  bool read_joined(const Flag& flag, const Node& list,
+                   const std::string& directory,
+                   std::vector<Setting>& settings) {
+    std::vector<Setting> items;
+    for (size_t i = 0; i < list.size(); ++i) {
+      if (!read_scalar(flag, list.item(i), directory, items)) return false;
+    }
+    if (items.empty()) return true;
+    Setting joined = {&flag, "", list.span(), directory};
+    for (const Setting& item : items) {
+      joined.value += (joined.value.empty() ? "" : ",") + item.value;
+    }
+    settings.push_back(std::move(joined));
+    return true;
+  }
+
+  Host& host_;
+  Diagnostics& diags_;
+  std::vector<std::string> paths_;
+  std::vector<SourcePtr> sources_;
+  Values values_;
+};
+
+bool is_one_of(std::string_view name,
+               std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// What a saved plan already holds.
+bool makes_a_plan(std::string_view name) {
+  return is_one_of(name, {"rules", "dialect", "mesh", "devices", "axes",
+                          "min-size", "on-indivisible", "unmatched",
+                          "no-strict"});
+}
+
+bool overrides(std::string_view flag, std::string_view key) {
+  const auto pick_format = [](std::string_view name) {
+    return is_one_of(name, {"format", "json"});
+  };
+  return flag == key || (pick_format(flag) && pick_format(key)) ||
+         (flag == "plan" && makes_a_plan(key)) ||
+         (makes_a_plan(flag) && key == "plan");
+}
+
+}  // namespace
+
+std::optional<std::string> find_config(Host& host) {
+  if (is_file(std::string(kFileName), host)) return std::string(kFileName);
+  std::string directory = up_from(host.working_directory());
+  for (; !directory.empty(); directory = up_from(directory)) {
+    std::string path = join_path(directory, std::string(kFileName));
+    if (is_file(path, host)) return path;
+  }
+  return std::nullopt;
+}
+
+std::optional<Config> read_config(const std::string& path, Host& host,
+                                  Diagnostics& diags) {
+  Reader reader(host, diags);
+  if (!reader.read(path, {})) return std::nullopt;
+  return std::move(reader).result();
+}
+
+std::vector<Setting> remaining_settings(const std::vector<Setting>& config,
+                                        const std::vector<Setting>& flags,
+                                        std::string_view command) {
+  std::vector<Setting> remaining;
+  for (const Setting& setting : config) {
+    const bool overridden =
+        std::any_of(flags.begin(), flags.end(), [&](const Setting& flag) {
+          return overrides(flag.flag->name, setting.flag->name);
+        });
+    if (!overridden && is_taken_by(*setting.flag, command)) {
+      remaining.push_back(setting);
+    }
+  }
+  return remaining;
+}
+
+void check_conflicts(const std::vector<Setting>& settings, Diagnostics& diags) {
+  const auto find = [&](auto&& test) {
+    return std::find_if(settings.begin(), settings.end(), test);
+  };
+  const auto plan =
+      find([](const Setting& s) { return s.flag->name == "plan"; });
+  const auto other =
+      find([](const Setting& s) { return makes_a_plan(s.flag->name); });
+  if (plan == settings.end() || other == settings.end()) return;
+  diags
+      .error(Code::Usage, other->where,
+             title_of(*other) + " cannot be used with " + title_of(*plan))
+      .help("a saved plan holds its own mesh, rules and placements");
+}
+
+}  // namespace shardplan::cli

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// shardplan.yaml: settings for every run below its folder.
+//
+//   rules: [rules/llama.yaml]
+//   mesh: {fsdp: 8, tp: 4}
+//   deny: warnings
+//
+// Keys are long flag names, paths are relative to the file, flags override. The
+// nearest file upward from the working directory is used, alone: nothing is
+// merged unless the file says `extends: other.yaml`.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "base/host.h"
+#include "base/source.h"
+#include "cli/flags.h"
+
+namespace shardplan::cli {
+
+struct Config {
+  std::vector<Setting> settings;
+  std::vector<SourcePtr> sources;  // the file, then those that it extends
+};
+
+// Path of the nearest shardplan.yaml; empty when there is none.
+std::optional<std::string> find_config(Host& host);
+
+// Reads a configuration file and what it extends. Empty when it cannot be read
+// or understood (SP001, SP002, SP003, SP004, SP010).
+std::optional<Config> read_config(const std::string& path, Host& host,
+                                  Diagnostics& diags);
+
+// The settings of a configuration that hold for this run: those that the
+// command takes and that no flag overrides. --plan overrides rules and mesh,
+// and the other way round; --json and --format override each other.
+std::vector<Setting> remaining_settings(const std::vector<Setting>& config,
+                                        const std::vector<Setting>& flags,
+                                        std::string_view command);
+
+// A plan and rules or a mesh at once (SP010).
+void check_conflicts(const std::vector<Setting>& settings, Diagnostics& diags);
+
+}  // namespace shardplan::cli

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/flag_values.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "base/text.h"
+
+namespace shardplan::cli {
+namespace {
+
+template <typename T>
+std::optional<T> parse(std::string_view text) {
+  T value{};
+  const char* end = text.data() + text.size();
+  const auto [rest, problem] = std::from_chars(text.data(), end, value);
+  if (problem != std::errc() || rest != end || text.empty()) {
+    return std::nullopt;
+  }
+  return value;
+}
+
+std::string must_be(const Setting& setting, const std::string& what) {
+  return title_of(setting) + " must be " + what + ", not `" +
+         printable(setting.value) + "`";
+}
+
+std::string range_text(int64_t least, int64_t most) {
+  if (least == std::numeric_limits<int64_t>::min()) return "an integer";
+  return "an integer from " + std::to_string(least) + " to " +
+         count_text(most);
+}
+
+std::vector<std::string> code_words(bool deny) {
+  std::vector<std::string> words;
+  if (deny) words.emplace_back("warnings");
+  for (const CodeInfo& info : all_codes()) {
+    words.push_back(code_id(info.code));
+    words.emplace_back(info.name);
+  }
+  return words;
+}
+
+void check_code(const std::string& word, bool deny, const Setting& setting,
+                Diagnostics& diags) {
+  const std::optional<Code> code = find_code(word);
+  if (!code) {
+    auto problem = diags.error(
+        Code::Usage, setting.where,
+        "unknown code `" + printable(word) + "` in " + title_of(setting));
+    if (const auto near = nearest(word, code_words(deny))) {
+      problem.help("a code with a similar name exists: `" + *near + "`");
+    } else {
+      problem.help("`shardplan list codes` shows all codes");
+    }
+  } else if (!deny &&
+             (prevents_running(*code) || *code == Code::InternalError)) {
+    diags.error(Code::Usage, setting.where,
+                code_id(*code) + " (" + std::string(code_info(*code).name) +
+                    ") cannot be allowed: there is no answer where it occurs");
+  }
+}
+
+}  // namespace
+
+std::string title_of(const Setting& setting) {
+  const std::string name(setting.flag->name);
+  return setting.where ? "`" + name + "`" : "`--" + name + "`";
+}
+
+std::vector<std::string> split_list(std::string_view text, char comma) {
+  std::vector<std::string> parts;
+  if (text.empty()) return parts;
+  for (;;) {
+    const size_t end = text.find(comma);
+    parts.emplace_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+std::optional<int64_t> integer_of(const Setting& setting, int64_t least,
+                                  int64_t most, Diagnostics& diags) {
+  const auto value = parse<int64_t>(setting.value);
+  if (value && *value >= least && *value <= most) return value;
+  return diags.error(Code::Usage, setting.where,
+                     must_be(setting, range_text(least, most)));
+}
+
+std::optional<double> number_of(const Setting& setting, Diagnostics& diags) {
+  const auto value = parse<double>(setting.value);
+  if (value && std::isfinite(*value) && *value >= 0) return value;
+  return diags.error(Code::Usage, setting.where,
+                     must_be(setting, "a number of at least 0"));
+}
+
+bool is_choice(const Setting& setting, Diagnostics& diags) {
+  const std::vector<std::string> choices = setting.flag->choices();
+  if (std::find(choices.begin(), choices.end(), setting.value) !=
+      choices.end()) {
+    return true;
+  }
+  auto problem = diags.error(
+      Code::Usage, setting.where,
+      must_be(setting, "one of " + names_text(choices, " or ")));
+  if (const auto near = nearest(setting.value, choices)) {
+    problem.help("a value with a similar name exists: `" + *near + "`");
+  }
+  return false;
+}
+
+void append_codes(const Setting& setting, bool deny,
+                  std::vector<std::string>& codes, Diagnostics& diags) {
+  for (const std::string& word : split_list(setting.value)) {
+    if (!deny || word != "warnings") check_code(word, deny, setting, diags);
+    codes.push_back(word);
+  }
+}
+
+std::string names_text(const std::vector<std::string>& names,
+                       std::string_view last_joint) {
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (i > 0) text += i + 1 == names.size() ? last_joint : ", ";
+    text += "`" + names[i] + "`";
+  }
+  return text;
+}
+
+}  // namespace shardplan::cli

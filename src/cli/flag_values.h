@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading the values of flags: numbers, choices, lists and codes. Each function
+// reports SP010 when a value is not understood.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "cli/flags.h"
+
+namespace shardplan::cli {
+
+// How a user knows the setting: "`--min-size`", or "`min-size`" in a file.
+std::string title_of(const Setting& setting);
+
+// "a,b" as a and b; "" as nothing, and empty parts are kept.
+std::vector<std::string> split_list(std::string_view text, char comma = ',');
+
+// An integer within [least, most].
+std::optional<int64_t> integer_of(const Setting& setting, int64_t least,
+                                  int64_t most, Diagnostics& diags);
+// A finite number >= 0.
+std::optional<double> number_of(const Setting& setting, Diagnostics& diags);
+
+// REQUIRES: the flag has choices.
+bool is_choice(const Setting& setting, Diagnostics& diags);
+
+// A list of codes, by number or name, checked and appended. To deny, "warnings"
+// is accepted too; what prevents running cannot be allowed.
+void append_codes(const Setting& setting, bool deny,
+                  std::vector<std::string>& codes, Diagnostics& diags);
+
+// "a, b and c", each in backticks.
+std::string names_text(const std::vector<std::string>& names,
+                       std::string_view last_joint);
+
+}  // namespace shardplan::cli

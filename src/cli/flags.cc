@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/flags.h"
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "cli/flag_values.h"
+#include "core/mesh.h"
+#include "core/plan.h"
+#include "io/load.h"
+#include "report/report.h"
+
+namespace shardplan::cli {
+namespace {
+
+constexpr std::string_view kPlanning = "check resolve analyze";
+constexpr std::string_view kReading = "check resolve analyze inspect diff";
+constexpr std::string_view kReporting =
+    "check resolve analyze inspect diff list";
+constexpr std::string_view kEvery =
+    "check resolve analyze inspect diff list explain completion";
+
+std::vector<std::string> format_names() {
+  std::vector<std::string> names;
+  for (const Renderer& renderer : renderers()) names.emplace_back(renderer.name);
+  return names;
+}
+
+std::vector<std::string> dialect_names() {
+  std::vector<std::string> names;
+  for (const RuleDialect& dialect : rule_dialects()) {
+    names.emplace_back(dialect.name);
+  }
+  return names;
+}
+
+std::vector<std::string> policy_names() {
+  return {"drop", "prefix", "pad", "chunk", "error"};
+}
+std::vector<std::string> unmatched_names() { return {"error", "replicate"}; }
+std::vector<std::string> colour_names() { return {"auto", "always", "never"}; }
+
+std::string path_of(const Setting& setting) {
+  const bool special = setting.value == "-" || setting.value.starts_with('@');
+  return special ? setting.value
+                 : join_path(setting.directory, setting.value);
+}
+
+void set_mesh(const Setting& setting, Options& options, Diagnostics&) {
+  const std::string name = setting.where
+                               ? setting.where.file->name() + " (mesh)"
+                               : std::string("--mesh");
+  options.mesh = std::make_shared<SourceFile>(name, setting.value);
+}
+
+void set_axes(const Setting& setting, Options& options, Diagnostics& diags) {
+  options.axes = split_list(setting.value);
+  for (const std::string& axis : options.axes) {
+    if (is_axis_name(axis)) continue;
+    diags.error(Code::Usage, setting.where,
+                "`" + printable(axis) + "` is no axis name, in " +
+                    title_of(setting))
+        .help("names of letters, digits and `_`, without blanks, are accepted, "
+              "e.g. `dp,fsdp,tp`");
+  }
+}
+
+void set_colour(const Setting& setting, Options& options, Diagnostics&) {
+  options.colour = setting.value == "always"  ? Colour::Always
+                   : setting.value == "never" ? Colour::Never
+                                              : Colour::Auto;
+}
+
+void set_jobs(const Setting& setting, Options& options, Diagnostics& diags) {
+  if (const auto jobs = integer_of(setting, 1, 4096, diags)) {
+    options.jobs = static_cast<int>(*jobs);
+  }
+}
+
+void set_format(const Setting& setting, Options& options, Diagnostics&) {
+  options.format = setting.value.empty() ? "json" : setting.value;
+  options.format_was_given = true;
+}
+
+constexpr int64_t kAny = std::numeric_limits<int64_t>::min();
+constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+
+const std::vector<Flag>& input_flags() {
+  static const std::vector<Flag> kFlags = {
+      {"rules", 'r', Takes::File, "FILE|@NAME", "Inputs",
+       "partition rules; may repeat, first match wins", kPlanning, true, true,
+       nullptr,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.rules.push_back(path_of(s));
+       }},
+      {"dialect", 0, Takes::Choice, "NAME", "Inputs",
+       "read rules as this dialect, whatever they look like", kPlanning, false,
+       true, dialect_names,
+       [](const Setting& s, Options& o, Diagnostics&) { o.dialect = s.value; }},
+      {"mesh", 'm', Takes::Text, "AXES", "Inputs",
+       "devices, major to minor: fsdp=8,tp=4; one size may be -1", kPlanning,
+       false, true, nullptr, set_mesh},
+      {"devices", 0, Takes::Text, "N", "Inputs",
+       "number of devices, for a size of -1 or as a check", kPlanning, false,
+       true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         o.devices = integer_of(s, 1, kMaxDevices, d);
+       }},
+      {"axes", 0, Takes::Text, "A,B,C", "Inputs",
+       "axes that rules may name though the mesh lacks them", kPlanning, false,
+       true, nullptr, set_axes},
+      {"plan", 0, Takes::File, "FILE", "Inputs",
+       "a saved plan instead of rules and mesh", kPlanning, false, true,
+       nullptr,
+       [](const Setting& s, Options& o, Diagnostics&) { o.plan = path_of(s); }},
+      {"min-size", 0, Takes::Text, "N", "Inputs",
+       "replicate arrays of fewer elements (default 0)", kPlanning, false, true,
+       nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         o.min_size = integer_of(s, kAny, kMost, d).value_or(0);
+       }},
+      {"on-indivisible", 0, Takes::Choice, "POLICY", "Inputs",
+       "for dimensions that axes do not divide (default drop)", kPlanning,
+       false, true, policy_names,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.on_indivisible = find_policy(s.value).value_or(o.on_indivisible);
+       }},
+      {"unmatched", 0, Takes::Choice, "WHAT", "Inputs",
+       "for parameters that no rule matches (default error)", kPlanning, false,
+       true, unmatched_names,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.replicate_unmatched = s.value == "replicate";
+       }},
+      {"no-strict", 0, Takes::Nothing, "", "Inputs",
+       "apply rules verbatim: scalars, sizes and ranks alike", kPlanning, false,
+       true, nullptr,
+       [](const Setting&, Options& o, Diagnostics&) { o.strict = false; }},
+      {"jobs", 0, Takes::Text, "N", "Inputs",
+       "threads to use (default one per processor)", kPlanning, false, true,
+       nullptr, set_jobs},
+      {"why", 0, Takes::Text, "NAME", "Inputs",
+       "show how one parameter got its spec", "resolve", false, false, nullptr,
+       [](const Setting& s, Options& o, Diagnostics&) { o.why = s.value; }},
+      {"config", 0, Takes::File, "FILE", "Inputs",
+       "settings to use instead of the nearest shardplan.yaml", kReading, false,
+       false, nullptr,
+       [](const Setting& s, Options& o, Diagnostics&) { o.config = s.value; }},
+      {"isolated", 0, Takes::Nothing, "", "Inputs",
+       "read no shardplan.yaml", kReading, false, false, nullptr,
+       [](const Setting&, Options& o, Diagnostics&) { o.isolated = true; }},
+  };
+  return kFlags;
+}
+
+const std::vector<Flag>& output_flags() {
+  static const std::vector<Flag> kFlags = {
+      {"format", 0, Takes::Choice, "FORMAT", "Output",
+       "how to write the answer (default text)", kReporting, false, true,
+       format_names, set_format},
+      {"json", 0, Takes::Nothing, "", "Output", "short for --format json",
+       kReporting, false, true, nullptr, set_format},
+      {"output", 'o', Takes::File, "FILE", "Output",
+       "write there, whole or not at all", kReporting, false, true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.output = path_of(s);
+       }},
+      {"expand", 0, Takes::Nothing, "", "Output",
+       "show every layer by itself", kReading, false, true, nullptr,
+       [](const Setting&, Options& o, Diagnostics&) { o.expand = true; }},
+      {"exact", 0, Takes::Nothing, "", "Output",
+       "raw numbers instead of 29.3 MiB", kReporting, false, true, nullptr,
+       [](const Setting&, Options& o, Diagnostics&) { o.exact = true; }},
+      {"color", 0, Takes::Choice, "WHEN", "Output",
+       "colours (default auto: on a terminal)", kEvery, false, true,
+       colour_names, set_colour},
+      {"quiet", 'q', Takes::Nothing, "", "Output",
+       "show errors only, and no progress", kReading, false, true, nullptr,
+       [](const Setting&, Options& o, Diagnostics&) { o.quiet = true; }},
+      {"verbose", 'v', Takes::Nothing, "", "Output",
+       "say which configuration was read", kReading, false, true, nullptr,
+       [](const Setting&, Options& o, Diagnostics&) { o.verbose = true; }},
+      {"no-progress", 0, Takes::Nothing, "", "Output",
+       "no status line on the terminal", kReading, false, true, nullptr,
+       [](const Setting&, Options& o, Diagnostics&) { o.progress = false; }},
+  };
+  return kFlags;
+}
+
+const std::vector<Flag>& diagnostics_flags() {
+  static const std::vector<Flag> kFlags = {
+      {"tolerance", 0, Takes::Text, "F", "Diagnostics",
+       "memory that corrections may cost (default 0.02)", kPlanning, false,
+       true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         o.tolerance = number_of(s, d).value_or(o.tolerance);
+       }},
+      {"max-replicated", 0, Takes::Text, "F", "Diagnostics",
+       "fraction of bytes that may stay unsharded (default any)", kPlanning,
+       false, true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         o.max_replicated = number_of(s, d);
+       }},
+      {"deny", 0, Takes::Text, "CODE|warnings", "Diagnostics",
+       "make it an error; may repeat", kReading, true, true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         append_codes(s, true, o.deny, d);
+       }},
+      {"allow", 0, Takes::Text, "CODE", "Diagnostics", "ignore it; may repeat",
+       kReading, true, true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         append_codes(s, false, o.allow, d);
+       }},
+      {"exit-zero", 0, Takes::Nothing, "", "Diagnostics",
+       "exit with 0 where findings would give 1", kReading, false, true,
+       nullptr,
+       [](const Setting&, Options& o, Diagnostics&) { o.exit_zero = true; }},
+      {"exit-code", 0, Takes::Nothing, "", "Diagnostics",
+       "exit with 1 when the plans differ", "diff", false, false, nullptr,
+       [](const Setting&, Options& o, Diagnostics&) { o.exit_code = true; }},
+  };
+  return kFlags;
+}
+
+}  // namespace
+
+std::span<const Flag> flags() {
+  static const std::vector<Flag> kAll = [] {
+    std::vector<Flag> all = input_flags();
+    for (const auto* more : {&output_flags(), &diagnostics_flags()}) {
+      all.insert(all.end(), more->begin(), more->end());
+    }
+    return all;
+  }();
+  return kAll;
+}
+
+const Flag* find_flag(std::string_view name) {
+  for (const Flag& flag : flags()) {
+    if (flag.name == name) return &flag;
+  }
+  return nullptr;
+}
+
+bool is_taken_by(const Flag& flag, std::string_view command) {
+  for (const std::string& taker : split_list(flag.commands, ' ')) {
+    if (taker == command) return true;
+  }
+  return false;
+}
+
+std::string takers_text(const Flag& flag) {
+  const std::vector<std::string> takers = split_list(flag.commands, ' ');
+  std::string text;
+  for (size_t i = 0; i < takers.size(); ++i) {
+    if (i > 0) text += i + 1 == takers.size() ? " and " : ", ";
+    text += "`" + takers[i] + "`";
+  }
+  return text;
+}
+
+void apply_settings(std::span<const Setting> settings, Options& options,
+                    Diagnostics& diags) {
+  for (const Setting& setting : settings) {
+    const Flag& flag = *setting.flag;
+    if (flag.takes == Takes::Choice && !is_choice(setting, diags)) continue;
+    if (flag.takes != Takes::Nothing && setting.value.empty()) {
+      diags.error(Code::Usage, setting.where,
+                  title_of(setting) + " has an empty value");
+      continue;
+    }
+    flag.apply(setting, options, diags);
+  }
+}
+
+void apply_severities(const Options& options, Diagnostics& diags) {
+  for (const std::string& text : options.deny) {
+    if (text == "warnings") {
+      diags.deny_warnings();
+    } else if (const auto code = find_code(text)) {
+      diags.set_severity(*code, Severity::Error);
+    }
+  }
+  for (const std::string& text : options.allow) {
+    if (const auto code = find_code(text)) {
+      diags.set_severity(*code, Severity::Off);
+    }
+  }
+}
+
+std::string join_path(const std::string& directory, const std::string& path) {
+  if (directory.empty() || path.starts_with('/')) return path;
+  return directory.ends_with('/') ? directory + path : directory + "/" + path;
+}
+
+}  // namespace shardplan::cli

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of flags: names, words for help, which commands take them, and how
+// a value becomes an option.
+//
+// The command line and shardplan.yaml both turn into Settings, so a value is
+// checked by the same code wherever it was written; help and completion are
+// printed from the same table.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "base/source.h"
+#include "cli/options.h"
+
+namespace shardplan::cli {
+
+struct Flag;
+
+// A flag with one value, as somebody wrote it.
+struct Setting {
+  const Flag* flag = nullptr;
+  std::string value;      // "" for a switch
+  Span where;             // in a configuration file; none on the command line
+  std::string directory;  // what relative paths are relative to; "" is here
+};
+
+enum class Takes : uint8_t { Nothing, Text, File, Choice };
+
+struct Flag {
+  std::string_view name;  // long name and configuration key: "min-size"
+  char letter = 0;        // "-r", or 0
+  Takes takes = Takes::Text;
+  std::string_view value;  // what help calls the value: "FILE", "N"
+  std::string_view group;  // "Inputs", "Output" or "Diagnostics"
+  std::string_view help;   // one line
+  std::string_view commands;       // that take it, separated by blanks
+  bool repeats = false;            // may be given several times
+  bool configurable = true;        // may stand in shardplan.yaml
+  std::vector<std::string> (*choices)() = nullptr;  // of Takes::Choice
+  // Checks the value and stores it; reports SP010 when it is not understood.
+  void (*apply)(const Setting&, Options&, Diagnostics&) = nullptr;
+};
+
+std::span<const Flag> flags();
+const Flag* find_flag(std::string_view name);
+bool is_taken_by(const Flag& flag, std::string_view command);
+// "`check`, `resolve` and `analyze`"
+std::string takers_text(const Flag& flag);
+
+// Stores settings into options, in order. Problems are reported, all of them.
+void apply_settings(std::span<const Setting> settings, Options& options,
+                    Diagnostics& diags);
+
+// Puts --deny and --allow in force. REQUIRES: apply_settings checked them.
+void apply_severities(const Options& options, Diagnostics& diags);
+
+// `path` as written in a file of `directory` ("" is the working directory).
+std::string join_path(const std::string& directory, const std::string& path);
+
+}  // namespace shardplan::cli

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/output.h"
+
+#include <algorithm>
+#include <charconv>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "base/check.h"
+#include "report/diagnostics_text.h"
+
+namespace shardplan::cli {
+namespace {
+
+constexpr int kDefaultWidth = 100;
+constexpr int kLeastWidth = 20;
+
+std::string variable(Host& host, const std::string& name) {
+  return host.environment(name).value_or("");
+}
+
+bool is_forced(Host& host, const std::string& name) {
+  const std::string value = variable(host, name);
+  return !value.empty() && value != "0";
+}
+
+// `terminal` is false for files.
+bool wants_colour(bool terminal, const Options& options, Host& host) {
+  if (options.colour != Colour::Auto) return options.colour == Colour::Always;
+  if (!variable(host, "NO_COLOR").empty()) return false;
+  if (is_forced(host, "CLICOLOR_FORCE") || is_forced(host, "FORCE_COLOR")) {
+    return true;
+  }
+  return terminal && variable(host, "TERM") != "dumb";
+}
+
+bool has_unicode(Host& host) {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    std::string locale = variable(host, name);
+    if (locale.empty()) continue;
+    std::transform(locale.begin(), locale.end(), locale.begin(), [](char c) {
+      return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    });
+    return locale.find("utf-8") != std::string::npos ||
+           locale.find("utf8") != std::string::npos;
+  }
+  return false;
+}
+
+int width_of(bool terminal, Host& host) {
+  const std::string columns = variable(host, "COLUMNS");
+  int width = 0;
+  const char* end = columns.data() + columns.size();
+  const auto [rest, problem] = std::from_chars(columns.data(), end, width);
+  if (problem != std::errc() || rest != end || width <= 0) {
+    width = terminal ? host.terminal_width().value_or(0) : 0;
+  }
+  return width <= 0 ? kDefaultWidth : std::max(width, kLeastWidth);
+}
+
+Style style_when(bool terminal, const Options& options, Host& host) {
+  Style style;
+  style.width = width_of(terminal, host);
+  style.colour = wants_colour(terminal, options, host);
+  style.unicode = has_unicode(host);
+  style.exact = options.exact;
+  return style;
+}
+
+// True when the answer goes to a file and not to stdout.
+bool to_file(const Options& options) {
+  return options.output && *options.output != "-";
+}
+
+bool write_file(Context& context, const Writer& write) {
+  const std::string& path = *context.options.output;
+  std::string why;
+  std::unique_ptr<OutputFile> file = context.host.create_file(path, why);
+  if (file == nullptr) {
+    context.diags.error(Code::UnreadableFile, {},
+                        "cannot write `" + path + "`: " + why);
+    return false;
+  }
+  bool fine = true;
+  write([&](std::string_view text) {
+    fine = fine && file->write(text);
+    return fine;
+  });
+  if (fine && file->commit()) return true;
+  context.diags
+      .error(Code::UnreadableFile, {}, "cannot write all of `" + path + "`")
+      .fact("nothing of it is kept");
+  return false;
+}
+
+// False, with the reason reported, when a file could not be written. A closed
+// pipe is no failure: whoever reads it has seen enough.
+bool write_answer(Context& context, const Writer& write) {
+  context.progress.clear();
+  if (to_file(context.options)) return write_file(context, write);
+  write([&](std::string_view text) {
+    return context.host.write(Stream::Out, text);
+  });
+  return true;
+}
+
+bool write_step_summary(Context& context, const Report& report) {
+  const std::string path = variable(context.host, "GITHUB_STEP_SUMMARY");
+  const Renderer* markdown = find_renderer("markdown");
+  if (path.empty() || markdown == nullptr) return true;
+  std::string text;
+  markdown->render(report, Style{}, [&](std::string_view piece) {
+    text += piece;
+    return true;
+  });
+  std::string why;
+  if (context.host.append_file(path, text, why)) return true;
+  context.diags.error(Code::UnreadableFile, {},
+                      "cannot write `" + path + "`: " + why);
+  return false;
+}
+
+void show_diagnostics(Context& context) {
+  const Severity least =
+      context.options.quiet ? Severity::Error : Severity::Note;
+  const Diagnostics shown = arranged(context.diags, least);
+  if (shown.all().empty()) return;
+  write_diagnostics(shown,
+                    style_of(Stream::Err, context.options, context.host),
+                    [&](std::string_view text) {
+                      return context.host.write(Stream::Err, text);
+                    });
+}
+
+Exit exit_of(const Diagnostics& diags) {
+  return diags.has_errors() ? Exit::Findings : Exit::Fine;
+}
+
+}  // namespace
+
+Style style_of(Stream stream, const Options& options, Host& host) {
+  return style_when(host.is_terminal(stream), options, host);
+}
+
+Diagnostics arranged(const Diagnostics& diags, Severity least) {
+  Diagnostics result;
+  for (Severity severity :
+       {Severity::Error, Severity::Warning, Severity::Note}) {
+    if (severity < least) continue;
+    for (const Diagnostic& from : diags.all()) {
+      if (from.severity != severity) continue;
+      auto to = result.report(from.code, severity, {}, from.message);
+      for (const Label& label : from.labels) to.label(label.where, label.text);
+      for (const std::string& fact : from.facts) to.fact(fact);
+      for (const std::string& help : from.help) to.help(help);
+      to.parameters(from.parameters).findings(from.findings);
+    }
+  }
+  return result;
+}
+
+Exit finish(Context& context, Report report) {
+  if (context.diags.cannot_run()) return Exit::CouldNotRun;
+  const Renderer* renderer = find_renderer(context.options.format);
+  SHARDPLAN_CHECK(renderer != nullptr);
+  const bool hide = context.options.quiet && renderer->for_people;
+  const Diagnostics shown =
+      arranged(context.diags, hide ? Severity::Error : Severity::Note);
+  report.diagnostics = &shown;
+  const bool terminal = !to_file(context.options) &&
+                        context.host.is_terminal(Stream::Out);
+  const Style style = style_when(terminal, context.options, context.host);
+  const bool written = write_answer(context, [&](const TextSink& sink) {
+    renderer->render(report, style, sink);
+    return true;
+  });
+  if (!written) return Exit::CouldNotRun;
+  if (renderer->name == "github" && !write_step_summary(context, report)) {
+    return Exit::CouldNotRun;
+  }
+  if (renderer->for_people && !report.diagnostics_are_the_answer) {
+    show_diagnostics(context);
+  }
+  return exit_of(context.diags);
+}
+
+bool asks_for_plan(const Options& options) {
+  return options.output && options.output->ends_with(".plan.json") &&
+         !options.format_was_given;
+}
+
+Exit finish_with(Context& context, const Writer& write) {
+  if (context.diags.cannot_run()) return Exit::CouldNotRun;
+  if (!write_answer(context, write)) return Exit::CouldNotRun;
+  show_diagnostics(context);
+  return exit_of(context.diags);
+}
+
+void explain_failure(const Options& options, const Diagnostics& diags,
+                     Host& host) {
+  const Diagnostics shown =
+      arranged(diags, options.quiet ? Severity::Error : Severity::Note);
+  if (options.format == "concise" || options.format == "github") {
+    Report report;
+    report.command = options.command;
+    report.diagnostics = &shown;
+    report.diagnostics_are_the_answer = true;
+    find_renderer(options.format)
+        ->render(report, style_of(Stream::Out, options, host),
+                 [&](std::string_view text) {
+                   return host.write(Stream::Out, text);
+                 });
+    return;
+  }
+  write_diagnostics(
+      shown, style_of(Stream::Err, options, host),
+      [&](std::string_view text) { return host.write(Stream::Err, text); });
+}
+
+}  // namespace shardplan::cli
