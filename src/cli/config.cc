@@ -74,7 +74,7 @@ class Reader {
     SourcePtr source = read_source(path, kWholeFile, host_, diags_);
     if (source == nullptr) return false;
     paths_.push_back(path);
-    sources_.push_back(source);
+    diags_.keep(source);
     const auto document = parse_document(source, diags_);
     if (!document) return false;
     const Node root = document->root();
@@ -102,7 +102,7 @@ class Reader {
       config.settings.insert(config.settings.end(), found->second.begin(),
                              found->second.end());
     }
-    config.sources = std::move(sources_);
+    config.files = std::move(paths_);
     return config;
   }
 
@@ -194,7 +194,6 @@ class Reader {
   Host& host_;
   Diagnostics& diags_;
   std::vector<std::string> paths_;
-  std::vector<SourcePtr> sources_;
   Values values_;
 };
 

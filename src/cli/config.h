@@ -16,14 +16,13 @@
 
 #include "base/diagnostic.h"
 #include "base/host.h"
-#include "base/source.h"
 #include "cli/flags.h"
 
 namespace shardplan::cli {
 
 struct Config {
   std::vector<Setting> settings;
-  std::vector<SourcePtr> sources;  // the file, then those that it extends
+  std::vector<std::string> files;  // the file, then those that it extends
 };
 
 // Path of the nearest shardplan.yaml; empty when there is none.

@@ -57,8 +57,6 @@ struct Options {
   // Of single commands
   std::optional<std::string> why;  // resolve --why NAME
   bool exit_code = false;          // diff --exit-code
-
-  std::vector<SourcePtr> sources;  // configuration files; keeps spans alive
 };
 
 }  // namespace shardplan::cli

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/commands.h"
+
+namespace shardplan::cli {
+namespace {
+
+using Kind = Argument::Kind;
+
+constexpr std::string_view kCouldNotRun =
+    "could not run: wrong usage, or an input that cannot be read or understood";
+
+const Argument kModel = {
+    "MODEL",
+    "a manifest (JSON, YAML), a safetensors file or index, a folder with "
+    "either, a Hugging Face config.json, or - for standard input"};
+
+std::vector<Command> reference_commands() {
+  return {
+      {"explain",
+       "Reference",
+       "describe a diagnostic code, e.g. SP203",
+       {{"CODE", "a code or its name", false, Kind::Code}},
+       {"shardplan explain SP203", "shardplan explain split-unit"},
+       {"the page was printed", "", kCouldNotRun},
+       "docs/guide.md",
+       run_explain},
+      {"list",
+       "Reference",
+       "formats, dialects, rules, codes, commands",
+       {{"[TOPIC]",
+         "formats, dialects, rules, codes or commands; without it, the topics",
+         true, Kind::Topic}},
+       {"shardplan list rules", "shardplan list codes --json"},
+       {"the list was printed", "", kCouldNotRun},
+       "docs/guide.md",
+       run_list},
+      {"completion",
+       "Reference",
+       "print a completion script for bash, zsh or fish",
+       {{"SHELL", "bash, zsh or fish", false, Kind::Shell}},
+       {"source <(shardplan completion bash)",
+        "shardplan completion fish > ~/.config/fish/completions/shardplan.fish"},
+       {"the script was printed", "", kCouldNotRun},
+       "docs/guide.md",
+       run_completion},
+  };
+}
+
+std::vector<Command> all_commands() {
+  std::vector<Command> all = {
+      {"inspect",
+       "Without rules",
+       "show what a model consists of",
+       {kModel},
+       {"shardplan inspect model.safetensors.index.json",
+        "shardplan inspect config.json --json"},
+       {"the model was read", "findings, where --deny made errors of them",
+        kCouldNotRun},
+       "docs/guide.md",
+       run_inspect},
+      {"diff",
+       "With plans",
+       "compare two saved plans",
+       {{"A.plan.json", "the plan before", false, Kind::Plan},
+        {"B.plan.json", "the plan after", false, Kind::Plan}},
+       {"shardplan diff before.plan.json after.plan.json",
+        "shardplan diff before.plan.json after.plan.json --exit-code"},
+       {"the plans were compared", "they differ, with --exit-code",
+        kCouldNotRun},
+       "docs/guide.md",
+       run_diff},
+  };
+  for (Command& command : reference_commands()) {
+    all.push_back(std::move(command));
+  }
+  return all;
+}
+
+}  // namespace
+
+std::span<const Command> commands() {
+  static const std::vector<Command> kCommands = all_commands();
+  return kCommands;
+}
+
+const Command* find_command(std::string_view name) {
+  for (const Command& command : commands()) {
+    if (command.name == name) return &command;
+  }
+  return nullptr;
+}
+
+std::string arguments_text(const Command& command) {
+  std::string text;
+  for (const Argument& argument : command.arguments) {
+    if (!text.empty()) text += ' ';
+    text += argument.name;
+  }
+  return text;
+}
+
+}  // namespace shardplan::cli

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+// `shardplan completion SHELL`: a script made from the tables of commands and
+// flags, so that it cannot know less or more than the program does.
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/text.h"
+#include "cli/commands.h"
+#include "cli/flags.h"
+#include "cli/output.h"
+#include "cli/topics.h"
+#include "io/load.h"
+
+namespace shardplan::cli {
+namespace {
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) {
+    text += (text.empty() ? "" : " ") + word;
+  }
+  return text;
+}
+
+std::vector<std::string> command_names() {
+  std::vector<std::string> names;
+  for (const Command& command : commands()) names.emplace_back(command.name);
+  names.emplace_back("help");
+  return names;
+}
+
+std::vector<std::string> code_names() {
+  std::vector<std::string> names;
+  for (const CodeInfo& info : all_codes()) {
+    names.push_back(code_id(info.code));
+    names.emplace_back(info.name);
+  }
+  return names;
+}
+
+// "@llama" and so on.
+std::vector<std::string> rule_set_names() {
+  std::vector<std::string> names;
+  for (const ShippedFile& file : shipped_files()) {
+    const std::string_view stem = file.path.substr(0, file.path.rfind('.'));
+    names.push_back("@" + std::string(stem.substr(stem.rfind('/') + 1)));
+  }
+  return names;
+}
+
+// Words that a flag's value may be; empty for free text and for files.
+std::vector<std::string> values_of(const Flag& flag) {
+  if (flag.takes == Takes::Choice) return flag.choices();
+  if (flag.name == "rules") return rule_set_names();
+  if (flag.name == "allow") return code_names();
+  if (flag.name == "deny") {
+    std::vector<std::string> names = code_names();
+    names.emplace_back("warnings");
+    return names;
+  }
+  return {};
+}
+
+std::string flag_words(const Flag& flag) {
+  std::string text = "--" + std::string(flag.name);
+  if (flag.letter != 0) text += std::string(" -") + flag.letter;
+  return text;
+}
+
+std::string flags_of(const Command& command) {
+  std::string text;
+  for (const Flag& flag : flags()) {
+    if (is_taken_by(flag, command.name)) text += flag_words(flag) + " ";
+  }
+  return text + "--help";
+}
+
+// Words for a command's arguments; empty where they are files.
+std::vector<std::string> argument_words(const Command& command) {
+  switch (command.arguments.at(0).kind) {
+    case Argument::Kind::Code:
+      return code_names();
+    case Argument::Kind::Topic:
+      return topic_names();
+    case Argument::Kind::Shell:
+      return shell_names();
+    case Argument::Kind::Model:
+    case Argument::Kind::Plan:
+      break;
+  }
+  return {};
+}
+
+// A pattern of `case` for all spellings of a flag.
+std::string case_pattern(const Flag& flag) {
+  std::string text = "--" + std::string(flag.name);
+  if (flag.letter != 0) text += std::string("|-") + flag.letter;
+  return text;
+}
+
+// The command is the first word that is neither a flag nor a flag's value.
+std::string bash_script() {
+  std::string valued;
+  std::string values;
+  for (const Flag& flag : flags()) {
+    if (flag.takes == Takes::Nothing) continue;
+    valued += (valued.empty() ? "" : "|") + case_pattern(flag);
+    const std::string words = joined(values_of(flag));
+    const bool files = flag.takes == Takes::File;
+    values += "    " + case_pattern(flag) + ")\n      COMPREPLY=($(compgen" +
+              (words.empty() ? "" : " -W '" + words + "'") +
+              (files ? " -f" : "") +
+              (words.empty() && !files ? " -W ''" : "") +
+              " -- \"$current\"))\n      return ;;\n";
+  }
+  std::string per_command;
+  for (const Command& command : commands()) {
+    const std::string words = joined(argument_words(command));
+    per_command += "    " + std::string(command.name) + ")\n      flags='" +
+                   flags_of(command) + "'\n      words='" + words + "'\n" +
+                   "      files=" + (words.empty() ? "1" : "''") + " ;;\n";
+  }
+  return "# bash completion for shardplan\n"
+         "_shardplan() {\n"
+         "  local current=\"${COMP_WORDS[COMP_CWORD]}\"\n"
+         "  local previous=\"${COMP_WORDS[COMP_CWORD-1]}\"\n"
+         "  local command='' skip='' word flags words files\n"
+         "  for word in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n"
+         "    if [[ -n $skip ]]; then skip=''; continue; fi\n"
+         "    case $word in\n"
+         "      " + valued + ") skip=1 ;;\n"
+         "      -*) ;;\n"
+         "      help) ;;\n"
+         "      *) command=$word; break ;;\n"
+         "    esac\n"
+         "  done\n"
+         "  case $previous in\n" + values +
+         "  esac\n"
+         "  case $command in\n"
+         "    '')\n      flags='--help --version'\n      words='" +
+         joined(command_names()) + "'\n      files='' ;;\n" + per_command +
+         "  esac\n"
+         "  if [[ $current == -* ]]; then\n"
+         "    COMPREPLY=($(compgen -W \"$flags\" -- \"$current\"))\n"
+         "  elif [[ -n $files ]]; then\n"
+         "    COMPREPLY=($(compgen -f -- \"$current\"))\n"
+         "  else\n"
+         "    COMPREPLY=($(compgen -W \"$words\" -- \"$current\"))\n"
+         "  fi\n"
+         "}\n"
+         "complete -o filenames -F _shardplan shardplan\n";
+}
+
+// Inside single quotes of zsh and fish alike, where help has no backslashes.
+std::string quoted(std::string_view text) {
+  std::string result;
+  for (char c : text) {
+    if (c == '\'') {
+      result += "'\\''";
+    } else {
+      result += c;
+    }
+  }
+  return result;
+}
+
+// `_arguments` gives `[`, `]` and `:` a meaning of their own.
+std::string zsh_escaped(std::string_view text) {
+  std::string result;
+  for (char c : quoted(text)) {
+    if (c == '[' || c == ']' || c == ':') result += '\\';
+    result += c;
+  }
+  return result;
+}
+
+std::string zsh_flag(const Flag& flag) {
+  const std::string star = flag.repeats ? "*" : "";
+  std::string value;
+  if (flag.takes != Takes::Nothing) {
+    const std::string words = joined(values_of(flag));
+    value = ":" + zsh_escaped(flag.value) + ":";
+    if (flag.takes == Takes::File) {
+      value += words.empty() ? "_files" : "{_files; compadd -- " + words + "}";
+    } else if (!words.empty()) {
+      value += "(" + words + ")";
+    }
+  }
+  const std::string rest = "[" + zsh_escaped(flag.help) + "]" + value + "' \\\n";
+  std::string text = "        '" + star + "--" + std::string(flag.name) + rest;
+  if (flag.letter != 0) {
+    text += "        '" + star + "-" + flag.letter + rest;
+  }
+  return text;
+}
+
+std::string zsh_script() {
+  std::string names;
+  std::string cases;
+  for (const Command& command : commands()) {
+    const std::string name(command.name);
+    names += "    '" + name + ":" + zsh_escaped(command.summary) + "'\n";
+    const std::string words = joined(argument_words(command));
+    cases += "    " + name + ")\n      _arguments \\\n";
+    for (const Flag& flag : flags()) {
+      if (is_taken_by(flag, command.name)) cases += zsh_flag(flag);
+    }
+    cases += "        '--help[show help]' \\\n        '*:" +
+             zsh_escaped(command.arguments.at(0).name) + ":" +
+             (words.empty() ? "_files" : "(" + words + ")") + "' ;;\n";
+  }
+  return "#compdef shardplan\n"
+         "_shardplan() {\n"
+         "  local -a names\n"
+         "  names=(\n" + names +
+         "    'help:tell more about a command'\n"
+         "  )\n"
+         "  if (( CURRENT == 2 )); then\n"
+         "    _describe 'command' names\n"
+         "    return\n"
+         "  fi\n"
+         "  local name=$words[2]\n"
+         "  shift words\n"
+         "  (( CURRENT-- ))\n"
+         "  case $name in\n" + cases +
+         "    help) _describe 'command' names ;;\n"
+         "  esac\n"
+         "}\n"
+         "if [[ $funcstack[1] == _shardplan ]]; then\n"
+         "  _shardplan \"$@\"\n"
+         "else\n"
+         "  compdef _shardplan shardplan\n"
+         "fi\n";
+}
+
+std::string fish_script() {
+  const std::string begin = "complete -c shardplan";
+  const std::string names = joined(command_names());
+  std::string text = "# fish completion for shardplan\n" + begin + " -f\n";
+  for (const Command& command : commands()) {
+    text += begin + " -n 'not __fish_seen_subcommand_from " + names +
+            "' -a " + std::string(command.name) + " -d '" +
+            quoted(command.summary) + "'\n";
+    const std::string seen = begin + " -n '__fish_seen_subcommand_from " +
+                             std::string(command.name) + "'";
+    const std::string words = joined(argument_words(command));
+    text += seen + (words.empty() ? " -F" : " -a '" + words + "'") + "\n";
+  }
+  for (const Flag& flag : flags()) {
+    const std::string words = joined(values_of(flag));
+    text += begin + " -n '__fish_seen_subcommand_from " +
+            std::string(flag.commands) + "' -l " + std::string(flag.name);
+    if (flag.letter != 0) text += std::string(" -s ") + flag.letter;
+    if (flag.takes != Takes::Nothing) text += " -r";
+    if (flag.takes == Takes::File) text += " -F";
+    if (!words.empty()) text += " -a '" + words + "'";
+    text += " -d '" + quoted(flag.help) + "'\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> shell_names() { return {"bash", "zsh", "fish"}; }
+
+Exit run_completion(Context& context) {
+  const std::string& shell = context.options.arguments[0];
+  std::string script;
+  if (shell == "bash") {
+    script = bash_script();
+  } else if (shell == "zsh") {
+    script = zsh_script();
+  } else if (shell == "fish") {
+    script = fish_script();
+  } else {
+    context.diags
+        .error(Code::Usage, {}, "unknown shell `" + printable(shell) + "`")
+        .help("`bash`, `zsh` and `fish` are known");
+    return Exit::CouldNotRun;
+  }
+  return finish_with(context,
+                     [&](const TextSink& sink) { return sink(script); });
+}
+
+}  // namespace shardplan::cli

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+// `shardplan diff A B`: which tensors two saved plans place differently, and
+// what that does to the fullest device.
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "core/fold.h"
+#include "io/load.h"
+#include "io/plan_file.h"
+#include "report/report.h"
+#include "resolve/analyze.h"
+
+namespace shardplan::cli {
+namespace {
+
+enum class Change : uint8_t { Changed, Added, Removed };
+
+// One tensor that is not the same in both; absent in one of them, perhaps.
+struct Difference {
+  Change change = Change::Changed;
+  std::optional<size_t> before;  // index in the first plan
+  std::optional<size_t> after;   // index in the second plan
+};
+
+struct Side {
+  SavedPlan saved;
+  DeviceMemory memory;
+
+  const Placement& of(size_t index) const { return saved.plan.of(index); }
+  std::string_view name(size_t index) const {
+    return saved.manifest.name(index);
+  }
+};
+
+struct Comparison {
+  std::vector<Difference> differences;  // in A's order, then what B adds
+  int64_t same = 0;
+
+  int64_t count(Change change) const {
+    int64_t total = 0;
+    for (const Difference& difference : differences) {
+      if (difference.change == change) ++total;
+    }
+    return total;
+  }
+};
+
+bool same_placement(const Placement& a, const Placement& b) {
+  return a.type == b.type && a.spec == b.spec &&
+         a.bytes_per_device == b.bytes_per_device;
+}
+
+Comparison compare(const Side& a, const Side& b) {
+  std::unordered_map<std::string_view, size_t> in_b;
+  in_b.reserve(b.saved.manifest.size());
+  for (size_t i = 0; i < b.saved.manifest.size(); ++i) in_b[b.name(i)] = i;
+
+  Comparison comparison;
+  std::vector<bool> known(b.saved.manifest.size());
+  for (size_t i = 0; i < a.saved.manifest.size(); ++i) {
+    const auto found = in_b.find(a.name(i));
+    if (found == in_b.end()) {
+      comparison.differences.push_back({Change::Removed, i, std::nullopt});
+      continue;
+    }
+    known[found->second] = true;
+    if (same_placement(a.of(i), b.of(found->second))) {
+      ++comparison.same;
+    } else {
+      comparison.differences.push_back({Change::Changed, i, found->second});
+    }
+  }
+  for (size_t i = 0; i < known.size(); ++i) {
+    if (known[i]) continue;
+    comparison.differences.push_back({Change::Added, std::nullopt, i});
+  }
+  return comparison;
+}
+
+std::string_view change_name(Change change) {
+  switch (change) {
+    case Change::Changed:
+      return "changed";
+    case Change::Added:
+      return "added";
+    case Change::Removed:
+      break;
+  }
+  return "removed";
+}
+
+std::string_view change_sign(Change change) {
+  switch (change) {
+    case Change::Changed:
+      return "~";
+    case Change::Added:
+      return "+";
+    case Change::Removed:
+      break;
+  }
+  return "-";
+}
+
+std::string_view name_of(const Difference& difference, const Side& a,
+                         const Side& b) {
+  return difference.before ? a.name(*difference.before)
+                           : b.name(*difference.after);
+}
+
+// The placements of a difference; null where the tensor is absent.
+std::pair<const Placement*, const Placement*> placements_of(
+    const Difference& difference, const Side& a, const Side& b) {
+  return {difference.before ? &a.of(*difference.before) : nullptr,
+          difference.after ? &b.of(*difference.after) : nullptr};
+}
+
+template <typename Get>
+std::pair<Cell, Cell> both(
+    const std::pair<const Placement*, const Placement*>& placements, Get get) {
+  const auto cell = [&](const Placement* placement) -> Cell {
+    if (placement == nullptr) return std::monostate{};
+    return get(*placement);
+  };
+  return {cell(placements.first), cell(placements.second)};
+}
+
+Cell dtype_cell(const Placement& p) {
+  return std::string(dtype_name(p.type.dtype));
+}
+Cell shape_cell(const Placement& p) { return Dims{p.type.shape}; }
+Cell spec_cell(const Placement& p) { return p.spec; }
+
+Table changes_table(const Comparison& comparison, const Side& a,
+                    const Side& b) {
+  Table table;
+  table.id = "changes";
+  table.audience = Audience::Programs;
+  for (const char* id :
+       {"parameter", "change", "dtype_before", "dtype_after", "shape_before",
+        "shape_after", "spec_before", "spec_after", "bytes_before",
+        "bytes_after"}) {
+    table.columns.push_back({id, id});
+  }
+  table.rows = [&](const RowSink& sink) {
+    for (const Difference& difference : comparison.differences) {
+      const auto placements = placements_of(difference, a, b);
+      Row row = {std::string(name_of(difference, a, b)),
+                 std::string(change_name(difference.change))};
+      const auto bytes = [](const Placement& p) -> Cell {
+        return ByteSize{p.bytes_per_device};
+      };
+      for (auto [before, after] :
+           {both(placements, dtype_cell), both(placements, shape_cell),
+            both(placements, spec_cell), both(placements, bytes)}) {
+        row.push_back(std::move(before));
+        row.push_back(std::move(after));
+      }
+      sink(row);
+    }
+  };
+  return table;
+}
+
+// Equal numbers for tensors that change alike.
+std::vector<uint32_t> kinds_of(const Comparison& comparison, const Side& a,
+                               const Side& b) {
+  constexpr int64_t kAbsent = -1;
+  std::map<std::pair<int64_t, int64_t>, uint32_t> numbers;
+  std::vector<uint32_t> kinds;
+  for (const Difference& difference : comparison.differences) {
+    const std::pair<int64_t, int64_t> key = {
+        difference.before ? a.saved.plan.placement_of[*difference.before]
+                          : kAbsent,
+        difference.after ? b.saved.plan.placement_of[*difference.after]
+                         : kAbsent};
+    const auto next = static_cast<uint32_t>(numbers.size());
+    kinds.push_back(numbers.emplace(key, next).first->second);
+  }
+  return kinds;
+}
+
+// The lines of one change: what differs, before and after.
+void add_lines(const Difference& difference, const std::string& label,
+               int64_t count, const Side& a, const Side& b,
+               std::vector<Row>& rows) {
+  const auto placements = placements_of(difference, a, b);
+  const bool changed = difference.change == Change::Changed;
+  std::string sign(change_sign(difference.change));
+  std::string name = label;
+  if (count > 1) name += " ×" + std::to_string(count);
+  const auto add = [&](const char* what, std::pair<Cell, Cell> cells) {
+    rows.push_back({std::exchange(sign, ""), std::exchange(name, ""),
+                    std::string(what), std::move(cells.first),
+                    std::string("→"), std::move(cells.second)});
+  };
+  const auto bytes = [&](const Placement& p) -> Cell {
+    return MeanBytes{static_cast<double>(p.bytes_per_device) *
+                     static_cast<double>(count)};
+  };
+  const auto [before, after] = placements;
+  if (!changed || before->type.dtype != after->type.dtype) {
+    add("dtype", both(placements, dtype_cell));
+  }
+  if (!changed || before->type.shape != after->type.shape) {
+    add("shape", both(placements, shape_cell));
+  }
+  if (!changed || before->spec != after->spec) {
+    add("spec", both(placements, spec_cell));
+  }
+  if (!changed || before->bytes_per_device != after->bytes_per_device) {
+    add("per device", both(placements, bytes));
+  }
+}
+
+Table folded_table(const Comparison& comparison, const Side& a, const Side& b,
+                   bool expand) {
+  const NameOf name = [&](size_t i) {
+    return name_of(comparison.differences[i], a, b);
+  };
+  std::vector<Row> rows;
+  if (expand) {
+    for (const Difference& difference : comparison.differences) {
+      add_lines(difference, std::string(name_of(difference, a, b)), 1, a, b,
+                rows);
+    }
+  } else {
+    const Folding folding = fold(kinds_of(comparison, a, b), name);
+    const std::vector<std::string> labels = class_labels(folding, name);
+    for (size_t i = 0; i < labels.size(); ++i) {
+      const ParameterClass& group = folding.classes[i];
+      add_lines(comparison.differences[group.first], labels[i], group.count, a,
+                b, rows);
+    }
+  }
+  Table table;
+  table.id = "differences";
+  table.audience = Audience::People;
+  table.show_header = false;
+  table.columns = {{"change", ""}, {"parameter", "", Align::Left, true},
+                   {"what", ""},   {"before", ""},
+                   {"arrow", ""},  {"after", ""}};
+  table.rows = rows_of(std::move(rows));
+  return table;
+}
+
+std::optional<Side> read_side(const std::string& path, Context& context) {
+  context.progress.stage("reading " + path);
+  SourcePtr source =
+      read_source(path, kWholeFile, context.host, context.diags);
+  if (source == nullptr) return std::nullopt;
+  context.diags.keep(source);
+  auto saved = read_plan(source, context.diags);
+  if (!saved) return std::nullopt;
+  auto memory = device_memory(saved->manifest, saved->plan, context.diags);
+  if (!memory) return std::nullopt;
+  return Side{std::move(*saved), std::move(*memory)};
+}
+
+std::string memory_text(int64_t bytes, bool exact) {
+  return exact ? std::to_string(bytes) + " bytes"
+               : bytes_text(static_cast<double>(bytes));
+}
+
+// "293.7 MiB → 262.6 MiB (−10.6 %)"
+std::string memory_change(int64_t before, int64_t after, bool exact) {
+  std::string text =
+      memory_text(before, exact) + " → " + memory_text(after, exact);
+  if (before <= 0) return text;
+  const double change =
+      100 * (static_cast<double>(after) / static_cast<double>(before) - 1);
+  char number[64];
+  std::snprintf(number, sizeof number, "%+.1f", change);
+  return text + " (" + number + " %)";
+}
+
+void add_summary(const Comparison& comparison, const Side& a, const Side& b,
+                 Report& report) {
+  report.summary = {
+      {"changed", Count{comparison.count(Change::Changed)}},
+      {"added", Count{comparison.count(Change::Added)}},
+      {"removed", Count{comparison.count(Change::Removed)}},
+      {"same", Count{comparison.same}},
+      {"mesh_before", MeshCell{a.saved.plan.mesh}},
+      {"mesh_after", MeshCell{b.saved.plan.mesh}},
+      {"memory_per_device_before", ByteSize{a.memory.max}},
+      {"memory_per_device_after", ByteSize{b.memory.max}},
+      {"fingerprint_before", fingerprint(a.saved.manifest, a.saved.plan)},
+      {"fingerprint_after", fingerprint(b.saved.manifest, b.saved.plan)}};
+}
+
+std::string last_line(const Comparison& comparison, const Side& a,
+                      const Side& b, bool exact) {
+  return count_text(comparison.count(Change::Changed)) + " changed, " +
+         count_text(comparison.count(Change::Added)) + " added, " +
+         count_text(comparison.count(Change::Removed)) + " removed, " +
+         count_text(comparison.same) + " the same. Per device " +
+         memory_change(a.memory.max, b.memory.max, exact) + ".";
+}
+
+std::string mesh_line(const Mesh& mesh) {
+  return mesh_text(mesh) + " (" + plural(mesh.devices(), "device") + ")";
+}
+
+}  // namespace
+
+Exit run_diff(Context& context) {
+  const auto a = read_side(context.options.arguments[0], context);
+  const auto b = read_side(context.options.arguments[1], context);
+  if (!a || !b) return Exit::CouldNotRun;
+  const Comparison comparison = compare(*a, *b);
+  const bool same_mesh = a->saved.plan.mesh == b->saved.plan.mesh;
+
+  Report report;
+  report.command = context.options.command;
+  add_summary(comparison, *a, *b, report);
+  report.headline = {"mesh " + mesh_line(a->saved.plan.mesh)};
+  if (!same_mesh) report.headline[0] += " → " + mesh_line(b->saved.plan.mesh);
+  report.tables = {changes_table(comparison, *a, *b)};
+  if (!comparison.differences.empty()) {
+    report.tables.push_back(
+        folded_table(comparison, *a, *b, context.options.expand));
+  }
+  report.notes = {last_line(comparison, *a, *b, context.options.exact)};
+  const Exit exit = finish(context, std::move(report));
+  const bool differ = !comparison.differences.empty() || !same_mesh;
+  return exit == Exit::Fine && differ && context.options.exit_code
+             ? Exit::Findings
+             : exit;
+}
+
+}  // namespace shardplan::cli

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// `shardplan list TOPIC`: what the program's tables hold.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "cli/topics.h"
+#include "io/load.h"
+#include "report/report.h"
+
+namespace shardplan::cli {
+namespace {
+
+Table named_table(std::string id, std::string title, std::vector<Row> rows) {
+  Table table;
+  table.id = std::move(id);
+  table.title = std::move(title);
+  table.columns = {{"name", "name"},
+                   {"summary", "", Align::Left, true}};
+  table.rows = rows_of(std::move(rows));
+  table.show_header = false;
+  return table;
+}
+
+template <typename Items>
+std::vector<Row> named_rows(const Items& items) {
+  std::vector<Row> rows;
+  for (const auto& item : items) {
+    rows.push_back({std::string(item.name), std::string(item.summary)});
+  }
+  return rows;
+}
+
+std::vector<Table> list_formats() {
+  return {named_table("model_formats", "Models", named_rows(manifest_formats())),
+          named_table("output_formats", "Output (--format)",
+                      named_rows(renderers()))};
+}
+
+std::vector<Table> list_dialects() {
+  return {named_table("dialects", "", named_rows(rule_dialects()))};
+}
+
+std::vector<Table> list_commands() {
+  return {named_table("commands", "", named_rows(commands()))};
+}
+
+// The first comment of a shipped file says what it is for.
+std::string first_comment(std::string_view text) {
+  while (text.starts_with("#")) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    const size_t begin = line.find_first_not_of("# ");
+    if (begin != std::string_view::npos && line.find("SPDX") == line.npos) {
+      return std::string(line.substr(begin));
+    }
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+  }
+  return "";
+}
+
+std::vector<Table> list_rules() {
+  std::vector<Row> rows;
+  for (const ShippedFile& file : shipped_files()) {
+    const std::string_view stem = file.path.substr(0, file.path.rfind('.'));
+    rows.push_back({"@" + std::string(stem.substr(stem.rfind('/') + 1)),
+                    first_comment(file.text)});
+  }
+  return {named_table("rules", "", std::move(rows))};
+}
+
+std::vector<Table> list_codes() {
+  std::vector<Row> rows;
+  for (const CodeInfo& info : all_codes()) {
+    rows.push_back({code_id(info.code), std::string(info.name),
+                    std::string(severity_name(info.severity)),
+                    std::string(info.summary)});
+  }
+  Table table;
+  table.id = "codes";
+  table.columns = {{"code", "code"},
+                   {"name", "name"},
+                   {"severity", "default"},
+                   {"summary", "", Align::Left, true}};
+  table.rows = rows_of(std::move(rows));
+  return {table};
+}
+
+struct Topic {
+  std::string_view name;
+  std::string_view summary;
+  std::vector<Table> (*list)();
+};
+
+constexpr Topic kTopics[] = {
+    {"formats", "what models are read from, what answers are written in",
+     list_formats},
+    {"dialects", "languages of rules files", list_dialects},
+    {"rules", "shipped rule sets, for --rules @NAME", list_rules},
+    {"codes", "diagnostics, for --deny, --allow and explain", list_codes},
+    {"commands", "what shardplan can do", list_commands},
+};
+
+const Topic* find_topic(std::string_view name) {
+  for (const Topic& topic : kTopics) {
+    if (topic.name == name) return &topic;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::vector<std::string> topic_names() {
+  std::vector<std::string> names;
+  for (const Topic& topic : kTopics) names.emplace_back(topic.name);
+  return names;
+}
+
+Exit run_list(Context& context) {
+  Report report;
+  report.command = context.options.command;
+  if (context.options.arguments.empty()) {
+    report.tables = {named_table("topics", "", named_rows(kTopics))};
+    report.next_step = "shardplan list codes";
+    return finish(context, std::move(report));
+  }
+  const std::string& name = context.options.arguments[0];
+  const Topic* topic = find_topic(name);
+  if (topic == nullptr) {
+    auto problem = context.diags.error(
+        Code::Usage, {}, "unknown topic `" + printable(name) + "`");
+    if (const auto near = nearest(name, topic_names())) {
+      problem.help("a topic with a similar name exists: `" + *near + "`");
+    } else {
+      problem.help("`shardplan list` shows the topics");
+    }
+    return Exit::CouldNotRun;
+  }
+  report.tables = topic->list();
+  return finish(context, std::move(report));
+}
+
+}  // namespace shardplan::cli

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <exception>
+#include <new>
+#include <optional>
+
+#include "base/text.h"
+#include "cli/args.h"
+#include "cli/commands.h"
+#include "cli/config.h"
+#include "cli/help.h"
+#include "cli/output.h"
+
+namespace shardplan::cli {
+namespace {
+
+int fail(const Options& options, const Diagnostics& diags, Host& host) {
+  explain_failure(options, diags, host);
+  return static_cast<int>(Exit::CouldNotRun);
+}
+
+int show_help(const CommandLine& line, const Options& options, Host& host) {
+  const bool colour = style_of(Stream::Out, options, host).colour;
+  host.write(Stream::Out, line.command == nullptr
+                              ? overview_text(colour)
+                              : command_help_text(*line.command, colour));
+  return static_cast<int>(Exit::Fine);
+}
+
+// The settings of the configuration file that count for this run.
+std::vector<Setting> configured(const CommandLine& line, const Options& options,
+                                Host& host, Diagnostics& diags) {
+  const bool reads = is_taken_by(*find_flag("config"), line.command->name);
+  if (!reads || options.isolated) return {};
+  const auto path = options.config ? options.config : find_config(host);
+  if (!path) return {};
+  const std::optional<Config> config = read_config(*path, host, diags);
+  if (!config) return {};
+  if (options.verbose) {
+    for (const std::string& file : config->files) {
+      host.write(Stream::Err, "configuration: " + printable(file) + "\n");
+    }
+  }
+  return remaining_settings(config->settings, line.settings,
+                            line.command->name);
+}
+
+// Flags over configuration. `options` hold the flags already.
+void settle(const CommandLine& line, Host& host, Options& options,
+            Diagnostics& diags) {
+  std::vector<Setting> settings = configured(line, options, host, diags);
+  settings.insert(settings.end(), line.settings.begin(), line.settings.end());
+  check_conflicts(settings, diags);
+  if (diags.cannot_run()) return;
+  options = {};
+  options.command = line.command->name;
+  options.arguments = line.arguments;
+  apply_settings(settings, options, diags);
+  if (asks_for_plan(options) && options.command != "resolve") {
+    diags
+        .error(Code::Usage, {},
+               "`" + options.command + "` writes a report, and `" +
+                   printable(*options.output) + "` is the name of a plan")
+        .help("`shardplan resolve` writes plans; with `--json` any name is "
+              "accepted");
+  }
+}
+
+int run_command(const std::vector<std::string>& arguments, Host& host) {
+  Options options;
+  Diagnostics diags;
+  const CommandLine line = parse_command_line(arguments, diags);
+  if (line.command != nullptr) options.command = line.command->name;
+  apply_settings(line.settings, options, diags);
+  if (diags.cannot_run()) return fail(options, diags, host);
+  if (line.version) {
+    host.write(Stream::Out, "shardplan " + std::string(version()) + "\n");
+    return static_cast<int>(Exit::Fine);
+  }
+  if (line.help) return show_help(line, options, host);
+  settle(line, host, options, diags);
+  if (diags.cannot_run()) return fail(options, diags, host);
+  apply_severities(options, diags);
+
+  Progress progress(host, options.progress && !options.quiet);
+  Context context = {options, host, diags, progress};
+  const Exit exit = line.command->run(context);
+  progress.clear();
+  if (exit == Exit::CouldNotRun) return fail(options, diags, host);
+  if (exit == Exit::Findings && options.exit_zero) return 0;
+  return static_cast<int>(exit);
+}
+
+int report_bug(const std::vector<std::string>& arguments,
+               const std::string& what, Host& host) {
+  std::string line = "shardplan";
+  for (const std::string& argument : arguments) line += " " + argument;
+  host.write(Stream::Err,
+             "error[SP900]: " + printable(what) +
+                 "\n  = this is a bug in shardplan " + std::string(version()) +
+                 "\n  = command: " + printable(line) +
+                 "\nhelp: a report to the maintainers with these lines and the "
+                 "input files helps to mend it\n");
+  return static_cast<int>(Exit::Bug);
+}
+
+}  // namespace
+
+int run(const std::vector<std::string>& arguments, Host& host) {
+  try {
+    return run_command(arguments, host);
+  } catch (const std::bad_alloc&) {
+    throw;  // no memory for a message either
+  } catch (const std::exception& problem) {
+    return report_bug(arguments, problem.what(), host);
+  }
+}
+
+}  // namespace shardplan::cli
