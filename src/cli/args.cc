@@ -4,9 +4,10 @@
 // tables, since CLI11 knows neither nearest names nor our codes.
 #include "cli/args.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <optional>
+
+#include <CLI/CLI.hpp>
 
 #include "base/text.h"
 #include "cli/flag_values.h"
@@ -69,8 +70,8 @@ void report_unknown_flag(const std::string& word, Diagnostics& diags) {
   for (const Flag& flag : flags()) {
     candidates.push_back("--" + std::string(flag.name));
   }
-  auto problem = diags.error(Code::Usage, {},
-                             "unknown option `" + printable(name) + "`");
+  auto problem =
+      diags.error(Code::Usage, {}, "unknown option `" + printable(name) + "`");
   if (const auto near = nearest(name, candidates)) {
     problem.help("an option with a similar name exists: `" + *near + "`");
   } else {
@@ -82,8 +83,8 @@ const Command* look_up_command(const std::string& word, Diagnostics& diags) {
   if (const Command* command = find_command(word)) return command;
   std::vector<std::string> names = {"help"};
   for (const Command& command : commands()) names.emplace_back(command.name);
-  auto problem = diags.error(Code::Usage, {},
-                             "unknown command `" + printable(word) + "`");
+  auto problem =
+      diags.error(Code::Usage, {}, "unknown command `" + printable(word) + "`");
   if (const auto near = nearest(word, names)) {
     problem.help("a command with a similar name exists: `" + *near + "`");
   } else {
@@ -175,8 +176,9 @@ CommandLine parse_command_line(const std::vector<std::string>& words,
   try {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
   } catch (const CLI::ArgumentMismatch&) {
-    diags.error(Code::Usage, {}, "`" + printable(words.back()) +
-                                     "` stands last and has no value");
+    diags.error(
+        Code::Usage, {},
+        "`" + printable(words.back()) + "` stands last and has no value");
     return line;
   } catch (const CLI::ParseError& problem) {
     diags.error(Code::Usage, {}, printable(problem.what()));

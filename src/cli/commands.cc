@@ -39,7 +39,8 @@ std::vector<Command> reference_commands() {
        "print a completion script for bash, zsh or fish",
        {{"SHELL", "bash, zsh or fish", false, Kind::Shell}},
        {"source <(shardplan completion bash)",
-        "shardplan completion fish > ~/.config/fish/completions/shardplan.fish"},
+        "shardplan completion fish > "
+        "~/.config/fish/completions/shardplan.fish"},
        {"the script was printed", "", kCouldNotRun},
        "docs/guide.md",
        run_completion},

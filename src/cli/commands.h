@@ -35,8 +35,13 @@ struct Argument {
   std::string_view help;  // one line
   bool optional = false;
   // Who completes it: a file of that extension, or one of a list of words.
-  enum class Kind : uint8_t { Model, Plan, Code, Topic, Shell } kind =
-      Kind::Model;
+  enum class Kind : uint8_t {
+    Model,
+    Plan,
+    Code,
+    Topic,
+    Shell
+  } kind = Kind::Model;
 };
 
 struct Command {

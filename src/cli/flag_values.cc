@@ -29,8 +29,7 @@ std::string must_be(const Setting& setting, const std::string& what) {
 
 std::string range_text(int64_t least, int64_t most) {
   if (least == std::numeric_limits<int64_t>::min()) return "an integer";
-  return "an integer from " + std::to_string(least) + " to " +
-         count_text(most);
+  return "an integer from " + std::to_string(least) + " to " + count_text(most);
 }
 
 std::vector<std::string> code_words(bool deny) {
@@ -102,9 +101,9 @@ bool is_choice(const Setting& setting, Diagnostics& diags) {
       choices.end()) {
     return true;
   }
-  auto problem = diags.error(
-      Code::Usage, setting.where,
-      must_be(setting, "one of " + names_text(choices, " or ")));
+  auto problem =
+      diags.error(Code::Usage, setting.where,
+                  must_be(setting, "one of " + names_text(choices, " or ")));
   if (const auto near = nearest(setting.value, choices)) {
     problem.help("a value with a similar name exists: `" + *near + "`");
   }

@@ -26,7 +26,8 @@ constexpr std::string_view kEvery =
 
 std::vector<std::string> format_names() {
   std::vector<std::string> names;
-  for (const Renderer& renderer : renderers()) names.emplace_back(renderer.name);
+  for (const Renderer& renderer : renderers())
+    names.emplace_back(renderer.name);
   return names;
 }
 
@@ -46,8 +47,7 @@ std::vector<std::string> colour_names() { return {"auto", "always", "never"}; }
 
 std::string path_of(const Setting& setting) {
   const bool special = setting.value == "-" || setting.value.starts_with('@');
-  return special ? setting.value
-                 : join_path(setting.directory, setting.value);
+  return special ? setting.value : join_path(setting.directory, setting.value);
 }
 
 void set_mesh(const Setting& setting, Options& options, Diagnostics&) {
@@ -61,11 +61,13 @@ void set_axes(const Setting& setting, Options& options, Diagnostics& diags) {
   options.axes = split_list(setting.value);
   for (const std::string& axis : options.axes) {
     if (is_axis_name(axis)) continue;
-    diags.error(Code::Usage, setting.where,
-                "`" + printable(axis) + "` is no axis name, in " +
-                    title_of(setting))
-        .help("names of letters, digits and `_`, without blanks, are accepted, "
-              "e.g. `dp,fsdp,tp`");
+    diags
+        .error(Code::Usage, setting.where,
+               "`" + printable(axis) + "` is no axis name, in " +
+                   title_of(setting))
+        .help(
+            "names of letters, digits and `_`, without blanks, are accepted, "
+            "e.g. `dp,fsdp,tp`");
   }
 }
 
@@ -149,8 +151,8 @@ const std::vector<Flag>& input_flags() {
        "settings to use instead of the nearest shardplan.yaml", kReading, false,
        false, nullptr,
        [](const Setting& s, Options& o, Diagnostics&) { o.config = s.value; }},
-      {"isolated", 0, Takes::Nothing, "", "Inputs",
-       "read no shardplan.yaml", kReading, false, false, nullptr,
+      {"isolated", 0, Takes::Nothing, "", "Inputs", "read no shardplan.yaml",
+       kReading, false, false, nullptr,
        [](const Setting&, Options& o, Diagnostics&) { o.isolated = true; }},
   };
   return kFlags;
@@ -168,8 +170,8 @@ const std::vector<Flag>& output_flags() {
        [](const Setting& s, Options& o, Diagnostics&) {
          o.output = path_of(s);
        }},
-      {"expand", 0, Takes::Nothing, "", "Output",
-       "show every layer by itself", kReading, false, true, nullptr,
+      {"expand", 0, Takes::Nothing, "", "Output", "show every layer by itself",
+       kReading, false, true, nullptr,
        [](const Setting&, Options& o, Diagnostics&) { o.expand = true; }},
       {"exact", 0, Takes::Nothing, "", "Output",
        "raw numbers instead of 29.3 MiB", kReporting, false, true, nullptr,

@@ -66,7 +66,8 @@ std::string examples_text(const std::vector<std::string_view>& examples) {
 
 Entry flag_entry(const Flag& flag) {
   Entry entry;
-  entry.left = flag.letter == 0 ? "    " : std::string("-") + flag.letter + ", ";
+  entry.left =
+      flag.letter == 0 ? "    " : std::string("-") + flag.letter + ", ";
   entry.left += "--" + std::string(flag.name);
   if (flag.takes != Takes::Nothing) entry.left += " " + std::string(flag.value);
   entry.right = flag.help;

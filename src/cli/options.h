@@ -21,13 +21,13 @@ struct Options {
   std::vector<std::string> arguments;
 
   // Inputs
-  std::vector<std::string> rules;        // --rules, in order
-  std::optional<std::string> dialect;    // --dialect
-  SourcePtr mesh;                        // --mesh, as text named "--mesh"
-  std::optional<int64_t> devices;        // --devices
-  std::vector<std::string> axes;         // --axes
-  std::optional<std::string> plan;       // --plan; then no rules, no mesh
-  int64_t min_size = 0;                  // --min-size
+  std::vector<std::string> rules;      // --rules, in order
+  std::optional<std::string> dialect;  // --dialect
+  SourcePtr mesh;                      // --mesh, as text named "--mesh"
+  std::optional<int64_t> devices;      // --devices
+  std::vector<std::string> axes;       // --axes
+  std::optional<std::string> plan;     // --plan; then no rules, no mesh
+  int64_t min_size = 0;                // --min-size
   OnIndivisible on_indivisible = OnIndivisible::Drop;
   bool replicate_unmatched = false;      // --unmatched replicate
   bool strict = true;                    // --no-strict

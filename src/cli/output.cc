@@ -126,8 +126,7 @@ void show_diagnostics(Context& context) {
       context.options.quiet ? Severity::Error : Severity::Note;
   const Diagnostics shown = arranged(context.diags, least);
   if (shown.all().empty()) return;
-  write_diagnostics(shown,
-                    style_of(Stream::Err, context.options, context.host),
+  write_diagnostics(shown, style_of(Stream::Err, context.options, context.host),
                     [&](std::string_view text) {
                       return context.host.write(Stream::Err, text);
                     });
@@ -168,8 +167,8 @@ Exit finish(Context& context, Report report) {
   const Diagnostics shown =
       arranged(context.diags, hide ? Severity::Error : Severity::Note);
   report.diagnostics = &shown;
-  const bool terminal = !to_file(context.options) &&
-                        context.host.is_terminal(Stream::Out);
+  const bool terminal =
+      !to_file(context.options) && context.host.is_terminal(Stream::Out);
   const Style style = style_when(terminal, context.options, context.host);
   const bool written = write_answer(context, [&](const TextSink& sink) {
     renderer->render(report, style, sink);

@@ -60,8 +60,9 @@ void settle(const CommandLine& line, Host& host, Options& options,
         .error(Code::Usage, {},
                "`" + options.command + "` writes a report, and `" +
                    printable(*options.output) + "` is the name of a plan")
-        .help("`shardplan resolve` writes plans; with `--json` any name is "
-              "accepted");
+        .help(
+            "`shardplan resolve` writes plans; with `--json` any name is "
+            "accepted");
   }
 }
 

@@ -110,8 +110,7 @@ std::string bash_script() {
     const bool files = flag.takes == Takes::File;
     values += "    " + case_pattern(flag) + ")\n      COMPREPLY=($(compgen" +
               (words.empty() ? "" : " -W '" + words + "'") +
-              (files ? " -f" : "") +
-              (words.empty() && !files ? " -W ''" : "") +
+              (files ? " -f" : "") + (words.empty() && !files ? " -W ''" : "") +
               " -- \"$current\"))\n      return ;;\n";
   }
   std::string per_command;
@@ -129,13 +128,16 @@ std::string bash_script() {
          "  for word in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n"
          "    if [[ -n $skip ]]; then skip=''; continue; fi\n"
          "    case $word in\n"
-         "      " + valued + ") skip=1 ;;\n"
+         "      " +
+         valued +
+         ") skip=1 ;;\n"
          "      -*) ;;\n"
          "      help) ;;\n"
          "      *) command=$word; break ;;\n"
          "    esac\n"
          "  done\n"
-         "  case $previous in\n" + values +
+         "  case $previous in\n" +
+         values +
          "  esac\n"
          "  case $command in\n"
          "    '')\n      flags='--help --version'\n      words='" +
@@ -187,7 +189,8 @@ std::string zsh_flag(const Flag& flag) {
       value += "(" + words + ")";
     }
   }
-  const std::string rest = "[" + zsh_escaped(flag.help) + "]" + value + "' \\\n";
+  const std::string rest =
+      "[" + zsh_escaped(flag.help) + "]" + value + "' \\\n";
   std::string text = "        '" + star + "--" + std::string(flag.name) + rest;
   if (flag.letter != 0) {
     text += "        '" + star + "-" + flag.letter + rest;
@@ -213,7 +216,8 @@ std::string zsh_script() {
   return "#compdef shardplan\n"
          "_shardplan() {\n"
          "  local -a names\n"
-         "  names=(\n" + names +
+         "  names=(\n" +
+         names +
          "    'help:tell more about a command'\n"
          "  )\n"
          "  if (( CURRENT == 2 )); then\n"
@@ -223,7 +227,8 @@ std::string zsh_script() {
          "  local name=$words[2]\n"
          "  shift words\n"
          "  (( CURRENT-- ))\n"
-         "  case $name in\n" + cases +
+         "  case $name in\n" +
+         cases +
          "    help) _describe 'command' names ;;\n"
          "  esac\n"
          "}\n"
@@ -239,9 +244,9 @@ std::string fish_script() {
   const std::string names = joined(command_names());
   std::string text = "# fish completion for shardplan\n" + begin + " -f\n";
   for (const Command& command : commands()) {
-    text += begin + " -n 'not __fish_seen_subcommand_from " + names +
-            "' -a " + std::string(command.name) + " -d '" +
-            quoted(command.summary) + "'\n";
+    text += begin + " -n 'not __fish_seen_subcommand_from " + names + "' -a " +
+            std::string(command.name) + " -d '" + quoted(command.summary) +
+            "'\n";
     const std::string seen = begin + " -n '__fish_seen_subcommand_from " +
                              std::string(command.name) + "'";
     const std::string words = joined(argument_words(command));

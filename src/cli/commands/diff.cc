@@ -147,10 +147,9 @@ Table changes_table(const Comparison& comparison, const Side& a,
   Table table;
   table.id = "changes";
   table.audience = Audience::Programs;
-  for (const char* id :
-       {"parameter", "change", "dtype_before", "dtype_after", "shape_before",
-        "shape_after", "spec_before", "spec_after", "bytes_before",
-        "bytes_after"}) {
+  for (const char* id : {"parameter", "change", "dtype_before", "dtype_after",
+                         "shape_before", "shape_after", "spec_before",
+                         "spec_after", "bytes_before", "bytes_after"}) {
     table.columns.push_back({id, id});
   }
   table.rows = [&](const RowSink& sink) {
@@ -202,8 +201,8 @@ void add_lines(const Difference& difference, const std::string& label,
   if (count > 1) name += " ×" + std::to_string(count);
   const auto add = [&](const char* what, std::pair<Cell, Cell> cells) {
     rows.push_back({std::exchange(sign, ""), std::exchange(name, ""),
-                    std::string(what), std::move(cells.first),
-                    std::string("→"), std::move(cells.second)});
+                    std::string(what), std::move(cells.first), std::string("→"),
+                    std::move(cells.second)});
   };
   const auto bytes = [&](const Placement& p) -> Cell {
     return MeanBytes{static_cast<double>(p.bytes_per_device) *
@@ -257,8 +256,7 @@ Table folded_table(const Comparison& comparison, const Side& a, const Side& b,
 
 std::optional<Side> read_side(const std::string& path, Context& context) {
   context.progress.stage("reading " + path);
-  SourcePtr source =
-      read_source(path, kWholeFile, context.host, context.diags);
+  SourcePtr source = read_source(path, kWholeFile, context.host, context.diags);
   if (source == nullptr) return std::nullopt;
   context.diags.keep(source);
   auto saved = read_plan(source, context.diags);

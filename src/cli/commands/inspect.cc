@@ -51,9 +51,8 @@ Table facts_table(const ModelFacts& facts) {
   Table table;
   table.id = "facts";
   table.title = "Facts";
-  table.columns = {{"fact", "fact"},
-                   {"value", "value", Align::Right},
-                   {"from", "from"}};
+  table.columns = {
+      {"fact", "fact"}, {"value", "value", Align::Right}, {"from", "from"}};
   table.rows = rows_of(std::move(rows));
   return table;
 }
@@ -205,23 +204,22 @@ std::string headline(const Manifest& manifest) {
 
 Exit run_inspect(Context& context) {
   context.progress.stage("reading " + context.options.arguments[0]);
-  const auto manifest = load_manifest(context.options.arguments[0],
-                                      context.host, context.diags);
+  const auto manifest =
+      load_manifest(context.options.arguments[0], context.host, context.diags);
   if (!manifest) return Exit::CouldNotRun;
   const std::string& name =
       manifest->model_name.empty() ? manifest->title : manifest->model_name;
   Report report;
   report.command = context.options.command;
-  report.summary = {
-      {"name", name},
-      {"format", manifest->format},
-      {"tensors", Count{static_cast<int64_t>(manifest->size())}},
-      {"total_parameters", Count{manifest->total_elements()}},
-      {"total_bytes", ByteSize{manifest->total_bytes()}},
-      {"buffers", Count{manifest->buffer_elements()}},
-      {"buffer_tensors",
-       Count{static_cast<int64_t>(manifest->buffers().size())}},
-      {"buffer_bytes", ByteSize{manifest->buffer_bytes()}}};
+  report.summary = {{"name", name},
+                    {"format", manifest->format},
+                    {"tensors", Count{static_cast<int64_t>(manifest->size())}},
+                    {"total_parameters", Count{manifest->total_elements()}},
+                    {"total_bytes", ByteSize{manifest->total_bytes()}},
+                    {"buffers", Count{manifest->buffer_elements()}},
+                    {"buffer_tensors",
+                     Count{static_cast<int64_t>(manifest->buffers().size())}},
+                    {"buffer_bytes", ByteSize{manifest->buffer_bytes()}}};
   report.headline = {headline(*manifest)};
   if (manifest->facts.from != FactsFrom::None) {
     report.tables.push_back(facts_table(manifest->facts));

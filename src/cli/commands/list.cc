@@ -18,8 +18,7 @@ Table named_table(std::string id, std::string title, std::vector<Row> rows) {
   Table table;
   table.id = std::move(id);
   table.title = std::move(title);
-  table.columns = {{"name", "name"},
-                   {"summary", "", Align::Left, true}};
+  table.columns = {{"name", "name"}, {"summary", "", Align::Left, true}};
   table.rows = rows_of(std::move(rows));
   table.show_header = false;
   return table;
@@ -35,9 +34,10 @@ std::vector<Row> named_rows(const Items& items) {
 }
 
 std::vector<Table> list_formats() {
-  return {named_table("model_formats", "Models", named_rows(manifest_formats())),
-          named_table("output_formats", "Output (--format)",
-                      named_rows(renderers()))};
+  return {
+      named_table("model_formats", "Models", named_rows(manifest_formats())),
+      named_table("output_formats", "Output (--format)",
+                  named_rows(renderers()))};
 }
 
 std::vector<Table> list_dialects() {
