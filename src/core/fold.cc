@@ -108,6 +108,21 @@ Folding fold(const std::vector<uint32_t>& kinds, const NameOf& name_of) {
   return folding;
 }
 
+Members::Members(const std::vector<uint32_t>& group_of, size_t groups)
+    : begin_(groups + 1), members_(group_of.size()) {
+  for (const uint32_t group : group_of) ++begin_[group + 1];
+  for (size_t i = 1; i < begin_.size(); ++i) begin_[i] += begin_[i - 1];
+  std::vector<uint64_t> next(begin_.begin(), begin_.end() - 1);
+  for (size_t i = 0; i < group_of.size(); ++i) {
+    members_[next[group_of[i]]++] = static_cast<uint32_t>(i);
+  }
+}
+
+std::span<const uint32_t> Members::of(size_t group) const {
+  return std::span(members_).subspan(begin_[group],
+                                     begin_[group + 1] - begin_[group]);
+}
+
 std::vector<std::string> class_labels(const Folding& folding,
                                       const NameOf& name_of) {
   std::vector<int> sharing(folding.folded_names.size());

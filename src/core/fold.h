@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,17 @@ struct Folding {
 // `kinds[i]` says what must be equal for two parameters to fold together: a
 // plan's placement numbers, or a manifest's type numbers.
 Folding fold(const std::vector<uint32_t>& kinds, const NameOf& name_of);
+
+// The members of each group, ascending, for a group number per parameter.
+class Members {
+ public:
+  Members(const std::vector<uint32_t>& group_of, size_t groups);
+  std::span<const uint32_t> of(size_t group) const;
+
+ private:
+  std::vector<uint64_t> begin_;
+  std::vector<uint32_t> members_;
+};
 
 // What to call each class: a class of one has its full name, and where several
 // classes share a folded name each says which numbers it stands for:

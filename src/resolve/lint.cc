@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolve/lint.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/text.h"
+#include "resolve/correct.h"
+
+namespace shardplan {
+
+void lint(const LintInput& input, Diagnostics& diags) {
+  lint_rules(input, diags);
+  lint_specs(input, diags);
+  lint_units(input, diags);
+  lint_costs(input, diags);
+}
+
+LintInput make_lint_input(const Manifest& manifest, const Plan& plan,
+                          const Folding& folding, const RuleSet* rules,
+                          const DeviceMemory& memory,
+                          const LintOptions& options) {
+  return {manifest,
+          plan,
+          folding,
+          rules,
+          memory,
+          options,
+          Members(plan.placement_of, plan.placements.size()),
+          Members(folding.class_of, folding.classes.size())};
+}
+
+std::vector<std::string> names_of(const Manifest& manifest,
+                                  std::span<const uint32_t> parameters) {
+  std::vector<std::string> names;
+  names.reserve(parameters.size());
+  for (const uint32_t i : parameters) names.emplace_back(manifest.name(i));
+  return names;
+}
+
+std::string names_text(const std::vector<std::string>& names) {
+  if (names.empty()) return "no parameter";
+  std::string text = "`" + printable(names.front()) + "`";
+  if (names.size() > 1) {
+    text +=
+        " and " + count_text(static_cast<int64_t>(names.size()) - 1) + " more";
+  }
+  return text;
+}
+
+int64_t requested_bytes(const Plan& plan, const Placement& placement) {
+  if (!placement.requested) return placement.bytes_per_device;
+  Placement asked = placement;
+  asked.spec = correct(*placement.requested, placement.type.shape, plan.mesh,
+                       plan.declared_axes, OnIndivisible::Pad)
+                   .spec;
+  measure(asked, plan.mesh, OnIndivisible::Pad);
+  return asked.bytes_per_device;
+}
+
+std::string cost_text(const Plan& plan, const Placement& placement,
+                      int64_t count) {
+  const int64_t extra =
+      placement.bytes_per_device - requested_bytes(plan, placement);
+  const double bytes = static_cast<double>(extra) * static_cast<double>(count);
+  if (extra <= 0) return "no more bytes per device than asked for";
+  return bytes_text(bytes) + " more per device";
+}
+
+Span rule_span(const LintInput& input, int rule) {
+  if (input.rules == nullptr || rule < 1) return {};
+  return input.rules->rules[static_cast<size_t>(rule) - 1].where;
+}
+
+Span spec_span(const LintInput& input, int rule, int dim) {
+  if (input.rules == nullptr || rule < 1) return {};
+  const Rule& found = input.rules->rules[static_cast<size_t>(rule) - 1];
+  const auto index = static_cast<size_t>(dim);
+  return index < found.dim_where.size() ? found.dim_where[index]
+                                        : found.spec_where;
+}
+
+std::string rule_text(const Plan& plan, int rule) {
+  std::string text = "rule " + std::to_string(rule);
+  const PlanRule& found = plan.rules[static_cast<size_t>(rule) - 1];
+  if (!found.file.empty()) {
+    text += " (" + found.file + ":" + std::to_string(found.line) + ")";
+  }
+  return text;
+}
+
+std::vector<int64_t> common_divisors(int64_t a, int64_t b, int64_t limit) {
+  const int64_t both = std::gcd(a, b);
+  std::vector<int64_t> divisors;
+  for (int64_t i = 1; i <= std::min({both, limit, int64_t{65536}}); ++i) {
+    if (both % i == 0) divisors.push_back(i);
+  }
+  return divisors;
+}
+
+}  // namespace shardplan

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lints: what is wrong, or not what was meant, in a plan.
+//
+// Each finding names the parameters, the numbers that mattered, and what it
+// costs in bytes per device. They are told from the plan alone, so a saved plan
+// has the same findings as the rules it came from; the rules, where they are
+// at hand, give the places.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "core/fold.h"
+#include "core/manifest.h"
+#include "core/plan.h"
+#include "core/rules.h"
+#include "resolve/analyze.h"
+
+namespace shardplan {
+
+struct LintOptions {
+  // SP304: how much more the fullest device may hold than was asked for, as a
+  // fraction; and the largest fraction of bytes that may be unsharded.
+  double tolerance = 0.02;
+  std::optional<double> max_replicated;
+  // The user asked for unmatched parameters to be replicated: SP101 is a note.
+  bool replicate_unmatched = false;
+};
+
+struct LintInput {
+  const Manifest& manifest;
+  const Plan& plan;
+  const Folding& folding;  // by placement
+  const RuleSet* rules;    // null for a saved plan
+  const DeviceMemory& memory;
+  const LintOptions& options;
+  Members of_placement;
+  Members of_class;
+};
+
+LintInput make_lint_input(const Manifest& manifest, const Plan& plan,
+                          const Folding& folding, const RuleSet* rules,
+                          const DeviceMemory& memory,
+                          const LintOptions& options);
+
+// All of the below, in order of code.
+void lint(const LintInput& input, Diagnostics& diags);
+
+// SP101, SP102, SP103, SP106, SP107: rules against names.
+void lint_rules(const LintInput& input, Diagnostics& diags);
+// SP104, SP201, SP202, SP203, SP207, SP303: specs against shapes and the mesh.
+void lint_specs(const LintInput& input, Diagnostics& diags);
+// SP206: heads, KV heads and experts that are cut.
+void lint_units(const LintInput& input, Diagnostics& diags);
+// SP204, SP302, SP304: what the plan as a whole leaves replicated.
+void lint_costs(const LintInput& input, Diagnostics& diags);
+
+// What the lints share.
+
+std::vector<std::string> names_of(const Manifest& manifest,
+                                  std::span<const uint32_t> parameters);
+// "`a`", "`a` and 31 more".
+std::string names_text(const std::vector<std::string>& names);
+// Bytes that a placement would take on one device if it were as requested:
+// under `pad`, once unknown and repeated axes are gone.
+int64_t requested_bytes(const Plan& plan, const Placement& placement);
+// "15.6 MiB more per device", for all `count` parameters of a placement.
+std::string cost_text(const Plan& plan, const Placement& placement,
+                      int64_t count);
+// The place of a rule's spec entry, or of the whole spec.
+Span spec_span(const LintInput& input, int rule, int dim);
+Span rule_span(const LintInput& input, int rule);
+// "rule 3 (rules.yaml:5)"
+std::string rule_text(const Plan& plan, int rule);
+// Sizes from 1 up to `limit`, but at most 65536, that divide both numbers.
+std::vector<int64_t> common_divisors(int64_t a, int64_t b, int64_t limit);
+
+}  // namespace shardplan

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a plan as a whole leaves replicated: unused axes, large parameters, and
+// sharding that was asked for and lost.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/text.h"
+#include "resolve/lint.h"
+
+namespace shardplan {
+namespace {
+
+std::string amount(Int128 bytes) {
+  return bytes_text(static_cast<double>(bytes));
+}
+
+std::string percent(double fraction) {
+  const auto tenths = static_cast<int64_t>(fraction * 1000 + 0.5);
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " %";
+}
+
+void lint_unused_axes(const LintInput& input, Diagnostics& diags) {
+  for (const AxisSaving& saving : axis_savings(input.manifest, input.plan)) {
+    if (saving.size == 1 || saving.sharded_tensors > 0) continue;
+    auto report = diags.report(
+        Code::UnusedAxis, {}, "axis `" + saving.axis + "` shards no parameter");
+    report.fact(
+        "every parameter is stored " + std::to_string(saving.size) +
+        " times over `" + saving.axis +
+        "`; sharding all of them over it too would save " +
+        amount(input.memory.max - ceil_div(input.memory.max, saving.size)) +
+        " per device");
+    report.help("name `" + saving.axis +
+                "` in a rule, or `--allow SP204` if it is for data "
+                "parallelism alone");
+  }
+}
+
+// A parameter counts as large from 1 MiB and a thousandth of the model.
+constexpr int64_t kLargeBytes = int64_t{1} << 20;
+constexpr int64_t kLargeFraction = 1000;
+
+void lint_large(const LintInput& input, Diagnostics& diags) {
+  if (input.plan.mesh.devices() == 1) return;
+  for (size_t i = 0; i < input.folding.classes.size(); ++i) {
+    const ParameterClass& c = input.folding.classes[i];
+    const Placement& placement = input.plan.placements[c.kind];
+    const int64_t bytes = placement.type.bytes();
+    // What correction or a missing rule did is reported there.
+    if (placement.shards > 1 || !placement.corrections.empty() ||
+        input.plan.is_unmatched(placement) || bytes < kLargeBytes ||
+        bytes < input.manifest.total_bytes() / kLargeFraction) {
+      continue;
+    }
+    std::vector<std::string> names =
+        names_of(input.manifest, input.of_class.of(i));
+    auto report = diags.report(
+        Code::LargeReplicatedParameter, spec_span(input, placement.rule, 0),
+        "every device holds all of " + names_text(names));
+    report.fact(
+        type_text(placement.type) + " is " +
+        amount(static_cast<Int128>(bytes) * c.count) +
+        " per device; spread over all " +
+        count_text(input.plan.mesh.devices()) + " devices it would be " +
+        amount(static_cast<Int128>(ceil_div(bytes, input.plan.mesh.devices())) *
+               c.count));
+    report.help("shard a dimension in " +
+                rule_text(input.plan, placement.rule));
+    report.parameters(std::move(names));
+  }
+}
+
+void lint_lost(const LintInput& input, Diagnostics& diags) {
+  Int128 asked = 0;
+  std::vector<std::pair<Int128, size_t>> losses;  // extra bytes, placement
+  for (size_t i = 0; i < input.plan.placements.size(); ++i) {
+    const Placement& placement = input.plan.placements[i];
+    const auto count = static_cast<int64_t>(input.of_placement.of(i).size());
+    const int64_t requested = requested_bytes(input.plan, placement);
+    asked += static_cast<Int128>(requested) * count;
+    const Int128 extra =
+        static_cast<Int128>(placement.bytes_per_device - requested) * count;
+    if (extra > 0) losses.emplace_back(extra, i);
+  }
+  const Int128 growth = static_cast<Int128>(input.memory.max) - asked;
+  const double fraction =
+      asked == 0 ? 0 : static_cast<double>(growth) / static_cast<double>(asked);
+  if (growth <= 0 || fraction <= input.options.tolerance) return;
+  std::stable_sort(
+      losses.begin(), losses.end(),
+      [](const auto& a, const auto& b) { return a.first > b.first; });
+  auto report =
+      diags.report(Code::ShardingLost, {},
+                   "corrections cost " + amount(growth) + " per device, " +
+                       percent(fraction) + " more than asked for");
+  report.fact("the fullest device holds " + amount(input.memory.max) +
+              "; as asked for, padded, it would hold " + amount(asked));
+  report.fact("the tolerance is " + percent(input.options.tolerance));
+  constexpr size_t kShown = 3;
+  for (size_t i = 0; i < std::min(kShown, losses.size()); ++i) {
+    const std::vector<std::string> names =
+        names_of(input.manifest, input.of_placement.of(losses[i].second));
+    report.fact(names_text(names) + ": " + amount(losses[i].first));
+  }
+  report.help(
+      "change what SP201, SP202, SP203 or SP207 name above, or raise "
+      "`--tolerance`");
+}
+
+void lint_replicated(const LintInput& input, Diagnostics& diags) {
+  if (!input.options.max_replicated) return;
+  const Balance ratios = balance(input.manifest, input.plan, input.memory);
+  if (ratios.replicated_fraction <= *input.options.max_replicated) return;
+  diags
+      .report(Code::ShardingLost, {},
+              percent(ratios.replicated_fraction) +
+                  " of the bytes are not sharded at all")
+      .fact("they take " +
+            bytes_text(ratios.replicated_fraction *
+                       static_cast<double>(input.manifest.total_bytes())) +
+            " on every device")
+      .fact("`--max-replicated` allows " +
+            percent(*input.options.max_replicated))
+      .help("`shardplan analyze` lists where repetition comes from");
+}
+
+}  // namespace
+
+void lint_costs(const LintInput& input, Diagnostics& diags) {
+  lint_unused_axes(input, diags);
+  lint_large(input, diags);
+  lint_lost(input, diags);
+  lint_replicated(input, diags);
+}
+
+}  // namespace shardplan

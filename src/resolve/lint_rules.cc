@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules against names: unmatched, unused, shadowed, too broad, catch-all.
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "base/text.h"
+#include "resolve/correct.h"
+#include "resolve/lint.h"
+#include "resolve/match.h"
+
+namespace shardplan {
+namespace {
+
+std::string escaped(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    if (std::string_view(".[](){}*+?|^$\\").find(c) != std::string_view::npos) {
+      result += '\\';
+    }
+    result += c;
+  }
+  return result;
+}
+
+// A pattern for the end of a name: its last two components.
+std::string suggested_pattern(std::string_view name) {
+  size_t at = name.find_last_of("/.");
+  if (at != std::string_view::npos && at > 0) {
+    at = name.find_last_of("/.", at - 1);
+  }
+  return escaped(at == std::string_view::npos ? name : name.substr(at + 1)) +
+         "$";
+}
+
+void lint_unmatched(const LintInput& input, Diagnostics& diags) {
+  for (size_t i = 0; i < input.folding.classes.size(); ++i) {
+    const ParameterClass& c = input.folding.classes[i];
+    const Placement& placement = input.plan.placements[c.kind];
+    if (!input.plan.is_unmatched(placement)) continue;
+    std::vector<std::string> names =
+        names_of(input.manifest, input.of_class.of(i));
+    const std::string suggestion = suggested_pattern(names.front());
+    const bool many = names.size() > 1;
+    auto report =
+        diags.report(Code::UnmatchedParameter,
+                     input.options.replicate_unmatched
+                         ? Severity::Note
+                         : code_info(Code::UnmatchedParameter).severity,
+                     input.manifest.where(c.first),
+                     (many ? "parameters " : "parameter ") + names_text(names) +
+                         (many ? " match no rule" : " matches no rule"));
+    const double bytes = static_cast<double>(placement.bytes_per_device) *
+                         static_cast<double>(c.count);
+    report.fact("every device holds all of " +
+                std::string(many ? "them: " : "it: ") + bytes_text(bytes) +
+                " per device");
+    if (!input.options.replicate_unmatched) {
+      report.help("a rule `[\"" + suggestion + "\", []]` would replicate " +
+                  (many ? "them" : "it"));
+    }
+    report.parameters(std::move(names));
+  }
+}
+
+void lint_unused(const LintInput& input, Diagnostics& diags) {
+  for (size_t i = 0; i < input.plan.rules.size(); ++i) {
+    const PlanRule& rule = input.plan.rules[i];
+    const int number = static_cast<int>(i) + 1;
+    // Without a winner, nothing it was found in could be decided at all.
+    const bool only_scalars =
+        rule.found > 0 && rule.won == 0 && rule.shadowed_by.empty();
+    if (rule.shipped || (rule.found > 0 && !only_scalars)) continue;
+    auto report = diags.report(
+        Code::UnusedRule, rule_span(input, number),
+        only_scalars
+            ? rule_text(input.plan, number) +
+                  " is found in scalars only, which are never "
+                  "sharded"
+            : rule_text(input.plan, number) + " is found in no parameter");
+    report.fact("it places 0 bytes; pattern `" + printable(rule.pattern) + "`");
+    report.help(
+        "remove it, or compare it with the names that `shardplan "
+        "inspect` shows");
+  }
+}
+
+// Bytes per device of all names that a rule is found in: as its spec would
+// place them, and as they are placed.
+struct Comparison {
+  Int128 by_its_spec = 0;
+  Int128 as_placed = 0;
+};
+std::optional<Comparison> compare(const LintInput& input, size_t rule) {
+  constexpr size_t kMaxNames = 100000;  // a second at most, over all rules
+  const PlanRule& asked = input.plan.rules[rule];
+  if (input.manifest.size() > kMaxNames) return std::nullopt;
+  RuleSet alone;
+  alone.rules.push_back({asked.pattern, asked.spec, {}, {}, {}, false});
+  Diagnostics ignored;
+  const std::optional<Matcher> matcher =
+      Matcher::compile(alone, input.manifest.names_are_plain(), ignored);
+  if (!matcher) return std::nullopt;
+  Comparison result;
+  std::map<uint32_t, int64_t> bytes;  // by the rule's spec, per placement
+  std::vector<int> found;
+  for (size_t i = 0; i < input.manifest.size(); ++i) {
+    matcher->find_one_by_one(input.manifest.name(i), found);
+    if (found.empty()) continue;
+    const uint32_t number = input.plan.placement_of[i];
+    const auto [entry, is_new] = bytes.try_emplace(number, 0);
+    if (is_new) {
+      Placement other = input.plan.placements[number];
+      other.spec = correct(asked.spec, other.type.shape, input.plan.mesh,
+                           input.plan.declared_axes, input.plan.on_indivisible)
+                       .spec;
+      measure(other, input.plan.mesh, input.plan.on_indivisible);
+      entry->second = other.bytes_per_device;
+    }
+    result.by_its_spec += entry->second;
+    result.as_placed += input.plan.placements[number].bytes_per_device;
+  }
+  return result;
+}
+
+void lint_shadowed(const LintInput& input, Diagnostics& diags) {
+  constexpr int kMaxCompared = 10;
+  int compared = 0;
+  for (size_t i = 0; i < input.plan.rules.size(); ++i) {
+    const PlanRule& rule = input.plan.rules[i];
+    if (rule.shadowed_by.empty()) continue;
+    const int number = static_cast<int>(i) + 1;
+    const int winner = rule.shadowed_by.front();
+    auto report =
+        diags.report(Code::ShadowedRule, {},
+                     rule_text(input.plan, number) + " never applies");
+    std::string takers = "rule " + std::to_string(winner);
+    if (rule.shadowed_by.size() > 1) {
+      takers =
+          "rules " + list_text(std::vector<int64_t>(rule.shadowed_by.begin(),
+                                                    rule.shadowed_by.end()));
+    }
+    const std::string taken = "found in " + plural(rule.found, "parameter") +
+                              ", all taken by " + takers;
+    if (const Span where = rule_span(input, number)) {
+      report.label(where, taken);
+      report.label(rule_span(input, winner),
+                   "rule " + std::to_string(winner) +
+                       " comes first and is found in the same names");
+    } else {
+      report.fact(taken);
+    }
+    if (compared++ < kMaxCompared) {
+      if (const auto bytes = compare(input, i)) {
+        report.fact("its spec would hold " +
+                    bytes_text(static_cast<double>(bytes->by_its_spec)) +
+                    " per device of what now takes " +
+                    bytes_text(static_cast<double>(bytes->as_placed)));
+      }
+    }
+    report.help("move rule " + std::to_string(number) + " above " + takers);
+  }
+}
+
+// The classes that each rule decided.
+std::map<int, std::vector<uint32_t>> classes_by_rule(const LintInput& input) {
+  std::map<int, std::vector<uint32_t>> result;
+  for (size_t i = 0; i < input.folding.classes.size(); ++i) {
+    const int rule = input.plan.placements[input.folding.classes[i].kind].rule;
+    if (rule > 0) result[rule].push_back(static_cast<uint32_t>(i));
+  }
+  return result;
+}
+
+void lint_broad(const LintInput& input, Diagnostics& diags) {
+  for (const auto& [rule, classes] : classes_by_rule(input)) {
+    std::set<size_t> ranks;
+    int64_t parameters = 0;
+    int64_t bytes = 0;
+    for (const uint32_t number : classes) {
+      const ParameterClass& c = input.folding.classes[number];
+      const Placement& placement = input.plan.placements[c.kind];
+      ranks.insert(placement.type.shape.size());
+      parameters += c.count;
+      bytes += c.count * placement.bytes_per_device;
+    }
+    if (ranks.size() > 1) {
+      auto report =
+          diags.report(Code::OverlyBroadPattern, rule_span(input, rule),
+                       rule_text(input.plan, rule) + " decides parameters of " +
+                           std::to_string(ranks.size()) + " different ranks");
+      report.fact(plural(parameters, "parameter") + ", " +
+                  bytes_text(static_cast<double>(bytes)) + " per device");
+      report.help("one spec seldom suits several ranks: write a rule for each");
+      report.findings(1);
+    }
+  }
+}
+
+void lint_catch_all(const LintInput& input, Diagnostics& diags) {
+  for (const auto& [rule, classes] : classes_by_rule(input)) {
+    const PlanRule& asked = input.plan.rules[static_cast<size_t>(rule) - 1];
+    if (!is_catch_all(asked.pattern)) continue;
+    std::vector<std::string> names;
+    double bytes = 0;
+    for (const uint32_t number : classes) {
+      const ParameterClass& c = input.folding.classes[number];
+      for (std::string& name :
+           names_of(input.manifest, input.of_class.of(number))) {
+        names.push_back(std::move(name));
+      }
+      bytes +=
+          static_cast<double>(c.count) *
+          static_cast<double>(input.plan.placements[c.kind].bytes_per_device);
+    }
+    auto report =
+        diags.report(Code::CatchAllOnly, rule_span(input, rule),
+                     "only the catch-all " + rule_text(input.plan, rule) +
+                         " decides " + names_text(names));
+    report.fact("they take " + bytes_text(bytes) + " per device, as " +
+                spec_text(asked.spec) + " places them");
+    report.help(
+        "write a rule for them, so that a new or misspelt name is "
+        "noticed");
+    report.parameters(std::move(names));
+  }
+}
+
+}  // namespace
+
+void lint_rules(const LintInput& input, Diagnostics& diags) {
+  lint_unmatched(input, diags);
+  lint_unused(input, diags);
+  lint_shadowed(input, diags);
+  lint_broad(input, diags);
+  lint_catch_all(input, diags);
+}
+
+}  // namespace shardplan

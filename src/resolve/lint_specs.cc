@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+// Specs against shapes and the mesh: what correction had to change, and what
+// padding or uneven chunks cost.
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/text.h"
+#include "resolve/lint.h"
+
+namespace shardplan {
+namespace {
+
+std::string axis_word(const AxisNames& axes) {
+  std::string text = axes.size() == 1 ? "axis " : "axes ";
+  for (size_t i = 0; i < axes.size(); ++i) {
+    if (i > 0) text += i + 1 == axes.size() ? " and " : ", ";
+    text += "`" + printable(axes[i]) + "`";
+  }
+  return text;
+}
+
+std::string sized(const Mesh& mesh, const AxisNames& axes) {
+  std::string text;
+  for (const AxisName& axis : axes) {
+    if (!text.empty()) text += ", ";
+    text += "axis `" + axis + "` is " + std::to_string(mesh.size_of(axis));
+  }
+  return text;
+}
+
+// The requested axes of a dimension that the mesh has.
+AxisNames mesh_axes(const Mesh& mesh, const PartitionSpec& spec, int dim) {
+  AxisNames axes = spec.dims[static_cast<size_t>(dim)];
+  std::erase_if(axes, [&](const AxisName& a) { return !mesh.find(a); });
+  return axes;
+}
+
+// "tp may be 1, 3 or 9": sizes of the last axis that divide, others as is.
+std::string legal_sizes(const Mesh& mesh, const AxisNames& axes, int64_t size) {
+  const AxisName& axis = axes.back();
+  const int64_t others = shard_count(mesh, axes) / mesh.size_of(axis);
+  std::string text = "`" + axis + "` may be ";
+  if (size % others != 0) {
+    return "no size of `" + axis + "` divides " + std::to_string(size) +
+           " while the other axes stay";
+  }
+  const std::vector<int64_t> sizes = common_divisors(
+      size / others, size / others, std::max<int64_t>(mesh.devices(), 64));
+  return text + list_text(sizes);
+}
+
+std::string padding_help(int64_t size, int64_t shards) {
+  const int64_t smallest = ceil_div(size, shards) * shards;
+  constexpr int64_t kTile = 128;  // what matrix units and Megatron pad to
+  const int64_t rounded = ceil_div(size, kTile) * kTile;
+  std::string text = "pad the dimension to " + std::to_string(smallest);
+  if (rounded % shards == 0 && rounded != smallest) {
+    text += ", or to " + std::to_string(rounded) + " (a multiple of 128)";
+  }
+  return text;
+}
+
+void report_indivisible(const LintInput& input, const Placement& placement,
+                        const Correction& correction,
+                        std::vector<std::string> names, Diagnostics& diags) {
+  const Mesh& mesh = input.plan.mesh;
+  const AxisNames axes = mesh_axes(mesh, *placement.requested, correction.dim);
+  const int64_t size =
+      placement.type.shape[static_cast<size_t>(correction.dim)];
+  const int64_t shards = shard_count(mesh, axes);
+  const auto count = static_cast<int64_t>(names.size());
+  auto report = diags.report(
+      Code::IndivisibleDimension,
+      input.plan.on_indivisible == OnIndivisible::Error
+          ? Severity::Error
+          : code_info(Code::IndivisibleDimension).severity,
+      {},
+      "dimension " + std::to_string(correction.dim) + " of " +
+          names_text(names) + " is not divisible by " + axis_word(axes));
+  report.label(spec_span(input, placement.rule, correction.dim),
+               "shards dimension " + std::to_string(correction.dim));
+  report.fact("dimension " + std::to_string(correction.dim) + " is " +
+              std::to_string(size) + "; " + sized(mesh, axes) + "; " +
+              std::to_string(size) + " mod " + std::to_string(shards) + " = " +
+              std::to_string(size % shards));
+  report.fact("resolving drops " + axis_word(correction.dropped) +
+              " here: " + spec_text(placement.spec) + ", " +
+              cost_text(input.plan, placement, count));
+  report.fact(legal_sizes(mesh, axes, size));
+  report.help(padding_help(size, shards));
+  report.parameters(std::move(names));
+}
+
+// Findings about a rule's spec entry, over all placements that it made.
+struct EntryKey {
+  Code code;
+  int rule;
+  int dim;
+  std::string reason;
+  auto operator<=>(const EntryKey&) const = default;
+};
+struct EntryUse {
+  AxisNames dropped;
+  int64_t bytes = 0;  // extra per device
+  std::vector<std::string> names;
+};
+
+// The first of `axes` that neither the mesh nor a declaration has.
+std::optional<AxisName> first_unknown(const Plan& plan, const AxisNames& axes) {
+  const AxisNames& declared = plan.declared_axes;
+  for (const AxisName& axis : axes) {
+    const bool known =
+        axis == kUnconstrained || plan.mesh.find(axis).has_value() ||
+        std::find(declared.begin(), declared.end(), axis) != declared.end();
+    if (!known) return axis;
+  }
+  return std::nullopt;
+}
+
+void explain_unknown(const Plan& plan, const AxisName& axis,
+                     Diagnostics::Builder& report) {
+  report.fact("the mesh has " + mesh_text(plan.mesh));
+  std::vector<std::string> candidates;
+  for (const Axis& known : plan.mesh.axes()) candidates.push_back(known.name);
+  for (const AxisName& known : plan.declared_axes) candidates.push_back(known);
+  std::string help;
+  if (const auto near = nearest(axis, candidates)) {
+    help = "replace `" + printable(axis) + "` by `" + *near + "`, or ";
+  }
+  if (axis == "None" || axis == "none") help = "write `null` for None, or ";
+  report.help(help + "add the axis with `--mesh " + mesh_text(plan.mesh) + "," +
+              printable(axis) +
+              "=N`, or declare it with `axes:` to let it be missing");
+}
+
+void report_entry(const LintInput& input, const EntryKey& key, EntryUse use,
+                  Diagnostics& diags) {
+  const std::string dim = "dimension " + std::to_string(key.dim);
+  const std::string names = names_text(use.names);
+  std::string message;
+  const AxisName unknown = first_unknown(input.plan, use.dropped).value_or("");
+  switch (key.code) {
+    case Code::UnknownAxis:
+      message = "unknown axis `" + printable(unknown) + "`";
+      break;
+    case Code::RepeatedAxis:
+      message = key.reason + " of " + names;
+      break;
+    case Code::SpecLongerThanRank:
+      message = "the spec of rule " + std::to_string(key.rule) +
+                " has an entry for " + dim + ", but " + key.reason + ": " +
+                names;
+      break;
+    default:
+      message = names + " is replicated, being small";
+  }
+  auto report =
+      diags.report(key.code, spec_span(input, key.rule, key.dim), message);
+  if (input.rules == nullptr) {
+    report.fact(rule_text(input.plan, key.rule));
+  }
+  if (key.code == Code::UnknownAxis) {
+    explain_unknown(input.plan, unknown, report);
+  }
+  if (key.code == Code::SmallParameter) report.fact(key.reason);
+  if (!use.names.empty()) {
+    report.fact((key.code == Code::SpecLongerThanRank
+                     ? "the entry is cut off: "
+                     : dim + " of " + names + " becomes unsharded: ") +
+                (use.bytes > 0 ? bytes_text(static_cast<double>(use.bytes)) +
+                                     " more per device"
+                               : "no more bytes per device than asked for"));
+  }
+  if (key.code == Code::RepeatedAxis) {
+    report.help("let each axis shard one dimension of a parameter");
+  }
+  if (key.code == Code::SpecLongerThanRank) {
+    report.help("write a rule of its own for parameters of this rank");
+  }
+  if (use.names.empty()) {
+    report.findings(1);
+  } else {
+    report.parameters(std::move(use.names));
+  }
+}
+
+// A rule that decided nothing may still name an axis that does not exist.
+void add_idle_rules(const LintInput& input,
+                    std::map<EntryKey, EntryUse>& entries) {
+  for (size_t i = 0; i < input.plan.rules.size(); ++i) {
+    const PlanRule& rule = input.plan.rules[i];
+    for (size_t dim = 0; dim < rule.spec.dims.size(); ++dim) {
+      const auto unknown = first_unknown(input.plan, rule.spec.dims[dim]);
+      if (!unknown) continue;
+      const EntryKey key{Code::UnknownAxis, static_cast<int>(i) + 1,
+                         static_cast<int>(dim),
+                         "axis `" + *unknown + "` is unknown"};
+      entries.try_emplace(key, EntryUse{rule.spec.dims[dim], 0, {}});
+    }
+  }
+}
+
+void lint_uneven(const LintInput& input, const Placement& placement,
+                 std::vector<std::string> names, Diagnostics& diags) {
+  const Mesh& mesh = input.plan.mesh;
+  const Cut cut = cut_of(input.plan.on_indivisible);
+  for (size_t dim = 0; dim < placement.spec.dims.size(); ++dim) {
+    const AxisNames& axes = placement.spec.dims[dim];
+    const int64_t size = placement.type.shape[dim];
+    const int64_t shards = shard_count(mesh, axes);
+    if (size % shards == 0) continue;
+    auto report = diags.report(
+        Code::UnevenShards,
+        spec_span(input, placement.rule, static_cast<int>(dim)),
+        "dimension " + std::to_string(dim) + " of " + names_text(names) +
+            (cut == Cut::Even ? " is padded over " : " is cut unevenly over ") +
+            axis_word(axes));
+    std::string sizes;
+    for (const ShardSize& s : shard_sizes(mesh, axes, cut, size)) {
+      if (!sizes.empty()) sizes += ", ";
+      sizes += std::to_string(s.count) + " of " + std::to_string(s.rows);
+    }
+    report.fact("dimension " + std::to_string(dim) + " is " +
+                std::to_string(size) + "; " + sized(mesh, axes) +
+                "; shards by rows: " + sizes);
+    const double even = static_cast<double>(placement.type.bytes()) /
+                        static_cast<double>(placement.shards);
+    report.fact(
+        bytes_text((static_cast<double>(placement.bytes_per_device) - even) *
+                   static_cast<double>(names.size())) +
+        " more on the fullest device than even shards would take");
+    report.fact(legal_sizes(mesh, axes, size));
+    report.help(padding_help(size, shards));
+    report.parameters(names);
+  }
+}
+
+}  // namespace
+
+void lint_specs(const LintInput& input, Diagnostics& diags) {
+  std::map<EntryKey, EntryUse> entries;
+  for (size_t i = 0; i < input.plan.placements.size(); ++i) {
+    const Placement& placement = input.plan.placements[i];
+    const std::span<const uint32_t> members = input.of_placement.of(i);
+    const auto count = static_cast<int64_t>(members.size());
+    for (const Correction& correction : placement.corrections) {
+      if (correction.code == Code::IndivisibleDimension) continue;
+      // A small parameter is one finding, however many dimensions it loses.
+      if (correction.code == Code::SmallParameter &&
+          &correction != &placement.corrections.front()) {
+        continue;
+      }
+      EntryUse& use = entries[{correction.code, placement.rule, correction.dim,
+                               correction.reason}];
+      use.dropped = correction.dropped;
+      use.bytes += count * std::max<int64_t>(
+                               0, placement.bytes_per_device -
+                                      requested_bytes(input.plan, placement));
+      for (std::string& name : names_of(input.manifest, members)) {
+        use.names.push_back(std::move(name));
+      }
+    }
+  }
+  add_idle_rules(input, entries);
+  for (auto& [key, use] : entries) {
+    report_entry(input, key, std::move(use), diags);
+  }
+  for (size_t i = 0; i < input.plan.placements.size(); ++i) {
+    const Placement& placement = input.plan.placements[i];
+    const auto names = [&] {
+      return names_of(input.manifest, input.of_placement.of(i));
+    };
+    for (const Correction& correction : placement.corrections) {
+      if (correction.code != Code::IndivisibleDimension) continue;
+      report_indivisible(input, placement, correction, names(), diags);
+    }
+    if (input.plan.on_indivisible == OnIndivisible::Pad ||
+        input.plan.on_indivisible == OnIndivisible::Chunk) {
+      const bool uneven = [&] {
+        for (size_t dim = 0; dim < placement.spec.dims.size(); ++dim) {
+          if (placement.type.shape[dim] %
+                  shard_count(input.plan.mesh, placement.spec.dims[dim]) !=
+              0) {
+            return true;
+          }
+        }
+        return false;
+      }();
+      if (uneven) lint_uneven(input, placement, names(), diags);
+    }
+  }
+}
+
+}  // namespace shardplan
