@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keeps the drawing in docs/how-it-works.md true: who includes whom, which
+// file may use which library, how long files get, what has a test and a page.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "base/diagnostic.h"
+
+namespace shardplan {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kRoot = SHARDPLAN_SOURCE_DIR;
+
+// What each layer may include; main.cc counts as the layer "main.cc".
+const std::map<std::string, std::set<std::string>> kLayers = {
+    {"base", {"base"}},
+    {"core", {"base", "core"}},
+    {"io", {"base", "core", "io"}},
+    {"resolve", {"base", "core", "resolve"}},
+    {"report", {"base", "core", "report"}},
+    {"cli", {"base", "core", "io", "resolve", "report", "cli"}},
+    {"conformance",
+     {"base", "core", "io", "resolve", "report", "cli", "conformance"}},
+    {"main.cc", {"base", "cli"}},
+};
+
+// Folders of leaves: one format, renderer or command per file, none of which
+// knows another. The one header there, named as its folder, is their table.
+const std::set<std::string> kLeafFolders = {"io/formats", "io/dialects",
+                                            "report/renderers", "cli/commands"};
+
+// Headers that are slow to compile, or tie a file to a library or system, stay
+// in the few files that need them. Paths without extension.
+const std::map<std::string, std::set<std::string>> kConfined = {
+    {"re2/", {"resolve/match"}},
+    {"yaml-cpp/", {"io/document", "io/document_yaml"}},
+    {"CLI/", {"cli/args", "cli/flags"}},
+    {"openssl/", {"core/plan"}},
+    {"nlohmann/", {"conformance/"}},
+    {"blis", {}},
+    {"sys/", {"base/real_host"}},
+    {"fcntl.h", {"base/real_host"}},
+    {"poll.h", {"base/real_host"}},
+    {"sched.h", {"base/real_host"}},
+    {"unistd.h", {"base/real_host"}},
+    {"fstream", {}},
+    {"iostream", {}},
+    {"filesystem", {"base/real_host"}},
+    {"thread", {"resolve/match"}},
+    {"random", {"base/real_host"}},
+    {"regex", {}},
+    {"locale", {}},
+};
+
+constexpr size_t kMaxLines = 500;
+// Files that are longer, each with the reason why it is not cut.
+const std::map<std::string, std::string> kLongFiles = {};
+
+struct File {
+  std::string path;  // below src/ or tests/, with `/`
+  std::vector<std::string> lines;
+};
+
+std::vector<File> files_below(const std::string& folder) {
+  std::vector<File> files;
+  for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder)) {
+    const fs::path& path = entry.path();
+    const std::string extension = path.extension();
+    if (extension != ".cc" && extension != ".h" && extension != ".def")
+      continue;
+    File file{fs::relative(path, kRoot / folder).string(), {}};
+    std::ifstream stream(path);
+    for (std::string line; std::getline(stream, line);) {
+      file.lines.push_back(line);
+    }
+    files.push_back(std::move(file));
+  }
+  std::sort(files.begin(), files.end(),
+            [](const File& a, const File& b) { return a.path < b.path; });
+  return files;
+}
+
+// "core" for "core/mesh.h".
+std::string first_part(const std::string& path) {
+  return path.substr(0, path.find('/'));
+}
+
+bool starts_with(std::string_view text, std::string_view head) {
+  return text.substr(0, head.size()) == head;
+}
+
+struct Include {
+  std::string path;
+  bool own = false;  // in quotes
+};
+
+std::vector<Include> includes_of(const File& file) {
+  std::vector<Include> includes;
+  for (const std::string& line : file.lines) {
+    if (!starts_with(line, "#include ")) continue;
+    const char open = line[9];
+    const size_t end = line.find(open == '<' ? '>' : '"', 10);
+    includes.push_back({line.substr(10, end - 10), open == '"'});
+  }
+  return includes;
+}
+
+TEST_CASE("each folder includes only the layers below it") {
+  for (const File& file : files_below("src")) {
+    CAPTURE(file.path);
+    const auto layer = kLayers.find(first_part(file.path));
+    REQUIRE(layer != kLayers.end());
+    for (const Include& include : includes_of(file)) {
+      if (!include.own) continue;
+      CAPTURE(include.path);
+      CHECK(layer->second.count(first_part(include.path)) == 1);
+      CHECK(fs::exists(kRoot / "src" / include.path));
+    }
+  }
+}
+
+TEST_CASE("leaves include no leaves") {
+  for (const File& file : files_below("src")) {
+    for (const Include& include : includes_of(file)) {
+      const std::string target = fs::path(include.path).parent_path();
+      if (!include.own || kLeafFolders.count(target) == 0) continue;
+      CAPTURE(file.path);
+      CAPTURE(include.path);
+      const std::string table = fs::path(target).filename();
+      CHECK(include.path == target + "/" + table + ".h");
+    }
+  }
+}
+
+TEST_CASE("libraries and the system are used only where they belong") {
+  for (const File& file : files_below("src")) {
+    const std::string stem = fs::path(file.path).replace_extension();
+    for (const Include& include : includes_of(file)) {
+      if (include.own) continue;
+      for (const auto& [head, places] : kConfined) {
+        const bool folder = head.back() == '/' || head == "blis";
+        if (folder ? !starts_with(include.path, head) : include.path != head) {
+          continue;
+        }
+        CAPTURE(file.path);
+        CAPTURE(include.path);
+        const bool allowed = std::any_of(
+            places.begin(), places.end(), [&](const std::string& place) {
+              return place.back() == '/' ? starts_with(stem, place)
+                                         : stem == place;
+            });
+        CHECK(allowed);
+      }
+      if (starts_with(include.path, "fmt/")) {
+        CHECK_MESSAGE(fs::path(file.path).extension() == ".cc", file.path);
+      }
+    }
+  }
+}
+
+TEST_CASE("files stay short, or say why not") {
+  std::vector<std::pair<size_t, std::string>> sizes;
+  for (const std::string folder : {"src", "tests"}) {
+    for (const File& file : files_below(folder)) {
+      const std::string path = folder + "/" + file.path;
+      sizes.emplace_back(file.lines.size(), path);
+      CAPTURE(path);
+      if (kLongFiles.count(path) == 0) CHECK(file.lines.size() <= kMaxLines);
+    }
+  }
+  std::sort(sizes.rbegin(), sizes.rend());
+  sizes.resize(std::min<size_t>(sizes.size(), 5));
+  std::string largest = "the largest files:";
+  for (const auto& [lines, path] : sizes) {
+    largest += " " + path + " " + std::to_string(lines);
+  }
+  MESSAGE(largest);
+}
+
+TEST_CASE("every file says its licence, and headers are included once") {
+  for (const std::string folder : {"src", "tests"}) {
+    for (const File& file : files_below(folder)) {
+      CAPTURE(file.path);
+      REQUIRE_FALSE(file.lines.empty());
+      const bool header = fs::path(file.path).extension() == ".h";
+      if (fs::path(file.path).extension() == ".def") continue;
+      CHECK(file.lines[0] == "// SPDX-License-Identifier: Apache-2.0");
+      const bool once =
+          std::count(file.lines.begin(), file.lines.end(), "#pragma once") == 1;
+      CHECK(once == header);
+    }
+  }
+}
+
+TEST_CASE("every source has a test of the same name") {
+  for (const File& file : files_below("src")) {
+    const fs::path path(file.path);
+    if (path.extension() != ".cc" || path == "main.cc") continue;
+    // The runner is a test itself: ctest runs it on all vectors.
+    if (first_part(file.path) == "conformance") continue;
+    const fs::path test =
+        path.parent_path() / (path.stem().string() + "_test.cc");
+    CAPTURE(test);
+    CHECK(fs::exists(kRoot / "tests" / test));
+  }
+}
+
+TEST_CASE("every code has a page") {
+  std::set<std::string> pages;
+  for (const CodeInfo& info : all_codes()) {
+    const std::string page = code_id(info.code) + ".md";
+    CAPTURE(page);
+    CHECK(fs::exists(kRoot / "docs/codes" / page));
+    pages.insert(page);
+  }
+  if (!fs::exists(kRoot / "docs/codes")) return;
+  for (const auto& entry : fs::directory_iterator(kRoot / "docs/codes")) {
+    const std::string page = entry.path().filename();
+    CHECK_MESSAGE(pages.count(page) == 1, page << " is of no code");
+  }
+}
+
+}  // namespace
+}  // namespace shardplan
