@@ -8,12 +8,12 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/manifest.h"
 #include "core/types.h"
+#include "resolve/facts.h"
 
 namespace shardplan {
 
@@ -32,14 +32,5 @@ struct Unit {
 // with the facts.
 std::vector<Unit> units_of(std::string_view name, const TensorType& type,
                            const ModelFacts& facts);
-
-// Facts told from names and shapes alone, for manifests that bring none
-// (`from` is Inferred, or None when nothing can be told). `why` of each
-// inference is for the diagnostic: "head_dim 128 from q_norm".
-struct InferredFacts {
-  ModelFacts facts;
-  std::vector<std::string> why;
-};
-InferredFacts infer_facts(const Manifest& manifest);
 
 }  // namespace shardplan

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Facts of a model told from names and shapes alone, for manifests that bring
+// none.
+//
+// What is exact is used first (kernels that keep heads apart, attention sinks,
+// norms per head); else the size of a head is guessed from the hidden size, and
+// `why` says so. Tensors that contradict each other tell nothing. The number of
+// layers is not inferred: extra layers (multi-token prediction) are numbered
+// like the others.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/manifest.h"
+
+namespace shardplan {
+
+// `facts.from` is Inferred, or None when nothing can be told. `why` says how
+// each fact was come by, for the diagnostic: "head_dim 128 from the norms of
+// queries and keys".
+struct InferredFacts {
+  ModelFacts facts;
+  std::vector<std::string> why;
+};
+
+// O(parameters), without allocation per name.
+InferredFacts infer_facts(const Manifest& manifest);
+
+}  // namespace shardplan

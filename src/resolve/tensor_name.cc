@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolve/tensor_name.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <utility>
+
+namespace shardplan {
+namespace {
+
+// Removes the last component of `name` and returns it.
+std::string_view pop_component(std::string_view& name) {
+  const size_t cut = name.find_last_of("./");
+  const std::string_view last =
+      cut == std::string_view::npos ? name : name.substr(cut + 1);
+  name = cut == std::string_view::npos ? "" : name.substr(0, cut);
+  return last;
+}
+
+}  // namespace
+
+TensorName split_name(std::string_view name) {
+  TensorName tail;
+  tail.leaf = pop_component(name);
+  const bool named = tail.leaf == "weight" || tail.leaf == "kernel" ||
+                     tail.leaf == "bias" || tail.leaf == "scale";
+  tail.module = named ? pop_component(name) : tail.leaf;
+  tail.parent = pop_component(name);
+  return tail;
+}
+
+bool is_attention(std::string_view component) {
+  static constexpr std::array<std::string_view, 8> kNames = {
+      "self_attn",
+      "attn",
+      "attention",
+      "self_attention",
+      "cross_attn",
+      "crossattention",
+      "self_attention_local",
+      "self_attention_global"};
+  return std::find(kNames.begin(), kNames.end(), component) != kNames.end();
+}
+
+bool in_other_tower(std::string_view name) {
+  return name.find("vision") != std::string_view::npos ||
+         name.find("visual") != std::string_view::npos ||
+         name.find("audio") != std::string_view::npos;
+}
+
+std::optional<Role> role_of(const TensorName& name) {
+  static constexpr std::array<std::pair<std::string_view, Role>, 16> kRoles = {{
+      {"q_proj", Role::Query},
+      {"wq", Role::Query},
+      {"query", Role::Query},
+      {"k_proj", Role::Key},
+      {"wk", Role::Key},
+      {"key", Role::Key},
+      {"v_proj", Role::Value},
+      {"wv", Role::Value},
+      {"value", Role::Value},
+      {"q_b_proj", Role::LatentUp},
+      {"kv_b_proj", Role::LatentUp},
+      {"o_proj", Role::Output},
+      {"wo", Role::Output},
+      {"out", Role::Output},
+      {"out_proj", Role::Output},
+      {"c_proj", Role::ConvOutput},
+  }};
+  if (!is_attention(name.parent)) return std::nullopt;
+  for (const auto& [module, role] : kRoles) {
+    if (name.module == module) return role;
+  }
+  return std::nullopt;
+}
+
+std::optional<Layout> layout_of(const TensorName& name) {
+  if (name.leaf == "weight") return Layout::Weight;
+  if (name.leaf == "kernel") return Layout::Kernel;
+  if (name.leaf == "bias") return Layout::Bias;
+  return std::nullopt;
+}
+
+ExpertName expert_name(std::string_view name) {
+  while (!name.empty()) {
+    const std::string_view after = pop_component(name);
+    const std::string_view last = name.substr(name.find_last_of("./") + 1);
+    if (last != "experts" && last != "expert" &&
+        !last.starts_with("MoeBlock")) {
+      continue;
+    }
+    if (after.find_first_not_of("0123456789") != std::string_view::npos) {
+      return {true, std::nullopt};
+    }
+    int64_t number = 0;
+    const char* end = after.data() + after.size();
+    // A number too large to hold is one all the same: not stacked.
+    if (std::from_chars(after.data(), end, number).ec != std::errc()) return {};
+    return {false, number};
+  }
+  return {};
+}
+
+}  // namespace shardplan
