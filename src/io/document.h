@@ -8,7 +8,8 @@
 // unquoted `null`, `~` and nothing at all are Null, `true` and `false` are
 // Bool, integers and decimals are numbers. Refused, with one diagnostic:
 // duplicate keys (SP003), several documents in a file, aliases that contain
-// themselves or expand beyond a million nodes, nesting deeper than 256 (SP002).
+// themselves or expand beyond a million nodes, nesting deeper than 256, keys
+// that are not text, merge keys, tags other than YAML's own (SP002).
 #pragma once
 
 #include <cstdint>
@@ -43,8 +44,9 @@ class Node {
 
   // String: its text. Numbers and booleans: their spelling.
   std::string_view text() const;
-  std::optional<int64_t> integer() const;  // Integer that fits 63 bits
-  std::optional<double> number() const;    // Integer or Real
+  // Integer that fits 63 bits and a sign; also 0x1F and 0o17 in YAML.
+  std::optional<int64_t> integer() const;
+  std::optional<double> number() const;  // Integer or Real
   std::optional<bool> boolean() const;
 
   // List: its items; Map: its values. Null and scalars have none.
@@ -81,16 +83,21 @@ class Document {
   uint32_t root_ = 0;
 };
 
+// Longer texts are refused (SP002): trees are for what people write.
+inline constexpr size_t kMaxDocumentBytes = size_t{64} << 20U;
+
 std::optional<Document> parse_document(SourcePtr source, Diagnostics& diags);
 
 // Readers' helpers: each reports what is wrong and returns empty.
-// "`mesh` must be a map, not a list" (SP002).
+// "`mesh` must be a map, not a list" (SP002). An integer is a Real too.
 std::optional<Node> require(const Node& node, NodeKind kind,
                             std::string_view what, Diagnostics& diags);
 // Reports SP004 for every key that is not in `known`, with the nearest of them.
 // False when there was one.
 bool reject_unknown_keys(const Node& map, std::span<const std::string> known,
                          Diagnostics& diags);
+void report_unknown_key(std::string_view key, Span where,
+                        std::span<const std::string> known, Diagnostics& diags);
 // "a map", "a list", "text", "an integer", "a number", "true or false",
 // "nothing".
 std::string_view kind_name(NodeKind kind);

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/document.h"
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "io/document_builder.h"
+#include "io/json_scanner.h"
+
+namespace shardplan {
+namespace {
+
+template <typename T>
+std::optional<T> whole_number(std::string_view digits, int base) {
+  T value = 0;
+  const char* const end = digits.data() + digits.size();
+  const auto [stop, problem] = std::from_chars(digits.data(), end, value, base);
+  if (digits.empty() || stop != end || problem != std::errc()) {
+    return std::nullopt;
+  }
+  return value;
+}
+
+uint32_t read_value(JsonScanner& scanner, DocumentBuilder& builder);
+
+// The items of the list or map that the scanner has just entered.
+uint32_t read_items(JsonScanner& scanner, DocumentBuilder& builder,
+                    NodeKind kind) {
+  using Token = JsonScanner::Token;
+  builder.begin(kind, scanner.span().begin);
+  while (true) {
+    const Token token = scanner.next();
+    if (token == Token::EndObject || token == Token::EndArray) {
+      return builder.end(scanner.span().end);
+    }
+    if (token == Token::Key) {
+      builder.key(std::string(scanner.text()), scanner.span());
+      scanner.next();
+    }
+    read_value(scanner, builder);
+  }
+}
+
+// REQUIRES: the text is well-formed.
+uint32_t read_value(JsonScanner& scanner, DocumentBuilder& builder) {
+  using Token = JsonScanner::Token;
+  const Span where = scanner.span();
+  const auto scalar = [&](NodeKind kind) {
+    return builder.scalar(kind, std::string(where.text()), where);
+  };
+  switch (scanner.token()) {
+    case Token::BeginObject:
+      return read_items(scanner, builder, NodeKind::Map);
+    case Token::BeginArray:
+      return read_items(scanner, builder, NodeKind::List);
+    case Token::String:
+      return builder.scalar(NodeKind::String, std::string(scanner.text()),
+                            where);
+    case Token::Number:
+      return scalar(where.text().find_first_of(".eE") == std::string_view::npos
+                        ? NodeKind::Integer
+                        : NodeKind::Real);
+    case Token::True:
+    case Token::False:
+      return scalar(NodeKind::Bool);
+    case Token::Null:
+      return scalar(NodeKind::Null);
+    default:
+      break;
+  }
+  SHARDPLAN_CHECK(!"a value was expected");
+  return 0;
+}
+
+// Why the text is not JSON. Empty when it is; nothing is built yet, so that the
+// text may still be read as YAML.
+std::optional<SyntaxError> json_error(const SourceFile& source) {
+  JsonScanner scanner(source);
+  while (scanner.next() != JsonScanner::Token::End) {
+    if (scanner.token() == JsonScanner::Token::Error) {
+      return SyntaxError{scanner.error(), scanner.error_span(), ""};
+    }
+  }
+  return std::nullopt;
+}
+
+std::nullopt_t report(const SyntaxError& error, Diagnostics& diags) {
+  auto problem =
+      diags.error(Code::MalformedDocument, error.where, error.message);
+  if (!error.help.empty()) problem.help(error.help);
+  return std::nullopt;
+}
+
+}  // namespace
+
+NodeKind Node::kind() const { return document_->entries_[index_].kind; }
+
+Span Node::span() const { return document_->entries_[index_].span; }
+
+std::string_view Node::text() const { return document_->entries_[index_].text; }
+
+std::optional<int64_t> Node::integer() const {
+  if (kind() != NodeKind::Integer) return std::nullopt;
+  std::string_view digits = text();
+  if (digits.substr(0, 2) == "0x") {
+    return whole_number<int64_t>(digits.substr(2), 16);
+  }
+  if (digits.substr(0, 2) == "0o") {
+    return whole_number<int64_t>(digits.substr(2), 8);
+  }
+  if (digits.substr(0, 1) == "+") digits.remove_prefix(1);
+  return whole_number<int64_t>(digits, 10);
+}
+
+std::optional<double> Node::number() const {
+  if (const auto whole = integer()) return static_cast<double>(*whole);
+  if (kind() != NodeKind::Integer && kind() != NodeKind::Real) {
+    return std::nullopt;
+  }
+  std::string_view digits = text();
+  const bool negative = digits.substr(0, 1) == "-";
+  if (negative || digits.substr(0, 1) == "+") digits.remove_prefix(1);
+  // YAML's `.inf` and `.nan`; from_chars knows the words without the point.
+  if (digits.find_first_of("nN") != std::string_view::npos) {
+    digits.remove_prefix(1);
+  }
+  double value = 0;
+  const auto [stop, problem] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (problem != std::errc() || stop != digits.data() + digits.size()) {
+    return std::nullopt;  // beyond the range of a double
+  }
+  return negative ? -value : value;
+}
+
+std::optional<bool> Node::boolean() const {
+  if (kind() != NodeKind::Bool) return std::nullopt;
+  return text().front() == 't' || text().front() == 'T';
+}
+
+size_t Node::size() const { return document_->entries_[index_].items.size(); }
+
+Node Node::item(size_t index) const {
+  const auto& items = document_->entries_[index_].items;
+  SHARDPLAN_CHECK(index < items.size());
+  return {document_, items[index]};
+}
+
+std::string_view Node::key(size_t index) const {
+  return document_->entries_[index_].keys[index];
+}
+
+Span Node::key_span(size_t index) const {
+  return document_->entries_[index_].key_spans[index];
+}
+
+std::optional<Node> Node::find(std::string_view key) const {
+  const auto& keys = document_->entries_[index_].keys;
+  const auto found = std::find(keys.begin(), keys.end(), key);
+  if (found == keys.end()) return std::nullopt;
+  return item(static_cast<size_t>(found - keys.begin()));
+}
+
+std::optional<Document> parse_document(SourcePtr source, Diagnostics& diags) {
+  diags.keep(source);
+  const std::string_view text = source->text();
+  if (text.size() > kMaxDocumentBytes) {
+    return diags
+        .error(Code::MalformedDocument, {source.get(), 0, 0},
+               "the document is larger than 64 MiB, the limit for all but JSON "
+               "manifests")
+        .fact("size: " + count_text(static_cast<int64_t>(text.size())) +
+              " bytes");
+  }
+  DocumentBuilder builder(source, diags);
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  const bool like_json = first != std::string_view::npos &&
+                         (text[first] == '{' || text[first] == '[');
+  std::optional<SyntaxError> not_json;
+  if (like_json) not_json = json_error(*source);
+  if (like_json && !not_json) {
+    JsonScanner scanner(*source);
+    scanner.next();
+    read_value(scanner, builder);
+    return builder.finish();
+  }
+  if (const auto not_yaml = read_yaml(*source, builder)) {
+    // The reader that came further is the one that the text was meant for.
+    const bool json_is_nearer =
+        not_json && not_json->where.begin >= not_yaml->where.begin;
+    return report(json_is_nearer ? *not_json : *not_yaml, diags);
+  }
+  return builder.finish();
+}
+
+std::optional<Node> require(const Node& node, NodeKind kind,
+                            std::string_view what, Diagnostics& diags) {
+  const bool number =
+      kind == NodeKind::Real && node.kind() == NodeKind::Integer;
+  if (node.kind() == kind || number) return node;
+  return diags.error(Code::MalformedDocument, node.span(),
+                     "`" + printable(what) + "` must be " +
+                         std::string(kind_name(kind)) + ", not " +
+                         std::string(kind_name(node.kind())));
+}
+
+bool reject_unknown_keys(const Node& map, std::span<const std::string> known,
+                         Diagnostics& diags) {
+  bool all_known = true;
+  for (size_t i = 0; i < map.size(); ++i) {
+    const std::string_view key = map.key(i);
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    all_known = false;
+    report_unknown_key(key, map.key_span(i), known, diags);
+  }
+  return all_known;
+}
+
+void report_unknown_key(std::string_view key, Span where,
+                        std::span<const std::string> known,
+                        Diagnostics& diags) {
+  std::string all;
+  for (const std::string& name : known) {
+    all += (all.empty() ? "`" : ", `") + name + "`";
+  }
+  auto problem = diags.error(Code::UnknownKey, where,
+                             "key `" + printable(key) + "` means nothing here");
+  problem.fact("known keys: " + all);
+  if (const auto near = nearest(key, known)) {
+    problem.help("write `" + *near + "` if that is what was meant");
+  }
+}
+
+std::string_view kind_name(NodeKind kind) {
+  switch (kind) {
+    case NodeKind::Null:
+      return "nothing";
+    case NodeKind::Bool:
+      return "true or false";
+    case NodeKind::Integer:
+      return "an integer";
+    case NodeKind::Real:
+      return "a number";
+    case NodeKind::String:
+      return "text";
+    case NodeKind::List:
+      return "a list";
+    case NodeKind::Map:
+      break;
+  }
+  return "a map";
+}
+
+}  // namespace shardplan

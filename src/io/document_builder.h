@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// DocumentBuilder: events of a parser, JSON's or YAML's, become a Document.
+//
+// Internal to io/document*.cc. Values arrive in the order of the text; inside
+// a map each is preceded by key(). Duplicate keys are reported here, since both
+// syntaxes need it. REQUIRES of every call: the events form one tree.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "base/source.h"
+#include "io/document.h"
+
+namespace shardplan {
+
+class DocumentBuilder {
+ public:
+  DocumentBuilder(SourcePtr source, Diagnostics& diags);
+
+  // Within a map: the key of the value that follows.
+  void key(std::string text, Span where);
+  // Each returns the node's number.
+  uint32_t scalar(NodeKind kind, std::string text, Span where);
+  uint32_t begin(NodeKind kind, uint64_t offset);
+  uint32_t end(uint64_t offset);
+  // Puts a complete node in a second place (a YAML alias).
+  void repeat(uint32_t node) { attach(node); }
+  // A scalar that has no place in the tree, for aliases of map keys.
+  uint32_t detached(std::string text, Span where);
+
+  size_t depth() const { return open_.size(); }
+  bool wants_key() const;
+  NodeKind kind(uint32_t node) const { return document_.entries_[node].kind; }
+  const std::string& text(uint32_t node) const {
+    return document_.entries_[node].text;
+  }
+
+  // Empty when a duplicate key was reported. A text without a value is Null.
+  std::optional<Document> finish();
+
+ private:
+  uint32_t add(NodeKind kind, std::string text, Span where);
+  void attach(uint32_t node);
+  void check_keys(const Document::Entry& map);
+  void report_duplicate(const std::string& key, Span first, Span second);
+
+  Diagnostics& diags_;
+  Document document_;
+  std::vector<uint32_t> open_;  // the lists and maps that we are in
+  int64_t duplicates_ = 0;
+};
+
+// Why a text is not well-formed, and where.
+struct SyntaxError {
+  std::string message;
+  Span where;
+  std::string help;
+};
+
+// Reads YAML into the builder (io/document_yaml.cc).
+std::optional<SyntaxError> read_yaml(const SourceFile& source,
+                                     DocumentBuilder& builder);
+
+}  // namespace shardplan
