@@ -28,18 +28,6 @@ std::string fixed(double value, int decimals) {
 // judged after rounding: 9.996 is "10.0", not "10.00".
 int size_decimals(double value) { return value < 9.995 ? 2 : 1; }
 
-bool is_control(char32_t code_point) {
-  return code_point < 0x20 || (code_point >= 0x7F && code_point < 0xA0);
-}
-
-// Marks that reorder or break what a reader sees: line and paragraph
-// separators, bidirectional controls, the byte order mark.
-bool is_deceptive(char32_t code_point) {
-  return code_point == 0x200E || code_point == 0x200F || code_point == 0x61C ||
-         (code_point >= 0x2028 && code_point <= 0x202E) ||
-         (code_point >= 0x2066 && code_point <= 0x2069) || code_point == 0xFEFF;
-}
-
 void append_escape(std::string& out, char32_t code_point) {
   switch (code_point) {
     case '\n':
@@ -292,6 +280,16 @@ bool is_valid_utf8(std::string_view text) {
   return true;
 }
 
+bool is_printable(char32_t code_point) {
+  const bool control =
+      code_point < 0x20 || (code_point >= 0x7F && code_point < 0xA0);
+  const bool line_or_direction =
+      (code_point >= 0x2028 && code_point <= 0x202E) ||
+      (code_point >= 0x2066 && code_point <= 0x2069) || code_point == 0x200E ||
+      code_point == 0x200F || code_point == 0x61C;
+  return !control && !line_or_direction && code_point != 0xFEFF;
+}
+
 std::string printable(std::string_view text) {
   std::string out;
   out.reserve(text.size());
@@ -300,7 +298,7 @@ std::string printable(std::string_view text) {
     const char32_t code_point = decode_utf8(text, at);
     if (code_point == kReplacement && at == start + 1) {
       append_escape(out, static_cast<unsigned char>(text[start]));
-    } else if (is_control(code_point) || is_deceptive(code_point)) {
+    } else if (!is_printable(code_point)) {
       append_escape(out, code_point);
     } else {
       out += text.substr(start, at - start);

@@ -38,8 +38,11 @@ std::string pad(std::string_view text, int width, bool right = false);
 // Decodes one code point at `at`, advancing it; U+FFFD for invalid bytes.
 char32_t decode_utf8(std::string_view text, size_t& at);
 bool is_valid_utf8(std::string_view text);
-// Escapes control characters and invalid bytes as \n, \x1b, so that a name from
-// a file cannot write to the terminal.
+// False for control characters and for marks that reorder or break what a
+// reader sees: line separators, bidirectional controls, the byte order mark.
+bool is_printable(char32_t code_point);
+// Escapes what is not printable as \n, \x1b, \u{202e} and invalid bytes as
+// \xff, so that a name from a file cannot write to the terminal.
 std::string printable(std::string_view text);
 
 }  // namespace shardplan
