@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/json.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "base/text.h"
+
+namespace shardplan {
+namespace {
+
+// Bytes that may be copied into a JSON string: ASCII without controls, quote
+// and backslash.
+constexpr std::array<bool, 256> kPlain = [] {
+  std::array<bool, 256> plain{};
+  for (size_t c = 0x20; c < 0x7F; ++c) plain[c] = c != '"' && c != '\\';
+  return plain;
+}();
+
+void append_unicode_escape(std::string& out, char32_t code_point) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  out += "\\u";
+  for (const unsigned shift : {12U, 8U, 4U, 0U}) {
+    out += kDigits[(code_point >> shift) & 0xFU];
+  }
+}
+
+// One character that is not plain, at `at`, which moves behind it.
+void append_special(std::string& out, std::string_view text, size_t& at) {
+  const size_t start = at;
+  const char32_t code_point = decode_utf8(text, at);
+  switch (code_point) {
+    case '"':
+      out += "\\\"";
+      return;
+    case '\\':
+      out += "\\\\";
+      return;
+    case '\n':
+      out += "\\n";
+      return;
+    case '\r':
+      out += "\\r";
+      return;
+    case '\t':
+      out += "\\t";
+      return;
+    default:
+      break;
+  }
+  if (!is_printable(code_point)) {
+    append_unicode_escape(out, code_point);
+  } else if (code_point == 0xFFFD) {
+    out += "\xEF\xBF\xBD";
+  } else {
+    out += text.substr(start, at - start);
+  }
+}
+
+template <typename Items, typename Append>
+void append_list(std::string& out, const Items& items, Append append) {
+  out += '[';
+  bool first = true;
+  for (const auto& item : items) {
+    if (!first) out += ", ";
+    first = false;
+    append(item);
+  }
+  out += ']';
+}
+
+void append_axes(std::string& out, const AxisNames& axes) {
+  if (axes.empty()) {
+    out += "null";
+  } else if (axes.size() == 1) {
+    append_json_string(out, axes.front());
+  } else {
+    append_list(out, axes,
+                [&](std::string_view axis) { append_json_string(out, axis); });
+  }
+}
+
+// Called by std::visit with each kind of cell.
+struct CellJson {
+  std::string& out;
+
+  void operator()(std::monostate) const { out += "null"; }
+  void operator()(const std::string& text) const {
+    append_json_string(out, text);
+  }
+  void operator()(Count count) const { append_json_integer(out, count.value); }
+  void operator()(ByteSize size) const { append_json_integer(out, size.value); }
+  void operator()(MeanBytes mean) const { append_json_double(out, mean.value); }
+  void operator()(Ratio ratio) const { append_json_double(out, ratio.value); }
+  void operator()(Percent percent) const {
+    append_json_double(out, percent.value);
+  }
+  void operator()(Seconds seconds) const {
+    append_json_double(out, seconds.value);
+  }
+  void operator()(Flag flag) const { out += flag.value ? "true" : "false"; }
+  void operator()(Bar bar) const { append_json_double(out, bar.fraction); }
+  void operator()(const Names& names) const {
+    append_list(out, names.values,
+                [&](std::string_view name) { append_json_string(out, name); });
+  }
+  void operator()(const Numbers& numbers) const {
+    append_list(out, numbers.values,
+                [&](int64_t number) { append_json_integer(out, number); });
+  }
+  void operator()(const Dims& dims) const {
+    append_list(out, dims.shape,
+                [&](int64_t size) { append_json_integer(out, size); });
+  }
+  void operator()(const PartitionSpec& spec) const {
+    append_list(out, spec.dims,
+                [&](const AxisNames& axes) { append_axes(out, axes); });
+  }
+  void operator()(const MeshCell& cell) const {
+    out += '{';
+    bool first = true;
+    for (const Axis& axis : cell.mesh.axes()) {
+      if (!first) out += ", ";
+      first = false;
+      append_json_string(out, axis.name);
+      out += ": ";
+      append_json_integer(out, axis.size);
+    }
+    out += '}';
+  }
+  void operator()(const MemoryRange& range) const {
+    out += "{\"max\": ";
+    append_json_integer(out, range.max);
+    out += ", \"min\": ";
+    append_json_integer(out, range.min);
+    out += ", \"mean\": ";
+    append_json_double(out, range.mean);
+    out += '}';
+  }
+};
+
+}  // namespace
+
+void append_json(std::string& out, const Cell& cell) {
+  std::visit(CellJson{out}, cell);
+}
+
+void append_json_integer(std::string& out, int64_t number) {
+  std::array<char, 24> buffer{};
+  const auto end =
+      std::to_chars(buffer.data(), buffer.data() + buffer.size(), number);
+  out.append(buffer.data(), end.ptr);
+}
+
+void append_json_double(std::string& out, double number) {
+  if (!std::isfinite(number)) {
+    out += "null";
+    return;
+  }
+  std::array<char, 32> buffer{};
+  // Adding zero turns -0 into 0.
+  const auto end =
+      std::to_chars(buffer.data(), buffer.data() + buffer.size(), number + 0.0);
+  out.append(buffer.data(), end.ptr);
+}
+
+void append_json_string(std::string& out, std::string_view text) {
+  out += '"';
+  size_t copied = 0;
+  for (size_t at = 0; at < text.size();) {
+    if (kPlain[static_cast<unsigned char>(text[at])]) {
+      ++at;
+      continue;
+    }
+    out.append(text, copied, at - copied);
+    append_special(out, text, at);
+    copied = at;
+  }
+  out.append(text, copied);
+  out += '"';
+}
+
+}  // namespace shardplan

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cells as JSON values, appended to a string.
+//
+// Integers are written as integers whatever their size, doubles with the fewest
+// digits that read back the same, what is not finite as null. A spec is a list
+// with null, "axis" or ["a", "b"] per dimension; `[]` and `[null]` differ. Text
+// is always valid UTF-8: bytes that are not become U+FFFD, and characters that
+// could act on a terminal are written as \u escapes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "report/report.h"
+
+namespace shardplan {
+
+void append_json(std::string& out, const Cell& cell);
+void append_json_integer(std::string& out, int64_t number);
+void append_json_double(std::string& out, double number);
+// With its quotes.
+void append_json_string(std::string& out, std::string_view text);
+
+}  // namespace shardplan

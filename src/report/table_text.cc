@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/table_text.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "report/cell_text.h"
+#include "report/style.h"
+
+namespace shardplan {
+namespace {
+
+constexpr int kGap = 2;  // blanks between columns, and before titled rows
+// Narrower than this, an elided name says nothing.
+constexpr int kLeastElastic = 12;
+
+// In a footer an absent value is a blank, not a dash.
+std::string footer_text(const Cell& cell, const Style& style) {
+  if (std::holds_alternative<std::monostate>(cell)) return {};
+  return cell_text(cell, style);
+}
+
+class Widths {
+ public:
+  Widths(const Table& table, const Style& style)
+      : table_(table),
+        style_(style),
+        indent_(table.title.empty() ? 0 : kGap),
+        widths_(table.columns.size()) {
+    measure();
+    if (has_rows_) fit();
+  }
+
+  bool has_rows() const { return has_rows_; }
+  int indent() const { return indent_; }
+  int operator[](size_t column) const { return widths_[column]; }
+
+ private:
+  void widen(size_t column, const std::string& text) {
+    widths_[column] = std::max(widths_[column], display_width(text));
+  }
+
+  void measure() {
+    table_.rows([&](std::span<const Cell> row) {
+      SHARDPLAN_CHECK(row.size() == widths_.size());
+      has_rows_ = true;
+      for (size_t i = 0; i < row.size(); ++i) {
+        widen(i, cell_text(row[i], style_));
+      }
+    });
+    for (size_t i = 0; i < widths_.size(); ++i) {
+      if (table_.show_header) widen(i, shown(table_.columns[i].title, style_));
+      if (table_.footer) widen(i, footer_text(table_.footer->at(i), style_));
+    }
+  }
+
+  int64_t total() const {
+    int64_t total = indent_ - kGap;
+    for (const int width : widths_) {
+      if (width > 0) total += width + kGap;
+    }
+    return total;
+  }
+
+  // Limits every elastic column to one common width; true if all fits then.
+  bool limit_to(const std::vector<int>& wanted, int limit) {
+    for (size_t i = 0; i < widths_.size(); ++i) {
+      if (table_.columns[i].elastic) widths_[i] = std::min(wanted[i], limit);
+    }
+    return total() <= style_.width;
+  }
+
+  void fit() {
+    const std::vector<int> wanted = widths_;
+    const int widest = *std::max_element(wanted.begin(), wanted.end());
+    if (limit_to(wanted, widest)) return;
+    int fits = kLeastElastic;  // or the best that can be done
+    for (int above = std::max(widest, fits); above - fits > 1;) {
+      const int limit = std::midpoint(fits, above);
+      (limit_to(wanted, limit) ? fits : above) = limit;
+    }
+    limit_to(wanted, fits);
+    // What is left over goes to the first column that can use it.
+    for (size_t i = 0; i < widths_.size(); ++i) {
+      const int64_t spare = std::max<int64_t>(0, style_.width - total());
+      widths_[i] =
+          static_cast<int>(std::min<int64_t>(wanted[i], widths_[i] + spare));
+    }
+  }
+
+  const Table& table_;
+  const Style& style_;
+  int indent_;
+  std::vector<int> widths_;
+  bool has_rows_ = false;
+};
+
+class Printer {
+ public:
+  Printer(const Table& table, const Style& style, const Widths& widths,
+          Output& out)
+      : table_(table), style_(style), widths_(widths), out_(out) {}
+
+  void print() {
+    if (!table_.title.empty()) {
+      out_.buffer() +=
+          painted(shown(table_.title, style_), Paint::Bold, style_) + "\n";
+    }
+    if (table_.show_header) {
+      line(Paint::Bold,
+           [&](size_t i) { return shown(table_.columns[i].title, style_); });
+    }
+    table_.rows([&](std::span<const Cell> row) {
+      if (out_.refused()) return;
+      line(Paint::Plain, [&](size_t i) { return cell_text(row[i], style_); });
+    });
+    if (table_.footer) print_footer(*table_.footer);
+  }
+
+ private:
+  template <typename TextOf>
+  void line(Paint paint, TextOf text_of) {
+    std::string& out = out_.buffer();
+    int blanks = widths_.indent();  // owed before the next text
+    for (size_t i = 0; i < table_.columns.size(); ++i) {
+      if (widths_[i] == 0) continue;
+      const std::string text =
+          elide_middle(text_of(i), widths_[i], style_.unicode);
+      const int missing = widths_[i] - display_width(text);
+      const bool right = table_.columns[i].align == Align::Right;
+      if (right) blanks += missing;
+      if (!text.empty()) {
+        out.append(static_cast<size_t>(blanks), ' ');
+        out += painted(text, paint, style_);
+        blanks = 0;
+      }
+      if (!right) blanks += missing;
+      blanks += kGap;
+    }
+    out += '\n';
+    out_.drain();
+  }
+
+  // A rule over each total, then the totals.
+  void print_footer(const Row& footer) {
+    line(Paint::Dim, [&](size_t i) {
+      std::string rule;
+      const bool total = table_.columns[i].align == Align::Right;
+      const int width =
+          total ? display_width(footer_text(footer[i], style_)) : 0;
+      for (int n = 0; n < width; ++n) rule += glyphs(style_).rule;
+      return rule;
+    });
+    line(Paint::Bold, [&](size_t i) { return footer_text(footer[i], style_); });
+  }
+
+  const Table& table_;
+  const Style& style_;
+  const Widths& widths_;
+  Output& out_;
+};
+
+}  // namespace
+
+bool print_table(const Table& table, const Style& style, bool apart,
+                 Output& out) {
+  const Widths widths(table, style);
+  if (!widths.has_rows()) return false;
+  if (apart) out.buffer() += '\n';
+  Printer(table, style, widths, out).print();
+  return true;
+}
+
+}  // namespace shardplan

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// One table as aligned columns.
+//
+// The rows are produced twice, once to measure the columns and once to print
+// them, so their number does not matter. Where the columns do not fit
+// Style::width, the elastic ones lose the middle of their texts, the widest
+// first. No line ends in a blank. A column in which nothing is written is left
+// out, and a table under a title is indented.
+#pragma once
+
+#include "report/output.h"
+#include "report/report.h"
+
+namespace shardplan {
+
+// Prints nothing, and returns false, when the table has no rows. Otherwise the
+// table stands below an empty line if `apart`.
+bool print_table(const Table& table, const Style& style, bool apart,
+                 Output& out);
+
+}  // namespace shardplan
