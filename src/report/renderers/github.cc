@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Workflow commands of GitHub Actions: each finding becomes an annotation at
+// its place in the pull request.
+//
+//   ::error file=rules.yaml,line=3,col=42,endColumn=44,title=SP203 ...::text
+//
+// Source: GitHub's "Workflow commands for GitHub Actions". Percent signs and
+// line ends are escaped everywhere, colons and commas in properties too.
+#include "base/text.h"
+#include "report/labels.h"
+#include "report/output.h"
+#include "report/renderers/renderers.h"
+
+namespace shardplan {
+namespace {
+
+std::string escaped(std::string_view text, bool property) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '%':
+        out += "%25";
+        break;
+      case '\r':
+        out += "%0D";
+        break;
+      case '\n':
+        out += "%0A";
+        break;
+      case ':':
+        out += property ? "%3A" : ":";
+        break;
+      case ',':
+        out += property ? "%2C" : ",";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+std::string_view command_of(Severity severity) {
+  switch (severity) {
+    case Severity::Error:
+      return "error";
+    case Severity::Warning:
+      return "warning";
+    default:
+      return "notice";
+  }
+}
+
+// Flags and standard input are no files of the repository.
+bool is_repository_file(const SourceFile& file) {
+  return !file.name().starts_with("-") && !file.name().starts_with("<");
+}
+
+std::string place_text(const Label& label) {
+  const Place place = place_of(label.where);
+  return "file=" + escaped(printable(label.where.file->name()), true) +
+         ",line=" + std::to_string(place.line) +
+         ",col=" + std::to_string(place.column) +
+         ",endColumn=" + std::to_string(place.end_column) + ",";
+}
+
+// The message with its facts and help, as the text form has them.
+std::string message_text(const Diagnostic& diagnostic) {
+  std::string text = printable(diagnostic.message);
+  for (const std::string& fact : diagnostic.facts) {
+    text += "\n= " + printable(fact);
+  }
+  for (const std::string& help : diagnostic.help) {
+    text += "\nhelp: " + printable(help);
+  }
+  return text;
+}
+
+std::string annotation(const Diagnostic& diagnostic) {
+  std::string text = "::" + std::string(command_of(diagnostic.severity)) + " ";
+  const Label* label = main_label(diagnostic);
+  if (label != nullptr && is_repository_file(*label->where.file)) {
+    text += place_text(*label);
+  }
+  const std::string title = code_id(diagnostic.code) + " " +
+                            std::string(code_info(diagnostic.code).name);
+  return text + "title=" + escaped(title, true) +
+         "::" + escaped(message_text(diagnostic), false) + "\n";
+}
+
+}  // namespace
+
+void render_github(const Report& report, const Style&, const TextSink& sink) {
+  if (report.diagnostics == nullptr) return;
+  Output out(sink);
+  for (const Diagnostic& diagnostic : report.diagnostics->all()) {
+    if (out.refused()) break;
+    out.buffer() += annotation(diagnostic);
+    out.drain();
+  }
+  out.finish();
+}
+
+}  // namespace shardplan

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// One JSON object, written as it is produced: `schema`, `command`, `summary`,
+// `tables` and `diagnostics`. Each row is one line, so reports can be compared
+// with line tools.
+#include "report/json.h"
+
+#include <utility>
+
+#include "base/check.h"
+#include "report/labels.h"
+#include "report/output.h"
+#include "report/renderers/renderers.h"
+
+namespace shardplan {
+namespace {
+
+constexpr std::string_view kSchema = "shardplan.report/1";
+
+// Writes what stands between the items of a list or object, one item a line.
+class Lines {
+ public:
+  Lines(std::string& out, std::string_view indent)
+      : out_(out), indent_(indent) {}
+  void next() {
+    out_ += first_ ? "\n" : ",\n";
+    out_ += indent_;
+    first_ = false;
+  }
+  // The closing bracket, on a line of its own unless there was nothing.
+  void close(std::string_view indent, char bracket) {
+    if (!first_) {
+      out_ += '\n';
+      out_ += indent;
+    }
+    out_ += bracket;
+  }
+
+ private:
+  std::string& out_;
+  std::string_view indent_;
+  bool first_ = true;
+};
+
+void append_key(std::string& out, std::string_view key) {
+  append_json_string(out, key);
+  out += ": ";
+}
+
+void write_summary(const Report& report, Output& out) {
+  std::string& text = out.buffer();
+  text += "  \"summary\": {";
+  Lines lines(text, "    ");
+  for (const auto& [key, cell] : report.summary) {
+    lines.next();
+    append_key(text, key);
+    append_json(text, cell);
+  }
+  lines.close("  ", '}');
+}
+
+// What stands before each cell of a row: `{"parameter": `, `, "dtype": `.
+std::vector<std::string> row_keys(const Table& table) {
+  std::vector<std::string> keys;
+  for (const Column& column : table.columns) {
+    std::string key = keys.empty() ? "{" : ", ";
+    append_key(key, column.id);
+    keys.push_back(std::move(key));
+  }
+  return keys;
+}
+
+void write_table(const Table& table, Output& out) {
+  std::string& text = out.buffer();
+  append_key(text, table.id);
+  text += '[';
+  const std::vector<std::string> keys = row_keys(table);
+  Lines lines(text, "      ");
+  table.rows([&](std::span<const Cell> row) {
+    SHARDPLAN_CHECK(row.size() == keys.size());
+    if (out.refused()) return;
+    lines.next();
+    for (size_t i = 0; i < keys.size(); ++i) {
+      text += keys[i];
+      append_json(text, row[i]);
+    }
+    text += '}';
+    out.drain();
+  });
+  lines.close("    ", ']');
+}
+
+void write_tables(const Report& report, Output& out) {
+  out.buffer() += "  \"tables\": {";
+  Lines lines(out.buffer(), "    ");
+  for (const Table& table : report.tables) {
+    if (table.audience == Audience::People) continue;
+    lines.next();
+    write_table(table, out);
+  }
+  lines.close("  ", '}');
+}
+
+void append_label(std::string& text, const Label& label) {
+  text += "{\"file\": ";
+  if (label.where) {
+    const Place place = place_of(label.where);
+    append_json_string(text, label.where.file->name());
+    text += ", \"line\": ";
+    append_json_integer(text, place.line);
+    text += ", \"column\": ";
+    append_json_integer(text, place.column);
+    text += ", \"end_column\": ";
+    append_json_integer(text, place.end_column);
+  } else {
+    text += "null, \"line\": null, \"column\": null, \"end_column\": null";
+  }
+  text += ", \"text\": ";
+  append_json_string(text, label.text);
+  text += '}';
+}
+
+void append_strings(std::string& text, std::string_view key,
+                    const std::vector<std::string>& values) {
+  text += ", ";
+  append_key(text, key);
+  text += '[';
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (i > 0) text += ", ";
+    append_json_string(text, values[i]);
+  }
+  text += ']';
+}
+
+void append_diagnostic(std::string& text, const Diagnostic& diagnostic) {
+  text += "{\"code\": ";
+  append_json_string(text, code_id(diagnostic.code));
+  text += ", \"name\": ";
+  append_json_string(text, code_info(diagnostic.code).name);
+  text += ", \"severity\": ";
+  append_json_string(text, severity_name(diagnostic.severity));
+  text += ", \"message\": ";
+  append_json_string(text, diagnostic.message);
+  text += ", \"labels\": [";
+  for (size_t i = 0; i < diagnostic.labels.size(); ++i) {
+    if (i > 0) text += ", ";
+    append_label(text, diagnostic.labels[i]);
+  }
+  text += ']';
+  append_strings(text, "facts", diagnostic.facts);
+  append_strings(text, "help", diagnostic.help);
+  append_strings(text, "parameters", diagnostic.parameters);
+  text += ", \"findings\": ";
+  append_json_integer(text, diagnostic.findings);
+  text += '}';
+}
+
+void write_diagnostic_rows(const Report& report, Output& out) {
+  out.buffer() += "  \"diagnostics\": [";
+  Lines lines(out.buffer(), "    ");
+  if (report.diagnostics != nullptr) {
+    for (const Diagnostic& diagnostic : report.diagnostics->all()) {
+      if (out.refused()) return;
+      lines.next();
+      append_diagnostic(out.buffer(), diagnostic);
+      out.drain();
+    }
+  }
+  lines.close("  ", ']');
+}
+
+}  // namespace
+
+void render_json(const Report& report, const Style&, const TextSink& sink) {
+  Output out(sink);
+  std::string& text = out.buffer();
+  text += "{\n  \"schema\": ";
+  append_json_string(text, kSchema);
+  text += ",\n  \"command\": ";
+  append_json_string(text, report.command);
+  text += ",\n";
+  write_summary(report, out);
+  text += ",\n";
+  write_tables(report, out);
+  text += ",\n";
+  write_diagnostic_rows(report, out);
+  text += "\n}\n";
+  out.finish();
+}
+
+}  // namespace shardplan

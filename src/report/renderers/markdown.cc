@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// A page of GitHub-flavoured Markdown, as $GITHUB_STEP_SUMMARY takes it: the
+// headline, the tables for people, the findings as a list.
+#include "report/markdown.h"
+
+#include "base/check.h"
+#include "base/text.h"
+#include "report/cell_text.h"
+#include "report/labels.h"
+#include "report/output.h"
+#include "report/renderers/renderers.h"
+
+namespace shardplan {
+namespace {
+
+// Names and patterns are what text may shorten; they are code.
+std::string cell_markdown(const Cell& cell, const Column& column,
+                          const Style& style) {
+  const bool name = column.elastic && std::holds_alternative<std::string>(cell);
+  const std::string text = cell_text(cell, style);
+  return name ? markdown_code(text, true) : markdown_plain(text);
+}
+
+class Page {
+ public:
+  Page(const Style& style, Output& out) : style_(style), out_(out) {}
+
+  void heading(std::string_view text) {
+    out_.buffer() += "### " + markdown_plain(text) + "\n";
+  }
+
+  void paragraph(const std::vector<std::string>& lines) {
+    for (size_t i = 0; i < lines.size(); ++i) {
+      if (i == 0) out_.buffer() += '\n';
+      out_.buffer() += markdown_prose(printable(lines[i]));
+      // Two blanks keep the line's end.
+      out_.buffer() += i + 1 < lines.size() ? "  \n" : "\n";
+    }
+  }
+
+  void table(const Table& table) {
+    bool begun = false;
+    table.rows([&](std::span<const Cell> row) {
+      SHARDPLAN_CHECK(row.size() == table.columns.size());
+      if (out_.refused()) return;
+      if (!begun) table_head(table);
+      begun = true;
+      out_.buffer() += '|';
+      for (size_t i = 0; i < row.size(); ++i) {
+        cell(cell_markdown(row[i], table.columns[i], style_));
+      }
+      end_row();
+    });
+    if (begun && table.footer) footer(*table.footer);
+  }
+
+  void finding(const Diagnostic& diagnostic) {
+    std::string& text = out_.buffer();
+    text += "- **" + std::string(severity_name(diagnostic.severity)) + " " +
+            code_id(diagnostic.code) + "** " +
+            markdown_prose(printable(diagnostic.message));
+    if (const Label* label = main_label(diagnostic)) {
+      const Place place = place_of(label->where);
+      const std::string where = printable(label->where.file->name()) + ":" +
+                                std::to_string(place.line) + ":" +
+                                std::to_string(place.column);
+      text += " (" + markdown_code(where, false) + ")";
+    }
+    text += '\n';
+    for (const std::string& fact : diagnostic.facts) item("", fact);
+    for (const std::string& help : diagnostic.help) item("help: ", help);
+    out_.drain();
+  }
+
+ private:
+  void item(std::string_view before, std::string_view text) {
+    out_.buffer() +=
+        "  - " + std::string(before) + markdown_prose(printable(text)) + "\n";
+  }
+
+  void cell(std::string_view text) {
+    std::string& out = out_.buffer();
+    out += ' ';
+    out += text;
+    if (!text.empty()) out += ' ';
+    out += '|';
+  }
+
+  void end_row() {
+    out_.buffer() += '\n';
+    out_.drain();
+  }
+
+  void table_head(const Table& table) {
+    std::string& out = out_.buffer();
+    out += '\n';
+    if (!table.title.empty()) {
+      out += "**" + markdown_plain(printable(table.title)) + "**\n\n";
+    }
+    out += '|';
+    for (const Column& column : table.columns) {
+      cell(markdown_plain(printable(column.title)));
+    }
+    out += "\n|";
+    for (const Column& column : table.columns) {
+      cell(column.align == Align::Right ? "---:" : "---");
+    }
+    end_row();
+  }
+
+  void footer(const Row& footer) {
+    out_.buffer() += '|';
+    for (const Cell& total : footer) {
+      const bool nothing = std::holds_alternative<std::monostate>(total);
+      const std::string text =
+          nothing ? "" : markdown_plain(cell_text(total, style_));
+      cell(text.empty() ? "" : "**" + text + "**");
+    }
+    end_row();
+  }
+
+  const Style& style_;
+  Output& out_;
+};
+
+}  // namespace
+
+void render_markdown(const Report& report, const Style& style,
+                     const TextSink& sink) {
+  // A page has no terminal's limits.
+  Style plain;
+  plain.exact = style.exact;
+  Output out(sink);
+  Page page(plain, out);
+  page.heading("shardplan " + report.command);
+  page.paragraph(report.headline);
+  for (const Table& table : report.tables) {
+    if (table.audience != Audience::Programs) page.table(table);
+  }
+  page.paragraph(report.notes);
+  if (report.diagnostics != nullptr && !report.diagnostics->all().empty()) {
+    out.buffer() += '\n';
+    for (const Diagnostic& diagnostic : report.diagnostics->all()) {
+      if (out.refused()) break;
+      page.finding(diagnostic);
+    }
+  }
+  if (report.next_step) page.paragraph({*report.next_step});
+  out.finish();
+}
+
+}  // namespace shardplan
