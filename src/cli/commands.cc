@@ -14,6 +14,43 @@ const Argument kModel = {
     "a manifest (JSON, YAML), a safetensors file or index, a folder with "
     "either, a Hugging Face config.json, or - for standard input"};
 
+std::vector<Command> planning_commands() {
+  return {
+      {"check",
+       "From rules",
+       "report problems in partition rules",
+       {kModel},
+       {"shardplan check config.json --rules @llama --mesh fsdp=4,tp=2",
+        "shardplan check model/ --rules rules.yaml --mesh tp=8 --format "
+        "github"},
+       {"no errors", "at least one error", kCouldNotRun},
+       "docs/guide.md",
+       run_check},
+      {"resolve",
+       "From rules",
+       "compute the partition spec of every parameter",
+       {kModel},
+       {"shardplan resolve config.json --rules @llama --mesh fsdp=4,tp=2",
+        "shardplan resolve config.json -r rules.yaml -m tp=8 -o tp8.plan.json",
+        "shardplan resolve config.json -r rules.yaml -m tp=8 --why "
+        "lm_head.weight"},
+       {"no errors", "at least one error; the answer is printed all the same",
+        kCouldNotRun},
+       "docs/guide.md",
+       run_resolve},
+      {"analyze",
+       "From rules",
+       "report memory and balance per device",
+       {kModel},
+       {"shardplan analyze config.json --rules @llama --mesh fsdp=4,tp=2",
+        "shardplan analyze config.json --plan tp8.plan.json --json"},
+       {"no errors", "at least one error; the answer is printed all the same",
+        kCouldNotRun},
+       "docs/guide.md",
+       run_analyze},
+  };
+}
+
 std::vector<Command> reference_commands() {
   return {
       {"explain",
@@ -47,8 +84,8 @@ std::vector<Command> reference_commands() {
   };
 }
 
-std::vector<Command> all_commands() {
-  std::vector<Command> all = {
+std::vector<Command> other_commands() {
+  return {
       {"inspect",
        "Without rules",
        "show what a model consists of",
@@ -71,8 +108,13 @@ std::vector<Command> all_commands() {
        "docs/guide.md",
        run_diff},
   };
-  for (Command& command : reference_commands()) {
-    all.push_back(std::move(command));
+}
+
+// In the order of the overview.
+std::vector<Command> all_commands() {
+  std::vector<Command> all;
+  for (auto* group : {planning_commands, other_commands, reference_commands}) {
+    for (Command& command : group()) all.push_back(std::move(command));
   }
   return all;
 }

@@ -62,11 +62,14 @@ const Command* find_command(std::string_view name);
 // "MODEL", "A.plan.json B.plan.json", "[TOPIC]"
 std::string arguments_text(const Command& command);
 
+Exit run_analyze(Context& context);
+Exit run_check(Context& context);
 Exit run_completion(Context& context);
 Exit run_diff(Context& context);
 Exit run_explain(Context& context);
 Exit run_inspect(Context& context);
 Exit run_list(Context& context);
+Exit run_resolve(Context& context);
 
 // The whole program: parses, runs, renders; the result is the exit code.
 // Throws nothing but std::bad_alloc. `arguments` are without the program's

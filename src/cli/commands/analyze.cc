@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// `shardplan analyze MODEL`: bytes per device, and where they come from.
+#include <algorithm>
+
+#include "base/text.h"
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "cli/session.h"
+#include "cli/tables.h"
+#include "resolve/group.h"
+
+namespace shardplan::cli {
+namespace {
+
+constexpr size_t kRowsForPeople = 12;
+
+ByteSize size_of(Int128 bytes) {
+  return {static_cast<int64_t>(std::min<Int128>(bytes, INT64_MAX))};
+}
+
+Table memory_table(const Session& session) {
+  const auto total = session.manifest.total_bytes();
+  const int64_t even = ceil_div(total, session.plan.mesh.devices());
+  const auto most =
+      static_cast<double>(std::max<int64_t>({session.memory.max, even, 1}));
+  Table table;
+  table.id = "memory";
+  table.title = "Memory per device";
+  table.columns = {{"state", "", Align::Left},
+                   {"bytes_per_device", "", Align::Right},
+                   {"share", "", Align::Left}};
+  table.show_header = false;
+  table.audience = Audience::People;
+  std::vector<Row> rows;
+  const auto add = [&](const char* name, int64_t bytes) {
+    rows.push_back({std::string(name), ByteSize{bytes},
+                    Bar{static_cast<double>(bytes) / most}});
+  };
+  add("parameters as planned", session.memory.max);
+  if (session.memory.min != session.memory.max) {
+    add("on the emptiest device", session.memory.min);
+  }
+  add("if nothing repeated", even);
+  table.rows = rows_of(std::move(rows));
+  return table;
+}
+
+Table devices_table(const Session& session) {
+  Table table;
+  table.id = "devices";
+  table.title = "Devices that differ";
+  table.columns = {{"devices", "devices", Align::Right},
+                   {"bytes_per_device", "per device", Align::Right}};
+  table.audience = session.memory.classes.size() > 1 ? Audience::Everyone
+                                                     : Audience::Programs;
+  table.rows = [&session](const RowSink& sink) {
+    for (const DeviceClass& c : session.memory.classes) {
+      sink(Row{Count{c.devices}, ByteSize{c.bytes}});
+    }
+  };
+  return table;
+}
+
+Table imbalance_table(const Session& session) {
+  const Imbalance measures = imbalance(session.memory);
+  Table table;
+  table.id = "imbalance";
+  table.title = "Imbalance";
+  table.columns = {{"measure", "measure"}, {"value", "value", Align::Right}};
+  table.audience = session.memory.classes.size() > 1 ? Audience::Everyone
+                                                     : Audience::Programs;
+  table.rows = rows_of(
+      {{std::string("total_variation"), Ratio{measures.total_variation}},
+       {std::string("total_distance"), Ratio{measures.total_distance}},
+       {std::string("chi_square"), Ratio{measures.chi_square}},
+       {std::string("kl_divergence"), Ratio{measures.kl_divergence}}});
+  return table;
+}
+
+// Why a class is repeated: the code of its first correction, if any.
+std::string cause(const Session& session, const Placement& placement) {
+  if (!placement.corrections.empty()) {
+    return code_id(placement.corrections.front().code);
+  }
+  return session.plan.is_unmatched(placement)
+             ? code_id(Code::UnmatchedParameter)
+             : "";
+}
+
+Table repetition_table(const Session& session) {
+  Table table;
+  table.id = "repetition";
+  table.title = "Where repetition comes from";
+  table.columns = {{"parameter", "parameter", Align::Left, true},
+                   {"count", "", Align::Right},
+                   {"over", "over"},
+                   {"replicas", "copies", Align::Right},
+                   {"extra_bytes_per_device", "extra per device", Align::Right},
+                   {"code", ""}};
+  table.rows = [&session](const RowSink& sink) {
+    const std::vector<std::string> labels = class_labels(
+        session.folding, [&](size_t i) { return session.manifest.name(i); });
+    for (const Repetition& r : repetitions(session.plan, session.folding)) {
+      const ParameterClass& c = session.folding.classes[r.parameter_class];
+      sink(Row{labels[r.parameter_class], Count{c.count}, Names{r.over},
+               Count{r.replicas}, size_of(r.extra_per_device),
+               cause(session, session.plan.placements[c.kind])});
+    }
+  };
+  return table;
+}
+
+// The first rows of a table, for people, and a last one for the rest.
+Table shortened(Table full) {
+  Table table = full;
+  table.id += "_largest";
+  table.audience = Audience::People;
+  table.rows = [rows = full.rows](const RowSink& sink) {
+    size_t count = 0;
+    size_t columns = 0;
+    rows([&](std::span<const Cell> row) {
+      columns = row.size();
+      if (++count <= kRowsForPeople) sink(row);
+    });
+    if (count > kRowsForPeople) {
+      Row rest(columns);
+      rest[0] = "and " + std::to_string(count - kRowsForPeople) +
+                " more (--format json lists all)";
+      sink(rest);
+    }
+  };
+  return table;
+}
+
+Table axes_table(const Session& session) {
+  Table table;
+  table.id = "axes";
+  table.title = "What each mesh axis saves";
+  table.columns = {
+      {"axis", "axis"},
+      {"size", "size", Align::Right},
+      {"sharded_tensors", "tensors sharded", Align::Right},
+      {"saved_bytes_per_device", "saved per device", Align::Right}};
+  table.rows = [&session](const RowSink& sink) {
+    for (const AxisSaving& saving :
+         axis_savings(session.manifest, session.plan)) {
+      sink(Row{saving.axis, Count{saving.size}, Count{saving.sharded_tensors},
+               size_of(saving.saved_per_device)});
+    }
+  };
+  return table;
+}
+
+Table group_table(const char* id, const char* title, const char* key,
+                  std::vector<Group> groups) {
+  Table table;
+  table.id = id;
+  table.title = title;
+  table.columns = {{key, key, Align::Left, true},
+                   {"tensors", "tensors", Align::Right},
+                   {"elements", "elements", Align::Right},
+                   {"bytes", "bytes", Align::Right},
+                   {"bytes_per_device", "per device", Align::Right}};
+  table.rows = [groups = std::move(groups)](const RowSink& sink) {
+    for (const Group& g : groups) {
+      sink(Row{g.name, Count{g.tensors}, Count{g.elements}, ByteSize{g.bytes},
+               ByteSize{g.bytes_per_device}});
+    }
+  };
+  return table;
+}
+
+void add_for_people_and_programs(Report& report, Table table) {
+  report.tables.push_back(shortened(table));
+  table.audience = Audience::Programs;
+  report.tables.push_back(std::move(table));
+}
+
+}  // namespace
+
+Exit run_analyze(Context& context) {
+  const std::optional<Session> opened = open_session(context);
+  if (!opened) return Exit::CouldNotRun;
+  const Session& session = *opened;
+  Report report;
+  report.command = "analyze";
+  report.diagnostics = &context.diags;
+  report.summary = summary_of(context, session);
+  report.headline = {headline_of(session), efficiency_line(session), ""};
+  report.tables = {memory_table(session), devices_table(session),
+                   imbalance_table(session)};
+  add_for_people_and_programs(report, repetition_table(session));
+  report.tables.push_back(axes_table(session));
+  report.tables.push_back(group_table("dtypes", "By dtype", "dtype",
+                                      by_dtype(session.plan, session.folding)));
+  add_for_people_and_programs(
+      report, group_table("modules", "By module", "module",
+                          by_module(session.plan, session.folding)));
+  add_for_people_and_programs(
+      report, group_table("rule_bytes", "By rule", "rule",
+                          by_rule(session.plan, session.folding)));
+  for (Table table : {placements_table(session), corrections_table(session),
+                      rules_table(session)}) {
+    report.tables.push_back(std::move(table));
+  }
+  report.notes = correction_notes(session);
+  for (std::string& line : remarks_of(session)) {
+    report.notes.push_back(std::move(line));
+  }
+  return finish(context, std::move(report));
+}
+
+}  // namespace shardplan::cli

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// `shardplan check MODEL`: the problems, and nothing else.
+#include "base/text.h"
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "cli/session.h"
+#include "cli/tables.h"
+
+namespace shardplan::cli {
+namespace {
+
+// "2 errors, 1 warning in 7 rules and 201 parameters"
+std::string verdict(const Diagnostics& diags, const Session& session) {
+  std::string found;
+  const auto add = [&](Severity severity) {
+    const int64_t count = diags.count(severity);
+    if (count == 0) return;
+    if (!found.empty()) found += ", ";
+    found += plural(count, severity_name(severity));
+  };
+  add(Severity::Error);
+  add(Severity::Warning);
+  const bool clean = found.empty();
+  if (clean) found = "No problems";
+  found += " in " +
+           plural(static_cast<int64_t>(session.plan.rules.size()), "rule") +
+           " and " +
+           plural(static_cast<int64_t>(session.manifest.size()), "parameter");
+  if (diags.allowed() > 0) {
+    found += "; " + plural(diags.allowed(), "finding") + " allowed";
+  }
+  return clean ? found + "." : found;
+}
+
+}  // namespace
+
+Exit run_check(Context& context) {
+  const std::optional<Session> session = open_session(context);
+  if (!session) return Exit::CouldNotRun;
+  Report report;
+  report.command = "check";
+  report.diagnostics = &context.diags;
+  report.diagnostics_are_the_answer = true;
+  report.summary = summary_of(context, *session);
+  report.tables = {placements_table(*session), corrections_table(*session),
+                   rules_table(*session)};
+  report.notes = {verdict(context.diags, *session)};
+  if (!context.diags.all().empty()) {
+    report.next_step = "`shardplan explain " +
+                       code_id(context.diags.all().front().code) +
+                       "` describes a code.";
+  }
+  return finish(context, std::move(report));
+}
+
+}  // namespace shardplan::cli

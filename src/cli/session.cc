@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/session.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "io/load.h"
+#include "io/plan_file.h"
+#include "resolve/lint.h"
+#include "resolve/resolve.h"
+
+namespace shardplan::cli {
+namespace {
+
+std::optional<RuleSet> read_rules(Context& context) {
+  const Options& options = context.options;
+  if (options.rules.empty()) {
+    return context.diags.error(Code::Usage, {}, "no rules were given")
+        .help(
+            "add `--rules FILE`, or a shipped set such as `--rules @llama`; "
+            "`shardplan list rules` shows all");
+  }
+  std::optional<RuleSet> rules =
+      load_rules(options.rules, options.dialect, context.host, context.diags);
+  if (!rules) return std::nullopt;
+  for (const std::string& axis : options.axes) {
+    AxisNames& declared = rules->declared_axes;
+    if (std::find(declared.begin(), declared.end(), axis) == declared.end()) {
+      declared.push_back(axis);
+    }
+  }
+  return rules;
+}
+
+std::optional<Mesh> read_mesh(Context& context, const RuleSet& rules) {
+  const Options& options = context.options;
+  if (options.mesh == nullptr) {
+    if (rules.mesh) {
+      return make_mesh(*rules.mesh, options.devices, rules.mesh_where,
+                       context.diags);
+    }
+    return context.diags.error(Code::InvalidMesh, {}, "no mesh was given")
+        .help(
+            "add `--mesh`, e.g. `--mesh fsdp=4,tp=2`, or a `mesh:` key to "
+            "the rules");
+  }
+  context.diags.keep(options.mesh);
+  const auto axes = parse_mesh_text(*options.mesh, context.diags);
+  if (!axes) return std::nullopt;
+  return make_mesh(*axes, options.devices,
+                   {options.mesh.get(), 0, options.mesh->text().size()},
+                   context.diags);
+}
+
+// Names a few of the tensors that differ.
+std::string some_names(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 3;
+  std::string text;
+  for (size_t i = 0; i < std::min(kShown, names.size()); ++i) {
+    if (i > 0) text += ", ";
+    text += "`" + printable(names[i]) + "`";
+  }
+  if (names.size() > kShown) {
+    text += " and " + count_text(static_cast<int64_t>(names.size() - kShown)) +
+            " more";
+  }
+  return text;
+}
+
+// Brings a saved plan's placements into the model's order (SP011 when they are
+// not for the same tensors).
+std::optional<Plan> plan_for(const Manifest& manifest, SavedPlan saved,
+                             const std::string& path, Diagnostics& diags) {
+  std::unordered_map<std::string_view, size_t> planned;
+  planned.reserve(saved.manifest.size());
+  for (size_t i = 0; i < saved.manifest.size(); ++i) {
+    planned.emplace(saved.manifest.name(i), i);
+  }
+  std::vector<std::string> missing;
+  std::vector<std::string> different;
+  std::vector<uint32_t> placement_of;
+  placement_of.reserve(manifest.size());
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const auto found = planned.find(manifest.name(i));
+    if (found == planned.end()) {
+      missing.emplace_back(manifest.name(i));
+      continue;
+    }
+    if (saved.manifest.type(found->second) != manifest.type(i)) {
+      different.emplace_back(manifest.name(i));
+    }
+    placement_of.push_back(saved.plan.placement_of[found->second]);
+    planned.erase(found);
+  }
+  if (missing.empty() && different.empty() && planned.empty()) {
+    saved.plan.placement_of = std::move(placement_of);
+    return std::move(saved.plan);
+  }
+  auto report =
+      diags.error(Code::PlanMismatch, {},
+                  "the plan `" + printable(path) + "` is for another model");
+  if (!missing.empty()) report.fact("not in the plan: " + some_names(missing));
+  if (!different.empty()) {
+    report.fact("of another type in the plan: " + some_names(different));
+  }
+  if (!planned.empty()) {
+    std::vector<std::string> extra;
+    for (size_t i = 0; i < saved.manifest.size(); ++i) {
+      if (planned.contains(saved.manifest.name(i))) {
+        extra.emplace_back(saved.manifest.name(i));
+      }
+    }
+    report.fact("only in the plan: " + some_names(extra));
+  }
+  report.help("resolve this model again with `-o FILE.plan.json`");
+  return report;
+}
+
+std::optional<Plan> read_saved_plan(Context& context,
+                                    const Manifest& manifest) {
+  const std::string& path = *context.options.plan;
+  SourcePtr source = read_source(path, kWholeFile, context.host, context.diags);
+  if (source == nullptr) return std::nullopt;
+  std::optional<SavedPlan> saved = read_plan(source, context.diags);
+  if (!saved) return std::nullopt;
+  return plan_for(manifest, std::move(*saved), path, context.diags);
+}
+
+std::optional<Plan> make_plan(Context& context, const Manifest& manifest,
+                              std::optional<RuleSet>& rules) {
+  rules = read_rules(context);
+  if (!rules) return std::nullopt;
+  const std::optional<Mesh> mesh = read_mesh(context, *rules);
+  if (!mesh) return std::nullopt;
+  const Options& options = context.options;
+  ResolveOptions how;
+  how.min_size = options.min_size;
+  how.on_indivisible = options.on_indivisible;
+  how.strict = options.strict;
+  how.jobs = options.jobs > 0 ? options.jobs : context.host.processors();
+  return resolve(manifest, *rules, *mesh, how, context.diags);
+}
+
+}  // namespace
+
+std::optional<Session> open_session(Context& context) {
+  Diagnostics& diags = context.diags;
+  context.progress.stage("reading the model");
+  std::optional<Manifest> manifest =
+      load_manifest(context.options.arguments.front(), context.host, diags);
+  if (!manifest) return std::nullopt;
+
+  context.progress.stage("matching rules");
+  std::optional<RuleSet> rules;
+  std::optional<Plan> plan = context.options.plan
+                                 ? read_saved_plan(context, *manifest)
+                                 : make_plan(context, *manifest, rules);
+  if (!plan) return std::nullopt;
+
+  Folding folding =
+      fold(plan->placement_of, [&](size_t i) { return manifest->name(i); });
+  std::optional<DeviceMemory> memory = device_memory(*manifest, *plan, diags);
+  if (!memory) return std::nullopt;
+
+  context.progress.stage("checking the plan");
+  const LintOptions lint_options = {context.options.tolerance,
+                                    context.options.max_replicated,
+                                    context.options.replicate_unmatched};
+  lint(make_lint_input(*manifest, *plan, folding, rules ? &*rules : nullptr,
+                       *memory, lint_options),
+       diags);
+  if (diags.cannot_run()) return std::nullopt;
+  const Balance ratios = balance(*manifest, *plan, *memory);
+  return Session{std::move(*manifest), std::move(rules),   std::move(*plan),
+                 std::move(folding),   std::move(*memory), ratios};
+}
+
+}  // namespace shardplan::cli

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Session: model, rules and mesh read, resolved, measured and linted; what
+// check, resolve and analyze have in common.
+#pragma once
+
+#include <optional>
+
+#include "cli/commands.h"
+#include "core/fold.h"
+#include "core/manifest.h"
+#include "core/plan.h"
+#include "core/rules.h"
+#include "resolve/analyze.h"
+
+namespace shardplan::cli {
+
+struct Session {
+  Manifest manifest;
+  std::optional<RuleSet> rules;  // absent with --plan
+  Plan plan;
+  Folding folding;  // by placement
+  DeviceMemory memory;
+  Balance balance;
+};
+
+// Empty when there can be no answer; the diagnostics say why. Otherwise they
+// hold every finding.
+std::optional<Session> open_session(Context& context);
+
+}  // namespace shardplan::cli

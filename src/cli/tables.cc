@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/tables.h"
+
+#include <map>
+
+#include "base/text.h"
+
+namespace shardplan::cli {
+namespace {
+
+Cell spec_cell(const std::optional<PartitionSpec>& spec) {
+  if (!spec) return std::monostate();
+  return *spec;
+}
+
+const PlanRule* rule_of(const Session& session, const Placement& placement) {
+  if (placement.rule == 0) return nullptr;
+  return &session.plan.rules[static_cast<size_t>(placement.rule) - 1];
+}
+
+// The cells of a placements row; the parameter's name goes in front.
+Row placement_row(const Session& session, const Placement& p) {
+  const PlanRule* rule = rule_of(session, p);
+  return {std::string(),
+          std::string(dtype_name(p.type.dtype)),
+          Dims{p.type.shape},
+          rule == nullptr ? Cell() : Cell(Count{p.rule}),
+          rule == nullptr ? Cell() : Cell(rule->pattern),
+          spec_cell(p.requested),
+          p.spec,
+          Dims{p.local_shape},
+          ByteSize{p.bytes_per_device},
+          Count{p.shards},
+          Count{p.replicas}};
+}
+
+std::string count_mark(int64_t count) {
+  return count == 1 ? "" : "×" + std::to_string(count);
+}
+
+Row folded_row(std::string name, const Placement& p, int64_t count) {
+  return {std::move(name),
+          count_mark(count),
+          Dims{p.type.shape},
+          spec_text(p.spec) + (p.corrections.empty() ? "" : " ~"),
+          ByteSize{p.bytes_per_device * count},
+          p.rule == 0 ? Cell(std::string("none")) : Cell(Count{p.rule})};
+}
+
+std::string percent_text(double fraction) {
+  const auto tenths = static_cast<int64_t>(fraction * 1000 + 0.5);
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " %";
+}
+
+bool wants_fingerprint(const std::string& format) {
+  return format != "text" && format != "concise" && format != "github";
+}
+
+std::string correction_phrase(Code code, int64_t count) {
+  const std::string dimensions = plural(count, "dimension");
+  const std::string is = count == 1 ? " is " : " are ";
+  switch (code) {
+    case Code::IndivisibleDimension:
+      return dimensions + is + "not divisible by " +
+             (count == 1 ? "its" : "their") + " axes";
+    case Code::UnknownAxis:
+      return dimensions + (count == 1 ? " names" : " name") +
+             " an unknown axis";
+    case Code::RepeatedAxis:
+      return dimensions + (count == 1 ? " repeats" : " repeat") + " an axis";
+    case Code::SpecLongerThanRank:
+      return plural(count, "dimension") + " of specs" + is + "beyond the rank";
+    default:
+      return dimensions + is + "left whole, the parameter being small";
+  }
+}
+
+}  // namespace
+
+int64_t correction_count(const Session& session) {
+  int64_t count = 0;
+  for (const ParameterClass& c : session.folding.classes) {
+    count += c.count * static_cast<int64_t>(
+                           session.plan.placements[c.kind].corrections.size());
+  }
+  return count;
+}
+
+std::vector<std::pair<std::string, Cell>> summary_of(const Context& context,
+                                                     const Session& session) {
+  const Manifest& manifest = session.manifest;
+  const Balance& balance = session.balance;
+  const DeviceMemory& memory = session.memory;
+  std::vector<std::pair<std::string, Cell>> summary = {
+      {"tensors", Count{static_cast<int64_t>(manifest.size())}},
+      {"sharded_tensors", Count{balance.sharded_tensors}},
+      {"total_parameters", Count{manifest.total_elements()}},
+      {"sharded_parameters", Count{balance.sharded_elements}},
+      {"total_bytes", ByteSize{manifest.total_bytes()}},
+      {"devices", Count{session.plan.mesh.devices()}},
+      {"mesh", MeshCell{session.plan.mesh}},
+      {"memory_per_device", MemoryRange{memory.max, memory.min, memory.mean}},
+      {"balance_score", Ratio{balance.balance_score}},
+      {"efficiency", Ratio{balance.efficiency}},
+      {"replication_factor", Ratio{balance.replication_factor}},
+      {"padding_bytes", ByteSize{balance.padding_bytes}},
+      {"replicated_fraction", Ratio{balance.replicated_fraction}},
+      {"corrections", Count{correction_count(session)}},
+      {"errors", Count{context.diags.count(Severity::Error)}},
+      {"warnings", Count{context.diags.count(Severity::Warning)}},
+  };
+  if (wants_fingerprint(context.options.format)) {
+    summary.emplace_back("fingerprint",
+                         fingerprint(session.manifest, session.plan));
+  }
+  return summary;
+}
+
+Table placements_table(const Session& session) {
+  Table table;
+  table.id = "placements";
+  table.title = "Placements";
+  table.columns = {{"parameter", "parameter"},
+                   {"dtype", "dtype"},
+                   {"shape", "shape"},
+                   {"rule", "rule"},
+                   {"pattern", "pattern"},
+                   {"requested", "requested"},
+                   {"spec", "spec"},
+                   {"local_shape", "local shape"},
+                   {"bytes_per_device", "per device"},
+                   {"shards", "shards"},
+                   {"replicas", "replicas"}};
+  table.audience = Audience::Programs;
+  table.rows = [&session](const RowSink& sink) {
+    std::vector<Row> rows;
+    rows.reserve(session.plan.placements.size());
+    for (const Placement& placement : session.plan.placements) {
+      rows.push_back(placement_row(session, placement));
+    }
+    for (size_t i = 0; i < session.manifest.size(); ++i) {
+      Row& row = rows[session.plan.placement_of[i]];
+      std::get<std::string>(row[0]).assign(session.manifest.name(i));
+      sink(row);
+    }
+  };
+  return table;
+}
+
+Table corrections_table(const Session& session) {
+  Table table;
+  table.id = "corrections";
+  table.title = "Corrections";
+  table.columns = {{"parameter", "parameter"},
+                   {"dim", "dim"},
+                   {"code", "code"},
+                   {"dropped", "dropped"},
+                   {"reason", "reason"}};
+  table.audience = Audience::Programs;
+  table.rows = [&session](const RowSink& sink) {
+    for (size_t i = 0; i < session.manifest.size(); ++i) {
+      for (const Correction& c : session.plan.of(i).corrections) {
+        sink(Row{std::string(session.manifest.name(i)), Count{c.dim},
+                 code_id(c.code), Names{c.dropped}, c.reason});
+      }
+    }
+  };
+  return table;
+}
+
+Table rules_table(const Session& session) {
+  Table table;
+  table.id = "rules";
+  table.title = "Rules";
+  table.columns = {{"rule", "rule"}, {"pattern", "pattern"},
+                   {"spec", "spec"}, {"file", "file"},
+                   {"line", "line"}, {"found", "found"},
+                   {"won", "won"},   {"shadowed_by", "shadowed by"}};
+  table.audience = Audience::Programs;
+  table.rows = [&session](const RowSink& sink) {
+    for (size_t i = 0; i < session.plan.rules.size(); ++i) {
+      const PlanRule& rule = session.plan.rules[i];
+      sink(Row{Count{static_cast<int64_t>(i) + 1}, rule.pattern, rule.spec,
+               rule.file, Count{rule.line}, Count{rule.found}, Count{rule.won},
+               Numbers{{rule.shadowed_by.begin(), rule.shadowed_by.end()}}});
+    }
+  };
+  return table;
+}
+
+Table folded_placements(const Session& session, bool expand) {
+  Table table;
+  table.id = "folded_placements";
+  table.columns = {{"parameter", "parameter", Align::Left, true},
+                   {"count", "", Align::Right},
+                   {"shape", "shape"},
+                   {"spec", "spec"},
+                   {"bytes_per_device", "per device", Align::Right},
+                   {"rule", "rule", Align::Right}};
+  table.audience = Audience::People;
+  table.footer =
+      Row{Cell(), Cell(), Cell(), Cell(), ByteSize{session.memory.max}, Cell()};
+  table.rows = [&session, expand](const RowSink& sink) {
+    const auto name_of = [&](size_t i) { return session.manifest.name(i); };
+    if (expand) {
+      for (size_t i = 0; i < session.manifest.size(); ++i) {
+        sink(folded_row(std::string(name_of(i)), session.plan.of(i), 1));
+      }
+      return;
+    }
+    const std::vector<std::string> labels =
+        class_labels(session.folding, name_of);
+    for (size_t i = 0; i < session.folding.classes.size(); ++i) {
+      const ParameterClass& c = session.folding.classes[i];
+      sink(folded_row(labels[i], session.plan.placements[c.kind], c.count));
+    }
+  };
+  return table;
+}
+
+std::string headline_of(const Session& session) {
+  const Manifest& manifest = session.manifest;
+  std::string mesh;
+  for (const Axis& axis : session.plan.mesh.axes()) {
+    mesh += " " + axis.name + "=" + std::to_string(axis.size);
+  }
+  return printable(manifest.title) + ": " +
+         plural(static_cast<int64_t>(manifest.size()), "parameter") + ", " +
+         bytes_text(static_cast<double>(manifest.total_bytes())) + "    mesh" +
+         mesh + ": " + plural(session.plan.mesh.devices(), "device");
+}
+
+std::string efficiency_line(const Session& session) {
+  const Balance& balance = session.balance;
+  const auto replication =
+      static_cast<int64_t>(balance.replication_factor * 100 + 0.5);
+  const std::string hundredths = std::to_string(replication % 100);
+  std::string text = "efficiency " + percent_text(balance.efficiency) +
+                     ": replication " + std::to_string(replication / 100) +
+                     "." + (hundredths.size() == 1 ? "0" : "") + hundredths +
+                     "×, balance " + percent_text(balance.balance_score);
+  if (balance.padding_bytes > 0) {
+    text +=
+        ", padding " + bytes_text(static_cast<double>(balance.padding_bytes));
+  }
+  return text;
+}
+
+std::vector<std::string> remarks_of(const Session& session) {
+  const Manifest& manifest = session.manifest;
+  std::vector<std::string> lines = manifest.remarks;
+  if (!manifest.buffers().empty()) {
+    lines.push_back(
+        plural(static_cast<int64_t>(manifest.buffers().size()), "buffer") +
+        " of " + bytes_text(static_cast<double>(manifest.buffer_bytes())) +
+        " in all are counted apart: they are no parameters and are not placed");
+  }
+  return lines;
+}
+
+std::vector<std::string> correction_notes(const Session& session) {
+  std::map<Code, int64_t> counts;
+  for (const ParameterClass& c : session.folding.classes) {
+    for (const Correction& correction :
+         session.plan.placements[c.kind].corrections) {
+      counts[correction.code] += c.count;
+    }
+  }
+  std::vector<std::string> lines;
+  for (const auto& [code, count] : counts) {
+    lines.push_back("~ corrected: " + correction_phrase(code, count) + " (" +
+                    code_id(code) + ")");
+  }
+  return lines;
+}
+
+}  // namespace shardplan::cli
