@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hugging Face config.json: the manifest of its checkpoint, without the
+// checkpoint.
+//
+// One thing a config does not tell is taken from the family: a tied head is
+// left out, as the library that writes checkpoints does. A few checkpoints
+// (Qwen3-0.6B and 1.7B) store it all the same.
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "io/formats/formats.h"
+#include "io/formats/hf_families/family.h"
+
+namespace shardplan {
+namespace {
+
+constexpr HeadDefault kGemmaKvHeads{4, kRefused};
+constexpr HeadDefault kGemmaHeadDim{256, kRefused};
+
+// Defaults are those of the families' configuration classes.
+constexpr Family kFamilies[] = {
+    {"llama", "LlamaForCausalLM", write_llama, false, {}, {}, ""},
+    {"mistral", "MistralForCausalLM", write_mistral, false, {8}, {}, ""},
+    {"qwen2", "Qwen2ForCausalLM", write_qwen2, false, {32}, {}, ""},
+    {"qwen3",
+     "Qwen3ForCausalLM",
+     write_qwen3,
+     false,
+     {32},
+     {128, kRefused},
+     ""},
+    {"mixtral", "MixtralForCausalLM", write_mixtral, false, {8}, {}, ""},
+    {"qwen3_moe",
+     "Qwen3MoeForCausalLM",
+     write_qwen3_moe,
+     false,
+     {4, kRefused},
+     {},
+     ""},
+    {"gemma2", "Gemma2ForCausalLM", write_gemma2, true, kGemmaKvHeads,
+     kGemmaHeadDim, ""},
+    {"gemma3_text", "Gemma3ForCausalLM", write_gemma3_text, true, kGemmaKvHeads,
+     kGemmaHeadDim, "", 8},
+    {"gemma3", "Gemma3ForConditionalGeneration", write_gemma3, true,
+     kGemmaKvHeads, kGemmaHeadDim, "", 8},
+    {"gpt2", "GPT2LMHeadModel", write_gpt2, true, {}, {}, ""},
+    {"gpt_oss", "GptOssForCausalLM", write_gpt_oss, false, {8}, {64}, "mxfp4"},
+    {"deepseek_v3",
+     "DeepseekV3ForCausalLM",
+     write_deepseek_v3,
+     false,
+     {},
+     {},
+     "fp8"},
+};
+
+constexpr std::string_view kUseTensors =
+    "the model's safetensors files tell its tensors without the config";
+
+std::string quoted(std::string_view text) {
+  return "`" + printable(text) + "`";
+}
+
+// Reports why a config is of no family.
+Diagnostics::Builder report_unknown(const Node& root, ConfigReader& config) {
+  std::vector<std::string> known;
+  for (const Family& family : kFamilies) known.emplace_back(family.model_type);
+  const auto model_type = root.find("model_type");
+  auto report =
+      model_type && model_type->is_string()
+          ? config.refuse(
+                "model_type",
+                "model type " + quoted(model_type->text()) + " is not known")
+          : config.refuse("architectures",
+                          "neither `model_type` nor `architectures` names a "
+                          "known family");
+  std::string list;
+  for (const std::string& name : known) {
+    list += (list.empty() ? "" : ", ") + name;
+  }
+  report.fact("known: " + list);
+  if (model_type) {
+    if (const auto near = nearest(model_type->text(), known)) {
+      report.help("the nearest known one is `" + *near + "`");
+    }
+  }
+  return report.help(std::string(kUseTensors));
+}
+
+// A model for another task has other tensors.
+void check_architecture(const Family& family, ConfigReader& config) {
+  const auto list = config.find("architectures");
+  if (!list || list->size() == 0) return;
+  for (size_t i = 0; i < list->size(); ++i) {
+    if (list->item(i).text() == family.architecture) return;
+  }
+  config
+      .refuse("architectures",
+              "architecture " + quoted(list->item(0).text()) + " is not known")
+      .fact("known for `" + std::string(family.model_type) +
+            "`: " + std::string(family.architecture))
+      .help(std::string(kUseTensors));
+}
+
+// Whether the config is quantised, in the family's own way; any other is
+// SP009.
+bool check_quantization(const Family& family, ConfigReader& config) {
+  for (const char* key : {"quantization_config", "compression_config"}) {
+    const auto value = config.find(key);
+    if (!value) continue;
+    const auto method = value->find("quant_method");
+    const std::string name(method ? method->text() : std::string_view());
+    if (value->is_map() && !name.empty() && name == family.quantization) {
+      return true;
+    }
+    config
+        .refuse(key, name.empty()
+                         ? "`" + std::string(key) + "` names no `quant_method`"
+                         : "the config is quantised with " + quoted(name))
+        .fact(
+            "its checkpoint holds packed tensors that the config does not "
+            "describe")
+        .help(std::string(kUseTensors));
+  }
+  return false;
+}
+
+// The dtype that `key` names; reports one that weights cannot have.
+std::optional<DType> read_dtype(const ConfigReader& config, const char* key,
+                                Diagnostics& diags) {
+  const auto value = config.find(key);
+  if (!value) return std::nullopt;
+  std::string_view text = value->text();
+  if (text.starts_with("torch.")) text.remove_prefix(6);
+  const std::optional<DType> dtype = find_dtype(text);
+  if (!dtype) {
+    auto report = diags.error(Code::UnknownDtype, value->span(),
+                              "dtype " + quoted(text) + " is not known");
+    const std::string near = nearest_dtype(text);
+    if (!near.empty()) report.help("the nearest known one is `" + near + "`");
+    return report;
+  }
+  switch (*dtype) {
+    case DType::F64:
+    case DType::F32:
+    case DType::F16:
+    case DType::BF16:
+      return dtype;
+    default:
+      return diags.error(
+          Code::UnsupportedConfig, value->span(),
+          "weights of dtype " + quoted(text) + " do not follow from a config");
+  }
+}
+
+// What weights have: `dtype`, older `torch_dtype`, or what neither means.
+DType weights_dtype(const Node& root, const ConfigReader& config,
+                    bool quantized, Manifest& manifest, Diagnostics& diags) {
+  const auto named = [&](const ConfigReader& map) -> std::optional<DType> {
+    const auto dtype = read_dtype(map, "dtype", diags);
+    return dtype ? dtype : read_dtype(map, "torch_dtype", diags);
+  };
+  if (const auto dtype = named(config)) return *dtype;
+  const auto text = root.find("text_config");
+  if (text && text->is_map()) {
+    const ConfigReader inner(*text, "text_config.", diags);
+    if (const auto dtype = named(inner)) return *dtype;
+  }
+  const DType assumed = quantized ? DType::BF16 : DType::F32;
+  manifest.remarks.push_back("the config names no dtype: " +
+                             std::string(dtype_name(assumed)) + " is assumed");
+  return assumed;
+}
+
+bool recognize(std::string_view head) {
+  const size_t begin = head.find_first_not_of(" \t\r\n");
+  if (begin == head.npos || head[begin] != '{') return false;
+  // A key with a value of its type: a tensor may be called `model_type`.
+  const auto has = [&](std::string_view key, char value) {
+    size_t at = head.find(key);
+    if (at == head.npos) return false;
+    at = head.find_first_not_of(" \t\r\n", at + key.size());
+    if (at == head.npos || head[at] != ':') return false;
+    at = head.find_first_not_of(" \t\r\n", at + 1);
+    return at != head.npos && head[at] == value;
+  };
+  return has("\"model_type\"", '"') || has("\"architectures\"", '[');
+}
+
+std::optional<Manifest> read(const ModelSource& source, Host& /*host*/,
+                             Diagnostics& diags) {
+  diags.keep(source.file);
+  const auto document = parse_document(source.file, diags);
+  if (!document) return std::nullopt;
+  auto manifest = synthesize_manifest(*document, diags);
+  if (manifest) manifest->title = source.path;
+  return manifest;
+}
+
+}  // namespace
+
+const ManifestFormat kHfConfig = {
+    "hf-config", "a Hugging Face config.json of a known family", recognize,
+    read};
+
+std::span<const Family> hf_families() { return kFamilies; }
+
+const Family* find_family(const Node& config) {
+  if (!config.is_map()) return nullptr;
+  const auto model_type = config.find("model_type");
+  if (model_type && !model_type->is_null()) {
+    for (const Family& family : kFamilies) {
+      if (model_type->text() == family.model_type) return &family;
+    }
+    return nullptr;
+  }
+  const auto architectures = config.find("architectures");
+  for (size_t i = 0; architectures && i < architectures->size(); ++i) {
+    for (const Family& family : kFamilies) {
+      if (architectures->item(i).text() == family.architecture) return &family;
+    }
+  }
+  return nullptr;
+}
+
+std::optional<Manifest> synthesize_manifest(const Document& config,
+                                            Diagnostics& diags) {
+  const auto root = require(config.root(), NodeKind::Map, "a config", diags);
+  if (!root) return std::nullopt;
+  ConfigReader reader(*root, "", diags);
+  const Family* family = find_family(*root);
+  if (family == nullptr) return report_unknown(*root, reader);
+  check_architecture(*family, reader);
+  const bool quantized = check_quantization(*family, reader);
+  Manifest manifest;
+  manifest.format = std::string(kHfConfig.name);
+  manifest.facts = config_facts(*root);
+  const DType dtype = weights_dtype(*root, reader, quantized, manifest, diags);
+  TensorWriter writer(manifest, dtype, reader);
+  if (reader.ok()) family->write(*family, reader, writer);
+  if (!reader.ok()) return std::nullopt;
+  return manifest;
+}
+
+}  // namespace shardplan

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// ConfigReader: sizes and switches of a config.json, each checked and, when it
+// is wrong, reported with its place.
+//
+// Every getter gives back something usable, so that a family reads all that it
+// needs in a row and asks ok() once before it writes tensors.
+// Invariant: whatever a getter gives while ok() holds is within its limits, so
+// the product of two sizes, or twice that, fits 63 bits.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "io/document.h"
+
+namespace shardplan {
+
+// Larger than any dimension of a real model.
+inline constexpr int64_t kMaxSize = int64_t{1} << 30;
+// Layers, experts.
+inline constexpr int64_t kMaxCount = 100'000;
+
+// What to take where a key is absent, or null. Without one that is an error.
+struct Fallback {
+  std::optional<int64_t> absent = std::nullopt;
+  std::optional<int64_t> null = std::nullopt;
+};
+
+class ConfigReader {
+ public:
+  // `path` is what leads to `map` in the file: "" or "text_config.".
+  // REQUIRES: `map` is a map, and its document and `diags` outlive the reader.
+  ConfigReader(const Node& map, std::string path, Diagnostics& diags);
+
+  // 1 to kMaxSize.
+  int64_t size(std::string_view key, const Fallback& fallback = {});
+  // `least` to kMaxCount.
+  int64_t count(std::string_view key, int64_t least,
+                const Fallback& fallback = {});
+  bool flag(std::string_view key, bool absent);
+  // A list of integers; nothing when absent or null.
+  std::vector<int64_t> integers(std::string_view key);
+  // The value, when there is one that is not null.
+  std::optional<Node> find(std::string_view key) const;
+  // A map within this one, by key.
+  std::optional<ConfigReader> section(std::string_view key);
+
+  // Reports SP009 at the value of `key`, or at the map when it has none.
+  Diagnostics::Builder refuse(std::string_view key, std::string message);
+  // False once anything has been reported, here or in a section.
+  bool ok() const;
+
+ private:
+  int64_t bounded(std::string_view key, int64_t least, int64_t most,
+                  const Fallback& fallback);
+  Diagnostics::Builder ill_typed(std::string_view key, const Node& value,
+                                 std::string_view wanted);
+  Span place(std::string_view key) const;
+
+  Node map_;
+  std::string path_;
+  Diagnostics& diags_;
+  int64_t errors_before_;
+};
+
+}  // namespace shardplan
