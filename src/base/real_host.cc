@@ -29,7 +29,7 @@
 namespace shardplan {
 namespace {
 
-constexpr int64_t kMapAbove = 64 * 1024;
+constexpr int64_t kMapAbove = int64_t{64} * 1024;
 constexpr size_t kReadPiece = 1 << 20;
 
 // "no such file or directory"
@@ -99,7 +99,7 @@ std::shared_ptr<const Bytes> map_file(int fd, size_t size) {
 std::shared_ptr<const Bytes> read_stream(int fd, int64_t limit,
                                          std::string& why) {
   const bool capped = limit == kWholeFile;
-  const size_t most = static_cast<size_t>(capped ? kMaxStream + 1 : limit);
+  const auto most = static_cast<size_t>(capped ? kMaxStream + 1 : limit);
   std::string text;
   size_t used = 0;
   while (used < most) {
