@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// eformer.escale.partition.constraints.match_partition_rules.
+#include <cmath>
+
+#include "base/check.h"
+#include "conformance/tree.h"
+#include "conformance/vector_case.h"
+#include "io/dialects/dialects.h"
+#include "resolve/match.h"
+#include "resolve/resolve.h"
+
+namespace shardplan::conformance {
+namespace {
+
+// What MIN_SHARDING_SIZE is when the environment does not say.
+constexpr int64_t kDefaultMinSize = 16384;
+
+// Elements; "fewer than 16.5" is "fewer than 17".
+int64_t decode_min_size(const Json& inputs) {
+  const Json& size = inputs.at("min_size");
+  if (size.is_string()) return 0;  // the argument was left out
+  if (size.is_number_float()) {
+    return static_cast<int64_t>(std::ceil(size.get<double>()));
+  }
+  if (size.is_number()) return size.get<int64_t>();
+  const Json environment = inputs.value("env_MIN_SHARDING_SIZE", Json());
+  return environment.is_string() ? std::stoll(environment.get<std::string>())
+                                 : kDefaultMinSize;
+}
+
+// Rules go through the reader of rules files, which refuses a rule without a
+// spec as the program does.
+std::optional<RuleSet> decode_rules(const Json& rules, Diagnostics& diags) {
+  RuleSet result;
+  for (const Json& rule : rules) {
+    if (rule.at(1).is_null()) {
+      RuleSet refused;
+      const Json file = {{"rules", Json::array({rule})}};
+      SHARDPLAN_CHECK(!kYamlRules.read(
+          std::make_shared<SourceFile>("rules", file.dump()), refused, diags));
+      return std::nullopt;
+    }
+    Rule decoded;
+    decoded.pattern = rule.at(0).get<std::string>();
+    decoded.spec = decode_spec(rule.at(1));
+    result.rules.push_back(std::move(decoded));
+  }
+  return result;
+}
+
+}  // namespace
+
+Answer match_partition_rules(const Json& inputs) {
+  Diagnostics diags;
+  const std::optional<RuleSet> rules = decode_rules(inputs.at("rules"), diags);
+  if (!rules) return refusal(diags);
+  const std::optional<Manifest> manifest =
+      decode_tree(inputs.at("tree"), diags);
+  if (!manifest) return refusal(diags);
+  ResolveOptions options;
+  options.min_size = decode_min_size(inputs);
+  options.strict = inputs.at("strict").get<bool>();
+  const auto matcher =
+      Matcher::compile(*rules, manifest->names_are_plain(), diags);
+  if (!matcher) return refusal(diags);
+  const Matches matches = match(
+      *matcher, *manifest,
+      [&](size_t i) {
+        return !options.strict || !manifest->type(i).shape.empty();
+      },
+      1);
+
+  Json result = Json::array();
+  for (size_t i = 0; i < manifest->size(); ++i) {
+    const std::string name(manifest->name(i));
+    const Shape& shape = manifest->type(i).shape;
+    PartitionSpec spec;
+    if (matches.winner[i] >= 0) {
+      const auto rule = static_cast<size_t>(matches.winner[i]);
+      spec = matched_spec(rules->rules[rule].spec, shape, options);
+    } else if (!options.strict || !shape.empty()) {
+      return {nullptr, Code::UnmatchedParameter, name};
+    }
+    result.push_back({name, encode_spec(spec)});
+  }
+  // A warning tells where RE2 reads a pattern otherwise than Python.
+  for (const Diagnostic& diagnostic : diags.all()) {
+    if (diagnostic.code == Code::PatternDiffersFromPython) {
+      return {result, std::nullopt, code_id(diagnostic.code)};
+    }
+  }
+  return {result, std::nullopt, ""};
+}
+
+bool is_same_match_error(const Answer& answer, const Json& error) {
+  const auto type = error.at("type").get<std::string>();
+  const auto message = error.at("message").get<std::string>();
+  constexpr std::string_view kUnmatched =
+      "Partition rule not found for param: ";
+  if (message.starts_with(kUnmatched)) {
+    return answer.refused == Code::UnmatchedParameter &&
+           message.substr(kUnmatched.size()) == answer.message;
+  }
+  if (type == "TypeError") return answer.refused == Code::MalformedDocument;
+  return answer.refused == Code::UnsupportedPattern;
+}
+
+}  // namespace shardplan::conformance

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "conformance/runner.h"
+
+#include <algorithm>
+
+namespace shardplan::conformance {
+namespace {
+
+enum class Outcome : uint8_t { Passed, Failed, Deviates };
+
+std::string got_text(const Answer& answer) {
+  if (!answer.refused) return answer.value.dump();
+  return "refused, " + code_id(*answer.refused) + ": " + answer.message;
+}
+
+// What a newer upstream answers is ours by default where a case has it.
+const Json* field(const Json& test, const char* head, const char* seed) {
+  if (test.contains(head)) return &test.at(head);
+  if (test.contains(seed)) return &test.at(seed);
+  return nullptr;
+}
+
+bool agrees(const Function& function, const Answer& answer, const Json& test) {
+  const bool has_head =
+      test.contains("expected_head") || test.contains("error_head");
+  const Json* error = has_head ? field(test, "error_head", "error_head")
+                               : field(test, "error", "error");
+  if (error != nullptr) {
+    return answer.refused && function.same_kind(answer, *error);
+  }
+  const Json* expected = field(test, "expected_head", "expected");
+  return expected != nullptr && !answer.refused && answer.value == *expected;
+}
+
+Outcome run_case(const Json& test, std::string& failure) {
+  const auto name = test.at("function").get<std::string>();
+  const Json& inputs = test.at("inputs");
+  const auto all = functions();
+  const auto function =
+      std::find_if(all.begin(), all.end(),
+                   [&](const Function& f) { return f.name == name; });
+  if (function == all.end()) {
+    failure = "the function is unknown";
+    return Outcome::Failed;
+  }
+  const Answer answer = function->answer(inputs);
+  if (agrees(*function, answer, test)) return Outcome::Passed;
+  for (const Deviation& deviation : deviations()) {
+    if (deviation.function == name && deviation.applies(inputs) &&
+        deviation.agrees(inputs, answer)) {
+      return Outcome::Deviates;
+    }
+  }
+  for (const char* key : {"expected_head", "error_head", "expected", "error"}) {
+    if (!test.contains(key)) continue;
+    failure = std::string(key) + " " + test.at(key).dump() + "\n  ";
+    break;
+  }
+  failure += "got " + got_text(answer);
+  return Outcome::Failed;
+}
+
+}  // namespace
+
+void run_cases(const Json& cases, Results& results) {
+  for (const Json& test : cases) {
+    std::string name = "(malformed case)";
+    std::string id = "?";
+    std::string failure;
+    Outcome outcome = Outcome::Failed;
+    try {
+      id = test.at("id").get<std::string>();
+      name = test.at("function").get<std::string>();
+      outcome = run_case(test, failure);
+    } catch (const Json::exception& problem) {
+      failure = std::string("the case is not as expected: ") + problem.what();
+    }
+    Tally& tally = results.by_function[name];
+    switch (outcome) {
+      case Outcome::Passed:
+        ++tally.passed;
+        break;
+      case Outcome::Deviates:
+        ++tally.deviates;
+        break;
+      case Outcome::Failed:
+        ++tally.failed;
+        results.failures += id + "\n  " + failure + "\n";
+        break;
+    }
+  }
+}
+
+std::string summary(const Results& results) {
+  std::string text = "function passed failed deviates\n";
+  Tally total;
+  for (const auto& [name, tally] : results.by_function) {
+    text += name + " " + std::to_string(tally.passed) + " " +
+            std::to_string(tally.failed) + " " +
+            std::to_string(tally.deviates) + "\n";
+    total.passed += tally.passed;
+    total.failed += tally.failed;
+  }
+  if (!results.failures.empty()) text += "\n" + results.failures + "\n";
+  return text + std::to_string(total.passed) + " passed, " +
+         std::to_string(total.failed) + " failed\n";
+}
+
+int64_t failed(const Results& results) {
+  int64_t count = 0;
+  for (const auto& [name, tally] : results.by_function) count += tally.failed;
+  return count;
+}
+
+}  // namespace shardplan::conformance

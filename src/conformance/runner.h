@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs vector files and counts: per function passed, failed, deviates.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "conformance/vector_case.h"
+
+namespace shardplan::conformance {
+
+struct Tally {
+  int64_t passed = 0;
+  int64_t failed = 0;
+  int64_t deviates = 0;
+};
+
+struct Results {
+  std::map<std::string, Tally> by_function;
+  std::string failures;  // a paragraph each: id, expected, got
+};
+
+// Adds the cases of one file, a JSON array. A case that is not well-formed, or
+// whose function is unknown, has failed.
+void run_cases(const Json& cases, Results& results);
+
+// The table, the failures, and as the last line `N passed, N failed`.
+std::string summary(const Results& results);
+int64_t failed(const Results& results);
+
+}  // namespace shardplan::conformance

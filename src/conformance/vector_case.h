@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Conformance vectors: inputs, and what the original code answered.
+//
+// A function under test is one row of a table: it turns a case's inputs into
+// our answer through the same library functions that the program uses. The
+// answer is a JSON value to compare with `expected`, or a refusal with the kind
+// of mistake that our diagnostic names.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include "base/diagnostic.h"
+#include "core/mesh.h"
+#include "core/spec.h"
+
+namespace shardplan::conformance {
+
+using Json = nlohmann::json;
+
+struct Answer {
+  Json value;                   // when not refused
+  std::optional<Code> refused;  // the code of the first error
+  std::string message;          // of that error
+};
+
+// Where we answer otherwise than the original, on purpose. `applies` looks at
+// the inputs alone; `agrees` holds our answer against what is written down
+// here, so that a deviation is tested too.
+struct Deviation {
+  std::string_view function;
+  std::string_view condition;
+  std::string_view reason;
+  bool (*applies)(const Json& inputs);
+  bool (*agrees)(const Json& inputs, const Answer& answer);
+};
+
+struct Function {
+  std::string_view name;
+  Answer (*answer)(const Json& inputs);
+  // Whether our refusal is of the kind that the original's error describes.
+  bool (*same_kind)(const Answer& answer, const Json& error);
+};
+
+std::span<const Function> functions();
+std::span<const Deviation> deviations();
+
+Answer match_partition_rules(const Json& inputs);
+bool is_same_match_error(const Answer& answer, const Json& error);
+Answer get_corrected_named_sharding(const Json& inputs);
+Answer with_sharding_constraint(const Json& inputs);
+bool is_same_correction_error(const Answer& answer, const Json& error);
+Answer shard_layout(const Json& inputs);
+bool is_same_layout_error(const Answer& answer, const Json& error);
+
+// Encodings. Specs are canonicalised as jax >= 0.5.3 does: null, "", () and []
+// are None; a tuple of one is its element. None within a tuple is the name "".
+PartitionSpec decode_spec(const Json& spec);
+Json encode_spec(const PartitionSpec& spec);
+// {"axis_names": [..], "shape": [..]}, with `shape` possibly an object, or text
+// such as "tp=4". Empty, with the reason reported, when it is no mesh.
+std::optional<Mesh> decode_mesh(const Json& mesh, Diagnostics& diags);
+// Refusal with the first error of `diags`.
+Answer refusal(const Diagnostics& diags);
+
+}  // namespace shardplan::conformance
