@@ -6,6 +6,7 @@
 #include <openssl/sha.h>
 
 #include "base/check.h"
+#include "base/json_text.h"
 
 namespace shardplan {
 namespace {
@@ -22,40 +23,16 @@ constexpr std::array<PolicyName, 5> kPolicies = {{
     {OnIndivisible::Error, "error"},
 }};
 
-// A JSON string as RFC 8785 section 3.2.2.2 spells it.
-void append_string(std::string& out, std::string_view text) {
-  constexpr std::string_view kHex = "0123456789abcdef";
-  constexpr std::string_view kShort = "btnvfr";  // 0x08 .. 0x0d; \v has none
-  out += '"';
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (byte >= 8 && byte <= 13 && byte != 11) {
-      out += '\\';
-      out += kShort[byte - 8U];
-    } else if (byte < 0x20) {
-      out += "\\u00";
-      out += kHex[byte >> 4U];
-      out += kHex[byte & 15U];
-    } else {
-      out += c;
-    }
-  }
-  out += '"';
-}
-
 void append_axes(std::string& out, const AxisNames& axes) {
   if (axes.empty()) {
     out += "null";
   } else if (axes.size() == 1) {
-    append_string(out, axes.front());
+    append_json_string(out, axes.front());
   } else {
     out += '[';
     for (size_t i = 0; i < axes.size(); ++i) {
       if (i > 0) out += ',';
-      append_string(out, axes[i]);
+      append_json_string(out, axes[i]);
     }
     out += ']';
   }
@@ -64,7 +41,7 @@ void append_axes(std::string& out, const AxisNames& axes) {
 // `,"bf16",[2,3],["tp",null]]`: what follows a parameter's name.
 std::string canonical_tail(const Placement& placement) {
   std::string out = ",";
-  append_string(out, dtype_name(placement.type.dtype));
+  append_json_string(out, dtype_name(placement.type.dtype));
   out += ",[";
   for (size_t i = 0; i < placement.type.shape.size(); ++i) {
     if (i > 0) out += ',';
@@ -140,14 +117,14 @@ std::string fingerprint(const Manifest& manifest, const Plan& plan) {
   for (size_t i = 0; i < plan.mesh.axes().size(); ++i) {
     const Axis& axis = plan.mesh.axes()[i];
     out += i > 0 ? ",[" : "[";
-    append_string(out, axis.name);
+    append_json_string(out, axis.name);
     out += "," + std::to_string(axis.size) + "]";
   }
   out += "],\"parameters\":[";
   constexpr size_t kFlush = 1U << 16U;
   for (size_t i = 0; i < manifest.size(); ++i) {
     out += i > 0 ? ",[" : "[";
-    append_string(out, manifest.name(i));
+    append_json_string(out, manifest.name(i));
     out += tails[plan.placement_of[i]];
     if (out.size() > kFlush) {
       hash.update(out);
