@@ -18,18 +18,23 @@ bool is_single(const Shape& shape) {
   return shape.empty() || shape == Shape{1};
 }
 
+// Takes the last component off `name` and gives it.
+std::string_view cut_last(std::string_view& name) {
+  const size_t split = name.find_last_of("./");
+  const std::string_view last =
+      split == name.npos ? name : name.substr(split + 1);
+  name = name.substr(0, split == name.npos ? 0 : split);
+  return last;
+}
+
 }  // namespace
 
 bool is_known_buffer(std::string_view name, const TensorType& type) {
   const Shape& shape = type.shape;
-  const size_t split = name.find_last_of("./");
-  const std::string_view leaf =
-      split == name.npos ? name : name.substr(split + 1);
-  const std::string_view module =
-      split == name.npos ? std::string_view() : name.substr(0, split);
+  const std::string_view leaf = cut_last(name);
   if (leaf == "bias") {
-    return (module.ends_with("attn") || module.ends_with("attention")) &&
-           is_causal_mask(shape);
+    const std::string_view module = cut_last(name);
+    return (module == "attn" || module == "attention") && is_causal_mask(shape);
   }
   if (leaf == "masked_bias") return is_single(shape);
   if (leaf == "inv_freq") return shape.size() == 1 && is_float(type.dtype);

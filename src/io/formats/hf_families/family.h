@@ -25,14 +25,14 @@ struct HeadDefault {
 };
 
 struct Family {
-  std::string_view model_type;
-  std::string_view architecture;  // the one whose checkpoint is meant
-  void (*write)(const Family&, ConfigReader&, TensorWriter&);
-  bool tied = false;     // where `tie_word_embeddings` is absent
-  HeadDefault kv_heads;  // derived: as many as heads
-  HeadDefault head_dim;  // derived: hidden_size over heads
+  std::string_view model_type = {};
+  std::string_view architecture = {};  // the one whose checkpoint is meant
+  void (*write)(const Family&, ConfigReader&, TensorWriter&) = nullptr;
+  bool tied = false;          // where `tie_word_embeddings` is absent
+  HeadDefault kv_heads = {};  // derived: as many as heads
+  HeadDefault head_dim = {};  // derived: hidden_size over heads
   // The one `quant_method` whose tensors are known; "" for none.
-  std::string_view quantization;
+  std::string_view quantization = {};
   int64_t heads = kRefused;  // where `num_attention_heads` is absent
 };
 std::span<const Family> hf_families();
