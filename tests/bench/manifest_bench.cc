@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading a manifest of 100,000 tensors, beside simdjson's own pass over the
+// same text (which checks and indexes it, but keeps no table).
+#include <cstdio>
+
+#include <simdjson.h>
+
+#include "io/load.h"
+#include "tests/bench/bench.h"
+#include "tests/bench/model.h"
+#include "tests/support/memory_host.h"
+
+namespace shardplan::bench {
+
+void bench_manifest() {
+  const std::string text = manifest_text(model_names(100000));
+  const double megabytes = static_cast<double>(text.size()) / 1e6;
+  testing::MemoryHost host;
+  host.files["model.json"] = text;
+  const simdjson::padded_string padded(text);
+  simdjson::dom::parser dom;
+  simdjson::ondemand::parser ondemand;
+  size_t seen = 0;
+
+  const std::vector<Contestant> contestants = {
+      {"shardplan: into a manifest, names unique",
+       [&] {
+         Diagnostics diags;
+         seen += load_manifest("model.json", host, diags)->size();
+       }},
+      {"simdjson: DOM, parse only",
+       [&] { seen += simdjson::dom::object(dom.parse(padded)).size(); }},
+      {"simdjson: on demand, visiting names, shapes and dtypes",
+       [&] {
+         simdjson::ondemand::document document = ondemand.iterate(padded);
+         for (auto field : document.get_object()) {
+           seen += std::string_view(field.unescaped_key()).size();
+           simdjson::ondemand::object tensor = field.value().get_object();
+           for (auto size : tensor["shape"].get_array()) {
+             seen += static_cast<size_t>(int64_t(size));
+           }
+           seen += std::string_view(tensor["dtype"]).size();
+         }
+       }},
+  };
+  const std::vector<double> taken = compare(contestants, 9);
+  std::printf("reading %.1f MB of JSON, 100,000 tensors\n", megabytes);
+  for (size_t i = 0; i < contestants.size(); ++i) {
+    std::printf("  %-58s %6.0f MB/s   %.2fx the time of simdjson's DOM\n",
+                contestants[i].name.c_str(), megabytes / taken[i],
+                taken[i] / taken[1]);
+  }
+  if (seen == 0) std::printf("nothing was read\n");
+}
+
+}  // namespace shardplan::bench

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program as a whole: `resolve` of 100,000 and 1,000,000 tensors, as text
+// and as JSON, with wall time and peak memory as the system accounts them.
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/bench/bench.h"
+#include "tests/bench/model.h"
+
+namespace shardplan::bench {
+namespace {
+
+struct Usage {
+  double seconds = 0;
+  double peak_bytes = 0;
+};
+
+Usage run(std::vector<std::string> arguments) {
+  std::vector<char*> argv;
+  argv.reserve(arguments.size() + 1);
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null",
+                                   O_WRONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null",
+                                   O_WRONLY, 0);
+  Usage usage;
+  rusage child{};
+  usage.seconds = seconds_of([&] {
+    pid_t pid = 0;
+    if (posix_spawn(&pid, argv[0], &actions, nullptr, argv.data(), environ) !=
+        0) {
+      std::printf("  %s cannot be run\n", argv[0]);
+      return;
+    }
+    int status = 0;
+    wait4(pid, &status, 0, &child);
+  });
+  posix_spawn_file_actions_destroy(&actions);
+  usage.peak_bytes = static_cast<double>(child.ru_maxrss) * 1024;
+  return usage;
+}
+
+}  // namespace
+
+void bench_resolve(const std::string& program) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::temp_directory_path() /
+                          ("shardplan-bench-" + std::to_string(getpid()));
+  fs::create_directory(folder);
+  const std::string rules = (folder / "rules.yaml").string();
+  std::ofstream(rules) << rules_text(patterns(20));
+  std::printf("the whole program, 20 rules, fsdp=16,tp=8\n");
+  for (const size_t count : {100000U, 1000000U}) {
+    const std::string model = (folder / "model.json").string();
+    std::ofstream(model) << manifest_text(model_names(count));
+    for (const std::string format : {"text", "json"}) {
+      std::vector<double> seconds;
+      std::vector<double> peaks;
+      for (int round = 0; round < 3; ++round) {
+        const Usage usage =
+            run({program, "resolve", model, "--rules", rules, "--mesh",
+                 "fsdp=16,tp=8", "--format", format, "--isolated"});
+        seconds.push_back(usage.seconds);
+        peaks.push_back(usage.peak_bytes);
+      }
+      std::printf(
+          "  %9zu tensors   %-5s %7.2f s   %6.0f MB peak   "
+          "%4.0f bytes a tensor\n",
+          count, format.c_str(), median(seconds), median(peaks) / 1e6,
+          median(peaks) / static_cast<double>(count));
+    }
+  }
+  fs::remove_all(folder);
+}
+
+}  // namespace shardplan::bench
