@@ -108,7 +108,9 @@ void write_linear(const std::string& name, int64_t out_size, int64_t in_size,
 
 void write_latent_attention(const std::string& at, const Deepseek& model,
                             TensorWriter& out) {
-  const auto& [decoder, latent, experts, mtp, block] = model;
+  const Decoder& decoder = model.decoder;
+  const Latent& latent = model.latent;
+  const std::optional<Fp8Block>& block = model.block;
   const auto biased = [&](const char* name, int64_t rows, int64_t columns) {
     write_linear(at + name, rows, columns, block, out);
     if (latent.bias) out.tensor(at + name + ".bias", {rows});
