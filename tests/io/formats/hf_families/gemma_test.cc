@@ -35,7 +35,7 @@ TEST_CASE("the class's heads serve gemma3 alone") {
       without(small_config("gemma3_text"), "num_attention_heads");
   CHECK(type_of(synthesize(three)->good(),
                 "model.layers.0.self_attn.q_proj.weight")
-            .shape == Shape{8 * 256, 32});
+            .shape == Shape{2048, 32});
   const Json two = without(small_config("gemma2"), "num_attention_heads");
   CHECK(synthesize(two)->problem() == "SP009 `num_attention_heads` is missing");
 }
