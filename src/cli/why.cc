@@ -167,7 +167,7 @@ std::optional<Report> why_report(Context& context, const Session& session,
   table.id = "why";
   table.columns = {{"step", ""},
                    {"subject", "", Align::Left, true},
-                   {"detail", "", Align::Left, true},
+                   {"detail", ""},
                    {"outcome", ""}};
   table.show_header = false;
   table.rows = rows_of(std::move(rows));

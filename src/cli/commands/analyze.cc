@@ -92,7 +92,7 @@ Table repetition_table(const Session& session) {
   table.id = "repetition";
   table.title = "Where repetition comes from";
   table.columns = {{"parameter", "parameter", Align::Left, true},
-                   {"count", "", Align::Right},
+                   {"count", "tensors", Align::Right},
                    {"over", "over"},
                    {"replicas", "copies", Align::Right},
                    {"extra_bytes_per_device", "extra per device", Align::Right},
@@ -186,7 +186,7 @@ Exit run_analyze(Context& context) {
   report.command = "analyze";
   report.diagnostics = &context.diags;
   report.summary = summary_of(context, session);
-  report.headline = {headline_of(session), efficiency_line(session), ""};
+  report.headline = {headline_of(session), efficiency_line(session)};
   report.tables = {memory_table(session), devices_table(session),
                    imbalance_table(session)};
   add_for_people_and_programs(report, repetition_table(session));
