@@ -40,6 +40,8 @@ class PlanReader {
   bool read_axis(JsonReader& json);
   bool make_mesh_of(Span where);
   bool read_policy(JsonReader& json);
+  bool read_axis_name(JsonReader& json, std::string_view what,
+                      std::string& axis);
   bool read_axes(JsonReader& json, std::string_view what, AxisNames& axes);
   bool read_spec(JsonReader& json, std::string_view what, PartitionSpec& spec);
   bool read_rule(JsonReader& json);
@@ -151,7 +153,9 @@ bool PlanReader::read_axis(JsonReader& json) {
     switch (index++) {
       case 0:
         axis.name_where = json.span();
-        return json.string("the name of an axis", axis.name);
+        return read_axis_name(json, "the name of an axis", axis.name) &&
+               (axis.name != kUnconstrained ||
+                json.malformed(json.span(), "an axis cannot be named `?`"));
       case 1:
         axis.size_where = json.span();
         return json.size("the size of an axis", axis.size);
@@ -185,14 +189,19 @@ bool PlanReader::read_policy(JsonReader& json) {
   return true;
 }
 
+// A requested spec may hold the name that stands for UNCONSTRAINED.
+bool PlanReader::read_axis_name(JsonReader& json, std::string_view what,
+                                std::string& axis) {
+  if (!json.string(what, axis)) return false;
+  return is_axis_name(axis) || axis == kUnconstrained ||
+         json.malformed(json.span(),
+                        "`" + axis + "` cannot be the name of an axis");
+}
+
 bool PlanReader::read_axes(JsonReader& json, std::string_view what,
                            AxisNames& axes) {
   return json.list(what, [&] {
-    std::string& axis = axes.emplace_back();
-    if (!json.string("the name of an axis", axis)) return false;
-    return is_axis_name(axis) || axis == kUnconstrained ||
-           json.malformed(json.span(),
-                          "`" + axis + "` cannot be the name of an axis");
+    return read_axis_name(json, "the name of an axis", axes.emplace_back());
   });
 }
 
@@ -204,11 +213,8 @@ bool PlanReader::read_spec(JsonReader& json, std::string_view what,
     if (json.token() == Token::BeginArray) {
       return read_axes(json, "an entry of " + std::string(what), axes);
     }
-    std::string& axis = axes.emplace_back();
-    if (!json.string("an entry of " + std::string(what), axis)) return false;
-    return is_axis_name(axis) || axis == kUnconstrained ||
-           json.malformed(json.span(),
-                          "`" + axis + "` cannot be the name of an axis");
+    return read_axis_name(json, "an entry of " + std::string(what),
+                          axes.emplace_back());
   });
 }
 
