@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rule half of io/load.h.
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "io/dialects/dialects.h"
+#include "io/formats/formats.h"
+#include "io/load.h"
+#include "io/plan_file.h"
+
+namespace shardplan {
+namespace {
+
+// What tells dialects apart stands in a file's beginning.
+constexpr size_t kHeadBytes = size_t{1} << 16U;
+
+// A shipped set by its name without the `@`.
+SourcePtr shipped_source(const std::string& name, Diagnostics& diags) {
+  constexpr std::string_view kFolder = "models/";
+  constexpr std::string_view kEnding = ".yaml";
+  std::vector<std::string> known;
+  for (const ShippedFile& file : shipped_files()) {
+    std::string_view path = file.path;
+    if (!path.starts_with(kFolder) || !path.ends_with(kEnding)) continue;
+    path.remove_prefix(kFolder.size());
+    path.remove_suffix(kEnding.size());
+    if (path == name) {
+      const auto source = std::make_shared<SourceFile>(
+          "rules/" + std::string(file.path), std::string(file.text));
+      diags.keep(source);
+      return source;
+    }
+    known.emplace_back(path);
+  }
+  auto report = diags.error(Code::UnreadableFile, {},
+                            "no shipped rules named `" + name + "`");
+  if (const auto near = nearest(name, known)) {
+    report.help("a set with a similar name is `@" + *near + "`");
+  }
+  report.help("`shardplan list rules` shows all");
+  return nullptr;
+}
+
+const RuleDialect* find_dialect(const std::string& name, Diagnostics& diags) {
+  std::vector<std::string> known;
+  for (const RuleDialect& dialect : rule_dialects()) {
+    if (dialect.name == name) return &dialect;
+    known.emplace_back(dialect.name);
+  }
+  auto report =
+      diags.error(Code::Usage, {}, "unknown rule dialect `" + name + "`");
+  if (const auto near = nearest(name, known)) {
+    report.help("a dialect with a similar name is `" + *near + "`");
+  }
+  report.help("`shardplan list dialects` shows all");
+  return nullptr;
+}
+
+// What a file of rules turned out to be instead, or empty.
+std::string_view other_than_rules(std::string_view head) {
+  if (is_plan(head)) return "a saved plan";
+  if (kSafetensors.recognize(head)) return "a safetensors file";
+  if (kSafetensorsIndex.recognize(head)) return "an index of shards";
+  if (kHfConfig.recognize(head)) return "a model's config";
+  return "";
+}
+
+const RuleDialect* recognize_dialect(const SourceFile& file,
+                                     Diagnostics& diags) {
+  const std::string_view head = file.text().substr(0, kHeadBytes);
+  const std::string_view other = other_than_rules(head);
+  if (!other.empty()) {
+    auto report = diags.error(
+        Code::UnrecognizedFormat, {&file, 0, 0},
+        "`" + file.name() + "` is " + std::string(other) + ", not rules");
+    if (is_plan(head)) report.help("`--plan` takes saved plans");
+    return nullptr;
+  }
+  for (const RuleDialect& dialect : rule_dialects()) {
+    if (dialect.recognize(head)) return &dialect;
+  }
+  auto report = diags.error(Code::UnrecognizedFormat, {&file, 0, 0},
+                            "`" + file.name() + "` has no rules");
+  std::string tried;
+  for (const RuleDialect& dialect : rule_dialects()) {
+    tried += (tried.empty() ? "" : ", ") + std::string(dialect.name);
+  }
+  report.fact("dialects tried: " + tried);
+  return nullptr;
+}
+
+// Adds the rules of one file behind those of the files before it.
+void append_rules(RuleSet more, bool shipped, RuleSet& rules) {
+  for (Rule& rule : more.rules) {
+    rule.shipped = shipped;
+    rules.rules.push_back(std::move(rule));
+  }
+  for (AxisName& axis : more.declared_axes) {
+    AxisNames& known = rules.declared_axes;
+    if (std::find(known.begin(), known.end(), axis) == known.end()) {
+      known.push_back(std::move(axis));
+    }
+  }
+  if (!rules.mesh && more.mesh) {
+    rules.mesh = std::move(more.mesh);
+    rules.mesh_where = more.mesh_where;
+  }
+  std::move(more.sources.begin(), more.sources.end(),
+            std::back_inserter(rules.sources));
+}
+
+bool load_rule_file(const std::string& path, const RuleDialect* forced,
+                    RuleSet& rules, Host& host, Diagnostics& diags) {
+  const bool shipped = path.starts_with('@');
+  const SourcePtr file = shipped ? shipped_source(path.substr(1), diags)
+                                 : read_source(path, kWholeFile, host, diags);
+  if (file == nullptr) return false;
+  const RuleDialect* dialect =
+      forced != nullptr ? forced : recognize_dialect(*file, diags);
+  if (dialect == nullptr) return false;
+  RuleSet more;
+  if (!dialect->read(file, more, diags)) return false;
+  more.sources.push_back(file);
+  append_rules(std::move(more), shipped, rules);
+  return true;
+}
+
+}  // namespace
+
+std::span<const RuleDialect> rule_dialects() {
+  static const std::array<RuleDialect, 1> kRuleDialects = {kYamlRules};
+  return kRuleDialects;
+}
+
+std::optional<RuleSet> load_rules(std::span<const std::string> paths,
+                                  const std::optional<std::string>& dialect,
+                                  Host& host, Diagnostics& diags) {
+  const RuleDialect* forced = nullptr;
+  if (dialect) {
+    forced = find_dialect(*dialect, diags);
+    if (forced == nullptr) return std::nullopt;
+  }
+  if (std::count(paths.begin(), paths.end(), "-") > 1) {
+    return diags.error(Code::Usage, {}, "`-` is given twice")
+        .fact("standard input can be read only once");
+  }
+  RuleSet rules;
+  bool good = true;
+  for (const std::string& path : paths) {
+    good = load_rule_file(path, forced, rules, host, diags) && good;
+  }
+  if (!good) return std::nullopt;
+  return rules;
+}
+
+}  // namespace shardplan

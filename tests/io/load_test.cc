@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/load.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "tests/support/memory_host.h"
+#include "tests/support/messages.h"
+#include "tests/support/safetensors.h"
+
+namespace shardplan {
+namespace {
+
+using testing::MemoryHost;
+using testing::messages;
+using testing::safetensors;
+
+constexpr const char* kNativeText =
+    R"({"wq/kernel": {"shape": [8, 8], "dtype": "bf16"}})";
+constexpr const char* kConfigText =
+    R"({"model_type":"llama","hidden_size":8,"intermediate_size":16,)"
+    R"("num_hidden_layers":1,"num_attention_heads":2,"vocab_size":6,)"
+    R"("num_key_value_heads":1})";
+
+struct Loaded {
+  std::optional<Manifest> manifest;
+  Diagnostics diags;
+  // What was reported, else title, format and names.
+  std::string text;
+};
+
+Loaded load(MemoryHost& host, const std::string& path) {
+  Loaded result;
+  result.manifest = load_manifest(path, host, result.diags);
+  CHECK(result.manifest.has_value() == !result.diags.has_errors());
+  result.text = messages(result.diags);
+  if (!result.manifest || !result.text.empty()) return result;
+  result.text = result.manifest->title + " " + result.manifest->format;
+  for (size_t i = 0; i < std::min<size_t>(result.manifest->size(), 3); ++i) {
+    result.text += " " + std::string(result.manifest->name(i));
+  }
+  return result;
+}
+
+TEST_CASE("a model's format is told by its content, not its name") {
+  MemoryHost host;
+  host.files["a.bin"] = safetensors({{"wte", "F32", {2}}});
+  host.files["b.txt"] = kNativeText;
+  host.files["c.yaml"] = kConfigText;
+  host.files["d.safetensors"] = kNativeText;
+  host.files["e"] = R"({"weight_map":{"wte":"a.bin"}})";
+  host.files["f.json"] = "parameters:\n  wq: {shape: [8], dtype: f32}\n";
+  CHECK(load(host, "a.bin").text == "a.bin safetensors wte");
+  CHECK(load(host, "b.txt").text == "b.txt native wq/kernel");
+  CHECK(load(host, "c.yaml").manifest->format == "hf-config");
+  CHECK(load(host, "d.safetensors").text == "d.safetensors native wq/kernel");
+  CHECK(load(host, "e").text == "e safetensors-index wte");
+  CHECK(load(host, "f.json").text == "f.json native wq");
+}
+
+TEST_CASE("standard input may have any format of one file") {
+  MemoryHost host;
+  for (const auto& [input, expected] :
+       std::vector<std::pair<std::string, std::string>>{
+           {safetensors({{"a", "F32", {2}}}), "<stdin> safetensors a"},
+           {kNativeText, "<stdin> native wq/kernel"},
+           {"wq: {shape: [8], dtype: f32}", "<stdin> native wq"}}) {
+    host.input = input;
+    CHECK(load(host, "-").text == expected);
+  }
+  host.files["config.json"] = kConfigText;
+  host.input = R"({"weight_map":{"wte":"a"}})";
+  CHECK(load(host, "-").text.starts_with("SP008 <stdin>:1:2 an index alone"));
+}
+
+TEST_CASE("a directory gives its index, else its weights, else its config") {
+  MemoryHost host;
+  host.files["d/config.json"] = kConfigText;
+  CHECK(load(host, "d").manifest->format == "hf-config");
+  host.files["d/x.safetensors"] = safetensors({{"a", "F32", {2}}});
+  host.files["d/y.safetensors"] = safetensors({{"b", "F32", {2}}});
+  CHECK(load(host, "d").text == "d safetensors a b");
+  host.files["d/model.safetensors.index.json"] =
+      R"({"weight_map":{"b":"y.safetensors"}})";
+  CHECK(load(host, "d/").text == "d/ safetensors-index b");
+}
+
+TEST_CASE("a directory without a model says what was looked for") {
+  MemoryHost host;
+  host.files["d/readme.md"] = "";
+  const Loaded result = load(host, "d");
+  CHECK(result.text == "SP006 directory `d` has no model that can be read");
+  CHECK(result.diags.all()[0].facts ==
+        std::vector<std::string>{
+            "looked for model.safetensors.index.json, *.safetensors and "
+            "config.json",
+            "it has 1 other entry"});
+}
+
+TEST_CASE("what no format recognises is said to be so") {
+  MemoryHost host;
+  host.files["m.gguf"] = std::string("GGUF\3\0\0\0\1\0\0\0\0\0\0\0", 16);
+  const Loaded result = load(host, "m.gguf");
+  CHECK(result.text == "SP006 no format recognises `m.gguf`");
+  CHECK(result.diags.all()[0].facts ==
+        std::vector<std::string>{
+            "formats tried: safetensors, safetensors-index, hf-config, "
+            "native"});
+  host.files["m.safetensors"] = "version https://git-lfs.github.com/spec/v1\n";
+  CHECK(load(host, "m.safetensors").text ==
+        "SP001 m.safetensors:1:1 this is a Git LFS pointer, not the file "
+        "itself");
+  host.files["p.json"] = R"({"schema":"shardplan.plan/1"})";
+  CHECK(load(host, "p.json").text ==
+        "SP006 p.json:1:1 `p.json` is a saved plan, not a manifest");
+}
+
+TEST_CASE("a file that is not there names one that is") {
+  MemoryHost host;
+  host.files["models/llama.json"] = kNativeText;
+  Loaded result = load(host, "models/lama.json");
+  CHECK(result.text ==
+        "SP001 cannot read `models/lama.json`: no such file or directory");
+  CHECK(result.diags.all()[0].help ==
+        std::vector<std::string>{
+            "a file with a similar name exists: `models/llama.json`"});
+  host.unreadable.insert("models/llama.json");
+  result = load(host, "models/llama.json");
+  CHECK(result.text ==
+        "SP001 cannot read `models/llama.json`: permission denied");
+  CHECK(result.diags.all()[0].help.empty());
+}
+
+TEST_CASE("a config beside weights tells their heads") {
+  MemoryHost host;
+  host.files["d/m.safetensors"] = safetensors({{"a", "F32", {2}}});
+  host.files["d/config.json"] = kConfigText;
+  for (const char* path : {"d", "d/m.safetensors"}) {
+    CAPTURE(path);
+    const Loaded result = load(host, path);
+    REQUIRE(result.manifest.has_value());
+    CHECK(result.manifest->facts.from == FactsFrom::Config);
+    CHECK(result.manifest->facts.kv_heads == 1);
+  }
+  host.files["d/n.json"] = kNativeText;
+  CHECK(load(host, "d/n.json").manifest->facts.from == FactsFrom::None);
+}
+
+TEST_CASE("a broken config beside weights is only a warning") {
+  MemoryHost host;
+  host.files["d/m.safetensors"] = safetensors({{"a", "F32", {2}}});
+  for (const char* config : {"{\"model_type\": ", "[]", "{}}"}) {
+    CAPTURE(config);
+    host.files["d/config.json"] = config;
+    const Loaded result = load(host, "d");
+    REQUIRE(result.manifest.has_value());
+    CHECK(result.manifest->facts.from == FactsFrom::None);
+    REQUIRE(result.diags.all().size() == 1);
+    CHECK(result.text.starts_with("SP002 warning d/config.json:1:"));
+    CHECK(result.text.find("the config beside the weights is not used: ") !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("only the header of a large file is read") {
+  MemoryHost host;
+  host.files["m"] = safetensors({{"a", "U8", {10 << 20}}});
+  CHECK(load(host, "m").text == "m safetensors a");
+  CHECK(host.bytes_read < 200000);
+  std::vector<testing::StoredTensor> many;
+  for (int i = 0; i < 5000; ++i) {
+    many.push_back({"layers." + std::to_string(i) + ".weight", "F32", {2, 2}});
+  }
+  host.files["m"] = safetensors(many);
+  CHECK(load(host, "m").manifest->size() == 5000);
+}
+
+TEST_CASE("a large manifest is read to its end") {
+  MemoryHost host;
+  std::string text = "{";
+  for (int i = 0; i < 5000; ++i) {
+    text += (i > 0 ? ",\"w" : "\"w") + std::to_string(i) +
+            R"(":{"shape":[2],"dtype":"f32"})";
+  }
+  host.files["m.json"] = text + "}";
+  CHECK(load(host, "m.json").manifest->size() == 5000);
+}
+
+TEST_CASE("sources of what cannot be read outlive the reading") {
+  MemoryHost host;
+  host.files["m.json"] = R"({"a": {"shape": [1], "dtype": "f33"}})";
+  Diagnostics diags;
+  CHECK_FALSE(load_manifest("m.json", host, diags));
+  REQUIRE(diags.all().size() == 1);
+  CHECK(diags.all()[0].labels.at(0).where.text() == "\"f33\"");
+}
+
+TEST_CASE("every format is in the table once, the one for any text last") {
+  CHECK(manifest_formats().size() == 4);
+  CHECK(manifest_formats().back().name == "native");
+  for (const ManifestFormat& format : manifest_formats()) {
+    CHECK_FALSE(format.summary.empty());
+  }
+}
+
+}  // namespace
+}  // namespace shardplan
