@@ -28,6 +28,12 @@ std::string fixed(double value, int decimals) {
 // judged after rounding: 9.996 is "10.0", not "10.00".
 int size_decimals(double value) { return value < 9.995 ? 2 : 1; }
 
+// Most texts: one column a byte and nothing to escape.
+bool is_plain_ascii(std::string_view text) {
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return c >= 0x20 && c < 0x7F; });
+}
+
 void append_escape(std::string& out, char32_t code_point) {
   switch (code_point) {
     case '\n':
@@ -106,7 +112,7 @@ std::vector<Cluster> clusters_of(std::string_view text) {
 std::string bytes_text(double bytes) {
   static constexpr std::array<const char*, 7> kUnits = {
       " B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
-  if (!std::isfinite(bytes)) return std::isnan(bytes) ? "nan" : "infinite";
+  if (!std::isfinite(bytes)) return std::isnan(bytes) ? "undefined" : "infinite";
   double value = std::abs(bytes);
   size_t unit = 0;
   // What would round to 1024 of a unit is one of the next.
@@ -201,11 +207,16 @@ std::optional<std::string> nearest(std::string_view word,
 }
 
 int display_width(std::string_view text) {
+  constexpr int64_t kMost = 1 << 30;
   int64_t width = 0;
-  for (size_t at = 0; at < text.size();) {
-    width += code_point_width(decode_utf8(text, at));
+  if (is_plain_ascii(text)) {
+    width = static_cast<int64_t>(text.size());
+  } else {
+    for (size_t at = 0; at < text.size();) {
+      width += code_point_width(decode_utf8(text, at));
+    }
   }
-  return static_cast<int>(std::min<int64_t>(width, 1 << 30));
+  return static_cast<int>(std::min(width, kMost));
 }
 
 std::string elide_middle(std::string_view text, int width, bool unicode) {
@@ -291,6 +302,7 @@ bool is_printable(char32_t code_point) {
 }
 
 std::string printable(std::string_view text) {
+  if (is_plain_ascii(text)) return std::string(text);
   std::string out;
   out.reserve(text.size());
   for (size_t at = 0; at < text.size();) {

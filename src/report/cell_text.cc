@@ -28,6 +28,8 @@ std::string fixed(double value, int decimals) {
 }
 
 std::string exact_text(double value) {
+  if (std::isnan(value)) return "undefined";
+  if (std::isinf(value)) return value > 0 ? "infinite" : "-infinite";
   std::string text;
   append_json_double(text, value);
   return text;
@@ -53,24 +55,28 @@ std::string percent_text(double value) {
 }
 
 std::string seconds_text(double seconds, const Style& style) {
-  if (!std::isfinite(seconds)) return exact_text(seconds);
-  const std::string micro = std::string(glyphs(style).micro) + "s";
   struct Unit {
     double size;
     std::string name;
   };
   const std::array<Unit, 4> units = {
-      {{1, "s"}, {1e-3, "ms"}, {1e-6, micro}, {1e-9, "ns"}}};
+      {{1, "s"},
+       {1e-3, "ms"},
+       {1e-6, std::string(glyphs(style).micro) + "s"},
+       {1e-9, "ns"}}};
   const double size = std::abs(seconds);
-  size_t unit = 0;
-  while (size > 0 && unit + 1 < units.size() &&
-         size < 0.9995 * units[unit].size) {
-    ++unit;
+  if (!std::isfinite(seconds)) return exact_text(seconds);
+  if (size == 0) return "0 s";
+  // What would round to 1000 of a unit is one of the next.
+  const auto unit = std::find_if(
+      units.begin(), units.end(),
+      [&](const Unit& candidate) { return size >= 0.9995 * candidate.size; });
+  if (unit == units.end()) {
+    return digits_text(seconds, std::chars_format::scientific, 1) + " s";
   }
-  const double value = seconds / units[unit].size;
-  const double shown_size = std::abs(value);
-  const int decimals = shown_size < 9.995 ? 2 : shown_size < 99.95 ? 1 : 0;
-  return fixed(value, size > 0 ? decimals : 0) + " " + units[unit].name;
+  const double value = size / unit->size;
+  const int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+  return fixed(seconds / unit->size, decimals) + " " + unit->name;
 }
 
 std::string bar_text(double fraction, const Style& style) {

@@ -91,7 +91,7 @@ struct Table {
   std::vector<Column> columns;
   // Calls the sink once per row, in order, the same each time it is called.
   std::function<void(const RowSink&)> rows;
-  std::optional<Row> footer;  // for people: totals under a rule
+  std::optional<Row> footer = {};  // for people: totals under a rule
   Audience audience = Audience::Everyone;
   bool show_header = true;  // text only
 };

@@ -82,6 +82,12 @@ Window window_around(std::string_view line, size_t begin, size_t end, int width,
   window.grow_left(line, all_of_it ? window.room / 2 : inner / 4);
   window.grow_right(line, line.size());
   window.grow_left(line, window.room);
+  // Where nothing is left out there is no sign to keep room for.
+  if (window.begin == 0 || window.end == line.size()) {
+    window.room += mark_width(style);
+  }
+  window.grow_right(line, line.size());
+  window.grow_left(line, window.room);
   return window;
 }
 

@@ -51,7 +51,7 @@ TEST_CASE("bytes are shown with three or four digits") {
 }
 
 TEST_CASE("what is not a size is called by its name") {
-  CHECK(bytes_text(std::numeric_limits<double>::quiet_NaN()) == "nan");
+  CHECK(bytes_text(std::numeric_limits<double>::quiet_NaN()) == "undefined");
   CHECK(bytes_text(std::numeric_limits<double>::infinity()) == "infinite");
   // Beyond every unit, but still whole.
   CHECK(bytes_text(std::numeric_limits<double>::max()).ends_with(".0 EiB"));

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/diagnostics_text.h"
+
+#include <doctest/doctest.h>
+#include <rapidcheck.h>
+
+#include "base/text.h"
+#include "tests/support/reports.h"
+
+namespace shardplan {
+namespace {
+
+const SourceFile& rules() {
+  static const SourceFile kRules("rules.yaml", R"(# Llama
+rules:
+  - ["embed_tokens/embedding",          [tp, fsdp]]
+  - ["self_attn/(q|k|v)_proj/kernel",   [fsdp, tp]]
+  - ["self_attn/o_proj/kernel",         [tp, fsdp]]
+  - ["mlp/.*/kernel",                   [fsdp, tp]]
+  - ["mlp/down_proj/kernel",            [tp, fsdp]]
+  - ["_layernorm/kernel",               []]
+  - ["lm_head/kernel",                  [fsdp, model]]
+)");
+  return kRules;
+}
+
+Style of_width(int width) {
+  Style style;
+  style.width = width;
+  return style;
+}
+
+std::string written(const Diagnostics& diags, const Style& style = {}) {
+  std::string text;
+  CHECK(write_diagnostics(diags, style, [&](std::string_view piece) {
+    text += piece;
+    return true;
+  }));
+  return text;
+}
+
+std::string concise(const Diagnostics& diags) {
+  std::string text;
+  CHECK(write_concise(diags, [&](std::string_view piece) {
+    text += piece;
+    return true;
+  }));
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("a diagnostic shows its place, the facts and what helps") {
+  Diagnostics diags;
+  diags
+      .report(Code::IndivisibleDimension, {},
+              "dimension 0 of `w` is not divisible by axis `tp`")
+      .label(span_of(rules(), "tp"), "shards dimension 0")
+      .fact("dimension 0 is 32001; axis `tp` is 2; 32001 mod 2 = 1")
+      .help("pad the dimension to 32002");
+  CHECK("\n" + written(diags) == R"(
+warning[SP203]: dimension 0 of `w` is not divisible by axis `tp`
+ --> rules.yaml:3:42
+  |
+3 |   - ["embed_tokens/embedding",          [tp, fsdp]]
+  |                                          ^^ shards dimension 0
+  |
+  = dimension 0 is 32001; axis `tp` is 2; 32001 mod 2 = 1
+help: pad the dimension to 32002
+)");
+}
+
+TEST_CASE("labels of one file stand in the order of its lines") {
+  Diagnostics diags;
+  diags.report(Code::ShadowedRule, {}, "rule 5 never applies")
+      .label(span_of(rules(), "\"mlp/down_proj/kernel\""), "found in 22")
+      .label(span_of(rules(), "\"mlp/.*/kernel\""), "rule 4 comes first")
+      .label(span_of(rules(), "Llama"), "far away")
+      .label(span_of(rules(), "\"lm_head/kernel\""), "one line between")
+      .help("move rule 5 above rule 4");
+  CHECK("\n" + written(diags) == R"(
+warning[SP103]: rule 5 never applies
+ --> rules.yaml:7:6
+  |
+1 | # Llama
+  |   ----- far away
+...
+6 |   - ["mlp/.*/kernel",                   [fsdp, tp]]
+  |      --------------- rule 4 comes first
+7 |   - ["mlp/down_proj/kernel",            [tp, fsdp]]
+  |      ^^^^^^^^^^^^^^^^^^^^^^ found in 22
+8 |   - ["_layernorm/kernel",               []]
+9 |   - ["lm_head/kernel",                  [fsdp, model]]
+  |      ---------------- one line between
+  |
+help: move rule 5 above rule 4
+)");
+}
+
+TEST_CASE("places in other files have blocks of their own") {
+  const SourceFile model("model.json", std::string(150, '\n') + "{\"w\": 1}");
+  Diagnostics diags;
+  diags
+      .report(Code::UnmatchedParameter, span_of(model, "\"w\""),
+              "parameter `w` matches no rule")
+      .label(span_of(rules(), "rules:"), "none of these");
+  diags.report(Code::UnusedAxis, {}, "axis `sp` shards nothing")
+      .fact("the mesh has axes fsdp=4, sp=2");
+  CHECK("\n" + written(diags) == R"(
+error[SP101]: parameter `w` matches no rule
+   --> model.json:151:2
+    |
+151 | {"w": 1}
+    |  ^^^
+    |
+   ::: rules.yaml:2:1
+    |
+  2 | rules:
+    | ------ none of these
+
+warning[SP204]: axis `sp` shards nothing
+  = the mesh has axes fsdp=4, sp=2
+)");
+}
+
+TEST_CASE(
+    "a flag is shown without a place, and a label without one is a fact") {
+  const SourceFile mesh("--mesh", "fsdp=4,tp");
+  Diagnostics diags;
+  diags.error(Code::InvalidMesh, {}, "axis `tp` has no size")
+      .label({}, "sizes are counts of devices")
+      .label({&mesh, 7, 9}, "expected `tp=N`");
+  CHECK("\n" + written(diags) == R"(
+error[SP007]: axis `tp` has no size
+  |
+  | fsdp=4,tp
+  |        ^^ expected `tp=N`
+  |
+  = sizes are counts of devices
+)");
+}
+
+TEST_CASE("a grouped finding names some of its parameters, unless it has") {
+  const auto shown_for = [](std::string message,
+                            std::vector<std::string> names) {
+    Diagnostics diags;
+    diags.report(Code::UnmatchedParameter, {}, std::move(message))
+        .parameters(std::move(names));
+    const auto lines = lines_of(written(diags));
+    return lines.size() < 2 ? "" : lines[1];
+  };
+  CHECK(shown_for("2 match no rule", {"a.w", "b.w"}) ==
+        "  = in `a.w` and `b.w`");
+  CHECK(shown_for("4 match no rule", {"a.w", "b.w", "c.w", "d.w"}) ==
+        "  = in `a.w`, `b.w`, `c.w` and `d.w`");
+  CHECK(shown_for("5 match no rule", {"a.w", "b.w", "c.w", "d.w", "e.w"}) ==
+        "  = in `a.w`, `b.w`, `c.w` and 2 more parameters");
+  CHECK(shown_for("`a.w` and 1 more match no rule", {"a.w", "b.w"}).empty());
+  CHECK(shown_for("one matches no rule", {"a.w"}).empty());
+}
+
+TEST_CASE("a manifest of one long line is shown around the place") {
+  std::string text = "{";
+  for (int i = 0; i < 1000; ++i) {
+    text += "\"layers." + std::to_string(i) + ".w\":{\"shape\":[64]},";
+  }
+  const SourceFile model("model.json", text);
+  Diagnostics diags;
+  diags
+      .report(Code::DuplicateKey, span_of(model, "\"layers.700.w\""),
+              "`layers.700.w` is given twice")
+      .label(span_of(model, "\"layers.3.w\""), "first here");
+  CHECK("\n" + written(diags, of_width(60)) == R"(
+error[SP003]: `layers.700.w` is given twice
+ --> model.json:1:20892
+  |
+1 | ….2.w":{"shape":[64]},"layers.3.w":{"shape":[64]},"laye…
+  |                       ------------ first here
+...
+1 | …9.w":{"shape":[64]},"layers.700.w":{"shape":[64]},"lay…
+  |                      ^^^^^^^^^^^^^^
+)");
+}
+
+TEST_CASE("colour is red for errors and yellow for warnings") {
+  Style style;
+  style.colour = true;
+  Diagnostics diags;
+  diags.report(Code::UnknownAxis, span_of(rules(), "model"), "unknown axis")
+      .help("use `tp`");
+  const auto lines = lines_of(written(diags, style));
+  CHECK(lines[0] ==
+        "\x1b[1;31merror[SP201]\x1b[0m\x1b[1m: unknown axis\x1b[0m");
+  CHECK(lines[1] == " \x1b[2m--> \x1b[0mrules.yaml:9:48");
+  CHECK(lines[4].ends_with("\x1b[1;31m^^^^^\x1b[0m"));
+  CHECK(lines.back() == "\x1b[1;36mhelp\x1b[0m: use `tp`");
+  Diagnostics others;
+  others.report(Code::UnusedAxis, {}, "a warning");
+  others.report(Code::SmallParameter, {}, "a note");
+  const auto more = lines_of(written(others, style));
+  CHECK(more[0].starts_with("\x1b[1;33mwarning[SP204]"));
+  CHECK(more[2].starts_with("\x1b[1;36mnote[SP207]"));
+}
+
+TEST_CASE("concise has one line for each finding") {
+  const SourceFile mesh("--mesh", "tp=0");
+  Diagnostics diags;
+  diags
+      .report(Code::UnknownAxis, span_of(rules(), "model"),
+              "unknown axis `model`")
+      .fact("not printed")
+      .help("not printed");
+  diags.error(Code::InvalidMesh, {&mesh, 3, 4}, "axis `tp` has size 0");
+  diags.report(Code::UnusedAxis, {}, "axis `s\np` shards nothing");
+  CHECK("\n" + concise(diags) == R"(
+rules.yaml:9:48: error[SP201] unknown axis `model`
+--mesh:1:4: error[SP007] axis `tp` has size 0
+shardplan: warning[SP204] axis `s\np` shards nothing
+)");
+}
+
+TEST_CASE("nothing is written once the sink has refused") {
+  Diagnostics diags;
+  for (int i = 0; i < 10'000; ++i) {
+    diags.report(Code::UnusedAxis, {}, "axis `sp` shards nothing");
+  }
+  int pieces = 0;
+  const TextSink closed = [&](std::string_view) {
+    ++pieces;
+    return false;
+  };
+  CHECK_FALSE(write_diagnostics(diags, Style{}, closed));
+  CHECK(pieces == 1);
+  CHECK_FALSE(write_concise(diags, closed));
+  CHECK(pieces == 2);
+}
+
+TEST_CASE("no file and no message can write to the terminal") {
+  CHECK(rc::check("write_diagnostics", [] {
+    const auto hostile = rc::gen::container<std::string>(rc::gen::element(
+        'a', '\n', '\r', '\t', '\x1b', '\x07', '\xC2', '\x9B', '\xFF', '`'));
+    const SourceFile file("f" + *hostile, *hostile);
+    const auto size = static_cast<int>(file.text().size());
+    Diagnostics diags;
+    for (int i = *rc::gen::inRange(1, 3); i > 0; --i) {
+      auto builder = diags.report(Code::UnknownKey, {}, *hostile);
+      builder.fact(*hostile).help(*hostile).parameters({*hostile, *hostile});
+      for (int label = *rc::gen::inRange(0, 4); label > 0; --label) {
+        const int begin = *rc::gen::inRange(0, size + 1);
+        const int end = *rc::gen::inRange(begin, size + 1);
+        builder.label(
+            {&file, static_cast<uint64_t>(begin), static_cast<uint64_t>(end)},
+            *hostile);
+      }
+    }
+    const int width = *rc::gen::inRange(1, 50);
+    for (const std::string& text :
+         {written(diags, of_width(width)), concise(diags)}) {
+      RC_ASSERT(is_valid_utf8(text));
+      for (const std::string& line : lines_of(text)) {
+        RC_ASSERT(printable(line) == line);
+      }
+    }
+  }));
+}
+
+}  // namespace shardplan

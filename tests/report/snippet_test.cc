@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/snippet.h"
+
+#include <doctest/doctest.h>
+#include <rapidcheck.h>
+
+#include "base/text.h"
+
+namespace shardplan {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+Lines draw(std::string_view line, const std::vector<Mark>& marks,
+           int width = 80, const Style& style = {}) {
+  return draw_snippet(line, marks, width, Paint::Error, style);
+}
+
+}  // namespace
+
+TEST_CASE("a mark is underlined and its text follows") {
+  CHECK(draw("fsdp=4,tp", {{7, 9, "expected `tp=N`", true}}) ==
+        Lines{"fsdp=4,tp",  //
+              "       ^^ expected `tp=N`"});
+  CHECK(draw("fsdp=4,tp", {{7, 9, "", false}}) == Lines{"fsdp=4,tp",  //
+                                                        "       --"});
+}
+
+TEST_CASE("an empty mark is one caret, also behind the last character") {
+  CHECK(draw("ab", {{1, 1, "here", true}}) == Lines{"ab", " ^ here"});
+  CHECK(draw("ab", {{2, 2, "", true}}) == Lines{"ab", "  ^"});
+  CHECK(draw("ab", {{9, 12, "", true}}) == Lines{"ab", "  ^"});
+  CHECK(draw("", {{0, 0, "", true}}) == Lines{"", "^"});
+}
+
+TEST_CASE("texts that would collide hang below, right to left") {
+  CHECK(draw("[tp, fsdp, sp]", {{1, 3, "first", false},
+                                {5, 9, "second", true},
+                                {11, 13, "third", false}}) ==
+        Lines{"[tp, fsdp, sp]",       //
+              " --  ^^^^  -- third",  //
+              " |   |",               //
+              " |   second",          //
+              " first"});
+}
+
+TEST_CASE("marks that overlap keep their texts and the primary its carets") {
+  CHECK(draw("[tp, fsdp]", {{0, 10, "all of it", false},
+                            {5, 9, "this", true}}) == Lines{"[tp, fsdp]",  //
+                                                            "-----^^^^-",  //
+                                                            "|    |",      //
+                                                            "|    this",   //
+                                                            "all of it"});
+  CHECK(draw("tp", {{0, 2, "a", true}, {0, 2, "b", false}}) == Lines{"tp",    //
+                                                                     "^^ b",  //
+                                                                     "|",     //
+                                                                     "a"});
+}
+
+TEST_CASE("wide characters, marks and tabs keep the carets in place") {
+  CHECK(draw("\t层: tp", {{6, 8, "", true}}) == Lines{"    层: tp",  //
+                                                      "        ^^"});
+  CHECK(draw("层层", {{3, 6, "x", true}}) == Lines{"层层", "  ^^ x"});
+  CHECK(draw("e\xCC\x81 tp", {{4, 6, "", true}}) ==
+        Lines{"e\xCC\x81 tp", "  ^^"});
+}
+
+TEST_CASE("what could act on the terminal is escaped, and counted as shown") {
+  CHECK(draw("\x1b[m tp", {{4, 6, "", true}}) ==
+        Lines{"\\x1b[m tp", "       ^^"});
+  CHECK(draw("\xFF tp", {{2, 4, "x\x07", true}}) ==
+        Lines{"\\xff tp", "     ^^ x\\x07"});
+}
+
+TEST_CASE("a long line is cut to a window around its mark") {
+  const std::string line = std::string(100, 'a') + "tp" + std::string(100, 'b');
+  CHECK(draw(line, {{100, 102, "here", true}}, 22) ==
+        Lines{"…aaaaaaaaatpbbbbbbbbb…",  //
+              "          ^^ here"});
+  CHECK(draw(line, {{0, 2, "", true}}, 10) == Lines{"aaaaaaaaa…", "^^"});
+  CHECK(draw(line, {{200, 202, "", true}}, 10) ==
+        Lines{"…bbbbbbbbb", "        ^^"});
+  Style ascii;
+  ascii.unicode = false;
+  CHECK(draw(line, {{100, 102, "", true}}, 12, ascii) ==
+        Lines{"..aaatpbbb..", "     ^^"});
+}
+
+TEST_CASE("a mark that is longer than the window is cut with it") {
+  const std::string line = std::string(50, 'a') + std::string(100, 'x');
+  CHECK(draw(line, {{50, 150, "", true}}, 22) ==
+        Lines{"…aaaaaxxxxxxxxxxxxxxx…",  //
+              "      ^^^^^^^^^^^^^^^"});
+}
+
+TEST_CASE("blanks at the end of the source are not printed") {
+  CHECK(draw("tp   ", {{0, 2, "", true}}) == Lines{"tp", "^^"});
+  CHECK(draw_line("  x: 1   ", 80, Style{}) == "  x: 1");
+  CHECK(draw_line(std::string(30, 'x'), 10, Style{}) == "xxxxxxxxx…");
+}
+
+TEST_CASE("whether a window holds a range counts columns") {
+  CHECK(fits_window("层层ab", 0, 6, 4));
+  CHECK_FALSE(fits_window("层层ab", 0, 7, 4));
+  CHECK(fits_window("ab", 1, 99, 1));
+}
+
+TEST_CASE("colour marks carets and their texts") {
+  Style style;
+  style.colour = true;
+  CHECK(draw("ab", {{0, 1, "x", true}, {1, 2, "y", false}}, 80, style) ==
+        Lines{"ab", "\x1b[1;31m^\x1b[0m\x1b[1;36m-\x1b[0m \x1b[1;36my\x1b[0m",
+              "\x1b[1;31m|\x1b[0m", "\x1b[1;31mx\x1b[0m"});
+}
+
+TEST_CASE("a line of 100 MB costs no more than a short one") {
+  const std::string line(100'000'000, 'a');
+  const Lines lines = draw(line, {{50'000'000, 50'000'003, "", true}}, 40);
+  CHECK(display_width(lines[0]) == 40);
+  CHECK(lines[1].ends_with("^^^"));
+}
+
+TEST_CASE("any bytes give printable lines that fit, with a caret for a mark") {
+  CHECK(rc::check("draw_snippet", [] {
+    std::string line;
+    for (int i = *rc::gen::inRange(0, 60); i > 0; --i) {
+      line += *rc::gen::element<std::string>("a", "层", "\t", "\x1b", "\xFF",
+                                             "\xC3", "e\xCC\x81", " ");
+    }
+    const auto size = static_cast<int>(line.size());
+    const int begin = *rc::gen::inRange(0, size + 2);
+    const int end = *rc::gen::inRange(begin, size + 3);
+    const int width = *rc::gen::inRange(20, 60);
+    const Lines lines =
+        draw(line,
+             {{static_cast<size_t>(begin), static_cast<size_t>(end), "", true}},
+             width);
+    RC_ASSERT(lines.size() == 2U);
+    RC_ASSERT(display_width(lines[0]) <= width);
+    RC_ASSERT(printable(lines[0]) == lines[0]);
+    RC_ASSERT(lines[1].find('^') != std::string::npos);
+    RC_ASSERT(display_width(lines[1]) <= width + 1);
+  }));
+}
+
+}  // namespace shardplan
