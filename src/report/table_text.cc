@@ -126,8 +126,8 @@ class Printer {
     int blanks = widths_.indent();  // owed before the next text
     for (size_t i = 0; i < table_.columns.size(); ++i) {
       if (widths_[i] == 0) continue;
-      const std::string text =
-          elide_middle(text_of(i), widths_[i], style_.unicode);
+      std::string text = elide_middle(text_of(i), widths_[i], style_.unicode);
+      text.erase(text.find_last_not_of(' ') + 1);
       const int missing = widths_[i] - display_width(text);
       const bool right = table_.columns[i].align == Align::Right;
       if (right) blanks += missing;

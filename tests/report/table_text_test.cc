@@ -126,6 +126,7 @@ TEST_CASE("elastic tables fit the width, and no line ends in a blank") {
     for (const std::string& line : lines_of(printed(table, of_width(width)))) {
       RC_ASSERT(display_width(line) <= width);
       RC_ASSERT(printable(line) == line);
+      RC_ASSERT(line.empty() || line.back() != ' ');
     }
   }));
 }

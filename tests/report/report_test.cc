@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/report.h"
+
+#include <cmath>
+#include <set>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+#include <rapidcheck.h>
+
+#include "base/text.h"
+#include "report/cell_text.h"
+#include "tests/support/reports.h"
+
+namespace shardplan {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Valid UTF-8 that tries to break out of every format.
+rc::Gen<std::string> any_name() {
+  const auto piece = rc::gen::element<std::string>(
+      "a", "layers.0", "/", "*", "_", "|", "\\", "`", "\"", ",", "\n", "\r",
+      "\x1b[31m", " ", "<b>", "层", "×", "=1", "'", "\xE2\x80\xAE", "::");
+  return rc::gen::map(rc::gen::container<std::vector<std::string>>(piece),
+                      [](const std::vector<std::string>& pieces) {
+                        std::string name;
+                        for (const std::string& part : pieces) name += part;
+                        return name;
+                      });
+}
+
+rc::Gen<std::string> axis() {
+  return rc::gen::element<std::string>("dp", "fsdp", "tp");
+}
+
+rc::Gen<PartitionSpec> any_spec() {
+  return rc::gen::map(rc::gen::container<std::vector<AxisNames>>(
+                          rc::gen::container<AxisNames>(axis())),
+                      [](std::vector<AxisNames> dims) {
+                        return PartitionSpec{std::move(dims)};
+                      });
+}
+
+// One cell of each kind that has a value of its own; column i is always kind i.
+constexpr size_t kKinds = 15;
+
+Row any_row() {
+  const auto whole = [] { return *rc::gen::arbitrary<int64_t>(); };
+  const auto real = [] { return *rc::gen::arbitrary<double>(); };
+  return {*any_name(),
+          Count{whole()},
+          ByteSize{whole()},
+          MeanBytes{real()},
+          Ratio{real()},
+          Percent{real()},
+          Seconds{real()},
+          Flag{*rc::gen::arbitrary<bool>()},
+          Bar{real()},
+          Names{*rc::gen::container<std::vector<std::string>>(any_name())},
+          Numbers{*rc::gen::arbitrary<std::vector<int64_t>>()},
+          Dims{*rc::gen::arbitrary<std::vector<int64_t>>()},
+          *any_spec(),
+          MemoryRange{whole(), whole(), real()},
+          std::monostate{}};
+}
+
+Report any_report(std::vector<Row>& rows) {
+  for (int i = *rc::gen::inRange(0, 5); i > 0; --i) rows.push_back(any_row());
+  Table table;
+  table.id = "placements";
+  for (size_t i = 0; i < kKinds; ++i) {
+    const std::string name = "c" + std::to_string(i);
+    table.columns.push_back({name, name, Align::Left, i % 2 == 0});
+  }
+  table.rows = rows_of(rows);
+  Report report;
+  report.command = "resolve";
+  report.tables.push_back(std::move(table));
+  return report;
+}
+
+// What JSON must hold for a cell, made the plain way.
+struct Expected {
+  Json operator()(std::monostate) const { return nullptr; }
+  Json operator()(const std::string& text) const { return text; }
+  Json operator()(Count cell) const { return cell.value; }
+  Json operator()(ByteSize cell) const { return cell.value; }
+  Json operator()(MeanBytes cell) const { return cell.value; }
+  Json operator()(Ratio cell) const { return cell.value; }
+  Json operator()(Percent cell) const { return cell.value; }
+  Json operator()(Seconds cell) const { return cell.value; }
+  Json operator()(Flag cell) const { return cell.value; }
+  Json operator()(Bar cell) const { return cell.fraction; }
+  Json operator()(const Names& cell) const { return cell.values; }
+  Json operator()(const Numbers& cell) const { return cell.values; }
+  Json operator()(const Dims& cell) const { return cell.shape; }
+  Json operator()(const PartitionSpec& spec) const {
+    Json dims = Json::array();
+    for (const AxisNames& axes : spec.dims) {
+      if (axes.empty()) {
+        dims.push_back(nullptr);
+      } else if (axes.size() == 1) {
+        dims.push_back(axes[0]);
+      } else {
+        dims.push_back(axes);
+      }
+    }
+    return dims;
+  }
+  Json operator()(const MeshCell& cell) const {
+    Json mesh = Json::object();
+    for (const Axis& one : cell.mesh.axes()) mesh[one.name] = one.size;
+    return mesh;
+  }
+  Json operator()(const MemoryRange& range) const {
+    return {{"max", range.max}, {"min", range.min}, {"mean", range.mean}};
+  }
+};
+
+// Fields of RFC 4180 text, with LF between rows.
+std::vector<std::vector<std::string>> csv_fields(std::string_view text) {
+  std::vector<std::vector<std::string>> rows;
+  for (size_t at = 0; at < text.size();) {
+    std::vector<std::string> row(1);
+    bool quoted = false;
+    for (; at < text.size() && (quoted || text[at] != '\n'); ++at) {
+      const bool doubled = quoted && text.substr(at).substr(0, 2) == "\"\"";
+      if (doubled) {
+        row.back() += text[at++];
+      } else if (text[at] == '"') {
+        quoted = !quoted;
+      } else if (text[at] == ',' && !quoted) {
+        row.emplace_back();
+      } else {
+        row.back() += text[at];
+      }
+    }
+    ++at;
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+// Cells of a line of a Markdown table, as GitHub cuts it.
+size_t markdown_cells(std::string_view line) {
+  size_t pipes = 0;
+  for (size_t at = 0; at < line.size(); ++at) {
+    if (line[at] == '\\') {
+      ++at;
+    } else if (line[at] == '|') {
+      ++pipes;
+    }
+  }
+  return pipes - 1;
+}
+
+}  // namespace
+
+TEST_CASE("every format has a name of its own and is found by it") {
+  std::set<std::string_view> names;
+  for (const Renderer& renderer : renderers()) {
+    CAPTURE(renderer.name);
+    CHECK(names.insert(renderer.name).second);
+    CHECK(find_renderer(renderer.name) == &renderer);
+    CHECK_FALSE(renderer.summary.empty());
+  }
+  CHECK(find_renderer("yaml") == nullptr);
+  CHECK(find_renderer("") == nullptr);
+}
+
+TEST_CASE("rows that are there are given each time, in order") {
+  const auto rows = rows_of({{Count{1}}, {Count{2}}});
+  for (int round = 0; round < 2; ++round) {
+    int64_t expected = 0;
+    rows([&](std::span<const Cell> row) {
+      CHECK(std::get<Count>(row[0]).value == ++expected);
+    });
+    CHECK(expected == 2);
+  }
+}
+
+TEST_CASE("the value of every cell reads back from JSON") {
+  CHECK(rc::check("json", [] {
+    std::vector<Row> rows;
+    Report report = any_report(rows);
+    report.summary = {{"mesh", MeshCell{Mesh({{"tp", 2}, {"dp", 3}})}}};
+    const Json json = Json::parse(rendered(report, "json"));
+    RC_ASSERT(json["summary"]["mesh"].dump() == R"({"tp":2,"dp":3})");
+    const Json& table = json["tables"]["placements"];
+    RC_ASSERT(table.size() == rows.size());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      RC_ASSERT(table[i].size() == kKinds);
+      for (size_t column = 0; column < kKinds; ++column) {
+        const Json& value = table[i]["c" + std::to_string(column)];
+        const Json expected = std::visit(Expected{}, rows[i][column]);
+        RC_ASSERT(value == expected);
+        if (expected.is_number_integer()) {
+          RC_ASSERT(value.is_number_integer());
+        }
+      }
+    }
+  }));
+}
+
+TEST_CASE("CSV has the rows of JSON") {
+  CHECK(rc::check("csv", [] {
+    std::vector<Row> rows;
+    const Report report = any_report(rows);
+    const auto fields = csv_fields(rendered(report, "csv"));
+    RC_ASSERT(fields.size() == rows.size() + 1);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      RC_ASSERT(fields[i + 1].size() == kKinds);
+      for (size_t column = 0; column < kKinds; ++column) {
+        const std::string& field = fields[i + 1][column];
+        const Json expected = std::visit(Expected{}, rows[i][column]);
+        if (expected.is_string()) {
+          RC_ASSERT(field == expected.get<std::string>());
+        } else {
+          RC_ASSERT(Json::parse(field.empty() ? "null" : field) == expected);
+        }
+      }
+    }
+  }));
+}
+
+TEST_CASE("Markdown has the rows of JSON, whatever they are called") {
+  CHECK(rc::check("markdown", [] {
+    std::vector<Row> rows;
+    const Report report = any_report(rows);
+    const auto lines = lines_of(rendered(report, "markdown"));
+    size_t found = 0;
+    for (const std::string& line : lines) {
+      RC_ASSERT(printable(line) == line);
+      if (!line.starts_with("|")) continue;
+      ++found;
+      RC_ASSERT(markdown_cells(line) == kKinds);
+    }
+    RC_ASSERT(found == (rows.empty() ? 0 : rows.size() + 2));
+  }));
+}
+
+TEST_CASE("text has the rows of JSON, with nothing that acts on a terminal") {
+  CHECK(rc::check("text", [] {
+    std::vector<Row> rows;
+    const Report report = any_report(rows);
+    Style style;
+    style.unicode = *rc::gen::arbitrary<bool>();
+    style.exact = *rc::gen::arbitrary<bool>();
+    const auto lines = lines_of(rendered(report, "text", style));
+    RC_ASSERT(lines.size() == (rows.empty() ? 0 : rows.size() + 1));
+    for (const std::string& line : lines) {
+      RC_ASSERT(printable(line) == line);
+      RC_ASSERT(line.empty() || line.back() != ' ');
+    }
+  }));
+}
+
+TEST_CASE("a report of many rows leaves in pieces") {
+  constexpr int kRows = 100'000;
+  Report report;
+  report.command = "resolve";
+  Table table{"placements", "", {{"parameter", "parameter"}}, {}};
+  table.rows = [](const RowSink& sink) {
+    const Row row = {std::string("model/layers/0/mlp/up_proj/kernel")};
+    for (int i = 0; i < kRows; ++i) sink(row);
+  };
+  report.tables.push_back(std::move(table));
+  for (const std::string_view format : {"json", "csv", "markdown", "text"}) {
+    CAPTURE(format);
+    size_t largest = 0;
+    size_t total = 0;
+    find_renderer(format)->render(report, Style{}, [&](std::string_view piece) {
+      largest = std::max(largest, piece.size());
+      total += piece.size();
+      return true;
+    });
+    CHECK(total > size_t{kRows} * 30);
+    CHECK(largest < 70'000);
+  }
+}
+
+TEST_CASE("a closed pipe gets nothing more") {
+  Diagnostics diags;
+  for (int i = 0; i < 5000; ++i) {
+    diags.report(Code::UnusedAxis, {}, "axis `sp` shards nothing");
+  }
+  Report report;
+  report.diagnostics = &diags;
+  report.diagnostics_are_the_answer = true;
+  Table table{"t", "", {{"a", "a"}}, {}};
+  table.rows = [](const RowSink& sink) {
+    const Row row = {std::string(100, 'x')};
+    for (int i = 0; i < 5000; ++i) sink(row);
+  };
+  report.tables.push_back(std::move(table));
+  for (const Renderer& renderer : renderers()) {
+    CAPTURE(renderer.name);
+    int pieces = 0;
+    renderer.render(report, Style{}, [&](std::string_view) {
+      ++pieces;
+      return false;
+    });
+    CHECK(pieces == 1);
+  }
+}
+
+}  // namespace shardplan
