@@ -74,10 +74,11 @@ void append_axes(std::string& out, const AxisNames& axes) {
   if (axes.empty()) {
     out += "null";
   } else if (axes.size() == 1) {
-    append_json_string(out, axes.front());
+    append_printable_json(out, axes.front());
   } else {
-    append_list(out, axes,
-                [&](std::string_view axis) { append_json_string(out, axis); });
+    append_list(out, axes, [&](std::string_view axis) {
+      append_printable_json(out, axis);
+    });
   }
 }
 
@@ -87,7 +88,7 @@ struct CellJson {
 
   void operator()(std::monostate) const { out += "null"; }
   void operator()(const std::string& text) const {
-    append_json_string(out, text);
+    append_printable_json(out, text);
   }
   void operator()(Count count) const { append_json_integer(out, count.value); }
   void operator()(ByteSize size) const { append_json_integer(out, size.value); }
@@ -102,8 +103,9 @@ struct CellJson {
   void operator()(Flag flag) const { out += flag.value ? "true" : "false"; }
   void operator()(Bar bar) const { append_json_double(out, bar.fraction); }
   void operator()(const Names& names) const {
-    append_list(out, names.values,
-                [&](std::string_view name) { append_json_string(out, name); });
+    append_list(out, names.values, [&](std::string_view name) {
+      append_printable_json(out, name);
+    });
   }
   void operator()(const Numbers& numbers) const {
     append_list(out, numbers.values,
@@ -123,7 +125,7 @@ struct CellJson {
     for (const Axis& axis : cell.mesh.axes()) {
       if (!first) out += ", ";
       first = false;
-      append_json_string(out, axis.name);
+      append_printable_json(out, axis.name);
       out += ": ";
       append_json_integer(out, axis.size);
     }
@@ -165,7 +167,7 @@ void append_json_double(std::string& out, double number) {
   out.append(buffer.data(), end.ptr);
 }
 
-void append_json_string(std::string& out, std::string_view text) {
+void append_printable_json(std::string& out, std::string_view text) {
   out += '"';
   size_t copied = 0;
   for (size_t at = 0; at < text.size();) {

@@ -22,7 +22,7 @@ std::string json_of(const Cell& cell) {
 
 std::string in_quotes(std::string_view text) {
   std::string out;
-  append_json_string(out, text);
+  append_printable_json(out, text);
   return out;
 }
 
@@ -83,12 +83,12 @@ TEST_CASE("bytes that are not UTF-8 are replaced") {
 }
 
 TEST_CASE("any text reads back the same, if it is UTF-8") {
-  CHECK(rc::check("append_json_string", [](const std::string& bytes) {
+  CHECK(rc::check("append_printable_json", [](const std::string& bytes) {
     const nlohmann::json parsed = nlohmann::json::parse(in_quotes(bytes));
     RC_ASSERT(is_valid_utf8(in_quotes(bytes)));
     if (is_valid_utf8(bytes)) RC_ASSERT(parsed.get<std::string>() == bytes);
   }));
-  CHECK(rc::check("append_json_string of code points", [] {
+  CHECK(rc::check("append_printable_json of code points", [] {
     std::string text;
     for (int i = *rc::gen::inRange(0, 20); i > 0; --i) {
       text += *rc::gen::element<std::string>("a", "\"", "\\", "\n", "\x1b", "é",

@@ -42,7 +42,7 @@ class Lines {
 };
 
 void append_key(std::string& out, std::string_view key) {
-  append_json_string(out, key);
+  append_printable_json(out, key);
   out += ": ";
 }
 
@@ -104,7 +104,7 @@ void append_label(std::string& text, const Label& label) {
   text += "{\"file\": ";
   if (label.where) {
     const Place place = place_of(label.where);
-    append_json_string(text, label.where.file->name());
+    append_printable_json(text, label.where.file->name());
     text += ", \"line\": ";
     append_json_integer(text, place.line);
     text += ", \"column\": ";
@@ -115,7 +115,7 @@ void append_label(std::string& text, const Label& label) {
     text += "null, \"line\": null, \"column\": null, \"end_column\": null";
   }
   text += ", \"text\": ";
-  append_json_string(text, label.text);
+  append_printable_json(text, label.text);
   text += '}';
 }
 
@@ -126,20 +126,20 @@ void append_strings(std::string& text, std::string_view key,
   text += '[';
   for (size_t i = 0; i < values.size(); ++i) {
     if (i > 0) text += ", ";
-    append_json_string(text, values[i]);
+    append_printable_json(text, values[i]);
   }
   text += ']';
 }
 
 void append_diagnostic(std::string& text, const Diagnostic& diagnostic) {
   text += "{\"code\": ";
-  append_json_string(text, code_id(diagnostic.code));
+  append_printable_json(text, code_id(diagnostic.code));
   text += ", \"name\": ";
-  append_json_string(text, code_info(diagnostic.code).name);
+  append_printable_json(text, code_info(diagnostic.code).name);
   text += ", \"severity\": ";
-  append_json_string(text, severity_name(diagnostic.severity));
+  append_printable_json(text, severity_name(diagnostic.severity));
   text += ", \"message\": ";
-  append_json_string(text, diagnostic.message);
+  append_printable_json(text, diagnostic.message);
   text += ", \"labels\": [";
   for (size_t i = 0; i < diagnostic.labels.size(); ++i) {
     if (i > 0) text += ", ";
@@ -174,9 +174,9 @@ void render_json(const Report& report, const Style&, const TextSink& sink) {
   Output out(sink);
   std::string& text = out.buffer();
   text += "{\n  \"schema\": ";
-  append_json_string(text, kSchema);
+  append_printable_json(text, kSchema);
   text += ",\n  \"command\": ";
-  append_json_string(text, report.command);
+  append_printable_json(text, report.command);
   text += ",\n";
   write_summary(report, out);
   text += ",\n";
