@@ -24,12 +24,12 @@ namespace {
 struct Heads {
   UnitKind kind = UnitKind::Head;
   int64_t count = 0;
-  std::optional<int64_t> dim;  // size of a head
+  int64_t dim = 0;  // size of a head; 0: unknown
 
   // Whether `rows` are all heads side by side.
   bool fill(int64_t rows) const {
-    if (rows < 1) return false;
-    return dim ? checked_mul(count, *dim) == rows : rows % count == 0;
+    if (rows < 1 || rows % count != 0) return false;
+    return dim == 0 || rows / count == dim;
   }
   Unit at(size_t index) const { return {static_cast<int>(index), kind, count}; }
   // A dimension within a head: any cut splits it.
@@ -51,8 +51,8 @@ std::vector<Unit> input_units(const Shape& shape, Layout layout,
     if (!heads.fill(shape[rank - 1])) return {};
     return {heads.at(rank - 1)};
   }
-  if (!heads.dim || rank > flat_rank + 2) return {};
-  if (shape[rank - 2] == heads.count && shape[rank - 1] == *heads.dim) {
+  if (heads.dim == 0 || rank > flat_rank + 2) return {};
+  if (shape[rank - 2] == heads.count && shape[rank - 1] == heads.dim) {
     return {heads.at(rank - 2), heads.within(rank - 1)};
   }
   if (rank == flat_rank + 1 && heads.fill(shape[rank - 1])) {
@@ -65,16 +65,16 @@ std::vector<Unit> input_units(const Shape& shape, Layout layout,
 std::vector<Unit> output_kernel_units(const Shape& shape, const Heads& heads) {
   const size_t rank = shape.size();
   if (rank == 2 && heads.fill(shape[0])) return {heads.at(0)};
-  if (!heads.dim) return {};
+  if (heads.dim == 0) return {};
   if (rank == 3) {
-    if (shape[0] == heads.count && shape[1] == *heads.dim) {
+    if (shape[0] == heads.count && shape[1] == heads.dim) {
       return {heads.at(0), heads.within(1)};
     }
     const bool first = heads.fill(shape[0]);
     if (first == heads.fill(shape[1])) return {};  // neither, or no telling
     return {heads.at(first ? 0 : 1)};
   }
-  if (rank == 4 && shape[2] == *heads.dim) {
+  if (rank == 4 && shape[2] == heads.dim) {
     const bool first = shape[0] == heads.count;
     if (first == (shape[1] == heads.count)) return {};
     return {heads.at(first ? 0 : 1), heads.within(2)};
@@ -97,9 +97,9 @@ std::vector<Unit> attention_units(Role role, Layout layout, const Shape& shape,
                                   const ModelFacts& facts) {
   const bool kv = role == Role::Key || role == Role::Value;
   Heads heads{kv ? UnitKind::KvHead : UnitKind::Head,
-              (kv ? facts.kv_heads : facts.heads).value_or(0), facts.head_dim};
-  if (heads.count < 1 || heads.dim.value_or(1) < 1) return {};
-  if (role == Role::LatentUp) heads.dim.reset();
+              (kv ? facts.kv_heads : facts.heads).value_or(0), 0};
+  if (heads.count < 1 || facts.head_dim.value_or(1) < 1) return {};
+  if (role != Role::LatentUp) heads.dim = facts.head_dim.value_or(0);
   if (role == Role::Output || role == Role::ConvOutput) {
     // GPTBigCode's `c_proj` is an ordinary linear layer; it has one KV head.
     const bool conv = role == Role::ConvOutput;
