@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rule sets in rules/models, each against the names and shapes that its
+// family has: recorded from the models' own modules (tests/data/hf), and the
+// same in Flax's spelling.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "core/fold.h"
+#include "io/load.h"
+#include "resolve/correct.h"
+#include "resolve/match.h"
+#include "tests/support/builders.h"
+#include "tests/support/memory_host.h"
+
+namespace shardplan {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Tensor {
+  std::string name;
+  Shape shape;
+};
+
+// What no recorded model has: the layer for multi-token prediction, heads of
+// models that usually tie them, and how EasyDeL keeps experts.
+const std::vector<std::pair<std::string_view, Tensor>> kAlso = {
+    {"deepseek_v3", {"model.layers.61.eh_proj.weight", {7168, 14336}}},
+    {"deepseek_v3", {"model.layers.61.enorm.weight", {7168}}},
+    {"deepseek_v3", {"model.layers.61.hnorm.weight", {7168}}},
+    {"deepseek_v3", {"model.layers.61.embed_tokens.weight", {129280, 7168}}},
+    {"deepseek_v3", {"model.layers.61.shared_head.norm.weight", {7168}}},
+    {"deepseek_v3",
+     {"model.layers.61.shared_head.head.weight", {129280, 7168}}},
+    {"gpt2", {"transformer.h.0.attn.c_attn.weight", {768, 2304}}},
+    {"gpt2", {"transformer.wte.weight", {50257, 768}}},
+    {"gpt2", {"lm_head.weight", {50257, 768}}},
+    {"gpt_oss", {"model.layers.0.mlp.experts.gate_up_proj", {32, 2880, 5760}}},
+    {"gpt_oss", {"model.layers.0.mlp.experts.down_proj", {32, 2880, 2880}}},
+    {"gpt_oss",
+     {"model/layers/0/mlp/experts/gate_proj/kernel", {32, 2880, 2880}}},
+    {"gpt_oss", {"model/layers/0/mlp/experts/up_proj/bias", {32, 2880}}},
+    {"gpt_oss",
+     {"model/layers/0/mlp/experts/down_proj/kernel", {32, 2880, 2880}}},
+    {"gpt_oss", {"model/layers/0/mlp/experts/down_proj/bias", {32, 2880}}},
+};
+
+bool is_buffer(std::string_view name) {
+  return name.ends_with(".weight_scale_inv") || name.ends_with(".attn.bias") ||
+         name.ends_with(".attn.masked_bias");
+}
+
+std::string replaced(std::string text, std::string_view from,
+                     std::string_view to) {
+  for (size_t at = 0; (at = text.find(from, at)) != text.npos;
+       at += to.size()) {
+    text.replace(at, from.size(), to);
+  }
+  return text;
+}
+
+std::string family_of(const nlohmann::json& config) {
+  const std::string type = config.at("model_type");
+  return type == "gemma3_text" ? "gemma3" : type;
+}
+
+// Real models, or also small ones with every option (and odd sizes).
+enum class Models : uint8_t { Real, All };
+
+// The tensors of every recorded model of a family, one per layer-folded name
+// and shape. Folded records have `*` for a number.
+std::vector<Tensor> hugging_face(std::string_view family,
+                                 Models models = Models::All) {
+  const fs::path data = fs::path(SHARDPLAN_SOURCE_DIR) / "tests/data";
+  std::set<std::pair<std::string, Shape>> seen;
+  std::vector<Tensor> tensors;
+  const auto add = [&](const std::string& name, const Shape& shape) {
+    if (is_buffer(name)) return;
+    if (!seen.emplace(folded_name(name), shape).second) return;
+    tensors.push_back({replaced(name, "*", "7"), shape});
+  };
+  for (const auto& entry : fs::directory_iterator(data / "hf")) {
+    const auto json = nlohmann::json::parse(std::ifstream(entry.path()));
+    const bool folded = json.contains("folded");
+    if (models == Models::Real && !folded) continue;
+    const auto config =
+        folded ? nlohmann::json::parse(std::ifstream(
+                     data / "configs" / std::string(json.at("config_file"))))
+               : json.at("config");
+    if (family_of(config) != family) continue;
+    for (const auto& row : json.at(folded ? "folded" : "tensors")) {
+      add(row.at(0), row.at(1).get<Shape>());
+    }
+  }
+  for (const auto& [of, tensor] : kAlso) {
+    if (of == family) add(tensor.name, tensor.shape);
+  }
+  return tensors;
+}
+
+// The order of dimensions in Flax's twin of a tensor.
+std::vector<size_t> flax_order(std::string_view name, size_t rank) {
+  const bool table = name.ends_with("embed_tokens.weight") ||
+                     name.ends_with("wte.weight") ||
+                     name.ends_with("wpe.weight") ||
+                     name.ends_with("position_embedding.weight");
+  if (!table && name.ends_with(".weight") && rank == 2) return {1, 0};
+  if (name.ends_with(".weight") && rank == 4) return {2, 3, 1, 0};
+  std::vector<size_t> same(rank);
+  for (size_t i = 0; i < rank; ++i) same[i] = i;
+  return same;
+}
+
+template <typename T>
+std::vector<T> reordered(const std::vector<T>& values,
+                         const std::vector<size_t>& order) {
+  std::vector<T> result;
+  for (const size_t from : order) result.push_back(values[from]);
+  return result;
+}
+
+Tensor flax_twin(const Tensor& tensor) {
+  const auto order = flax_order(tensor.name, tensor.shape.size());
+  Tensor twin{replaced(tensor.name, ".", "/"), reordered(tensor.shape, order)};
+  constexpr std::string_view kWeight = "/weight";
+  if (!twin.name.ends_with(kWeight)) return twin;
+  twin.name.resize(twin.name.size() - kWeight.size());
+  const bool table = twin.name.ends_with("embed_tokens") ||
+                     twin.name.ends_with("wte") || twin.name.ends_with("wpe") ||
+                     twin.name.ends_with("position_embedding");
+  const bool norm = twin.name.find("norm") != std::string::npos;
+  twin.name += table ? "/embedding" : norm ? "/scale" : "/kernel";
+  return twin;
+}
+
+// EasyDeL's stack of the kernels of all experts, for one of them.
+std::optional<Tensor> stacked_twin(const Tensor& tensor) {
+  constexpr std::string_view kOne = "/experts/";
+  const size_t at = tensor.name.find(kOne);
+  if (at == std::string::npos || tensor.shape.size() != 2) return std::nullopt;
+  const size_t number = at + kOne.size();
+  const size_t end = tensor.name.find('/', number);
+  if (tensor.name.find_first_not_of("0123456789", number) != end) {
+    return std::nullopt;
+  }
+  Tensor stack = tensor;
+  stack.name.erase(number, end + 1 - number);
+  stack.shape.insert(stack.shape.begin(), 8);
+  return stack;
+}
+
+std::vector<Tensor> both_schemes(std::string_view family,
+                                 Models models = Models::All) {
+  std::vector<Tensor> all;
+  for (const Tensor& tensor : hugging_face(family, models)) {
+    all.push_back(tensor);
+    const Tensor twin = flax_twin(tensor);
+    if (twin.name != tensor.name) all.push_back(twin);
+    if (const auto stack = stacked_twin(twin)) all.push_back(*stack);
+  }
+  return all;
+}
+
+std::string family_name(const ShippedFile& file) {
+  return fs::path(file.path).stem();
+}
+
+std::vector<ShippedFile> shipped_sets() {
+  std::vector<ShippedFile> sets;
+  for (const ShippedFile& file : shipped_files()) {
+    if (file.path.starts_with("models/")) sets.push_back(file);
+  }
+  return sets;
+}
+
+struct Loaded {
+  RuleSet rules;
+  Matcher matcher;
+};
+
+Loaded load(const std::string& family) {
+  testing::MemoryHost host;
+  Diagnostics diags;
+  const std::vector<std::string> paths = {"@" + family};
+  auto rules = load_rules(paths, std::nullopt, host, diags);
+  REQUIRE(rules.has_value());
+  auto matcher = Matcher::compile(*rules, true, diags);
+  REQUIRE(matcher.has_value());
+  CHECK(diags.all().empty());
+  return {*std::move(rules), *std::move(matcher)};
+}
+
+std::vector<int> found(const Loaded& loaded, const std::string& name) {
+  std::vector<int> rules;
+  loaded.matcher.find(name, rules);
+  return rules;
+}
+
+PartitionSpec spec_of(const Loaded& loaded, const Tensor& tensor) {
+  const std::vector<int> rules = found(loaded, tensor.name);
+  REQUIRE(rules.size() == 1);
+  PartitionSpec spec = loaded.rules.rules[static_cast<size_t>(rules[0])].spec;
+  REQUIRE(spec.dims.size() <= tensor.shape.size());
+  spec.dims.resize(tensor.shape.size());
+  return spec;
+}
+
+TEST_CASE("there is a shipped set for every family of configs") {
+  std::vector<std::string> names;
+  for (const ShippedFile& file : shipped_sets()) {
+    names.push_back(family_name(file));
+  }
+  std::sort(names.begin(), names.end());
+  CHECK(names == std::vector<std::string>{"deepseek_v3", "gemma2", "gemma3",
+                                          "gpt2", "gpt_oss", "llama", "mistral",
+                                          "mixtral", "qwen2", "qwen3",
+                                          "qwen3_moe"});
+}
+
+TEST_CASE("exactly one shipped rule is found in each parameter's name") {
+  for (const ShippedFile& file : shipped_sets()) {
+    const std::string family = family_name(file);
+    CAPTURE(family);
+    const Loaded loaded = load(family);
+    std::set<int> used;
+    const std::vector<Tensor> tensors = both_schemes(family);
+    CHECK(tensors.size() > 20);
+    for (const Tensor& tensor : tensors) {
+      CAPTURE(tensor.name);
+      const std::vector<int> rules = found(loaded, tensor.name);
+      REQUIRE(rules.size() == 1);
+      used.insert(rules[0]);
+      const Rule& rule = loaded.rules.rules[static_cast<size_t>(rules[0])];
+      CHECK(rule.spec.dims.size() <= tensor.shape.size());
+    }
+    for (size_t i = 0; i < loaded.rules.rules.size(); ++i) {
+      CAPTURE(loaded.rules.rules[i].pattern);
+      CHECK(used.count(static_cast<int>(i)) == 1);
+    }
+  }
+}
+
+TEST_CASE("shipped rules place a tensor alike in either spelling") {
+  for (const ShippedFile& file : shipped_sets()) {
+    const std::string family = family_name(file);
+    const Loaded loaded = load(family);
+    for (const Tensor& tensor : hugging_face(family)) {
+      CAPTURE(tensor.name);
+      PartitionSpec expected = spec_of(loaded, tensor);
+      const PartitionSpec twin = spec_of(loaded, flax_twin(tensor));
+      const auto order = flax_order(tensor.name, tensor.shape.size());
+      expected.dims = reordered(expected.dims, order);
+      CHECK(spec_text(twin) == spec_text(expected));
+    }
+  }
+}
+
+TEST_CASE("neither prefixes nor the numbers of layers matter to a set") {
+  for (const ShippedFile& file : shipped_sets()) {
+    const std::string family = family_name(file);
+    const Loaded loaded = load(family);
+    for (const Tensor& tensor : both_schemes(family)) {
+      CAPTURE(tensor.name);
+      const std::vector<int> expected = found(loaded, tensor.name);
+      CHECK(found(loaded, "opt_state/0/mu/" + tensor.name) == expected);
+      CHECK(found(loaded, "language_model." + tensor.name) == expected);
+      std::string deep = tensor.name;
+      for (const std::string number : {".0.", "/0/", ".7.", "/7/"}) {
+        deep = replaced(deep, number, number[0] + ("12345" + number.substr(2)));
+      }
+      CHECK(found(loaded, deep) == expected);
+    }
+  }
+}
+
+TEST_CASE("neither adapters nor scales are taken for the weights they serve") {
+  const Loaded loaded = load("llama");
+  for (const char* name :
+       {"base_model.model.layers.0.self_attn.q_proj.lora_A.weight",
+        "model.layers.0.self_attn.q_proj.weight_scale_inv",
+        "model/layers/0/mlp/up_proj/kernel_scale",
+        "model.layers.0.xnorm.weight",
+        "model.layers.0.self_attn.rotary_emb.inv_freq"}) {
+    CAPTURE(name);
+    CHECK(found(loaded, name).empty());
+  }
+}
+
+// Kept whole, or whole over tp: what each set says of it.
+int64_t expected_shards(std::string_view name, const Shape& shape, int64_t tp,
+                        int64_t others) {
+  const auto has = [&](std::string_view part) {
+    return name.find(part) != std::string_view::npos;
+  };
+  if (has("router") || has("mlp.gate.") || has("mlp/gate/") ||
+      has("moe.gate.") || has("moe/gate/")) {
+    return 1;
+  }
+  if (has("q_a_proj") || has("kv_a_proj") || has("wpe") || has("patch_emb") ||
+      has("position_emb") || has("mm_input_projection")) {
+    return others;
+  }
+  // GPT-2's vocabulary is odd.
+  if (has("wte") || has("lm_head")) {
+    if (*std::max_element(shape.begin(), shape.end()) == 50257) return others;
+  }
+  return tp * others;
+}
+
+TEST_CASE("shipped rules shard every matrix on every kind of axis") {
+  struct Row {
+    std::string mesh;
+    int64_t tp, others;
+    bool experts;  // only a model with experts uses all of the mesh
+  };
+  const std::vector<Row> rows = {
+      {"fsdp=2,tp=2", 2, 2, false}, {"fsdp=2", 1, 2, false},
+      {"tp=2", 2, 1, false},        {"sp=2,tp=2", 2, 2, false},
+      {"dp=2,tp=2", 2, 1, false},   {"ep=2,tp=2", 2, 2, true},
+      {"fsdp=2,ep=2", 1, 4, true},
+  };
+  for (const ShippedFile& file : shipped_sets()) {
+    const std::string family = family_name(file);
+    const Loaded loaded = load(family);
+    const bool experts = file.text.find("[fsdp, ep, sp]") != file.text.npos;
+    for (const Tensor& tensor : both_schemes(family, Models::Real)) {
+      if (tensor.shape.size() < 2) continue;
+      // Biases of experts are as large as a vector each.
+      if (tensor.name.ends_with("bias")) continue;
+      for (const Row& row : rows) {
+        if (row.experts && !experts) continue;
+        CAPTURE(tensor.name);
+        CAPTURE(row.mesh);
+        const Mesh mesh = testing::mesh(row.mesh);
+        const CorrectedSpec corrected =
+            correct(spec_of(loaded, tensor), tensor.shape, mesh,
+                    loaded.rules.declared_axes, OnIndivisible::Drop);
+        CHECK(shard_count(mesh, corrected.spec) ==
+              expected_shards(tensor.name, tensor.shape, row.tp, row.others));
+      }
+    }
+  }
+}
+
+TEST_CASE("any subset of the declared axes may be in the mesh") {
+  const std::vector<std::string> axes = {"dp", "fsdp", "ep", "tp", "sp"};
+  for (const ShippedFile& file : shipped_sets()) {
+    const Loaded loaded = load(family_name(file));
+    CHECK(loaded.rules.declared_axes == axes);
+    for (unsigned subset = 1; subset < 32; ++subset) {
+      std::vector<Axis> chosen;
+      for (size_t i = 0; i < axes.size(); ++i) {
+        if ((subset >> i & 1U) != 0) chosen.push_back({axes[i], 2});
+      }
+      const Mesh mesh(chosen);
+      for (const Rule& rule : loaded.rules.rules) {
+        CAPTURE(rule.pattern);
+        const Shape shape(rule.spec.dims.size(), 64);
+        CHECK(correct(rule.spec, shape, mesh, loaded.rules.declared_axes,
+                      OnIndivisible::Drop)
+                  .corrections.empty());
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace shardplan
