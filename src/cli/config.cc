@@ -261,11 +261,22 @@ void check_conflicts(const std::vector<Setting>& settings, Diagnostics& diags) {
       find([](const Setting& s) { return s.flag->name == "plan"; });
   const auto other =
       find([](const Setting& s) { return makes_a_plan(s.flag->name); });
-  if (plan == settings.end() || other == settings.end()) return;
-  diags
-      .error(Code::Usage, other->where,
-             title_of(*other) + " cannot be used with " + title_of(*plan))
-      .help("a saved plan holds its own mesh, rules and placements");
+  if (plan != settings.end() && other != settings.end()) {
+    diags
+        .error(Code::Usage, other->where,
+               title_of(*other) + " cannot be used with " + title_of(*plan))
+        .help("a saved plan holds its own mesh, rules and placements");
+  }
+  const auto json =
+      find([](const Setting& s) { return s.flag->name == "json"; });
+  const auto format = find([](const Setting& s) {
+    return s.flag->name == "format" && s.value != "json";
+  });
+  if (json != settings.end() && format != settings.end()) {
+    diags.error(Code::Usage, format->where,
+                title_of(*json) + " cannot be used with " + title_of(*format) +
+                    " of `" + printable(format->value) + "`");
+  }
 }
 
 }  // namespace shardplan::cli

@@ -40,7 +40,7 @@ std::vector<Setting> remaining_settings(const std::vector<Setting>& config,
                                         const std::vector<Setting>& flags,
                                         std::string_view command);
 
-// A plan and rules or a mesh at once (SP010).
+// A plan and rules or a mesh at once, or two formats (SP010).
 void check_conflicts(const std::vector<Setting>& settings, Diagnostics& diags);
 
 }  // namespace shardplan::cli

@@ -2,6 +2,7 @@
 // `shardplan inspect MODEL`: what is in a manifest, before any rule or mesh.
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -93,7 +94,7 @@ Table dtypes_table(const Manifest& manifest) {
 std::vector<Column> parameter_columns() {
   return {{"parameter", "parameter", Align::Left, true},
           {"dtype", "dtype"},
-          {"shape", "shape", Align::Right},
+          {"shape", "shape"},
           {"elements", "elements", Align::Right},
           {"bytes", "bytes", Align::Right}};
 }
@@ -103,18 +104,27 @@ Row parameter_row(std::string name, const TensorType& type) {
           Dims{type.shape}, Count{type.elements()}, ByteSize{type.bytes()}};
 }
 
-// Layers folded; bytes and elements are those of all that a row stands for.
-Table layers_table(const Manifest& manifest) {
+struct Layers {
+  Folding folding;
+  std::vector<std::string> labels;
+};
+
+Layers fold_layers(const Manifest& manifest) {
   std::vector<uint32_t> kinds(manifest.size());
   for (size_t i = 0; i < kinds.size(); ++i) kinds[i] = manifest.type_number(i);
   const NameOf name_of = [&](size_t i) { return manifest.name(i); };
-  const Folding folding = fold(kinds, name_of);
-  const std::vector<std::string> labels = class_labels(folding, name_of);
+  Folding folding = fold(kinds, name_of);
+  std::vector<std::string> labels = class_labels(folding, name_of);
+  return {std::move(folding), std::move(labels)};
+}
+
+// Layers folded; bytes and elements are those of all that a row stands for.
+Table layers_table(const Manifest& manifest, const Layers& layers) {
   std::vector<Row> rows;
-  for (size_t i = 0; i < folding.classes.size(); ++i) {
-    const ParameterClass& group = folding.classes[i];
+  for (size_t i = 0; i < layers.labels.size(); ++i) {
+    const ParameterClass& group = layers.folding.classes[i];
     const TensorType& type = manifest.type(group.first);
-    Row row = {labels[i],
+    Row row = {layers.labels[i],
                group.count > 1 ? "×" + std::to_string(group.count) : "",
                std::string(dtype_name(type.dtype)),
                Dims{type.shape},
@@ -146,28 +156,54 @@ Table parameters_table(const Manifest& manifest, Audience audience) {
   return table;
 }
 
-Table largest_table(const Manifest& manifest) {
-  std::vector<size_t> order(manifest.size());
+// The `count` largest of `size` things, by bytes, the earlier of equals first.
+std::vector<size_t> largest_of(size_t size,
+                               const std::function<int64_t(size_t)>& bytes) {
+  std::vector<size_t> order(size);
   std::iota(order.begin(), order.end(), size_t{0});
-  const size_t count = std::min(kLargest, order.size());
+  const size_t count = std::min(kLargest, size);
   std::partial_sort(order.begin(),
                     order.begin() + static_cast<std::ptrdiff_t>(count),
                     order.end(), [&](size_t a, size_t b) {
-                      const int64_t left = manifest.type(a).bytes();
-                      const int64_t right = manifest.type(b).bytes();
+                      const int64_t left = bytes(a);
+                      const int64_t right = bytes(b);
                       return left != right ? left > right : a < b;
                     });
-  std::vector<Row> rows;
-  for (size_t i = 0; i < count; ++i) {
-    rows.push_back(parameter_row(std::string(manifest.name(order[i])),
-                                 manifest.type(order[i])));
-  }
+  order.resize(count);
+  return order;
+}
+
+Table largest_table(std::vector<Row> rows, Audience audience) {
   Table table;
   table.id = "largest";
-  table.title = "Largest";
+  table.title = "Largest tensors";
+  table.audience = audience;
   table.columns = parameter_columns();
   table.rows = rows_of(std::move(rows));
   return table;
+}
+
+Table largest_tensors(const Manifest& manifest, Audience audience) {
+  std::vector<Row> rows;
+  const auto bytes = [&](size_t i) { return manifest.type(i).bytes(); };
+  for (size_t i : largest_of(manifest.size(), bytes)) {
+    rows.push_back(
+        parameter_row(std::string(manifest.name(i)), manifest.type(i)));
+  }
+  return largest_table(std::move(rows), audience);
+}
+
+// For people equal layers count once; sizes are those of one tensor.
+Table largest_classes(const Manifest& manifest, const Layers& layers) {
+  std::vector<Row> rows;
+  const auto type = [&](size_t i) -> const TensorType& {
+    return manifest.type(layers.folding.classes[i].first);
+  };
+  const auto bytes = [&](size_t i) { return type(i).bytes(); };
+  for (size_t i : largest_of(layers.labels.size(), bytes)) {
+    rows.push_back(parameter_row(layers.labels[i], type(i)));
+  }
+  return largest_table(std::move(rows), Audience::People);
 }
 
 Table buffers_table(const Manifest& manifest) {
@@ -184,57 +220,72 @@ Table buffers_table(const Manifest& manifest) {
   return table;
 }
 
-std::string headline(const Manifest& manifest) {
+std::string size_text(int64_t bytes, bool exact) {
+  return exact ? std::to_string(bytes) + " bytes"
+               : bytes_text(static_cast<double>(bytes));
+}
+
+std::string headline(const Manifest& manifest, bool exact) {
+  const int64_t elements = manifest.total_elements();
   std::string line =
       printable(manifest.title) + ": " +
       plural(static_cast<int64_t>(manifest.size()), "parameter") + ", " +
-      short_count_text(manifest.total_elements()) + " elements, " +
-      bytes_text(static_cast<double>(manifest.total_bytes())) + " (" +
+      (exact ? std::to_string(elements) : short_count_text(elements)) +
+      " elements, " + size_text(manifest.total_bytes(), exact) + " (" +
       manifest.format + ")";
   if (!manifest.buffers().empty()) {
     line += "; " +
             plural(static_cast<int64_t>(manifest.buffers().size()), "buffer") +
-            " of " + bytes_text(static_cast<double>(manifest.buffer_bytes())) +
-            " beside them";
+            " of " + size_text(manifest.buffer_bytes(), exact) + " beside them";
   }
   return line;
+}
+
+void add_summary(const Manifest& manifest, Report& report) {
+  const std::string& name =
+      manifest.model_name.empty() ? manifest.title : manifest.model_name;
+  report.summary = {{"name", name},
+                    {"format", manifest.format},
+                    {"tensors", Count{static_cast<int64_t>(manifest.size())}},
+                    {"total_parameters", Count{manifest.total_elements()}},
+                    {"total_bytes", ByteSize{manifest.total_bytes()}},
+                    {"buffers", Count{manifest.buffer_elements()}},
+                    {"buffer_tensors",
+                     Count{static_cast<int64_t>(manifest.buffers().size())}},
+                    {"buffer_bytes", ByteSize{manifest.buffer_bytes()}}};
+}
+
+void add_tables(const Manifest& manifest, bool expand, Report& report) {
+  std::vector<Table>& tables = report.tables;
+  if (manifest.facts.from != FactsFrom::None) {
+    tables.push_back(facts_table(manifest.facts));
+  }
+  tables.push_back(dtypes_table(manifest));
+  if (expand) {
+    tables.push_back(parameters_table(manifest, Audience::Everyone));
+    tables.push_back(largest_tensors(manifest, Audience::Everyone));
+  } else {
+    const Layers layers = fold_layers(manifest);
+    tables.push_back(layers_table(manifest, layers));
+    tables.push_back(parameters_table(manifest, Audience::Programs));
+    tables.push_back(largest_classes(manifest, layers));
+    tables.push_back(largest_tensors(manifest, Audience::Programs));
+  }
+  if (!manifest.buffers().empty()) tables.push_back(buffers_table(manifest));
 }
 
 }  // namespace
 
 Exit run_inspect(Context& context) {
-  context.progress.stage("reading " + context.options.arguments[0]);
-  const auto manifest =
-      load_manifest(context.options.arguments[0], context.host, context.diags);
+  const std::string& path = context.options.arguments[0];
+  context.progress.stage("reading " + path);
+  const auto manifest = load_manifest(path, context.host, context.diags);
   if (!manifest) return Exit::CouldNotRun;
-  const std::string& name =
-      manifest->model_name.empty() ? manifest->title : manifest->model_name;
   Report report;
   report.command = context.options.command;
-  report.summary = {{"name", name},
-                    {"format", manifest->format},
-                    {"tensors", Count{static_cast<int64_t>(manifest->size())}},
-                    {"total_parameters", Count{manifest->total_elements()}},
-                    {"total_bytes", ByteSize{manifest->total_bytes()}},
-                    {"buffers", Count{manifest->buffer_elements()}},
-                    {"buffer_tensors",
-                     Count{static_cast<int64_t>(manifest->buffers().size())}},
-                    {"buffer_bytes", ByteSize{manifest->buffer_bytes()}}};
-  report.headline = {headline(*manifest)};
-  if (manifest->facts.from != FactsFrom::None) {
-    report.tables.push_back(facts_table(manifest->facts));
-  }
-  report.tables.push_back(dtypes_table(*manifest));
-  if (context.options.expand) {
-    report.tables.push_back(parameters_table(*manifest, Audience::Everyone));
-  } else {
-    report.tables.push_back(layers_table(*manifest));
-    report.tables.push_back(parameters_table(*manifest, Audience::Programs));
-  }
-  report.tables.push_back(largest_table(*manifest));
-  if (!manifest->buffers().empty()) {
-    report.tables.push_back(buffers_table(*manifest));
-  }
+  report.headline = {headline(*manifest, context.options.exact)};
+  add_summary(*manifest, report);
+  add_tables(*manifest, context.options.expand, report);
   return finish(context, std::move(report));
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `shardplan list TOPIC`: what the program's tables hold.
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -123,7 +124,7 @@ Exit run_list(Context& context) {
   report.command = context.options.command;
   if (context.options.arguments.empty()) {
     report.tables = {named_table("topics", "", named_rows(kTopics))};
-    report.next_step = "shardplan list codes";
+    report.next_step = "`shardplan list rules` shows the shipped rules.";
     return finish(context, std::move(report));
   }
   const std::string& name = context.options.arguments[0];
