@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/output.h"
+
+#include <doctest/doctest.h>
+#include <rapidcheck.h>
+
+#include <map>
+#include <string>
+
+#include "tests/support/memory_host.h"
+
+namespace shardplan::cli {
+namespace {
+
+using shardplan::testing::MemoryHost;
+
+// Finishes a report of one note after reporting `codes`.
+struct Run {
+  MemoryHost host;
+  Options options;
+  Diagnostics diags;
+  bool is_answer = false;
+
+  Exit finish(std::vector<Code> codes = {}) {
+    for (Code code : codes) diags.report(code, {}, "about " + code_id(code));
+    Progress progress(host, false);
+    Context context = {options, host, diags, progress};
+    Report report;
+    report.command = "check";
+    report.notes = {"the answer"};
+    report.diagnostics_are_the_answer = is_answer;
+    return cli::finish(context, std::move(report));
+  }
+};
+
+bool contains(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_CASE("colour follows the flag, then the environment, then the terminal") {
+  const struct {
+    Colour flag;
+    bool terminal;
+    std::map<std::string, std::string> variables;
+    bool colour;
+  } rows[] = {
+      {Colour::Auto, true, {}, true},
+      {Colour::Auto, false, {}, false},
+      {Colour::Auto, true, {{"TERM", "dumb"}}, false},
+      {Colour::Auto, true, {{"NO_COLOR", "1"}}, false},
+      {Colour::Auto, true, {{"NO_COLOR", ""}}, true},
+      {Colour::Auto, false, {{"CLICOLOR_FORCE", "1"}}, true},
+      {Colour::Auto, false, {{"FORCE_COLOR", "1"}}, true},
+      {Colour::Auto, false, {{"FORCE_COLOR", "0"}}, false},
+      {Colour::Auto, false, {{"FORCE_COLOR", ""}}, false},
+      {Colour::Auto, false, {{"FORCE_COLOR", "1"}, {"NO_COLOR", "1"}}, false},
+      {Colour::Always, false, {{"NO_COLOR", "1"}}, true},
+      {Colour::Never, true, {{"FORCE_COLOR", "1"}}, false},
+  };
+  for (const auto& row : rows) {
+    MemoryHost host;
+    host.variables = row.variables;
+    if (row.terminal) host.terminals = {Stream::Out};
+    Options options;
+    options.colour = row.flag;
+    CAPTURE(&row - rows);
+    CHECK(style_of(Stream::Out, options, host).colour == row.colour);
+    CHECK(style_of(Stream::Err, options, host).colour ==
+          (row.colour && (row.flag == Colour::Always || !row.terminal)));
+  }
+}
+
+TEST_CASE("the width is COLUMNS, or the terminal's, or 100") {
+  const struct {
+    bool terminal;
+    std::optional<int> columns;
+    const char* variable;
+    int width;
+  } rows[] = {{true, 80, nullptr, 80},        {false, 80, nullptr, 100},
+              {true, std::nullopt, nullptr, 100}, {true, 0, nullptr, 100},
+              {true, 80, "120", 120},         {false, 80, "60", 60},
+              {true, 80, "wide", 80},         {true, 80, "0", 80},
+              {true, 80, "-5", 80},           {true, 3, nullptr, 20}};
+  for (const auto& row : rows) {
+    CAPTURE(&row - rows);
+    MemoryHost host;
+    if (row.terminal) host.terminals = {Stream::Out};
+    host.width = row.columns;
+    if (row.variable != nullptr) host.variables["COLUMNS"] = row.variable;
+    CHECK(style_of(Stream::Out, {}, host).width == row.width);
+  }
+}
+
+TEST_CASE("glyphs follow the first locale variable that is set") {
+  const struct {
+    std::map<std::string, std::string> variables;
+    bool unicode;
+  } rows[] = {{{}, false},
+              {{{"LANG", "C.UTF-8"}}, true},
+              {{{"LANG", "de_DE.utf8"}}, true},
+              {{{"LANG", "C.UTF-8"}, {"LC_ALL", "C"}}, false},
+              {{{"LANG", "C.UTF-8"}, {"LC_ALL", ""}}, true},
+              {{{"LC_CTYPE", "POSIX"}, {"LANG", "C.UTF-8"}}, false},
+              {{{"LC_ALL", "en_US.UTF-8"}, {"LC_CTYPE", "C"}}, true}};
+  for (const auto& row : rows) {
+    CAPTURE(&row - rows);
+    MemoryHost host;
+    host.variables = row.variables;
+    CHECK(style_of(Stream::Out, {}, host).unicode == row.unicode);
+  }
+}
+
+TEST_CASE("errors are a finding, warnings and notes are not") {
+  CHECK(Run().finish() == Exit::Fine);
+  CHECK(Run().finish({Code::UnusedAxis, Code::SmallParameter}) == Exit::Fine);
+  CHECK(Run().finish({Code::UnknownAxis}) == Exit::Findings);
+}
+
+TEST_CASE("people see diagnostics on stderr, after the answer on stdout") {
+  Run run;
+  CHECK(run.finish({Code::UnusedAxis}) == Exit::Fine);
+  CHECK(run.host.out == "the answer\n");
+  CHECK(contains(run.host.err, "warning[SP204]: about SP204"));
+}
+
+TEST_CASE("where diagnostics are the answer they are on stdout") {
+  Run run;
+  run.is_answer = true;
+  run.finish({Code::UnusedAxis});
+  CHECK(contains(run.host.out, "warning[SP204]: about SP204"));
+  CHECK(contains(run.host.out, "the answer"));
+  CHECK(run.host.err.empty());
+}
+
+TEST_CASE("programs find diagnostics in the answer itself") {
+  Run run;
+  run.options.format = "json";
+  run.finish({Code::UnusedAxis});
+  CHECK(contains(run.host.out, "\"SP204\""));
+  CHECK(run.host.err.empty());
+}
+
+TEST_CASE("quiet hides warnings from people and from nobody else") {
+  Run text;
+  text.options.quiet = true;
+  text.finish({Code::UnusedAxis, Code::UnknownAxis});
+  CHECK_FALSE(contains(text.host.err, "SP204"));
+  CHECK(contains(text.host.err, "SP201"));
+  Run json;
+  json.options.quiet = true;
+  json.options.format = "json";
+  json.finish({Code::UnusedAxis});
+  CHECK(contains(json.host.out, "\"SP204\""));
+}
+
+TEST_CASE("what prevents running leaves no answer") {
+  Run run;
+  run.options.output = "x.txt";
+  CHECK(run.finish({Code::MalformedDocument}) == Exit::CouldNotRun);
+  CHECK(run.host.out.empty());
+  CHECK(run.host.written.empty());
+}
+
+TEST_CASE("a file is written whole, or not at all and with a reason") {
+  const auto with_output = [](const char* path) {
+    Run run;
+    run.options.output = path;
+    return run;
+  };
+  Run fine = with_output("x.txt");
+  CHECK(fine.finish() == Exit::Fine);
+  CHECK(fine.host.files["x.txt"] == "the answer\n");
+  CHECK(fine.host.out.empty());
+
+  Run refused = with_output("x.txt");
+  refused.host.fail_create = true;
+  CHECK(refused.finish() == Exit::CouldNotRun);
+  CHECK(refused.diags.all().at(0).message ==
+        "cannot write `x.txt`: permission denied");
+
+  for (bool full : {true, false}) {
+    Run run = with_output("x.txt");
+    run.host.files["x.txt"] = "before";
+    if (full) run.host.file_capacity = 5;
+    run.host.fail_commit = !full;
+    CHECK(run.finish() == Exit::CouldNotRun);
+    CHECK(run.diags.all().at(0).message == "cannot write all of `x.txt`");
+    CHECK(run.host.files["x.txt"] == "before");
+  }
+}
+
+TEST_CASE("a dash is standard output") {
+  Run run;
+  run.options.output = "-";
+  CHECK(run.finish() == Exit::Fine);
+  CHECK(run.host.out == "the answer\n");
+  CHECK(run.host.written.empty());
+}
+
+TEST_CASE("a closed pipe ends quietly") {
+  Run run;
+  run.host.stream_capacity = 3;
+  CHECK(run.finish() == Exit::Fine);
+  CHECK(run.host.out.empty());
+  CHECK(run.host.err.empty());
+}
+
+TEST_CASE("files have no colour though stdout is a terminal") {
+  Run run;
+  run.options.output = "x.txt";
+  run.host.terminals = {Stream::Out, Stream::Err};
+  run.finish();
+  CHECK_FALSE(contains(run.host.files["x.txt"], "\x1b"));
+}
+
+TEST_CASE("the step summary of GitHub is appended") {
+  Run run;
+  run.options.format = "github";
+  run.host.variables["GITHUB_STEP_SUMMARY"] = "summary.md";
+  run.host.files["summary.md"] = "before\n";
+  CHECK(run.finish({Code::UnusedAxis}) == Exit::Fine);
+  const std::string& summary = run.host.files["summary.md"];
+  CHECK(summary.starts_with("before\n"));
+  CHECK(contains(summary, "the answer"));
+  CHECK(contains(run.host.out, "::warning"));
+}
+
+TEST_CASE("diagnostics are grouped by severity, each group in its order") {
+  Diagnostics diags;
+  diags.report(Code::SmallParameter, {}, "n1");
+  diags.report(Code::UnusedAxis, {}, "w1").fact("f").help("h");
+  diags.report(Code::UnknownAxis, {}, "e1").parameters({"a", "b"});
+  diags.report(Code::UnusedRule, {}, "w2").findings(7);
+  diags.report(Code::RepeatedAxis, {}, "e2");
+  const auto messages = [](const Diagnostics& some) {
+    std::string text;
+    for (const Diagnostic& d : some.all()) text += d.message + " ";
+    return text;
+  };
+  const Diagnostics all = arranged(diags);
+  CHECK(messages(all) == "e1 e2 w1 w2 n1 ");
+  CHECK(all.all()[0].parameters == std::vector<std::string>{"a", "b"});
+  CHECK(all.all()[2].facts == std::vector<std::string>{"f"});
+  CHECK(all.all()[2].help == std::vector<std::string>{"h"});
+  CHECK(all.count(Severity::Warning) == diags.count(Severity::Warning));
+  CHECK(messages(arranged(diags, Severity::Error)) == "e1 e2 ");
+}
+
+TEST_CASE("only a bare plan name asks for a plan") {
+  const struct {
+    std::optional<std::string> output;
+    bool format;
+    bool plan;
+  } rows[] = {{std::nullopt, false, false},
+              {"x.plan.json", false, true},
+              {"x.plan.json", true, false},
+              {"x.json", false, false},
+              {"-", false, false}};
+  for (const auto& row : rows) {
+    Options options;
+    options.output = row.output;
+    options.format_was_given = row.format;
+    CHECK(asks_for_plan(options) == row.plan);
+  }
+}
+
+TEST_CASE("a failure is told on stderr, or in the format made for that") {
+  const struct {
+    const char* format;
+    bool on_stdout;
+  } rows[] = {{"text", false},    {"json", false}, {"csv", false},
+              {"markdown", false}, {"concise", true}, {"github", true}};
+  for (const auto& row : rows) {
+    CAPTURE(row.format);
+    MemoryHost host;
+    Options options;
+    options.format = row.format;
+    Diagnostics diags;
+    diags.error(Code::Usage, {}, "wrong");
+    explain_failure(options, diags, host);
+    CHECK(contains(row.on_stdout ? host.out : host.err, "wrong"));
+    CHECK((row.on_stdout ? host.err : host.out).empty());
+  }
+}
+
+}  // namespace
+}  // namespace shardplan::cli
