@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/args.h"
 
+#include <string>
+
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
-
-#include <string>
 
 namespace shardplan::cli {
 namespace {
@@ -20,11 +20,10 @@ std::string value_of(const CommandLine& line, std::string_view flag) {
 }
 
 TEST_CASE("flags may stand before or after the command") {
-  for (const Words& words :
-       {Words{"check", "m.json", "--mesh", "tp=2", "-q"},
-        Words{"--mesh", "tp=2", "-q", "check", "m.json"},
-        Words{"-q", "check", "--mesh=tp=2", "m.json"},
-        Words{"check", "-q", "-mtp=2", "--", "m.json"}}) {
+  for (const Words& words : {Words{"check", "m.json", "--mesh", "tp=2", "-q"},
+                             Words{"--mesh", "tp=2", "-q", "check", "m.json"},
+                             Words{"-q", "check", "--mesh=tp=2", "m.json"},
+                             Words{"check", "-q", "-mtp=2", "--", "m.json"}}) {
     Diagnostics diags;
     const CommandLine line = parse_command_line(words, diags);
     CHECK(diags.all().empty());

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/config.h"
 
-#include <doctest/doctest.h>
-
 #include <string>
+
+#include <doctest/doctest.h>
 
 #include "tests/support/memory_host.h"
 
@@ -58,11 +58,11 @@ TEST_CASE("keys become settings with paths relative to the file") {
   REQUIRE(config);
   CHECK(diags.all().empty());
   CHECK(texts(config->settings) ==
-        std::vector<std::string>{
-            "rules=a.yaml in team", "rules=@llama in team",
-            "mesh=fsdp=8,tp=-1 in team", "devices=16 in team",
-            "axes=dp,ep in team", "exact in team", "tolerance=0.5 in team",
-            "deny=warnings in team"});
+        std::vector<std::string>{"rules=a.yaml in team", "rules=@llama in team",
+                                 "mesh=fsdp=8,tp=-1 in team",
+                                 "devices=16 in team", "axes=dp,ep in team",
+                                 "exact in team", "tolerance=0.5 in team",
+                                 "deny=warnings in team"});
   Options options;
   apply_settings(config->settings, options, diags);
   CHECK(diags.all().empty());

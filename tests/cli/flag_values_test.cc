@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/flag_values.h"
 
-#include <doctest/doctest.h>
-
 #include <string>
+
+#include <doctest/doctest.h>
 
 namespace shardplan::cli {
 namespace {
@@ -39,10 +39,14 @@ TEST_CASE("integers are read whole and within their range") {
   const struct {
     const char* text;
     std::optional<int64_t> value;
-  } rows[] = {{"1", 1},           {"10", 10},
-              {"0", std::nullopt}, {"11", std::nullopt},
-              {"", std::nullopt},  {"5x", std::nullopt},
-              {" 5", std::nullopt}, {"1e1", std::nullopt},
+  } rows[] = {{"1", 1},
+              {"10", 10},
+              {"0", std::nullopt},
+              {"11", std::nullopt},
+              {"", std::nullopt},
+              {"5x", std::nullopt},
+              {" 5", std::nullopt},
+              {"1e1", std::nullopt},
               {"99999999999999999999", std::nullopt}};
   for (const auto& row : rows) {
     CAPTURE(row.text);
@@ -63,11 +67,16 @@ TEST_CASE("fractions are finite and not negative") {
   const struct {
     const char* text;
     std::optional<double> value;
-  } rows[] = {{"0", 0.0},           {"0.5", 0.5},
-              {"1e-3", 0.001},      {"3", 3.0},
-              {"-1", std::nullopt}, {"nan", std::nullopt},
-              {"inf", std::nullopt}, {"1e999", std::nullopt},
-              {"0.5%", std::nullopt}, {"", std::nullopt}};
+  } rows[] = {{"0", 0.0},
+              {"0.5", 0.5},
+              {"1e-3", 0.001},
+              {"3", 3.0},
+              {"-1", std::nullopt},
+              {"nan", std::nullopt},
+              {"inf", std::nullopt},
+              {"1e999", std::nullopt},
+              {"0.5%", std::nullopt},
+              {"", std::nullopt}};
   for (const auto& row : rows) {
     CAPTURE(row.text);
     Diagnostics diags;
@@ -82,9 +91,9 @@ TEST_CASE("a wrong choice gets the choices and the nearest of them") {
   CHECK_FALSE(is_choice(setting("color", "allways"), diags));
   CHECK(only_message(diags) ==
         "`--color` must be one of `auto`, `always` or `never`, not `allways`");
-  CHECK(diags.all()[0].help ==
-        std::vector<std::string>{
-            "a value with a similar name exists: `always`"});
+  CHECK(
+      diags.all()[0].help ==
+      std::vector<std::string>{"a value with a similar name exists: `always`"});
 }
 
 TEST_CASE("codes are told by number or name, and misspelt ones are refused") {

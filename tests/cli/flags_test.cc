@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/flags.h"
 
-#include <doctest/doctest.h>
-
 #include <set>
 #include <string>
+
+#include <doctest/doctest.h>
 
 #include "cli/commands.h"
 #include "cli/flag_values.h"
@@ -135,8 +135,11 @@ TEST_CASE("paths are relative to the folder of the file that names them") {
     const char* directory;
     const char* path;
     const char* joined;
-  } rows[] = {{"", "a", "a"},     {"d", "a", "d/a"},   {"/d", "../a", "/d/../a"},
-              {"/", "a", "/a"},   {"d", "/a", "/a"}};
+  } rows[] = {{"", "a", "a"},
+              {"d", "a", "d/a"},
+              {"/d", "../a", "/d/../a"},
+              {"/", "a", "/a"},
+              {"d", "/a", "/a"}};
   for (const auto& row : rows) {
     CAPTURE(row.path);
     CHECK(join_path(row.directory, row.path) == row.joined);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/output.h"
 
-#include <doctest/doctest.h>
-#include <rapidcheck.h>
-
 #include <map>
 #include <string>
+
+#include <doctest/doctest.h>
+#include <rapidcheck.h>
 
 #include "tests/support/memory_host.h"
 
@@ -76,11 +76,16 @@ TEST_CASE("the width is COLUMNS, or the terminal's, or 100") {
     std::optional<int> columns;
     const char* variable;
     int width;
-  } rows[] = {{true, 80, nullptr, 80},        {false, 80, nullptr, 100},
-              {true, std::nullopt, nullptr, 100}, {true, 0, nullptr, 100},
-              {true, 80, "120", 120},         {false, 80, "60", 60},
-              {true, 80, "wide", 80},         {true, 80, "0", 80},
-              {true, 80, "-5", 80},           {true, 3, nullptr, 20}};
+  } rows[] = {{true, 80, nullptr, 80},
+              {false, 80, nullptr, 100},
+              {true, std::nullopt, nullptr, 100},
+              {true, 0, nullptr, 100},
+              {true, 80, "120", 120},
+              {false, 80, "60", 60},
+              {true, 80, "wide", 80},
+              {true, 80, "0", 80},
+              {true, 80, "-5", 80},
+              {true, 3, nullptr, 20}};
   for (const auto& row : rows) {
     CAPTURE(&row - rows);
     MemoryHost host;
@@ -268,7 +273,7 @@ TEST_CASE("a failure is told on stderr, or in the format made for that") {
   const struct {
     const char* format;
     bool on_stdout;
-  } rows[] = {{"text", false},    {"json", false}, {"csv", false},
+  } rows[] = {{"text", false},     {"json", false},   {"csv", false},
               {"markdown", false}, {"concise", true}, {"github", true}};
   for (const auto& row : rows) {
     CAPTURE(row.format);

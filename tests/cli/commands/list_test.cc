@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <string>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/topics.h"
+#include "io/load.h"
+#include "report/report.h"
+#include "tests/support/memory_host.h"
+
+namespace shardplan::cli {
+namespace {
+
+using shardplan::testing::MemoryHost;
+
+nlohmann::json listed(const std::string& topic) {
+  MemoryHost host;
+  CHECK(run({"list", topic, "--json"}, host) == 0);
+  CHECK(host.err.empty());
+  return nlohmann::json::parse(host.out).at("tables");
+}
+
+TEST_CASE("list shows its topics, and each of them can be listed") {
+  MemoryHost host;
+  CHECK(run({"list"}, host) == 0);
+  for (const std::string& topic : topic_names()) {
+    CAPTURE(topic);
+    CHECK(host.out.find(topic) != std::string::npos);
+    CHECK_FALSE(listed(topic).empty());
+  }
+}
+
+TEST_CASE("lists have a row for everything in their tables") {
+  CHECK(listed("codes").at("codes").size() == all_codes().size());
+  CHECK(listed("commands").at("commands").size() == commands().size());
+  CHECK(listed("dialects").at("dialects").size() == rule_dialects().size());
+  CHECK(listed("rules").at("rules").size() == shipped_files().size());
+  const auto formats = listed("formats");
+  CHECK(formats.at("model_formats").size() == manifest_formats().size());
+  CHECK(formats.at("output_formats").size() == renderers().size());
+}
+
+TEST_CASE("shipped rules are listed by the name that --rules takes") {
+  const auto rules = listed("rules").at("rules");
+  bool llama = false;
+  for (const auto& row : rules) {
+    CHECK(row.at("name").get<std::string>().starts_with("@"));
+    CHECK_FALSE(row.at("summary").get<std::string>().empty());
+    llama = llama || row.at("name") == "@llama";
+  }
+  CHECK(llama);
+}
+
+TEST_CASE("an unknown topic gets the nearest one") {
+  MemoryHost host;
+  CHECK(run({"list", "ruls"}, host) == 2);
+  CHECK(host.err ==
+        "error[SP010]: unknown topic `ruls`\n"
+        "help: a topic with a similar name exists: `rules`\n");
+}
+
+}  // namespace
+}  // namespace shardplan::cli

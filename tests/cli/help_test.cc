@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/help.h"
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include <doctest/doctest.h>
+
+#include "base/text.h"
+
+namespace shardplan::cli {
+namespace {
+
+bool contains(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+void check_width(std::string_view text) {
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    CAPTURE(line);
+    CHECK(display_width(line) <= 80);
+    CHECK((line.empty() || line.back() != ' '));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+  }
+}
+
+TEST_CASE("help fits 80 columns and has no trailing blanks") {
+  check_width(overview_text(false));
+  for (const Command& command : commands()) {
+    CAPTURE(command.name);
+    check_width(command_help_text(command, false));
+  }
+}
+
+TEST_CASE("the overview names every command below its group") {
+  const std::string text = overview_text(false);
+  CHECK(text.starts_with("shardplan " + std::string(version()) + ": "));
+  for (const Command& command : commands()) {
+    CHECK(contains(text, "\n" + std::string(command.group) + "\n"));
+    CHECK(contains(text, "\n  " + std::string(command.name) + " "));
+    CHECK(contains(text, command.summary));
+  }
+}
+
+TEST_CASE("a command's help leads with examples and ends with a page") {
+  for (const Command& command : commands()) {
+    CAPTURE(command.name);
+    const std::string text = command_help_text(command, false);
+    const size_t example = text.find("\n  $ shardplan");
+    const size_t arguments = text.find("\nArguments\n");
+    const size_t exits = text.find("\nExit codes\n");
+    CHECK(contains(text, "  2  could not run"));
+    REQUIRE(arguments != std::string::npos);
+    CHECK(std::min(example, text.find("\n  $ ")) < arguments);
+    CHECK(arguments < exits);
+    CHECK(text.ends_with("\nMore: " + std::string(command.page) + "\n"));
+  }
+}
+
+TEST_CASE("flags are shown to the commands that take them, in three groups") {
+  const std::string check = command_help_text(*find_command("check"), false);
+  CHECK(contains(check, "\nInputs\n  -r, --rules FILE|@NAME"));
+  CHECK(contains(check, "\nOutput\n"));
+  CHECK(contains(check, "\nDiagnostics\n"));
+  CHECK_FALSE(contains(check, "--why"));
+  CHECK_FALSE(contains(check, "--exit-code"));
+  const std::string explain =
+      command_help_text(*find_command("explain"), false);
+  CHECK(contains(explain, "--color WHEN"));
+  CHECK_FALSE(contains(explain, "--rules"));
+  CHECK_FALSE(contains(explain, "\nInputs\n"));
+}
+
+TEST_CASE("the help of a small command reads well") {
+  CHECK(command_help_text(*find_command("completion"), false) ==
+        R"(shardplan completion: print a completion script for bash, zsh or fish
+
+  $ source <(shardplan completion bash)
+  $ shardplan completion fish > ~/.config/fish/completions/shardplan.fish
+
+Arguments
+  SHELL  bash, zsh or fish
+
+Output
+      --color WHEN  colours (default auto: on a terminal): auto, always, never
+
+Exit codes
+  0  the script was printed
+  2  could not run: wrong usage, or an input that cannot be read or understood
+  3  a bug in shardplan
+
+More: docs/guide.md
+)");
+}
+
+TEST_CASE("headings are bold on a terminal") {
+  CHECK(contains(overview_text(true), "\x1b[1mReference\x1b[0m\n"));
+  CHECK_FALSE(contains(overview_text(false), "\x1b"));
+}
+
+TEST_CASE("the pages that help names exist") {
+  const std::filesystem::path root = SHARDPLAN_SOURCE_DIR;
+  for (const Command& command : commands()) {
+    CAPTURE(command.page);
+    CHECK(std::filesystem::exists(root / command.page));
+  }
+}
+
+}  // namespace
+}  // namespace shardplan::cli

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <stdexcept>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "cli/commands.h"
+#include "cli/help.h"
+#include "tests/support/memory_host.h"
+
+namespace shardplan::cli {
+namespace {
+
+using shardplan::testing::MemoryHost;
+using Words = std::vector<std::string>;
+
+constexpr const char* kModel = R"({"w": {"shape": [4, 6], "dtype": "f32"}})";
+constexpr const char* kRules = "rules:\n  - [\"w\", [tp]]\n";
+
+MemoryHost ready() {
+  MemoryHost host;
+  host.files["m.json"] = kModel;
+  host.files["r.yaml"] = kRules;
+  return host;
+}
+
+bool contains(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_CASE("help and version are answers") {
+  MemoryHost host;
+  CHECK(run({}, host) == 0);
+  CHECK(host.out == overview_text(false));
+  host.out.clear();
+  CHECK(run({"help", "inspect"}, host) == 0);
+  CHECK(host.out == command_help_text(*find_command("inspect"), false));
+  host.out.clear();
+  CHECK(run({"--version"}, host) == 0);
+  CHECK(host.out == "shardplan " + std::string(version()) + "\n");
+  CHECK(host.err.empty());
+}
+
+TEST_CASE("help is coloured like any other output") {
+  MemoryHost host;
+  CHECK(run({"--color", "always"}, host) == 0);
+  CHECK(host.out == overview_text(true));
+}
+
+TEST_CASE("exit codes say what happened") {
+  const struct {
+    Words words;
+    int exit;
+  } rows[] = {
+      {{"check", "m.json", "-r", "r.yaml", "-m", "tp=2"}, 0},
+      {{"check", "m.json", "-r", "r.yaml", "-m", "fsdp=2"}, 1},
+      {{"check", "m.json", "-r", "r.yaml", "-m", "fsdp=2", "--exit-zero"}, 0},
+      {{"check", "m.json", "-r", "r.yaml", "-m", "tp=3"}, 0},
+      {{"check", "m.json", "-r", "r.yaml", "-m", "tp=3", "--deny", "SP203"}, 1},
+      {{"check", "m.json", "-r", "r.yaml", "-m", "tp=2,x=1", "--allow",
+        "SP204"},
+       0},
+      {{"check", "m.json", "-r", "r.yaml"}, 2},
+      {{"check", "m.json", "-r", "r.yaml", "--exit-zero"}, 2},
+      {{"check", "missing.json", "-r", "r.yaml", "-m", "tp=2"}, 2},
+      {{"check", "m.json", "-r", "r.yaml", "-m", "tp=0"}, 2},
+      {{"chekc"}, 2},
+      {{"list"}, 0},
+      {{"list", "nothing"}, 2},
+  };
+  for (const auto& row : rows) {
+    CAPTURE(row.words);
+    MemoryHost host = ready();
+    CHECK(run(row.words, host) == row.exit);
+    if (row.exit == 2) {
+      CHECK(host.out.empty());
+      CHECK_FALSE(host.err.empty());
+    }
+  }
+}
+
+TEST_CASE("a wrong command line shows its mistakes, whatever the format") {
+  MemoryHost host;
+  CHECK(run({"check", "--json", "--mesh", "tp=2"}, host) == 2);
+  CHECK(host.err ==
+        "error[SP010]: `check` needs MODEL\n"
+        "help: `shardplan check MODEL` is how it is called\n");
+  CHECK(host.out.empty());
+}
+
+TEST_CASE("mistakes are annotations where those were asked for") {
+  MemoryHost host;
+  CHECK(run({"check", "--format", "github"}, host) == 2);
+  CHECK(contains(host.out, "::error"));
+  CHECK(contains(host.out, "`check` needs MODEL"));
+  CHECK(host.err.empty());
+}
+
+TEST_CASE("the nearest configuration is used, and said with -v") {
+  MemoryHost host = ready();
+  host.files["shardplan.yaml"] = "rules: r.yaml\nmesh: {tp: 2}\n";
+  CHECK(run({"check", "m.json", "-v"}, host) == 0);
+  CHECK(host.err == "configuration: shardplan.yaml\n");
+  host.err.clear();
+  CHECK(run({"check", "m.json"}, host) == 0);
+  CHECK(host.err.empty());
+}
+
+TEST_CASE("flags override the configuration, --isolated ignores it") {
+  MemoryHost host = ready();
+  host.files["shardplan.yaml"] = "rules: r.yaml\nmesh: {fsdp: 2}\n";
+  CHECK(run({"check", "m.json"}, host) == 1);
+  CHECK(run({"check", "m.json", "--mesh", "tp=2"}, host) == 0);
+  CHECK(run({"check", "m.json", "--mesh", "tp=2", "--isolated"}, host) == 2);
+  host.files["other.yaml"] = "rules: r.yaml\nmesh: tp=2\n";
+  CHECK(run({"check", "m.json", "--config", "other.yaml"}, host) == 0);
+}
+
+TEST_CASE("a broken configuration stops what would read it, and nothing else") {
+  MemoryHost host = ready();
+  host.files["shardplan.yaml"] = "ruels: r.yaml\n";
+  CHECK(run({"check", "m.json", "--mesh", "tp=2"}, host) == 2);
+  CHECK(contains(host.err, "error[SP004]"));
+  CHECK(contains(host.err, "shardplan.yaml:1:1"));
+  CHECK(run({"list"}, host) == 0);
+  CHECK(run({"help", "check"}, host) == 0);
+}
+
+TEST_CASE("a report is not written under the name of a plan") {
+  MemoryHost host = ready();
+  Words words = {"check", "m.json", "-r", "r.yaml",
+                 "-m",    "tp=2",   "-o", "x.plan.json"};
+  CHECK(run(words, host) == 2);
+  CHECK(host.written.empty());
+  words.emplace_back("--json");
+  CHECK(run(words, host) == 0);
+  CHECK(host.files["x.plan.json"].starts_with("{"));
+  words[0] = "resolve";
+  words.back() = "--why=w";
+  CHECK(run(words, host) == 2);
+}
+
+// Fails where no program can do anything about it.
+class BrokenHost : public MemoryHost {
+ public:
+  std::shared_ptr<const Bytes> read_file(const std::string&, int64_t,
+                                         std::string&) override {
+    throw std::logic_error("the \x1b[31mdisk\x1b[0m melted");
+  }
+};
+
+TEST_CASE("a bug exits with 3 and says how to report it") {
+  BrokenHost host;
+  host.files["m.json"] = kModel;
+  CHECK(run({"inspect", "m.json", "--isolated"}, host) == 3);
+  CHECK(contains(host.err, "error[SP900]: the \\x1b[31mdisk"));
+  CHECK(contains(host.err, "shardplan " + std::string(version())));
+  CHECK(contains(host.err, "command: shardplan inspect m.json --isolated"));
+  CHECK(host.out.empty());
+}
+
+TEST_CASE("progress shows only on a terminal and leaves nothing behind") {
+  for (const char* flag : {"", "--no-progress", "--quiet"}) {
+    MemoryHost host = ready();
+    host.terminals = {Stream::Err};
+    host.tick = 1;
+    Words words = {"inspect", "m.json"};
+    if (*flag != 0) words.emplace_back(flag);
+    CHECK(run(words, host) == 0);
+    CHECK(contains(host.err, "\r\x1b[K") == (*flag == 0));
+    CHECK((host.err.empty() || host.err.ends_with("\r\x1b[K")));
+  }
+}
+
+}  // namespace
+}  // namespace shardplan::cli
