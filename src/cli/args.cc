@@ -186,10 +186,13 @@ CommandLine parse_command_line(const std::vector<std::string>& words,
   }
   read_settings(app, line, diags);
   line.version = app.count("--version") > 0;
+  bool known = true;
   for (const std::string& word : app.remaining()) {
+    if (word == "--") continue;  // CLI11 keeps the mark itself, too
     report_unknown_flag(word, diags);
+    known = false;
   }
-  if (line.version || !app.remaining().empty()) return line;
+  if (line.version || !known) return line;
   read_words(app.get_option("words")->results(), app.count("--help") > 0, line,
              diags);
   if (line.command != nullptr && !line.help) {

@@ -15,7 +15,7 @@ TEST_CASE("every command is found by its name and by no other") {
     CAPTURE(command.name);
     CHECK(find_command(command.name) == &command);
     CHECK(names.insert(command.name).second);
-    CHECK(command.run != nullptr);
+    CHECK((command.run != nullptr));
     CHECK(command.exits.size() == 3);
     CHECK_FALSE(command.arguments.empty());
     CHECK_FALSE(command.examples.empty());
