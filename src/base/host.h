@@ -57,8 +57,11 @@ class Host {
   virtual bool append_file(const std::string& path, std::string_view text,
                            std::string& why) = 0;
 
-  // False once the stream is closed (`shardplan ... | head`).
+  // False once the stream is closed (`shardplan ... | head`) or broken.
   virtual bool write(Stream stream, std::string_view text) = 0;
+  // Why a write() was false: "no space left on device". Empty when none was, or
+  // when the reader has only closed its end.
+  virtual std::string write_problem(Stream stream) = 0;
   virtual bool is_terminal(Stream stream) = 0;
   // Columns of the terminal; empty when unknown.
   virtual std::optional<int> terminal_width() = 0;

@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <random>
 #include <string>
 #include <system_error>
@@ -336,7 +337,13 @@ class RealHost : public Host {
   }
 
   bool write(Stream stream, std::string_view text) override {
-    return write_all(number(stream), text);
+    if (write_all(number(stream), text)) return true;
+    if (errno != EPIPE) problems_[number(stream)] = reason(errno);
+    return false;
+  }
+  std::string write_problem(Stream stream) override {
+    const auto found = problems_.find(number(stream));
+    return found == problems_.end() ? "" : found->second;
   }
   bool is_terminal(Stream stream) override {
     return ::isatty(number(stream)) == 1;
@@ -380,6 +387,8 @@ class RealHost : public Host {
     }
     return std::make_unique<DirectFile>(std::move(file));
   }
+
+  std::map<int, std::string> problems_;  // by descriptor
 };
 
 }  // namespace

@@ -94,15 +94,19 @@ bool write_file(Context& context, const Writer& write) {
   return false;
 }
 
-// False, with the reason reported, when a file could not be written. A closed
-// pipe is no failure: whoever reads it has seen enough.
+// False, with the reason reported, when the answer could not be written. A
+// closed pipe is no failure: whoever reads it has seen enough.
 bool write_answer(Context& context, const Writer& write) {
   context.progress.clear();
   if (to_file(context.options)) return write_file(context, write);
   write([&](std::string_view text) {
     return context.host.write(Stream::Out, text);
   });
-  return true;
+  const std::string why = context.host.write_problem(Stream::Out);
+  if (why.empty()) return true;
+  context.diags.error(Code::UnreadableFile, {},
+                      "cannot write to standard output: " + why);
+  return false;
 }
 
 bool write_step_summary(Context& context, const Report& report) {

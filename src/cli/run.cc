@@ -64,9 +64,9 @@ void settle(const CommandLine& line, Host& host, Options& options,
             "`shardplan resolve` writes plans; with `--json` any name is "
             "accepted");
   } else if (asks_for_plan(options) && options.why) {
-    diags.error(Code::Usage, {}, "`--why` shows one parameter, and `" +
-                                     printable(*options.output) +
-                                     "` is the name of a plan");
+    diags.error(Code::Usage, {},
+                "`--why` shows one parameter, and `" +
+                    printable(*options.output) + "` is the name of a plan");
   }
 }
 

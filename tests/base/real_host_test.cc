@@ -205,9 +205,26 @@ TEST_CASE("writing into a closed pipe is false, not a signal") {
   REQUIRE(::pipe(ends) == 0);
   ::close(ends[0]);
   const int status = in_child(ends[1], [] {
-    return make_real_host()->write(Stream::Out, "into the void") ? 1 : 0;
+    const auto host = make_real_host();
+    if (host->write(Stream::Out, "into the void")) return 1;
+    return host->write_problem(Stream::Out).empty() ? 0 : 2;
   });
   ::close(ends[1]);
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+}
+
+TEST_CASE("a full disk is told from a closed pipe") {
+  const int full = ::open("/dev/full", O_WRONLY);
+  REQUIRE(full >= 0);
+  const int status = in_child(full, [] {
+    const auto host = make_real_host();
+    if (!host->write_problem(Stream::Out).empty()) return 1;
+    if (host->write(Stream::Out, "too much")) return 2;
+    return host->write_problem(Stream::Out) == "no space left on device" ? 0
+                                                                         : 3;
+  });
+  ::close(full);
   REQUIRE(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 0);
 }

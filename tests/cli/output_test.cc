@@ -210,6 +210,15 @@ TEST_CASE("a closed pipe ends quietly") {
   CHECK(run.host.err.empty());
 }
 
+TEST_CASE("an answer that does not fit on the disk is no answer") {
+  Run run;
+  run.host.stream_capacity = 3;
+  run.host.stream_problem = "no space left on device";
+  CHECK(run.finish() == Exit::CouldNotRun);
+  CHECK(run.diags.all().at(0).message ==
+        "cannot write to standard output: no space left on device");
+}
+
 TEST_CASE("files have no colour though stdout is a terminal") {
   Run run;
   run.options.output = "x.txt";

@@ -47,6 +47,7 @@ class MemoryHost : public Host {
   // What to let fail: streams and files once this many bytes are written,
   // creating a file, renaming it at the end.
   std::optional<size_t> stream_capacity;
+  std::string stream_problem;  // why; "" is a closed pipe
   std::optional<size_t> file_capacity;
   bool fail_create = false;
   bool fail_commit = false;
@@ -160,6 +161,7 @@ class MemoryHost : public Host {
     (stream == Stream::Out ? out : err) += text;
     return true;
   }
+  std::string write_problem(Stream) override { return stream_problem; }
   bool is_terminal(Stream stream) override {
     return terminals.count(stream) != 0;
   }
