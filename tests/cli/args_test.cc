@@ -11,6 +11,12 @@ namespace {
 
 using Words = std::vector<std::string>;
 
+std::string joined(const Words& words) {
+  std::string text;
+  for (const std::string& word : words) text += word + " ";
+  return text;
+}
+
 std::string value_of(const CommandLine& line, std::string_view flag) {
   std::string values;
   for (const Setting& setting : line.settings) {
@@ -62,7 +68,7 @@ TEST_CASE("help is asked for in every usual way") {
               {{"check", "-h", "m.json"}, "check"},
               {{"--help", "diff"}, "diff"}};
   for (const auto& row : rows) {
-    CAPTURE(row.words);
+    CAPTURE(joined(row.words));
     Diagnostics diags;
     const CommandLine line = parse_command_line(row.words, diags);
     CHECK(diags.all().empty());
@@ -140,7 +146,7 @@ TEST_CASE("every mistake of usage has its words and its help") {
        nullptr},
   };
   for (const auto& row : rows) {
-    CAPTURE(row.words);
+    CAPTURE(joined(row.words));
     Diagnostics diags;
     parse_command_line(row.words, diags);
     REQUIRE(diags.all().size() == 1);

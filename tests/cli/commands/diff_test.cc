@@ -41,9 +41,10 @@ MemoryHost two_plans(const char* mesh_after = "fsdp=4,tp=2") {
   MemoryHost host;
   host.variables["LANG"] = "C.UTF-8";
   save_plan(host, "a.plan.json", kBefore,
-            "rules:\n  - [w, [tp, null]]\n  - [old|same, []]\n", "fsdp=4,tp=2");
+            "rules:\n  - [/w, [tp, null]]\n  - [old|same, []]\n",
+            "fsdp=4,tp=2");
   save_plan(host, "b.plan.json", kAfter,
-            "rules:\n  - [w, [fsdp, null]]\n  - [new|same, []]\n", mesh_after);
+            "rules:\n  - [/w, [fsdp, null]]\n  - [new|same, []]\n", mesh_after);
   return host;
 }
 
@@ -143,7 +144,7 @@ TEST_CASE("--exit-code makes a difference a finding") {
               {"a.plan.json", {"--exit-code"}, 0}};
   for (const auto& row : rows) {
     CAPTURE(row.after);
-    CAPTURE(row.flags);
+    CAPTURE(row.flags.size());
     MemoryHost host = two_plans();
     std::vector<std::string> words = {"diff", "a.plan.json", row.after};
     words.insert(words.end(), row.flags.begin(), row.flags.end());
