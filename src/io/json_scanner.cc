@@ -107,12 +107,19 @@ JsonScanner::Token JsonScanner::next() {
 }
 
 std::optional<int64_t> JsonScanner::integer() const {
+  if (token_ != Token::Number) return std::nullopt;
+  constexpr size_t kAlwaysFits = 18;  // digits
   int64_t value = 0;
+  if (text_.size() <= kAlwaysFits && text_.front() != '-') {
+    for (const char c : text_) {
+      if (!is_digit(c)) return std::nullopt;
+      value = value * 10 + (c - '0');
+    }
+    return value;
+  }
   const char* const end = text_.data() + text_.size();
   const auto [stop, problem] = std::from_chars(text_.data(), end, value);
-  if (token_ != Token::Number || stop != end || problem != std::errc()) {
-    return std::nullopt;
-  }
+  if (stop != end || problem != std::errc()) return std::nullopt;
   return value;
 }
 
