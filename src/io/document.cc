@@ -68,13 +68,10 @@ uint32_t read_value(JsonScanner& scanner, DocumentBuilder& builder) {
     case Token::True:
     case Token::False:
       return scalar(NodeKind::Bool);
-    case Token::Null:
-      return scalar(NodeKind::Null);
     default:
-      break;
+      SHARDPLAN_CHECK(scanner.token() == Token::Null);
+      return scalar(NodeKind::Null);
   }
-  SHARDPLAN_CHECK(!"a value was expected");
-  return 0;
 }
 
 // Why the text is not JSON. Empty when it is; nothing is built yet, so that the
@@ -168,28 +165,29 @@ std::optional<Node> Node::find(std::string_view key) const {
 
 std::optional<Document> parse_document(SourcePtr source, Diagnostics& diags) {
   diags.keep(source);
-  const std::string_view text = source->text();
+  const SourceFile& file = *source;
+  const std::string_view text = file.text();
   if (text.size() > kMaxDocumentBytes) {
     return diags
-        .error(Code::MalformedDocument, {source.get(), 0, 0},
+        .error(Code::MalformedDocument, {&file, 0, 0},
                "the document is larger than 64 MiB, the limit for all but JSON "
                "manifests")
         .fact("size: " + count_text(static_cast<int64_t>(text.size())) +
               " bytes");
   }
-  DocumentBuilder builder(source, diags);
+  DocumentBuilder builder(std::move(source), diags);
   const size_t first = text.find_first_not_of(" \t\r\n");
   const bool like_json = first != std::string_view::npos &&
                          (text[first] == '{' || text[first] == '[');
   std::optional<SyntaxError> not_json;
-  if (like_json) not_json = json_error(*source);
+  if (like_json) not_json = json_error(file);
   if (like_json && !not_json) {
-    JsonScanner scanner(*source);
+    JsonScanner scanner(file);
     scanner.next();
     read_value(scanner, builder);
     return builder.finish();
   }
-  if (const auto not_yaml = read_yaml(*source, builder)) {
+  if (const auto not_yaml = read_yaml(file, builder)) {
     // The reader that came further is the one that the text was meant for.
     const bool json_is_nearer =
         not_json && not_json->where.begin >= not_yaml->where.begin;

@@ -246,8 +246,11 @@ class NativeReader {
     if (scalar ? strays_.size() < ErrorLimit::kMaxErrors : !parent.child) {
       Member member{name_.substr(key_begin_), quoted(name_), depth_, key,
                     tokens_.span(),           token};
-      if (scalar) strays_.push_back(std::move(member));
-      if (!scalar) parent.child = std::move(member);
+      if (scalar) {
+        strays_.push_back(std::move(member));
+      } else {
+        parent.child = std::move(member);
+      }
     }
     if (token == Token::BeginObject) read_object(key, /*in_list=*/false);
     if (token == Token::BeginArray) read_positional_list(key);

@@ -152,8 +152,8 @@ bool read_rules(const Node& node, RuleSet& rules, Diagnostics& diags) {
   bool good = true;
   for (size_t i = 0; i < node.size(); ++i) {
     auto rule = read_rule(node.item(i), diags);
-    if (rule) rules.rules.push_back(*std::move(rule));
     good = good && rule;
+    if (rule) rules.rules.push_back(*std::move(rule));
     const bool enough =
         diags.count(Severity::Error) - errors_before >= kMaxErrors;
     if (!good && enough && i + 1 < node.size()) {
