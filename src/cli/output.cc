@@ -125,11 +125,17 @@ bool write_step_summary(Context& context, const Report& report) {
   return false;
 }
 
+// After an answer on stdout; where both go to one terminal a line keeps them
+// apart.
 void show_diagnostics(Context& context) {
   const Severity least =
       context.options.quiet ? Severity::Error : Severity::Note;
   const Diagnostics shown = arranged(context.diags, least);
   if (shown.all().empty()) return;
+  if (!to_file(context.options) && context.host.is_terminal(Stream::Out) &&
+      context.host.is_terminal(Stream::Err)) {
+    context.host.write(Stream::Err, "\n");
+  }
   write_diagnostics(shown, style_of(Stream::Err, context.options, context.host),
                     [&](std::string_view text) {
                       return context.host.write(Stream::Err, text);

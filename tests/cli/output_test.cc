@@ -128,6 +128,14 @@ TEST_CASE("people see diagnostics on stderr, after the answer on stdout") {
   CHECK(contains(run.host.err, "warning[SP204]: about SP204"));
 }
 
+TEST_CASE("on a terminal an empty line stands between the two") {
+  Run run;
+  run.host.terminals = {Stream::Out, Stream::Err};
+  run.options.colour = Colour::Never;
+  run.finish({Code::UnusedAxis});
+  CHECK(run.host.err.starts_with("\nwarning[SP204]"));
+}
+
 TEST_CASE("where diagnostics are the answer they are on stdout") {
   Run run;
   run.is_answer = true;

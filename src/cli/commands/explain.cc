@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `shardplan explain CODE`: the page of docs/codes, plainly on a terminal.
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,8 +22,39 @@ std::optional<std::string_view> page_of(Code code) {
   return std::nullopt;
 }
 
+// `[SP203](SP203.md)` -> `SP203`
+std::string without_links(std::string_view line) {
+  std::string text;
+  for (;;) {
+    const size_t open = line.find('[');
+    const size_t middle = line.find("](", open == line.npos ? 0 : open);
+    const size_t close = middle == line.npos ? middle : line.find(')', middle);
+    if (open == line.npos || close == line.npos) return text.append(line);
+    text.append(line.substr(0, open));
+    text.append(line.substr(open + 1, middle - open - 1));
+    line.remove_prefix(close + 1);
+  }
+}
+
+// "rules.yaml" of "```yaml title=rules.yaml", or nothing.
+std::string_view fence_title(std::string_view line) {
+  constexpr std::string_view kTitle = "title=";
+  const size_t at = line.find(kTitle);
+  return at == line.npos ? "" : line.substr(at + kTitle.size());
+}
+
+std::string plain_line(std::string_view line, bool colour) {
+  const size_t marks = line.find_first_not_of('#');
+  if (marks == 0 || marks == line.npos || line[marks] != ' ') {
+    return without_links(line);
+  }
+  const std::string title(line.substr(marks + 1));
+  return colour ? "\x1b[1m" + title + "\x1b[0m" : title;
+}
+
 // Markdown as plain text: headings lose their marks and are bold, fences go
-// and what they held is indented. The rest reads well as it stands.
+// and what they held is indented below its title. The rest reads well as it
+// stands.
 std::string plain(std::string_view page, bool colour) {
   std::string text;
   bool fenced = false;
@@ -31,19 +63,13 @@ std::string plain(std::string_view page, bool colour) {
     page.remove_prefix(std::min(page.size(), line.size() + 1));
     if (line.starts_with("```")) {
       fenced = !fenced;
-      continue;
-    }
-    const size_t marks = line.find_first_not_of('#');
-    if (fenced) {
-      text += line.empty() ? "" : "    ";
-      text += line;
-    } else if (marks != 0 && marks != line.npos && line[marks] == ' ') {
-      const std::string title(line.substr(marks + 1));
-      text += colour ? "\x1b[1m" + title + "\x1b[0m" : title;
+      const std::string_view title = fence_title(line);
+      if (!title.empty()) text.append("  ").append(title).append(":\n");
+    } else if (fenced) {
+      text.append(line.empty() ? "" : "    ").append(line).append("\n");
     } else {
-      text += line;
+      text.append(plain_line(line, colour)).append("\n");
     }
-    text += '\n';
   }
   return text;
 }

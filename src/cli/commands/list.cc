@@ -49,17 +49,19 @@ std::vector<Table> list_commands() {
   return {named_table("commands", "", named_rows(commands()))};
 }
 
-// The first comment of a shipped file says what it is for.
-std::string first_comment(std::string_view text) {
+// The first sentence of the comment that a shipped file opens with.
+std::string first_sentence(std::string_view text) {
+  std::string comment;
   while (text.starts_with("#")) {
     const std::string_view line = text.substr(0, text.find('\n'));
-    const size_t begin = line.find_first_not_of("# ");
-    if (begin != std::string_view::npos && line.find("SPDX") == line.npos) {
-      return std::string(line.substr(begin));
-    }
     text.remove_prefix(std::min(text.size(), line.size() + 1));
+    const size_t begin = line.find_first_not_of("# ");
+    if (begin == line.npos || line.find("SPDX") != line.npos) continue;
+    comment += (comment.empty() ? "" : " ") + std::string(line.substr(begin));
+    const size_t end = (comment + " ").find(". ");
+    if (end != std::string::npos) return comment.substr(0, end);
   }
-  return "";
+  return comment;
 }
 
 std::vector<Table> list_rules() {
@@ -67,7 +69,7 @@ std::vector<Table> list_rules() {
   for (const ShippedFile& file : shipped_files()) {
     const std::string_view stem = file.path.substr(0, file.path.rfind('.'));
     rows.push_back({"@" + std::string(stem.substr(stem.rfind('/') + 1)),
-                    first_comment(file.text)});
+                    first_sentence(file.text)});
   }
   return {named_table("rules", "", std::move(rows))};
 }

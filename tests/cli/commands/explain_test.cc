@@ -33,8 +33,17 @@ TEST_CASE("pages are printed without the marks of Markdown") {
     CHECK(host.out.find("```") == std::string::npos);
     CHECK(host.out.find("\n## ") == std::string::npos);
     CHECK(host.out.find('\x1b') == std::string::npos);
+    CHECK(host.out.find(".md)") == std::string::npos);
     CHECK_FALSE(host.out.starts_with("#"));
   }
+}
+
+TEST_CASE("examples are indented below the names of their files") {
+  MemoryHost host;
+  CHECK(run({"explain", "SP203"}, host) == 0);
+  CHECK(host.out.find("\n  rules.yaml:\n    rules:\n      - [") !=
+        std::string::npos);
+  CHECK(host.out.find("\n    $ shardplan check ") != std::string::npos);
 }
 
 TEST_CASE("headings are bold in colour") {
