@@ -41,14 +41,26 @@ Decoder read_sizes(const Family& family, ConfigReader& config,
 Decoder read_decoder(const Family& family, ConfigReader& config,
                      const Fallback& vocab) {
   Decoder decoder = read_sizes(family, config, vocab);
+  if (!config.ok()) return decoder;
   decoder.kv_heads = config.size("num_key_value_heads",
                                  fallback_of(family.kv_heads, decoder.heads));
+  const std::optional<int64_t> derived = quotient(decoder);
+  if (!derived && !config.find("head_dim") &&
+      family.head_dim.absent == kDerived) {
+    config
+        .refuse("hidden_size",
+                "without `head_dim`, `hidden_size` must be a multiple of "
+                "`num_attention_heads`")
+        .fact("hidden size " + count_text(decoder.hidden) + ", " +
+              count_text(decoder.heads) + " heads");
+    return decoder;
+  }
   decoder.head_dim =
-      config.size("head_dim", fallback_of(family.head_dim, quotient(decoder)));
+      config.size("head_dim", fallback_of(family.head_dim, derived));
   if (config.ok() && decoder.heads % decoder.kv_heads != 0) {
     config
         .refuse("num_key_value_heads",
-                "`num_attention_heads` is not a multiple of "
+                "`num_attention_heads` must be a multiple of "
                 "`num_key_value_heads`")
         .fact(count_text(decoder.heads) + " heads, " +
               count_text(decoder.kv_heads) + " KV heads");

@@ -28,7 +28,7 @@ struct Decoder {
 // `vocab` is for families whose configs may leave the vocabulary out.
 Decoder read_sizes(const Family& family, ConfigReader& config,
                    const Fallback& vocab = {});
-// Reads them all; a number of KV heads that does not divide the heads is SP009.
+// Reads them all; sizes that contradict one another are SP009.
 Decoder read_decoder(const Family& family, ConfigReader& config,
                      const Fallback& vocab = {});
 

@@ -19,6 +19,7 @@ const Json kSizes = {{"vocab_size", 96},
 struct Read {
   Decoder decoder;
   std::string problem;
+  size_t problems = 0;
 };
 
 Read read(const Family& family, const Json& changes) {
@@ -29,8 +30,9 @@ Read read(const Family& family, const Json& changes) {
       diags);
   REQUIRE(document);
   ConfigReader config(document->root(), "", diags);
-  Read result{read_decoder(family, config), ""};
+  Read result{read_decoder(family, config), "", 0};
   if (!config.ok()) result.problem = diags.all()[0].message;
+  result.problems = diags.all().size();
   return result;
 }
 
@@ -69,16 +71,24 @@ TEST_CASE("sizes that contradict one another are refused") {
   const Family derived{};
   const Family given{.kv_heads = {4, kRefused}, .head_dim = {10, kRefused}};
   const std::string multiple =
-      "`num_attention_heads` is not a multiple of `num_key_value_heads`";
+      "`num_attention_heads` must be a multiple of `num_key_value_heads`";
   CHECK(read(derived, {{"num_key_value_heads", 4}}).problem == multiple);
   CHECK(read(given, Json::object()).problem == multiple);
   CHECK(read(derived, {{"hidden_size", 50}}).problem ==
-        "`head_dim` is missing");
+        "without `head_dim`, `hidden_size` must be a multiple of "
+        "`num_attention_heads`");
   CHECK(read(derived, {{"hidden_size", 50}, {"head_dim", 7}}).problem == "");
   CHECK(read(given, {{"num_key_value_heads", 2}, {"head_dim", nullptr}})
             .problem == "`head_dim` is null");
   CHECK(read(given, {{"num_key_value_heads", nullptr}}).problem ==
         "`num_key_value_heads` is null");
+}
+
+TEST_CASE("a size that is wrong does not make others look wrong") {
+  const Family derived{};
+  const Read result = read(derived, {{"hidden_size", -4}});
+  CHECK(result.problem == "`hidden_size` is -4");
+  CHECK(result.problems == 1);
 }
 
 TEST_CASE("the head is tied as the config says, else as the family does") {
