@@ -18,31 +18,55 @@ uint64_t hash_of(const TensorType& type) {
   return hash ^ type.shape.size();
 }
 
+// Without an early exit, so that the compiler can look at many bytes at once.
+bool is_plain(std::string_view name) {
+  unsigned strange = 0;
+  for (const char c : name) {
+    strange |= static_cast<unsigned char>(c - ' ') > '~' - ' ' ? 1U : 0U;
+  }
+  return strange == 0;
+}
+
 }  // namespace
 
-uint32_t Manifest::intern(const TensorType& type) {
+std::optional<uint32_t> Manifest::intern(const TensorType& type) {
   const uint64_t hash = hash_of(type);
   const auto [begin, end] = types_by_hash_.equal_range(hash);
   for (auto it = begin; it != end; ++it) {
     if (types_[it->second] == type) return it->second;
   }
+  const std::optional<int64_t> elements = element_count(type.shape);
+  if (!elements) return std::nullopt;
+  const std::optional<int64_t> bytes = byte_count(*elements, type.dtype);
+  if (!bytes) return std::nullopt;
   const auto number = static_cast<uint32_t>(types_.size());
   types_.push_back(type);
+  type_sizes_.push_back({*elements, *bytes});
   types_by_hash_.emplace(hash, number);
   return number;
 }
 
+void Manifest::reserve_for(uint64_t text_bytes) {
+  // Names are about half of a manifest; an entry takes 50 bytes or more.
+  const size_t names = text_bytes / 2;
+  const size_t tensors = text_bytes / 50;
+  names_.reserve(names);
+  name_end_.reserve(tensors);
+  type_of_.reserve(tensors);
+  where_begin_.reserve(tensors);
+  where_length_.reserve(tensors);
+}
+
 bool Manifest::add(std::string_view name, const TensorType& type, Span where,
                    bool buffer) {
-  const std::optional<int64_t> elements = element_count(type.shape);
-  if (!elements) return false;
-  const std::optional<int64_t> bytes = byte_count(*elements, type.dtype);
-  if (!bytes) return false;
+  const std::optional<uint32_t> number = intern(type);
+  if (!number) return false;
+  const Size size = type_sizes_[*number];
   int64_t& element_sum = buffer ? buffer_elements_ : total_elements_;
   int64_t& byte_sum = buffer ? buffer_bytes_ : total_bytes_;
   const std::optional<int64_t> all_elements =
-      checked_add(element_sum, *elements);
-  const std::optional<int64_t> all_bytes = checked_add(byte_sum, *bytes);
+      checked_add(element_sum, size.elements);
+  const std::optional<int64_t> all_bytes = checked_add(byte_sum, size.bytes);
   if (!all_elements || !all_bytes) return false;
   element_sum = *all_elements;
   byte_sum = *all_bytes;
@@ -52,13 +76,12 @@ bool Manifest::add(std::string_view name, const TensorType& type, Span where,
     return true;
   }
   if (source_from_.empty() || source_from_.back().second != where.file) {
-    source_from_.emplace_back(size(), where.file);
+    source_from_.emplace_back(this->size(), where.file);
   }
-  plain_ = plain_ && std::all_of(name.begin(), name.end(),
-                                 [](char c) { return c >= ' ' && c <= '~'; });
+  plain_ = plain_ && is_plain(name);
   names_ += name;
   name_end_.push_back(names_.size());
-  type_of_.push_back(intern(type));
+  type_of_.push_back(*number);
   where_begin_.push_back(where.begin);
   where_length_.push_back(static_cast<uint32_t>(
       std::min<uint64_t>(where.end - where.begin, UINT32_MAX)));

@@ -52,6 +52,11 @@ class Manifest {
     axes_[index] = std::move(axes);
   }
 
+  // Makes room for a text of that many bytes. Growing by doubling would hold
+  // the columns of a million tensors two and a half times; room that is not
+  // used costs address space only.
+  void reserve_for(uint64_t text_bytes);
+
   size_t size() const { return type_of_.size(); }  // parameters, no buffers
   std::string_view name(size_t index) const {
     const uint64_t begin = index == 0 ? 0 : name_end_[index - 1];
@@ -105,12 +110,17 @@ class Manifest {
   std::vector<SourcePtr> sources;  // keeps spans alive
 
  private:
-  uint32_t intern(const TensorType& type);
+  std::optional<uint32_t> intern(const TensorType& type);
 
   std::string names_;
   std::vector<uint64_t> name_end_;
   std::vector<uint32_t> type_of_;
   std::vector<TensorType> types_;
+  struct Size {
+    int64_t elements = 0;
+    int64_t bytes = 0;
+  };
+  std::vector<Size> type_sizes_;
   std::unordered_multimap<uint64_t, uint32_t> types_by_hash_;
   // Places: 32-bit offsets would cap files at 4 GiB; the source changes rarely.
   std::vector<uint64_t> where_begin_;

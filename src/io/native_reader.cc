@@ -43,7 +43,11 @@ class NativeReader {
   // Empty when something was reported, or when the tokens ended with Error,
   // which the caller reports.
   std::optional<Manifest> read(bool wrapped) {
-    switch (tokens_.next()) {
+    const Token first = tokens_.next();
+    if (const SourceFile* file = tokens_.span().file) {
+      manifest_.reserve_for(file->text().size());
+    }
+    switch (first) {
       case Token::BeginObject:
         wrapped ? read_wrapper() : read_top_level();
         break;

@@ -74,6 +74,7 @@ class HeaderReader {
   HeaderReader(SourcePtr header, Diagnostics& diags)
       : header_(std::move(header)), diags_(diags), json_(*header_, diags) {
     manifest_.sources.push_back(header_);
+    manifest_.reserve_for(header_->text().size());
   }
 
   bool read();

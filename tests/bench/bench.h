@@ -4,10 +4,11 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
 #include <string>
 #include <vector>
+
+#include <time.h>
 
 namespace shardplan::bench {
 
