@@ -160,7 +160,7 @@ struct CellText {
     return shown(mesh_text(cell.mesh), style);
   }
   std::string operator()(const MemoryRange& range) const {
-    const std::string max = (*this)(ByteSize{range.max});
+    std::string max = (*this)(ByteSize{range.max});
     if (range.min == range.max) return max;
     return "max " + max + ", min " + (*this)(ByteSize{range.min}) + ", mean " +
            bytes(range.mean);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kGap = 2;  // blanks between columns, and before titled rows
 // Narrower than this, an elided name says nothing.
-constexpr int kLeastElastic = 12;
+constexpr int kLeastElastic = 20;
 
 // In a footer an absent value is a blank, not a dash.
 std::string footer_text(const Cell& cell, const Style& style) {
