@@ -1,8 +1,27 @@
 # `cmake --install build/release` and `cpack -G DEB` (in build/release).
 include(GNUInstallDirs)
 install(TARGETS shardplan RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} OPTIONAL)
+install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md")
+
+# The program writes its own completion scripts, where each shell looks.
+if(SHARDPLAN_RELEASE)
+  set(completions ${CMAKE_BINARY_DIR}/completions)
+  file(MAKE_DIRECTORY ${completions})
+  add_custom_command(OUTPUT ${completions}/shardplan.bash ${completions}/_shardplan ${completions}/shardplan.fish
+    COMMAND shardplan completion bash > ${completions}/shardplan.bash
+    COMMAND shardplan completion zsh > ${completions}/_shardplan
+    COMMAND shardplan completion fish > ${completions}/shardplan.fish
+    DEPENDS shardplan COMMENT "Writing the completion scripts")
+  add_custom_target(completions ALL DEPENDS ${completions}/shardplan.bash)
+  set(share ${CMAKE_INSTALL_DATADIR})
+  install(FILES ${completions}/shardplan.bash RENAME shardplan
+    DESTINATION ${share}/bash-completion/completions)
+  install(FILES ${completions}/_shardplan
+    DESTINATION ${share}/zsh/vendor-completions)
+  install(FILES ${completions}/shardplan.fish
+    DESTINATION ${share}/fish/vendor_completions.d)
+endif()
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_VENDOR "shardplan")
