@@ -83,7 +83,7 @@ std::optional<Manifest> read_file(const std::string& path, Host& host,
   const std::string_view head = file->text().substr(0, kHeadBytes);
   if (is_plan(head)) {
     return diags
-        .error(Code::UnrecognizedFormat, {file.get(), 0, 0},
+        .error(Code::UnrecognizedFormat, {},
                "`" + path + "` is a saved plan, not a manifest")
         .help("`--plan` takes saved plans");
   }

@@ -76,7 +76,7 @@ const RuleDialect* recognize_dialect(const SourceFile& file,
   const std::string_view other = other_than_rules(head);
   if (!other.empty()) {
     auto report = diags.error(
-        Code::UnrecognizedFormat, {&file, 0, 0},
+        Code::UnrecognizedFormat, {},
         "`" + file.name() + "` is " + std::string(other) + ", not rules");
     if (is_plan(head)) report.help("`--plan` takes saved plans");
     return nullptr;
@@ -84,7 +84,7 @@ const RuleDialect* recognize_dialect(const SourceFile& file,
   for (const RuleDialect& dialect : rule_dialects()) {
     if (dialect.recognize(head)) return &dialect;
   }
-  auto report = diags.error(Code::UnrecognizedFormat, {&file, 0, 0},
+  auto report = diags.error(Code::UnrecognizedFormat, {},
                             "`" + file.name() + "` has no rules");
   std::string tried;
   for (const RuleDialect& dialect : rule_dialects()) {

@@ -217,7 +217,8 @@ void HeaderReader::add(const std::string& name, Span where,
     auto report = diags_.error(Code::UnknownDtype, tensor.dtype_where,
                                "unknown dtype `" + tensor.dtype + "`");
     const std::string near = nearest_dtype(tensor.dtype);
-    if (!near.empty()) report.help("a dtype with a similar name is " + near);
+    if (!near.empty())
+      report.help("a dtype with a similar name is `" + near + "`");
     return;
   }
   const TensorType type{*dtype, tensor.shape};

@@ -126,15 +126,12 @@ TEST_CASE("what is not rules is called what it is") {
   host.files["i"] = R"({"weight_map": {}})";
   host.files["c"] = R"({"model_type": "llama"})";
   host.files["p"] = R"({"schema": "shardplan.plan/1"})";
-  CHECK(load(host, {"m"}).text ==
-        "SP006 m:1:1 `m` is a safetensors file, not rules");
-  CHECK(load(host, {"i"}).text ==
-        "SP006 i:1:1 `i` is an index of shards, not rules");
-  CHECK(load(host, {"c"}).text ==
-        "SP006 c:1:1 `c` is a model's config, not rules");
-  CHECK(load(host, {"p"}).text == "SP006 p:1:1 `p` is a saved plan, not rules");
+  CHECK(load(host, {"m"}).text == "SP006 `m` is a safetensors file, not rules");
+  CHECK(load(host, {"i"}).text == "SP006 `i` is an index of shards, not rules");
+  CHECK(load(host, {"c"}).text == "SP006 `c` is a model's config, not rules");
+  CHECK(load(host, {"p"}).text == "SP006 `p` is a saved plan, not rules");
   host.files["b"] = std::string("\0\1", 2);
-  CHECK(load(host, {"b"}).text == "SP006 b:1:1 `b` has no rules");
+  CHECK(load(host, {"b"}).text == "SP006 `b` has no rules");
 }
 
 }  // namespace

@@ -115,7 +115,7 @@ TEST_CASE("what no format recognises is said to be so") {
         "itself");
   host.files["p.json"] = R"({"schema":"shardplan.plan/1"})";
   CHECK(load(host, "p.json").text ==
-        "SP006 p.json:1:1 `p.json` is a saved plan, not a manifest");
+        "SP006 `p.json` is a saved plan, not a manifest");
 }
 
 TEST_CASE("a file that is not there names one that is") {

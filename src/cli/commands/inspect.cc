@@ -286,6 +286,7 @@ Exit run_inspect(Context& context) {
   report.headline = {headline(*manifest, context.options.exact)};
   add_summary(*manifest, report);
   add_tables(*manifest, context.options.expand, report);
+  report.notes = manifest->remarks;
   return finish(context, std::move(report));
 }
 
