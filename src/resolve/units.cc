@@ -14,7 +14,6 @@
 
 #include <optional>
 
-#include "base/checked.h"
 #include "resolve/tensor_name.h"
 
 namespace shardplan {
