@@ -25,18 +25,22 @@ bool looks_like_json(std::string_view text) {
           text[first] == ']' || text[first] == '}');
 }
 
+// Most manifests without a wrapper are told by a search alone, without a second
+// pass over their tokens. An escape may hide the word.
+bool may_have_wrapper(std::string_view text) {
+  static constexpr std::string_view kWord = "parameters";
+  const std::boyer_moore_horspool_searcher search(kWord.begin(), kWord.end());
+  return std::search(text.begin(), text.end(), search) != text.end() ||
+         text.find("\\u") != std::string_view::npos;
+}
+
 std::optional<Manifest> read_json(const SourceFile& source,
                                   Diagnostics& diags) {
-  // Most manifests without a wrapper are told by a search for the word alone.
-  static constexpr std::string_view kWord = "parameters";
-  const std::string_view text = source.text();
-  const bool may_have_wrapper =
-      std::search(text.begin(), text.end(),
-                  std::boyer_moore_horspool_searcher(
-                      kWord.begin(), kWord.end())) != text.end();
+  const bool wrapped = may_have_wrapper(source.text()) && [&] {
+    JsonScanner ahead(source);
+    return has_wrapper(TokenSource(ahead));
+  }();
   JsonScanner scanner(source);
-  JsonScanner ahead(source);
-  const bool wrapped = may_have_wrapper && has_wrapper(TokenSource(ahead));
   auto manifest = read_native(TokenSource(scanner), wrapped, diags);
   if (scanner.token() == JsonScanner::Token::Error) scanner.report(diags);
   return manifest;

@@ -76,6 +76,8 @@ TEST_CASE("every shape of a native manifest is read") {
       {R"({"m": {"w": {"shape": [2], "dtype": "f32"},
                  "b": {"shape": [3], "dtype": "f32"}}})",
        "m/b f32[3]; m/w f32[2]"},
+      {R"({"\u0070arameters": {"w": {"shape": [2], "dtype": "f32"}}})",
+       "w f32[2]"},
       {R"({"parameters": {"m": {"w": {"shape": [2], "dtype": "f32"}}}})",
        "m/w f32[2]"},
       {"{}", ""},
