@@ -355,7 +355,7 @@ int64_t safetensors_bytes_needed(std::string_view head) {
   return length > kMaxSafetensorsHeader ? kLength : kLength + length;
 }
 
-std::optional<SafetensorsHeader> read_safetensors_header(SourcePtr file,
+std::optional<SafetensorsHeader> read_safetensors_header(const SourcePtr& file,
                                                          int64_t file_size,
                                                          Diagnostics& diags) {
   if (!check_frame(*file, file_size, diags)) return std::nullopt;

@@ -40,7 +40,7 @@ struct SafetensorsHeader {
 
 // Reads a header out of a file's first bytes; `file_size` is that of the whole
 // file. Places count from the header's first character.
-std::optional<SafetensorsHeader> read_safetensors_header(SourcePtr file,
+std::optional<SafetensorsHeader> read_safetensors_header(const SourcePtr& file,
                                                          int64_t file_size,
                                                          Diagnostics& diags);
 
