@@ -56,21 +56,26 @@ TEST_CASE("a header gives names and types in its order") {
 }
 
 TEST_CASE("every dtype of the format is known") {
-  for (const auto& [dtype, bytes] : std::vector<std::pair<std::string, int>>{
-           {"BOOL", 8},        {"U8", 8},          {"I8", 8},
-           {"F8_E5M2", 8},     {"F8_E4M3", 8},     {"F8_E8M0", 8},
-           {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16},
-           {"U16", 16},        {"F16", 16},        {"BF16", 16},
-           {"I32", 32},        {"U32", 32},        {"F32", 32},
-           {"C64", 64},        {"F64", 64},        {"I64", 64},
-           {"U64", 64},        {"F4", 4},          {"F6_E2M3", 6},
-           {"F6_E3M2", 6}}) {
-    CAPTURE(dtype);
-    const std::string end = std::to_string(bytes);
+  struct Row {
+    std::string dtype;
+    int bytes;  // of eight elements
+  };
+  for (const Row& row :
+       std::vector<Row>{{"BOOL", 8},        {"U8", 8},          {"I8", 8},
+                        {"F8_E5M2", 8},     {"F8_E4M3", 8},     {"F8_E8M0", 8},
+                        {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16},
+                        {"U16", 16},        {"F16", 16},        {"BF16", 16},
+                        {"I32", 32},        {"U32", 32},        {"F32", 32},
+                        {"C64", 64},        {"F64", 64},        {"I64", 64},
+                        {"U64", 64},        {"F4", 4},          {"F6_E2M3", 6},
+                        {"F6_E3M2", 6}}) {
+    CAPTURE(row.dtype);
+    const std::string end = std::to_string(row.bytes);
     CHECK_FALSE(
-        outcome(safetensors_bytes(
-                    "{" + tensor("a", dtype, "[8]", "[0," + end + "]") + "}",
-                    bytes))
+        outcome(
+            safetensors_bytes(
+                "{" + tensor("a", row.dtype, "[8]", "[0," + end + "]") + "}",
+                row.bytes))
             .starts_with("SP"));
   }
 }
