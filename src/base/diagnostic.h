@@ -105,6 +105,9 @@ class Diagnostics {
   // that fails gives back nothing that could hold it.
   void keep(SourcePtr source) { sources_.push_back(std::move(source)); }
 
+  // As it is, whatever --deny and --allow say.
+  void add(Diagnostic diagnostic) { all_.push_back(std::move(diagnostic)); }
+
   // `--deny CODE`, `--allow CODE`, `--deny warnings`.
   void set_severity(Code code, Severity severity) { chosen_[code] = severity; }
   void deny_warnings() { deny_warnings_ = true; }

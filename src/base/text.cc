@@ -227,8 +227,8 @@ std::string elide_middle(std::string_view text, int width, bool unicode) {
     return std::string(static_cast<size_t>(std::max(width, 0)), '.');
   }
   const std::vector<Cluster> clusters = clusters_of(text);
-  // The tail gets the odd column: names differ at their ends.
-  int head_room = (width - mark_width) / 2;
+  // The tail gets two thirds: names differ at their ends.
+  int head_room = (width - mark_width) / 3;
   int tail_room = width - mark_width - head_room;
   size_t head = 0;
   while (head < clusters.size() && clusters[head].width <= head_room) {

@@ -142,6 +142,15 @@ void show_diagnostics(Context& context) {
                     });
 }
 
+// Without findings about a plan that is not shown.
+Diagnostics reasons(const Diagnostics& diags) {
+  Diagnostics result;
+  for (const Diagnostic& diagnostic : diags.all()) {
+    if (prevents_running(diagnostic.code)) result.add(diagnostic);
+  }
+  return result;
+}
+
 Exit exit_of(const Diagnostics& diags) {
   return diags.has_errors() ? Exit::Findings : Exit::Fine;
 }
@@ -159,11 +168,7 @@ Diagnostics arranged(const Diagnostics& diags, Severity least) {
     if (severity < least) continue;
     for (const Diagnostic& from : diags.all()) {
       if (from.severity != severity) continue;
-      auto to = result.report(from.code, severity, {}, from.message);
-      for (const Label& label : from.labels) to.label(label.where, label.text);
-      for (const std::string& fact : from.facts) to.fact(fact);
-      for (const std::string& help : from.help) to.help(help);
-      to.parameters(from.parameters).findings(from.findings);
+      result.add(from);
     }
   }
   return result;
@@ -208,8 +213,8 @@ Exit finish_with(Context& context, const Writer& write) {
 
 void explain_failure(const Options& options, const Diagnostics& diags,
                      Host& host) {
-  const Diagnostics shown =
-      arranged(diags, options.quiet ? Severity::Error : Severity::Note);
+  const Diagnostics shown = reasons(
+      arranged(diags, options.quiet ? Severity::Error : Severity::Note));
   if (options.format == "concise" || options.format == "github") {
     Report report;
     report.command = options.command;
