@@ -239,29 +239,34 @@ std::string zsh_script() {
          "fi\n";
 }
 
+std::string fish_flag(const Flag& flag) {
+  std::string text = "complete -c shardplan -n '__fish_seen_subcommand_from ";
+  text.append(flag.commands).append("' -l ").append(flag.name);
+  if (flag.letter != 0) text.append(" -s ").append(1, flag.letter);
+  if (flag.takes != Takes::Nothing) text += " -r";
+  if (flag.takes == Takes::File) text += " -F";
+  const std::string words = joined(values_of(flag));
+  if (!words.empty()) text.append(" -a '").append(words).append("'");
+  return text.append(" -d '").append(quoted(flag.help)).append("'\n");
+}
+
+std::string fish_command(const Command& command) {
+  std::string text =
+      "complete -c shardplan -n 'not __fish_seen_subcommand_from ";
+  text.append(joined(command_names())).append("' -a ").append(command.name);
+  text.append(" -d '").append(quoted(command.summary)).append("'\n");
+  text.append("complete -c shardplan -n '__fish_seen_subcommand_from ");
+  text.append(command.name).append("'");
+  const std::string words = joined(argument_words(command));
+  if (words.empty()) return text.append(" -F\n");
+  return text.append(" -a '").append(words).append("'\n");
+}
+
 std::string fish_script() {
-  const std::string begin = "complete -c shardplan";
-  const std::string names = joined(command_names());
-  std::string text = "# fish completion for shardplan\n" + begin + " -f\n";
-  for (const Command& command : commands()) {
-    text += begin + " -n 'not __fish_seen_subcommand_from " + names + "' -a " +
-            std::string(command.name) + " -d '" + quoted(command.summary) +
-            "'\n";
-    const std::string seen = begin + " -n '__fish_seen_subcommand_from " +
-                             std::string(command.name) + "'";
-    const std::string words = joined(argument_words(command));
-    text += seen + (words.empty() ? " -F" : " -a '" + words + "'") + "\n";
-  }
-  for (const Flag& flag : flags()) {
-    const std::string words = joined(values_of(flag));
-    text += begin + " -n '__fish_seen_subcommand_from " +
-            std::string(flag.commands) + "' -l " + std::string(flag.name);
-    if (flag.letter != 0) text += std::string(" -s ") + flag.letter;
-    if (flag.takes != Takes::Nothing) text += " -r";
-    if (flag.takes == Takes::File) text += " -F";
-    if (!words.empty()) text += " -a '" + words + "'";
-    text += " -d '" + quoted(flag.help) + "'\n";
-  }
+  std::string text =
+      "# fish completion for shardplan\ncomplete -c shardplan -f\n";
+  for (const Command& command : commands()) text += fish_command(command);
+  for (const Flag& flag : flags()) text += fish_flag(flag);
   return text;
 }
 

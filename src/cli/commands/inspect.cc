@@ -73,6 +73,7 @@ Table dtypes_table(const Manifest& manifest) {
     sum.bytes += type.bytes();
   }
   std::vector<Row> rows;
+  rows.reserve(sums.size());
   for (const auto& [dtype, sum] : sums) {
     rows.push_back({std::string(dtype_name(dtype)), Count{sum.tensors},
                     Count{sum.elements}, ByteSize{sum.bytes}});
