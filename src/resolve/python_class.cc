@@ -121,7 +121,7 @@ struct Member {
 };
 
 std::variant<Member, PatternProblem> read_member(std::string_view pattern,
-                                                 size_t& at, bool plain_names) {
+                                                 size_t& at, bool ascii) {
   if (pattern[at] != '\\') return Member{decode_utf8(pattern, at), "", false};
   if (at + 1 >= pattern.size()) {
     return problem(at, pattern.size(), "the pattern ends in a backslash");
@@ -133,7 +133,7 @@ std::variant<Member, PatternProblem> read_member(std::string_view pattern,
   }
   if (is_class_escape(c)) {
     at += 2;
-    std::optional<std::string> ranges = class_escape_ranges(c, plain_names);
+    std::optional<std::string> ranges = class_escape_ranges(c, ascii);
     if (ranges) return Member{std::nullopt, std::move(*ranges), false};
     return Member{std::nullopt, *class_escape_ranges(c, true), true};
   }
@@ -151,20 +151,21 @@ bool is_class_escape(char c) {
   return std::string_view("dDsSwW").find(c) != std::string_view::npos;
 }
 
-std::optional<std::string> class_escape_ranges(char c, bool plain_names) {
+std::optional<std::string> class_escape_ranges(char c, bool ascii) {
   switch (c) {
     case 'd':
-      return plain_names ? "0-9" : "\\p{Nd}";
+      return ascii ? "0-9" : "\\p{Nd}";
     case 'D':
-      return plain_names ? "\\x{0}-/:-\\x{10ffff}" : "\\P{Nd}";
+      return ascii ? "\\x{0}-/:-\\x{10ffff}" : "\\P{Nd}";
     case 's':
-      return space_ranges(true);
+      return ascii ? "\\x{9}-\\x{d}\\x{20}" : space_ranges(true);
     case 'S':
-      return space_ranges(false);
+      return ascii ? "\\x{0}-\\x{8}\\x{e}-\\x{1f}!-\\x{10ffff}"
+                   : space_ranges(false);
     case 'w':
-      return plain_names ? "0-9A-Z_a-z" : "\\p{L}\\p{N}_";
+      return ascii ? "0-9A-Z_a-z" : "\\p{L}\\p{N}_";
     default:
-      if (plain_names) return "\\x{0}-/:-@\\[-\\^`{-\\x{10ffff}";
+      if (ascii) return "\\x{0}-/:-@\\[-\\^`{-\\x{10ffff}";
       return std::nullopt;
   }
 }
@@ -200,7 +201,7 @@ std::variant<char32_t, PatternProblem> character_escape(
 }
 
 std::variant<TranslatedClass, PatternProblem> translate_class(
-    std::string_view pattern, size_t& at, bool plain_names) {
+    std::string_view pattern, size_t& at, bool ascii) {
   const size_t begin = at++;
   TranslatedClass result;
   result.re2 = "[";
@@ -211,7 +212,7 @@ std::variant<TranslatedClass, PatternProblem> translate_class(
   const size_t first = at;
   while (at < pattern.size() && (pattern[at] != ']' || at == first)) {
     const size_t member_at = at;
-    auto low = read_member(pattern, at, plain_names);
+    auto low = read_member(pattern, at, ascii);
     if (auto* refused = std::get_if<PatternProblem>(&low)) {
       return std::move(*refused);
     }
@@ -226,7 +227,7 @@ std::variant<TranslatedClass, PatternProblem> translate_class(
       continue;
     }
     ++at;
-    auto high = read_member(pattern, at, plain_names);
+    auto high = read_member(pattern, at, ascii);
     if (auto* refused = std::get_if<PatternProblem>(&high)) {
       return std::move(*refused);
     }

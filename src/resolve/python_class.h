@@ -14,10 +14,10 @@ namespace shardplan {
 // `\d \D \s \S \w \W`.
 bool is_class_escape(char c);
 
-// What stands between brackets for `\d` and its like: "0-9". For `\s` and `\S`
-// always Python's set, which is larger than RE2's. Empty for `\W` over Unicode,
-// which no list of ranges of reasonable length spells.
-std::optional<std::string> class_escape_ranges(char c, bool plain_names);
+// What stands between brackets for `\d` and its like: "0-9". `ascii`: Python's
+// set under its flag `a`, which also serves for names that are ASCII. Empty for
+// `\W` over Unicode, which no list of ranges of reasonable length spells.
+std::optional<std::string> class_escape_ranges(char c, bool ascii);
 
 // A code point so that RE2 takes it literally, inside brackets or out.
 std::string literal(char32_t code);
@@ -34,6 +34,6 @@ struct TranslatedClass {
 
 // The class at `at` (a `[`), moving `at` behind its `]`.
 std::variant<TranslatedClass, PatternProblem> translate_class(
-    std::string_view pattern, size_t& at, bool plain_names);
+    std::string_view pattern, size_t& at, bool ascii);
 
 }  // namespace shardplan

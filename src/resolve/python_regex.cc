@@ -5,10 +5,12 @@
 // be repeated.
 #include "resolve/python_regex.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "base/text.h"
 #include "resolve/python_class.h"
@@ -41,13 +43,23 @@ constexpr std::array<Unsupported, 8> kUnsupported = {{
     {"(?P>", "this group is not known to Python", ""},
 }};
 
+bool is_identifier(std::string_view name) {
+  const auto is_word = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
+           (c >= '0' && c <= '9');
+  };
+  return !name.empty() && !(name.front() >= '0' && name.front() <= '9') &&
+         std::all_of(name.begin(), name.end(), is_word);
+}
+
 class Translator {
  public:
   Translator(std::string_view pattern, bool plain_names)
-      : in_(pattern), plain_(plain_names) {}
+      : in_(pattern), plain_(plain_names), ascii_(plain_names) {}
 
   std::variant<TranslatedPattern, PatternProblem> run() {
     while (at_ < in_.size() && !problem_) step();
+    if (!problem_ && ignores_case_) check_case_folding();
     if (problem_) return std::move(*problem_);
     return TranslatedPattern{std::move(out_), std::move(ascii_only_)};
   }
@@ -64,14 +76,36 @@ class Translator {
   }
 
   void emit(std::string_view text) {
+    if (groups_.back().branch_ends && text != ")" && text != "|") {
+      refuse(at_, in_.size(),
+             "nothing may follow `$` here, unless all names "
+             "are printable ASCII",
+             "let `$` end the pattern or the alternative");
+    }
     out_ += text;
     anything_before_ = true;
-    last_is_anchor_ = false;
+    repeatable_ = true;
+    last_is_repetition_ = false;
   }
 
   void emit_anchor(std::string_view text) {
     emit(text);
-    last_is_anchor_ = true;
+    repeatable_ = false;
+  }
+
+  // Python takes dotted and dotless i for one letter, RE2 does not; RE2 folds
+  // the non-ASCII characters in `\W` onto letters.
+  void check_case_folding() {
+    bool plain = plain_;
+    for (const std::string_view escape : {"\\u", "\\U", "\\W"}) {
+      plain = plain && in_.find(escape) == std::string_view::npos;
+    }
+    for (const char c : in_) plain = plain && static_cast<signed char>(c) >= 0;
+    if (plain) return;
+    refuse(0, in_.size(),
+           "the flag `i` is supported for ASCII names and patterns only, "
+           "without `\\W`",
+           "spell out both cases, e.g. `[Kk]ernel`");
   }
 
   void step() {
@@ -81,23 +115,60 @@ class Translator {
     if (looking_at("(?")) return extension();
     if (c == '{') return brace();
     if (c == '*' || c == '+' || c == '?') return repeat(in_.substr(at_, 1), 1);
+    if (c == '$') return end_of_name();
+    if (c == '|' || c == ')') return close_branch(c);
     ++at_;
     if (c == '^') return emit_anchor("^");
-    if (c == '$') {
-      // Python's `$` also matches before a newline at the very end.
-      const bool spelled_out = !plain_ && !multi_line_;
-      return emit_anchor(spelled_out ? "(?:\\n?\\z)" : "$");
-    }
+    if (c == '(') return open_group("(");
     emit(std::string_view(&c, 1));
   }
 
+  // Python's `$` also matches before a newline at the very end. Spelled so, it
+  // takes the newline away from what follows, hence nothing may follow.
+  void end_of_name() {
+    ++at_;
+    if (plain_ || multi_line_) return emit_anchor("$");
+    emit_anchor("(?:\\n?\\z)");
+    groups_.back().branch_ends = true;
+  }
+
+  void open_group(std::string_view text) {
+    emit_anchor(text);
+    groups_.emplace_back();
+  }
+
+  // At `|` or `)`. What RE2 finds unbalanced is left to it.
+  void close_branch(char c) {
+    Group& group = groups_.back();
+    group.some_branch_ends |= group.branch_ends;
+    group.branch_ends = false;
+    if (c == ')' && groups_.size() > 1) {
+      const bool ends = group.some_branch_ends;
+      groups_.pop_back();
+      emit(")");
+      groups_.back().branch_ends |= ends;
+    } else {
+      emit_anchor(std::string_view(&c, 1));
+    }
+    ++at_;
+  }
+
   void repeat(std::string_view spelled, size_t length) {
-    if (last_is_anchor_) {
+    if (!repeatable_) {
       return refuse(at_, at_ + length, "there is nothing to repeat",
-                    "an anchor cannot be repeated");
+                    "only a character, a class or a group can be repeated");
     }
     emit(spelled);
+    last_is_repetition_ = true;
     at_ += length;
+  }
+
+  static std::optional<int> bound(std::string_view digits) {
+    int value = 0;
+    const auto [end, error] =
+        std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (error != std::errc() || value > kMaxRepeat) return std::nullopt;
+    return value;
   }
 
   // `{m}`, `{m,}`, `{,n}`, `{m,n}` repeat; any other brace is a character.
@@ -118,18 +189,19 @@ class Translator {
       return emit("\\{");
     }
     const size_t length = close + 1 - at_;
-    for (const std::string_view bound : {low, high}) {
-      int value = 0;
-      const auto [end, error] =
-          std::from_chars(bound.data(), bound.data() + bound.size(), value);
-      if (!bound.empty() && (error != std::errc() || value > kMaxRepeat)) {
-        return refuse(at_, at_ + length,
-                      "repetition beyond 1000 is not supported",
-                      "use `*` or `+`, or a smaller count");
-      }
+    const std::optional<int> least = low.empty() ? 0 : bound(low);
+    const std::optional<int> most = high.empty() ? 0 : bound(high);
+    if (!least || !most) {
+      return refuse(at_, at_ + length,
+                    "repetition beyond 1000 is not supported",
+                    "use `*` or `+`, or a smaller count");
     }
-    std::string spelled = "{" + (low.empty() ? "0" : std::string(low));
-    if (comma != std::string_view::npos) spelled += "," + std::string(high);
+    // RE2 takes `{01}` for four characters.
+    std::string spelled = "{" + std::to_string(*least);
+    if (comma != std::string_view::npos) spelled += ",";
+    if (comma != std::string_view::npos && !high.empty()) {
+      spelled += std::to_string(*most);
+    }
     repeat(spelled + "}", length);
   }
 
@@ -142,35 +214,43 @@ class Translator {
     if (looking_at("(?#")) return comment();
     if (looking_at("(?P<")) return named_group();
     if (looking_at("(?:")) {
+      open_group("(?:");
       at_ += 3;
-      return emit("(?:");
+      return;
     }
     flags();
   }
 
   void comment() {
-    const size_t close = in_.find(')', at_);
-    if (close == std::string_view::npos) {
+    size_t close = at_;  // `\)` does not close it
+    while (close < in_.size() && in_[close] != ')') {
+      close += in_[close] == '\\' ? 2U : 1U;
+    }
+    if (close >= in_.size()) {
       return refuse(at_, in_.size(), "the comment is not closed");
     }
+    // Python ends a repetition here: `a*(?#)?` is no lazy `a*`.
+    if (last_is_repetition_) repeatable_ = false;
     at_ = close + 1;
   }
 
-  // The name is dropped: nothing refers to it.
+  // The name is dropped: nothing refers to it. Not as a plain `(`, which a `?`
+  // behind it would turn into something else.
   void named_group() {
     const size_t close = in_.find('>', at_);
     const std::string_view name = close == std::string_view::npos
                                       ? std::string_view()
                                       : in_.substr(at_ + 4, close - at_ - 4);
-    if (name.empty() || (name.front() >= '0' && name.front() <= '9')) {
-      return refuse(at_, at_ + 4, "the group has no proper name");
+    if (!is_identifier(name)) {
+      return refuse(at_, at_ + 4, "the group has no proper name",
+                    "use ASCII letters, digits and `_`, no digit in front");
     }
     if (!names_.emplace(name).second) {
       return refuse(at_ + 4, close,
                     "group `" + printable(name) + "` is defined twice");
     }
     at_ = close + 1;
-    emit("(");
+    open_group("(?:");
   }
 
   // `(?im)` for all of the pattern, `(?i-s:...)` for a part.
@@ -185,35 +265,54 @@ class Translator {
     const bool whole = end < in_.size() && in_[end] == ')';
     const bool part = end < in_.size() && in_[end] == ':';
     if (letters.empty() || !(whole || part) ||
-        (whole && letters.find('-') != std::string_view::npos)) {
+        (whole && letters.find('-') != std::string_view::npos) ||
+        is_contradictory(letters)) {
       return refuse(at_, end + 1, "this kind of group is not known");
     }
     if (letters.find('x') != std::string_view::npos) {
       return refuse(at_, end + 1, "the flag `x` (verbose) is not supported",
                     "write the pattern without blanks and comments");
     }
+    // Over a part, `$` would have to be spelled by where it stands.
     if (letters.find('L') != std::string_view::npos ||
-        (part && letters.find_first_of("au") != std::string_view::npos)) {
+        (part && letters.find_first_of("au") != std::string_view::npos) ||
+        (part && !plain_ && letters.find('m') != std::string_view::npos)) {
       return refuse(at_, end + 1, "this flag is not supported");
     }
     if (whole && anything_before_) {
       return refuse(at_, end + 1, "flags must stand at the very beginning",
-                    "move `" + std::string(in_.substr(at_, end + 1 - at_)) +
+                    "move `" + printable(in_.substr(at_, end + 1 - at_)) +
                         "` to the front");
     }
+    apply_flags(letters, whole);
+    if (ascii_flag_ && unicode_flag_) {
+      return refuse(at_, end + 1, "the flags `a` and `u` exclude each other");
+    }
+    at_ = end + 1;
+  }
+
+  // `-` without flags behind it, or a flag on both sides of it.
+  static bool is_contradictory(std::string_view letters) {
+    const size_t minus = letters.find('-');
+    if (minus == std::string_view::npos) return false;
+    const std::string_view off = letters.substr(minus + 1);
+    return off.empty() || off.find_first_of(letters.substr(0, minus + 1)) !=
+                              std::string_view::npos;
+  }
+
+  void apply_flags(std::string_view letters, bool whole) {
     std::string kept;
     for (const char letter : letters) {
-      if (letter == 'a') plain_ = true;
+      if (letter == 'a') ascii_ = ascii_flag_ = true;
+      if (letter == 'u') unicode_flag_ = true;
+      if (letter == 'i') ignores_case_ = true;
       if (letter == 'm' && whole) multi_line_ = true;
       if (letter != 'a' && letter != 'u') kept += letter;
     }
-    if (part || !kept.empty()) {
-      out_ += "(?" + kept + (whole ? ")" : ":");
-    }
+    if (!whole) return open_group("(?" + kept + ":");
+    if (!kept.empty()) out_ += "(?" + kept + ")";
     // Flags for all of the pattern are not an item of it.
-    if (part) anything_before_ = true;
-    last_is_anchor_ = false;
-    at_ = end + 1;
+    repeatable_ = false;
   }
 
   void escape() {
@@ -228,14 +327,17 @@ class Translator {
       return emit_anchor(c == 'A' ? "\\A" : "\\z");
     }
     if (c == 'b' || c == 'B') {
-      if (!plain_) ascii_only_ = in_.substr(begin, 2);
+      // RE2 finds `\B` between the bytes of one character, too.
+      if (!ascii_ || (c == 'B' && !plain_)) {
+        ascii_only_ = in_.substr(begin, 2);
+      }
       at_ += 2;
       return emit_anchor(c == 'b' ? "\\b" : "\\B");
     }
     if (is_class_escape(c)) {
       at_ += 2;
-      return emit("[" + class_escape_ranges(c, plain_).value_or("") +
-                  (c == 'W' && !plain_ ? "^\\p{L}\\p{N}_]" : "]"));
+      return emit("[" + class_escape_ranges(c, ascii_).value_or("") +
+                  (c == 'W' && !ascii_ ? "^\\p{L}\\p{N}_]" : "]"));
     }
     std::variant<char32_t, PatternProblem> code =
         character_escape(in_, at_, false);
@@ -248,7 +350,7 @@ class Translator {
 
   void character_class() {
     std::variant<TranslatedClass, PatternProblem> set =
-        translate_class(in_, at_, plain_);
+        translate_class(in_, at_, ascii_);
     if (auto* problem = std::get_if<PatternProblem>(&set)) {
       problem_ = std::move(*problem);
       return;
@@ -258,15 +360,27 @@ class Translator {
     emit(translated.re2);
   }
 
+  // Whether `$`, spelled out, ends a branch of an open group.
+  struct Group {
+    bool branch_ends = false;
+    bool some_branch_ends = false;
+  };
+
   std::string_view in_;
-  bool plain_;
+  bool plain_;  // names hold no newline
+  bool ascii_;  // classes such as `\w` are those of ASCII
   size_t at_ = 0;
   std::string out_;
   std::string ascii_only_;
   std::set<std::string, std::less<>> names_;
+  std::vector<Group> groups_ = {Group()};
   bool multi_line_ = false;
   bool anything_before_ = false;
-  bool last_is_anchor_ = false;
+  bool repeatable_ = false;
+  bool last_is_repetition_ = false;
+  bool ascii_flag_ = false;
+  bool unicode_flag_ = false;
+  bool ignores_case_ = false;
   std::optional<PatternProblem> problem_;
 };
 
