@@ -162,6 +162,16 @@ std::vector<std::string> class_labels(const Folding& folding,
       labels.push_back(std::move(label));
     }
   }
+  // Sets per place may agree where the combinations do not: {0/1, 1/0} and
+  // {0/0, 1/1}. Each has a first name of its own.
+  std::unordered_map<std::string, int> uses;
+  for (const std::string& label : labels) ++uses[label];
+  for (size_t i = 0; i < labels.size(); ++i) {
+    if (uses[labels[i]] == 1) continue;
+    labels[i] += " (from ";
+    labels[i] += name_of(folding.classes[i].first);
+    labels[i] += ')';
+  }
   return labels;
 }
 

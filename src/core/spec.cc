@@ -24,7 +24,8 @@ Slice chunk(Slice whole, int64_t n, int64_t which) {
   const int64_t step = ceil_div(size, n);
   const int64_t begin = step == 0 ? 0 : std::min(size / step + 1, which) * step;
   const int64_t first = std::min(size, begin);
-  return {whole.begin + first, whole.begin + std::min(size, first + step)};
+  return {whole.begin + first,
+          whole.begin + first + std::min(step, size - first)};
 }
 
 }  // namespace

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/fold.h"
+
+#include <numeric>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <rapidcheck.h>
+
+namespace shardplan {
+namespace {
+
+std::vector<std::string> labels(const std::vector<std::string>& names,
+                                const std::vector<uint32_t>& kinds) {
+  const NameOf name_of = [&](size_t i) -> std::string_view { return names[i]; };
+  return class_labels(fold(kinds, name_of), name_of);
+}
+
+using Texts = std::vector<std::string>;
+
+TEST_CASE("whole components of digits fold") {
+  CHECK(folded_name("model.layers.12.mlp.w1") == "model.layers.*.mlp.w1");
+  CHECK(folded_name("h/0/x/31") == "h/*/x/*");
+  CHECK(folded_name("12") == "*");
+  CHECK(folded_name("a/b2/2b") == "a/b2/2b");
+  CHECK(folded_name("a//0") == "a//*");
+  CHECK(folded_name("") == "");
+}
+
+TEST_CASE("equal parameters of several layers are one class") {
+  CHECK(labels({"l/0/w", "l/0/b", "l/1/w", "l/1/b"}, {0, 1, 0, 1}) ==
+        Texts{"l/*/w", "l/*/b"});
+  CHECK(labels({"l/7/w"}, {0}) == Texts{"l/7/w"});
+}
+
+TEST_CASE("classes of the same folded name say which numbers they are") {
+  CHECK(labels({"l/0/w", "l/1/w", "l/2/w", "l/3/w", "l/5/w"},
+               {0, 0, 0, 1, 1}) == Texts{"l/{0-2}/w", "l/{3,5}/w"});
+  CHECK(labels({"l/9/w", "l/10/w", "l/11/w", "l/0/w"}, {0, 0, 0, 1}) ==
+        Texts{"l/{9-11}/w", "l/0/w"});
+  CHECK(labels({"l/0/e/0", "l/0/e/1", "l/1/e/0", "l/1/e/1"}, {0, 0, 1, 1}) ==
+        Texts{"l/0/e/{0-1}", "l/1/e/{0-1}"});
+}
+
+TEST_CASE("classes that the sets do not tell apart name their first member") {
+  CHECK(labels({"l/0/e/0", "l/0/e/1", "l/1/e/0", "l/1/e/1"}, {0, 1, 1, 0}) ==
+        Texts{"l/{0-1}/e/{0-1} (from l/0/e/0)",
+              "l/{0-1}/e/{0-1} (from l/0/e/1)"});
+}
+
+TEST_CASE("labels are unique, counts add up and members are theirs") {
+  CHECK(rc::check([] {
+    std::set<std::string> unique;
+    const auto count = *rc::gen::inRange(0, 30);
+    for (int i = 0; i < count; ++i) {
+      unique.insert("l/" + std::to_string(*rc::gen::inRange(0, 12)) + "/e/" +
+                    std::to_string(*rc::gen::inRange(0, 4)) + "/" +
+                    *rc::gen::element<std::string>("w", "b"));
+    }
+    const std::vector<std::string> names(unique.begin(), unique.end());
+    std::vector<uint32_t> kinds;
+    for (size_t i = 0; i < names.size(); ++i) {
+      kinds.push_back(*rc::gen::inRange<uint32_t>(0, 3));
+    }
+    const NameOf name_of = [&](size_t i) -> std::string_view {
+      return names[i];
+    };
+    const Folding folding = fold(kinds, name_of);
+    const auto all = class_labels(folding, name_of);
+    RC_ASSERT(std::set<std::string>(all.begin(), all.end()).size() ==
+              all.size());
+    const Members members(folding.class_of, folding.classes.size());
+    size_t total = 0;
+    for (size_t c = 0; c < folding.classes.size(); ++c) {
+      const auto of = members.of(c);
+      RC_ASSERT(static_cast<int64_t>(of.size()) == folding.classes[c].count);
+      RC_ASSERT(of.front() == folding.classes[c].first);
+      for (const uint32_t i : of) {
+        RC_ASSERT(kinds[i] == folding.classes[c].kind);
+        RC_ASSERT(folded_name(names[i]) ==
+                  folding.folded_names[folding.classes[c].folded]);
+      }
+      total += of.size();
+    }
+    RC_ASSERT(total == names.size());
+  }));
+}
+
+}  // namespace
+}  // namespace shardplan

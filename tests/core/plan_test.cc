@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/plan.h"
+
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "tests/support/builders.h"
+
+namespace shardplan {
+namespace {
+
+using testing::mesh;
+using testing::spec;
+using testing::type;
+
+Placement placed(const std::string& tensor, const std::string& axes,
+                 const Mesh& on, OnIndivisible policy) {
+  Placement placement;
+  placement.type = type(tensor);
+  placement.spec = spec(axes);
+  measure(placement, on, policy);
+  return placement;
+}
+
+TEST_CASE("policies read as they print") {
+  for (const char* name : {"drop", "prefix", "pad", "chunk", "error"}) {
+    CAPTURE(name);
+    const auto policy = find_policy(name);
+    REQUIRE(policy.has_value());
+    CHECK(policy_name(*policy) == name);
+  }
+  CHECK_FALSE(find_policy("Drop").has_value());
+}
+
+TEST_CASE("measure gives the largest shard, and how many there are") {
+  const Mesh m = mesh("fsdp=4,tp=2");
+  const Placement even =
+      placed("bf16[8, 6]", "fsdp, tp", m, OnIndivisible::Drop);
+  CHECK(even.local_shape == Shape{2, 3});
+  CHECK(even.bytes_per_device == 12);
+  CHECK(even.shards == 8);
+  CHECK(even.replicas == 1);
+  const Placement scalar = placed("f32[]", "", m, OnIndivisible::Drop);
+  CHECK(scalar.local_shape.empty());
+  CHECK(scalar.bytes_per_device == 4);
+  CHECK(scalar.replicas == 8);
+  // Per axis, major first: ceil(ceil(10 / 4) / 2); at once: ceil(10 / 8).
+  CHECK(placed("u8[10]", "(fsdp, tp)", m, OnIndivisible::Chunk).local_shape ==
+        Shape{2});
+  CHECK(placed("u8[9]", "(fsdp, tp)", mesh("fsdp=2,tp=3"), OnIndivisible::Pad)
+            .local_shape == Shape{2});
+  // Each shard of 3 elements of 4 bits takes 2 bytes.
+  CHECK(placed("i4[6]", "tp", m, OnIndivisible::Drop).bytes_per_device == 2);
+  CHECK(placed("f32[0, 4]", "fsdp", m, OnIndivisible::Drop).bytes_per_device ==
+        0);
+}
+
+TEST_CASE("a mesh of 2^40 devices is measured without overflow") {
+  const Mesh m = mesh("a=1048576,b=1048576");
+  const Placement p =
+      placed("u8[9223372036854775807]", "(a, b)", m, OnIndivisible::Pad);
+  CHECK(p.shards == int64_t{1} << 40);
+  CHECK(p.replicas == 1);
+  CHECK(p.bytes_per_device == int64_t{1} << 23);
+}
+
+// The digests are Python's:
+//   hashlib.sha256(json.dumps(x, separators=(",", ":"), ensure_ascii=False,
+//                             sort_keys=True).encode()).hexdigest()
+TEST_CASE("the fingerprint is the SHA-256 of the canonical JSON") {
+  Plan plan{mesh("fsdp=4,tp=2"), {}, true, {}, {}, {}, {}};
+  CHECK(fingerprint(Manifest(), plan) ==
+        "e9299acfbc49b43484b58446aa14ab5227c5a52a77183017963fb6c36e0d8eb7");
+  const Manifest manifest = testing::manifest({{"wq", "bf16[8, 6]"},
+                                               {"b\n\"\\\x01\x7fé/😀", "f32[]"},
+                                               {"wk", "bf16[8, 6]"},
+                                               {"wo", "i4[8, 6]"}});
+  plan.placements = {
+      placed("bf16[8, 6]", "(fsdp, tp), None", plan.mesh, OnIndivisible::Drop),
+      placed("f32[]", "", plan.mesh, OnIndivisible::Drop),
+      placed("i4[8, 6]", "None, tp", plan.mesh, OnIndivisible::Drop)};
+  plan.placement_of = {0, 1, 0, 2};
+  CHECK(fingerprint(manifest, plan) ==
+        "de7be74da4fdb211d428b822023f8220812cfb1ac7deb74e3e8e437564998bc4");
+}
+
+TEST_CASE("the fingerprint is that of what is placed, not of how it came") {
+  const Manifest manifest = testing::manifest({{"a", "u8[4]"}});
+  Plan plan{mesh("tp=2"), {}, true, {}, {}, {}, {0}};
+  plan.placements = {placed("u8[4]", "tp", plan.mesh, OnIndivisible::Drop)};
+  const std::string before = fingerprint(manifest, plan);
+  plan.on_indivisible = OnIndivisible::Chunk;
+  plan.declared_axes = {"sp"};
+  plan.placements[0].rule = 3;
+  CHECK(fingerprint(manifest, plan) == before);
+  plan.placements[0].spec = spec("None");
+  const std::string null = fingerprint(manifest, plan);
+  CHECK(null != before);
+  plan.placements[0].spec = spec("");
+  CHECK(fingerprint(manifest, plan) != null);
+}
+
+}  // namespace
+}  // namespace shardplan
