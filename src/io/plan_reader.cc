@@ -350,6 +350,18 @@ bool PlanReader::check_placement(JsonReader& json, Span where,
     return json.malformed(where,
                           type_text(placement.type) + " exceeds 2^63 bytes");
   }
+  for (const Correction& correction : placement.corrections) {
+    const auto dim = static_cast<size_t>(correction.dim);
+    const bool beyond_rank = dim >= placement.type.shape.size() &&
+                             correction.code != Code::SpecLongerThanRank;
+    if (placement.requested && placement.rule > 0 && correction.dim >= 0 &&
+        dim < placement.requested->dims.size() && !beyond_rank) {
+      continue;
+    }
+    return json.malformed(where, "a correction of dimension " +
+                                     std::to_string(correction.dim) +
+                                     ", for which nothing was requested");
+  }
   const std::string reason = illegal(placement);
   return reason.empty() ||
          json.malformed(where, "spec " + spec_text(placement.spec) +

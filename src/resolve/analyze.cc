@@ -234,7 +234,8 @@ Imbalance imbalance(const DeviceMemory& memory) {
   for (const DeviceClass& c : memory.classes) {
     devices += static_cast<double>(c.devices);
   }
-  if (devices <= 1 || memory.total == 0) return result;
+  // Where all devices are alike, rounding would leave a hair above zero.
+  if (memory.max == memory.min) return result;
   const auto total = static_cast<double>(memory.total);
   const double even = 1 / devices;
   for (const DeviceClass& c : memory.classes) {
@@ -249,9 +250,11 @@ Imbalance imbalance(const DeviceMemory& memory) {
   result.total_variation /= 1 - even;
   result.total_distance /= 2 * (1 - even);
   result.chi_square *= devices / (devices - 1);
-  // Rounding may leave a hair below zero where all devices are alike.
-  result.kl_divergence =
-      std::clamp(result.kl_divergence / std::log(devices), 0.0, 1.0);
+  result.kl_divergence /= std::log(devices);
+  for (double* measure : {&result.total_variation, &result.total_distance,
+                          &result.chi_square, &result.kl_divergence}) {
+    *measure = std::clamp(*measure, 0.0, 1.0);
+  }
   return result;
 }
 

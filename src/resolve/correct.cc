@@ -80,7 +80,10 @@ class Corrector {
   }
 
   bool divides(size_t dim, const AxisNames& axes) const {
-    return shape_[dim] % shard_count(mesh_, axes) == 0;
+    // A product beyond 63 bits, of repeated axes, divides nothing but 0.
+    const int64_t shards = shard_count(mesh_, axes);
+    return shape_[dim] == 0 ||
+           (shards != INT64_MAX && shape_[dim] % shards == 0);
   }
 
   // The first use of an axis stays; a later dimension that names it becomes

@@ -90,11 +90,17 @@ std::string rule_text(const Plan& plan, int rule) {
 }
 
 std::vector<int64_t> common_divisors(int64_t a, int64_t b, int64_t limit) {
+  // Divisors come in pairs around the root: a model may have as many different
+  // sizes as parameters, so trying every number would take too long.
   const int64_t both = std::gcd(a, b);
+  const int64_t most = std::min({both, limit, int64_t{65536}});
   std::vector<int64_t> divisors;
-  for (int64_t i = 1; i <= std::min({both, limit, int64_t{65536}}); ++i) {
-    if (both % i == 0) divisors.push_back(i);
+  for (int64_t i = 1; i <= most && i <= both / i; ++i) {
+    if (both % i != 0) continue;
+    divisors.push_back(i);
+    if (both / i != i && both / i <= most) divisors.push_back(both / i);
   }
+  std::sort(divisors.begin(), divisors.end());
   return divisors;
 }
 

@@ -54,12 +54,13 @@ std::string legal_sizes(const Mesh& mesh, const AxisNames& axes, int64_t size) {
 }
 
 std::string padding_help(int64_t size, int64_t shards) {
-  const int64_t smallest = ceil_div(size, shards) * shards;
   constexpr int64_t kTile = 128;  // what matrix units and Megatron pad to
-  const int64_t rounded = ceil_div(size, kTile) * kTile;
-  std::string text = "pad the dimension to " + std::to_string(smallest);
-  if (rounded % shards == 0 && rounded != smallest) {
-    text += ", or to " + std::to_string(rounded) + " (a multiple of 128)";
+  const auto smallest = checked_mul(ceil_div(size, shards), shards);
+  const auto rounded = checked_mul(ceil_div(size, kTile), kTile);
+  if (!smallest) return "use a smaller mesh";
+  std::string text = "pad the dimension to " + std::to_string(*smallest);
+  if (rounded && *rounded % shards == 0 && rounded != smallest) {
+    text += ", or to " + std::to_string(*rounded) + " (a multiple of 128)";
   }
   return text;
 }

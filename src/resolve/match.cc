@@ -241,8 +241,8 @@ bool is_catch_all(std::string_view pattern) {
   if (!std::holds_alternative<TranslatedPattern>(translated)) return false;
   const RE2 compiled(std::get<TranslatedPattern>(translated).re2,
                      options(kRuleMemory));
-  // Names that no model has, of several shapes.
-  for (const char* name : {"~", "~~~", "~/~", "~.~.~"}) {
+  // Names that no model has, of several shapes and characters.
+  for (const char* name : {"~", "~~~", "~/~", "~.~.~", "aA0_", "0", "-"}) {
     if (!compiled.ok() || !RE2::PartialMatch(name, compiled)) return false;
   }
   return true;
