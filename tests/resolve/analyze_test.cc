@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolve/analyze.h"
+
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <rapidcheck.h>
+
+#include "resolve/resolve.h"
+#include "tests/support/builders.h"
+#include "tests/support/generators.h"
+
+namespace shardplan {
+namespace {
+
+struct Model {
+  Manifest manifest;
+  Plan plan;
+  DeviceMemory memory;
+};
+
+Model planned(Manifest manifest, const RuleSet& rules, const Mesh& mesh,
+              OnIndivisible policy) {
+  Diagnostics diags;
+  ResolveOptions options;
+  options.on_indivisible = policy;
+  auto plan = resolve(manifest, rules, mesh, options, diags);
+  REQUIRE(plan.has_value());
+  auto memory = device_memory(manifest, *plan, diags);
+  REQUIRE(memory.has_value());
+  return {std::move(manifest), *std::move(plan), *std::move(memory)};
+}
+
+// Bytes of one parameter on one device, counted from its slices.
+int64_t bytes_on(const Model& model, size_t parameter, int64_t device) {
+  const Placement& p = model.plan.of(parameter);
+  if (model.plan.on_indivisible != OnIndivisible::Chunk) {
+    return p.bytes_per_device;
+  }
+  TensorType local = p.type;
+  for (size_t dim = 0; dim < p.spec.dims.size(); ++dim) {
+    const Slice rows =
+        dimension_slice(model.plan.mesh, p.spec.dims[dim], Cut::Chunked,
+                        local.shape[dim], model.plan.mesh.coordinates(device));
+    local.shape[dim] = rows.end - rows.begin;
+  }
+  return local.bytes();
+}
+
+TEST_CASE("device classes, sums and ratios agree with a loop over devices") {
+  CHECK(rc::check([] {
+    const auto policy =
+        *rc::gen::element(OnIndivisible::Drop, OnIndivisible::Prefix,
+                          OnIndivisible::Pad, OnIndivisible::Chunk);
+    RuleSet rules;
+    for (const char* pattern : {"q_proj", "up_proj", "norm", "bias"}) {
+      rules.rules.push_back(
+          {pattern, *testing::gen::any_spec(), {}, {}, {}, false});
+    }
+    const Model m = planned(*testing::gen::manifest(), rules,
+                            *testing::gen::mesh(), policy);
+    const int64_t devices = m.plan.mesh.devices();
+    std::map<int64_t, int64_t> classes;
+    int64_t total = 0;
+    for (int64_t device = 0; device < devices; ++device) {
+      int64_t bytes = 0;
+      for (size_t i = 0; i < m.manifest.size(); ++i) {
+        bytes += bytes_on(m, i, device);
+      }
+      ++classes[bytes];
+      total += bytes;
+    }
+    RC_ASSERT(m.memory.classes.size() == classes.size());
+    for (const DeviceClass& c : m.memory.classes) {
+      RC_ASSERT(classes[c.bytes] == c.devices);
+    }
+    RC_ASSERT(m.memory.max == classes.rbegin()->first);
+    RC_ASSERT(m.memory.min == classes.begin()->first);
+    RC_ASSERT(m.memory.total == total);
+
+    const Balance b = balance(m.manifest, m.plan, m.memory);
+    int64_t replicated = 0;
+    for (size_t i = 0; i < m.manifest.size(); ++i) {
+      replicated += m.plan.of(i).replicas * m.manifest.type(i).bytes();
+    }
+    const auto logical = static_cast<double>(m.manifest.total_bytes());
+    if (logical == 0) {
+      RC_ASSERT(b.efficiency == 1.0 && b.balance_score == 1.0);
+      RC_ASSERT(b.replication_factor == 1.0 && b.padding_bytes == 0);
+      return;
+    }
+    RC_ASSERT(b.padding_bytes == total - replicated);
+    RC_ASSERT(b.padding_bytes >= 0);
+    const double gap =
+        b.efficiency * (b.replication_factor +
+                        static_cast<double>(b.padding_bytes) / logical) -
+        b.balance_score;
+    RC_ASSERT(std::abs(gap) < 1e-12);
+    const Imbalance i = imbalance(m.memory);
+    for (const double measure :
+         {i.total_variation, i.total_distance, i.chi_square, i.kl_divergence}) {
+      RC_ASSERT(measure >= 0 && measure <= 1);
+      RC_ASSERT((measure > 0) == (m.memory.max != m.memory.min));
+    }
+  }));
+}
+
+TEST_CASE("all measures of imbalance are 1 when one device holds all") {
+  const Model m = planned(testing::manifest({{"w", "u8[1]"}}),
+                          testing::rules({{"w", "tp"}}), testing::mesh("tp=4"),
+                          OnIndivisible::Chunk);
+  const Imbalance i = imbalance(m.memory);
+  CHECK(i.total_variation == doctest::Approx(1));
+  CHECK(i.total_distance == doctest::Approx(1));
+  CHECK(i.chi_square == doctest::Approx(1));
+  CHECK(i.kl_divergence == doctest::Approx(1));
+}
+
+TEST_CASE("chunks on 2^40 devices take no longer than on eight") {
+  const Model m =
+      planned(testing::manifest({{"w", "u8[1000003]"}}),
+              testing::rules({{"w", "(a, b)"}}),
+              testing::mesh("a=1048576,b=1048576"), OnIndivisible::Chunk);
+  CHECK(m.memory.max == 1);
+  CHECK(m.memory.min == 0);
+  CHECK(m.memory.total == 1000003);
+  CHECK(m.memory.classes.front().devices == 1000003);
+}
+
+TEST_CASE("repetition is told by axis and an axis by what it saves") {
+  const Model m =
+      planned(testing::manifest({{"w", "u8[8, 8]"}, {"n", "u8[16]"}}),
+              testing::rules({{"w", "tp"}, {"n", ""}}),
+              testing::mesh("dp=2,tp=4"), OnIndivisible::Drop);
+  const Folding folding =
+      fold(m.plan.placement_of, [&](size_t i) { return m.manifest.name(i); });
+  const auto repeated = repetitions(m.plan, folding);
+  REQUIRE(repeated.size() == 2);
+  CHECK(repeated[0].parameter_class == 1);
+  CHECK(repeated[0].over == AxisNames{"dp", "tp"});
+  CHECK(repeated[0].extra_per_device == 14);
+  CHECK(repeated[1].over == AxisNames{"dp"});
+  CHECK(repeated[1].replicas == 2);
+  CHECK(repeated[1].extra_per_device == 8);
+  const auto savings = axis_savings(m.manifest, m.plan);
+  REQUIRE(savings.size() == 2);
+  CHECK(savings[0].saved_per_device == 0);
+  CHECK(savings[1].saved_per_device == 48);
+  CHECK(savings[1].sharded_tensors == 1);
+}
+
+}  // namespace
+}  // namespace shardplan

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolve/correct.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <string>
+
+#include <doctest/doctest.h>
+#include <rapidcheck.h>
+
+#include "tests/support/builders.h"
+#include "tests/support/generators.h"
+
+namespace shardplan {
+namespace {
+
+using testing::mesh;
+using testing::spec;
+
+// "P(tp, None); 0 SP203 fsdp: why"
+std::string corrected(const std::string& asked, const Shape& shape,
+                      const Mesh& on, OnIndivisible policy,
+                      const AxisNames& declared = {}) {
+  const CorrectedSpec result =
+      correct(spec(asked), shape, on, declared, policy);
+  std::string text = spec_text(result.spec);
+  for (const Correction& c : result.corrections) {
+    text += "; " + std::to_string(c.dim) + " " + code_id(c.code) + " " +
+            axes_text(c.dropped) + ": " + c.reason;
+  }
+  return text;
+}
+
+TEST_CASE("correct treats each dimension as the contract says") {
+  struct Row {
+    const char* asked;
+    Shape shape;
+    OnIndivisible policy;
+    const char* result;
+  };
+  constexpr auto kDrop = OnIndivisible::Drop;
+  constexpr auto kPrefix = OnIndivisible::Prefix;
+  constexpr auto kPad = OnIndivisible::Pad;
+  const Mesh m = mesh("fsdp=4,tp=2,one=1");
+  for (const Row& row : std::initializer_list<Row>{
+           {"fsdp", {8, 6}, kDrop, "P(fsdp, None)"},
+           {"None, None", {8, 6}, kDrop, "P()"},
+           {"one", {7}, kDrop, "P(one)"},
+           {"(fsdp, tp)", {0}, kDrop, "P((fsdp, tp))"},
+           {"(fsdp, tp)",
+            {12},
+            kDrop,
+            "P(); 0 SP203 (fsdp, tp): 12 is not divisible by fsdp=4,tp=2"},
+           {"(fsdp, tp)",
+            {12},
+            OnIndivisible::Error,
+            "P(); 0 SP203 (fsdp, tp): 12 is not divisible by fsdp=4,tp=2"},
+           {"(fsdp, tp)",
+            {12},
+            kPrefix,
+            "P(fsdp); 0 SP203 tp: 12 is not divisible by fsdp=4,tp=2"},
+           {"(fsdp, tp)",
+            {2},
+            kPrefix,
+            "P(); 0 SP203 (fsdp, tp): 2 is not divisible by fsdp=4,tp=2"},
+           {"(fsdp, tp)", {12}, kPad, "P((fsdp, tp))"},
+           {"(fsdp, tp)", {12}, OnIndivisible::Chunk, "P((fsdp, tp))"},
+           {"(tp, zz)",
+            {8},
+            kPad,
+            "P(); 0 SP201 (tp, zz): axis `zz` is unknown"},
+           {"tp, (fsdp, tp)",
+            {8, 8},
+            kDrop,
+            "P(tp, None); 1 SP202 (fsdp, tp): axis `tp` shards an earlier "
+            "dimension"},
+           {"one, one",
+            {8, 8},
+            kDrop,
+            "P(one, None); 1 SP202 one: axis `one` shards an earlier "
+            "dimension"},
+           {"(tp, tp)",
+            {8},
+            kDrop,
+            "P(tp); 0 SP202 tp: axis `tp` is named twice"},
+           // A repetition that is cut off, or indivisible, is none.
+           {"tp, tp",
+            {8},
+            kDrop,
+            "P(tp); 1 SP104 tp: the parameter has 1 dimensions"},
+           {"tp, tp",
+            {7, 8},
+            kDrop,
+            "P(None, tp); 0 SP203 tp: 7 is not divisible by tp=2"},
+           {"tp", {}, kDrop, "P(); 0 SP104 tp: the parameter has 0 dimensions"},
+       }) {
+    CAPTURE(row.asked);
+    CHECK(corrected(row.asked, row.shape, m, row.policy) == row.result);
+  }
+  CHECK(corrected("(sp, tp), sp", {8, 8}, m, kDrop, {"sp"}) == "P(tp, None)");
+}
+
+TEST_CASE("a product of repeated axes beyond 63 bits divides nothing") {
+  CHECK(corrected("(a, a)", {INT64_MAX}, mesh("a=1099511627776"),
+                  OnIndivisible::Drop)
+            .starts_with("P(); 0 SP203"));
+}
+
+TEST_CASE("correct only removes, is idempotent, and its result is legal") {
+  CHECK(rc::check([] {
+    const Mesh mesh = *testing::gen::mesh();
+    const Shape shape = *testing::gen::shape();
+    const PartitionSpec asked = *testing::gen::any_spec();
+    const auto policy = *rc::gen::element(
+        OnIndivisible::Drop, OnIndivisible::Prefix, OnIndivisible::Pad,
+        OnIndivisible::Chunk, OnIndivisible::Error);
+    const CorrectedSpec once = correct(asked, shape, mesh, {}, policy);
+    const CorrectedSpec twice = correct(once.spec, shape, mesh, {}, policy);
+    RC_ASSERT(twice.spec == once.spec);
+    RC_ASSERT(twice.corrections.empty());
+    RC_ASSERT(once.spec.dims.empty() || once.spec.dims.size() == shape.size());
+    std::set<AxisName> used;
+    size_t kept = 0;
+    for (size_t dim = 0; dim < once.spec.dims.size(); ++dim) {
+      for (const AxisName& axis : once.spec.dims[dim]) {
+        RC_ASSERT(mesh.find(axis).has_value());
+        RC_ASSERT(used.insert(axis).second);
+        const AxisNames& from = asked.dims.at(dim);
+        RC_ASSERT(std::find(from.begin(), from.end(), axis) != from.end());
+        ++kept;
+      }
+      if (cut_of(policy) == Cut::Even && policy != OnIndivisible::Pad) {
+        RC_ASSERT(shape[dim] % shard_count(mesh, once.spec.dims[dim]) == 0);
+      }
+    }
+    // What is gone is in the rows: nothing is dropped in silence.
+    size_t wanted = 0;
+    size_t dropped = 0;
+    for (const AxisNames& axes : asked.dims) wanted += axes.size();
+    for (const Correction& c : once.corrections) {
+      if (c.code != Code::SpecLongerThanRank || !c.dropped.empty()) {
+        dropped += c.dropped.size();
+      }
+    }
+    RC_ASSERT(wanted == kept + dropped);
+  }));
+}
+
+TEST_CASE("a legal spec stays as it was, but for its form") {
+  CHECK(rc::check([] {
+    const Mesh mesh = *testing::gen::mesh();
+    const Shape shape = *testing::gen::shape();
+    PartitionSpec spec = *testing::gen::legal_spec(mesh, shape.size());
+    const CorrectedSpec result =
+        correct(spec, shape, mesh, {}, OnIndivisible::Pad);
+    RC_ASSERT(result.corrections.empty());
+    spec.dims.resize(names_no_axis(spec) ? 0 : shape.size());
+    RC_ASSERT(result.spec == spec);
+  }));
+}
+
+}  // namespace
+}  // namespace shardplan
