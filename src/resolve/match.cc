@@ -242,7 +242,7 @@ bool is_catch_all(std::string_view pattern) {
   const RE2 compiled(std::get<TranslatedPattern>(translated).re2,
                      options(kRuleMemory));
   // Names that no model has, of several shapes and characters.
-  for (const char* name : {"~", "~~~", "~/~", "~.~.~", "aA0_", "0", "-"}) {
+  for (const char* name : {"~", "~~~", "~/~", "~.~.~", "a", "A", "0", "_"}) {
     if (!compiled.ok() || !RE2::PartialMatch(name, compiled)) return false;
   }
   return true;
