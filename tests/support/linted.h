@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Resolves and lints in one call, for the tests of each lint:
+//
+//   linted({{"w", "f32[6]"}}, {{"w", "tp"}}, "tp=4").find(Code::...)
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "resolve/lint.h"
+#include "resolve/resolve.h"
+#include "tests/support/builders.h"
+
+namespace shardplan::testing {
+
+struct Linted {
+  RuleSet rules;  // keeps the places of the diagnostics alive
+  Diagnostics diags;
+
+  // The diagnostics with that code, in order.
+  std::vector<Diagnostic> find(Code code) const {
+    std::vector<Diagnostic> found;
+    for (const Diagnostic& diagnostic : diags.all()) {
+      if (diagnostic.code == code) found.push_back(diagnostic);
+    }
+    return found;
+  }
+};
+
+inline Linted lint_of(const Manifest& manifest, RuleSet rules,
+                      const std::string& mesh_as_text,
+                      const ResolveOptions& resolving = {},
+                      const LintOptions& options = {}, Diagnostics diags = {}) {
+  Linted result{std::move(rules), std::move(diags)};
+  const auto plan = resolve(manifest, result.rules, mesh(mesh_as_text),
+                            resolving, result.diags);
+  if (!plan) bad_text("not resolved", mesh_as_text);
+  const auto memory = device_memory(manifest, *plan, result.diags);
+  if (!memory) bad_text("no memory", mesh_as_text);
+  const Folding folding =
+      fold(plan->placement_of, [&](size_t i) { return manifest.name(i); });
+  lint(make_lint_input(manifest, *plan, folding, &result.rules, *memory,
+                       options),
+       result.diags);
+  return result;
+}
+
+}  // namespace shardplan::testing
