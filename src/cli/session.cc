@@ -17,6 +17,15 @@
 namespace shardplan::cli {
 namespace {
 
+bool reads_stdin_twice(const Options& options) {
+  const auto is_stdin = [](const std::string& path) { return path == "-"; };
+  return is_stdin(options.arguments.front()) +
+             std::count_if(options.rules.begin(), options.rules.end(),
+                           is_stdin) +
+             (options.plan && is_stdin(*options.plan)) >
+         1;
+}
+
 std::optional<RuleSet> read_rules(Context& context) {
   const Options& options = context.options;
   if (options.rules.empty()) {
@@ -150,6 +159,11 @@ std::optional<Plan> make_plan(Context& context, const Manifest& manifest,
 
 std::optional<Session> open_session(Context& context) {
   Diagnostics& diags = context.diags;
+  if (reads_stdin_twice(context.options)) {
+    diags.error(Code::Usage, {}, "standard input can be read once only")
+        .help("give the model, the rules or the plan as a file");
+    return std::nullopt;
+  }
   context.progress.stage("reading the model");
   std::optional<Manifest> manifest =
       load_manifest(context.options.arguments.front(), context.host, diags);

@@ -51,7 +51,7 @@ class RuleRows {
     const std::string range =
         first_ == last_
             ? "rule " + std::to_string(first_)
-            : "rules " + std::to_string(first_) + "–" + std::to_string(last_);
+            : "rules " + std::to_string(first_) + "-" + std::to_string(last_);
     rows_.push_back(
         {range, std::string("not found"), std::string(), std::string()});
     first_ = 0;
@@ -138,7 +138,7 @@ void add_dimensions(const Session& session, const Placement& p,
     }
     rows.push_back(
         {"dimension " + std::to_string(dim),
-         (exists ? std::to_string(p.type.shape[dim]) : std::string("—")) +
+         (exists ? std::to_string(p.type.shape[dim]) : std::string("-")) +
              quotient(session.plan.mesh, asked),
          exists ? std::to_string(p.local_shape[dim]) : std::string(), outcome});
   }

@@ -112,4 +112,29 @@ int64_t failed(const Results& results) {
   return count;
 }
 
+int run(const std::vector<std::string>& files, Host& host) {
+  if (files.empty()) {
+    host.write(Stream::Err, "usage: shardplan-conformance FILE...\n");
+    return 2;
+  }
+  Results results;
+  for (const std::string& path : files) {
+    std::string why;
+    const auto bytes = host.read_file(path, kWholeFile, why);
+    if (bytes == nullptr) {
+      host.write(Stream::Err, "error: `" + path + "`: " + why + "\n");
+      return 2;
+    }
+    const Json cases = Json::parse(bytes->view(), nullptr, false);
+    if (!cases.is_array()) {
+      host.write(Stream::Err,
+                 "error: `" + path + "` is not a JSON array of cases\n");
+      return 2;
+    }
+    run_cases(cases, results);
+  }
+  host.write(Stream::Out, summary(results));
+  return failed(results) > 0 ? 1 : 0;
+}
+
 }  // namespace shardplan::conformance

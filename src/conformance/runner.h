@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
+#include "base/host.h"
 #include "conformance/vector_case.h"
 
 namespace shardplan::conformance {
@@ -28,5 +30,8 @@ void run_cases(const Json& cases, Results& results);
 // The table, the failures, and as the last line `N passed, N failed`.
 std::string summary(const Results& results);
 int64_t failed(const Results& results);
+
+// The whole program over files: 0 all passed, 1 some failed, 2 could not run.
+int run(const std::vector<std::string>& files, Host& host);
 
 }  // namespace shardplan::conformance

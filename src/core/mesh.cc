@@ -82,6 +82,15 @@ bool check_names_and_sizes(const std::vector<AxisRequest>& axes,
   int open = 0;
   for (size_t i = 0; i < axes.size(); ++i) {
     const AxisRequest& axis = axes[i];
+    if (!is_axis_name(axis.name)) {
+      diags
+          .error(Code::InvalidMesh, axis.name_where,
+                 "`" + printable(axis.name) + "` is not an axis name")
+          .help(
+              "axis names start with a letter or `_` and go on with letters, "
+              "digits, `_`, `.` and `-`");
+      ok = false;
+    }
     for (size_t j = 0; j < i; ++j) {
       if (axes[j].name != axis.name) continue;
       diags

@@ -38,7 +38,7 @@ inline std::string text_of(const Node& node) {
   return node.is_map() ? "{" + all + "}" : "[" + all + "]";
 }
 
-inline std::string place_text(Span where) {
+inline std::string line_and_column(Span where) {
   if (!where) return "-";
   const Position at = where.file->position(where.begin);
   return std::to_string(at.line) + ":" + std::to_string(at.column);
@@ -49,11 +49,11 @@ inline std::string text_of(const Diagnostics& diags) {
   std::string all;
   for (const Diagnostic& d : diags.all()) {
     all += code_id(d.code) + " " +
-           place_text(d.labels.empty() ? Span() : d.labels[0].where) + " " +
+           line_and_column(d.labels.empty() ? Span() : d.labels[0].where) + " " +
            d.message;
     for (size_t i = 1; i < d.labels.size(); ++i) {
       all +=
-          " (" + d.labels[i].text + " " + place_text(d.labels[i].where) + ")";
+          " (" + d.labels[i].text + " " + line_and_column(d.labels[i].where) + ")";
     }
     all += "\n";
   }

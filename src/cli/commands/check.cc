@@ -44,7 +44,8 @@ Exit run_check(Context& context) {
   report.summary = summary_of(context, *session);
   report.tables = {placements_table(*session), corrections_table(*session),
                    rules_table(*session)};
-  report.notes = {verdict(context.diags, *session)};
+  report.notes = remarks_of(*session);
+  report.notes.push_back(verdict(context.diags, *session));
   if (!context.diags.all().empty()) {
     report.next_step = "`shardplan explain " +
                        code_id(context.diags.all().front().code) +

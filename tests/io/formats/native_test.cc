@@ -17,7 +17,7 @@
 namespace shardplan {
 namespace {
 
-using testing::place_text;
+using testing::line_and_column;
 
 std::optional<Manifest> read(const std::string& text, Diagnostics& diags) {
   testing::MemoryHost host;
@@ -338,7 +338,7 @@ TEST_CASE("places of parameters are their names in the file") {
       "\"b\": {\"shape\": [1], \"dtype\": \"u8\"}}",
       diags);
   REQUIRE(manifest);
-  CHECK(place_text(manifest->where(1)) == "2:1");
+  CHECK(line_and_column(manifest->where(1)) == "2:1");
   CHECK(manifest->where(1).text() == "\"b\"");
 }
 

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/plan_values.h"
+
+#include <climits>
+#include <optional>
+
+namespace shardplan {
+
+using Token = JsonReader::Token;
+
+bool read_axis_name(JsonReader& json, std::string_view what,
+                    std::string& axis) {
+  if (!json.string(what, axis)) return false;
+  return is_axis_name(axis) || axis == kUnconstrained ||
+         json.malformed(json.span(),
+                        "`" + axis + "` cannot be the name of an axis");
+}
+
+bool read_axes(JsonReader& json, std::string_view what, AxisNames& axes) {
+  return json.list(what, [&] {
+    return read_axis_name(json, "the name of an axis", axes.emplace_back());
+  });
+}
+
+bool read_spec(JsonReader& json, std::string_view what, PartitionSpec& spec) {
+  return json.list(what, [&] {
+    AxisNames& axes = spec.dims.emplace_back();
+    if (json.token() == Token::Null) return true;
+    if (json.token() == Token::BeginArray) {
+      return read_axes(json, "an entry of " + std::string(what), axes);
+    }
+    return read_axis_name(json, "an entry of " + std::string(what),
+                          axes.emplace_back());
+  });
+}
+
+bool read_int(JsonReader& json, std::string_view what, int64_t limit,
+              int& value) {
+  int64_t read = 0;
+  if (!json.size(what, read)) return false;
+  if (read > limit) {
+    return json.malformed(json.span(),
+                          std::string(what) + " is " + std::to_string(read) +
+                              ", but at most " + std::to_string(limit) +
+                              " is possible");
+  }
+  value = static_cast<int>(read);
+  return true;
+}
+
+bool read_rule(JsonReader& json, PlanRule& rule) {
+  return json.map("a rule", [&](const std::string& key, Span) {
+    if (key == "pattern") return json.string("`pattern`", rule.pattern);
+    if (key == "spec") return read_spec(json, "`spec`", rule.spec);
+    if (key == "file") return json.string("`file`", rule.file);
+    if (key == "line") return json.size("`line`", rule.line);
+    if (key == "shipped") return json.boolean("`shipped`", rule.shipped);
+    if (key == "found") return json.size("`found`", rule.found);
+    if (key == "won") return json.size("`won`", rule.won);
+    if (key != "shadowed_by") return json.skip();
+    return json.list("`shadowed_by`", [&] {
+      return read_int(json, "an entry of `shadowed_by`", INT_MAX,
+                      rule.shadowed_by.emplace_back());
+    });
+  });
+}
+
+bool read_code(JsonReader& json, Code& code) {
+  std::string text;
+  if (!json.string("`code`", text)) return false;
+  const std::optional<Code> found = find_code(text);
+  if (!found) return json.malformed(json.span(), "no code is `" + text + "`");
+  code = *found;
+  return true;
+}
+
+bool read_correction(JsonReader& json, std::vector<Correction>& corrections) {
+  Correction& correction = corrections.emplace_back();
+  return json.map("a correction", [&](const std::string& key, Span) {
+    if (key == "dim") return read_int(json, "`dim`", INT_MAX, correction.dim);
+    if (key == "code") return read_code(json, correction.code);
+    if (key == "dropped") {
+      return read_axes(json, "`dropped`", correction.dropped);
+    }
+    if (key == "reason") return json.string("`reason`", correction.reason);
+    return json.skip();
+  });
+}
+
+bool read_type_key(JsonReader& json, const std::string& key, TensorType& type,
+                   Diagnostics& diags) {
+  if (key == "shape") {
+    return json.list("`shape`", [&] {
+      return json.size("an entry of `shape`", type.shape.emplace_back());
+    });
+  }
+  std::string name;
+  if (!json.string("`dtype`", name)) return false;
+  const std::optional<DType> dtype = find_dtype(name);
+  if (!dtype) {
+    diags.error(Code::UnknownDtype, json.span(),
+                "unknown dtype `" + name + "`");
+    return false;
+  }
+  type.dtype = *dtype;
+  return true;
+}
+
+}  // namespace shardplan
