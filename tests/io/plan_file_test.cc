@@ -157,7 +157,16 @@ Plan any_plan(const Manifest& manifest) {
     made.rule = *rc::gen::inRange(0, rules + 1);
     if (made.rule > 0) {
       made.requested = *testing::gen::any_spec();
-      made.corrections.push_back({3, Code::UnknownAxis, {"unknown"}, "why"});
+      const auto dims = static_cast<int>(made.requested->dims.size());
+      if (dims > 0) {
+        const bool beyond =
+            made.requested->dims.size() > made.type.shape.size();
+        made.corrections.push_back(
+            {dims - 1,
+             beyond ? Code::SpecLongerThanRank : Code::UnknownAxis,
+             {"unknown"},
+             "why"});
+      }
     }
     measure(made, mesh, plan.on_indivisible);
     plan.placements.push_back(made);
