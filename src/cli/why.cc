@@ -168,7 +168,7 @@ std::optional<Report> why_report(Context& context, const Session& session,
   table.columns = {{"step", ""},
                    {"subject", "", Align::Left, true},
                    {"detail", ""},
-                   {"outcome", ""}};
+                   {"outcome", "", Align::Left, true}};
   table.show_header = false;
   table.rows = rows_of(std::move(rows));
 
@@ -177,8 +177,7 @@ std::optional<Report> why_report(Context& context, const Session& session,
   report.diagnostics = &context.diags;
   report.summary = summary_of(context, session);
   report.headline = {printable(name) + "  " + type_text(p.type) + "  " +
-                         bytes_text(static_cast<double>(p.type.bytes())),
-                     ""};
+                     bytes_text(static_cast<double>(p.type.bytes()))};
   report.tables = {std::move(table), placements_table(session),
                    corrections_table(session), rules_table(session)};
   return report;

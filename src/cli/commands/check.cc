@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `shardplan check MODEL`: the problems, and nothing else.
+#include <algorithm>
+
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/output.h"
@@ -32,6 +34,16 @@ std::string verdict(const Diagnostics& diags, const Session& session) {
   return clean ? found + "." : found;
 }
 
+// The first of the most severe ones, with which the answer begins.
+const Diagnostic* first_shown(const Diagnostics& diags) {
+  const auto& all = diags.all();
+  const auto first = std::max_element(
+      all.begin(), all.end(), [](const Diagnostic& a, const Diagnostic& b) {
+        return a.severity < b.severity;
+      });
+  return first == all.end() ? nullptr : &*first;
+}
+
 }  // namespace
 
 Exit run_check(Context& context) {
@@ -46,10 +58,9 @@ Exit run_check(Context& context) {
                    rules_table(*session)};
   report.notes = remarks_of(*session);
   report.notes.push_back(verdict(context.diags, *session));
-  if (!context.diags.all().empty()) {
-    report.next_step = "`shardplan explain " +
-                       code_id(context.diags.all().front().code) +
-                       "` describes a code.";
+  if (const Diagnostic* first = first_shown(context.diags)) {
+    report.next_step =
+        "`shardplan explain " + code_id(first->code) + "` describes a code.";
   }
   return finish(context, std::move(report));
 }
