@@ -7,6 +7,8 @@
 #include <numeric>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/text.h"
@@ -110,21 +112,37 @@ struct Layers {
   std::vector<std::string> labels;
 };
 
-Layers fold_layers(const Manifest& manifest) {
-  std::vector<uint32_t> kinds(manifest.size());
-  for (size_t i = 0; i < kinds.size(); ++i) kinds[i] = manifest.type_number(i);
-  const NameOf name_of = [&](size_t i) { return manifest.name(i); };
+Layers fold_names(const std::vector<uint32_t>& kinds, const NameOf& name_of) {
   Folding folding = fold(kinds, name_of);
   std::vector<std::string> labels = class_labels(folding, name_of);
   return {std::move(folding), std::move(labels)};
 }
 
+Layers fold_layers(const Manifest& manifest) {
+  std::vector<uint32_t> kinds(manifest.size());
+  for (size_t i = 0; i < kinds.size(); ++i) kinds[i] = manifest.type_number(i);
+  return fold_names(kinds, [&](size_t i) { return manifest.name(i); });
+}
+
+Layers fold_buffers(const std::vector<Manifest::Buffer>& buffers) {
+  std::map<std::pair<DType, Shape>, uint32_t> numbers;
+  std::vector<uint32_t> kinds;
+  for (const Manifest::Buffer& buffer : buffers) {
+    const auto next = static_cast<uint32_t>(numbers.size());
+    const auto key = std::pair(buffer.type.dtype, buffer.type.shape);
+    kinds.push_back(numbers.emplace(key, next).first->second);
+  }
+  return fold_names(
+      kinds, [&](size_t i) -> std::string_view { return buffers[i].name; });
+}
+
 // Layers folded; bytes and elements are those of all that a row stands for.
-Table layers_table(const Manifest& manifest, const Layers& layers) {
+Table folded_table(const Layers& layers,
+                   const std::function<const TensorType&(size_t)>& type_of) {
   std::vector<Row> rows;
   for (size_t i = 0; i < layers.labels.size(); ++i) {
     const ParameterClass& group = layers.folding.classes[i];
-    const TensorType& type = manifest.type(group.first);
+    const TensorType& type = type_of(group.first);
     Row row = {layers.labels[i],
                group.count > 1 ? "×" + std::to_string(group.count) : "",
                std::string(dtype_name(type.dtype)),
@@ -134,12 +152,18 @@ Table layers_table(const Manifest& manifest, const Layers& layers) {
     rows.push_back(std::move(row));
   }
   Table table;
-  table.id = "layers";
-  table.title = "Parameters";
   table.audience = Audience::People;
   table.columns = parameter_columns();
   table.columns.insert(table.columns.begin() + 1, {"count", "", Align::Right});
   table.rows = rows_of(std::move(rows));
+  return table;
+}
+
+Table layers_table(const Manifest& manifest, const Layers& layers) {
+  Table table = folded_table(
+      layers, [&](size_t i) -> const TensorType& { return manifest.type(i); });
+  table.id = "layers";
+  table.title = "Parameters";
   return table;
 }
 
@@ -207,10 +231,24 @@ Table largest_classes(const Manifest& manifest, const Layers& layers) {
   return largest_table(std::move(rows), Audience::People);
 }
 
-Table buffers_table(const Manifest& manifest) {
+constexpr const char* kBuffersTitle = "Buffers (not parameters, never placed)";
+
+Table folded_buffers(const Manifest& manifest) {
+  const std::vector<Manifest::Buffer>& buffers = manifest.buffers();
+  Table table = folded_table(
+      fold_buffers(buffers),
+      [&](size_t i) -> const TensorType& { return buffers[i].type; });
+  table.id = "folded_buffers";
+  table.title = kBuffersTitle;
+  table.columns[0] = {"buffer", "buffer", Align::Left, true};
+  return table;
+}
+
+Table buffers_table(const Manifest& manifest, Audience audience) {
   Table table;
   table.id = "buffers";
-  table.title = "Buffers (not parameters, never placed)";
+  table.title = kBuffersTitle;
+  table.audience = audience;
   table.columns = parameter_columns();
   table.columns[0] = {"buffer", "buffer", Align::Left, true};
   table.rows = [&manifest](const RowSink& sink) {
@@ -272,7 +310,10 @@ void add_tables(const Manifest& manifest, bool expand, Report& report) {
     tables.push_back(largest_classes(manifest, layers));
     tables.push_back(largest_tensors(manifest, Audience::Programs));
   }
-  if (!manifest.buffers().empty()) tables.push_back(buffers_table(manifest));
+  if (manifest.buffers().empty()) return;
+  if (!expand) tables.push_back(folded_buffers(manifest));
+  tables.push_back(buffers_table(
+      manifest, expand ? Audience::Everyone : Audience::Programs));
 }
 
 }  // namespace
