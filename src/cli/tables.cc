@@ -47,6 +47,11 @@ Row folded_row(std::string name, const Placement& p, int64_t count) {
           p.rule == 0 ? Cell(std::string("none")) : Cell(Count{p.rule})};
 }
 
+std::string size_text(int64_t bytes, bool exact) {
+  return exact ? std::to_string(bytes) + " bytes"
+               : bytes_text(static_cast<double>(bytes));
+}
+
 std::string percent_text(double fraction) {
   const auto tenths = static_cast<int64_t>(fraction * 1000 + 0.5);
   return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " %";
@@ -218,7 +223,7 @@ Table folded_placements(const Session& session, bool expand) {
   return table;
 }
 
-std::string headline_of(const Session& session) {
+std::string headline_of(const Session& session, bool exact) {
   const Manifest& manifest = session.manifest;
   std::string mesh;
   for (const Axis& axis : session.plan.mesh.axes()) {
@@ -226,8 +231,8 @@ std::string headline_of(const Session& session) {
   }
   return printable(manifest.title) + ": " +
          plural(static_cast<int64_t>(manifest.size()), "parameter") + ", " +
-         bytes_text(static_cast<double>(manifest.total_bytes())) + "    mesh" +
-         mesh + ": " + plural(session.plan.mesh.devices(), "device");
+         size_text(manifest.total_bytes(), exact) + "    mesh" + mesh + ": " +
+         plural(session.plan.mesh.devices(), "device");
 }
 
 std::string efficiency_line(const Session& session) {

@@ -28,7 +28,8 @@ Table rules_table(const Session& session);
 Table folded_placements(const Session& session, bool expand);
 
 // "llama.json: 291 parameters, 15.0 GiB    mesh fsdp=16 tp=8: 128 devices"
-std::string headline_of(const Session& session);
+// `exact`: the size in bytes.
+std::string headline_of(const Session& session, bool exact);
 // "293.7 MiB per device; efficiency 89.3 %: ..."
 std::string efficiency_line(const Session& session);
 // Remarks of the manifest and its buffers, as lines.

@@ -113,7 +113,7 @@ std::string quotient(const Mesh& mesh, const AxisNames& axes) {
 }
 
 std::string dropped_text(const Correction& correction) {
-  std::string text = "dropped ";
+  std::string text = correction.dropped.empty() ? "cut off" : "dropped ";
   for (size_t i = 0; i < correction.dropped.size(); ++i) {
     text += (i > 0 ? ", `" : "`") + correction.dropped[i] + "`";
   }

@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "base/text.h"
+
 namespace shardplan {
 namespace {
 
@@ -35,7 +37,8 @@ class Corrector {
       const AxisNames& asked = requested.dims[dim];
       if (dim >= rank) {
         note(dim, Code::SpecLongerThanRank, asked,
-             "the parameter has " + std::to_string(rank) + " dimensions");
+             "the parameter has " +
+                 plural(static_cast<int64_t>(rank), "dimension"));
       } else {
         result_.spec.dims[dim] = known_and_divisible(dim, asked);
       }

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/text.h"
 #include "resolve/correct.h"
 #include "resolve/match.h"
 
@@ -51,7 +52,8 @@ Placement place(const TensorType& type, int rule, const RuleSet& rules,
         if (asked.dims[dim].empty()) continue;
         placement.corrections.push_back(
             {static_cast<int>(dim), Code::SmallParameter, asked.dims[dim],
-             std::to_string(type.elements()) + " elements are fewer than " +
+             plural(type.elements(), "element") +
+                 (type.elements() == 1 ? " is" : " are") + " fewer than " +
                  std::to_string(options.min_size)});
       }
     } else {

@@ -186,7 +186,8 @@ Exit run_analyze(Context& context) {
   report.command = "analyze";
   report.diagnostics = &context.diags;
   report.summary = summary_of(context, session);
-  report.headline = {headline_of(session), efficiency_line(session)};
+  report.headline = {headline_of(session, context.options.exact),
+                     efficiency_line(session)};
   report.tables = {memory_table(session), devices_table(session),
                    imbalance_table(session)};
   add_for_people_and_programs(report, repetition_table(session));

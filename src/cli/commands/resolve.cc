@@ -16,7 +16,7 @@ Report resolve_report(const Context& context, const Session& session) {
   report.command = "resolve";
   report.diagnostics = &context.diags;
   report.summary = summary_of(context, session);
-  report.headline = {headline_of(session)};
+  report.headline = {headline_of(session, context.options.exact)};
   report.tables = {folded_placements(session, context.options.expand),
                    placements_table(session), corrections_table(session),
                    rules_table(session)};
