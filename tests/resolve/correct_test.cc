@@ -88,7 +88,7 @@ TEST_CASE("correct treats each dimension as the contract says") {
            {"tp, tp",
             {8},
             kDrop,
-            "P(tp); 1 SP104 tp: the parameter has 1 dimensions"},
+            "P(tp); 1 SP104 tp: the parameter has 1 dimension"},
            {"tp, tp",
             {7, 8},
             kDrop,
