@@ -29,21 +29,21 @@ bool is_plain(std::string_view name) {
 
 }  // namespace
 
-std::optional<uint32_t> Manifest::intern(const TensorType& type) {
-  const uint64_t hash = hash_of(type);
+std::optional<uint32_t> Manifest::find_type(const TensorType& type,
+                                            uint64_t hash) const {
   const auto [begin, end] = types_by_hash_.equal_range(hash);
   for (auto it = begin; it != end; ++it) {
     if (types_[it->second] == type) return it->second;
   }
+  return std::nullopt;
+}
+
+std::optional<Manifest::Size> Manifest::size_of(const TensorType& type) {
   const std::optional<int64_t> elements = element_count(type.shape);
   if (!elements) return std::nullopt;
   const std::optional<int64_t> bytes = byte_count(*elements, type.dtype);
   if (!bytes) return std::nullopt;
-  const auto number = static_cast<uint32_t>(types_.size());
-  types_.push_back(type);
-  type_sizes_.push_back({*elements, *bytes});
-  types_by_hash_.emplace(hash, number);
-  return number;
+  return Size{*elements, *bytes};
 }
 
 void Manifest::reserve_for(uint64_t text_bytes) {
@@ -59,9 +59,12 @@ void Manifest::reserve_for(uint64_t text_bytes) {
 
 bool Manifest::add(std::string_view name, const TensorType& type, Span where,
                    bool buffer) {
-  const std::optional<uint32_t> number = intern(type);
-  if (!number) return false;
-  const Size size = type_sizes_[*number];
+  const uint64_t hash = hash_of(type);
+  std::optional<uint32_t> number = find_type(type, hash);
+  const std::optional<Size> sizes =
+      number ? type_sizes_[*number] : size_of(type);
+  if (!sizes) return false;
+  const Size size = *sizes;
   int64_t& element_sum = buffer ? buffer_elements_ : total_elements_;
   int64_t& byte_sum = buffer ? buffer_bytes_ : total_bytes_;
   const std::optional<int64_t> all_elements =
@@ -70,6 +73,12 @@ bool Manifest::add(std::string_view name, const TensorType& type, Span where,
   if (!all_elements || !all_bytes) return false;
   element_sum = *all_elements;
   byte_sum = *all_bytes;
+  if (!number) {
+    number = static_cast<uint32_t>(types_.size());
+    types_.push_back(type);
+    type_sizes_.push_back(size);
+    types_by_hash_.emplace(hash, *number);
+  }
 
   if (buffer) {
     buffers_.push_back({std::string(name), type, where});

@@ -110,16 +110,19 @@ class Manifest {
   std::vector<SourcePtr> sources;  // keeps spans alive
 
  private:
-  std::optional<uint32_t> intern(const TensorType& type);
+  struct Size {
+    int64_t elements = 0;
+    int64_t bytes = 0;
+  };
+  // Empty when either exceeds 63 bits.
+  static std::optional<Size> size_of(const TensorType& type);
+  std::optional<uint32_t> find_type(const TensorType& type,
+                                    uint64_t hash) const;
 
   std::string names_;
   std::vector<uint64_t> name_end_;
   std::vector<uint32_t> type_of_;
   std::vector<TensorType> types_;
-  struct Size {
-    int64_t elements = 0;
-    int64_t bytes = 0;
-  };
   std::vector<Size> type_sizes_;
   std::unordered_multimap<uint64_t, uint32_t> types_by_hash_;
   // Places: 32-bit offsets would cap files at 4 GiB; the source changes rarely.

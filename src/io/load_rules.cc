@@ -95,7 +95,8 @@ const RuleDialect* recognize_dialect(const SourceFile& file,
 }
 
 // Adds the rules of one file behind those of the files before it.
-void append_rules(RuleSet more, bool shipped, RuleSet& rules) {
+void append_rules(RuleSet more, bool shipped, RuleSet& rules,
+                  Diagnostics& diags) {
   for (Rule& rule : more.rules) {
     rule.shipped = shipped;
     rules.rules.push_back(std::move(rule));
@@ -106,7 +107,13 @@ void append_rules(RuleSet more, bool shipped, RuleSet& rules) {
       known.push_back(std::move(axis));
     }
   }
-  if (!rules.mesh && more.mesh) {
+  if (rules.mesh && more.mesh) {
+    diags
+        .report(Code::InvalidMesh, Severity::Warning, more.mesh_where,
+                "this mesh is not used")
+        .label(rules.mesh_where, "the mesh of an earlier file is")
+        .help("give the mesh in one file, or with `--mesh`");
+  } else if (more.mesh) {
     rules.mesh = std::move(more.mesh);
     rules.mesh_where = more.mesh_where;
   }
@@ -126,7 +133,7 @@ bool load_rule_file(const std::string& path, const RuleDialect* forced,
   RuleSet more;
   if (!dialect->read(file, more, diags)) return false;
   more.sources.push_back(file);
-  append_rules(std::move(more), shipped, rules);
+  append_rules(std::move(more), shipped, rules, diags);
   return true;
 }
 

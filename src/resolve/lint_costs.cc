@@ -2,6 +2,7 @@
 // What a plan as a whole leaves replicated: unused axes, large parameters, and
 // sharding that was asked for and lost.
 #include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -72,6 +73,24 @@ void lint_large(const LintInput& input, Diagnostics& diags) {
   }
 }
 
+// "SP203", "SP203 or SP207": the corrections that can cost memory.
+std::string causes(const Plan& plan) {
+  std::set<Code> codes;
+  for (const Placement& placement : plan.placements) {
+    for (const Correction& correction : placement.corrections) {
+      if (correction.code == Code::IndivisibleDimension ||
+          correction.code == Code::SmallParameter) {
+        codes.insert(correction.code);
+      }
+    }
+  }
+  std::string text;
+  for (const Code code : codes) {
+    text += (text.empty() ? "" : " or ") + code_id(code);
+  }
+  return text;
+}
+
 void lint_lost(const LintInput& input, Diagnostics& diags) {
   Int128 asked = 0;
   std::vector<std::pair<Int128, size_t>> losses;  // extra bytes, placement
@@ -104,9 +123,8 @@ void lint_lost(const LintInput& input, Diagnostics& diags) {
         names_of(input.manifest, input.of_placement.of(losses[i].second));
     report.fact(names_text(names) + ": " + amount(losses[i].first));
   }
-  report.help(
-      "change what SP201, SP202, SP203 or SP207 name above, or raise "
-      "`--tolerance`");
+  report.help("change what " + causes(input.plan) +
+              " names, or raise `--tolerance`");
 }
 
 void lint_replicated(const LintInput& input, Diagnostics& diags) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rules against names: unmatched, unused, shadowed, too broad, catch-all.
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -124,12 +125,22 @@ std::optional<Comparison> compare(const LintInput& input, size_t rule) {
   return result;
 }
 
+// A shipped rule that only rules of the user's own take over is meant to be
+// taken over.
+bool is_overridden(const Plan& plan, const PlanRule& rule) {
+  return rule.shipped &&
+         std::none_of(
+             rule.shadowed_by.begin(), rule.shadowed_by.end(), [&](int winner) {
+               return plan.rules[static_cast<size_t>(winner) - 1].shipped;
+             });
+}
+
 void lint_shadowed(const LintInput& input, Diagnostics& diags) {
   constexpr int kMaxCompared = 10;
   int compared = 0;
   for (size_t i = 0; i < input.plan.rules.size(); ++i) {
     const PlanRule& rule = input.plan.rules[i];
-    if (rule.shadowed_by.empty()) continue;
+    if (rule.shadowed_by.empty() || is_overridden(input.plan, rule)) continue;
     const int number = static_cast<int>(i) + 1;
     const int winner = rule.shadowed_by.front();
     auto report =

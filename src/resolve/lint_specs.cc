@@ -106,7 +106,8 @@ struct EntryKey {
 };
 struct EntryUse {
   AxisNames dropped;
-  int64_t bytes = 0;  // extra per device
+  int64_t extra = 0;  // bytes per device beyond what was asked for
+  int64_t held = 0;   // bytes per device
   std::vector<std::string> names;
 };
 
@@ -138,44 +139,53 @@ void explain_unknown(const Plan& plan, const AxisName& axis,
               "=N`, or declare it with `axes:` to let it be missing");
 }
 
-void report_entry(const LintInput& input, const EntryKey& key, EntryUse use,
-                  Diagnostics& diags) {
-  const std::string dim = "dimension " + std::to_string(key.dim);
+std::string message_of(const EntryKey& key, const EntryUse& use,
+                       const AxisName& unknown) {
   const std::string names = names_text(use.names);
-  std::string message;
-  const AxisName unknown = first_unknown(input.plan, use.dropped).value_or("");
   switch (key.code) {
     case Code::UnknownAxis:
-      message = "unknown axis `" + printable(unknown) + "`";
-      break;
+      return "unknown axis `" + printable(unknown) + "`";
     case Code::RepeatedAxis:
-      message = key.reason + " of " + names;
-      break;
+      return key.reason + " of " + names;
     case Code::SpecLongerThanRank:
-      message = "the spec of rule " + std::to_string(key.rule) +
-                " has an entry for " + dim + ", but " + key.reason + ": " +
-                names;
-      break;
+      return "the spec of rule " + std::to_string(key.rule) +
+             " has an entry for dimension " + std::to_string(key.dim) +
+             ", but " + key.reason + ": " + names;
     default:
-      message = names + " is replicated, being small";
+      return names + " is replicated, being small";
   }
-  auto report =
-      diags.report(key.code, spec_span(input, key.rule, key.dim), message);
-  if (input.rules == nullptr) {
-    report.fact(rule_text(input.plan, key.rule));
+}
+
+// What the parameters of an entry lose by it. What an unknown or repeated axis
+// was meant to save cannot be told, so the bytes held are given.
+std::string loss_of(const EntryKey& key, const EntryUse& use) {
+  const std::string held =
+      bytes_text(static_cast<double>(use.held)) + " per device";
+  const std::string dim = "dimension " + std::to_string(key.dim);
+  switch (key.code) {
+    case Code::UnknownAxis:
+    case Code::RepeatedAxis:
+      return dim + " of " + names_text(use.names) +
+             " becomes unsharded: " + held;
+    case Code::SpecLongerThanRank:
+      return "the entry is cut off: " + held;
+    default:
+      return bytes_text(static_cast<double>(use.extra)) +
+             " more per device than asked for";
   }
+}
+
+void report_entry(const LintInput& input, const EntryKey& key, EntryUse use,
+                  Diagnostics& diags) {
+  const AxisName unknown = first_unknown(input.plan, use.dropped).value_or("");
+  auto report = diags.report(key.code, spec_span(input, key.rule, key.dim),
+                             message_of(key, use, unknown));
+  if (input.rules == nullptr) report.fact(rule_text(input.plan, key.rule));
   if (key.code == Code::UnknownAxis) {
     explain_unknown(input.plan, unknown, report);
   }
   if (key.code == Code::SmallParameter) report.fact(key.reason);
-  if (!use.names.empty()) {
-    report.fact((key.code == Code::SpecLongerThanRank
-                     ? "the entry is cut off: "
-                     : dim + " of " + names + " becomes unsharded: ") +
-                (use.bytes > 0 ? bytes_text(static_cast<double>(use.bytes)) +
-                                     " more per device"
-                               : "no more bytes per device than asked for"));
-  }
+  if (!use.names.empty()) report.fact(loss_of(key, use));
   if (key.code == Code::RepeatedAxis) {
     report.help("let each axis shard one dimension of a parameter");
   }
@@ -200,7 +210,7 @@ void add_idle_rules(const LintInput& input,
       const EntryKey key{Code::UnknownAxis, static_cast<int>(i) + 1,
                          static_cast<int>(dim),
                          "axis `" + *unknown + "` is unknown"};
-      entries.try_emplace(key, EntryUse{rule.spec.dims[dim], 0, {}});
+      entries.try_emplace(key, EntryUse{rule.spec.dims[dim], 0, 0, {}});
     }
   }
 }
@@ -258,7 +268,8 @@ void lint_specs(const LintInput& input, Diagnostics& diags) {
       EntryUse& use = entries[{correction.code, placement.rule, correction.dim,
                                correction.reason}];
       use.dropped = correction.dropped;
-      use.bytes += count * std::max<int64_t>(
+      use.held += count * placement.bytes_per_device;
+      use.extra += count * std::max<int64_t>(
                                0, placement.bytes_per_device -
                                       requested_bytes(input.plan, placement));
       for (std::string& name : names_of(input.manifest, members)) {

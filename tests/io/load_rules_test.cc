@@ -36,8 +36,7 @@ Loaded load(MemoryHost& host, const std::vector<std::string>& paths,
 
 MemoryHost two_files() {
   MemoryHost host;
-  host.files["a.yaml"] =
-      "axes: [tp, sp]\nmesh: {tp: 2}\nrules:\n  - [wq, [tp]]\n";
+  host.files["a.yaml"] = "axes: [tp, sp]\nrules:\n  - [wq, [tp]]\n";
   host.files["b.yaml"] =
       "axes: [sp, ep]\nmesh: {tp: 4}\nrules:\n  - [wk, [ep]]\n";
   return host;
@@ -53,6 +52,16 @@ TEST_CASE("rule files follow one another") {
   CHECK(result.rules->mesh_where.file->name() == "b.yaml");
   CHECK(result.rules->rules[1].where.file->name() == "a.yaml");
   CHECK_FALSE(result.rules->rules[0].shipped);
+}
+
+TEST_CASE("a mesh that a later file gives is not dropped in silence") {
+  auto host = two_files();
+  host.files["a.yaml"] += "mesh: {tp: 2}\n";
+  Diagnostics diags;
+  const std::string paths[] = {"a.yaml", "b.yaml"};
+  CHECK(load_rules(paths, std::nullopt, host, diags).has_value());
+  CHECK(testing::messages(diags) ==
+        "SP007 warning b.yaml:2:7 this mesh is not used");
 }
 
 TEST_CASE("no rule files are no rules") {
