@@ -73,16 +73,16 @@ bool Manifest::add(std::string_view name, const TensorType& type, Span where,
   if (!all_elements || !all_bytes) return false;
   element_sum = *all_elements;
   byte_sum = *all_bytes;
+
+  if (buffer) {
+    buffers_.push_back({std::string(name), type, where});
+    return true;
+  }
   if (!number) {
     number = static_cast<uint32_t>(types_.size());
     types_.push_back(type);
     type_sizes_.push_back(size);
     types_by_hash_.emplace(hash, *number);
-  }
-
-  if (buffer) {
-    buffers_.push_back({std::string(name), type, where});
-    return true;
   }
   if (source_from_.empty() || source_from_.back().second != where.file) {
     source_from_.emplace_back(this->size(), where.file);
