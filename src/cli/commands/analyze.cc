@@ -124,8 +124,8 @@ Table shortened(Table full) {
     });
     if (count > kRowsForPeople) {
       Row rest(columns);
-      rest[0] = "and " + std::to_string(count - kRowsForPeople) +
-                " more (--format json lists all)";
+      rest[0] =
+          "and " + std::to_string(count - kRowsForPeople) + " more (--json)";
       sink(rest);
     }
   };

@@ -19,7 +19,8 @@ Table named_table(std::string id, std::string title, std::vector<Row> rows) {
   Table table;
   table.id = std::move(id);
   table.title = std::move(title);
-  table.columns = {{"name", "name"}, {"summary", "", Align::Left, true}};
+  // Prose is not shortened: it wraps.
+  table.columns = {{"name", "name"}, {"summary", ""}};
   table.rows = rows_of(std::move(rows));
   table.show_header = false;
   return table;
@@ -86,7 +87,7 @@ std::vector<Table> list_codes() {
   table.columns = {{"code", "code"},
                    {"name", "name"},
                    {"severity", "default"},
-                   {"summary", "", Align::Left, true}};
+                   {"summary", ""}};
   table.rows = rows_of(std::move(rows));
   return {table};
 }

@@ -398,7 +398,7 @@ bool recognize(std::string_view head) {
 
 const ManifestFormat kSafetensorsIndex = {
     "safetensors-index",
-    "model.safetensors.index.json with its shards, or a config, beside it",
+    "an index with its shards, or a config.json, beside it",
     recognize,
     read,
     true,
