@@ -208,7 +208,6 @@ TEST_CASE("every source has a test of the same name") {
     const fs::path path(file.path);
     if (path.extension() != ".cc" || path == "main.cc") continue;
     // The runner is a test itself: ctest runs it on all vectors.
-    if (first_part(file.path) == "conformance") continue;
     const fs::path test =
         path.parent_path() / (path.stem().string() + "_test.cc");
     CAPTURE(test);
