@@ -39,18 +39,21 @@ AxisNames mesh_axes(const Mesh& mesh, const PartitionSpec& spec, int dim) {
   return axes;
 }
 
-// "tp may be 1, 3 or 9": sizes of the last axis that divide, others as is.
+// "`tp` may be 1, 3 or 9": for each axis, its sizes that would divide while the
+// others stay as they are.
 std::string legal_sizes(const Mesh& mesh, const AxisNames& axes, int64_t size) {
-  const AxisName& axis = axes.back();
-  const int64_t others = shard_count(mesh, axes) / mesh.size_of(axis);
-  std::string text = "`" + axis + "` may be ";
-  if (size % others != 0) {
-    return "no size of `" + axis + "` divides " + std::to_string(size) +
-           " while the other axes stay";
+  std::string text;
+  for (const AxisName& axis : axes) {
+    const int64_t others = shard_count(mesh, axes) / mesh.size_of(axis);
+    if (size % others != 0) continue;
+    if (!text.empty()) text += "; ";
+    text += "`" + axis + "` may be " +
+            list_text(common_divisors(size / others, size / others,
+                                      std::max<int64_t>(mesh.devices(), 64)));
   }
-  const std::vector<int64_t> sizes = common_divisors(
-      size / others, size / others, std::max<int64_t>(mesh.devices(), 64));
-  return text + list_text(sizes);
+  if (!text.empty()) return text;
+  return "no size of a single axis divides " + std::to_string(size) +
+         " while the others stay";
 }
 
 std::string padding_help(int64_t size, int64_t shards) {

@@ -2,9 +2,12 @@
 // Units: heads, KV heads and experts that a plan cuts though numbers divide.
 #include <algorithm>
 #include <array>
+#include <map>
 #include <numeric>
 #include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "base/text.h"
 #include "resolve/lint.h"
@@ -34,10 +37,14 @@ std::string share_text(int64_t units, int64_t devices, std::string_view name) {
          std::string(name);
 }
 
+// One unit of one placement, and all parameters that it is cut in: keys and
+// values are alike.
 struct SplitUnit {
   Unit unit;
   AxisNames axes;      // that cut it
   int64_t shards = 1;  // their product
+  uint32_t placement = 0;
+  std::vector<uint32_t> classes;
 };
 
 std::vector<SplitUnit> split_units(const LintInput& input,
@@ -50,7 +57,7 @@ std::vector<SplitUnit> split_units(const LintInput& input,
        units_of(input.manifest.name(c.first), placement.type, facts)) {
     const auto dim = static_cast<size_t>(unit.dim);
     if (dim >= placement.spec.dims.size()) continue;
-    SplitUnit split{unit, placement.spec.dims[dim], 1};
+    SplitUnit split{unit, placement.spec.dims[dim], 1, c.kind, {}};
     std::erase_if(split.axes, is_gathered);
     split.shards = shard_count(input.plan.mesh, split.axes);
     if (split.shards > 1 && unit.count % split.shards != 0) {
@@ -76,13 +83,16 @@ std::string legal_sizes(const LintInput& input, const SplitUnit& split,
                                    split.unit.count));
 }
 
-void report_split(const LintInput& input, uint32_t number,
-                  const SplitUnit& split, const InferredFacts* inferred,
-                  Diagnostics& diags) {
-  const ParameterClass& c = input.folding.classes[number];
-  const Placement& placement = input.plan.placements[c.kind];
-  std::vector<std::string> names =
-      names_of(input.manifest, input.of_class.of(number));
+void report_split(const LintInput& input, const SplitUnit& split,
+                  const InferredFacts* inferred, Diagnostics& diags) {
+  const Placement& placement = input.plan.placements[split.placement];
+  std::vector<std::string> names;
+  for (const uint32_t number : split.classes) {
+    for (std::string& member :
+         names_of(input.manifest, input.of_class.of(number))) {
+      names.push_back(std::move(member));
+    }
+  }
   const int64_t size =
       placement.type.shape[static_cast<size_t>(split.unit.dim)];
   const std::string name(unit_name(split.unit.kind));
@@ -112,7 +122,7 @@ void report_split(const LintInput& input, uint32_t number,
   report.fact("kept whole on every device they would take " +
               bytes_text(static_cast<double>(whole.bytes_per_device -
                                              placement.bytes_per_device) *
-                         static_cast<double>(c.count)) +
+                         static_cast<double>(names.size())) +
               " more per device");
   if (inferred != nullptr) {
     for (const std::string& why : inferred->why) report.fact(why);
@@ -138,12 +148,20 @@ void lint_units(const LintInput& input, Diagnostics& diags) {
   if (!given) inferred = infer_facts(input.manifest);
   const ModelFacts& facts = given ? input.manifest.facts : inferred.facts;
   if (facts.from == FactsFrom::None) return;
+  std::vector<SplitUnit> splits;
+  std::map<std::tuple<uint32_t, int, UnitKind, int64_t>, size_t> known;
   for (size_t i = 0; i < input.folding.classes.size(); ++i) {
-    for (const SplitUnit& split :
+    for (SplitUnit& split :
          split_units(input, input.folding.classes[i], facts)) {
-      report_split(input, static_cast<uint32_t>(i), split,
-                   given ? nullptr : &inferred, diags);
+      const auto [entry, is_new] = known.try_emplace(
+          {split.placement, split.unit.dim, split.unit.kind, split.unit.count},
+          splits.size());
+      if (is_new) splits.push_back(std::move(split));
+      splits[entry->second].classes.push_back(static_cast<uint32_t>(i));
     }
+  }
+  for (const SplitUnit& split : splits) {
+    report_split(input, split, given ? nullptr : &inferred, diags);
   }
 }
 

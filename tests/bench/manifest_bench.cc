@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading a manifest of 100,000 tensors, beside simdjson's own pass over the
-// same text (which checks and indexes it, but keeps no table).
+// Reading a manifest of 100,000 tensors, beside simdjson over the same text:
+// into the same table, and its bare pass (which checks and indexes the text,
+// but keeps nothing).
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -35,6 +36,20 @@ void bench_manifest() {
          Diagnostics diags;
          seen += load_manifest(path.string(), *host, diags)->size();
        }},
+      {"simdjson: DOM into the same manifest, names unique",
+       [&] {
+         Manifest manifest;
+         TensorType type;
+         for (const auto field : simdjson::dom::object(dom.parse(padded))) {
+           type.shape.clear();
+           for (const auto size : field.value["shape"].get_array()) {
+             type.shape.push_back(int64_t(size));
+           }
+           type.dtype = *find_dtype(std::string_view(field.value["dtype"]));
+           manifest.add(field.key, type, {});
+         }
+         if (!manifest.find_duplicate()) seen += manifest.size();
+       }},
       {"simdjson: DOM, parse only",
        [&] { seen += simdjson::dom::object(dom.parse(padded)).size(); }},
       {"simdjson: on demand, visiting names, shapes and dtypes",
@@ -53,9 +68,9 @@ void bench_manifest() {
   const std::vector<double> taken = compare(contestants, 9);
   std::printf("reading %.1f MB of JSON, 100,000 tensors\n", megabytes);
   for (size_t i = 0; i < contestants.size(); ++i) {
-    std::printf("  %-58s %6.0f MB/s   %.2fx the time of simdjson's DOM\n",
+    std::printf("  %-56s %6.0f MB/s   ours takes %.2fx\n",
                 contestants[i].name.c_str(), megabytes / taken[i],
-                taken[i] / taken[1]);
+                taken[0] / taken[i]);
   }
   fs::remove(path);
   if (seen == 0) std::printf("nothing was read\n");
