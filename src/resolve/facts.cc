@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/checked.h"
+#include "base/text.h"
 #include "resolve/tensor_name.h"
 
 namespace shardplan {
@@ -114,8 +115,10 @@ std::optional<int64_t> flat_head_dim(const Evidence& seen, int64_t rows,
                          " from the norms of queries and keys");
     return norm;
   }
+  // Toy models have heads of any size: nothing is guessed for them.
+  constexpr int64_t kSmallestHidden = 512;
   const std::optional<int64_t> hidden = seen.hidden.get();
-  if (!hidden) return std::nullopt;
+  if (!hidden || *hidden < kSmallestHidden) return std::nullopt;
   const int64_t guess = *hidden <= 2048 ? 64 : 128;
   if (rows % guess != 0) return std::nullopt;
   result.why.push_back("head_dim " + std::to_string(guess) +
@@ -132,12 +135,12 @@ void infer_flat_heads(const Evidence& seen, InferredFacts& result) {
   ModelFacts& facts = result.facts;
   facts.head_dim = dim;
   facts.heads = *rows / *dim;
-  std::string why = std::to_string(*facts.heads) + " heads";
+  std::string why = plural(*facts.heads, "head");
   const std::optional<int64_t> key_rows = seen.key_rows.get();
   if (key_rows && *key_rows % *dim == 0 &&
       *facts.heads % (*key_rows / *dim) == 0) {
     facts.kv_heads = *key_rows / *dim;
-    why += " and " + std::to_string(*facts.kv_heads) + " KV heads";
+    why += " and " + plural(*facts.kv_heads, "KV head");
   }
   result.why.push_back(why + " from the rows of the query and key projections");
 }

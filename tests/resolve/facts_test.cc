@@ -67,6 +67,12 @@ TEST_CASE("without anything better the size of a head is guessed aloud") {
         "heads 32, kv 4, dim 64");
 }
 
+TEST_CASE("nothing is guessed for toy models") {
+  CHECK(inferred({{"self_attn.q_proj.weight", "bf16[64, 64]"},
+                  {"self_attn.k_proj.weight", "bf16[64, 64]"}})
+            .empty());
+}
+
 TEST_CASE("attention sinks count the heads") {
   CHECK(inferred({{"layers.0.self_attn.sinks", "bf16[64]"},
                   {"layers.0.self_attn.q_proj.weight", "bf16[4096, 2880]"},
