@@ -112,7 +112,8 @@ std::vector<Cluster> clusters_of(std::string_view text) {
 std::string bytes_text(double bytes) {
   static constexpr std::array<const char*, 7> kUnits = {
       " B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
-  if (!std::isfinite(bytes)) return std::isnan(bytes) ? "undefined" : "infinite";
+  if (!std::isfinite(bytes))
+    return std::isnan(bytes) ? "undefined" : "infinite";
   double value = std::abs(bytes);
   size_t unit = 0;
   // What would round to 1024 of a unit is one of the next.
@@ -123,6 +124,13 @@ std::string bytes_text(double bytes) {
   const std::string number = fixed(value, unit == 0 ? 0 : size_decimals(value));
   const bool negative = bytes < 0 && number != "0";
   return (negative ? "-" : "") + number + kUnits.at(unit);
+}
+
+std::string percent_text(double fraction) {
+  const double percent = 100 * fraction;
+  if (percent > 0 && percent < 0.05) return "<0.1 %";
+  if (percent >= 99.95 && percent < 100) return ">99.9 %";
+  return fixed(percent, 1) + " %";
 }
 
 std::string count_text(int64_t count) {

@@ -13,6 +13,9 @@ namespace shardplan {
 
 // "293.7 MiB", "4.00 KiB", "512 B": three or four digits, powers of 1024.
 std::string bytes_text(double bytes);
+// "89.3 %" for 0.893; only nothing is 0.0 %, and only everything 100.0 %
+// ("<0.1 %", ">99.9 %"). REQUIRES: finite.
+std::string percent_text(double fraction);
 // "1,100,052,480"
 std::string count_text(int64_t count);
 // "8.03 billion", "124 million"; below a million as count_text.

@@ -52,11 +52,6 @@ std::string size_text(int64_t bytes, bool exact) {
                : bytes_text(static_cast<double>(bytes));
 }
 
-std::string percent_text(double fraction) {
-  const auto tenths = static_cast<int64_t>(fraction * 1000 + 0.5);
-  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " %";
-}
-
 bool wants_fingerprint(const std::string& format) {
   return format != "text" && format != "concise" && format != "github";
 }

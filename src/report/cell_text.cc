@@ -45,15 +45,6 @@ std::string ratio_text(double value) {
   return fixed(value, 3);
 }
 
-// Only nothing is shown as 0.0 %, and only everything as 100.0 %.
-std::string percent_text(double value) {
-  if (!std::isfinite(value)) return exact_text(value);
-  const double percent = 100 * value;
-  if (percent > 0 && percent < 0.05) return "<0.1 %";
-  if (percent >= 99.95 && percent < 100) return ">99.9 %";
-  return fixed(percent, 1) + " %";
-}
-
 std::string seconds_text(double seconds, const Style& style) {
   struct Unit {
     double size;
@@ -128,8 +119,9 @@ struct CellText {
     return style.exact ? exact_text(ratio.value) : ratio_text(ratio.value);
   }
   std::string operator()(Percent percent) const {
-    return style.exact ? exact_text(percent.value)
-                       : percent_text(percent.value);
+    return style.exact || !std::isfinite(percent.value)
+               ? exact_text(percent.value)
+               : percent_text(percent.value);
   }
   std::string operator()(Seconds seconds) const {
     return style.exact ? exact_text(seconds.value)

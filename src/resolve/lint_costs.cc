@@ -17,11 +17,6 @@ std::string amount(Int128 bytes) {
   return bytes_text(static_cast<double>(bytes));
 }
 
-std::string percent(double fraction) {
-  const auto tenths = static_cast<int64_t>(fraction * 1000 + 0.5);
-  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " %";
-}
-
 void lint_unused_axes(const LintInput& input, Diagnostics& diags) {
   for (const AxisSaving& saving : axis_savings(input.manifest, input.plan)) {
     if (saving.size == 1 || saving.sharded_tensors > 0) continue;
@@ -113,10 +108,10 @@ void lint_lost(const LintInput& input, Diagnostics& diags) {
   auto report =
       diags.report(Code::ShardingLost, {},
                    "corrections cost " + amount(growth) + " per device, " +
-                       percent(fraction) + " more than asked for");
+                       percent_text(fraction) + " more than asked for");
   report.fact("the fullest device holds " + amount(input.memory.max) +
               "; as asked for, padded, it would hold " + amount(asked));
-  report.fact("the tolerance is " + percent(input.options.tolerance));
+  report.fact("the tolerance is " + percent_text(input.options.tolerance));
   constexpr size_t kShown = 3;
   for (size_t i = 0; i < std::min(kShown, losses.size()); ++i) {
     const std::vector<std::string> names =
@@ -133,14 +128,14 @@ void lint_replicated(const LintInput& input, Diagnostics& diags) {
   if (ratios.replicated_fraction <= *input.options.max_replicated) return;
   diags
       .report(Code::ShardingLost, {},
-              percent(ratios.replicated_fraction) +
+              percent_text(ratios.replicated_fraction) +
                   " of the bytes are not sharded at all")
       .fact("they take " +
             bytes_text(ratios.replicated_fraction *
                        static_cast<double>(input.manifest.total_bytes())) +
             " on every device")
       .fact("`--max-replicated` allows " +
-            percent(*input.options.max_replicated))
+            percent_text(*input.options.max_replicated))
       .help("`shardplan analyze` lists where repetition comes from");
 }
 

@@ -151,6 +151,15 @@ TEST_CASE("the width of a text counts columns, not bytes") {
   CHECK(display_width("\xF0\x9F\x9A\x80") == 2);
 }
 
+TEST_CASE("percents never round to nothing or to everything") {
+  CHECK(percent_text(0) == "0.0 %");
+  CHECK(percent_text(0.0001) == "<0.1 %");
+  CHECK(percent_text(0.893) == "89.3 %");
+  CHECK(percent_text(0.9999) == ">99.9 %");
+  CHECK(percent_text(1) == "100.0 %");
+  CHECK(percent_text(2.5) == "250.0 %");
+}
+
 TEST_CASE("a long text loses its middle") {
   CHECK(elide_middle("model/layers/0/mlp", 18, true) == "model/layers/0/mlp");
   CHECK(elide_middle("model/layers/0/mlp", 10, true) == "mod…/0/mlp");
