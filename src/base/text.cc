@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "base/code_point_width.h"
 
@@ -18,10 +18,7 @@ constexpr char32_t kReplacement = 0xFFFD;
 
 // Not printf: its decimal point depends on the locale.
 std::string fixed(double value, int decimals) {
-  std::array<char, 400> buffer{};  // the largest double has 309 digits
-  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(),
-                                 value, std::chars_format::fixed, decimals);
-  return {buffer.data(), end.ptr};
+  return fmt::format("{:.{}f}", value, decimals);
 }
 
 // Decimals that `value` is shown with so that it has three or four digits,
@@ -48,11 +45,9 @@ void append_escape(std::string& out, char32_t code_point) {
     default:
       break;
   }
-  std::array<char, 16> buffer{};
-  const char* format = code_point < 0x100 ? "\\x%02x" : "\\u{%x}";
-  const int size = std::snprintf(buffer.data(), buffer.size(), format,
-                                 static_cast<unsigned>(code_point));
-  out.append(buffer.data(), static_cast<size_t>(size));
+  const auto number = static_cast<uint32_t>(code_point);
+  out += number < 0x100 ? fmt::format("\\x{:02x}", number)
+                        : fmt::format("\\u{{{:x}}}", number);
 }
 
 std::u32string code_points(std::string_view text) {

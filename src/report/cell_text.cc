@@ -3,8 +3,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
+
+#include <fmt/format.h>
 
 #include "base/text.h"
 #include "report/json.h"
@@ -15,17 +16,6 @@ namespace {
 
 // Lists are cut here; --exact and the formats for programs show them all.
 constexpr size_t kMostItems = 8;
-
-std::string digits_text(double value, std::chars_format format, int decimals) {
-  std::array<char, 400> buffer{};
-  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(),
-                                 value, format, decimals);
-  return {buffer.data(), end.ptr};
-}
-
-std::string fixed(double value, int decimals) {
-  return digits_text(value, std::chars_format::fixed, decimals);
-}
 
 std::string exact_text(double value) {
   if (std::isnan(value)) return "undefined";
@@ -40,9 +30,9 @@ std::string ratio_text(double value) {
   const double size = std::abs(value);
   if (!std::isfinite(value)) return exact_text(value);
   if (size != 0 && size < 0.0005) {
-    return digits_text(value, std::chars_format::scientific, 1);
+    return fmt::format("{:.1e}", value);
   }
-  return fixed(value, 3);
+  return fmt::format("{:.3f}", value);
 }
 
 std::string seconds_text(double seconds, const Style& style) {
@@ -63,11 +53,11 @@ std::string seconds_text(double seconds, const Style& style) {
       units.begin(), units.end(),
       [&](const Unit& candidate) { return size >= 0.9995 * candidate.size; });
   if (unit == units.end()) {
-    return digits_text(seconds, std::chars_format::scientific, 1) + " s";
+    return fmt::format("{:.1e} s", seconds);
   }
   const double value = size / unit->size;
   const int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
-  return fixed(seconds / unit->size, decimals) + " " + unit->name;
+  return fmt::format("{:.{}f} {}", seconds / unit->size, decimals, unit->name);
 }
 
 std::string bar_text(double fraction, const Style& style) {

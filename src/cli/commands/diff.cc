@@ -3,7 +3,6 @@
 // what that does to the fullest device.
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <map>
 #include <optional>
 #include <string>
@@ -12,6 +11,8 @@
 #include <unordered_map>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "base/text.h"
 #include "cli/commands.h"
@@ -278,9 +279,7 @@ std::string memory_change(int64_t before, int64_t after, bool exact) {
   if (before <= 0) return text;
   const double change =
       100 * (static_cast<double>(after) / static_cast<double>(before) - 1);
-  char number[64];
-  std::snprintf(number, sizeof number, "%+.1f", change);
-  return text + " (" + number + " %)";
+  return text + fmt::format(" ({:+.1f} %)", change);
 }
 
 void add_summary(const Comparison& comparison, const Side& a, const Side& b,
