@@ -3,6 +3,8 @@
 
 #include <map>
 
+#include <fmt/format.h>
+
 #include "base/text.h"
 
 namespace shardplan::cli {
@@ -232,13 +234,10 @@ std::string headline_of(const Session& session, bool exact) {
 
 std::string efficiency_line(const Session& session) {
   const Balance& balance = session.balance;
-  const auto replication =
-      static_cast<int64_t>(balance.replication_factor * 100 + 0.5);
-  const std::string hundredths = std::to_string(replication % 100);
-  std::string text = "efficiency " + percent_text(balance.efficiency) +
-                     ": replication " + std::to_string(replication / 100) +
-                     "." + (hundredths.size() == 1 ? "0" : "") + hundredths +
-                     "×, balance " + percent_text(balance.balance_score);
+  std::string text =
+      fmt::format("efficiency {}: replication {:.2f}×, balance {}",
+                  percent_text(balance.efficiency), balance.replication_factor,
+                  percent_text(balance.balance_score));
   if (balance.padding_bytes > 0) {
     text +=
         ", padding " + bytes_text(static_cast<double>(balance.padding_bytes));
@@ -267,6 +266,7 @@ std::vector<std::string> correction_notes(const Session& session) {
     }
   }
   std::vector<std::string> lines;
+  lines.reserve(counts.size());
   for (const auto& [code, count] : counts) {
     lines.push_back("~ corrected: " + correction_phrase(code, count) + " (" +
                     code_id(code) + ")");

@@ -85,7 +85,8 @@ void run_cases(const Json& cases, Results& results) {
         break;
       case Outcome::Failed:
         ++tally.failed;
-        results.failures += id + "\n  " + failure + "\n";
+        results.failures.append(id).append("\n  ").append(failure);
+        results.failures += '\n';
         break;
     }
   }
@@ -119,16 +120,15 @@ int run(const std::vector<std::string>& files, Host& host) {
   }
   Results results;
   for (const std::string& path : files) {
-    std::string why;
+    std::string why = "not a JSON array of cases";
     const auto bytes = host.read_file(path, kWholeFile, why);
-    if (bytes == nullptr) {
-      host.write(Stream::Err, "error: `" + path + "`: " + why + "\n");
-      return 2;
-    }
-    const Json cases = Json::parse(bytes->view(), nullptr, false);
+    const Json cases =
+        bytes == nullptr ? Json() : Json::parse(bytes->view(), nullptr, false);
     if (!cases.is_array()) {
-      host.write(Stream::Err,
-                 "error: `" + path + "` is not a JSON array of cases\n");
+      for (const std::string_view part :
+           {"error: `", path.c_str(), "`: ", why.c_str(), "\n"}) {
+        host.write(Stream::Err, part);
+      }
       return 2;
     }
     run_cases(cases, results);

@@ -105,7 +105,7 @@ struct EntryKey {
   int rule;
   int dim;
   std::string reason;
-  auto operator<=>(const EntryKey&) const = default;
+  auto operator<=>(const EntryKey&) const = default;  // NOLINT: no pointer
 };
 struct EntryUse {
   AxisNames dropped;
@@ -219,7 +219,7 @@ void add_idle_rules(const LintInput& input,
 }
 
 void lint_uneven(const LintInput& input, const Placement& placement,
-                 std::vector<std::string> names, Diagnostics& diags) {
+                 const std::vector<std::string>& names, Diagnostics& diags) {
   const Mesh& mesh = input.plan.mesh;
   const Cut cut = cut_of(input.plan.on_indivisible);
   for (size_t dim = 0; dim < placement.spec.dims.size(); ++dim) {

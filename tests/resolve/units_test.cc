@@ -6,7 +6,6 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "tests/support/builders.h"
 
@@ -265,24 +264,34 @@ TEST_CASE("a unit always divides its dimension") {
       "attn/c_proj/kernel",          "self_attn.sinks",
       "mlp.experts.gate_up_proj",    "mlp/experts/up_proj/bias"};
   const std::vector<int64_t> sizes = {0, 1, 2, 3, 4, 6, 8};
-  int claimed = 0;
-  CHECK(rc::check("units divide", [&] {
-    const auto size = rc::gen::elementOf(sizes);
-    ModelFacts facts = attention_facts(*size, *size, *size);
-    facts.experts = *size;
-    const std::string name = *rc::gen::elementOf(names);
-    TensorType tensor;
-    const auto rank = static_cast<size_t>(*size) % 5;
-    for (size_t i = 0; i < rank; ++i) tensor.shape.push_back(*size);
-    for (const Unit& unit : units_of(name, tensor, facts)) {
-      ++claimed;
-      RC_ASSERT(unit.dim >= 0);
-      const auto dim = static_cast<size_t>(unit.dim);
-      RC_ASSERT(dim < tensor.shape.size());
-      RC_ASSERT(unit.count >= 1);
-      RC_ASSERT(tensor.shape[dim] % unit.count == 0);
+  // All shapes of up to three dimensions of these sizes.
+  std::vector<Shape> shapes = {{}};
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    if (shapes[i].size() == 3) continue;
+    for (const int64_t size : sizes) {
+      Shape longer = shapes[i];
+      longer.push_back(size);
+      shapes.push_back(std::move(longer));
     }
-  }));
+  }
+  int claimed = 0;
+  for (const std::string& name : names) {
+    for (const int64_t count : sizes) {
+      ModelFacts facts = attention_facts(count, count, 2);
+      facts.experts = count;
+      for (const Shape& shape : shapes) {
+        for (const Unit& unit : units_of(name, {DType::F32, shape}, facts)) {
+          ++claimed;
+          const auto dim = static_cast<size_t>(unit.dim);
+          const bool divides = unit.dim >= 0 && dim < shape.size() &&
+                               unit.count >= 1 && shape[dim] % unit.count == 0;
+          CAPTURE(name);
+          CAPTURE(shape_text(shape));
+          CHECK(divides);
+        }
+      }
+    }
+  }
   CHECK(claimed > 0);
 }
 

@@ -111,7 +111,7 @@ Table repetition_table(const Session& session) {
 }
 
 // The first rows of a table, for people, and a last one for the rest.
-Table shortened(Table full) {
+Table shortened(const Table& full) {
   Table table = full;
   table.id += "_largest";
   table.audience = Audience::People;
