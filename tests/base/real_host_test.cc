@@ -2,9 +2,11 @@
 #include "base/real_host.h"
 
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <iterator>
 #include <string>
 #include <utility>
@@ -55,6 +57,9 @@ mode_t mode_of(const std::string& path) {
 // Runs `work` in a child whose standard output is `out`; its wait status.
 template <typename Work>
 int in_child(int out, Work work) {
+  // What is still buffered would be written twice: a sanitizer's _exit flushes.
+  std::cout.flush();
+  std::fflush(nullptr);
   const pid_t child = ::fork();
   if (child == 0) {
     ::dup2(out, STDOUT_FILENO);
