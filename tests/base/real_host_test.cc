@@ -235,6 +235,10 @@ TEST_CASE("a full disk is told from a closed pipe") {
 }
 
 TEST_CASE("writing to where standard output goes does not replace that file") {
+  if (!std::filesystem::exists("/dev/stdout")) {
+    MESSAGE("skipped: this system has no /dev/stdout (is /proc mounted?)");
+    return;
+  }
   const Folder folder;
   folder.put("log", "first\n");
   const int out = ::open((folder / "log").c_str(), O_WRONLY | O_APPEND);
