@@ -54,7 +54,9 @@ TEST_CASE("YAML becomes nodes by the rules of the 1.2 core schema") {
       {"- [\"a.*\", [fsdp, null]]\n- {pattern: x, spec: []}\n",
        "[['a.*', ['fsdp', null]], {pattern: 'x', spec: []}]"},
   };
-  for (const auto& [text, expected] : kCases) {
+  for (const auto& row : kCases) {
+    const auto& text = row.first;
+    const auto& expected = row.second;
     CAPTURE(text);
     CHECK(document_text(text) == expected);
   }
@@ -86,7 +88,9 @@ TEST_CASE("YAML that is not what its author meant is refused with its place") {
       {std::string("a\0b", 3), "1:2 the text holds a control character"},
       {"a: \x04\n", "1:4 the text holds a control character"},
   };
-  for (const auto& [text, expected] : kCases) {
+  for (const auto& row : kCases) {
+    const auto& text = row.first;
+    const auto& expected = row.second;
     CAPTURE(text);
     CHECK(problems_text(text) == "SP002 " + expected + "\n");
   }
@@ -100,7 +104,9 @@ TEST_CASE("malformed YAML is one diagnostic at its place") {
       {"a: 'x\\u12'\nb: \"\\ud800\"\n", "SP002 2:"},
       {"a: @b\n", "SP002 1:4 malformed YAML: "},
   };
-  for (const auto& [text, expected] : kCases) {
+  for (const auto& row : kCases) {
+    const auto& text = row.first;
+    const auto& expected = row.second;
     CAPTURE(text);
     const std::string problems = problems_text(text);
     CHECK(problems.substr(0, expected.size()) == expected);
@@ -161,7 +167,9 @@ TEST_CASE("spans of YAML nodes cover what was written") {
       {"[]", {"[]"}},
       {"a: |\n  x\n", {"a: |", "a", "|"}},
   };
-  for (const auto& [text, expected] : kCases) {
+  for (const auto& row : kCases) {
+    const auto& text = row.first;
+    const auto& expected = row.second;
     CAPTURE(text);
     Diagnostics diags;
     const auto document =

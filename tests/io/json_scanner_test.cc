@@ -60,7 +60,9 @@ TEST_CASE("a scanner gives the tokens of every kind of value") {
       {R"({"long enough to be read in words":"\\ and longer than a word"})",
        "{k<long enough to be read in words>s<\\ and longer than a word>}."},
   };
-  for (const auto& [text, expected] : kCases) {
+  for (const auto& row : kCases) {
+    const auto& text = row.first;
+    const auto& expected = row.second;
     CAPTURE(text);
     CHECK(tokens_of(text) == expected);
   }
@@ -108,7 +110,9 @@ TEST_CASE("a scanner says what is malformed and where") {
        "character"},
       {"[é]", "1:2+2 expected a value, not `é`"},
   };
-  for (const auto& [text, expected] : kCases) {
+  for (const auto& row : kCases) {
+    const auto& text = row.first;
+    const auto& expected = row.second;
     CAPTURE(text);
     CHECK(error_of(text) == expected);
   }
@@ -135,7 +139,9 @@ TEST_CASE("integers are those that fit 63 bits and a sign") {
       {"1e2", std::nullopt},
       {"\"1\"", std::nullopt},
   };
-  for (const auto& [text, expected] : kCases) {
+  for (const auto& row : kCases) {
+    const auto& text = row.first;
+    const auto& expected = row.second;
     CAPTURE(text);
     const SourceFile source("t.json", text);
     JsonScanner scanner(source);
@@ -287,7 +293,9 @@ rc::Gen<std::string> json_text(int depth) {
     return [object](
                const std::vector<std::tuple<std::string, std::string>>& parts) {
       std::string all;
-      for (const auto& [value, gap] : parts) {
+      for (const auto& row : parts) {
+        const auto& value = std::get<0>(row);
+        const auto& gap = std::get<1>(row);
         if (!all.empty()) all += "," + gap;
         if (object) {
           all += "\"key" + std::to_string(all.size()) + "\"" + gap + ":";

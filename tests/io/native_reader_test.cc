@@ -77,7 +77,9 @@ TEST_CASE("the key `parameters` makes a wrapper unless it is a tensor") {
       {R"({"x": )", false},
       {R"({})", false},
   };
-  for (const auto& [text, expected] : kCases) {
+  for (const auto& row : kCases) {
+    const auto& text = row.first;
+    const auto& expected = row.second;
     CAPTURE(text);
     const SourceFile source("t", text);
     JsonScanner scanner(source);
