@@ -24,8 +24,9 @@ namespace {
 class Folder {
  public:
   Folder() {
-    std::string pattern =
-        std::filesystem::temp_directory_path() / "shardplan-XXXXXX";
+    // mkdtemp replaces the six letters at the end.
+    std::string pattern = std::filesystem::temp_directory_path() /
+                          ("shardplan-" + std::string(6, 'X'));
     REQUIRE(::mkdtemp(pattern.data()) != nullptr);
     path_ = pattern;
   }
