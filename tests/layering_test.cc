@@ -29,9 +29,11 @@ const std::map<std::string, std::set<std::string>> kLayers = {
     {"io", {"base", "core", "io"}},
     {"resolve", {"base", "core", "resolve"}},
     {"report", {"base", "core", "report"}},
-    {"cli", {"base", "core", "io", "resolve", "report", "cli"}},
+    {"memory", {"base", "core", "resolve", "memory"}},
+    {"cli", {"base", "core", "io", "resolve", "report", "memory", "cli"}},
     {"conformance",
-     {"base", "core", "io", "resolve", "report", "cli", "conformance"}},
+     {"base", "core", "io", "resolve", "report", "memory", "cli",
+      "conformance"}},
     {"main.cc", {"base", "cli"}},
 };
 

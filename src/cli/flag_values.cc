@@ -2,6 +2,7 @@
 #include "cli/flag_values.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -21,6 +22,24 @@ std::optional<T> parse(std::string_view text) {
   }
   return value;
 }
+
+struct ByteUnit {
+  std::string_view name;
+  double bytes;
+};
+constexpr std::array<ByteUnit, 11> kByteUnits = {{
+    {"", 1},
+    {"B", 1},
+    {"kB", 1e3},
+    {"KB", 1e3},
+    {"MB", 1e6},
+    {"GB", 1e9},
+    {"TB", 1e12},
+    {"KiB", 0x1p10},
+    {"MiB", 0x1p20},
+    {"GiB", 0x1p30},
+    {"TiB", 0x1p40},
+}};
 
 std::string must_be(const Setting& setting, const std::string& what) {
   return title_of(setting) + " must be " + what + ", not `" +
@@ -93,6 +112,72 @@ std::optional<double> number_of(const Setting& setting, Diagnostics& diags) {
   if (value && std::isfinite(*value) && *value >= 0) return value;
   return diags.error(Code::Usage, setting.where,
                      must_be(setting, "a number of at least 0"));
+}
+
+std::optional<int64_t> bytes_of(const Setting& setting, Diagnostics& diags) {
+  const std::string_view text = setting.value;
+  const size_t unit_at =
+      std::min(text.find_first_not_of("0123456789.eE+"), text.size());
+  const auto number = parse<double>(text.substr(0, unit_at));
+  std::string_view unit = text.substr(unit_at);
+  unit.remove_prefix(std::min(unit.find_first_not_of(' '), unit.size()));
+  const auto* const found =
+      std::find_if(kByteUnits.begin(), kByteUnits.end(),
+                   [&](const ByteUnit& u) { return u.name == unit; });
+  if (number && found != kByteUnits.end()) {
+    const double bytes = std::floor(*number * found->bytes);
+    if (bytes >= 1 && bytes < 0x1p62) return static_cast<int64_t>(bytes);
+  }
+  return diags
+      .error(Code::Usage, setting.where, must_be(setting, "a positive size"))
+      .help("sizes are written like `80GiB` (2^30 bytes) or `95.7GB` (10^9)");
+}
+
+std::optional<DType> dtype_of(const Setting& setting, Diagnostics& diags) {
+  if (const auto dtype = find_dtype(setting.value)) return dtype;
+  auto problem = diags.error(Code::Usage, setting.where,
+                             must_be(setting, "a dtype such as `bf16`"));
+  const std::string near = nearest_dtype(setting.value);
+  if (!near.empty()) {
+    problem.help("a dtype with a similar name exists: `" + near + "`");
+  }
+  return problem;
+}
+
+AxisNames axes_of(const Setting& setting, Diagnostics& diags) {
+  AxisNames axes = split_list(setting.value);
+  for (const AxisName& axis : axes) {
+    if (is_axis_name(axis)) continue;
+    diags
+        .error(Code::Usage, setting.where,
+               "`" + printable(axis) + "` is no axis name, in " +
+                   title_of(setting))
+        .help(
+            "names of letters, digits and `_`, without blanks, are accepted, "
+            "e.g. `dp,fsdp,tp`");
+  }
+  return axes;
+}
+
+std::optional<Stages> stages_of(const Setting& setting, Diagnostics& diags) {
+  const std::string_view text = setting.value;
+  const size_t colon = text.find(':');
+  Stages stages;
+  stages.axis = text.substr(0, colon);
+  bool good = is_axis_name(stages.axis);
+  if (colon != text.npos) {
+    for (const std::string& part : split_list(text.substr(colon + 1))) {
+      const auto layers = parse<int64_t>(part);
+      good = good && layers && *layers >= 0 && *layers <= 100'000;
+      stages.layers.push_back(layers.value_or(0));
+    }
+    good = good && !stages.layers.empty();
+  }
+  if (good) return stages;
+  return diags.error(Code::Usage, setting.where,
+                     must_be(setting,
+                             "a mesh axis, with or without the layers "
+                             "of each stage: `pp` or `pp:8,8,8,6`"));
 }
 
 bool is_choice(const Setting& setting, Diagnostics& diags) {

@@ -11,6 +11,9 @@
 
 #include "base/diagnostic.h"
 #include "cli/flags.h"
+#include "core/mesh.h"
+#include "core/types.h"
+#include "memory/budget.h"
 
 namespace shardplan::cli {
 
@@ -25,6 +28,15 @@ std::optional<int64_t> integer_of(const Setting& setting, int64_t least,
                                   int64_t most, Diagnostics& diags);
 // A finite number >= 0.
 std::optional<double> number_of(const Setting& setting, Diagnostics& diags);
+
+// A size with a unit: "80GiB", "95.7GB", "1048576" (bytes). Positive, rounded
+// down to whole bytes.
+std::optional<int64_t> bytes_of(const Setting& setting, Diagnostics& diags);
+std::optional<DType> dtype_of(const Setting& setting, Diagnostics& diags);
+// Names of axes, separated by commas; empty when one is no name.
+AxisNames axes_of(const Setting& setting, Diagnostics& diags);
+// "pp", "pp:8,8,6"
+std::optional<Stages> stages_of(const Setting& setting, Diagnostics& diags);
 
 // REQUIRES: the flag has choices.
 bool is_choice(const Setting& setting, Diagnostics& diags);

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "cli/flag_values.h"
+#include "cli/memory_flags.h"
 #include "core/mesh.h"
 #include "core/plan.h"
 #include "io/load.h"
@@ -58,17 +59,7 @@ void set_mesh(const Setting& setting, Options& options, Diagnostics&) {
 }
 
 void set_axes(const Setting& setting, Options& options, Diagnostics& diags) {
-  options.axes = split_list(setting.value);
-  for (const std::string& axis : options.axes) {
-    if (is_axis_name(axis)) continue;
-    diags
-        .error(Code::Usage, setting.where,
-               "`" + printable(axis) + "` is no axis name, in " +
-                   title_of(setting))
-        .help(
-            "names of letters, digits and `_`, without blanks, are accepted, "
-            "e.g. `dp,fsdp,tp`");
-  }
+  options.axes = axes_of(setting, diags);
 }
 
 void set_colour(const Setting& setting, Options& options, Diagnostics&) {
@@ -232,7 +223,8 @@ const std::vector<Flag>& diagnostics_flags() {
 std::span<const Flag> flags() {
   static const std::vector<Flag> kAll = [] {
     std::vector<Flag> all = input_flags();
-    for (const auto* more : {&output_flags(), &diagnostics_flags()}) {
+    for (const auto* more :
+         {&memory_flags(), &output_flags(), &diagnostics_flags()}) {
       all.insert(all.end(), more->begin(), more->end());
     }
     return all;

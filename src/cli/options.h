@@ -9,11 +9,35 @@
 #include <vector>
 
 #include "base/source.h"
+#include "core/mode.h"
 #include "core/plan.h"
+#include "memory/budget.h"
+#include "memory/state.h"
 
 namespace shardplan::cli {
 
 enum class Colour : uint8_t { Auto, Always, Never };
+
+// What a device must hold and what it has; the flags of the group "Memory".
+struct MemoryOptions {
+  std::optional<std::string> hardware;  // a shipped profile's name, or a path
+  std::optional<int64_t> limit;         // --memory, bytes
+  int64_t reserve = 0;                  // --reserve, bytes, or
+  double reserve_fraction = 0;          // of what is usable
+  double fragmentation = 0;
+  std::optional<Stages> stages;
+  StateOptions state;
+  std::vector<std::string> state_rules;  // as `rules`
+  int64_t live_layers = 1;
+  std::optional<int64_t> batch;
+  std::optional<int64_t> seq;
+  std::optional<DType> kv_dtype;
+  int64_t kv_block = 1;
+  // Each empty when not given.
+  AxisNames kv_axes;
+  AxisNames batch_axes;
+  AxisNames sequence_axes;
+};
 
 struct Options {
   std::string command;
@@ -36,6 +60,8 @@ struct Options {
   std::optional<std::string> config;     // --config; else found upwards
   bool isolated = false;                 // --isolated
   int jobs = 0;                          // --jobs; 0: one per processor
+  Mode mode = Mode::Train;               // --mode
+  MemoryOptions memory;
 
   // Output
   std::string format = "text";

@@ -18,23 +18,10 @@
 #include <vector>
 
 #include "base/source.h"
+#include "core/facts.h"
 #include "core/types.h"
 
 namespace shardplan {
-
-// Who says so: facts from a config or a manifest are taken at their word
-// (SP206 is an error), inferred ones only warn.
-enum class FactsFrom : uint8_t { None, Inferred, Manifest, Config };
-
-// What the shapes alone do not tell. Absent ones are unknown.
-struct ModelFacts {
-  FactsFrom from = FactsFrom::None;
-  std::optional<int64_t> heads;
-  std::optional<int64_t> kv_heads;
-  std::optional<int64_t> head_dim;
-  std::optional<int64_t> experts;
-  std::optional<int64_t> layers;
-};
 
 using AxisLabels = std::vector<std::optional<std::string>>;  // logical names
 

@@ -27,12 +27,19 @@ bool is_ignored(std::string_view key) {
 }
 
 std::optional<int64_t> ModelFacts::*fact_member(std::string_view name) {
-  if (name == "heads") return &ModelFacts::heads;
-  if (name == "kv_heads") return &ModelFacts::kv_heads;
-  if (name == "head_dim") return &ModelFacts::head_dim;
-  if (name == "experts") return &ModelFacts::experts;
-  if (name == "layers") return &ModelFacts::layers;
+  for (const FactField& fact : kFactFields) {
+    if (fact.name == name) return fact.member;
+  }
   return nullptr;
+}
+
+// "`layers`, `heads`, ..."
+std::string known_facts() {
+  std::string text;
+  for (const FactField& fact : kFactFields) {
+    text += (text.empty() ? "" : ", ") + quoted(fact.name);
+  }
+  return text;
 }
 
 class NativeReader {
@@ -196,9 +203,7 @@ class NativeReader {
       errors_.diags()
           .report(Code::UnknownKey, Severity::Warning, where,
                   "fact " + quoted(name) + " is not used")
-          .fact(
-              "known facts: `heads`, `kv_heads`, `head_dim`, `experts`, "
-              "`layers`");
+          .fact("known facts: " + known_facts());
     }
   }
 

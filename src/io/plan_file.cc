@@ -115,7 +115,7 @@ void PlanWriter::facts() {
   out_ += '{';
   key("from");
   text(facts_from_name(facts.from));
-  for (const FactKey& fact : kFactKeys) {
+  for (const FactField& fact : kFactFields) {
     const std::optional<int64_t>& value = facts.*fact.member;
     if (!value) continue;
     key(fact.name);

@@ -4,27 +4,14 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
-#include "core/manifest.h"
+#include "core/facts.h"
 
 namespace shardplan {
 
 inline constexpr std::string_view kPlanFamily = "shardplan.plan/";
 inline constexpr std::string_view kPlanSchema = "shardplan.plan/1";
-
-struct FactKey {
-  std::string_view name;
-  std::optional<int64_t> ModelFacts::*member;
-};
-inline constexpr std::array<FactKey, 5> kFactKeys = {{
-    {"heads", &ModelFacts::heads},
-    {"kv_heads", &ModelFacts::kv_heads},
-    {"head_dim", &ModelFacts::head_dim},
-    {"experts", &ModelFacts::experts},
-    {"layers", &ModelFacts::layers},
-}};
 
 // In the order of FactsFrom.
 inline constexpr std::array<std::string_view, 4> kFactsFromNames = {

@@ -124,7 +124,7 @@ bool PlanReader::read_facts(JsonReader& json) {
       facts.from = static_cast<FactsFrom>(found - kFactsFromNames.begin());
       return true;
     }
-    for (const FactKey& fact : kFactKeys) {
+    for (const FactField& fact : kFactFields) {
       if (fact.name != key) continue;
       int64_t value = 0;
       if (!json.size("`" + key + "`", value)) return false;

@@ -40,17 +40,16 @@ std::string_view from_text(FactsFrom from) {
 
 Table facts_table(const ModelFacts& facts) {
   std::vector<Row> rows;
-  const auto add = [&](const char* name, const std::optional<int64_t>& value) {
+  const auto add = [&](std::string_view name,
+                       const std::optional<int64_t>& value) {
     if (value) {
       rows.push_back({std::string(name), Count{*value},
                       std::string(from_text(facts.from))});
     }
   };
-  add("layers", facts.layers);
-  add("heads", facts.heads);
-  add("kv_heads", facts.kv_heads);
-  add("head_dim", facts.head_dim);
-  add("experts", facts.experts);
+  for (const FactField& field : kFactFields) {
+    add(field.name, facts.*field.member);
+  }
   Table table;
   table.id = "facts";
   table.title = "Facts";

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/memory_flags.h"
+
+#include <span>
+#include <string>
+
+#include "cli/flag_values.h"
+#include "core/mesh.h"
+#include "core/mode.h"
+
+namespace shardplan::cli {
+namespace {
+
+constexpr std::string_view kBudgeting = "check analyze";
+// More tokens or sequences than anybody caches; keeps products within 63 bits.
+constexpr int64_t kMaxTokens = int64_t{1} << 40;
+
+std::vector<std::string> words(std::span<const std::string_view> names) {
+  return {names.begin(), names.end()};
+}
+
+std::vector<std::string> optimizer_choices() {
+  return words(optimizer_names());
+}
+std::vector<std::string> style_choices() { return words(zero_style_names()); }
+std::vector<std::string> mode_choices() { return words(kModeNames); }
+
+template <std::optional<DType> StateOptions::*member>
+void set_dtype(const Setting& s, Options& o, Diagnostics& d) {
+  o.memory.state.*member = dtype_of(s, d);
+}
+
+void set_master(const Setting& s, Options& o, Diagnostics& d) {
+  o.memory.state.no_master = s.value == "none";
+  if (!o.memory.state.no_master) o.memory.state.master_dtype = dtype_of(s, d);
+}
+
+template <AxisNames MemoryOptions::*member>
+void set_axes(const Setting& s, Options& o, Diagnostics& d) {
+  o.memory.*member = axes_of(s, d);
+}
+
+// A fraction of the memory, "5%", or a size, "2GiB".
+void set_reserve(const Setting& s, Options& o, Diagnostics& d) {
+  if (!s.value.ends_with('%')) {
+    o.memory.reserve = bytes_of(s, d).value_or(0);
+    return;
+  }
+  Setting number = s;
+  number.value.pop_back();
+  if (const auto percent = number_of(number, d)) {
+    if (*percent < 100) {
+      o.memory.reserve_fraction = *percent / 100;
+    } else {
+      d.error(Code::Usage, s.where, title_of(s) + " must be below 100%");
+    }
+  }
+}
+
+void set_fragmentation(const Setting& s, Options& o, Diagnostics& d) {
+  const auto fraction = number_of(s, d);
+  if (!fraction) return;
+  if (*fraction > 1) {
+    d.error(Code::Usage, s.where,
+            title_of(s) + " is a fraction from 0 to 1, e.g. 0.05");
+    return;
+  }
+  o.memory.fragmentation = *fraction;
+}
+
+std::string path_of(const Setting& s) {
+  const bool is_name =
+      s.value.find('/') == s.value.npos && s.value.find('.') == s.value.npos;
+  return is_name ? s.value : join_path(s.directory, s.value);
+}
+
+const std::vector<Flag>& device_flags() {
+  static const std::vector<Flag> kFlags = {
+      {"hardware", 0, Takes::Text, "NAME|FILE", "Memory",
+       "profile of the devices; `shardplan list hardware` shows all",
+       kBudgeting, false, true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.memory.hardware = path_of(s);
+       }},
+      {"memory", 0, Takes::Text, "SIZE", "Memory",
+       "what a device can hold, whatever the profile says: 80GiB, 95.7GB",
+       kBudgeting, false, true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         o.memory.limit = bytes_of(s, d);
+       }},
+      {"reserve", 0, Takes::Text, "SIZE|P%", "Memory",
+       "to keep free on each device (default 0)", kBudgeting, false, true,
+       nullptr, set_reserve},
+      {"fragmentation", 0, Takes::Text, "F", "Memory",
+       "fraction that the allocator loses (default 0)", kBudgeting, false, true,
+       nullptr, set_fragmentation},
+      {"stages", 0, Takes::Text, "AXIS[:N,..]", "Memory",
+       "pipeline axis, and layers per stage (default even)", kBudgeting, false,
+       true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         o.memory.stages = stages_of(s, d);
+       }},
+  };
+  return kFlags;
+}
+
+const std::vector<Flag>& state_flags() {
+  static const std::vector<Flag> kFlags = {
+      {"optimizer", 0, Takes::Choice, "NAME", "Memory",
+       "count gradients and optimizer state", kBudgeting, false, true,
+       optimizer_choices,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.memory.state.optimizer =
+             find_optimizer(s.value).value_or(Optimizer::None);
+       }},
+      {"param-dtype", 0, Takes::Text, "DTYPE", "Memory",
+       "dtype of stored weights (default their own)", kBudgeting, false, true,
+       nullptr, set_dtype<&StateOptions::param_dtype>},
+      {"grad-dtype", 0, Takes::Text, "DTYPE", "Memory",
+       "dtype of gradients (default that of the weights)", kBudgeting, false,
+       true, nullptr, set_dtype<&StateOptions::grad_dtype>},
+      {"moment-dtype", 0, Takes::Text, "DTYPE", "Memory",
+       "dtype of optimizer state (default f32)", kBudgeting, false, true,
+       nullptr, set_dtype<&StateOptions::moment_dtype>},
+      {"master-dtype", 0, Takes::Text, "DTYPE|none", "Memory",
+       "dtype of master weights (default f32 beside narrower weights)",
+       kBudgeting, false, true, nullptr, set_master},
+      {"compute-dtype", 0, Takes::Text, "DTYPE", "Memory",
+       "dtype of gathered weights (default as stored)", kBudgeting, false, true,
+       nullptr, set_dtype<&StateOptions::compute_dtype>},
+      {"live-layers", 0, Takes::Text, "N", "Memory",
+       "layers that are gathered at once (default 1)", kBudgeting, false, true,
+       nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         o.memory.live_layers = integer_of(s, 0, 4096, d).value_or(1);
+       }},
+      {"state-rules", 0, Takes::File, "FILE|@NAME", "Memory",
+       "rules for optimizer state (default: as the parameter)", kBudgeting,
+       true, true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.memory.state_rules.push_back(s.value.starts_with('@')
+                                            ? s.value
+                                            : join_path(s.directory, s.value));
+       }},
+      {"zero", 0, Takes::Text, "0|1|2|3", "Memory",
+       "ZeRO stage: shards optimizer state, gradients, weights", kBudgeting,
+       false, true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         o.memory.state.zero =
+             static_cast<int>(integer_of(s, 0, 3, d).value_or(0));
+       }},
+      {"zero-axes", 0, Takes::Text, "A,B", "Memory",
+       "mesh axes that ZeRO shards over", kBudgeting, false, true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         o.memory.state.zero_axes = axes_of(s, d);
+       }},
+      {"zero-style", 0, Takes::Choice, "NAME", "Memory",
+       "whose sharding and padding ZeRO has (default jax)", kBudgeting, false,
+       true, style_choices,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.memory.state.zero_style =
+             find_zero_style(s.value).value_or(ZeroStyle::Jax);
+       }},
+  };
+  return kFlags;
+}
+
+const std::vector<Flag>& cache_flags() {
+  static const std::vector<Flag> kFlags = {
+      {"mode", 0, Takes::Choice, "MODE", "Memory",
+       "what the model runs for (default train)", kBudgeting, false, true,
+       mode_choices,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.mode = find_mode(s.value).value_or(Mode::Train);
+       }},
+      {"batch", 0, Takes::Text, "N", "Memory",
+       "sequences in the KV cache, over all devices", kBudgeting, false, true,
+       nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         o.memory.batch = integer_of(s, 1, kMaxTokens, d);
+       }},
+      {"seq", 0, Takes::Text, "N", "Memory",
+       "tokens of each sequence in the KV cache", kBudgeting, false, true,
+       nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         o.memory.seq = integer_of(s, 1, kMaxTokens, d);
+       }},
+      {"kv-dtype", 0, Takes::Text, "DTYPE", "Memory",
+       "dtype of the KV cache (default bf16)", kBudgeting, false, true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         o.memory.kv_dtype = dtype_of(s, d);
+       }},
+      {"kv-block", 0, Takes::Text, "N", "Memory",
+       "tokens in a page of the KV cache (default 1)", kBudgeting, false, true,
+       nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         o.memory.kv_block = integer_of(s, 1, kMaxTokens, d).value_or(1);
+       }},
+      {"kv-axes", 0, Takes::Text, "A,B", "Memory",
+       "axes that shard KV heads (default: as the plan shards `k_proj`)",
+       kBudgeting, false, true, nullptr, set_axes<&MemoryOptions::kv_axes>},
+      {"batch-axes", 0, Takes::Text, "A,B", "Memory",
+       "axes that shard the batch (default dp, fsdp, data, replica)",
+       kBudgeting, false, true, nullptr, set_axes<&MemoryOptions::batch_axes>},
+      {"sequence-axes", 0, Takes::Text, "A,B", "Memory",
+       "axes that shard the context (default none)", kBudgeting, false, true,
+       nullptr, set_axes<&MemoryOptions::sequence_axes>},
+  };
+  return kFlags;
+}
+
+}  // namespace
+
+const std::vector<Flag>& memory_flags() {
+  static const std::vector<Flag> kAll = [] {
+    std::vector<Flag> all = device_flags();
+    for (const auto* more : {&state_flags(), &cache_flags()}) {
+      all.insert(all.end(), more->begin(), more->end());
+    }
+    return all;
+  }();
+  return kAll;
+}
+
+}  // namespace shardplan::cli

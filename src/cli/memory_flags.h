@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flags that say what a device must hold and what it has: training state,
+// KV cache, pipeline stages, hardware. Rows of the one table of flags
+// (cli/flags.h), kept apart because they are many.
+#pragma once
+
+#include <vector>
+
+#include "cli/flags.h"
+
+namespace shardplan::cli {
+
+const std::vector<Flag>& memory_flags();
+
+}  // namespace shardplan::cli

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// ModelFacts: what the shapes of a model alone do not tell.
+//
+// A config.json or a manifest's `facts` states them, or they are inferred from
+// names and shapes. Absent ones are unknown, never zero.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace shardplan {
+
+// Who says so: facts from a config or a manifest are taken at their word
+// (SP206 is an error), inferred ones only warn.
+enum class FactsFrom : uint8_t { None, Inferred, Manifest, Config };
+
+struct ModelFacts {
+  FactsFrom from = FactsFrom::None;
+  std::optional<int64_t> layers;
+  std::optional<int64_t> heads;
+  std::optional<int64_t> kv_heads;
+  std::optional<int64_t> head_dim;   // of a query and a key
+  std::optional<int64_t> value_dim;  // of a value, where it differs
+  // Latent attention (MLA): elements that a layer caches for one token, that is
+  // kv_lora_rank + qk_rope_head_dim. Then no head_dim is known.
+  std::optional<int64_t> kv_latent;
+  std::optional<int64_t> experts;
+  std::optional<int64_t> expert_groups;  // that routing chooses among
+  std::optional<int64_t> vocab;
+  // Quantisation block: rows and columns that share one scale.
+  std::optional<int64_t> quant_rows;
+  std::optional<int64_t> quant_columns;
+  // Tokens that attention of each layer reaches back; 0: all of them. Empty
+  // when nothing is said, which for a config means that every layer sees all.
+  std::vector<int64_t> windows;
+};
+
+// The facts that are one number, with their names in files and reports.
+struct FactField {
+  std::string_view name;
+  std::optional<int64_t> ModelFacts::*member;
+};
+inline constexpr std::array<FactField, 11> kFactFields = {{
+    {"layers", &ModelFacts::layers},
+    {"heads", &ModelFacts::heads},
+    {"kv_heads", &ModelFacts::kv_heads},
+    {"head_dim", &ModelFacts::head_dim},
+    {"value_dim", &ModelFacts::value_dim},
+    {"kv_latent", &ModelFacts::kv_latent},
+    {"experts", &ModelFacts::experts},
+    {"expert_groups", &ModelFacts::expert_groups},
+    {"vocab", &ModelFacts::vocab},
+    {"quant_rows", &ModelFacts::quant_rows},
+    {"quant_columns", &ModelFacts::quant_columns},
+}};
+
+}  // namespace shardplan

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Budget: everything that a device must hold under a plan, category by
+// category, against what the device has.
+//
+// Devices that hold the same form one class; classes differ between pipeline
+// stages and, under `chunk`, between uneven shards. The fullest class leads,
+// and decides whether the plan fits.
+// Identity, per category: bytes over all devices = replicas x logical bytes +
+// padding.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/checked.h"
+#include "base/diagnostic.h"
+#include "core/manifest.h"
+#include "core/plan.h"
+#include "memory/kv_cache.h"
+#include "memory/state.h"
+
+namespace shardplan {
+
+enum class Category : uint8_t {
+  Parameters,
+  Gradients,
+  MasterWeights,
+  OptimizerState,
+  GatheredLayer,  // the largest layer, as gathered for use (FSDP)
+  KvCache,
+  Fragmentation,
+  Reserve,
+};
+inline constexpr size_t kCategories = 8;
+std::string_view category_name(Category category);  // "master_weights"
+using CategoryBytes = std::array<int64_t, kCategories>;
+
+// What a device offers, in bytes.
+struct DeviceLimit {
+  std::string name;     // "h100-sxm", "--memory"
+  int64_t nominal = 0;  // as sold
+  int64_t usable = 0;   // what a program can allocate
+};
+
+// A pipeline over one mesh axis: whole layers, embedding first, head last.
+struct Stages {
+  AxisName axis;
+  std::vector<int64_t> layers;  // per stage; empty: as even as can be
+};
+
+struct BudgetOptions {
+  StateOptions state;
+  std::optional<KvRequest> kv;  // in prefill and decode
+  KvSharding kv_sharding;
+  std::optional<Stages> stages;
+  int64_t live_layers = 1;   // gathered at once
+  int64_t reserve = 0;       // bytes kept free on each device
+  double fragmentation = 0;  // of everything but the reserve
+  std::optional<DeviceLimit> limit;
+};
+
+struct BudgetClass {
+  std::string label;  // "stage 0: embedding, layers 0-7"; "" when all are alike
+  int64_t devices = 0;
+  CategoryBytes bytes{};
+  int64_t total = 0;
+};
+
+// Over all devices.
+struct CategoryTotal {
+  Int128 stored = 0;
+  Int128 with_replicas = 0;  // sum of replicas x logical bytes
+  Int128 padding = 0;        // stored - with_replicas
+};
+
+struct Budget {
+  std::vector<BudgetClass> classes;  // fullest first
+  std::array<CategoryTotal, kCategories> totals{};
+  std::optional<DeviceLimit> limit;
+  // usable - the fullest class's total; negative when it does not fit. 0
+  // without a limit.
+  int64_t headroom = 0;
+
+  bool fits() const { return !limit || headroom >= 0; }
+};
+
+// Empty, with the reason reported, when something cannot be told (no facts for
+// the KV cache, stages without layers) or exceeds 63 bits. Whether the plan
+// fits is not reported here.
+std::optional<Budget> make_budget(const Manifest& manifest, const Plan& plan,
+                                  const BudgetOptions& options,
+                                  Diagnostics& diags);
+
+}  // namespace shardplan
