@@ -15,13 +15,14 @@
 #include "cli/commands.h"
 #include "tests/support/markdown_case.h"
 #include "tests/support/memory_host.h"
+#include "tests/support/source_dir.h"
 
 namespace shardplan::testing {
 namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kRoot = SHARDPLAN_SOURCE_DIR;
+const fs::path kRoot = source_dir();
 
 // Paths from the project's root, sorted.
 std::vector<std::string> pages_below(const std::string& folder) {

@@ -14,13 +14,14 @@
 #include <doctest/doctest.h>
 
 #include "base/diagnostic.h"
+#include "tests/support/source_dir.h"
 
 namespace shardplan {
 namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kRoot = SHARDPLAN_SOURCE_DIR;
+const fs::path kRoot = source_dir();
 
 // What each layer may include; main.cc counts as the layer "main.cc".
 const std::map<std::string, std::set<std::string>> kLayers = {

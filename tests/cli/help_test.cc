@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "base/text.h"
+#include "tests/support/source_dir.h"
 
 namespace shardplan::cli {
 namespace {
@@ -101,7 +102,7 @@ TEST_CASE("headings are bold on a terminal") {
 }
 
 TEST_CASE("the pages that help names exist") {
-  const std::filesystem::path root = SHARDPLAN_SOURCE_DIR;
+  const std::filesystem::path root = source_dir();
   for (const Command& command : commands()) {
     CAPTURE(command.page);
     CHECK(std::filesystem::exists(root / command.page));

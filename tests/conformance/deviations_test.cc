@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "conformance/vector_case.h"
+#include "tests/support/source_dir.h"
 
 namespace shardplan::conformance {
 namespace {
@@ -34,7 +35,7 @@ TEST_CASE("a deviation is told from the inputs alone, and not too readily") {
 }
 
 TEST_CASE("every deviation has a reason and stands in docs/parity.md") {
-  std::ifstream file(SHARDPLAN_SOURCE_DIR "/docs/parity.md");
+  std::ifstream file(source_dir() / "docs/parity.md");
   const std::string page((std::istreambuf_iterator<char>(file)), {});
   for (const Deviation& deviation : deviations()) {
     CAPTURE(deviation.condition);

@@ -12,6 +12,7 @@
 
 #include "resolve/match.h"
 #include "tests/support/builders.h"
+#include "tests/support/source_dir.h"
 
 namespace shardplan {
 namespace {
@@ -67,7 +68,7 @@ const std::set<std::string> kRefusedBeyondAscii = {
     "(?#c)(?i)K", "(?s-i:a.)",  "(?-i:a)", "(?m:a$)", "(?:$)?"};
 
 TEST_CASE("patterns are found where Python finds them, or refused") {
-  std::ifstream file(SHARDPLAN_SOURCE_DIR "/tests/data/python_regex.jsonl");
+  std::ifstream file(source_dir() / "tests/data/python_regex.jsonl");
   std::string line;
   REQUIRE(std::getline(file, line));
   const Json head = Json::parse(line);

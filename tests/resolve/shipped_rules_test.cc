@@ -21,6 +21,7 @@
 #include "resolve/match.h"
 #include "tests/support/builders.h"
 #include "tests/support/memory_host.h"
+#include "tests/support/source_dir.h"
 
 namespace shardplan {
 namespace {
@@ -81,7 +82,7 @@ enum class Models : uint8_t { Real, All };
 // and shape. Folded records have `*` for a number.
 std::vector<Tensor> hugging_face(std::string_view family,
                                  Models models = Models::All) {
-  const fs::path data = fs::path(SHARDPLAN_SOURCE_DIR) / "tests/data";
+  const fs::path data = source_dir() / "tests/data";
   std::set<std::pair<std::string, Shape>> seen;
   std::vector<Tensor> tensors;
   const auto add = [&](const std::string& name, const Shape& shape) {

@@ -16,13 +16,14 @@
 #include "base/diagnostic.h"
 #include "core/manifest.h"
 #include "io/formats/formats.h"
+#include "tests/support/source_dir.h"
 
 namespace shardplan::testing {
 
 using Json = nlohmann::json;
 
 inline std::filesystem::path data_path(const std::string& name) {
-  return std::filesystem::path(SHARDPLAN_SOURCE_DIR) / "tests/data" / name;
+  return source_dir() / "tests/data" / name;
 }
 
 inline Json read_json(const std::filesystem::path& path) {
