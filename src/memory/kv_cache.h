@@ -5,10 +5,23 @@
 // that it can still see; a layer with latent attention (MLA) one latent, which
 // no head owns and every tensor-parallel rank therefore holds. A device never
 // holds less than one KV head: where more devices share the heads than there
-// are heads, heads are replicated. With paged blocks, tokens are rounded up to
-// whole blocks, per sequence.
-// Sources: 2 x bytes x heads x head size x layers x tokens (scaling-book);
-// MLA and replication factors as in vLLM.
+// are heads, heads are replicated.
+//
+// Tokens of one sequence on one device, with T tokens in all, a window of W, C
+// devices over the context and pages of B tokens:
+//   all tokens  ceil(ceil(T/C) / B) pages
+//   a window    the same, at most ceil((ceil(W/C) - 1) / B) + 1 pages: a window
+//               may begin anywhere in its first page
+// In prefill, attention of a layer reads the keys and values of the whole
+// prompt before the window cuts them, one layer after another: on top of the
+// caches of all layers stands what the largest sliding layer then drops. That
+// is exact for a prompt in one piece; engines that keep pages of all layers for
+// the whole step (vLLM) hold more, those that cut prompts into chunks less.
+// Sources: 2 x bytes x heads x head size x layers x tokens (scaling-book); MLA
+// and replication as in vLLM; the pages of a window as vLLM reserves them.
+//
+// Every count is at least 1 and at most kMaxKvCount; what follows from facts is
+// checked.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +29,13 @@
 #include <string>
 #include <vector>
 
+#include "base/checked.h"
 #include "core/facts.h"
 #include "core/types.h"
 
 namespace shardplan {
+
+inline constexpr int64_t kMaxKvCount = int64_t{1} << 40;
 
 // What one layer caches. Either `heads` or `latent` is positive.
 struct KvLayer {
@@ -37,12 +53,21 @@ std::optional<std::vector<KvLayer>> kv_layers(const ModelFacts& facts);
 // "`kv_heads` and `head_dim`"; empty when nothing is missing.
 std::string kv_missing(const ModelFacts& facts);
 
+// Layers that are alike, in order of the first.
+struct KvKind {
+  KvLayer layer;
+  int64_t layers = 0;
+};
+std::vector<KvKind> kv_kinds(const std::vector<KvLayer>& layers);
+
 // Over how many devices the cache is cut. Devices beyond the product of these
 // hold copies.
 struct KvSharding {
   int64_t heads = 1;     // tensor-parallel ranks over KV heads
   int64_t batch = 1;     // over sequences
   int64_t sequence = 1;  // over tokens (context parallelism)
+
+  bool operator==(const KvSharding&) const = default;
 };
 
 struct KvRequest {
@@ -53,14 +78,49 @@ struct KvRequest {
   bool prefill = false;  // windows are cut only after the prompt is processed
 };
 
-// Bytes that the fullest device caches for the given layers. Monotone in batch
-// and seq. Empty beyond 63 bits.
+// What the fullest device holds of one layer's cache.
+struct KvShare {
+  int64_t heads = 0;  // 1 for a latent
+  int64_t width = 0;  // elements per head and token
+  int64_t sequences = 0;
+  int64_t tokens = 0;  // of each sequence, in whole pages
+  // Devices of those over heads that hold the same heads, rounded down; all of
+  // them for a latent.
+  int64_t copies = 1;
+};
+KvShare kv_share(const KvLayer& layer, const KvSharding& sharding,
+                 const KvRequest& request);
+// Empty beyond 63 bits.
+std::optional<int64_t> kv_bytes(const KvShare& share, DType dtype);
+// What the prefill of one sliding layer holds beyond the caches of all layers;
+// 0 in decode and without windows. Empty beyond 63 bits.
+std::optional<int64_t> kv_prefill_bytes(const std::vector<KvLayer>& layers,
+                                        const KvSharding& sharding,
+                                        const KvRequest& request);
+
+// Bytes that the fullest device caches for the given layers, prefill included.
+// Monotone in batch and seq. Empty beyond 63 bits.
 std::optional<int64_t> kv_bytes_per_device(const std::vector<KvLayer>& layers,
                                            const KvSharding& sharding,
                                            const KvRequest& request);
 
+// Over all devices, each of which stores as much as the fullest.
+// stored = with_replicas + padding, where padding is what rounding of heads,
+// sequences and tokens adds.
+struct KvTotals {
+  Int128 stored = 0;
+  Int128 with_replicas = 0;  // sum of replicas x logical bytes
+  Int128 padding = 0;
+};
+// REQUIRES: `devices` is a multiple of heads x batch x sequence of the
+// sharding, at most kMaxDevices. Empty where kv_bytes_per_device is.
+std::optional<KvTotals> kv_totals(const std::vector<KvLayer>& layers,
+                                  const KvSharding& sharding,
+                                  const KvRequest& request, int64_t devices);
+
 // The largest batch (context) that fits `bytes` per device while the other
-// stays; 0 when not even 1 does, and empty when no limit is reached below 2^40.
+// stays; 0 when not even 1 does, and empty when no limit is reached below
+// kMaxKvCount.
 std::optional<int64_t> largest_batch(const std::vector<KvLayer>& layers,
                                      const KvSharding& sharding,
                                      const KvRequest& request, int64_t bytes);

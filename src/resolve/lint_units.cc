@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Units: heads, KV heads and experts that a plan cuts though numbers divide.
-#include <algorithm>
-#include <array>
 #include <map>
 #include <numeric>
 #include <string>
@@ -10,22 +8,12 @@
 #include <vector>
 
 #include "base/text.h"
+#include "resolve/gathered_axes.h"
 #include "resolve/lint.h"
 #include "resolve/units.h"
 
 namespace shardplan {
 namespace {
-
-// Axes that shard the batch: a weight is gathered over them before use (FSDP),
-// so a cut along them ends where a head begins to matter. eformer's
-// PartitionAxis calls them fsdp and dp, levanter and t5x data.
-constexpr std::array<std::string_view, 4> kGatheredAxes = {"fsdp", "dp", "data",
-                                                           "replica"};
-
-bool is_gathered(const AxisName& axis) {
-  return std::find(kGatheredAxes.begin(), kGatheredAxes.end(), axis) !=
-         kGatheredAxes.end();
-}
 
 // "half a head", "1/3 of a head", "3 devices share 2 heads"
 std::string share_text(int64_t units, int64_t devices, std::string_view name) {
@@ -58,7 +46,8 @@ std::vector<SplitUnit> split_units(const LintInput& input,
     const auto dim = static_cast<size_t>(unit.dim);
     if (dim >= placement.spec.dims.size()) continue;
     SplitUnit split{unit, placement.spec.dims[dim], 1, c.kind, {}};
-    std::erase_if(split.axes, is_gathered);
+    // A cut along them ends where a head begins to matter.
+    std::erase_if(split.axes, is_gathered_axis);
     split.shards = shard_count(input.plan.mesh, split.axes);
     if (split.shards > 1 && unit.count % split.shards != 0) {
       result.push_back(std::move(split));
@@ -117,7 +106,7 @@ void report_split(const LintInput& input, const SplitUnit& split,
 
   Placement whole = placement;
   std::erase_if(whole.spec.dims[static_cast<size_t>(split.unit.dim)],
-                [&](const AxisName& a) { return !is_gathered(a); });
+                [&](const AxisName& a) { return !is_gathered_axis(a); });
   measure(whole, input.plan.mesh, input.plan.on_indivisible);
   report.fact("kept whole on every device they would take " +
               bytes_text(static_cast<double>(whole.bytes_per_device -

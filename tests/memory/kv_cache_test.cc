@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memory/kv_cache.h"
+
+#include <algorithm>
+#include <limits>
+#include <ostream>
+#include <set>
+
+#include <doctest/doctest.h>
+#include <rapidcheck.h>
+
+namespace shardplan {
+namespace {
+
+ModelFacts heads_facts(int64_t layers, int64_t kv_heads, int64_t head_dim) {
+  ModelFacts facts;
+  facts.from = FactsFrom::Config;
+  facts.layers = layers;
+  facts.kv_heads = kv_heads;
+  facts.head_dim = head_dim;
+  return facts;
+}
+
+std::vector<KvLayer> layers_of(const ModelFacts& facts) {
+  auto layers = kv_layers(facts);
+  REQUIRE(layers);
+  return *std::move(layers);
+}
+
+int64_t bytes_of(const std::vector<KvLayer>& layers, const KvSharding& sharding,
+                 const KvRequest& request) {
+  const auto bytes = kv_bytes_per_device(layers, sharding, request);
+  REQUIRE(bytes);
+  return *bytes;
+}
+
+TEST_CASE("a token of Llama 3.1 70B takes 320 KiB, and a head per rank") {
+  // 80 layers x 8 heads x (128 + 128) elements x 2 bytes.
+  const auto layers = layers_of(heads_facts(80, 8, 128));
+  CHECK(bytes_of(layers, {}, {}) == 327'680);
+  CHECK(bytes_of(layers, {.heads = 8}, {}) == 40'960);
+  // Sixteen ranks share eight heads: each still holds a whole one.
+  CHECK(bytes_of(layers, {.heads = 16}, {}) == 40'960);
+  CHECK(kv_share(layers[0], {.heads = 16}, {}).copies == 2);
+  CHECK(kv_share(layers[0], {.heads = 3}, {}).heads == 3);
+  CHECK(bytes_of(layers, {.heads = 8}, {.batch = 4, .seq = 8192}) ==
+        4 * 8192 * int64_t{40'960});
+}
+
+TEST_CASE("a latent has no heads, so every tensor-parallel rank holds it") {
+  ModelFacts facts = heads_facts(61, 128, 128);
+  facts.kv_latent = 576;
+  const auto layers = layers_of(facts);
+  CHECK(layers[0] == KvLayer{0, 0, 576, 0});
+  CHECK(bytes_of(layers, {}, {}) == 61 * 576 * 2);
+  CHECK(bytes_of(layers, {.heads = 8}, {}) == 61 * 576 * 2);
+  CHECK(kv_share(layers[0], {.heads = 8}, {}).copies == 8);
+  CHECK(bytes_of(layers, {.batch = 4, .sequence = 2}, {.batch = 8, .seq = 9}) ==
+        int64_t{2} * 5 * 61 * 576 * 2);
+}
+
+TEST_CASE("windows bound a layer's tokens, and values may be wider than keys") {
+  ModelFacts facts = heads_facts(2, 1, 3);
+  facts.value_dim = 5;
+  facts.windows = {4, 0};
+  const auto layers = layers_of(facts);
+  CHECK(layers[0] == KvLayer{1, 8, 0, 4});
+  const KvRequest ten{.seq = 10, .dtype = DType::I8};
+  CHECK(bytes_of(layers, {}, ten) == (4 + 10) * 8);
+  CHECK(bytes_of(layers, {}, {.seq = 3, .dtype = DType::I8}) == (3 + 3) * 8);
+  // While the prompt is processed the sliding layer holds all ten.
+  const KvRequest prompt{.seq = 10, .dtype = DType::I8, .prefill = true};
+  CHECK(bytes_of(layers, {}, prompt) == (10 + 10) * 8);
+  CHECK(kv_prefill_bytes(layers, {}, prompt) == 6 * 8);
+  CHECK(kv_prefill_bytes(layers, {}, ten) == 0);
+}
+
+TEST_CASE("only one sliding layer at a time holds a whole prompt") {
+  ModelFacts facts = heads_facts(3, 1, 1);
+  facts.windows = {4, 2, 4};
+  const auto layers = layers_of(facts);
+  const KvRequest prompt{.seq = 10, .dtype = DType::I8, .prefill = true};
+  // 4 + 2 + 4 tokens, and the other eight of the second layer.
+  CHECK(bytes_of(layers, {}, prompt) == (10 + 8) * 2);
+}
+
+TEST_CASE("pages are whole, and a window may begin anywhere in one") {
+  ModelFacts facts = heads_facts(1, 1, 1);
+  const auto all = layers_of(facts);
+  const auto tokens = [](const KvLayer& layer, int64_t seq, int64_t block) {
+    return kv_share(layer, {}, {.seq = seq, .block = block}).tokens;
+  };
+  CHECK(tokens(all[0], 17, 16) == 32);
+  CHECK(tokens(all[0], 16, 16) == 16);
+  facts.windows = {32};
+  const auto sliding = layers_of(facts);
+  // 32 tokens that begin at the last of a page touch three pages.
+  CHECK(tokens(sliding[0], 1000, 16) == 48);
+  CHECK(tokens(sliding[0], 1000, 1) == 32);
+  CHECK(tokens(sliding[0], 20, 16) == 32);
+  facts.windows = {1};
+  CHECK(tokens(layers_of(facts)[0], 1000, 16) == 16);
+}
+
+TEST_CASE("four-bit elements are rounded to bytes per layer") {
+  const auto layers = layers_of(heads_facts(2, 1, 1));
+  CHECK(bytes_of(layers, {}, {.seq = 3, .dtype = DType::I4}) == 2 * 3);
+  ModelFacts odd = heads_facts(2, 1, 1);
+  odd.value_dim = 2;
+  CHECK(bytes_of(layers_of(odd), {}, {.seq = 3, .dtype = DType::I4}) == 2 * 5);
+}
+
+TEST_CASE("what facts lack is named") {
+  CHECK(kv_missing({}) == "`layers`, `kv_heads` and `head_dim`");
+  ModelFacts facts = heads_facts(2, 1, 1);
+  CHECK(kv_missing(facts).empty());
+  facts.head_dim = std::nullopt;
+  CHECK(kv_missing(facts) == "`head_dim`");
+  CHECK_FALSE(kv_layers(facts));
+  facts.kv_latent = 8;
+  CHECK(kv_missing(facts).empty());
+  facts.windows = {1};
+  CHECK(kv_missing(facts) == "`windows` of all 2 layers (it has 1)");
+  facts = heads_facts(100'001, 1, 1);
+  CHECK(kv_missing(facts) == "at most 100,000 `layers`");
+  facts = heads_facts(1, 1, std::numeric_limits<int64_t>::max());
+  CHECK(kv_missing(facts) == "a `head_dim` and a `value_dim` within 63 bits");
+  CHECK_FALSE(kv_layers(facts));
+}
+
+TEST_CASE("sizes beyond 63 bits have no answer, and fit nothing") {
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  const auto layers = layers_of(heads_facts(1, kMax, kMax / 2));
+  CHECK_FALSE(kv_bytes_per_device(layers, {}, {}));
+  const KvRequest most{.batch = kMaxKvCount, .seq = kMaxKvCount};
+  CHECK_FALSE(kv_bytes_per_device(layers, {}, most));
+  CHECK_FALSE(kv_totals(layers, {}, most, 1));
+  CHECK(largest_batch(layers, {}, {}, kMax) == 0);
+  // One by one they fit, together they do not.
+  const auto many = layers_of(heads_facts(3, 1, int64_t{1} << 60));
+  CHECK_FALSE(kv_bytes_per_device(many, {}, {}));
+}
+
+TEST_CASE("no limit is found where a window bounds every layer") {
+  ModelFacts facts = heads_facts(2, 1, 1);
+  facts.windows = {4, 8};
+  const auto layers = layers_of(facts);
+  CHECK(longest_context(layers, {}, {}, 12 * 4) == std::nullopt);
+  CHECK(longest_context(layers, {}, {}, 12 * 4 - 1) == 7);
+  CHECK(longest_context(layers, {}, {}, 7) == 0);
+  CHECK(largest_batch(layers, {}, {}, 23) == 2);
+  CHECK(largest_batch({}, {}, {}, 0) == std::nullopt);
+}
+
+TEST_CASE("copies and padding of a cache over all devices are told apart") {
+  // 3 heads over 2 ranks: 2 x 2 stored; 2 groups of devices hold the same.
+  const auto layers = layers_of(heads_facts(5, 3, 4));
+  const auto totals =
+      kv_totals(layers, {.heads = 2}, {.batch = 1, .seq = 10}, 4);
+  REQUIRE(totals);
+  CHECK(totals->stored == 4 * 5 * 10 * 2 * 8 * 2);
+  CHECK(totals->with_replicas == 2 * 5 * 10 * 3 * 8 * 2);
+  CHECK(totals->padding == 2 * 5 * 10 * 1 * 8 * 2);
+}
+
+struct Draw {
+  ModelFacts facts;
+  KvSharding sharding;
+  KvRequest request;
+};
+
+std::ostream& operator<<(std::ostream& out, const Draw& d) {
+  out << "heads " << d.facts.kv_heads.value_or(0) << " width "
+      << d.facts.head_dim.value_or(0) << " latent "
+      << d.facts.kv_latent.value_or(0) << " windows";
+  for (const int64_t window : d.facts.windows) out << ' ' << window;
+  return out << "; over heads " << d.sharding.heads << " batch "
+             << d.sharding.batch << " sequence " << d.sharding.sequence
+             << "; batch " << d.request.batch << " seq " << d.request.seq
+             << " bits " << dtype_bits(d.request.dtype) << " block "
+             << d.request.block << " prefill " << d.request.prefill;
+}
+
+Draw draw() {
+  const auto small = [](int64_t end) {
+    return *rc::gen::inRange<int64_t>(1, end);
+  };
+  Draw d{heads_facts(small(4), small(7), small(4)), {}, {}};
+  if (*rc::gen::arbitrary<bool>()) d.facts.value_dim = small(4);
+  if (*rc::gen::inRange(0, 4) == 0) d.facts.kv_latent = small(6);
+  if (*rc::gen::arbitrary<bool>()) {
+    for (int64_t i = 0; i < *d.facts.layers; ++i) {
+      d.facts.windows.push_back(*rc::gen::inRange<int64_t>(0, 12));
+    }
+  }
+  d.sharding = {small(9), small(4), small(4)};
+  d.request = {small(6), small(30),
+               *rc::gen::element(DType::BF16, DType::I8, DType::I4), small(6),
+               *rc::gen::arbitrary<bool>()};
+  return d;
+}
+
+// The smallest n with n x parts >= whole.
+int64_t share_of(int64_t whole, int64_t parts) {
+  int64_t n = 1;
+  while (n * parts < whole) ++n;
+  return n;
+}
+
+// Pages that a device needs for one sequence while it grows to `seq` tokens,
+// which are dealt out in turn: counted token by token.
+int64_t most_pages(int64_t seq, int64_t window, const Draw& d) {
+  size_t most = 0;
+  for (int64_t length = 1; length <= seq; ++length) {
+    for (int64_t device = 0; device < d.sharding.sequence; ++device) {
+      std::set<int64_t> pages;
+      for (int64_t token = 0; token < length; ++token) {
+        const bool seen = window == 0 || token >= length - window;
+        if (!seen || token % d.sharding.sequence != device) continue;
+        pages.insert(token / d.sharding.sequence / d.request.block);
+      }
+      most = std::max(most, pages.size());
+    }
+  }
+  return static_cast<int64_t>(most);
+}
+
+int64_t bytes_by_counting(const Draw& d) {
+  const auto layer_bytes = [&](int64_t window) {
+    int64_t elements = 0;
+    if (d.facts.kv_latent) {
+      elements = *d.facts.kv_latent;
+    } else {
+      elements =
+          share_of(*d.facts.kv_heads, d.sharding.heads) *
+          (*d.facts.head_dim + d.facts.value_dim.value_or(*d.facts.head_dim));
+    }
+    const int64_t tokens =
+        most_pages(d.request.seq, window, d) * d.request.block;
+    const int64_t bits = elements * tokens *
+                         share_of(d.request.batch, d.sharding.batch) *
+                         dtype_bits(d.request.dtype);
+    return (bits + 7) / 8;
+  };
+  int64_t total = 0;
+  int64_t at_work = 0;
+  for (int64_t i = 0; i < *d.facts.layers; ++i) {
+    const int64_t window =
+        d.facts.windows.empty() ? 0 : d.facts.windows[static_cast<size_t>(i)];
+    total += layer_bytes(window);
+    at_work = std::max(at_work, layer_bytes(0) - layer_bytes(window));
+  }
+  return total + (d.request.prefill ? at_work : 0);
+}
+
+TEST_CASE("the closed form is what counting tokens gives") {
+  CHECK(rc::check("bytes", [] {
+    const Draw d = draw();
+    RC_LOG() << d;
+    const auto layers = kv_layers(d.facts);
+    RC_ASSERT(layers);
+    const auto bytes = kv_bytes_per_device(*layers, d.sharding, d.request);
+    RC_ASSERT(bytes == std::optional(bytes_by_counting(d)));
+  }));
+}
+
+TEST_CASE("copies and padding add up to what all devices store") {
+  CHECK(rc::check("totals", [] {
+    const Draw d = draw();
+    RC_LOG() << d;
+    const auto layers = *kv_layers(d.facts);
+    const int64_t devices = *rc::gen::inRange<int64_t>(1, 4) *
+                            d.sharding.heads * d.sharding.batch *
+                            d.sharding.sequence;
+    const auto totals = kv_totals(layers, d.sharding, d.request, devices);
+    RC_ASSERT(totals);
+    RC_ASSERT(totals->stored ==
+              *kv_bytes_per_device(layers, d.sharding, d.request) *
+                  static_cast<Int128>(devices));
+    RC_ASSERT(totals->stored == totals->with_replicas + totals->padding);
+    RC_ASSERT(totals->padding >= 0);
+    // Without paging, padding is what rounding adds: none where all divides.
+    const bool exact = d.request.block == 1 &&
+                       d.request.batch % d.sharding.batch == 0 &&
+                       d.sharding.sequence == 1 && d.sharding.heads == 1 &&
+                       d.request.dtype == DType::BF16;
+    if (exact) RC_ASSERT(totals->padding == 0);
+  }));
+}
+
+TEST_CASE("the largest batch and context are found exactly") {
+  CHECK(rc::check("limits", [] {
+    Draw d = draw();
+    RC_LOG() << d;
+    const auto layers = *kv_layers(d.facts);
+    const auto room = *rc::gen::inRange<int64_t>(0, 600);
+    const auto fits = [&](const KvRequest& request) {
+      return *kv_bytes_per_device(layers, d.sharding, request) <= room;
+    };
+    const auto agrees = [&](std::optional<int64_t> found,
+                            int64_t KvRequest::*member) {
+      KvRequest request = d.request;
+      int64_t last = 0;
+      for (request.*member = 1; request.*member <= 4000; ++(request.*member)) {
+        if (fits(request)) last = request.*member;
+      }
+      return last == 4000 ? !found : found == last;
+    };
+    RC_ASSERT(agrees(largest_batch(layers, d.sharding, d.request, room),
+                     &KvRequest::batch));
+    RC_ASSERT(agrees(longest_context(layers, d.sharding, d.request, room),
+                     &KvRequest::seq));
+  }));
+}
+
+}  // namespace
+}  // namespace shardplan
