@@ -2,11 +2,11 @@
 #include "cli/flag_values.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
 
+#include "base/byte_size.h"
 #include "base/text.h"
 
 namespace shardplan::cli {
@@ -22,24 +22,6 @@ std::optional<T> parse(std::string_view text) {
   }
   return value;
 }
-
-struct ByteUnit {
-  std::string_view name;
-  double bytes;
-};
-constexpr std::array<ByteUnit, 11> kByteUnits = {{
-    {"", 1},
-    {"B", 1},
-    {"kB", 1e3},
-    {"KB", 1e3},
-    {"MB", 1e6},
-    {"GB", 1e9},
-    {"TB", 1e12},
-    {"KiB", 0x1p10},
-    {"MiB", 0x1p20},
-    {"GiB", 0x1p30},
-    {"TiB", 0x1p40},
-}};
 
 std::string must_be(const Setting& setting, const std::string& what) {
   return title_of(setting) + " must be " + what + ", not `" +
@@ -115,22 +97,10 @@ std::optional<double> number_of(const Setting& setting, Diagnostics& diags) {
 }
 
 std::optional<int64_t> bytes_of(const Setting& setting, Diagnostics& diags) {
-  const std::string_view text = setting.value;
-  const size_t unit_at =
-      std::min(text.find_first_not_of("0123456789.eE+"), text.size());
-  const auto number = parse<double>(text.substr(0, unit_at));
-  std::string_view unit = text.substr(unit_at);
-  unit.remove_prefix(std::min(unit.find_first_not_of(' '), unit.size()));
-  const auto* const found =
-      std::find_if(kByteUnits.begin(), kByteUnits.end(),
-                   [&](const ByteUnit& u) { return u.name == unit; });
-  if (number && found != kByteUnits.end()) {
-    const double bytes = std::floor(*number * found->bytes);
-    if (bytes >= 1 && bytes < 0x1p62) return static_cast<int64_t>(bytes);
-  }
+  if (const auto bytes = parse_bytes(setting.value)) return bytes;
   return diags
       .error(Code::Usage, setting.where, must_be(setting, "a positive size"))
-      .help("sizes are written like `80GiB` (2^30 bytes) or `95.7GB` (10^9)");
+      .help(std::string(kByteSizeHelp));
 }
 
 std::optional<DType> dtype_of(const Setting& setting, Diagnostics& diags) {

@@ -7,6 +7,7 @@
 #include "cli/flag_values.h"
 #include "core/mesh.h"
 #include "core/mode.h"
+#include "io/hardware.h"
 
 namespace shardplan::cli {
 namespace {
@@ -69,9 +70,7 @@ void set_fragmentation(const Setting& s, Options& o, Diagnostics& d) {
 }
 
 std::string path_of(const Setting& s) {
-  const bool is_name =
-      s.value.find('/') == s.value.npos && s.value.find('.') == s.value.npos;
-  return is_name ? s.value : join_path(s.directory, s.value);
+  return is_hardware_path(s.value) ? join_path(s.directory, s.value) : s.value;
 }
 
 const std::vector<Flag>& device_flags() {

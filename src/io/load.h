@@ -67,11 +67,4 @@ std::optional<RuleSet> load_rules(std::span<const std::string> paths,
 SourcePtr read_source(const std::string& path, int64_t limit, Host& host,
                       Diagnostics& diags);
 
-// Files under rules/ that are built into the program.
-struct ShippedFile {
-  std::string_view path;  // "models/llama.yaml"
-  std::string_view text;
-};
-std::span<const ShippedFile> shipped_files();
-
 }  // namespace shardplan

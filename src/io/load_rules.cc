@@ -12,6 +12,7 @@
 #include "io/formats/formats.h"
 #include "io/load.h"
 #include "io/plan_file.h"
+#include "io/shipped.h"
 
 namespace shardplan {
 namespace {
@@ -19,27 +20,15 @@ namespace {
 // What tells dialects apart stands in a file's beginning.
 constexpr size_t kHeadBytes = size_t{1} << 16U;
 
+constexpr std::string_view kFolder = "models";
+
 // A shipped set by its name without the `@`.
 SourcePtr shipped_source(const std::string& name, Diagnostics& diags) {
-  constexpr std::string_view kFolder = "models/";
-  constexpr std::string_view kEnding = ".yaml";
-  std::vector<std::string> known;
-  for (const ShippedFile& file : shipped_files()) {
-    std::string_view path = file.path;
-    if (!path.starts_with(kFolder) || !path.ends_with(kEnding)) continue;
-    path.remove_prefix(kFolder.size());
-    path.remove_suffix(kEnding.size());
-    if (path == name) {
-      const auto source = std::make_shared<SourceFile>(
-          "rules/" + std::string(file.path), std::string(file.text));
-      diags.keep(source);
-      return source;
-    }
-    known.emplace_back(path);
-  }
+  SourcePtr source = find_shipped(kFolder, name, diags);
+  if (source != nullptr) return source;
   auto report = diags.error(Code::UnreadableFile, {},
                             "no shipped rules named `" + name + "`");
-  if (const auto near = nearest(name, known)) {
+  if (const auto near = nearest(name, shipped_names(kFolder))) {
     report.help("a set with a similar name is `@" + *near + "`");
   }
   report.help("`shardplan list rules` shows all");

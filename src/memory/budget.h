@@ -44,6 +44,8 @@ struct DeviceLimit {
   std::string name;     // "h100-sxm", "--memory"
   int64_t nominal = 0;  // as sold
   int64_t usable = 0;   // what a program can allocate
+  // Nobody has seen what is usable: it is taken to be all, or worked out.
+  bool usable_is_estimated = false;
 };
 
 // A pipeline over one mesh axis: whole layers, embedding first, head last.

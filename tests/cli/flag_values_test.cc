@@ -85,6 +85,74 @@ TEST_CASE("fractions are finite and not negative") {
   }
 }
 
+TEST_CASE("sizes have units, and a refused one says how they are written") {
+  Diagnostics diags;
+  CHECK(bytes_of(setting("memory", "80GiB"), diags) == 85'899'345'920);
+  CHECK(bytes_of(setting("memory", "95.7GB"), diags) == 95'700'000'000);
+  CHECK(diags.all().empty());
+  CHECK_FALSE(bytes_of(setting("memory", "80 gigs"), diags));
+  CHECK(only_message(diags) ==
+        "`--memory` must be a positive size, not `80 gigs`");
+  CHECK(diags.all()[0].help ==
+        std::vector<std::string>{"sizes are written like `80GiB` (2^30 bytes) "
+                                 "or `95.7GB` (10^9)"});
+}
+
+TEST_CASE("dtypes are read in any spelling, and misspelt ones are refused") {
+  Diagnostics diags;
+  CHECK(dtype_of(setting("kv-dtype", "bf16"), diags) == DType::BF16);
+  CHECK(dtype_of(setting("kv-dtype", "BFloat16"), diags) == DType::BF16);
+  CHECK(dtype_of(setting("kv-dtype", "float8_e4m3fn"), diags) ==
+        DType::F8E4M3FN);
+  CHECK(diags.all().empty());
+  CHECK_FALSE(dtype_of(setting("kv-dtype", "bf61"), diags));
+  CHECK(only_message(diags) ==
+        "`--kv-dtype` must be a dtype such as `bf16`, not `bf61`");
+  CHECK(diags.all()[0].help ==
+        std::vector<std::string>{"a dtype with a similar name exists: `bf16`"});
+}
+
+TEST_CASE("axes are names between commas, and every other part is reported") {
+  Diagnostics diags;
+  CHECK(axes_of(setting("zero-axes", "dp,fsdp.1,_x"), diags) ==
+        AxisNames{"dp", "fsdp.1", "_x"});
+  CHECK(axes_of(setting("zero-axes", ""), diags).empty());
+  CHECK(diags.all().empty());
+  axes_of(setting("zero-axes", "dp,,2tp, tp"), diags);
+  REQUIRE(diags.all().size() == 3);
+  CHECK(diags.all()[0].message == "`` is no axis name, in `--zero-axes`");
+  CHECK(diags.all()[1].message == "`2tp` is no axis name, in `--zero-axes`");
+  CHECK(diags.all()[2].message == "` tp` is no axis name, in `--zero-axes`");
+}
+
+TEST_CASE("stages are an axis, with or without layers for each") {
+  const struct {
+    const char* text;
+    std::optional<std::vector<int64_t>> layers;
+  } rows[] = {{"pp", std::vector<int64_t>{}},
+              {"pp:8", std::vector<int64_t>{8}},
+              {"pp:8,0,6", std::vector<int64_t>{8, 0, 6}},
+              {"pp:100000", std::vector<int64_t>{100'000}},
+              {"pp:", std::nullopt},
+              {"pp:8,", std::nullopt},
+              {"pp:-1", std::nullopt},
+              {"pp:100001", std::nullopt},
+              {"pp:a", std::nullopt},
+              {":8", std::nullopt},
+              {"p p", std::nullopt},
+              {"", std::nullopt}};
+  for (const auto& row : rows) {
+    CAPTURE(row.text);
+    Diagnostics diags;
+    const auto stages = stages_of(setting("stages", row.text), diags);
+    REQUIRE(stages.has_value() == row.layers.has_value());
+    CHECK(diags.all().size() == (stages ? 0 : 1));
+    if (!stages) continue;
+    CHECK(stages->axis == "pp");
+    CHECK(stages->layers == *row.layers);
+  }
+}
+
 TEST_CASE("a wrong choice gets the choices and the nearest of them") {
   Diagnostics diags;
   CHECK(is_choice(setting("color", "never"), diags));

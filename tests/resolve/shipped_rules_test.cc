@@ -17,6 +17,7 @@
 
 #include "core/fold.h"
 #include "io/load.h"
+#include "io/shipped.h"
 #include "resolve/correct.h"
 #include "resolve/match.h"
 #include "tests/support/builders.h"
@@ -176,13 +177,7 @@ std::string family_name(const ShippedFile& file) {
   return fs::path(file.path).stem();
 }
 
-std::vector<ShippedFile> shipped_sets() {
-  std::vector<ShippedFile> sets;
-  for (const ShippedFile& file : shipped_files()) {
-    if (file.path.starts_with("models/")) sets.push_back(file);
-  }
-  return sets;
-}
+std::vector<ShippedFile> shipped_sets() { return shipped_files("models"); }
 
 struct Loaded {
   RuleSet rules;

@@ -10,7 +10,8 @@
 #include "cli/flags.h"
 #include "cli/output.h"
 #include "cli/topics.h"
-#include "io/load.h"
+#include "io/hardware.h"
+#include "io/shipped.h"
 
 namespace shardplan::cli {
 namespace {
@@ -42,9 +43,8 @@ std::vector<std::string> code_names() {
 // "@llama" and so on.
 std::vector<std::string> rule_set_names() {
   std::vector<std::string> names;
-  for (const ShippedFile& file : shipped_files()) {
-    const std::string_view stem = file.path.substr(0, file.path.rfind('.'));
-    names.push_back("@" + std::string(stem.substr(stem.rfind('/') + 1)));
+  for (const std::string& name : shipped_names("models")) {
+    names.push_back("@" + name);
   }
   return names;
 }
@@ -53,6 +53,7 @@ std::vector<std::string> rule_set_names() {
 std::vector<std::string> values_of(const Flag& flag) {
   if (flag.takes == Takes::Choice) return flag.choices();
   if (flag.name == "rules") return rule_set_names();
+  if (flag.name == "hardware") return shipped_names(kHardwareFolder);
   if (flag.name == "allow") return code_names();
   if (flag.name == "deny") {
     std::vector<std::string> names = code_names();

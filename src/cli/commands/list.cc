@@ -10,6 +10,7 @@
 #include "cli/output.h"
 #include "cli/topics.h"
 #include "io/load.h"
+#include "io/shipped.h"
 #include "report/report.h"
 
 namespace shardplan::cli {
@@ -67,10 +68,8 @@ std::string first_sentence(std::string_view text) {
 
 std::vector<Table> list_rules() {
   std::vector<Row> rows;
-  for (const ShippedFile& file : shipped_files()) {
-    const std::string_view stem = file.path.substr(0, file.path.rfind('.'));
-    rows.push_back({"@" + std::string(stem.substr(stem.rfind('/') + 1)),
-                    first_sentence(file.text)});
+  for (const ShippedFile& file : shipped_files("models")) {
+    rows.push_back({"@" + shipped_name(file), first_sentence(file.text)});
   }
   return {named_table("rules", "", std::move(rows))};
 }

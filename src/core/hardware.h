@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// HardwareProfile: what one kind of accelerator has, each number with the
+// place where somebody can check it.
+//
+// All numbers are per device, and a device is what the framework calls one:
+// JAX shows one device per TPU v4 or v5p chip (its two cores work as one) and
+// two per TPU7x chip. Units: bytes, bytes per second, FLOP per second,
+// seconds. Arithmetic rates are dense; the doubled rates for sparse matrices
+// that vendors print are not stored. What is not known is absent.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace shardplan {
+
+// Where a number was read.
+struct Citation {
+  std::string id;     // "datasheet", unique within a profile
+  std::string title;  // of the document
+  std::string url;    // empty for a document that has none
+  std::string read;   // the day on which somebody read it: "2026-11-21"
+};
+
+template <typename T>
+struct Sourced {
+  T value{};
+  size_t source = 0;       // index into HardwareProfile::sources
+  bool estimated = false;  // the source does not state it; `note` says how
+  std::string note;        // how it follows from the source; may be empty
+};
+
+// What matrix units compute with; accumulation is wider.
+enum class Precision : uint8_t { F32, TF32, F16, BF16, F8, I8, F4 };
+inline constexpr std::array<std::string_view, 7> kPrecisionNames = {
+    "f32", "tf32", "f16", "bf16", "f8", "i8", "f4"};
+
+enum class Topology : uint8_t { Ring, Torus, FullMesh, Switch };
+inline constexpr std::array<std::string_view, 4> kTopologyNames = {
+    "ring", "torus", "full-mesh", "switch"};
+
+// Which axes of a torus close to a ring; the others are lines, where traffic
+// cannot go both ways round.
+enum class Wrap : uint8_t {
+  Each,      // an axis whose size is a multiple of wrap_multiple
+  Together,  // all axes when every size is such a multiple, else none
+};
+inline constexpr std::array<std::string_view, 2> kWrapNames = {"each",
+                                                               "together"};
+
+// One kind of link between devices, and how far it reaches.
+struct LinkTier {
+  std::string name;  // "ici", "nvlink"
+  Topology topology = Topology::Switch;
+  // Out of one device, in one direction, over all its links of this tier. A
+  // torus device has two links per axis, which share this evenly.
+  Sourced<double> bytes_per_second;
+  std::optional<Sourced<double>> latency_seconds;  // per hop
+  std::optional<Sourced<int64_t>> devices;         // most that it connects
+  // Torus: the largest size of each axis, in chips.
+  std::optional<Sourced<std::vector<int64_t>>> extents;
+  Wrap wrap = Wrap::Each;
+  std::optional<Sourced<int64_t>> wrap_multiple;  // absent: no axis closes
+};
+
+struct HardwareProfile {
+  std::string name;   // "h100-sxm", as --hardware takes it
+  std::string title;  // "NVIDIA H100 SXM5 80GB"
+  std::string vendor;
+  std::vector<Citation> sources;
+  Sourced<int64_t> devices_per_chip;
+  std::optional<Sourced<int64_t>> devices_per_host;
+  // Absent where it depends on the machine (cpu).
+  std::optional<Sourced<int64_t>> hbm_bytes;  // as sold, whatever its kind
+  // What a program can allocate, as seen on real devices; <= hbm_bytes.
+  std::optional<Sourced<int64_t>> hbm_usable_bytes;
+  std::optional<Sourced<double>> hbm_bytes_per_second;
+  std::vector<std::pair<Precision, Sourced<double>>> flops_per_second;
+  std::vector<LinkTier> links;  // fastest first, then ever farther
+};
+
+}  // namespace shardplan

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading hardware profiles: shipped ones by name, others from files of the
+// same form (docs/formats/hardware.md).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/diagnostic.h"
+#include "base/host.h"
+#include "base/source.h"
+#include "core/hardware.h"
+
+namespace shardplan {
+
+// The folder of shipped profiles (io/shipped.h).
+inline constexpr std::string_view kHardwareFolder = "hardware";
+
+// A path has a `/` or a `.`; anything else is the name of a shipped profile.
+bool is_hardware_path(std::string_view name_or_path);
+
+// Empty when there is no such profile (SP001, with names that are near) or the
+// file is none: every number must have a source, and every source a title and
+// the day on which it was read (SP002, SP004).
+std::optional<HardwareProfile> load_hardware(const std::string& name_or_path,
+                                             Host& host, Diagnostics& diags);
+
+// The profile that a text describes.
+std::optional<HardwareProfile> read_hardware(SourcePtr source,
+                                             Diagnostics& diags);
+
+}  // namespace shardplan
