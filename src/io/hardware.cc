@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "base/check.h"
 #include "base/text.h"
 #include "io/document.h"
 #include "io/hardware_reader.h"
@@ -43,6 +44,18 @@ void report_unknown(const std::string& name, Host& host, Diagnostics& diags) {
 }
 
 }  // namespace
+
+std::vector<HardwareProfile> shipped_hardware() {
+  std::vector<HardwareProfile> profiles;
+  Diagnostics diags;
+  for (const std::string& name : shipped_names(kHardwareFolder)) {
+    auto profile =
+        read_hardware(find_shipped(kHardwareFolder, name, diags), diags);
+    SHARDPLAN_CHECK(profile.has_value());
+    profiles.push_back(*std::move(profile));
+  }
+  return profiles;
+}
 
 bool is_hardware_path(std::string_view name_or_path) {
   return name_or_path.find_first_of("/.") != std::string_view::npos;

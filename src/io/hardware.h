@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/diagnostic.h"
 #include "base/host.h"
@@ -25,6 +26,9 @@ bool is_hardware_path(std::string_view name_or_path);
 // the day on which it was read (SP002, SP004).
 std::optional<HardwareProfile> load_hardware(const std::string& name_or_path,
                                              Host& host, Diagnostics& diags);
+
+// All shipped profiles, by name.
+std::vector<HardwareProfile> shipped_hardware();
 
 // The profile that a text describes.
 std::optional<HardwareProfile> read_hardware(SourcePtr source,

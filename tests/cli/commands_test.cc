@@ -37,7 +37,7 @@ TEST_CASE("the commands of one group stand together") {
 
 TEST_CASE("arguments are written as they are typed") {
   CHECK(arguments_text(*find_command("diff")) == "A.plan.json B.plan.json");
-  CHECK(arguments_text(*find_command("list")) == "[TOPIC]");
+  CHECK(arguments_text(*find_command("list")) == "[TOPIC] [NAME]");
   CHECK(arguments_text(*find_command("inspect")) == "MODEL");
 }
 

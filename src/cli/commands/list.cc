@@ -7,8 +7,10 @@
 
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/hardware_tables.h"
 #include "cli/output.h"
 #include "cli/topics.h"
+#include "io/hardware.h"
 #include "io/load.h"
 #include "io/shipped.h"
 #include "report/report.h"
@@ -74,6 +76,13 @@ std::vector<Table> list_rules() {
   return {named_table("rules", "", std::move(rows))};
 }
 
+std::vector<Table> list_hardware() {
+  const std::vector<HardwareProfile> profiles = shipped_hardware();
+  std::vector<Table> tables = hardware_overview(profiles);
+  tables.push_back(hardware_numbers_table(profiles));
+  return tables;
+}
+
 std::vector<Table> list_codes() {
   std::vector<Row> rows;
   for (const CodeInfo& info : all_codes()) {
@@ -102,6 +111,7 @@ constexpr Topic kTopics[] = {
      list_formats},
     {"dialects", "languages of rules files", list_dialects},
     {"rules", "shipped rule sets, for --rules @NAME", list_rules},
+    {"hardware", "shipped profiles, for --hardware NAME", list_hardware},
     {"codes", "diagnostics, for --deny, --allow and explain", list_codes},
     {"commands", "what shardplan can do", list_commands},
 };
@@ -109,6 +119,20 @@ constexpr Topic kTopics[] = {
 const Topic* find_topic(std::string_view name) {
   for (const Topic& topic : kTopics) {
     if (topic.name == name) return &topic;
+  }
+  return nullptr;
+}
+
+// Null, with the reason reported, when there is none of that name.
+const Topic* known_topic(const std::string& name, Diagnostics& diags) {
+  const Topic* topic = find_topic(name);
+  if (topic != nullptr) return topic;
+  auto problem =
+      diags.error(Code::Usage, {}, "unknown topic `" + printable(name) + "`");
+  if (const auto near = nearest(name, topic_names())) {
+    problem.help("a topic with a similar name exists: `" + *near + "`");
+  } else {
+    problem.help("`shardplan list` shows the topics");
   }
   return nullptr;
 }
@@ -124,24 +148,34 @@ std::vector<std::string> topic_names() {
 Exit run_list(Context& context) {
   Report report;
   report.command = context.options.command;
-  if (context.options.arguments.empty()) {
+  const std::vector<std::string>& arguments = context.options.arguments;
+  if (arguments.empty()) {
     report.tables = {named_table("topics", "", named_rows(kTopics))};
     report.next_step = "`shardplan list rules` shows the shipped rules.";
     return finish(context, std::move(report));
   }
-  const std::string& name = context.options.arguments[0];
-  const Topic* topic = find_topic(name);
-  if (topic == nullptr) {
-    auto problem = context.diags.error(
-        Code::Usage, {}, "unknown topic `" + printable(name) + "`");
-    if (const auto near = nearest(name, topic_names())) {
-      problem.help("a topic with a similar name exists: `" + *near + "`");
-    } else {
-      problem.help("`shardplan list` shows the topics");
+  const Topic* topic = known_topic(arguments[0], context.diags);
+  if (topic == nullptr) return Exit::CouldNotRun;
+  if (arguments.size() == 1) {
+    report.tables = topic->list();
+    if (topic->list == list_hardware) {
+      report.next_step =
+          "`shardplan list hardware NAME` shows where each number is from.";
     }
+    return finish(context, std::move(report));
+  }
+  if (topic->list != list_hardware) {
+    context.diags
+        .error(Code::Usage, {},
+               "unexpected argument `" + printable(arguments[1]) + "`")
+        .help("only `shardplan list hardware` takes a name");
     return Exit::CouldNotRun;
   }
-  report.tables = topic->list();
+  const auto profile = load_hardware(arguments[1], context.host, context.diags);
+  if (!profile) return Exit::CouldNotRun;
+  report.headline = {profile->title};
+  report.tables = hardware_details(*profile, context.options.exact);
+  report.tables.push_back(hardware_numbers_table({*profile}));
   return finish(context, std::move(report));
 }
 
