@@ -4,6 +4,7 @@
 #include <string>
 
 #include <doctest/doctest.h>
+#include <rapidcheck.h>
 
 namespace shardplan {
 namespace {
@@ -46,6 +47,18 @@ TEST_CASE("sizes are read with decimal and binary units") {
     CAPTURE(row.text);
     CHECK(parse_bytes(row.text) == row.bytes);
   }
+}
+
+TEST_CASE("whole bytes are read as they are written, in any unit") {
+  CHECK(rc::check("parse_bytes", [] {
+    // Exact in double, also as multiples of every unit below.
+    const auto n = *rc::gen::inRange<int64_t>(1, int64_t{1} << 21U);
+    const std::string text = std::to_string(n);
+    RC_ASSERT(parse_bytes(text) == n);
+    RC_ASSERT(parse_bytes(text + "B") == n);
+    RC_ASSERT(parse_bytes(text + " MB") == n * 1'000'000);
+    RC_ASSERT(parse_bytes(text + "GiB") == n * (int64_t{1} << 30U));
+  }));
 }
 
 }  // namespace
