@@ -33,10 +33,12 @@ struct ModelFacts {
   // Quantisation block: rows and columns that share one scale.
   std::optional<int64_t> quant_rows;
   std::optional<int64_t> quant_columns;
-  // Tokens that attention of each layer reaches back; 0: all of them. Empty
+  // Tokens that attention of each layer reaches back; 0: all of them,
+  // kUnknownWindow: it keeps something else, and nobody says how much. Empty
   // when nothing is said, which for a config means that every layer sees all.
   std::vector<int64_t> windows;
 };
+inline constexpr int64_t kUnknownWindow = -1;
 
 // The facts that are one number, with their names in files and reports.
 struct FactField {

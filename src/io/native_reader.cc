@@ -37,9 +37,9 @@ std::optional<int64_t> ModelFacts::*fact_member(std::string_view name) {
 std::string known_facts() {
   std::string text;
   for (const FactField& fact : kFactFields) {
-    text += (text.empty() ? "" : ", ") + quoted(fact.name);
+    text += quoted(fact.name) + ", ";
   }
-  return text;
+  return text + "`windows`";
 }
 
 class NativeReader {
@@ -188,13 +188,34 @@ class NativeReader {
       const Span where = tokens_.span();
       const bool repeated = is_repeated(name, where, seen);
       if (tokens_.next() == Token::Error) return;
+      if (!repeated && name == "windows" &&
+          tokens_.token() == Token::BeginArray) {
+        read_windows();
+        continue;
+      }
       if (!repeated) read_fact(name, where);
       tokens_.skip_value();
     }
   }
 
+  void read_windows() {
+    while (next_item()) {
+      const std::optional<int64_t> window = tokens_.integer();
+      if (window && *window >= 0) {
+        facts_.windows.push_back(*window);
+      } else {
+        errors_.malformed(tokens_.span(),
+                          "an item of `windows` must be a number of tokens, or "
+                          "0 for all of them");
+      }
+      tokens_.skip_value();
+    }
+  }
+
   void read_fact(const std::string& name, Span where) {
-    if (!tokens_.integer() || *tokens_.integer() < 1) {
+    if (name == "windows") {
+      attributes_.report_kind(name, "a list", tokens_.span(), tokens_.token());
+    } else if (!tokens_.integer() || *tokens_.integer() < 1) {
       errors_.malformed(tokens_.span(),
                         "fact " + quoted(name) + " must be a positive integer");
     } else if (const auto member = fact_member(name)) {

@@ -121,6 +121,10 @@ void PlanWriter::facts() {
     key(fact.name);
     number(*value);
   }
+  if (!facts.windows.empty()) {
+    key("windows");
+    list(facts.windows, [&](int64_t window) { number(window); });
+  }
   out_ += '}';
 }
 

@@ -131,7 +131,14 @@ bool PlanReader::read_facts(JsonReader& json) {
       facts.*fact.member = value;
       return true;
     }
-    return json.skip();
+    if (key != "windows") return json.skip();
+    return json.list("`windows`", [&] {
+      const Span where = json.span();
+      int64_t& window = facts.windows.emplace_back();
+      return json.integer("a window", window) &&
+             (window >= kUnknownWindow ||
+              json.malformed(where, "a window cannot be negative"));
+    });
   });
 }
 

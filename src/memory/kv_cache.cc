@@ -6,6 +6,8 @@
 #include <initializer_list>
 #include <map>
 
+#include "base/text.h"
+
 namespace shardplan {
 namespace {
 
@@ -89,20 +91,6 @@ Int128 logical_bytes(const KvLayer& layer, const KvRequest& request) {
   return bits / 8 + (bits % 8 != 0);
 }
 
-// The largest value from 1 to kMaxKvCount for which a falling predicate holds.
-template <typename Fits>
-std::optional<int64_t> largest(Fits fits) {
-  if (!fits(1)) return 0;
-  if (fits(kMaxKvCount)) return std::nullopt;
-  int64_t good = 1;
-  int64_t bad = kMaxKvCount;
-  while (bad - good > 1) {
-    const int64_t middle = good + (bad - good) / 2;
-    (fits(middle) ? good : bad) = middle;
-  }
-  return good;
-}
-
 }  // namespace
 
 std::string kv_missing(const ModelFacts& facts) {
@@ -122,6 +110,12 @@ std::string kv_missing(const ModelFacts& facts) {
     missing.push_back("`windows` of all " + std::to_string(*facts.layers) +
                       " layers (it has " +
                       std::to_string(facts.windows.size()) + ")");
+  }
+  const auto unknown = std::count_if(facts.windows.begin(), facts.windows.end(),
+                                     [](int64_t w) { return w < 0; });
+  if (unknown > 0) {
+    missing.push_back("what " + plural(unknown, "layer") +
+                      " of another kind than attention cache");
   }
   std::string text;
   for (size_t i = 0; i < missing.size(); ++i) {
@@ -236,7 +230,7 @@ std::optional<int64_t> largest_batch(const std::vector<KvLayer>& layers,
                                      const KvRequest& request, int64_t bytes) {
   const std::vector<KvKind> kinds = kv_kinds(layers);
   KvRequest trial = request;
-  return largest([&](int64_t batch) {
+  return largest_count([&](int64_t batch) {
     trial.batch = batch;
     const auto needed = bytes_of_kinds(kinds, sharding, trial);
     return needed && *needed <= bytes;
@@ -249,7 +243,7 @@ std::optional<int64_t> longest_context(const std::vector<KvLayer>& layers,
                                        int64_t bytes) {
   const std::vector<KvKind> kinds = kv_kinds(layers);
   KvRequest trial = request;
-  return largest([&](int64_t seq) {
+  return largest_count([&](int64_t seq) {
     trial.seq = seq;
     const auto needed = bytes_of_kinds(kinds, sharding, trial);
     return needed && *needed <= bytes;

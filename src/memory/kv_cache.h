@@ -118,6 +118,21 @@ std::optional<KvTotals> kv_totals(const std::vector<KvLayer>& layers,
                                   const KvSharding& sharding,
                                   const KvRequest& request, int64_t devices);
 
+// The largest value from 1 to kMaxKvCount for which a predicate holds that, once
+// false, stays so; 0 when it holds for none, and empty when for all.
+template <typename Fits>
+std::optional<int64_t> largest_count(Fits fits) {
+  if (!fits(1)) return 0;
+  if (fits(kMaxKvCount)) return std::nullopt;
+  int64_t good = 1;
+  int64_t bad = kMaxKvCount;
+  while (bad - good > 1) {
+    const int64_t middle = good + (bad - good) / 2;
+    (fits(middle) ? good : bad) = middle;
+  }
+  return good;
+}
+
 // The largest batch (context) that fits `bytes` per device while the other
 // stays; 0 when not even 1 does, and empty when no limit is reached below
 // kMaxKvCount.

@@ -42,6 +42,7 @@ TEST_CASE("a plan is written with one placement and one parameter per line") {
     made.model_name = "tiny";
     made.facts.from = FactsFrom::Config;
     made.facts.heads = 4;
+    made.facts.windows = {16, 0};
     return made;
   }();
   Plan plan{testing::mesh("fsdp=2,tp=4"),
@@ -71,7 +72,7 @@ TEST_CASE("a plan is written with one placement and one parameter per line") {
 "model":"m.json",
 "name":"tiny",
 "format":"native",
-"facts":{"from":"config","heads":4},
+"facts":{"from":"config","heads":4,"windows":[16,0]},
 "mesh":[["fsdp",2],["tp",4]],
 "on_indivisible":"prefix",
 "strict":true,
@@ -194,6 +195,8 @@ TEST_CASE("a plan that was written is read back as it was") {
     manifest.format = "native";
     manifest.facts.from = FactsFrom::Inferred;
     manifest.facts.kv_heads = *rc::gen::arbitrary<uint8_t>();
+    manifest.facts.windows = *rc::gen::container<std::vector<int64_t>>(
+        rc::gen::inRange<int64_t>(kUnknownWindow, 9));
     const Plan plan = any_plan(manifest);
     Diagnostics diags;
     const auto saved = read_plan(
@@ -204,6 +207,7 @@ TEST_CASE("a plan that was written is read back as it was") {
     RC_ASSERT(saved->manifest.format == manifest.format);
     RC_ASSERT(saved->manifest.facts.from == manifest.facts.from);
     RC_ASSERT(saved->manifest.facts.kv_heads == manifest.facts.kv_heads);
+    RC_ASSERT(saved->manifest.facts.windows == manifest.facts.windows);
     RC_ASSERT(!saved->manifest.facts.heads);
     RC_ASSERT(saved->plan.mesh == plan.mesh);
     RC_ASSERT(saved->plan.on_indivisible == plan.on_indivisible);

@@ -137,8 +137,7 @@ TEST_CASE("every section is checked") {
             "SP002 p:2:17 an axis is a name and a size"},
            {"mesh", R"([["t p",1]])",
             "SP002 p:2:10 `t p` cannot be the name of an axis"},
-           {"mesh", R"([["?",1]])",
-            "SP002 p:2:10 an axis cannot be named `?`"},
+           {"mesh", R"([["?",1]])", "SP002 p:2:10 an axis cannot be named `?`"},
            {"mesh", R"([["tp",1.5]])",
             "SP002 p:2:15 the size of an axis must be an integer below 2^63, "
             "not `1.5`"},
@@ -197,6 +196,8 @@ TEST_CASE("every section is checked") {
             "SP003 p:6:24 `a` is given twice"},
            {"facts", R"({"from":"hearsay"})",
             "SP002 p:7:17 facts cannot be from `hearsay`"},
+           {"facts", R"({"windows":[0,-2]})",
+            "SP002 p:7:23 a window cannot be negative"},
            {"facts", R"({"heads":-1})",
             "SP002 p:7:18 `heads` must not be negative, but is -1"},
            {"strict", "1",

@@ -121,6 +121,9 @@ TEST_CASE("what facts lack is named") {
   CHECK(kv_missing(facts).empty());
   facts.windows = {1};
   CHECK(kv_missing(facts) == "`windows` of all 2 layers (it has 1)");
+  facts.windows = {kUnknownWindow, kUnknownWindow};
+  CHECK(kv_missing(facts) ==
+        "what 2 layers of another kind than attention cache");
   facts = heads_facts(100'001, 1, 1);
   CHECK(kv_missing(facts) == "at most 100,000 `layers`");
   facts = heads_facts(1, 1, std::numeric_limits<int64_t>::max());

@@ -38,6 +38,21 @@ std::string_view from_text(FactsFrom from) {
   return "";
 }
 
+// "4096 on 21 of 42 layers"
+std::string windows_text(const std::vector<int64_t>& windows) {
+  std::map<int64_t, int64_t> layers;
+  for (const int64_t window : windows) ++layers[window];
+  std::string text;
+  for (const auto& [window, count] : layers) {
+    if (window == 0) continue;
+    if (!text.empty()) text += ", ";
+    text += (window < 0 ? "unknown" : std::to_string(window)) + " on " +
+            std::to_string(count);
+  }
+  if (text.empty()) text = "none on any";
+  return text + " of " + plural(static_cast<int64_t>(windows.size()), "layer");
+}
+
 Table facts_table(const ModelFacts& facts) {
   std::vector<Row> rows;
   const auto add = [&](std::string_view name,
@@ -49,6 +64,10 @@ Table facts_table(const ModelFacts& facts) {
   };
   for (const FactField& field : kFactFields) {
     add(field.name, facts.*field.member);
+  }
+  if (!facts.windows.empty()) {
+    rows.push_back({"windows", windows_text(facts.windows),
+                    std::string(from_text(facts.from))});
   }
   Table table;
   table.id = "facts";

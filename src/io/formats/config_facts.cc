@@ -2,8 +2,10 @@
 // The facts that a config states, whatever its family and spelling.
 #include <initializer_list>
 
+#include "base/checked.h"
 #include "io/formats/formats.h"
 #include "io/formats/hf_families/family.h"
+#include "io/formats/hf_families/windows.h"
 
 namespace shardplan {
 namespace {
@@ -81,14 +83,20 @@ ModelFacts config_facts(const Node& config) {
       find_size(map, {"num_local_experts", "n_routed_experts", "num_experts"});
   facts.layers = find_size(
       map, {"num_hidden_layers", "n_layer", "n_layers", "num_layers"});
-  if (find_size(map, {"kv_lora_rank"})) {
+  if (const auto rank = find_size(map, {"kv_lora_rank"})) {
     // Latent attention: each head has its own part of kv_b_proj, and heads of
-    // q, of k with v, and of the output differ in size.
+    // q, of k with v, and of the output differ in size. Positions are rotated
+    // beside the latent.
     facts.kv_heads = facts.heads;
+    facts.value_dim = find_size(map, {"v_head_dim"});
+    if (const auto rope = find_size(map, {"qk_rope_head_dim"})) {
+      facts.kv_latent = checked_add(*rank, *rope);
+    }
   } else {
     facts.kv_heads = find_kv_heads(map, family, facts.heads);
     facts.head_dim = find_head_dim(map, family, facts.heads);
   }
+  if (facts.layers) facts.windows = layer_windows(map, family, *facts.layers);
   if (facts.heads || facts.kv_heads || facts.experts || facts.layers) {
     facts.from = FactsFrom::Config;
   }

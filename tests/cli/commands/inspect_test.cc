@@ -19,7 +19,7 @@ MemoryHost sample() {
   host.variables["LANG"] = "C.UTF-8";
   host.files["m.json"] = R"({
     "name": "sample",
-    "facts": {"heads": 4, "head_dim": 2},
+    "facts": {"heads": 4, "head_dim": 2, "windows": [8, 0, 16, 8]},
     "parameters": {
       "layers/0/w": {"shape": [8, 16], "dtype": "bf16"},
       "layers/1/w": {"shape": [8, 16], "dtype": "bf16"},
@@ -94,8 +94,9 @@ TEST_CASE("no more than ten of the largest are shown") {
 TEST_CASE("facts say where they come from") {
   const json rows = inspected().at("tables").at("facts");
   const json heads = {{"fact", "heads"}, {"value", 4}, {"from", "manifest"}};
-  REQUIRE(rows.size() == 2);
+  REQUIRE(rows.size() == 3);
   CHECK(rows[0] == heads);
+  CHECK(rows[2].at("value") == "8 on 2, 16 on 1 of 4 layers");
 }
 
 TEST_CASE("people see layers folded, or all of them with --expand") {

@@ -54,6 +54,17 @@ TEST_CASE("facts of real configs") {
   for (const Row& row : rows) check(row);
 }
 
+TEST_CASE("latent attention caches the latent and the rotated positions") {
+  const ModelFacts facts = facts_of(sample_config("deepseek-v3"));
+  CHECK(facts.kv_latent == 512 + 64);
+  CHECK(facts.value_dim == 128);
+  CHECK(facts.windows.empty());
+  Json huge = sample_config("deepseek-v3");
+  huge["kv_lora_rank"] = INT64_MAX;
+  CHECK_FALSE(facts_of(huge).kv_latent);
+  CHECK_FALSE(facts_of(sample_config("llama-3.1-8b")).kv_latent);
+}
+
 TEST_CASE("absent and null sizes mean what the family's class takes") {
   const Json llama = sample_config("llama-3.1-8b");
   const Json qwen3 = sample_config("qwen3-8b");

@@ -232,6 +232,13 @@ TEST_CASE("wrappers are read strictly") {
        "SP003 1:42 key `heads` is given twice (first given here 1:30)\n"},
       {"{\"parameters\": {}, \"facts\": {\"haeds\": 8}}",
        "SP004 1:30 fact `haeds` is not used\n"},
+      {"{\"parameters\": {}, \"facts\": {\"windows\": 8}}",
+       "SP002 1:41 `windows` must be a list, not a number\n"},
+      {"{\"parameters\": {}, \"facts\": {\"windows\": [4, -1, [2]]}}",
+       "SP002 1:45 an item of `windows` must be a number of tokens, or 0 for "
+       "all of them\n"
+       "SP002 1:49 an item of `windows` must be a number of tokens, or 0 for "
+       "all of them\n"},
       {"{\"parameters\": {}, \"facts\": 3}",
        "SP002 1:29 `facts` must be a map, not a number\n"},
       {"{\"parameters\": {}, \"name\": 3}",
@@ -253,7 +260,8 @@ TEST_CASE("facts come from the manifest") {
   Diagnostics diags;
   const auto manifest =
       read(R"({"name": "tiny", "facts": {"heads": 8, "kv_heads": 2,
-               "head_dim": 64, "experts": 4, "layers": 3, "window": 9},
+               "head_dim": 64, "experts": 4, "layers": 3, "window": 9,
+               "windows": [0, 128, 0]},
                "parameters": {}})",
            diags);
   REQUIRE(manifest);
@@ -265,6 +273,7 @@ TEST_CASE("facts come from the manifest") {
   CHECK(manifest->facts.head_dim == 64);
   CHECK(manifest->facts.experts == 4);
   CHECK(manifest->facts.layers == 3);
+  CHECK(manifest->facts.windows == std::vector<int64_t>{0, 128, 0});
   REQUIRE(diags.all().size() == 1);
   CHECK(diags.all()[0].severity == Severity::Warning);
   CHECK(diags.all()[0].code == Code::UnknownKey);
