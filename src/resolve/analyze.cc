@@ -40,8 +40,9 @@ using Breakpoints = std::map<AxisName, std::set<int64_t>>;
 
 void add_breakpoints(const Plan& plan, const Placement& placement,
                      Breakpoints& breakpoints) {
+  const Shape shape = stored_shape(placement);
   for (size_t dim = 0; dim < placement.spec.dims.size(); ++dim) {
-    std::set<int64_t> sizes = {placement.type.shape[dim]};
+    std::set<int64_t> sizes = {shape[dim]};
     for (const AxisName& axis : placement.spec.dims[dim]) {
       const int64_t n = plan.mesh.size_of(axis);
       std::set<int64_t> next;
@@ -88,7 +89,7 @@ std::vector<std::vector<Run>> coordinate_runs(const Plan& plan,
 
 int64_t chunk_bytes(const Plan& plan, const Placement& placement,
                     const std::vector<int64_t>& coordinates) {
-  TensorType local = placement.type;
+  TensorType local{placement.type.dtype, stored_shape(placement)};
   for (size_t dim = 0; dim < placement.spec.dims.size(); ++dim) {
     const Slice slice =
         dimension_slice(plan.mesh, placement.spec.dims[dim], Cut::Chunked,
