@@ -57,6 +57,7 @@ Exit run_check(Context& context) {
   report.tables = {placements_table(*session), corrections_table(*session),
                    rules_table(*session)};
   report.notes = remarks_of(*session);
+  add_declared(*session, report);
   report.notes.push_back(verdict(context.diags, *session));
   if (const Diagnostic* first = first_shown(context.diags)) {
     report.next_step =
