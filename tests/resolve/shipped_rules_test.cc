@@ -374,8 +374,8 @@ TEST_CASE("any subset of the declared axes may be in the mesh") {
 
 // Gemma 3's text config leaves out its heads, but the class has them.
 TEST_CASE("no shipped set cuts a unit of its own models") {
-  for (const auto& entry : fs::directory_iterator(
-           fs::path(SHARDPLAN_SOURCE_DIR) / "tests/data/configs")) {
+  for (const auto& entry :
+       fs::directory_iterator(source_dir() / "tests/data/configs")) {
     const auto config = nlohmann::json::parse(std::ifstream(entry.path()));
     const auto model = testing::synthesize(config);
     const std::string family = family_of(config);
