@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <span>
 
 #include "base/checked.h"
 #include "base/text.h"
@@ -18,9 +19,11 @@ namespace {
 constexpr std::array<std::string_view, 5> kPipelineAxes = {
     "stage", "stages", "pp", "pipe", "pipeline"};
 
-bool is_pipeline(const AxisName& axis) {
-  return std::find(kPipelineAxes.begin(), kPipelineAxes.end(), axis) !=
-         kPipelineAxes.end();
+// Axes whose devices work on other experts or tokens.
+constexpr std::array<std::string_view, 3> kTokenAxes = {"ep", "sp", "cp"};
+
+bool is_one_of(std::span<const std::string_view> names, const AxisName& axis) {
+  return std::find(names.begin(), names.end(), axis) != names.end();
 }
 
 // As many shards as whole copies of each KV head.
@@ -109,9 +112,10 @@ std::vector<Unit> units_of(std::string_view name, const TensorType& type,
 }
 
 AxisNames cutting_axes(const Unit& unit, AxisNames axes) {
-  const bool layer = unit.kind == UnitKind::Layer;
   std::erase_if(axes, [&](const AxisName& axis) {
-    return layer ? is_pipeline(axis) : is_gathered_axis(axis);
+    if (unit.kind == UnitKind::Layer) return is_one_of(kPipelineAxes, axis);
+    return is_gathered_axis(axis) ||
+           (unit.kind == UnitKind::QuantBlock && is_one_of(kTokenAxes, axis));
   });
   return axes;
 }

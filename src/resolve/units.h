@@ -66,6 +66,9 @@ std::vector<Unit> units_of(std::string_view name, const TensorType& type,
 // The axes of a dimension that meet its units. Those of the batch (fsdp, dp,
 // data, replica) do not: a weight is gathered over them before use. For stacked
 // layers every axis counts, but for those of a pipeline (pp, stage, ..).
+// Quantisation blocks do not meet axes of experts and sequences (ep, sp, cp)
+// either, whose devices have other tokens: shipped sets store hidden dimensions
+// over them.
 AxisNames cutting_axes(const Unit& unit, AxisNames axes);
 
 // Whether a cut into that many shards splits a unit or gives a device one part

@@ -198,10 +198,12 @@ TEST_CASE("what is stored as declared is never less, and shards divide it") {
 
 TEST_CASE("axes of the batch meet no unit, but for stacked layers") {
   Unit unit;
-  const AxisNames all = {"fsdp", "tp", "data", "stage", "pp"};
-  CHECK(cutting_axes(unit, all) == AxisNames{"tp", "stage", "pp"});
+  const AxisNames all = {"fsdp", "tp", "data", "stage", "pp", "ep"};
+  CHECK(cutting_axes(unit, all) == AxisNames{"tp", "stage", "pp", "ep"});
   unit.kind = UnitKind::Layer;
-  CHECK(cutting_axes(unit, all) == AxisNames{"fsdp", "tp", "data"});
+  CHECK(cutting_axes(unit, all) == AxisNames{"fsdp", "tp", "data", "ep"});
+  unit.kind = UnitKind::QuantBlock;
+  CHECK(cutting_axes(unit, all) == AxisNames{"tp", "stage", "pp"});
 }
 
 }  // namespace
