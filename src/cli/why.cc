@@ -139,10 +139,12 @@ void add_dimensions(const Session& session, const Placement& p,
     }
     for (const StoredDim& stored : p.stored) {
       if (stored.dim != static_cast<int>(dim)) continue;
+      const size_t colon = std::min(stored.why.find(": "), stored.why.size());
+      const size_t after = std::min(colon + 2, stored.why.size());
       rows.push_back({"dimension " + std::to_string(dim),
                       std::to_string(p.type.shape[dim]) + " stored as " +
                           std::to_string(stored.size),
-                      std::string(), stored.why});
+                      stored.why.substr(0, colon), stored.why.substr(after)});
     }
     rows.push_back({"dimension " + std::to_string(dim),
                     (exists ? std::to_string(shape[dim]) : std::string("-")) +
