@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
 
 #include "base/check.h"
 #include "base/text.h"
+#include "resolve/device_classes.h"
 
 namespace shardplan {
 namespace {
@@ -35,76 +35,6 @@ bool by_bytes_descending(const DeviceClass& a, const DeviceClass& b) {
   return a.bytes > b.bytes;
 }
 
-// Under torch.chunk, coordinates of one axis at which a shard's size changes.
-using Breakpoints = std::map<AxisName, std::set<int64_t>>;
-
-void add_breakpoints(const Plan& plan, const Placement& placement,
-                     Breakpoints& breakpoints) {
-  const Shape shape = stored_shape(placement);
-  for (size_t dim = 0; dim < placement.spec.dims.size(); ++dim) {
-    std::set<int64_t> sizes = {shape[dim]};
-    for (const AxisName& axis : placement.spec.dims[dim]) {
-      const int64_t n = plan.mesh.size_of(axis);
-      std::set<int64_t> next;
-      for (const int64_t size : sizes) {
-        const int64_t step = ceil_div(size, n);
-        next.insert(step);
-        if (step == 0 || size % n == 0) continue;
-        const int64_t full = size / step;
-        const bool partial = size % step != 0;
-        if (partial) next.insert(size % step);
-        if (full + (partial ? 1 : 0) < n) next.insert(0);
-        for (const int64_t at : {full, full + (partial ? 1 : 0)}) {
-          if (at < n) breakpoints[axis].insert(at);
-        }
-      }
-      sizes = std::move(next);
-    }
-  }
-}
-
-// Runs of coordinates between breakpoints, for every mesh axis.
-struct Run {
-  int64_t first = 0;
-  int64_t length = 1;
-};
-std::vector<std::vector<Run>> coordinate_runs(const Plan& plan,
-                                              const Breakpoints& breakpoints) {
-  std::vector<std::vector<Run>> runs;
-  for (const Axis& axis : plan.mesh.axes()) {
-    std::vector<Run> of_axis;
-    int64_t begin = 0;
-    if (const auto found = breakpoints.find(axis.name);
-        found != breakpoints.end()) {
-      for (const int64_t at : found->second) {
-        if (at > begin) of_axis.push_back({begin, at - begin});
-        begin = at;
-      }
-    }
-    of_axis.push_back({begin, axis.size - begin});
-    runs.push_back(std::move(of_axis));
-  }
-  return runs;
-}
-
-int64_t chunk_bytes(const Plan& plan, const Placement& placement,
-                    const std::vector<int64_t>& coordinates) {
-  TensorType local{placement.type.dtype, stored_shape(placement)};
-  for (size_t dim = 0; dim < placement.spec.dims.size(); ++dim) {
-    const Slice slice =
-        dimension_slice(plan.mesh, placement.spec.dims[dim], Cut::Chunked,
-                        local.shape[dim], coordinates);
-    local.shape[dim] = slice.end - slice.begin;
-  }
-  return local.bytes();
-}
-
-bool is_uneven(const Plan& plan, const Placement& placement) {
-  Breakpoints breakpoints;
-  add_breakpoints(plan, placement, breakpoints);
-  return !breakpoints.empty();
-}
-
 // More classes than this take seconds; no sensible plan has thousands.
 constexpr int64_t kMaxClasses = int64_t{1} << 20;
 
@@ -115,42 +45,27 @@ std::optional<std::map<int64_t, int64_t>> chunked_classes(
   Int128 even_bytes = 0;
   std::vector<size_t> uneven;
   for (size_t i = 0; i < plan.placements.size(); ++i) {
-    if (is_uneven(plan, plan.placements[i])) {
-      add_breakpoints(plan, plan.placements[i], breakpoints);
+    const Placement& p = plan.placements[i];
+    if (add_breakpoints(plan.mesh, p.type.shape, p.spec, breakpoints)) {
       uneven.push_back(i);
     } else {
-      even_bytes +=
-          static_cast<Int128>(counts[i]) * plan.placements[i].bytes_per_device;
+      even_bytes += static_cast<Int128>(counts[i]) * p.bytes_per_device;
     }
   }
-  const std::vector<std::vector<Run>> runs = coordinate_runs(plan, breakpoints);
-  int64_t classes = 1;
-  for (const std::vector<Run>& of_axis : runs) {
-    classes *= static_cast<int64_t>(of_axis.size());
-    if (classes > kMaxClasses) return std::nullopt;
-  }
-  if (classes * static_cast<int64_t>(uneven.size()) > 64 * kMaxClasses) {
+  const auto classes = coordinate_classes(plan.mesh, breakpoints, kMaxClasses);
+  if (!classes || static_cast<int64_t>(classes->size() * uneven.size()) >
+                      64 * kMaxClasses) {
     return std::nullopt;
   }
-
   std::map<int64_t, int64_t> devices_with;  // bytes -> devices
-  std::vector<int64_t> coordinates(runs.size());
-  for (int64_t number = 0; number < classes; ++number) {
-    int64_t rest = number;
-    int64_t devices = 1;
-    for (size_t axis = 0; axis < runs.size(); ++axis) {
-      const auto many = static_cast<int64_t>(runs[axis].size());
-      const Run& run = runs[axis][static_cast<size_t>(rest % many)];
-      coordinates[axis] = run.first;
-      devices *= run.length;
-      rest /= many;
-    }
+  for (const CoordinateClass& c : *classes) {
     Int128 bytes = even_bytes;
     for (const size_t i : uneven) {
+      const Placement& p = plan.placements[i];
       bytes += static_cast<Int128>(counts[i]) *
-               chunk_bytes(plan, plan.placements[i], coordinates);
+               chunk_bytes(plan.mesh, p.type, p.spec, c.coordinates);
     }
-    devices_with[static_cast<int64_t>(bytes)] += devices;
+    devices_with[static_cast<int64_t>(bytes)] += c.devices;
   }
   return devices_with;
 }
