@@ -5,8 +5,9 @@
 // Devices that hold the same form one class; classes differ between pipeline
 // stages and, under `chunk`, between uneven shards. The fullest class leads,
 // and decides whether the plan fits.
-// Identity, per category: bytes over all devices = replicas x logical bytes +
-// padding.
+// Identity, per category of state: bytes over all devices = replicas x logical
+// bytes + padding. What exists for a while only (gathered layers) or follows no
+// plan (cache, fragmentation, reserve) counts as it is stored.
 #pragma once
 
 #include <array>
@@ -20,8 +21,12 @@
 #include "base/diagnostic.h"
 #include "core/manifest.h"
 #include "core/plan.h"
+#include "memory/held_state.h"
 #include "memory/kv_cache.h"
+#include "memory/layers.h"
+#include "memory/stages.h"
 #include "memory/state.h"
+#include "memory/state_rules.h"
 
 namespace shardplan {
 
@@ -48,12 +53,6 @@ struct DeviceLimit {
   bool usable_is_estimated = false;
 };
 
-// A pipeline over one mesh axis: whole layers, embedding first, head last.
-struct Stages {
-  AxisName axis;
-  std::vector<int64_t> layers;  // per stage; empty: as even as can be
-};
-
 struct BudgetOptions {
   StateOptions state;
   std::optional<KvRequest> kv;  // in prefill and decode
@@ -61,13 +60,17 @@ struct BudgetOptions {
   std::optional<Stages> stages;
   int64_t live_layers = 1;   // gathered at once
   int64_t reserve = 0;       // bytes kept free on each device
-  double fragmentation = 0;  // of everything but the reserve
+  double fragmentation = 0;  // of everything but the reserve; in millionths
   std::optional<DeviceLimit> limit;
+  // Specs of optimizer leaves from rules of their own; null: they follow the
+  // parameters. Must outlive the call.
+  const StateSpecs* state_specs = nullptr;
 };
 
 struct BudgetClass {
   std::string label;  // "stage 0: embedding, layers 0-7"; "" when all are alike
   int64_t devices = 0;
+  int64_t stage = 0;  // the first of its stages
   CategoryBytes bytes{};
   int64_t total = 0;
 };
@@ -79,6 +82,14 @@ struct CategoryTotal {
   Int128 padding = 0;        // stored - with_replicas
 };
 
+// Units of layers that are alike: what one takes on a device.
+struct GatheredClass {
+  std::string label;  // "model/layers/*"
+  int64_t units = 0;
+  int64_t sharded = 0;   // bytes as stored
+  int64_t gathered = 0;  // bytes of the copy for use; 0: used where it is
+};
+
 struct Budget {
   std::vector<BudgetClass> classes;  // fullest first
   std::array<CategoryTotal, kCategories> totals{};
@@ -87,13 +98,32 @@ struct Budget {
   // without a limit.
   int64_t headroom = 0;
 
+  std::vector<LeafSum> leaves;
+  std::vector<GatheredClass> gathered;
+  std::optional<StagePlan> stages;
+  std::vector<std::string> stage_labels;  // per stage
+  // Parameters with gradient and state, of rank 2 and of others; and those that
+  // no optimizer trains, for their dtype.
+  int64_t trained_matrices = 0;
+  int64_t trained_others = 0;
+  int64_t untrained = 0;
+  int64_t untrained_bytes = 0;
+
   bool fits() const { return !limit || headroom >= 0; }
 };
 
 // Empty, with the reason reported, when something cannot be told (no facts for
 // the KV cache, stages without layers) or exceeds 63 bits. Whether the plan
-// fits is not reported here.
+// fits is not reported here (memory/misfit.h).
 std::optional<Budget> make_budget(const Manifest& manifest, const Plan& plan,
+                                  const BudgetOptions& options,
+                                  Diagnostics& diags);
+
+// The same where the layers are known already: those of the plan's
+// `placement_of`, or of `options.state_specs`. Costs as much as there are
+// placements and units, not parameters.
+std::optional<Budget> make_budget(const Manifest& manifest, const Plan& plan,
+                                  const LayerUnits& units,
                                   const BudgetOptions& options,
                                   Diagnostics& diags);
 

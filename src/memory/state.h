@@ -5,13 +5,15 @@
 // shape, factored statistics, counters; around it stand a gradient and, under
 // mixed precision, master weights. Each leaf has a type and a spec of its own.
 // A leaf's spec follows the parameter's, unless rules of its own say otherwise;
-// ZeRO then shards it over further axes, with the padding that the framework
-// really stores.
-// Identity, per leaf: bytes over all devices = replicas x logical bytes +
-// padding.
+// ZeRO then shards it over further axes (memory/zero.h), with the padding that
+// the framework really stores.
+// Sources: shapes and roles as optax 0.2 has them (adamw, lion, trace,
+// scale_by_factored_rms, contrib.muon). docs/formats/memory.md has the
+// formulas.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -54,10 +56,10 @@ struct StateOptions {
   Optimizer optimizer = Optimizer::None;
   std::optional<DType> param_dtype;    // stored weights; default: as they are
   std::optional<DType> grad_dtype;     // default: that of the stored weight
-  std::optional<DType> moment_dtype;   // default: f32
+  std::optional<DType> moment_dtype;   // default: f32, f64 beside f64 weights
   std::optional<DType> compute_dtype;  // gathered weights; default: as stored
-  // Master weights: none, or of this dtype. By default f32 beside weights that
-  // are narrower than 32 bits, when there is an optimizer.
+  // Master weights: none, or of this dtype, beside every floating weight that
+  // is narrower. By default f32, when there is an optimizer.
   bool no_master = false;
   std::optional<DType> master_dtype;
   // 1: optimizer state and master weights; 2: gradients too; 3: weights too.
@@ -65,5 +67,73 @@ struct StateOptions {
   AxisNames zero_axes;
   ZeroStyle zero_style = ZeroStyle::Jax;
 };
+
+enum class StateKind : uint8_t { Parameter, Gradient, Master, Optimizer };
+
+// How a device stores its part of a leaf.
+enum class LeafLayout : uint8_t {
+  Spec,    // the shard that the spec tells
+  Rows,    // ceil(rows / zero_ranks) of that shard's rows (FSDP2)
+  Flat,    // ceil(elements / zero_ranks) of that shard (DeepSpeed, stage 3)
+  Buffer,  // that shard lies in a flat buffer with others (memory/zero.h)
+};
+
+// One tensor of a parameter's training state; the parameter itself is one.
+struct StateLeaf {
+  StateKind kind = StateKind::Parameter;
+  // "param", "grad", "master", or optax's name: "mu", "nu", "trace", "v_row",
+  // "v_col", "v", "count", "ns_coeffs".
+  std::string_view role;
+  TensorType type;     // whole
+  PartitionSpec spec;  // with ZeRO's axes where they shard a dimension
+  LeafLayout layout = LeafLayout::Spec;
+  // Ranks that share what the spec leaves on a device; 1: nothing is shared.
+  int64_t zero_ranks = 1;
+  int64_t buffer_ranks = 1;  // of a Buffer: ranks that its padding suits
+  Shape local_shape;         // of the largest shard by `spec`
+  // Of the largest part, padding included. What a Buffer takes from it, when
+  // its end is not padded yet, is this many bytes before it is shared.
+  int64_t bytes_per_device = 0;
+  int64_t replicas = 1;  // devices that hold each part
+  // ZeRO should have sharded it, but no dimension is divided by the axes.
+  bool zero_failed = false;
+
+  // Identity, unless in a Buffer: devices x bytes_per_device = replicas x
+  // type.bytes() + padding, where all shards are equal.
+  int64_t padding_bytes(int64_t devices) const;
+};
+
+// Specs of leaves by role, from rules of their own.
+using RoleSpecs = std::map<std::string_view, PartitionSpec>;
+
+// Whether an optimizer can train it: floating point, and no block scale.
+bool is_trainable(DType dtype);
+// Type of a parameter as stored, after --param-dtype.
+TensorType stored_type(const TensorType& type, const StateOptions& options);
+
+// The parameter, then its gradient, master weights and optimizer leaves.
+// `specs`: where given, optimizer leaves of these roles have these specs before
+// ZeRO. REQUIRES: check_state_options, and 16 bytes for each of the parameter's
+// elements fit 63 bits.
+std::vector<StateLeaf> state_leaves(const Placement& placement,
+                                    const Mesh& mesh, OnIndivisible policy,
+                                    const StateOptions& options,
+                                    const RoleSpecs* specs = nullptr);
+
+// What the optimizer keeps once for all parameters, replicated: step counters.
+std::vector<StateLeaf> optimizer_counters(const Mesh& mesh,
+                                          const StateOptions& options);
+
+// Roles of a parameter's own leaves, with the types that rules may place:
+// placeholders of one element and counters are not among them.
+struct RoleType {
+  std::string_view role;
+  TensorType type;
+  // The dimension of the parameter that the leaf lacks; -1: none.
+  int removed = -1;
+  bool placeholder = false;
+};
+std::vector<RoleType> optimizer_roles(const TensorType& stored,
+                                      const StateOptions& options);
 
 }  // namespace shardplan

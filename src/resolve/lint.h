@@ -29,6 +29,10 @@ struct LintOptions {
   std::optional<double> max_replicated;
   // The user asked for unmatched parameters to be replicated: SP101 is a note.
   bool replicate_unmatched = false;
+  // What shards parameters though no spec says so: a pipeline's stages ("" for
+  // none), and the axes of ZeRO-3.
+  AxisName pipeline_axis = {};
+  AxisNames zero_axes = {};
 };
 
 struct LintInput {

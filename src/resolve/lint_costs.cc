@@ -19,7 +19,12 @@ std::string amount(Int128 bytes) {
 
 void lint_unused_axes(const LintInput& input, Diagnostics& diags) {
   for (const AxisSaving& saving : axis_savings(input.manifest, input.plan)) {
-    if (saving.size == 1 || saving.sharded_tensors > 0) continue;
+    const AxisNames& zero = input.options.zero_axes;
+    if (saving.size == 1 || saving.sharded_tensors > 0 ||
+        saving.axis == input.options.pipeline_axis ||
+        std::find(zero.begin(), zero.end(), saving.axis) != zero.end()) {
+      continue;
+    }
     auto report = diags.report(
         Code::UnusedAxis, {}, "axis `" + saving.axis + "` shards no parameter");
     report.fact(
@@ -39,7 +44,8 @@ constexpr int64_t kLargeBytes = int64_t{1} << 20;
 constexpr int64_t kLargeFraction = 1000;
 
 void lint_large(const LintInput& input, Diagnostics& diags) {
-  if (input.plan.mesh.devices() == 1) return;
+  if (input.plan.mesh.devices() == 1 || !input.options.zero_axes.empty())
+    return;
   for (size_t i = 0; i < input.folding.classes.size(); ++i) {
     const ParameterClass& c = input.folding.classes[i];
     const Placement& placement = input.plan.placements[c.kind];

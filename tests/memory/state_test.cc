@@ -1,26 +1,186 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memory/state.h"
 
+#include <string>
+#include <vector>
+
 #include <doctest/doctest.h>
+
+#include "tests/support/builders.h"
+#include "tests/support/placed.h"
 
 namespace shardplan {
 namespace {
 
-TEST_CASE("names of optimizers and ZeRO styles are found again") {
+using testing::mesh;
+using testing::placement;
+
+StateOptions with(Optimizer optimizer) {
+  StateOptions options;
+  options.optimizer = optimizer;
+  return options;
+}
+
+// "mu f32[8, 4] P(tp) 64": role, type, spec and bytes per device.
+std::vector<std::string> leaves_text(const std::string& type,
+                                     const std::string& spec,
+                                     const StateOptions& options) {
+  const Mesh devices = mesh("dp=2,tp=2");
+  std::vector<std::string> lines;
+  for (const StateLeaf& leaf :
+       state_leaves(placement(type, spec, devices), devices,
+                    OnIndivisible::Drop, options)) {
+    lines.push_back(std::string(leaf.role) + " " + type_text(leaf.type) + " " +
+                    spec_text(leaf.spec) + " " +
+                    std::to_string(leaf.bytes_per_device));
+  }
+  return lines;
+}
+
+using Lines = std::vector<std::string>;
+
+TEST_CASE("every optimizer and style is found by the name it is given") {
   for (const std::string_view name : optimizer_names()) {
-    CAPTURE(name);
-    const auto optimizer = find_optimizer(name);
-    REQUIRE(optimizer);
-    CHECK(optimizer_name(*optimizer) == name);
+    const auto found = find_optimizer(name);
+    CHECK(found);
+    CHECK(optimizer_name(*found) == name);
   }
   for (const std::string_view name : zero_style_names()) {
-    CAPTURE(name);
-    const auto style = find_zero_style(name);
-    REQUIRE(style);
-    CHECK(zero_style_name(*style) == name);
+    const auto found = find_zero_style(name);
+    CHECK(found);
+    CHECK(zero_style_name(*found) == name);
   }
   CHECK_FALSE(find_optimizer("adam"));
   CHECK_FALSE(find_zero_style("torch"));
+}
+
+TEST_CASE("without an optimizer there is the parameter alone") {
+  CHECK(leaves_text("bf16[8, 4]", "tp", with(Optimizer::None)) ==
+        Lines{"param bf16[8, 4] P(tp) 32"});
+}
+
+TEST_CASE("adamw keeps two moments beside gradient and master weights") {
+  CHECK(leaves_text("bf16[8, 4]", "tp", with(Optimizer::AdamW)) ==
+        Lines{"param bf16[8, 4] P(tp) 32", "grad bf16[8, 4] P(tp) 32",
+              "master f32[8, 4] P(tp) 64", "mu f32[8, 4] P(tp) 64",
+              "nu f32[8, 4] P(tp) 64"});
+  // f32 weights are their own master.
+  CHECK(leaves_text("f32[8]", "", with(Optimizer::Lion)) ==
+        Lines{"param f32[8] P() 32", "grad f32[8] P() 32", "mu f32[8] P() 32"});
+}
+
+TEST_CASE("sgd keeps nothing, with momentum a trace") {
+  StateOptions options = with(Optimizer::Sgd);
+  options.no_master = true;
+  CHECK(leaves_text("bf16[8]", "dp", options) ==
+        Lines{"param bf16[8] P(dp) 8", "grad bf16[8] P(dp) 8"});
+  options.optimizer = Optimizer::SgdMomentum;
+  CHECK(leaves_text("bf16[8]", "dp", options).back() ==
+        "trace f32[8] P(dp) 16");
+}
+
+TEST_CASE("dtypes of weights, gradients, master and moments can be chosen") {
+  StateOptions options = with(Optimizer::AdamW);
+  options.param_dtype = DType::F16;
+  options.grad_dtype = DType::F32;
+  options.moment_dtype = DType::BF16;
+  options.master_dtype = DType::F64;
+  CHECK(leaves_text("f32[8]", "", options) ==
+        Lines{"param f16[8] P() 16", "grad f32[8] P() 32",
+              "master f64[8] P() 64", "mu bf16[8] P() 16",
+              "nu bf16[8] P() 16"});
+}
+
+TEST_CASE("what is no floating point has neither gradient nor state") {
+  StateOptions options = with(Optimizer::AdamW);
+  options.param_dtype = DType::BF16;
+  for (const std::string type : {"i8[8]", "u8[8]", "bool[8]"}) {
+    CHECK(leaves_text(type, "", options) == Lines{"param " + type + " P() 8"});
+  }
+  CHECK_FALSE(is_trainable(DType::F8E8M0));
+  CHECK_FALSE(is_trainable(DType::F4E2M1));
+  CHECK(is_trainable(DType::F8E4M3FN));
+}
+
+// optax.adafactor: v_row lacks the largest dimension, v_col the second.
+TEST_CASE("adafactor factors where two dimensions have at least 128") {
+  StateOptions options = with(Optimizer::Adafactor);
+  options.no_master = true;
+  const auto state = [&](const std::string& type, const std::string& spec) {
+    Lines lines = leaves_text(type, spec, options);
+    lines.erase(lines.begin(), lines.begin() + 2);
+    return lines;
+  };
+  CHECK(state("f32[128, 256]", "dp, tp") == Lines{"v_row f32[128] P(dp) 256",
+                                                  "v_col f32[256] P(tp) 512",
+                                                  "v f32[1] P() 4"});
+  CHECK(state("f32[256, 128]", "dp, tp") == Lines{"v_row f32[128] P(tp) 256",
+                                                  "v_col f32[256] P(dp) 512",
+                                                  "v f32[1] P() 4"});
+  // Of equal dimensions the later one counts as the larger.
+  CHECK(state("f32[128, 128]", "dp, None") ==
+        Lines{"v_row f32[128] P(dp) 256", "v_col f32[128] P() 512",
+              "v f32[1] P() 4"});
+  CHECK(state("f32[4, 300, 200]", "tp, dp") ==
+        Lines{"v_row f32[4, 200] P(tp) 1600",
+              "v_col f32[4, 300] P(tp, dp) 1200", "v f32[1] P() 4"});
+  CHECK(state("f32[127, 512]", "dp") == Lines{"v_row f32[1] P() 4",
+                                              "v_col f32[1] P() 4",
+                                              "v f32[127, 512] P(dp) 131072"});
+  CHECK(state("f32[512]", "dp") == Lines{"v_row f32[1] P() 4",
+                                         "v_col f32[1] P() 4",
+                                         "v f32[512] P(dp) 1024"});
+}
+
+// optax.contrib.muon: parameters of rank 2 alone are matrices.
+TEST_CASE("muon keeps one moment of matrices and two of others") {
+  const StateOptions options = with(Optimizer::Muon);
+  CHECK(leaves_text("f32[8, 4]", "", options) ==
+        Lines{"param f32[8, 4] P() 128", "grad f32[8, 4] P() 128",
+              "mu f32[8, 4] P() 128"});
+  CHECK(leaves_text("f32[2, 8, 4]", "", options).back() ==
+        "nu f32[2, 8, 4] P() 256");
+  CHECK(leaves_text("f32[8]", "", options).back() == "nu f32[8] P() 32");
+}
+
+TEST_CASE("counters are one number for all parameters, on every device") {
+  const Mesh devices = mesh("dp=4");
+  const auto bytes = [&](Optimizer optimizer) {
+    int64_t sum = 0;
+    for (const StateLeaf& leaf : optimizer_counters(devices, with(optimizer))) {
+      CHECK(leaf.replicas == 4);
+      sum += leaf.bytes_per_device;
+    }
+    return sum;
+  };
+  CHECK(bytes(Optimizer::AdamW) == 4);
+  CHECK(bytes(Optimizer::Adafactor) == 4);
+  CHECK(bytes(Optimizer::Lion) == 4);
+  CHECK(bytes(Optimizer::Sgd) == 0);
+  CHECK(bytes(Optimizer::SgdMomentum) == 0);
+  // Two counters and the three coefficients of its iteration.
+  CHECK(bytes(Optimizer::Muon) == 20);
+}
+
+TEST_CASE("leaves can have specs of their own") {
+  const Mesh devices = mesh("dp=2,tp=2");
+  const RoleSpecs specs = {{"nu", testing::spec("None, dp")}};
+  const auto leaves =
+      state_leaves(placement("f32[8, 4]", "tp", devices), devices,
+                   OnIndivisible::Drop, with(Optimizer::AdamW), &specs);
+  REQUIRE(leaves.size() == 4);
+  CHECK(spec_text(leaves[2].spec) == "P(tp)");
+  CHECK(spec_text(leaves[3].spec) == "P(None, dp)");
+  CHECK(leaves[3].local_shape == Shape{8, 2});
+}
+
+TEST_CASE("padding is what is stored beyond every copy") {
+  const Mesh devices = mesh("dp=2,tp=4");
+  const auto leaves =
+      state_leaves(placement("f32[9]", "tp", devices, OnIndivisible::Pad),
+                   devices, OnIndivisible::Pad, with(Optimizer::None));
+  // 3 rows on each of 8 devices, two copies of 9.
+  CHECK(leaves.front().padding_bytes(8) == (3 * 8 - 2 * 9) * 4);
 }
 
 }  // namespace

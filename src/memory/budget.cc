@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memory/budget.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "memory/gathered.h"
+#include "memory/kv_sharding.h"
+#include "memory/zero.h"
+#include "resolve/device_classes.h"
+
+namespace shardplan {
+namespace {
+
+// In the order of Category.
+constexpr std::array<std::string_view, kCategories> kCategoryNames = {
+    "parameters",     "gradients", "master_weights", "optimizer_state",
+    "gathered_layer", "kv_cache",  "fragmentation",  "reserve"};
+
+// More classes of devices than this take seconds; no sensible plan has them.
+constexpr int64_t kMaxClasses = int64_t{1} << 16;
+
+size_t index_of(Category category) { return static_cast<size_t>(category); }
+
+// The first four categories are the kinds of state.
+size_t index_of(StateKind kind) { return static_cast<size_t>(kind); }
+
+using Totals = std::array<Int128, kCategories>;
+using Counts = std::vector<int64_t>;  // per kind
+
+Int128 sum_of(const Totals& totals) {
+  return std::accumulate(totals.begin(), totals.end(), Int128{0});
+}
+
+class Maker {
+ public:
+  Maker(const Manifest& manifest, const Plan& plan, const LayerUnits& units,
+        const BudgetOptions& options, Diagnostics& diags)
+      : manifest_(manifest),
+        plan_(plan),
+        mesh_(plan.mesh),
+        units_(units),
+        options_(options),
+        diags_(diags) {}
+
+  std::optional<Budget> make() {
+    if (!check_state_options(options_.state, mesh_, diags_) || !check_sizes() ||
+        !check_axes()) {
+      return std::nullopt;
+    }
+    held_ = hold_state(plan_, options_.state, options_.state_specs);
+    budget_.leaves = held_.sums;
+    if (!split_stages()) return std::nullopt;
+    count_kinds();
+    count_trained();
+    gather();
+    if (!cache() || !find_places() || !sum_classes()) return std::nullopt;
+    sum_leaves();
+    finish_totals();
+    budget_.limit = options_.limit;
+    if (budget_.limit) {
+      budget_.headroom = budget_.limit->usable - budget_.classes.front().total;
+    }
+    return std::move(budget_);
+  }
+
+ private:
+  bool too_large(const std::string& what) {
+    diags_.error(Code::InvalidMesh, {}, what + " exceed 63 bits");
+    return false;
+  }
+
+  // No element of any leaf takes more than 16 bytes.
+  bool check_sizes() {
+    return manifest_.total_elements() <= INT64_MAX / 16 ||
+           too_large("the bytes of the training state");
+  }
+
+  bool check_axes() {
+    if (!options_.stages) return true;
+    const AxisNames& zero = options_.state.zero_axes;
+    const AxisName& axis = options_.stages->axis;
+    if (std::find(zero.begin(), zero.end(), axis) == zero.end()) return true;
+    diags_
+        .error(Code::Usage, {},
+               "axis `" + axis + "` is given to `--stages` and `--zero-axes`")
+        .help("shard over another axis: stages hold different layers");
+    return false;
+  }
+
+  size_t kinds() const { return kind_count(plan_, options_.state_specs); }
+  const Placement& placement_of(size_t kind) const {
+    return kind_placement(plan_, options_.state_specs, kind);
+  }
+
+  bool names_pipeline(const Placement& placement) const {
+    return options_.stages &&
+           std::any_of(placement.spec.dims.begin(), placement.spec.dims.end(),
+                       [&](const AxisNames& axes) {
+                         return std::find(axes.begin(), axes.end(),
+                                          options_.stages->axis) != axes.end();
+                       });
+  }
+
+  bool split_stages() {
+    for (size_t kind = 0; kind < kinds(); ++kind) {
+      cut_by_axis_.push_back(names_pipeline(placement_of(kind)));
+    }
+    if (!options_.stages) return true;
+    budget_.stages = plan_stages(manifest_, mesh_, units_, cut_by_axis_,
+                                 *options_.stages, diags_);
+    if (!budget_.stages) return false;
+    for (int64_t i = 0; i < budget_.stages->stages; ++i) {
+      budget_.stage_labels.push_back(stage_label(*budget_.stages, units_, i));
+    }
+    return true;
+  }
+
+  size_t stage_count() const {
+    return budget_.stages ? static_cast<size_t>(budget_.stages->stages) : 1;
+  }
+
+  // How many parameters of each kind each stage holds, and in all.
+  void count_kinds() {
+    counts_.assign(stage_count(), Counts(kinds()));
+    all_counts_.assign(kinds(), 0);
+    for (size_t i = 0; i < units_.units.size(); ++i) {
+      for (const UnitForm::Member& member :
+           units_.forms[units_.units[i].form].members) {
+        all_counts_[member.kind] += member.count;
+        if (!budget_.stages || cut_by_axis_[member.kind]) {
+          for (Counts& counts : counts_) counts[member.kind] += member.count;
+          continue;
+        }
+        for (const int64_t stage : budget_.stages->stages_of[i]) {
+          counts_[static_cast<size_t>(stage)][member.kind] += member.count;
+        }
+      }
+    }
+  }
+
+  void count_trained() {
+    for (size_t kind = 0; kind < kinds(); ++kind) {
+      const TensorType& type = placement_of(kind).type;
+      if (!is_trainable(type.dtype)) {
+        budget_.untrained += all_counts_[kind];
+        budget_.untrained_bytes += all_counts_[kind] * type.bytes();
+      } else if (type.shape.size() == 2) {
+        budget_.trained_matrices += all_counts_[kind];
+      } else {
+        budget_.trained_others += all_counts_[kind];
+      }
+    }
+    if (budget_.trained_matrices + budget_.trained_others > 0) {
+      counters_ = optimizer_counters(mesh_, options_.state);
+    }
+  }
+
+  // What each unit takes as gathered, and the most of it at once per stage.
+  void gather() {
+    std::vector<const StateLeaf*> parameter(kinds());
+    for (const KindLeaf& entry : held_.leaves) {
+      if (entry.leaf.kind == StateKind::Parameter) {
+        parameter[entry.kind] = &entry.leaf;
+      }
+    }
+    std::vector<GatheredUnit> of_form;
+    for (const UnitForm& form : units_.forms) {
+      Int128 gathered = 0;
+      Int128 sharded = 0;
+      for (const UnitForm::Member& member : form.members) {
+        const StateLeaf& leaf = *parameter[member.kind];
+        gathered +=
+            static_cast<Int128>(member.count) *
+            gathered_bytes(placement_of(member.kind), leaf, mesh_,
+                           plan_.on_indivisible, options_.state, form.stacked);
+        sharded += static_cast<Int128>(member.count) * leaf.bytes_per_device;
+      }
+      const int64_t layers = form.stacked ? *manifest_.facts.layers : 1;
+      of_form.push_back({static_cast<int64_t>(gathered), layers});
+      budget_.gathered.push_back(
+          {form.label, form.units * layers,
+           ceil_div(static_cast<int64_t>(sharded), layers),
+           static_cast<int64_t>(gathered)});
+    }
+    for (size_t stage = 0; stage < stage_count(); ++stage) {
+      gathered_.push_back(
+          largest_gathered(units_on(stage, of_form), options_.live_layers));
+    }
+  }
+
+  std::vector<GatheredUnit> units_on(size_t stage,
+                                     std::vector<GatheredUnit> forms) const {
+    Counts present(forms.size());
+    for (size_t i = 0; i < units_.units.size(); ++i) {
+      const uint32_t form = units_.units[i].form;
+      if (!budget_.stages || units_.forms[form].stacked) {
+        ++present[form];
+        continue;
+      }
+      for (const int64_t on : budget_.stages->stages_of[i]) {
+        present[form] += on == static_cast<int64_t>(stage);
+      }
+    }
+    for (size_t i = 0; i < forms.size(); ++i) forms[i].units *= present[i];
+    return forms;
+  }
+
+  // The KV cache of every stage.
+  bool cache() {
+    cache_.assign(stage_count(), 0);
+    if (!options_.kv) return true;
+    const auto layers = kv_layers(manifest_, diags_);
+    if (!layers) return false;
+    for (size_t stage = 0; stage < stage_count(); ++stage) {
+      std::vector<KvLayer> own = *layers;
+      if (budget_.stages) {
+        const auto [begin, end] = budget_.stages->ranges[stage];
+        const auto at = [&](int64_t layer) {
+          return layers->begin() +
+                 std::min(layer, static_cast<int64_t>(layers->size()));
+        };
+        own.assign(at(begin), at(end));
+      }
+      const auto bytes =
+          kv_bytes_per_device(own, options_.kv_sharding, *options_.kv);
+      if (!bytes) return too_large("the bytes of the KV cache");
+      cache_[stage] = *bytes;
+    }
+    return true;
+  }
+
+  // Devices that differ: under `chunk`, and between stages.
+  bool find_places() {
+    Breakpoints breakpoints = held_.breakpoints;
+    if (budget_.stages) {
+      std::set<int64_t>& points = breakpoints[options_.stages->axis];
+      for (int64_t i = 1; i < budget_.stages->stages; ++i) points.insert(i);
+    }
+    auto places = coordinate_classes(mesh_, breakpoints, kMaxClasses);
+    if (places) {
+      places_ = *std::move(places);
+      return true;
+    }
+    diags_
+        .error(Code::InvalidMesh, {},
+               "too many devices differ from one another")
+        .help("use another `--on-indivisible` policy, or sizes that divide");
+    return false;
+  }
+
+  size_t stage_at(const std::vector<int64_t>& coordinates) const {
+    return budget_.stages
+               ? static_cast<size_t>(coordinates[budget_.stages->axis])
+               : 0;
+  }
+
+  template <typename Add>
+  void visit(const std::vector<int64_t>& coordinates, Add add) const {
+    visit_held(held_, mesh_, options_.state, counts_[stage_at(coordinates)],
+               coordinates, add);
+  }
+
+  // What lies on top of the state.
+  void add_rest(size_t stage, Totals& bytes) const {
+    for (const StateLeaf& counter : counters_) {
+      bytes[index_of(Category::OptimizerState)] += counter.bytes_per_device;
+    }
+    bytes[index_of(Category::GatheredLayer)] = gathered_[stage];
+    bytes[index_of(Category::KvCache)] = cache_[stage];
+    constexpr int64_t kMillion = 1'000'000;
+    const Int128 lost = std::llround(options_.fragmentation * kMillion);
+    bytes[index_of(Category::Fragmentation)] =
+        (sum_of(bytes) * lost + kMillion - 1) / kMillion;
+    bytes[index_of(Category::Reserve)] = options_.reserve;
+  }
+
+  bool sum_classes() {
+    // Bytes by category -> stage -> devices.
+    std::map<CategoryBytes, std::map<int64_t, int64_t>> alike;
+    for (const CoordinateClass& place : places_) {
+      Totals totals{};
+      visit(place.coordinates, [&](size_t, StateKind kind, Int128 bytes) {
+        totals[index_of(kind)] += bytes;
+      });
+      const size_t stage = stage_at(place.coordinates);
+      add_rest(stage, totals);
+      if (sum_of(totals) > INT64_MAX) {
+        return too_large("the bytes of one device");
+      }
+      CategoryBytes bytes{};
+      for (size_t i = 0; i < kCategories; ++i) {
+        bytes[i] = static_cast<int64_t>(totals[i]);
+        budget_.totals[i].stored += totals[i] * place.devices;
+      }
+      alike[bytes][static_cast<int64_t>(stage)] += place.devices;
+    }
+    for (const auto& [bytes, stages] : alike) add_class(bytes, stages);
+    std::stable_sort(budget_.classes.begin(), budget_.classes.end(),
+                     [](const BudgetClass& a, const BudgetClass& b) {
+                       return a.total != b.total ? a.total > b.total
+                                                 : a.stage < b.stage;
+                     });
+    return true;
+  }
+
+  void add_class(const CategoryBytes& bytes,
+                 const std::map<int64_t, int64_t>& stages) {
+    BudgetClass entry;
+    entry.bytes = bytes;
+    entry.total = std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
+    for (const auto& [stage, devices] : stages) entry.devices += devices;
+    entry.stage = stages.begin()->first;
+    if (budget_.stages) entry.label = class_label(stages);
+    budget_.classes.push_back(std::move(entry));
+  }
+
+  // "stage 0: embedding, layers 0-9", "stages 1-6: 10 layers each"
+  std::string class_label(const std::map<int64_t, int64_t>& stages) const {
+    const int64_t first = stages.begin()->first;
+    const int64_t last = stages.rbegin()->first;
+    const auto number = static_cast<size_t>(first);
+    if (first == last) return budget_.stage_labels[number];
+    std::string text = "stages ";
+    if (last - first + 1 == static_cast<int64_t>(stages.size())) {
+      text += std::to_string(first) + "-" + std::to_string(last);
+    } else {
+      for (const auto& [stage, devices] : stages) {
+        text += (stage == first ? "" : ", ") + std::to_string(stage);
+      }
+    }
+    const auto [begin, end] = budget_.stages->ranges[number];
+    return text + ": " + std::to_string(end - begin) +
+           (end - begin == 1 ? " layer each" : " layers each");
+  }
+
+  // Devices that hold each part of a kind's leaf, summed over its parameters.
+  Int128 copies_of(const KindLeaf& entry) const {
+    const Int128 replicas = entry.leaf.replicas;
+    if (!budget_.stages || cut_by_axis_[entry.kind]) {
+      return replicas * all_counts_[entry.kind];
+    }
+    Int128 held = 0;
+    for (const Counts& counts : counts_) held += counts[entry.kind];
+    return replicas / budget_.stages->stages * held;
+  }
+
+  // What the fullest device holds of each role, and all devices.
+  void sum_leaves() {
+    for (const CoordinateClass& place : places_) {
+      visit(place.coordinates, [&](size_t sum, StateKind, Int128 bytes) {
+        budget_.leaves[sum].padding += bytes * place.devices;
+      });
+    }
+    // The first device of its stage has the first piece of every cut.
+    const auto stage = static_cast<size_t>(budget_.classes.front().stage);
+    std::vector<int64_t> fullest(mesh_.axes().size());
+    if (budget_.stages) {
+      fullest[budget_.stages->axis] = budget_.classes.front().stage;
+    }
+    visit(fullest, [&](size_t sum, StateKind, Int128 bytes) {
+      budget_.leaves[sum].bytes_per_device += static_cast<int64_t>(bytes);
+    });
+    for (const KindLeaf& entry : held_.leaves) {
+      LeafSum& sum = budget_.leaves[entry.sum];
+      const Int128 bytes = entry.leaf.type.bytes();
+      sum.tensors += all_counts_[entry.kind];
+      sum.logical += bytes * all_counts_[entry.kind];
+      if (entry.leaf.zero_failed) {
+        sum.unsharded +=
+            counts_[stage][entry.kind] * entry.leaf.bytes_per_device;
+      }
+      const Int128 copies = bytes * copies_of(entry);
+      sum.padding -= copies;
+      budget_.totals[index_of(entry.leaf.kind)].with_replicas += copies;
+    }
+  }
+
+  void finish_totals() {
+    for (const StateLeaf& counter : counters_) {
+      LeafSum sum;
+      sum.kind = counter.kind;
+      sum.role = counter.role;
+      sum.dtype = counter.type.dtype;
+      sum.tensors = 1;
+      sum.logical = counter.bytes_per_device;
+      sum.bytes_per_device = counter.bytes_per_device;
+      budget_.leaves.push_back(sum);
+      budget_.totals[index_of(Category::OptimizerState)].with_replicas +=
+          static_cast<Int128>(counter.bytes_per_device) * mesh_.devices();
+    }
+    for (size_t i = 0; i < kCategories; ++i) {
+      CategoryTotal& total = budget_.totals[i];
+      if (i > index_of(Category::OptimizerState)) {
+        total.with_replicas = total.stored;
+      }
+      total.padding = total.stored - total.with_replicas;
+    }
+  }
+
+  const Manifest& manifest_;
+  const Plan& plan_;
+  const Mesh& mesh_;
+  const LayerUnits& units_;
+  const BudgetOptions& options_;
+  Diagnostics& diags_;
+
+  Budget budget_;
+  HeldState held_;
+  std::vector<StateLeaf> counters_;
+  std::vector<bool> cut_by_axis_;  // per kind
+  std::vector<Counts> counts_;     // per stage
+  Counts all_counts_;
+  std::vector<Int128> gathered_;  // per stage
+  std::vector<int64_t> cache_;    // per stage
+  std::vector<CoordinateClass> places_;
+};
+
+}  // namespace
+
+std::string_view category_name(Category category) {
+  return kCategoryNames.at(static_cast<size_t>(category));
+}
+
+std::optional<Budget> make_budget(const Manifest& manifest, const Plan& plan,
+                                  const LayerUnits& units,
+                                  const BudgetOptions& options,
+                                  Diagnostics& diags) {
+  return Maker(manifest, plan, units, options, diags).make();
+}
+
+std::optional<Budget> make_budget(const Manifest& manifest, const Plan& plan,
+                                  const BudgetOptions& options,
+                                  Diagnostics& diags) {
+  const auto& kind_of = options.state_specs != nullptr
+                            ? options.state_specs->kind_of
+                            : plan.placement_of;
+  return make_budget(manifest, plan, layer_units(manifest, kind_of), options,
+                     diags);
+}
+
+}  // namespace shardplan

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memory/stages.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "base/text.h"
+
+namespace shardplan {
+namespace {
+
+std::string stacks_text(const LayerUnits& units) {
+  std::string text;
+  for (const LayerStack& stack : units.stacks) {
+    if (!text.empty()) text += ", ";
+    text += "`" + printable(stack.prefix) + "*` has " +
+            plural(stack.layers, "layer");
+  }
+  return text.empty() ? "no name has a number" : text;
+}
+
+// The stack of layers that the pipeline splits. Where there are several, the
+// facts tell which.
+std::optional<int64_t> main_stack(const Manifest& manifest,
+                                  const LayerUnits& units, Diagnostics& diags) {
+  const auto facts = manifest.facts.layers;
+  std::vector<int64_t> fitting;
+  for (size_t i = 0; i < units.stacks.size(); ++i) {
+    if (units.stacks.size() == 1 || units.stacks[i].layers == facts) {
+      fitting.push_back(static_cast<int64_t>(i));
+    }
+  }
+  if (fitting.size() != 1) {
+    auto report = diags.error(Code::Usage, {},
+                              "`--stages` cannot tell the layers of the model");
+    report.fact(stacks_text(units));
+    if (facts) report.fact("the facts tell " + plural(*facts, "layer"));
+    report.help("add the fact `layers`, or leave out `--stages`");
+    return report;
+  }
+  const LayerStack& stack = units.stacks[static_cast<size_t>(fitting.front())];
+  if (facts && stack.layers < *facts) {
+    return diags
+        .error(Code::Usage, {},
+               "the model has fewer layers than its facts tell")
+        .fact(stacks_text(units))
+        .fact("the facts tell " + plural(*facts, "layer"))
+        .help("correct the fact `layers`, or add what is missing");
+  }
+  return fitting.front();
+}
+
+// The number of layers where they are stacked in single tensors.
+std::optional<int64_t> stacked_layers(const Manifest& manifest,
+                                      const LayerUnits& units,
+                                      const std::vector<bool>& cut_by_axis,
+                                      const Stages& stages, bool& good,
+                                      Diagnostics& diags) {
+  std::optional<int64_t> layers;
+  for (const LayerUnit& unit : units.units) {
+    const UnitForm& form = units.forms[unit.form];
+    if (!form.stacked) continue;
+    layers = manifest.facts.layers;
+    const bool all_cut = std::all_of(
+        form.members.begin(), form.members.end(),
+        [&](const auto& member) { return cut_by_axis[member.kind]; });
+    if (all_cut) continue;
+    good = false;
+    diags
+        .error(Code::Usage, {},
+               "the stacked layers of `" + printable(unit.name) +
+                   "` are not cut over `" + stages.axis + "`")
+        .fact("each of their tensors holds all " + plural(*layers, "layer") +
+              " along its first dimension")
+        .help("shard that dimension over `" + stages.axis + "` in the rules");
+  }
+  return layers;
+}
+
+std::string sum_text(const std::vector<int64_t>& numbers) {
+  std::string text;
+  for (const int64_t number : numbers) {
+    text += (text.empty() ? "" : " + ") + std::to_string(number);
+  }
+  return text;
+}
+
+// Layers per stage, checked.
+std::optional<std::vector<int64_t>> layer_counts(const Stages& stages,
+                                                 int64_t count, int64_t layers,
+                                                 Diagnostics& diags) {
+  const auto size = static_cast<size_t>(count);
+  if (stages.layers.empty()) {
+    if (count > layers) {
+      return diags
+          .error(Code::Usage, {},
+                 "axis `" + stages.axis + "` has " + plural(count, "stage") +
+                     ", and the model only " + plural(layers, "layer"))
+          .help("make the axis smaller, or name the layers of each stage");
+    }
+    std::vector<int64_t> counts(size, layers / count);
+    for (int64_t i = 0; i < layers % count; ++i) {
+      ++counts[static_cast<size_t>(i)];
+    }
+    return counts;
+  }
+  const int64_t sum =
+      std::accumulate(stages.layers.begin(), stages.layers.end(), int64_t{0});
+  if (stages.layers.size() == size && sum == layers) return stages.layers;
+  auto report = diags.error(Code::Usage, {},
+                            "`--stages` does not place every layer once");
+  if (stages.layers.size() != size) {
+    report.fact("axis `" + stages.axis + "` has " + plural(count, "stage") +
+                "; " +
+                plural(static_cast<int64_t>(stages.layers.size()), "number") +
+                " of layers given");
+  }
+  report.fact(sum_text(stages.layers) + " = " + std::to_string(sum) +
+              "; the model has " + plural(layers, "layer"));
+  report.help("give as many numbers as stages, which sum to the layers");
+  return report;
+}
+
+// Ranks of the numbers of a stack's layers: 0, 1, .. whatever they begin with.
+std::map<int64_t, int64_t> layer_ranks(const LayerUnits& units, int64_t stack) {
+  std::map<int64_t, int64_t> ranks;
+  for (const LayerUnit& unit : units.units) {
+    if (unit.stack == stack) ranks.emplace(unit.number, 0);
+  }
+  int64_t next = 0;
+  for (auto& [number, rank] : ranks) rank = next++;
+  return ranks;
+}
+
+int64_t stage_of_layer(const StagePlan& plan, int64_t layer) {
+  for (size_t i = 0; i < plan.ranges.size(); ++i) {
+    if (layer < plan.ranges[i].second) return static_cast<int64_t>(i);
+  }
+  return plan.stages - 1;
+}
+
+void place_units(StagePlan& plan, const LayerUnits& units, int64_t stack) {
+  const std::map<int64_t, int64_t> ranks = layer_ranks(units, stack);
+  size_t first_layer = SIZE_MAX;
+  bool has_head = false;
+  for (const LayerUnit& unit : units.units) {
+    if (unit.stack == stack) first_layer = std::min(first_layer, unit.first);
+    has_head = has_head || unit.place == UnitPlace::Head;
+  }
+  const int64_t last = plan.stages - 1;
+  for (const LayerUnit& unit : units.units) {
+    std::vector<int64_t> on;
+    if (units.forms[unit.form].stacked) {
+      // Its spec cuts it.
+    } else if (unit.stack == stack && stack >= 0) {
+      on = {stage_of_layer(plan, ranks.at(unit.number))};
+    } else if (unit.place == UnitPlace::Embedding) {
+      on = {0};
+      if (unit.is_token_embedding && !has_head && last > 0) {
+        on.push_back(last);
+        plan.tied = unit.name;
+      }
+    } else if (unit.place == UnitPlace::Unknown) {
+      on = {unit.first < first_layer ? 0 : last};
+    } else {
+      on = {last};
+    }
+    plan.stages_of.push_back(std::move(on));
+  }
+}
+
+}  // namespace
+
+std::optional<StagePlan> plan_stages(const Manifest& manifest, const Mesh& mesh,
+                                     const LayerUnits& units,
+                                     const std::vector<bool>& cut_by_axis,
+                                     const Stages& stages, Diagnostics& diags) {
+  const auto axis = mesh.find(stages.axis);
+  if (!axis) {
+    return diags
+        .error(Code::Usage, {},
+               "`--stages` names axis `" + stages.axis +
+                   "`, which the mesh does not have")
+        .fact("the mesh is " + mesh_text(mesh));
+  }
+  StagePlan plan;
+  plan.axis = *axis;
+  plan.stages = mesh.axes()[*axis].size;
+  bool good = true;
+  int64_t stack = -1;
+  auto layers =
+      stacked_layers(manifest, units, cut_by_axis, stages, good, diags);
+  if (!good) return std::nullopt;
+  if (!layers) {
+    const auto main = main_stack(manifest, units, diags);
+    if (!main) return std::nullopt;
+    stack = *main;
+    const int64_t named = units.stacks[static_cast<size_t>(stack)].layers;
+    layers = manifest.facts.layers.value_or(named);
+    plan.extra_layers = named - *layers;
+  }
+  plan.layers = *layers;
+  const auto counts = layer_counts(stages, plan.stages, plan.layers, diags);
+  if (!counts) return std::nullopt;
+  int64_t begin = 0;
+  for (const int64_t count : *counts) {
+    plan.ranges.emplace_back(begin, begin + count);
+    begin += count;
+  }
+  plan.uneven = stages.layers.empty() && plan.layers % plan.stages != 0;
+  place_units(plan, units, stack);
+  return plan;
+}
+
+std::string stage_label(const StagePlan& plan, const LayerUnits& units,
+                        int64_t stage) {
+  bool embedding = false;
+  bool head = false;
+  for (size_t i = 0; i < units.units.size(); ++i) {
+    const LayerUnit& unit = units.units[i];
+    const std::vector<int64_t>& on = plan.stages_of[i];
+    if (std::find(on.begin(), on.end(), stage) == on.end()) continue;
+    embedding = embedding || unit.place == UnitPlace::Embedding;
+    head = head || unit.place == UnitPlace::Head;
+  }
+  std::string text = "stage " + std::to_string(stage) + ":";
+  if (embedding && stage == 0) text += " embedding,";
+  const auto [begin, end] = plan.ranges[static_cast<size_t>(stage)];
+  if (end == begin) {
+    text += " no layers";
+  } else if (end == begin + 1) {
+    text += " layer " + std::to_string(begin);
+  } else {
+    text += " layers " + std::to_string(begin) + "-" + std::to_string(end - 1);
+  }
+  if (stage == plan.stages - 1 && plan.extra_layers > 0) {
+    text += " and " + std::to_string(plan.extra_layers) + " more";
+  }
+  if (head) text += ", head";
+  if (embedding && stage > 0) text += ", tied embedding";
+  return text;
+}
+
+}  // namespace shardplan

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memory/zero.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+#include "base/text.h"
+
+namespace shardplan {
+namespace {
+
+constexpr int64_t kMegatronParameter = 64;  // elements
+constexpr int64_t kMegatronBucket = 128;
+constexpr int64_t kDeepSpeedRank = 2;
+
+bool names(const PartitionSpec& spec, const AxisName& axis) {
+  return std::any_of(
+      spec.dims.begin(), spec.dims.end(), [&](const AxisNames& axes) {
+        return std::find(axes.begin(), axes.end(), axis) != axes.end();
+      });
+}
+
+std::string mesh_axes_text(const Mesh& mesh) {
+  std::string text;
+  for (const Axis& axis : mesh.axes()) {
+    text += (text.empty() ? "" : ", ") + axis.name + "=" +
+            std::to_string(axis.size);
+  }
+  return text;
+}
+
+bool check_axes(const StateOptions& options, const Mesh& mesh,
+                Diagnostics& diags) {
+  bool good = true;
+  for (size_t i = 0; i < options.zero_axes.size(); ++i) {
+    const AxisName& axis = options.zero_axes[i];
+    const auto begin = options.zero_axes.begin();
+    if (std::find(begin, begin + static_cast<std::ptrdiff_t>(i), axis) !=
+        begin + static_cast<std::ptrdiff_t>(i)) {
+      diags.error(Code::Usage, {},
+                  "`--zero-axes` names axis `" + axis + "` twice");
+      good = false;
+    } else if (!mesh.find(axis)) {
+      diags
+          .error(Code::Usage, {},
+                 "`--zero-axes` names axis `" + axis +
+                     "`, which the mesh does not have")
+          .fact("the mesh has axes " + mesh_axes_text(mesh));
+      good = false;
+    }
+  }
+  return good;
+}
+
+bool check_style(const StateOptions& options, Diagnostics& diags) {
+  const std::string style =
+      "`--zero-style " + std::string(zero_style_name(options.zero_style)) + "`";
+  if (options.zero_style == ZeroStyle::Megatron && options.zero > 1) {
+    diags
+        .error(Code::Usage, {},
+               style + " has no ZeRO stage " + std::to_string(options.zero))
+        .fact(
+            "Megatron's distributed optimizer shards optimizer state and "
+            "master weights: stage 1")
+        .help("use `--zero 1`, or `--zero-style fsdp2` for more");
+    return false;
+  }
+  if (options.zero_style != ZeroStyle::Jax &&
+      options.optimizer == Optimizer::Adafactor) {
+    diags.error(Code::Usage, {}, style + " cannot shard adafactor's state")
+        .fact(
+            "its factored statistics have other shapes than the parameters, "
+            "which this style cuts")
+        .help("use `--zero-style jax`");
+    return false;
+  }
+  return true;
+}
+
+// A leaf that is cut by its spec alone, with the free axes in front of those
+// of the first dimension whose local size they divide.
+bool add_axes(StateLeaf& leaf, const Mesh& mesh, OnIndivisible policy,
+              const AxisNames& free) {
+  const int64_t ranks = shard_count(mesh, free);
+  const Shape local =
+      local_shape({&mesh, leaf.spec, cut_of(policy)}, leaf.type.shape);
+  for (size_t dim = 0; dim < local.size(); ++dim) {
+    if (local[dim] % ranks != 0) continue;
+    leaf.spec.dims.resize(local.size());
+    AxisNames& axes = leaf.spec.dims[dim];
+    axes.insert(axes.begin(), free.begin(), free.end());
+    return true;
+  }
+  return false;
+}
+
+int64_t rounded_up(int64_t number, int64_t step) {
+  return ceil_div(number, step) * step;
+}
+
+}  // namespace
+
+bool check_state_options(const StateOptions& options, const Mesh& mesh,
+                         Diagnostics& diags) {
+  if (options.zero == 0) {
+    if (options.zero_axes.empty()) return true;
+    diags.error(Code::Usage, {}, "`--zero-axes` is given without a ZeRO stage")
+        .help("add `--zero 1`, `2` or `3`");
+    return false;
+  }
+  if (options.zero_axes.empty()) {
+    diags
+        .error(Code::Usage, {},
+               "`--zero " + std::to_string(options.zero) +
+                   "` needs axes to shard over")
+        .fact("the mesh has axes " + mesh_axes_text(mesh))
+        .help("add `--zero-axes`, e.g. the axis of data parallelism");
+    return false;
+  }
+  const bool good = check_axes(options, mesh, diags);
+  return check_style(options, diags) && good;
+}
+
+AxisNames free_zero_axes(const PartitionSpec& spec, const Mesh& mesh,
+                         const StateOptions& options) {
+  AxisNames free;
+  for (const AxisName& axis : options.zero_axes) {
+    if (mesh.size_of(axis) > 1 && !names(spec, axis)) free.push_back(axis);
+  }
+  return free;
+}
+
+bool is_sharded_by_zero(StateKind kind, const StateOptions& options) {
+  switch (kind) {
+    case StateKind::Parameter:
+      return options.zero >= 3;
+    case StateKind::Gradient:
+      return options.zero >= 2;
+    case StateKind::Master:
+    case StateKind::Optimizer:
+      return options.zero >= 1;
+  }
+  return false;
+}
+
+void apply_zero(StateLeaf& leaf, const Mesh& mesh, OnIndivisible policy,
+                const StateOptions& options) {
+  if (options.zero == 0) return;
+  const bool sharded = is_sharded_by_zero(leaf.kind, options);
+  const AxisNames free = free_zero_axes(leaf.spec, mesh, options);
+  const int64_t ranks = shard_count(mesh, free);
+  switch (options.zero_style) {
+    case ZeroStyle::Jax:
+      if (!sharded || ranks == 1) return;
+      leaf.zero_failed = !add_axes(leaf, mesh, policy, free);
+      return;
+    case ZeroStyle::Fsdp2:
+      if (!sharded || ranks == 1) return;
+      // fully_shard refuses scalars.
+      leaf.zero_failed = leaf.type.shape.empty();
+      if (leaf.zero_failed) return;
+      leaf.layout = LeafLayout::Rows;
+      leaf.zero_ranks = ranks;
+      return;
+    case ZeroStyle::DeepSpeed:
+      if (options.zero == 3) {
+        leaf.layout = LeafLayout::Flat;
+        leaf.zero_ranks = ranks;
+        return;
+      }
+      if (leaf.kind == StateKind::Gradient && !sharded) return;
+      break;
+    case ZeroStyle::Megatron:
+      break;
+  }
+  // The buffers of weights (and Megatron's of gradients) are padded alike,
+  // whether or not they are shared. An optimizer has no place for others.
+  if (!is_trainable(leaf.type.dtype)) return;
+  leaf.layout = LeafLayout::Buffer;
+  leaf.buffer_ranks = ranks;
+  leaf.zero_ranks = sharded ? ranks : 1;
+}
+
+void measure_leaf(StateLeaf& leaf, const Mesh& mesh, OnIndivisible policy) {
+  leaf.local_shape =
+      local_shape({&mesh, leaf.spec, cut_of(policy)}, leaf.type.shape);
+  leaf.replicas =
+      mesh.devices() / shard_count(mesh, leaf.spec) / leaf.zero_ranks;
+  leaf.bytes_per_device = leaf_bytes(leaf, leaf.local_shape);
+}
+
+int64_t leaf_bytes(const StateLeaf& leaf, const Shape& local) {
+  TensorType stored = {leaf.type.dtype, local};
+  switch (leaf.layout) {
+    case LeafLayout::Rows:
+      stored.shape[0] = ceil_div(stored.shape[0], leaf.zero_ranks);
+      break;
+    case LeafLayout::Flat:
+      stored.shape = {ceil_div(stored.elements(), leaf.zero_ranks)};
+      break;
+    case LeafLayout::Spec:
+    case LeafLayout::Buffer:
+      break;
+  }
+  return stored.bytes();
+}
+
+int64_t buffer_elements(int64_t elements, ZeroStyle style) {
+  return style == ZeroStyle::Megatron ? rounded_up(elements, kMegatronParameter)
+                                      : elements;
+}
+
+int64_t buffer_bytes(Int128 elements, DType dtype, ZeroStyle style,
+                     int64_t ranks, int64_t shared_by) {
+  const int64_t step = style == ZeroStyle::Megatron
+                           ? std::lcm(ranks, kMegatronBucket)
+                           : kDeepSpeedRank * ranks;
+  const Int128 padded = (elements + step - 1) / step * step;
+  const Int128 bits = padded / shared_by * dtype_bits(dtype);
+  return static_cast<int64_t>((bits + 7) / 8);
+}
+
+}  // namespace shardplan

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// ZeRO: state sharded over axes that the specs do not use, as each framework
+// does it.
+//
+// Jax: the axes go in front of those of the first dimension that they divide.
+// Fsdp2: dimension 0 of the local shard in torch.chunk pieces; every rank
+// stores as many rows as the first (FSDPParam of PyTorch 2).
+// DeepSpeed, stages 1 and 2: one flat buffer of all weights of a dtype, padded
+// to a multiple of 2 x ranks elements; stage 3: every parameter flat, padded to
+// a multiple of the ranks (deepspeed 0.19, stage_1_and_2.py and
+// partition_parameters.py).
+// Megatron: one flat buffer; parameters begin at multiples of 64 elements, and
+// its end is padded to a multiple of lcm(ranks, 128) (megatron-core 0.16,
+// param_and_grad_buffer.py, without overlap of gradient reduction, which
+// makes several buckets). It shards optimizer state and master weights alone.
+// On top of a spec, all of these act on the local shard.
+#pragma once
+
+#include <cstdint>
+
+#include "base/diagnostic.h"
+#include "core/mesh.h"
+#include "core/plan.h"
+#include "memory/state.h"
+
+namespace shardplan {
+
+// Unknown or missing axes, and what a style cannot do (SP010); false then.
+bool check_state_options(const StateOptions& options, const Mesh& mesh,
+                         Diagnostics& diags);
+
+// ZeRO's axes that a spec leaves free, larger than 1, in order.
+AxisNames free_zero_axes(const PartitionSpec& spec, const Mesh& mesh,
+                         const StateOptions& options);
+
+// Whether the stage shards this kind.
+bool is_sharded_by_zero(StateKind kind, const StateOptions& options);
+
+// Sets layout, spec and ranks of a leaf as the style has it.
+void apply_zero(StateLeaf& leaf, const Mesh& mesh, OnIndivisible policy,
+                const StateOptions& options);
+
+// Fills local_shape, bytes_per_device and replicas.
+void measure_leaf(StateLeaf& leaf, const Mesh& mesh, OnIndivisible policy);
+
+// Bytes of a leaf on a device whose shard, by the spec, has this shape. Not of
+// a Buffer.
+int64_t leaf_bytes(const StateLeaf& leaf, const Shape& local);
+
+// Elements that a parameter takes in a flat buffer.
+int64_t buffer_elements(int64_t elements, ZeroStyle style);
+// Bytes per device of a buffer of that many elements, its end padded for
+// `ranks` and shared among `shared_by` devices.
+int64_t buffer_bytes(Int128 elements, DType dtype, ZeroStyle style,
+                     int64_t ranks, int64_t shared_by);
+
+}  // namespace shardplan

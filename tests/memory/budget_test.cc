@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memory/budget.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <rapidcheck.h>
+
+#include "memory/zero.h"
+#include "resolve/analyze.h"
+#include "tests/support/builders.h"
+#include "tests/support/generators.h"
+#include "tests/support/placed.h"
+
+namespace shardplan {
+namespace {
+
+using testing::category_bytes;
+using testing::total_of;
+namespace gen = testing::gen;
+
+constexpr Category kState[] = {Category::Parameters, Category::Gradients,
+                               Category::MasterWeights,
+                               Category::OptimizerState};
+
+Budget made(const Manifest& manifest, const Plan& plan,
+            const BudgetOptions& options) {
+  Diagnostics diags;
+  const auto budget = make_budget(manifest, plan, options, diags);
+  REQUIRE_MESSAGE(budget, testing::first_message(diags));
+  return *budget;
+}
+
+Manifest small_model() {
+  return testing::manifest({{"embed/embedding", "bf16[32, 8]"},
+                            {"layers/0/w", "bf16[8, 16]"},
+                            {"layers/1/w", "bf16[8, 16]"},
+                            {"layers/2/w", "bf16[8, 16]"},
+                            {"lm_head/kernel", "bf16[8, 32]"}});
+}
+
+TEST_CASE("every category has a name") {
+  for (size_t i = 0; i < kCategories; ++i) {
+    CHECK_FALSE(category_name(static_cast<Category>(i)).empty());
+  }
+  CHECK(category_name(Category::MasterWeights) == "master_weights");
+}
+
+TEST_CASE("a budget adds up state, gathered layer, loss and reserve") {
+  const Manifest manifest = small_model();
+  const Plan plan =
+      testing::placed(manifest, testing::rules({{".", "fsdp"}}), "fsdp=4");
+  BudgetOptions options;
+  options.state.optimizer = Optimizer::AdamW;
+  options.reserve = 1000;
+  options.fragmentation = 0.1;
+  options.limit = DeviceLimit{"--memory", 10000, 10000};
+  const Budget budget = made(manifest, plan, options);
+  REQUIRE(budget.classes.size() == 1);
+  // 896 elements, a quarter each.
+  CHECK(category_bytes(budget, Category::Parameters) == 224 * 2);
+  CHECK(category_bytes(budget, Category::Gradients) == 224 * 2);
+  CHECK(category_bytes(budget, Category::MasterWeights) == 224 * 4);
+  CHECK(category_bytes(budget, Category::OptimizerState) == 224 * 8 + 4);
+  // The embedding and the head are larger than a layer.
+  CHECK(category_bytes(budget, Category::GatheredLayer) == 256 * 2);
+  const int64_t held = 224 * 16 + 4 + 512;
+  CHECK(category_bytes(budget, Category::Fragmentation) == (held + 9) / 10);
+  CHECK(category_bytes(budget, Category::Reserve) == 1000);
+  CHECK(budget.classes[0].total == held + (held + 9) / 10 + 1000);
+  CHECK(budget.headroom == 10000 - budget.classes[0].total);
+  CHECK(budget.fits());
+  options.limit->usable = budget.classes[0].total - 1;
+  CHECK(made(manifest, plan, options).headroom == -1);
+}
+
+TEST_CASE("several live layers are the largest ones") {
+  const Manifest manifest = small_model();
+  const Plan plan =
+      testing::placed(manifest, testing::rules({{".", "fsdp"}}), "fsdp=4");
+  BudgetOptions options;
+  options.live_layers = 3;
+  const Budget budget = made(manifest, plan, options);
+  CHECK(category_bytes(budget, Category::GatheredLayer) ==
+        (256 + 256 + 128) * 2);
+  REQUIRE(budget.gathered.size() == 3);
+  CHECK(budget.gathered[1].label == "layers/*");
+  CHECK(budget.gathered[1].units == 3);
+  CHECK(budget.gathered[1].sharded == 64);
+  CHECK(budget.gathered[1].gathered == 256);
+}
+
+TEST_CASE("stages hold their own layers, and the fullest leads") {
+  const Manifest manifest = small_model();
+  const Plan plan =
+      testing::placed(manifest, testing::rules({{".", ""}}), "pp=3,dp=2");
+  BudgetOptions options;
+  options.stages = Stages{"pp", {}};
+  const Budget budget = made(manifest, plan, options);
+  REQUIRE(budget.classes.size() == 2);
+  // First and last stage are alike: a layer and a table.
+  CHECK(budget.classes[0].label == "stages 0, 2: 1 layer each");
+  CHECK(budget.classes[0].devices == 4);
+  CHECK(category_bytes(budget, Category::Parameters) == (128 + 256) * 2);
+  CHECK(budget.classes[1].label == "stage 1: layer 1");
+  CHECK(category_bytes(budget, Category::Parameters, 1) == 128 * 2);
+  const CategoryTotal& total = total_of(budget, Category::Parameters);
+  CHECK(total.stored == manifest.total_bytes() * 2);
+  CHECK(total.padding == 0);
+}
+
+TEST_CASE("a tensor whose spec names the pipeline axis is on every stage") {
+  const Manifest manifest = small_model();
+  const Plan plan = testing::placed(
+      manifest, testing::rules({{"embed", "pp"}, {".", ""}}), "pp=2");
+  BudgetOptions options;
+  options.stages = Stages{"pp", {1, 2}};
+  const Budget budget = made(manifest, plan, options);
+  CHECK(budget.classes[0].stage == 1);
+  CHECK(category_bytes(budget, Category::Parameters) == (128 + 256 + 256) * 2);
+  CHECK(category_bytes(budget, Category::Parameters, 1) == (128 + 128) * 2);
+  CHECK(total_of(budget, Category::Parameters).padding == 0);
+}
+
+TEST_CASE("the KV cache of a stage is that of its layers") {
+  Manifest manifest = small_model();
+  manifest.facts.from = FactsFrom::Manifest;
+  manifest.facts.layers = 3;
+  manifest.facts.heads = 4;
+  manifest.facts.kv_heads = 2;
+  manifest.facts.head_dim = 8;
+  const Plan plan =
+      testing::placed(manifest, testing::rules({{".", ""}}), "pp=2");
+  BudgetOptions options;
+  options.kv = KvRequest{2, 10, DType::BF16, 1, false};
+  options.stages = Stages{"pp", {1, 2}};
+  const Budget budget = made(manifest, plan, options);
+  // 2 heads x (8 + 8) elements x 2 bytes x 2 x 10 tokens for each layer.
+  CHECK(category_bytes(budget, Category::KvCache) == 2 * 64 * 20);
+  CHECK(category_bytes(budget, Category::KvCache, 1) == 64 * 20);
+
+  manifest.facts = {};
+  Diagnostics diags;
+  options.stages.reset();
+  CHECK_FALSE(make_budget(manifest, plan, options, diags));
+  CHECK(diags.cannot_run());
+}
+
+TEST_CASE("what ZeRO cannot shard is said in bytes") {
+  const Manifest manifest =
+      testing::manifest({{"a", "f32[7]"}, {"b", "f32[8]"}});
+  const Plan plan =
+      testing::placed(manifest, testing::rules({{".", ""}}), "dp=4");
+  BudgetOptions options;
+  options.state.optimizer = Optimizer::Lion;
+  options.state.zero = 1;
+  options.state.zero_axes = {"dp"};
+  const Budget budget = made(manifest, plan, options);
+  int64_t unsharded = 0;
+  for (const LeafSum& sum : budget.leaves) unsharded += sum.unsharded;
+  CHECK(unsharded == 7 * 4);
+}
+
+TEST_CASE("stages and ZeRO cannot share an axis") {
+  const Manifest manifest = small_model();
+  const Plan plan =
+      testing::placed(manifest, testing::rules({{".", ""}}), "pp=3");
+  BudgetOptions options;
+  options.state.optimizer = Optimizer::AdamW;
+  options.state.zero = 1;
+  options.state.zero_axes = {"pp"};
+  options.stages = Stages{"pp", {}};
+  Diagnostics diags;
+  CHECK_FALSE(make_budget(manifest, plan, options, diags));
+  CHECK(testing::first_message(diags) ==
+        "axis `pp` is given to `--stages` and `--zero-axes`");
+}
+
+TEST_CASE("sizes beyond 63 bits are refused") {
+  const Manifest manifest =
+      testing::manifest({{"w", "i4[4294967296, 1073741824]"}});
+  const Plan plan =
+      testing::placed(manifest, testing::rules({{".", ""}}), "dp=2");
+  Diagnostics diags;
+  CHECK_FALSE(make_budget(manifest, plan, {}, diags));
+  CHECK(diags.cannot_run());
+}
+
+// A plan as `resolve` could make it for random tensors and specs.
+Plan random_plan(const Manifest& manifest, const Mesh& mesh,
+                 OnIndivisible policy) {
+  Plan plan{mesh, policy, true, {}, {}, {}, {}};
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    Placement placement;
+    placement.type = manifest.type(i);
+    placement.spec = *gen::legal_spec(mesh, placement.type.shape.size());
+    if (policy == OnIndivisible::Drop) {
+      for (size_t dim = 0; dim < placement.spec.dims.size(); ++dim) {
+        AxisNames& axes = placement.spec.dims[dim];
+        if (placement.type.shape[dim] % shard_count(mesh, axes) != 0) {
+          axes.clear();
+        }
+      }
+    }
+    measure(placement, mesh, policy);
+    plan.placements.push_back(placement);
+    plan.placement_of.push_back(static_cast<uint32_t>(i));
+  }
+  return plan;
+}
+
+StateOptions random_state(const Mesh& mesh) {
+  StateOptions state;
+  state.optimizer = static_cast<Optimizer>(*rc::gen::inRange(0, 7));
+  state.zero_style = static_cast<ZeroStyle>(*rc::gen::inRange(0, 4));
+  state.zero = *rc::gen::inRange(0, 4);
+  if (state.zero_style == ZeroStyle::Megatron) {
+    state.zero = std::min(state.zero, 1);
+  }
+  if (state.optimizer == Optimizer::Adafactor) {
+    state.zero_style = ZeroStyle::Jax;
+    state.zero = std::min(state.zero, 3);
+  }
+  if (state.zero > 0) {
+    for (const Axis& axis : mesh.axes()) {
+      if (state.zero_axes.empty() || *rc::gen::arbitrary<bool>()) {
+        state.zero_axes.push_back(axis.name);
+      }
+    }
+  }
+  return state;
+}
+
+// What one device stores of one leaf, told again from slices.
+Int128 stored_at(const StateLeaf& leaf, const Mesh& mesh, OnIndivisible policy,
+                 const std::vector<int64_t>& coordinates) {
+  int64_t rows = 1;
+  int64_t others = 1;
+  for (size_t dim = 0; dim < leaf.type.shape.size(); ++dim) {
+    int64_t size = leaf.type.shape[dim];
+    if (dim < leaf.spec.dims.size()) {
+      const AxisNames& axes = leaf.spec.dims[dim];
+      if (policy == OnIndivisible::Chunk) {
+        const Slice slice =
+            dimension_slice(mesh, axes, Cut::Chunked, size, coordinates);
+        size = slice.end - slice.begin;
+      } else {
+        const int64_t n = shard_count(mesh, axes);
+        size = (size + n - 1) / n;
+      }
+    }
+    (dim == 0 ? rows : others) *= size;
+  }
+  int64_t elements = rows * others;
+  if (leaf.layout == LeafLayout::Rows) {
+    elements = (rows + leaf.zero_ranks - 1) / leaf.zero_ranks * others;
+  } else if (leaf.layout == LeafLayout::Flat) {
+    elements = (elements + leaf.zero_ranks - 1) / leaf.zero_ranks;
+  }
+  return *byte_count(elements, leaf.type.dtype);
+}
+
+TEST_CASE("devices one by one store what the classes and totals say") {
+  CHECK(rc::check([] {
+    const Manifest manifest = *gen::manifest();
+    const Mesh mesh = *gen::mesh();
+    const auto policy = *rc::gen::element(
+        OnIndivisible::Drop, OnIndivisible::Pad, OnIndivisible::Chunk);
+    const Plan plan = random_plan(manifest, mesh, policy);
+    BudgetOptions options;
+    options.state = random_state(mesh);
+    Diagnostics diags;
+    const auto budget = make_budget(manifest, plan, options, diags);
+    RC_ASSERT(budget.has_value());
+
+    int64_t devices = 0;
+    std::array<Int128, kCategories> stored{};
+    for (const BudgetClass& c : budget->classes) {
+      devices += c.devices;
+      for (size_t i = 0; i < kCategories; ++i) {
+        stored[i] += static_cast<Int128>(c.bytes[i]) * c.devices;
+      }
+    }
+    RC_ASSERT(devices == mesh.devices());
+    bool buffered = false;
+    std::array<Int128, 4> one_by_one{};
+    std::array<Int128, 4> copies{};
+    for (const Placement& placement : plan.placements) {
+      for (const StateLeaf& leaf :
+           state_leaves(placement, mesh, policy, options.state)) {
+        const auto kind = static_cast<size_t>(leaf.kind);
+        buffered = buffered || leaf.layout == LeafLayout::Buffer;
+        copies.at(kind) +=
+            static_cast<Int128>(leaf.type.bytes()) *
+            (mesh.devices() / shard_count(mesh, leaf.spec) / leaf.zero_ranks);
+        for (int64_t d = 0; d < mesh.devices(); ++d) {
+          one_by_one.at(kind) +=
+              stored_at(leaf, mesh, policy, mesh.coordinates(d));
+        }
+      }
+    }
+    for (const Category category : kState) {
+      const auto i = static_cast<size_t>(category);
+      const CategoryTotal& total = budget->totals[i];
+      RC_ASSERT(total.stored == stored[i]);
+      RC_ASSERT(total.stored == total.with_replicas + total.padding);
+      RC_ASSERT(total.padding >= 0);
+      if (category == Category::OptimizerState) continue;  // and counters
+      RC_ASSERT(total.with_replicas == copies[i]);
+      if (!buffered) {
+        RC_ASSERT(total.stored == one_by_one[i]);
+      }
+    }
+    Int128 padding = 0;
+    int64_t fullest = 0;
+    for (const LeafSum& sum : budget->leaves) {
+      padding += sum.padding;
+      fullest += sum.bytes_per_device;
+    }
+    Int128 expected = 0;
+    for (const Category category : kState) {
+      expected += total_of(*budget, category).padding;
+      fullest -= category_bytes(*budget, category);
+    }
+    RC_ASSERT(padding == expected);
+    RC_ASSERT(fullest == 0);
+  }));
+}
+
+TEST_CASE("the budget of parameters alone is the plan's memory") {
+  CHECK(rc::check([] {
+    const Manifest manifest = *gen::manifest();
+    const Mesh mesh = *gen::mesh();
+    const Plan plan = random_plan(manifest, mesh, OnIndivisible::Chunk);
+    Diagnostics diags;
+    const auto memory = device_memory(manifest, plan, diags);
+    const auto budget = make_budget(manifest, plan, {}, diags);
+    RC_ASSERT(budget.has_value());
+    RC_ASSERT(category_bytes(*budget, Category::Parameters) == memory->max);
+    RC_ASSERT(total_of(*budget, Category::Parameters).stored == memory->total);
+  }));
+}
+
+}  // namespace
+}  // namespace shardplan

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memory/zero.h"
+
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "tests/support/builders.h"
+#include "tests/support/placed.h"
+
+namespace shardplan {
+namespace {
+
+using testing::mesh;
+using testing::placement;
+
+StateOptions zero(int stage, ZeroStyle style, AxisNames axes = {"dp"}) {
+  StateOptions options;
+  options.optimizer = Optimizer::AdamW;
+  options.zero = stage;
+  options.zero_axes = std::move(axes);
+  options.zero_style = style;
+  return options;
+}
+
+StateLeaf leaf_of(StateKind kind, const std::string& type,
+                  const std::string& spec, const Mesh& devices,
+                  const StateOptions& options) {
+  for (const StateLeaf& leaf :
+       state_leaves(placement(type, spec, devices), devices,
+                    OnIndivisible::Drop, options)) {
+    if (leaf.kind == kind) return leaf;
+  }
+  FAIL("no such leaf");
+  return {};
+}
+
+std::string problem(const StateOptions& options) {
+  Diagnostics diags;
+  const bool good = check_state_options(options, mesh("dp=4,tp=2"), diags);
+  CHECK(good == !diags.has_errors());
+  return testing::first_message(diags);
+}
+
+TEST_CASE("mistakes with ZeRO's stage, axes and style are reported") {
+  CHECK(problem(zero(1, ZeroStyle::Jax)).empty());
+  CHECK(problem(zero(0, ZeroStyle::Jax, {})).empty());
+  CHECK(problem(zero(1, ZeroStyle::Jax, {})) ==
+        "`--zero 1` needs axes to shard over");
+  CHECK(problem(zero(0, ZeroStyle::Jax)) ==
+        "`--zero-axes` is given without a ZeRO stage");
+  CHECK(problem(zero(1, ZeroStyle::Jax, {"fsdp"})) ==
+        "`--zero-axes` names axis `fsdp`, which the mesh does not have");
+  CHECK(problem(zero(1, ZeroStyle::Jax, {"dp", "dp"})) ==
+        "`--zero-axes` names axis `dp` twice");
+  CHECK(problem(zero(2, ZeroStyle::Megatron)) ==
+        "`--zero-style megatron` has no ZeRO stage 2");
+  StateOptions factored = zero(1, ZeroStyle::Fsdp2);
+  factored.optimizer = Optimizer::Adafactor;
+  CHECK(problem(factored) ==
+        "`--zero-style fsdp2` cannot shard adafactor's state");
+}
+
+TEST_CASE("jax adds the axes to the first dimension that they divide") {
+  const Mesh devices = mesh("dp=4,tp=2");
+  const auto spec_after = [&](const std::string& type, const std::string& spec,
+                              int stage, StateKind kind) {
+    return spec_text(
+        leaf_of(kind, type, spec, devices, zero(stage, ZeroStyle::Jax)).spec);
+  };
+  const auto state = StateKind::Optimizer;
+  CHECK(spec_after("f32[8, 6]", "tp", 1, state) == "P((dp, tp), None)");
+  // tp leaves 3 of dimension 0.
+  CHECK(spec_after("f32[6, 8]", "tp", 1, state) == "P(tp, dp)");
+  CHECK(spec_after("f32[8, 8]", "dp", 1, state) == "P(dp)");
+  CHECK(spec_after("f32[8, 8]", "", 1, StateKind::Gradient) == "P()");
+  CHECK(spec_after("f32[8, 8]", "", 2, StateKind::Gradient) == "P(dp, None)");
+  CHECK(spec_after("f32[8, 8]", "", 2, StateKind::Parameter) == "P()");
+  CHECK(spec_after("f32[8, 8]", "", 3, StateKind::Parameter) == "P(dp, None)");
+  const StateLeaf whole =
+      leaf_of(state, "f32[6, 6]", "", devices, zero(1, ZeroStyle::Jax));
+  CHECK(whole.zero_failed);
+  CHECK(whole.replicas == 8);
+}
+
+TEST_CASE("fsdp2 stores as many rows as the first chunk, of local shards") {
+  const Mesh devices = mesh("dp=4,tp=2");
+  const StateOptions options = zero(3, ZeroStyle::Fsdp2);
+  const StateLeaf odd =
+      leaf_of(StateKind::Parameter, "bf16[18, 5]", "tp", devices, options);
+  // 9 local rows in chunks of 3, 3, 3, 0.
+  CHECK(odd.bytes_per_device == 3 * 5 * 2);
+  CHECK(odd.replicas == 1);
+  CHECK(odd.padding_bytes(8) == (8 * 15 - 18 * 5) * 2);
+  const StateLeaf scalar =
+      leaf_of(StateKind::Parameter, "f32[]", "", devices, options);
+  CHECK(scalar.zero_failed);
+  CHECK(scalar.bytes_per_device == 4);
+}
+
+TEST_CASE("deepspeed's stage 3 pads every parameter to its ranks") {
+  const Mesh devices = mesh("dp=4,tp=2");
+  const StateLeaf leaf = leaf_of(StateKind::Master, "bf16[3, 5]", "", devices,
+                                 zero(3, ZeroStyle::DeepSpeed));
+  CHECK(leaf.bytes_per_device == 4 * 4);  // 15 elements in parts of 4
+  CHECK(leaf.replicas == 2);
+  CHECK(leaf.padding_bytes(8) == (8 * 4 - 2 * 15) * 4);
+}
+
+TEST_CASE("buffers hold weights whole and state in parts") {
+  const Mesh devices = mesh("dp=4,tp=2");
+  for (const ZeroStyle style : {ZeroStyle::DeepSpeed, ZeroStyle::Megatron}) {
+    const StateOptions options = zero(1, style);
+    const StateLeaf weight =
+        leaf_of(StateKind::Parameter, "bf16[6]", "tp", devices, options);
+    CHECK(weight.layout == LeafLayout::Buffer);
+    CHECK(weight.zero_ranks == 1);
+    CHECK(weight.buffer_ranks == 4);
+    const StateLeaf moment =
+        leaf_of(StateKind::Optimizer, "bf16[6]", "tp", devices, options);
+    CHECK(moment.zero_ranks == 4);
+    CHECK(moment.replicas == 1);
+  }
+  // DeepSpeed reduces gradients of stage 1 where they are.
+  CHECK(leaf_of(StateKind::Gradient, "bf16[6]", "tp", devices,
+                zero(1, ZeroStyle::DeepSpeed))
+            .layout == LeafLayout::Spec);
+  // An axis that the spec uses cannot share the buffer.
+  CHECK(leaf_of(StateKind::Optimizer, "bf16[8]", "dp", devices,
+                zero(1, ZeroStyle::Megatron))
+            .buffer_ranks == 1);
+}
+
+TEST_CASE("the ends of buffers are padded as each framework does") {
+  // DeepSpeed: 2 elements per rank.
+  CHECK(buffer_bytes(15, DType::BF16, ZeroStyle::DeepSpeed, 4, 1) == 32);
+  CHECK(buffer_bytes(15, DType::F32, ZeroStyle::DeepSpeed, 4, 4) == 16);
+  CHECK(buffer_bytes(16, DType::F32, ZeroStyle::DeepSpeed, 4, 4) == 16);
+  // Megatron: lcm(ranks, 128) = 384 for 3 and 6 ranks.
+  CHECK(buffer_bytes(1, DType::F32, ZeroStyle::Megatron, 3, 3) == 128 * 4);
+  CHECK(buffer_bytes(385, DType::BF16, ZeroStyle::Megatron, 6, 1) == 768 * 2);
+  CHECK(buffer_elements(65, ZeroStyle::Megatron) == 128);
+  CHECK(buffer_elements(65, ZeroStyle::DeepSpeed) == 65);
+}
+
+}  // namespace
+}  // namespace shardplan
