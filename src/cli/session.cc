@@ -151,7 +151,6 @@ std::optional<Plan> make_plan(Context& context, const Manifest& manifest,
   how.min_size = options.min_size;
   how.on_indivisible = options.on_indivisible;
   how.strict = options.strict;
-  how.declarations = options.declarations;
   how.jobs = options.jobs > 0 ? options.jobs : context.host.processors();
   return resolve(manifest, *rules, *mesh, how, context.diags);
 }
@@ -183,9 +182,12 @@ std::optional<Session> open_session(Context& context) {
   if (!memory) return std::nullopt;
 
   context.progress.stage("checking the plan");
-  const LintOptions lint_options = {context.options.tolerance,
-                                    context.options.max_replicated,
-                                    context.options.replicate_unmatched};
+  LintOptions lint_options = {context.options.tolerance,
+                              context.options.max_replicated,
+                              context.options.replicate_unmatched};
+  const MemoryOptions& m = context.options.memory;
+  if (m.stages) lint_options.pipeline_axis = m.stages->axis;
+  if (m.state.zero == 3) lint_options.zero_axes = m.state.zero_axes;
   lint(make_lint_input(*manifest, *plan, folding, rules ? &*rules : nullptr,
                        *memory, lint_options),
        diags);

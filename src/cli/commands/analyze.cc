@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // `shardplan analyze MODEL`: bytes per device, and where they come from.
 #include <algorithm>
+#include <utility>
 
 #include "base/text.h"
+#include "cli/budget.h"
+#include "cli/budget_tables.h"
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/session.h"
@@ -24,7 +27,7 @@ Table memory_table(const Session& session) {
   const auto most =
       static_cast<double>(std::max<int64_t>({session.memory.max, even, 1}));
   Table table;
-  table.id = "memory";
+  table.id = "parameters";
   table.title = "Memory per device";
   table.columns = {{"state", "", Align::Left},
                    {"bytes_per_device", "", Align::Right},
@@ -176,20 +179,48 @@ void add_for_people_and_programs(Report& report, Table table) {
   report.tables.push_back(std::move(table));
 }
 
+// What is asked for, or what parameters alone take.
+void add_budget(Report& report, const Context& context, const Session& session,
+                const BudgetAnswer& answer) {
+  const Budget& budget = answer.budget;
+  if (!asks_for_budget(context.options)) {
+    report.tables.push_back(memory_table(session));
+  } else {
+    report.tables.push_back(breakdown_table(session, budget));
+    report.tables.push_back(device_class_table(budget));
+    if (answer.input.options.state.optimizer != Optimizer::None) {
+      report.tables.push_back(state_table(budget, true));
+    }
+    report.tables.push_back(gathered_table(budget, true));
+  }
+  for (Table table :
+       {memory_rows(budget), memory_totals(budget), state_table(budget, false),
+        gathered_table(budget, false), stages_table(budget)}) {
+    report.tables.push_back(std::move(table));
+  }
+}
+
 }  // namespace
 
 Exit run_analyze(Context& context) {
   const std::optional<Session> opened = open_session(context);
   if (!opened) return Exit::CouldNotRun;
   const Session& session = *opened;
+  const std::optional<BudgetAnswer> answer =
+      answer_budget(context, session.manifest, session.plan);
+  if (!answer) return Exit::CouldNotRun;
   Report report;
   report.command = "analyze";
   report.diagnostics = &context.diags;
   report.summary = summary_of(context, session);
+  for (auto& entry : budget_summary(answer->budget)) {
+    report.summary.push_back(std::move(entry));
+  }
   report.headline = {headline_of(session, context.options.exact),
                      efficiency_line(session)};
-  report.tables = {memory_table(session), devices_table(session),
-                   imbalance_table(session)};
+  add_budget(report, context, session, *answer);
+  report.tables.push_back(devices_table(session));
+  report.tables.push_back(imbalance_table(session));
   add_for_people_and_programs(report, repetition_table(session));
   report.tables.push_back(axes_table(session));
   report.tables.push_back(group_table("dtypes", "By dtype", "dtype",
@@ -205,8 +236,10 @@ Exit run_analyze(Context& context) {
     report.tables.push_back(std::move(table));
   }
   report.notes = correction_notes(session);
-  add_declared(session, report);
   for (std::string& line : remarks_of(session)) {
+    report.notes.push_back(std::move(line));
+  }
+  for (std::string& line : budget_notes(context, *answer)) {
     report.notes.push_back(std::move(line));
   }
   return finish(context, std::move(report));

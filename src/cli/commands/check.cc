@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "cli/budget.h"
+#include "cli/budget_tables.h"
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/session.h"
@@ -49,15 +51,23 @@ const Diagnostic* first_shown(const Diagnostics& diags) {
 Exit run_check(Context& context) {
   const std::optional<Session> session = open_session(context);
   if (!session) return Exit::CouldNotRun;
+  const std::optional<BudgetAnswer> answer =
+      answer_budget(context, session->manifest, session->plan);
+  if (!answer) return Exit::CouldNotRun;
   Report report;
   report.command = "check";
   report.diagnostics = &context.diags;
   report.diagnostics_are_the_answer = true;
   report.summary = summary_of(context, *session);
+  for (auto& entry : budget_summary(answer->budget)) {
+    report.summary.push_back(std::move(entry));
+  }
   report.tables = {placements_table(*session), corrections_table(*session),
                    rules_table(*session)};
   report.notes = remarks_of(*session);
-  add_declared(*session, report);
+  for (std::string& line : budget_notes(context, *answer)) {
+    report.notes.push_back(std::move(line));
+  }
   report.notes.push_back(verdict(context.diags, *session));
   if (const Diagnostic* first = first_shown(context.diags)) {
     report.next_step =

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/budget.h"
+
+#include <string>
+#include <utility>
+
+#include "cli/device_limit.h"
+#include "core/fold.h"
+#include "io/load.h"
+#include "memory/misfit.h"
+#include "memory/zero.h"
+#include "resolve/analyze.h"
+#include "resolve/lint.h"
+
+namespace shardplan::cli {
+namespace {
+
+struct Given {
+  const char* flag;
+  bool given;
+};
+
+std::vector<Given> cache_flags(const Options& options) {
+  const MemoryOptions& m = options.memory;
+  return {{"--batch", m.batch.has_value()},
+          {"--seq", m.seq.has_value()},
+          {"--kv-dtype", m.kv_dtype.has_value()},
+          {"--kv-block", m.kv_block != 1},
+          {"--kv-axes", !m.kv_axes.empty()},
+          {"--batch-axes", !m.batch_axes.empty()},
+          {"--sequence-axes", !m.sequence_axes.empty()}};
+}
+
+std::vector<Given> training_flags(const Options& options) {
+  const StateOptions& s = options.memory.state;
+  return {{"--grad-dtype", s.grad_dtype.has_value()},
+          {"--moment-dtype", s.moment_dtype.has_value()},
+          {"--master-dtype", s.no_master || s.master_dtype.has_value()},
+          {"--state-rules", !options.memory.state_rules.empty()},
+          {"--zero 1", s.zero == 1},
+          {"--zero 2", s.zero == 2}};
+}
+
+bool check_training(const Options& options, Diagnostics& diags) {
+  bool good = true;
+  if (options.memory.state.optimizer != Optimizer::None) return true;
+  for (const Given& flag : training_flags(options)) {
+    if (!flag.given) continue;
+    good = false;
+    diags
+        .error(Code::Usage, {},
+               "`" + std::string(flag.flag) +
+                   "` is about training state, and no optimizer is given")
+        .help("add `--optimizer`, e.g. `--optimizer adamw`");
+  }
+  return good;
+}
+
+bool check_cache(const Options& options, Diagnostics& diags) {
+  bool good = true;
+  const bool trains = options.mode == Mode::Train;
+  for (const Given& flag : cache_flags(options)) {
+    if (!flag.given) continue;
+    if (trains) {
+      good = false;
+      diags
+          .error(Code::Usage, {},
+                 "`" + std::string(flag.flag) +
+                     "` is about the KV cache, which training does not have")
+          .help("add `--mode prefill` or `--mode decode`");
+    } else if (!options.memory.seq) {
+      diags
+          .error(Code::Usage, {},
+                 "`" + std::string(flag.flag) +
+                     "` needs `--seq`, the tokens of each sequence")
+          .help("add `--seq`, e.g. `--seq 8192`");
+      return false;
+    }
+  }
+  return good;
+}
+
+std::optional<KvRequest> kv_request(const Options& options) {
+  const MemoryOptions& m = options.memory;
+  if (options.mode == Mode::Train || !m.seq) return std::nullopt;
+  KvRequest request;
+  request.batch = m.batch.value_or(1);
+  request.seq = *m.seq;
+  request.dtype = m.kv_dtype.value_or(DType::BF16);
+  request.block = m.kv_block;
+  request.prefill = options.mode == Mode::Prefill;
+  return request;
+}
+
+// Findings about rules of leaves, as about those of parameters.
+bool lint_state(const StateSpecs& specs, const RuleSet& rules,
+                const Options& options, Diagnostics& diags) {
+  const Folding folding = fold(specs.plan.placement_of,
+                               [&](size_t i) { return specs.leaves.name(i); });
+  const auto memory = device_memory(specs.leaves, specs.plan, diags);
+  if (!memory) return false;
+  const LintOptions how = {options.tolerance, options.max_replicated,
+                           options.replicate_unmatched};
+  const LintInput input =
+      make_lint_input(specs.leaves, specs.plan, folding, &rules, *memory, how);
+  lint_rules(input, diags);
+  lint_specs(input, diags);
+  return true;
+}
+
+bool read_state_rules(Context& context, const Manifest& manifest,
+                      const Plan& plan, BudgetInput& input) {
+  const Options& options = context.options;
+  if (options.memory.state_rules.empty()) return true;
+  const auto rules = load_rules(options.memory.state_rules, options.dialect,
+                                context.host, context.diags);
+  if (!rules) return false;
+  ResolveOptions how;
+  how.min_size = options.min_size;
+  how.on_indivisible = plan.on_indivisible;
+  how.strict = options.strict;
+  auto specs = resolve_state_rules(manifest, plan, input.options.state, *rules,
+                                   how, context.diags);
+  if (!specs || !lint_state(*specs, *rules, options, context.diags)) {
+    return false;
+  }
+  for (const SourcePtr& source : rules->sources) context.diags.keep(source);
+  input.state_specs = std::make_unique<StateSpecs>(*std::move(specs));
+  input.options.state_specs = input.state_specs.get();
+  return true;
+}
+
+}  // namespace
+
+bool asks_for_budget(const Options& options) {
+  const MemoryOptions& m = options.memory;
+  const StateOptions& s = m.state;
+  return m.hardware || m.limit || m.reserve > 0 || m.reserve_fraction > 0 ||
+         m.fragmentation > 0 || m.stages || m.live_layers != 1 ||
+         s.optimizer != Optimizer::None || s.param_dtype || s.compute_dtype ||
+         s.zero > 0 || !s.zero_axes.empty() || m.seq;
+}
+
+bool check_memory_flags(const Options& options, Diagnostics& diags) {
+  bool good = true;
+  const Optimizer optimizer = options.memory.state.optimizer;
+  if (options.mode != Mode::Train && optimizer != Optimizer::None) {
+    good = false;
+    diags
+        .error(Code::Usage, {},
+               "`--optimizer` is given, but `--mode " +
+                   std::string(mode_name(options.mode)) + "` does not train")
+        .help("leave out one of them");
+  }
+  good = check_training(options, diags) && good;
+  return check_cache(options, diags) && good;
+}
+
+std::optional<BudgetInput> budget_input(Context& context,
+                                        const Manifest& manifest,
+                                        const Plan& plan) {
+  const Options& options = context.options;
+  const MemoryOptions& m = options.memory;
+  if (!check_memory_flags(options, context.diags)) return std::nullopt;
+  BudgetInput input;
+  input.options.state = m.state;
+  input.options.stages = m.stages;
+  input.options.live_layers = m.live_layers;
+  input.options.fragmentation = m.fragmentation;
+  input.options.limit = device_limit(options, context.host, context.diags);
+  const auto reserve =
+      reserve_bytes(options, input.options.limit, context.diags);
+  if (context.diags.cannot_run() || !reserve) return std::nullopt;
+  input.options.reserve = *reserve;
+  input.options.kv = kv_request(options);
+  if (input.options.kv) {
+    input.kv_axes =
+        kv_axes(manifest, key_projections(manifest), plan,
+                {m.kv_axes, m.batch_axes, m.sequence_axes}, context.diags);
+    if (!input.kv_axes) return std::nullopt;
+    input.options.kv_sharding = kv_sharding(plan.mesh, *input.kv_axes);
+  }
+  if (!check_state_options(m.state, plan.mesh, context.diags) ||
+      !read_state_rules(context, manifest, plan, input)) {
+    return std::nullopt;
+  }
+  input.units =
+      layer_units(manifest, input.state_specs ? input.state_specs->kind_of
+                                              : plan.placement_of);
+  return input;
+}
+
+std::optional<BudgetAnswer> answer_budget(Context& context,
+                                          const Manifest& manifest,
+                                          const Plan& plan) {
+  auto input = budget_input(context, manifest, plan);
+  if (!input) return std::nullopt;
+  auto budget =
+      make_budget(manifest, plan, input->units, input->options, context.diags);
+  if (!budget) return std::nullopt;
+  report_misfit(manifest, plan, input->units, input->options, *budget,
+                context.diags);
+  report_stages(*budget, input->options, context.diags);
+  return BudgetAnswer{*std::move(input), *std::move(budget)};
+}
+
+}  // namespace shardplan::cli
