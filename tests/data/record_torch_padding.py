@@ -5,10 +5,12 @@
     DS_ACCELERATOR=cpu python tests/data/record_torch_padding.py \\
         build/release/shardplan
 
-Writes tests/data/torch/dtensor.json and zero.json. Their own code does the
-work, on meta tensors and a fake process group:
+Writes tests/data/torch/dtensor.json, fsdp_tp.json and zero.json. Their own code
+does the work, on meta tensors and a fake process group:
 - dtensor.json: local shapes of DTensor on every rank, which are those of
   torch.chunk applied axis by axis;
+- fsdp_tp.json: the shape that fully_shard stores on rank 0 of a parameter that
+  DTensor has sharded over tp before;
 - zero.json: elements per rank that FSDP2 (fully_shard), DeepSpeed (ZeRO 1, 2
   and 3) and Megatron's distributed optimizer keep of models whose parameters
   are sharded over tp as shardplan resolves them.
@@ -33,7 +35,7 @@ from megatron.core.distributed import param_and_grad_buffer
 from megatron.core.optimizer import distrib_optimizer
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from torch.distributed.tensor._utils import (
     compute_local_shape_and_global_offset)
 from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -48,6 +50,12 @@ DTENSORS = [
     ((2, 2, 2), (3, 2), [0, 0, 0]), ((8,), (1, 4), [0]),
     ((2, 4), (6, 9), [None, 1]), ((4, 2), (50257, 3), [0, 0]),
     ((3, 5), (16, 31), [1, 0]),
+]
+# (dp, tp, shape, the dimension that tp shards)
+FSDP_TP = [
+    (4, 2, (10, 6), 0), (4, 2, (10, 6), 1), (3, 4, (16, 5), 0),
+    (8, 2, (6, 4), 0), (5, 2, (50258, 8), 0), (6, 3, (7, 9), 1),
+    (2, 2, (4,), 0), (4, 2, (2, 3), 0),
 ]
 # (config, rules, meshes of dp and tp): ZeRO goes over dp.
 ZERO = [
@@ -109,6 +117,20 @@ def fsdp2(shapes, ranks):
 
     return {"first": with_fake_group(ranks, 0, elements),
             "last": with_fake_group(ranks, ranks - 1, elements)}
+
+
+def fsdp2_on_tp(dp, tp, shape, dim):
+    def stored():
+        mesh = init_device_mesh("cpu", (dp, tp), mesh_dim_names=("dp", "tp"))
+        module = torch.nn.Module()
+        module.weight = torch.nn.Parameter(distribute_tensor(
+            torch.empty(shape, device="meta"), mesh["tp"], [Shard(dim)]))
+        fully_shard(module, mesh=mesh["dp"])
+        group, = module._get_fsdp_state()._fsdp_param_groups
+        parameter, = group.fsdp_params
+        return list(parameter.padded_sharded_param_size)
+
+    return with_fake_group(dp * tp, 0, stored)
 
 
 def deepspeed_flat(shapes, ranks):
@@ -201,6 +223,10 @@ def main():
         {"mesh": mesh, "shape": shape, "dims": dims,
          "ranks": dtensor_shapes(mesh, shape, dims)}
         for mesh, shape, dims in DTENSORS])
+    write("fsdp_tp.json", pytorch, [
+        {"dp": dp, "tp": tp, "shape": shape, "dim": dim,
+         "stored": fsdp2_on_tp(dp, tp, shape, dim)}
+        for dp, tp, shape, dim in FSDP_TP])
     write("zero.json",
           f"{pytorch}, deepspeed {deepspeed.__version__.partition('+')[0]}, "
           f"megatron-core {megatron.core.__version__}",
