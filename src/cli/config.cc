@@ -206,7 +206,7 @@ bool is_one_of(std::string_view name,
 bool makes_a_plan(std::string_view name) {
   return is_one_of(name,
                    {"rules", "dialect", "mesh", "devices", "axes", "min-size",
-                    "on-indivisible", "unmatched", "no-strict"});
+                    "on-indivisible", "unmatched", "no-strict", "declare"});
 }
 
 bool overrides(std::string_view flag, std::string_view key) {

@@ -150,6 +150,22 @@ std::optional<Stages> stages_of(const Setting& setting, Diagnostics& diags) {
                              "of each stage: `pp` or `pp:8,8,8,6`"));
 }
 
+void append_declarations(const Setting& setting, Declarations& declarations,
+                         Diagnostics& diags) {
+  for (const std::string& text : split_list(setting.value)) {
+    if (add_declaration(text, declarations)) continue;
+    auto problem = diags.error(Code::Usage, setting.where,
+                               "`" + printable(text) + "` in " +
+                                   title_of(setting) + " is no declaration");
+    const std::vector<std::string> forms = declaration_forms();
+    if (const auto near = nearest(text, forms)) {
+      problem.help("write `" + *near + "` if that is what was meant");
+    }
+    problem.help("known are " + names_text(forms, " and ") +
+                 ", with M from 1 to " + count_text(kMaxPadVocab));
+  }
+}
+
 bool is_choice(const Setting& setting, Diagnostics& diags) {
   const std::vector<std::string> choices = setting.flag->choices();
   if (std::find(choices.begin(), choices.end(), setting.value) !=

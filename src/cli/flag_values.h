@@ -11,6 +11,7 @@
 
 #include "base/diagnostic.h"
 #include "cli/flags.h"
+#include "core/declarations.h"
 #include "core/mesh.h"
 #include "core/types.h"
 #include "memory/budget.h"
@@ -37,6 +38,10 @@ std::optional<DType> dtype_of(const Setting& setting, Diagnostics& diags);
 AxisNames axes_of(const Setting& setting, Diagnostics& diags);
 // "pp", "pp:8,8,6"
 std::optional<Stages> stages_of(const Setting& setting, Diagnostics& diags);
+
+// Declarations, separated by commas, added to those before.
+void append_declarations(const Setting& setting, Declarations& declarations,
+                         Diagnostics& diags);
 
 // REQUIRES: the flag has choices.
 bool is_choice(const Setting& setting, Diagnostics& diags);

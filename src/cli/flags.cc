@@ -132,6 +132,13 @@ const std::vector<Flag>& input_flags() {
        "apply rules verbatim: scalars, sizes and ranks alike", kPlanning, false,
        true, nullptr,
        [](const Setting&, Options& o, Diagnostics&) { o.strict = false; }},
+      {"declare", 0, Takes::Text, "A,B", "Inputs",
+       "what is stored otherwise: replicate-kv-heads, pad-vocab=M, "
+       "interleave-gate-up, interleave-qkv",
+       kPlanning, true, true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         append_declarations(s, o.declarations, d);
+       }},
       {"jobs", 0, Takes::Text, "N", "Inputs",
        "threads to use (default one per processor)", kPlanning, false, true,
        nullptr, set_jobs},

@@ -55,6 +55,7 @@ struct Options {
   OnIndivisible on_indivisible = OnIndivisible::Drop;
   bool replicate_unmatched = false;      // --unmatched replicate
   bool strict = true;                    // --no-strict
+  Declarations declarations;             // --declare
   double tolerance = 0.02;               // --tolerance
   std::optional<double> max_replicated;  // --max-replicated
   std::optional<std::string> config;     // --config; else found upwards

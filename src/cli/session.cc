@@ -151,6 +151,7 @@ std::optional<Plan> make_plan(Context& context, const Manifest& manifest,
   how.min_size = options.min_size;
   how.on_indivisible = options.on_indivisible;
   how.strict = options.strict;
+  how.declarations = options.declarations;
   how.jobs = options.jobs > 0 ? options.jobs : context.host.processors();
   return resolve(manifest, *rules, *mesh, how, context.diags);
 }

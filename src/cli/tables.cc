@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/tables.h"
 
+#include <algorithm>
 #include <map>
 
 #include <fmt/format.h>
@@ -272,6 +273,54 @@ std::vector<std::string> correction_notes(const Session& session) {
                     code_id(code) + ")");
   }
   return lines;
+}
+
+Table declared_table(const Session& session) {
+  Table table;
+  table.id = "declared";
+  table.title = "Stored as declared";
+  table.columns = {{"parameter", "parameter"},
+                   {"dim", "dim"},
+                   {"logical", "logical"},
+                   {"stored", "stored"},
+                   {"why", "why"}};
+  table.audience = Audience::Programs;
+  table.rows = [&session](const RowSink& sink) {
+    for (size_t i = 0; i < session.manifest.size(); ++i) {
+      const Placement& placement = session.plan.of(i);
+      for (const StoredDim& stored : placement.stored) {
+        const auto dim = static_cast<size_t>(stored.dim);
+        sink(Row{std::string(session.manifest.name(i)), Count{stored.dim},
+                 Count{placement.type.shape[dim]}, Count{stored.size},
+                 stored.why});
+      }
+    }
+  };
+  return table;
+}
+
+void add_declared(const Session& session, Report& report) {
+  const Plan& plan = session.plan;
+  if (!plan.declarations.any()) return;
+  report.tables.push_back(declared_table(session));
+  std::map<std::string, int64_t> dimensions;  // by why
+  for (const ParameterClass& c : session.folding.classes) {
+    for (const StoredDim& stored : plan.placements[c.kind].stored) {
+      dimensions[stored.why] += c.count;
+    }
+  }
+  for (const auto& [why, count] : dimensions) {
+    report.notes.push_back(plural(count, "dimension") + " stored by " + why);
+  }
+  for (const std::string& declared : declaration_texts(plan.declarations)) {
+    const bool applies = std::any_of(
+        dimensions.begin(), dimensions.end(), [&](const auto& entry) {
+          return entry.first.find(declared + ":") != std::string::npos;
+        });
+    if (applies) continue;
+    report.notes.push_back("`" + declared +
+                           "` was declared, but changes no dimension here");
+  }
 }
 
 }  // namespace shardplan::cli

@@ -39,4 +39,10 @@ std::vector<std::string> correction_notes(const Session& session);
 
 int64_t correction_count(const Session& session);
 
+// What is declared (core/declarations.h), where it is; all are empty without.
+// A row per dimension that is stored otherwise, for programs.
+Table declared_table(const Session& session);
+// Appends the table and its notes to a report, where something is declared.
+void add_declared(const Session& session, Report& report);
+
 }  // namespace shardplan::cli

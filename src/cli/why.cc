@@ -126,7 +126,8 @@ void add_dimensions(const Session& session, const Placement& p,
   if (!p.requested) return;
   rows.push_back({std::string("requested"), spec_text(*p.requested),
                   std::string(), std::string()});
-  const size_t dims = std::max(p.requested->dims.size(), p.type.shape.size());
+  const Shape shape = stored_shape(p);
+  const size_t dims = std::max(p.requested->dims.size(), shape.size());
   for (size_t dim = 0; dim < dims; ++dim) {
     const bool exists = dim < p.type.shape.size();
     const AxisNames asked =
@@ -136,11 +137,20 @@ void add_dimensions(const Session& session, const Placement& p,
     for (const Correction& c : p.corrections) {
       if (c.dim == static_cast<int>(dim)) outcome = dropped_text(c);
     }
-    rows.push_back(
-        {"dimension " + std::to_string(dim),
-         (exists ? std::to_string(p.type.shape[dim]) : std::string("-")) +
-             quotient(session.plan.mesh, asked),
-         exists ? std::to_string(p.local_shape[dim]) : std::string(), outcome});
+    for (const StoredDim& stored : p.stored) {
+      if (stored.dim != static_cast<int>(dim)) continue;
+      const size_t colon = std::min(stored.why.find(": "), stored.why.size());
+      const size_t after = std::min(colon + 2, stored.why.size());
+      rows.push_back({"dimension " + std::to_string(dim),
+                      std::to_string(p.type.shape[dim]) + " stored as " +
+                          std::to_string(stored.size),
+                      stored.why.substr(0, colon), stored.why.substr(after)});
+    }
+    rows.push_back({"dimension " + std::to_string(dim),
+                    (exists ? std::to_string(shape[dim]) : std::string("-")) +
+                        quotient(session.plan.mesh, asked),
+                    exists ? std::to_string(p.local_shape[dim]) : std::string(),
+                    outcome});
   }
 }
 
@@ -180,6 +190,9 @@ std::optional<Report> why_report(Context& context, const Session& session,
                      bytes_text(static_cast<double>(p.type.bytes()))};
   report.tables = {std::move(table), placements_table(session),
                    corrections_table(session), rules_table(session)};
+  if (session.plan.declarations.any()) {
+    report.tables.push_back(declared_table(session));
+  }
   return report;
 }
 

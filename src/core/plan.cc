@@ -38,16 +38,23 @@ void append_axes(std::string& out, const AxisNames& axes) {
   }
 }
 
+// "[2,3]"
+void append_shape(std::string& out, const Shape& shape) {
+  out += '[';
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (i > 0) out += ',';
+    out += std::to_string(shape[i]);
+  }
+  out += ']';
+}
+
 // `,"bf16",[2,3],["tp",null]]`: what follows a parameter's name.
 std::string canonical_tail(const Placement& placement) {
   std::string out = ",";
   append_json_string(out, dtype_name(placement.type.dtype));
+  out += ',';
+  append_shape(out, placement.type.shape);
   out += ",[";
-  for (size_t i = 0; i < placement.type.shape.size(); ++i) {
-    if (i > 0) out += ',';
-    out += std::to_string(placement.type.shape[i]);
-  }
-  out += "],[";
   for (size_t i = 0; i < placement.spec.dims.size(); ++i) {
     if (i > 0) out += ',';
     append_axes(out, placement.spec.dims[i]);
@@ -97,14 +104,42 @@ std::optional<OnIndivisible> find_policy(std::string_view name) {
   return std::nullopt;
 }
 
+Shape stored_shape(const Placement& placement) {
+  Shape shape = placement.type.shape;
+  for (const StoredDim& stored : placement.stored) {
+    shape[static_cast<size_t>(stored.dim)] = stored.size;
+  }
+  return shape;
+}
+
 void measure(Placement& placement, const Mesh& mesh, OnIndivisible policy) {
   placement.shards = shard_count(mesh, placement.spec);
   placement.replicas = mesh.devices() / placement.shards;
   placement.local_shape = local_shape({&mesh, placement.spec, cut_of(policy)},
-                                      placement.type.shape);
+                                      stored_shape(placement));
   placement.bytes_per_device =
       TensorType{placement.type.dtype, placement.local_shape}.bytes();
 }
+
+namespace {
+
+// `,"stored":[["w",[4,8]]]`, or nothing.
+std::string canonical_stored(const Manifest& manifest, const Plan& plan) {
+  std::string out;
+  if (!plan.declarations.any()) return out;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const Shape shape = stored_shape(plan.of(i));
+    if (shape == plan.of(i).type.shape) continue;
+    out += out.empty() ? ",\"stored\":[[" : ",[";
+    append_json_string(out, manifest.name(i));
+    out += ',';
+    append_shape(out, shape);
+    out += ']';
+  }
+  return out.empty() ? out : out + "]";
+}
+
+}  // namespace
 
 std::string fingerprint(const Manifest& manifest, const Plan& plan) {
   std::vector<std::string> tails;
@@ -131,7 +166,8 @@ std::string fingerprint(const Manifest& manifest, const Plan& plan) {
       out.clear();
     }
   }
-  hash.update(out + "]}");
+  hash.update(out + "]");
+  hash.update(canonical_stored(manifest, plan) + "}");
   return hash.hex();
 }
 

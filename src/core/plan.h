@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/diagnostic.h"
+#include "core/declarations.h"
 #include "core/manifest.h"
 #include "core/mesh.h"
 #include "core/spec.h"
@@ -47,12 +48,23 @@ struct Correction {
   bool operator==(const Correction&) const = default;
 };
 
+// A dimension that is stored as was declared (core/declarations.h): of another
+// size than the checkpoint has, or of the same size but reordered.
+struct StoredDim {
+  int dim = 0;       // 0-based
+  int64_t size = 0;  // as stored, over all shards; at least the logical size
+  std::string why;   // "pad-vocab=128: smallest multiple ..."
+
+  auto operator<=>(const StoredDim&) const = default;
+};
+
 struct Placement {
   TensorType type;
   int rule = 0;                            // 1-based; 0 when no rule decided
   std::optional<PartitionSpec> requested;  // the rule's spec, as written
   PartitionSpec spec;                      // after correction
   std::vector<Correction> corrections;
+  std::vector<StoredDim> stored = {};  // by dimension; empty: nothing declared
 
   Shape local_shape;             // stored shape of the largest shard
   int64_t bytes_per_device = 0;  // of the largest shard
@@ -86,6 +98,7 @@ struct Plan {
   std::vector<PlanRule> rules;
   std::vector<Placement> placements;   // distinct
   std::vector<uint32_t> placement_of;  // per parameter of the manifest
+  Declarations declarations = {};      // what `stored` follows from
 
   const Placement& of(size_t parameter) const {
     return placements[placement_of[parameter]];
@@ -97,11 +110,18 @@ struct Plan {
   }
 };
 
-// Fills local_shape, bytes_per_device, shards and replicas from type and spec.
+// The shape that all shards together store: the type's, but for what is
+// declared.
+Shape stored_shape(const Placement& placement);
+
+// Fills local_shape, bytes_per_device, shards and replicas from type, stored
+// dimensions and spec.
 void measure(Placement& placement, const Mesh& mesh, OnIndivisible policy);
 
 // SHA-256, in hex, of the RFC 8785 form of
-// {"mesh": [[axis, size], ..], "parameters": [[name, dtype, shape, spec], ..]}.
+// {"mesh": [[axis, size], ..], "parameters": [[name, dtype, shape, spec], ..]},
+// followed by "stored": [[name, shape], ..] of the parameters whose stored
+// shape is another, when there are any.
 std::string fingerprint(const Manifest& manifest, const Plan& plan);
 
 }  // namespace shardplan

@@ -47,6 +47,7 @@ class PlanWriter {
   void rule(const PlanRule& rule);
   void placement(const Placement& placement);
   void correction(const Correction& correction);
+  void stored_dim(const StoredDim& stored);
   template <typename Items, typename Item>
   void list(const Items& items, Item item);
   template <typename Items, typename Item>
@@ -172,6 +173,17 @@ void PlanWriter::correction(const Correction& correction) {
   out_ += '}';
 }
 
+void PlanWriter::stored_dim(const StoredDim& stored) {
+  out_ += '{';
+  key("dim");
+  number(stored.dim);
+  key("size");
+  number(stored.size);
+  key("why");
+  text(stored.why);
+  out_ += '}';
+}
+
 void PlanWriter::placement(const Placement& placement) {
   out_ += '{';
   key("dtype");
@@ -195,6 +207,10 @@ void PlanWriter::placement(const Placement& placement) {
   key("corrections");
   list(placement.corrections,
        [&](const Correction& value) { correction(value); });
+  if (!placement.stored.empty()) {
+    key("stored");
+    list(placement.stored, [&](const StoredDim& dim) { stored_dim(dim); });
+  }
   out_ += '}';
 }
 
@@ -222,6 +238,10 @@ bool PlanWriter::write() {
   boolean(plan_.strict);
   line_key("declared_axes");
   names(plan_.declared_axes);
+  if (plan_.declarations.any()) {
+    line_key("declare");
+    names(declaration_texts(plan_.declarations));
+  }
   line_key("rules");
   lines(plan_.rules, [&](const PlanRule& value) { rule(value); });
   line_key("placements");

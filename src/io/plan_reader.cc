@@ -46,6 +46,7 @@ class PlanReader {
                           Placement& placement);
   bool check_placement(JsonReader& json, Span where,
                        const Placement& placement);
+  bool check_stored(JsonReader& json, Span where, const Placement& placement);
   std::string illegal(const Placement& placement) const;
   bool read_parameter(JsonReader& json);
   bool check_rules();
@@ -202,6 +203,10 @@ bool PlanReader::read_placement_key(JsonReader& json, const std::string& key,
     return read_spec(json, "`requested`", *placement.requested);
   }
   if (key == "spec") return read_spec(json, "`spec`", placement.spec);
+  if (key == "stored") {
+    return json.list("`stored`",
+                     [&] { return read_stored_dim(json, placement.stored); });
+  }
   if (key != "corrections") return json.skip();
   return json.list("`corrections`", [&] {
     return read_correction(json, placement.corrections);
@@ -253,6 +258,7 @@ bool PlanReader::check_placement(JsonReader& json, Span where,
                                      std::to_string(correction.dim) +
                                      ", for which nothing was requested");
   }
+  if (!check_stored(json, where, placement)) return false;
   const std::string reason = illegal(placement);
   return reason.empty() ||
          json.malformed(where, "spec " + spec_text(placement.spec) +
@@ -260,10 +266,31 @@ bool PlanReader::check_placement(JsonReader& json, Span where,
                                    type_text(placement.type) + ": " + reason);
 }
 
+// Dimensions that are stored as declared exist, ascend and only grow.
+bool PlanReader::check_stored(JsonReader& json, Span where,
+                              const Placement& placement) {
+  int after = -1;
+  for (const StoredDim& stored : placement.stored) {
+    const auto dim = static_cast<size_t>(stored.dim);
+    if (stored.dim <= after || dim >= placement.type.shape.size() ||
+        stored.size < placement.type.shape[dim]) {
+      return json.malformed(where, "dimension " + std::to_string(stored.dim) +
+                                       " cannot be stored as " +
+                                       std::to_string(stored.size) + " of " +
+                                       type_text(placement.type));
+    }
+    after = stored.dim;
+  }
+  const auto elements = element_count(stored_shape(placement));
+  return (elements && byte_count(*elements, placement.type.dtype)) ||
+         json.malformed(where, type_text(placement.type) +
+                                   " exceeds 2^63 bytes as it is stored");
+}
+
 // Why a final spec cannot be, or empty.
 std::string PlanReader::illegal(const Placement& placement) const {
   const std::vector<AxisNames>& dims = placement.spec.dims;
-  const Shape& shape = placement.type.shape;
+  const Shape shape = stored_shape(placement);
   if (dims.size() > shape.size()) return "it has more entries than dimensions";
   const bool must_divide = plan_.on_indivisible != OnIndivisible::Pad &&
                            plan_.on_indivisible != OnIndivisible::Chunk;
@@ -372,6 +399,12 @@ std::optional<SavedPlan> PlanReader::read() {
       section("declared_axes",
               [&](JsonReader& json) {
                 return read_axes(json, "`declared_axes`", plan_.declared_axes);
+              }) &&
+      section("declare",
+              [&](JsonReader& json) {
+                return json.list("`declare`", [&] {
+                  return read_declaration(json, plan_.declarations);
+                });
               }) &&
       required("rules",
                [&](JsonReader& json) {

@@ -87,6 +87,24 @@ bool read_correction(JsonReader& json, std::vector<Correction>& corrections) {
   });
 }
 
+bool read_stored_dim(JsonReader& json, std::vector<StoredDim>& stored) {
+  StoredDim& dim = stored.emplace_back();
+  dim.dim = -1;
+  return json.map("a stored dimension", [&](const std::string& key, Span) {
+    if (key == "dim") return read_int(json, "`dim`", INT_MAX, dim.dim);
+    if (key == "size") return json.size("`size`", dim.size);
+    if (key == "why") return json.string("`why`", dim.why);
+    return json.skip();
+  });
+}
+
+bool read_declaration(JsonReader& json, Declarations& declarations) {
+  std::string text;
+  if (!json.string("a declaration", text)) return false;
+  return add_declaration(text, declarations) ||
+         json.malformed(json.span(), "nothing is declared as `" + text + "`");
+}
+
 bool read_type_key(JsonReader& json, const std::string& key, TensorType& type,
                    Diagnostics& diags) {
   if (key == "shape") {

@@ -25,6 +25,10 @@ bool read_int(JsonReader& json, std::string_view what, int64_t limit,
 bool read_rule(JsonReader& json, PlanRule& rule);
 // Appends a correction.
 bool read_correction(JsonReader& json, std::vector<Correction>& corrections);
+// Appends a dimension that is stored as declared.
+bool read_stored_dim(JsonReader& json, std::vector<StoredDim>& stored);
+// A declaration, as it is written.
+bool read_declaration(JsonReader& json, Declarations& declarations);
 // The value of key `dtype` or `shape` (SP005 for an unknown dtype).
 bool read_type_key(JsonReader& json, const std::string& key, TensorType& type,
                    Diagnostics& diags);

@@ -76,8 +76,13 @@ class Maker {
 
   // No element of any leaf takes more than 16 bytes.
   bool check_sizes() {
-    return manifest_.total_elements() <= INT64_MAX / 16 ||
-           too_large("the bytes of the training state");
+    for (const Placement& placement : plan_.placements) {
+      const auto elements = element_count(stored_shape(placement));
+      if (!elements || *elements > INT64_MAX / 16) {
+        return too_large("the bytes of the training state");
+      }
+    }
+    return true;
   }
 
   bool check_axes() {
@@ -367,7 +372,7 @@ class Maker {
     });
     for (const KindLeaf& entry : held_.leaves) {
       LeafSum& sum = budget_.leaves[entry.sum];
-      const Int128 bytes = entry.leaf.type.bytes();
+      const Int128 bytes = entry.leaf.logical_bytes;
       sum.tensors += all_counts_[entry.kind];
       sum.logical += bytes * all_counts_[entry.kind];
       if (entry.leaf.zero_failed) {

@@ -118,8 +118,8 @@ std::optional<KvTotals> kv_totals(const std::vector<KvLayer>& layers,
                                   const KvSharding& sharding,
                                   const KvRequest& request, int64_t devices);
 
-// The largest value from 1 to kMaxKvCount for which a predicate holds that, once
-// false, stays so; 0 when it holds for none, and empty when for all.
+// The largest value from 1 to kMaxKvCount for which a predicate holds that,
+// once false, stays so; 0 when it holds for none, and empty when for all.
 template <typename Fits>
 std::optional<int64_t> largest_count(Fits fits) {
   if (!fits(1)) return 0;

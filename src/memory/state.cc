@@ -70,6 +70,13 @@ PartitionSpec spec_for(const RoleType& role, PartitionSpec spec) {
   return spec;
 }
 
+// Bytes of a leaf of a parameter whose logical shape this is.
+int64_t logical_bytes(const RoleType& role, Shape shape) {
+  if (role.placeholder) return role.type.bytes();
+  if (role.removed >= 0) shape.erase(shape.begin() + role.removed);
+  return TensorType{role.type.dtype, std::move(shape)}.bytes();
+}
+
 bool has_master(DType stored, const StateOptions& options) {
   if (options.no_master || options.optimizer == Optimizer::None) return false;
   return dtype_bits(stored) <
@@ -102,7 +109,7 @@ std::span<const std::string_view> zero_style_names() { return kZeroStyles; }
 int64_t StateLeaf::padding_bytes(int64_t devices) const {
   const Int128 stored = static_cast<Int128>(bytes_per_device) * devices;
   return static_cast<int64_t>(stored -
-                              static_cast<Int128>(type.bytes()) * replicas);
+                              static_cast<Int128>(logical_bytes) * replicas);
 }
 
 bool is_trainable(DType dtype) {
@@ -154,30 +161,32 @@ std::vector<StateLeaf> state_leaves(const Placement& placement,
                                     const Mesh& mesh, OnIndivisible policy,
                                     const StateOptions& options,
                                     const RoleSpecs* specs) {
-  const TensorType stored = stored_type(placement.type, options);
+  const TensorType stored =
+      stored_type({placement.type.dtype, stored_shape(placement)}, options);
+  const Shape& shape = stored.shape;
+  const Shape& logical = placement.type.shape;
   std::vector<StateLeaf> leaves;
-  const auto add = [&](StateKind kind, std::string_view role, TensorType type,
-                       PartitionSpec spec, bool placeholder = false) {
+  const auto add = [&](StateKind kind, RoleType role, PartitionSpec spec) {
     StateLeaf leaf;
     leaf.kind = kind;
-    leaf.role = role;
-    leaf.type = std::move(type);
+    leaf.role = role.role;
+    leaf.logical_bytes = logical_bytes(role, logical);
+    leaf.type = std::move(role.type);
     leaf.spec = std::move(spec);
-    if (!placeholder) apply_zero(leaf, mesh, policy, options);
+    if (!role.placeholder) apply_zero(leaf, mesh, policy, options);
     measure_leaf(leaf, mesh, policy);
     leaves.push_back(std::move(leaf));
   };
   const PartitionSpec& spec = placement.spec;
-  add(StateKind::Parameter, "param", stored, spec);
+  add(StateKind::Parameter, {"param", stored}, spec);
   if (options.optimizer == Optimizer::None || !is_trainable(stored.dtype)) {
     return leaves;
   }
-  const Shape& shape = stored.shape;
-  add(StateKind::Gradient, "grad",
-      {options.grad_dtype.value_or(stored.dtype), shape}, spec);
+  const DType grad = options.grad_dtype.value_or(stored.dtype);
+  add(StateKind::Gradient, {"grad", {grad, shape}}, spec);
   if (has_master(stored.dtype, options)) {
-    add(StateKind::Master, "master",
-        {options.master_dtype.value_or(DType::F32), shape}, spec);
+    const DType master = options.master_dtype.value_or(DType::F32);
+    add(StateKind::Master, {"master", {master, shape}}, spec);
   }
   for (RoleType& role : optimizer_roles(stored, options)) {
     PartitionSpec own = spec_for(role, spec);
@@ -185,8 +194,7 @@ std::vector<StateLeaf> state_leaves(const Placement& placement,
       const auto found = specs->find(role.role);
       if (found != specs->end()) own = found->second;
     }
-    add(StateKind::Optimizer, role.role, std::move(role.type), std::move(own),
-        role.placeholder);
+    add(StateKind::Optimizer, std::move(role), std::move(own));
   }
   return leaves;
 }
@@ -199,6 +207,7 @@ std::vector<StateLeaf> optimizer_counters(const Mesh& mesh,
     leaf.kind = StateKind::Optimizer;
     leaf.role = role;
     leaf.type = std::move(type);
+    leaf.logical_bytes = leaf.type.bytes();
     measure_leaf(leaf, mesh, OnIndivisible::Drop);
     leaves.push_back(std::move(leaf));
   };

@@ -84,7 +84,7 @@ struct StateLeaf {
   // "param", "grad", "master", or optax's name: "mu", "nu", "trace", "v_row",
   // "v_col", "v", "count", "ns_coeffs".
   std::string_view role;
-  TensorType type;     // whole
+  TensorType type;     // whole, as stored: with what is declared
   PartitionSpec spec;  // with ZeRO's axes where they shard a dimension
   LeafLayout layout = LeafLayout::Spec;
   // Ranks that share what the spec leaves on a device; 1: nothing is shared.
@@ -94,12 +94,13 @@ struct StateLeaf {
   // Of the largest part, padding included. What a Buffer takes from it, when
   // its end is not padded yet, is this many bytes before it is shared.
   int64_t bytes_per_device = 0;
-  int64_t replicas = 1;  // devices that hold each part
+  int64_t replicas = 1;       // devices that hold each part
+  int64_t logical_bytes = 0;  // of one copy, without what is declared
   // ZeRO should have sharded it, but no dimension is divided by the axes.
   bool zero_failed = false;
 
   // Identity, unless in a Buffer: devices x bytes_per_device = replicas x
-  // type.bytes() + padding, where all shards are equal.
+  // logical_bytes + padding, where all shards are equal.
   int64_t padding_bytes(int64_t devices) const;
 };
 

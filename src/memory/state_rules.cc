@@ -14,10 +14,12 @@ struct LeafOf {
 };
 
 // Every leaf that rules may place, in order of parameters.
-bool add_leaves(const Manifest& manifest, const StateOptions& options,
-                Manifest& leaves, std::vector<LeafOf>& of) {
+bool add_leaves(const Manifest& manifest, const Plan& plan,
+                const StateOptions& options, Manifest& leaves,
+                std::vector<LeafOf>& of) {
   for (size_t i = 0; i < manifest.size(); ++i) {
-    const TensorType stored = stored_type(manifest.type(i), options);
+    const TensorType stored = stored_type(
+        {manifest.type(i).dtype, stored_shape(plan.of(i))}, options);
     for (const RoleType& role : optimizer_roles(stored, options)) {
       if (role.placeholder) continue;
       const std::string name =
@@ -38,7 +40,7 @@ std::optional<StateSpecs> resolve_state_rules(
   leaves.title = manifest.title;
   leaves.sources = manifest.sources;
   std::vector<LeafOf> of;
-  if (!add_leaves(manifest, options, leaves, of)) {
+  if (!add_leaves(manifest, plan, options, leaves, of)) {
     return diags.error(Code::InvalidMesh, {},
                        "the bytes of the optimizer state exceed 63 bits");
   }

@@ -46,7 +46,7 @@ std::optional<std::map<int64_t, int64_t>> chunked_classes(
   std::vector<size_t> uneven;
   for (size_t i = 0; i < plan.placements.size(); ++i) {
     const Placement& p = plan.placements[i];
-    if (add_breakpoints(plan.mesh, p.type.shape, p.spec, breakpoints)) {
+    if (add_breakpoints(plan.mesh, stored_shape(p), p.spec, breakpoints)) {
       uneven.push_back(i);
     } else {
       even_bytes += static_cast<Int128>(counts[i]) * p.bytes_per_device;
@@ -63,7 +63,8 @@ std::optional<std::map<int64_t, int64_t>> chunked_classes(
     for (const size_t i : uneven) {
       const Placement& p = plan.placements[i];
       bytes += static_cast<Int128>(counts[i]) *
-               chunk_bytes(plan.mesh, p.type, p.spec, c.coordinates);
+               chunk_bytes(plan.mesh, {p.type.dtype, stored_shape(p)}, p.spec,
+                           c.coordinates);
     }
     devices_with[static_cast<int64_t>(bytes)] += c.devices;
   }

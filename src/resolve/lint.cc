@@ -51,7 +51,7 @@ std::string names_text(const std::vector<std::string>& names) {
 int64_t requested_bytes(const Plan& plan, const Placement& placement) {
   if (!placement.requested) return placement.bytes_per_device;
   Placement asked = placement;
-  asked.spec = correct(*placement.requested, placement.type.shape, plan.mesh,
+  asked.spec = correct(*placement.requested, stored_shape(placement), plan.mesh,
                        plan.declared_axes, OnIndivisible::Pad)
                    .spec;
   measure(asked, plan.mesh, OnIndivisible::Pad);

@@ -113,7 +113,7 @@ std::optional<Comparison> compare(const LintInput& input, size_t rule) {
     const auto [entry, is_new] = bytes.try_emplace(number, 0);
     if (is_new) {
       Placement other = input.plan.placements[number];
-      other.spec = correct(asked.spec, other.type.shape, input.plan.mesh,
+      other.spec = correct(asked.spec, stored_shape(other), input.plan.mesh,
                            input.plan.declared_axes, input.plan.on_indivisible)
                        .spec;
       measure(other, input.plan.mesh, input.plan.on_indivisible);

@@ -74,7 +74,7 @@ void report_indivisible(const LintInput& input, const Placement& placement,
   const Mesh& mesh = input.plan.mesh;
   const AxisNames axes = mesh_axes(mesh, *placement.requested, correction.dim);
   const int64_t size =
-      placement.type.shape[static_cast<size_t>(correction.dim)];
+      stored_shape(placement)[static_cast<size_t>(correction.dim)];
   const int64_t shards = shard_count(mesh, axes);
   const auto count = static_cast<int64_t>(names.size());
   auto report = diags.report(
@@ -222,9 +222,10 @@ void lint_uneven(const LintInput& input, const Placement& placement,
                  const std::vector<std::string>& names, Diagnostics& diags) {
   const Mesh& mesh = input.plan.mesh;
   const Cut cut = cut_of(input.plan.on_indivisible);
+  const Shape shape = stored_shape(placement);
   for (size_t dim = 0; dim < placement.spec.dims.size(); ++dim) {
     const AxisNames& axes = placement.spec.dims[dim];
-    const int64_t size = placement.type.shape[dim];
+    const int64_t size = shape[dim];
     const int64_t shards = shard_count(mesh, axes);
     if (size % shards == 0) continue;
     auto report = diags.report(
@@ -241,7 +242,8 @@ void lint_uneven(const LintInput& input, const Placement& placement,
     report.fact("dimension " + std::to_string(dim) + " is " +
                 std::to_string(size) + "; " + sized(mesh, axes) +
                 "; shards by rows: " + sizes);
-    const double even = static_cast<double>(placement.type.bytes()) /
+    const TensorType stored{placement.type.dtype, shape};
+    const double even = static_cast<double>(stored.bytes()) /
                         static_cast<double>(placement.shards);
     report.fact(
         bytes_text((static_cast<double>(placement.bytes_per_device) - even) *
@@ -296,8 +298,9 @@ void lint_specs(const LintInput& input, Diagnostics& diags) {
     if (input.plan.on_indivisible == OnIndivisible::Pad ||
         input.plan.on_indivisible == OnIndivisible::Chunk) {
       const bool uneven = [&] {
+        const Shape shape = stored_shape(placement);
         for (size_t dim = 0; dim < placement.spec.dims.size(); ++dim) {
-          if (placement.type.shape[dim] %
+          if (shape[dim] %
                   shard_count(input.plan.mesh, placement.spec.dims[dim]) !=
               0) {
             return true;

@@ -2,13 +2,17 @@
 #include "resolve/resolve.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
-#include <unordered_map>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/text.h"
 #include "resolve/correct.h"
 #include "resolve/match.h"
+#include "resolve/stored.h"
+#include "resolve/unit_facts.h"
 
 namespace shardplan {
 namespace {
@@ -38,34 +42,119 @@ PlanRule plan_rule(const Rule& rule, const RuleUse& use) {
   return result;
 }
 
-Placement place(const TensorType& type, int rule, const RuleSet& rules,
-                const Mesh& mesh, const ResolveOptions& options) {
+// What placing a parameter takes.
+struct Placing {
+  const RuleSet& rules;
+  const Mesh& mesh;
+  const ResolveOptions& options;
+  const UnitFacts& known;  // empty when nothing is declared
+};
+
+// Fills the spec, its corrections and the stored dimensions. How a dimension is
+// stored depends on the axes that it keeps, and which it keeps on how it is
+// stored. Where the two do not settle, nothing is stored as declared, and what
+// that cuts is found (SP206).
+void correct_as_stored(std::string_view name, const PartitionSpec& asked,
+                       const Placing& how, Placement& placement) {
+  const auto corrected = [&](OnIndivisible policy) {
+    return correct(asked, stored_shape(placement), how.mesh,
+                   how.rules.declared_axes, policy);
+  };
+  const OnIndivisible policy = how.options.on_indivisible;
+  CorrectedSpec result = corrected(policy);
+  if (how.options.declarations.any()) {
+    PartitionSpec kept = corrected(OnIndivisible::Pad).spec;
+    bool settled = false;
+    constexpr int kRounds = 4;
+    for (int round = 0; round < kRounds && !settled; ++round) {
+      placement.stored = stored_dims(name, placement.type, kept, how.mesh,
+                                     how.options.declarations, how.known);
+      result = corrected(policy);
+      settled = result.spec == kept;
+      kept = result.spec;
+    }
+    if (!settled) {
+      placement.stored.clear();
+      result = corrected(policy);
+    }
+  }
+  placement.spec = std::move(result.spec);
+  placement.corrections = std::move(result.corrections);
+}
+
+Placement place(std::string_view name, const TensorType& type, int rule,
+                const Placing& how) {
   Placement placement;
   placement.type = type;
   placement.rule = rule;
+  PartitionSpec asked;
   if (rule > 0) {
-    const PartitionSpec& asked =
-        rules.rules[static_cast<size_t>(rule) - 1].spec;
+    asked = how.rules.rules[static_cast<size_t>(rule) - 1].spec;
     placement.requested = asked;
-    if (is_small(type.shape, options)) {
-      for (size_t dim = 0; dim < asked.dims.size(); ++dim) {
-        if (asked.dims[dim].empty()) continue;
-        placement.corrections.push_back(
-            {static_cast<int>(dim), Code::SmallParameter, asked.dims[dim],
-             plural(type.elements(), "element") +
-                 (type.elements() == 1 ? " is" : " are") + " fewer than " +
-                 std::to_string(options.min_size)});
-      }
-    } else {
-      CorrectedSpec corrected = correct(
-          asked, type.shape, mesh, rules.declared_axes, options.on_indivisible);
-      placement.spec = std::move(corrected.spec);
-      placement.corrections = std::move(corrected.corrections);
-    }
   }
-  measure(placement, mesh, options.on_indivisible);
+  if (rule > 0 && is_small(type.shape, how.options)) {
+    for (size_t dim = 0; dim < asked.dims.size(); ++dim) {
+      if (asked.dims[dim].empty()) continue;
+      placement.corrections.push_back(
+          {static_cast<int>(dim), Code::SmallParameter, asked.dims[dim],
+           plural(type.elements(), "element") +
+               (type.elements() == 1 ? " is" : " are") + " fewer than " +
+               std::to_string(how.options.min_size)});
+    }
+    asked.dims.clear();
+    placement.stored = stored_dims(name, type, asked, how.mesh,
+                                   how.options.declarations, how.known);
+  } else {
+    correct_as_stored(name, asked, how, placement);
+  }
   return placement;
 }
+
+bool fits(const Placement& placement) {
+  const auto elements = element_count(stored_shape(placement));
+  return elements && byte_count(*elements, placement.type.dtype);
+}
+
+// Parameters of equal type and equal rule have one placement, unless something
+// is declared: that depends on names.
+class Placer {
+ public:
+  explicit Placer(const Placing& how) : how_(how) {}
+
+  // The number of the parameter's placement in the plan; empty when it does not
+  // fit 63 bits as declared.
+  std::optional<uint32_t> number_of(const Manifest& manifest, size_t parameter,
+                                    int rule, Plan& plan) {
+    const TensorType& type = manifest.type(parameter);
+    const bool by_name = how_.options.declarations.any();
+    Placement placement;
+    Key key{manifest.type_number(parameter), rule, {}};
+    if (by_name) {
+      placement = place(manifest.name(parameter), type, rule, how_);
+      key.stored = placement.stored;
+    }
+    const auto next = static_cast<uint32_t>(plan.placements.size());
+    const auto [entry, is_new] = known_.try_emplace(std::move(key), next);
+    if (!is_new) return entry->second;
+    if (!by_name) {
+      placement = place(manifest.name(parameter), type, rule, how_);
+    }
+    if (!fits(placement)) return std::nullopt;
+    measure(placement, how_.mesh, how_.options.on_indivisible);
+    plan.placements.push_back(std::move(placement));
+    return next;
+  }
+
+ private:
+  struct Key {
+    uint32_t type = 0;
+    int rule = 0;
+    std::vector<StoredDim> stored;
+    auto operator<=>(const Key&) const = default;  // NOLINT: no pointer
+  };
+  const Placing& how_;
+  std::map<Key, uint32_t> known_;
+};
 
 }  // namespace
 
@@ -97,19 +186,21 @@ std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
   for (size_t i = 0; i < rules.rules.size(); ++i) {
     plan.rules.push_back(plan_rule(rules.rules[i], matches.rules[i]));
   }
-  // Equal type, equal rule: equal placement.
-  std::unordered_map<uint64_t, uint32_t> known;
+  plan.declarations = options.declarations;
+  UnitFacts known;
+  if (options.declarations.any()) known = unit_facts(manifest);
+  const Placing how{rules, mesh, options, known};
+  Placer placer(how);
   plan.placement_of.reserve(manifest.size());
   for (size_t i = 0; i < manifest.size(); ++i) {
-    const auto rule = static_cast<uint32_t>(matches.winner[i] + 1);
-    const uint64_t key = (uint64_t{manifest.type_number(i)} << 32U) | rule;
-    const auto [entry, is_new] =
-        known.try_emplace(key, static_cast<uint32_t>(plan.placements.size()));
-    if (is_new) {
-      plan.placements.push_back(place(manifest.type(i), static_cast<int>(rule),
-                                      rules, mesh, options));
+    const auto number =
+        placer.number_of(manifest, i, matches.winner[i] + 1, plan);
+    if (!number) {
+      return diags.error(Code::InvalidMesh, manifest.where(i),
+                         "`" + printable(manifest.name(i)) +
+                             "` exceeds 2^63 bytes as `--declare` stores it");
     }
-    plan.placement_of.push_back(entry->second);
+    plan.placement_of.push_back(*number);
   }
   return plan;
 }

@@ -23,10 +23,12 @@ struct ResolveOptions {
   OnIndivisible on_indivisible = OnIndivisible::Drop;
   bool strict = true;
   int jobs = 1;
+  Declarations declarations = {};
 };
 
-// Only a pattern that cannot be compiled (SP105) prevents a plan; what else is
-// wrong is found in the plan itself (resolve/lint.h).
+// Only a pattern that cannot be compiled (SP105), or a tensor that as declared
+// exceeds 63 bits (SP007), prevents a plan; what else is wrong is found in the
+// plan itself (resolve/lint.h).
 std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
                             const Mesh& mesh, const ResolveOptions& options,
                             Diagnostics& diags);

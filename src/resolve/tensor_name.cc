@@ -50,7 +50,7 @@ bool in_other_tower(std::string_view name) {
 }
 
 std::optional<Role> role_of(const TensorName& name) {
-  static constexpr std::array<std::pair<std::string_view, Role>, 16> kRoles = {{
+  static constexpr std::array<std::pair<std::string_view, Role>, 18> kRoles = {{
       {"q_proj", Role::Query},
       {"wq", Role::Query},
       {"query", Role::Query},
@@ -66,6 +66,8 @@ std::optional<Role> role_of(const TensorName& name) {
       {"wo", Role::Output},
       {"out", Role::Output},
       {"out_proj", Role::Output},
+      {"dense", Role::Output},        // NeoX, BLOOM, Falcon
+      {"linear_proj", Role::Output},  // Megatron
       {"c_proj", Role::ConvOutput},
   }};
   if (!is_attention(name.parent)) return std::nullopt;

@@ -1,160 +1,151 @@
 // SPDX-License-Identifier: Apache-2.0
-// A name says which projection a tensor is; the shape must then agree with the
-// facts. Where heads stand depends on the layout:
-//
-//                     q, k, v               output projection
-//   weight            [rows, in]            [out, rows]
-//   kernel            [in, rows]            [rows, out]
-//   kernel, split     [in, heads, dim]      [heads, dim, out]
-//   bias              [rows], [heads, dim]  (not cut)
-//
-// with rows = heads x dim. Kernels of scanned layers have one more dimension,
-// the layers, in front or second.
 #include "resolve/units.h"
 
+#include <algorithm>
+#include <array>
 #include <optional>
+#include <span>
 
-#include "resolve/tensor_name.h"
+#include "base/checked.h"
+#include "base/text.h"
+#include "resolve/gathered_axes.h"
+#include "resolve/unit_kinds.h"
 
 namespace shardplan {
 namespace {
 
-// The heads that a projection has, of one kind.
-struct Heads {
-  UnitKind kind = UnitKind::Head;
-  int64_t count = 0;
-  int64_t dim = 0;  // size of a head; 0: unknown
+// Axes whose devices each hold some of the layers: MaxText's `stage`, and what
+// others call it.
+constexpr std::array<std::string_view, 5> kPipelineAxes = {
+    "stage", "stages", "pp", "pipe", "pipeline"};
 
-  // Whether `rows` are all heads side by side.
-  bool fill(int64_t rows) const {
-    if (rows < 1 || rows % count != 0) return false;
-    return dim == 0 || rows / count == dim;
-  }
-  Unit at(size_t index) const { return {static_cast<int>(index), kind, count}; }
-  // A dimension within a head: any cut splits it.
-  Unit within(size_t index) const { return {static_cast<int>(index), kind, 1}; }
-};
+// Axes whose devices work on other experts or tokens.
+constexpr std::array<std::string_view, 3> kTokenAxes = {"ep", "sp", "cp"};
 
-// q, k, v and their biases: heads end the shape of a kernel or bias, with or
-// without a dimension for the layers before them.
-std::vector<Unit> input_units(const Shape& shape, Layout layout,
-                              const Heads& heads) {
-  const size_t rank = shape.size();
-  if (layout == Layout::Weight) {
-    if (rank != 2 || !heads.fill(shape[0])) return {};
-    return {heads.at(0)};
-  }
-  const size_t flat_rank = layout == Layout::Bias ? 1 : 2;
-  if (rank < flat_rank) return {};
-  if (rank == flat_rank) {
-    if (!heads.fill(shape[rank - 1])) return {};
-    return {heads.at(rank - 1)};
-  }
-  if (heads.dim == 0 || rank > flat_rank + 2) return {};
-  if (shape[rank - 2] == heads.count && shape[rank - 1] == heads.dim) {
-    return {heads.at(rank - 2), heads.within(rank - 1)};
-  }
-  if (rank == flat_rank + 1 && heads.fill(shape[rank - 1])) {
-    return {heads.at(rank - 1)};
-  }
-  return {};
+bool is_one_of(std::span<const std::string_view> names, const AxisName& axis) {
+  return std::find(names.begin(), names.end(), axis) != names.end();
 }
 
-// The output projection's kernel: heads start the shape, or follow the layers.
-std::vector<Unit> output_kernel_units(const Shape& shape, const Heads& heads) {
-  const size_t rank = shape.size();
-  if (rank == 2 && heads.fill(shape[0])) return {heads.at(0)};
-  if (heads.dim == 0) return {};
-  if (rank == 3) {
-    if (shape[0] == heads.count && shape[1] == heads.dim) {
-      return {heads.at(0), heads.within(1)};
-    }
-    const bool first = heads.fill(shape[0]);
-    if (first == heads.fill(shape[1])) return {};  // neither, or no telling
-    return {heads.at(first ? 0 : 1)};
-  }
-  if (rank == 4 && shape[2] == heads.dim) {
-    const bool first = shape[0] == heads.count;
-    if (first == (shape[1] == heads.count)) return {};
-    return {heads.at(first ? 0 : 1), heads.within(2)};
-  }
-  return {};
+// As many shards as whole copies of each KV head.
+bool replicates(const Unit& unit, int64_t heads, int64_t shards,
+                const Declarations& declared) {
+  return declared.replicate_kv_heads && shards > heads && shards % heads == 0 &&
+         (unit.queries == 0 || unit.queries % shards == 0);
 }
 
-std::vector<Unit> output_units(const Shape& shape, Layout layout, bool conv,
-                               const Heads& heads) {
-  if (layout == Layout::Bias) return {};  // hidden-sized: no heads in it
-  if (!conv && layout == Layout::Kernel) {
-    return output_kernel_units(shape, heads);
-  }
-  const size_t dim = conv == (layout == Layout::Weight) ? 0 : 1;
-  if (shape.size() != 2 || !heads.fill(shape[dim])) return {};
-  return {heads.at(dim)};
+bool is_interleaved(const Unit& unit, const Declarations& declared) {
+  return unit.kind == UnitKind::FusedQkv ? declared.interleave_qkv
+                                         : declared.interleave_gate_up;
 }
 
-std::vector<Unit> attention_units(Role role, Layout layout, const Shape& shape,
-                                  const ModelFacts& facts) {
-  const bool kv = role == Role::Key || role == Role::Value;
-  Heads heads{kv ? UnitKind::KvHead : UnitKind::Head,
-              (kv ? facts.kv_heads : facts.heads).value_or(0), 0};
-  if (heads.count < 1 || facts.head_dim.value_or(1) < 1) return {};
-  if (role != Role::LatentUp) heads.dim = facts.head_dim.value_or(0);
-  if (role == Role::Output || role == Role::ConvOutput) {
-    // GPTBigCode's `c_proj` is an ordinary linear layer; it has one KV head.
-    const bool conv = role == Role::ConvOutput;
-    if (conv && facts.kv_heads.value_or(heads.count) != heads.count) return {};
-    return output_units(shape, layout, conv, heads);
-  }
-  return input_units(shape, layout, heads);
+bool cuts_parts(const Unit& unit, int64_t shards,
+                const Declarations& declared) {
+  if (!is_interleaved(unit, declared)) return true;
+  return std::any_of(
+      unit.parts.begin(), unit.parts.end(), [&](const Part& part) {
+        return part.count % shards != 0 &&
+               !(part.kv && replicates(unit, part.count, shards, declared));
+      });
 }
 
-// Where stacked experts [E, ..] have their experts; layers may stand before.
-std::optional<int> expert_dim(const TensorType& type, const TensorName& tail,
-                              int64_t experts) {
-  const Shape& shape = type.shape;
-  const bool bias = tail.leaf.ends_with("bias");
-  if (experts < 1 || shape.size() < (bias ? 2U : 3U)) return std::nullopt;
-  const bool first = shape[0] == experts;
-  const bool second = shape[1] == experts && shape.size() > (bias ? 2U : 3U);
-  if (first == second) return std::nullopt;
-  return first ? 0 : 1;
+std::string replication_text(int64_t shards, int64_t heads) {
+  return "replicate-kv-heads: one of " + plural(heads, "KV head") +
+         " on each of " + std::to_string(shards) + " shards";
+}
+
+std::string interleaving_text(UnitKind kind, int64_t shards) {
+  return (kind == UnitKind::FusedQkv
+              ? "interleave-qkv: its part of q, k and v on each of "
+              : "interleave-gate-up: its part of gate and up on each of ") +
+         std::to_string(shards) + " shards";
+}
+
+StoredSize stored_parts(const Unit& unit, int64_t size, int64_t shards,
+                        const Declarations& declared) {
+  StoredSize stored{0, interleaving_text(unit.kind, shards)};
+  int64_t replicated = 0;
+  for (const Part& part : unit.parts) {
+    const bool copies =
+        part.kv && replicates(unit, part.count, shards, declared);
+    const auto rows =
+        checked_mul(part.rows / part.count, copies ? shards : part.count);
+    const auto sum = rows ? checked_add(stored.size, *rows) : std::nullopt;
+    if (!sum) return {size, ""};
+    stored.size = *sum;
+    if (copies) replicated = part.count;
+  }
+  if (replicated > 0) stored.why += "; " + replication_text(shards, replicated);
+  return stored;
 }
 
 }  // namespace
 
 std::string_view unit_name(UnitKind kind) {
-  switch (kind) {
-    case UnitKind::Head:
-      return "head";
-    case UnitKind::KvHead:
-      return "KV head";
-    case UnitKind::Expert:
-      break;
-  }
-  return "expert";
+  static constexpr std::array<std::string_view, 10> kNames = {
+      "head",
+      "KV head",
+      "head group",
+      "fused q, k, v",
+      "packed gate and up",
+      "gate/up pair",
+      "expert",
+      "expert group",
+      "quantisation block",
+      "stacked layer"};
+  return kNames.at(static_cast<size_t>(kind));
 }
 
 std::vector<Unit> units_of(std::string_view name, const TensorType& type,
-                           const ModelFacts& facts) {
-  const TensorName tail = split_name(name);
-  const Shape& shape = type.shape;
-  if (is_attention(tail.parent)) {
-    if (in_other_tower(name)) return {};
-    if (tail.module == "sinks" && facts.heads && *facts.heads > 0 &&
-        shape == Shape{*facts.heads}) {
-      return {{0, UnitKind::Head, *facts.heads}};
-    }
-    const std::optional<Role> role = role_of(tail);
-    const std::optional<Layout> layout = layout_of(tail);
-    if (!role || !layout) return {};
-    return attention_units(*role, *layout, shape, facts);
+                           const ModelFacts& facts, const LayoutHints& hints) {
+  const NamedTensor tensor{name, split_name(name), type};
+  std::vector<Unit> units = is_attention(tensor.tail.parent)
+                                ? attention_units(tensor, facts)
+                                : expert_units(tensor, facts);
+  if (const auto packed = gate_up_unit(tensor, hints)) {
+    units.push_back(*packed);
   }
-  if (facts.experts && expert_name(name).stacked) {
-    if (const auto dim = expert_dim(type, tail, *facts.experts)) {
-      return {{*dim, UnitKind::Expert, *facts.experts}};
-    }
+  for (const Unit& unit : block_units(tensor, facts)) units.push_back(unit);
+  if (const auto layer = layer_unit(tensor, facts, hints)) {
+    units.push_back(*layer);
   }
-  return {};
+  return units;
+}
+
+AxisNames cutting_axes(const Unit& unit, AxisNames axes) {
+  std::erase_if(axes, [&](const AxisName& axis) {
+    if (unit.kind == UnitKind::Layer) return is_one_of(kPipelineAxes, axis);
+    return is_gathered_axis(axis) ||
+           (unit.kind == UnitKind::QuantBlock && is_one_of(kTokenAxes, axis));
+  });
+  return axes;
+}
+
+bool is_cut(const Unit& unit, int64_t shards, const Declarations& declared) {
+  if (shards == 1) return false;
+  if (unit.kind == UnitKind::Layer) return true;
+  if (!unit.parts.empty()) return cuts_parts(unit, shards, declared);
+  if (unit.count % shards == 0) return false;
+  const bool may_replicate = !unit.inside && (unit.kind == UnitKind::KvHead ||
+                                              unit.kind == UnitKind::HeadGroup);
+  return !may_replicate || !replicates(unit, unit.count, shards, declared);
+}
+
+StoredSize stored_size(const Unit& unit, int64_t size, int64_t shards,
+                       const Declarations& declared) {
+  StoredSize none{size, ""};
+  if (shards == 1 || unit.inside || is_cut(unit, shards, declared)) return none;
+  if (!unit.parts.empty()) return stored_parts(unit, size, shards, declared);
+  if (unit.count % shards == 0) return none;
+  // Not cut, though the shards do not divide the units: they are replicated.
+  std::optional<int64_t> stored;
+  if (unit.kind == UnitKind::KvHead) {
+    stored = checked_mul(size, shards / unit.count);
+  } else {
+    const int64_t head = size / (unit.queries + 2 * unit.count);
+    stored = checked_mul(unit.queries + 2 * shards, head);
+  }
+  if (!stored) return none;
+  return {*stored, replication_text(shards, unit.count)};
 }
 
 }  // namespace shardplan

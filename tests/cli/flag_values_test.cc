@@ -202,5 +202,23 @@ TEST_CASE("what prevents running can be denied but not allowed") {
   }
 }
 
+TEST_CASE("declarations add up, and what is none is named") {
+  Declarations declared;
+  Diagnostics diags;
+  append_declarations(setting("declare", "interleave-qkv,pad-vocab=64"),
+                      declared, diags);
+  append_declarations(setting("declare", "replicate-kv-heads"), declared,
+                      diags);
+  CHECK(diags.all().empty());
+  CHECK(declared.interleave_qkv);
+  CHECK(declared.replicate_kv_heads);
+  CHECK(declared.pad_vocab == 64);
+  append_declarations(setting("declare", "interleave-qvk"), declared, diags);
+  CHECK(only_message(diags) ==
+        "`interleave-qvk` in `--declare` is no declaration");
+  CHECK(diags.all()[0].help.at(0) ==
+        "write `interleave-qkv` if that is what was meant");
+}
+
 }  // namespace
 }  // namespace shardplan::cli

@@ -72,5 +72,37 @@ TEST_CASE("people see layers folded, and unfolded with --expand") {
   CHECK(expanded.out.find("layers/*") == std::string::npos);
 }
 
+TEST_CASE("what is stored as declared is a row, and silent without") {
+  const json plain = report_of({"resolve"}, "fsdp=2,tp=4").at("tables");
+  CHECK(!plain.contains("declared"));
+  const json report =
+      report_of({"resolve", "--declare", "replicate-kv-heads"}, "fsdp=2,tp=4");
+  // k_proj has two KV heads of 8 columns.
+  const json rows = report.at("tables").at("declared");
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0].at("parameter") == "layers/0/self_attn/k_proj/kernel");
+  CHECK(rows[0].at("dim") == 1);
+  CHECK(rows[0].at("logical") == 16);
+  CHECK(rows[0].at("stored") == 32);
+  CHECK(rows[0].at("why") ==
+        "replicate-kv-heads: one of 2 KV heads on each of 4 shards");
+  // 16 x 16 bf16 twice over, for each of two layers.
+  CHECK(report.at("summary").at("padding_bytes") == 2 * 16 * 16 * 2);
+  CHECK(report.at("summary").at("total_bytes") ==
+        report_of({"resolve"}, "fsdp=2,tp=4").at("summary").at("total_bytes"));
+}
+
+TEST_CASE("a declaration is said to apply, or not to") {
+  MemoryHost host = planning_host();
+  run_on(host,
+         {"check", "--declare", "replicate-kv-heads", "--declare",
+          "interleave-qkv", "--exit-zero"},
+         "fsdp=2,tp=4");
+  CHECK(host.out.find("2 dimensions stored by replicate-kv-heads: one of 2 KV "
+                      "heads on each of 4 shards") != std::string::npos);
+  CHECK(host.out.find("`interleave-qkv` was declared, but changes no "
+                      "dimension here") != std::string::npos);
+}
+
 }  // namespace
 }  // namespace shardplan::cli

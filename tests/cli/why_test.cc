@@ -49,5 +49,15 @@ TEST_CASE("--why names what is near an unknown parameter") {
   CHECK(host.err.find("SP203") == std::string::npos);
 }
 
+TEST_CASE("--why shows what is stored as declared") {
+  MemoryHost host = planning_host();
+  run_on(host,
+         {"resolve", "--declare", "replicate-kv-heads", "--why",
+          "layers/0/self_attn/k_proj/kernel", "-q"},
+         "fsdp=2,tp=4");
+  CHECK(host.out.find("16 stored as 32") != std::string::npos);
+  CHECK(host.out.find("32 / tp=4") != std::string::npos);
+}
+
 }  // namespace
 }  // namespace shardplan::cli

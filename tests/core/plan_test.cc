@@ -101,5 +101,38 @@ TEST_CASE("the fingerprint is that of what is placed, not of how it came") {
   CHECK(fingerprint(manifest, plan) != null);
 }
 
+TEST_CASE("a stored dimension is measured instead of the logical one") {
+  Placement placement;
+  placement.type = type("bf16[10, 4]");
+  placement.spec = spec("tp, None");
+  placement.stored = {{0, 16, "pad-vocab=16"}};
+  CHECK(stored_shape(placement) == Shape{16, 4});
+  measure(placement, mesh("dp=2,tp=4"), OnIndivisible::Drop);
+  CHECK(placement.local_shape == Shape{4, 4});
+  CHECK(placement.bytes_per_device == 32);
+  CHECK(placement.shards == 4);
+  CHECK(placement.replicas == 2);
+}
+
+TEST_CASE("the fingerprint holds stored shapes that are not the logical ones") {
+  const Manifest manifest = testing::manifest(
+      {{"a", "bf16[10, 4]"}, {"b", "bf16[10, 4]"}, {"c", "bf16[4]"}});
+  Plan plan{mesh("tp=2"), {}, true, {}, {}, {}, {0, 1, 2}};
+  for (const char* of : {"bf16[10, 4]", "bf16[10, 4]", "bf16[4]"}) {
+    plan.placements.emplace_back().type = type(of);
+  }
+  const std::string plain = fingerprint(manifest, plan);
+  plan.declarations.pad_vocab = 16;
+  CHECK(fingerprint(manifest, plan) == plain);
+  plan.placements[1].stored = {{0, 10, "reordered"}};
+  CHECK(fingerprint(manifest, plan) == plain);
+  plan.placements[0].stored = {{0, 16, "padded"}};
+  // printf
+  // '{"mesh":[["tp",2]],"parameters":[["a","bf16",[10,4],[]],["b","bf16",
+  // [10,4],[]],["c","bf16",[4],[]]],"stored":[["a",[16,4]]]}' | sha256sum
+  CHECK(fingerprint(manifest, plan) ==
+        "553294cfebeb153598b834ecb63a6210a28e81622d6b7910f562515e57bb0c9b");
+}
+
 }  // namespace
 }  // namespace shardplan

@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
 
+#include "resolve/resolve.h"
 #include "tests/support/builders.h"
 #include "tests/support/generators.h"
 #include "tests/support/messages.h"
@@ -223,6 +224,34 @@ TEST_CASE("a plan that was written is read back as it was") {
               fingerprint(manifest, plan));
     RC_ASSERT(written(saved->manifest, saved->plan) == written(manifest, plan));
   }));
+}
+
+TEST_CASE("what is declared is saved, and absent where nothing is") {
+  const Manifest model = testing::manifest(
+      {{"lm_head.weight", "bf16[10, 4]"}, {"norm.weight", "bf16[4]"}});
+  ResolveOptions options;
+  REQUIRE(add_declaration("pad-vocab=8", options.declarations));
+  Diagnostics diags;
+  const auto plan = resolve(model, testing::rules({{"head", "tp"}, {"", ""}}),
+                            testing::mesh("tp=4"), options, diags);
+  REQUIRE(plan.has_value());
+  const std::string text = written(model, *plan);
+  CHECK(text.find("\"declare\":[\"pad-vocab=8\"]") != text.npos);
+  const auto again =
+      read_plan(std::make_shared<SourceFile>("x.plan.json", text), diags);
+  REQUIRE(again.has_value());
+  CHECK(again->plan.declarations == plan->declarations);
+  CHECK(again->plan.of(0).stored == plan->of(0).stored);
+  CHECK(again->plan.of(0).stored.at(0).size == 16);
+  CHECK(again->plan.of(0).local_shape == Shape{4, 4});
+  CHECK(again->plan.of(0).bytes_per_device == 32);
+  CHECK(again->plan.of(1).stored.empty());
+  CHECK(fingerprint(again->manifest, again->plan) == fingerprint(model, *plan));
+  const auto plain = resolve(model, testing::rules({{"", ""}}),
+                             testing::mesh("tp=4"), {}, diags);
+  REQUIRE(plain.has_value());
+  CHECK(written(model, *plain).find("declare\"") == text.npos);
+  CHECK(written(model, *plain).find("stored") == text.npos);
 }
 
 }  // namespace

@@ -254,5 +254,47 @@ TEST_CASE("damaged plans never do more than report") {
   }));
 }
 
+TEST_CASE("dimensions stored as declared must exist, ascend and not shrink") {
+  const auto stored = [](const std::string& dims) {
+    return with(
+        "placements",
+        R"([{"dtype":"bf16","shape":[8,6],"spec":["tp",null],"stored":)" +
+            dims + R"(},{"dtype":"f32","shape":[],"spec":[]}])");
+  };
+  Diagnostics diags;
+  const auto saved = read(
+      stored(R"([{"dim":0,"size":16,"why":"x"},{"dim":1,"size":6}])"), diags);
+  REQUIRE(saved.has_value());
+  CHECK(saved->plan.of(0).local_shape == Shape{4, 6});
+  CHECK(saved->plan.of(0).stored.at(0).why == "x");
+  for (const char* bad :
+       {R"([{"dim":0,"size":4}])", R"([{"dim":2,"size":8}])", R"([{"size":8}])",
+        R"([{"dim":1,"size":6},{"dim":0,"size":8}])",
+        R"([{"dim":1,"size":6},{"dim":1,"size":8}])"}) {
+    CAPTURE(bad);
+    CHECK(problem(stored(bad)).find("cannot be stored as") !=
+          std::string::npos);
+  }
+  CHECK(problem(stored(R"([{"dim":0,"size":9223372036854775804}])"))
+            .find("exceeds 2^63 bytes as it is stored") != std::string::npos);
+  // The stored size is what the axes must divide.
+  CHECK(problem(stored(R"([{"dim":0,"size":9}])")).find("not divisible") !=
+        std::string::npos);
+  CHECK(problem(stored("{}")).find("must be a list") != std::string::npos);
+}
+
+TEST_CASE("declarations of a plan are read and checked") {
+  Diagnostics diags;
+  const auto saved =
+      read(with("declare", R"(["interleave-qkv","pad-vocab=64"])"), diags);
+  REQUIRE(saved.has_value());
+  CHECK(saved->plan.declarations.interleave_qkv);
+  CHECK(saved->plan.declarations.pad_vocab == 64);
+  CHECK(problem(with("declare", R"(["interleave"])"))
+            .find("nothing is declared as `interleave`") != std::string::npos);
+  CHECK(problem(with("declare", "3")).find("must be a list") !=
+        std::string::npos);
+}
+
 }  // namespace
 }  // namespace shardplan

@@ -74,5 +74,27 @@ TEST_CASE("a correction names a code that exists") {
         "SP002 p:1:10 no code is `SP299`");
 }
 
+TEST_CASE("a stored dimension has a place, a size and a reason") {
+  std::vector<StoredDim> stored;
+  const auto read = [&](JsonReader& json, Diagnostics&) {
+    return read_stored_dim(json, stored);
+  };
+  CHECK(outcome(R"({"dim":1,"size":8,"why":"x","later":[1]})", read).empty());
+  CHECK(stored == std::vector<StoredDim>{{1, 8, "x"}});
+  CHECK(!outcome(R"({"dim":-1})", read).empty());
+  CHECK(!outcome(R"({"size":"8"})", read).empty());
+}
+
+TEST_CASE("a declaration is read as it is written") {
+  Declarations declared;
+  const auto read = [&](JsonReader& json, Diagnostics&) {
+    return read_declaration(json, declared);
+  };
+  CHECK(outcome(R"("pad-vocab=8")", read).empty());
+  CHECK(declared.pad_vocab == 8);
+  CHECK(!outcome(R"("pad-vocab")", read).empty());
+  CHECK(!outcome("8", read).empty());
+}
+
 }  // namespace
 }  // namespace shardplan

@@ -152,5 +152,79 @@ TEST_CASE("repetition is told by axis and an axis by what it saves") {
   CHECK(savings[1].sharded_tensors == 1);
 }
 
+TEST_CASE("declared storage keeps the identity of bytes, under every policy") {
+  CHECK(rc::check([] {
+    const auto kv = *rc::gen::inRange<int64_t>(1, 5);
+    const int64_t heads = kv * *rc::gen::inRange<int64_t>(1, 5);
+    const auto dim = *rc::gen::inRange<int64_t>(1, 5);
+    const auto text = [](std::vector<int64_t> shape) {
+      return "u8" + shape_text(shape);
+    };
+    const auto vocab = *rc::gen::inRange<int64_t>(1, 60);
+    Manifest manifest = testing::manifest(
+        {{"embed_tokens.weight", text({vocab, 6})},
+         {"layers.0.self_attn.q_proj.weight", text({heads * dim, 6})},
+         {"layers.0.self_attn.k_proj.weight", text({kv * dim, 6})},
+         {"layers.0.self_attn.qkv_proj.weight",
+          text({(heads + 2 * kv) * dim, 6})},
+         {"h.0.self_attention.query_key_value.weight",
+          text({(heads + 2 * kv) * dim, 6})},
+         {"layers.0.mlp.gate_up_proj.weight", text({2 * heads, 6})}});
+    manifest.facts.from = FactsFrom::Config;
+    manifest.facts.heads = heads;
+    manifest.facts.kv_heads = kv;
+    manifest.facts.head_dim = dim;
+    RuleSet rules;
+    for (const char* pattern : {"embed", "q_proj", "k_proj", ""}) {
+      rules.rules.push_back(
+          {pattern, *testing::gen::any_spec(), {}, {}, {}, false});
+    }
+    ResolveOptions options;
+    options.on_indivisible =
+        *rc::gen::element(OnIndivisible::Drop, OnIndivisible::Prefix,
+                          OnIndivisible::Pad, OnIndivisible::Chunk);
+    options.declarations.replicate_kv_heads = *rc::gen::arbitrary<bool>();
+    options.declarations.interleave_qkv = *rc::gen::arbitrary<bool>();
+    options.declarations.interleave_gate_up = *rc::gen::arbitrary<bool>();
+    options.declarations.pad_vocab = *rc::gen::inRange<int64_t>(0, 9);
+    const Mesh mesh = *testing::gen::mesh();
+    Diagnostics diags;
+    const auto plan = resolve(manifest, rules, mesh, options, diags);
+    RC_ASSERT(plan.has_value());
+    const auto memory = device_memory(manifest, *plan, diags);
+    RC_ASSERT(memory.has_value());
+    int64_t total = 0;
+    int64_t replicated = 0;
+    for (size_t i = 0; i < manifest.size(); ++i) {
+      const Placement& p = plan->of(i);
+      RC_ASSERT(p.type == manifest.type(i));
+      const Shape stored = stored_shape(p);
+      int64_t on_all = 0;
+      for (int64_t device = 0; device < mesh.devices(); ++device) {
+        int64_t bytes = 1;
+        for (size_t d = 0; d < stored.size(); ++d) {
+          const AxisNames axes =
+              d < p.spec.dims.size() ? p.spec.dims[d] : AxisNames();
+          const int64_t shards = shard_count(mesh, axes);
+          const Slice rows =
+              dimension_slice(mesh, axes, cut_of(plan->on_indivisible),
+                              stored[d], mesh.coordinates(device));
+          bytes *= plan->on_indivisible == OnIndivisible::Chunk
+                       ? rows.end - rows.begin
+                       : (stored[d] + shards - 1) / shards;
+        }
+        on_all += bytes;
+      }
+      // What is stored covers the logical tensor as often as it is replicated.
+      RC_ASSERT(on_all >= p.replicas * p.type.bytes());
+      total += on_all;
+      replicated += p.replicas * p.type.bytes();
+    }
+    RC_ASSERT(memory->total == total);
+    const Balance b = balance(manifest, *plan, *memory);
+    RC_ASSERT(b.padding_bytes == total - replicated);
+  }));
+}
+
 }  // namespace
 }  // namespace shardplan

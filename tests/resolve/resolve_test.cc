@@ -85,5 +85,76 @@ TEST_CASE("a plan remembers its rules and who shadows whom") {
   CHECK(plan.rules[4].found == 0);
 }
 
+TEST_CASE("declarations store dimensions otherwise, and totals stay") {
+  Manifest model =
+      testing::manifest({{"embed_tokens.weight", "bf16[50, 8]"},
+                         {"layers.0.self_attn.q_proj.weight", "bf16[32, 8]"},
+                         {"layers.0.self_attn.k_proj.weight", "bf16[8, 8]"},
+                         {"layers.0.self_attn.v_proj.weight", "bf16[8, 8]"},
+                         {"layers.0.mlp.w.weight", "bf16[8, 8]"}});
+  model.facts.from = FactsFrom::Manifest;
+  model.facts.heads = 8;
+  model.facts.kv_heads = 2;
+  model.facts.head_dim = 4;
+  ResolveOptions options;
+  options.declarations.replicate_kv_heads = true;
+  options.declarations.pad_vocab = 16;
+  Diagnostics diags;
+  const auto plan = resolve(model, testing::rules({{"", "(fsdp, tp)"}}),
+                            testing::mesh("fsdp=2,tp=4"), options, diags);
+  REQUIRE(plan.has_value());
+  CHECK(plan->declarations == options.declarations);
+  // 64 is the smallest multiple of 16 that 8 shards divide.
+  CHECK(plan->of(0).local_shape == Shape{8, 8});
+  CHECK(plan->of(1).stored.empty());
+  CHECK(plan->of(1).local_shape == Shape{4, 8});
+  // Four KV heads of 4 rows instead of two.
+  CHECK(plan->of(2).local_shape == Shape{2, 8});
+  CHECK(plan->of(2).bytes_per_device == 2 * 8 * 2);
+  CHECK(plan->placement_of[2] == plan->placement_of[3]);
+  // Of the same type and rule as k_proj, but no heads.
+  CHECK(plan->placement_of[4] != plan->placement_of[3]);
+  CHECK(plan->of(4).local_shape == Shape{1, 8});
+  CHECK(plan->of(2).type == plan->of(4).type);
+}
+
+TEST_CASE("what an axis loses in correction is not stored for it") {
+  Manifest model =
+      testing::manifest({{"layers.0.self_attn.k_proj.weight", "bf16[8, 8]"},
+                         {"lm_head.weight", "bf16[50, 8]"}});
+  model.facts.from = FactsFrom::Manifest;
+  model.facts.heads = 8;
+  model.facts.kv_heads = 2;
+  model.facts.head_dim = 4;
+  ResolveOptions options;
+  options.declarations.replicate_kv_heads = true;
+  options.declarations.pad_vocab = 16;
+  Diagnostics diags;
+  // Four heads of 4 rows are stored in 16 rows, which 3 x 4 does not divide.
+  const auto plan = resolve(model, testing::rules({{"", "(fsdp, tp)"}}),
+                            testing::mesh("fsdp=3,tp=4"), options, diags);
+  REQUIRE(plan.has_value());
+  CHECK(plan->of(0).spec.dims.empty());
+  CHECK(plan->of(0).stored.empty());
+  CHECK(plan->of(0).local_shape == Shape{8, 8});
+  CHECK(plan->of(1).stored.at(0).size == 96);
+  // An axis that is unknown shards nothing, so it is not padded for.
+  const auto unknown = resolve(model, testing::rules({{"", "model"}}),
+                               testing::mesh("fsdp=3,tp=4"), options, diags);
+  REQUIRE(unknown.has_value());
+  CHECK(unknown->of(1).stored.at(0).size == 64);
+}
+
+TEST_CASE("a tensor that exceeds 63 bits as declared is refused") {
+  const Manifest model =
+      testing::manifest({{"lm_head.weight", "u8[3, 3000000000000000000]"}});
+  ResolveOptions options;
+  options.declarations.pad_vocab = 4;
+  Diagnostics diags;
+  CHECK(!resolve(model, testing::rules({{"", ""}}), testing::mesh("tp=2"),
+                 options, diags));
+  CHECK(diags.cannot_run());
+}
+
 }  // namespace
 }  // namespace shardplan

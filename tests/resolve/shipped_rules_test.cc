@@ -21,6 +21,8 @@
 #include "resolve/correct.h"
 #include "resolve/match.h"
 #include "tests/support/builders.h"
+#include "tests/support/hf_config.h"
+#include "tests/support/linted.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/source_dir.h"
 
@@ -366,6 +368,31 @@ TEST_CASE("any subset of the declared axes may be in the mesh") {
                       OnIndivisible::Drop)
                   .corrections.empty());
       }
+    }
+  }
+}
+
+// Gemma 3's text config leaves out its heads, but the class has them.
+TEST_CASE("no shipped set cuts a unit of its own models") {
+  for (const auto& entry :
+       fs::directory_iterator(source_dir() / "tests/data/configs")) {
+    const auto config = nlohmann::json::parse(std::ifstream(entry.path()));
+    const auto model = testing::synthesize(config);
+    const std::string family = family_of(config);
+    const Manifest& manifest = model->good();
+    const int64_t kv = manifest.facts.kv_heads.value_or(1);
+    for (const int tp : {1, 2, 4, 8, 16}) {
+      if (manifest.facts.heads.value_or(1) % tp != 0) continue;
+      const std::string mesh = "fsdp=2,ep=8,sp=16,tp=" + std::to_string(tp);
+      CAPTURE(entry.path().filename().string());
+      CAPTURE(mesh);
+      ResolveOptions options;
+      // More devices than KV heads need copies, whatever the rules.
+      options.declarations.replicate_kv_heads = tp > kv;
+      const auto found =
+          testing::lint_of(manifest, load(family).rules, mesh, options)
+              .find(Code::SplitUnit);
+      CHECK(found.empty());
     }
   }
 }

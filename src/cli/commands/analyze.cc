@@ -236,6 +236,7 @@ Exit run_analyze(Context& context) {
     report.tables.push_back(std::move(table));
   }
   report.notes = correction_notes(session);
+  add_declared(session, report);
   for (std::string& line : remarks_of(session)) {
     report.notes.push_back(std::move(line));
   }

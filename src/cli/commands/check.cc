@@ -65,6 +65,7 @@ Exit run_check(Context& context) {
   report.tables = {placements_table(*session), corrections_table(*session),
                    rules_table(*session)};
   report.notes = remarks_of(*session);
+  add_declared(*session, report);
   for (std::string& line : budget_notes(context, *answer)) {
     report.notes.push_back(std::move(line));
   }

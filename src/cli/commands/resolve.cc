@@ -22,6 +22,7 @@ Report resolve_report(const Context& context, const Session& session) {
                    rules_table(session)};
   report.notes = correction_notes(session);
   report.notes.insert(report.notes.begin(), efficiency_line(session));
+  add_declared(session, report);
   for (std::string& line : remarks_of(session)) {
     report.notes.push_back(std::move(line));
   }

@@ -63,6 +63,26 @@ std::optional<int64_t> find_head_dim(const Node& config, const Family* family,
   return default_of(family->head_dim, is_null(config, "head_dim"), derived);
 }
 
+// The quantisation block: FP8 says it as [rows, columns], MXFP4 has 32 values
+// of a row share a scale (OCP Microscaling Formats v1.0, 5.3).
+void read_quantization(const Node& config, ModelFacts& facts) {
+  const auto section = config.find("quantization_config");
+  if (!section || !section->is_map()) return;
+  const auto method = section->find("quant_method");
+  if (method && method->text() == "mxfp4") {
+    facts.quant_rows = 1;
+    facts.quant_columns = 32;
+    return;
+  }
+  const auto block = section->find("weight_block_size");
+  if (!block || !block->is_list() || block->size() != 2) return;
+  const auto rows = block->item(0).integer();
+  const auto columns = block->item(1).integer();
+  if (!rows || !columns || *rows < 1 || *columns < 1) return;
+  facts.quant_rows = rows;
+  facts.quant_columns = columns;
+}
+
 }  // namespace
 
 ModelFacts config_facts(const Node& config) {
@@ -81,6 +101,10 @@ ModelFacts config_facts(const Node& config) {
   }
   facts.experts =
       find_size(map, {"num_local_experts", "n_routed_experts", "num_experts"});
+  facts.expert_groups = find_size(map, {"n_group"});
+  facts.vocab = find_size(map, {"vocab_size"});
+  read_quantization(nested && map.find("quantization_config") ? map : config,
+                    facts);
   facts.layers = find_size(
       map, {"num_hidden_layers", "n_layer", "n_layers", "num_layers"});
   if (const auto rank = find_size(map, {"kv_lora_rank"})) {

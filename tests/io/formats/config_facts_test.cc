@@ -65,6 +65,33 @@ TEST_CASE("latent attention caches the latent and the rotated positions") {
   CHECK_FALSE(facts_of(sample_config("llama-3.1-8b")).kv_latent);
 }
 
+TEST_CASE("vocabulary, groups of experts and quantisation blocks") {
+  const ModelFacts deepseek = facts_of(sample_config("deepseek-v3"));
+  CHECK(deepseek.vocab == 129280);
+  CHECK(deepseek.expert_groups == 8);
+  CHECK(deepseek.quant_rows == 128);
+  CHECK(deepseek.quant_columns == 128);
+  const ModelFacts gpt_oss = facts_of(sample_config("gpt-oss-20b"));
+  CHECK(gpt_oss.vocab == 201088);
+  CHECK(gpt_oss.quant_rows == 1);
+  CHECK(gpt_oss.quant_columns == 32);
+  CHECK(!gpt_oss.expert_groups);
+  // text_config has the vocabulary, the whole config the quantisation.
+  Json gemma = sample_config("gemma-3-4b");
+  gemma["text_config"]["vocab_size"] = 1000;
+  gemma["quantization_config"] = {{"weight_block_size", {64, 32}}};
+  CHECK(facts_of(gemma).vocab == 1000);
+  CHECK(facts_of(gemma).quant_rows == 64);
+  CHECK(facts_of(gemma).quant_columns == 32);
+  CHECK(!facts_of(sample_config("llama-3.1-8b")).quant_rows);
+  for (const Json& bad : {Json{128}, Json{128, 0}, Json{"a", 128}, Json(128)}) {
+    CAPTURE(bad.dump());
+    gemma["quantization_config"] = {{"weight_block_size", bad}};
+    CHECK(!facts_of(gemma).quant_rows);
+    CHECK(!facts_of(gemma).quant_columns);
+  }
+}
+
 TEST_CASE("absent and null sizes mean what the family's class takes") {
   const Json llama = sample_config("llama-3.1-8b");
   const Json qwen3 = sample_config("qwen3-8b");

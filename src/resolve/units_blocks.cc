@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Quantisation blocks: elements that share a scale.
+//
+// Facts give the rows and columns of a block, of the last two dimensions of
+// every quantised matrix (FP8: 128 x 128; formats that quantise along a row: 1
+// x 32 or 1 x 256). A shard must begin where a block begins. MXFP4 checkpoints
+// hold a block as 16 bytes in a dimension of its own, the last of `_blocks`.
+#include <optional>
+
+#include "resolve/unit_kinds.h"
+
+namespace shardplan {
+namespace {
+
+// Whether elements of that type are quantised values. Whole bytes (u8) may be
+// anything: packed values, scales, or zero points.
+bool is_quantised(DType dtype) {
+  switch (dtype) {
+    case DType::F8E4M3:
+    case DType::F8E5M2:
+    case DType::F8E4M3FN:
+    case DType::F8E4M3FNUZ:
+    case DType::F8E5M2FNUZ:
+    case DType::F6E2M3:
+    case DType::F6E3M2:
+    case DType::F4E2M1:
+    case DType::I8:
+    case DType::I4:
+    case DType::U4:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::optional<Unit> block_unit(size_t dim, int64_t size,
+                               std::optional<int64_t> block) {
+  if (!block || *block < 2 || size < 1) return std::nullopt;
+  // The last block may be smaller; no equal shards begin at blocks then.
+  const int64_t count = size % *block == 0 ? size / *block : 1;
+  return Unit{static_cast<int>(dim), UnitKind::QuantBlock, count};
+}
+
+}  // namespace
+
+std::vector<Unit> block_units(const NamedTensor& tensor,
+                              const ModelFacts& facts) {
+  const Shape& shape = tensor.type.shape;
+  const size_t rank = shape.size();
+  std::vector<Unit> units;
+  if (tensor.tail.module.ends_with("_blocks") && rank == 4 &&
+      tensor.type.dtype == DType::U8) {
+    units.push_back({3, UnitKind::QuantBlock, 1, true});
+    return units;
+  }
+  if (rank < 2 || !is_quantised(tensor.type.dtype)) return units;
+  for (const auto& unit :
+       {block_unit(rank - 2, shape[rank - 2], facts.quant_rows),
+        block_unit(rank - 1, shape[rank - 1], facts.quant_columns)}) {
+    if (unit) units.push_back(*unit);
+  }
+  return units;
+}
+
+}  // namespace shardplan

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the vocabulary is in a tensor.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "core/facts.h"
+#include "core/types.h"
+
+namespace shardplan {
+
+// The dimension of an embedding or output head that is the vocabulary, told
+// from its name and the facts' size; without that, from the layout that the
+// name tells. Empty for anything else.
+std::optional<size_t> vocab_dim(std::string_view name, const TensorType& type,
+                                const ModelFacts& facts);
+
+}  // namespace shardplan
