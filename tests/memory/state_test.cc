@@ -118,9 +118,9 @@ TEST_CASE("adafactor factors where two dimensions have at least 128") {
                                                   "v_col f32[256] P(dp) 512",
                                                   "v f32[1] P() 4"});
   // Of equal dimensions the later one counts as the larger.
-  CHECK(state("f32[128, 128]", "dp, None") ==
-        Lines{"v_row f32[128] P(dp) 256", "v_col f32[128] P() 512",
-              "v f32[1] P() 4"});
+  CHECK(state("f32[128, 128]", "dp, None") == Lines{"v_row f32[128] P(dp) 256",
+                                                    "v_col f32[128] P() 512",
+                                                    "v f32[1] P() 4"});
   CHECK(state("f32[4, 300, 200]", "tp, dp") ==
         Lines{"v_row f32[4, 200] P(tp) 1600",
               "v_col f32[4, 300] P(tp, dp) 1200", "v f32[1] P() 4"});
@@ -181,6 +181,23 @@ TEST_CASE("padding is what is stored beyond every copy") {
                    devices, OnIndivisible::Pad, with(Optimizer::None));
   // 3 rows on each of 8 devices, two copies of 9.
   CHECK(leaves.front().padding_bytes(8) == (3 * 8 - 2 * 9) * 4);
+}
+
+// 1,669 rows stored as 1,792: state follows what is stored, and the difference
+// is padding.
+TEST_CASE("state is stored as was declared") {
+  const Mesh devices = mesh("dp=2,tp=4");
+  Placement padded = placement("bf16[1669, 8]", "tp", devices);
+  padded.stored = {{0, 1792, "pad-vocab=128"}};
+  measure(padded, devices, OnIndivisible::Drop);
+  for (const StateLeaf& leaf : state_leaves(
+           padded, devices, OnIndivisible::Drop, with(Optimizer::AdamW))) {
+    const int64_t element = leaf.type.dtype == DType::BF16 ? 2 : 4;
+    CHECK(leaf.local_shape == Shape{448, 8});
+    CHECK(leaf.bytes_per_device == 448 * 8 * element);
+    CHECK(leaf.logical_bytes == 1669 * 8 * element);
+    CHECK(leaf.padding_bytes(8) == (1792 - 1669) * 8 * element * 2);
+  }
 }
 
 }  // namespace
