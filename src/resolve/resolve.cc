@@ -5,10 +5,12 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "base/text.h"
+#include "core/fold.h"
 #include "resolve/correct.h"
 #include "resolve/match.h"
 #include "resolve/stored.h"
@@ -115,8 +117,8 @@ bool fits(const Placement& placement) {
   return elements && byte_count(*elements, placement.type.dtype);
 }
 
-// Parameters of equal type and equal rule have one placement, unless something
-// is declared: that depends on names.
+// Parameters of equal type and equal rule have one placement. Where something
+// is declared it also depends on names, but not on the numbers in them.
 class Placer {
  public:
   explicit Placer(const Placing& how) : how_(how) {}
@@ -125,35 +127,35 @@ class Placer {
   // fit 63 bits as declared.
   std::optional<uint32_t> number_of(const Manifest& manifest, size_t parameter,
                                     int rule, Plan& plan) {
-    const TensorType& type = manifest.type(parameter);
-    const bool by_name = how_.options.declarations.any();
-    Placement placement;
+    const std::string_view name = manifest.name(parameter);
     Key key{manifest.type_number(parameter), rule, {}};
-    if (by_name) {
-      placement = place(manifest.name(parameter), type, rule, how_);
-      key.stored = placement.stored;
-    }
-    const auto next = static_cast<uint32_t>(plan.placements.size());
-    const auto [entry, is_new] = known_.try_emplace(std::move(key), next);
-    if (!is_new) return entry->second;
-    if (!by_name) {
-      placement = place(manifest.name(parameter), type, rule, how_);
-    }
+    if (how_.options.declarations.any()) key.name = folded_name(name);
+    const auto known = known_.find(key);
+    if (known != known_.end()) return known->second;
+    Placement placement = place(name, manifest.type(parameter), rule, how_);
     if (!fits(placement)) return std::nullopt;
-    measure(placement, how_.mesh, how_.options.on_indivisible);
-    plan.placements.push_back(std::move(placement));
-    return next;
+    const auto next = static_cast<uint32_t>(plan.placements.size());
+    const auto [entry, is_new] =
+        distinct_.try_emplace({key.type, key.rule, placement.stored}, next);
+    known_.emplace(std::move(key), entry->second);
+    if (is_new) {
+      measure(placement, how_.mesh, how_.options.on_indivisible);
+      plan.placements.push_back(std::move(placement));
+    }
+    return entry->second;
   }
 
  private:
   struct Key {
     uint32_t type = 0;
     int rule = 0;
-    std::vector<StoredDim> stored;
+    std::string name;  // folded; empty when nothing is declared
     auto operator<=>(const Key&) const = default;  // NOLINT: no pointer
   };
   const Placing& how_;
   std::map<Key, uint32_t> known_;
+  std::map<std::tuple<uint32_t, int, std::vector<StoredDim>>, uint32_t>
+      distinct_;
 };
 
 }  // namespace
