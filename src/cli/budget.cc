@@ -138,7 +138,8 @@ bool asks_for_budget(const Options& options) {
   return m.hardware || m.limit || m.reserve > 0 || m.reserve_fraction > 0 ||
          m.fragmentation > 0 || m.stages || m.live_layers != 1 ||
          s.optimizer != Optimizer::None || s.param_dtype || s.compute_dtype ||
-         s.zero > 0 || !s.zero_axes.empty() || m.seq;
+         s.zero > 0 || !s.zero_axes.empty() || m.seq ||
+         options.mode != Mode::Train;
 }
 
 bool check_memory_flags(const Options& options, Diagnostics& diags) {

@@ -22,7 +22,7 @@ constexpr std::array<std::string_view, kCategories> kCategoryNames = {
     "gathered_layer", "kv_cache",  "fragmentation",  "reserve"};
 
 // More classes of devices than this take seconds; no sensible plan has them.
-constexpr int64_t kMaxClasses = int64_t{1} << 16;
+constexpr int64_t kMaxClasses = int64_t{1} << 20;
 
 size_t index_of(Category category) { return static_cast<size_t>(category); }
 

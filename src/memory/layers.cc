@@ -157,6 +157,11 @@ class UnitCollector {
   void add(size_t parameter) {
     const std::string_view name = manifest_.name(parameter);
     const Number number = first_number(name);
+    // Most names are of the same layer as the one before.
+    if (number.end > 0 && name.substr(0, number.end) == last_layer_) {
+      ++members_[last_unit_].counts[kind_of_[parameter]];
+      return;
+    }
     LayerUnit unit;
     Members members;
     if (number.end > 0) {
@@ -187,6 +192,10 @@ class UnitCollector {
       members_.push_back(std::move(members));
     }
     ++members_[entry->second].counts[kind_of_[parameter]];
+    if (number.end > 0) {
+      last_layer_ = name.substr(0, number.end);
+      last_unit_ = entry->second;
+    }
   }
 
   void find_forms() {
@@ -215,6 +224,8 @@ class UnitCollector {
   std::vector<Members> members_;  // per unit
   std::unordered_map<std::string_view, int64_t> stack_of_;
   std::unordered_map<std::string, size_t> unit_of_;
+  std::string_view last_layer_;
+  size_t last_unit_ = 0;
   bool may_be_stacked_ = false;
 };
 

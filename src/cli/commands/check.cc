@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // `shardplan check MODEL`: the problems, and nothing else.
 #include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include "base/text.h"
 #include "cli/budget.h"
@@ -46,29 +49,40 @@ const Diagnostic* first_shown(const Diagnostics& diags) {
   return first == all.end() ? nullptr : &*first;
 }
 
+void add_budget(const Context& context, const BudgetAnswer& answer,
+                Report& report) {
+  for (auto& entry : budget_summary(answer.budget)) {
+    report.summary.push_back(std::move(entry));
+  }
+  for (std::string& line : budget_notes(context, answer)) {
+    report.notes.push_back(std::move(line));
+  }
+}
+
 }  // namespace
 
 Exit run_check(Context& context) {
   const std::optional<Session> session = open_session(context);
   if (!session) return Exit::CouldNotRun;
-  const std::optional<BudgetAnswer> answer =
-      answer_budget(context, session->manifest, session->plan);
-  if (!answer) return Exit::CouldNotRun;
+  if (!check_memory_flags(context.options, context.diags)) {
+    return Exit::CouldNotRun;
+  }
+  // Only where it can be a finding: a million names take a while to read.
+  std::optional<BudgetAnswer> answer;
+  if (asks_for_budget(context.options)) {
+    answer = answer_budget(context, session->manifest, session->plan);
+    if (!answer) return Exit::CouldNotRun;
+  }
   Report report;
   report.command = "check";
   report.diagnostics = &context.diags;
   report.diagnostics_are_the_answer = true;
   report.summary = summary_of(context, *session);
-  for (auto& entry : budget_summary(answer->budget)) {
-    report.summary.push_back(std::move(entry));
-  }
   report.tables = {placements_table(*session), corrections_table(*session),
                    rules_table(*session)};
   report.notes = remarks_of(*session);
   add_declared(*session, report);
-  for (std::string& line : budget_notes(context, *answer)) {
-    report.notes.push_back(std::move(line));
-  }
+  if (answer) add_budget(context, *answer, report);
   report.notes.push_back(verdict(context.diags, *session));
   if (const Diagnostic* first = first_shown(context.diags)) {
     report.next_step =
