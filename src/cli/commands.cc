@@ -48,6 +48,16 @@ std::vector<Command> planning_commands() {
         kCouldNotRun},
        "docs/guide.md",
        run_analyze},
+      {"sweep",
+       "From rules",
+       "try many meshes, workloads and devices: what fits",
+       {kModel},
+       {"shardplan sweep config.json -r @llama --devices 8,16 --over fsdp,tp",
+        "shardplan sweep config.json -r @llama -m \"tp=4;tp=8\" --memory 80GB"},
+       {"some of it fits", "nothing fits, or at least one error in the rules",
+        kCouldNotRun},
+       "docs/guide.md",
+       run_sweep},
   };
 }
 

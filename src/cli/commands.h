@@ -70,6 +70,7 @@ Exit run_explain(Context& context);
 Exit run_inspect(Context& context);
 Exit run_list(Context& context);
 Exit run_resolve(Context& context);
+Exit run_sweep(Context& context);
 
 // The whole program: parses, runs, renders; the result is the exit code.
 // Throws nothing but std::bad_alloc. `arguments` are without the program's

@@ -89,6 +89,22 @@ std::optional<int64_t> integer_of(const Setting& setting, int64_t least,
                      must_be(setting, range_text(least, most)));
 }
 
+std::vector<int64_t> integers_of(const Setting& setting,
+                                 const std::string& command, int64_t least,
+                                 int64_t most, Diagnostics& diags) {
+  std::vector<int64_t> values;
+  std::vector<std::string> parts = split_list(setting.value);
+  if (parts.size() < 2 || command != "sweep") parts = {setting.value};
+  for (std::string& part : parts) {
+    Setting one = setting;
+    one.value = std::move(part);
+    const auto value = integer_of(one, least, most, diags);
+    if (!value) return {};
+    values.push_back(*value);
+  }
+  return values;
+}
+
 std::optional<double> number_of(const Setting& setting, Diagnostics& diags) {
   const auto value = parse<double>(setting.value);
   if (value && std::isfinite(*value) && *value >= 0) return value;

@@ -18,12 +18,14 @@
 namespace shardplan::cli {
 namespace {
 
-constexpr std::string_view kPlanning = "check resolve analyze";
-constexpr std::string_view kReading = "check resolve analyze inspect diff";
+constexpr std::string_view kPlanning = "check resolve analyze sweep";
+constexpr std::string_view kPlanned = "check resolve analyze";
+constexpr std::string_view kReading =
+    "check resolve analyze sweep inspect diff";
 constexpr std::string_view kReporting =
-    "check resolve analyze inspect diff list";
+    "check resolve analyze sweep inspect diff list";
 constexpr std::string_view kEvery =
-    "check resolve analyze inspect diff list explain completion";
+    "check resolve analyze sweep inspect diff list explain completion";
 
 std::vector<std::string> format_names() {
   std::vector<std::string> names;
@@ -101,14 +103,20 @@ const std::vector<Flag>& input_flags() {
        "number of devices, for a size of -1 or as a check", kPlanning, false,
        true, nullptr,
        [](const Setting& s, Options& o, Diagnostics& d) {
-         o.devices = integer_of(s, 1, kMaxDevices, d);
+         o.sweep.devices = integers_of(s, o.command, 1, kMaxDevices, d);
+         if (o.sweep.devices.size() == 1) o.devices = o.sweep.devices[0];
+       }},
+      {"over", 0, Takes::Text, "A,B", "Inputs",
+       "axes to cut --devices over, in every way", "sweep", false, true,
+       nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         o.sweep.over = axes_of(s, d);
        }},
       {"axes", 0, Takes::Text, "A,B,C", "Inputs",
        "axes that rules may name though the mesh lacks them", kPlanning, false,
        true, nullptr, set_axes},
       {"plan", 0, Takes::File, "FILE", "Inputs",
-       "a saved plan instead of rules and mesh", kPlanning, false, true,
-       nullptr,
+       "a saved plan instead of rules and mesh", kPlanned, false, true, nullptr,
        [](const Setting& s, Options& o, Diagnostics&) { o.plan = path_of(s); }},
       {"min-size", 0, Takes::Text, "N", "Inputs",
        "replicate arrays of fewer elements (default 0)", kPlanning, false, true,

@@ -9,6 +9,7 @@
 #include "core/mesh.h"
 #include "memory/kv_cache.h"
 #include "memory/kv_sharding.h"
+#include "memory/margins.h"
 #include "report/report.h"
 
 namespace shardplan::cli {
@@ -24,5 +25,9 @@ Table kv_table(const Mesh& mesh, const std::vector<KvLayer>& layers,
 std::vector<std::string> kv_notes(const Mesh& mesh,
                                   const std::vector<KvLayer>& layers,
                                   const KvAxes& axes, const KvRequest& request);
+
+// "fits up to batch 226 at context 8,192, and up to context 1,858,185 at batch
+// 1". REQUIRES: a limit.
+std::string kv_fit_note(const Margins& margins, const KvRequest& request);
 
 }  // namespace shardplan::cli

@@ -12,7 +12,7 @@
 namespace shardplan::cli {
 namespace {
 
-constexpr std::string_view kBudgeting = "check analyze";
+constexpr std::string_view kBudgeting = "check analyze sweep";
 // More tokens or sequences than anybody caches; keeps products within 63 bits.
 constexpr int64_t kMaxTokens = int64_t{1} << 40;
 
@@ -73,13 +73,29 @@ std::string path_of(const Setting& s) {
   return is_hardware_path(s.value) ? join_path(s.directory, s.value) : s.value;
 }
 
+// Several, separated by commas, for `sweep` only.
+std::vector<std::string> hardware_names(const Setting& s,
+                                        const std::string& command) {
+  std::vector<std::string> names = split_list(s.value);
+  if (names.size() < 2 || command != "sweep") names = {s.value};
+  for (std::string& name : names) {
+    Setting one = s;
+    one.value = name;
+    name = path_of(one);
+  }
+  return names;
+}
+
 const std::vector<Flag>& device_flags() {
   static const std::vector<Flag> kFlags = {
       {"hardware", 0, Takes::Text, "NAME|FILE", "Memory",
        "profile of the devices; `shardplan list hardware` shows all",
        kBudgeting, false, true, nullptr,
        [](const Setting& s, Options& o, Diagnostics&) {
-         o.memory.hardware = path_of(s);
+         for (const std::string& name : hardware_names(s, o.command)) {
+           o.sweep.hardware.push_back(name);
+         }
+         o.memory.hardware = o.sweep.hardware[0];
        }},
       {"memory", 0, Takes::Text, "SIZE", "Memory",
        "what a device can hold, whatever the profile says: 80GiB, 95.7GB",
@@ -176,13 +192,15 @@ const std::vector<Flag>& cache_flags() {
        "sequences in the KV cache, over all devices", kBudgeting, false, true,
        nullptr,
        [](const Setting& s, Options& o, Diagnostics& d) {
-         o.memory.batch = integer_of(s, 1, kMaxTokens, d);
+         o.sweep.batch = integers_of(s, o.command, 1, kMaxTokens, d);
+         if (!o.sweep.batch.empty()) o.memory.batch = o.sweep.batch[0];
        }},
       {"seq", 0, Takes::Text, "N", "Memory",
        "tokens of each sequence in the KV cache", kBudgeting, false, true,
        nullptr,
        [](const Setting& s, Options& o, Diagnostics& d) {
-         o.memory.seq = integer_of(s, 1, kMaxTokens, d);
+         o.sweep.seq = integers_of(s, o.command, 1, kMaxTokens, d);
+         if (!o.sweep.seq.empty()) o.memory.seq = o.sweep.seq[0];
        }},
       {"kv-dtype", 0, Takes::Text, "DTYPE", "Memory",
        "dtype of the KV cache (default bf16)", kBudgeting, false, true, nullptr,

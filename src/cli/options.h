@@ -39,6 +39,15 @@ struct MemoryOptions {
   AxisNames sequence_axes;
 };
 
+// Lists that `sweep` takes where other commands take one value.
+struct SweepOptions {
+  AxisNames over;                     // --over
+  std::vector<int64_t> devices;       // --devices
+  std::vector<int64_t> batch;         // --batch
+  std::vector<int64_t> seq;           // --seq
+  std::vector<std::string> hardware;  // --hardware
+};
+
 struct Options {
   std::string command;
   // MODEL; two plans for `diff`; a code for `explain`; a topic for `list`.
@@ -63,6 +72,7 @@ struct Options {
   int jobs = 0;                          // --jobs; 0: one per processor
   Mode mode = Mode::Train;               // --mode
   MemoryOptions memory;
+  SweepOptions sweep;
 
   // Output
   std::string format = "text";

@@ -140,12 +140,18 @@ std::optional<Plan> read_saved_plan(Context& context,
   return plan_for(manifest, std::move(*saved), path, context.diags);
 }
 
-std::optional<Plan> make_plan(Context& context, const Manifest& manifest,
-                              std::optional<RuleSet>& rules) {
-  rules = read_rules(context);
-  if (!rules) return std::nullopt;
-  const std::optional<Mesh> mesh = read_mesh(context, *rules);
-  if (!mesh) return std::nullopt;
+std::optional<Manifest> read_manifest(Context& context) {
+  if (reads_stdin_twice(context.options)) {
+    return context.diags
+        .error(Code::Usage, {}, "standard input can be read once only")
+        .help("give the model, the rules or the plan as a file");
+  }
+  context.progress.stage("reading the model");
+  return load_manifest(context.options.arguments.front(), context.host,
+                       context.diags);
+}
+
+ResolveOptions resolve_options(const Context& context) {
   const Options& options = context.options;
   ResolveOptions how;
   how.min_size = options.min_size;
@@ -153,21 +159,33 @@ std::optional<Plan> make_plan(Context& context, const Manifest& manifest,
   how.strict = options.strict;
   how.declarations = options.declarations;
   how.jobs = options.jobs > 0 ? options.jobs : context.host.processors();
-  return resolve(manifest, *rules, *mesh, how, context.diags);
+  return how;
+}
+
+std::optional<Plan> make_plan(Context& context, const Manifest& manifest,
+                              std::optional<RuleSet>& rules) {
+  rules = read_rules(context);
+  if (!rules) return std::nullopt;
+  const std::optional<Mesh> mesh = read_mesh(context, *rules);
+  if (!mesh) return std::nullopt;
+  return resolve(manifest, *rules, *mesh, resolve_options(context),
+                 context.diags);
 }
 
 }  // namespace
 
+std::optional<Inputs> read_inputs(Context& context) {
+  std::optional<Manifest> manifest = read_manifest(context);
+  if (!manifest) return std::nullopt;
+  std::optional<RuleSet> rules = read_rules(context);
+  if (!rules) return std::nullopt;
+  return Inputs{*std::move(manifest), *std::move(rules),
+                resolve_options(context)};
+}
+
 std::optional<Session> open_session(Context& context) {
   Diagnostics& diags = context.diags;
-  if (reads_stdin_twice(context.options)) {
-    diags.error(Code::Usage, {}, "standard input can be read once only")
-        .help("give the model, the rules or the plan as a file");
-    return std::nullopt;
-  }
-  context.progress.stage("reading the model");
-  std::optional<Manifest> manifest =
-      load_manifest(context.options.arguments.front(), context.host, diags);
+  std::optional<Manifest> manifest = read_manifest(context);
   if (!manifest) return std::nullopt;
 
   context.progress.stage("matching rules");

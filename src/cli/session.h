@@ -11,6 +11,7 @@
 #include "core/plan.h"
 #include "core/rules.h"
 #include "resolve/analyze.h"
+#include "resolve/resolve.h"
 
 namespace shardplan::cli {
 
@@ -22,6 +23,15 @@ struct Session {
   DeviceMemory memory;
   Balance balance;
 };
+
+// What a plan is made of, but for the mesh.
+struct Inputs {
+  Manifest manifest;
+  RuleSet rules;
+  ResolveOptions how;
+};
+// Empty, with the reason reported.
+std::optional<Inputs> read_inputs(Context& context);
 
 // Empty when there can be no answer; the diagnostics say why. Otherwise they
 // hold every finding.

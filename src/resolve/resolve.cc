@@ -169,19 +169,32 @@ PartitionSpec matched_spec(const PartitionSpec& rule, const Shape& shape,
   return cut;
 }
 
-std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
-                            const Mesh& mesh, const ResolveOptions& options,
-                            Diagnostics& diags) {
+std::optional<Matches> match_rules(const Manifest& manifest,
+                                   const RuleSet& rules,
+                                   const ResolveOptions& options,
+                                   Diagnostics& diags) {
   const std::optional<Matcher> matcher =
       Matcher::compile(rules, manifest.names_are_plain(), diags);
   if (!matcher) return std::nullopt;
-  const Matches matches = match(
+  return match(
       *matcher, manifest,
       [&](size_t i) {
         return !options.strict || !manifest.type(i).shape.empty();
       },
       options.jobs);
+}
 
+std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
+                            const Mesh& mesh, const ResolveOptions& options,
+                            Diagnostics& diags) {
+  const auto matches = match_rules(manifest, rules, options, diags);
+  if (!matches) return std::nullopt;
+  return resolve(manifest, rules, *matches, mesh, options, diags);
+}
+
+std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
+                            const Matches& matches, const Mesh& mesh,
+                            const ResolveOptions& options, Diagnostics& diags) {
   Plan plan{
       mesh, options.on_indivisible, options.strict, rules.declared_axes, {}, {},
       {}};

@@ -15,6 +15,7 @@
 #include "core/mesh.h"
 #include "core/plan.h"
 #include "core/rules.h"
+#include "resolve/match.h"
 
 namespace shardplan {
 
@@ -32,6 +33,15 @@ struct ResolveOptions {
 std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
                             const Mesh& mesh, const ResolveOptions& options,
                             Diagnostics& diags);
+
+// The same in two steps: names are matched once for any number of meshes.
+std::optional<Matches> match_rules(const Manifest& manifest,
+                                   const RuleSet& rules,
+                                   const ResolveOptions& options,
+                                   Diagnostics& diags);
+std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
+                            const Matches& matches, const Mesh& mesh,
+                            const ResolveOptions& options, Diagnostics& diags);
 
 // The spec that a rule gives to a tensor, before correction: what
 // match_partition_rules returns for it.

@@ -14,5 +14,6 @@ int main(int argc, char** argv) {
   shardplan::bench::bench_resolve(argc > 1 ? argv[1] : beside.string());
   shardplan::bench::bench_manifest();
   shardplan::bench::bench_match();
+  shardplan::bench::bench_sweep();
   return 0;
 }

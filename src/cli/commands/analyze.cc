@@ -7,6 +7,7 @@
 #include "cli/budget.h"
 #include "cli/budget_tables.h"
 #include "cli/commands.h"
+#include "cli/kv_tables.h"
 #include "cli/output.h"
 #include "cli/session.h"
 #include "cli/tables.h"
@@ -200,6 +201,29 @@ void add_budget(Report& report, const Context& context, const Session& session,
   }
 }
 
+void add_cache(Report& report, const Session& session,
+               const BudgetAnswer& answer) {
+  const BudgetOptions& options = answer.input.options;
+  const auto layers = kv_layers(session.manifest.facts);
+  if (!options.kv || !answer.input.kv_axes || !layers) return;
+  const Mesh& mesh = session.plan.mesh;
+  const KvAxes& axes = *answer.input.kv_axes;
+  report.tables.push_back(kv_table(mesh, *layers, axes, *options.kv));
+  for (std::string& line : kv_notes(mesh, *layers, axes, *options.kv)) {
+    report.notes.push_back(std::move(line));
+  }
+  if (!options.limit) return;
+  const Margins margins =
+      find_margins(session.manifest, session.plan, answer.input.units, options,
+                   answer.budget);
+  report.notes.push_back(kv_fit_note(margins, *options.kv));
+  const auto cell = [](const std::optional<int64_t>& most) {
+    return most ? Cell(Count{*most}) : Cell();
+  };
+  report.summary.emplace_back("largest_batch", cell(margins.batch));
+  report.summary.emplace_back("longest_context", cell(margins.context));
+}
+
 }  // namespace
 
 Exit run_analyze(Context& context) {
@@ -219,6 +243,7 @@ Exit run_analyze(Context& context) {
   report.headline = {headline_of(session, context.options.exact),
                      efficiency_line(session)};
   add_budget(report, context, session, *answer);
+  add_cache(report, session, *answer);
   report.tables.push_back(devices_table(session));
   report.tables.push_back(imbalance_table(session));
   add_for_people_and_programs(report, repetition_table(session));
@@ -235,7 +260,9 @@ Exit run_analyze(Context& context) {
                       rules_table(session)}) {
     report.tables.push_back(std::move(table));
   }
-  report.notes = correction_notes(session);
+  for (std::string& line : correction_notes(session)) {
+    report.notes.push_back(std::move(line));
+  }
   add_declared(session, report);
   for (std::string& line : remarks_of(session)) {
     report.notes.push_back(std::move(line));

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// `shardplan sweep MODEL`: which of many meshes, workloads and devices fit.
+#include "memory/sweep.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "cli/budget.h"
+#include "cli/commands.h"
+#include "cli/flags.h"
+#include "cli/output.h"
+#include "cli/session.h"
+#include "cli/sweep_input.h"
+#include "cli/sweep_tables.h"
+#include "core/fold.h"
+#include "resolve/analyze.h"
+#include "resolve/lint.h"
+#include "resolve/match.h"
+#include "resolve/resolve.h"
+
+namespace shardplan::cli {
+namespace {
+
+constexpr size_t kRowsForPeople = 40;
+constexpr size_t kMaxPoints = 200'000;
+
+struct Sweep {
+  Inputs inputs;
+  Matches matches;
+  std::vector<Workload> workloads;
+  std::vector<SweepDevice> devices;
+  std::vector<SweepMesh> meshes;
+  std::vector<SweepPoint> points;
+};
+
+// Findings about a plan on one mesh, which the report counts.
+class Findings {
+ public:
+  explicit Findings(const Options& options) {
+    apply_severities(options, diags_);
+  }
+  Diagnostics& diags() { return diags_; }
+  // Moves what prevents an answer to the report of the run.
+  bool prevent_running(const Mesh& mesh, Diagnostics& diags) const {
+    if (!diags_.cannot_run()) return false;
+    for (Diagnostic problem : diags_.all()) {
+      if (!prevents_running(problem.code)) continue;
+      problem.facts.push_back("on mesh " + mesh_text(mesh));
+      diags.add(std::move(problem));
+    }
+    return true;
+  }
+
+ private:
+  Diagnostics diags_;
+};
+
+// What the rules are to the names is the same on every mesh: told once.
+bool lint_mesh(Context& context, const Sweep& sweep, const Plan& plan,
+               Diagnostics& diags) {
+  const Options& options = context.options;
+  const Manifest& manifest = sweep.inputs.manifest;
+  const auto memory = device_memory(manifest, plan, diags);
+  if (!memory) return false;
+  const Folding folding =
+      fold(plan.placement_of, [&](size_t i) { return manifest.name(i); });
+  const LintOptions how = {options.tolerance, options.max_replicated,
+                           options.replicate_unmatched};
+  const LintInput input = make_lint_input(manifest, plan, folding,
+                                          &sweep.inputs.rules, *memory, how);
+  if (sweep.meshes.empty()) lint_rules(input, context.diags);
+  lint_specs(input, diags);
+  lint_units(input, diags);
+  lint_costs(input, diags);
+  return true;
+}
+
+bool add_points(const Sweep& sweep, const SweepMesh& mesh, BudgetInput& input,
+                std::vector<SweepPoint>& points, Diagnostics& diags) {
+  const auto add = [&](const SweepDevice& device) {
+    input.options.limit = device.limit;
+    input.options.reserve = device.reserve;
+    auto point = sweep_point(sweep.inputs.manifest, mesh, input.units,
+                             input.options, diags);
+    if (!point) return false;
+    point->mesh = sweep.meshes.size();
+    points.push_back(*std::move(point));
+    return true;
+  };
+  const auto add_all = [&] {
+    return std::all_of(sweep.devices.begin(), sweep.devices.end(), add);
+  };
+  if (!input.options.kv) return add_all();
+  for (const Workload& workload : sweep.workloads) {
+    input.options.kv->batch = workload.batch;
+    input.options.kv->seq = workload.seq;
+    if (!add_all()) return false;
+  }
+  return true;
+}
+
+bool add_mesh(Context& context, const Mesh& mesh, Sweep& sweep) {
+  Findings findings(context.options);
+  Diagnostics& diags = findings.diags();
+  auto plan = resolve(sweep.inputs.manifest, sweep.inputs.rules, sweep.matches,
+                      mesh, sweep.inputs.how, diags);
+  // Limits come from the list of devices.
+  Options options = context.options;
+  options.memory.hardware.reset();
+  options.memory.limit.reset();
+  options.memory.reserve_fraction = 0;
+  Context own{options, context.host, diags, context.progress};
+  std::optional<BudgetInput> input;
+  if (plan && lint_mesh(context, sweep, *plan, diags)) {
+    input = budget_input(own, sweep.inputs.manifest, *plan);
+  }
+  if (input) {
+    SweepMesh added{*std::move(plan), input->options.kv_sharding,
+                    diags.count(Severity::Error),
+                    diags.count(Severity::Warning)};
+    if (add_points(sweep, added, *input, sweep.points, diags)) {
+      sweep.meshes.push_back(std::move(added));
+    }
+  }
+  return !findings.prevent_running(mesh, context.diags);
+}
+
+bool check_count(const Sweep& sweep, size_t meshes, Diagnostics& diags) {
+  const size_t workloads = std::max<size_t>(1, sweep.workloads.size());
+  if (meshes <= kMaxPoints / workloads / sweep.devices.size()) return true;
+  diags
+      .error(Code::Usage, {},
+             "the sweep has more than " +
+                 count_text(static_cast<int64_t>(kMaxPoints)) + " points")
+      .fact(plural(static_cast<int64_t>(meshes), "mesh") + ", " +
+            plural(static_cast<int64_t>(workloads), "workload") + ", " +
+            plural(static_cast<int64_t>(sweep.devices.size()), "device"))
+      .help("give shorter lists");
+  return false;
+}
+
+std::optional<Sweep> run(Context& context) {
+  auto inputs = read_inputs(context);
+  if (!inputs) return std::nullopt;
+  const auto meshes = sweep_meshes(context, inputs->rules);
+  auto devices = sweep_devices(context);
+  if (!meshes || !devices) return std::nullopt;
+  auto matches =
+      match_rules(inputs->manifest, inputs->rules, inputs->how, context.diags);
+  if (!matches) return std::nullopt;
+  Sweep sweep{*std::move(inputs),
+              *std::move(matches),
+              sweep_workloads(context.options),
+              *std::move(devices),
+              {},
+              {}};
+  if (!check_count(sweep, meshes->size(), context.diags)) return std::nullopt;
+  for (const Mesh& mesh : *meshes) {
+    context.progress.stage("mesh " + mesh_text(mesh));
+    if (!add_mesh(context, mesh, sweep)) return std::nullopt;
+  }
+  return sweep;
+}
+
+std::string headline(const Sweep& sweep, int64_t fitting) {
+  const auto points = static_cast<int64_t>(sweep.points.size());
+  const Manifest& manifest = sweep.inputs.manifest;
+  std::string line =
+      printable(manifest.title) + ": " +
+      plural(static_cast<int64_t>(manifest.size()), "parameter") + ", " +
+      bytes_text(static_cast<double>(manifest.total_bytes())) + "; " +
+      plural(points, "point");
+  if (!sweep.devices.front().limit) return line;
+  if (fitting == points) return line + ", all of which fit";
+  return line + (fitting == 0 ? ", none of which fits"
+                              : ", " + count_text(fitting) + " of which fit");
+}
+
+}  // namespace
+
+Exit run_sweep(Context& context) {
+  const auto sweep = run(context);
+  if (!sweep) return Exit::CouldNotRun;
+  const auto fitting =
+      std::count_if(sweep->points.begin(), sweep->points.end(),
+                    [](const SweepPoint& point) { return point.fits; });
+  const bool limited = sweep->devices.front().limit.has_value();
+  Report report;
+  report.command = "sweep";
+  report.diagnostics = &context.diags;
+  report.summary = {
+      {"total_parameters", Count{sweep->inputs.manifest.total_elements()}},
+      {"total_bytes", ByteSize{sweep->inputs.manifest.total_bytes()}},
+      {"meshes", Count{static_cast<int64_t>(sweep->meshes.size())}},
+      {"points", Count{static_cast<int64_t>(sweep->points.size())}},
+      {"fitting", limited ? Cell(Count{fitting}) : Cell()},
+      {"errors", Count{context.diags.count(Severity::Error)}},
+      {"warnings", Count{context.diags.count(Severity::Warning)}}};
+  report.headline = {headline(*sweep, fitting)};
+  report.tables.push_back(frontier_table(sweep->points, sweep->meshes));
+  report.tables.push_back(sorted_points(
+      sweep->points, sweep->meshes,
+      context.options.expand ? sweep->points.size() : kRowsForPeople));
+  report.tables.push_back(points_table(sweep->points, sweep->meshes));
+  report.notes = sweep->inputs.manifest.remarks;
+  const Exit exit = finish(context, std::move(report));
+  return exit == Exit::Fine && fitting == 0 ? Exit::Findings : exit;
+}
+
+}  // namespace shardplan::cli

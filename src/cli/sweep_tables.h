@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of the report of `shardplan sweep`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "memory/sweep.h"
+#include "report/report.h"
+
+namespace shardplan::cli {
+
+// "batch 14 or context 61,440": with what the first device is full; empty when
+// nothing is. REQUIRES: a limit.
+std::string breaks_text(const Margins& margins);
+
+// Every point as computed, for programs.
+Table points_table(const std::vector<SweepPoint>& points,
+                   const std::vector<SweepMesh>& meshes);
+// The same for people: what fits first, then by devices and bytes; at most
+// `limit` rows and one that counts the rest.
+Table sorted_points(const std::vector<SweepPoint>& points,
+                    const std::vector<SweepMesh>& meshes, size_t limit);
+// Those of frontier(), for everyone.
+Table frontier_table(const std::vector<SweepPoint>& points,
+                     const std::vector<SweepMesh>& meshes);
+
+}  // namespace shardplan::cli

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Points of a sweep: budgets with margins, per second on one thread.
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "base/real_host.h"
+#include "io/load.h"
+#include "memory/sweep.h"
+#include "resolve/resolve.h"
+#include "tests/bench/bench.h"
+#include "tests/support/source_dir.h"
+
+namespace shardplan::bench {
+namespace {
+
+constexpr int64_t kPointsPerMesh = 100;
+
+// Points of all cuts of 64 devices over two axes; 0 when something failed.
+int64_t sweep(const Manifest& manifest, const RuleSet& rules,
+              Diagnostics& diags) {
+  const auto meshes = factorizations(64, {"fsdp", "tp"}, 100);
+  const auto matches = match_rules(manifest, rules, {}, diags);
+  if (!meshes || !matches) return 0;
+  int64_t points = 0;
+  for (const Mesh& mesh : *meshes) {
+    auto plan = resolve(manifest, rules, *matches, mesh, {}, diags);
+    if (!plan) return 0;
+    const LayerUnits units = layer_units(manifest, plan->placement_of);
+    const SweepMesh on{*std::move(plan), {mesh.size_of("tp"), 1, 1}, 0, 0};
+    BudgetOptions options;
+    options.kv_sharding = on.kv_sharding;
+    options.limit =
+        DeviceLimit{"bench", int64_t{80} << 30, int64_t{80} << 30, false};
+    for (int64_t i = 0; i < kPointsPerMesh; ++i) {
+      options.kv = KvRequest{1 + i, 8192, DType::BF16, 16, false};
+      points += sweep_point(manifest, on, units, options, diags).has_value();
+    }
+  }
+  return points;
+}
+
+}  // namespace
+
+void bench_sweep() {
+  std::printf("sweep, 64 devices over fsdp,tp, 100 workloads a mesh\n");
+  const auto host = make_real_host();
+  for (const std::string name : {"llama-3.1-70b", "deepseek-v3"}) {
+    Diagnostics diags;
+    const std::string config =
+        (source_dir() / "tests/data/configs" / (name + ".json")).string();
+    const auto manifest = load_manifest(config, *host, diags);
+    const std::vector<std::string> sets = {
+        name.starts_with("llama") ? "@llama" : "@deepseek_v3"};
+    const auto rules = load_rules(sets, std::nullopt, *host, diags);
+    if (!manifest || !rules) continue;
+    int64_t points = 0;
+    const double seconds =
+        seconds_of([&] { points = sweep(*manifest, *rules, diags); });
+    std::printf("  %-14s %6lld points   %8.0f points a second\n", name.c_str(),
+                static_cast<long long>(points),
+                static_cast<double>(points) / seconds);
+  }
+}
+
+}  // namespace shardplan::bench
