@@ -179,13 +179,13 @@ class Maker {
       Int128 sharded = 0;
       for (const UnitForm::Member& member : form.members) {
         const StateLeaf& leaf = *parameter[member.kind];
-        gathered +=
-            static_cast<Int128>(member.count) *
-            gathered_bytes(placement_of(member.kind), leaf, mesh_,
-                           plan_.on_indivisible, options_.state, form.stacked);
+        gathered += static_cast<Int128>(member.count) *
+                    gathered_bytes(placement_of(member.kind), leaf, mesh_,
+                                   plan_.on_indivisible, options_.state,
+                                   form.stacked_dim);
         sharded += static_cast<Int128>(member.count) * leaf.bytes_per_device;
       }
-      const int64_t layers = form.stacked ? *manifest_.facts.layers : 1;
+      const int64_t layers = form.layers;
       of_form.push_back({static_cast<int64_t>(gathered), layers});
       budget_.gathered.push_back(
           {form.label, form.units * layers,
@@ -203,7 +203,7 @@ class Maker {
     Counts present(forms.size());
     for (size_t i = 0; i < units_.units.size(); ++i) {
       const uint32_t form = units_.units[i].form;
-      if (!budget_.stages || units_.forms[form].stacked) {
+      if (!budget_.stages || units_.forms[form].is_stacked()) {
         ++present[form];
         continue;
       }

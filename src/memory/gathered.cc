@@ -10,7 +10,7 @@ namespace shardplan {
 
 int64_t gathered_bytes(const Placement& placement, const StateLeaf& leaf,
                        const Mesh& mesh, OnIndivisible policy,
-                       const StateOptions& options, bool stacked) {
+                       const StateOptions& options, int stacked_dim) {
   const bool zero3 = is_sharded_by_zero(StateKind::Parameter, options);
   const auto& zero_axes = options.zero_axes;
   const auto goes = [&](const AxisName& axis) {
@@ -32,9 +32,11 @@ int64_t gathered_bytes(const Placement& placement, const StateLeaf& leaf,
   }
   PartitionSpec spec = placement.spec;
   for (AxisNames& axes : spec.dims) std::erase_if(axes, goes);
-  if (stacked) {
-    type.shape.erase(type.shape.begin());
-    if (!spec.dims.empty()) spec.dims.erase(spec.dims.begin());
+  if (stacked_dim >= 0) {
+    type.shape.erase(type.shape.begin() + stacked_dim);
+    if (stacked_dim < static_cast<int>(spec.dims.size())) {
+      spec.dims.erase(spec.dims.begin() + stacked_dim);
+    }
   }
   type.shape = local_shape({&mesh, spec, cut_of(policy)}, type.shape);
   return type.bytes();

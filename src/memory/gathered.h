@@ -18,10 +18,11 @@ namespace shardplan {
 
 // Bytes of one parameter once it is gathered, in the compute dtype; 0 when
 // nothing is gathered. `leaf` is the parameter's own (StateKind::Parameter).
-// `stacked`: of a tensor that stacks layers, one layer's part.
+// `stacked_dim`: the dimension along which a tensor stacks layers, of which one
+// layer's part is gathered; -1: none.
 int64_t gathered_bytes(const Placement& placement, const StateLeaf& leaf,
                        const Mesh& mesh, OnIndivisible policy,
-                       const StateOptions& options, bool stacked);
+                       const StateOptions& options, int stacked_dim);
 
 // What the `live` largest of these take together: bytes of a unit, and how many
 // such units there are.

@@ -4,13 +4,14 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 
 #include "core/fold.h"
-#include "resolve/group.h"
+#include "resolve/layout_hints.h"
 #include "resolve/tensor_name.h"
 
 namespace shardplan {
@@ -120,7 +121,7 @@ class UnitCollector {
   struct Members {
     std::map<uint32_t, int64_t> counts;
     std::string label;
-    bool stacked = false;
+    std::optional<StackedLayers> stacked;
   };
 
   void count_layers() {
@@ -142,16 +143,17 @@ class UnitCollector {
       result_.stacks.push_back(
           {std::string(prefix), static_cast<int64_t>(numbers[prefix].size())});
     }
-    const auto layers = manifest_.facts.layers;
-    may_be_stacked_ =
-        layers && *layers > 1 &&
-        std::none_of(result_.stacks.begin(), result_.stacks.end(),
-                     [](const LayerStack& stack) { return stack.layers > 1; });
+    const bool numbered =
+        std::any_of(result_.stacks.begin(), result_.stacks.end(),
+                    [](const LayerStack& stack) { return stack.layers > 1; });
+    if (!numbered) hints_ = layout_hints(manifest_);
   }
 
-  bool is_stacked(const Shape& shape) const {
-    return may_be_stacked_ && shape.size() > 1 &&
-           shape.front() == *manifest_.facts.layers;
+  // How the layers of a tensor without a number are stacked, if they are.
+  std::optional<StackedLayers> stacking_of(std::string_view stack) const {
+    const auto evidence = hints_.stacks.find(stack);
+    if (stack.empty() || evidence == hints_.stacks.end()) return std::nullopt;
+    return stacked_layers(evidence->second, manifest_.facts.layers);
   }
 
   void add(size_t parameter) {
@@ -169,9 +171,9 @@ class UnitCollector {
       unit.stack = stack_of_.at(name.substr(0, number.begin));
       unit.number = number.value;
       members.label = std::string(name.substr(0, number.begin)) + "*";
-    } else if (is_stacked(manifest_.type(parameter).shape)) {
-      unit.name = module_of(folded_name(name));
-      members.stacked = true;
+    } else if (const auto stacked = stacking_of(stack_of(name))) {
+      unit.name = stack_of(name);
+      members.stacked = stacked;
       members.label = unit.name;
     } else {
       unit.name = module_name(name);
@@ -207,7 +209,12 @@ class UnitCollector {
           known.try_emplace({members.label, members.counts},
                             static_cast<uint32_t>(result_.forms.size()));
       if (is_new) {
-        UnitForm form{members.label, members.stacked, {}, 0};
+        UnitForm form;
+        form.label = members.label;
+        if (members.stacked) {
+          form.stacked_dim = static_cast<int>(members.stacked->dim);
+          form.layers = members.stacked->layers;
+        }
         for (const auto& [kind, count] : members.counts) {
           form.members.push_back({kind, count});
         }
@@ -226,7 +233,7 @@ class UnitCollector {
   std::unordered_map<std::string, size_t> unit_of_;
   std::string_view last_layer_;
   size_t last_unit_ = 0;
-  bool may_be_stacked_ = false;
+  LayoutHints hints_;  // only where layers may be stacked
 };
 
 }  // namespace

@@ -4,8 +4,8 @@
 // A unit is what is gathered at once and lives on one pipeline stage: a layer
 // (the name up to and including its first number, `model/layers/7`), or a
 // module outside of layers (`lm_head`). Models that are scanned over layers
-// have one tensor for all of them instead, whose first dimension is the number
-// of layers; those of one module form one unit.
+// have one tensor for all of them instead, stacked along its first or second
+// dimension; those of one stack (`decoder/layers`) form one unit.
 // Names are read once: what costs as much as there are units or forms is left
 // for every budget.
 #pragma once
@@ -27,10 +27,13 @@ struct UnitForm {
 
     bool operator==(const Member&) const = default;
   };
-  std::string label;  // "model/layers/*"
-  bool stacked = false;
+  std::string label;     // "model/layers/*"
+  int stacked_dim = -1;  // of its tensors, along which layers are stacked
+  int64_t layers = 1;    // in such a stack
   std::vector<Member> members;  // by kind
   int64_t units = 0;
+
+  bool is_stacked() const { return stacked_dim >= 0; }
 };
 
 // Where a unit outside of layers stands, by its name.

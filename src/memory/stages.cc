@@ -52,16 +52,15 @@ std::optional<int64_t> main_stack(const Manifest& manifest,
 }
 
 // The number of layers where they are stacked in single tensors.
-std::optional<int64_t> stacked_layers(const Manifest& manifest,
-                                      const LayerUnits& units,
-                                      const std::vector<bool>& cut_by_axis,
-                                      const Stages& stages, bool& good,
-                                      Diagnostics& diags) {
+std::optional<int64_t> layers_in_stacks(const LayerUnits& units,
+                                        const std::vector<bool>& cut_by_axis,
+                                        const Stages& stages, bool& good,
+                                        Diagnostics& diags) {
   std::optional<int64_t> layers;
   for (const LayerUnit& unit : units.units) {
     const UnitForm& form = units.forms[unit.form];
-    if (!form.stacked) continue;
-    layers = manifest.facts.layers;
+    if (!form.is_stacked()) continue;
+    layers = layers.value_or(0) + form.layers;
     const bool all_cut = std::all_of(
         form.members.begin(), form.members.end(),
         [&](const auto& member) { return cut_by_axis[member.kind]; });
@@ -71,8 +70,9 @@ std::optional<int64_t> stacked_layers(const Manifest& manifest,
         .error(Code::Usage, {},
                "the stacked layers of `" + printable(unit.name) +
                    "` are not cut over `" + stages.axis + "`")
-        .fact("each of their tensors holds all " + plural(*layers, "layer") +
-              " along its first dimension")
+        .fact("each of their tensors holds all " +
+              plural(form.layers, "layer") + " along dimension " +
+              std::to_string(form.stacked_dim))
         .help("shard that dimension over `" + stages.axis + "` in the rules");
   }
   return layers;
@@ -151,7 +151,7 @@ void place_units(StagePlan& plan, const LayerUnits& units, int64_t stack) {
   const int64_t last = plan.stages - 1;
   for (const LayerUnit& unit : units.units) {
     std::vector<int64_t> on;
-    if (units.forms[unit.form].stacked) {
+    if (units.forms[unit.form].is_stacked()) {
       // Its spec cuts it.
     } else if (unit.stack == stack && stack >= 0) {
       on = {stage_of_layer(plan, ranks.at(unit.number))};
@@ -189,8 +189,7 @@ std::optional<StagePlan> plan_stages(const Manifest& manifest, const Mesh& mesh,
   plan.stages = mesh.axes()[*axis].size;
   bool good = true;
   int64_t stack = -1;
-  auto layers =
-      stacked_layers(manifest, units, cut_by_axis, stages, good, diags);
+  auto layers = layers_in_stacks(units, cut_by_axis, stages, good, diags);
   if (!good) return std::nullopt;
   if (!layers) {
     const auto main = main_stack(manifest, units, diags);

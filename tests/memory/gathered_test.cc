@@ -12,13 +12,13 @@ namespace shardplan {
 namespace {
 
 int64_t gathered(const std::string& type, const std::string& spec,
-                 const StateOptions& options = {}, bool stacked = false) {
+                 const StateOptions& options = {}, int stacked_dim = -1) {
   const Mesh mesh = testing::mesh("fsdp=4,tp=2");
   const Placement placement = testing::placement(type, spec, mesh);
   const auto leaves =
       state_leaves(placement, mesh, OnIndivisible::Drop, options);
   return gathered_bytes(placement, leaves.front(), mesh, OnIndivisible::Drop,
-                        options, stacked);
+                        options, stacked_dim);
 }
 
 TEST_CASE("a weight is gathered over the axes of the batch, not over others") {
@@ -49,8 +49,11 @@ TEST_CASE("ZeRO-3 gathers over its own axes too") {
 }
 
 TEST_CASE("of stacked layers one is gathered") {
-  CHECK(gathered("f32[6, 8, 4]", "None, fsdp, tp", {}, true) == 8 * 2 * 4);
-  CHECK(gathered("f32[8, 8, 4]", "fsdp", {}, true) == 8 * 4 * 4);
+  CHECK(gathered("f32[6, 8, 4]", "None, fsdp, tp", {}, 0) == 8 * 2 * 4);
+  CHECK(gathered("f32[8, 8, 4]", "fsdp", {}, 0) == 8 * 4 * 4);
+  // MaxText stacks along the second dimension.
+  CHECK(gathered("f32[8, 6, 4]", "fsdp, None, tp", {}, 1) == 8 * 2 * 4);
+  CHECK(gathered("f32[8, 6]", "fsdp", {}, 1) == 8 * 4);
 }
 
 TEST_CASE("the largest units count, as many as live at once") {

@@ -61,7 +61,24 @@ TEST_CASE("places outside of layers are told from usual names") {
   CHECK(found.units[5].name == "weight");
 }
 
-TEST_CASE("tensors that stack all layers are one unit per module") {
+TEST_CASE("MaxText stacks layers along the second dimension, in two stacks") {
+  const Manifest manifest =
+      testing::manifest({{"decoder/dense_layers/mlp/wi/kernel", "f32[4, 2, 8]"},
+                         {"decoder/dense_layers/mlp/wo/kernel", "f32[8, 2, 4]"},
+                         {"decoder/dense_layers/norm/scale", "f32[4, 2]"},
+                         {"decoder/moe_layers/mlp/wi/kernel", "f32[4, 26, 8]"},
+                         {"decoder/moe_layers/mlp/wo/kernel", "f32[8, 26, 4]"},
+                         {"decoder/moe_layers/norm/scale", "f32[4, 26]"}});
+  const LayerUnits found = units_of(manifest);
+  REQUIRE(found.forms.size() == 2);
+  CHECK(found.forms[0].label == "decoder/dense_layers");
+  CHECK(found.forms[0].stacked_dim == 1);
+  CHECK(found.forms[0].layers == 2);
+  CHECK(found.forms[1].label == "decoder/moe_layers");
+  CHECK(found.forms[1].layers == 26);
+}
+
+TEST_CASE("tensors that stack all layers are one unit per stack") {
   Manifest manifest =
       testing::manifest({{"decoder/layers/mlp/wi/kernel", "f32[24, 4, 8]"},
                          {"decoder/layers/norm/scale", "f32[24, 4]"},
@@ -71,15 +88,16 @@ TEST_CASE("tensors that stack all layers are one unit per module") {
   const LayerUnits found = units_of(manifest);
   REQUIRE(found.units.size() == 2);
   CHECK(found.forms[0].label == "decoder/layers");
-  CHECK(found.forms[0].stacked);
-  CHECK_FALSE(found.forms[1].stacked);
+  CHECK(found.forms[0].stacked_dim == 0);
+  CHECK(found.forms[0].layers == 24);
+  CHECK_FALSE(found.forms[1].is_stacked());
 
   // Numbered layers are not stacked beside.
   Manifest numbered = testing::manifest({{"bias/table", "f32[2, 4]"},
                                          {"layers/0/w", "f32[4]"},
                                          {"layers/1/w", "f32[4]"}});
   numbered.facts.layers = 2;
-  CHECK_FALSE(units_of(numbered).forms[0].stacked);
+  CHECK_FALSE(units_of(numbered).forms[0].is_stacked());
 }
 
 }  // namespace
