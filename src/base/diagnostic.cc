@@ -82,6 +82,11 @@ Diagnostics::Builder& Diagnostics::Builder::findings(int64_t count) {
   return *this;
 }
 
+Diagnostics::Builder& Diagnostics::Builder::about(Subject subject) {
+  diagnostic_->subject = std::move(subject);
+  return *this;
+}
+
 Severity Diagnostics::effective(Code code, Severity severity) const {
   if (const auto chosen = chosen_.find(code); chosen != chosen_.end()) {
     severity = chosen->second;
@@ -92,6 +97,13 @@ Severity Diagnostics::effective(Code code, Severity severity) const {
 
 Severity Diagnostics::severity_of(Code code) const {
   return effective(code, code_info(code).severity);
+}
+
+Diagnostics Diagnostics::fresh() const {
+  Diagnostics result;
+  result.chosen_ = chosen_;
+  result.deny_warnings_ = deny_warnings_;
+  return result;
 }
 
 Diagnostics::Builder Diagnostics::report(Code code, Span where,

@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fix.h"
 #include "base/source.h"
 
 namespace shardplan {
@@ -60,15 +61,27 @@ struct Label {
   std::string text;
 };
 
+// What a finding is about besides its parameters; with them and the code it
+// says whether two runs found the same thing.
+struct Subject {
+  int rule = 0;  // 1-based
+  int dim = -1;  // 0-based
+  std::string axis;
+};
+
 struct Diagnostic {
   Code code = Code::InternalError;
   Severity severity = Severity::Error;
   std::string message;  // what is wrong; lower case, no full stop
   std::vector<Label> labels;
-  std::vector<std::string> facts;       // the values that mattered
-  std::vector<std::string> help;        // what to do, as a statement
+  std::vector<std::string> facts;  // the values that mattered
+  // What to do, as a statement. Where there are fixes, they stand in place of
+  // the first.
+  std::vector<std::string> help;
   std::vector<std::string> parameters;  // every parameter it is about
   int64_t findings = 1;                 // how many findings this one stands for
+  Subject subject;
+  std::vector<Fix> fixes;  // the one to try first leads
 };
 
 class Diagnostics {
@@ -82,6 +95,7 @@ class Diagnostics {
     Builder& help(std::string text);
     Builder& parameters(std::vector<std::string> names);  // sets findings too
     Builder& findings(int64_t count);
+    Builder& about(Subject subject);
     template <typename T>
     operator std::optional<T>() const {  // NOLINT(google-explicit-constructor)
       return std::nullopt;
@@ -112,9 +126,12 @@ class Diagnostics {
   void set_severity(Code code, Severity severity) { chosen_[code] = severity; }
   void deny_warnings() { deny_warnings_ = true; }
   Severity severity_of(Code code) const;
+  // An empty one in which the same severities are in force.
+  Diagnostics fresh() const;
 
   // In the order reported; those allowed are counted but not kept.
   const std::deque<Diagnostic>& all() const { return all_; }
+  std::deque<Diagnostic>& all() { return all_; }
   // Findings of that severity, before grouping.
   int64_t count(Severity severity) const;
   int64_t allowed() const { return allowed_; }

@@ -24,6 +24,8 @@ struct Rule {
   // Shipped sets cover many models and two naming schemes: that one of their
   // rules is found in no name is not worth a warning.
   bool shipped = false;
+  // The whole rule, where its file can be edited; else nothing.
+  Span item_where = {};
 };
 
 struct RuleSet {

@@ -33,9 +33,9 @@ void lint_unused_axes(const LintInput& input, Diagnostics& diags) {
         "`; sharding all of them over it too would save " +
         amount(input.memory.max - ceil_div(input.memory.max, saving.size)) +
         " per device");
-    report.help("name `" + saving.axis +
-                "` in a rule, or `--allow SP204` if it is for data "
-                "parallelism alone");
+    report.about({0, -1, saving.axis});
+    report.help("name `" + saving.axis + "` in a rule");
+    report.help("`--allow SP204` if it is for data parallelism alone");
   }
 }
 
@@ -70,6 +70,7 @@ void lint_large(const LintInput& input, Diagnostics& diags) {
                c.count));
     report.help("shard a dimension in " +
                 rule_text(input.plan, placement.rule));
+    report.about({placement.rule, -1, ""});
     report.parameters(std::move(names));
   }
 }

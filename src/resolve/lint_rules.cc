@@ -80,10 +80,10 @@ void lint_unused(const LintInput& input, Diagnostics& diags) {
                   " is found in scalars only, which are never "
                   "sharded"
             : rule_text(input.plan, number) + " is found in no parameter");
+    report.about({number, -1, ""});
     report.fact("it places 0 bytes; pattern `" + printable(rule.pattern) + "`");
-    report.help(
-        "remove it, or compare it with the names that `shardplan "
-        "inspect` shows");
+    report.help("remove it");
+    report.help("`shardplan inspect` shows the names that there are");
   }
 }
 
@@ -146,6 +146,7 @@ void lint_shadowed(const LintInput& input, Diagnostics& diags) {
     auto report =
         diags.report(Code::ShadowedRule, {},
                      rule_text(input.plan, number) + " never applies");
+    report.about({number, -1, ""});
     std::string takers = "rule " + std::to_string(winner);
     if (rule.shadowed_by.size() > 1) {
       takers =
@@ -204,7 +205,7 @@ void lint_broad(const LintInput& input, Diagnostics& diags) {
       report.fact(plural(parameters, "parameter") + ", " +
                   bytes_text(static_cast<double>(bytes)) + " per device");
       report.help("one spec seldom suits several ranks: write a rule for each");
-      report.findings(1);
+      report.findings(1).about({rule, -1, ""});
     }
   }
 }
@@ -234,6 +235,7 @@ void lint_catch_all(const LintInput& input, Diagnostics& diags) {
     report.help(
         "write a rule for them, so that a new or misspelt name is "
         "noticed");
+    report.about({rule, -1, ""});
     report.parameters(std::move(names));
   }
 }

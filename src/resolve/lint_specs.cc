@@ -47,9 +47,9 @@ std::string legal_sizes(const Mesh& mesh, const AxisNames& axes, int64_t size) {
     const int64_t others = shard_count(mesh, axes) / mesh.size_of(axis);
     if (size % others != 0) continue;
     if (!text.empty()) text += "; ";
-    text += "`" + axis + "` may be " +
-            list_text(common_divisors(size / others, size / others,
-                                      std::max<int64_t>(mesh.devices(), 64)));
+    const std::vector<int64_t> all = common_divisors(
+        size / others, size / others, std::max<int64_t>(mesh.devices(), 64));
+    text += "`" + axis + "` may be " + list_text(all, all.size());
   }
   if (!text.empty()) return text;
   return "no size of a single axis divides " + std::to_string(size) +
@@ -96,6 +96,7 @@ void report_indivisible(const LintInput& input, const Placement& placement,
               cost_text(input.plan, placement, count));
   report.fact(legal_sizes(mesh, axes, size));
   report.help(padding_help(size, shards));
+  report.about({placement.rule, correction.dim, ""});
   report.parameters(std::move(names));
 }
 
@@ -132,12 +133,14 @@ void explain_unknown(const Plan& plan, const AxisName& axis,
   std::vector<std::string> candidates;
   for (const Axis& known : plan.mesh.axes()) candidates.push_back(known.name);
   for (const AxisName& known : plan.declared_axes) candidates.push_back(known);
-  std::string help;
   if (const auto near = nearest(axis, candidates)) {
-    help = "replace `" + printable(axis) + "` by `" + *near + "`, or ";
+    report.help("replace `" + printable(axis) + "` by `" + *near + "`");
+  } else if (axis == "None" || axis == "none") {
+    report.help("write `null` for None");
+  } else {
+    report.help("remove `" + printable(axis) + "` from the spec");
   }
-  if (axis == "None" || axis == "none") help = "write `null` for None, or ";
-  report.help(help + "add the axis with `--mesh " + mesh_text(plan.mesh) + "," +
+  report.help("add the axis with `--mesh " + mesh_text(plan.mesh) + "," +
               printable(axis) +
               "=N`, or declare it with `axes:` to let it be missing");
 }
@@ -187,6 +190,7 @@ void report_entry(const LintInput& input, const EntryKey& key, EntryUse use,
   if (key.code == Code::UnknownAxis) {
     explain_unknown(input.plan, unknown, report);
   }
+  report.about({key.rule, key.dim, unknown});
   if (key.code == Code::SmallParameter) report.fact(key.reason);
   if (!use.names.empty()) report.fact(loss_of(key, use));
   if (key.code == Code::RepeatedAxis) {
@@ -251,6 +255,7 @@ void lint_uneven(const LintInput& input, const Placement& placement,
         " more on the fullest device than even shards would take");
     report.fact(legal_sizes(mesh, axes, size));
     report.help(padding_help(size, shards));
+    report.about({placement.rule, static_cast<int>(dim), ""});
     report.parameters(names);
   }
 }

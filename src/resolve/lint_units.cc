@@ -136,6 +136,7 @@ void report_split(const LintInput& input, const Finding& finding,
         "manifest, or put the model's config.json beside it, to be "
         "sure");
   }
+  report.about({placement.rule, split.unit.dim, ""});
   report.parameters(std::move(names));
 }
 

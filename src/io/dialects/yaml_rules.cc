@@ -153,7 +153,10 @@ bool read_rules(const Node& node, RuleSet& rules, Diagnostics& diags) {
   for (size_t i = 0; i < node.size(); ++i) {
     auto rule = read_rule(node.item(i), diags);
     good = good && rule;
-    if (rule) rules.rules.push_back(*std::move(rule));
+    if (rule) {
+      rule->item_where = node.item(i).span();
+      rules.rules.push_back(*std::move(rule));
+    }
     const bool enough =
         diags.count(Severity::Error) - errors_before >= kMaxErrors;
     if (!good && enough && i + 1 < node.size()) {

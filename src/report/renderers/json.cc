@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/json_text.h"
 #include "report/labels.h"
 #include "report/output.h"
 #include "report/renderers/renderers.h"
@@ -131,6 +132,59 @@ void append_strings(std::string& text, std::string_view key,
   text += ']';
 }
 
+void append_number(std::string& text, std::string_view key, int64_t value) {
+  text += ", ";
+  append_key(text, key);
+  append_json_integer(text, value);
+}
+
+void append_edit(std::string& text, const TextEdit& edit) {
+  const Place place = place_of(edit.where);
+  text += "{\"file\": ";
+  append_printable_json(text, edit.where.file->name());
+  append_number(text, "begin", static_cast<int64_t>(edit.where.begin));
+  append_number(text, "end", static_cast<int64_t>(edit.where.end));
+  append_number(text, "line", place.line);
+  text += ", \"text\": ";
+  append_json_string(text, edit.text);
+  text += '}';
+}
+
+void append_fixes(std::string& text, const std::vector<Fix>& fixes) {
+  text += ", \"fixes\": [";
+  for (size_t i = 0; i < fixes.size(); ++i) {
+    const Fix& fix = fixes[i];
+    if (i > 0) text += ", ";
+    text += "{\"kind\": ";
+    append_printable_json(text, fix_kind_name(fix.kind));
+    text += ", \"text\": ";
+    append_printable_json(text, fix.text);
+    append_number(text, "bytes_per_device", fix.bytes_per_device);
+    append_number(text, "finding_bytes_per_device",
+                  fix.finding_bytes_per_device);
+    if (fix.kind == FixKind::AxisSize) {
+      text += ", \"axis\": ";
+      append_printable_json(text, fix.axis);
+      append_number(text, "size", fix.size);
+    } else if (fix.kind == FixKind::PadDimension) {
+      append_number(text, "dim", fix.dim);
+      append_number(text, "size", fix.size);
+      append_strings(text, "parameters", fix.parameters);
+    }
+    if (fix.kind == FixKind::Declare) {
+      text += ", \"declaration\": ";
+      append_printable_json(text, fix.declaration);
+    }
+    text += ", \"edits\": [";
+    for (size_t k = 0; k < fix.edits.size(); ++k) {
+      if (k > 0) text += ", ";
+      append_edit(text, fix.edits[k]);
+    }
+    text += "]}";
+  }
+  text += ']';
+}
+
 void append_diagnostic(std::string& text, const Diagnostic& diagnostic) {
   text += "{\"code\": ";
   append_printable_json(text, code_id(diagnostic.code));
@@ -148,6 +202,7 @@ void append_diagnostic(std::string& text, const Diagnostic& diagnostic) {
   text += ']';
   append_strings(text, "facts", diagnostic.facts);
   append_strings(text, "help", diagnostic.help);
+  append_fixes(text, diagnostic.fixes);
   append_strings(text, "parameters", diagnostic.parameters);
   text += ", \"findings\": ";
   append_json_integer(text, diagnostic.findings);

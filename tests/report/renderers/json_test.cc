@@ -40,7 +40,7 @@ TEST_CASE("JSON has the contract's keys in order, a line for each row") {
     "corrections": []
   },
   "diagnostics": [
-    {"code": "SP203", "name": "indivisible-dimension", "severity": "warning", "message": "dimension 0 of `w` is not divisible", "labels": [{"file": "rules.yaml", "line": 1, "column": 8, "end_column": 10, "text": ""}, {"file": null, "line": null, "column": null, "end_column": null, "text": "no place"}], "facts": ["3 mod 2 = 1"], "help": ["pad it"], "parameters": ["w", "v"], "findings": 2}
+    {"code": "SP203", "name": "indivisible-dimension", "severity": "warning", "message": "dimension 0 of `w` is not divisible", "labels": [{"file": "rules.yaml", "line": 1, "column": 8, "end_column": 10, "text": ""}, {"file": null, "line": null, "column": null, "end_column": null, "text": "no place"}], "facts": ["3 mod 2 = 1"], "help": ["pad it"], "fixes": [], "parameters": ["w", "v"], "findings": 2}
   ]
 }
 )");
