@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The advisor: for each finding the nearest legal changes that remove it.
+//
+// A fix is proposed only if making it was tried (advise/trial.h): the finding
+// is gone, no error is new, and fewer findings are left. Its bytes are those
+// that were measured. Findings are treated in order, errors first, while the
+// trials' work stays within a few passes over the model; where that ends, or
+// where nothing helps, a finding keeps its general help.
+#pragma once
+
+#include <cstddef>
+
+#include "advise/trial.h"
+#include "base/diagnostic.h"
+
+namespace shardplan {
+
+// Fills `fixes` of the diagnostics from number `first` on, which are the
+// findings of the plan, and puts those to try first in place of their help.
+void advise(const Planned& planned, size_t first, Diagnostics& diags);
+
+}  // namespace shardplan

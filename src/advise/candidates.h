@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Candidates: changes that may remove a finding, to be tried in turn.
+//
+// Each function looks at the placements of the finding's parameters only, and
+// proposes a handful; advise/trial.h says which of them help, and what they
+// cost. Texts are statements without the cost.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "advise/rule_change.h"
+#include "advise/trial.h"
+#include "base/diagnostic.h"
+
+namespace shardplan {
+
+struct Candidate {
+  Change change;
+  Fix fix;  // without effect and edits
+  // Which to prefer before bytes are compared: 0 does what the rules seem to
+  // mean, 1 needs another mesh, 2 gives up what was asked for.
+  int tier = 0;
+};
+using Candidates = std::vector<Candidate>;
+
+// The finding and its parameters, by number.
+struct Found {
+  const Planned& planned;
+  const Diagnostic& diagnostic;
+  std::span<const uint32_t> parameters;
+
+  // Of the first parameter. REQUIRES: there is one.
+  const Placement& placement() const {
+    return planned.plan.of(parameters.front());
+  }
+};
+
+// Everything below, by the finding's code.
+Candidates candidates_for(const Found& found);
+
+// SP203, SP206, SP303: sizes of axes, padding, other dimensions.
+void add_size_candidates(const Found& found, Candidates& all);
+// SP304: what its largest losses need.
+void add_loss_candidates(const Found& found, Candidates& all);
+// SP104, SP201, SP202, SP204, SP302: entries of specs.
+void add_spec_candidates(const Found& found, Candidates& all);
+// SP101, SP102, SP103, SP106, SP107: patterns and the order of rules.
+void add_rule_candidates(const Found& found, Candidates& all);
+
+// What they share.
+
+// `change` with words for it.
+void add_rule_change(const Found& found, RuleChange change, int tier,
+                     Candidates& all);
+// Gives `parameters`, all decided by `rule`, another spec: where the rule has
+// others, by a rule of their own in front of it; and in the rule itself, which
+// the others then have too.
+void add_respec(const Found& found, int rule,
+                std::span<const uint32_t> parameters, const PartitionSpec& spec,
+                int tier, Candidates& all);
+// A pattern for the parameters and no others that `before` or a later rule
+// decides, or none does.
+std::optional<std::string> pattern_before(const Planned& planned,
+                                          std::span<const uint32_t> parameters,
+                                          int before);
+// The free axes over the dimensions of a placement, each on one of them behind
+// the axes that `base` has there, or on none: every way that needs no
+// correction and holds less than `base` does; least bytes first, a few.
+std::vector<PartitionSpec> spread(const Planned& planned,
+                                  const Placement& placement,
+                                  const PartitionSpec& base,
+                                  const AxisNames& free);
+// The axes of the mesh, larger than 1, that a spec does not name.
+AxisNames free_axes(const Plan& plan, const PartitionSpec& spec);
+
+}  // namespace shardplan

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// Patterns and the order of rules: a rule that is missing, unused, in the wrong
+// place, or found in too much.
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "advise/candidates.h"
+#include "base/text.h"
+
+namespace shardplan {
+namespace {
+
+// Rules of their own are written for so many groups of names at most.
+constexpr size_t kMaxAdded = 6;
+
+const PlanRule& rule_of(const Found& found, int rule) {
+  return found.planned.plan.rules[static_cast<size_t>(rule) - 1];
+}
+
+// Rules before `place` for the parameters: one where a pattern suits all of
+// them, else one for each group of names that differ in numbers only. Each with
+// the spec that `spec` gives for a parameter. Empty where that cannot be done.
+template <typename SpecOf>
+std::vector<NewRule> rules_for(const Found& found,
+                               std::span<const uint32_t> parameters, int place,
+                               const SpecOf& spec) {
+  if (parameters.empty()) return {};
+  const Folding& folding = found.planned.folding;
+  std::map<uint32_t, std::vector<uint32_t>> by_name;  // folded
+  std::set<PartitionSpec> specs;
+  for (const uint32_t i : parameters) {
+    by_name[folding.classes[folding.class_of[i]].folded].push_back(i);
+    if (by_name.size() > kMaxAdded) break;
+  }
+  for (const uint32_t i : parameters) specs.insert(spec(i));
+  if (specs.size() == 1) {
+    if (const auto pattern = pattern_before(found.planned, parameters, place)) {
+      return {{*pattern, spec(parameters.front())}};
+    }
+  }
+  if (by_name.size() > kMaxAdded) return {};
+  std::vector<NewRule> rules;
+  for (const auto& [folded, members] : by_name) {
+    const auto pattern = pattern_before(found.planned, members, place);
+    if (!pattern) return {};
+    rules.push_back({*pattern, spec(members.front())});
+  }
+  return rules;
+}
+
+void add_insert(const Found& found, std::vector<NewRule> rules, int place,
+                int tier, Candidates& all) {
+  if (rules.empty()) return;
+  RuleChange change;
+  change.kind = RuleChange::Kind::Insert;
+  change.rule = place;
+  change.added = std::move(rules);
+  add_rule_change(found, std::move(change), tier, all);
+}
+
+// The specs that rules give to parameters of the same shape, or else of the
+// same rank and last component of the name; that of the most bytes leads.
+std::vector<PartitionSpec> specs_by_analogy(const Found& found) {
+  const Planned& planned = found.planned;
+  const TensorType& type = found.placement().type;
+  const auto leaf = [](std::string_view name) {
+    return name.substr(name.find_last_of("/.") + 1);  // npos + 1 is 0
+  };
+  const std::string_view own =
+      leaf(planned.manifest.name(found.parameters.front()));
+  std::map<PartitionSpec, int64_t> same_shape;
+  std::map<PartitionSpec, int64_t> same_role;
+  for (const ParameterClass& c : planned.folding.classes) {
+    const Placement& other = planned.plan.placements[c.kind];
+    if (other.rule == 0 || !other.corrections.empty()) continue;
+    if (other.type.shape == type.shape) {
+      same_shape[other.spec] += c.count * type.bytes();
+    } else if (other.type.shape.size() == type.shape.size() &&
+               leaf(planned.manifest.name(c.first)) == own) {
+      same_role[other.spec] += c.count * other.type.bytes();
+    }
+  }
+  std::vector<std::pair<int64_t, PartitionSpec>> ranked;
+  for (const auto& [spec, bytes] :
+       same_shape.empty() ? same_role : same_shape) {
+    ranked.emplace_back(-bytes, spec);
+  }
+  std::sort(ranked.begin(), ranked.end());
+  std::vector<PartitionSpec> specs;
+  for (size_t i = 0; i < std::min<size_t>(2, ranked.size()); ++i) {
+    specs.push_back(ranked[i].second);
+  }
+  return specs;
+}
+
+// SP101: as its like are placed, else over all axes; or replicated.
+void add_unmatched(const Found& found, Candidates& all) {
+  const auto rules = static_cast<int>(found.planned.rules.rules.size());
+  const int place = insertion_place(found.planned.rules, rules + 1);
+  const auto append = [&](const PartitionSpec& spec, int tier) {
+    add_insert(found,
+               rules_for(found, found.parameters, place,
+                         [&](uint32_t) { return spec; }),
+               place, tier, all);
+  };
+  std::vector<PartitionSpec> specs = specs_by_analogy(found);
+  if (specs.empty() && found.placement().type.shape.size() > 1) {
+    specs = spread(found.planned, found.placement(), {},
+                   free_axes(found.planned.plan, {}));
+    if (!specs.empty()) specs.resize(1);
+  }
+  const PartitionSpec replicated;
+  for (const PartitionSpec& spec : specs) append(spec, 0);
+  if (std::find(specs.begin(), specs.end(), replicated) == specs.end()) {
+    append(replicated, specs.empty() ? 0 : 2);
+  }
+}
+
+void add_remove(const Found& found, int rule, int tier, Candidates& all) {
+  const auto index = static_cast<size_t>(rule) - 1;
+  if (!is_editable(found.planned.rules.rules[index])) return;
+  RuleChange change;
+  change.kind = RuleChange::Kind::Remove;
+  change.rule = rule;
+  add_rule_change(found, std::move(change), tier, all);
+}
+
+// The pattern for whole components or for the end of names only. Patterns with
+// more than plain words may look at numbers, which a trial must not.
+void add_anchored(const Found& found, int rule, Candidates& all) {
+  const std::string& pattern = rule_of(found, rule).pattern;
+  const bool plain = std::all_of(pattern.begin(), pattern.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
+           c == '/' || c == '-';
+  });
+  const auto index = static_cast<size_t>(rule) - 1;
+  if (!plain || pattern.empty() ||
+      !is_editable(found.planned.rules.rules[index])) {
+    return;
+  }
+  for (const std::string& anchored :
+       {"(^|[./])" + pattern + "([./]|$)", pattern + "$", "^" + pattern}) {
+    RuleChange change;
+    change.kind = RuleChange::Kind::SetPattern;
+    change.rule = rule;
+    change.pattern = anchored;
+    add_rule_change(found, std::move(change), 0, all);
+  }
+}
+
+// SP103: above those that take its names, or a narrower one of these.
+void add_shadowed(const Found& found, Candidates& all) {
+  const int rule = found.diagnostic.subject.rule;
+  const std::vector<int>& takers = rule_of(found, rule).shadowed_by;
+  RuleChange change;
+  change.kind = RuleChange::Kind::Move;
+  change.rule = rule;
+  change.before = takers.front();
+  add_rule_change(found, change, 0, all);
+  if (takers.size() == 1) add_anchored(found, takers.front(), all);
+  add_remove(found, rule, 2, all);
+}
+
+// SP106: all ranks but the one that takes the most bytes get rules of their
+// own, with the spec that they have.
+void add_broad(const Found& found, Candidates& all) {
+  const int rule = found.diagnostic.subject.rule;
+  const Plan& plan = found.planned.plan;
+  std::map<size_t, int64_t> bytes;  // by rank
+  for (const ParameterClass& c : found.planned.folding.classes) {
+    const Placement& placement = plan.placements[c.kind];
+    if (placement.rule != rule) continue;
+    bytes[placement.type.shape.size()] += c.count * placement.type.bytes();
+  }
+  const auto largest = std::max_element(
+      bytes.begin(), bytes.end(),
+      [](const auto& a, const auto& b) { return a.second < b.second; });
+  std::vector<uint32_t> others;
+  for (uint32_t i = 0; i < plan.placement_of.size(); ++i) {
+    const Placement& placement = plan.of(i);
+    if (placement.rule == rule &&
+        placement.type.shape.size() != largest->first) {
+      others.push_back(i);
+    }
+  }
+  const int place = insertion_place(found.planned.rules, rule);
+  add_insert(found,
+             rules_for(found, others, place,
+                       [&](uint32_t i) { return plan.of(i).spec; }),
+             place, 0, all);
+  add_anchored(found, rule, all);
+}
+
+// SP107: the names in the place of the catch-all's pattern, or rules for them
+// in front of it.
+void add_catch_all(const Found& found, Candidates& all) {
+  const int rule = found.diagnostic.subject.rule;
+  const auto index = static_cast<size_t>(rule) - 1;
+  const PartitionSpec& spec = rule_of(found, rule).spec;
+  const int place = insertion_place(found.planned.rules, rule);
+  std::vector<NewRule> rules =
+      rules_for(found, found.parameters, place, [&](uint32_t) { return spec; });
+  if (rules.size() == 1 && is_editable(found.planned.rules.rules[index])) {
+    RuleChange change;
+    change.kind = RuleChange::Kind::SetPattern;
+    change.rule = rule;
+    change.pattern = rules.front().pattern;
+    add_rule_change(found, std::move(change), 0, all);
+  }
+  add_insert(found, std::move(rules), place, 0, all);
+}
+
+}  // namespace
+
+void add_rule_candidates(const Found& found, Candidates& all) {
+  switch (found.diagnostic.code) {
+    case Code::UnmatchedParameter:
+      if (!found.parameters.empty()) add_unmatched(found, all);
+      return;
+    case Code::UnusedRule:
+      return add_remove(found, found.diagnostic.subject.rule, 0, all);
+    case Code::ShadowedRule:
+      return add_shadowed(found, all);
+    case Code::OverlyBroadPattern:
+      return add_broad(found, all);
+    case Code::CatchAllOnly:
+      return add_catch_all(found, all);
+    default:
+      return;
+  }
+}
+
+}  // namespace shardplan

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "advise/name_pattern.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace shardplan {
+namespace {
+
+// A folded name in pieces: components, each with the separator behind it.
+using Pieces = std::vector<std::string_view>;
+
+Pieces pieces_of(std::string_view name) {
+  Pieces pieces;
+  size_t begin = 0;
+  for (size_t i = 0; i < name.size(); ++i) {
+    if (name[i] != '/' && name[i] != '.') continue;
+    pieces.push_back(name.substr(begin, i + 1 - begin));
+    begin = i + 1;
+  }
+  pieces.push_back(name.substr(begin));
+  return pieces;
+}
+
+bool is_number(std::string_view piece) {
+  return piece == "*" || piece == "*/" || piece == "*.";
+}
+
+std::string escaped(std::string_view piece) {
+  if (is_number(piece)) {
+    return "[0-9]+" + escaped(piece.substr(1));
+  }
+  std::string result;
+  for (const char c : piece) {
+    if (std::string_view(".[](){}*+?|^$\\").find(c) != std::string_view::npos) {
+      result += '\\';
+    }
+    result += c;
+  }
+  return result;
+}
+
+// The last pieces of several names of equal length: one text per piece, or
+// alternatives.
+struct Ending {
+  std::vector<std::vector<std::string_view>> pieces;  // distinct, per piece
+
+  std::string pattern() const {
+    std::string text;
+    for (const auto& alternatives : pieces) {
+      if (alternatives.size() == 1) {
+        text += escaped(alternatives.front());
+        continue;
+      }
+      // A separator that all share stays outside.
+      const char last = alternatives.front().back();
+      const bool separated = last == '/' || last == '.';
+      text += '(';
+      for (size_t i = 0; i < alternatives.size(); ++i) {
+        std::string_view piece = alternatives[i];
+        if (separated) piece.remove_suffix(1);
+        text += (i > 0 ? "|" : "") + escaped(piece);
+      }
+      text += ')';
+      if (separated) text += escaped(std::string_view(&last, 1));
+    }
+    return text + "$";
+  }
+
+  // Whether the pattern is found in a folded name.
+  bool ends(std::string_view name) const {
+    for (size_t i = pieces.size(); i-- > 0;) {
+      const auto found = std::find_if(
+          pieces[i].begin(), pieces[i].end(),
+          [&](std::string_view piece) { return name.ends_with(piece); });
+      if (found == pieces[i].end()) return false;
+      name.remove_suffix(found->size());
+    }
+    return true;
+  }
+};
+
+// The last `count` pieces of all names.
+Ending ending_of(const std::vector<Pieces>& names, size_t count) {
+  Ending ending;
+  for (size_t i = count; i-- > 0;) {
+    std::vector<std::string_view> distinct;
+    for (const Pieces& pieces : names) {
+      const std::string_view piece = pieces[pieces.size() - 1 - i];
+      if (std::find(distinct.begin(), distinct.end(), piece) ==
+          distinct.end()) {
+        distinct.push_back(piece);
+      }
+    }
+    ending.pieces.push_back(std::move(distinct));
+  }
+  return ending;
+}
+
+// One component may have alternatives, if all end with the same separator and
+// none is a number; the first may not be a number, since a search would find
+// it in the middle of one.
+bool is_usable(const Ending& ending) {
+  constexpr size_t kMaxAlternatives = 6;
+  size_t with_alternatives = 0;
+  for (const auto& alternatives : ending.pieces) {
+    if (alternatives.size() == 1) continue;
+    ++with_alternatives;
+    if (alternatives.size() > kMaxAlternatives) return false;
+    for (const std::string_view piece : alternatives) {
+      const bool alike =
+          !piece.empty() && (piece.back() == alternatives.front().back() ||
+                             (piece.back() != '/' && piece.back() != '.' &&
+                              alternatives.front().back() != '/' &&
+                              alternatives.front().back() != '.'));
+      if (!alike || is_number(piece)) return false;
+    }
+  }
+  return with_alternatives <= 1 && !is_number(ending.pieces.front().front());
+}
+
+}  // namespace
+
+std::optional<std::string> pattern_for(
+    std::span<const std::string_view> targets,
+    std::span<const std::string_view> others) {
+  constexpr size_t kLeast = 2;  // components, where names have them
+  if (targets.empty()) return std::nullopt;
+  std::vector<Pieces> names;
+  size_t shortest = SIZE_MAX;
+  size_t longest = 0;
+  for (const std::string_view target : targets) {
+    names.push_back(pieces_of(target));
+    shortest = std::min(shortest, names.back().size());
+    longest = std::max(longest, names.back().size());
+  }
+  for (size_t count = std::min(kLeast, shortest); count <= shortest; ++count) {
+    const Ending ending = ending_of(names, count);
+    if (!is_usable(ending)) continue;
+    const auto found = [&](std::string_view name) { return ending.ends(name); };
+    if (std::none_of(others.begin(), others.end(), found)) {
+      return ending.pattern();
+    }
+    // Whole names: only where they begin can still tell them apart.
+    const auto whole = [&](std::string_view name) {
+      return ending.ends(name) && pieces_of(name).size() == count;
+    };
+    if (count == longest && std::none_of(others.begin(), others.end(), whole)) {
+      return "^" + ending.pattern();
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace shardplan
