@@ -92,6 +92,8 @@ struct Options {
   bool exit_zero = false;
 
   // Of single commands
+  bool fix = false;                // check --fix
+  bool diff = false;               // check --fix --diff
   std::optional<std::string> why;  // resolve --why NAME
   bool exit_code = false;          // diff --exit-code
 };

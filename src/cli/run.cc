@@ -44,6 +44,25 @@ std::vector<Setting> configured(const CommandLine& line, const Options& options,
                             line.command->name);
 }
 
+// What flags of `check` contradict each other.
+void check_fix_flags(const Options& options, Diagnostics& diags) {
+  if (options.fix && options.plan) {
+    diags.error(Code::Usage, {}, "`--fix` cannot be used with `--plan`")
+        .help("a saved plan has no rules to edit: `--rules` names them");
+  }
+  if (options.diff && !options.fix) {
+    diags.error(Code::Usage, {}, "`--diff` shows what `--fix` would do")
+        .help("give both: `--fix --diff`");
+  }
+  if (options.diff && options.format != "text") {
+    diags
+        .error(Code::Usage, {},
+               "`--diff` shows edits, and `" + options.format +
+                   "` is a format of reports")
+        .help("without `--fix`, `--json` lists the edits of every fix");
+  }
+}
+
 // Flags over configuration. `options` hold the flags already.
 void settle(const CommandLine& line, Host& host, Options& options,
             Diagnostics& diags) {
@@ -55,6 +74,7 @@ void settle(const CommandLine& line, Host& host, Options& options,
   options.command = line.command->name;
   options.arguments = line.arguments;
   apply_settings(settings, options, diags);
+  check_fix_flags(options, diags);
   if (asks_for_plan(options) && options.command != "resolve") {
     diags
         .error(Code::Usage, {},

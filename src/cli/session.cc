@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "advise/advise.h"
 #include "base/text.h"
 #include "io/load.h"
 #include "io/plan_file.h"
@@ -184,20 +185,23 @@ std::optional<Inputs> read_inputs(Context& context) {
 }
 
 std::optional<Session> open_session(Context& context) {
-  Diagnostics& diags = context.diags;
   std::optional<Manifest> manifest = read_manifest(context);
   if (!manifest) return std::nullopt;
+  return open_session(context, std::move(*manifest));
+}
 
+std::optional<Session> open_session(Context& context, Manifest manifest) {
+  Diagnostics& diags = context.diags;
   context.progress.stage("matching rules");
   std::optional<RuleSet> rules;
   std::optional<Plan> plan = context.options.plan
-                                 ? read_saved_plan(context, *manifest)
-                                 : make_plan(context, *manifest, rules);
+                                 ? read_saved_plan(context, manifest)
+                                 : make_plan(context, manifest, rules);
   if (!plan) return std::nullopt;
 
   Folding folding =
-      fold(plan->placement_of, [&](size_t i) { return manifest->name(i); });
-  std::optional<DeviceMemory> memory = device_memory(*manifest, *plan, diags);
+      fold(plan->placement_of, [&](size_t i) { return manifest.name(i); });
+  std::optional<DeviceMemory> memory = device_memory(manifest, *plan, diags);
   if (!memory) return std::nullopt;
 
   context.progress.stage("checking the plan");
@@ -207,13 +211,20 @@ std::optional<Session> open_session(Context& context) {
   const MemoryOptions& m = context.options.memory;
   if (m.stages) lint_options.pipeline_axis = m.stages->axis;
   if (m.state.zero == 3) lint_options.zero_axes = m.state.zero_axes;
-  lint(make_lint_input(*manifest, *plan, folding, rules ? &*rules : nullptr,
+  const size_t first = diags.all().size();
+  lint(make_lint_input(manifest, *plan, folding, rules ? &*rules : nullptr,
                        *memory, lint_options),
        diags);
   if (diags.cannot_run()) return std::nullopt;
-  const Balance ratios = balance(*manifest, *plan, *memory);
-  return Session{std::move(*manifest), std::move(rules),   std::move(*plan),
-                 std::move(folding),   std::move(*memory), ratios};
+  if (rules) {
+    context.progress.stage("looking for fixes");
+    advise({manifest, *rules, *plan, folding, *memory, resolve_options(context),
+            lint_options},
+           first, diags);
+  }
+  const Balance ratios = balance(manifest, *plan, *memory);
+  return Session{std::move(manifest), std::move(rules),   std::move(*plan),
+                 std::move(folding),  std::move(*memory), ratios};
 }
 
 }  // namespace shardplan::cli

@@ -36,5 +36,7 @@ std::optional<Inputs> read_inputs(Context& context);
 // Empty when there can be no answer; the diagnostics say why. Otherwise they
 // hold every finding.
 std::optional<Session> open_session(Context& context);
+// The same for a model that has been read.
+std::optional<Session> open_session(Context& context, Manifest manifest);
 
 }  // namespace shardplan::cli

@@ -5,10 +5,12 @@
 #include <string>
 #include <utility>
 
+#include "advise/unified_diff.h"
 #include "base/text.h"
 #include "cli/budget.h"
 #include "cli/budget_tables.h"
 #include "cli/commands.h"
+#include "cli/fix.h"
 #include "cli/output.h"
 #include "cli/session.h"
 #include "cli/tables.h"
@@ -59,36 +61,113 @@ void add_budget(const Context& context, const BudgetAnswer& answer,
   }
 }
 
-}  // namespace
-
-Exit run_check(Context& context) {
-  const std::optional<Session> session = open_session(context);
-  if (!session) return Exit::CouldNotRun;
-  if (!check_memory_flags(context.options, context.diags)) {
-    return Exit::CouldNotRun;
-  }
+// Empty when the budget cannot be told; the diagnostics say why.
+std::optional<Report> check_report(Context& context, const Session& session) {
+  if (!check_memory_flags(context.options, context.diags)) return std::nullopt;
   // Only where it can be a finding: a million names take a while to read.
   std::optional<BudgetAnswer> answer;
   if (asks_for_budget(context.options)) {
-    answer = answer_budget(context, session->manifest, session->plan);
-    if (!answer) return Exit::CouldNotRun;
+    answer = answer_budget(context, session.manifest, session.plan);
+    if (!answer) return std::nullopt;
   }
   Report report;
   report.command = "check";
   report.diagnostics = &context.diags;
   report.diagnostics_are_the_answer = true;
-  report.summary = summary_of(context, *session);
-  report.tables = {placements_table(*session), corrections_table(*session),
-                   rules_table(*session)};
-  report.notes = remarks_of(*session);
-  add_declared(*session, report);
+  report.summary = summary_of(context, session);
+  report.tables = {placements_table(session), corrections_table(session),
+                   rules_table(session)};
+  report.notes = remarks_of(session);
+  add_declared(session, report);
   if (answer) add_budget(context, *answer, report);
-  report.notes.push_back(verdict(context.diags, *session));
+  report.notes.push_back(verdict(context.diags, session));
   if (const Diagnostic* first = first_shown(context.diags)) {
     report.next_step =
         "`shardplan explain " + code_id(first->code) + "` describes a code.";
   }
-  return finish(context, std::move(report));
+  return report;
+}
+
+// One row per edit, for programs.
+Table fixes_table(const std::vector<AppliedFix>& applied) {
+  std::vector<Row> rows;
+  for (const AppliedFix& fix : applied) {
+    rows.push_back({code_id(fix.code), fix.file, Count{fix.line}, fix.text,
+                    ByteSize{fix.bytes_per_device}, Flag{true}});
+  }
+  Table table{"fixes",
+              "",
+              {{"code", "code"},
+               {"file", "file"},
+               {"line", "line", Align::Right},
+               {"text", "fix"},
+               {"bytes_per_device", "per device", Align::Right},
+               {"applied", "applied"}},
+              rows_of(std::move(rows))};
+  table.audience = Audience::Programs;
+  return table;
+}
+
+// Rules that could not be edited whatever the fix.
+std::vector<std::string> uneditable(const Options& options) {
+  std::vector<std::string> lines;
+  for (const std::string& rules : options.rules) {
+    if (rules.starts_with('@')) {
+      lines.push_back("`" + rules + "` is a shipped set, which is not edited.");
+    } else if (rules == "-") {
+      lines.emplace_back("Rules from standard input are not edited.");
+    }
+  }
+  return lines;
+}
+
+// "fixed rules.yaml:3 SP103: move rule 2 above rule 1"
+std::vector<std::string> fixed_lines(const std::vector<AppliedFix>& applied) {
+  std::vector<std::string> lines;
+  for (const AppliedFix& fix : applied) {
+    lines.push_back("fixed " + printable(fix.file) + ":" +
+                    std::to_string(fix.line) + " " + code_id(fix.code) + ": " +
+                    fix.text);
+  }
+  return lines;
+}
+
+Exit run_fix(Context& context) {
+  std::optional<FixRun> run = find_fixes(context);
+  if (!run) return Exit::CouldNotRun;
+  context.diags = std::move(run->diags);
+  std::optional<Report> report = check_report(context, run->session);
+  if (!report) return Exit::CouldNotRun;
+  if (context.options.diff) {
+    return finish_with(context, [&](const TextSink& sink) {
+      for (const auto& [path, file] : run->files) {
+        if (!sink(unified_diff(path, file.before, file.after))) return false;
+      }
+      return true;
+    });
+  }
+  if (!write_fixes(*run, context.host, context.diags)) {
+    return Exit::CouldNotRun;
+  }
+  report->tables.push_back(fixes_table(run->applied));
+  std::vector<std::string> lines = fixed_lines(run->applied);
+  if (lines.empty()) lines.emplace_back("No fix is an edit of a rules file.");
+  for (std::string& line : uneditable(context.options)) {
+    lines.push_back(std::move(line));
+  }
+  report->notes.insert(report->notes.begin(), lines.begin(), lines.end());
+  return finish(context, *std::move(report));
+}
+
+}  // namespace
+
+Exit run_check(Context& context) {
+  if (context.options.fix) return run_fix(context);
+  const std::optional<Session> session = open_session(context);
+  if (!session) return Exit::CouldNotRun;
+  std::optional<Report> report = check_report(context, *session);
+  if (!report) return Exit::CouldNotRun;
+  return finish(context, *std::move(report));
 }
 
 }  // namespace shardplan::cli

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// A Host on which some files already read as they are about to be written.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "base/host.h"
+
+namespace shardplan::cli {
+
+// What a SourceFile of standard input is called. Here it names the text that
+// standard input gave, since it gives it only once.
+inline constexpr std::string_view kStandardInput = "<stdin>";
+
+class OverlayHost : public Host {
+ public:
+  // `host` must outlive this one; `files` are by path, as it will be asked for.
+  OverlayHost(Host& host, std::map<std::string, std::string> files);
+
+  std::optional<FileInfo> file_info(const std::string& path) override;
+  std::vector<std::string> list_directory(const std::string& path) override;
+  std::shared_ptr<const Bytes> read_file(const std::string& path, int64_t limit,
+                                         std::string& why) override;
+  std::shared_ptr<const Bytes> read_stdin(std::string& why) override;
+  std::unique_ptr<OutputFile> create_file(const std::string& path,
+                                          std::string& why) override;
+  bool append_file(const std::string& path, std::string_view text,
+                   std::string& why) override;
+  bool write(Stream stream, std::string_view text) override;
+  std::string write_problem(Stream stream) override;
+  bool is_terminal(Stream stream) override;
+  std::optional<int> terminal_width() override;
+  std::optional<std::string> environment(const std::string& name) override;
+  std::string working_directory() override;
+  double now() override;
+  int processors() override;
+
+ private:
+  Host& host_;
+  std::map<std::string, std::string> files_;
+};
+
+}  // namespace shardplan::cli
