@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/budget.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -92,6 +93,28 @@ std::optional<KvRequest> kv_request(const Options& options) {
   return request;
 }
 
+// Stages hold different layers: nothing of one layer is cut over them.
+bool check_stage_axis(const Options& options, const KvAxes& axes,
+                      Diagnostics& diags) {
+  if (!options.memory.stages) return true;
+  const AxisName& stage = options.memory.stages->axis;
+  for (const AxisNames* names : {&axes.heads, &axes.batch, &axes.sequence}) {
+    if (std::find(names->begin(), names->end(), stage) == names->end()) {
+      continue;
+    }
+    diags
+        .error(Code::Usage, {},
+               "axis `" + stage +
+                   "` is given to `--stages`, and cuts the KV "
+                   "cache besides")
+        .help(
+            "name other axes with `--kv-axes`, `--batch-axes` or "
+            "`--sequence-axes`");
+    return false;
+  }
+  return true;
+}
+
 // Findings about rules of leaves, as about those of parameters.
 bool lint_state(const StateSpecs& specs, const RuleSet& rules,
                 const Options& options, Diagnostics& diags) {
@@ -178,7 +201,10 @@ std::optional<BudgetInput> budget_input(Context& context,
     input.kv_axes =
         kv_axes(manifest, key_projections(manifest), plan,
                 {m.kv_axes, m.batch_axes, m.sequence_axes}, context.diags);
-    if (!input.kv_axes) return std::nullopt;
+    if (!input.kv_axes ||
+        !check_stage_axis(options, *input.kv_axes, context.diags)) {
+      return std::nullopt;
+    }
     input.options.kv_sharding = kv_sharding(plan.mesh, *input.kv_axes);
   }
   if (!check_state_options(m.state, plan.mesh, context.diags) ||

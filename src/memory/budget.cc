@@ -233,8 +233,13 @@ class Maker {
       }
       const auto bytes =
           kv_bytes_per_device(own, options_.kv_sharding, *options_.kv);
-      if (!bytes) return too_large("the bytes of the KV cache");
+      const auto totals =
+          kv_totals(own, options_.kv_sharding, *options_.kv,
+                    mesh_.devices() / static_cast<int64_t>(stage_count()));
+      if (!bytes || !totals) return too_large("the bytes of the KV cache");
       cache_[stage] = *bytes;
+      budget_.totals[index_of(Category::KvCache)].with_replicas +=
+          totals->with_replicas;
     }
     return true;
   }
@@ -400,9 +405,9 @@ class Maker {
     }
     for (size_t i = 0; i < kCategories; ++i) {
       CategoryTotal& total = budget_.totals[i];
-      if (i > index_of(Category::OptimizerState)) {
-        total.with_replicas = total.stored;
-      }
+      const bool is_data = i <= index_of(Category::OptimizerState) ||
+                           i == index_of(Category::KvCache);
+      if (!is_data) total.with_replicas = total.stored;
       total.padding = total.stored - total.with_replicas;
     }
   }

@@ -56,7 +56,7 @@ struct DeviceLimit {
 struct BudgetOptions {
   StateOptions state;
   std::optional<KvRequest> kv;  // in prefill and decode
-  KvSharding kv_sharding;
+  KvSharding kv_sharding;       // its product divides the devices of a stage
   std::optional<Stages> stages;
   int64_t live_layers = 1;   // gathered at once
   int64_t reserve = 0;       // bytes kept free on each device

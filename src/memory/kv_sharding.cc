@@ -174,7 +174,8 @@ std::optional<std::vector<KvLayer>> kv_layers(const Manifest& manifest,
   const std::string missing = kv_missing(manifest.facts);
   if (missing.empty()) return kv_layers(manifest.facts);
   return diags
-      .error(Code::Usage, {}, "the facts of the model do not tell its KV cache")
+      .error(Code::MissingFacts, {},
+             "the facts of the model do not tell its KV cache")
       .fact("missing: " + missing)
       .help(
           "put the model's config.json beside it, or give `facts` in the "

@@ -67,6 +67,16 @@ TEST_CASE("a plan over the limit is a finding, a fitting one is none") {
   CHECK(run({"check", "--zero", "1"}).first == 2);
 }
 
+TEST_CASE("an axis of stages cannot cut the KV cache besides") {
+  testing::MemoryHost host = testing::planning_host();
+  CHECK(testing::run_on(
+            host,
+            {"analyze", "--mode", "decode", "--seq", "8", "--stages", "fsdp"},
+            "fsdp=2") == 2);
+  CHECK(host.err.find("axis `fsdp` is given to `--stages`, and cuts the KV "
+                      "cache besides") != std::string::npos);
+}
+
 TEST_CASE("decode counts a cache from the facts of the model") {
   testing::MemoryHost host = testing::planning_host();
   CHECK(testing::run_on(host,

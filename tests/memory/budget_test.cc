@@ -140,6 +140,12 @@ TEST_CASE("the KV cache of a stage is that of its layers") {
   // 2 heads x (8 + 8) elements x 2 bytes x 2 x 10 tokens for each layer.
   CHECK(category_bytes(budget, Category::KvCache) == 2 * 64 * 20);
   CHECK(category_bytes(budget, Category::KvCache, 1) == 64 * 20);
+  CHECK(total_of(budget, Category::KvCache).padding == 0);
+  // 20 tokens in pages of 16 are 2 x 16 for each of two sequences.
+  options.kv->block = 16;
+  const Budget paged = made(manifest, plan, options);
+  CHECK(total_of(paged, Category::KvCache).with_replicas == 3 * 64 * 20);
+  CHECK(total_of(paged, Category::KvCache).padding == 3 * 64 * (32 - 20));
 
   manifest.facts = {};
   Diagnostics diags;

@@ -58,7 +58,7 @@ TEST_CASE("what cannot be told on a mesh names the mesh") {
   CHECK(run({"sweep", "model.json", "--rules", "rules.yaml", "--mesh", "tp=2",
              "--mode", "decode", "--seq", "4"},
             host) == 2);
-  CHECK(host.err.find("SP010") != std::string::npos);
+  CHECK(host.err.find("SP013") != std::string::npos);
   CHECK(host.err.find("on mesh tp=2") != std::string::npos);
 }
 
