@@ -335,6 +335,105 @@ TEST_CASE("devices one by one store what the classes and totals say") {
   }));
 }
 
+// Embedding, layers of two tensors, a norm and, unless tied, a head.
+Manifest layered_model(int64_t layers, bool tied) {
+  const auto size = [] { return *rc::gen::inRange<int64_t>(1, 20); };
+  Manifest manifest;
+  const auto add = [&](const std::string& name, const Shape& shape) {
+    RC_ASSERT(manifest.add(name, {DType::BF16, shape}, {}));
+  };
+  add("embed_tokens/embedding", {size(), size()});
+  for (int64_t i = 0; i < layers; ++i) {
+    const std::string layer = "layers/" + std::to_string(i) + "/";
+    add(layer + "mlp/kernel", {size(), size()});
+    add(layer + "norm/scale", {size()});
+  }
+  add("norm/scale", {size()});
+  if (!tied) add("lm_head/kernel", {size(), size()});
+  return manifest;
+}
+
+// The stages of each parameter of layered_model, told again: contiguous layers,
+// the remainder to the first stages.
+std::vector<std::vector<int64_t>> stages_of(int64_t layers, int64_t stages,
+                                            bool tied) {
+  std::vector<std::vector<int64_t>> result = {{0}};
+  if (tied && stages > 1) result[0].push_back(stages - 1);
+  for (int64_t stage = 0; stage < stages; ++stage) {
+    const int64_t own = layers / stages + (stage < layers % stages ? 1 : 0);
+    result.insert(result.end(), static_cast<size_t>(2 * own), {stage});
+  }
+  result.insert(result.end(), tied ? 1 : 2, {stages - 1});
+  return result;
+}
+
+TEST_CASE("devices of a pipeline store what the classes and totals say") {
+  CHECK(rc::check([] {
+    const auto stages = *rc::gen::inRange<int64_t>(1, 5);
+    const auto layers = *rc::gen::inRange<int64_t>(stages, stages + 5);
+    const bool tied = *rc::gen::arbitrary<bool>();
+    const auto policy =
+        *rc::gen::element(OnIndivisible::Drop, OnIndivisible::Prefix,
+                          OnIndivisible::Pad, OnIndivisible::Chunk);
+    const Manifest manifest = layered_model(layers, tied);
+    const Mesh mesh({{"fsdp", *rc::gen::inRange<int64_t>(1, 5)},
+                     {"pp", stages},
+                     {"tp", *rc::gen::inRange<int64_t>(1, 4)}});
+    const Plan plan = testing::placed(
+        manifest, testing::rules({{"mlp|head", "fsdp, tp"}, {".", "fsdp"}}),
+        mesh_text(mesh), policy);
+    BudgetOptions options;
+    options.stages = Stages{"pp", {}};
+    Diagnostics diags;
+    const auto budget = make_budget(manifest, plan, options, diags);
+    RC_ASSERT(budget.has_value());
+
+    const auto on = stages_of(layers, stages, tied);
+    RC_ASSERT(on.size() == manifest.size());
+    Int128 stored = 0;
+    Int128 fullest = 0;
+    for (int64_t d = 0; d < mesh.devices(); ++d) {
+      const std::vector<int64_t> at = mesh.coordinates(d);
+      Int128 here = 0;
+      for (size_t i = 0; i < manifest.size(); ++i) {
+        if (std::find(on[i].begin(), on[i].end(), at[1]) == on[i].end()) {
+          continue;
+        }
+        StateLeaf leaf;
+        leaf.type = manifest.type(i);
+        leaf.spec = plan.of(i).spec;
+        here += stored_at(leaf, mesh, policy, at);
+      }
+      stored += here;
+      fullest = std::max(fullest, here);
+    }
+    Int128 copies = 0;
+    for (size_t i = 0; i < manifest.size(); ++i) {
+      copies += static_cast<Int128>(manifest.type(i).bytes()) *
+                plan.of(i).replicas / stages *
+                static_cast<int64_t>(on[i].size());
+    }
+    Int128 of_classes = 0;
+    int64_t devices = 0;
+    int64_t most = 0;
+    for (size_t c = 0; c < budget->classes.size(); ++c) {
+      const int64_t many = budget->classes[c].devices;
+      const int64_t each = category_bytes(*budget, Category::Parameters, c);
+      of_classes += static_cast<Int128>(many) * each;
+      // Classes are ordered by all that they hold, gathered layers included.
+      most = std::max(most, each);
+      devices += many;
+    }
+    const CategoryTotal& total = total_of(*budget, Category::Parameters);
+    RC_ASSERT(devices == mesh.devices());
+    RC_ASSERT(of_classes == stored);
+    RC_ASSERT(total.stored == stored);
+    RC_ASSERT(total.with_replicas == copies);
+    RC_ASSERT(total.padding == stored - copies);
+    RC_ASSERT(most == fullest);
+  }));
+}
+
 TEST_CASE("the budget of parameters alone is the plan's memory") {
   CHECK(rc::check([] {
     const Manifest manifest = *gen::manifest();
