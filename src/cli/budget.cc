@@ -135,8 +135,9 @@ bool read_state_rules(Context& context, const Manifest& manifest,
                       const Plan& plan, BudgetInput& input) {
   const Options& options = context.options;
   if (options.memory.state_rules.empty()) return true;
-  const auto rules = load_rules(options.memory.state_rules, options.dialect,
-                                context.host, context.diags);
+  const auto rules =
+      load_rules(options.memory.state_rules, options.dialect,
+                 rule_reading(options), context.host, context.diags);
   if (!rules) return false;
   ResolveOptions how;
   how.min_size = options.min_size;

@@ -11,6 +11,7 @@
 #include "base/source.h"
 #include "core/mode.h"
 #include "core/plan.h"
+#include "io/load.h"
 #include "memory/budget.h"
 #include "memory/state.h"
 
@@ -56,6 +57,7 @@ struct Options {
   // Inputs
   std::vector<std::string> rules;      // --rules, in order
   std::optional<std::string> dialect;  // --dialect
+  std::optional<std::string> table;    // --table
   SourcePtr mesh;                      // --mesh, as text named "--mesh"
   std::optional<int64_t> devices;      // --devices
   std::vector<std::string> axes;       // --axes
@@ -97,5 +99,10 @@ struct Options {
   std::optional<std::string> why;  // resolve --why NAME
   bool exit_code = false;          // diff --exit-code
 };
+
+// How rule files are read, but for what they say themselves.
+inline RuleReading rule_reading(const Options& options) {
+  return {options.table, options.axes};
+}
 
 }  // namespace shardplan::cli

@@ -36,7 +36,8 @@ std::optional<RuleSet> read_rules(Context& context) {
             "`shardplan list rules` shows all");
   }
   std::optional<RuleSet> rules =
-      load_rules(options.rules, options.dialect, context.host, context.diags);
+      load_rules(options.rules, options.dialect, rule_reading(options),
+                 context.host, context.diags);
   if (!rules) return std::nullopt;
   for (const std::string& axis : options.axes) {
     AxisNames& declared = rules->declared_axes;

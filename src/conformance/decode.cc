@@ -34,9 +34,35 @@ Json encode_entry(const AxisNames& axes) {
 
 }  // namespace
 
+Json plain_lists(const Json& value) {
+  if (value.is_object()) {
+    for (const char* key : {"$list", "$tuple"}) {
+      if (value.contains(key)) return plain_lists(value.at(key));
+    }
+  }
+  Json result = value;
+  if (result.is_array()) {
+    for (Json& item : result) item = plain_lists(item);
+  }
+  return result;
+}
+
 PartitionSpec decode_spec(const Json& spec) {
   PartitionSpec result;
-  for (const Json& entry : spec) result.dims.push_back(decode_entry(entry));
+  for (const Json& entry : spec) {
+    result.dims.push_back(decode_entry(plain_lists(entry)));
+  }
+  return result;
+}
+
+Json canonical_spec(const Json& spec) {
+  if (!spec.is_array()) return spec;
+  Json result = Json::array();
+  for (const Json& entry : spec) {
+    const bool is_marker = entry.is_object() && entry.contains("$unassigned");
+    result.push_back(
+        is_marker ? entry : encode_spec(decode_spec(Json::array({entry})))[0]);
+  }
   return result;
 }
 

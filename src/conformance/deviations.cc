@@ -175,18 +175,8 @@ constexpr Deviation kDeviations[] = {
      lacks_mesh, is_invalid_mesh},
 };
 
-constexpr Function kFunctions[] = {
-    {"match_partition_rules", match_partition_rules, is_same_match_error},
-    {"get_corrected_named_sharding", get_corrected_named_sharding,
-     is_same_correction_error},
-    {"with_sharding_constraint", with_sharding_constraint,
-     is_same_correction_error},
-    {"shard_layout", shard_layout, is_same_layout_error},
-};
-
 }  // namespace
 
-std::span<const Function> functions() { return kFunctions; }
 std::span<const Deviation> deviations() { return kDeviations; }
 
 }  // namespace shardplan::conformance

@@ -37,7 +37,8 @@ std::optional<RuleSet> decode_rules(const Json& rules, Diagnostics& diags) {
       RuleSet refused;
       const Json file = {{"rules", Json::array({rule})}};
       SHARDPLAN_CHECK(!kYamlRules.read(
-          std::make_shared<SourceFile>("rules", file.dump()), refused, diags));
+          std::make_shared<SourceFile>("rules", file.dump()), {}, refused,
+          diags));
       return std::nullopt;
     }
     Rule decoded;

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -44,10 +45,24 @@ struct Function {
   Answer (*answer)(const Json& inputs);
   // Whether our refusal is of the kind that the original's error describes.
   bool (*same_kind)(const Answer& answer, const Json& error);
+  // Our answer in the compatibility mode, for functions that have one: what a
+  // case with `expected_head` expects of it is `expected`.
+  Answer (*compatible)(const Json& inputs) = nullptr;
+  // Puts an expectation into the form of our answers, where the originals of
+  // several years write a spec differently.
+  Json (*canonical)(const Json& expected) = nullptr;
 };
 
 std::span<const Function> functions();
 std::span<const Deviation> deviations();
+
+// The rows of each file.
+const std::vector<Function>& auto_spec_functions();
+const std::vector<Function>& logical_axes_functions();
+const std::vector<Function>& matmul_functions();
+const std::vector<Function>& mesh_functions();
+const std::vector<Function>& partition_axis_functions();
+const std::vector<Function>& pattern_functions();
 
 Answer match_partition_rules(const Json& inputs);
 bool is_same_match_error(const Answer& answer, const Json& error);
@@ -60,6 +75,10 @@ bool is_same_layout_error(const Answer& answer, const Json& error);
 // Encodings. Specs are canonicalised as jax >= 0.5.3 does: null, "", () and []
 // are None; a tuple of one is its element. None within a tuple is the name "".
 PartitionSpec decode_spec(const Json& spec);
+// A spec in canonical form; what is no list stays as it is.
+Json canonical_spec(const Json& spec);
+// {"$list": [..]} and {"$tuple": [..]} as plain lists, at any depth.
+Json plain_lists(const Json& value);
 Json encode_spec(const PartitionSpec& spec);
 // {"axis_names": [..], "shape": [..]}, with `shape` possibly an object, or text
 // such as "tp=4". Empty, with the reason reported, when it is no mesh.

@@ -19,6 +19,7 @@
 
 #include "base/source.h"
 #include "core/facts.h"
+#include "core/mesh.h"
 #include "core/types.h"
 
 namespace shardplan {
@@ -91,6 +92,8 @@ class Manifest {
   std::string model_name;  // the manifest's own "name", or empty
   std::string format;      // "native", "safetensors", "hf-config", ...
   ModelFacts facts;
+  // The mesh that a dump of another program was made on; else empty.
+  std::vector<AxisRequest> mesh;
   // What a reader should know though nothing is wrong: "the data of
   // `x.safetensors` is absent (header only)".
   std::vector<std::string> remarks;

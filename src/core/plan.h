@@ -61,7 +61,8 @@ struct StoredDim {
 struct Placement {
   TensorType type;
   int rule = 0;                            // 1-based; 0 when no rule decided
-  std::optional<PartitionSpec> requested;  // the rule's spec, as written
+  // As written: the rule's spec or, with no rule, the manifest's logical axes.
+  std::optional<PartitionSpec> requested;
   PartitionSpec spec;                      // after correction
   std::vector<Correction> corrections;
   std::vector<StoredDim> stored = {};  // by dimension; empty: nothing declared
@@ -70,6 +71,16 @@ struct Placement {
   int64_t bytes_per_device = 0;  // of the largest shard
   int64_t shards = 1;            // product of the sizes of the axes in `spec`
   int64_t replicas = 1;          // devices / shards
+
+  // What `requested` means in mesh axes, one entry per dimension, where it
+  // names semantic or logical axes or counts dimensions from the last.
+  std::optional<PartitionSpec> meant = {};
+  // Per dimension of `meant`, the logical axis rule (1-based) that placed it;
+  // 0: none did. Empty when no dimension has a logical axis.
+  std::vector<int> logical_rules = {};
+
+  // What was asked for, in mesh axes. REQUIRES: `requested` is there.
+  const PartitionSpec& asked() const { return meant ? *meant : *requested; }
 };
 
 // A rule as a plan remembers it, after its file is gone, and how it fared.
@@ -106,7 +117,8 @@ struct Plan {
   // No rule was found in the parameter's name (unlike a scalar in strict mode,
   // for which none was sought).
   bool is_unmatched(const Placement& placement) const {
-    return placement.rule == 0 && !(strict && placement.type.shape.empty());
+    return placement.rule == 0 && !placement.requested &&
+           !(strict && placement.type.shape.empty());
   }
 };
 

@@ -2,15 +2,21 @@
 // Rules: patterns over parameter names, in order, each with a spec.
 //
 // The first rule whose pattern is found (re.search) in a name decides it. Rule
-// numbers are 1-based over all rule files in the order read.
+// numbers are 1-based over all rule files in the order read. An entry of a spec
+// names mesh axes, semantic axes (`HEAD`) or logical axes (`embed`); with
+// `mesh:` or `logical:` in front it says which. What they mean on a mesh is
+// found in resolve/.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/source.h"
 #include "core/mesh.h"
+#include "core/partition_axis.h"
 #include "core/spec.h"
 
 namespace shardplan {
@@ -26,6 +32,27 @@ struct Rule {
   bool shipped = false;
   // The whole rule, where its file can be edited; else nothing.
   Span item_where = {};
+  // The spec's entries are those of the last dimensions (Hugging Face's
+  // "colwise" is dimension -2), else of the first.
+  bool from_last = false;
+};
+
+// A logical axis, such as `embed`, and the mesh axes that it may have. The
+// order of rules is their priority.
+struct LogicalRule {
+  std::optional<std::string> name;  // None as a key is legal in flax
+  AxisNames axes;                   // empty: None
+  Span where;                       // the name
+  Span axes_where;
+};
+
+// How logical rules place the axes of one array.
+enum class LogicalReading : uint8_t {
+  // By priority: a mesh axis that an earlier rule took is not given twice, and
+  // later rules of a name are its fallbacks (flax, MaxText, t5x).
+  Priority,
+  // Every name means its axes, whatever the others have (levanter, haliax).
+  Mapping,
 };
 
 struct RuleSet {
@@ -35,7 +62,23 @@ struct RuleSet {
   // `mesh:` of the first file that has one.
   std::optional<std::vector<AxisRequest>> mesh;
   Span mesh_where;
+  // Over slices that are joined by a slower network: what each axis of `mesh`
+  // is multiplied by. Empty, or one entry per axis of `mesh`.
+  std::vector<AxisRequest> dcn_mesh;
+
+  // What a spec may name besides mesh axes; `logical_rules` also place the
+  // parameters that have logical axes in the manifest and no rule.
+  std::vector<LogicalRule> logical_rules;
+  LogicalReading logical_reading = LogicalReading::Priority;
+  std::optional<PartitionAxis> partition_axis;  // resolved; absent: defaults
+  // Specs of graph values; patterns over the names of values.
+  std::vector<Rule> activations;
+
   std::vector<SourcePtr> sources;  // keeps spans alive
 };
+
+// A pattern that is found in this name and in no other: `^` and `$` around it,
+// special characters escaped.
+std::string exact_pattern(std::string_view name);
 
 }  // namespace shardplan

@@ -15,36 +15,61 @@ namespace {
 struct DTypeInfo {
   DType dtype;
   std::string_view name;
-  int bits;
+  DTypeBlock block;
 };
 
 constexpr std::array<DTypeInfo, kDTypeCount> kDTypes = {{
-    {DType::F64, "f64", 64},
-    {DType::F32, "f32", 32},
-    {DType::F16, "f16", 16},
-    {DType::BF16, "bf16", 16},
-    {DType::I64, "i64", 64},
-    {DType::I32, "i32", 32},
-    {DType::I16, "i16", 16},
-    {DType::I8, "i8", 8},
-    {DType::I4, "i4", 4},
-    {DType::U64, "u64", 64},
-    {DType::U32, "u32", 32},
-    {DType::U16, "u16", 16},
-    {DType::U8, "u8", 8},
-    {DType::U4, "u4", 4},
-    {DType::Bool, "bool", 8},
-    {DType::C64, "c64", 64},
-    {DType::C128, "c128", 128},
-    {DType::F8E4M3, "f8_e4m3", 8},
-    {DType::F8E5M2, "f8_e5m2", 8},
-    {DType::F8E4M3FN, "f8_e4m3fn", 8},
-    {DType::F8E8M0, "f8_e8m0", 8},
-    {DType::F6E2M3, "f6_e2m3", 6},
-    {DType::F6E3M2, "f6_e3m2", 6},
-    {DType::F4E2M1, "f4_e2m1", 4},
-    {DType::F8E4M3FNUZ, "f8_e4m3fnuz", 8},
-    {DType::F8E5M2FNUZ, "f8_e5m2fnuz", 8},
+    {DType::F64, "f64", {1, 64}},
+    {DType::F32, "f32", {1, 32}},
+    {DType::F16, "f16", {1, 16}},
+    {DType::BF16, "bf16", {1, 16}},
+    {DType::I64, "i64", {1, 64}},
+    {DType::I32, "i32", {1, 32}},
+    {DType::I16, "i16", {1, 16}},
+    {DType::I8, "i8", {1, 8}},
+    {DType::I4, "i4", {1, 4}},
+    {DType::U64, "u64", {1, 64}},
+    {DType::U32, "u32", {1, 32}},
+    {DType::U16, "u16", {1, 16}},
+    {DType::U8, "u8", {1, 8}},
+    {DType::U4, "u4", {1, 4}},
+    {DType::Bool, "bool", {1, 8}},
+    {DType::C64, "c64", {1, 64}},
+    {DType::C128, "c128", {1, 128}},
+    {DType::F8E4M3, "f8_e4m3", {1, 8}},
+    {DType::F8E5M2, "f8_e5m2", {1, 8}},
+    {DType::F8E4M3FN, "f8_e4m3fn", {1, 8}},
+    {DType::F8E8M0, "f8_e8m0", {1, 8}},
+    {DType::F6E2M3, "f6_e2m3", {1, 6}},
+    {DType::F6E3M2, "f6_e3m2", {1, 6}},
+    {DType::F4E2M1, "f4_e2m1", {1, 4}},
+    {DType::F8E4M3FNUZ, "f8_e4m3fnuz", {1, 8}},
+    {DType::F8E5M2FNUZ, "f8_e5m2fnuz", {1, 8}},
+    // Bytes of ggml's block structures (ggml-common.h).
+    {DType::Q4_0, "q4_0", {32, 18 * 8}},
+    {DType::Q4_1, "q4_1", {32, 20 * 8}},
+    {DType::Q5_0, "q5_0", {32, 22 * 8}},
+    {DType::Q5_1, "q5_1", {32, 24 * 8}},
+    {DType::Q8_0, "q8_0", {32, 34 * 8}},
+    {DType::Q8_1, "q8_1", {32, 36 * 8}},
+    {DType::Q2_K, "q2_k", {256, 84 * 8}},
+    {DType::Q3_K, "q3_k", {256, 110 * 8}},
+    {DType::Q4_K, "q4_k", {256, 144 * 8}},
+    {DType::Q5_K, "q5_k", {256, 176 * 8}},
+    {DType::Q6_K, "q6_k", {256, 210 * 8}},
+    {DType::Q8_K, "q8_k", {256, 292 * 8}},
+    {DType::IQ1_S, "iq1_s", {256, 50 * 8}},
+    {DType::IQ1_M, "iq1_m", {256, 56 * 8}},
+    {DType::IQ2_XXS, "iq2_xxs", {256, 66 * 8}},
+    {DType::IQ2_XS, "iq2_xs", {256, 74 * 8}},
+    {DType::IQ2_S, "iq2_s", {256, 82 * 8}},
+    {DType::IQ3_XXS, "iq3_xxs", {256, 98 * 8}},
+    {DType::IQ3_S, "iq3_s", {256, 110 * 8}},
+    {DType::IQ4_NL, "iq4_nl", {32, 18 * 8}},
+    {DType::IQ4_XS, "iq4_xs", {256, 136 * 8}},
+    {DType::TQ1_0, "tq1_0", {256, 54 * 8}},
+    {DType::TQ2_0, "tq2_0", {256, 66 * 8}},
+    {DType::MXFP4, "mxfp4", {32, 17 * 8}},
 }};
 
 // Words of NumPy and JAX, and the prefix that the short form has instead.
@@ -96,8 +121,8 @@ std::string_view dtype_name(DType dtype) {
   return info.name;
 }
 
-int dtype_bits(DType dtype) {
-  return kDTypes.at(static_cast<size_t>(dtype)).bits;
+DTypeBlock dtype_block(DType dtype) {
+  return kDTypes.at(static_cast<size_t>(dtype)).block;
 }
 
 std::optional<DType> find_dtype(std::string_view text) {
@@ -130,10 +155,22 @@ std::optional<int64_t> element_count(const Shape& shape) {
 }
 
 std::optional<int64_t> byte_count(int64_t elements, DType dtype) {
-  const Int128 bytes =
-      (static_cast<Int128>(elements) * dtype_bits(dtype) + 7) / 8;
+  const Int128 bytes = wide_byte_count(elements, dtype);
   if (bytes > INT64_MAX) return std::nullopt;
   return static_cast<int64_t>(bytes);
+}
+
+Int128 wide_byte_count(Int128 elements, DType dtype) {
+  const DTypeBlock block = dtype_block(dtype);
+  const Int128 blocks = (elements + block.elements - 1) / block.elements;
+  // Eight blocks at a time, so that nothing overflows.
+  return blocks / 8 * block.bits + (blocks % 8 * block.bits + 7) / 8;
+}
+
+bool is_narrower(DType dtype, DType other) {
+  const DTypeBlock a = dtype_block(dtype);
+  const DTypeBlock b = dtype_block(other);
+  return a.bits * b.elements < b.bits * a.elements;
 }
 
 std::string shape_text(const Shape& shape) {

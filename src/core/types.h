@@ -3,7 +3,8 @@
 //
 // dtypes are those of safetensors, NumPy/JAX and the short spellings of the
 // manifest format; the short form is what is printed. n elements of k bits
-// take ceil(n k / 8) bytes.
+// take ceil(n k / 8) bytes. The types of GGUF are blocks of 32 or 256 elements
+// along the last dimension; n elements take ceil(n / block) blocks.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/checked.h"
 
 namespace shardplan {
 
@@ -41,12 +44,44 @@ enum class DType : uint8_t {
   F4E2M1,
   F8E4M3FNUZ,
   F8E5M2FNUZ,
+  // Blocks of GGUF: some elements along the last dimension share scales.
+  Q4_0,
+  Q4_1,
+  Q5_0,
+  Q5_1,
+  Q8_0,
+  Q8_1,
+  Q2_K,
+  Q3_K,
+  Q4_K,
+  Q5_K,
+  Q6_K,
+  Q8_K,
+  IQ1_S,
+  IQ1_M,
+  IQ2_XXS,
+  IQ2_XS,
+  IQ2_S,
+  IQ3_XXS,
+  IQ3_S,
+  IQ4_NL,
+  IQ4_XS,
+  TQ1_0,
+  TQ2_0,
+  MXFP4,
 };
-inline constexpr int kDTypeCount = 26;
+inline constexpr int kDTypeCount = 50;
 
 // "bf16", "f8_e4m3fn".
 std::string_view dtype_name(DType dtype);
-int dtype_bits(DType dtype);
+// How elements are stored: `elements` of them in `bits`, never cut.
+struct DTypeBlock {
+  int elements = 1;
+  int bits = 0;
+};
+DTypeBlock dtype_block(DType dtype);
+// Whether elements take fewer bits on average.
+bool is_narrower(DType dtype, DType other);
 // Any spelling, any case: "bf16", "BF16", "bfloat16", "float8_e4m3fn", ...
 std::optional<DType> find_dtype(std::string_view text);
 // The short name nearest to a misspelling; empty when none is near.
@@ -57,8 +92,11 @@ using Shape = std::vector<int64_t>;
 
 // Product of the sizes (1 for a scalar); empty when it exceeds 63 bits.
 std::optional<int64_t> element_count(const Shape& shape);
-// Bytes of `elements` elements, rounded up to whole bytes; empty on overflow.
+// Bytes of `elements` elements, rounded up to whole blocks and whole bytes;
+// empty on overflow.
 std::optional<int64_t> byte_count(int64_t elements, DType dtype);
+// The same. REQUIRES: 2^120 elements at most.
+Int128 wide_byte_count(Int128 elements, DType dtype);
 std::string shape_text(const Shape& shape);  // "[2048, 256]"
 
 struct TensorType {

@@ -47,12 +47,18 @@ std::span<const ManifestFormat> manifest_formats();
 std::optional<Manifest> load_manifest(const std::string& path, Host& host,
                                       Diagnostics& diags);
 
+// What a file of rules does not say itself.
+struct RuleReading {
+  std::optional<std::string> table;  // which of several tables in a file
+  AxisNames axes;                    // names of mesh dimensions, in order
+};
+
 struct RuleDialect {
   std::string_view name;
   std::string_view summary;
   bool (*recognize)(std::string_view head);
   // Appends to `rules`; false when something prevents using them.
-  bool (*read)(SourcePtr, RuleSet& rules, Diagnostics&);
+  bool (*read)(SourcePtr, const RuleReading&, RuleSet& rules, Diagnostics&);
 };
 std::span<const RuleDialect> rule_dialects();
 
@@ -60,7 +66,8 @@ std::span<const RuleDialect> rule_dialects();
 // `dialect` forces one by name.
 std::optional<RuleSet> load_rules(std::span<const std::string> paths,
                                   const std::optional<std::string>& dialect,
-                                  Host& host, Diagnostics& diags);
+                                  const RuleReading& reading, Host& host,
+                                  Diagnostics& diags);
 
 // A file as a SourceFile (SP001 on failure, with a file of a similar name that
 // stands beside it); `-` is standard input, named `<stdin>`. `diags` keeps it.

@@ -111,7 +111,8 @@ void append_rules(RuleSet more, bool shipped, RuleSet& rules,
 }
 
 bool load_rule_file(const std::string& path, const RuleDialect* forced,
-                    RuleSet& rules, Host& host, Diagnostics& diags) {
+                    const RuleReading& reading, RuleSet& rules, Host& host,
+                    Diagnostics& diags) {
   const bool shipped = path.starts_with('@');
   const SourcePtr file = shipped ? shipped_source(path.substr(1), diags)
                                  : read_source(path, kWholeFile, host, diags);
@@ -120,7 +121,7 @@ bool load_rule_file(const std::string& path, const RuleDialect* forced,
       forced != nullptr ? forced : recognize_dialect(*file, diags);
   if (dialect == nullptr) return false;
   RuleSet more;
-  if (!dialect->read(file, more, diags)) return false;
+  if (!dialect->read(file, reading, more, diags)) return false;
   more.sources.push_back(file);
   append_rules(std::move(more), shipped, rules, diags);
   return true;
@@ -135,7 +136,8 @@ std::span<const RuleDialect> rule_dialects() {
 
 std::optional<RuleSet> load_rules(std::span<const std::string> paths,
                                   const std::optional<std::string>& dialect,
-                                  Host& host, Diagnostics& diags) {
+                                  const RuleReading& reading, Host& host,
+                                  Diagnostics& diags) {
   const RuleDialect* forced = nullptr;
   if (dialect) {
     forced = find_dialect(*dialect, diags);
@@ -148,7 +150,7 @@ std::optional<RuleSet> load_rules(std::span<const std::string> paths,
   RuleSet rules;
   bool good = true;
   for (const std::string& path : paths) {
-    good = load_rule_file(path, forced, rules, host, diags) && good;
+    good = load_rule_file(path, forced, reading, rules, host, diags) && good;
   }
   if (!good) return std::nullopt;
   return rules;

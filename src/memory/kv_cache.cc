@@ -82,13 +82,13 @@ std::optional<int64_t> bytes_of_kinds(const std::vector<KvKind>& kinds,
 Int128 logical_bytes(const KvLayer& layer, const KvRequest& request) {
   const int64_t tokens =
       layer.window > 0 ? std::min(layer.window, request.seq) : request.seq;
-  Int128 bits = static_cast<Int128>(dtype_bits(request.dtype));
+  Int128 elements = 1;
   for (const int64_t factor :
        {request.batch, tokens, layer.latent > 0 ? layer.latent : layer.heads,
         layer.latent > 0 ? 1 : layer.width}) {
-    bits *= factor;
+    elements *= factor;
   }
-  return bits / 8 + (bits % 8 != 0);
+  return wide_byte_count(elements, request.dtype);
 }
 
 }  // namespace

@@ -79,8 +79,7 @@ int64_t logical_bytes(const RoleType& role, Shape shape) {
 
 bool has_master(DType stored, const StateOptions& options) {
   if (options.no_master || options.optimizer == Optimizer::None) return false;
-  return dtype_bits(stored) <
-         dtype_bits(options.master_dtype.value_or(DType::F32));
+  return is_narrower(stored, options.master_dtype.value_or(DType::F32));
 }
 
 DType moment_dtype(DType stored, const StateOptions& options) {

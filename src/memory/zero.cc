@@ -217,8 +217,7 @@ int64_t buffer_bytes(Int128 elements, DType dtype, ZeroStyle style,
                            ? std::lcm(ranks, kMegatronBucket)
                            : kDeepSpeedRank * ranks;
   const Int128 padded = (elements + step - 1) / step * step;
-  const Int128 bits = padded / shared_by * dtype_bits(dtype);
-  return static_cast<int64_t>((bits + 7) / 8);
+  return static_cast<int64_t>(wide_byte_count(padded / shared_by, dtype));
 }
 
 }  // namespace shardplan

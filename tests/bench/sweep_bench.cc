@@ -52,7 +52,7 @@ void bench_sweep() {
     const auto manifest = load_manifest(config, *host, diags);
     const std::vector<std::string> sets = {
         name.starts_with("llama") ? "@llama" : "@deepseek_v3"};
-    const auto rules = load_rules(sets, std::nullopt, *host, diags);
+    const auto rules = load_rules(sets, std::nullopt, {}, *host, diags);
     if (!manifest || !rules) continue;
     int64_t points = 0;
     const double seconds =

@@ -72,12 +72,31 @@ TEST_CASE("byte_count rounds bits up to whole bytes") {
   CHECK_FALSE(byte_count(INT64_MAX, DType::BF16).has_value());
 }
 
+TEST_CASE("byte_count rounds elements up to whole blocks") {
+  CHECK(byte_count(64, DType::Q4_0) == 36);
+  CHECK(byte_count(65, DType::Q4_0) == 54);
+  CHECK(byte_count(256, DType::Q6_K) == 210);
+  CHECK(byte_count(0, DType::MXFP4) == 0);
+  CHECK(byte_count(INT64_MAX, DType::Q8_1).has_value() == false);
+  CHECK(byte_count(INT64_MAX, DType::Q4_K) ==
+        static_cast<int64_t>((static_cast<Int128>(1) << 55U) * 144));
+}
+
+TEST_CASE("is_narrower compares the bits of an element") {
+  CHECK(is_narrower(DType::Q4_0, DType::F16));
+  CHECK(is_narrower(DType::Q4_0, DType::Q4_1));
+  CHECK_FALSE(is_narrower(DType::Q8_0, DType::I8));
+  CHECK_FALSE(is_narrower(DType::F32, DType::F32));
+}
+
 TEST_CASE("bytes are the elements' bits rounded up once") {
   CHECK(rc::check([] {
     const TensorType type = *testing::gen::tensor_type();
-    const int64_t bits = type.elements() * dtype_bits(type.dtype);
-    RC_ASSERT(type.bytes() * 8 >= bits);
-    RC_ASSERT(type.bytes() * 8 < bits + 8);
+    const DTypeBlock block = dtype_block(type.dtype);
+    const int64_t bits = type.elements() * block.bits;  // of as many blocks
+    const int64_t bytes = type.bytes() * block.elements;
+    RC_ASSERT(bytes * 8 >= bits);
+    RC_ASSERT(bytes * 8 < bits + (block.bits * block.elements) + 8);
   }));
 }
 

@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Diagnostics diags;
   const std::string paths[] = {"rules"};
   const std::optional<RuleSet> rules =
-      load_rules(paths, std::nullopt, host, diags);
+      load_rules(paths, std::nullopt, {}, host, diags);
   fuzz::require(rules.has_value() || diags.has_errors(),
                 "a refusal has a reason");
   if (!rules) return 0;

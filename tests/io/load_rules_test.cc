@@ -25,7 +25,7 @@ struct Loaded {
 Loaded load(MemoryHost& host, const std::vector<std::string>& paths,
             const std::optional<std::string>& dialect = std::nullopt) {
   Loaded result;
-  result.rules = load_rules(paths, dialect, host, result.diags);
+  result.rules = load_rules(paths, dialect, {}, host, result.diags);
   CHECK(result.rules.has_value() == !result.diags.has_errors());
   result.text = messages(result.diags);
   if (!result.rules || !result.text.empty()) return result;
@@ -60,7 +60,7 @@ TEST_CASE("a mesh that a later file gives is not dropped in silence") {
   host.files["a.yaml"] += "mesh: {tp: 2}\n";
   Diagnostics diags;
   const std::string paths[] = {"a.yaml", "b.yaml"};
-  CHECK(load_rules(paths, std::nullopt, host, diags).has_value());
+  CHECK(load_rules(paths, std::nullopt, {}, host, diags).has_value());
   CHECK(testing::messages(diags) ==
         "SP007 warning b.yaml:2:7 this mesh is not used");
 }

@@ -180,7 +180,7 @@ std::ostream& operator<<(std::ostream& out, const Draw& d) {
   return out << "; over heads " << d.sharding.heads << " batch "
              << d.sharding.batch << " sequence " << d.sharding.sequence
              << "; batch " << d.request.batch << " seq " << d.request.seq
-             << " bits " << dtype_bits(d.request.dtype) << " block "
+             << " bits " << dtype_block(d.request.dtype).bits << " block "
              << d.request.block << " prefill " << d.request.prefill;
 }
 
@@ -242,7 +242,7 @@ int64_t bytes_by_counting(const Draw& d) {
         most_pages(d.request.seq, window, d) * d.request.block;
     const int64_t bits = elements * tokens *
                          share_of(d.request.batch, d.sharding.batch) *
-                         dtype_bits(d.request.dtype);
+                         dtype_block(d.request.dtype).bits;
     return (bits + 7) / 8;
   };
   int64_t total = 0;

@@ -190,7 +190,7 @@ Loaded load(const std::string& family) {
   testing::MemoryHost host;
   Diagnostics diags;
   const std::vector<std::string> paths = {"@" + family};
-  auto rules = load_rules(paths, std::nullopt, host, diags);
+  auto rules = load_rules(paths, std::nullopt, {}, host, diags);
   REQUIRE(rules.has_value());
   auto matcher = Matcher::compile(*rules, true, diags);
   REQUIRE(matcher.has_value());

@@ -46,7 +46,7 @@ inline Resolved resolve_sample(const std::string& model,
   REQUIRE_MESSAGE(manifest, model);
   const std::vector<std::string> paths = {
       rules.starts_with('@') ? rules : data_path(rules).string()};
-  const auto set = load_rules(paths, std::nullopt, *host, diags);
+  const auto set = load_rules(paths, std::nullopt, {}, *host, diags);
   REQUIRE_MESSAGE(set, rules);
   auto plan = resolve(*manifest, *set, testing::mesh(mesh), {}, diags);
   REQUIRE(plan);

@@ -314,7 +314,8 @@ bool recognize(std::string_view head) {
   return head.find('\0') == std::string_view::npos;
 }
 
-bool read(SourcePtr source, RuleSet& rules, Diagnostics& diags) {
+bool read(SourcePtr source, const RuleReading&, RuleSet& rules,
+          Diagnostics& diags) {
   const auto document = parse_document(source, diags);
   if (!document) return false;
   rules.sources.push_back(std::move(source));

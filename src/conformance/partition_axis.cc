@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// eformer: PartitionAxis and PartitionManager.resolve.
+#include "core/partition_axis.h"
+
+#include <cmath>
+
+#include "conformance/vector_case.h"
+
+namespace shardplan::conformance {
+namespace {
+
+constexpr std::string_view kNotGiven = "$NOT_GIVEN";
+
+AxisValue decode_value(const Json& value) {
+  const Json plain = plain_lists(value);
+  if (plain.is_null()) return {};
+  if (plain.is_string()) return {{plain.get<std::string>()}, false};
+  return {plain.get<AxisNames>(), true};
+}
+
+Json encode_value(const AxisValue& value) {
+  if (value.is_tuple) return value.axes;
+  if (value.axes.empty()) return nullptr;
+  return value.axes.front();
+}
+
+std::optional<PartitionAxis> decode_axis(const Json& inputs,
+                                         Diagnostics& diags) {
+  PartitionAxis axis = default_partition_axis();
+  const Json given = inputs.value("kwargs", Json::object());
+  for (const auto& [name, value] : given.items()) {
+    const auto field = find_partition_field(name);
+    if (!field) {
+      return diags.error(Code::UnknownKey, {},
+                         "`" + name + "` is no field of PartitionAxis");
+    }
+    if (value == kNotGiven) {
+      axis.at(*field).reset();
+    } else {
+      axis.at(*field) = decode_value(value);
+    }
+  }
+  return resolve_partition_axis(std::move(axis), diags);
+}
+
+SemanticEntry decode_entry(const Json& entry) {
+  SemanticEntry result;
+  if (entry.is_null()) return result;
+  if (entry.is_string()) {
+    result.tokens = {entry.get<std::string>()};
+    return result;
+  }
+  result.kind = entry.is_object() && entry.contains("$list") ? EntryKind::List
+                                                             : EntryKind::Tuple;
+  for (const Json& token : plain_lists(entry)) {
+    result.tokens.push_back(token.is_null() ? "_" : token.get<std::string>());
+  }
+  return result;
+}
+
+std::vector<SemanticEntry> decode_entries(const Json& entries) {
+  std::vector<SemanticEntry> result;
+  for (const Json& entry : entries) result.push_back(decode_entry(entry));
+  return result;
+}
+
+// Anything but the two generation modes behaves as training.
+Mode decode_mode(const Json& mode) {
+  if (mode == "__autoregressive__") return Mode::Decode;
+  if (mode == "__insert__") return Mode::Insert;
+  return mode == "__prefill__" ? Mode::Prefill : Mode::Train;
+}
+
+Answer show_axis(const Json& inputs) {
+  Diagnostics diags;
+  const auto axis = decode_axis(inputs, diags);
+  if (!axis) return refusal(diags);
+  Json result = Json::object();
+  for (size_t i = 0; i < kPartitionFields; ++i) {
+    result[std::string(partition_fields()[i].name)] =
+        encode_value(axis->at(i).value_or(AxisValue()));
+  }
+  return {result, std::nullopt, ""};
+}
+
+template <EformerVersion version>
+Answer resolve_axis(const Json& inputs) {
+  Diagnostics diags;
+  const auto axis = decode_axis(inputs, diags);
+  if (!axis) return refusal(diags);
+  Json result = Json::array();
+  for (const SemanticEntry& entry : decode_entries(inputs.at("axes"))) {
+    const auto values = resolve_entry(
+        *axis, entry, decode_mode(inputs.at("mode")), version, diags);
+    if (!values) return refusal(diags);
+    Json item = entry.kind == EntryKind::One ? Json() : Json::array();
+    for (const AxisValue& value : *values) {
+      if (entry.kind == EntryKind::One) {
+        item = encode_value(value);
+      } else {
+        item.push_back(encode_value(value));
+      }
+    }
+    result.push_back(std::move(item));
+  }
+  return {result, std::nullopt, ""};
+}
+
+Answer spec_of(const PartitionAxis& axis,
+               std::span<const SemanticEntry> entries, Mode mode,
+               EformerVersion version) {
+  Diagnostics diags;
+  const auto spec = resolve_semantic_spec(axis, entries, mode, version, diags);
+  if (!spec) return refusal(diags);
+  return {encode_spec(*spec), std::nullopt, ""};
+}
+
+template <EformerVersion version>
+Answer resolve_spec(const Json& inputs) {
+  Diagnostics diags;
+  const auto axis = decode_axis(inputs, diags);
+  if (!axis) return refusal(diags);
+  return spec_of(*axis, decode_entries(inputs.at("axes")),
+                 decode_mode(inputs.at("mode")), version);
+}
+
+// Axes and mode that a call asks for, wherever it says them.
+struct Request {
+  std::vector<SemanticEntry> entries;
+  Json mode;
+};
+
+std::optional<Request> decode_request(const Json& inputs,
+                                      EformerVersion version) {
+  const auto preset = [&](const char* key) -> std::optional<Request> {
+    const auto* const found =
+        find_sharding_preset(inputs.at(key).get<std::string>());
+    if (found == nullptr) return std::nullopt;
+    return Request{found->entries, found->decode_dim ? Json(*found->decode_dim)
+                                                     : Json("__train__")};
+  };
+  const auto instance = [&](const char* key) -> std::optional<Request> {
+    const Json& given = inputs.at(key);
+    return Request{decode_entries(given.at("axes")), given.at("mode")};
+  };
+  if (inputs.contains("axes_class")) return preset("axes_class");
+  if (inputs.contains("axes_instance") && version == EformerVersion::Current) {
+    return instance("axes_instance");
+  }
+  if (inputs.contains("axes") && inputs.contains("mode")) {
+    return Request{decode_entries(inputs.at("axes")), inputs.at("mode")};
+  }
+  if (inputs.contains("dynamic_class")) return preset("dynamic_class");
+  if (inputs.contains("dynamic_instance")) return instance("dynamic_instance");
+  return std::nullopt;
+}
+
+template <EformerVersion version>
+Answer manage(const Json& inputs) {
+  Diagnostics diags;
+  const auto axis = decode_axis(inputs, diags);
+  if (!axis) return refusal(diags);
+  const auto request = decode_request(inputs, version);
+  if (!request) {
+    return {nullptr, Code::Usage, "neither axes with a mode nor a preset"};
+  }
+  if (!request->mode.is_number_integer() && !request->mode.is_boolean()) {
+    return spec_of(*axis, request->entries, decode_mode(request->mode),
+                   version);
+  }
+  // The size of one dimension decides.
+  if (!inputs.contains("shape") || inputs.at("shape").is_null()) {
+    return {nullptr, Code::MalformedDocument, "a shape is needed"};
+  }
+  const auto shape = inputs.at("shape").get<Shape>();
+  auto dim = request->mode.is_boolean()
+                 ? static_cast<int64_t>(request->mode.get<bool>())
+                 : request->mode.get<int64_t>();
+  if (dim < 0) dim += static_cast<int64_t>(shape.size());
+  if (dim < 0 || dim >= static_cast<int64_t>(shape.size())) {
+    return {nullptr, Code::SpecLongerThanRank, "no such dimension"};
+  }
+  const bool decodes = shape[static_cast<size_t>(dim)] == 1;
+  return spec_of(*axis, request->entries, decodes ? Mode::Decode : Mode::Train,
+                 version);
+}
+
+bool is_same_axis_error(const Answer& answer, const Json& error) {
+  const auto message = error.at("message").get<std::string>();
+  const auto says = [&](std::string_view text) {
+    return message.find(text) != message.npos;
+  };
+  if (says("was not resolved") || says("nested tuple") ||
+      says("shape should be provided")) {
+    return answer.refused == Code::MalformedDocument;
+  }
+  if (says("unexpected keyword")) return answer.refused == Code::UnknownKey;
+  if (says("should provide dynamic axes")) {
+    return answer.refused == Code::Usage;
+  }
+  if (says("index out of range")) {
+    return answer.refused == Code::SpecLongerThanRank;
+  }
+  return (says("Unknown semantic axis") || says("unhashable type") ||
+          says("not found in PartitionAxis")) &&
+         answer.refused == Code::UnknownAxis;
+}
+
+// Lists and tuples alike.
+Json plain_values(const Json& expected) {
+  Json result = expected;
+  for (auto& item : result) item = plain_lists(item);
+  return result;
+}
+
+constexpr auto kNow = EformerVersion::Current;
+constexpr auto kThen = EformerVersion::January2026;
+
+}  // namespace
+
+const std::vector<Function>& partition_axis_functions() {
+  static const std::vector<Function> kFunctions = {
+      {"PartitionAxis", show_axis, is_same_axis_error, nullptr, plain_values},
+      {"PartitionAxis.resolve_axis", resolve_axis<kNow>, is_same_axis_error,
+       resolve_axis<kThen>, plain_values},
+      {"PartitionAxis.resolve_spec", resolve_spec<kNow>, is_same_axis_error,
+       resolve_spec<kThen>, canonical_spec},
+      {"PartitionManager.resolve", manage<kNow>, is_same_axis_error,
+       manage<kThen>, canonical_spec},
+  };
+  return kFunctions;
+}
+
+}  // namespace shardplan::conformance

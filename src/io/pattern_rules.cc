@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/pattern_rules.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+
+namespace shardplan {
+namespace {
+
+// A part of the text, by its place in it.
+struct Part {
+  size_t begin = 0;
+  size_t end = 0;
+};
+
+constexpr std::string_view kArrow = "->";
+
+class PatternParser {
+ public:
+  PatternParser(SourcePtr source, PatternReading reading, Diagnostics& diags)
+      : source_(std::move(source)), reading_(reading), diags_(diags) {}
+
+  // The rules; what is wrong is reported.
+  std::vector<Rule> parse() {
+    if (is_strict() && text_of(trimmed({0, text().size()})).empty()) {
+      fail({0, text().size()}, "the pattern is empty",
+           "rules are written like `attention|mlp->fsdp.tp,norm->None`");
+    }
+    for (const Part& rule : split({0, text().size()}, ',')) read_rule(rule);
+    return std::move(rules_);
+  }
+  bool good() const { return good_; }
+  // What the original drops: texts between commas that have no arrow.
+  const std::vector<Part>& dropped() const { return dropped_; }
+
+ private:
+  bool is_strict() const { return reading_ == PatternReading::Strict; }
+  std::string_view text() const { return source_->text(); }
+  std::string_view text_of(Part part) const {
+    return text().substr(part.begin, part.end - part.begin);
+  }
+  Span span(Part part) const { return {source_.get(), part.begin, part.end}; }
+
+  Part trimmed(Part part) const {
+    if (!is_strict()) return part;
+    while (part.begin < part.end && text()[part.begin] == ' ') ++part.begin;
+    while (part.begin < part.end && text()[part.end - 1] == ' ') --part.end;
+    return part;
+  }
+
+  // Splits at a character: everywhere, or outside brackets and escapes only.
+  std::vector<Part> split(Part whole, char at) const {
+    std::vector<Part> parts;
+    size_t begin = whole.begin;
+    int depth = 0;
+    bool in_class = false;
+    for (size_t i = whole.begin; i < whole.end; ++i) {
+      const char c = text()[i];
+      if (is_strict()) {
+        if (c == '\\') {
+          ++i;
+          continue;
+        }
+        if (in_class) {
+          in_class = c != ']';
+          continue;
+        }
+        in_class = c == '[';
+        if (c == '(' || c == '{') ++depth;
+        if ((c == ')' || c == '}') && depth > 0) --depth;
+        if (depth > 0 || in_class) continue;
+      }
+      if (c != at) continue;
+      parts.push_back({begin, i});
+      begin = i + 1;
+    }
+    parts.push_back({begin, whole.end});
+    return parts;
+  }
+
+  void read_rule(Part whole) {
+    const Part rule = trimmed(whole);
+    const size_t arrow = text_of(rule).find(kArrow);
+    if (arrow == std::string_view::npos) {
+      if (!is_strict()) {
+        dropped_.push_back(rule);
+      } else if (rule.begin < rule.end) {
+        fail(
+            rule, "`" + printable(text_of(rule)) + "` has no arrow",
+            "a rule is `PATTERN->AXES`; several patterns share a spec when `|` "
+            "separates them");
+      }
+      return;
+    }
+    const Part left = {rule.begin, rule.begin + arrow};
+    const Part right = {rule.begin + arrow + kArrow.size(), rule.end};
+    if (text_of(right).find(kArrow) != std::string_view::npos) {
+      fail(rule, "`" + printable(text_of(rule)) + "` has more than one arrow",
+           "a rule is `PATTERN->AXES`; a comma ends it");
+      return;
+    }
+    Rule shared;
+    shared.spec_where = span(right);
+    for (const Part& entry : split(right, '.')) read_entry(entry, shared);
+    for (const Part& alternative : split(left, '|')) {
+      const Part pattern = trimmed(alternative);
+      if (is_strict() && pattern.begin == pattern.end) {
+        fail(rule, "an empty pattern is found in every name",
+             "write `.*` if that is meant");
+      }
+      Rule one = shared;
+      one.pattern = text_of(pattern);
+      one.where = span(pattern);
+      rules_.push_back(std::move(one));
+    }
+  }
+
+  void read_entry(Part whole, Rule& rule) {
+    const Part entry = trimmed(whole);
+    const std::string_view name = text_of(entry);
+    AxisNames axes;
+    if (!is_strict()) {
+      if (!name.empty()) axes.emplace_back(name);
+    } else if (!name.empty() && name != "None") {
+      for (const Part& part : split(entry, '+')) {
+        const Part axis = trimmed(part);
+        if (!is_axis_name(text_of(axis))) {
+          fail(axis, "`" + printable(text_of(axis)) + "` is not an axis name",
+               "entries are axes, `None`, or axes joined by `+`, separated by "
+               "`.`");
+        }
+        axes.emplace_back(text_of(axis));
+      }
+    }
+    rule.spec.dims.push_back(std::move(axes));
+    rule.dim_where.push_back(span(entry));
+  }
+
+  void fail(Part part, std::string message, std::string help) {
+    good_ = false;
+    diags_.error(Code::MalformedDocument, span(part), std::move(message))
+        .help(std::move(help));
+  }
+
+  SourcePtr source_;
+  PatternReading reading_;
+  Diagnostics& diags_;
+  std::vector<Rule> rules_;
+  std::vector<Part> dropped_;
+  bool good_ = true;
+};
+
+std::string rule_text(const Rule& rule) {
+  return "`" + printable(rule.pattern) + "` -> " + spec_text(rule.spec);
+}
+
+bool is_same_rule(const Rule& a, const Rule& b) {
+  return a.pattern == b.pattern && a.spec == b.spec;
+}
+
+// SP109 when the original reading gives other rules than ours.
+void compare_readings(const SourcePtr& source, const std::vector<Rule>& ours,
+                      Diagnostics& diags) {
+  Diagnostics unheard;
+  PatternParser original(source, PatternReading::Original, unheard);
+  const std::vector<Rule> theirs = original.parse();
+  if (original.good() && std::equal(ours.begin(), ours.end(), theirs.begin(),
+                                    theirs.end(), is_same_rule)) {
+    return;
+  }
+  const auto [our, their] = std::mismatch(
+      ours.begin(), ours.end(), theirs.begin(), theirs.end(), is_same_rule);
+  auto report = diags.report(Code::PatternReadingsDiffer,
+                             our == ours.end()
+                                 ? Span{source.get(), 0, source->text().size()}
+                                 : our->where,
+                             "eformer reads this pattern otherwise");
+  if (our != ours.end()) report.fact("here: " + rule_text(*our));
+  if (!original.good()) {
+    report.fact("eformer: refuses it");
+  } else {
+    report.fact("eformer: " + (their == theirs.end()
+                                   ? std::string("no such rule")
+                                   : rule_text(*their)));
+  }
+  report.help(
+      "eformer splits at every `,`, `|` and `.` and trims nothing; `--parity` "
+      "reads the pattern as it does");
+}
+
+}  // namespace
+
+bool read_pattern(SourcePtr source, PatternReading reading, RuleSet& rules,
+                  Diagnostics& diags) {
+  PatternParser parser(source, reading, diags);
+  std::vector<Rule> read = parser.parse();
+  diags.keep(source);
+  if (!parser.good()) return false;
+  if (reading == PatternReading::Strict) {
+    compare_readings(source, read, diags);
+  }
+  for (const auto& part : parser.dropped()) {
+    if (part.begin == part.end) continue;
+    const Span where{source.get(), part.begin, part.end};
+    diags
+        .report(Code::PatternReadingsDiffer, where,
+                "`" + printable(where.text()) + "` has no arrow and is dropped")
+        .help("alternatives that share a spec are separated by `|`");
+  }
+  rules.rules.insert(rules.rules.end(), std::make_move_iterator(read.begin()),
+                     std::make_move_iterator(read.end()));
+  rules.sources.push_back(std::move(source));
+  return true;
+}
+
+}  // namespace shardplan

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/python_literal.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "base/text.h"
+
+namespace shardplan {
+namespace {
+
+constexpr int kMaxDepth = 64;
+
+class Parser {
+ public:
+  Parser(std::span<const PythonToken> tokens, size_t at, Diagnostics& diags)
+      : tokens_(tokens), at_(at), diags_(diags) {}
+
+  std::optional<PythonValue> value(int depth) {
+    if (depth > kMaxDepth) {
+      return refuse(here().where, "this is nested deeper than 64 levels",
+                    "a table of rules is nested three or four levels deep");
+    }
+    std::optional<PythonValue> result = operand(depth);
+    // What stands behind the whole is the caller's business.
+    if (!result || depth == 0 || ends_value()) return result;
+    return refuse_operator();
+  }
+  size_t at() const { return at_; }
+
+ private:
+  const PythonToken& here() const {
+    return tokens_[std::min(at_, tokens_.size() - 1)];
+  }
+
+  std::optional<PythonValue> refuse(Span where, std::string message,
+                                    std::string help) {
+    return diags_.error(Code::MalformedDocument, where, std::move(message))
+        .help(std::move(help));
+  }
+
+  // What may follow a value.
+  bool ends_value() const {
+    static constexpr std::array<std::string_view, 4> kEnds = {",", ")", "]",
+                                                              ":"};
+    if (here().kind == PythonTokenKind::End) return true;
+    return std::any_of(kEnds.begin(), kEnds.end(),
+                       [&](std::string_view end) { return here().is(end); }) ||
+           here().starts_line;
+  }
+
+  std::optional<PythonValue> refuse_operator() {
+    if (here().is("if")) {
+      return refuse(here().where, "a condition chooses this value",
+                    "write the one value that is meant");
+    }
+    if (here().is("for")) {
+      return refuse(here().where, "a loop makes these values",
+                    "write them out, one after the other");
+    }
+    if (here().kind == PythonTokenKind::Bad) return refuse_bad();
+    return refuse(here().where,
+                  "`" + printable(here().text) +
+                      "` makes this an expression, which is not evaluated",
+                  "write its value");
+  }
+
+  std::optional<PythonValue> refuse_bad() {
+    return refuse(here().where, "here is " + here().text,
+                  "only plain and raw strings are read");
+  }
+
+  std::optional<PythonValue> refuse_end() {
+    return refuse(here().where, "the table does not end",
+                  "a bracket is missing");
+  }
+
+  std::optional<PythonValue> operand(int depth) {
+    switch (here().kind) {
+      case PythonTokenKind::String:
+        return string();
+      case PythonTokenKind::Formatted:
+        return refuse(here().where, "this string is computed or of bytes",
+                      "write the text itself, without the prefix");
+      case PythonTokenKind::Number: {
+        PythonValue number{PythonKind::Number, here().text, {}, here().where};
+        ++at_;
+        return number;
+      }
+      case PythonTokenKind::Name:
+        return name(depth);
+      case PythonTokenKind::Bad:
+        return refuse_bad();
+      case PythonTokenKind::End:
+        return refuse_end();
+      case PythonTokenKind::Operator:
+        break;
+    }
+    if (here().is("(") || here().is("[")) return bracketed(depth);
+    if (here().is("*")) {
+      return refuse(here().where, "another table is put in here",
+                    "write its rules out");
+    }
+    return refuse(
+        here().where, "`" + printable(here().text) + "` begins no literal",
+        "strings, None, tuples, lists and PartitionSpec(..) are read");
+  }
+
+  // Adjacent strings are one.
+  std::optional<PythonValue> string() {
+    PythonValue value{PythonKind::String, "", {}, here().where};
+    while (here().kind == PythonTokenKind::String) {
+      value.text += here().text;
+      value.where.end = here().where.end;
+      ++at_;
+    }
+    if (here().kind == PythonTokenKind::Formatted) {
+      return refuse(here().where, "this string is computed or of bytes",
+                    "write the text itself, without the prefix");
+    }
+    return value;
+  }
+
+  std::optional<PythonValue> name(int depth) {
+    PythonValue value{PythonKind::Name, here().text, {}, here().where};
+    ++at_;
+    while (here().is(".") && at_ + 1 < tokens_.size() &&
+           tokens_[at_ + 1].kind == PythonTokenKind::Name) {
+      value.text += "." + tokens_[at_ + 1].text;
+      value.where.end = tokens_[at_ + 1].where.end;
+      at_ += 2;
+    }
+    if (value.text == "None") value.kind = PythonKind::None;
+    if (value.text == "lambda" || value.text == "not" ||
+        value.text == "await") {
+      return refuse(value.where,
+                    "`" + value.text + "` makes this an expression",
+                    "write its value");
+    }
+    if (!here().is("(")) return value;
+    value.kind = PythonKind::Call;
+    const auto arguments = items(depth);
+    if (!arguments) return std::nullopt;
+    value.items = arguments->items;
+    value.where.end = arguments->where.end;
+    return value;
+  }
+
+  // (a), (a, b), (a,), [a, b].
+  std::optional<PythonValue> bracketed(int depth) {
+    const bool is_list = here().is("[");
+    auto inside = items(depth);
+    if (!inside) return std::nullopt;
+    inside->kind = is_list ? PythonKind::List : PythonKind::Tuple;
+    const bool grouping =
+        !is_list && inside->items.size() == 1 && !ends_with_comma_;
+    if (!grouping) return inside;
+    PythonValue only = std::move(inside->items.front());
+    only.where = inside->where;
+    return only;
+  }
+
+  // Values between a bracket and the one that closes it.
+  std::optional<PythonValue> items(int depth) {
+    PythonValue result;
+    result.where = here().where;
+    const std::string_view close = here().is("[") ? "]" : ")";
+    ++at_;
+    bool comma = false;
+    while (!here().is(close)) {
+      if (at_ + 1 < tokens_.size() && here().kind == PythonTokenKind::Name &&
+          tokens_[at_ + 1].is("=")) {
+        return refuse(here().where, "arguments by name are not read",
+                      "give the axes by position");
+      }
+      auto item = value(depth + 1);
+      if (!item) return std::nullopt;
+      result.items.push_back(*std::move(item));
+      comma = here().is(",");
+      if (comma) {
+        ++at_;
+      } else if (here().kind == PythonTokenKind::End) {
+        return refuse_end();
+      } else if (!here().is(close)) {
+        return refuse(
+            here().where,
+            "a comma or `" + std::string(close) + "` is missing before this",
+            "items are separated by commas");
+      }
+    }
+    result.where.end = here().where.end;
+    ++at_;
+    ends_with_comma_ = comma;
+    return result;
+  }
+
+  std::span<const PythonToken> tokens_;
+  size_t at_;
+  Diagnostics& diags_;
+  bool ends_with_comma_ = false;
+};
+
+}  // namespace
+
+std::optional<PythonValue> parse_python_value(
+    std::span<const PythonToken> tokens, size_t& at, Diagnostics& diags) {
+  Parser parser(tokens, at, diags);
+  std::optional<PythonValue> value = parser.value(0);
+  at = parser.at();
+  return value;
+}
+
+}  // namespace shardplan

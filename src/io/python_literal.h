@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Literals of Python as a tree with places: strings, None, tuples, lists, and
+// calls of plain names with literal arguments. Anything else is refused at its
+// place, with what to write instead.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "base/source.h"
+#include "io/python_tokens.h"
+
+namespace shardplan {
+
+enum class PythonKind : uint8_t {
+  None,
+  String,
+  Number,
+  Tuple,
+  List,
+  Call,
+  Name
+};
+
+struct PythonValue {
+  PythonKind kind = PythonKind::None;
+  // String: its value. Call: the name called, `jax.sharding.PartitionSpec`.
+  // Name: a dotted name that stands alone, `PartitionSpec.UNCONSTRAINED`.
+  std::string text;
+  std::vector<PythonValue> items;  // Tuple, List; Call: its arguments
+  Span where;
+};
+
+// Reads the value that begins at `tokens[at]` and moves `at` behind it; what
+// follows there is not looked at. Reports SP002. Deeper than 64 levels is
+// refused.
+std::optional<PythonValue> parse_python_value(
+    std::span<const PythonToken> tokens, size_t& at, Diagnostics& diags);
+
+}  // namespace shardplan

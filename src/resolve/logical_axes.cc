@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolve/logical_axes.h"
+
+#include <algorithm>
+#include <array>
+
+#include "core/spec.h"
+
+namespace shardplan {
+namespace {
+
+// In the order of RulesFallback.
+constexpr std::array<std::string_view, 3> kFallbacks = {
+    "axis_is_unsharded", "raise_error", "no_constraint"};
+
+std::vector<std::string> repeated_labels(const AxisLabels& labels,
+                                         FlaxVersion version) {
+  std::vector<std::string> repeated;
+  for (size_t i = 0; i < labels.size(); ++i) {
+    if (!labels[i]) continue;
+    if (*labels[i] == kUnconstrained && version == FlaxVersion::Current) {
+      continue;
+    }
+    const auto first = std::find(labels.begin(), labels.end(), labels[i]);
+    const bool is_second =
+        std::count(first, labels.begin() + static_cast<ptrdiff_t>(i),
+                   labels[i]) == 1;
+    if (is_second) repeated.push_back(*labels[i]);
+  }
+  // In order of the first of each, not of the second.
+  std::sort(repeated.begin(), repeated.end(),
+            [&](const std::string& a, const std::string& b) {
+              return std::find(labels.begin(), labels.end(), a) <
+                     std::find(labels.begin(), labels.end(), b);
+            });
+  return repeated;
+}
+
+LogicalDim initial_dim(const std::optional<std::string>& label,
+                       FlaxVersion version) {
+  if (version == FlaxVersion::March2024) return {};
+  if (!label) return {true, {}, 0, {}};
+  if (*label == kUnconstrained) {
+    return {true, {std::string(kUnconstrained)}, 0, {}};
+  }
+  return {};
+}
+
+bool is_free(const AxisNames& axes, const std::vector<LogicalDim>& dims,
+             FlaxVersion version) {
+  return std::none_of(axes.begin(), axes.end(), [&](const AxisName& axis) {
+    if (axis == kUnconstrained && version == FlaxVersion::Current) return false;
+    return std::any_of(dims.begin(), dims.end(), [&](const LogicalDim& dim) {
+      return std::find(dim.axes.begin(), dim.axes.end(), axis) !=
+             dim.axes.end();
+    });
+  });
+}
+
+}  // namespace
+
+std::string_view fallback_name(RulesFallback fallback) {
+  return kFallbacks.at(static_cast<size_t>(fallback));
+}
+
+std::optional<RulesFallback> find_fallback(std::string_view name) {
+  const auto* const found =
+      std::find(kFallbacks.begin(), kFallbacks.end(), name);
+  if (found == kFallbacks.end()) return std::nullopt;
+  return static_cast<RulesFallback>(found - kFallbacks.begin());
+}
+
+LogicalMapping map_logical_axes(const AxisLabels& labels,
+                                std::span<const LogicalRule> rules,
+                                FlaxVersion version) {
+  LogicalMapping mapping;
+  mapping.repeated = repeated_labels(labels, version);
+  if (!mapping.repeated.empty()) return mapping;
+  for (const auto& label : labels) {
+    mapping.dims.push_back(initial_dim(label, version));
+  }
+  for (size_t i = 0; i < rules.size(); ++i) {
+    const LogicalRule& rule = rules[i];
+    if (!rule.name && version == FlaxVersion::Current) continue;
+    const auto found = std::find(labels.begin(), labels.end(), rule.name);
+    if (found == labels.end()) continue;
+    LogicalDim& dim = mapping.dims[static_cast<size_t>(found - labels.begin())];
+    if (dim.placed) continue;
+    const int number = static_cast<int>(i) + 1;
+    if (is_free(rule.axes, mapping.dims, version)) {
+      dim.placed = true;
+      dim.axes = rule.axes;
+      dim.rule = number;
+    } else {
+      dim.blocked.push_back(number);
+    }
+  }
+  return mapping;
+}
+
+bool is_placed(const LogicalMapping& mapping) {
+  return std::all_of(mapping.dims.begin(), mapping.dims.end(),
+                     [](const LogicalDim& dim) { return dim.placed; });
+}
+
+PartitionSpec spec_of(const LogicalMapping& mapping) {
+  PartitionSpec spec;
+  for (const LogicalDim& dim : mapping.dims) spec.dims.push_back(dim.axes);
+  return spec;
+}
+
+LogicalConstraint logical_constraint(const std::optional<AxisLabels>& labels,
+                                     std::span<const LogicalRule> rules,
+                                     RulesFallback fallback,
+                                     FlaxVersion version) {
+  if (!labels || rules.empty()) return {};
+  const LogicalMapping mapping = map_logical_axes(*labels, rules, version);
+  if (!mapping.repeated.empty()) return {ConstraintOutcome::RepeatedLabel, {}};
+  if (fallback != RulesFallback::AxisIsUnsharded && !is_placed(mapping)) {
+    return {fallback == RulesFallback::RaiseError
+                ? ConstraintOutcome::Unplaced
+                : ConstraintOutcome::Unconstrained,
+            {}};
+  }
+  return {ConstraintOutcome::Constrained, spec_of(mapping)};
+}
+
+}  // namespace shardplan

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolve/matmul_spec.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+
+namespace shardplan {
+namespace {
+
+bool contains(const AxisNames& axes, const AxisName& axis) {
+  return std::find(axes.begin(), axes.end(), axis) != axes.end();
+}
+
+AxisNames entry(const PartitionSpec& spec, size_t dim) {
+  return dim < spec.dims.size() ? spec.dims[dim] : AxisNames();
+}
+
+// Appends a dimension without the axes that earlier ones use; those are noted.
+void append_unused(const AxisNames& axes, AxisNames& used,
+                   MatmulOutput& output) {
+  AxisNames kept;
+  for (const AxisName& axis : axes) {
+    (contains(used, axis) ? output.repeated : kept).push_back(axis);
+  }
+  used.insert(used.end(), kept.begin(), kept.end());
+  output.spec.dims.push_back(std::move(kept));
+}
+
+}  // namespace
+
+MatmulOutput matmul_output(const PartitionSpec& left, int left_rank,
+                           const PartitionSpec& right, int right_rank) {
+  SHARDPLAN_CHECK(left_rank >= 1 && right_rank >= 1);
+  const auto m = static_cast<size_t>(left_rank) - 1;
+  MatmulOutput output;
+  AxisNames used;
+  for (size_t dim = 0; dim < m; ++dim) {
+    append_unused(entry(left, dim), used, output);
+  }
+  if (right_rank > 1) {
+    append_unused(entry(right, static_cast<size_t>(right_rank) - 1), used,
+                  output);
+  }
+  const AxisNames ours = entry(left, m);
+  const AxisNames theirs =
+      entry(right, static_cast<size_t>(std::max(0, right_rank - 2)));
+  for (const AxisName& axis : ours) {
+    (contains(theirs, axis) ? output.partial : output.mismatched)
+        .push_back(axis);
+  }
+  for (const AxisName& axis : theirs) {
+    if (!contains(ours, axis)) output.mismatched.push_back(axis);
+  }
+  return output;
+}
+
+std::optional<PartitionSpec> original_collective_output(
+    int left_rank, const std::optional<PartitionSpec>& left,
+    const std::optional<PartitionSpec>& right, const AxisName& axis) {
+  if (!left || !right) return std::nullopt;
+  PartitionSpec spec;
+  if (left_rank == 2) {
+    if (right->dims.size() < 2) return std::nullopt;
+    spec.dims = {right->dims[1], right->dims[0]};
+    return spec;
+  }
+  spec.dims.resize(static_cast<size_t>(std::max(0, left_rank - 1)));
+  spec.dims.push_back(axis.empty() ? AxisNames() : AxisNames{axis});
+  return spec;
+}
+
+PartitionSpec original_matmul_output(
+    const std::optional<PartitionSpec>& left,
+    const std::optional<PartitionSpec>& right) {
+  if (!left || !right) return {};
+  std::vector<AxisNames> candidates;
+  for (size_t i = 0; i + 1 < left->dims.size(); ++i) {
+    candidates.push_back(left->dims[i]);
+  }
+  if (!right->dims.empty()) candidates.push_back(right->dims.back());
+  AxisNames seen;
+  PartitionSpec spec;
+  for (const AxisNames& axes : candidates) {
+    AxisNames kept;
+    // A tuple is held against what stood before it, so that a name may stand
+    // in it twice.
+    std::copy_if(axes.begin(), axes.end(), std::back_inserter(kept),
+                 [&](const AxisName& axis) { return !contains(seen, axis); });
+    seen.insert(seen.end(), axes.begin(), axes.end());
+    spec.dims.push_back(std::move(kept));
+  }
+  while (spec.dims.size() < left->dims.size()) spec.dims.emplace_back();
+  return spec;
+}
+
+}  // namespace shardplan
