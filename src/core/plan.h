@@ -60,10 +60,10 @@ struct StoredDim {
 
 struct Placement {
   TensorType type;
-  int rule = 0;                            // 1-based; 0 when no rule decided
+  int rule = 0;  // 1-based; 0 when no rule decided
   // As written: the rule's spec or, with no rule, the manifest's logical axes.
   std::optional<PartitionSpec> requested;
-  PartitionSpec spec;                      // after correction
+  PartitionSpec spec;  // after correction
   std::vector<Correction> corrections;
   std::vector<StoredDim> stored = {};  // by dimension; empty: nothing declared
 

@@ -16,9 +16,9 @@ TEST_CASE("an exact pattern escapes what patterns give a meaning") {
 }
 
 TEST_CASE("an exact pattern is found in its own name alone") {
-  const std::vector<std::string> names = {
-      "a.b", "axb", "a.b.c", "x.a.b", "a|b", "a\\b", "a+", "aa", "größe", "^a$",
-      "{1,2}"};
+  const std::vector<std::string> names = {"a.b",   "axb",  "a.b.c", "x.a.b",
+                                          "a|b",   "a\\b", "a+",    "aa",
+                                          "größe", "^a$",  "{1,2}"};
   RuleSet rules;
   for (const std::string& name : names) {
     rules.rules.push_back({exact_pattern(name), {}, {}, {}, {}});

@@ -12,7 +12,7 @@
 
 #include "advise/advise.h"
 #include "advise/rule_edit.h"
-#include "io/load.h"
+#include "io/dialects/dialects.h"
 #include "tests/support/builders.h"
 
 namespace shardplan::testing {
@@ -22,7 +22,7 @@ inline RuleSet read_rules(const std::string& text) {
   RuleSet rules;
   Diagnostics diags;
   const auto source = std::make_shared<SourceFile>("rules.yaml", text);
-  if (!rule_dialects().front().read(source, rules, diags)) {
+  if (!kYamlRules.read(source, {}, rules, diags)) {
     bad_text("no rules", text);
   }
   return rules;

@@ -24,8 +24,8 @@ std::string axes_of(const AxisNames& axes) {
 std::string rules_text(const std::string& text) {
   Diagnostics diags;
   RuleSet rules;
-  const bool good =
-      kYamlRules.read(std::make_shared<SourceFile>("r", text), {}, rules, diags);
+  const bool good = kYamlRules.read(std::make_shared<SourceFile>("r", text), {},
+                                    rules, diags);
   std::string all;
   for (const Rule& rule : rules.rules) {
     all += rule.pattern + " -> " + spec_text(rule.spec) + "\n";
@@ -93,8 +93,8 @@ TEST_CASE("places of rules, specs and axes are those of the file") {
   RuleSet rules;
   const std::string text =
       "mesh: 'fsdp=8,tp=4'\nrules:\n  - [\"e.*\", [tp, [a, b]]]\n";
-  REQUIRE(
-      kYamlRules.read(std::make_shared<SourceFile>("r", text), {}, rules, diags));
+  REQUIRE(kYamlRules.read(std::make_shared<SourceFile>("r", text), {}, rules,
+                          diags));
   REQUIRE(rules.rules.size() == 1);
   const Rule& rule = rules.rules[0];
   CHECK(rule.where.text() == "\"e.*\"");
@@ -114,8 +114,8 @@ TEST_CASE("a mesh given as a map has places too") {
   Diagnostics diags;
   RuleSet rules;
   REQUIRE(kYamlRules.read(
-      std::make_shared<SourceFile>("r", "mesh: {fsdp: 8}\nrules: []\n"), {}, rules,
-      diags));
+      std::make_shared<SourceFile>("r", "mesh: {fsdp: 8}\nrules: []\n"), {},
+      rules, diags));
   CHECK((*rules.mesh)[0].where.text() == "fsdp: 8");
   CHECK((*rules.mesh)[0].name_where.text() == "fsdp");
   CHECK((*rules.mesh)[0].size_where.text() == "8");
@@ -197,8 +197,8 @@ TEST_CASE("of several files the first mesh counts and axes are collected") {
   for (const std::string text :
        {"mesh: {a: 1}\naxes: [x, y]\nrules: [[p, []]]\n",
         "mesh: {b: 2}\naxes: [y, z]\nrules: [[q, []]]\n"}) {
-    CHECK(
-        kYamlRules.read(std::make_shared<SourceFile>("r", text), {}, rules, diags));
+    CHECK(kYamlRules.read(std::make_shared<SourceFile>("r", text), {}, rules,
+                          diags));
   }
   CHECK(rules.mesh->at(0).name == "a");
   CHECK(axes_of(rules.declared_axes) == "x,y,z");
