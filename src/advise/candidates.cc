@@ -78,6 +78,10 @@ void add_rule_change(const Found& found, RuleChange change, int tier,
   all.push_back(std::move(candidate));
 }
 
+bool asks_by_axes(const Placement& placement) {
+  return placement.rule > 0 && placement.requested && !placement.meant;
+}
+
 void add_respec(const Found& found, int rule,
                 std::span<const uint32_t> parameters, const PartitionSpec& spec,
                 int tier, Candidates& all) {

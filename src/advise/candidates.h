@@ -57,6 +57,9 @@ void add_rule_candidates(const Found& found, Candidates& all);
 // `change` with words for it.
 void add_rule_change(const Found& found, RuleChange change, int tier,
                      Candidates& all);
+// A rule decides it, with a spec of mesh axes: what fixes can edit. Specs of
+// semantic or logical axes are changed where those are defined.
+bool asks_by_axes(const Placement& placement);
 // Gives `parameters`, all decided by `rule`, another spec: where the rule has
 // others, by a rule of their own in front of it; and in the rule itself, which
 // the others then have too.

@@ -98,6 +98,7 @@ void add_other_dimensions(const Found& found,
                           std::span<const uint32_t> parameters, int dim,
                           const AxisNames& axes, Candidates& all) {
   const Placement& placement = found.planned.plan.of(parameters.front());
+  if (!asks_by_axes(placement)) return;
   PartitionSpec base = *placement.requested;
   base.dims.resize(std::min(base.dims.size(), placement.type.shape.size()));
   base.dims[static_cast<size_t>(dim)].clear();
@@ -147,6 +148,7 @@ void add_orders(const Found& found, std::span<const uint32_t> parameters,
     return;
   }
   const Placement& placement = plan.of(parameters.front());
+  if (!asks_by_axes(placement)) return;
   PartitionSpec spec = *placement.requested;
   std::sort(axes.begin(), axes.end());
   do {
@@ -164,7 +166,7 @@ void add_size_candidates(const Found& found, Candidates& all) {
   const Placement& placement = found.placement();
   const Mesh& mesh = found.planned.plan.mesh;
   const int dim = found.diagnostic.subject.dim;
-  const AxisNames axes = known_axes(mesh, *placement.requested, dim);
+  const AxisNames axes = known_axes(mesh, placement.asked(), dim);
   if (axes.empty()) return;
   const int64_t size = placement.type.shape[static_cast<size_t>(dim)];
   const bool cuts_unit = found.diagnostic.code == Code::SplitUnit;
@@ -199,7 +201,7 @@ void add_loss_candidates(const Found& found, Candidates& all) {
     for (const Correction& correction : placement.corrections) {
       if (correction.code != Code::IndivisibleDimension) continue;
       const AxisNames axes =
-          known_axes(planned.plan.mesh, *placement.requested, correction.dim);
+          known_axes(planned.plan.mesh, placement.asked(), correction.dim);
       const int64_t size =
           placement.type.shape[static_cast<size_t>(correction.dim)];
       const std::span<const uint32_t> of = members.of(losses[i].second);

@@ -112,7 +112,7 @@ void add_too_long(const Found& found, Candidates& all) {
 
 // SP302: the axes that are free, where they divide.
 void add_replicated(const Found& found, Candidates& all) {
-  if (found.parameters.empty() || !found.placement().requested) return;
+  if (found.parameters.empty() || !asks_by_axes(found.placement())) return;
   const Placement& placement = found.placement();
   const AxisNames free = free_axes(found.planned.plan, placement.spec);
   for (const PartitionSpec& spec :
@@ -129,7 +129,7 @@ void add_unused(const Found& found, Candidates& all) {
   std::map<int, uint32_t> first_of;  // its largest placement
   for (const ParameterClass& c : planned.folding.classes) {
     const Placement& placement = planned.plan.placements[c.kind];
-    if (placement.rule == 0 || placement.type.shape.empty()) continue;
+    if (!asks_by_axes(placement) || placement.type.shape.empty()) continue;
     bytes[placement.rule] += c.count * placement.bytes_per_device;
     const auto [entry, is_new] = first_of.try_emplace(placement.rule, c.kind);
     if (!is_new && planned.plan.placements[entry->second].bytes_per_device <
@@ -160,6 +160,11 @@ void add_unused(const Found& found, Candidates& all) {
 }  // namespace
 
 void add_spec_candidates(const Found& found, Candidates& all) {
+  const bool is_of_rule = found.diagnostic.subject.rule > 0;
+  if (is_of_rule && !found.parameters.empty() &&
+      !asks_by_axes(found.placement())) {
+    return;
+  }
   switch (found.diagnostic.code) {
     case Code::UnknownAxis:
       return add_unknown(found, all);

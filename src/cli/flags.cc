@@ -46,6 +46,10 @@ std::vector<std::string> policy_names() {
   return {"drop", "prefix", "pad", "chunk", "error"};
 }
 std::vector<std::string> unmatched_names() { return {"error", "replicate"}; }
+std::vector<std::string> fallback_names() {
+  return {"axis_is_unsharded", "raise_error", "no_constraint"};
+}
+std::vector<std::string> flax_versions() { return {"current", "2024"}; }
 std::vector<std::string> colour_names() { return {"auto", "always", "never"}; }
 
 std::string path_of(const Setting& setting) {
@@ -58,6 +62,13 @@ void set_mesh(const Setting& setting, Options& options, Diagnostics&) {
                                ? setting.where.file->name() + " (mesh)"
                                : std::string("--mesh");
   options.mesh = std::make_shared<SourceFile>(name, setting.value);
+}
+
+void set_pattern(const Setting& setting, Options& options, Diagnostics&) {
+  const std::string name = setting.where
+                               ? setting.where.file->name() + " (pattern)"
+                               : std::string("--pattern");
+  options.pattern = std::make_shared<SourceFile>(name, setting.value);
 }
 
 void set_axes(const Setting& setting, Options& options, Diagnostics& diags) {
@@ -100,6 +111,26 @@ const std::vector<Flag>& input_flags() {
        "which of several tables in a Python file", kPlanning, false, true,
        nullptr,
        [](const Setting& s, Options& o, Diagnostics&) { o.table = s.value; }},
+      {"pattern", 0, Takes::Text, "STRING", "Inputs",
+       "rules in one line: attention|mlp->fsdp.tp,norm->None", kPlanning, false,
+       true, nullptr, set_pattern},
+      {"parity", 0, Takes::Nothing, "", "Inputs",
+       "read --pattern as the original does, oddities included", kPlanning,
+       false, true, nullptr,
+       [](const Setting&, Options& o, Diagnostics&) { o.parity = true; }},
+      {"fallback", 0, Takes::Choice, "WHAT", "Inputs",
+       "for logical axes that no rule places (default axis_is_unsharded)",
+       kPlanning, false, true, fallback_names,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.fallback = find_fallback(s.value).value_or(o.fallback);
+       }},
+      {"flax-compat", 0, Takes::Choice, "YEAR", "Inputs",
+       "logical axes as flax of that year reads them (default current)",
+       kPlanning, false, true, flax_versions,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.flax =
+             s.value == "2024" ? FlaxVersion::March2024 : FlaxVersion::Current;
+       }},
       {"mesh", 'm', Takes::Text, "AXES", "Inputs",
        "devices, major to minor: fsdp=8,tp=4; one size may be -1", kPlanning,
        false, true, nullptr, set_mesh},

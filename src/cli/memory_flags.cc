@@ -13,6 +13,8 @@ namespace shardplan::cli {
 namespace {
 
 constexpr std::string_view kBudgeting = "check analyze sweep";
+// The mode also decides what semantic axes mean.
+constexpr std::string_view kMoving = "check resolve analyze sweep";
 // More tokens or sequences than anybody caches; keeps products within 63 bits.
 constexpr int64_t kMaxTokens = int64_t{1} << 40;
 
@@ -183,7 +185,7 @@ const std::vector<Flag>& state_flags() {
 const std::vector<Flag>& cache_flags() {
   static const std::vector<Flag> kFlags = {
       {"mode", 0, Takes::Choice, "MODE", "Memory",
-       "what the model runs for (default train)", kBudgeting, false, true,
+       "what the model runs for (default train)", kMoving, false, true,
        mode_choices,
        [](const Setting& s, Options& o, Diagnostics&) {
          o.mode = find_mode(s.value).value_or(Mode::Train);

@@ -14,6 +14,7 @@
 #include "io/load.h"
 #include "memory/budget.h"
 #include "memory/state.h"
+#include "resolve/logical_axes.h"
 
 namespace shardplan::cli {
 
@@ -58,11 +59,16 @@ struct Options {
   std::vector<std::string> rules;      // --rules, in order
   std::optional<std::string> dialect;  // --dialect
   std::optional<std::string> table;    // --table
-  SourcePtr mesh;                      // --mesh, as text named "--mesh"
-  std::optional<int64_t> devices;      // --devices
-  std::vector<std::string> axes;       // --axes
-  std::optional<std::string> plan;     // --plan; then no rules, no mesh
-  int64_t min_size = 0;                // --min-size
+  SourcePtr pattern;                   // --pattern, as text named "--pattern"
+  // As the originals did it: how --pattern is split.
+  bool parity = false;                                      // --parity
+  RulesFallback fallback = RulesFallback::AxisIsUnsharded;  // --fallback
+  FlaxVersion flax = FlaxVersion::Current;                  // --flax-compat
+  SourcePtr mesh;                   // --mesh, as text named "--mesh"
+  std::optional<int64_t> devices;   // --devices
+  std::vector<std::string> axes;    // --axes
+  std::optional<std::string> plan;  // --plan; then no rules, no mesh
+  int64_t min_size = 0;             // --min-size
   OnIndivisible on_indivisible = OnIndivisible::Drop;
   bool replicate_unmatched = false;      // --unmatched replicate
   bool strict = true;                    // --no-strict

@@ -11,6 +11,7 @@
 #include "advise/advise.h"
 #include "base/text.h"
 #include "io/load.h"
+#include "io/pattern_rules.h"
 #include "io/plan_file.h"
 #include "resolve/lint.h"
 #include "resolve/resolve.h"
@@ -29,16 +30,24 @@ bool reads_stdin_twice(const Options& options) {
 
 std::optional<RuleSet> read_rules(Context& context) {
   const Options& options = context.options;
-  if (options.rules.empty()) {
+  if (options.rules.empty() && options.pattern == nullptr) {
     return context.diags.error(Code::Usage, {}, "no rules were given")
         .help(
             "add `--rules FILE`, or a shipped set such as `--rules @llama`; "
-            "`shardplan list rules` shows all");
+            "`shardplan list rules` shows all")
+        .help("`--pattern` takes rules in one line");
   }
   std::optional<RuleSet> rules =
       load_rules(options.rules, options.dialect, rule_reading(options),
                  context.host, context.diags);
   if (!rules) return std::nullopt;
+  if (options.pattern != nullptr &&
+      !read_pattern(
+          options.pattern,
+          options.parity ? PatternReading::Original : PatternReading::Strict,
+          *rules, context.diags)) {
+    return std::nullopt;
+  }
   for (const std::string& axis : options.axes) {
     AxisNames& declared = rules->declared_axes;
     if (std::find(declared.begin(), declared.end(), axis) == declared.end()) {
@@ -160,6 +169,7 @@ ResolveOptions resolve_options(const Context& context) {
   how.on_indivisible = options.on_indivisible;
   how.strict = options.strict;
   how.declarations = options.declarations;
+  how.names = {options.mode, options.fallback, options.flax};
   how.jobs = options.jobs > 0 ? options.jobs : context.host.processors();
   return how;
 }
@@ -212,6 +222,8 @@ std::optional<Session> open_session(Context& context, Manifest manifest) {
   const MemoryOptions& m = context.options.memory;
   if (m.stages) lint_options.pipeline_axis = m.stages->axis;
   if (m.state.zero == 3) lint_options.zero_axes = m.state.zero_axes;
+  lint_options.raise_unplaced =
+      context.options.fallback == RulesFallback::RaiseError;
   const size_t first = diags.all().size();
   lint(make_lint_input(manifest, *plan, folding, rules ? &*rules : nullptr,
                        *memory, lint_options),

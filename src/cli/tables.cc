@@ -47,7 +47,8 @@ Row folded_row(std::string name, const Placement& p, int64_t count) {
           Dims{p.type.shape},
           spec_text(p.spec) + (p.corrections.empty() ? "" : " ~"),
           ByteSize{p.bytes_per_device * count},
-          p.rule == 0 ? Cell(std::string("none")) : Cell(Count{p.rule})};
+          p.rule == 0 ? Cell(std::string(p.requested ? "axes" : "none"))
+                      : Cell(Count{p.rule})};
 }
 
 std::string size_text(int64_t bytes, bool exact) {

@@ -83,6 +83,11 @@ void add_rules(const Session& session, size_t parameter,
       Matcher::compile(rules, session.manifest.names_are_plain(), ignored);
   const Placement& placement = session.plan.of(parameter);
   if (!matcher) return;
+  if (placement.rule == 0 && placement.requested) {
+    rows.push_back({std::string("logical axes"), std::string("decide"),
+                    std::string("no rule is found"), std::string()});
+    return;
+  }
   if (placement.rule == 0 && !session.plan.is_unmatched(placement)) {
     rows.push_back({std::string("scalar"), std::string("never sharded"),
                     std::string("no rule is asked"), std::string()});
@@ -127,11 +132,16 @@ void add_dimensions(const Session& session, const Placement& p,
   rows.push_back({std::string("requested"), spec_text(*p.requested),
                   std::string(), std::string()});
   const Shape shape = stored_shape(p);
-  const size_t dims = std::max(p.requested->dims.size(), shape.size());
+  if (p.meant && *p.meant != *p.requested) {
+    rows.push_back({std::string("means"), spec_text(*p.meant), std::string(),
+                    std::string()});
+  }
+  const PartitionSpec& meant = p.asked();
+  const size_t dims = std::max(meant.dims.size(), shape.size());
   for (size_t dim = 0; dim < dims; ++dim) {
     const bool exists = dim < p.type.shape.size();
     const AxisNames asked =
-        dim < p.requested->dims.size() ? p.requested->dims[dim] : AxisNames();
+        dim < meant.dims.size() ? meant.dims[dim] : AxisNames();
     std::string outcome = asked.empty() ? "whole" : "kept";
     if (!exists) outcome = "no such dimension";
     for (const Correction& c : p.corrections) {

@@ -86,6 +86,15 @@ constexpr std::array<std::pair<Field, Field>, 13> kFollows = {{
     {kDecodeKeySequence, kKeySequence},
 }};
 
+// eformer's short names of its mesh axes.
+constexpr std::array<std::pair<std::string_view, Field>, 5> kAliases = {{
+    {"DP", kDp},
+    {"FSDP", kFsdp},
+    {"TP", kTp},
+    {"EP", kEp},
+    {"SP", kSp},
+}};
+
 constexpr std::string_view kEmpty = "_";
 
 bool is_generation(Mode mode) {
@@ -181,6 +190,9 @@ std::optional<size_t> find_semantic_token(std::string_view token,
     if (full.empty()) continue;
     if (token == full) return i;
     if (short_form && token == full.substr(2, full.size() - 4)) return i;
+  }
+  for (const auto& [alias, field] : kAliases) {
+    if (short_form && token == alias) return field;
   }
   return std::nullopt;
 }

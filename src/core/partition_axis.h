@@ -65,7 +65,8 @@ struct SemanticEntry {
 // within a list no mesh axis; later versions do.
 enum class EformerVersion : uint8_t { Current, January2026 };
 
-// The field that a token stands for: "__HEAD__", or "HEAD" when `short_form`.
+// The field that a token stands for: "__HEAD__" or, when `short_form`, "HEAD",
+// and "TP" for "__TENSOR_PARALLEL__".
 std::optional<size_t> find_semantic_token(std::string_view token,
                                           bool short_form);
 

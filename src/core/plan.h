@@ -40,7 +40,7 @@ inline Cut cut_of(OnIndivisible policy) {
 
 // A departure from what a rule asked for.
 struct Correction {
-  int dim = 0;  // 0-based, of the requested spec
+  int dim = 0;  // 0-based, of what was asked for (Placement::asked)
   Code code = Code::IndivisibleDimension;
   AxisNames dropped;
   std::string reason;
@@ -110,6 +110,8 @@ struct Plan {
   std::vector<Placement> placements;   // distinct
   std::vector<uint32_t> placement_of;  // per parameter of the manifest
   Declarations declarations = {};      // what `stored` follows from
+  // Names in the rules' specs that are no mesh axes, but stand for some.
+  AxisNames other_names = {};
 
   const Placement& of(size_t parameter) const {
     return placements[placement_of[parameter]];

@@ -35,6 +35,10 @@ struct Rule {
   // The spec's entries are those of the last dimensions (Hugging Face's
   // "colwise" is dimension -2), else of the first.
   bool from_last = false;
+  // What semantic axes mean follows from the size of this dimension: decoding
+  // where it is 1, else training (eformer's integer mode). Negative ones count
+  // from the last.
+  std::optional<int> decode_dim = {};
 };
 
 // A logical axis, such as `embed`, and the mesh axes that it may have. The
@@ -55,6 +59,13 @@ enum class LogicalReading : uint8_t {
   Mapping,
 };
 
+// What the logical rules of a file do to those of the files before it.
+enum class LogicalMerge : uint8_t {
+  Append,
+  ReplaceNames,  // a name's earlier rules go (MaxText's model configs)
+  ReplaceAll,    // MaxText's override_logical_axis_rules
+};
+
 struct RuleSet {
   std::vector<Rule> rules;
   // Axes that rules may name though the mesh lacks them (then of size 1).
@@ -70,7 +81,9 @@ struct RuleSet {
   // parameters that have logical axes in the manifest and no rule.
   std::vector<LogicalRule> logical_rules;
   LogicalReading logical_reading = LogicalReading::Priority;
+  LogicalMerge logical_merge = LogicalMerge::Append;
   std::optional<PartitionAxis> partition_axis;  // resolved; absent: defaults
+  Span partition_axis_where;
   // Specs of graph values; patterns over the names of values.
   std::vector<Rule> activations;
 

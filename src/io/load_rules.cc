@@ -20,15 +20,22 @@ namespace {
 // What tells dialects apart stands in a file's beginning.
 constexpr size_t kHeadBytes = size_t{1} << 16U;
 
-constexpr std::string_view kFolder = "models";
+// Rules for the names of a model's parameters, and for logical axes.
+constexpr std::array<std::string_view, 2> kFolders = {"models", "logical"};
 
 // A shipped set by its name without the `@`.
 SourcePtr shipped_source(const std::string& name, Diagnostics& diags) {
-  SourcePtr source = find_shipped(kFolder, name, diags);
-  if (source != nullptr) return source;
+  std::vector<std::string> known;
+  for (const std::string_view folder : kFolders) {
+    SourcePtr source = find_shipped(folder, name, diags);
+    if (source != nullptr) return source;
+    for (std::string& other : shipped_names(folder)) {
+      known.push_back(std::move(other));
+    }
+  }
   auto report = diags.error(Code::UnreadableFile, {},
                             "no shipped rules named `" + name + "`");
-  if (const auto near = nearest(name, shipped_names(kFolder))) {
+  if (const auto near = nearest(name, known)) {
     report.help("a set with a similar name is `@" + *near + "`");
   }
   report.help("`shardplan list rules` shows all");
@@ -83,8 +90,47 @@ const RuleDialect* recognize_dialect(const SourceFile& file,
   return nullptr;
 }
 
+// Adds the logical rules and semantic axes of one file to those before it.
+bool append_logical(RuleSet& more, RuleSet& rules, Diagnostics& diags) {
+  std::vector<LogicalRule>& all = rules.logical_rules;
+  if (more.logical_merge == LogicalMerge::ReplaceAll) all.clear();
+  if (more.logical_merge == LogicalMerge::ReplaceNames) {
+    std::erase_if(all, [&](const LogicalRule& rule) {
+      return std::any_of(
+          more.logical_rules.begin(), more.logical_rules.end(),
+          [&](const LogicalRule& other) { return other.name == rule.name; });
+    });
+  }
+  if (!all.empty() && !more.logical_rules.empty() &&
+      rules.logical_reading != more.logical_reading) {
+    diags
+        .error(Code::Usage, more.logical_rules.front().where,
+               "these axes are a mapping, those of an earlier file rules by "
+               "priority, or the other way round")
+        .label(all.front().where, "the earlier file")
+        .help("use the logical axes of one of them");
+    return false;
+  }
+  if (!more.logical_rules.empty()) {
+    rules.logical_reading = more.logical_reading;
+  }
+  std::move(more.logical_rules.begin(), more.logical_rules.end(),
+            std::back_inserter(all));
+  if (!more.partition_axis) return true;
+  if (rules.partition_axis) {
+    diags
+        .report(Code::DuplicateKey, Severity::Warning,
+                more.partition_axis_where, "this partition_axis is not used")
+        .label(rules.partition_axis_where, "that of an earlier file is");
+    return true;
+  }
+  rules.partition_axis = std::move(more.partition_axis);
+  rules.partition_axis_where = more.partition_axis_where;
+  return true;
+}
+
 // Adds the rules of one file behind those of the files before it.
-void append_rules(RuleSet more, bool shipped, RuleSet& rules,
+bool append_rules(RuleSet more, bool shipped, RuleSet& rules,
                   Diagnostics& diags) {
   for (Rule& rule : more.rules) {
     rule.shipped = shipped;
@@ -96,6 +142,9 @@ void append_rules(RuleSet more, bool shipped, RuleSet& rules,
       known.push_back(std::move(axis));
     }
   }
+  const bool joined = append_logical(more, rules, diags);
+  std::move(more.activations.begin(), more.activations.end(),
+            std::back_inserter(rules.activations));
   if (rules.mesh && more.mesh) {
     diags
         .report(Code::InvalidMesh, Severity::Warning, more.mesh_where,
@@ -105,9 +154,11 @@ void append_rules(RuleSet more, bool shipped, RuleSet& rules,
   } else if (more.mesh) {
     rules.mesh = std::move(more.mesh);
     rules.mesh_where = more.mesh_where;
+    rules.dcn_mesh = std::move(more.dcn_mesh);
   }
   std::move(more.sources.begin(), more.sources.end(),
             std::back_inserter(rules.sources));
+  return joined;
 }
 
 bool load_rule_file(const std::string& path, const RuleDialect* forced,
@@ -123,14 +174,15 @@ bool load_rule_file(const std::string& path, const RuleDialect* forced,
   RuleSet more;
   if (!dialect->read(file, reading, more, diags)) return false;
   more.sources.push_back(file);
-  append_rules(std::move(more), shipped, rules, diags);
-  return true;
+  return append_rules(std::move(more), shipped, rules, diags);
 }
 
 }  // namespace
 
 std::span<const RuleDialect> rule_dialects() {
-  static const std::array<RuleDialect, 1> kRuleDialects = {kYamlRules};
+  // The last one takes any text.
+  static const std::array<RuleDialect, 5> kRuleDialects = {
+      kPythonRules, kMaxText, kLevanter, kFlax, kYamlRules};
   return kRuleDialects;
 }
 

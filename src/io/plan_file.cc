@@ -202,6 +202,10 @@ void PlanWriter::placement(const Placement& placement) {
   } else {
     out_ += "null";
   }
+  if (placement.meant) {
+    key("meant");
+    spec(*placement.meant);
+  }
   key("spec");
   spec(placement.spec);
   key("corrections");
@@ -238,6 +242,10 @@ bool PlanWriter::write() {
   boolean(plan_.strict);
   line_key("declared_axes");
   names(plan_.declared_axes);
+  if (!plan_.other_names.empty()) {
+    line_key("other_names");
+    names(plan_.other_names);
+  }
   if (plan_.declarations.any()) {
     line_key("declare");
     names(declaration_texts(plan_.declarations));

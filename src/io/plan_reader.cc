@@ -200,7 +200,11 @@ bool PlanReader::read_placement_key(JsonReader& json, const std::string& key,
   if (key == "requested") {
     if (json.token() == Token::Null) return true;
     placement.requested.emplace();
-    return read_spec(json, "`requested`", *placement.requested);
+    return read_name_spec(json, "`requested`", *placement.requested);
+  }
+  if (key == "meant") {
+    placement.meant.emplace();
+    return read_name_spec(json, "`meant`", *placement.meant);
   }
   if (key == "spec") return read_spec(json, "`spec`", placement.spec);
   if (key == "stored") {
@@ -250,8 +254,10 @@ bool PlanReader::check_placement(JsonReader& json, Span where,
     const auto dim = static_cast<size_t>(correction.dim);
     const bool beyond_rank = dim >= placement.type.shape.size() &&
                              correction.code != Code::SpecLongerThanRank;
-    if (placement.requested && placement.rule > 0 && correction.dim >= 0 &&
-        dim < placement.requested->dims.size() && !beyond_rank) {
+    const bool was_asked =
+        placement.requested && dim < std::max(placement.requested->dims.size(),
+                                              placement.asked().dims.size());
+    if (was_asked && correction.dim >= 0 && !beyond_rank) {
       continue;
     }
     return json.malformed(where, "a correction of dimension " +
@@ -399,6 +405,10 @@ std::optional<SavedPlan> PlanReader::read() {
       section("declared_axes",
               [&](JsonReader& json) {
                 return read_axes(json, "`declared_axes`", plan_.declared_axes);
+              }) &&
+      section("other_names",
+              [&](JsonReader& json) {
+                return read_names(json, "`other_names`", plan_.other_names);
               }) &&
       section("declare",
               [&](JsonReader& json) {

@@ -16,22 +16,51 @@ bool read_axis_name(JsonReader& json, std::string_view what,
                         "`" + axis + "` cannot be the name of an axis");
 }
 
-bool read_axes(JsonReader& json, std::string_view what, AxisNames& axes) {
+namespace {
+
+using ReadName = bool (*)(JsonReader&, std::string_view, std::string&);
+
+bool read_name(JsonReader& json, std::string_view what, std::string& name) {
+  return json.string(what, name);
+}
+
+bool read_list(JsonReader& json, std::string_view what, AxisNames& names,
+               ReadName read) {
   return json.list(what, [&] {
-    return read_axis_name(json, "the name of an axis", axes.emplace_back());
+    return read(json, "the name of an axis", names.emplace_back());
   });
 }
 
-bool read_spec(JsonReader& json, std::string_view what, PartitionSpec& spec) {
+bool read_dims(JsonReader& json, std::string_view what, PartitionSpec& spec,
+               ReadName read) {
   return json.list(what, [&] {
     AxisNames& axes = spec.dims.emplace_back();
     if (json.token() == Token::Null) return true;
+    const std::string entry = "an entry of " + std::string(what);
     if (json.token() == Token::BeginArray) {
-      return read_axes(json, "an entry of " + std::string(what), axes);
+      return read_list(json, entry, axes, read);
     }
-    return read_axis_name(json, "an entry of " + std::string(what),
-                          axes.emplace_back());
+    return read(json, entry, axes.emplace_back());
   });
+}
+
+}  // namespace
+
+bool read_axes(JsonReader& json, std::string_view what, AxisNames& axes) {
+  return read_list(json, what, axes, read_axis_name);
+}
+
+bool read_names(JsonReader& json, std::string_view what, AxisNames& names) {
+  return read_list(json, what, names, read_name);
+}
+
+bool read_spec(JsonReader& json, std::string_view what, PartitionSpec& spec) {
+  return read_dims(json, what, spec, read_axis_name);
+}
+
+bool read_name_spec(JsonReader& json, std::string_view what,
+                    PartitionSpec& spec) {
+  return read_dims(json, what, spec, read_name);
 }
 
 bool read_int(JsonReader& json, std::string_view what, int64_t limit,
@@ -51,7 +80,7 @@ bool read_int(JsonReader& json, std::string_view what, int64_t limit,
 bool read_rule(JsonReader& json, PlanRule& rule) {
   return json.map("a rule", [&](const std::string& key, Span) {
     if (key == "pattern") return json.string("`pattern`", rule.pattern);
-    if (key == "spec") return read_spec(json, "`spec`", rule.spec);
+    if (key == "spec") return read_name_spec(json, "`spec`", rule.spec);
     if (key == "file") return json.string("`file`", rule.file);
     if (key == "line") return json.size("`line`", rule.line);
     if (key == "shipped") return json.boolean("`shipped`", rule.shipped);
@@ -80,7 +109,7 @@ bool read_correction(JsonReader& json, std::vector<Correction>& corrections) {
     if (key == "dim") return read_int(json, "`dim`", INT_MAX, correction.dim);
     if (key == "code") return read_code(json, correction.code);
     if (key == "dropped") {
-      return read_axes(json, "`dropped`", correction.dropped);
+      return read_names(json, "`dropped`", correction.dropped);
     }
     if (key == "reason") return json.string("`reason`", correction.reason);
     return json.skip();

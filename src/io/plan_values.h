@@ -19,6 +19,10 @@ namespace shardplan {
 bool read_axis_name(JsonReader& json, std::string_view what, AxisName& axis);
 bool read_axes(JsonReader& json, std::string_view what, AxisNames& axes);
 bool read_spec(JsonReader& json, std::string_view what, PartitionSpec& spec);
+// The same, of names that need not be mesh axes.
+bool read_names(JsonReader& json, std::string_view what, AxisNames& names);
+bool read_name_spec(JsonReader& json, std::string_view what,
+                    PartitionSpec& spec);
 // An integer from 0 to `limit`.
 bool read_int(JsonReader& json, std::string_view what, int64_t limit,
               int& value);

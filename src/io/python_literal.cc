@@ -85,7 +85,8 @@ class Parser {
         return refuse(here().where, "this string is computed or of bytes",
                       "write the text itself, without the prefix");
       case PythonTokenKind::Number: {
-        PythonValue number{PythonKind::Number, here().text, {}, here().where};
+        PythonValue number{
+            PythonKind::Number, here().text, {}, here().where, ""};
         ++at_;
         return number;
       }
@@ -110,7 +111,7 @@ class Parser {
 
   // Adjacent strings are one.
   std::optional<PythonValue> string() {
-    PythonValue value{PythonKind::String, "", {}, here().where};
+    PythonValue value{PythonKind::String, "", {}, here().where, ""};
     while (here().kind == PythonTokenKind::String) {
       value.text += here().text;
       value.where.end = here().where.end;
@@ -120,11 +121,54 @@ class Parser {
       return refuse(here().where, "this string is computed or of bytes",
                     "write the text itself, without the prefix");
     }
-    return value;
+    return is_join() ? joined(std::move(value)) : value;
+  }
+
+  bool is_join() const {
+    return here().is(".") && at_ + 2 < tokens_.size() &&
+           tokens_[at_ + 1].is("join") && tokens_[at_ + 2].is("(");
+  }
+
+  // `"".join((a, b))`, where all are strings.
+  std::optional<PythonValue> joined(PythonValue separator) {
+    at_ += 2;
+    const auto arguments = items(0, false);
+    if (!arguments) return std::nullopt;
+    const bool is_list = arguments->items.size() == 1 &&
+                         (arguments->items[0].kind == PythonKind::Tuple ||
+                          arguments->items[0].kind == PythonKind::List);
+    PythonValue value{PythonKind::String, "", {}, separator.where, ""};
+    value.where.end = arguments->where.end;
+    if (is_list) {
+      for (const PythonValue& part : arguments->items[0].items) {
+        if (part.kind != PythonKind::String) {
+          return refuse(part.where, "this part is not a string",
+                        "write the whole text");
+        }
+        if (&part != &arguments->items[0].items.front()) {
+          value.text += separator.text;
+        }
+        value.text += part.text;
+      }
+      return value;
+    }
+    return refuse(arguments->where, "the parts are not written out here",
+                  "write the whole text");
+  }
+
+  // What Python's re.escape does since 3.7.
+  static std::string escaped(std::string_view text) {
+    std::string result;
+    for (const char c : text) {
+      constexpr std::string_view kSpecial = "()[]{}?*+-|^$\\.&~# \t\n\r\v\f";
+      if (kSpecial.find(c) != std::string_view::npos) result += '\\';
+      result += c;
+    }
+    return result;
   }
 
   std::optional<PythonValue> name(int depth) {
-    PythonValue value{PythonKind::Name, here().text, {}, here().where};
+    PythonValue value{PythonKind::Name, here().text, {}, here().where, ""};
     ++at_;
     while (here().is(".") && at_ + 1 < tokens_.size() &&
            tokens_[at_ + 1].kind == PythonTokenKind::Name) {
@@ -141,17 +185,27 @@ class Parser {
     }
     if (!here().is("(")) return value;
     value.kind = PythonKind::Call;
-    const auto arguments = items(depth);
+    const auto arguments = items(depth, true);
     if (!arguments) return std::nullopt;
     value.items = arguments->items;
     value.where.end = arguments->where.end;
+    const bool is_escape = value.text == "re.escape" &&
+                           value.items.size() == 1 &&
+                           value.items[0].kind == PythonKind::String;
+    if (is_escape) {
+      return PythonValue{PythonKind::String,
+                         escaped(value.items[0].text),
+                         {},
+                         value.where,
+                         ""};
+    }
     return value;
   }
 
   // (a), (a, b), (a,), [a, b].
   std::optional<PythonValue> bracketed(int depth) {
     const bool is_list = here().is("[");
-    auto inside = items(depth);
+    auto inside = items(depth, false);
     if (!inside) return std::nullopt;
     inside->kind = is_list ? PythonKind::List : PythonKind::Tuple;
     const bool grouping =
@@ -163,20 +217,22 @@ class Parser {
   }
 
   // Values between a bracket and the one that closes it.
-  std::optional<PythonValue> items(int depth) {
+  std::optional<PythonValue> items(int depth, bool is_call) {
     PythonValue result;
     result.where = here().where;
     const std::string_view close = here().is("[") ? "]" : ")";
     ++at_;
     bool comma = false;
     while (!here().is(close)) {
-      if (at_ + 1 < tokens_.size() && here().kind == PythonTokenKind::Name &&
-          tokens_[at_ + 1].is("=")) {
-        return refuse(here().where, "arguments by name are not read",
-                      "give the axes by position");
+      std::string keyword;
+      if (is_call && at_ + 1 < tokens_.size() &&
+          here().kind == PythonTokenKind::Name && tokens_[at_ + 1].is("=")) {
+        keyword = here().text;
+        at_ += 2;
       }
       auto item = value(depth + 1);
       if (!item) return std::nullopt;
+      item->keyword = std::move(keyword);
       result.items.push_back(*std::move(item));
       comma = here().is(",");
       if (comma) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Literals of Python as a tree with places: strings, None, tuples, lists, and
-// calls of plain names with literal arguments. Anything else is refused at its
+// calls of plain names with literal arguments. `re.escape("..")` and
+// `"..".join((.., ..))` of strings are strings. Anything else is refused at its
 // place, with what to write instead.
 #pragma once
 
@@ -33,6 +34,7 @@ struct PythonValue {
   std::string text;
   std::vector<PythonValue> items;  // Tuple, List; Call: its arguments
   Span where;
+  std::string keyword;  // of an argument by name
 };
 
 // Reads the value that begins at `tokens[at]` and moves `at` behind it; what

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Partition rules as Python code has them:
+// Rules as Python code has them, alone, behind a `return` or an assignment, or
+// anywhere in a whole module. Nothing is executed: a table consists of
+// literals.
 //
-//   (
-//       ("embed_tokens/embedding", PartitionSpec("tp", ("fsdp", "sp"))),
-//       (r".*norm.*", PS(None)),
-//   )
+//   (("embed_tokens/embedding", PartitionSpec("tp", ("fsdp", "sp"))),
+//    (r".*norm.*", PS(None)))                      EasyLM, eformer
+//   ((r"q_proj/kernel", pmag.resolve(ColumnWise)), ..)         EasyDeL
+//   ((("mlp", "c_fc", "kernel"), P(None, "mp")), ..)  HF example, grok-1
+//   ((re.escape("['wte']['embedding']"), P("mp")), ..)         JAXSeq
+//   (("batch", "data"), ("embed", ("fsdp", "sp")), ("mlp", None))  flax, t5x
 //
-// alone, behind a `return` or an assignment, or anywhere in a whole module.
-// Nothing is executed: a table consists of literals. `PartitionSpec`, `PS` and
-// `P` are read, with or without the modules in front.
+// `PartitionSpec`, `PS` and `P` are read, with or without the modules in front.
+// A PartitionAxis(..) of the same file gives the semantic axes.
 #pragma once
 
 #include <optional>
@@ -21,12 +24,11 @@
 
 namespace shardplan {
 
-// Whether a text holds such a table.
+// Whether a text is Python with such a table.
 bool looks_like_python_rules(std::string_view text);
 
-// Appends the rules of the table named `table`, or of the only one. False, with
-// the reason reported, when there is none, there are several to choose from, or
-// the table is not literal.
+// Appends what the table named `table`, or the only one, holds. False, with
+// the reason reported.
 bool read_python_rules(const SourcePtr& source,
                        const std::optional<std::string>& table, RuleSet& rules,
                        Diagnostics& diags);

@@ -211,7 +211,9 @@ void HeaderReader::add(const std::string& name, Span where,
          "`data_offsets` must be a begin and an end that is not before it");
     return;
   }
-  const std::optional<DType> dtype = find_dtype(tensor.dtype);
+  std::optional<DType> dtype = find_dtype(tensor.dtype);
+  // Blocks are GGUF's.
+  if (dtype && dtype_block(*dtype).elements > 1) dtype.reset();
   if (!dtype) {
     ++errors_;
     auto report = diags_.error(Code::UnknownDtype, tensor.dtype_where,

@@ -11,6 +11,7 @@ namespace shardplan {
 
 void lint(const LintInput& input, Diagnostics& diags) {
   lint_rules(input, diags);
+  lint_names(input, diags);
   lint_specs(input, diags);
   lint_units(input, diags);
   lint_costs(input, diags);
@@ -51,7 +52,7 @@ std::string names_text(const std::vector<std::string>& names) {
 int64_t requested_bytes(const Plan& plan, const Placement& placement) {
   if (!placement.requested) return placement.bytes_per_device;
   Placement asked = placement;
-  asked.spec = correct(*placement.requested, stored_shape(placement), plan.mesh,
+  asked.spec = correct(placement.asked(), stored_shape(placement), plan.mesh,
                        plan.declared_axes, OnIndivisible::Pad)
                    .spec;
   measure(asked, plan.mesh, OnIndivisible::Pad);
@@ -76,8 +77,19 @@ Span spec_span(const LintInput& input, int rule, int dim) {
   if (input.rules == nullptr || rule < 1) return {};
   const Rule& found = input.rules->rules[static_cast<size_t>(rule) - 1];
   const auto index = static_cast<size_t>(dim);
-  return index < found.dim_where.size() ? found.dim_where[index]
-                                        : found.spec_where;
+  return index < found.dim_where.size() && !found.from_last
+             ? found.dim_where[index]
+             : found.spec_where;
+}
+
+Span asked_span(const LintInput& input, const Placement& placement, int dim) {
+  const auto index = static_cast<size_t>(dim);
+  if (input.rules != nullptr && index < placement.logical_rules.size() &&
+      placement.logical_rules[index] > 0) {
+    const auto rule = static_cast<size_t>(placement.logical_rules[index]) - 1;
+    return input.rules->logical_rules[rule].axes_where;
+  }
+  return spec_span(input, placement.rule, dim);
 }
 
 std::string rule_text(const Plan& plan, int rule) {

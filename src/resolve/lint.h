@@ -29,6 +29,8 @@ struct LintOptions {
   std::optional<double> max_replicated;
   // The user asked for unmatched parameters to be replicated: SP101 is a note.
   bool replicate_unmatched = false;
+  // A logical axis that no rule places is an error (SP111).
+  bool raise_unplaced = false;
   // What shards parameters though no spec says so: a pipeline's stages ("" for
   // none), and the axes of ZeRO-3.
   AxisName pipeline_axis = {};
@@ -56,6 +58,9 @@ void lint(const LintInput& input, Diagnostics& diags);
 
 // SP101, SP102, SP103, SP106, SP107: rules against names.
 void lint_rules(const LintInput& input, Diagnostics& diags);
+// SP110, SP111, SP112, SP113: semantic and logical names. The last two need the
+// rules.
+void lint_names(const LintInput& input, Diagnostics& diags);
 // SP104, SP201, SP202, SP203, SP207, SP303: specs against shapes and the mesh.
 void lint_specs(const LintInput& input, Diagnostics& diags);
 // SP206: heads, KV heads and experts that are cut.
@@ -78,6 +83,8 @@ std::string cost_text(const Plan& plan, const Placement& placement,
 // The place of a rule's spec entry, or of the whole spec.
 Span spec_span(const LintInput& input, int rule, int dim);
 Span rule_span(const LintInput& input, int rule);
+// The same, or the logical rule that placed the dimension.
+Span asked_span(const LintInput& input, const Placement& placement, int dim);
 // "rule 3 (rules.yaml:5)"
 std::string rule_text(const Plan& plan, int rule);
 // Sizes from 1 up to `limit`, but at most 65536, that divide both numbers.

@@ -72,7 +72,7 @@ void report_indivisible(const LintInput& input, const Placement& placement,
                         const Correction& correction,
                         std::vector<std::string> names, Diagnostics& diags) {
   const Mesh& mesh = input.plan.mesh;
-  const AxisNames axes = mesh_axes(mesh, *placement.requested, correction.dim);
+  const AxisNames axes = mesh_axes(mesh, placement.asked(), correction.dim);
   const int64_t size =
       stored_shape(placement)[static_cast<size_t>(correction.dim)];
   const int64_t shards = shard_count(mesh, axes);
@@ -85,7 +85,7 @@ void report_indivisible(const LintInput& input, const Placement& placement,
       {},
       "dimension " + std::to_string(correction.dim) + " of " +
           names_text(names) + " is not divisible by " + axis_word(axes));
-  report.label(spec_span(input, placement.rule, correction.dim),
+  report.label(asked_span(input, placement, correction.dim),
                "shards dimension " + std::to_string(correction.dim));
   report.fact("dimension " + std::to_string(correction.dim) + " is " +
               std::to_string(size) + "; " + sized(mesh, axes) + "; " +
@@ -103,25 +103,33 @@ void report_indivisible(const LintInput& input, const Placement& placement,
 // Findings about a rule's spec entry, over all placements that it made.
 struct EntryKey {
   Code code;
-  int rule;
+  int rule;  // 0: logical axes asked for it
   int dim;
   std::string reason;
   auto operator<=>(const EntryKey&) const = default;  // NOLINT: no pointer
 };
 struct EntryUse {
   AxisNames dropped;
+  Span where;         // what asked for it
   int64_t extra = 0;  // bytes per device beyond what was asked for
   int64_t held = 0;   // bytes per device
   std::vector<std::string> names;
 };
 
+// Left to lint_names.
+bool is_about_names(Code code) {
+  return code == Code::RepeatedLogicalAxis || code == Code::UnplacedLogicalAxis;
+}
+
 // The first of `axes` that neither the mesh nor a declaration has.
 std::optional<AxisName> first_unknown(const Plan& plan, const AxisNames& axes) {
   const AxisNames& declared = plan.declared_axes;
+  const AxisNames& other = plan.other_names;
   for (const AxisName& axis : axes) {
     const bool known =
         axis == kUnconstrained || plan.mesh.find(axis).has_value() ||
-        std::find(declared.begin(), declared.end(), axis) != declared.end();
+        std::find(declared.begin(), declared.end(), axis) != declared.end() ||
+        std::find(other.begin(), other.end(), axis) != other.end();
     if (!known) return axis;
   }
   return std::nullopt;
@@ -184,9 +192,11 @@ std::string loss_of(const EntryKey& key, const EntryUse& use) {
 void report_entry(const LintInput& input, const EntryKey& key, EntryUse use,
                   Diagnostics& diags) {
   const AxisName unknown = first_unknown(input.plan, use.dropped).value_or("");
-  auto report = diags.report(key.code, spec_span(input, key.rule, key.dim),
-                             message_of(key, use, unknown));
-  if (input.rules == nullptr) report.fact(rule_text(input.plan, key.rule));
+  auto report =
+      diags.report(key.code, use.where, message_of(key, use, unknown));
+  if (input.rules == nullptr && key.rule > 0) {
+    report.fact(rule_text(input.plan, key.rule));
+  }
   if (key.code == Code::UnknownAxis) {
     explain_unknown(input.plan, unknown, report);
   }
@@ -217,7 +227,11 @@ void add_idle_rules(const LintInput& input,
       const EntryKey key{Code::UnknownAxis, static_cast<int>(i) + 1,
                          static_cast<int>(dim),
                          "axis `" + *unknown + "` is unknown"};
-      entries.try_emplace(key, EntryUse{rule.spec.dims[dim], 0, 0, {}});
+      entries.try_emplace(key, EntryUse{rule.spec.dims[dim],
+                                        spec_span(input, key.rule, key.dim),
+                                        0,
+                                        0,
+                                        {}});
     }
   }
 }
@@ -233,8 +247,7 @@ void lint_uneven(const LintInput& input, const Placement& placement,
     const int64_t shards = shard_count(mesh, axes);
     if (size % shards == 0) continue;
     auto report = diags.report(
-        Code::UnevenShards,
-        spec_span(input, placement.rule, static_cast<int>(dim)),
+        Code::UnevenShards, asked_span(input, placement, static_cast<int>(dim)),
         "dimension " + std::to_string(dim) + " of " + names_text(names) +
             (cut == Cut::Even ? " is padded over " : " is cut unevenly over ") +
             axis_word(axes));
@@ -269,7 +282,10 @@ void lint_specs(const LintInput& input, Diagnostics& diags) {
     const std::span<const uint32_t> members = input.of_placement.of(i);
     const auto count = static_cast<int64_t>(members.size());
     for (const Correction& correction : placement.corrections) {
-      if (correction.code == Code::IndivisibleDimension) continue;
+      if (correction.code == Code::IndivisibleDimension ||
+          is_about_names(correction.code)) {
+        continue;
+      }
       // A small parameter is one finding, however many dimensions it loses.
       if (correction.code == Code::SmallParameter &&
           &correction != &placement.corrections.front()) {
@@ -278,6 +294,7 @@ void lint_specs(const LintInput& input, Diagnostics& diags) {
       EntryUse& use = entries[{correction.code, placement.rule, correction.dim,
                                correction.reason}];
       use.dropped = correction.dropped;
+      use.where = asked_span(input, placement, correction.dim);
       use.held += count * placement.bytes_per_device;
       use.extra += count * std::max<int64_t>(
                                0, placement.bytes_per_device -

@@ -57,6 +57,12 @@ bool is_free(const AxisNames& axes, const std::vector<LogicalDim>& dims,
   });
 }
 
+bool shares_nothing(const AxisNames& a, const AxisNames& b) {
+  return std::none_of(a.begin(), a.end(), [&](const AxisName& axis) {
+    return std::find(b.begin(), b.end(), axis) != b.end();
+  });
+}
+
 }  // namespace
 
 std::string_view fallback_name(RulesFallback fallback) {
@@ -72,7 +78,8 @@ std::optional<RulesFallback> find_fallback(std::string_view name) {
 
 LogicalMapping map_logical_axes(const AxisLabels& labels,
                                 std::span<const LogicalRule> rules,
-                                FlaxVersion version) {
+                                FlaxVersion version, LogicalReading reading,
+                                const AxisNames& reserved) {
   LogicalMapping mapping;
   mapping.repeated = repeated_labels(labels, version);
   if (!mapping.repeated.empty()) return mapping;
@@ -85,9 +92,11 @@ LogicalMapping map_logical_axes(const AxisLabels& labels,
     const auto found = std::find(labels.begin(), labels.end(), rule.name);
     if (found == labels.end()) continue;
     LogicalDim& dim = mapping.dims[static_cast<size_t>(found - labels.begin())];
-    if (dim.placed) continue;
+    const bool is_mapping = reading == LogicalReading::Mapping;
+    if (dim.placed && !is_mapping) continue;
     const int number = static_cast<int>(i) + 1;
-    if (is_free(rule.axes, mapping.dims, version)) {
+    if (is_mapping || (is_free(rule.axes, mapping.dims, version) &&
+                       shares_nothing(rule.axes, reserved))) {
       dim.placed = true;
       dim.axes = rule.axes;
       dim.rule = number;

@@ -56,9 +56,13 @@ struct LogicalMapping {
   std::vector<std::string> repeated;
 };
 
-LogicalMapping map_logical_axes(const AxisLabels& labels,
-                                std::span<const LogicalRule> rules,
-                                FlaxVersion version = FlaxVersion::Current);
+// `reserved` axes are in use from the start. LogicalReading::Mapping asks no
+// axis to be free, and the last rule of a name counts.
+LogicalMapping map_logical_axes(
+    const AxisLabels& labels, std::span<const LogicalRule> rules,
+    FlaxVersion version = FlaxVersion::Current,
+    LogicalReading reading = LogicalReading::Priority,
+    const AxisNames& reserved = {});
 
 // True when every dimension is placed.
 bool is_placed(const LogicalMapping& mapping);

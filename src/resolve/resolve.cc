@@ -2,7 +2,9 @@
 #include "resolve/resolve.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -50,7 +52,40 @@ struct Placing {
   const Mesh& mesh;
   const ResolveOptions& options;
   const UnitFacts& known;  // empty when nothing is declared
+  const Vocabulary& names;
 };
+
+// The mode that the shape decides, where the rule says so.
+std::optional<Mode> mode_of(const Rule& rule, const Shape& shape) {
+  if (!rule.decode_dim) return std::nullopt;
+  const auto rank = static_cast<int>(shape.size());
+  const int dim =
+      *rule.decode_dim < 0 ? *rule.decode_dim + rank : *rule.decode_dim;
+  const bool decodes =
+      dim >= 0 && dim < rank && shape[static_cast<size_t>(dim)] == 1;
+  return decodes ? Mode::Decode : Mode::Train;
+}
+
+// Fills what was requested and what it means, for a parameter that a rule, or
+// its logical axes, decide.
+void ask(const Rule* rule, const AxisLabels* labels, const Placing& how,
+         Placement& placement) {
+  const size_t rank = placement.type.shape.size();
+  Meaning meaning;
+  if (rule != nullptr) {
+    placement.requested = rule->spec;
+    if (!rule->from_last && how.names.is_literal(rule->spec)) return;
+    meaning = how.names.of(
+        rule->from_last ? aligned_to_last(rule->spec, rank) : rule->spec, rank,
+        mode_of(*rule, placement.type.shape));
+  } else {
+    placement.requested = spec_of_labels(*labels);
+    meaning = how.names.of_labels(*labels);
+  }
+  placement.meant = std::move(meaning.spec);
+  placement.logical_rules = std::move(meaning.logical_rules);
+  placement.corrections = std::move(meaning.corrections);
+}
 
 // Fills the spec, its corrections and the stored dimensions. How a dimension is
 // stored depends on the axes that it keeps, and which it keeps on how it is
@@ -81,20 +116,24 @@ void correct_as_stored(std::string_view name, const PartitionSpec& asked,
     }
   }
   placement.spec = std::move(result.spec);
-  placement.corrections = std::move(result.corrections);
+  std::move(result.corrections.begin(), result.corrections.end(),
+            std::back_inserter(placement.corrections));
 }
 
 Placement place(std::string_view name, const TensorType& type, int rule,
-                const Placing& how) {
+                const AxisLabels* labels, const Placing& how) {
   Placement placement;
   placement.type = type;
   placement.rule = rule;
-  PartitionSpec asked;
   if (rule > 0) {
-    asked = how.rules.rules[static_cast<size_t>(rule) - 1].spec;
-    placement.requested = asked;
+    ask(&how.rules.rules[static_cast<size_t>(rule) - 1], nullptr, how,
+        placement);
+  } else if (labels != nullptr) {
+    ask(nullptr, labels, how, placement);
   }
-  if (rule > 0 && is_small(type.shape, how.options)) {
+  PartitionSpec asked;
+  if (placement.requested) asked = placement.asked();
+  if (placement.requested && is_small(type.shape, how.options)) {
     for (size_t dim = 0; dim < asked.dims.size(); ++dim) {
       if (asked.dims[dim].empty()) continue;
       placement.corrections.push_back(
@@ -117,8 +156,20 @@ bool fits(const Placement& placement) {
   return elements && byte_count(*elements, placement.type.dtype);
 }
 
-// Parameters of equal type and equal rule have one placement. Where something
-// is declared it also depends on names, but not on the numbers in them.
+// The logical axes that decide a parameter; null when something else does.
+const AxisLabels* deciding_labels(const Manifest& manifest, size_t parameter,
+                                  int rule, const Placing& how) {
+  const bool is_scalar = manifest.type(parameter).shape.empty();
+  if (rule > 0 || how.rules.logical_rules.empty() ||
+      (is_scalar && how.options.strict)) {
+    return nullptr;
+  }
+  return manifest.axes(parameter);
+}
+
+// Parameters of equal type and equal rule, or equal logical axes, have one
+// placement. Where something is declared it also depends on names, but not on
+// the numbers in them.
 class Placer {
  public:
   explicit Placer(const Placing& how) : how_(how) {}
@@ -128,15 +179,18 @@ class Placer {
   std::optional<uint32_t> number_of(const Manifest& manifest, size_t parameter,
                                     int rule, Plan& plan) {
     const std::string_view name = manifest.name(parameter);
-    Key key{manifest.type_number(parameter), rule, {}};
+    Key key{manifest.type_number(parameter), rule, {}, {}};
+    const AxisLabels* labels = deciding_labels(manifest, parameter, rule, how_);
+    if (labels != nullptr) key.labels = *labels;
     if (how_.options.declarations.any()) key.name = folded_name(name);
     const auto known = known_.find(key);
     if (known != known_.end()) return known->second;
-    Placement placement = place(name, manifest.type(parameter), rule, how_);
+    Placement placement =
+        place(name, manifest.type(parameter), rule, labels, how_);
     if (!fits(placement)) return std::nullopt;
     const auto next = static_cast<uint32_t>(plan.placements.size());
-    const auto [entry, is_new] =
-        distinct_.try_emplace({key.type, key.rule, placement.stored}, next);
+    const auto [entry, is_new] = distinct_.try_emplace(
+        {key.type, key.rule, placement.stored, key.labels}, next);
     known_.emplace(std::move(key), entry->second);
     if (is_new) {
       measure(placement, how_.mesh, how_.options.on_indivisible);
@@ -150,11 +204,14 @@ class Placer {
     uint32_t type = 0;
     int rule = 0;
     std::string name;  // folded; empty when nothing is declared
+    std::optional<AxisLabels> labels;
     auto operator<=>(const Key&) const = default;  // NOLINT: no pointer
   };
   const Placing& how_;
   std::map<Key, uint32_t> known_;
-  std::map<std::tuple<uint32_t, int, std::vector<StoredDim>>, uint32_t>
+  std::map<std::tuple<uint32_t, int, std::vector<StoredDim>,
+                      std::optional<AxisLabels>>,
+           uint32_t>
       distinct_;
 };
 
@@ -169,13 +226,21 @@ PartitionSpec matched_spec(const PartitionSpec& rule, const Shape& shape,
   return cut;
 }
 
+// Nothing matches them yet, but what cannot be compiled is found at once.
+static bool activations_compile(const RuleSet& rules, Diagnostics& diags) {
+  if (rules.activations.empty()) return true;
+  RuleSet alone;
+  alone.rules = rules.activations;
+  return Matcher::compile(alone, true, diags).has_value();
+}
+
 std::optional<Matches> match_rules(const Manifest& manifest,
                                    const RuleSet& rules,
                                    const ResolveOptions& options,
                                    Diagnostics& diags) {
   const std::optional<Matcher> matcher =
       Matcher::compile(rules, manifest.names_are_plain(), diags);
-  if (!matcher) return std::nullopt;
+  if (!matcher || !activations_compile(rules, diags)) return std::nullopt;
   return match(
       *matcher, manifest,
       [&](size_t i) {
@@ -204,7 +269,9 @@ std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
   plan.declarations = options.declarations;
   UnitFacts known;
   if (options.declarations.any()) known = unit_facts(manifest);
-  const Placing how{rules, mesh, options, known};
+  const Vocabulary names(rules, mesh, options.names);
+  plan.other_names = names.others();
+  const Placing how{rules, mesh, options, known, names};
   Placer placer(how);
   plan.placement_of.reserve(manifest.size());
   for (size_t i = 0; i < manifest.size(); ++i) {

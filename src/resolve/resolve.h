@@ -4,7 +4,9 @@
 // Strict mode, as eformer's match_partition_rules: scalars get the empty spec
 // without asking the rules, arrays below `min_size` elements get it after the
 // match, and a spec is cut to the rank. Otherwise the first rule found decides
-// with its spec verbatim. Then every spec is corrected for the mesh.
+// with its spec verbatim. What no rule decides is placed by its logical axes,
+// where the manifest gives them and there are logical rules. Then names become
+// mesh axes (resolve/meaning.h), and every spec is corrected for the mesh.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +18,7 @@
 #include "core/plan.h"
 #include "core/rules.h"
 #include "resolve/match.h"
+#include "resolve/meaning.h"
 
 namespace shardplan {
 
@@ -25,6 +28,7 @@ struct ResolveOptions {
   bool strict = true;
   int jobs = 1;
   Declarations declarations = {};
+  NameReading names = {};
 };
 
 // Only a pattern that cannot be compiled (SP105), or a tensor that as declared

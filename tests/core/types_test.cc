@@ -28,6 +28,7 @@ TEST_CASE("find_dtype takes every spelling in any case") {
                          {"BOOL", "bool"},
                          {"complex64", "c64"},
                          {"C128", "c128"},
+                         {"Q4_K", "q4_k"},
                          {"F8_E4M3", "f8_e4m3"},
                          {"float8_e4m3fn", "f8_e4m3fn"},
                          {"float8_e8m0fnu", "f8_e8m0"},
@@ -38,7 +39,7 @@ TEST_CASE("find_dtype takes every spelling in any case") {
     REQUIRE(dtype.has_value());
     CHECK(dtype_name(*dtype) == row.name);
   }
-  for (const char* text : {"", "f", "float", "f33", "bf16 ", "int", "q4_0"}) {
+  for (const char* text : {"", "f", "float", "f33", "bf16 ", "int", "q4_9"}) {
     CAPTURE(text);
     CHECK_FALSE(find_dtype(text).has_value());
   }

@@ -112,12 +112,35 @@ TEST_CASE("every file that cannot be read is reported") {
 
 TEST_CASE("a dialect may be forced by its name") {
   auto host = two_files();
-  const std::string name(rule_dialects().front().name);
+  const std::string name = "yaml";
   CHECK(load(host, {"a.yaml"}, name).text == "wq ");
   const Loaded result = load(host, {"a.yaml"}, name + "l");
   CHECK(result.text == "SP010 unknown rule dialect `" + name + "l`");
   CHECK(result.diags.all()[0].help.at(0) ==
         "a dialect with a similar name is `" + name + "`");
+  // A list of lists may be rules or logical rules.
+  host.files["list"] = "[[\"embed\", [\"fsdp\"]]]";
+  CHECK(load(host, {"list"}).rules->rules.size() == 1);
+  CHECK(load(host, {"list"}, "flax").rules->logical_rules.size() == 1);
+}
+
+TEST_CASE("logical rules and semantic axes of several files are joined") {
+  auto host = two_files();
+  host.files["l1.yaml"] =
+      "logical_axis_rules: [[embed, fsdp]]\n"
+      "partition_axis: {head_axis: a}\nactivations: [[x, [tp]]]\n";
+  host.files["l2.yaml"] =
+      "logical_axis_rules: [[mlp, tp]]\n"
+      "partition_axis: {head_axis: b}\nactivations: [[y, [tp]]]\n";
+  const Loaded both = load(host, {"l1.yaml", "l2.yaml"});
+  CHECK(both.rules->logical_rules.size() == 2);
+  CHECK(both.rules->activations.size() == 2);
+  CHECK(both.text == "SP003 warning l2.yaml:2:17 this partition_axis is not used");
+  CHECK(both.rules->partition_axis->at(*find_partition_field("head_axis"))
+            ->axes == AxisNames{"a"});
+  host.files["t.yaml"] = "fsdp_axis: embed\n";
+  CHECK(load(host, {"l1.yaml", "t.yaml"}).text.find("SP010") !=
+        std::string::npos);
 }
 
 TEST_CASE("standard input may be given once") {

@@ -143,8 +143,6 @@ TEST_CASE("every section is checked") {
             "not `1.5`"},
            {"on_indivisible", R"("maybe")",
             "SP002 p:3:18 no policy is named `maybe`"},
-           {"rules", R"([{"spec":["a b"]}])",
-            "SP002 p:4:19 `a b` cannot be the name of an axis"},
            {"rules", R"([{"shadowed_by":[2],"pattern":"w"}])",
             "SP002 p:4:9 `w` is shadowed by rule 2 of 1"},
            {"rules", R"([{"shadowed_by":[0]}])",

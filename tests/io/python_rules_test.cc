@@ -137,7 +137,7 @@ TEST_CASE("what is not literal is refused at its place") {
       {"(('a', PS('tp' if big else None)),)", "if",
        "a condition chooses this value"},
       {"(('a', spec),)", "spec", "this is no PartitionSpec"},
-      {"(('a', None),)", "None", "the rule has no spec"},
+      {"(('a', PS()), ('b', None))", "None", "the rule has no spec"},
       {"(('a', make('tp')),)", "make('tp')", "this is no PartitionSpec"},
       {"(('a', PS(*axes)),)", "*", "another table is put in here"},
       {"(('a', PS('tp'), 1),)", "('a', PS('tp'), 1)",
@@ -151,17 +151,17 @@ TEST_CASE("what is not literal is refused at its place") {
       {"(('a', PS()),) + more", "+", "the table is a part of an expression"},
       {"(('a', PS()),) if x else None", "if", "a condition chooses this table"},
       {"(('a', PS('tp)),)", "'tp)),)", "here is a string that does not end"},
-      {"(('a', PS(spec=1)),)", "spec", "arguments by name are not read"},
+      {"(('a', PS(spec=1)),)", "1", "arguments by name are not read"},
       {"(('a', PS())", "", "the table does not end"},
       {"rules = ('a', PS())", "", "no table of rules is found"},
   };
   for (const Case& row : rows) {
-    CAPTURE(row.text);
+    CAPTURE(std::string(row.text));
     const Read result = read(row.text);
     REQUIRE(result.diags.all().size() == 1);
     const Diagnostic& problem = result.diags.all()[0];
     CHECK(problem.code == Code::MalformedDocument);
-    CHECK(problem.message == row.message);
+    CHECK(problem.message == std::string(row.message));
     REQUIRE(problem.labels.size() == 1);
     CHECK(problem.labels[0].where.text() == row.place);
     CHECK(problem.help.size() == 1);
@@ -173,6 +173,73 @@ TEST_CASE("hostile nesting is refused, not followed") {
   for (int i = 0; i < 100'000; ++i) deep += "(";
   const Read result = read(deep);
   CHECK_FALSE(result.good);
+}
+
+TEST_CASE("EasyDeL's presets become semantic axes, and its axes are declared") {
+  const Read result = read(
+      "def get_partition_rules(self):\n"
+      "    pmag = self.partition_manager\n"
+      "    return (\n"
+      "        (r\"self_attn/(q|k|v)_proj/kernel\", "
+      "pmag.resolve(ColumnWise)),\n"
+      "        (r\".*\", pmag.resolve(Replicated)),\n"
+      "    )\n");
+  REQUIRE(result.good);
+  CHECK(lines(result) ==
+        std::vector<std::string>{
+            "self_attn/(q|k|v)_proj/kernel "
+            "P((__FULLY_SHARDED_DATA_PARALLEL__, __SEQUENCE_PARALLEL__), "
+            "__TENSOR_PARALLEL__)",
+            ".* P(None)"});
+  CHECK(result.rules.declared_axes ==
+        AxisNames{"dp", "fsdp", "tp", "sp", "ep"});
+}
+
+TEST_CASE("a PartitionAxis of the same file gives the semantic axes") {
+  const Read result = read(
+      "paxis = PartitionAxis(tensor_parallel_axis=\"model\")\n"
+      "rules = ((\"w\", RowWise),)\n");
+  REQUIRE(result.good);
+  REQUIRE(result.rules.partition_axis.has_value());
+  CHECK(result.rules.declared_axes ==
+        AxisNames{"dp", "fsdp", "model", "sp", "ep"});
+  CHECK_FALSE(read("paxis = PartitionAxis(heads=\"model\")\n"
+                   "rules = ((\"w\", RowWise),)\n")
+                  .good);
+}
+
+TEST_CASE("tuples of patterns are found in consecutive parts of a name") {
+  const Read result = read(
+      "[((\"mlp\", \"c_fc\", \"kernel\"), P(None, \"mp\")),\n"
+      " ((\"ln_.*\", \"(bias|scale)\"), None)]\n");
+  REQUIRE(result.good);
+  CHECK(lines(result) ==
+        std::vector<std::string>{"(?:^|/)mlp/c_fc/kernel(?:/|$) P(None, mp)",
+                                 "(?:^|/)ln_[^/]*/(bias|scale)(?:/|$) P()"});
+}
+
+TEST_CASE("JAXSeq's patterns are written for paths") {
+  const Read result = read(
+      "[(re.escape(\"['wte']['embedding']\"), PS(\"mp\", \"fsdp\")),\n"
+      " (''.join((re.escape(\"['attn']\"), r\"\\['(q|c)_attn'\\]\")), PS()),\n"
+      " (\".*\", PS())]\n");
+  REQUIRE(result.good);
+  CHECK(lines(result) == std::vector<std::string>{
+                             "(?:^|/)wte/embedding(?:/|$) P(mp, fsdp)",
+                             "(?:^|/)attn/(q|c)_attn(?:/|$) P()", ".* P()"});
+}
+
+TEST_CASE("pairs of names and axes are logical axis rules") {
+  const Read result = read(
+      "LOGICAL = (\n  (\"batch\", (\"data\", \"fsdp\")),\n"
+      "  (\"mlp\", None),\n  (None, \"data\"),\n)\n");
+  REQUIRE(result.good);
+  CHECK(result.rules.rules.empty());
+  REQUIRE(result.rules.logical_rules.size() == 3);
+  CHECK(result.rules.logical_rules[0].axes == AxisNames{"data", "fsdp"});
+  CHECK(result.rules.logical_rules[1].axes.empty());
+  CHECK_FALSE(result.rules.logical_rules[2].name.has_value());
+  CHECK_FALSE(read("x = ((\"a\", None), (\"b\", 3))").good);
 }
 
 }  // namespace

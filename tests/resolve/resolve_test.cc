@@ -156,5 +156,64 @@ TEST_CASE("a tensor that exceeds 63 bits as declared is refused") {
   CHECK(diags.cannot_run());
 }
 
+TEST_CASE("logical axes place what no rule is found in") {
+  Manifest manifest = testing::manifest(
+      {{"a", "f32[8, 8]"}, {"b", "f32[8, 8]"}, {"c", "f32[8, 8]"}});
+  manifest.set_axes(0, {"embed", "mlp"});
+  manifest.set_axes(1, {"embed", "mlp"});
+  RuleSet rules = testing::rules({{"b", "None, fsdp"}});
+  rules.logical_rules = {{"mlp", {"tp"}, {}, {}}, {"embed", {"fsdp"}, {}, {}}};
+  const Plan plan = resolved(manifest, rules);
+  CHECK(plan.of(0).rule == 0);
+  CHECK(*plan.of(0).requested == spec("embed, mlp"));
+  CHECK(plan.of(0).asked() == spec("fsdp, tp"));
+  CHECK(plan.of(0).spec == spec("fsdp, tp"));
+  CHECK(plan.of(0).logical_rules == std::vector<int>{2, 1});
+  CHECK_FALSE(plan.is_unmatched(plan.of(0)));
+  CHECK(plan.of(1).rule == 1);
+  CHECK(plan.of(1).spec == spec("None, fsdp"));
+  CHECK(plan.is_unmatched(plan.of(2)));
+  rules.logical_rules.clear();
+  const Plan without = resolved(manifest, rules);
+  CHECK(without.is_unmatched(without.of(0)));
+}
+
+TEST_CASE("a spec may be of the last dimensions, whatever the rank") {
+  const Manifest manifest = testing::manifest(
+      {{"w", "f32[8, 8]"}, {"stacked/w", "f32[4, 8, 8]"}, {"w1", "f32[8]"}});
+  RuleSet rules = testing::rules({{"w", "tp, None"}});
+  rules.rules[0].from_last = true;
+  const Plan plan = resolved(manifest, rules);
+  CHECK(plan.of(0).spec == spec("tp, None"));
+  CHECK(plan.of(1).spec == spec("None, tp, None"));
+  CHECK(plan.of(2).spec == PartitionSpec());
+}
+
+TEST_CASE("a dimension of one decides that semantic axes are for decoding") {
+  const Manifest manifest =
+      testing::manifest({{"w", "f32[8, 1]"}, {"v", "f32[8, 8]"}});
+  RuleSet rules = testing::rules({{"", "HEAD"}});
+  Diagnostics diags;
+  PartitionAxis axis = default_partition_axis();
+  axis[*find_partition_field("decode_head_axis")] = AxisValue{{"fsdp"}};
+  rules.partition_axis = resolve_partition_axis(axis, diags);
+  for (const int dim : {1, -1}) {
+    rules.rules[0].decode_dim = dim;
+    const Plan plan = resolved(manifest, rules);
+    CHECK(plan.of(0).spec == spec("fsdp, None"));
+    CHECK(plan.of(1).spec == spec("tp, None"));
+  }
+}
+
+TEST_CASE("patterns of activations are compiled with the rules") {
+  const Manifest manifest = testing::manifest({{"w", "f32[8]"}});
+  RuleSet rules = testing::rules({{"w", ""}});
+  rules.activations = testing::rules({{"(", ""}}).rules;
+  Diagnostics diags;
+  CHECK_FALSE(
+      resolve(manifest, rules, testing::mesh("tp=2"), {}, diags).has_value());
+  CHECK(diags.all().front().code == Code::UnsupportedPattern);
+}
+
 }  // namespace
 }  // namespace shardplan

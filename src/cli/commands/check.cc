@@ -18,6 +18,17 @@
 namespace shardplan::cli {
 namespace {
 
+// "7 rules", "7 rules, 5 logical axis rules"
+std::string rules_text(const Session& session) {
+  const auto rules = static_cast<int64_t>(session.plan.rules.size());
+  const auto logical =
+      session.rules ? static_cast<int64_t>(session.rules->logical_rules.size())
+                    : 0;
+  if (logical == 0) return plural(rules, "rule");
+  return (rules > 0 ? plural(rules, "rule") + ", " : std::string()) +
+         plural(logical, "logical axis rule");
+}
+
 // "2 errors, 1 warning in 7 rules and 201 parameters"
 std::string verdict(const Diagnostics& diags, const Session& session) {
   std::string found;
@@ -31,9 +42,7 @@ std::string verdict(const Diagnostics& diags, const Session& session) {
   add(Severity::Warning);
   const bool clean = found.empty();
   if (clean) found = "No problems";
-  found += " in " +
-           plural(static_cast<int64_t>(session.plan.rules.size()), "rule") +
-           " and " +
+  found += " in " + rules_text(session) + " and " +
            plural(static_cast<int64_t>(session.manifest.size()), "parameter");
   if (diags.allowed() > 0) {
     found += "; " + plural(diags.allowed(), "finding") + " allowed";

@@ -70,8 +70,10 @@ std::string first_sentence(std::string_view text) {
 
 std::vector<Table> list_rules() {
   std::vector<Row> rows;
-  for (const ShippedFile& file : shipped_files("models")) {
-    rows.push_back({"@" + shipped_name(file), first_sentence(file.text)});
+  for (const std::string_view folder : {"models", "logical"}) {
+    for (const ShippedFile& file : shipped_files(folder)) {
+      rows.push_back({"@" + shipped_name(file), first_sentence(file.text)});
+    }
   }
   return {named_table("rules", "", std::move(rows))};
 }

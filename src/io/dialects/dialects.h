@@ -6,6 +6,10 @@
 
 namespace shardplan {
 
+extern const RuleDialect kFlax;
+extern const RuleDialect kLevanter;
+extern const RuleDialect kMaxText;
+extern const RuleDialect kPythonRules;
 // `rules`, `mesh` and `axes` in YAML or JSON; docs/formats/rules.md.
 extern const RuleDialect kYamlRules;
 

@@ -128,7 +128,8 @@ TEST_CASE("common mistakes in rules are told with their place") {
        "refused\nSP002 1:3 a rule has 3 items instead of 2\n"},
       {"- a\n",
        "refused\nSP002 1:3 a rule must be a list or a map, not text\n"},
-      {"- [a, tp]\n", "refused\nSP002 1:7 a spec must be a list, not text\n"},
+      {"- [a, tp]\n",
+       "refused\nSP002 1:7 `tp` is neither a list nor a preset\n"},
       {"- [a, ~]\n", "refused\nSP002 1:7 a spec must be a list, not nothing\n"},
       {"- [1, []]\n",
        "refused\nSP002 1:4 `pattern` must be text, not an integer\n"},
@@ -144,15 +145,14 @@ TEST_CASE("common mistakes in rules are told with their place") {
        "refused\nSP002 1:13 `null` stands inside a list of axes\n"},
       {"- [a, [[tp, [x]]]]\n",
        "refused\nSP002 1:13 `axis` must be text, not a list\n"},
-      {"- [a, ['mesh:tp']]\n",
-       "refused\nSP012 1:8 `mesh:tp` is not read by this version\n"},
+      {"- [a, ['mesh:tp']]\n", "a -> P(mesh:tp)\n"},
       {"rules: 3\n",
        "refused\nSP002 1:8 `rules` must be a list, not an integer\n"},
       {"mesh: {tp: 2}\n",
        "refused\nmesh tp=2\nSP002 1:1 there are no `rules`\n"},
       {"- [a, [tp]]\n- [b, x]\n- [c, [y]]\n",
        "refused\na -> P(tp)\nc -> P(y)\n"
-       "SP002 2:7 a spec must be a list, not text\n"},
+       "SP002 2:7 `x` is neither a list nor a preset\n"},
   };
   check(kCases);
 }
@@ -163,9 +163,12 @@ TEST_CASE("common mistakes beside the rules are told with their place") {
        "refused\nSP004 2:1 key `ruels` means nothing here\n"},
       {"rules: []\nactivations: []\npartition_axis: {}\n"
        "logical_axis_rules: []\n",
-       "refused\nSP012 2:1 `activations` is not read by this version\n"
-       "SP012 3:1 `partition_axis` is not read by this version\n"
-       "SP012 4:1 `logical_axis_rules` is not read by this version\n"},
+       ""},
+      {"rules: []\nactivations: {}\npartition_axis: []\n"
+       "logical_axis_rules: x\n",
+       "refused\nSP002 2:14 `activations` must be a list, not a map\n"
+       "SP002 3:17 `partition_axis` must be a map, not a list\n"
+       "SP002 4:21 `logical_axis_rules` must be a list, not text\n"},
       {"rules: []\naxes: [dp, 1, dp]\n",
        "refused\nSP002 2:12 `axis` must be text, not an integer\n"
        "SP003 2:15 axis `dp` is declared twice (first declared here 2:8)\n"},

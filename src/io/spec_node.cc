@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/spec_node.h"
+
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+
+namespace shardplan {
+namespace {
+
+constexpr int64_t kMaxErrors = 20;
+
+std::nullopt_t refuse_name(const Node& node, std::string_view name,
+                           Diagnostics& diags) {
+  return diags
+      .error(Code::MalformedDocument, node.span(),
+             "`" + printable(name) + "` is not an axis name")
+      .help(
+          "axis names start with a letter or `_` and go on with letters, "
+          "digits, `_`, `.` and `-`");
+}
+
+// A name in a spec, with `mesh:` or `logical:` in front or without.
+std::optional<AxisName> read_name(const Node& node, Diagnostics& diags) {
+  const auto text = require(node, NodeKind::String, "axis", diags);
+  if (!text) return std::nullopt;
+  std::string_view bare = text->text();
+  for (const std::string_view prefix : {"mesh:", "logical:"}) {
+    if (bare.starts_with(prefix)) {
+      bare.remove_prefix(prefix.size());
+      break;
+    }
+  }
+  if (is_axis_name(bare)) return std::string(text->text());
+  return refuse_name(node, text->text(), diags);
+}
+
+bool read_preset(const Node& node, Rule& rule, Diagnostics& diags) {
+  const ShardingPreset* preset = find_sharding_preset(node.text());
+  if (preset != nullptr) {
+    rule.spec = preset_spec(*preset);
+    rule.decode_dim = preset->decode_dim;
+    return true;
+  }
+  std::vector<std::string> known;
+  for (const ShardingPreset& each : sharding_presets()) {
+    known.emplace_back(each.name);
+  }
+  auto report = diags.error(
+      Code::MalformedDocument, node.span(),
+      "`" + printable(node.text()) + "` is neither a list nor a preset");
+  if (const auto near = nearest(node.text(), known)) {
+    report.help("a preset with a similar name is `" + *near + "`");
+  }
+  report.help(
+      "a spec lists null, an axis or a list of axes per dimension; `[]` "
+      "replicates");
+  return false;
+}
+
+bool read_spec(const Node& node, Rule& rule, Diagnostics& diags) {
+  rule.spec_where = node.span();
+  if (node.is_string()) return read_preset(node, rule, diags);
+  if (!node.is_list()) {
+    diags
+        .error(
+            Code::MalformedDocument, node.span(),
+            "a spec must be a list, not " + std::string(kind_name(node.kind())))
+        .help(
+            "a spec lists null, an axis or a list of axes per dimension; `[]` "
+            "replicates");
+    return false;
+  }
+  bool good = true;
+  for (size_t i = 0; i < node.size(); ++i) {
+    auto axes = read_axes_node(node.item(i), diags, read_name);
+    good = good && axes;
+    if (!axes) continue;
+    rule.spec.dims.push_back(*std::move(axes));
+    rule.dim_where.push_back(node.item(i).span());
+  }
+  return good;
+}
+
+std::optional<Rule> read_parts(const Node& pattern, const Node& spec,
+                               Diagnostics& diags) {
+  Rule rule;
+  const auto text = require(pattern, NodeKind::String, "pattern", diags);
+  const bool good = read_spec(spec, rule, diags);
+  if (!text || !good) return std::nullopt;
+  rule.pattern = text->text();
+  rule.where = pattern.span();
+  return rule;
+}
+
+// `align` and `decode_dim`.
+bool read_extras(const Node& node, Rule& rule, Diagnostics& diags) {
+  if (const auto align = node.find("align")) {
+    const bool last = align->is_string() && align->text() == "last";
+    if (!last && !(align->is_string() && align->text() == "first")) {
+      diags
+          .error(Code::MalformedDocument, align->span(),
+                 "`align` is neither `first` nor `last`")
+          .help("`last` lets a spec be of the last dimensions");
+      return false;
+    }
+    rule.from_last = last;
+  }
+  if (const auto dim = node.find("decode_dim")) {
+    constexpr int64_t kMost = 64;
+    const auto number = dim->integer();
+    if (!number || *number < -kMost || *number > kMost) {
+      diags.error(Code::MalformedDocument, dim->span(),
+                  "`decode_dim` must be the number of a dimension");
+      return false;
+    }
+    rule.decode_dim = static_cast<int>(*number);
+  }
+  return true;
+}
+
+std::optional<Rule> read_map(const Node& node, Diagnostics& diags) {
+  static const std::array<std::string, 4> kParts = {"pattern", "spec", "align",
+                                                    "decode_dim"};
+  if (!reject_unknown_keys(node, kParts, diags)) return std::nullopt;
+  const auto pattern = node.find("pattern");
+  const auto spec = node.find("spec");
+  if (pattern && spec) {
+    auto rule = read_parts(*pattern, *spec, diags);
+    if (!rule || !read_extras(node, *rule, diags)) return std::nullopt;
+    return rule;
+  }
+  return diags
+      .error(Code::MalformedDocument, node.span(),
+             pattern ? "a rule has no `spec`" : "a rule has no `pattern`")
+      .help(std::string(kRuleForms));
+}
+
+}  // namespace
+
+std::optional<AxisName> read_axis_node(const Node& node, Diagnostics& diags) {
+  const auto text = require(node, NodeKind::String, "axis", diags);
+  if (!text) return std::nullopt;
+  if (is_axis_name(text->text())) return std::string(text->text());
+  return refuse_name(node, text->text(), diags);
+}
+
+std::optional<AxisNames> read_axes_node(
+    const Node& node, Diagnostics& diags,
+    std::optional<AxisName> (*read)(const Node&, Diagnostics&)) {
+  if (node.is_null() || (node.is_string() && node.text().empty())) {
+    return AxisNames();
+  }
+  if (!node.is_list()) {
+    auto axis = read(node, diags);
+    if (!axis) return std::nullopt;
+    return AxisNames{*std::move(axis)};
+  }
+  AxisNames axes;
+  for (size_t i = 0; i < node.size(); ++i) {
+    const Node item = node.item(i);
+    if (item.is_null()) {
+      return diags
+          .error(Code::MalformedDocument, item.span(),
+                 "`null` stands inside a list of axes")
+          .help(
+              "a list holds the axes of one dimension; an unsharded dimension "
+              "is `null` by itself");
+    }
+    auto axis = read(item, diags);
+    if (!axis) return std::nullopt;
+    axes.push_back(*std::move(axis));
+  }
+  return axes;
+}
+
+std::optional<Rule> read_rule_node(const Node& node, Diagnostics& diags) {
+  if (node.is_map()) {
+    auto rule = read_map(node, diags);
+    if (rule) rule->item_where = node.span();
+    return rule;
+  }
+  if (!node.is_list()) {
+    return diags
+        .error(Code::MalformedDocument, node.span(),
+               "a rule must be a list or a map, not " +
+                   std::string(kind_name(node.kind())))
+        .help(std::string(kRuleForms));
+  }
+  if (node.size() != 2) {
+    return diags
+        .error(Code::MalformedDocument, node.span(),
+               "a rule has " +
+                   plural(static_cast<int64_t>(node.size()), "item") +
+                   " instead of 2")
+        .help(std::string(kRuleForms));
+  }
+  auto rule = read_parts(node.item(0), node.item(1), diags);
+  if (rule) rule->item_where = node.span();
+  return rule;
+}
+
+PartitionSpec preset_spec(const ShardingPreset& preset) {
+  PartitionSpec spec;
+  for (const SemanticEntry& entry : preset.entries) {
+    const bool is_none = entry.tokens == std::vector<std::string>{"_"};
+    spec.dims.push_back(is_none ? AxisNames() : entry.tokens);
+  }
+  return spec;
+}
+
+bool read_all(const Node& list, std::string_view what, Diagnostics& diags,
+              bool (*read)(const Node&, RuleSet&, Diagnostics&),
+              RuleSet& rules) {
+  if (!require(list, NodeKind::List, what, diags)) return false;
+  const int64_t errors_before = diags.count(Severity::Error);
+  bool good = true;
+  for (size_t i = 0; i < list.size(); ++i) {
+    good = read(list.item(i), rules, diags) && good;
+    const bool enough =
+        diags.count(Severity::Error) - errors_before >= kMaxErrors;
+    if (!good && enough && i + 1 < list.size()) {
+      diags.report(Code::MalformedDocument, Severity::Note,
+                   list.item(i + 1).span(),
+                   "the " + std::string(what) +
+                       " from here on were not read: too many errors");
+      return false;
+    }
+  }
+  return good;
+}
+
+}  // namespace shardplan

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules and specs as nodes of a document:
+//
+//   ["embed_tokens/embedding", [tp, [fsdp, sp]]]
+//   {pattern: "q_proj/kernel", spec: ColumnWise}
+//   {pattern: "kernel", spec: [BATCH, LENGTH, null], decode_dim: 1}
+//   {pattern: "up_proj", spec: [tp, null], align: last}
+//
+// An entry of a spec is null, a name, or a list of names. Names are mesh axes,
+// semantic axes or logical axes, with `mesh:` or `logical:` in front where they
+// could be both.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/diagnostic.h"
+#include "core/rules.h"
+#include "io/document.h"
+
+namespace shardplan {
+
+inline constexpr std::string_view kRuleForms =
+    "a rule is `[pattern, spec]` or `{pattern: .., spec: ..}`";
+
+// A mesh axis, with nothing in front.
+std::optional<AxisName> read_axis_node(const Node& node, Diagnostics& diags);
+// null, an axis, or a list of axes; `read` reads one of them.
+std::optional<AxisNames> read_axes_node(
+    const Node& node, Diagnostics& diags,
+    std::optional<AxisName> (*read)(const Node&,
+                                    Diagnostics&) = read_axis_node);
+std::optional<Rule> read_rule_node(const Node& node, Diagnostics& diags);
+
+// The spec that a preset of eformer's stands for, in semantic axes.
+PartitionSpec preset_spec(const ShardingPreset& preset);
+
+// Reads a list item by item and goes on after a mistake, but for twenty of
+// them; `what` names the items. False when there was one.
+bool read_all(const Node& list, std::string_view what, Diagnostics& diags,
+              bool (*read)(const Node&, RuleSet&, Diagnostics&),
+              RuleSet& rules);
+
+}  // namespace shardplan

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolve/meaning.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "base/check.h"
+#include "base/text.h"
+
+namespace shardplan {
+namespace {
+
+constexpr std::string_view kMeshPrefix = "mesh";
+constexpr std::string_view kLogicalPrefix = "logical";
+constexpr std::string_view kEmptyToken = "_";  // eformer's EMPTY
+
+PartitionAxis resolved_defaults() {
+  Diagnostics none;
+  auto axis = resolve_partition_axis(default_partition_axis(), none);
+  SHARDPLAN_CHECK(axis.has_value());
+  return *std::move(axis);
+}
+
+// "axis `fsdp` is taken": why the rules of a label did not place it.
+std::string unplaced_reason(const std::string& label, const LogicalDim& dim,
+                            const std::vector<LogicalRule>& rules) {
+  if (dim.blocked.empty()) {
+    return "no logical axis rule names `" + printable(label) + "`";
+  }
+  std::string text;
+  for (const int number : dim.blocked) {
+    text += text.empty() ? "`" : ", `";
+    text += axes_text(rules[static_cast<size_t>(number) - 1].axes) + "`";
+  }
+  return "other dimensions use the axes that `" + printable(label) +
+         "` may have: " + text;
+}
+
+}  // namespace
+
+PrefixedName split_prefix(std::string_view name) {
+  const size_t colon = name.find(':');
+  if (colon == std::string_view::npos) return {"", name};
+  return {name.substr(0, colon), name.substr(colon + 1)};
+}
+
+PartitionSpec spec_of_labels(const AxisLabels& labels) {
+  PartitionSpec spec;
+  for (const auto& label : labels) {
+    spec.dims.push_back(label ? AxisNames{*label} : AxisNames());
+  }
+  return spec;
+}
+
+PartitionSpec aligned_to_last(const PartitionSpec& spec, size_t rank) {
+  PartitionSpec result = spec;
+  const size_t length = spec.dims.size();
+  if (length > rank) {
+    result.dims.erase(
+        result.dims.begin(),
+        result.dims.begin() + static_cast<std::ptrdiff_t>(length - rank));
+  } else {
+    result.dims.insert(result.dims.begin(), rank - length, AxisNames());
+  }
+  return result;
+}
+
+Vocabulary::Vocabulary(const RuleSet& rules, const Mesh& mesh,
+                       const NameReading& reading)
+    : rules_(rules),
+      mesh_(mesh),
+      reading_(reading),
+      axis_(rules.partition_axis ? *rules.partition_axis
+                                 : resolved_defaults()) {}
+
+NameKind Vocabulary::kind_of(std::string_view name) const {
+  const PrefixedName parts = split_prefix(name);
+  if (parts.prefix == kMeshPrefix) return NameKind::Mesh;
+  if (parts.prefix == kLogicalPrefix) return NameKind::Logical;
+  const AxisNames& declared = rules_.declared_axes;
+  if (name == kUnconstrained || mesh_.find(name) ||
+      std::find(declared.begin(), declared.end(), name) != declared.end()) {
+    return NameKind::Mesh;
+  }
+  if (name == kEmptyToken || find_semantic_token(name, true)) {
+    return NameKind::Semantic;
+  }
+  const bool is_logical = std::any_of(
+      rules_.logical_rules.begin(), rules_.logical_rules.end(),
+      [&](const LogicalRule& rule) { return rule.name && *rule.name == name; });
+  return is_logical ? NameKind::Logical : NameKind::Unknown;
+}
+
+bool Vocabulary::is_ambiguous(std::string_view name) const {
+  if (kind_of(name) != NameKind::Mesh || !split_prefix(name).prefix.empty()) {
+    return false;
+  }
+  bool is_logical = false;
+  for (const LogicalRule& rule : rules_.logical_rules) {
+    if (!rule.name || *rule.name != name) continue;
+    if (rule.axes == AxisNames{std::string(name)}) return false;
+    is_logical = true;
+  }
+  return is_logical;
+}
+
+AxisNames Vocabulary::others() const {
+  std::set<AxisName> names;
+  for (const Rule& rule : rules_.rules) {
+    if (is_literal(rule.spec)) continue;
+    for (const AxisNames& axes : rule.spec.dims) {
+      for (const AxisName& name : axes) {
+        if (!is_literal({{{name}}})) names.insert(name);
+      }
+    }
+  }
+  return {names.begin(), names.end()};
+}
+
+bool Vocabulary::is_literal(const PartitionSpec& spec) const {
+  for (const AxisNames& axes : spec.dims) {
+    for (const AxisName& name : axes) {
+      const NameKind kind = kind_of(name);
+      const bool stays = kind == NameKind::Mesh || kind == NameKind::Unknown;
+      if (!stays || !split_prefix(name).prefix.empty()) return false;
+    }
+  }
+  return true;
+}
+
+AxisNames Vocabulary::semantic_axes(std::string_view name, Mode mode) const {
+  if (name == kEmptyToken) return {};
+  const auto field = find_semantic_token(name, true);
+  SHARDPLAN_CHECK(field.has_value());
+  Diagnostics none;
+  const SemanticEntry entry = {{std::string(partition_fields()[*field].token)},
+                               EntryKind::One};
+  const auto values =
+      resolve_entry(axis_, entry, mode, EformerVersion::Current, none);
+  SHARDPLAN_CHECK(values && values->size() == 1);
+  return values->front().axes;
+}
+
+void Vocabulary::place_logical(const AxisLabels& labels,
+                               const std::vector<size_t>& dims,
+                               const AxisNames& reserved,
+                               Meaning& meaning) const {
+  const LogicalMapping mapping =
+      map_logical_axes(labels, rules_.logical_rules, reading_.flax,
+                       rules_.logical_reading, reserved);
+  meaning.logical_rules.assign(meaning.spec.dims.size(), 0);
+  const auto leave_out = [&](size_t i, Code code, std::string reason) {
+    meaning.corrections.push_back(
+        {static_cast<int>(dims[i]), code, {*labels[i]}, std::move(reason)});
+  };
+  if (!mapping.repeated.empty()) {
+    for (size_t i = 0; i < labels.size(); ++i) {
+      if (!labels[i]) continue;
+      const bool repeats =
+          std::find(mapping.repeated.begin(), mapping.repeated.end(),
+                    *labels[i]) != mapping.repeated.end();
+      leave_out(i, Code::RepeatedLogicalAxis,
+                repeats ? "two dimensions have the logical axis `" +
+                              printable(*labels[i]) + "`"
+                        : "another logical axis stands at two dimensions");
+    }
+    return;
+  }
+  for (size_t i = 0; i < labels.size(); ++i) {
+    const LogicalDim& placed = mapping.dims[i];
+    AxisNames& axes = meaning.spec.dims[dims[i]];
+    axes.insert(axes.end(), placed.axes.begin(), placed.axes.end());
+    if (placed.rule > 0) meaning.logical_rules[dims[i]] = placed.rule;
+    if (placed.placed || !labels[i]) continue;
+    leave_out(i, Code::UnplacedLogicalAxis,
+              unplaced_reason(*labels[i], placed, rules_.logical_rules));
+  }
+  if (reading_.fallback == RulesFallback::NoConstraint && !is_placed(mapping)) {
+    meaning.spec.dims.clear();  // flax leaves the whole array as it is
+    meaning.logical_rules.clear();
+  }
+}
+
+Meaning Vocabulary::of(const PartitionSpec& written, size_t rank,
+                       std::optional<Mode> mode) const {
+  Meaning meaning;
+  meaning.spec.dims.resize(written.dims.size());
+  AxisLabels labels;
+  std::vector<size_t> dims;
+  AxisNames reserved;
+  for (size_t dim = 0; dim < written.dims.size(); ++dim) {
+    AxisNames& axes = meaning.spec.dims[dim];
+    if (dim >= rank) {
+      axes = written.dims[dim];
+      continue;
+    }
+    for (const AxisName& name : written.dims[dim]) {
+      const NameKind kind = kind_of(name);
+      const std::string_view bare = split_prefix(name).name;
+      if (kind == NameKind::Logical) {
+        labels.emplace_back(bare);
+        dims.push_back(dim);
+      } else if (kind == NameKind::Semantic) {
+        const AxisNames meant =
+            semantic_axes(name, mode.value_or(reading_.mode));
+        axes.insert(axes.end(), meant.begin(), meant.end());
+      } else {
+        axes.emplace_back(bare);
+      }
+    }
+    reserved.insert(reserved.end(), axes.begin(), axes.end());
+  }
+  if (!labels.empty()) place_logical(labels, dims, reserved, meaning);
+  return meaning;
+}
+
+Meaning Vocabulary::of_labels(const AxisLabels& labels) const {
+  Meaning meaning;
+  meaning.spec.dims.resize(labels.size());
+  std::vector<size_t> dims(labels.size());
+  for (size_t i = 0; i < dims.size(); ++i) dims[i] = i;
+  place_logical(labels, dims, {}, meaning);
+  return meaning;
+}
+
+}  // namespace shardplan

@@ -1,0 +1,1 @@
+L = (("batch", ("data","fsdp")), ("embed", None), (None, "x"))

@@ -1,0 +1,1 @@
+return (("wte/embedding", PS("tp", ("fsdp", "sp"))), (r".*\d", P(None)),)

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+// MaxText's configs.
+#include "tests/fuzz/fuzz_dialect.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  return shardplan::fuzz::read_rules_as("maxtext", data, size);
+}

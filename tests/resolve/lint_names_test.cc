@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "tests/support/linted.h"
+
+namespace shardplan {
+namespace {
+
+using testing::lint_of;
+using testing::Linted;
+
+RuleSet with_logical(RuleSet rules,
+                     std::vector<std::pair<std::string, AxisNames>> logical) {
+  for (auto& [name, axes] : logical) {
+    rules.logical_rules.push_back({name, std::move(axes), {}, {}});
+  }
+  return rules;
+}
+
+Manifest labelled(const char* type, AxisLabels labels) {
+  Manifest manifest = testing::manifest({{"w", type}, {"v", type}});
+  manifest.set_axes(0, labels);
+  manifest.set_axes(1, std::move(labels));
+  return manifest;
+}
+
+TEST_CASE("axes of the manifest place what no rule is found in") {
+  const Linted result = lint_of(
+      labelled("f32[8, 8]", {"embed", "mlp"}),
+      with_logical({}, {{"embed", {"fsdp"}}, {"mlp", {"tp"}}}), "fsdp=4,tp=2");
+  CHECK(result.diags.all().empty());
+}
+
+TEST_CASE("a label that is not placed is one finding for all that lose it") {
+  const Manifest manifest = labelled("f32[8, 8]", {"embed", "mlp"});
+  const RuleSet rules =
+      with_logical({}, {{"embed", {"fsdp"}}, {"mlp", {"fsdp"}}});
+  const auto found =
+      lint_of(manifest, rules, "fsdp=4").find(Code::UnplacedLogicalAxis);
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].severity == Severity::Warning);
+  CHECK(found[0].message ==
+        "logical axis `mlp` of `w` and 1 more is not placed");
+  CHECK(found[0].parameters == std::vector<std::string>{"w", "v"});
+  LintOptions raise;
+  raise.raise_unplaced = true;
+  const auto error = lint_of(manifest, rules, "fsdp=4", {}, raise)
+                         .find(Code::UnplacedLogicalAxis);
+  REQUIRE(error.size() == 1);
+  CHECK(error[0].severity == Severity::Error);
+}
+
+TEST_CASE("a label given twice is one error for the array") {
+  const auto found = lint_of(labelled("f32[8, 8]", {"embed", "embed"}),
+                             with_logical({}, {{"embed", {"fsdp"}}}), "fsdp=4")
+                         .find(Code::RepeatedLogicalAxis);
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].severity == Severity::Error);
+}
+
+TEST_CASE("a name that is a mesh axis and a logical axis is an error") {
+  const Linted result =
+      lint_of(testing::manifest({{"w", "f32[8, 8]"}}),
+              with_logical(testing::rules({{"w", "tp, mesh:fsdp"}}),
+                           {{"tp", {"fsdp"}}, {"fsdp", {"tp"}}}),
+              "fsdp=4,tp=2");
+  const auto found = result.find(Code::AmbiguousAxis);
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].message == "`tp` is a mesh axis and a logical axis");
+}
+
+TEST_CASE("a catch-all that takes labelled parameters is a warning") {
+  const RuleSet rules =
+      with_logical(testing::rules({{".*", ""}}), {{"embed", {"fsdp"}}});
+  const Manifest manifest = labelled("f32[8, 8]", {"embed", std::nullopt});
+  const auto found =
+      lint_of(manifest, rules, "fsdp=4").find(Code::OverriddenLogicalAxes);
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].parameters.size() == 2);
+  const RuleSet own =
+      with_logical(testing::rules({{"^[vw]$", ""}}), {{"embed", {"fsdp"}}});
+  CHECK(lint_of(manifest, own, "fsdp=4")
+            .find(Code::OverriddenLogicalAxes)
+            .empty());
+}
+
+TEST_CASE("semantic and logical names are no unknown axes") {
+  const Linted result =
+      lint_of(testing::manifest({{"w", "f32[8, 8]"}}),
+              with_logical(testing::rules({{"w", "HEAD, embed"},
+                                           {"never", "EMBED, logical:mlp"}}),
+                           {{"embed", {"fsdp"}}, {"mlp", {"tp"}}}),
+              "fsdp=4,tp=2");
+  CHECK(result.find(Code::UnknownAxis).empty());
+  CHECK(result.find(Code::UnusedRule).size() == 1);
+}
+
+TEST_CASE("what a semantic axis means may be an unknown axis") {
+  const auto found =
+      lint_of(testing::manifest({{"w", "f32[8, 8]"}}),
+              testing::rules({{"w", "SEQUENCE_PARALLEL"}}), "fsdp=4")
+          .find(Code::UnknownAxis);
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].message == "unknown axis `sp`");
+}
+
+}  // namespace
+}  // namespace shardplan
