@@ -160,7 +160,13 @@ void add_unused(const Found& found, Candidates& all) {
 }  // namespace
 
 void add_spec_candidates(const Found& found, Candidates& all) {
+  // What logical or semantic axes ask for is changed where they are defined.
+  const Code code = found.diagnostic.code;
+  const bool is_of_entry = code == Code::UnknownAxis ||
+                           code == Code::RepeatedAxis ||
+                           code == Code::SpecLongerThanRank;
   const bool is_of_rule = found.diagnostic.subject.rule > 0;
+  if (is_of_entry && !is_of_rule) return;
   if (is_of_rule && !found.parameters.empty() &&
       !asks_by_axes(found.placement())) {
     return;

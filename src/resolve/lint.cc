@@ -93,6 +93,7 @@ Span asked_span(const LintInput& input, const Placement& placement, int dim) {
 }
 
 std::string rule_text(const Plan& plan, int rule) {
+  if (rule < 1) return "the logical axis rules";
   std::string text = "rule " + std::to_string(rule);
   const PlanRule& found = plan.rules[static_cast<size_t>(rule) - 1];
   if (!found.file.empty()) {

@@ -85,7 +85,7 @@ Span spec_span(const LintInput& input, int rule, int dim);
 Span rule_span(const LintInput& input, int rule);
 // The same, or the logical rule that placed the dimension.
 Span asked_span(const LintInput& input, const Placement& placement, int dim);
-// "rule 3 (rules.yaml:5)"
+// "rule 3 (rules.yaml:5)"; for 0, what places parameters that no rule does.
 std::string rule_text(const Plan& plan, int rule);
 // Sizes from 1 up to `limit`, but at most 65536, that divide both numbers.
 std::vector<int64_t> common_divisors(int64_t a, int64_t b, int64_t limit);

@@ -59,7 +59,7 @@ void lint_large(const LintInput& input, Diagnostics& diags) {
     std::vector<std::string> names =
         names_of(input.manifest, input.of_class.of(i));
     auto report = diags.report(
-        Code::LargeReplicatedParameter, spec_span(input, placement.rule, 0),
+        Code::LargeReplicatedParameter, asked_span(input, placement, 0),
         "every device holds all of " + names_text(names));
     report.fact(
         type_text(placement.type) + " is " +

@@ -189,6 +189,30 @@ std::string loss_of(const EntryKey& key, const EntryUse& use) {
   }
 }
 
+// "`HEAD` means `tp`", where the entry names anything but mesh axes.
+std::string meaning_text(const LintInput& input, const EntryKey& key) {
+  if (key.rule < 1) return "";
+  const PartitionSpec& written =
+      input.plan.rules[static_cast<size_t>(key.rule) - 1].spec;
+  const auto dim = static_cast<size_t>(key.dim);
+  if (dim >= written.dims.size()) return "";
+  const AxisNames& others = input.plan.other_names;
+  for (const Placement& placement : input.plan.placements) {
+    if (placement.rule != key.rule || !placement.meant ||
+        dim >= placement.meant->dims.size()) {
+      continue;
+    }
+    for (const AxisName& name : written.dims[dim]) {
+      if (std::find(others.begin(), others.end(), name) == others.end()) {
+        continue;
+      }
+      return "`" + printable(axes_text(written.dims[dim])) + "` means `" +
+             printable(axes_text(placement.meant->dims[dim])) + "`";
+    }
+  }
+  return "";
+}
+
 void report_entry(const LintInput& input, const EntryKey& key, EntryUse use,
                   Diagnostics& diags) {
   const AxisName unknown = first_unknown(input.plan, use.dropped).value_or("");
@@ -196,6 +220,9 @@ void report_entry(const LintInput& input, const EntryKey& key, EntryUse use,
       diags.report(key.code, use.where, message_of(key, use, unknown));
   if (input.rules == nullptr && key.rule > 0) {
     report.fact(rule_text(input.plan, key.rule));
+  }
+  if (const std::string meaning = meaning_text(input, key); !meaning.empty()) {
+    report.fact(meaning);
   }
   if (key.code == Code::UnknownAxis) {
     explain_unknown(input.plan, unknown, report);

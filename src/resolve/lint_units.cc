@@ -118,7 +118,7 @@ void report_split(const LintInput& input, const Finding& finding,
   auto report = diags.report(
       Code::SplitUnit, severity_of(split, known), {},
       split_message(split, input.plan.mesh) + " " + names_text(names));
-  report.label(spec_span(input, placement.rule, split.unit.dim),
+  report.label(asked_span(input, placement, split.unit.dim),
                "shards dimension " + std::to_string(split.unit.dim));
   report.fact(split_fact(split));
   report.fact(legal_sizes(split, input.plan.mesh, declared));

@@ -38,7 +38,6 @@ RE2::Options options(int64_t memory) {
 // The place of a fragment of the pattern. A quoted scalar may spell it with
 // escapes; then the whole pattern is marked.
 Span fragment(const Rule& rule, size_t begin, size_t end) {
-  if (!rule.where) return {};
   const std::string_view written = rule.where.text();
   const size_t at = written.find(rule.pattern);
   if (at == std::string_view::npos || begin >= end) return rule.where;

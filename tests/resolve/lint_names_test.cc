@@ -105,6 +105,35 @@ TEST_CASE("what a semantic axis means may be an unknown axis") {
           .find(Code::UnknownAxis);
   REQUIRE(found.size() == 1);
   CHECK(found[0].message == "unknown axis `sp`");
+  CHECK(found[0].facts.front() == "`SEQUENCE_PARALLEL` means `sp`");
+}
+
+TEST_CASE("what logical axes ask for is checked like any spec") {
+  Manifest manifest =
+      testing::manifest({{"layers/0/self_attn/k_proj/kernel", "f32[64, 16]"},
+                         {"odd", "f32[63, 8]"},
+                         {"unknown", "f32[8, 8]"},
+                         {"large", "f32[4096, 65536]"}});
+  manifest.facts.heads = 4;
+  manifest.facts.kv_heads = 2;
+  manifest.facts.head_dim = 8;
+  manifest.facts.from = FactsFrom::Manifest;
+  manifest.set_axes(0, {"embed", "heads"});
+  manifest.set_axes(1, {"embed", std::nullopt});
+  manifest.set_axes(2, {"other", std::nullopt});
+  manifest.set_axes(3, {"none", std::nullopt});
+  const Linted result = lint_of(manifest,
+                                with_logical({}, {{"embed", {"fsdp"}},
+                                                  {"heads", {"tp"}},
+                                                  {"other", {"zz"}},
+                                                  {"none", {}}}),
+                                "fsdp=2,tp=4");
+  CHECK(result.find(Code::SplitUnit).size() == 1);
+  CHECK(result.find(Code::IndivisibleDimension).size() == 1);
+  CHECK(result.find(Code::UnknownAxis).size() == 1);
+  const auto large = result.find(Code::LargeReplicatedParameter);
+  REQUIRE(large.size() == 1);
+  CHECK(large[0].help.front() == "shard a dimension in the logical axis rules");
 }
 
 }  // namespace

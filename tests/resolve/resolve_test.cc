@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/advised.h"
 #include "tests/support/builders.h"
 
 namespace shardplan {
@@ -207,8 +208,8 @@ TEST_CASE("a dimension of one decides that semantic axes are for decoding") {
 
 TEST_CASE("patterns of activations are compiled with the rules") {
   const Manifest manifest = testing::manifest({{"w", "f32[8]"}});
-  RuleSet rules = testing::rules({{"w", ""}});
-  rules.activations = testing::rules({{"(", ""}}).rules;
+  const RuleSet rules =
+      testing::read_rules("rules: [[w, []]]\nactivations: [['(', []]]\n");
   Diagnostics diags;
   CHECK_FALSE(
       resolve(manifest, rules, testing::mesh("tp=2"), {}, diags).has_value());
