@@ -37,6 +37,19 @@ std::string unplaced_reason(const std::string& label, const LogicalDim& dim,
          "` may have: " + text;
 }
 
+// flax's NO_CONSTRAINT leaves the whole array as it is.
+void leave_whole(Meaning& meaning) {
+  for (size_t dim = 0; dim < meaning.spec.dims.size(); ++dim) {
+    AxisNames& axes = meaning.spec.dims[dim];
+    if (axes.empty()) continue;
+    meaning.corrections.push_back(
+        {static_cast<int>(dim), Code::UnplacedLogicalAxis, std::move(axes),
+         "another logical axis is not placed, so the array stays as it is"});
+  }
+  meaning.spec.dims.clear();
+  meaning.logical_rules.clear();
+}
+
 }  // namespace
 
 PrefixedName split_prefix(std::string_view name) {
@@ -176,10 +189,9 @@ void Vocabulary::place_logical(const AxisLabels& labels,
     leave_out(i, Code::UnplacedLogicalAxis,
               unplaced_reason(*labels[i], placed, rules_.logical_rules));
   }
-  if (reading_.fallback == RulesFallback::NoConstraint && !is_placed(mapping)) {
-    meaning.spec.dims.clear();  // flax leaves the whole array as it is
-    meaning.logical_rules.clear();
-  }
+  const bool is_left =
+      reading_.fallback == RulesFallback::NoConstraint && !is_placed(mapping);
+  if (is_left) leave_whole(meaning);
 }
 
 Meaning Vocabulary::of(const PartitionSpec& written, size_t rank,

@@ -116,6 +116,10 @@ TEST_CASE("no_constraint leaves the whole array as it is") {
   reading.fallback = RulesFallback::NoConstraint;
   CHECK(meaning(rules, "a, logical:b", 2, "fsdp=2", reading).spec ==
         PartitionSpec());
+  const Meaning left = meaning(rules, "a, logical:b, dp", 3, "dp=2", reading);
+  REQUIRE(left.corrections.size() == 3);
+  CHECK(left.corrections[1].dropped == AxisNames{"fsdp"});
+  CHECK(left.corrections[2].dropped == AxisNames{"dp"});
   CHECK(meaning(rules, "a, None", 2, "fsdp=2", reading).spec ==
         spec("fsdp, None"));
 }
