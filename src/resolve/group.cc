@@ -59,7 +59,8 @@ std::vector<Group> by_module(const Plan& plan, const Folding& folding) {
 std::vector<Group> by_rule(const Plan& plan, const Folding& folding) {
   std::vector<Group> groups =
       group(plan, folding, [](const ParameterClass&, const Placement& p) {
-        return p.rule == 0 ? "none" : std::to_string(p.rule);
+        if (p.rule == 0) return std::string(p.requested ? "axes" : "none");
+        return std::to_string(p.rule);
       });
   const auto number = [](const Group& g) {
     return g.name == "none" ? INT32_MAX : std::stoi(g.name);

@@ -57,6 +57,11 @@ void lint_unmatched(const LintInput& input, Diagnostics& diags) {
     report.fact("every device holds all of " +
                 std::string(many ? "them: " : "it: ") + bytes_text(bytes) +
                 " per device");
+    if (input.rules != nullptr && !input.rules->logical_rules.empty()) {
+      report.fact("the manifest gives no logical axes for " +
+                  std::string(many ? "them" : "it") +
+                  ", so the logical axis rules do not apply");
+    }
     if (!input.options.replicate_unmatched) {
       report.help("a rule `[\"" + suggestion + "\", []]` would replicate " +
                   (many ? "them" : "it"));

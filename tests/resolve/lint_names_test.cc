@@ -136,5 +136,15 @@ TEST_CASE("what logical axes ask for is checked like any spec") {
   CHECK(large[0].help.front() == "shard a dimension in the logical axis rules");
 }
 
+TEST_CASE("a parameter without labels says that logical rules pass it by") {
+  const auto found = lint_of(testing::manifest({{"w", "f32[8, 8]"}}),
+                             with_logical({}, {{"embed", {"fsdp"}}}), "fsdp=2")
+                         .find(Code::UnmatchedParameter);
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].facts.back() ==
+        "the manifest gives no logical axes for it, so the logical axis rules "
+        "do not apply");
+}
+
 }  // namespace
 }  // namespace shardplan

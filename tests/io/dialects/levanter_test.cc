@@ -57,6 +57,41 @@ TEST_CASE("the batch and FSDP axes have the trainer's defaults") {
   CHECK(read("fsdp_axis: null\n").names() == "batch=(replica, data) ");
 }
 
+std::string sizes(const std::vector<AxisRequest>& axes) {
+  std::string all;
+  for (const AxisRequest& axis : axes) {
+    all += axis.name + "=" + std::to_string(axis.size) + " ";
+  }
+  return all;
+}
+
+TEST_CASE(
+    "a mesh block gives axes within and across slices, and what is stored") {
+  const Read plain = read("trainer: {mesh: {}}\n");
+  REQUIRE(plain.good);
+  CHECK(plain.names() == "mlp=model heads=model embed=data ");
+  CHECK(sizes(*plain.rules.mesh) == "data=-1 replica=1 model=1 replica_dcn=1 ");
+  CHECK(sizes(plain.rules.dcn_mesh) ==
+        "data=1 replica=1 model=1 replica_dcn=-1 ");
+  const Read given = read(
+      "mesh:\n"
+      "  axes: {model: -1, context: 2}\n"
+      "  dcn_axes: {replica_dcn: 2}\n"
+      "  shared_mapping: {vocab: model, mlp: context}\n"
+      "  compute_mapping: {batch: [replica_dcn, data]}\n"
+      "  param_mapping: {embed: [data, context]}\n");
+  REQUIRE(given.good);
+  CHECK(given.names() ==
+        "mlp=model heads=model vocab=model mlp=context "
+        "embed=(data, context) ");
+  CHECK(sizes(*given.rules.mesh) ==
+        "data=1 replica=1 model=-1 context=2 replica_dcn=1 ");
+  CHECK(sizes(given.rules.dcn_mesh) ==
+        "data=1 replica=1 model=1 context=1 replica_dcn=2 ");
+  CHECK_FALSE(read("mesh: {axes: {a: 1}, dcn_axes: {a: 2}}\n").good);
+  CHECK_FALSE(read("mesh: {axes: [a]}\n").good);
+}
+
 TEST_CASE("only configs of a trainer are recognised") {
   CHECK(kLevanter.recognize("trainer:\n  fsdp_axis: embed\n"));
   CHECK_FALSE(kLevanter.recognize("rules: []\n"));
