@@ -63,7 +63,8 @@ std::vector<Group> by_rule(const Plan& plan, const Folding& folding) {
         return std::to_string(p.rule);
       });
   const auto number = [](const Group& g) {
-    return g.name == "none" ? INT32_MAX : std::stoi(g.name);
+    if (g.name == "none") return INT32_MAX;
+    return g.name == "axes" ? INT32_MAX - 1 : std::stoi(g.name);
   };
   std::stable_sort(
       groups.begin(), groups.end(),
