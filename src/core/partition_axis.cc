@@ -101,12 +101,17 @@ bool is_generation(Mode mode) {
   return mode == Mode::Decode || mode == Mode::Insert;
 }
 
+// The empty tuple is a value, though it shards nothing.
+bool is_none(const AxisValue& value) {
+  return value.axes.empty() && !value.is_tuple;
+}
+
 // The value of a field in a mode.
 AxisValue value_in(const PartitionAxis& axis, size_t field, Mode mode) {
   const int twin = kFields.at(field).decode;
   if (is_generation(mode) && twin >= 0) {
     const auto& value = axis.at(static_cast<size_t>(twin));
-    if (value && !value->axes.empty()) return *value;
+    if (value && !is_none(*value)) return *value;
   }
   return axis.at(field).value_or(AxisValue());
 }
@@ -168,6 +173,8 @@ std::optional<PartitionAxis> resolve_partition_axis(PartitionAxis given,
     for (const Field part : {kFsdp, kDp}) {
       const AxisNames& axes = given.at(part)->axes;
       batch.axes.insert(batch.axes.end(), axes.begin(), axes.end());
+      // None within a tuple, which makes the whole dimension unsharded later.
+      if (is_none(*given.at(part))) batch.axes.emplace_back();
     }
     given[kBatch] = batch;
   }
@@ -218,7 +225,7 @@ std::optional<std::vector<AxisValue>> resolve_entry(const PartitionAxis& axis,
     } else if (const auto named = entry.kind == EntryKind::One
                                       ? std::nullopt
                                       : find_partition_field(token)) {
-      values.push_back(axis.at(*named).value_or(AxisValue()));
+      values.push_back(value_in(axis, *named, mode));
     } else if (entry.kind == EntryKind::One || early) {
       return report_unknown(token, diags);
     } else {
