@@ -15,7 +15,6 @@ namespace {
 constexpr std::string_view kRepeated = "Unsupported: Dimensions ";
 constexpr std::string_view kNoRules = "Unknown axis rule specification type.";
 constexpr std::string_view kUnplaced = "did not match a rule";
-constexpr std::string_view kNested = "a tuple within a tuple";
 
 std::optional<std::string> decode_label(const Json& label) {
   if (label.is_null()) return std::nullopt;
@@ -52,7 +51,8 @@ void aim_at_letter(const std::string& text, LogicalRule& rule) {
 struct DecodedRules {
   std::vector<LogicalRule> rules;
   bool is_list = true;
-  bool is_nested = false;  // a value is a tuple within a tuple
+  // A value is a tuple within a tuple, or a text is asked for None.
+  bool is_malformed = false;
 };
 
 // No rules are those of the context, which are empty by default.
@@ -65,13 +65,16 @@ DecodedRules decode_logical_rules(const Json& given, const Json& labels) {
     if (!result.is_list) break;
     const Json& value = rule.at(1);
     for (const Json& axis : value) {
-      result.is_nested = result.is_nested || axis.is_array();
+      result.is_malformed = result.is_malformed || axis.is_array();
     }
     LogicalRule decoded{decode_label(rule.at(0)),
                         decode_spec(Json::array({value})).dims.front(),
                         {},
                         {}};
-    if (labels.is_string()) aim_at_letter(labels.get<std::string>(), decoded);
+    if (labels.is_string()) {
+      result.is_malformed = result.is_malformed || !decoded.name;
+      aim_at_letter(labels.get<std::string>(), decoded);
+    }
     result.rules.push_back(std::move(decoded));
   }
   return result;
@@ -100,7 +103,9 @@ Answer map_axes(const Json& labels, const Json& rules, FlaxVersion version,
     return refused(Code::RepeatedLogicalAxis, kRepeated);
   }
   if (!rule_list.is_list) return refused(Code::MalformedDocument, kNoRules);
-  if (rule_list.is_nested) return refused(Code::MalformedDocument, kNested);
+  if (rule_list.is_malformed) {
+    return refused(Code::MalformedDocument, "a rule that Python rejects");
+  }
   return {encode_assigned(mapping, show_unassigned), std::nullopt, ""};
 }
 

@@ -238,13 +238,18 @@ std::optional<std::vector<AxisValue>> resolve_entry(const PartitionAxis& axis,
 std::optional<PartitionSpec> resolve_semantic_spec(
     const PartitionAxis& axis, std::span<const SemanticEntry> entries,
     Mode mode, EformerVersion version, Diagnostics& diags) {
-  PartitionSpec spec;
+  // An unknown name is told before a list that no spec can hold.
+  std::vector<std::vector<AxisValue>> resolved;
   for (const SemanticEntry& entry : entries) {
-    const auto values = resolve_entry(axis, entry, mode, version, diags);
+    auto values = resolve_entry(axis, entry, mode, version, diags);
     if (!values) return std::nullopt;
+    resolved.push_back(*std::move(values));
+  }
+  PartitionSpec spec;
+  for (size_t i = 0; i < entries.size(); ++i) {
     AxisNames dim;
-    for (const AxisValue& value : *values) {
-      if (entry.kind == EntryKind::One) {
+    for (const AxisValue& value : resolved[i]) {
+      if (entries[i].kind == EntryKind::One) {
         dim = value.axes;
       } else if (value.is_tuple) {
         return diags.error(Code::MalformedDocument, {},

@@ -14,8 +14,9 @@ TEST_CASE("every function is there once, with an answer and kinds of errors") {
   for (const Function& function : functions()) {
     CAPTURE(function.name);
     CHECK(names.insert(std::string(function.name)).second);
-    CHECK(function.answer != nullptr);
-    CHECK(function.same_kind != nullptr);
+    const bool is_whole =
+        function.answer != nullptr && function.same_kind != nullptr;
+    CHECK(is_whole);
   }
   for (const char* name :
        {"match_partition_rules", "flax.logical_to_mesh_axes",

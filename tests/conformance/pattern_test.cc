@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <string>
+
 #include <doctest/doctest.h>
 
 #include "tests/conformance/cases.h"
@@ -19,40 +21,36 @@ std::string on_names(const char* pattern, const char* names,
 }
 
 TEST_CASE("a broken rule is noticed by the names that reach it") {
-  CHECK(on_names("ok->x,(a->y", R"(["ok", "b"])",
-                 R"({"rules": [["ok", ["x"]], ["(a", ["y"]]],
-                     "result": {"ok": ["x"], "b": {"error":
-                       {"type": "error", "message": "missing )"
-}
-}
-}
-})") ==
-        "passed");
-CHECK(on_names("ok->x", R"(["b"])",
-               R"({"rules": [["ok", ["x"]]], "result": {"b": ["d"]}})") ==
-      "passed");
+  CHECK(on_names("ok->x,(a->y", R"(["ok", "b"])", R"json(
+    {"rules": [["ok", ["x"]], ["(a", ["y"]]],
+     "result": {"ok": ["x"],
+                "b": {"error": {"type": "error", "message": "missing"}}}}
+    )json") == "passed");
+  CHECK(on_names("ok->x", R"(["b"])", R"json(
+    {"rules": [["ok", ["x"]]], "result": {"b": ["d"]}}
+    )json") == "passed");
 }
 
 TEST_CASE("a rule with a look-ahead deviates: the names that reach it fail") {
-  CHECK(on_names("ok->x,^(?!b)->y", R"(["ok", "w", "b"])",
-                 R"({"rules": [["ok", ["x"]], ["^(?!b)", ["y"]]],
-                     "result": {
-  "ok" : ["x"], "w" : ["y"], "b" : ["d"]}})") ==
-        "deviates");
+  CHECK(on_names("ok->x,^(?!b)->y", R"(["ok", "w", "b"])", R"json(
+    {"rules": [["ok", ["x"]], ["^(?!b)", ["y"]]],
+     "result": {"ok": ["x"], "w": ["y"], "b": ["d"]}}
+    )json") == "deviates");
 }
 
 TEST_CASE("two arrows and a missing mesh are refused") {
-  CHECK(outcome(kPattern,
-                R"({"pattern": "a->b->c", "names": [], "default_spec": null})",
-                R"({"error": {"type": "ValueError", "message":
-                    "too many values to unpack (expected 2)"
-}
-})") == "passed");
-  CHECK(outcome(kPattern,
-                R"({"pattern": "a->b", "names": [], "default_spec": null,
-                    "mesh_given": false})",
-                R"({"error": {"type": "AssertionError", "message":
-                    "No mesh found under this context manager."}})") ==
+  CHECK(outcome(kPattern, R"json(
+    {"pattern": "a->b->c", "names": [], "default_spec": null})json",
+                R"json(
+    {"error": {"type": "ValueError",
+               "message": "too many values to unpack (expected 2)"}})json") ==
+        "passed");
+  CHECK(outcome(kPattern, R"json(
+    {"pattern": "a->b", "names": [], "default_spec": null,
+     "mesh_given": false})json",
+                R"json(
+    {"error": {"type": "AssertionError",
+               "message": "No mesh found under this context manager."}})json") ==
         "passed");
 }
 
