@@ -116,8 +116,8 @@ TEST_CASE("any text is read or refused under both readings") {
       Diagnostics diags;
       RuleSet rules;
       const auto source = std::make_shared<SourceFile>("--pattern", text);
-      RC_ASSERT(read_pattern(source, reading, rules, diags) !=
-                diags.has_errors());
+      const bool good = read_pattern(source, reading, rules, diags);
+      RC_ASSERT(good != diags.has_errors());
       for (const Rule& rule : rules.rules) {
         RC_ASSERT(rule.dim_where.size() == rule.spec.dims.size());
       }

@@ -78,6 +78,14 @@ TEST_CASE("strings have the value that Python gives them") {
   }
 }
 
+TEST_CASE("lines may end as on Windows") {
+  CHECK(tokens_text("'''a\r\nb''' 'c\\\r\nd'") == "s:a\nb s:cd");
+  const SourceFile source("rules.py", "a \\\r\n b\r\nc");
+  const auto tokens = python_tokens(source);
+  CHECK_FALSE(tokens[1].starts_line);
+  CHECK(tokens[2].starts_line);
+}
+
 TEST_CASE("what is computed or of bytes is no plain text") {
   for (const char* literal :
        {"f'a{b}'", "F\"a\"", "b'a'", "rb'a'", "Rf'a'", "bR\"\"\"a\"\"\""}) {
