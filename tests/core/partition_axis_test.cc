@@ -132,6 +132,9 @@ TEST_CASE("every token stands for its field, short or with underscores") {
     CHECK_FALSE(find_semantic_token(brief, false).has_value());
   }
   CHECK(tokens.size() == 20);
+  CHECK(find_semantic_token("TP", true) == field("tensor_parallel_axis"));
+  CHECK(find_semantic_token("DP", true) == field("data_parallel_axis"));
+  CHECK_FALSE(find_semantic_token("TP", false).has_value());
   CHECK_FALSE(find_semantic_token("", true).has_value());
   CHECK_FALSE(find_semantic_token("__HEAD", true).has_value());
 }

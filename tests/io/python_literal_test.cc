@@ -75,6 +75,24 @@ TEST_CASE("a value in brackets without a comma is the value") {
   CHECK(read("((('a',)))") == "('a')");
 }
 
+TEST_CASE("joined and escaped strings are strings") {
+  CHECK(read("'/'.join(('a', 'b'))") == "'a/b'");
+  CHECK(read("''.join(['a', 'b' 'c'],)") == "'abc'");
+  CHECK(read("'x'.join(())") == "''");
+  CHECK(read("(re.escape('a.b[c]'), 'd')") == "('a\\.b\\[c\\]', 'd')");
+}
+
+TEST_CASE("an argument by name keeps its name") {
+  Diagnostics diags;
+  const SourceFile source("rules.py", "f('a', axis='b')");
+  const auto tokens = python_tokens(source);
+  size_t at = 0;
+  const auto value = parse_python_value(tokens, at, diags);
+  REQUIRE(value.has_value());
+  CHECK(value->items[0].keyword.empty());
+  CHECK(value->items[1].keyword == "axis");
+}
+
 TEST_CASE("what follows a value is left to the caller") {
   Diagnostics diags;
   const SourceFile source("rules.py", "x = ('a', 'b'); y = 1");
@@ -96,7 +114,9 @@ TEST_CASE("what would have to be evaluated is refused at its place") {
       {"(*rules, 'a')", "SP002 rules.py:1:2 another table is put in here"},
       {"P(f'a{b}')", "SP002 rules.py:1:3 this string is computed or of bytes"},
       {"('a' f'b',)", "SP002 rules.py:1:6 this string is computed or of bytes"},
-      {"P(axis='a')", "SP002 rules.py:1:3 arguments by name are not read"},
+      {"(axis='a',)", "SP002 rules.py:1:6 `=` makes this an expression"},
+      {"'/'.join(parts)", "SP002 rules.py:1:9 the parts are not written out"},
+      {"'/'.join(('a', x))", "SP002 rules.py:1:16 this part is not a string"},
       {"{'a': 1}", "SP002 rules.py:1:1 `{` begins no literal"},
       {"('a'", "SP002 rules.py:1:5 the table does not end"},
       {"", "SP002 rules.py:1:1 the table does not end"},
@@ -114,7 +134,7 @@ TEST_CASE("what would have to be evaluated is refused at its place") {
 
 TEST_CASE("nesting has a limit, and hostile text costs no more than its size") {
   CHECK(read(std::string(60, '(') + "'a'" + std::string(60, ')')) == "'a'");
-  for (const char* open : {"(", "[", "P("}) {
+  for (const char* open : {"(", "[", "P(", "''.join("}) {
     std::string deep;
     for (int i = 0; i < 20000; ++i) deep += open;
     CHECK(read(deep).find("nested deeper than 64 levels") != std::string::npos);

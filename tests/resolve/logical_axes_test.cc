@@ -112,6 +112,22 @@ TEST_CASE("None within a tuple of axes blocks nobody") {
   CHECK(is_placed(mapping));
 }
 
+TEST_CASE("reserved axes are in use from the start") {
+  const auto rules = rules_of({{"a", "x"}, {"a", "y"}});
+  const LogicalMapping mapping =
+      map_logical_axes({"a"}, rules, kNow, LogicalReading::Priority, {"x"});
+  CHECK(spec_text(spec_of(mapping)) == "P(y)");
+  CHECK(mapping.dims.front().blocked == std::vector<int>{1});
+}
+
+TEST_CASE("in a mapping every name has its axes, and its last rule counts") {
+  const auto rules = rules_of({{"a", "x"}, {"b", "x"}, {"a", "(x, y)"}});
+  const LogicalMapping mapping =
+      map_logical_axes({"a", "b", "c"}, rules, kNow, LogicalReading::Mapping);
+  CHECK(spec_text(spec_of(mapping)) == "P((x, y), x, None)");
+  CHECK(mapping.dims.front().rule == 3);
+}
+
 TEST_CASE("what no rule places is left to the fallback") {
   const std::vector<LogicalRule> rules = rules_of({{"a", "x"}, {"b", "x"}});
   const auto outcome = [&](const std::optional<AxisLabels>& labels,
