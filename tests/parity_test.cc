@@ -84,10 +84,11 @@ std::map<std::string, std::vector<std::string>> rows_of_page() {
 
 TEST_CASE("every class and function of the originals has one row") {
   const auto rows = rows_of_page();
-  for (const auto& [title, names] : kOriginals) {
+  for (const auto& original : kOriginals) {
+    const std::string& title = original.first;
     CAPTURE(title);
     REQUIRE(rows.count(title) == 1);
-    std::istringstream words(names);
+    std::istringstream words(original.second);
     std::vector<std::string> expected;
     for (std::string word; words >> word;) expected.push_back(word);
     CHECK(rows.at(title) == expected);

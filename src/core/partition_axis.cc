@@ -9,7 +9,7 @@
 namespace shardplan {
 namespace {
 
-enum Field : int {
+enum Field : uint8_t {
   kDp,
   kFsdp,
   kTp,

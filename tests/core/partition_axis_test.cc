@@ -223,7 +223,9 @@ TEST_CASE("the presets resolve as the original's do, in training") {
       {"ExpertTensorParallel", "P(tp, None, None)"},
   };
   REQUIRE(sharding_presets().size() == rows.size());
-  for (const auto& [name, text] : rows) {
+  for (const auto& row : rows) {
+    const char* name = row.first;
+    const char* text = row.second;
     CAPTURE(name);
     const ShardingPreset* preset = find_sharding_preset(name);
     REQUIRE(preset != nullptr);

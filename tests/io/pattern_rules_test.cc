@@ -74,7 +74,7 @@ TEST_CASE("where both readings agree, nothing is said") {
 }
 
 TEST_CASE("the strict reading refuses what the original drops or takes on") {
-  for (const auto& [text, message] :
+  for (const auto& row :
        std::initializer_list<std::pair<const char*, const char*>>{
            {"", "SP002 --pattern:1:1 the pattern is empty"},
            {"a,b->x", "SP002 --pattern:1:1 `a` has no arrow"},
@@ -84,8 +84,8 @@ TEST_CASE("the strict reading refuses what the original drops or takes on") {
            {"a->x/y", "SP002 --pattern:1:4 `x/y` is not an axis name"},
            {"a->x+", "SP002 --pattern:1:6 `` is not an axis name"},
        }) {
-    CAPTURE(text);
-    CHECK(read(text, kStrict) == message);
+    CAPTURE(row.first);
+    CHECK(read(row.first, kStrict) == row.second);
   }
   // All of them, not only the first.
   Diagnostics diags;

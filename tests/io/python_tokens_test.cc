@@ -71,7 +71,9 @@ TEST_CASE("strings have the value that Python gives them") {
       {"'a\\\nb'", "ab"},
       {"r'a\\\nb'", "a\\\nb"},
   };
-  for (const auto& [literal, value] : rows) {
+  for (const auto& row : rows) {
+    const char* literal = row.first;
+    const char* value = row.second;
     CAPTURE(literal);
     CHECK(value_of(literal) ==
           (value == nullptr ? std::string(1, '\0') : std::string(value)));
