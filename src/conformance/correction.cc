@@ -42,12 +42,15 @@ Answer constrained_tree(const Json& tree, const Json& spec, const Mesh& mesh) {
       ""};
 }
 
+Answer no_spec() { return {nullptr, Code::MalformedDocument, "no spec"}; }
+
 }  // namespace
 
 Answer get_corrected_named_sharding(const Json& inputs) {
   Diagnostics diags;
   const std::optional<Mesh> mesh = decode_mesh(inputs.at("mesh"), diags);
   if (!mesh) return refusal(diags);
+  if (inputs.at("spec").is_null()) return no_spec();
   Answer answer =
       corrected(inputs.at("shape"), decode_spec(inputs.at("spec")), *mesh);
   if (answer.refused) return answer;
@@ -61,6 +64,7 @@ Answer with_sharding_constraint(const Json& inputs) {
   Diagnostics diags;
   const std::optional<Mesh> mesh = decode_mesh(inputs.at("mesh"), diags);
   if (!mesh) return refusal(diags);
+  if (inputs.at("spec").is_null()) return no_spec();
   if (inputs.contains("tree")) {
     return constrained_tree(inputs.at("tree"), inputs.at("spec"), *mesh);
   }
@@ -73,6 +77,7 @@ Answer with_sharding_constraint(const Json& inputs) {
 bool is_same_correction_error(const Answer& answer, const Json& error) {
   const auto type = error.at("type").get<std::string>();
   if (type == "DuplicateSpecError") return answer.refused == Code::RepeatedAxis;
+  if (type == "TypeError") return answer.refused == Code::MalformedDocument;
   return type == "AssertionError" && answer.refused == Code::InvalidMesh;
 }
 

@@ -41,7 +41,7 @@ Json plain_lists(const Json& value) {
     }
   }
   Json result = value;
-  if (result.is_array()) {
+  if (result.is_structured()) {
     for (Json& item : result) item = plain_lists(item);
   }
   return result;

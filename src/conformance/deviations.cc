@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where shardplan answers otherwise than the originals, on purpose;
 // docs/parity.md gives the reasons at length.
+#include <algorithm>
+#include <memory>
 #include <set>
 
 #include "conformance/tree.h"
 #include "conformance/vector_case.h"
+#include "io/pattern_rules.h"
 #include "resolve/python_regex.h"
 
 namespace shardplan::conformance {
@@ -142,11 +145,121 @@ bool has_null_spec(const Json& inputs) {
   return false;
 }
 
-bool lacks_mesh(const Json& inputs) { return inputs.at("mesh").is_null(); }
+// eformer calls a mesh with an axis of size 0 empty, and none.
+bool lacks_mesh(const Json& inputs) {
+  const Json& mesh = inputs.at("mesh");
+  if (!mesh.is_object()) return mesh.is_null();
+  const Json& sizes = mesh.at("shape");
+  return sizes.empty() ||
+         std::find(sizes.begin(), sizes.end(), 0) != sizes.end();
+}
 
 bool is_invalid_mesh(const Json&, const Answer& answer) {
   return answer.refused == Code::InvalidMesh;
 }
+
+bool repeats_axis_in_tree(const Json& inputs) {
+  if (!inputs.contains("tree")) return false;
+  std::set<AxisName> seen;
+  for (const AxisNames& axes : decode_spec(inputs.at("spec")).dims) {
+    for (const AxisName& axis : axes) {
+      if (!seen.insert(axis).second) return true;
+    }
+  }
+  return false;
+}
+
+bool is_repeated_axis(const Json&, const Answer& answer) {
+  return answer.refused == Code::RepeatedAxis;
+}
+
+// The rules of a pattern text, in the form of match_partition_rules' inputs.
+Json rules_of_pattern(const Json& inputs) {
+  Diagnostics unheard;
+  RuleSet rules;
+  const auto text = inputs.at("pattern").get<std::string>();
+  read_pattern(std::make_shared<SourceFile>("--pattern", text),
+               PatternReading::Original, rules, unheard);
+  Json list = Json::array();
+  for (const Rule& rule : rules.rules) {
+    list.push_back({rule.pattern, encode_spec(rule.spec)});
+  }
+  return {{"rules", list}};
+}
+
+bool has_unusable_rule(const Json& inputs) {
+  return is_unusable(rules_of_pattern(inputs));
+}
+
+// A name that reaches the rule is refused; others have the spec of one before.
+bool is_refused_when_reached(const Json& inputs, const Answer& answer) {
+  if (answer.refused) return false;
+  const Json rules = rules_of_pattern(inputs).at("rules");
+  std::set<Json> before;
+  for (const Json& rule : rules) {
+    if (is_unusable({{"rules", Json::array({rule})}})) break;
+    before.insert(rule.at(1));
+  }
+  const Json& result = answer.value.at("result");
+  return std::all_of(result.begin(), result.end(), [&](const Json& spec) {
+    return spec.is_object() ? spec.contains("error") : before.count(spec) == 1;
+  });
+}
+
+bool has_overlapping_names(const Json& inputs) {
+  std::set<AxisName> seen;
+  for (const AxisNames& axes : decode_spec(inputs.at("names")).dims) {
+    for (const AxisName& axis : axes) {
+      if (!seen.insert(axis).second) return true;
+    }
+  }
+  return false;
+}
+
+bool names_axes_once(const Json&, const Answer& answer) {
+  std::set<AxisName> seen;
+  if (answer.refused) return false;
+  for (const AxisNames& axes : decode_spec(answer.value).dims) {
+    for (const AxisName& axis : axes) {
+      if (!seen.insert(axis).second) return false;
+    }
+  }
+  return true;
+}
+
+// Calls visit(number of entry, number of item) for each "_" within a list.
+template <typename Visit>
+void each_blank_in_list(const Json& inputs, Visit visit) {
+  const Json axes = plain_lists(inputs.value("axes", Json()));
+  for (size_t i = 0; i < axes.size(); ++i) {
+    for (size_t j = 0; axes[i].is_array() && j < axes[i].size(); ++j) {
+      if (axes[i][j] == "_") visit(i, j);
+    }
+  }
+}
+
+bool has_blank_in_list(const Json& inputs) {
+  bool found = false;
+  each_blank_in_list(inputs, [&](size_t, size_t) { found = true; });
+  return found;
+}
+
+// None within a tuple is the name "" here; alone, it is None.
+bool is_none_there(const Json& inputs, const Answer& answer) {
+  bool good = !answer.refused.has_value();
+  each_blank_in_list(inputs, [&](size_t i, size_t j) {
+    if (!good) return;
+    const Json& entry = answer.value.at(i);
+    good = entry.is_array() ? entry.at(j) == "" : entry.is_null();
+  });
+  return good;
+}
+
+constexpr const char* kRepeated =
+    "the original swallows the error and leaves the whole tree alone: SP202";
+constexpr const char* kBlank =
+    "later versions of eformer take it for an axis of that name; it is None, "
+    "as it is outside of lists";
 
 constexpr Deviation kDeviations[] = {
     {"match_partition_rules", "a pattern that RE2 or Python cannot compile",
@@ -167,12 +280,29 @@ constexpr Deviation kDeviations[] = {
      "eformer crashes or passes None on, by mode; a rules file must give a "
      "spec: SP002",
      has_null_spec, is_malformed},
-    {"get_corrected_named_sharding", "no mesh, raise_mesh_error=False",
+    {"get_corrected_named_sharding",
+     "no mesh, or an axis of size 0, with raise_mesh_error=False",
      "nothing is replicated for want of a mesh: SP007", lacks_mesh,
      is_invalid_mesh},
-    {"with_sharding_constraint", "no mesh",
+    {"with_sharding_constraint", "no mesh, or an axis of size 0",
      "the original leaves the array alone; shardplan needs a mesh: SP007",
      lacks_mesh, is_invalid_mesh},
+    {"with_sharding_constraint", "a repeated axis in the spec of a tree",
+     kRepeated, repeats_axis_in_tree, is_repeated_axis},
+    {"create_pattern_based_partition_spec",
+     "a pattern that RE2 or Python cannot compile",
+     "RE2 has no look-around, back-references or possessive repetition: SP105 "
+     "for the names that reach it",
+     has_unusable_rule, is_refused_when_reached},
+    {"auto_partition_spec", "names that overlap",
+     "the original gives an axis to two dimensions, which no sharding can do",
+     has_overlapping_names, names_axes_once},
+    {"PartitionAxis.resolve_axis", "`_` within a list", kBlank,
+     has_blank_in_list, is_none_there},
+    {"PartitionAxis.resolve_spec", "`_` within a list", kBlank,
+     has_blank_in_list, is_none_there},
+    {"PartitionManager.resolve", "`_` within a list", kBlank, has_blank_in_list,
+     is_none_there},
 };
 
 }  // namespace

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where jax places the shards of an array: shapes, indices and slices for every
 // device.
+#include <set>
+
 #include "conformance/vector_case.h"
 #include "resolve/correct.h"
 
@@ -8,9 +10,19 @@ namespace shardplan::conformance {
 namespace {
 
 // A sharding is applied as it is or not at all, so a spec that would need
-// correction is refused.
+// correction is refused; JAX looks for repeated axes first.
 std::optional<Answer> refused_layout(const PartitionSpec& spec,
                                      const Shape& shape, const Mesh& mesh) {
+  std::set<AxisName> used;
+  for (const AxisNames& axes : spec.dims) {
+    for (const AxisName& axis : axes) {
+      if (used.insert(axis).second) continue;
+      return Answer{nullptr, Code::RepeatedAxis, axis};
+    }
+  }
+  for (const AxisName& axis : used) {
+    if (!mesh.find(axis)) return Answer{nullptr, Code::UnknownAxis, axis};
+  }
   for (const Correction& correction :
        correct(spec, shape, mesh, {}, OnIndivisible::Error).corrections) {
     return Answer{nullptr, correction.code, correction.reason};

@@ -2,8 +2,11 @@
 // flax.linen.spmd: logical_to_mesh_axes and its companions.
 #include "resolve/logical_axes.h"
 
+#include <set>
+#include <utility>
 #include <vector>
 
+#include "base/text.h"
 #include "conformance/vector_case.h"
 
 namespace shardplan::conformance {
@@ -19,22 +22,60 @@ std::optional<std::string> decode_label(const Json& label) {
   return label.get<std::string>();
 }
 
-std::optional<AxisLabels> decode_labels(const Json& labels) {
+// A text is a sequence of letters, as Python has it.
+std::optional<AxisLabels> decode_labels(const Json& given) {
+  const Json labels = plain_lists(given);
   if (labels.is_null()) return std::nullopt;
   AxisLabels result;
+  if (labels.is_string()) {
+    const auto text = labels.get<std::string>();
+    for (size_t begin = 0, end = 0; begin < text.size(); begin = end) {
+      decode_utf8(text, end);
+      result.emplace_back(text.substr(begin, end - begin));
+    }
+    return result;
+  }
   for (const Json& label : labels) result.push_back(decode_label(label));
   return result;
 }
 
-// Empty when they are no list.
-std::optional<std::vector<LogicalRule>> decode_logical_rules(
-    const Json& rules) {
-  if (!rules.is_array()) return std::nullopt;
-  std::vector<LogicalRule> result;
+// Of a text, Python finds any part: the rule is for the letter it begins with.
+void aim_at_letter(const std::string& text, LogicalRule& rule) {
+  const size_t at = rule.name ? text.find(*rule.name) : std::string::npos;
+  if (at >= text.size()) return;
+  size_t end = at;
+  decode_utf8(text, end);
+  rule.name = text.substr(at, end - at);
+}
+
+struct DecodedRules {
+  std::vector<LogicalRule> rules;
+  bool is_list = true;
+  // A value is a tuple within a tuple, or a text is asked for None.
+  bool is_malformed = false;
+};
+
+// No rules are those of the context, which are empty by default.
+DecodedRules decode_logical_rules(const Json& given, const Json& labels) {
+  DecodedRules result;
+  const Json rules = plain_lists(given);
+  if (rules.is_null()) return result;
+  result.is_list = rules.is_array();
   for (const Json& rule : rules) {
-    const Json value = Json::array({plain_lists(rule.at(1))});
-    result.push_back(
-        {decode_label(rule.at(0)), decode_spec(value).dims.front(), {}, {}});
+    if (!result.is_list) break;
+    const Json& value = rule.at(1);
+    for (const Json& axis : value) {
+      result.is_malformed = result.is_malformed || axis.is_array();
+    }
+    LogicalRule decoded{decode_label(rule.at(0)),
+                        decode_spec(Json::array({value})).dims.front(),
+                        {},
+                        {}};
+    if (labels.is_string()) {
+      result.is_malformed = result.is_malformed || !decoded.name;
+      aim_at_letter(labels.get<std::string>(), decoded);
+    }
+    result.rules.push_back(std::move(decoded));
   }
   return result;
 }
@@ -55,24 +96,32 @@ Answer map_axes(const Json& labels, const Json& rules, FlaxVersion version,
                 bool show_unassigned) {
   const auto decoded = decode_labels(labels);
   if (!decoded) return {nullptr, std::nullopt, ""};
-  const auto decoded_rules = decode_logical_rules(rules);
-  const LogicalMapping mapping = map_logical_axes(
-      *decoded, decoded_rules.value_or(std::vector<LogicalRule>()), version);
+  const DecodedRules rule_list = decode_logical_rules(rules, labels);
+  const LogicalMapping mapping =
+      map_logical_axes(*decoded, rule_list.rules, version);
   if (!mapping.repeated.empty()) {
     return refused(Code::RepeatedLogicalAxis, kRepeated);
   }
-  if (!decoded_rules) return refused(Code::MalformedDocument, kNoRules);
+  if (!rule_list.is_list) return refused(Code::MalformedDocument, kNoRules);
+  if (rule_list.is_malformed) {
+    return refused(Code::MalformedDocument, "a rule that Python rejects");
+  }
   return {encode_assigned(mapping, show_unassigned), std::nullopt, ""};
 }
 
+// Leaves are specs, and texts, which are sequences of letters.
 Answer map_tree(const Json& tree, const Json& rules, FlaxVersion version) {
   if (tree.is_object() && tree.contains("$P")) {
     return map_axes(tree.at("$P"), rules, version, false);
   }
+  if (tree.is_string()) return map_axes(tree, rules, version, false);
+  if (tree.is_number() || tree.is_boolean()) {
+    return refused(Code::MalformedDocument, "no names of axes");
+  }
   Answer answer{tree, std::nullopt, ""};
   for (auto& [key, value] : answer.value.items()) {
     if (!tree.is_structured()) break;
-    const Answer part = map_tree(value, rules, version);
+    const Answer part = map_tree(Json(value), rules, version);
     if (part.refused) return part;
     value = part.value;
   }
@@ -89,12 +138,16 @@ const Json& rules_of(const Json& inputs) {
 
 template <FlaxVersion version>
 Answer constrain(const Json& inputs) {
-  const auto rules = decode_logical_rules(rules_of(inputs));
+  const Json& labels = inputs.at("array_dim_names");
+  const Json& given = rules_of(inputs);
+  const DecodedRules rules = decode_logical_rules(given, labels);
   const auto fallback = find_fallback(inputs.at("fallback").get<std::string>());
   if (!fallback) return refused(Code::Usage, "unknown fallback");
+  if (!rules.is_list && !given.empty()) {
+    return map_axes(labels, given, version, false);
+  }
   const LogicalConstraint constraint = logical_constraint(
-      decode_labels(inputs.at("array_dim_names")),
-      rules.value_or(std::vector<LogicalRule>()), *fallback, version);
+      decode_labels(labels), rules.rules, *fallback, version);
   switch (constraint.outcome) {
     case ConstraintOutcome::RepeatedLabel:
       return refused(Code::RepeatedLogicalAxis, kRepeated);
@@ -116,7 +169,28 @@ Answer map_case(const Json& inputs) {
 
 template <FlaxVersion version>
 Answer tree_case(const Json& inputs) {
-  return map_tree(inputs.at("tree"), rules_of(inputs), version);
+  return map_tree(plain_lists(inputs.at("tree")), rules_of(inputs), version);
+}
+
+// A NamedSharding around it, which knows its mesh and uses an axis once.
+template <FlaxVersion version>
+Answer sharding_case(const Json& inputs) {
+  Answer answer = map_case<version, false>(inputs);
+  if (answer.refused) return answer;
+  Diagnostics diags;
+  const auto mesh = inputs.contains("mesh")
+                        ? decode_mesh(inputs.at("mesh"), diags)
+                        : std::nullopt;
+  std::set<AxisName> used;
+  std::optional<Answer> unknown;
+  for (const AxisNames& axes : decode_spec(answer.value).dims) {
+    for (const AxisName& axis : axes) {
+      if (axis == kUnconstrained) continue;
+      if (!used.insert(axis).second) return refused(Code::RepeatedAxis, axis);
+      if (mesh && !mesh->find(axis)) unknown = refused(Code::UnknownAxis, axis);
+    }
+  }
+  return unknown ? *unknown : answer;
 }
 
 bool is_same_logical_error(const Answer& answer, const Json& error) {
@@ -124,7 +198,16 @@ bool is_same_logical_error(const Answer& answer, const Json& error) {
   if (message.starts_with(kRepeated)) {
     return answer.refused == Code::RepeatedLogicalAxis;
   }
-  if (message == kNoRules) return answer.refused == Code::MalformedDocument;
+  if (message == kNoRules || message.find("nested tuple") != message.npos ||
+      error.at("type") == "TypeError") {
+    return answer.refused == Code::MalformedDocument;
+  }
+  if (message.find("duplicate entries") != message.npos) {
+    return answer.refused == Code::RepeatedAxis;
+  }
+  if (message.find("not found in mesh") != message.npos) {
+    return answer.refused == Code::UnknownAxis;
+  }
   return message.ends_with(kUnplaced) &&
          answer.refused == Code::UnplacedLogicalAxis;
 }
@@ -148,10 +231,10 @@ const std::vector<Function>& logical_axes_functions() {
        is_same_logical_error, map_case<kThen, false>, canonical_constraint},
       {"flax._logical_to_mesh_axes", map_case<kNow, true>,
        is_same_logical_error, map_case<kThen, true>, canonical_constraint},
-      {"flax.logical_to_mesh_sharding", map_case<kNow, false>,
-       is_same_logical_error, map_case<kThen, false>, canonical_constraint},
+      {"flax.logical_to_mesh_sharding", sharding_case<kNow>,
+       is_same_logical_error, sharding_case<kThen>, canonical_constraint},
       {"flax.logical_to_mesh", tree_case<kNow>, is_same_logical_error,
-       tree_case<kThen>},
+       tree_case<kThen>, plain_lists},
       {"flax.with_logical_constraint", constrain<kNow>, is_same_logical_error,
        constrain<kThen>, canonical_constraint},
   };

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // eformer.escale.partition.constraints.match_partition_rules.
+#include <charconv>
 #include <cmath>
+#include <string_view>
 
 #include "base/check.h"
 #include "conformance/tree.h"
@@ -15,17 +17,35 @@ namespace {
 // What MIN_SHARDING_SIZE is when the environment does not say.
 constexpr int64_t kDefaultMinSize = 16384;
 
-// Elements; "fewer than 16.5" is "fewer than 17".
-int64_t decode_min_size(const Json& inputs) {
+// What int() makes of a text.
+std::optional<int64_t> python_int(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\n\v\f\r";
+  const size_t begin = text.find_first_not_of(kBlanks);
+  if (begin == std::string_view::npos) return std::nullopt;
+  text = text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
+  if (text.starts_with("+") && !text.starts_with("+-")) text.remove_prefix(1);
+  int64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [last, problem] = std::from_chars(text.data(), end, value);
+  if (problem != std::errc() || last != end) return std::nullopt;
+  return value;
+}
+
+// Elements; "fewer than 16.5" is "fewer than 17". Empty when the environment,
+// which is read in any case, holds no number.
+std::optional<int64_t> decode_min_size(const Json& inputs) {
+  int64_t fallback = kDefaultMinSize;
+  if (const auto* name = "env_MIN_SHARDING_SIZE"; inputs.contains(name)) {
+    const auto read = python_int(inputs.at(name).get<std::string>());
+    if (!read) return std::nullopt;
+    fallback = *read;
+  }
   const Json& size = inputs.at("min_size");
   if (size.is_string()) return 0;  // the argument was left out
   if (size.is_number_float()) {
     return static_cast<int64_t>(std::ceil(size.get<double>()));
   }
-  if (size.is_number()) return size.get<int64_t>();
-  const Json environment = inputs.value("env_MIN_SHARDING_SIZE", Json());
-  return environment.is_string() ? std::stoll(environment.get<std::string>())
-                                 : kDefaultMinSize;
+  return size.is_number() ? size.get<int64_t>() : fallback;
 }
 
 // Rules go through the reader of rules files, which refuses a rule without a
@@ -36,9 +56,9 @@ std::optional<RuleSet> decode_rules(const Json& rules, Diagnostics& diags) {
     if (rule.at(1).is_null()) {
       RuleSet refused;
       const Json file = {{"rules", Json::array({rule})}};
-      SHARDPLAN_CHECK(!kYamlRules.read(
-          std::make_shared<SourceFile>("rules", file.dump()), {}, refused,
-          diags));
+      SHARDPLAN_CHECK(
+          !kYamlRules.read(std::make_shared<SourceFile>("rules", file.dump()),
+                           {}, refused, diags));
       return std::nullopt;
     }
     Rule decoded;
@@ -58,8 +78,10 @@ Answer match_partition_rules(const Json& inputs) {
   const std::optional<Manifest> manifest =
       decode_tree(inputs.at("tree"), diags);
   if (!manifest) return refusal(diags);
+  const auto min_size = decode_min_size(inputs);
+  if (!min_size) return {nullptr, Code::Usage, "no number"};
   ResolveOptions options;
-  options.min_size = decode_min_size(inputs);
+  options.min_size = *min_size;
   options.strict = inputs.at("strict").get<bool>();
   const auto matcher =
       Matcher::compile(*rules, manifest->names_are_plain(), diags);
@@ -103,6 +125,9 @@ bool is_same_match_error(const Answer& answer, const Json& error) {
            message.substr(kUnmatched.size()) == answer.message;
   }
   if (type == "TypeError") return answer.refused == Code::MalformedDocument;
+  if (message.starts_with("invalid literal for int")) {
+    return answer.refused == Code::Usage;
+  }
   return answer.refused == Code::UnsupportedPattern;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// EasyDeL: get_matmul_output_sharding.
+// EasyDeL: get_matmul_output_sharding, get_output_partition_spec and the checks
+// of TensorParallelConfig.
 #include <algorithm>
 
 #include "conformance/vector_case.h"
@@ -28,38 +29,38 @@ Answer collective(const Json& inputs) {
   };
   const auto left = spec_of("lhs_has_sharding", "lhs_spec");
   const auto right = spec_of("rhs_has_sharding", "rhs_spec");
-  const Json& axis = inputs.at("axis_name");
   if (left && right && rank == 2 && right->dims.size() < 2) {
     return {nullptr, Code::SpecLongerThanRank, "the weight has two dimensions"};
   }
-  const auto spec = original_collective_output(
-      rank, left, right, axis.is_string() ? axis.get<std::string>() : "");
+  const PartitionSpec axes = decode_spec(Json::array({inputs.at("axis_name")}));
+  const auto spec =
+      original_collective_output(rank, left, right, axes.dims.front());
   return {spec ? encode_spec(*spec) : Json(), std::nullopt, ""};
+}
+
+// Names of a mesh that is given with sizes, as a list, or by one name.
+Json names_of_mesh(const Json& mesh) {
+  if (mesh.is_object()) return mesh.at("axis_names");
+  return mesh.is_string() ? Json::array({mesh}) : mesh;
 }
 
 // A configuration is checked only where a method of multiplying is chosen.
 Answer parallel_config(const Json& inputs) {
-  const auto text = [&](const char* key, const Json& otherwise) {
-    return inputs.value(key, otherwise);
-  };
-  const Json& mesh_text = text("mesh", Json());
-  const Json method = text("matmul_method", Json());
-  const auto axis = text("axis_name", "tp").get<std::string>();
-  Diagnostics diags;
-  Json names;
-  if (!mesh_text.is_null()) {
-    names = Json::array({mesh_text});
-  } else if (!method.is_null()) {
+  const Json method = inputs.value("matmul_method", Json());
+  const Json axis = inputs.value("axis_name", Json("tp"));
+  const Json names = names_of_mesh(inputs.value("mesh", Json()));
+  if (!method.is_null() && names.is_null()) {
     return {nullptr, Code::InvalidMesh, "no mesh"};
   }
   if (!method.is_null() &&
       std::find(names.begin(), names.end(), axis) == names.end()) {
-    return {nullptr, Code::UnknownAxis, axis};
+    return {nullptr, Code::UnknownAxis, axis.dump()};
   }
   return {{{"axis_name", axis},
            {"mesh_axis_names", names},
-           {"reduce_output", text("reduce_output", false)},
-           {"reduce_scatter_output", text("reduce_scatter_output", false)},
+           {"reduce_output", inputs.value("reduce_output", Json(false))},
+           {"reduce_scatter_output",
+            inputs.value("reduce_scatter_output", Json(false))},
            {"matmul_method", method}},
           std::nullopt,
           ""};

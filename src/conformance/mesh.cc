@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/text.h"
 #include "conformance/vector_case.h"
 #include "core/mesh_dims.h"
 #include "core/spec.h"
@@ -11,18 +12,21 @@ namespace shardplan::conformance {
 namespace {
 
 AxisNames decode_names(const Json& names) {
-  if (names.is_string()) return {names.get<std::string>()};
-  return names.get<AxisNames>();
+  const Json plain = plain_lists(names);
+  if (plain.is_string()) return {plain.get<std::string>()};
+  AxisNames result;
+  // What is no text is no axis of any mesh.
+  for (const Json& name : plain) {
+    result.push_back(name.is_string() ? name.get<std::string>() : "");
+  }
+  return result;
 }
 
-// The first axis that the mesh lacks, or a value that is no name, is refused.
-std::optional<Answer> unknown_axis(const Mesh& mesh, const Json& names) {
-  const auto is_names = [](const Json& value) {
-    return value.is_array() &&
-           std::all_of(value.begin(), value.end(),
-                       [](const Json& name) { return name.is_string(); });
-  };
-  if (!names.is_string() && !is_names(names)) {
+// A value that is neither a name nor several, or the first axis that the mesh
+// lacks.
+std::optional<Answer> refused_names(const Mesh& mesh, const Json& names) {
+  const Json plain = plain_lists(names);
+  if (!plain.is_string() && !plain.is_array()) {
     return Answer{nullptr, Code::MalformedDocument, "not the name of an axis"};
   }
   for (const AxisName& axis : decode_names(names)) {
@@ -42,7 +46,7 @@ std::optional<Mesh> mesh_of_sizes(const Json& inputs, Diagnostics& diags) {
 Answer size_on(const std::optional<Mesh>& mesh, const Json& names,
                const Diagnostics& diags) {
   if (!mesh) return refusal(diags);
-  if (const auto refused = unknown_axis(*mesh, names)) return *refused;
+  if (const auto refused = refused_names(*mesh, names)) return *refused;
   return {shard_count(*mesh, decode_names(names)), std::nullopt, ""};
 }
 
@@ -71,7 +75,7 @@ Answer device_index(const Json& inputs) {
   const auto mesh = mesh_of_sizes(inputs, diags);
   if (!mesh) return refusal(diags);
   const Json& names = inputs.at("axis_names");
-  if (const auto refused = unknown_axis(*mesh, names)) return *refused;
+  if (const auto refused = refused_names(*mesh, names)) return *refused;
   std::vector<int64_t> coordinates;
   for (const Axis& axis : mesh->axes()) {
     coordinates.push_back(inputs.at("coords").at(axis.name).get<int64_t>());
@@ -110,7 +114,8 @@ Answer mesh_answer(const std::optional<std::vector<AxisRequest>>& axes,
 
 Answer create_mesh(const Json& inputs) {
   Diagnostics diags;
-  const auto dims = inputs.at("axis_dims").get<std::vector<int64_t>>();
+  const auto dims =
+      plain_lists(inputs.at("axis_dims")).get<std::vector<int64_t>>();
   return mesh_answer(
       axes_of_dims(dims, decode_names(inputs.at("axis_names")), {}, diags),
       inputs, diags);
@@ -124,7 +129,7 @@ Answer mesh_from_string(const Json& inputs) {
       diags);
 }
 
-// Python walks whatever it is given, and a text letter by letter.
+// Python walks whatever it is given.
 void collect_names(const Json& value, std::set<std::string>& names) {
   if (value.is_string()) {
     names.insert(value.get<std::string>());
@@ -133,22 +138,26 @@ void collect_names(const Json& value, std::set<std::string>& names) {
   }
 }
 
+// What cannot be walked: a number, UNCONSTRAINED.
 bool has_marker(const Json& value) {
-  return value.is_number() ||
-         (value.is_object() && value.contains("$unconstrained")) ||
+  return value.is_number() || value.is_boolean() ||
          (value.is_structured() &&
           std::any_of(value.begin(), value.end(), has_marker));
 }
 
 Answer names_of_spec(const Json& inputs) {
   std::set<std::string> names;
-  for (const Json& value : inputs) {
-    if (has_marker(value)) {
+  for (const Json& given : inputs) {
+    const Json value = plain_lists(given);
+    if (value.is_null() || has_marker(value)) {
       return {nullptr, Code::MalformedDocument, "not the name of an axis"};
     }
     if (value.is_string()) {
-      for (const char letter : value.get<std::string>()) {
-        names.insert(std::string(1, letter));
+      // A text is walked letter by letter, at the top only.
+      const auto text = value.get<std::string>();
+      for (size_t begin = 0, end = 0; begin < text.size(); begin = end) {
+        decode_utf8(text, end);
+        names.insert(text.substr(begin, end - begin));
       }
     } else {
       collect_names(value, names);

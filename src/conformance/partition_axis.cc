@@ -1,21 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// eformer: PartitionAxis and PartitionManager.resolve.
+// eformer.escale.partition.manager: PartitionAxis, PartitionManager.resolve and
+// get_safe_hash_int.
 #include "core/partition_axis.h"
 
-#include <cmath>
-
 #include "conformance/vector_case.h"
+#include "core/digest.h"
 
 namespace shardplan::conformance {
 namespace {
 
 constexpr std::string_view kNotGiven = "$NOT_GIVEN";
 
+// None within a tuple is the name "".
+AxisName decode_name(const Json& name) {
+  return name.is_string() ? name.get<std::string>() : "";
+}
+
 AxisValue decode_value(const Json& value) {
   const Json plain = plain_lists(value);
   if (plain.is_null()) return {};
   if (plain.is_string()) return {{plain.get<std::string>()}, false};
-  return {plain.get<AxisNames>(), true};
+  AxisValue result{{}, true};
+  for (const Json& name : plain) result.axes.push_back(decode_name(name));
+  return result;
 }
 
 Json encode_value(const AxisValue& value) {
@@ -43,24 +50,32 @@ std::optional<PartitionAxis> decode_axis(const Json& inputs,
   return resolve_partition_axis(std::move(axis), diags);
 }
 
+// A value that is no text names nothing.
+std::string decode_token(const Json& token) {
+  if (token.is_null()) return "_";
+  return token.is_string() ? token.get<std::string>() : token.dump();
+}
+
 SemanticEntry decode_entry(const Json& entry) {
   SemanticEntry result;
   if (entry.is_null()) return result;
-  if (entry.is_string()) {
-    result.tokens = {entry.get<std::string>()};
+  const Json plain = plain_lists(entry);
+  if (!plain.is_array()) {
+    result.tokens = {decode_token(plain)};
     return result;
   }
   result.kind = entry.is_object() && entry.contains("$list") ? EntryKind::List
                                                              : EntryKind::Tuple;
-  for (const Json& token : plain_lists(entry)) {
-    result.tokens.push_back(token.is_null() ? "_" : token.get<std::string>());
-  }
+  for (const Json& token : plain) result.tokens.push_back(decode_token(token));
   return result;
 }
 
 std::vector<SemanticEntry> decode_entries(const Json& entries) {
   std::vector<SemanticEntry> result;
-  for (const Json& entry : entries) result.push_back(decode_entry(entry));
+  const bool wrapped = entries.is_object();
+  for (const Json& entry : wrapped ? entries.begin().value() : entries) {
+    result.push_back(decode_entry(entry));
+  }
   return result;
 }
 
@@ -95,10 +110,11 @@ Answer resolve_axis(const Json& inputs) {
     if (!values) return refusal(diags);
     Json item = entry.kind == EntryKind::One ? Json() : Json::array();
     for (const AxisValue& value : *values) {
+      const Json shown = encode_value(value);
       if (entry.kind == EntryKind::One) {
-        item = encode_value(value);
+        item = shown;
       } else {
-        item.push_back(encode_value(value));
+        item.push_back(shown.is_null() ? Json("") : shown);
       }
     }
     result.push_back(std::move(item));
@@ -141,6 +157,7 @@ std::optional<Request> decode_request(const Json& inputs,
   };
   const auto instance = [&](const char* key) -> std::optional<Request> {
     const Json& given = inputs.at(key);
+    if (given.is_null()) return std::nullopt;
     return Request{decode_entries(given.at("axes")), given.at("mode")};
   };
   if (inputs.contains("axes_class")) return preset("axes_class");
@@ -148,6 +165,7 @@ std::optional<Request> decode_request(const Json& inputs,
     return instance("axes_instance");
   }
   if (inputs.contains("axes") && inputs.contains("mode")) {
+    if (inputs.at("axes").is_null()) return std::nullopt;
     return Request{decode_entries(inputs.at("axes")), inputs.at("mode")};
   }
   if (inputs.contains("dynamic_class")) return preset("dynamic_class");
@@ -185,31 +203,63 @@ Answer manage(const Json& inputs) {
                  version);
 }
 
+// get_safe_hash_int hashes str(text).
+std::string python_text(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_null()) return "None";
+  if (value.is_boolean()) return value.get<bool>() ? "True" : "False";
+  return value.dump();
+}
+
+Answer safe_hash(const Json& inputs) {
+  Diagnostics diags;
+  const Json algorithm = inputs.value("algorithm", Json("md5"));
+  const auto hash = hash_as_integer(
+      python_text(inputs.at("text")),
+      algorithm.is_string() ? algorithm.get<std::string>() : "new", diags);
+  if (!hash) return refusal(diags);
+  return {*hash, std::nullopt, ""};
+}
+
+bool is_same_hash_error(const Answer& answer, const Json& error) {
+  const auto message = error.at("message").get<std::string>();
+  const bool is_unknown = message.starts_with("Unsupported hash algorithm");
+  return answer.refused == Code::Usage &&
+         is_unknown == answer.message.ends_with("is not a hash algorithm");
+}
+
 bool is_same_axis_error(const Answer& answer, const Json& error) {
   const auto message = error.at("message").get<std::string>();
   const auto says = [&](std::string_view text) {
     return message.find(text) != message.npos;
   };
   if (says("was not resolved") || says("nested tuple") ||
-      says("shape should be provided")) {
+      says("shape should be provided") || says("not subscriptable")) {
     return answer.refused == Code::MalformedDocument;
   }
   if (says("unexpected keyword")) return answer.refused == Code::UnknownKey;
-  if (says("should provide dynamic axes")) {
+  if (says("should provide dynamic axes") || says("has no attribute") ||
+      says("not iterable")) {
     return answer.refused == Code::Usage;
   }
   if (says("index out of range")) {
     return answer.refused == Code::SpecLongerThanRank;
   }
   return (says("Unknown semantic axis") || says("unhashable type") ||
+          says("attribute name must be string") ||
           says("not found in PartitionAxis")) &&
          answer.refused == Code::UnknownAxis;
 }
 
-// Lists and tuples alike.
+// Lists and tuples alike, and None within them as the name "".
 Json plain_values(const Json& expected) {
-  Json result = expected;
-  for (auto& item : result) item = plain_lists(item);
+  Json result = plain_lists(expected);
+  for (Json& value : result) {
+    if (!value.is_array()) continue;
+    for (Json& item : value) {
+      if (item.is_null()) item = "";
+    }
+  }
   return result;
 }
 
@@ -227,6 +277,7 @@ const std::vector<Function>& partition_axis_functions() {
        resolve_spec<kThen>, canonical_spec},
       {"PartitionManager.resolve", manage<kNow>, is_same_axis_error,
        manage<kThen>, canonical_spec},
+      {"get_safe_hash_int", safe_hash, is_same_hash_error},
   };
   return kFunctions;
 }

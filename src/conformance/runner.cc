@@ -2,6 +2,7 @@
 #include "conformance/runner.h"
 
 #include <algorithm>
+#include <exception>
 
 namespace shardplan::conformance {
 namespace {
@@ -108,7 +109,7 @@ void run_cases(const Json& cases, Results& results) {
       id = test.at("id").get<std::string>();
       name = test.at("function").get<std::string>();
       outcome = run_case(test, failure);
-    } catch (const Json::exception& problem) {
+    } catch (const std::exception& problem) {
       failure = std::string("the case is not as expected: ") + problem.what();
     }
     Tally& tally = results.by_function[name];

@@ -11,18 +11,32 @@ namespace shardplan {
 namespace {
 
 Span trimmed(Span span) {
-  const auto is_blank = [](char c) { return c == ' ' || c == '\t'; };
+  const auto is_blank = [](char c) {
+    return c == ' ' || (c >= '\t' && c <= '\r');
+  };
   while (span.begin < span.end && is_blank(span.text().front())) ++span.begin;
   while (span.begin < span.end && is_blank(span.text().back())) --span.end;
   return span;
 }
 
+// What Python's int() takes: blanks around it, a sign, `_` between digits.
 std::optional<int64_t> parse_size(Span where, Diagnostics& diags) {
   const std::string_view text = trimmed(where).text();
+  std::string digits;
+  bool after_digit = false;
+  bool good = true;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    const bool is_digit = c >= '0' && c <= '9';
+    const bool sign = i == 0 && (c == '-' || c == '+');
+    good = good && (is_digit || sign || (c == '_' && after_digit));
+    if (is_digit || c == '-') digits += c;
+    after_digit = is_digit;
+  }
   int64_t size = 0;
   const auto [last, problem] =
-      std::from_chars(text.data(), text.data() + text.size(), size);
-  if (problem == std::errc() && last == text.data() + text.size()) return size;
+      std::from_chars(digits.data(), digits.data() + digits.size(), size);
+  if (good && after_digit && problem == std::errc()) return size;
   return diags
       .error(Code::InvalidMesh, where,
              "`" + printable(text) + "` is not the size of an axis")

@@ -9,7 +9,7 @@
 namespace shardplan {
 namespace {
 
-enum Field : int {
+enum Field : uint8_t {
   kDp,
   kFsdp,
   kTp,
@@ -101,12 +101,17 @@ bool is_generation(Mode mode) {
   return mode == Mode::Decode || mode == Mode::Insert;
 }
 
+// The empty tuple is a value, though it shards nothing.
+bool is_none(const AxisValue& value) {
+  return value.axes.empty() && !value.is_tuple;
+}
+
 // The value of a field in a mode.
 AxisValue value_in(const PartitionAxis& axis, size_t field, Mode mode) {
   const int twin = kFields.at(field).decode;
   if (is_generation(mode) && twin >= 0) {
     const auto& value = axis.at(static_cast<size_t>(twin));
-    if (value && !value->axes.empty()) return *value;
+    if (value && !is_none(*value)) return *value;
   }
   return axis.at(field).value_or(AxisValue());
 }
@@ -168,6 +173,8 @@ std::optional<PartitionAxis> resolve_partition_axis(PartitionAxis given,
     for (const Field part : {kFsdp, kDp}) {
       const AxisNames& axes = given.at(part)->axes;
       batch.axes.insert(batch.axes.end(), axes.begin(), axes.end());
+      // None within a tuple, which makes the whole dimension unsharded later.
+      if (is_none(*given.at(part))) batch.axes.emplace_back();
     }
     given[kBatch] = batch;
   }
@@ -218,7 +225,7 @@ std::optional<std::vector<AxisValue>> resolve_entry(const PartitionAxis& axis,
     } else if (const auto named = entry.kind == EntryKind::One
                                       ? std::nullopt
                                       : find_partition_field(token)) {
-      values.push_back(axis.at(*named).value_or(AxisValue()));
+      values.push_back(value_in(axis, *named, mode));
     } else if (entry.kind == EntryKind::One || early) {
       return report_unknown(token, diags);
     } else {
@@ -231,13 +238,18 @@ std::optional<std::vector<AxisValue>> resolve_entry(const PartitionAxis& axis,
 std::optional<PartitionSpec> resolve_semantic_spec(
     const PartitionAxis& axis, std::span<const SemanticEntry> entries,
     Mode mode, EformerVersion version, Diagnostics& diags) {
-  PartitionSpec spec;
+  // An unknown name is told before a list that no spec can hold.
+  std::vector<std::vector<AxisValue>> resolved;
   for (const SemanticEntry& entry : entries) {
-    const auto values = resolve_entry(axis, entry, mode, version, diags);
+    auto values = resolve_entry(axis, entry, mode, version, diags);
     if (!values) return std::nullopt;
+    resolved.push_back(*std::move(values));
+  }
+  PartitionSpec spec;
+  for (size_t i = 0; i < entries.size(); ++i) {
     AxisNames dim;
-    for (const AxisValue& value : *values) {
-      if (entry.kind == EntryKind::One) {
+    for (const AxisValue& value : resolved[i]) {
+      if (entries[i].kind == EntryKind::One) {
         dim = value.axes;
       } else if (value.is_tuple) {
         return diags.error(Code::MalformedDocument, {},

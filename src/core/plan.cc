@@ -3,10 +3,9 @@
 
 #include <array>
 
-#include <openssl/sha.h>
-
 #include "base/check.h"
 #include "base/json_text.h"
+#include "core/digest.h"
 
 namespace shardplan {
 namespace {
@@ -61,33 +60,6 @@ std::string canonical_tail(const Placement& placement) {
   }
   return out + "]]";
 }
-
-// OpenSSL 3 marks the plain functions deprecated in favour of EVP, which loads
-// providers at run time: milliseconds, for one hash.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-class Sha256 {
- public:
-  Sha256() { SHA256_Init(&context_); }
-  void update(std::string_view text) {
-    SHA256_Update(&context_, text.data(), text.size());
-  }
-  std::string hex() {
-    std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
-    SHA256_Final(digest.data(), &context_);
-    constexpr std::string_view kHex = "0123456789abcdef";
-    std::string text;
-    for (const unsigned char byte : digest) {
-      text += kHex[byte >> 4U];
-      text += kHex[byte & 15U];
-    }
-    return text;
-  }
-
- private:
-  SHA256_CTX context_{};
-};
-#pragma GCC diagnostic pop
 
 }  // namespace
 

@@ -80,7 +80,7 @@ class Parser {
   std::optional<PythonValue> operand(int depth) {
     switch (here().kind) {
       case PythonTokenKind::String:
-        return string();
+        return string(depth);
       case PythonTokenKind::Formatted:
         return refuse(here().where, "this string is computed or of bytes",
                       "write the text itself, without the prefix");
@@ -110,7 +110,7 @@ class Parser {
   }
 
   // Adjacent strings are one.
-  std::optional<PythonValue> string() {
+  std::optional<PythonValue> string(int depth) {
     PythonValue value{PythonKind::String, "", {}, here().where, ""};
     while (here().kind == PythonTokenKind::String) {
       value.text += here().text;
@@ -121,7 +121,7 @@ class Parser {
       return refuse(here().where, "this string is computed or of bytes",
                     "write the text itself, without the prefix");
     }
-    return is_join() ? joined(std::move(value)) : value;
+    return is_join() ? joined(std::move(value), depth) : value;
   }
 
   bool is_join() const {
@@ -130,9 +130,9 @@ class Parser {
   }
 
   // `"".join((a, b))`, where all are strings.
-  std::optional<PythonValue> joined(PythonValue separator) {
+  std::optional<PythonValue> joined(PythonValue separator, int depth) {
     at_ += 2;
-    const auto arguments = items(0, false);
+    const auto arguments = items(depth, false);
     if (!arguments) return std::nullopt;
     const bool is_list = arguments->items.size() == 1 &&
                          (arguments->items[0].kind == PythonKind::Tuple ||

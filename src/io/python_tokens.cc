@@ -60,8 +60,10 @@ class Tokenizer {
         ++at_;
       } else if (c == ' ' || c == '\t' || c == '\r' || c == '\f') {
         ++at_;
-      } else if (c == '\\' && (peek(1) == '\n' || peek(1) == '\r')) {
+      } else if (c == '\\' && peek(1) == '\n') {
         at_ += 2;
+      } else if (c == '\\' && peek(1) == '\r' && peek(2) == '\n') {
+        at_ += 3;
       } else if (c == '#') {
         at_ = std::min(text_.find('\n', at_), text_.size());
       } else {
@@ -125,7 +127,9 @@ class Tokenizer {
         at_ += marks;
         break;
       }
-      if (peek() != '\\') {
+      if (peek() == '\r' && peek(1) == '\n') {
+        ++at_;  // a line end is "\n", as Python reads files
+      } else if (peek() != '\\') {
         value += text_[at_++];
       } else if (has("rR")) {
         value += text_[at_++];
@@ -167,11 +171,15 @@ class Tokenizer {
   // At a backslash; unknown escapes keep it, as in Python.
   bool escape(std::string& value) {
     const char c = peek(1);
-    at_ += 2;
+    at_ = std::min(at_ + 2, text_.size());
     constexpr std::string_view kLetters = "abfnrtv\\'\"";
     constexpr std::string_view kMeanings = "\a\b\f\n\r\t\v\\'\"";
     const size_t simple = kLetters.find(c);
     if (c == '\n') return true;
+    if (c == '\r' && peek() == '\n') {
+      ++at_;
+      return true;
+    }
     if (c != '\0' && simple != std::string_view::npos) {
       value += kMeanings[simple];
       return true;

@@ -137,6 +137,12 @@ std::optional<AxisName> first_unknown(const Plan& plan, const AxisNames& axes) {
 
 void explain_unknown(const Plan& plan, const AxisName& axis,
                      Diagnostics::Builder& report) {
+  if (axis.empty()) {
+    // A field of `partition_axis` that is None, within the tuple of another.
+    report.help(
+        "give `batch_axis` in `partition_axis` the axes that are meant");
+    return;
+  }
   report.fact("the mesh has " + mesh_text(plan.mesh));
   std::vector<std::string> candidates;
   for (const Axis& known : plan.mesh.axes()) candidates.push_back(known.name);
@@ -158,7 +164,8 @@ std::string message_of(const EntryKey& key, const EntryUse& use,
   const std::string names = names_text(use.names);
   switch (key.code) {
     case Code::UnknownAxis:
-      return "unknown axis `" + printable(unknown) + "`";
+      return unknown.empty() ? "None stands among the axes of a dimension"
+                             : "unknown axis `" + printable(unknown) + "`";
     case Code::RepeatedAxis:
       return key.reason + " of " + names;
     case Code::SpecLongerThanRank:

@@ -13,26 +13,19 @@ namespace {
 constexpr std::array<std::string_view, 3> kFallbacks = {
     "axis_is_unsharded", "raise_error", "no_constraint"};
 
+// In order of the first of each.
 std::vector<std::string> repeated_labels(const AxisLabels& labels,
                                          FlaxVersion version) {
   std::vector<std::string> repeated;
-  for (size_t i = 0; i < labels.size(); ++i) {
-    if (!labels[i]) continue;
-    if (*labels[i] == kUnconstrained && version == FlaxVersion::Current) {
-      continue;
+  for (auto at = labels.begin(); at != labels.end(); ++at) {
+    const bool may_repeat =
+        !*at || (version == FlaxVersion::Current && **at == kUnconstrained);
+    const bool is_first = std::find(labels.begin(), at, *at) == at;
+    if (!may_repeat && is_first &&
+        std::find(at + 1, labels.end(), *at) != labels.end()) {
+      repeated.push_back(**at);
     }
-    const auto first = std::find(labels.begin(), labels.end(), labels[i]);
-    const bool is_second =
-        std::count(first, labels.begin() + static_cast<ptrdiff_t>(i),
-                   labels[i]) == 1;
-    if (is_second) repeated.push_back(*labels[i]);
   }
-  // In order of the first of each, not of the second.
-  std::sort(repeated.begin(), repeated.end(),
-            [&](const std::string& a, const std::string& b) {
-              return std::find(labels.begin(), labels.end(), a) <
-                     std::find(labels.begin(), labels.end(), b);
-            });
   return repeated;
 }
 
@@ -48,12 +41,17 @@ LogicalDim initial_dim(const std::optional<std::string>& label,
 
 bool is_free(const AxisNames& axes, const std::vector<LogicalDim>& dims,
              FlaxVersion version) {
-  return std::none_of(axes.begin(), axes.end(), [&](const AxisName& axis) {
-    if (axis == kUnconstrained && version == FlaxVersion::Current) return false;
+  const auto is_used = [&](const AxisName& axis) {
     return std::any_of(dims.begin(), dims.end(), [&](const LogicalDim& dim) {
       return std::find(dim.axes.begin(), dim.axes.end(), axis) !=
              dim.axes.end();
     });
+  };
+  return std::none_of(axes.begin(), axes.end(), [&](const AxisName& axis) {
+    // None within a tuple.
+    if (axis.empty()) return false;
+    if (axis == kUnconstrained && version == FlaxVersion::Current) return false;
+    return is_used(axis);
   });
 }
 

@@ -60,7 +60,7 @@ MatmulOutput matmul_output(const PartitionSpec& left, int left_rank,
 
 std::optional<PartitionSpec> original_collective_output(
     int left_rank, const std::optional<PartitionSpec>& left,
-    const std::optional<PartitionSpec>& right, const AxisName& axis) {
+    const std::optional<PartitionSpec>& right, const AxisNames& axes) {
   if (!left || !right) return std::nullopt;
   PartitionSpec spec;
   if (left_rank == 2) {
@@ -69,7 +69,7 @@ std::optional<PartitionSpec> original_collective_output(
     return spec;
   }
   spec.dims.resize(static_cast<size_t>(std::max(0, left_rank - 1)));
-  spec.dims.push_back(axis.empty() ? AxisNames() : AxisNames{axis});
+  spec.dims.push_back(axes);
   return spec;
 }
 
@@ -91,6 +91,9 @@ PartitionSpec original_matmul_output(
     std::copy_if(axes.begin(), axes.end(), std::back_inserter(kept),
                  [&](const AxisName& axis) { return !contains(seen, axis); });
     seen.insert(seen.end(), axes.begin(), axes.end());
+    // None is a name like any other, and one that stays alone is None.
+    if (axes.empty()) seen.emplace_back();
+    if (kept == AxisNames{""}) kept.clear();
     spec.dims.push_back(std::move(kept));
   }
   while (spec.dims.size() < left->dims.size()) spec.dims.emplace_back();

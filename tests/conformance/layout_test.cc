@@ -6,9 +6,9 @@
 namespace shardplan::conformance {
 namespace {
 
-Answer layout(const char* spec) {
+Answer layout(const char* spec, int64_t size = 6) {
   return shard_layout(
-      {{"shape", {6}},
+      {{"shape", {size}},
        {"spec", Json::parse(spec)},
        {"mesh", {{"axis_names", {"a", "b"}}, {"shape", {2, 3}}}}});
 }
@@ -25,16 +25,18 @@ TEST_CASE("the first axis of a dimension is the most significant") {
 TEST_CASE("a layout is refused for the reason that jax gives") {
   struct Row {
     const char* spec;
+    int64_t size;
     const char* message;
   };
   const Row rows[] = {
-      {R"([["a", "b", "b"]])", "should evenly divide the shape"},
-      {R"(["c"])", "Resource axis: c is not found in mesh"},
-      {R"([null, "a"])", "is only valid for values of rank at least 2"},
+      {R"([["a", "b"]])", 8, "should evenly divide the shape"},
+      {R"([["a", "c", "a"]])", 8, "has duplicate entries for `a`"},
+      {R"(["c"])", 6, "Resource axis: c is not found in mesh"},
+      {R"([null, "a"])", 6, "is only valid for values of rank at least 2"},
   };
   for (const Row& row : rows) {
     CAPTURE(row.spec);
-    const Answer answer = layout(row.spec);
+    const Answer answer = layout(row.spec, row.size);
     REQUIRE(answer.refused.has_value());
     CHECK(is_same_layout_error(answer, {{"message", row.message}}));
     CHECK_FALSE(is_same_layout_error(answer, {{"message", "another"}}));
