@@ -1,9 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // That Python imports it, and what JAX makes of it, is recorded by
 // tests/data/record_jax_export.py.
-#include <doctest/doctest.h>
+#include <fstream>
+#include <iterator>
+#include <string>
 
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "core/spec.h"
 #include "tests/support/exported.h"
+#include "tests/support/memory_host.h"
+#include "tests/support/source_dir.h"
 
 namespace shardplan {
 namespace {
@@ -57,6 +66,57 @@ TEST_CASE("a mesh of one axis is a tuple, too") {
       {testing::manifest({}), testing::rules({}), testing::mesh("tp=2")});
   CHECK(text.find("AXIS_NAMES = (\"tp\",)\nMESH_SHAPE = (2,)\n\n"
                   "PARTITION_SPECS = {}\n") != std::string::npos);
+}
+
+std::string recorded(const char* name) {
+  std::ifstream file(testing::source_dir() / "tests/data/jax" / name);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+PartitionSpec spec_of(const nlohmann::json& entries) {
+  PartitionSpec spec;
+  for (const auto& entry : entries) {
+    AxisNames axes;
+    if (entry.is_string()) axes = {entry.get<std::string>()};
+    if (entry.is_array()) axes = entry.get<AxisNames>();
+    spec.dims.push_back(axes);
+  }
+  return spec;
+}
+
+TEST_CASE("what Python and JAX imported is what is written") {
+  const auto recording = nlohmann::json::parse(recorded("export.json"));
+  testing::MemoryHost host;
+  host.files["model.json"] = recorded("export_model.json");
+  host.files["rules.yaml"] = recorded("export_rules.yaml");
+  for (const char* target : {"jax", "python"}) {
+    host.out.clear();
+    CHECK(cli::run({"export", "model.json", "--rules", "rules.yaml", "--mesh",
+                    "fsdp=4,tp=2", "--to", target, "--exit-zero"},
+                   host) == 0);
+    CHECK(host.out == recording.at("texts").at(target));
+  }
+}
+
+TEST_CASE("JAX gives every device the slices that the plan gives it") {
+  const auto recording = nlohmann::json::parse(recorded("export.json"));
+  const Mesh mesh = testing::mesh("fsdp=4,tp=2");
+  const auto model = nlohmann::json::parse(recorded("export_model.json"));
+  for (const auto& [name, answer] : recording.at("parameters").items()) {
+    CAPTURE(name);
+    const PartitionSpec spec = spec_of(answer.at("spec"));
+    const Shape shape = model.at("parameters").at(name).at("shape");
+    for (int64_t device = 0; device < mesh.devices(); ++device) {
+      const auto& slices = answer.at("slices").at(static_cast<size_t>(device));
+      for (size_t dim = 0; dim < shape.size(); ++dim) {
+        const AxisNames axes =
+            dim < spec.dims.size() ? spec.dims[dim] : AxisNames();
+        const Slice slice = dimension_slice(mesh, axes, Cut::Even, shape[dim],
+                                            mesh.coordinates(device));
+        CHECK(slices.at(dim) == nlohmann::json({slice.begin, slice.end}));
+      }
+    }
+  }
 }
 
 }  // namespace
