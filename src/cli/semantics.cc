@@ -162,59 +162,70 @@ std::vector<uint32_t> kinds_of(const Comparison& comparison) {
   return kinds;
 }
 
-// What is asked for, and what either reading makes of it: a line each.
-void add_lines(const Comparison& comparison, size_t parameter,
-               std::string label, int64_t count, std::vector<Row>& rows) {
+// "2048 × 256"
+std::string shape_words(const Shape& shape) {
+  if (shape.empty()) return "scalar";
+  std::string text;
+  for (const int64_t size : shape) {
+    text += (text.empty() ? "" : " × ") + std::to_string(size);
+  }
+  return text;
+}
+
+// A small table under what is asked for: a line per reading. The reasons are
+// long, so names do not share lines with them.
+Table reading_table(const Comparison& comparison, size_t parameter,
+                    const std::string& label, int64_t count) {
   const Placement& placement = comparison.verbatim.of(parameter);
-  if (count > 1) label += " ×" + std::to_string(count);
-  rows.push_back({std::move(label), Dims{placement.type.shape},
-                  std::string("asked"),
-                  placement.requested ? Cell(*placement.requested)
-                                      : Cell(std::string("no rule")),
-                  Cell(std::string()), Cell(std::string())});
+  Table table;
+  table.id = "folded_disagreements";
+  table.audience = Audience::People;
+  table.show_header = false;
+  table.title =
+      label + (count > 1 ? " ×" + std::to_string(count) : "") + "  " +
+      shape_words(placement.type.shape) + "  " +
+      (placement.requested ? "asked for " + spec_text(*placement.requested)
+                           : "without a rule");
+  table.columns = {{"reading", "reading"},
+                   {"spec", "spec"},
+                   {"bytes_per_device", "per device", Align::Right},
+                   {"why", "why"}};
+  std::vector<Row> rows;
   for (const Side& side : comparison.sides) {
     const ReadOutcome& read = side.model.of(parameter);
     const bool placed = read.kind == ReadKind::Placed;
     const auto bytes = static_cast<double>(read.bytes_per_device);
     rows.push_back(
-        {std::string(), std::string(), side.name(),
+        {side.name(),
          placed ? Cell(read.spec) : Cell(std::string(kind_name(read.kind))),
          placed ? Cell(MeanBytes{bytes * static_cast<double>(count)})
                 : Cell(std::string()),
          joined(read.why)});
   }
+  table.rows = rows_of(std::move(rows));
+  return table;
 }
 
-Table folded_table(const Comparison& comparison, bool expand) {
-  std::vector<Row> rows;
+// One table per class of parameters that are read alike, or per parameter.
+void add_tables(const Comparison& comparison, bool expand, Report& report) {
   const NameOf name = [&](size_t i) {
     return comparison.manifest.name(comparison.disagreements[i]);
   };
   if (expand) {
-    for (const size_t i : comparison.disagreements) {
-      add_lines(comparison, i, std::string(comparison.manifest.name(i)), 1,
-                rows);
+    for (size_t i = 0; i < comparison.disagreements.size(); ++i) {
+      report.tables.push_back(reading_table(
+          comparison, comparison.disagreements[i], std::string(name(i)), 1));
     }
-  } else {
-    const Folding folding = fold(kinds_of(comparison), name);
-    const std::vector<std::string> labels = class_labels(folding, name);
-    for (size_t i = 0; i < labels.size(); ++i) {
-      const ParameterClass& group = folding.classes[i];
-      add_lines(comparison, comparison.disagreements[group.first], labels[i],
-                group.count, rows);
-    }
+    return;
   }
-  Table table;
-  table.id = "folded_disagreements";
-  table.audience = Audience::People;
-  table.columns = {{"parameter", "parameter", Align::Left, true},
-                   {"shape", "shape"},
-                   {"reading", "reading"},
-                   {"spec", "spec"},
-                   {"bytes_per_device", "per device", Align::Right},
-                   {"why", "why"}};
-  table.rows = rows_of(std::move(rows));
-  return table;
+  const Folding folding = fold(kinds_of(comparison), name);
+  const std::vector<std::string> labels = class_labels(folding, name);
+  for (size_t i = 0; i < labels.size(); ++i) {
+    const ParameterClass& group = folding.classes[i];
+    report.tables.push_back(reading_table(comparison,
+                                          comparison.disagreements[group.first],
+                                          labels[i], group.count));
+  }
 }
 
 void add_summary(const Comparison& comparison, Report& report) {
@@ -268,9 +279,7 @@ Report report_of(const Context& context, const Comparison& comparison) {
       "    mesh " + mesh_text(mesh) + " (" + plural(mesh.devices(), "device") +
       ")"};
   report.tables = {disagreements_table(comparison)};
-  if (!comparison.disagreements.empty()) {
-    report.tables.push_back(folded_table(comparison, context.options.expand));
-  }
+  add_tables(comparison, context.options.expand, report);
   report.notes = {last_line(comparison, context.options.exact)};
   return report;
 }

@@ -19,9 +19,13 @@ std::string uneven_text(const Plan& plan, const Placement& placement) {
     const AxisNames& axes = placement.spec.dims[dim];
     const int64_t shards = shard_count(plan.mesh, axes);
     if (shape[dim] % shards == 0) continue;
+    std::string sizes;
+    for (const AxisName& axis : axes) {
+      sizes += (sizes.empty() ? "" : ",") + axis + "=" +
+               std::to_string(plan.mesh.size_of(axis));
+    }
     return "dimension " + std::to_string(dim) + " is " +
-           std::to_string(shape[dim]) + ", which " + axes_text(axes) + " of " +
-           std::to_string(shards) + " shards does not divide";
+           std::to_string(shape[dim]) + ", which " + sizes + " does not divide";
   }
   return "";
 }

@@ -37,8 +37,8 @@ rc::Gen<RuleSet> any_rules() {
       rule.spec = *gen::any_spec();
       rules.rules.push_back(std::move(rule));
     }
-    rules.declared_axes =
-        *rc::gen::element<AxisNames>({}, {"sp"}, {"ep", "unknown"});
+    rules.declared_axes = *rc::gen::element(AxisNames(), AxisNames{"sp"},
+                                            AxisNames{"ep", "unknown"});
     return rules;
   });
 }
@@ -46,22 +46,22 @@ rc::Gen<RuleSet> any_rules() {
 struct Model {
   Manifest manifest;
   RuleSet rules;
-  ResolveOptions how;
   Plan plan;
 };
 
 Model any_model() {
-  Model model{*gen::manifest(), *any_rules(), {}, Plan{Mesh({{"dp", 1}})}};
+  Manifest manifest = *gen::manifest();
+  RuleSet rules = *any_rules();
   const Mesh mesh = *gen::mesh();
-  model.how.min_size = *rc::gen::element<int64_t>(0, 0, 30);
-  model.how.strict = *rc::gen::arbitrary<bool>();
-  model.how.on_indivisible = *rc::gen::element(
+  ResolveOptions how;
+  how.min_size = *rc::gen::element<int64_t>(0, 0, 30);
+  how.strict = *rc::gen::arbitrary<bool>();
+  how.on_indivisible = *rc::gen::element(
       OnIndivisible::Drop, OnIndivisible::Prefix, OnIndivisible::Error);
   Diagnostics diags;
-  auto plan = resolve(model.manifest, model.rules, mesh, model.how, diags);
+  auto plan = resolve(manifest, rules, mesh, how, diags);
   RC_ASSERT(plan.has_value());
-  model.plan = *std::move(plan);
-  return model;
+  return {std::move(manifest), std::move(rules), *std::move(plan)};
 }
 
 // As the command does it.

@@ -69,7 +69,7 @@ TEST_CASE("a mesh of one axis is a tuple, too") {
 }
 
 std::string recorded(const char* name) {
-  std::ifstream file(testing::source_dir() / "tests/data/jax" / name);
+  std::ifstream file(source_dir() / "tests/data/jax" / name);
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
