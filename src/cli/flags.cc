@@ -154,21 +154,21 @@ const std::vector<Flag>& input_flags() {
        "which of several tables in a Python file", kRuled, false, true, nullptr,
        [](const Setting& s, Options& o, Diagnostics&) { o.table = s.value; }},
       {"pattern", 0, Takes::Text, "STRING", "Inputs",
-       "rules in one line: attention|mlp->fsdp.tp,norm->None", kPlanning, false,
+       "rules in one line: attention|mlp->fsdp.tp,norm->None", kRuled, false,
        true, nullptr, set_pattern},
       {"parity", 0, Takes::Nothing, "", "Inputs",
-       "read --pattern as the original does, oddities included", kPlanning,
-       false, true, nullptr,
+       "read --pattern as the original does, oddities included", kRuled, false,
+       true, nullptr,
        [](const Setting&, Options& o, Diagnostics&) { o.parity = true; }},
       {"fallback", 0, Takes::Choice, "WHAT", "Inputs",
        "for logical axes that no rule places (default axis_is_unsharded)",
-       kPlanning, false, true, fallback_names,
+       kRuled, false, true, fallback_names,
        [](const Setting& s, Options& o, Diagnostics&) {
          o.fallback = find_fallback(s.value).value_or(o.fallback);
        }},
       {"flax-compat", 0, Takes::Choice, "YEAR", "Inputs",
-       "logical axes as flax of that year reads them (default current)",
-       kPlanning, false, true, flax_versions,
+       "logical axes as flax of that year reads them (default current)", kRuled,
+       false, true, flax_versions,
        [](const Setting& s, Options& o, Diagnostics&) {
          o.flax =
              s.value == "2024" ? FlaxVersion::March2024 : FlaxVersion::Current;

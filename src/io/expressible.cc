@@ -186,6 +186,7 @@ std::string why_no_rules(const ExportInput& input) {
   for (const Rule& rule : input.rules->rules) {
     if (rule.from_last) return "the rules count dimensions from the last";
     if (names_unconstrained(rule.spec)) return "a rule says UNCONSTRAINED";
+    if (rule.decode_dim) return "a rule follows the size of a dimension";
   }
   return "";
 }

@@ -10,7 +10,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
-#include "core/partition_axis.h"
+#include "resolve/meaning.h"
 
 namespace shardplan {
 namespace {
@@ -72,7 +72,10 @@ struct Asked {
 class Reader {
  public:
   Reader(const Reading& reading, const RuleSet& rules, const Mesh& mesh)
-      : reading_(reading), rules_(rules), mesh_(mesh) {}
+      : reading_(reading),
+        rules_(rules),
+        mesh_(mesh),
+        vocabulary_(rules, mesh, {}) {}
 
   ReadOutcome read(const Asked& asked) {
     out_ = {};
@@ -109,25 +112,16 @@ class Reader {
     return reading_.unasked == Unasked::OneElement && type.elements() == 1;
   }
 
-  bool is_logical(const AxisName& name) const {
-    return name.starts_with("logical:") ||
-           std::any_of(
-               rules_.logical_rules.begin(), rules_.logical_rules.end(),
-               [&](const LogicalRule& rule) { return rule.name == name; });
-  }
-
   bool understands(const Asked& asked) {
     for (const AxisNames& axes : asked.written->dims) {
       for (const AxisName& axis : axes) {
-        const bool plain =
-            !asked.by_labels && (mesh_.find(axis) || axis == kUnconstrained ||
-                                 contains(rules_.declared_axes, axis));
-        if (plain) continue;
+        const NameKind kind =
+            asked.by_labels ? NameKind::Logical : vocabulary_.kind_of(axis);
         std::string what;
-        if (asked.by_labels || is_logical(axis)) {
-          if (!reading_.logical_axes) what = "a logical axis";
-        } else if (find_semantic_token(axis, true)) {
-          if (!reading_.semantic_axes) what = "a semantic axis";
+        if (kind == NameKind::Logical && !reading_.logical_axes) {
+          what = "a logical axis";
+        } else if (kind == NameKind::Semantic && !reading_.semantic_axes) {
+          what = "a semantic axis";
         }
         if (what.empty()) continue;
         out_.kind = ReadKind::NotRead;
@@ -267,6 +261,7 @@ class Reader {
   const Reading& reading_;
   const RuleSet& rules_;
   const Mesh& mesh_;
+  Vocabulary vocabulary_;
   ReadOutcome out_;
   std::vector<size_t> uneven_;
 };
@@ -320,10 +315,8 @@ Asked asked_of(const TensorType& type, const Rule& rule) {
   asked.type = &type;
   asked.written = &rule.spec;
   asked.spec = rule.spec;
-  const size_t rank = type.shape.size();
-  if (rule.from_last && asked.spec.dims.size() < rank) {
-    asked.spec.dims.insert(asked.spec.dims.begin(),
-                           rank - asked.spec.dims.size(), AxisNames());
+  if (rule.from_last) {
+    asked.spec = aligned_to_last(rule.spec, type.shape.size());
   }
   return asked;
 }

@@ -3,7 +3,9 @@
 // hold it.
 #include "io/export.h"
 
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -13,6 +15,7 @@
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
 
+#include "core/partition_axis.h"
 #include "io/dialects/dialects.h"
 #include "io/python_literal.h"
 #include "io/python_rules.h"
@@ -24,6 +27,37 @@ namespace shardplan {
 namespace {
 
 using namespace testing;
+
+std::vector<LogicalRule> any_logical_rules() {
+  std::vector<LogicalRule> rules;
+  const auto count = *rc::gen::inRange<size_t>(1, 6);
+  for (size_t i = 0; i < count; ++i) {
+    rules.push_back(
+        {*rc::gen::element<std::string>("embed", "mlp", "heads"),
+         *rc::gen::element(AxisNames(), AxisNames{"fsdp"}, AxisNames{"tp"},
+                           AxisNames{"dp", "fsdp"}),
+         {},
+         {}});
+  }
+  return rules;
+}
+
+// Logical rules, a PartitionAxis, and rules that name them.
+void add_other_axes(RuleSet& rules) {
+  rules.logical_rules = any_logical_rules();
+  PartitionAxis axis = default_partition_axis();
+  axis[*find_partition_field("head_axis")] =
+      *rc::gen::element(AxisValue{}, AxisValue{{"fsdp", "dp"}, true});
+  Diagnostics diags;
+  rules.partition_axis = resolve_partition_axis(axis, diags);
+  for (Rule& rule : rules.rules) {
+    for (AxisNames& names : rule.spec.dims) {
+      if (!*rc::gen::arbitrary<bool>()) continue;
+      names = {*rc::gen::element<std::string>("HEAD", "__EMBED__", "embed",
+                                              "logical:mlp", "mesh:tp")};
+    }
+  }
+}
 
 rc::Gen<RuleSet> any_rules() {
   return rc::gen::exec([] {
@@ -37,6 +71,7 @@ rc::Gen<RuleSet> any_rules() {
       rule.spec = *gen::any_spec();
       rules.rules.push_back(std::move(rule));
     }
+    if (*rc::gen::arbitrary<bool>()) add_other_axes(rules);
     rules.declared_axes = *rc::gen::element(AxisNames(), AxisNames{"sp"},
                                             AxisNames{"ep", "unknown"});
     return rules;
@@ -49,9 +84,22 @@ struct Model {
   Plan plan;
 };
 
-Model any_model() {
+// Labels for some parameters.
+void add_labels(Manifest& manifest) {
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    if (*rc::gen::arbitrary<bool>()) continue;
+    AxisLabels labels(manifest.type(i).shape.size());
+    for (auto& label : labels) {
+      label = *rc::gen::element<std::optional<std::string>>(
+          "embed", "mlp", "heads", "other", std::nullopt);
+    }
+    manifest.set_axes(i, std::move(labels));
+  }
+}
+
+Model any_model(RuleSet rules = *any_rules()) {
   Manifest manifest = *gen::manifest();
-  RuleSet rules = *any_rules();
+  add_labels(manifest);
   const Mesh mesh = *gen::mesh();
   ResolveOptions how;
   how.min_size = *rc::gen::element<int64_t>(0, 0, 30);
@@ -65,7 +113,7 @@ Model any_model() {
 }
 
 // As the command does it.
-ExportInput input_of(const Model& model) {
+ExportInput input_of(const Model& model, bool with_rules) {
   ExportInput input{model.manifest, model.plan};
   ResolveOptions plain;
   plain.on_indivisible = model.plan.on_indivisible;
@@ -74,7 +122,7 @@ ExportInput input_of(const Model& model) {
       resolve(model.manifest, model.rules, model.plan.mesh, plain, diags);
   const bool same = fingerprint(model.manifest, *again) ==
                     fingerprint(model.manifest, model.plan);
-  if (same && *rc::gen::arbitrary<bool>()) {
+  if (same && with_rules) {
     input.rules = &model.rules;
   } else {
     input.no_rules = "a saved plan has no rules";
@@ -103,7 +151,8 @@ TEST_CASE("our own rules, read back, give the same plan") {
   for (const char* target : {"yaml", "json"}) {
     CHECK(rc::check(target, [&] {
       const Model model = any_model();
-      const std::string text = written(target, input_of(model));
+      const std::string text =
+          written(target, input_of(model, *rc::gen::arbitrary<bool>()));
       RuleSet rules;
       Diagnostics diags;
       RC_ASSERT(kYamlRules.read(std::make_shared<SourceFile>("r", text), {},
@@ -119,7 +168,8 @@ TEST_CASE("our own rules, read back, give the same plan") {
 TEST_CASE("a Python table, read back, gives the same plan") {
   CHECK(rc::check("python", [] {
     const Model model = any_model();
-    const std::string text = written("python", input_of(model));
+    const std::string text =
+        written("python", input_of(model, *rc::gen::arbitrary<bool>()));
     RC_PRE(text.find("RULES = ()") == std::string::npos);
     RuleSet rules;
     Diagnostics diags;
@@ -143,7 +193,8 @@ PartitionSpec spec_of(const PythonValue& call) {
 TEST_CASE("the dict of a JAX module holds the specs of the plan") {
   CHECK(rc::check("jax", [] {
     const Model model = any_model();
-    const SourceFile source("m.py", written("jax", input_of(model)));
+    const SourceFile source(
+        "m.py", written("jax", input_of(model, *rc::gen::arbitrary<bool>())));
     const auto tokens = python_tokens(source);
     size_t at = 0;
     const auto next = [&](std::string_view word) {
@@ -168,6 +219,50 @@ TEST_CASE("the dict of a JAX module holds the specs of the plan") {
     for (; parameter < model.manifest.size(); ++parameter) {
       RC_ASSERT(model.plan.is_unmatched(model.plan.of(parameter)));
     }
+  }));
+}
+
+// Made from logical rules alone, where everything divides.
+Model logical_model() {
+  RuleSet rules;
+  rules.logical_rules = any_logical_rules();
+  Model model = any_model(std::move(rules));
+  const bool uneven = std::any_of(
+      model.plan.placements.begin(), model.plan.placements.end(),
+      [](const Placement& p) {
+        return std::any_of(p.corrections.begin(), p.corrections.end(),
+                           [](const Correction& c) {
+                             return c.code == Code::IndivisibleDimension;
+                           });
+      });
+  RC_PRE(!uneven);
+  return model;
+}
+
+TEST_CASE("logical axis rules, read back, give the same plan") {
+  CHECK(rc::check("flax", [] {
+    const Model model = logical_model();
+    const ExportInput input = input_of(model, true);
+    RC_PRE(input.rules != nullptr);
+    RuleSet rules;
+    Diagnostics diags;
+    RC_ASSERT(kPythonRules.read(
+        std::make_shared<SourceFile>("r.py", written("flax", input)), {}, rules,
+        diags));
+    require_same_plan(model, rules, model.plan.mesh);
+  }));
+  CHECK(rc::check("maxtext", [] {
+    const Model model = logical_model();
+    const ExportInput input = input_of(model, true);
+    RC_PRE(input.rules != nullptr);
+    RuleSet rules;
+    Diagnostics diags;
+    RC_ASSERT(kMaxText.read(
+        std::make_shared<SourceFile>("m.yml", written("maxtext", input)), {},
+        rules, diags));
+    const auto mesh = make_mesh(*rules.mesh, std::nullopt, {}, diags);
+    RC_ASSERT(mesh == model.plan.mesh);
+    require_same_plan(model, rules, *mesh);
   }));
 }
 

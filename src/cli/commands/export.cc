@@ -57,6 +57,11 @@ std::string flags_text(const Options& options) {
   if (options.mode != Mode::Train) {
     add("--mode " + std::string(mode_name(options.mode)));
   }
+  if (options.parity) add("--parity");
+  if (options.fallback != RulesFallback::AxisIsUnsharded) {
+    add("--fallback " + std::string(fallback_name(options.fallback)));
+  }
+  if (options.flax != FlaxVersion::Current) add("--flax-compat 2024");
   return text;
 }
 
@@ -67,11 +72,14 @@ std::vector<std::string> origin_of(const Options& options,
     lines.push_back("plan: " + *options.plan);
     return lines;
   }
+  if (options.pattern != nullptr) {
+    lines.push_back("pattern: " + std::string(options.pattern->text()));
+  }
   std::string rules;
   for (const std::string& path : options.rules) {
     rules += (rules.empty() ? "" : ", ") + path;
   }
-  lines.push_back("rules: " + rules);
+  if (!rules.empty()) lines.push_back("rules: " + rules);
   const std::string flags = flags_text(options);
   if (!flags.empty()) lines.push_back("flags: " + flags);
   return lines;

@@ -25,7 +25,7 @@ bool contains(const AxisNames& names, const AxisName& name) {
 // file says about logical and semantic axes.
 bool is_mesh_axis(const AxisName& name, const RuleSet& rules,
                   const Mesh& mesh) {
-  if (!is_axis_name(name)) return false;  // "logical:embed"
+  if (!is_axis_name(name) || name == "_") return false;  // "logical:embed"
   const bool logical =
       std::any_of(rules.logical_rules.begin(), rules.logical_rules.end(),
                   [&](const LogicalRule& rule) { return rule.name == name; });
