@@ -243,7 +243,8 @@ TEST_CASE("logical axis rules, read back, give the same plan") {
   CHECK(rc::check("flax", [] {
     const Model model = logical_model();
     const ExportInput input = input_of(model, true);
-    RC_PRE(input.rules != nullptr);
+    const bool given = input.rules != nullptr;
+    RC_PRE(given);
     RuleSet rules;
     Diagnostics diags;
     RC_ASSERT(kPythonRules.read(
@@ -254,7 +255,8 @@ TEST_CASE("logical axis rules, read back, give the same plan") {
   CHECK(rc::check("maxtext", [] {
     const Model model = logical_model();
     const ExportInput input = input_of(model, true);
-    RC_PRE(input.rules != nullptr);
+    const bool given = input.rules != nullptr;
+    RC_PRE(given);
     RuleSet rules;
     Diagnostics diags;
     RC_ASSERT(kMaxText.read(
