@@ -43,7 +43,8 @@ const std::map<std::string, std::set<std::string>> kLayers = {
 // Folders of leaves: one format, renderer or command per file, none of which
 // knows another. The one header there, named as its folder, is their table.
 const std::set<std::string> kLeafFolders = {"io/formats", "io/dialects",
-                                            "report/renderers", "cli/commands"};
+                                            "io/exporters", "report/renderers",
+                                            "cli/commands"};
 
 // Headers that are slow to compile, or tie a file to a library or system, stay
 // in the few files that need them. Paths without extension.

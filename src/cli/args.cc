@@ -131,23 +131,31 @@ void check_settings(const CommandLine& line, Diagnostics& diags) {
 
 void check_arguments(const CommandLine& line, Diagnostics& diags) {
   const Command& command = *line.command;
-  const std::string usage = "`shardplan " + std::string(command.name) + " " +
-                            arguments_text(command) + "`";
+  const bool other = std::any_of(
+      line.settings.begin(), line.settings.end(), [&](const Setting& setting) {
+        return setting.flag->name == command.other_flag;
+      });
+  const std::vector<Argument>& wanted =
+      other ? command.other_arguments : command.arguments;
+  const std::string usage =
+      "`shardplan " + std::string(command.name) + " " +
+      (other ? "--" + std::string(command.other_flag) + " .. " : "") +
+      arguments_text(wanted) + "`";
   const size_t given = line.arguments.size();
-  for (size_t i = given; i < command.arguments.size(); ++i) {
-    if (command.arguments[i].optional) continue;
+  for (size_t i = given; i < wanted.size(); ++i) {
+    if (wanted[i].optional) continue;
     diags
         .error(Code::Usage, {},
                "`" + std::string(command.name) + "` needs " +
-                   std::string(command.arguments[i].name))
+                   std::string(wanted[i].name))
         .help(usage + " is how it is called");
     return;
   }
-  if (given > command.arguments.size()) {
+  if (given > wanted.size()) {
     diags
         .error(Code::Usage, {},
                "unexpected argument `" +
-                   printable(line.arguments[command.arguments.size()]) + "`")
+                   printable(line.arguments[wanted.size()]) + "`")
         .help(usage + " is how it is called");
   }
 }

@@ -114,15 +114,31 @@ std::vector<Command> other_commands() {
        run_inspect},
       {"diff",
        "With plans",
-       "compare two saved plans",
+       "compare two saved plans, or two readings of one model's rules",
        {{"A.plan.json", "the plan before", false, Kind::Plan},
         {"B.plan.json", "the plan after", false, Kind::Plan}},
        {"shardplan diff before.plan.json after.plan.json",
-        "shardplan diff before.plan.json after.plan.json --exit-code"},
-       {"the plans were compared", "they differ, with --exit-code",
-        kCouldNotRun},
+        "shardplan diff before.plan.json after.plan.json --exit-code",
+        "shardplan diff --semantics eformer,flax config.json -r @llama -m "
+        "tp=8"},
+       {"both were compared", "they differ, with --exit-code", kCouldNotRun},
        "docs/guide.md",
-       run_diff},
+       run_diff,
+       "semantics",
+       {kModel}},
+      {"export",
+       "With plans",
+       "write rules or a plan as another tool reads them",
+       {kModel},
+       {"shardplan export config.json -r @llama -m fsdp=4,tp=2 --to jax",
+        "shardplan export config.json --plan tp8.plan.json --to python -o "
+        "rules.py"},
+       {"the text was written",
+        "at least one error; the text is written all the same",
+        "could not run, or something cannot be said there (SP014): nothing is "
+        "written"},
+       "docs/formats/export.md",
+       run_export},
   };
 }
 
@@ -149,9 +165,9 @@ const Command* find_command(std::string_view name) {
   return nullptr;
 }
 
-std::string arguments_text(const Command& command) {
+std::string arguments_text(std::span<const Argument> arguments) {
   std::string text;
-  for (const Argument& argument : command.arguments) {
+  for (const Argument& argument : arguments) {
     if (!text.empty()) text += ' ';
     text += argument.name;
   }

@@ -55,18 +55,22 @@ struct Command {
   // Does all of it: reads, computes, and hands its answer to cli/output.h.
   // Exit::CouldNotRun means that the reason is in the context's diagnostics.
   Exit (*run)(Context&);
+  // With this flag it takes other arguments; "": there is none.
+  std::string_view other_flag = {};
+  std::vector<Argument> other_arguments = {};
 };
 
 std::span<const Command> commands();
 const Command* find_command(std::string_view name);
 // "MODEL", "A.plan.json B.plan.json", "[TOPIC]"
-std::string arguments_text(const Command& command);
+std::string arguments_text(std::span<const Argument> arguments);
 
 Exit run_analyze(Context& context);
 Exit run_check(Context& context);
 Exit run_completion(Context& context);
 Exit run_diff(Context& context);
 Exit run_explain(Context& context);
+Exit run_export(Context& context);
 Exit run_inspect(Context& context);
 Exit run_list(Context& context);
 Exit run_resolve(Context& context);

@@ -12,20 +12,28 @@
 #include "cli/memory_flags.h"
 #include "core/mesh.h"
 #include "core/plan.h"
+#include "io/export.h"
 #include "io/load.h"
 #include "report/report.h"
+#include "resolve/readings.h"
 
 namespace shardplan::cli {
 namespace {
 
-constexpr std::string_view kPlanning = "check resolve analyze sweep";
-constexpr std::string_view kPlanned = "check resolve analyze";
+constexpr std::string_view kPlanning = "check resolve analyze sweep export";
+constexpr std::string_view kPlanned = "check resolve analyze export";
+// With rules and a mesh, whatever is then made of them.
+constexpr std::string_view kRuled = "check resolve analyze sweep export diff";
 constexpr std::string_view kReading =
+    "check resolve analyze sweep export inspect diff";
+constexpr std::string_view kFolding =
     "check resolve analyze sweep inspect diff";
 constexpr std::string_view kReporting =
     "check resolve analyze sweep inspect diff list";
+constexpr std::string_view kWriting =
+    "check resolve analyze sweep export inspect diff list";
 constexpr std::string_view kEvery =
-    "check resolve analyze sweep inspect diff list explain completion";
+    "check resolve analyze sweep export inspect diff list explain completion";
 
 std::vector<std::string> format_names() {
   std::vector<std::string> names;
@@ -38,6 +46,14 @@ std::vector<std::string> dialect_names() {
   std::vector<std::string> names;
   for (const RuleDialect& dialect : rule_dialects()) {
     names.emplace_back(dialect.name);
+  }
+  return names;
+}
+
+std::vector<std::string> target_names() {
+  std::vector<std::string> names;
+  for (const ExportTarget& target : export_targets()) {
+    names.emplace_back(target.name);
   }
   return names;
 }
@@ -75,6 +91,33 @@ void set_axes(const Setting& setting, Options& options, Diagnostics& diags) {
   options.axes = axes_of(setting, diags);
 }
 
+void set_semantics(const Setting& setting, Options& options,
+                   Diagnostics& diags) {
+  std::vector<std::string> known;
+  for (const Reading& reading : readings()) known.emplace_back(reading.name);
+  const std::vector<std::string> names = split_list(setting.value);
+  bool fine = names.size() == 2;
+  if (!fine) {
+    diags
+        .error(Code::Usage, setting.where,
+               title_of(setting) + " takes two readings, not `" +
+                   printable(setting.value) + "`")
+        .help("for example `--semantics eformer,flax`");
+  }
+  for (const std::string& name : names) {
+    if (find_reading(name) != nullptr) continue;
+    fine = false;
+    auto problem = diags.error(Code::Usage, setting.where,
+                               "unknown reading `" + printable(name) + "`");
+    if (const auto near = nearest(name, known)) {
+      problem.help("a reading with a similar name exists: `" + *near + "`");
+    } else {
+      problem.help("`shardplan list readings` shows all");
+    }
+  }
+  if (fine) options.semantics = names;
+}
+
 void set_colour(const Setting& setting, Options& options, Diagnostics&) {
   options.colour = setting.value == "always"  ? Colour::Always
                    : setting.value == "never" ? Colour::Never
@@ -98,45 +141,44 @@ constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 const std::vector<Flag>& input_flags() {
   static const std::vector<Flag> kFlags = {
       {"rules", 'r', Takes::File, "FILE|@NAME", "Inputs",
-       "partition rules; may repeat, first match wins", kPlanning, true, true,
+       "partition rules; may repeat, first match wins", kRuled, true, true,
        nullptr,
        [](const Setting& s, Options& o, Diagnostics&) {
          o.rules.push_back(path_of(s));
        }},
       {"dialect", 0, Takes::Choice, "NAME", "Inputs",
-       "read rules as this dialect, whatever they look like", kPlanning, false,
+       "read rules as this dialect, whatever they look like", kRuled, false,
        true, dialect_names,
        [](const Setting& s, Options& o, Diagnostics&) { o.dialect = s.value; }},
       {"table", 0, Takes::Text, "NAME", "Inputs",
-       "which of several tables in a Python file", kPlanning, false, true,
-       nullptr,
+       "which of several tables in a Python file", kRuled, false, true, nullptr,
        [](const Setting& s, Options& o, Diagnostics&) { o.table = s.value; }},
       {"pattern", 0, Takes::Text, "STRING", "Inputs",
-       "rules in one line: attention|mlp->fsdp.tp,norm->None", kPlanning, false,
+       "rules in one line: attention|mlp->fsdp.tp,norm->None", kRuled, false,
        true, nullptr, set_pattern},
       {"parity", 0, Takes::Nothing, "", "Inputs",
-       "read --pattern as the original does, oddities included", kPlanning,
-       false, true, nullptr,
+       "read --pattern as the original does, oddities included", kRuled, false,
+       true, nullptr,
        [](const Setting&, Options& o, Diagnostics&) { o.parity = true; }},
       {"fallback", 0, Takes::Choice, "WHAT", "Inputs",
        "for logical axes that no rule places (default axis_is_unsharded)",
-       kPlanning, false, true, fallback_names,
+       kRuled, false, true, fallback_names,
        [](const Setting& s, Options& o, Diagnostics&) {
          o.fallback = find_fallback(s.value).value_or(o.fallback);
        }},
       {"flax-compat", 0, Takes::Choice, "YEAR", "Inputs",
-       "logical axes as flax of that year reads them (default current)",
-       kPlanning, false, true, flax_versions,
+       "logical axes as flax of that year reads them (default current)", kRuled,
+       false, true, flax_versions,
        [](const Setting& s, Options& o, Diagnostics&) {
          o.flax =
              s.value == "2024" ? FlaxVersion::March2024 : FlaxVersion::Current;
        }},
       {"mesh", 'm', Takes::Text, "AXES", "Inputs",
-       "devices, major to minor: fsdp=8,tp=4; one size may be -1", kPlanning,
+       "devices, major to minor: fsdp=8,tp=4; one size may be -1", kRuled,
        false, true, nullptr, set_mesh},
       {"devices", 0, Takes::Text, "N", "Inputs",
-       "number of devices, for a size of -1 or as a check", kPlanning, false,
-       true, nullptr,
+       "number of devices, for a size of -1 or as a check", kRuled, false, true,
+       nullptr,
        [](const Setting& s, Options& o, Diagnostics& d) {
          o.sweep.devices = integers_of(s, o.command, 1, kMaxDevices, d);
          if (o.sweep.devices.size() == 1) o.devices = o.sweep.devices[0];
@@ -148,7 +190,7 @@ const std::vector<Flag>& input_flags() {
          o.sweep.over = axes_of(s, d);
        }},
       {"axes", 0, Takes::Text, "A,B,C", "Inputs",
-       "axes that rules may name though the mesh lacks them", kPlanning, false,
+       "axes that rules may name though the mesh lacks them", kRuled, false,
        true, nullptr, set_axes},
       {"plan", 0, Takes::File, "FILE", "Inputs",
        "a saved plan instead of rules and mesh", kPlanned, false, true, nullptr,
@@ -183,11 +225,15 @@ const std::vector<Flag>& input_flags() {
          append_declarations(s, o.declarations, d);
        }},
       {"jobs", 0, Takes::Text, "N", "Inputs",
-       "threads to use (default one per processor)", kPlanning, false, true,
+       "threads to use (default one per processor)", kRuled, false, true,
        nullptr, set_jobs},
       {"why", 0, Takes::Text, "NAME", "Inputs",
        "show how one parameter got its spec", "resolve", false, false, nullptr,
        [](const Setting& s, Options& o, Diagnostics&) { o.why = s.value; }},
+      {"semantics", 0, Takes::Text, "A,B", "Inputs",
+       "compare two readings of one model's rules: eformer, flax, maxtext, "
+       "easylm, dtensor, hf, gspmd",
+       "diff", false, false, nullptr, set_semantics},
       {"config", 0, Takes::File, "FILE", "Inputs",
        "settings to use instead of the nearest shardplan.yaml", kReading, false,
        false, nullptr,
@@ -201,18 +247,21 @@ const std::vector<Flag>& input_flags() {
 
 const std::vector<Flag>& output_flags() {
   static const std::vector<Flag> kFlags = {
+      {"to", 0, Takes::Choice, "TARGET", "Output", "what to write", "export",
+       false, false, target_names,
+       [](const Setting& s, Options& o, Diagnostics&) { o.to = s.value; }},
       {"format", 0, Takes::Choice, "FORMAT", "Output",
        "how to write the answer (default text)", kReporting, false, true,
        format_names, set_format},
       {"json", 0, Takes::Nothing, "", "Output", "short for --format json",
        kReporting, false, true, nullptr, set_format},
       {"output", 'o', Takes::File, "FILE", "Output",
-       "write there, whole or not at all", kReporting, false, true, nullptr,
+       "write there, whole or not at all", kWriting, false, true, nullptr,
        [](const Setting& s, Options& o, Diagnostics&) {
          o.output = path_of(s);
        }},
       {"expand", 0, Takes::Nothing, "", "Output", "show every layer by itself",
-       kReading, false, true, nullptr,
+       kFolding, false, true, nullptr,
        [](const Setting&, Options& o, Diagnostics&) { o.expand = true; }},
       {"exact", 0, Takes::Nothing, "", "Output",
        "raw numbers instead of 29.3 MiB", kReporting, false, true, nullptr,

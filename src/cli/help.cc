@@ -56,6 +56,14 @@ std::string entries_text(const std::vector<Entry>& entries) {
   return text;
 }
 
+std::string arguments_help(const std::vector<Argument>& arguments) {
+  std::vector<Entry> entries;
+  for (const Argument& argument : arguments) {
+    entries.push_back({std::string(argument.name), std::string(argument.help)});
+  }
+  return entries_text(entries);
+}
+
 std::string examples_text(const std::vector<std::string_view>& examples) {
   std::string text;
   for (std::string_view example : examples) {
@@ -124,12 +132,14 @@ std::string command_help_text(const Command& command, bool colour) {
   std::string text = "shardplan " + std::string(command.name) + ": " +
                      std::string(command.summary) + "\n\n";
   text += examples_text(command.examples);
-  text += heading("Arguments", colour);
-  std::vector<Entry> entries;
-  for (const Argument& argument : command.arguments) {
-    entries.push_back({std::string(argument.name), std::string(argument.help)});
+  text += heading("Arguments", colour) + arguments_help(command.arguments);
+  if (!command.other_arguments.empty()) {
+    text +=
+        "\n" +
+        heading("Arguments with --" + std::string(command.other_flag), colour) +
+        arguments_help(command.other_arguments);
   }
-  text += entries_text(entries) + flags_text(command.name, colour);
+  text += flags_text(command.name, colour);
   text += "\n" + heading("Exit codes", colour);
   for (size_t i = 0; i < command.exits.size(); ++i) {
     if (command.exits[i].empty()) continue;

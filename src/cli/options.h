@@ -100,10 +100,12 @@ struct Options {
   bool exit_zero = false;
 
   // Of single commands
-  bool fix = false;                // check --fix
-  bool diff = false;               // check --fix --diff
-  std::optional<std::string> why;  // resolve --why NAME
-  bool exit_code = false;          // diff --exit-code
+  bool fix = false;                    // check --fix
+  bool diff = false;                   // check --fix --diff
+  std::optional<std::string> why;      // resolve --why NAME
+  bool exit_code = false;              // diff --exit-code
+  std::vector<std::string> semantics;  // diff --semantics A,B: two, or none
+  std::optional<std::string> to;       // export --to
 };
 
 // How rule files are read, but for what they say themselves.

@@ -63,6 +63,25 @@ void check_fix_flags(const Options& options, Diagnostics& diags) {
   }
 }
 
+// Two saved plans hold their own rules and meshes. The same keys of a
+// configuration are for other commands.
+void check_diff_flags(const CommandLine& line, const Options& options,
+                      Diagnostics& diags) {
+  if (options.command != "diff" || !options.semantics.empty()) return;
+  for (const Setting& setting : line.settings) {
+    if (!is_taken_by(*setting.flag, "check") ||
+        setting.flag->group != "Inputs" ||
+        is_taken_by(*setting.flag, "inspect")) {
+      continue;
+    }
+    diags
+        .error(Code::Usage, {},
+               "`--" + std::string(setting.flag->name) +
+                   "` means nothing to `diff` without `--semantics`")
+        .help("saved plans hold their own mesh, rules and placements");
+  }
+}
+
 // Flags over configuration. `options` hold the flags already.
 void settle(const CommandLine& line, Host& host, Options& options,
             Diagnostics& diags) {
@@ -75,11 +94,12 @@ void settle(const CommandLine& line, Host& host, Options& options,
   options.arguments = line.arguments;
   apply_settings(settings, options, diags);
   check_fix_flags(options, diags);
+  check_diff_flags(line, options, diags);
   if (asks_for_plan(options) && options.command != "resolve") {
     diags
         .error(Code::Usage, {},
-               "`" + options.command + "` writes a report, and `" +
-                   printable(*options.output) + "` is the name of a plan")
+               "`" + options.command + "` writes no plan, and `" +
+                   printable(*options.output) + "` is the name of one")
         .help(
             "`shardplan resolve` writes plans; with `--json` any name is "
             "accepted");

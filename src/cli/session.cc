@@ -195,6 +195,10 @@ std::optional<Inputs> read_inputs(Context& context) {
                 resolve_options(context)};
 }
 
+std::optional<Mesh> planned_mesh(Context& context, const RuleSet& rules) {
+  return read_mesh(context, rules);
+}
+
 std::optional<Session> open_session(Context& context) {
   std::optional<Manifest> manifest = read_manifest(context);
   if (!manifest) return std::nullopt;

@@ -33,6 +33,10 @@ struct Inputs {
 // Empty, with the reason reported.
 std::optional<Inputs> read_inputs(Context& context);
 
+// The mesh that the options name, else that of the rules. Empty, with the
+// reason reported.
+std::optional<Mesh> planned_mesh(Context& context, const RuleSet& rules);
+
 // Empty when there can be no answer; the diagnostics say why. Otherwise they
 // hold every finding.
 std::optional<Session> open_session(Context& context);

@@ -126,7 +126,7 @@ TEST_CASE("every mistake of usage has its words and its help") {
        "`shardplan list [TOPIC] [NAME]` is how it is called"},
       {{"inspect", "m.json", "--mesh", "tp=2"},
        "`--mesh` means nothing to `inspect`",
-       "`check`, `resolve`, `analyze` and `sweep` take it"},
+       "`check`, `resolve`, `analyze`, `sweep`, `export` and `diff` take it"},
       {{"check", "m.json", "--why", "w"},
        "`--why` means nothing to `check`",
        "`resolve` takes it"},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `shardplan diff A B`: which tensors two saved plans place differently, and
-// what that does to the fullest device.
+// what that does to the fullest device. (With --semantics: cli/semantics.h.)
 #include <cmath>
 #include <cstdint>
 #include <map>
@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "cli/semantics.h"
 #include "core/fold.h"
 #include "io/load.h"
 #include "io/plan_file.h"
@@ -313,6 +314,7 @@ std::string mesh_line(const Mesh& mesh) {
 }  // namespace
 
 Exit run_diff(Context& context) {
+  if (!context.options.semantics.empty()) return diff_semantics(context);
   const auto a = read_side(context.options.arguments[0], context);
   const auto b = read_side(context.options.arguments[1], context);
   if (!a || !b) return Exit::CouldNotRun;

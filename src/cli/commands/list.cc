@@ -10,10 +10,12 @@
 #include "cli/hardware_tables.h"
 #include "cli/output.h"
 #include "cli/topics.h"
+#include "io/export.h"
 #include "io/hardware.h"
 #include "io/load.h"
 #include "io/shipped.h"
 #include "report/report.h"
+#include "resolve/readings.h"
 
 namespace shardplan::cli {
 namespace {
@@ -47,6 +49,14 @@ std::vector<Table> list_formats() {
 
 std::vector<Table> list_dialects() {
   return {named_table("dialects", "", named_rows(rule_dialects()))};
+}
+
+std::vector<Table> list_targets() {
+  return {named_table("targets", "", named_rows(export_targets()))};
+}
+
+std::vector<Table> list_readings() {
+  return {named_table("readings", "", named_rows(readings()))};
 }
 
 std::vector<Table> list_commands() {
@@ -112,6 +122,8 @@ constexpr Topic kTopics[] = {
     {"formats", "what models are read from, what answers are written in",
      list_formats},
     {"dialects", "languages of rules files", list_dialects},
+    {"targets", "what `export --to` writes", list_targets},
+    {"readings", "what `diff --semantics` compares", list_readings},
     {"rules", "shipped rule sets, for --rules @NAME", list_rules},
     {"hardware", "shipped profiles, for --hardware NAME", list_hardware},
     {"codes", "diagnostics, for --deny, --allow and explain", list_codes},

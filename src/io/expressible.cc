@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/expressible.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "base/text.h"
+
+namespace shardplan {
+namespace {
+
+using Reason = std::function<std::string(const Placement&)>;
+
+// The first dimension that its axes do not divide, with the numbers.
+std::string uneven_text(const Plan& plan, const Placement& placement) {
+  const Shape shape = stored_shape(placement);
+  for (size_t dim = 0; dim < placement.spec.dims.size(); ++dim) {
+    const AxisNames& axes = placement.spec.dims[dim];
+    const int64_t shards = shard_count(plan.mesh, axes);
+    if (shape[dim] % shards == 0) continue;
+    std::string sizes;
+    for (const AxisName& axis : axes) {
+      sizes += (sizes.empty() ? "" : ",") + axis + "=" +
+               std::to_string(plan.mesh.size_of(axis));
+    }
+    return "dimension " + std::to_string(dim) + " is " +
+           std::to_string(shape[dim]) + ", which " + sizes + " does not divide";
+  }
+  return "";
+}
+
+bool names_unconstrained(const PartitionSpec& spec) {
+  return std::any_of(
+      spec.dims.begin(), spec.dims.end(), [](const AxisNames& axes) {
+        return std::find(axes.begin(), axes.end(), kUnconstrained) !=
+               axes.end();
+      });
+}
+
+// One diagnostic for all parameters that have the reason; false when there are
+// any.
+bool report_those_with(const ExportInput& input, const Reason& reason,
+                       const std::string& message, const std::string& help,
+                       Diagnostics& diags) {
+  std::vector<std::string> why;
+  why.reserve(input.plan.placements.size());
+  for (const Placement& placement : input.plan.placements) {
+    why.push_back(reason(placement));
+  }
+  std::vector<std::string> names;
+  size_t first = 0;
+  for (size_t i = 0; i < input.manifest.size(); ++i) {
+    if (why[input.plan.placement_of[i]].empty()) continue;
+    if (names.empty()) first = i;
+    names.emplace_back(input.manifest.name(i));
+  }
+  if (names.empty()) return true;
+  std::string who = "`" + printable(names.front()) + "`";
+  if (names.size() > 1) {
+    who +=
+        " and " + count_text(static_cast<int64_t>(names.size()) - 1) + " more";
+  }
+  diags
+      .error(Code::Inexpressible, input.manifest.where(first),
+             message + " " + who)
+      .fact(why[input.plan.placement_of[first]])
+      .help(help)
+      .parameters(std::move(names));
+  return false;
+}
+
+// Prefix keeps axes of a dimension that other policies leave whole.
+bool policy_decides(const Plan& plan) {
+  if (plan.on_indivisible != OnIndivisible::Prefix) return false;
+  for (const Placement& placement : plan.placements) {
+    for (const Correction& c : placement.corrections) {
+      const auto dim = static_cast<size_t>(c.dim);
+      if (c.code == Code::IndivisibleDimension &&
+          dim < placement.spec.dims.size() &&
+          !placement.spec.dims[dim].empty()) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+bool specs_are_expressible(const ExportInput& input, std::string_view target,
+                           Diagnostics& diags) {
+  const std::string cannot = "`" + std::string(target) + "` cannot say ";
+  bool good = report_those_with(
+      input,
+      [](const Placement& p) {
+        return p.stored.empty() ? "" : "stored by " + p.stored.front().why;
+      },
+      cannot + "what `--declare` changes of", "export without `--declare`",
+      diags);
+  good =
+      report_those_with(
+          input, [&](const Placement& p) { return uneven_text(input.plan, p); },
+          cannot + "how `--on-indivisible " +
+              std::string(policy_name(input.plan.on_indivisible)) + "` cuts",
+          "pad the dimension, or export with `--on-indivisible drop`", diags) &&
+      good;
+  return report_those_with(
+             input,
+             [](const Placement& p) -> std::string {
+               if (!p.requested || !names_unconstrained(*p.requested)) {
+                 return "";
+               }
+               return "the rule asks for " + spec_text(*p.requested) +
+                      ", where `?` is UNCONSTRAINED";
+             },
+             cannot + "UNCONSTRAINED, which is asked for",
+             "write None, or the axes that are meant", diags) &&
+         good;
+}
+
+bool names_are_expressible(const ExportInput& input, std::string_view target,
+                           Diagnostics& diags) {
+  for (size_t i = 0; i < input.manifest.size(); ++i) {
+    const std::string_view name = input.manifest.name(i);
+    if (!name.ends_with('\n')) continue;
+    diags
+        .error(Code::Inexpressible, input.manifest.where(i),
+               "`" + std::string(target) + "` cannot tell `" + printable(name) +
+                   "` from the same without the newline")
+        .help("`--to jax` names every parameter as it is");
+    return false;
+  }
+  return true;
+}
+
+const RuleSet* logical_rules_of(const ExportInput& input,
+                                std::string_view target, Diagnostics& diags) {
+  const std::string name = "`" + std::string(target) + "`";
+  const std::string instead = "`--to jax` writes a spec per parameter";
+  if (input.rules == nullptr) {
+    diags
+        .error(Code::Inexpressible, {},
+               name + " needs logical axis rules: " + input.no_rules)
+        .help(instead);
+    return nullptr;
+  }
+  const RuleSet& rules = *input.rules;
+  if (!rules.rules.empty()) {
+    const Rule& first = rules.rules.front();
+    std::string message = name + " has no rules by pattern, such as `" +
+                          printable(first.pattern) + "`";
+    if (rules.rules.size() > 1) {
+      message += " and " +
+                 count_text(static_cast<int64_t>(rules.rules.size()) - 1) +
+                 " more";
+    }
+    diags.error(Code::Inexpressible, first.where, message)
+        .help("give logical axis rules alone; " + instead);
+    return nullptr;
+  }
+  if (rules.logical_rules.empty()) {
+    diags
+        .error(Code::Inexpressible, {},
+               name + " needs logical axis rules, and there are none")
+        .help(instead);
+    return nullptr;
+  }
+  if (rules.logical_reading == LogicalReading::Mapping) {
+    diags
+        .error(Code::Inexpressible, rules.logical_rules.front().where,
+               name +
+                   " gives a mesh axis once, by priority, and this is a "
+                   "mapping, which gives it to every name")
+        .help(instead);
+    return nullptr;
+  }
+  return &rules;
+}
+
+std::string why_no_rules(const ExportInput& input) {
+  if (input.rules == nullptr) return input.no_rules;
+  if (policy_decides(input.plan)) {
+    return "rules do not say `--on-indivisible prefix`";
+  }
+  for (const Rule& rule : input.rules->rules) {
+    if (rule.from_last) return "the rules count dimensions from the last";
+    if (names_unconstrained(rule.spec)) return "a rule says UNCONSTRAINED";
+    if (rule.decode_dim) return "a rule follows the size of a dimension";
+  }
+  return "";
+}
+
+void note_activations(const ExportInput& input, std::string_view target,
+                      Diagnostics& diags) {
+  if (input.rules == nullptr || input.rules->activations.empty()) return;
+  diags.report(
+      Code::Inexpressible, Severity::Note,
+      input.rules->activations.front().where,
+      "`" + std::string(target) + "` leaves the specs of activations out");
+}
+
+void note_slices(const ExportInput& input, std::string_view target,
+                 Diagnostics& diags) {
+  if (input.rules == nullptr) return;
+  const std::vector<AxisRequest>& slices = input.rules->dcn_mesh;
+  if (std::all_of(slices.begin(), slices.end(),
+                  [](const AxisRequest& axis) { return axis.size == 1; })) {
+    return;
+  }
+  diags.report(
+      Code::Inexpressible, Severity::Note, input.rules->mesh_where,
+      "`" + std::string(target) + "` does not say which axes span slices");
+}
+
+std::vector<std::string> header_lines(const ExportInput& input,
+                                      std::string_view what,
+                                      std::string_view target) {
+  std::vector<std::string> lines = {std::string(what) +
+                                    "; `shardplan export --to " +
+                                    std::string(target) + "`."};
+  for (const std::string& line : input.origin) lines.push_back(printable(line));
+  lines.push_back("mesh: " + mesh_text(input.plan.mesh));
+  return lines;
+}
+
+void add_left_out(int64_t count, std::vector<std::string>& lines) {
+  if (count == 0) return;
+  lines.push_back(plural(count, "parameter") +
+                  " that no rule is found in (SP101): left out");
+}
+
+std::string comment_text(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += "# " + line + "\n";
+  return text;
+}
+
+}  // namespace shardplan

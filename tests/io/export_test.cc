@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is written is read back to the same plan, for every target that can
+// hold it.
+#include "io/export.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <rapidcheck.h>
+
+#include "core/partition_axis.h"
+#include "io/dialects/dialects.h"
+#include "io/python_literal.h"
+#include "io/python_rules.h"
+#include "io/python_tokens.h"
+#include "resolve/resolve.h"
+#include "tests/support/generators.h"
+
+namespace shardplan {
+namespace {
+
+using namespace testing;
+
+std::vector<LogicalRule> any_logical_rules() {
+  std::vector<LogicalRule> rules;
+  const auto count = *rc::gen::inRange<size_t>(1, 6);
+  for (size_t i = 0; i < count; ++i) {
+    rules.push_back(
+        {*rc::gen::element<std::string>("embed", "mlp", "heads"),
+         *rc::gen::element(AxisNames(), AxisNames{"fsdp"}, AxisNames{"tp"},
+                           AxisNames{"dp", "fsdp"}),
+         {},
+         {}});
+  }
+  return rules;
+}
+
+// Logical rules, a PartitionAxis, and rules that name them.
+void add_other_axes(RuleSet& rules) {
+  rules.logical_rules = any_logical_rules();
+  PartitionAxis axis = default_partition_axis();
+  axis[*find_partition_field("head_axis")] =
+      *rc::gen::element(AxisValue{}, AxisValue{{"fsdp", "dp"}, true});
+  Diagnostics diags;
+  rules.partition_axis = resolve_partition_axis(axis, diags);
+  for (Rule& rule : rules.rules) {
+    for (AxisNames& names : rule.spec.dims) {
+      if (!*rc::gen::arbitrary<bool>()) continue;
+      names = {*rc::gen::element<std::string>("HEAD", "__EMBED__", "embed",
+                                              "logical:mlp", "mesh:tp")};
+    }
+  }
+}
+
+rc::Gen<RuleSet> any_rules() {
+  return rc::gen::exec([] {
+    RuleSet rules;
+    const auto count = *rc::gen::inRange<size_t>(1, 6);
+    for (size_t i = 0; i < count; ++i) {
+      Rule rule;
+      rule.pattern = *rc::gen::element<std::string>(
+          "q_proj", "kernel$", "layers/[0-4]/", "norm|bias", "(up|q)_\\w+",
+          "\\d\\d", "\"", "scale\\Z", "^layers/1", "ü\\.", "");
+      rule.spec = *gen::any_spec();
+      rules.rules.push_back(std::move(rule));
+    }
+    if (*rc::gen::arbitrary<bool>()) add_other_axes(rules);
+    rules.declared_axes = *rc::gen::element(AxisNames(), AxisNames{"sp"},
+                                            AxisNames{"ep", "unknown"});
+    return rules;
+  });
+}
+
+struct Model {
+  Manifest manifest;
+  RuleSet rules;
+  Plan plan;
+};
+
+// Labels for some parameters.
+void add_labels(Manifest& manifest) {
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    if (*rc::gen::arbitrary<bool>()) continue;
+    AxisLabels labels(manifest.type(i).shape.size());
+    for (auto& label : labels) {
+      label = *rc::gen::element<std::optional<std::string>>(
+          "embed", "mlp", "heads", "other", std::nullopt);
+    }
+    manifest.set_axes(i, std::move(labels));
+  }
+}
+
+Model any_model(RuleSet rules = *any_rules()) {
+  Manifest manifest = *gen::manifest();
+  add_labels(manifest);
+  const Mesh mesh = *gen::mesh();
+  ResolveOptions how;
+  how.min_size = *rc::gen::element<int64_t>(0, 0, 30);
+  how.strict = *rc::gen::arbitrary<bool>();
+  how.on_indivisible = *rc::gen::element(
+      OnIndivisible::Drop, OnIndivisible::Prefix, OnIndivisible::Error);
+  Diagnostics diags;
+  auto plan = resolve(manifest, rules, mesh, how, diags);
+  RC_ASSERT(plan.has_value());
+  return {std::move(manifest), std::move(rules), *std::move(plan)};
+}
+
+// As the command does it.
+ExportInput input_of(const Model& model, bool with_rules) {
+  ExportInput input{model.manifest, model.plan};
+  ResolveOptions plain;
+  plain.on_indivisible = model.plan.on_indivisible;
+  Diagnostics diags;
+  const auto again =
+      resolve(model.manifest, model.rules, model.plan.mesh, plain, diags);
+  const bool same = fingerprint(model.manifest, *again) ==
+                    fingerprint(model.manifest, model.plan);
+  if (same && with_rules) {
+    input.rules = &model.rules;
+  } else {
+    input.no_rules = "a saved plan has no rules";
+  }
+  return input;
+}
+
+std::string written(const char* target, const ExportInput& input) {
+  Diagnostics diags;
+  const auto text = find_export_target(target)->write(input, diags);
+  RC_ASSERT(text.has_value());
+  RC_ASSERT(diags.all().empty());
+  return *text;
+}
+
+void require_same_plan(const Model& model, const RuleSet& rules,
+                       const Mesh& mesh) {
+  Diagnostics diags;
+  const auto plan = resolve(model.manifest, rules, mesh, {}, diags);
+  RC_ASSERT(plan.has_value());
+  RC_ASSERT(fingerprint(model.manifest, *plan) ==
+            fingerprint(model.manifest, model.plan));
+}
+
+TEST_CASE("our own rules, read back, give the same plan") {
+  for (const char* target : {"yaml", "json"}) {
+    CHECK(rc::check(target, [&] {
+      const Model model = any_model();
+      const std::string text =
+          written(target, input_of(model, *rc::gen::arbitrary<bool>()));
+      RuleSet rules;
+      Diagnostics diags;
+      RC_ASSERT(kYamlRules.read(std::make_shared<SourceFile>("r", text), {},
+                                rules, diags));
+      RC_ASSERT(rules.mesh.has_value());
+      const auto mesh = make_mesh(*rules.mesh, std::nullopt, {}, diags);
+      RC_ASSERT(mesh == model.plan.mesh);
+      require_same_plan(model, rules, *mesh);
+    }));
+  }
+}
+
+TEST_CASE("a Python table, read back, gives the same plan") {
+  CHECK(rc::check("python", [] {
+    const Model model = any_model();
+    const std::string text =
+        written("python", input_of(model, *rc::gen::arbitrary<bool>()));
+    RC_PRE(text.find("RULES = ()") == std::string::npos);
+    RuleSet rules;
+    Diagnostics diags;
+    RC_ASSERT(read_python_rules(std::make_shared<SourceFile>("r.py", text),
+                                std::nullopt, rules, diags));
+    require_same_plan(model, rules, model.plan.mesh);
+  }));
+}
+
+PartitionSpec spec_of(const PythonValue& call) {
+  PartitionSpec spec;
+  for (const PythonValue& item : call.items) {
+    AxisNames axes;
+    if (item.kind == PythonKind::String) axes.push_back(item.text);
+    for (const PythonValue& axis : item.items) axes.push_back(axis.text);
+    spec.dims.push_back(std::move(axes));
+  }
+  return spec;
+}
+
+TEST_CASE("the dict of a JAX module holds the specs of the plan") {
+  CHECK(rc::check("jax", [] {
+    const Model model = any_model();
+    const SourceFile source(
+        "m.py", written("jax", input_of(model, *rc::gen::arbitrary<bool>())));
+    const auto tokens = python_tokens(source);
+    size_t at = 0;
+    const auto next = [&](std::string_view word) {
+      while (at < tokens.size() && !tokens[at].is(word)) ++at;
+    };
+    next("PARTITION_SPECS");
+    next("{");
+    ++at;
+    size_t parameter = 0;
+    for (; !tokens[at].is("}"); ++parameter) {
+      while (model.plan.is_unmatched(model.plan.of(parameter))) ++parameter;
+      RC_ASSERT(tokens[at].text == model.manifest.name(parameter));
+      RC_ASSERT(tokens[++at].is(":"));
+      ++at;
+      Diagnostics diags;
+      const auto value = parse_python_value(tokens, at, diags);
+      RC_ASSERT(value.has_value());
+      RC_ASSERT(value->text == "PartitionSpec");
+      RC_ASSERT(spec_of(*value) == model.plan.of(parameter).spec);
+      RC_ASSERT(tokens[at++].is(","));
+    }
+    for (; parameter < model.manifest.size(); ++parameter) {
+      RC_ASSERT(model.plan.is_unmatched(model.plan.of(parameter)));
+    }
+  }));
+}
+
+// Made from logical rules alone, where everything divides.
+Model logical_model() {
+  RuleSet rules;
+  rules.logical_rules = any_logical_rules();
+  Model model = any_model(std::move(rules));
+  const bool uneven = std::any_of(
+      model.plan.placements.begin(), model.plan.placements.end(),
+      [](const Placement& p) {
+        return std::any_of(p.corrections.begin(), p.corrections.end(),
+                           [](const Correction& c) {
+                             return c.code == Code::IndivisibleDimension;
+                           });
+      });
+  RC_PRE(!uneven);
+  return model;
+}
+
+TEST_CASE("logical axis rules, read back, give the same plan") {
+  CHECK(rc::check("flax", [] {
+    const Model model = logical_model();
+    const ExportInput input = input_of(model, true);
+    const bool given = input.rules != nullptr;
+    RC_PRE(given);
+    RuleSet rules;
+    Diagnostics diags;
+    RC_ASSERT(kPythonRules.read(
+        std::make_shared<SourceFile>("r.py", written("flax", input)), {}, rules,
+        diags));
+    require_same_plan(model, rules, model.plan.mesh);
+  }));
+  CHECK(rc::check("maxtext", [] {
+    const Model model = logical_model();
+    const ExportInput input = input_of(model, true);
+    const bool given = input.rules != nullptr;
+    RC_PRE(given);
+    RuleSet rules;
+    Diagnostics diags;
+    RC_ASSERT(kMaxText.read(
+        std::make_shared<SourceFile>("m.yml", written("maxtext", input)), {},
+        rules, diags));
+    const auto mesh = make_mesh(*rules.mesh, std::nullopt, {}, diags);
+    RC_ASSERT(mesh == model.plan.mesh);
+    require_same_plan(model, rules, *mesh);
+  }));
+}
+
+TEST_CASE("every target is found by its name") {
+  std::set<std::string_view> names;
+  for (const ExportTarget& target : export_targets()) {
+    CHECK(find_export_target(target.name) == &target);
+    CHECK(names.insert(target.name).second);
+    CHECK_FALSE(target.summary.empty());
+  }
+  CHECK(find_export_target("jaxx") == nullptr);
+}
+
+}  // namespace
+}  // namespace shardplan
