@@ -7,6 +7,7 @@
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "cli/config.h"
+#include "cli/flag_values.h"
 #include "cli/help.h"
 #include "cli/output.h"
 
@@ -63,6 +64,29 @@ void check_fix_flags(const Options& options, Diagnostics& diags) {
   }
 }
 
+// Flags that mean nothing without another one.
+void check_companions(const CommandLine& line, const Options& options,
+                      Diagnostics& diags) {
+  for (const Setting& setting : line.settings) {
+    if (options.command != "inspect" || options.shard) break;
+    if (!needs_shard(*setting.flag)) continue;
+    diags
+        .error(Code::Usage, {},
+               title_of(setting) +
+                   " means nothing to `inspect` without "
+                   "`--shard`")
+        .help("name a parameter with `--shard` to see where it lies");
+  }
+  if (options.command != "explain" || options.matmul) return;
+  if (options.parity) {
+    diags.error(Code::Usage, {}, "`--parity` means nothing without `--matmul`");
+  }
+  if (options.format_was_given) {
+    diags.error(Code::Usage, {}, "the page of a code has no other format")
+        .help("with `--matmul` there is a report to format");
+  }
+}
+
 // Flags over configuration. `options` hold the flags already.
 void settle(const CommandLine& line, Host& host, Options& options,
             Diagnostics& diags) {
@@ -75,6 +99,7 @@ void settle(const CommandLine& line, Host& host, Options& options,
   options.arguments = line.arguments;
   apply_settings(settings, options, diags);
   check_fix_flags(options, diags);
+  check_companions(line, options, diags);
   if (asks_for_plan(options) && options.command != "resolve") {
     diags
         .error(Code::Usage, {},
