@@ -104,7 +104,12 @@ std::string dropped_text(const Correction& correction) {
 
 void add_dimensions(const Session& session, const Placement& p,
                     std::vector<Row>& rows) {
-  if (!p.requested) return;
+  if (!p.requested) {
+    if (p.spec.dims.empty()) return;
+    rows.push_back({std::string("by size"), spec_text(p.spec), std::string(),
+                    std::string("no rule is found")});
+    return;
+  }
   rows.push_back({std::string("requested"), spec_text(*p.requested),
                   std::string(), std::string()});
   const Shape shape = stored_shape(p);
