@@ -184,8 +184,8 @@ class Needs {
                  const char* whole) {
     if (axes.empty()) return;
     add("all-gather, or slice", axes,
-        "the contracted dimension is sharded in the " + std::string(sharded) +
-            " operand only: gather it, or slice the " + whole + " one alike");
+        "cuts the contraction on the " + std::string(sharded) +
+            " only; gather it or slice the " + whole);
   }
 
   void contraction() {
@@ -197,31 +197,27 @@ class Needs {
     one_sided(right_only, "right", "left");
     if (left_only.empty() && right_only.empty() && ours != theirs) {
       add("resharding", ours,
-          "the contracted dimension is cut in another order: " +
-              axes_text(ours) + " and " + axes_text(theirs));
+          "the contraction is cut in another order: " + axes_text(ours) +
+              " and " + axes_text(theirs));
     }
   }
 
   void partial() {
     if (output_.partial.empty()) return;
-    std::string why =
-        "each device sums a part of the contraction; the result "
-        "stays " +
-        spec_text(output_.spec);
-    add("all-reduce", output_.partial, why);
+    add("all-reduce", output_.partial,
+        "each device holds a partial sum; leaves " + spec_text(output_.spec));
     if (output_.spec.dims.empty()) return;
     PartitionSpec scattered = output_.spec;
     AxisNames& last = scattered.dims.back();
     last.insert(last.end(), output_.partial.begin(), output_.partial.end());
     add("or reduce-scatter", output_.partial,
-        "the same sums, each device keeping a part: " + spec_text(scattered));
+        "each device keeps a part of the sum: " + spec_text(scattered));
   }
 
   void repeated() {
     if (output_.repeated.empty()) return;
     add("all-gather", output_.repeated,
-        "an earlier dimension of the result has the axis, so that a later one "
-        "cannot");
+        "an earlier dimension of the result has it already");
   }
 
   void batch() {
@@ -231,8 +227,8 @@ class Needs {
       const AxisNames others = only_in(right_.dims[dim], left_.dims[dim]);
       axes.insert(axes.end(), others.begin(), others.end());
       add("resharding", axes,
-          "batch dimension " + std::to_string(dim) +
-              " is cut otherwise: " + axes_text(left_.dims[dim]) + " and " +
+          "batch dimension " + std::to_string(dim) + " is cut as " +
+              axes_text(left_.dims[dim]) + " and as " +
               axes_text(right_.dims[dim]));
     }
   }
