@@ -206,7 +206,15 @@ class Needs {
     if (output_.partial.empty()) return;
     add("all-reduce", output_.partial,
         "each device holds a partial sum; leaves " + spec_text(output_.spec));
-    if (output_.spec.dims.empty()) return;
+    // An axis that an illegal operand has twice may be in the result, too.
+    const bool free = std::none_of(
+        output_.spec.dims.begin(), output_.spec.dims.end(),
+        [&](const AxisNames& axes) {
+          return std::find_first_of(axes.begin(), axes.end(),
+                                    output_.partial.begin(),
+                                    output_.partial.end()) != axes.end();
+        });
+    if (output_.spec.dims.empty() || !free) return;
     PartitionSpec scattered = output_.spec;
     AxisNames& last = scattered.dims.back();
     last.insert(last.end(), output_.partial.begin(), output_.partial.end());

@@ -89,7 +89,7 @@ Table shards_table(const Placement& p, const Mesh& mesh, OnIndivisible policy) {
 // What is rows and what is columns in the drawing.
 std::string drawn_text(const ShardMap& map) {
   const DrawnDims dims = drawn_dims(map);
-  if (dims.column < 0) return "a scalar";
+  if (dims.column < 0) return "a scalar has one";
   std::string text = "columns are dimension " + std::to_string(dims.column);
   if (dims.row >= 0) {
     text = "rows are dimension " + std::to_string(dims.row) + ", " + text;

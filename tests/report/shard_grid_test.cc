@@ -36,7 +36,7 @@ TEST_CASE("two dimensions are rows and columns of boxes") {
   CHECK(
       joined(draw_shards(map_of("f32[32, 16]", "fsdp, tp", "dp=2,fsdp=2,tp=2"),
                          80, false)) == R"(
-         0:8    8:16
+        0:8    8:16
       ┌──────┬──────┐
  0:16 │ 0,4  │ 1,5  │
       ├──────┼──────┤
@@ -69,7 +69,7 @@ TEST_CASE("of more dimensions the last two that are cut are drawn") {
   CHECK(dims.column == 2);
   CHECK(joined(draw_shards(map, 80, false)) == R"(
 dimension 0 = 0:2
-     0:4   4:8
+      0:4   4:8
     ┌─────┬─────┐
 0:3 │  0  │  1  │
     ├─────┼─────┤
@@ -77,7 +77,7 @@ dimension 0 = 0:2
     └─────┴─────┘
 
 dimension 0 = 2:4
-     0:4   4:8
+      0:4   4:8
     ┌─────┬─────┐
 0:3 │  4  │  5  │
     ├─────┼─────┤
