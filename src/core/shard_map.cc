@@ -8,9 +8,9 @@
 namespace shardplan {
 namespace {
 
-AxisNames axes_of(const Placement& placement, size_t dim) {
-  return dim < placement.spec.dims.size() ? placement.spec.dims[dim]
-                                          : AxisNames();
+const AxisNames& axes_of(const Placement& placement, size_t dim) {
+  static const AxisNames kNone;
+  return dim < placement.spec.dims.size() ? placement.spec.dims[dim] : kNone;
 }
 
 }  // namespace
@@ -20,7 +20,7 @@ HeldSlice held_slice(const Placement& placement, const Mesh& mesh,
   const Shape shape = stored_shape(placement);
   HeldSlice held{mesh.coordinates(device), {}, {}};
   for (size_t dim = 0; dim < shape.size(); ++dim) {
-    const AxisNames axes = axes_of(placement, dim);
+    const AxisNames& axes = axes_of(placement, dim);
     const Cut cut = cut_of(policy);
     const Slice slice =
         dimension_slice(mesh, axes, cut, shape[dim], held.coordinates);

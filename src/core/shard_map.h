@@ -40,7 +40,7 @@ struct ShardMap {
 };
 
 // More devices make no map that somebody could read.
-inline constexpr int64_t kMaxMappedDevices = int64_t{1} << 20;
+inline constexpr int64_t kMaxMappedDevices = int64_t{1} << 17;
 // REQUIRES: mesh.devices() <= kMaxMappedDevices.
 ShardMap shard_map(const Placement& placement, const Mesh& mesh,
                    OnIndivisible policy);

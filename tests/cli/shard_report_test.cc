@@ -93,7 +93,7 @@ TEST_CASE("what makes a plan means nothing to inspect without --shard") {
 TEST_CASE("a mesh of too many devices is not listed") {
   MemoryHost host = planning_host();
   CHECK(run_on(host, {"inspect", "--shard", kQuery}, "tp=2097152") == 2);
-  CHECK(host.err.find("`--shard` lists at most 1,048,576 devices") !=
+  CHECK(host.err.find("`--shard` lists at most 131,072 devices") !=
         std::string::npos);
 }
 
