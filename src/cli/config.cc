@@ -204,9 +204,9 @@ bool is_one_of(std::string_view name,
 
 // What a saved plan already holds.
 bool makes_a_plan(std::string_view name) {
-  return is_one_of(name,
-                   {"rules", "dialect", "mesh", "devices", "slices", "axes",
-                    "min-size", "on-indivisible", "no-strict", "declare"});
+  return is_one_of(name, {"rules", "dialect", "table", "pattern", "flax-compat",
+                          "mesh", "devices", "slices", "axes", "min-size",
+                          "on-indivisible", "no-strict", "declare"});
 }
 
 // What says on which other mesh a saved plan's specs are to be placed.
