@@ -85,6 +85,7 @@ bool asks_by_axes(const Placement& placement) {
 void add_respec(const Found& found, int rule,
                 std::span<const uint32_t> parameters, const PartitionSpec& spec,
                 int tier, Candidates& all) {
+  if (rule == 0) return;  // its size or its logical axes decide
   const Planned& planned = found.planned;
   const bool others = has_others(planned, rule, parameters.size());
   const bool own =

@@ -123,7 +123,7 @@ bool lint_state(const StateSpecs& specs, const RuleSet& rules,
   const auto memory = device_memory(specs.leaves, specs.plan, diags);
   if (!memory) return false;
   const LintOptions how = {options.tolerance, options.max_replicated,
-                           options.replicate_unmatched};
+                           options.unmatched != Unmatched::Error};
   const LintInput input =
       make_lint_input(specs.leaves, specs.plan, folding, &rules, *memory, how);
   lint_rules(input, diags);

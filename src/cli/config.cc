@@ -204,9 +204,14 @@ bool is_one_of(std::string_view name,
 
 // What a saved plan already holds.
 bool makes_a_plan(std::string_view name) {
-  return is_one_of(name,
-                   {"rules", "dialect", "mesh", "devices", "axes", "min-size",
-                    "on-indivisible", "unmatched", "no-strict", "declare"});
+  return is_one_of(name, {"rules", "dialect", "table", "pattern", "flax-compat",
+                          "mesh", "devices", "slices", "axes", "min-size",
+                          "on-indivisible", "no-strict", "declare"});
+}
+
+// What says on which other mesh a saved plan's specs are to be placed.
+bool makes_a_mesh(std::string_view name) {
+  return is_one_of(name, {"mesh", "devices", "slices", "axes"});
 }
 
 bool overrides(std::string_view flag, std::string_view key) {
@@ -241,12 +246,18 @@ std::vector<Setting> remaining_settings(const std::vector<Setting>& config,
                                         const std::vector<Setting>& flags,
                                         std::string_view command) {
   std::vector<Setting> remaining;
+  const bool draws_a_shard =
+      std::any_of(flags.begin(), flags.end(),
+                  [](const Setting& s) { return s.flag->name == "shard"; });
   for (const Setting& setting : config) {
     const bool overridden =
         std::any_of(flags.begin(), flags.end(), [&](const Setting& flag) {
           return overrides(flag.flag->name, setting.flag->name);
         });
-    if (!overridden && is_taken_by(*setting.flag, command)) {
+    const bool for_shard_alone =
+        command == "inspect" && needs_shard(*setting.flag) && !draws_a_shard;
+    if (!overridden && !for_shard_alone &&
+        is_taken_by(*setting.flag, command)) {
       remaining.push_back(setting);
     }
   }
@@ -259,13 +270,19 @@ void check_conflicts(const std::vector<Setting>& settings, Diagnostics& diags) {
   };
   const auto plan =
       find([](const Setting& s) { return s.flag->name == "plan"; });
-  const auto other =
-      find([](const Setting& s) { return makes_a_plan(s.flag->name); });
+  const bool other_mesh = find([](const Setting& s) {
+                            return s.flag->name == "mesh";
+                          }) != settings.end();
+  const auto other = find([&](const Setting& s) {
+    return makes_a_plan(s.flag->name) &&
+           !(other_mesh && makes_a_mesh(s.flag->name));
+  });
   if (plan != settings.end() && other != settings.end()) {
     diags
         .error(Code::Usage, other->where,
                title_of(*other) + " cannot be used with " + title_of(*plan))
-        .help("a saved plan holds its own mesh, rules and placements");
+        .help("a saved plan holds its own mesh, rules and placements")
+        .help("`--mesh` places what its rules asked for on another mesh");
   }
   const auto json =
       find([](const Setting& s) { return s.flag->name == "json"; });

@@ -35,12 +35,14 @@ std::optional<Config> read_config(const std::string& path, Host& host,
 
 // The settings of a configuration that hold for this run: those that the
 // command takes and that no flag overrides. --plan overrides rules and mesh,
-// and the other way round; --json and --format override each other.
+// and the other way round; --json and --format override each other. What makes
+// a plan counts for `inspect` with --shard alone.
 std::vector<Setting> remaining_settings(const std::vector<Setting>& config,
                                         const std::vector<Setting>& flags,
                                         std::string_view command);
 
-// A plan and rules or a mesh at once, or two formats (SP010).
+// A plan and rules at once, or what belongs to a mesh without another mesh, or
+// two formats (SP010).
 void check_conflicts(const std::vector<Setting>& settings, Diagnostics& diags);
 
 }  // namespace shardplan::cli

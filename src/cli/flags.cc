@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/flags.h"
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -20,18 +22,21 @@
 namespace shardplan::cli {
 namespace {
 
-constexpr std::string_view kPlanning = "check resolve analyze sweep export";
-constexpr std::string_view kPlanned = "check resolve analyze export";
+// `inspect` takes what makes a plan together with --shard (see makes_plan).
+constexpr std::string_view kPlanning =
+    "check resolve analyze sweep export inspect";
+constexpr std::string_view kPlanned = "check resolve analyze export inspect";
 // With rules and a mesh, whatever is then made of them.
-constexpr std::string_view kRuled = "check resolve analyze sweep export diff";
+constexpr std::string_view kRuled =
+    "check resolve analyze sweep export inspect diff";
 constexpr std::string_view kReading =
     "check resolve analyze sweep export inspect diff";
 constexpr std::string_view kFolding =
     "check resolve analyze sweep inspect diff";
 constexpr std::string_view kReporting =
-    "check resolve analyze sweep inspect diff list";
+    "check resolve analyze sweep inspect diff list explain";
 constexpr std::string_view kWriting =
-    "check resolve analyze sweep export inspect diff list";
+    "check resolve analyze sweep export inspect diff list explain";
 constexpr std::string_view kEvery =
     "check resolve analyze sweep export inspect diff list explain completion";
 
@@ -61,7 +66,10 @@ std::vector<std::string> target_names() {
 std::vector<std::string> policy_names() {
   return {"drop", "prefix", "pad", "chunk", "error"};
 }
-std::vector<std::string> unmatched_names() { return {"error", "replicate"}; }
+// In the order of Unmatched.
+std::vector<std::string> unmatched_names() {
+  return {"error", "replicate", "auto"};
+}
 std::vector<std::string> fallback_names() {
   return {"axis_is_unsharded", "raise_error", "no_constraint"};
 }
@@ -157,8 +165,8 @@ const std::vector<Flag>& input_flags() {
        "rules in one line: attention|mlp->fsdp.tp,norm->None", kRuled, false,
        true, nullptr, set_pattern},
       {"parity", 0, Takes::Nothing, "", "Inputs",
-       "read --pattern as the original does, oddities included", kRuled, false,
-       true, nullptr,
+       "as the original does it: how --pattern is read, what --matmul gives",
+       "check resolve analyze sweep export inspect diff explain", false, true, nullptr,
        [](const Setting&, Options& o, Diagnostics&) { o.parity = true; }},
       {"fallback", 0, Takes::Choice, "WHAT", "Inputs",
        "for logical axes that no rule places (default axis_is_unsharded)",
@@ -174,14 +182,21 @@ const std::vector<Flag>& input_flags() {
              s.value == "2024" ? FlaxVersion::March2024 : FlaxVersion::Current;
        }},
       {"mesh", 'm', Takes::Text, "AXES", "Inputs",
-       "devices, major to minor: fsdp=8,tp=4; one size may be -1", kRuled,
-       false, true, nullptr, set_mesh},
+       "devices, major to minor: fsdp=8,tp=4, or 8,4 with --axes; one size may "
+       "be -1",
+       kRuled, false, true, nullptr, set_mesh},
       {"devices", 0, Takes::Text, "N", "Inputs",
        "number of devices, for a size of -1 or as a check", kRuled, false, true,
        nullptr,
        [](const Setting& s, Options& o, Diagnostics& d) {
          o.sweep.devices = integers_of(s, o.command, 1, kMaxDevices, d);
          if (o.sweep.devices.size() == 1) o.devices = o.sweep.devices[0];
+       }},
+      {"slices", 0, Takes::Text, "N", "Inputs",
+       "slices of devices joined by a slower network; each crosses an axis",
+       kPlanning, false, true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         o.slices = integer_of(s, 1, kMaxDevices, d);
        }},
       {"over", 0, Takes::Text, "A,B", "Inputs",
        "axes to cut --devices over, in every way", "sweep", false, true,
@@ -190,10 +205,13 @@ const std::vector<Flag>& input_flags() {
          o.sweep.over = axes_of(s, d);
        }},
       {"axes", 0, Takes::Text, "A,B,C", "Inputs",
-       "axes that rules may name though the mesh lacks them", kRuled, false,
-       true, nullptr, set_axes},
+       "axes that rules may name though the mesh lacks them; names for a mesh "
+       "of sizes alone",
+       kRuled, false, true, nullptr, set_axes},
       {"plan", 0, Takes::File, "FILE", "Inputs",
-       "a saved plan instead of rules and mesh", kPlanned, false, true, nullptr,
+       "a saved plan instead of rules and mesh; with --mesh its specs on that "
+       "mesh",
+       kPlanned, false, true, nullptr,
        [](const Setting& s, Options& o, Diagnostics&) { o.plan = path_of(s); }},
       {"min-size", 0, Takes::Text, "N", "Inputs",
        "replicate arrays of fewer elements (default 0)", kPlanning, false, true,
@@ -211,7 +229,9 @@ const std::vector<Flag>& input_flags() {
        "for parameters that no rule matches (default error)", kPlanning, false,
        true, unmatched_names,
        [](const Setting& s, Options& o, Diagnostics&) {
-         o.replicate_unmatched = s.value == "replicate";
+         o.unmatched = s.value == "auto"        ? Unmatched::Auto
+                       : s.value == "replicate" ? Unmatched::Replicate
+                                                : Unmatched::Error;
        }},
       {"no-strict", 0, Takes::Nothing, "", "Inputs",
        "apply rules verbatim: scalars, sizes and ranks alike", kPlanning, false,
@@ -227,6 +247,17 @@ const std::vector<Flag>& input_flags() {
       {"jobs", 0, Takes::Text, "N", "Inputs",
        "threads to use (default one per processor)", kRuled, false, true,
        nullptr, set_jobs},
+      {"shard", 0, Takes::Text, "NAME", "Inputs",
+       "draw which device holds which slice of one parameter; takes rules and "
+       "a mesh, or a plan",
+       "inspect", false, false, nullptr,
+       [](const Setting& s, Options& o, Diagnostics&) { o.shard = s.value; }},
+      {"matmul", 0, Takes::Text, "SPECS", "Inputs",
+       "describe a product of matrices instead: \"P(dp, None) @ P(None, tp)\"",
+       "explain", false, false, nullptr,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.matmul = std::make_shared<SourceFile>("--matmul", s.value);
+       }},
       {"why", 0, Takes::Text, "NAME", "Inputs",
        "show how one parameter got its spec", "resolve", false, false, nullptr,
        [](const Setting& s, Options& o, Diagnostics&) { o.why = s.value; }},
@@ -351,6 +382,16 @@ bool is_taken_by(const Flag& flag, std::string_view command) {
     if (taker == command) return true;
   }
   return false;
+}
+
+bool makes_plan(const Flag& flag) {
+  // What every command takes that reads anything.
+  constexpr std::array<std::string_view, 5> kGeneral = {
+      "config", "isolated", "deny", "allow", "exit-zero"};
+  return flag.group != "Output" && is_taken_by(flag, "resolve") &&
+         is_taken_by(flag, "sweep") &&
+         std::find(kGeneral.begin(), kGeneral.end(), flag.name) ==
+             kGeneral.end();
 }
 
 std::string takers_text(const Flag& flag) {

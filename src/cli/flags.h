@@ -48,6 +48,9 @@ struct Flag {
 std::span<const Flag> flags();
 const Flag* find_flag(std::string_view name);
 bool is_taken_by(const Flag& flag, std::string_view command);
+// What makes a plan, or says how one is judged: `inspect` takes it with --shard
+// alone, `diff` with --semantics alone.
+bool makes_plan(const Flag& flag);
 // "`check`, `resolve` and `analyze`"
 std::string takers_text(const Flag& flag);
 

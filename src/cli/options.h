@@ -20,6 +20,10 @@ namespace shardplan::cli {
 
 enum class Colour : uint8_t { Auto, Always, Never };
 
+// What becomes of parameters that no rule matches: an error, or a note where
+// they are to be replicated or placed by their size.
+enum class Unmatched : uint8_t { Error, Replicate, Auto };
+
 // What a device must hold and what it has; the flags of the group "Memory".
 struct MemoryOptions {
   std::optional<std::string> hardware;  // a shipped profile's name, or a path
@@ -60,17 +64,18 @@ struct Options {
   std::optional<std::string> dialect;  // --dialect
   std::optional<std::string> table;    // --table
   SourcePtr pattern;                   // --pattern, as text named "--pattern"
-  // As the originals did it: how --pattern is split.
+  // As the originals did it: how --pattern is split; what --matmul gives.
   bool parity = false;                                      // --parity
   RulesFallback fallback = RulesFallback::AxisIsUnsharded;  // --fallback
   FlaxVersion flax = FlaxVersion::Current;                  // --flax-compat
   SourcePtr mesh;                   // --mesh, as text named "--mesh"
   std::optional<int64_t> devices;   // --devices
+  std::optional<int64_t> slices;    // --slices
   std::vector<std::string> axes;    // --axes
-  std::optional<std::string> plan;  // --plan; then no rules, no mesh
+  std::optional<std::string> plan;  // --plan; then no rules
   int64_t min_size = 0;             // --min-size
   OnIndivisible on_indivisible = OnIndivisible::Drop;
-  bool replicate_unmatched = false;      // --unmatched replicate
+  Unmatched unmatched = {};              // --unmatched
   bool strict = true;                    // --no-strict
   Declarations declarations;             // --declare
   double tolerance = 0.02;               // --tolerance
@@ -106,6 +111,8 @@ struct Options {
   bool exit_code = false;              // diff --exit-code
   std::vector<std::string> semantics;  // diff --semantics A,B: two, or none
   std::optional<std::string> to;       // export --to
+  std::optional<std::string> shard;    // inspect --shard NAME
+  SourcePtr matmul;                    // explain --matmul, as text named so
 };
 
 // How rule files are read, but for what they say themselves.

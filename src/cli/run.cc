@@ -7,6 +7,7 @@
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "cli/config.h"
+#include "cli/flag_values.h"
 #include "cli/help.h"
 #include "cli/output.h"
 
@@ -69,16 +70,35 @@ void check_diff_flags(const CommandLine& line, const Options& options,
                       Diagnostics& diags) {
   if (options.command != "diff" || !options.semantics.empty()) return;
   for (const Setting& setting : line.settings) {
-    if (!is_taken_by(*setting.flag, "check") ||
-        setting.flag->group != "Inputs" ||
-        is_taken_by(*setting.flag, "inspect")) {
-      continue;
-    }
+    if (!makes_plan(*setting.flag)) continue;
     diags
         .error(Code::Usage, {},
                "`--" + std::string(setting.flag->name) +
                    "` means nothing to `diff` without `--semantics`")
         .help("saved plans hold their own mesh, rules and placements");
+  }
+}
+
+// Flags that mean nothing without another one.
+void check_companions(const CommandLine& line, const Options& options,
+                      Diagnostics& diags) {
+  for (const Setting& setting : line.settings) {
+    if (options.command != "inspect" || options.shard) break;
+    if (!makes_plan(*setting.flag)) continue;
+    diags
+        .error(Code::Usage, {},
+               title_of(setting) +
+                   " means nothing to `inspect` without "
+                   "`--shard`")
+        .help("name a parameter with `--shard` to see where it lies");
+  }
+  if (options.command != "explain" || options.matmul) return;
+  if (options.parity) {
+    diags.error(Code::Usage, {}, "`--parity` means nothing without `--matmul`");
+  }
+  if (options.format_was_given) {
+    diags.error(Code::Usage, {}, "the page of a code has no other format")
+        .help("with `--matmul` there is a report to format");
   }
 }
 
@@ -95,6 +115,7 @@ void settle(const CommandLine& line, Host& host, Options& options,
   apply_settings(settings, options, diags);
   check_fix_flags(options, diags);
   check_diff_flags(line, options, diags);
+  check_companions(line, options, diags);
   if (asks_for_plan(options) && options.command != "resolve") {
     diags
         .error(Code::Usage, {},

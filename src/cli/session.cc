@@ -10,9 +10,11 @@
 
 #include "advise/advise.h"
 #include "base/text.h"
+#include "cli/mesh_input.h"
 #include "io/load.h"
 #include "io/pattern_rules.h"
 #include "io/plan_file.h"
+#include "resolve/convert.h"
 #include "resolve/lint.h"
 #include "resolve/resolve.h"
 
@@ -57,24 +59,18 @@ std::optional<RuleSet> read_rules(Context& context) {
   return rules;
 }
 
-std::optional<Mesh> read_mesh(Context& context, const RuleSet& rules) {
+std::optional<SlicedMesh> read_mesh(Context& context, const RuleSet& rules) {
   const Options& options = context.options;
-  if (options.mesh == nullptr) {
-    if (rules.mesh) {
-      return make_mesh(*rules.mesh, options.devices, rules.mesh_where,
-                       context.diags);
-    }
-    return context.diags.error(Code::InvalidMesh, {}, "no mesh was given")
-        .help(
-            "add `--mesh`, e.g. `--mesh fsdp=4,tp=2`, or a `mesh:` key to "
-            "the rules");
+  if (options.mesh != nullptr) {
+    return written_mesh(options.mesh, options, options.devices, context.diags);
   }
-  context.diags.keep(options.mesh);
-  const auto axes = parse_mesh_text(*options.mesh, context.diags);
-  if (!axes) return std::nullopt;
-  return make_mesh(*axes, options.devices,
-                   {options.mesh.get(), 0, options.mesh->text().size()},
-                   context.diags);
+  if (rules.mesh) {
+    return mesh_of_rules(rules, options.devices, options.slices, context.diags);
+  }
+  return context.diags.error(Code::InvalidMesh, {}, "no mesh was given")
+      .help(
+          "add `--mesh`, e.g. `--mesh fsdp=4,tp=2`, or a `mesh:` key to "
+          "the rules");
 }
 
 // Names a few of the tensors that differ.
@@ -141,14 +137,32 @@ std::optional<Plan> plan_for(const Manifest& manifest, SavedPlan saved,
   return report;
 }
 
-std::optional<Plan> read_saved_plan(Context& context,
+// A plan, and the slices of its mesh where they are known.
+struct Made {
+  Plan plan;
+  std::optional<Slices> slices;
+};
+
+// With --mesh, the plan that the saved one's requests make on that mesh.
+std::optional<Made> read_saved_plan(Context& context,
                                     const Manifest& manifest) {
   const std::string& path = *context.options.plan;
   SourcePtr source = read_source(path, kWholeFile, context.host, context.diags);
   if (source == nullptr) return std::nullopt;
   std::optional<SavedPlan> saved = read_plan(source, context.diags);
   if (!saved) return std::nullopt;
-  return plan_for(manifest, std::move(*saved), path, context.diags);
+  auto plan = plan_for(manifest, std::move(*saved), path, context.diags);
+  if (!plan) return std::nullopt;
+  const Options& options = context.options;
+  if (options.mesh == nullptr) return Made{*std::move(plan), std::nullopt};
+  auto mesh =
+      written_mesh(options.mesh, options, options.devices, context.diags);
+  if (!mesh) return std::nullopt;
+  auto converted = convert_plan(
+      manifest, *plan, mesh->mesh,
+      {options.axes, options.unmatched == Unmatched::Auto}, context.diags);
+  if (!converted) return std::nullopt;
+  return Made{*std::move(converted), std::move(mesh->slices)};
 }
 
 std::optional<Manifest> read_manifest(Context& context) {
@@ -170,18 +184,21 @@ ResolveOptions resolve_options(const Context& context) {
   how.strict = options.strict;
   how.declarations = options.declarations;
   how.names = {options.mode, options.fallback, options.flax};
+  how.auto_unmatched = options.unmatched == Unmatched::Auto;
   how.jobs = options.jobs > 0 ? options.jobs : context.host.processors();
   return how;
 }
 
-std::optional<Plan> make_plan(Context& context, const Manifest& manifest,
+std::optional<Made> make_plan(Context& context, const Manifest& manifest,
                               std::optional<RuleSet>& rules) {
   rules = read_rules(context);
   if (!rules) return std::nullopt;
-  const std::optional<Mesh> mesh = read_mesh(context, *rules);
+  auto mesh = read_mesh(context, *rules);
   if (!mesh) return std::nullopt;
-  return resolve(manifest, *rules, *mesh, resolve_options(context),
-                 context.diags);
+  auto plan = resolve(manifest, *rules, mesh->mesh, resolve_options(context),
+                      context.diags);
+  if (!plan) return std::nullopt;
+  return Made{*std::move(plan), std::move(mesh->slices)};
 }
 
 }  // namespace
@@ -209,39 +226,41 @@ std::optional<Session> open_session(Context& context, Manifest manifest) {
   Diagnostics& diags = context.diags;
   context.progress.stage("matching rules");
   std::optional<RuleSet> rules;
-  std::optional<Plan> plan = context.options.plan
+  std::optional<Made> made = context.options.plan
                                  ? read_saved_plan(context, manifest)
                                  : make_plan(context, manifest, rules);
-  if (!plan) return std::nullopt;
+  if (!made) return std::nullopt;
+  Plan& plan = made->plan;
 
   Folding folding =
-      fold(plan->placement_of, [&](size_t i) { return manifest.name(i); });
-  std::optional<DeviceMemory> memory = device_memory(manifest, *plan, diags);
+      fold(plan.placement_of, [&](size_t i) { return manifest.name(i); });
+  std::optional<DeviceMemory> memory = device_memory(manifest, plan, diags);
   if (!memory) return std::nullopt;
 
   context.progress.stage("checking the plan");
   LintOptions lint_options = {context.options.tolerance,
                               context.options.max_replicated,
-                              context.options.replicate_unmatched};
+                              context.options.unmatched != Unmatched::Error};
   const MemoryOptions& m = context.options.memory;
   if (m.stages) lint_options.pipeline_axis = m.stages->axis;
   if (m.state.zero == 3) lint_options.zero_axes = m.state.zero_axes;
   lint_options.raise_unplaced =
       context.options.fallback == RulesFallback::RaiseError;
   const size_t first = diags.all().size();
-  lint(make_lint_input(manifest, *plan, folding, rules ? &*rules : nullptr,
+  lint(make_lint_input(manifest, plan, folding, rules ? &*rules : nullptr,
                        *memory, lint_options),
        diags);
   if (diags.cannot_run()) return std::nullopt;
   if (rules) {
     context.progress.stage("looking for fixes");
-    advise({manifest, *rules, *plan, folding, *memory, resolve_options(context),
+    advise({manifest, *rules, plan, folding, *memory, resolve_options(context),
             lint_options},
            first, diags);
   }
-  const Balance ratios = balance(manifest, *plan, *memory);
-  return Session{std::move(manifest), std::move(rules),   std::move(*plan),
-                 std::move(folding),  std::move(*memory), ratios};
+  const Balance ratios = balance(manifest, plan, *memory);
+  return Session{std::move(manifest),    std::move(rules),   std::move(plan),
+                 std::move(folding),     std::move(*memory), ratios,
+                 std::move(made->slices)};
 }
 
 }  // namespace shardplan::cli

@@ -10,6 +10,7 @@
 #include "core/manifest.h"
 #include "core/plan.h"
 #include "core/rules.h"
+#include "core/slices.h"
 #include "resolve/analyze.h"
 #include "resolve/resolve.h"
 
@@ -22,6 +23,7 @@ struct Session {
   Folding folding;  // by placement
   DeviceMemory memory;
   Balance balance;
+  std::optional<Slices> slices;  // of the plan's mesh, where they are known
 };
 
 // What a plan is made of, but for the mesh.

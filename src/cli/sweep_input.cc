@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "cli/device_limit.h"
 #include "cli/flag_values.h"
+#include "cli/mesh_input.h"
 #include "memory/sweep.h"
 
 namespace shardplan::cli {
@@ -28,17 +29,13 @@ bool add_written(Context& context, const std::string& text,
                  std::vector<Mesh>& meshes) {
   const Options& options = context.options;
   const auto source = std::make_shared<SourceFile>(options.mesh->name(), text);
-  context.diags.keep(source);
-  const auto axes = parse_mesh_text(*source, context.diags);
-  if (!axes) return false;
   std::vector<std::optional<int64_t>> counts(options.sweep.devices.begin(),
                                              options.sweep.devices.end());
   if (counts.empty()) counts.emplace_back();
   for (const std::optional<int64_t>& count : counts) {
-    auto mesh =
-        make_mesh(*axes, count, {source.get(), 0, text.size()}, context.diags);
+    auto mesh = written_mesh(source, options, count, context.diags);
     if (!mesh) return false;
-    add_once(*std::move(mesh), meshes);
+    add_once(std::move(mesh->mesh), meshes);
   }
   return true;
 }
@@ -93,6 +90,13 @@ std::optional<std::vector<Mesh>> sweep_meshes(Context& context,
           .error(Code::Usage, {}, "both `--mesh` and `--over` are given")
           .help("name the meshes, or the axes to make them of");
     }
+    if (options.slices) {
+      return context.diags
+          .error(Code::Usage, {}, "both `--slices` and `--over` are given")
+          .help(
+              "leave `--slices` out: what devices hold does not depend on "
+              "slices");
+    }
     if (!check_over(context) || !add_over(context, meshes)) {
       return std::nullopt;
     }
@@ -111,9 +115,9 @@ std::optional<std::vector<Mesh>> sweep_meshes(Context& context,
             "--over fsdp,tp`");
   }
   auto mesh =
-      make_mesh(*rules.mesh, options.devices, rules.mesh_where, context.diags);
+      mesh_of_rules(rules, options.devices, options.slices, context.diags);
   if (!mesh) return std::nullopt;
-  meshes.push_back(*std::move(mesh));
+  meshes.push_back(std::move(mesh->mesh));
   return meshes;
 }
 

@@ -113,6 +113,13 @@ std::vector<std::pair<std::string, Cell>> summary_of(const Context& context,
       {"errors", Count{context.diags.count(Severity::Error)}},
       {"warnings", Count{context.diags.count(Severity::Warning)}},
   };
+  if (session.slices) {
+    std::vector<Axis> crossed = session.plan.mesh.axes();
+    for (size_t i = 0; i < crossed.size(); ++i) {
+      crossed[i].size = session.slices->crossed[i];
+    }
+    summary.emplace_back("slices", MeshCell{Mesh(std::move(crossed))});
+  }
   if (wants_fingerprint(context.options.format)) {
     summary.emplace_back("fingerprint",
                          fingerprint(session.manifest, session.plan));
@@ -231,7 +238,10 @@ std::string headline_of(const Session& session, bool exact) {
   return printable(manifest.title) + ": " +
          plural(static_cast<int64_t>(manifest.size()), "parameter") + ", " +
          size_text(manifest.total_bytes(), exact) + "    mesh" + mesh + ": " +
-         plural(session.plan.mesh.devices(), "device");
+         plural(session.plan.mesh.devices(), "device") +
+         (session.slices
+              ? " in " + slices_text(session.plan.mesh, *session.slices)
+              : "");
 }
 
 std::string efficiency_line(const Session& session) {

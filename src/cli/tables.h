@@ -27,7 +27,8 @@ Table rules_table(const Session& session);
 // Folded placements for people; one by one with `expand`.
 Table folded_placements(const Session& session, bool expand);
 
-// "llama.json: 291 parameters, 15.0 GiB    mesh fsdp=16 tp=8: 128 devices"
+// "llama.json: 291 parameters, 15.0 GiB    mesh fsdp=16 tp=8: 128 devices", and
+// " in 2 slices (fsdp crosses 2)" where these are known.
 // `exact`: the size in bytes.
 std::string headline_of(const Session& session, bool exact);
 // "293.7 MiB per device; efficiency 89.3 %: ..."

@@ -5,36 +5,12 @@
 #include <vector>
 
 #include "base/text.h"
+#include "cli/parameter_name.h"
 #include "cli/tables.h"
 #include "resolve/match.h"
 
 namespace shardplan::cli {
 namespace {
-
-std::optional<size_t> find_parameter(Context& context, const Session& session,
-                                     const std::string& name) {
-  const Manifest& manifest = session.manifest;
-  for (size_t i = 0; i < manifest.size(); ++i) {
-    if (manifest.name(i) == name) return i;
-  }
-  auto report = context.diags.error(
-      Code::Usage, {}, "the model has no parameter `" + printable(name) + "`");
-  // Names within a class differ in numbers alone: one of each is enough.
-  std::vector<std::string> candidates;
-  for (const ParameterClass& c : session.folding.classes) {
-    candidates.emplace_back(manifest.name(c.first));
-    if (candidates.back().find(name) != std::string::npos) {
-      report.help("a parameter of that name's kind exists: `" +
-                  printable(candidates.back()) + "`");
-      return report;
-    }
-  }
-  if (const auto near = nearest(name, candidates)) {
-    report.help("a parameter with a similar name exists: `" + printable(*near) +
-                "`");
-  }
-  return report;
-}
 
 // Rules before and after the winner, equal outcomes in one row.
 class RuleRows {
@@ -128,7 +104,12 @@ std::string dropped_text(const Correction& correction) {
 
 void add_dimensions(const Session& session, const Placement& p,
                     std::vector<Row>& rows) {
-  if (!p.requested) return;
+  if (!p.requested) {
+    if (p.spec.dims.empty()) return;
+    rows.push_back({std::string("by size"), spec_text(p.spec), std::string(),
+                    std::string("no rule is found")});
+    return;
+  }
   rows.push_back({std::string("requested"), spec_text(*p.requested),
                   std::string(), std::string()});
   const Shape shape = stored_shape(p);
@@ -169,7 +150,7 @@ void add_dimensions(const Session& session, const Placement& p,
 std::optional<Report> why_report(Context& context, const Session& session,
                                  const std::string& name) {
   const std::optional<size_t> parameter =
-      find_parameter(context, session, name);
+      find_parameter(session.manifest, session.folding, name, context.diags);
   if (!parameter) return std::nullopt;
   const Placement& p = session.plan.of(*parameter);
 
@@ -196,7 +177,8 @@ std::optional<Report> why_report(Context& context, const Session& session,
   report.command = "resolve";
   report.diagnostics = &context.diags;
   report.summary = summary_of(context, session);
-  report.headline = {printable(name) + "  " + type_text(p.type) + "  " +
+  report.headline = {printable(session.manifest.name(*parameter)) + "  " +
+                     type_text(p.type) + "  " +
                      bytes_text(static_cast<double>(p.type.bytes()))};
   report.tables = {std::move(table), placements_table(session),
                    corrections_table(session), rules_table(session)};

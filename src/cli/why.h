@@ -11,9 +11,9 @@
 
 namespace shardplan::cli {
 
-// Every rule tried, the winner, each dimension, the final local shape. SP010
-// when the model has no such parameter (with the nearest name). The report
-// refers to the session.
+// Every rule tried, the winner, each dimension, the final local shape. Empty
+// when `name` is not of one parameter (cli/parameter_name.h). The report refers
+// to the session.
 std::optional<Report> why_report(Context& context, const Session& session,
                                  const std::string& name);
 

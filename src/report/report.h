@@ -99,11 +99,15 @@ struct Table {
 // A table whose rows are already there.
 std::function<void(const RowSink&)> rows_of(std::vector<Row> rows);
 
+struct Style;
+
 struct Report {
   std::string command;
   std::vector<std::pair<std::string, Cell>> summary;  // JSON keys, in order
   // For people: lines above and below the tables.
   std::vector<std::string> headline;
+  // For people, between the two: lines in which every column counts.
+  std::function<std::vector<std::string>(const Style&)> drawing = {};
   std::vector<Table> tables;
   std::vector<std::string> notes;
   std::optional<std::string> next_step;  // the last line: a command to type

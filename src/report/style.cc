@@ -13,12 +13,19 @@ constexpr Glyphs kUnicode = {"×", "─", "█", "…", "–", "µ"};
 constexpr Glyphs kAscii = {"x", "-", "#", "..", "-", "u"};
 
 // Every sign that our own texts use, with what stands for it in ASCII.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 12>
+constexpr std::array<std::pair<std::string_view, std::string_view>, 19>
     kFallbacks = {{{"×", "x"},
                    {"─", "-"},
                    {"│", "|"},
-                   {"└", "`"},
-                   {"├", "|"},
+                   {"└", "+"},
+                   {"├", "+"},
+                   {"┌", "+"},
+                   {"┬", "+"},
+                   {"┐", "+"},
+                   {"┼", "+"},
+                   {"┤", "+"},
+                   {"┴", "+"},
+                   {"┘", "+"},
                    {"█", "#"},
                    {"…", ".."},
                    {"→", "->"},

@@ -27,8 +27,9 @@ struct LintOptions {
   // fraction; and the largest fraction of bytes that may be unsharded.
   double tolerance = 0.02;
   std::optional<double> max_replicated;
-  // The user asked for unmatched parameters to be replicated: SP101 is a note.
-  bool replicate_unmatched = false;
+  // The user asked for unmatched parameters to be replicated, or to be placed
+  // by their size: SP101 is a note.
+  bool accept_unmatched = false;
   // A logical axis that no rule places is an error (SP111).
   bool raise_unplaced = false;
   // What shards parameters though no spec says so: a pipeline's stages ("" for

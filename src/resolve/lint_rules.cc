@@ -44,9 +44,10 @@ void lint_unmatched(const LintInput& input, Diagnostics& diags) {
         names_of(input.manifest, input.of_class.of(i));
     const std::string suggestion = suggested_pattern(names.front());
     const bool many = names.size() > 1;
+    const bool by_size = !placement.spec.dims.empty();
     auto report =
         diags.report(Code::UnmatchedParameter,
-                     input.options.replicate_unmatched
+                     input.options.accept_unmatched
                          ? Severity::Note
                          : code_info(Code::UnmatchedParameter).severity,
                      input.manifest.where(c.first),
@@ -54,15 +55,16 @@ void lint_unmatched(const LintInput& input, Diagnostics& diags) {
                          (many ? " match no rule" : " matches no rule"));
     const double bytes = static_cast<double>(placement.bytes_per_device) *
                          static_cast<double>(c.count);
-    report.fact("every device holds all of " +
-                std::string(many ? "them: " : "it: ") + bytes_text(bytes) +
-                " per device");
+    report.fact((by_size ? "placed by size: " + spec_text(placement.spec) + ", "
+                         : "every device holds all of " +
+                               std::string(many ? "them: " : "it: ")) +
+                bytes_text(bytes) + " per device");
     if (input.rules != nullptr && !input.rules->logical_rules.empty()) {
       report.fact("the manifest gives no logical axes for " +
                   std::string(many ? "them" : "it") +
                   ", so the logical axis rules do not apply");
     }
-    if (!input.options.replicate_unmatched) {
+    if (!input.options.accept_unmatched) {
       report.help("a rule `[\"" + suggestion + "\", []]` would replicate " +
                   (many ? "them" : "it"));
     }

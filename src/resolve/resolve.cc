@@ -13,6 +13,7 @@
 
 #include "base/text.h"
 #include "core/fold.h"
+#include "resolve/auto_spec.h"
 #include "resolve/correct.h"
 #include "resolve/match.h"
 #include "resolve/stored.h"
@@ -132,7 +133,13 @@ Placement place(std::string_view name, const TensorType& type, int rule,
     ask(nullptr, labels, how, placement);
   }
   PartitionSpec asked;
-  if (placement.requested) asked = placement.asked();
+  if (placement.requested) {
+    asked = placement.asked();
+  } else if (how.options.auto_unmatched) {
+    AutoSpecOptions by_size;
+    by_size.min_size = std::max<int64_t>(0, how.options.min_size);
+    asked = auto_spec(type.shape, how.mesh, by_size);
+  }
   if (placement.requested && is_small(type.shape, how.options)) {
     for (size_t dim = 0; dim < asked.dims.size(); ++dim) {
       if (asked.dims[dim].empty()) continue;

@@ -29,6 +29,8 @@ struct ResolveOptions {
   int jobs = 1;
   Declarations declarations = {};
   NameReading names = {};
+  // Arrays that no rule is found in are placed by their size (auto_spec.h).
+  bool auto_unmatched = false;
 };
 
 // Only a pattern that cannot be compiled (SP105), or a tensor that as declared

@@ -124,9 +124,6 @@ TEST_CASE("every mistake of usage has its words and its help") {
       {{"list", "hardware", "a", "b"},
        "unexpected argument `b`",
        "`shardplan list [TOPIC] [NAME]` is how it is called"},
-      {{"inspect", "m.json", "--mesh", "tp=2"},
-       "`--mesh` means nothing to `inspect`",
-       "`check`, `resolve`, `analyze`, `sweep`, `export` and `diff` take it"},
       {{"check", "m.json", "--why", "w"},
        "`--why` means nothing to `check`",
        "`resolve` takes it"},
@@ -161,7 +158,7 @@ TEST_CASE("every mistake of usage has its words and its help") {
 
 TEST_CASE("several mistakes are reported at once") {
   Diagnostics diags;
-  parse_command_line({"inspect", "--mesh", "tp=2", "--exit-code"}, diags);
+  parse_command_line({"inspect", "--over", "tp", "--exit-code"}, diags);
   CHECK(diags.all().size() == 3);
 }
 

@@ -191,6 +191,7 @@ TEST_CASE("flags override the file") {
       {{"plan"}, "check", {"json=x", "deny=x"}},
       {{"deny", "allow"}, "check", {"rules=x", "mesh=x", "json=x"}},
       {{}, "inspect", {"json=x", "deny=x"}},
+      {{"shard"}, "inspect", {"rules=x", "mesh=x", "json=x", "deny=x"}},
       {{}, "list", {"json=x"}},
   };
   for (const auto& row : rows) {
@@ -208,6 +209,10 @@ TEST_CASE("a plan excludes what it already holds") {
   } rows[] = {{{"plan", "tolerance", "json"}, 0},
               {{"rules", "mesh"}, 0},
               {{"plan", "rules"}, 1},
+              {{"plan", "mesh", "devices", "slices", "axes"}, 0},
+              {{"plan", "mesh", "rules"}, 1},
+              {{"plan", "devices"}, 1},
+              {{"plan", "unmatched"}, 0},
               {{"on-indivisible", "plan"}, 1},
               {{"json", "format"}, 1}};
   for (const auto& row : rows) {

@@ -68,7 +68,7 @@ TEST_CASE("values become options") {
   CHECK(options.axes == std::vector<std::string>{"dp", "ep"});
   CHECK(options.min_size == -5);
   CHECK(options.on_indivisible == OnIndivisible::Pad);
-  CHECK(options.replicate_unmatched);
+  CHECK(options.unmatched == Unmatched::Replicate);
   CHECK_FALSE(options.strict);
   CHECK(options.tolerance == 0.1);
   CHECK(options.max_replicated == 0.0);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Meshes on the command line: what is accepted prints back to itself.
+// Meshes on the command line, by name and by sizes, and their slices: what is
+// accepted prints back to itself, and slices are equal parts.
 #include "core/mesh.h"
+#include "core/mesh_dims.h"
+#include "core/slices.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace {
@@ -14,6 +17,30 @@ std::optional<shardplan::Mesh> parse(std::string text,
   return shardplan::make_mesh(*axes, devices, {}, diags);
 }
 
+// The same sizes within slices and over them, or of the whole mesh.
+void check_slices(std::string text, int64_t devices, int64_t slices,
+                  bool both) {
+  using namespace shardplan;
+  const SourceFile source("--mesh", std::move(text));
+  Diagnostics diags;
+  auto axes = parse_mesh_text(source, diags);
+  if (!axes) axes = parse_mesh_dims(source, {"dp", "tp"}, diags);
+  if (!axes) return;
+  const std::vector<AxisRequest> dcn =
+      both ? *axes : std::vector<AxisRequest>();
+  const size_t before = diags.all().size();
+  const auto mesh = make_sliced_mesh(*axes, dcn, devices, slices, {}, diags);
+  fuzz::require(mesh.has_value() || diags.all().size() > before,
+                "a refusal has a reason");
+  if (!mesh) return;
+  fuzz::require(mesh->slices.has_value(), "slices were asked for");
+  fuzz::require(mesh->slices->count() == slices, "as many as were asked for");
+  for (size_t i = 0; i < mesh->mesh.axes().size(); ++i) {
+    fuzz::require(mesh->mesh.axes()[i].size % mesh->slices->crossed[i] == 0,
+                  "slices are equal parts");
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -21,6 +48,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   std::optional<int64_t> devices;
   if (data[0] < 128) devices = int64_t{1} << (data[0] % 48U);
+  check_slices(std::string(fuzz::text_of(data + 1, size - 1)),
+               devices.value_or(64), 1 + data[0] % 5, data[0] % 2 == 0);
   Diagnostics diags;
   const auto mesh =
       parse(std::string(fuzz::text_of(data + 1, size - 1)), devices, diags);

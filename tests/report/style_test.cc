@@ -24,7 +24,7 @@ TEST_CASE("our own signs have a form in ASCII, names stay as they are") {
   CHECK(shown("层 ×22 → 1…", style) == "层 ×22 → 1…");
   style.unicode = false;
   CHECK(shown("层 ×22 → 1…", style) == "层 x22 -> 1..");
-  CHECK(shown("└─ ├ │ █ – − µ ≥", style) == "`- | | # - - u >=");
+  CHECK(shown("└─ ├ │ █ – − µ ≥", style) == "+- + | # - - u >=");
 }
 
 TEST_CASE("what is shown cannot act on the terminal") {

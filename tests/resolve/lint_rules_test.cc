@@ -21,7 +21,7 @@ TEST_CASE("an unmatched parameter is an error, or a note when asked for") {
         "SP101 parameters `l/0/w` and 1 more match no rule");
   CHECK(found[0].findings == 2);
   LintOptions options;
-  options.replicate_unmatched = true;
+  options.accept_unmatched = true;
   CHECK(lint_of(manifest, testing::rules({{"x", ""}}), "tp=2", {}, options)
             .find(Code::UnmatchedParameter)
             .at(0)

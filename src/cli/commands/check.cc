@@ -88,6 +88,12 @@ std::optional<Report> check_report(Context& context, const Session& session) {
                    rules_table(session)};
   report.notes = remarks_of(session);
   add_declared(session, report);
+  if (session.slices) {
+    const Mesh& mesh = session.plan.mesh;
+    report.notes.push_back("mesh " + mesh_text(mesh) + ": " +
+                           plural(mesh.devices(), "device") + " in " +
+                           slices_text(mesh, *session.slices));
+  }
   if (answer) add_budget(context, *answer, report);
   report.notes.push_back(verdict(context.diags, session));
   if (const Diagnostic* first = first_shown(context.diags)) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `shardplan explain CODE`: the page of docs/codes, plainly on a terminal.
+// `shardplan explain CODE`: the page of docs/codes, plainly on a terminal; or,
+// with --matmul, the spec of a matrix product.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 #include "base/text.h"
 #include "cli/code_pages.h"
 #include "cli/commands.h"
+#include "cli/matmul_report.h"
 #include "cli/output.h"
 
 namespace shardplan::cli {
@@ -77,7 +79,27 @@ std::string plain(std::string_view page, bool colour) {
 }  // namespace
 
 Exit run_explain(Context& context) {
-  const std::string& word = context.options.arguments[0];
+  const Options& options = context.options;
+  if (options.matmul != nullptr) {
+    if (!options.arguments.empty()) {
+      context.diags
+          .error(Code::Usage, {},
+                 "both `" + printable(options.arguments[0]) +
+                     "` and `--matmul` are given")
+          .help("a run explains one of them");
+      return Exit::CouldNotRun;
+    }
+    auto report = matmul_report(options.matmul, options.parity, context.diags);
+    if (!report) return Exit::CouldNotRun;
+    return finish(context, *std::move(report));
+  }
+  if (options.arguments.empty()) {
+    context.diags.error(Code::Usage, {}, "`explain` needs CODE or `--matmul`")
+        .help("`shardplan explain SP203` is how it is called")
+        .help("`shardplan list codes` shows all codes");
+    return Exit::CouldNotRun;
+  }
+  const std::string& word = options.arguments[0];
   const std::optional<Code> code = find_code(word);
   if (!code) {
     std::vector<std::string> names;

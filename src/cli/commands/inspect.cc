@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `shardplan inspect MODEL`: what is in a manifest, before any rule or mesh.
+// `shardplan inspect MODEL`: what is in a manifest, before any rule or mesh;
+// with --shard where one parameter lies under rules and a mesh.
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -14,6 +15,8 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "cli/session.h"
+#include "cli/shard_report.h"
 #include "core/fold.h"
 #include "core/manifest.h"
 #include "io/load.h"
@@ -334,9 +337,23 @@ void add_tables(const Manifest& manifest, bool expand, Report& report) {
       manifest, expand ? Audience::Everyone : Audience::Programs));
 }
 
+// Which slice of one parameter lies on which device.
+Exit run_shard(Context& context) {
+  const auto session = open_session(context);
+  if (!session) return Exit::CouldNotRun;
+  auto report = shard_report(context, *session, *context.options.shard);
+  if (!report) return Exit::CouldNotRun;
+  Report whole;
+  add_summary(session->manifest, whole);
+  report->summary.insert(report->summary.begin(), whole.summary.begin(),
+                         whole.summary.end());
+  return finish(context, *std::move(report));
+}
+
 }  // namespace
 
 Exit run_inspect(Context& context) {
+  if (context.options.shard) return run_shard(context);
   const std::string& path = context.options.arguments[0];
   context.progress.stage("reading " + path);
   const auto manifest = load_manifest(path, context.host, context.diags);

@@ -68,7 +68,7 @@ bool lint_mesh(Context& context, const Sweep& sweep, const Plan& plan,
   const Folding folding =
       fold(plan.placement_of, [&](size_t i) { return manifest.name(i); });
   const LintOptions how = {options.tolerance, options.max_replicated,
-                           options.replicate_unmatched};
+                           options.unmatched != Unmatched::Error};
   const LintInput input = make_lint_input(manifest, plan, folding,
                                           &sweep.inputs.rules, *memory, how);
   if (sweep.meshes.empty()) lint_rules(input, context.diags);

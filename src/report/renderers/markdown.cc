@@ -38,6 +38,16 @@ class Page {
     }
   }
 
+  // No line of a drawing can end the fence: it holds no backticks.
+  void verbatim(const std::vector<std::string>& lines) {
+    out_.buffer() += "\n```text\n";
+    for (const std::string& line : lines) {
+      out_.buffer() += printable(line) + "\n";
+      out_.drain();
+    }
+    out_.buffer() += "```\n";
+  }
+
   void table(const Table& table) {
     bool begun = false;
     table.rows([&](std::span<const Cell> row) {
@@ -134,6 +144,7 @@ void render_markdown(const Report& report, const Style& style,
   Page page(plain, out);
   page.heading("shardplan " + report.command);
   page.paragraph(report.headline);
+  if (report.drawing) page.verbatim(report.drawing(plain));
   for (const Table& table : report.tables) {
     if (table.audience != Audience::Programs) page.table(table);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What people see at a terminal: blocks of lines with an empty line between
-// them. Findings come first where they are the answer, then the headline, the
-// tables, and at the end the notes with the next step.
+// them. Findings come first where they are the answer, then the headline, a
+// drawing, the tables, and at the end the notes with the next step.
 #include "report/diagnostics_text.h"
 #include "report/output.h"
 #include "report/renderers/renderers.h"
@@ -58,6 +58,12 @@ void render_text(const Report& report, const Style& style,
   if (!report.headline.empty()) blocks.start();
   for (size_t i = 0; i < report.headline.size(); ++i) {
     blocks.line(report.headline[i], i == 0 ? Paint::Bold : Paint::Plain);
+  }
+  if (report.drawing) {
+    blocks.start();
+    for (const std::string& line : report.drawing(style)) {
+      blocks.line(line, Paint::Plain);
+    }
   }
   for (const Table& table : report.tables) {
     if (table.audience != Audience::Programs) blocks.table(table);

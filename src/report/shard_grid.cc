@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/shard_grid.h"
+
+#include <algorithm>
+#include <climits>
+#include <optional>
+#include <utility>
+
+#include "base/text.h"
+
+namespace shardplan {
+namespace {
+
+constexpr size_t kMostRows = 16;   // of boxes
+constexpr size_t kMostGrids = 4;   // one below the other
+constexpr size_t kLeastShown = 3;  // of columns: first, a gap, last
+constexpr std::string_view kGap = "..";
+
+// Runs of three and more consecutive ids as one: "0-3".
+std::vector<std::string> runs_of(const std::vector<int64_t>& devices) {
+  std::vector<std::string> runs;
+  for (size_t i = 0; i < devices.size();) {
+    size_t last = i;
+    while (last + 1 < devices.size() &&
+           devices[last + 1] == devices[last] + 1) {
+      ++last;
+    }
+    if (last < i + 2) last = i;
+    runs.push_back(std::to_string(devices[i]) +
+                   (last == i ? "" : "-" + std::to_string(devices[last])));
+    i = last + 1;
+  }
+  return runs;
+}
+
+std::string slice_text(const Slice& slice, int64_t padding) {
+  return std::to_string(slice.begin) + ":" + std::to_string(slice.end) +
+         (padding > 0 ? " (+" + std::to_string(padding) + ")" : "");
+}
+
+// Indices in order; none stands for those left out.
+using Selection = std::vector<std::optional<size_t>>;
+
+// All of them, or the first ones and the last.
+Selection select(size_t count, size_t most) {
+  Selection selection;
+  const size_t lead = count <= most ? count : most - 2;
+  for (size_t i = 0; i < lead; ++i) selection.emplace_back(i);
+  if (lead == count) return selection;
+  selection.emplace_back();
+  selection.emplace_back(count - 1);
+  return selection;
+}
+
+size_t left_out(const Selection& selection, size_t count) {
+  return count - static_cast<size_t>(std::count_if(
+                     selection.begin(), selection.end(),
+                     [](const auto& index) { return index.has_value(); }));
+}
+
+std::string centred(std::string_view text, int width) {
+  const int blanks = std::max(0, width - display_width(text));
+  return std::string(static_cast<size_t>(blanks / 2), ' ') + std::string(text) +
+         std::string(static_cast<size_t>(blanks - blanks / 2), ' ');
+}
+
+// Dimensions of the boxes: which indices, and how they are labelled.
+class Grid {
+ public:
+  Grid(const ShardMap& map, DrawnDims dims, std::vector<size_t> leading,
+       int width)
+      : map_(map), dims_(dims), at_(std::move(leading)) {
+    label_width_ = widest(dims.row);
+    if (label_width_ > 0) ++label_width_;
+    const int room = width - label_width_ - 1;
+    const auto columns = static_cast<int>(count(dims.column));
+    int least = std::max(widest(dims.column), static_cast<int>(kGap.size()));
+    int most = least;
+    for (size_t row = 0; row < count(dims.row); ++row) {
+      for (size_t column = 0; column < count(dims.column); ++column) {
+        const std::vector<int64_t>& who = devices(row, column);
+        least = std::max(least, display_width(device_list_text(who, 0)));
+        most = std::max(most, display_width(device_list_text(who, INT_MAX)));
+      }
+    }
+    // A box takes its text, a blank on both sides and a line.
+    text_width_ = std::clamp(room / columns - 3, least, std::max(least, most));
+    fitting_ = static_cast<size_t>(std::max(1, room / (text_width_ + 3)));
+  }
+
+  // Columns that fit side by side.
+  size_t fitting() const { return fitting_; }
+
+  void draw(const Selection& rows, const Selection& columns,
+            std::vector<std::string>& lines) const {
+    if (dims_.column >= 0) lines.push_back(header(columns));
+    lines.push_back(rule(columns.size(), "┌", "┬", "┐"));
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (i > 0) lines.push_back(rule(columns.size(), "├", "┼", "┤"));
+      lines.push_back(boxes(rows[i], columns));
+    }
+    lines.push_back(rule(columns.size(), "└", "┴", "┘"));
+  }
+
+ private:
+  size_t count(int dim) const {
+    return dim < 0 ? 1 : map_.slices[static_cast<size_t>(dim)].size();
+  }
+
+  std::string label(int dim, std::optional<size_t> index) const {
+    if (dim < 0) return "";
+    if (!index) return std::string(kGap);
+    const auto d = static_cast<size_t>(dim);
+    return slice_text(map_.slices[d][*index], map_.padding[d][*index]);
+  }
+
+  int widest(int dim) const {
+    int width = 0;
+    for (size_t i = 0; i < count(dim); ++i) {
+      width = std::max(width, display_width(label(dim, i)));
+    }
+    return width;
+  }
+
+  const std::vector<int64_t>& devices(size_t row, size_t column) const {
+    std::vector<size_t> indices = at_;
+    if (dims_.row >= 0) indices[static_cast<size_t>(dims_.row)] = row;
+    if (dims_.column >= 0) indices[static_cast<size_t>(dims_.column)] = column;
+    return map_.devices[map_.number(indices)];
+  }
+
+  std::string margin() const {
+    return std::string(static_cast<size_t>(label_width_), ' ');
+  }
+
+  std::string header(const Selection& columns) const {
+    std::string line = margin();
+    for (const auto& column : columns) {
+      line += " " + centred(label(dims_.column, column), text_width_ + 2);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    return line;
+  }
+
+  std::string rule(size_t columns, std::string_view left,
+                   std::string_view middle, std::string_view right) const {
+    std::string line = margin() + std::string(left);
+    for (size_t i = 0; i < columns; ++i) {
+      if (i > 0) line += middle;
+      for (int n = 0; n < text_width_ + 2; ++n) line += "─";
+    }
+    return line + std::string(right);
+  }
+
+  std::string boxes(std::optional<size_t> row, const Selection& columns) const {
+    std::string line;
+    if (label_width_ > 0) {
+      line = pad(label(dims_.row, row), label_width_ - 1, true) + " ";
+    }
+    for (const auto& column : columns) {
+      const std::string text =
+          row && column ? device_list_text(devices(*row, *column), text_width_)
+                        : std::string(kGap);
+      line += "│ " + centred(text, text_width_) + " ";
+    }
+    return line + "│";
+  }
+
+  const ShardMap& map_;
+  DrawnDims dims_;
+  std::vector<size_t> at_;  // indices; those of the drawn dimensions vary
+  int label_width_ = 0;
+  int text_width_ = 0;
+  size_t fitting_ = 1;
+};
+
+std::string left_out_text(size_t left, size_t of, const char* what) {
+  return std::to_string(left) + " of " + std::to_string(of) + " " + what;
+}
+
+void draw_grid(const ShardMap& map, DrawnDims dims,
+               const std::vector<size_t>& leading, int width, bool expand,
+               std::vector<std::string>& lines) {
+  const auto size = [&](int dim) {
+    return dim < 0 ? 1 : map.slices[static_cast<size_t>(dim)].size();
+  };
+  const size_t rows = size(dims.row);
+  const size_t columns = size(dims.column);
+  const Grid grid(map, dims, leading, width);
+  if (expand) {
+    const Selection all = select(rows, rows);
+    for (size_t begin = 0; begin < columns; begin += grid.fitting()) {
+      Selection band;
+      const size_t end = std::min(columns, begin + grid.fitting());
+      for (size_t i = begin; i < end; ++i) band.emplace_back(i);
+      grid.draw(all, band, lines);
+    }
+    return;
+  }
+  const Selection shown_rows = select(rows, kMostRows);
+  const Selection shown_columns =
+      select(columns, std::max(kLeastShown, grid.fitting()));
+  grid.draw(shown_rows, shown_columns, lines);
+  std::string text;
+  if (const size_t left = left_out(shown_rows, rows)) {
+    text = left_out_text(left, rows, "rows");
+  }
+  if (const size_t left = left_out(shown_columns, columns)) {
+    text +=
+        (text.empty() ? "" : " and ") + left_out_text(left, columns, "columns");
+  }
+  if (!text.empty()) {
+    lines.push_back(text + " of boxes are left out; `--expand` draws all");
+  }
+}
+
+// "dimension 0 = 0:8, dimension 2 = 4:8", of those that are cut.
+std::string leading_text(const ShardMap& map, const std::vector<size_t>& dims,
+                         const std::vector<size_t>& at) {
+  std::string text;
+  for (const size_t dim : dims) {
+    text += (text.empty() ? "" : ", ") + ("dimension " + std::to_string(dim)) +
+            " = " +
+            slice_text(map.slices[dim][at[dim]], map.padding[dim][at[dim]]);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string device_list_text(const std::vector<int64_t>& devices, int width) {
+  const auto room = static_cast<size_t>(std::max(0, width));
+  const std::string rest =
+      "," + std::string(kGap) + " (" + std::to_string(devices.size()) + ")";
+  std::string all;
+  std::string some;  // the most that fits with `rest`, or the first
+  for (const std::string& run : runs_of(devices)) {
+    all += (all.empty() ? "" : ",") + run;
+    if (some.empty() || all.size() + rest.size() <= room) some = all + rest;
+  }
+  return all.size() <= std::max(room, some.size()) ? all : some;
+}
+
+DrawnDims drawn_dims(const ShardMap& map) {
+  const auto rank = static_cast<int>(map.slices.size());
+  if (rank == 0) return {};
+  if (rank == 1) return {-1, 0};
+  // The last two that are cut; where fewer are, the last others.
+  std::vector<int> chosen;
+  for (const bool cut : {true, false}) {
+    for (int dim = rank; dim-- > 0;) {
+      const bool is_cut = map.slices[static_cast<size_t>(dim)].size() > 1;
+      if (is_cut == cut && chosen.size() < 2) chosen.push_back(dim);
+    }
+  }
+  return {std::min(chosen[0], chosen[1]), std::max(chosen[0], chosen[1])};
+}
+
+std::vector<std::string> draw_shards(const ShardMap& map, int width,
+                                     bool expand) {
+  const DrawnDims dims = drawn_dims(map);
+  std::vector<size_t> others;  // that are cut, too
+  size_t grids = 1;
+  for (size_t dim = 0; dim < map.slices.size(); ++dim) {
+    const auto d = static_cast<int>(dim);
+    if (d == dims.row || d == dims.column || map.slices[dim].size() == 1) {
+      continue;
+    }
+    others.push_back(dim);
+    grids *= map.slices[dim].size();
+  }
+  std::vector<std::string> lines;
+  std::vector<size_t> at(map.slices.size());
+  const size_t drawn = expand ? grids : std::min(grids, kMostGrids);
+  for (size_t i = 0; i < drawn; ++i) {
+    if (i > 0) lines.emplace_back();
+    if (!others.empty()) lines.push_back(leading_text(map, others, at));
+    draw_grid(map, dims, at, width, expand, lines);
+    // The next index, the last dimension fastest.
+    for (size_t n = others.size(); n-- > 0;) {
+      if (++at[others[n]] < map.slices[others[n]].size()) break;
+      at[others[n]] = 0;
+    }
+  }
+  if (drawn < grids) {
+    lines.emplace_back();
+    lines.push_back(left_out_text(grids - drawn, grids, "such grids") +
+                    " are left out; `--expand` draws all");
+  }
+  return lines;
+}
+
+}  // namespace shardplan
