@@ -57,13 +57,27 @@ std::optional<RuleSet> read_rules(Context& context) {
   return rules;
 }
 
-std::optional<Mesh> read_mesh(Context& context, const RuleSet& rules) {
+// The mesh that a dump or checkpoint was made on, where nobody gives another.
+std::optional<Mesh> recorded_mesh(Context& context, Manifest& manifest) {
+  auto mesh = make_mesh(manifest.mesh, context.options.devices,
+                        manifest.mesh.front().where, context.diags);
+  if (mesh) {
+    manifest.remarks.push_back("the mesh " + mesh_text(*mesh) +
+                               " is that of `" + printable(manifest.title) +
+                               "`");
+  }
+  return mesh;
+}
+
+std::optional<Mesh> read_mesh(Context& context, const RuleSet& rules,
+                              Manifest& manifest) {
   const Options& options = context.options;
   if (options.mesh == nullptr) {
     if (rules.mesh) {
       return make_mesh(*rules.mesh, options.devices, rules.mesh_where,
                        context.diags);
     }
+    if (!manifest.mesh.empty()) return recorded_mesh(context, manifest);
     return context.diags.error(Code::InvalidMesh, {}, "no mesh was given")
         .help(
             "add `--mesh`, e.g. `--mesh fsdp=4,tp=2`, or a `mesh:` key to "
@@ -174,11 +188,11 @@ ResolveOptions resolve_options(const Context& context) {
   return how;
 }
 
-std::optional<Plan> make_plan(Context& context, const Manifest& manifest,
+std::optional<Plan> make_plan(Context& context, Manifest& manifest,
                               std::optional<RuleSet>& rules) {
   rules = read_rules(context);
   if (!rules) return std::nullopt;
-  const std::optional<Mesh> mesh = read_mesh(context, *rules);
+  const std::optional<Mesh> mesh = read_mesh(context, *rules, manifest);
   if (!mesh) return std::nullopt;
   return resolve(manifest, *rules, *mesh, resolve_options(context),
                  context.diags);
