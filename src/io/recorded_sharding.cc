@@ -105,7 +105,7 @@ void add_recorded_rules(const std::vector<RecordedSharding>& shardings,
   diags
       .report(Code::UnsupportedKey, Severity::Note, first,
               plural(left_out, "sharding") +
-                  " of the optimizer's state and of counters gives no rule")
+                  " of the optimizer's state and of counters left out")
       .fact("rules place parameters; moments are placed as these are");
 }
 

@@ -95,7 +95,8 @@ TEST_CASE("a directory without a model says what was looked for") {
   CHECK(result.text == "SP006 directory `d` has no model that can be read");
   CHECK(result.diags.all()[0].facts ==
         std::vector<std::string>{
-            "looked for model.safetensors.index.json, *.safetensors and "
+            "looked for model.safetensors.index.json, *.safetensors, *.gguf, "
+            "an Orbax `_METADATA`, MaxText's dumps and "
             "config.json",
             "it has 1 other entry"});
 }
@@ -199,7 +200,7 @@ TEST_CASE("sources of what cannot be read outlive the reading") {
 }
 
 TEST_CASE("every format is in the table once, the one for any text last") {
-  CHECK(manifest_formats().size() == 4);
+  CHECK(manifest_formats().size() == 7);
   CHECK(manifest_formats().back().name == "native");
   for (const ManifestFormat& format : manifest_formats()) {
     CHECK_FALSE(format.summary.empty());
