@@ -144,7 +144,11 @@ class CheckpointReader {
         continue;
       }
       if (!array.dtype) assumed_.add(array);
-      if (array.shapes.size() > 1) inferred_.add(array);
+      if (array.shapes.size() > 1) {
+        inferred_.add(array);
+        const Shape& written = *array.leaf->write_shape;
+        if (written.front() % array.replicas != 0) open_.add(array);
+      }
       const TensorType type{array.dtype.value_or(DType::F32),
                             likeliest(array.shapes, sizes_)};
       if (!manifest_.add(array.leaf->name, type, array.leaf->where,
@@ -207,16 +211,21 @@ class CheckpointReader {
       if (!shapes.empty()) shapes += " or ";
       shapes += shape_text(shape);
     }
-    diags_
-        .report(Code::MissingFacts, Severity::Warning, first.leaf->where,
-                "the shapes of " + plural(inferred_.count(), "array") +
-                    " are inferred: " + some_names(inferred_.names))
-        .fact("`" + printable(first.leaf->name) + "` was written as " +
-              shape_text(*first.leaf->write_shape) + " by " +
-              plural(first.replicas, "replica") + " of a shard, so it is " +
-              shapes)
-        .fact("taken is " + shape_text(likeliest(first.shapes, sizes_)) +
-              ", as where replicas share the writing")
+    auto report =
+        diags_.report(Code::MissingFacts, Severity::Warning, first.leaf->where,
+                      "the shapes of " + plural(inferred_.count(), "array") +
+                          " are inferred: " + some_names(inferred_.names));
+    report.fact("`" + printable(first.leaf->name) + "` was written as " +
+                shape_text(*first.leaf->write_shape) + " by " +
+                plural(first.replicas, "replica") + " of a shard, so it is " +
+                shapes);
+    report.fact("taken is " + shape_text(likeliest(first.shapes, sizes_)) +
+                ", as where replicas share the writing");
+    if (!open_.names.empty()) {
+      report.fact("even so these may be something else: " +
+                  some_names(open_.names));
+    }
+    report
         .help("compare with the model's shapes; a native manifest states them")
         .parameters(inferred_.names);
   }
@@ -231,6 +240,7 @@ class CheckpointReader {
   std::set<int64_t> sizes_;  // of arrays whose shape is certain
   Group assumed_;
   Group inferred_;
+  Group open_;  // of these, where several shapes would be cut so
   Group unsharded_;
   Group unknown_;
   int64_t left_out_ = 0;
