@@ -92,11 +92,15 @@ class CheckpointReader {
   }
 
   void read_zarr(Array& array) {
-    if (source_.path == "-") return;
-    const std::string directory =
-        join_path(source_.directory, array.leaf->dotted);
-    for (const std::string_view name : {".zarray", "zarr.json"}) {
-      const std::string path = join_path(directory, name);
+    const std::string& name = array.leaf->dotted;
+    // Nothing outside of the checkpoint is read, whatever names say.
+    if (source_.path == "-" || name == ".." ||
+        name.find('/') != std::string::npos) {
+      return;
+    }
+    const std::string directory = join_path(source_.directory, name);
+    for (const std::string_view file : {".zarray", "zarr.json"}) {
+      const std::string path = join_path(directory, file);
       if (!host_.file_info(path)) continue;
       std::string why;
       const auto bytes = host_.read_file(path, kWholeFile, why);

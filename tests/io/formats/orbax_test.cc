@@ -126,6 +126,18 @@ TEST_CASE("arrays that keep their own zarr metadata need no assumption") {
   CHECK(result->diags.all().empty());
 }
 
+TEST_CASE("names do not lead out of the checkpoint") {
+  MemoryHost host;
+  host.files["c/_METADATA"] = metadata(
+      {orbax_leaf({"..", "..", "w"}, "np.ndarray"),
+       orbax_leaf({"/w"}, "np.ndarray"), orbax_leaf({".."}, "np.ndarray")},
+      false);
+  host.files[".zarray"] = R"({"shape": [8], "dtype": "<f4"})";
+  host.files["/w/.zarray"] = host.files[".zarray"];
+  CHECK(load(host, "c")->text.find("the shapes of 3 arrays") !=
+        std::string::npos);
+}
+
 TEST_CASE("an array without a shape cannot be counted") {
   MemoryHost host;
   host.files["_METADATA"] = metadata({orbax_leaf({"w"}, "np.ndarray")});
