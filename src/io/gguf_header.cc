@@ -20,6 +20,8 @@ namespace shardplan {
 namespace {
 
 constexpr std::string_view kMagic = "GGUF";
+// What a repository holds instead of a large file until it is fetched.
+constexpr std::string_view kLfsPointer = "version https://git-lfs";
 constexpr uint64_t kLeastPair = 8 + 1 + 4 + 1;    // bytes
 constexpr uint64_t kLeastTensor = 8 + 4 + 4 + 8;  // bytes
 constexpr uint32_t kMaxDims = 4;
@@ -317,7 +319,7 @@ class TensorReader {
       if (range.end > data_bytes_ || last == nullptr) last = &range;
       data_bytes_ = std::max(data_bytes_, range.end);
     }
-    if (unused == 0) return;
+    if (unused == 0 || errors_.errors() > 0) return;
     errors_.diags()
         .report(Code::MalformedDocument, Severity::Warning, after_unused,
                 count_text(unused) + " bytes between tensors belong to none")
@@ -343,6 +345,7 @@ class TensorReader {
 bool is_gguf(std::string_view head) { return head.starts_with(kMagic); }
 
 int64_t gguf_bytes_needed(std::string_view head) {
+  if (!is_gguf(head)) return 0;
   const Layout layout = read_layout(head, -1);
   if (layout.cut) return std::numeric_limits<int64_t>::max();
   return layout.problem.empty() ? static_cast<int64_t>(layout.end) : 0;
@@ -354,6 +357,15 @@ std::optional<GgufHeader> read_gguf_header(const SourcePtr& file,
   const auto refuse = [&](Code code, std::string why) {
     return diags.error(code, nowhere_in(file->name(), diags), std::move(why));
   };
+  if (file->text().starts_with(kLfsPointer)) {
+    return refuse(Code::UnreadableFile,
+                  "this is a Git LFS pointer, not the file itself")
+        .help("`git lfs pull` fetches the file");
+  }
+  if (!is_gguf(file->text())) {
+    return refuse(Code::MalformedDocument,
+                  "a GGUF file must start with `GGUF`");
+  }
   Layout layout = read_layout(file->text(), file_size);
   if (layout.cut) {
     return refuse(Code::MalformedDocument,

@@ -49,17 +49,17 @@ std::string names_of(std::span<const ManifestFormat> formats) {
 // Beginnings of files tell formats apart; no text has a zero byte.
 const ManifestFormat* recognize_manifest(const std::string& path,
                                          std::string_view head) {
+  const ManifestFormat* named = path.ends_with(".safetensors") ? &kSafetensors
+                                : path.ends_with(".gguf")      ? &kGguf
+                                                               : nullptr;
   for (const ManifestFormat& format : manifest_formats()) {
     const bool is_last = &format == &manifest_formats().back();
     if (is_last && head.find('\0') != std::string_view::npos) break;
     // A pointer or a damaged file; JSON under that name is what it says it is.
-    if (is_last && path.ends_with(".safetensors") && !head.starts_with('{')) {
-      break;
-    }
+    if (is_last && named != nullptr && !head.starts_with('{')) break;
     if (format.recognize(head)) return &format;
   }
-  const bool named_so = path.ends_with(".safetensors");
-  return named_so ? &kSafetensors : nullptr;
+  return named;
 }
 
 // Reads what `format` needs of a file of which there is only a head.

@@ -175,7 +175,7 @@ std::optional<MaxtextDump> read_maxtext_dump(const SourcePtr& file,
                                              Diagnostics& diags) {
   const auto document = parse_document(file, diags);
   if (!document ||
-      !require(document->root(), NodeKind::Map, "the dump", diags)) {
+      !require(document->root(), NodeKind::Map, "dump", diags)) {
     return std::nullopt;
   }
   return DumpReader(diags).read(document->root());

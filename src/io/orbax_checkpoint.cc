@@ -226,7 +226,7 @@ std::optional<OrbaxTree> read_orbax_metadata(const SourcePtr& file,
                                              Diagnostics& diags) {
   const auto document = parse_document(file, diags);
   if (!document ||
-      !require(document->root(), NodeKind::Map, "`_METADATA`", diags)) {
+      !require(document->root(), NodeKind::Map, "_METADATA", diags)) {
     return std::nullopt;
   }
   const auto tree = document->root().find("tree_metadata");

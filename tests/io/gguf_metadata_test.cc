@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/gguf_metadata.h"
 
+#include <memory>
 #include <string>
 
 #include <doctest/doctest.h>

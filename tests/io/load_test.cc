@@ -103,17 +103,23 @@ TEST_CASE("a directory without a model says what was looked for") {
 
 TEST_CASE("what no format recognises is said to be so") {
   MemoryHost host;
-  host.files["m.gguf"] = std::string("GGUF\3\0\0\0\1\0\0\0\0\0\0\0", 16);
-  const Loaded result = load(host, "m.gguf");
-  CHECK(result.text == "SP006 no format recognises `m.gguf`");
+  host.files["m.ggml"] = std::string("lmgg\3\0\0\0\1\0\0\0\0\0\0\0", 16);
+  const Loaded result = load(host, "m.ggml");
+  CHECK(result.text == "SP006 no format recognises `m.ggml`");
   CHECK(result.diags.all()[0].facts ==
         std::vector<std::string>{
-            "formats tried: safetensors, safetensors-index, hf-config, "
-            "native"});
+            "formats tried: gguf, safetensors, safetensors-index, orbax, "
+            "maxtext-dump, hf-config, native"});
   host.files["m.safetensors"] = "version https://git-lfs.github.com/spec/v1\n";
   CHECK(load(host, "m.safetensors").text ==
         "SP001 m.safetensors:1:1 this is a Git LFS pointer, not the file "
         "itself");
+  host.files["m.gguf"] = host.files["m.safetensors"];
+  CHECK(load(host, "m.gguf").text ==
+        "SP001 m.gguf:1:1 this is a Git LFS pointer, not the file itself");
+  host.files["m.gguf"] = "lmgg";
+  CHECK(load(host, "m.gguf").text ==
+        "SP002 m.gguf:1:1 a GGUF file must start with `GGUF`");
   host.files["p.json"] = R"({"schema":"shardplan.plan/1"})";
   CHECK(load(host, "p.json").text ==
         "SP006 `p.json` is a saved plan, not a manifest");

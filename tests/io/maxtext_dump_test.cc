@@ -12,9 +12,9 @@ namespace shardplan {
 namespace {
 
 std::string read(const std::string& text) {
+  const auto file = std::make_shared<SourceFile>("d.json", text);
   Diagnostics diags;
-  const auto dump =
-      read_maxtext_dump(std::make_shared<SourceFile>("d.json", text), diags);
+  const auto dump = read_maxtext_dump(file, diags);
   CHECK(dump.has_value() != diags.has_errors());
   std::string result = testing::messages(diags);
   if (!dump) return result;
@@ -71,7 +71,7 @@ TEST_CASE("named dumps have meshes, logical ones none") {
 }
 
 TEST_CASE("what a dump cannot be is said, several times in a run") {
-  CHECK(read("[]") == "SP002 d.json:1:1 the dump must be a map, not a list");
+  CHECK(read("[]") == "SP002 d.json:1:1 `dump` must be a map, not a list");
   CHECK(read(R"({
 "a": 1,
 "b": {"shape": []},
@@ -85,10 +85,10 @@ TEST_CASE("what a dump cannot be is said, several times in a run") {
         "SP002 d.json:3:6 an array must have a list as `partition_spec`\n"
         "SP002 d.json:4:25 the spec has 2 dimensions, but the shape has 1\n"
         "SP002 d.json:5:26 this is not an axis name\n"
-        "SP002 d.json:6:37 `shape` must be a list of sizes\n"
-        "SP002 d.json:7:38 an entry of `shape` must be a size\n"
-        "SP002 d.json:8:52 this axis has no size in `shape`\n"
-        "SP002 d.json:9:36 a mesh must have a list of `axis_names` and a map "
+        "SP002 d.json:6:38 `shape` must be a list of sizes\n"
+        "SP002 d.json:7:39 an entry of `shape` must be a size\n"
+        "SP002 d.json:8:53 this axis has no size in `shape`\n"
+        "SP002 d.json:9:37 a mesh must have a list of `axis_names` and a map "
         "of sizes, `shape`");
 }
 

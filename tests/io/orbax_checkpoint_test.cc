@@ -16,9 +16,9 @@ using testing::named_sharding;
 using testing::orbax_leaf;
 
 std::string leaves(const std::string& text) {
+  const auto file = std::make_shared<SourceFile>("_METADATA", text);
   Diagnostics diags;
-  const auto tree = read_orbax_metadata(
-      std::make_shared<SourceFile>("_METADATA", text), diags);
+  const auto tree = read_orbax_metadata(file, diags);
   CHECK(tree.has_value() != diags.has_errors());
   std::string result = testing::messages(diags);
   if (!tree) return result;
@@ -32,9 +32,9 @@ std::string leaves(const std::string& text) {
 }
 
 std::string shardings(const std::string& text) {
+  const auto file = std::make_shared<SourceFile>("_sharding", text);
   Diagnostics diags;
-  const auto read = read_orbax_sharding(
-      std::make_shared<SourceFile>("_sharding", text), diags);
+  const auto read = read_orbax_sharding(file, diags);
   CHECK(read.has_value() != diags.has_errors());
   std::string result = testing::messages(diags);
   if (!read) return result;

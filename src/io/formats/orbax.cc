@@ -118,7 +118,7 @@ class CheckpointReader {
     const auto found = sharding_of_.find(array.leaf->dotted);
     if (found == sharding_of_.end()) {
       array.shapes = {written};
-      if (array.leaf->value_type == "jax.Array") unsharded_.add(array);
+      if (array.part == StatePart::Parameter) unsharded_.add(array);
       return;
     }
     const auto counts = shard_counts(*found->second, written.size());
