@@ -14,7 +14,8 @@ namespace {
 
 RecordedSharding recorded(const std::string& mesh, const std::string& spec) {
   RecordedSharding sharding;
-  for (const Axis& axis : testing::mesh(mesh).axes()) {
+  const Mesh parsed = testing::mesh(mesh);
+  for (const Axis& axis : parsed.axes()) {
     sharding.mesh.push_back({axis.name, axis.size, {}, {}, {}});
   }
   sharding.spec = testing::spec(spec);

@@ -15,7 +15,8 @@ RecordedSharding recorded(const std::string& name, const std::string& mesh,
   RecordedSharding sharding;
   sharding.name = name;
   if (!mesh.empty()) {
-    for (const Axis& axis : testing::mesh(mesh).axes()) {
+    const Mesh parsed = testing::mesh(mesh);
+    for (const Axis& axis : parsed.axes()) {
       sharding.mesh.push_back({axis.name, axis.size, {}, {}, {}});
     }
   }

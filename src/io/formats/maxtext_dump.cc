@@ -137,7 +137,7 @@ class ManifestMaker {
                    "with this array the dump exceeds 2^63 bytes");
       return false;
     }
-    if (first_.file == nullptr) first_ = where;
+    if (!buffer && first_.file == nullptr) first_ = where;
     if (axes == nullptr || buffer) return true;
     if (axes->shape == entry.shape) {
       manifest_.set_axes(index, labels_of(*axes));
@@ -162,8 +162,8 @@ class ManifestMaker {
                   "a sharding dump does not say dtypes: f32 is assumed for all")
           .fact("all bytes follow from that: in bf16 they would be half")
           .help(
-              "give a native manifest to have other dtypes; `--allow SP013` if "
-              "it is f32, MaxText's default for weights");
+              "f32 is MaxText's default for weights; give a native manifest to "
+              "have other dtypes");
     }
     if (left_out_ > 0) {
       manifest_.remarks.push_back(

@@ -184,9 +184,7 @@ class CheckpointReader {
                   "assumed for " +
                       plural(assumed_.count(), "array"))
           .fact("all bytes follow from that: in bf16 they would be half")
-          .help(
-              "give a native manifest to have other dtypes; `--allow SP013` if "
-              "it is f32");
+          .help("give a native manifest to have other dtypes");
     }
     if (!inferred_.names.empty()) report_inferred();
     if (!unsharded_.names.empty()) {

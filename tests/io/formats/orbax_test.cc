@@ -85,7 +85,7 @@ TEST_CASE("a checkpoint is found from its directory, item or metadata") {
   }
 }
 
-TEST_CASE("what is assumed is said, and can be allowed") {
+TEST_CASE("what is assumed is said") {
   MemoryHost host = checkpoint();
   const auto result = load(host, "c");
   CHECK(testing::messages(result->diags) ==
