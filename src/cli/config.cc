@@ -255,7 +255,7 @@ std::vector<Setting> remaining_settings(const std::vector<Setting>& config,
           return overrides(flag.flag->name, setting.flag->name);
         });
     const bool for_shard_alone =
-        command == "inspect" && needs_shard(*setting.flag) && !draws_a_shard;
+        command == "inspect" && makes_plan(*setting.flag) && !draws_a_shard;
     if (!overridden && !for_shard_alone &&
         is_taken_by(*setting.flag, command)) {
       remaining.push_back(setting);

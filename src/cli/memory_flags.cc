@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::string_view kBudgeting = "check analyze sweep";
 // The mode also decides what semantic axes mean.
-constexpr std::string_view kMoving = "check resolve analyze sweep";
+constexpr std::string_view kMoving =
+    "check resolve analyze sweep export inspect diff";
 // More tokens or sequences than anybody caches; keeps products within 63 bits.
 constexpr int64_t kMaxTokens = int64_t{1} << 40;
 

@@ -59,7 +59,23 @@ std::optional<RuleSet> read_rules(Context& context) {
   return rules;
 }
 
-std::optional<SlicedMesh> read_mesh(Context& context, const RuleSet& rules) {
+// The mesh that a dump or checkpoint was made on, where nobody gives another.
+std::optional<SlicedMesh> recorded_mesh(Context& context, Manifest& manifest) {
+  RuleSet recorded;
+  recorded.mesh = manifest.mesh;
+  recorded.mesh_where = manifest.mesh.front().where;
+  auto mesh = mesh_of_rules(recorded, context.options.devices,
+                            context.options.slices, context.diags);
+  if (mesh) {
+    manifest.remarks.push_back("the mesh " + mesh_text(mesh->mesh) +
+                               " is that of `" + printable(manifest.title) +
+                               "`");
+  }
+  return mesh;
+}
+
+std::optional<SlicedMesh> read_mesh(Context& context, const RuleSet& rules,
+                                    Manifest& manifest) {
   const Options& options = context.options;
   if (options.mesh != nullptr) {
     return written_mesh(options.mesh, options, options.devices, context.diags);
@@ -67,6 +83,7 @@ std::optional<SlicedMesh> read_mesh(Context& context, const RuleSet& rules) {
   if (rules.mesh) {
     return mesh_of_rules(rules, options.devices, options.slices, context.diags);
   }
+  if (!manifest.mesh.empty()) return recorded_mesh(context, manifest);
   return context.diags.error(Code::InvalidMesh, {}, "no mesh was given")
       .help(
           "add `--mesh`, e.g. `--mesh fsdp=4,tp=2`, or a `mesh:` key to "
@@ -189,11 +206,11 @@ ResolveOptions resolve_options(const Context& context) {
   return how;
 }
 
-std::optional<Made> make_plan(Context& context, const Manifest& manifest,
+std::optional<Made> make_plan(Context& context, Manifest& manifest,
                               std::optional<RuleSet>& rules) {
   rules = read_rules(context);
   if (!rules) return std::nullopt;
-  auto mesh = read_mesh(context, *rules);
+  auto mesh = read_mesh(context, *rules, manifest);
   if (!mesh) return std::nullopt;
   auto plan = resolve(manifest, *rules, mesh->mesh, resolve_options(context),
                       context.diags);

@@ -10,6 +10,8 @@
 #include "base/text.h"
 #include "io/document.h"
 #include "io/formats/formats.h"
+#include "io/maxtext_dump.h"
+#include "io/orbax_checkpoint.h"
 #include "io/paths.h"
 #include "io/plan_file.h"
 
@@ -47,17 +49,17 @@ std::string names_of(std::span<const ManifestFormat> formats) {
 // Beginnings of files tell formats apart; no text has a zero byte.
 const ManifestFormat* recognize_manifest(const std::string& path,
                                          std::string_view head) {
+  const ManifestFormat* named = path.ends_with(".safetensors") ? &kSafetensors
+                                : path.ends_with(".gguf")      ? &kGguf
+                                                               : nullptr;
   for (const ManifestFormat& format : manifest_formats()) {
     const bool is_last = &format == &manifest_formats().back();
     if (is_last && head.find('\0') != std::string_view::npos) break;
     // A pointer or a damaged file; JSON under that name is what it says it is.
-    if (is_last && path.ends_with(".safetensors") && !head.starts_with('{')) {
-      break;
-    }
+    if (is_last && named != nullptr && !head.starts_with('{')) break;
     if (format.recognize(head)) return &format;
   }
-  const bool named_so = path.ends_with(".safetensors");
-  return named_so ? &kSafetensors : nullptr;
+  return named;
 }
 
 // Reads what `format` needs of a file of which there is only a head.
@@ -111,13 +113,23 @@ std::optional<Manifest> read_directory(const std::string& path, Host& host,
   if (has(kIndexName)) {
     return read_file(join_path(path, kIndexName), host, diags);
   }
-  const bool has_weights = std::any_of(
-      entries.begin(), entries.end(),
-      [](const std::string& name) { return name.ends_with(".safetensors"); });
-  if (has_weights) {
-    auto manifest = kSafetensors.read({path, path, nullptr}, host, diags);
-    if (manifest) manifest->format = kSafetensors.name;
+  const auto has_ending = [&](std::string_view ending) {
+    return std::any_of(
+        entries.begin(), entries.end(),
+        [&](const std::string& name) { return name.ends_with(ending); });
+  };
+  const auto read_all = [&](const ManifestFormat& format) {
+    auto manifest = format.read({path, path, nullptr}, host, diags);
+    if (manifest) manifest->format = format.name;
     return manifest;
+  };
+  if (has_ending(".safetensors")) return read_all(kSafetensors);
+  if (has_ending(".gguf")) return read_all(kGguf);
+  if (const auto item = find_orbax_item(path, host)) {
+    return read_file(join_path(*item, kOrbaxMetadata), host, diags);
+  }
+  for (const std::string_view dump : {kNamedShardings, kLogicalShardings}) {
+    if (has(dump)) return read_file(join_path(path, dump), host, diags);
   }
   if (has(kConfigName)) {
     return read_file(join_path(path, kConfigName), host, diags);
@@ -125,7 +137,9 @@ std::optional<Manifest> read_directory(const std::string& path, Host& host,
   return diags
       .error(Code::UnrecognizedFormat, {},
              "directory `" + path + "` has no model that can be read")
-      .fact("looked for " + std::string(kIndexName) + ", *.safetensors and " +
+      .fact("looked for " + std::string(kIndexName) +
+            ", *.safetensors, *.gguf, an Orbax `_METADATA`, MaxText's dumps "
+            "and " +
             std::string(kConfigName))
       .fact("it has " +
             plural(static_cast<int64_t>(entries.size()), "other entry"));
@@ -175,9 +189,11 @@ bool check_distinct_names(const Manifest& manifest, Diagnostics& diags) {
 }  // namespace
 
 std::span<const ManifestFormat> manifest_formats() {
-  // Tried in this order: the last one takes any text.
-  static const std::array<ManifestFormat, 4> kManifestFormats = {
-      kSafetensors, kSafetensorsIndex, kHfConfig, kNative};
+  // Tried in this order: the last one takes any text, and a GGUF file of 123
+  // tensors starts like safetensors.
+  static const std::array<ManifestFormat, 7> kManifestFormats = {
+      kGguf,     kSafetensors, kSafetensorsIndex, kOrbax, kMaxtextDump,
+      kHfConfig, kNative};
   return kManifestFormats;
 }
 

@@ -41,9 +41,9 @@ struct ManifestFormat {
 std::span<const ManifestFormat> manifest_formats();
 
 // Reads `path` in whichever format it has. A directory is searched for
-// model.safetensors.index.json, *.safetensors, config.json. Facts come from a
-// config.json beside the weights when there is one. Names are checked to be
-// unique (SP003).
+// model.safetensors.index.json, *.safetensors, *.gguf, an Orbax checkpoint,
+// MaxText's sharding dumps, config.json. Facts come from a config.json beside
+// the weights when there is one. Names are checked to be unique (SP003).
 std::optional<Manifest> load_manifest(const std::string& path, Host& host,
                                       Diagnostics& diags);
 

@@ -11,6 +11,9 @@
 #include "io/dialects/dialects.h"
 #include "io/formats/formats.h"
 #include "io/load.h"
+#include "io/maxtext_dump.h"
+#include "io/orbax_checkpoint.h"
+#include "io/paths.h"
 #include "io/plan_file.h"
 #include "io/shipped.h"
 
@@ -60,8 +63,12 @@ const RuleDialect* find_dialect(const std::string& name, Diagnostics& diags) {
 // What a file of rules turned out to be instead, or empty.
 std::string_view other_than_rules(std::string_view head) {
   if (is_plan(head)) return "a saved plan";
+  if (kGguf.recognize(head)) return "a GGUF file";
   if (kSafetensors.recognize(head)) return "a safetensors file";
   if (kSafetensorsIndex.recognize(head)) return "an index of shards";
+  if (is_orbax_metadata(head)) {
+    return "an Orbax `_METADATA` (the `_sharding` beside it has rules)";
+  }
   if (kHfConfig.recognize(head)) return "a model's config";
   return "";
 }
@@ -161,12 +168,24 @@ bool append_rules(RuleSet more, bool shipped, RuleSet& rules,
   return joined;
 }
 
+// The file that has the rules of a directory: a checkpoint's, or a dump's.
+std::string rules_file(const std::string& path, Host& host) {
+  const auto info = path == "-" ? std::nullopt : host.file_info(path);
+  if (!info || !info->directory) return path;
+  if (const auto item = find_orbax_item(path, host)) {
+    return join_path(*item, kOrbaxSharding);
+  }
+  const std::string dump = join_path(path, kNamedShardings);
+  return host.file_info(dump) ? dump : path;
+}
+
 bool load_rule_file(const std::string& path, const RuleDialect* forced,
                     const RuleReading& reading, RuleSet& rules, Host& host,
                     Diagnostics& diags) {
   const bool shipped = path.starts_with('@');
-  const SourcePtr file = shipped ? shipped_source(path.substr(1), diags)
-                                 : read_source(path, kWholeFile, host, diags);
+  const SourcePtr file =
+      shipped ? shipped_source(path.substr(1), diags)
+              : read_source(rules_file(path, host), kWholeFile, host, diags);
   if (file == nullptr) return false;
   const RuleDialect* dialect =
       forced != nullptr ? forced : recognize_dialect(*file, diags);
@@ -180,9 +199,10 @@ bool load_rule_file(const std::string& path, const RuleDialect* forced,
 }  // namespace
 
 std::span<const RuleDialect> rule_dialects() {
-  // The last one takes any text.
-  static const std::array<RuleDialect, 5> kRuleDialects = {
-      kPythonRules, kMaxText, kLevanter, kFlax, kYamlRules};
+  // Tried in this order: the last one takes any text.
+  static const std::array<RuleDialect, 7> kRuleDialects = {
+      kOrbaxRules, kMaxtextDumpRules, kPythonRules, kMaxText, kLevanter,
+      kFlax,       kYamlRules};
   return kRuleDialects;
 }
 

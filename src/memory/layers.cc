@@ -47,8 +47,9 @@ bool any_is(const std::vector<std::string_view>& parts,
 constexpr std::array<std::string_view, 7> kHeads = {
     "lm_head", "output",       "embed_out", "logits_dense",
     "head",    "output_layer", "unembed"};
-// GPT-2 spells "embed" nowhere.
-constexpr std::array<std::string_view, 2> kTables = {"wte", "wpe"};
+// GPT-2 and GGUF spell "embed" nowhere.
+constexpr std::array<std::string_view, 4> kTables = {"wte", "wpe", "token_embd",
+                                                     "position_embd"};
 
 // Words of embeddings that are not of tokens, and of what stands beside them.
 constexpr std::array<std::string_view, 6> kOtherTables = {

@@ -13,12 +13,13 @@ struct Siblings {
   std::string_view up;
   std::string_view down;
 };
-constexpr std::array<Siblings, 7> kSiblings = {{
+constexpr std::array<Siblings, 8> kSiblings = {{
     {"gate_up_proj", "down_proj"},
     {"dense_h_to_4h", "dense_4h_to_h"},  // ChatGLM, old Megatron
     {"linear_fc1", "linear_fc2"},        // Megatron
     {"w13", "w2"},                       // vLLM
     {"w13_weight", "w2_weight"},         // vLLM, experts
+    {"ffn_up", "ffn_down"},              // GGUF; packed in Phi-3
     {"gate_up_proj_bias", "down_proj"},
     {"w13_bias", "w2_weight"},
 }};

@@ -69,9 +69,11 @@ std::vector<Finding> split_units(const LintInput& input,
 }
 
 // Cutting a group of experts is common (DeepSeek runs so), and only means more
-// traffic. Layers over an axis that gathers are slow, not wrong.
+// traffic. Layers over an axis that gathers are slow, not wrong. Half of a
+// stored block does not exist, whoever gives the facts.
 Severity severity_of(const SplitUnit& split, const UnitFacts& known) {
   if (split.unit.kind == UnitKind::ExpertGroup) return Severity::Note;
+  if (split.unit.stored) return Severity::Error;
   const bool gathers =
       std::all_of(split.axes.begin(), split.axes.end(), is_gathered_axis);
   return known.given() && !gathers ? Severity::Error : Severity::Warning;

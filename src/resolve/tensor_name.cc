@@ -18,6 +18,12 @@ std::string_view pop_component(std::string_view& name) {
   return last;
 }
 
+// `blk.0.attn_q.weight`: below a layer's number.
+bool is_gguf_attention(const TensorName& name) {
+  return name.module.starts_with("attn_") && !name.parent.empty() &&
+         name.parent.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 }  // namespace
 
 TensorName split_name(std::string_view name) {
@@ -41,6 +47,10 @@ bool is_attention(std::string_view component) {
       "self_attention_local",
       "self_attention_global"};
   return std::find(kNames.begin(), kNames.end(), component) != kNames.end();
+}
+
+bool in_attention(const TensorName& name) {
+  return is_attention(name.parent) || is_gguf_attention(name);
 }
 
 bool in_other_tower(std::string_view name) {
@@ -70,11 +80,21 @@ std::optional<Role> role_of(const TensorName& name) {
       {"linear_proj", Role::Output},  // Megatron
       {"c_proj", Role::ConvOutput},
   }};
-  if (!is_attention(name.parent)) return std::nullopt;
-  for (const auto& [module, role] : kRoles) {
-    if (name.module == module) return role;
-  }
-  return std::nullopt;
+  static constexpr std::array<std::pair<std::string_view, Role>, 6> kGgufRoles =
+      {{{"attn_q", Role::Query},
+        {"attn_k", Role::Key},
+        {"attn_v", Role::Value},
+        {"attn_q_b", Role::LatentUp},
+        {"attn_kv_b", Role::LatentUp},
+        {"attn_output", Role::Output}}};
+  const auto find = [&](const auto& roles) -> std::optional<Role> {
+    for (const auto& [module, role] : roles) {
+      if (name.module == module) return role;
+    }
+    return std::nullopt;
+  };
+  if (is_gguf_attention(name)) return find(kGgufRoles);
+  return is_attention(name.parent) ? find(kRoles) : std::nullopt;
 }
 
 std::optional<Layout> layout_of(const TensorName& name) {
@@ -85,6 +105,10 @@ std::optional<Layout> layout_of(const TensorName& name) {
 }
 
 ExpertName expert_name(std::string_view name) {
+  const std::string_view module = split_name(name).module;
+  if (module.starts_with("ffn_") && module.ends_with("_exps")) {
+    return {true, std::nullopt};
+  }
   while (!name.empty()) {
     const std::string_view after = pop_component(name);
     const std::string_view last = name.substr(name.find_last_of("./") + 1);

@@ -3,9 +3,9 @@
 // round it is stored, one expert or all of them stacked.
 //
 // Only the last components of a name count (`self_attn`, `q_proj`, `weight`),
-// and only exact spellings of Hugging Face, Flax, EasyDeL, EasyLM and MaxText;
-// a name that merely resembles one says nothing. A million names are read
-// without allocation.
+// and only exact spellings of Hugging Face, Flax, EasyDeL, EasyLM, MaxText and
+// llama.cpp; a name that merely resembles one says nothing. A million names are
+// read without allocation.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +26,10 @@ TensorName split_name(std::string_view name);
 // Whether a component names an attention block.
 bool is_attention(std::string_view component);
 
+// Whether a name is that of a tensor of an attention block: below one, or, as
+// llama.cpp has it, `blk.0.attn_q.weight`.
+bool in_attention(const TensorName& name);
+
 // Whether a name lies in a tower beside the language model (vision, audio),
 // which has heads of its own that the facts do not tell.
 bool in_other_tower(std::string_view name);
@@ -45,8 +49,9 @@ std::optional<Role> role_of(const TensorName& name);
 enum class Layout : uint8_t { Weight, Kernel, Bias };
 std::optional<Layout> layout_of(const TensorName& name);
 
-// `experts/gate_proj/kernel` is stacked, `experts.3.w1.weight` is number 3;
-// shared experts and dense layers are neither.
+// `experts/gate_proj/kernel` and llama.cpp's `ffn_gate_exps.weight` are
+// stacked, `experts.3.w1.weight` is number 3; shared experts and dense layers
+// are neither.
 struct ExpertName {
   bool stacked = false;
   std::optional<int64_t> number;

@@ -18,8 +18,7 @@ struct NamedTensor {
   const TensorType& type;
 };
 
-// Heads, KV heads, head groups and fused q, k, v. REQUIRES: an attention block
-// is the parent.
+// Heads, KV heads, head groups and fused q, k, v. REQUIRES: in_attention.
 std::vector<Unit> attention_units(const NamedTensor& tensor,
                                   const ModelFacts& facts);
 // Packed gate and up, concatenated or alternating.

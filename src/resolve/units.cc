@@ -98,7 +98,7 @@ std::string_view unit_name(UnitKind kind) {
 std::vector<Unit> units_of(std::string_view name, const TensorType& type,
                            const ModelFacts& facts, const LayoutHints& hints) {
   const NamedTensor tensor{name, split_name(name), type};
-  std::vector<Unit> units = is_attention(tensor.tail.parent)
+  std::vector<Unit> units = in_attention(tensor.tail)
                                 ? attention_units(tensor, facts)
                                 : expert_units(tensor, facts);
   if (const auto packed = gate_up_unit(tensor, hints)) {
@@ -112,6 +112,7 @@ std::vector<Unit> units_of(std::string_view name, const TensorType& type,
 }
 
 AxisNames cutting_axes(const Unit& unit, AxisNames axes) {
+  if (unit.stored) return axes;
   std::erase_if(axes, [&](const AxisName& axis) {
     if (unit.kind == UnitKind::Layer) return is_one_of(kPipelineAxes, axis);
     return is_gathered_axis(axis) ||

@@ -53,6 +53,9 @@ struct Unit {
   std::vector<Part> parts = {};  // of a packed dimension; else empty
   // Query heads of the model, where KV heads can be replicated; else 0.
   int64_t queries = 0;
+  // Less than a unit cannot be stored, so that every axis meets it, also those
+  // over which a weight is gathered before use.
+  bool stored = false;
 };
 
 // The units of a parameter, told from its name (Hugging Face, Flax, EasyDeL,
@@ -68,7 +71,7 @@ std::vector<Unit> units_of(std::string_view name, const TensorType& type,
 // layers every axis counts, but for those of a pipeline (pp, stage, ..).
 // Quantisation blocks do not meet axes of experts and sequences (ep, sp, cp)
 // either, whose devices have other tokens: shipped sets store hidden dimensions
-// over them.
+// over them, unless a block is how the elements are stored.
 AxisNames cutting_axes(const Unit& unit, AxisNames axes);
 
 // Whether a cut into that many shards splits a unit or gives a device one part

@@ -11,9 +11,12 @@
 // with rows = heads x dim. Kernels of scanned layers have one more dimension,
 // the layers, in front or second.
 //
+// llama.cpp permutes the rows of q and k, but only within a head.
+//
 // Fused projections have the rows of q, k and v, (heads + 2 kv_heads) x dim:
 //
-//   side by side   all of q, all of k, all of v (GPT-2, Phi-3, DBRX, ChatGLM)
+//   side by side   all of q, all of k, all of v (GPT-2, Phi-3, DBRX, ChatGLM,
+//                  GGUF)
 //   in groups      per KV head: its query heads, its key, its value (Falcon,
 //                  InternLM2, Megatron; NeoX and BLOOM, whose groups have one
 //                  query head)
@@ -131,7 +134,7 @@ std::vector<Unit> projection_units(Role role, Layout layout, const Shape& shape,
 enum class Fusion : uint8_t { SideBySide, Grouped };
 
 std::optional<Fusion> fusion_of(const NamedTensor& tensor) {
-  static constexpr std::array<std::pair<std::string_view, Fusion>, 8> kNames = {
+  static constexpr std::array<std::pair<std::string_view, Fusion>, 9> kNames = {
       {{"c_attn", Fusion::SideBySide},
        {"qkv_proj", Fusion::SideBySide},
        {"Wqkv", Fusion::SideBySide},
@@ -139,6 +142,7 @@ std::optional<Fusion> fusion_of(const NamedTensor& tensor) {
        {"wqkv", Fusion::SideBySide},
        {"query_key_value", Fusion::Grouped},
        {"linear_qkv", Fusion::Grouped},
+       {"attn_qkv", Fusion::SideBySide},  // llama.cpp reorders all others
        {"qkv", Fusion::SideBySide}}};
   const std::string_view module = tensor.tail.module;
   const auto has = [&](std::string_view part) {

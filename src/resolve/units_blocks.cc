@@ -5,6 +5,9 @@
 // every quantised matrix (FP8: 128 x 128; formats that quantise along a row: 1
 // x 32 or 1 x 256). A shard must begin where a block begins. MXFP4 checkpoints
 // hold a block as 16 bytes in a dimension of its own, the last of `_blocks`.
+//
+// The types of GGUF are blocks: 32 or 256 elements of a row are packed with
+// their scales, so that no part of a block can be stored at all.
 #include <optional>
 
 #include "resolve/unit_kinds.h"
@@ -48,6 +51,15 @@ std::vector<Unit> block_units(const NamedTensor& tensor,
   const Shape& shape = tensor.type.shape;
   const size_t rank = shape.size();
   std::vector<Unit> units;
+  const int64_t packed = dtype_block(tensor.type.dtype).elements;
+  if (packed > 1) {
+    if (rank == 0) return units;
+    if (auto unit = block_unit(rank - 1, shape[rank - 1], packed)) {
+      unit->stored = true;
+      units.push_back(*std::move(unit));
+    }
+    return units;
+  }
   if (tensor.tail.module.ends_with("_blocks") && rank == 4 &&
       tensor.type.dtype == DType::U8) {
     units.push_back({3, UnitKind::QuantBlock, 1, true});

@@ -10,9 +10,10 @@ namespace shardplan {
 namespace {
 
 bool is_embedding(std::string_view module) {
-  static constexpr std::array<std::string_view, 8> kNames = {
+  static constexpr std::array<std::string_view, 9> kNames = {
       "embed_tokens",   "wte",      "word_embeddings", "tok_embeddings",
-      "token_embedder", "embed_in", "input_embedding", "token_embedding"};
+      "token_embedder", "embed_in", "input_embedding", "token_embedding",
+      "token_embd"};
   return std::find(kNames.begin(), kNames.end(), module) != kNames.end();
 }
 

@@ -47,6 +47,29 @@ TEST_CASE("the rules' own mesh serves, and --mesh wins over it") {
   CHECK(flag.at("summary").at("mesh").dump() == R"({"tp":2})");
 }
 
+TEST_CASE("the mesh of a dump serves where nobody gives another") {
+  MemoryHost host = planning_host();
+  host.files["d/named_shardings.json"] = R"({".params/['w']": {
+    "mesh": {"axis_names": ["fsdp", "tp"], "shape": {"fsdp": 4, "tp": 2}},
+    "partition_spec": ["fsdp", "tp"], "shape": [8, 8]}})";
+  host.files["w.yaml"] = R"(rules: [["w", [tp, null]]])";
+  const auto mesh_of = [&](std::vector<std::string> words) {
+    host.out.clear();
+    words.insert(words.begin(), {"resolve", "d", "--json"});
+    CHECK(run(words, host) == 0);
+    const auto report = nlohmann::ordered_json::parse(host.out);
+    return report.at("summary").at("mesh").dump();
+  };
+  CHECK(mesh_of({"--rules", "w.yaml"}) == R"({"fsdp":4,"tp":2})");
+  CHECK(mesh_of({"--rules", "w.yaml", "--mesh", "tp=8"}) == R"({"tp":8})");
+  CHECK(mesh_of({"--rules", "d"}) == R"({"fsdp":4,"tp":2})");
+  host.err.clear();
+  host.out.clear();
+  run({"resolve", "d", "--rules", "w.yaml"}, host);
+  CHECK(host.out.find("the mesh fsdp=4,tp=2 is that of `d`") !=
+        std::string::npos);
+}
+
 TEST_CASE("--axes declares axes that the rules may name") {
   const auto errors = [](std::vector<std::string> words) {
     return report_of(std::move(words), "tp=2").at("summary").at("errors");

@@ -160,6 +160,8 @@ TEST_CASE("what is not rules is called what it is") {
   CHECK(load(host, {"i"}).text == "SP006 `i` is an index of shards, not rules");
   CHECK(load(host, {"c"}).text == "SP006 `c` is a model's config, not rules");
   CHECK(load(host, {"p"}).text == "SP006 `p` is a saved plan, not rules");
+  host.files["g"] = "GGUF\3";
+  CHECK(load(host, {"g"}).text == "SP006 `g` is a GGUF file, not rules");
   host.files["b"] = std::string("\0\1", 2);
   CHECK(load(host, {"b"}).text == "SP006 `b` has no rules");
 }

@@ -95,24 +95,31 @@ TEST_CASE("a directory without a model says what was looked for") {
   CHECK(result.text == "SP006 directory `d` has no model that can be read");
   CHECK(result.diags.all()[0].facts ==
         std::vector<std::string>{
-            "looked for model.safetensors.index.json, *.safetensors and "
+            "looked for model.safetensors.index.json, *.safetensors, *.gguf, "
+            "an Orbax `_METADATA`, MaxText's dumps and "
             "config.json",
             "it has 1 other entry"});
 }
 
 TEST_CASE("what no format recognises is said to be so") {
   MemoryHost host;
-  host.files["m.gguf"] = std::string("GGUF\3\0\0\0\1\0\0\0\0\0\0\0", 16);
-  const Loaded result = load(host, "m.gguf");
-  CHECK(result.text == "SP006 no format recognises `m.gguf`");
+  host.files["m.ggml"] = std::string("lmgg\3\0\0\0\1\0\0\0\0\0\0\0", 16);
+  const Loaded result = load(host, "m.ggml");
+  CHECK(result.text == "SP006 no format recognises `m.ggml`");
   CHECK(result.diags.all()[0].facts ==
         std::vector<std::string>{
-            "formats tried: safetensors, safetensors-index, hf-config, "
-            "native"});
+            "formats tried: gguf, safetensors, safetensors-index, orbax, "
+            "maxtext-dump, hf-config, native"});
   host.files["m.safetensors"] = "version https://git-lfs.github.com/spec/v1\n";
   CHECK(load(host, "m.safetensors").text ==
         "SP001 m.safetensors:1:1 this is a Git LFS pointer, not the file "
         "itself");
+  host.files["m.gguf"] = host.files["m.safetensors"];
+  CHECK(load(host, "m.gguf").text ==
+        "SP001 m.gguf:1:1 this is a Git LFS pointer, not the file itself");
+  host.files["m.gguf"] = "lmgg";
+  CHECK(load(host, "m.gguf").text ==
+        "SP002 m.gguf:1:1 a GGUF file must start with `GGUF`");
   host.files["p.json"] = R"({"schema":"shardplan.plan/1"})";
   CHECK(load(host, "p.json").text ==
         "SP006 `p.json` is a saved plan, not a manifest");
@@ -199,7 +206,7 @@ TEST_CASE("sources of what cannot be read outlive the reading") {
 }
 
 TEST_CASE("every format is in the table once, the one for any text last") {
-  CHECK(manifest_formats().size() == 4);
+  CHECK(manifest_formats().size() == 7);
   CHECK(manifest_formats().back().name == "native");
   for (const ManifestFormat& format : manifest_formats()) {
     CHECK_FALSE(format.summary.empty());

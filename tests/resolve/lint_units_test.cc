@@ -100,6 +100,18 @@ TEST_CASE("the stack of layers counts every axis but those of a pipeline") {
   CHECK(severity("None, tp", "tp=4") == Severity::Off);
 }
 
+TEST_CASE("half of a stored block is an error, whatever axis cuts it") {
+  const auto severity = [](const std::string& mesh) {
+    const auto found =
+        lint_of(testing::manifest({{"blk.0.ffn_up.weight", "q4_k[64, 4096]"}}),
+                testing::rules({{"ffn_up", "None, fsdp"}}), mesh)
+            .find(Code::SplitUnit);
+    return found.empty() ? Severity::Off : found[0].severity;
+  };
+  CHECK(severity("fsdp=16") == Severity::Off);
+  CHECK(severity("fsdp=32") == Severity::Error);
+}
+
 TEST_CASE("a cut group of experts is a note") {
   Manifest moe = model_of({{"mlp/experts/up/kernel", "bf16[16, 8, 8]"}},
                           FactsFrom::Config);

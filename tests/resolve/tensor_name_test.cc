@@ -74,6 +74,24 @@ TEST_CASE("the leaf tells which way round a tensor is stored") {
   CHECK(layout_of(split_name("norm/scale")) == std::nullopt);
 }
 
+TEST_CASE("llama.cpp puts attention into a tensor's own name") {
+  const auto role = [](std::string_view name) {
+    return role_of(split_name(name));
+  };
+  CHECK(role("blk.7.attn_q.weight") == Role::Query);
+  CHECK(role("blk.7.attn_k.bias") == Role::Key);
+  CHECK(role("blk.7.attn_v.weight") == Role::Value);
+  CHECK(role("blk.7.attn_output.weight") == Role::Output);
+  CHECK(role("blk.7.attn_kv_b.weight") == Role::LatentUp);
+  CHECK_FALSE(role("blk.7.attn_norm.weight"));
+  CHECK_FALSE(role("blk.7.ffn_up.weight"));
+  CHECK_FALSE(role("layers.attn_q.weight"));
+  CHECK_FALSE(role("attn_q.weight"));
+  CHECK(in_attention(split_name("blk.7.attn_norm.weight")));
+  CHECK(in_attention(split_name("layers.0.self_attn.q_proj.weight")));
+  CHECK_FALSE(in_attention(split_name("blk.7.ffn_up.weight")));
+}
+
 TEST_CASE("towers beside the language model are recognised") {
   CHECK(
       in_other_tower("vision_tower.encoder.layers.0.self_attn.q_proj.weight"));
@@ -96,6 +114,8 @@ TEST_CASE("experts are stacked, numbered, or not meant at all") {
       {"layers.0.mlp.experts.0255.up_proj.weight", false, 255},
       {"layers.0.mlp.shared_experts.up_proj.weight", false, std::nullopt},
       {"layers.0.mlp.up_proj.weight", false, std::nullopt},
+      {"blk.0.ffn_gate_exps.weight", true, std::nullopt},
+      {"blk.0.ffn_gate_shexp.weight", false, std::nullopt},
       // A number all the same, though none that fits.
       {"mlp.experts.99999999999999999999.w1.weight", false, std::nullopt},
       {"mlp.experts.-1.w1.weight", true, std::nullopt},

@@ -225,6 +225,21 @@ TEST_CASE("with one KV head a single group is q, k and v side by side") {
               attention_facts(16, 1, 128));
 }
 
+TEST_CASE("llama.cpp has its projections below a layer's number") {
+  check_units(
+      {{"blk.0.attn_q.weight", "q4_k[4096, 4096]",
+        "0: 32 head, 1: 16 quantisation block"},
+       {"blk.0.attn_k.weight", "f16[1024, 4096]", "0: 8 KV head"},
+       {"blk.0.attn_v.bias", "f32[1024]", "0: 8 KV head"},
+       {"blk.0.attn_output.weight", "f16[4096, 4096]", "1: 32 head"},
+       {"blk.0.attn_qkv.weight", "f16[6144, 4096]", "0: q 4096 k 1024 v 1024"},
+       {"blk.0.attn_norm.weight", "f32[4096]", ""},
+       {"blk.0.attn_q_norm.weight", "f32[128]", ""},
+       {"attn_q.weight", "f16[4096, 4096]", ""},
+       {"v.blk.x.attn_q.weight", "f16[4096, 4096]", ""}},
+      attention_facts(32, 8, 128));
+}
+
 TEST_CASE("values and outputs have the size of a value's head") {
   ModelFacts facts = attention_facts(16, 16, 192);
   facts.value_dim = 128;

@@ -52,6 +52,31 @@ TEST_CASE("an MXFP4 checkpoint keeps the bytes of a block together") {
               blocks(1, 32));
 }
 
+TEST_CASE("the types of GGUF are blocks of a row, whatever the facts say") {
+  const std::vector<testing::UnitRow> rows = {
+      {"blk.0.ffn_up.weight", "q4_k[14336, 4096]", "1: 16 quantisation block"},
+      {"blk.0.ffn_up.weight", "q8_0[14336, 4096]", "1: 128 quantisation block"},
+      {"blk.0.ffn_up.weight", "mxfp4[32, 2880, 2880]",
+       "2: 90 quantisation block"},
+      {"w", "q6_k[512]", "0: 2 quantisation block"},
+      {"w", "q4_k[8, 100]", "1: 1 quantisation block"},
+      {"w", "q4_k[]", ""},
+      {"w", "f16[8, 256]", ""}};
+  check_units(rows, {});
+  check_units(rows, blocks(128, 128));
+}
+
+TEST_CASE("every axis meets a block that is how elements are stored") {
+  const auto stored = units_of("w", testing::type("q4_k[8, 4096]"), {});
+  const auto scaled =
+      units_of("w", testing::type("f8_e4m3[8, 4096]"), blocks(1, 256));
+  REQUIRE(stored.size() == 1);
+  REQUIRE(scaled.size() == 1);
+  const AxisNames axes = {"fsdp", "ep", "tp"};
+  CHECK(cutting_axes(stored[0], axes) == axes);
+  CHECK(cutting_axes(scaled[0], axes) == AxisNames{"tp"});
+}
+
 TEST_CASE("absurd blocks claim nothing") {
   for (const int64_t bad : {int64_t{1}, int64_t{0}, int64_t{-128}, INT64_MIN}) {
     CAPTURE(bad);

@@ -57,6 +57,17 @@ TEST_CASE("DBRX has the rows of all experts in one matrix") {
       facts);
 }
 
+TEST_CASE("llama.cpp stacks the experts of a layer") {
+  ModelFacts facts;
+  facts.experts = 8;
+  check_units(
+      {{"blk.0.ffn_gate_exps.weight", "f16[8, 14336, 4096]", "0: 8 expert"},
+       {"blk.0.ffn_down_exps.bias", "f32[8, 4096]", "0: 8 expert"},
+       {"blk.0.ffn_gate_shexp.weight", "f16[8, 64, 64]", ""},
+       {"blk.0.ffn_gate_inp.weight", "f32[8, 4096]", ""}},
+      facts);
+}
+
 TEST_CASE("experts form groups where routing chooses among them") {
   ModelFacts facts;
   facts.experts = 256;

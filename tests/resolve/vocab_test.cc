@@ -26,6 +26,7 @@ TEST_CASE("embeddings and heads have the vocabulary where their layout says") {
   CHECK(dim_of("transformer.word_embeddings.weight", "f16[1000, 64]") == "0");
   CHECK(dim_of("lm_head.weight", "bf16[1000, 64]") == "0");
   CHECK(dim_of("lm_head/kernel", "bf16[64, 1000]") == "1");
+  CHECK(dim_of("token_embd.weight", "q6_k[1000, 256]") == "0");
   CHECK(dim_of("lm_head.bias", "bf16[1000]") == "0");
   CHECK(dim_of("layers.61.shared_head.head.weight", "bf16[1000, 64]") == "0");
 }

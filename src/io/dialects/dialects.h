@@ -13,4 +13,8 @@ extern const RuleDialect kPythonRules;
 // `rules`, `mesh` and `axes` in YAML or JSON; docs/formats/rules.md.
 extern const RuleDialect kYamlRules;
 
+// What another program recorded; docs/formats/orbax.md and maxtext-dump.md.
+extern const RuleDialect kOrbaxRules;
+extern const RuleDialect kMaxtextDumpRules;
+
 }  // namespace shardplan

@@ -16,6 +16,9 @@ namespace shardplan {
 extern const ManifestFormat kNative;
 extern const ManifestFormat kSafetensors;
 extern const ManifestFormat kSafetensorsIndex;
+extern const ManifestFormat kGguf;
+extern const ManifestFormat kOrbax;
+extern const ManifestFormat kMaxtextDump;
 extern const ManifestFormat kHfConfig;
 
 // Facts (heads, KV heads, head_dim, experts, layers) of a Hugging Face
@@ -30,7 +33,7 @@ std::optional<Manifest> synthesize_manifest(const Document& config,
 
 // Tensors that checkpoints carry though they are no parameters: GPT-2's causal
 // mask `h.0.attn.bias` [1, 1, n, n], rotary `inv_freq`, router correction
-// biases, quantisation scales.
+// biases, quantisation scales, llama.cpp's factors of rotation.
 bool is_known_buffer(std::string_view name, const TensorType& type);
 
 }  // namespace shardplan

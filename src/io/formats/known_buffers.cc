@@ -27,14 +27,26 @@ std::string_view cut_last(std::string_view& name) {
   return last;
 }
 
+// Named as a projection's weight or bias would be: masks, and in GGUF the
+// factors of rotation and the biases that correct a router.
+bool is_module_buffer(std::string_view module, bool bias,
+                      const TensorType& type) {
+  if (bias && (module == "attn" || module == "attention")) {
+    return is_causal_mask(type.shape);
+  }
+  if (type.shape.size() != 1 || !is_float(type.dtype)) return false;
+  if (bias) return module == "exp_probs_b";
+  return module == "rope_freqs" || module == "rope_factors_long" ||
+         module == "rope_factors_short";
+}
+
 }  // namespace
 
 bool is_known_buffer(std::string_view name, const TensorType& type) {
   const Shape& shape = type.shape;
   const std::string_view leaf = cut_last(name);
-  if (leaf == "bias") {
-    const std::string_view module = cut_last(name);
-    return (module == "attn" || module == "attention") && is_causal_mask(shape);
+  if (leaf == "bias" || leaf == "weight") {
+    return is_module_buffer(cut_last(name), leaf == "bias", type);
   }
   if (leaf == "masked_bias") return is_single(shape);
   if (leaf == "inv_freq") return shape.size() == 1 && is_float(type.dtype);

@@ -49,6 +49,11 @@ TEST_CASE("a buffer is told by its name and its shape together") {
        false},
       {"layers.0.norm.scale", {DType::F32, {64}}, false},
       {"layers.0.mlp.up_proj.weight", {DType::F32, {1, 1, 8, 8}}, false},
+      {"rope_freqs.weight", {DType::F32, {64}}, true},
+      {"rope_factors_long.weight", {DType::F32, {64}}, true},
+      {"rope_freqs.bias", {DType::F32, {64}}, false},
+      {"blk.3.exp_probs_b.bias", {DType::F32, {256}}, true},
+      {"blk.3.exp_probs_b.weight", {DType::F32, {256}}, false},
       {"", {DType::F32, {}}, false},
   };
   for (const Row& row : rows) {

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+// Orbax checkpoints: names from `_METADATA`, shapes and mesh with the help of
+// `_sharding`, or shapes and dtypes from the arrays' own `.zarray`.
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "io/formats/formats.h"
+#include "io/orbax_checkpoint.h"
+#include "io/orbax_shapes.h"
+#include "io/paths.h"
+#include "io/shards.h"
+#include "io/train_state.h"
+
+namespace shardplan {
+namespace {
+
+// An array as far as it is known.
+struct Array {
+  const OrbaxLeaf* leaf = nullptr;
+  StatePart part = StatePart::Parameter;
+  std::optional<DType> dtype;
+  std::vector<Shape> shapes;  // that it may have; empty: unknown
+  int64_t replicas = 1;
+};
+
+// What keeps the counts of a report, and the first that it is about.
+struct Group {
+  std::vector<std::string> names;
+  const Array* first = nullptr;
+  void add(const Array& array) {
+    if (names.empty()) first = &array;
+    names.push_back(array.leaf->name);
+  }
+  int64_t count() const { return static_cast<int64_t>(names.size()); }
+};
+
+class CheckpointReader {
+ public:
+  CheckpointReader(const ModelSource& source, Host& host, Diagnostics& diags)
+      : source_(source), host_(host), diags_(diags) {}
+
+  std::optional<Manifest> read() {
+    const auto tree = read_orbax_metadata(source_.file, diags_);
+    if (!tree || !read_sharding()) return std::nullopt;
+    manifest_.sources.push_back(source_.file);
+    for (const OrbaxLeaf& leaf : tree->leaves) note(leaf, tree->use_ocdbt);
+    keep_something();
+    if (!add_all()) return std::nullopt;
+    report();
+    return std::move(manifest_);
+  }
+
+ private:
+  bool read_sharding() {
+    const std::string path = join_path(source_.directory, kOrbaxSharding);
+    if (source_.path == "-" || !host_.file_info(path)) return true;
+    const SourcePtr file = read_source(path, kWholeFile, host_, diags_);
+    if (file == nullptr) return false;
+    auto shardings = read_orbax_sharding(file, diags_);
+    if (!shardings) return false;
+    shardings_ = *std::move(shardings);
+    manifest_.sources.push_back(file);
+    manifest_.mesh = common_mesh(shardings_, diags_).axes;
+    for (const RecordedSharding& sharding : shardings_) {
+      sharding_of_.emplace(sharding.name, &sharding);
+    }
+    return true;
+  }
+
+  void note(const OrbaxLeaf& leaf, bool use_ocdbt) {
+    if (leaf.empty) return;
+    if (leaf.value_type == "string") {
+      ++texts_;
+      return;
+    }
+    Array array{&leaf, state_part(leaf.name), std::nullopt, {}, 1};
+    if (leaf.value_type == "scalar") {
+      // A number of Python, not an array.
+      array.part = StatePart::Counter;
+      array.shapes = {Shape()};
+    }
+    if (!use_ocdbt) read_zarr(array);
+    if (array.shapes.empty() && leaf.write_shape) find_shapes(array);
+    if (array.shapes.size() == 1) {
+      sizes_.insert(array.shapes[0].begin(), array.shapes[0].end());
+    }
+    arrays_.push_back(std::move(array));
+  }
+
+  void read_zarr(Array& array) {
+    const std::string& name = array.leaf->dotted;
+    // Nothing outside of the checkpoint is read, whatever names say.
+    if (source_.path == "-" || name == ".." ||
+        name.find('/') != std::string::npos) {
+      return;
+    }
+    const std::string directory = join_path(source_.directory, name);
+    for (const std::string_view file : {".zarray", "zarr.json"}) {
+      const std::string path = join_path(directory, file);
+      if (!host_.file_info(path)) continue;
+      std::string why;
+      const auto bytes = host_.read_file(path, kWholeFile, why);
+      if (bytes == nullptr) continue;
+      const auto type = zarr_type(std::make_shared<SourceFile>(path, bytes));
+      if (!type) continue;
+      array.dtype = type->dtype;
+      array.shapes = {type->shape};
+      return;
+    }
+  }
+
+  void find_shapes(Array& array) {
+    const Shape& written = *array.leaf->write_shape;
+    const auto found = sharding_of_.find(array.leaf->dotted);
+    if (found == sharding_of_.end()) {
+      array.shapes = {written};
+      if (array.part == StatePart::Parameter) unsharded_.add(array);
+      return;
+    }
+    const auto counts = shard_counts(*found->second, written.size());
+    if (!counts) return;
+    array.replicas = counts->replicas;
+    array.shapes = possible_shapes(written, *counts);
+  }
+
+  // A tree that is all optimizer is taken for what is to be placed.
+  void keep_something() {
+    for (const Array& array : arrays_) {
+      if (array.part == StatePart::Parameter) return;
+    }
+    for (Array& array : arrays_) {
+      if (array.part == StatePart::Optimizer) array.part = StatePart::Parameter;
+    }
+  }
+
+  bool add_all() {
+    for (const Array& array : arrays_) {
+      if (array.part == StatePart::Optimizer) {
+        ++left_out_;
+        continue;
+      }
+      if (array.shapes.empty()) {
+        unknown_.add(array);
+        continue;
+      }
+      if (!array.dtype) assumed_.add(array);
+      if (array.shapes.size() > 1) {
+        inferred_.add(array);
+        const Shape& written = *array.leaf->write_shape;
+        if (written.front() % array.replicas != 0) open_.add(array);
+      }
+      const TensorType type{array.dtype.value_or(DType::F32),
+                            likeliest(array.shapes, sizes_)};
+      if (!manifest_.add(array.leaf->name, type, array.leaf->where,
+                         array.part == StatePart::Counter)) {
+        diags_.error(Code::MalformedDocument, array.leaf->where,
+                     "with this array the checkpoint exceeds 2^63 bytes");
+        return false;
+      }
+    }
+    if (unknown_.names.empty()) return true;
+    diags_
+        .error(Code::MissingFacts, unknown_.first->leaf->where,
+               "the shapes of " + plural(unknown_.count(), "array") +
+                   " are not recorded: " + some_names(unknown_.names))
+        .fact(
+            "`_METADATA` has a `write_shape` for arrays of JAX alone, and "
+            "`_sharding` must say how many times it is repeated")
+        .help("give a native manifest instead: names, shapes and dtypes")
+        .parameters(unknown_.names);
+    return false;
+  }
+
+  void report() {
+    if (!assumed_.names.empty()) {
+      diags_
+          .report(Code::MissingFacts, Severity::Warning,
+                  assumed_.first->leaf->where,
+                  "an Orbax checkpoint does not say its dtypes here: f32 is "
+                  "assumed for " +
+                      plural(assumed_.count(), "array"))
+          .fact("all bytes follow from that: in bf16 they would be half")
+          .help("give a native manifest to have other dtypes");
+    }
+    if (!inferred_.names.empty()) report_inferred();
+    if (!unsharded_.names.empty()) {
+      diags_
+          .report(Code::MissingFacts, Severity::Warning,
+                  unsharded_.first->leaf->where,
+                  "no `_sharding` tells how " +
+                      plural(unsharded_.count(), "array") + " was cut")
+          .fact("what one process wrote is taken for the whole array");
+    }
+    if (left_out_ > 0) {
+      manifest_.remarks.push_back(
+          plural(left_out_, "array") +
+          " of the optimizer's state left out: `--optimizer` computes it");
+    }
+    if (texts_ > 0) {
+      manifest_.remarks.push_back(plural(texts_, "text") +
+                                  " in the checkpoint passed over");
+    }
+  }
+
+  void report_inferred() {
+    const Array& first = *inferred_.first;
+    std::string shapes;
+    for (const Shape& shape : first.shapes) {
+      if (!shapes.empty()) shapes += " or ";
+      shapes += shape_text(shape);
+    }
+    auto report =
+        diags_.report(Code::MissingFacts, Severity::Warning, first.leaf->where,
+                      "the shapes of " + plural(inferred_.count(), "array") +
+                          " are inferred: " + some_names(inferred_.names));
+    report.fact("`" + printable(first.leaf->name) + "` was written as " +
+                shape_text(*first.leaf->write_shape) + " by " +
+                plural(first.replicas, "replica") + " of a shard, so it is " +
+                shapes);
+    report.fact("taken is " + shape_text(likeliest(first.shapes, sizes_)) +
+                ", as where replicas share the writing");
+    if (!open_.names.empty()) {
+      report.fact("even so these may be something else: " +
+                  some_names(open_.names));
+    }
+    report
+        .help("compare with the model's shapes; a native manifest states them")
+        .parameters(inferred_.names);
+  }
+
+  const ModelSource& source_;
+  Host& host_;
+  Diagnostics& diags_;
+  Manifest manifest_;
+  std::vector<RecordedSharding> shardings_;
+  std::map<std::string, const RecordedSharding*, std::less<>> sharding_of_;
+  std::vector<Array> arrays_;
+  std::set<int64_t> sizes_;  // of arrays whose shape is certain
+  Group assumed_;
+  Group inferred_;
+  Group open_;  // of these, where several shapes would be cut so
+  Group unsharded_;
+  Group unknown_;
+  int64_t left_out_ = 0;
+  int64_t texts_ = 0;
+};
+
+bool recognize(std::string_view head) {
+  return is_orbax_metadata(head) || is_orbax_sharding(head);
+}
+
+std::optional<Manifest> read(const ModelSource& source, Host& host,
+                             Diagnostics& diags) {
+  if (!is_orbax_metadata(source.file->text())) {
+    return diags
+        .error(Code::UnrecognizedFormat, {},
+               "`" + source.path +
+                   "` has the shardings of a checkpoint, not "
+                   "its shapes")
+        .help(
+            "give the checkpoint's directory, or the `_METADATA` beside it; "
+            "`--rules` takes the shardings");
+  }
+  return CheckpointReader(source, host, diags).read();
+}
+
+}  // namespace
+
+const ManifestFormat kOrbax = {
+    "orbax", "a JAX checkpoint's `_METADATA` and `_sharding`", recognize, read};
+
+}  // namespace shardplan

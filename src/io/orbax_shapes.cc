@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/orbax_shapes.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/checked.h"
+#include "io/document.h"
+
+namespace shardplan {
+namespace {
+
+int64_t size_of(const std::vector<AxisRequest>& mesh, const AxisName& name) {
+  for (const AxisRequest& axis : mesh) {
+    if (axis.name == name) return axis.size;
+  }
+  return 1;
+}
+
+// `part` x `counts`, with dimension `split` cut among the replicas too.
+std::optional<Shape> whole(Shape part, const ShardCounts& counts,
+                           std::optional<size_t> split) {
+  for (size_t i = 0; i < part.size(); ++i) {
+    auto size = checked_mul(part[i], counts.per_dim[i]);
+    if (size && split == i) size = checked_mul(*size, counts.replicas);
+    if (!size) return std::nullopt;
+    part[i] = *size;
+  }
+  return part;
+}
+
+// "<f4", "|b1", "bfloat16": zarr 2 spells NumPy's types.
+std::optional<DType> numpy_dtype(std::string_view text) {
+  if (text.size() < 2 ||
+      std::string_view("<>|=").find(text[0]) == std::string_view::npos) {
+    return find_dtype(text);
+  }
+  const std::string_view kind = text.substr(1);
+  if (kind == "b1") return DType::Bool;
+  constexpr std::array<std::pair<std::string_view, DType>, 13> kKinds = {{
+      {"f8", DType::F64},
+      {"f4", DType::F32},
+      {"f2", DType::F16},
+      {"i8", DType::I64},
+      {"i4", DType::I32},
+      {"i2", DType::I16},
+      {"i1", DType::I8},
+      {"u8", DType::U64},
+      {"u4", DType::U32},
+      {"u2", DType::U16},
+      {"u1", DType::U8},
+      {"c8", DType::C64},
+      {"c16", DType::C128},
+  }};
+  for (const auto& [name, dtype] : kKinds) {
+    if (kind == name) return dtype;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<ShardCounts> shard_counts(const RecordedSharding& sharding,
+                                        size_t rank) {
+  if (sharding.spec.dims.size() > rank) return std::nullopt;
+  ShardCounts counts;
+  counts.per_dim.assign(rank, 1);
+  int64_t devices = 1;
+  for (const AxisRequest& axis : sharding.mesh) {
+    const auto product = checked_mul(devices, axis.size);
+    if (!product || *product < 1) return std::nullopt;
+    devices = *product;
+  }
+  int64_t shards = 1;
+  for (size_t i = 0; i < sharding.spec.dims.size(); ++i) {
+    for (const AxisName& name : sharding.spec.dims[i]) {
+      const int64_t size = size_of(sharding.mesh, name);
+      const auto here = checked_mul(counts.per_dim[i], size);
+      const auto all = checked_mul(shards, size);
+      if (!here || !all) return std::nullopt;
+      counts.per_dim[i] = *here;
+      shards = *all;
+    }
+  }
+  counts.replicas = std::max<int64_t>(1, devices / shards);
+  return counts;
+}
+
+std::vector<Shape> possible_shapes(const Shape& write_shape,
+                                   const ShardCounts& counts) {
+  std::vector<Shape> shapes;
+  const auto add = [&](std::optional<size_t> split) {
+    auto shape = whole(write_shape, counts, split);
+    if (shape) shapes.push_back(*std::move(shape));
+  };
+  const bool is_empty =
+      std::find(write_shape.begin(), write_shape.end(), 0) != write_shape.end();
+  if (counts.replicas > 1 && !is_empty) {
+    // A dimension is cut only where no earlier one could be.
+    for (size_t i = 0; i < write_shape.size(); ++i) {
+      add(i);
+      if (write_shape[i] % counts.replicas == 0) break;
+    }
+  }
+  add(std::nullopt);
+  return shapes;
+}
+
+const Shape& likeliest(const std::vector<Shape>& shapes,
+                       const std::set<int64_t>& known_sizes) {
+  for (const Shape& shape : shapes) {
+    if (std::all_of(shape.begin(), shape.end(), [&](int64_t size) {
+          return known_sizes.count(size) != 0;
+        })) {
+      return shape;
+    }
+  }
+  return shapes.front();
+}
+
+std::optional<TensorType> zarr_type(const SourcePtr& file) {
+  Diagnostics problems;
+  const auto document = parse_document(file, problems);
+  if (!document || !document->root().is_map()) return std::nullopt;
+  const Node root = document->root();
+  const auto shape = root.find("shape");
+  auto dtype = root.find("dtype");
+  if (!dtype) dtype = root.find("data_type");
+  if (!shape || !shape->is_list() || !dtype || !dtype->is_string()) {
+    return std::nullopt;
+  }
+  const auto found = numpy_dtype(dtype->text());
+  if (!found) return std::nullopt;
+  TensorType type{*found, {}};
+  for (size_t i = 0; i < shape->size(); ++i) {
+    const auto size = shape->item(i).integer();
+    if (!size || *size < 0) return std::nullopt;
+    type.shape.push_back(*size);
+  }
+  return type;
+}
+
+}  // namespace shardplan

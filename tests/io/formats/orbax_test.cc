@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/support/orbax.h"
+
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "io/formats/formats.h"
+#include "io/load.h"
+#include "io/recorded_sharding.h"
+#include "tests/support/memory_host.h"
+#include "tests/support/messages.h"
+
+namespace shardplan {
+namespace {
+
+using testing::MemoryHost;
+using testing::named_sharding;
+using testing::orbax_leaf;
+
+std::string metadata(const std::vector<std::string>& leaves,
+                     bool ocdbt = true) {
+  std::string text = "{\"tree_metadata\": {";
+  for (const std::string& leaf : leaves) {
+    if (text.back() == '}') text += ",\n";
+    text += leaf;
+  }
+  return text + "}, \"use_ocdbt\": " + (ocdbt ? "true}" : "false}");
+}
+
+MemoryHost checkpoint() {
+  MemoryHost host;
+  host.files["c/items/_METADATA"] = metadata(
+      {orbax_leaf({"opt_state", "0", "mu", "w"}, "jax.Array", "[2]"),
+       orbax_leaf({"params", "b"}, "jax.Array", "[4]"),
+       orbax_leaf({"params", "w"}, "jax.Array", "[16, 64]"),
+       orbax_leaf({"empty"}, "Dict"), orbax_leaf({"step"}, "jax.Array", "[]"),
+       orbax_leaf({"title"}, "string")});
+  host.files["c/items/_sharding"] =
+      "{" + named_sharding("params.w", "fsdp=4,tp=2", R"("fsdp", "tp")") + "," +
+      named_sharding("params.b", "fsdp=4,tp=2", "\"tp\"") + "," +
+      named_sharding("step", "fsdp=4,tp=2", "") + "}";
+  return host;
+}
+
+struct Loaded {
+  std::optional<Manifest> manifest;
+  Diagnostics diags;
+  std::string text;
+};
+
+std::unique_ptr<Loaded> load(MemoryHost& host, const std::string& path) {
+  auto result = std::make_unique<Loaded>();
+  result->manifest = load_manifest(path, host, result->diags);
+  if (!result->manifest) {
+    result->text = testing::messages(result->diags);
+    return result;
+  }
+  const Manifest& manifest = *result->manifest;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    result->text += std::string(manifest.name(i)) + " " +
+                    type_text(manifest.type(i)) + "\n";
+  }
+  for (const Manifest::Buffer& buffer : manifest.buffers()) {
+    result->text += "(" + buffer.name + " " + type_text(buffer.type) + ")\n";
+  }
+  return result;
+}
+
+TEST_CASE("a checkpoint is found from its directory, item or metadata") {
+  MemoryHost host = checkpoint();
+  for (const char* path : {"c", "c/items", "c/items/_METADATA"}) {
+    CAPTURE(path);
+    const auto result = load(host, path);
+    // Four rows of `b` on each of four replicas: 4 x 2 x 4.
+    CHECK(result->text ==
+          "params/b f32[32]\nparams/w f32[64, 128]\n(step f32[])\n");
+    CHECK(result->manifest->format == "orbax");
+    CHECK(axes_text(result->manifest->mesh) == "fsdp=4,tp=2");
+    CHECK(result->manifest->remarks ==
+          std::vector<std::string>{
+              "1 array of the optimizer's state left out: `--optimizer` "
+              "computes it",
+              "1 text in the checkpoint passed over"});
+  }
+}
+
+TEST_CASE("what is assumed is said") {
+  MemoryHost host = checkpoint();
+  const auto result = load(host, "c");
+  CHECK(testing::messages(result->diags) ==
+        "SP013 warning c/items/_METADATA:2:1 an Orbax checkpoint does not say "
+        "its dtypes here: f32 is assumed for 3 arrays\n"
+        "SP013 warning c/items/_METADATA:2:1 the shapes of 1 array are "
+        "inferred: `params/b`");
+  CHECK(result->diags.all()[1].facts ==
+        std::vector<std::string>{
+            "`params/b` was written as [4] by 4 replicas of a shard, so it is "
+            "[32] or [8]",
+            "taken is [32], as where replicas share the writing"});
+  CHECK_FALSE(result->diags.cannot_run());
+}
+
+TEST_CASE("sizes that are certain tell between shapes") {
+  MemoryHost host = checkpoint();
+  host.files["c/items/_METADATA"] =
+      metadata({orbax_leaf({"params", "b"}, "jax.Array", "[6]"),
+                orbax_leaf({"params", "w"}, "jax.Array", "[3, 64]")});
+  // 6 x 2 is a size of `w`; 6 x 2 x 4 is none.
+  CHECK(load(host, "c")->text == "params/b f32[12]\nparams/w f32[12, 128]\n");
+}
+
+TEST_CASE("arrays that keep their own zarr metadata need no assumption") {
+  MemoryHost host = checkpoint();
+  host.files["c/items/_METADATA"] = metadata(
+      {orbax_leaf({"params", "b"}, "jax.Array", "[4]"),
+       orbax_leaf({"params", "n"}, "np.ndarray"), orbax_leaf({"s"}, "scalar")},
+      false);
+  host.files["c/items/params.b/.zarray"] =
+      R"({"shape": [8], "dtype": "bfloat16"})";
+  host.files["c/items/params.n/zarr.json"] =
+      R"({"shape": [3, 4], "data_type": "float32"})";
+  host.files["c/items/s/.zarray"] = R"({"shape": [], "dtype": "<i8"})";
+  const auto result = load(host, "c");
+  CHECK(result->text == "params/b bf16[8]\nparams/n f32[3, 4]\n(s i64[])\n");
+  CHECK(result->diags.all().empty());
+}
+
+TEST_CASE("names do not lead out of the checkpoint") {
+  MemoryHost host;
+  host.files["c/_METADATA"] = metadata(
+      {orbax_leaf({"..", "..", "w"}, "np.ndarray"),
+       orbax_leaf({"/w"}, "np.ndarray"), orbax_leaf({".."}, "np.ndarray")},
+      false);
+  host.files[".zarray"] = R"({"shape": [8], "dtype": "<f4"})";
+  host.files["/w/.zarray"] = host.files[".zarray"];
+  CHECK(load(host, "c")->text ==
+        "SP013 c/_METADATA:1:20 the shapes of 3 arrays are not recorded: "
+        "`../../w`, `/w` and `..`");
+}
+
+TEST_CASE("an array without a shape cannot be counted") {
+  MemoryHost host;
+  host.files["_METADATA"] = metadata({orbax_leaf({"w"}, "np.ndarray")});
+  CHECK(load(host, "_METADATA")->text ==
+        "SP013 _METADATA:1:20 the shapes of 1 array are not recorded: `w`");
+}
+
+TEST_CASE("without its sharding what was written is taken for whole") {
+  MemoryHost host;
+  host.files["_METADATA"] =
+      metadata({orbax_leaf({"w"}, "jax.Array", "[4, 8]")});
+  const auto result = load(host, "_METADATA");
+  CHECK(result->text == "w f32[4, 8]\n");
+  CHECK(result->manifest->mesh.empty());
+  CHECK(testing::messages(result->diags).find("no `_sharding` tells how") !=
+        std::string::npos);
+}
+
+TEST_CASE("a state that is all optimizer is what is asked about") {
+  MemoryHost host;
+  host.files["_METADATA"] =
+      metadata({orbax_leaf({"opt_state", "mu"}, "jax.Array", "[4]")});
+  CHECK(load(host, "_METADATA")->text == "opt_state/mu f32[4]\n");
+}
+
+TEST_CASE("shardings alone are not a model") {
+  MemoryHost host = checkpoint();
+  const auto result = load(host, "c/items/_sharding");
+  CHECK(result->text ==
+        "SP006 `c/items/_sharding` has the shardings of a checkpoint, not its "
+        "shapes");
+  host.files["c/items/_sharding"] = "{\"dw==\": 3}";
+  CHECK_FALSE(load(host, "c")->manifest.has_value());
+}
+
+}  // namespace
+}  // namespace shardplan
