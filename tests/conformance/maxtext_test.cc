@@ -19,7 +19,7 @@ TEST_CASE("logical rules place MaxText's parameters as its goldens say") {
     const auto path =
         testing::shared_file(std::string("vectors/maxtext/") + name);
     if (!path) {
-      MESSAGE("SKIPPED: no " << name << "; set SHARDPLAN_SHARED");
+      MESSAGE("SKIPPED: no " << std::string(name) << "; set SHARDPLAN_SHARED");
       return;
     }
     std::ifstream file(*path);

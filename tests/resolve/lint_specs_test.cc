@@ -50,16 +50,6 @@ TEST_CASE("unknown and repeated axes are errors at the entry") {
   CHECK(repeated[0].severity == Severity::Error);
 }
 
-TEST_CASE("None among the axes of a dimension is no name") {
-  const auto unknown = lint_of(testing::manifest({{"w", "u8[8, 8]"}}),
-                               testing::rules({{"w", "(tp, ), None"}}), "tp=4")
-                           .find(Code::UnknownAxis);
-  REQUIRE(unknown.size() == 1);
-  CHECK(message(unknown[0])
-            .ends_with("None stands among the axes of a dimension"));
-  CHECK(unknown[0].help.size() == 1);
-}
-
 TEST_CASE("uneven shards are told under pad and chunk, with their sizes") {
   ResolveOptions options;
   options.on_indivisible = OnIndivisible::Chunk;
