@@ -175,6 +175,22 @@ const RuleSet* logical_rules_of(const ExportInput& input,
         .help(instead);
     return nullptr;
   }
+  for (const LogicalRule& rule : rules.logical_rules) {
+    for (const AxisName& axis : rule.axes) {
+      const AxisNames& declared = rules.declared_axes;
+      if (input.plan.mesh.find(axis) ||
+          std::find(declared.begin(), declared.end(), axis) == declared.end()) {
+        continue;
+      }
+      // Left out, it would block no later rule.
+      diags
+          .error(Code::Inexpressible, rule.axes_where,
+                 name + " declares no axes, and the mesh has no `" + axis + "`")
+          .help("add the axis with `--mesh " + mesh_text(input.plan.mesh) +
+                "," + axis + "=1`");
+      return nullptr;
+    }
+  }
   return &rules;
 }
 

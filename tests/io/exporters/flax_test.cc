@@ -65,6 +65,17 @@ TEST_CASE("what is no logical axis rule cannot be said") {
         "mapping, which gives it to every name");
 }
 
+TEST_CASE("axes are declared by having them") {
+  Exporting what = model();
+  what.rules.declared_axes = {"tp", "sp"};
+  what.rules.logical_rules[1].axes = {"fsdp", "sp"};
+  CHECK(exported("flax", what) ==
+        "SP014 `flax` declares no axes, and the mesh has no `sp`");
+  what.mesh = testing::mesh("fsdp=2,tp=2,sp=1");
+  CHECK(exported("flax", what).find("(\"mlp\", (\"fsdp\", \"sp\"))") !=
+        std::string::npos);
+}
+
 TEST_CASE("activations and slices are left out with a note") {
   Exporting what = model();
   what.rules.activations = testing::rules({{"hidden", "tp"}}).rules;
