@@ -287,9 +287,9 @@ Report report_of(const Context& context, const Comparison& comparison) {
 }  // namespace
 
 Exit diff_semantics(Context& context) {
-  const std::optional<Inputs> inputs = read_inputs(context);
+  std::optional<Inputs> inputs = read_inputs(context);
   if (!inputs) return Exit::CouldNotRun;
-  const std::optional<Mesh> mesh = planned_mesh(context, inputs->rules);
+  const std::optional<Mesh> mesh = planned_mesh(context, *inputs);
   if (!mesh) return Exit::CouldNotRun;
   context.progress.stage("matching rules");
   ResolveOptions how = inputs->how;

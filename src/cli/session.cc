@@ -229,8 +229,10 @@ std::optional<Inputs> read_inputs(Context& context) {
                 resolve_options(context)};
 }
 
-std::optional<Mesh> planned_mesh(Context& context, const RuleSet& rules) {
-  return read_mesh(context, rules);
+std::optional<Mesh> planned_mesh(Context& context, Inputs& inputs) {
+  const auto mesh = read_mesh(context, inputs.rules, inputs.manifest);
+  if (!mesh) return std::nullopt;
+  return mesh->mesh;
 }
 
 std::optional<Session> open_session(Context& context) {

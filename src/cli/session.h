@@ -37,7 +37,7 @@ std::optional<Inputs> read_inputs(Context& context);
 
 // The mesh that the options name, else that of the rules. Empty, with the
 // reason reported.
-std::optional<Mesh> planned_mesh(Context& context, const RuleSet& rules);
+std::optional<Mesh> planned_mesh(Context& context, Inputs& inputs);
 
 // Empty when there can be no answer; the diagnostics say why. Otherwise they
 // hold every finding.

@@ -146,12 +146,16 @@ TEST_CASE("files are written whole or not at all") {
 TEST_CASE("a file that changed meanwhile is not overwritten") {
   MemoryHost host = broken_host();
   Diagnostics diags;
-  FixRun run{
-      Session{
-          {}, {}, Plan{Mesh({{"tp", 1}}), {}, {}, {}, {}, {}, {}}, {}, {}, {}},
-      {},
-      {},
-      {{"rules.yaml", {"something else", "new"}}}};
+  FixRun run{Session{{},
+                     {},
+                     Plan{Mesh({{"tp", 1}}), {}, {}, {}, {}, {}, {}},
+                     {},
+                     {},
+                     {},
+                     {}},
+             {},
+             {},
+             {{"rules.yaml", {"something else", "new"}}}};
   CHECK_FALSE(write_fixes(run, host, diags));
   CHECK(diags.all().front().message ==
         "`rules.yaml` has changed since it was read");

@@ -22,7 +22,7 @@ namespace {
 // but the mesh.
 bool rules_suffice(const Context& context, const Session& session) {
   const Plan& plan = session.plan;
-  if (context.options.replicate_unmatched &&
+  if (context.options.unmatched == Unmatched::Replicate &&
       std::any_of(plan.placements.begin(), plan.placements.end(),
                   [&](const Placement& p) { return plan.is_unmatched(p); })) {
     return false;
@@ -49,7 +49,8 @@ std::string flags_text(const Options& options) {
   if (options.on_indivisible != OnIndivisible::Drop) {
     add("--on-indivisible " + std::string(policy_name(options.on_indivisible)));
   }
-  if (options.replicate_unmatched) add("--unmatched replicate");
+  if (options.unmatched == Unmatched::Replicate) add("--unmatched replicate");
+  if (options.unmatched == Unmatched::Auto) add("--unmatched auto");
   if (!options.strict) add("--no-strict");
   for (const std::string& text_of : declaration_texts(options.declarations)) {
     add("--declare " + text_of);
@@ -102,7 +103,7 @@ Exit run_export(Context& context) {
   const std::optional<Session> session = open_session(context);
   if (!session) return Exit::CouldNotRun;
   ExportInput input{session->manifest, session->plan};
-  input.replicate_unmatched = context.options.replicate_unmatched;
+  input.replicate_unmatched = context.options.unmatched == Unmatched::Replicate;
   input.origin = origin_of(context.options, session->manifest);
   if (!session->rules) {
     input.no_rules = "a saved plan has no rules";
