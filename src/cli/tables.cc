@@ -74,6 +74,14 @@ std::string correction_phrase(Code code, int64_t count) {
       return dimensions + (count == 1 ? " repeats" : " repeat") + " an axis";
     case Code::SpecLongerThanRank:
       return plural(count, "dimension") + " of specs" + is + "beyond the rank";
+    case Code::RepeatedLogicalAxis:
+      return (count == 1 ? "1 logical axis"
+                         : count_text(count) + " logical axes") +
+             is + "given twice in an array";
+    case Code::UnplacedLogicalAxis:
+      return (count == 1 ? "1 logical axis"
+                         : count_text(count) + " logical axes") +
+             is + "not placed";
     default:
       return dimensions + is + "left whole, the parameter being small";
   }

@@ -22,7 +22,7 @@ namespace {
 // but the mesh.
 bool rules_suffice(const Context& context, const Session& session) {
   const Plan& plan = session.plan;
-  if (context.options.unmatched == Unmatched::Replicate &&
+  if (context.options.unmatched != Unmatched::Error &&
       std::any_of(plan.placements.begin(), plan.placements.end(),
                   [&](const Placement& p) { return plan.is_unmatched(p); })) {
     return false;
@@ -103,7 +103,7 @@ Exit run_export(Context& context) {
   const std::optional<Session> session = open_session(context);
   if (!session) return Exit::CouldNotRun;
   ExportInput input{session->manifest, session->plan};
-  input.replicate_unmatched = context.options.unmatched == Unmatched::Replicate;
+  input.replicate_unmatched = context.options.unmatched != Unmatched::Error;
   input.origin = origin_of(context.options, session->manifest);
   if (!session->rules) {
     input.no_rules = "a saved plan has no rules";

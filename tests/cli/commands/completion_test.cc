@@ -87,7 +87,7 @@ TEST_CASE("bash completes commands, flags, choices and words") {
       {"--mesh tp=2 insp", "inspect"},
       {"check m.json --on-indivisible p", "prefix pad"},
       {"inspect m.json --isol", "--isolated"},
-      {"diff a.json b.json --mes", ""},
+      {"diff a.json b.json --mes", "--mesh"},
       {"explain split", "split-unit"},
       {"list cod", "codes"},
       {"completion f", "fish"},
