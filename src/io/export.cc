@@ -8,9 +8,10 @@
 namespace shardplan {
 
 std::span<const ExportTarget> export_targets() {
-  static const std::array<ExportTarget, 6> kTargets = {
-      kYamlTarget, kJsonTarget, kPythonTarget,
-      kJaxTarget,  kFlaxTarget, kMaxTextTarget,
+  static const std::array<ExportTarget, 9> kTargets = {
+      kYamlTarget,     kJsonTarget,    kPythonTarget,
+      kJaxTarget,      kFlaxTarget,    kMaxTextTarget,
+      kHfTpPlanTarget, kDtensorTarget, kShardyTarget,
   };
   return kTargets;
 }

@@ -191,9 +191,9 @@ bool check_distinct_names(const Manifest& manifest, Diagnostics& diags) {
 std::span<const ManifestFormat> manifest_formats() {
   // Tried in this order: the last one takes any text, and a GGUF file of 123
   // tensors starts like safetensors.
-  static const std::array<ManifestFormat, 7> kManifestFormats = {
-      kGguf,     kSafetensors, kSafetensorsIndex, kOrbax, kMaxtextDump,
-      kHfConfig, kNative};
+  static const std::array<ManifestFormat, 8> kManifestFormats = {
+      kGguf,        kSafetensors, kSafetensorsIndex, kOrbax,
+      kMaxtextDump, kHfConfig,    kStableHlo,        kNative};
   return kManifestFormats;
 }
 

@@ -69,7 +69,10 @@ std::string_view other_than_rules(std::string_view head) {
   if (is_orbax_metadata(head)) {
     return "an Orbax `_METADATA` (the `_sharding` beside it has rules)";
   }
-  if (kHfConfig.recognize(head)) return "a model's config";
+  // A config may hold a plan.
+  if (kHfConfig.recognize(head) && !kHfTpPlan.recognize(head)) {
+    return "a model's config";
+  }
   return "";
 }
 
@@ -200,9 +203,9 @@ bool load_rule_file(const std::string& path, const RuleDialect* forced,
 
 std::span<const RuleDialect> rule_dialects() {
   // Tried in this order: the last one takes any text.
-  static const std::array<RuleDialect, 7> kRuleDialects = {
-      kOrbaxRules, kMaxtextDumpRules, kPythonRules, kMaxText, kLevanter,
-      kFlax,       kYamlRules};
+  static const std::array<RuleDialect, 10> kRuleDialects = {
+      kOrbaxRules,  kMaxtextDumpRules, kShardy,   kHfTpPlan, kDtensor,
+      kPythonRules, kMaxText,          kLevanter, kFlax,     kYamlRules};
   return kRuleDialects;
 }
 

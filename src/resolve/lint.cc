@@ -12,6 +12,7 @@ namespace shardplan {
 void lint(const LintInput& input, Diagnostics& diags) {
   lint_rules(input, diags);
   lint_names(input, diags);
+  lint_folding(input, diags);
   lint_specs(input, diags);
   lint_units(input, diags);
   lint_costs(input, diags);

@@ -62,6 +62,8 @@ void lint_rules(const LintInput& input, Diagnostics& diags);
 // SP110, SP111, SP112, SP113: semantic and logical names. The last two need the
 // rules.
 void lint_names(const LintInput& input, Diagnostics& diags);
+// SP114: rules from tables that fold digits of names.
+void lint_folding(const LintInput& input, Diagnostics& diags);
 // SP104, SP201, SP202, SP203, SP207, SP303: specs against shapes and the mesh.
 void lint_specs(const LintInput& input, Diagnostics& diags);
 // SP206: heads, KV heads and experts that are cut.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "core/folded_key.h"
 #include "resolve/correct.h"
 #include "resolve/lint.h"
 #include "resolve/match.h"
@@ -72,7 +73,29 @@ void lint_unmatched(const LintInput& input, Diagnostics& diags) {
   }
 }
 
+// Rules of a table of Hugging Face that place nothing: entries may be there for
+// what a module does, and the last rule stands for all that has no entry.
+bool may_idle(const Plan& plan, size_t number) {
+  const PlanRule& rule = plan.rules[number];
+  if (!names_no_axis(rule.spec)) return false;
+  return key_of_pattern(rule.pattern).has_value() ||
+         (number > 0 && is_catch_all(rule.pattern) &&
+          key_of_pattern(plan.rules[number - 1].pattern).has_value());
+}
+
+// Keys of such tables that were found. Each gives a rule for the weights of a
+// module and one for its bias, which is unused only if both are.
+std::set<std::string> used_keys(const Plan& plan) {
+  std::set<std::string> used;
+  for (const PlanRule& rule : plan.rules) {
+    const auto key = key_of_pattern(rule.pattern);
+    if (key && rule.found > 0) used.insert(*key);
+  }
+  return used;
+}
+
 void lint_unused(const LintInput& input, Diagnostics& diags) {
+  std::set<std::string> told = used_keys(input.plan);
   for (size_t i = 0; i < input.plan.rules.size(); ++i) {
     const PlanRule& rule = input.plan.rules[i];
     const int number = static_cast<int>(i) + 1;
@@ -80,6 +103,9 @@ void lint_unused(const LintInput& input, Diagnostics& diags) {
     const bool only_scalars =
         rule.found > 0 && rule.won == 0 && rule.shadowed_by.empty();
     if (rule.shipped || (rule.found > 0 && !only_scalars)) continue;
+    if (may_idle(input.plan, i)) continue;
+    const auto key = key_of_pattern(rule.pattern);
+    if (key && !told.insert(*key).second) continue;
     auto report = diags.report(
         Code::UnusedRule, rule_span(input, number),
         only_scalars
@@ -148,6 +174,7 @@ void lint_shadowed(const LintInput& input, Diagnostics& diags) {
   for (size_t i = 0; i < input.plan.rules.size(); ++i) {
     const PlanRule& rule = input.plan.rules[i];
     if (rule.shadowed_by.empty() || is_overridden(input.plan, rule)) continue;
+    if (may_idle(input.plan, i)) continue;
     const int number = static_cast<int>(i) + 1;
     const int winner = rule.shadowed_by.front();
     auto report =

@@ -12,6 +12,10 @@ extern const RuleDialect kMaxText;
 extern const RuleDialect kPythonRules;
 // `rules`, `mesh` and `axes` in YAML or JSON; docs/formats/rules.md.
 extern const RuleDialect kYamlRules;
+// docs/formats/hf-tp-plan.md, dtensor.md, shardy.md.
+extern const RuleDialect kHfTpPlan;
+extern const RuleDialect kDtensor;
+extern const RuleDialect kShardy;
 
 // What another program recorded; docs/formats/orbax.md and maxtext-dump.md.
 extern const RuleDialect kOrbaxRules;

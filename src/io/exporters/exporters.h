@@ -17,5 +17,9 @@ extern const ExportTarget kJaxTarget;
 // Logical axis rules: of flax as Python, of MaxText as YAML.
 extern const ExportTarget kFlaxTarget;
 extern const ExportTarget kMaxTextTarget;
+// Of Hugging Face, of PyTorch, and of StableHLO.
+extern const ExportTarget kHfTpPlanTarget;
+extern const ExportTarget kDtensorTarget;
+extern const ExportTarget kShardyTarget;
 
 }  // namespace shardplan

@@ -20,6 +20,7 @@ extern const ManifestFormat kGguf;
 extern const ManifestFormat kOrbax;
 extern const ManifestFormat kMaxtextDump;
 extern const ManifestFormat kHfConfig;
+extern const ManifestFormat kStableHlo;
 
 // Facts (heads, KV heads, head_dim, experts, layers) of a Hugging Face
 // config.json, whatever its family; from == Config.

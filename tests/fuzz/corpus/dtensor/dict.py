@@ -1,0 +1,1 @@
+p = {"a": (Shard(-1), Replicate()), "b": [_StridedShard(dim=1, sf=2), S(1)], **c}

@@ -1,0 +1,1 @@
+func.func @f(%a: tensor<2x2xcomplex<f32>> {mhlo.sharding = "{devices=[2,1,2]<=[2,2]T(1,0) last_tile_dim_replicate}", jax.arg_info = "x[0].y"}, %b: tensor<1xi1> {mhlo.sharding = "{maximal device=0}"})

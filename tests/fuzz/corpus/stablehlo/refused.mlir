@@ -1,0 +1,2 @@
+sdy.mesh @m = <["a"=2, "b"=2], device_ids=[1, 0, 2, 3]>
+func.func public @main(%p: tensor<4x4xf32> {sdy.sharding = #sdy.sharding<@m, [{"a":(1)2, ?}p1, {}], replicated={"b"}>} loc("x.0"), %q: tensor<?xf32>)
