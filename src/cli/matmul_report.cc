@@ -184,8 +184,8 @@ class Needs {
                  const char* whole) {
     if (axes.empty()) return;
     add("all-gather, or slice", axes,
-        "cuts the contraction on the " + std::string(sharded) +
-            " only; gather it or slice the " + whole);
+        "only the " + std::string(sharded) +
+            " is cut: gather it, or slice the " + whole);
   }
 
   void contraction() {

@@ -22,19 +22,42 @@ PartitionAxis resolved_defaults() {
   return *std::move(axis);
 }
 
-// "axis `fsdp` is taken": why the rules of a label did not place it.
-std::string unplaced_reason(const std::string& label, const LogicalDim& dim,
+// "`mlp` has `tp`": who has an axis of a rule that was found blocked.
+std::string blocker_text(const LogicalMapping& mapping,
+                         const AxisLabels& labels, const LogicalRule& rule,
+                         int number) {
+  for (const AxisName& axis : rule.axes) {
+    for (size_t i = 0; i < labels.size(); ++i) {
+      const LogicalDim& other = mapping.dims[i];
+      const bool has_it = std::find(other.axes.begin(), other.axes.end(),
+                                    axis) != other.axes.end();
+      if (!has_it || other.rule > number || !labels[i]) continue;
+      return "`" + printable(*labels[i]) + "` has `" + printable(axis) + "`";
+    }
+  }
+  return "the spec names an axis of it itself";
+}
+
+// Why the rules of label `i` did not place it.
+std::string unplaced_reason(const LogicalMapping& mapping,
+                            const AxisLabels& labels, size_t i,
                             const std::vector<LogicalRule>& rules) {
-  if (dim.blocked.empty()) {
-    return "no logical axis rule names `" + printable(label) + "`";
+  const std::string label = printable(*labels[i]);
+  const std::vector<int>& blocked = mapping.dims[i].blocked;
+  if (blocked.empty()) return "no logical axis rule names `" + label + "`";
+  std::vector<std::string> blockers;
+  for (const int number : blocked) {
+    std::string text = blocker_text(
+        mapping, labels, rules[static_cast<size_t>(number) - 1], number);
+    if (std::find(blockers.begin(), blockers.end(), text) == blockers.end()) {
+      blockers.push_back(std::move(text));
+    }
   }
-  std::string text;
-  for (const int number : dim.blocked) {
-    text += text.empty() ? "`" : ", `";
-    text += axes_text(rules[static_cast<size_t>(number) - 1].axes) + "`";
+  std::string all;
+  for (const std::string& text : blockers) {
+    all += (all.empty() ? "" : ", ") + text;
   }
-  return "other dimensions use the axes that `" + printable(label) +
-         "` may have: " + text;
+  return "every rule for `" + label + "` names an axis that is in use: " + all;
 }
 
 // flax's NO_CONSTRAINT leaves the whole array as it is.
@@ -187,7 +210,7 @@ void Vocabulary::place_logical(const AxisLabels& labels,
     if (placed.rule > 0) meaning.logical_rules[dims[i]] = placed.rule;
     if (placed.placed || !labels[i]) continue;
     leave_out(i, Code::UnplacedLogicalAxis,
-              unplaced_reason(*labels[i], placed, rules_.logical_rules));
+              unplaced_reason(mapping, labels, i, rules_.logical_rules));
   }
   const bool is_left =
       reading_.fallback == RulesFallback::NoConstraint && !is_placed(mapping);

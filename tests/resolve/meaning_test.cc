@@ -96,8 +96,18 @@ TEST_CASE("a logical axis that no rule could place says why") {
   CHECK(blocked.corrections[0].dim == 0);
   CHECK(blocked.corrections[0].code == Code::UnplacedLogicalAxis);
   CHECK(blocked.corrections[0].dropped == AxisNames{"mlp"});
-  CHECK(blocked.corrections[0].reason.find("`fsdp`") != std::string::npos);
+  CHECK(
+      blocked.corrections[0].reason ==
+      "every rule for `mlp` names an axis that is in use: `embed` has `fsdp`");
   CHECK(blocked.corrections[1].reason == "no logical axis rule names `kv`");
+}
+
+TEST_CASE("an axis that the spec names itself blocks, too") {
+  const RuleSet rules = logical({{"embed", {"fsdp"}}});
+  const Meaning blocked = meaning(rules, "fsdp, embed", 2);
+  REQUIRE(blocked.corrections.size() == 1);
+  CHECK(blocked.corrections[0].reason.ends_with(
+      "the spec names an axis of it itself"));
 }
 
 TEST_CASE("labels given twice place nothing") {

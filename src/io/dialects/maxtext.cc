@@ -59,9 +59,14 @@ bool read_mesh_axes(const Node& node, RuleSet& rules, Diagnostics& diags) {
 bool read_parallelism(const Node& map, size_t index, std::string_view name,
                       std::vector<AxisRequest>& axes, Diagnostics& diags) {
   const Node size = map.item(index);
-  const auto found =
-      std::find_if(axes.begin(), axes.end(),
-                   [&](const AxisRequest& axis) { return axis.name == name; });
+  const auto find = [&](std::string_view axis_name) {
+    return std::find_if(axes.begin(), axes.end(), [&](const AxisRequest& axis) {
+      return axis.name == axis_name;
+    });
+  };
+  auto found = find(name);
+  // The one axis that is called otherwise than its parallelism.
+  if (found == axes.end() && name == "pipeline") found = find("stage");
   if (!require(size, NodeKind::Integer, map.key(index), diags)) return false;
   if (!size.integer()) {
     diags.error(Code::InvalidMesh, size.span(),

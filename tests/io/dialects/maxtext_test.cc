@@ -61,6 +61,15 @@ TEST_CASE("a config gives mesh, slices and rules; other keys are passed over") {
   CHECK(result.rules.declared_axes == AxisNames{"data", "fsdp", "tensor"});
 }
 
+TEST_CASE("pipeline parallelism is the size of the axis of stages") {
+  const Read result = read(
+      "mesh_axes: [stage, fsdp]\nici_pipeline_parallelism: 4\n"
+      "dcn_pipeline_parallelism: 2\n");
+  REQUIRE(result.good);
+  CHECK(sizes(*result.rules.mesh) == "stage=4 fsdp=1 ");
+  CHECK(sizes(result.rules.dcn_mesh) == "stage=2 fsdp=1 ");
+}
+
 TEST_CASE("a parallelism that the mesh has no axis for is refused") {
   const Read result = read(
       "mesh_axes: [data]\nlogical_axis_rules: []\n"
