@@ -44,15 +44,9 @@ bool read_preset(const PythonValue& value, Rule& rule, Diagnostics& diags) {
     rule.decode_dim = preset->decode_dim;
     return true;
   }
-  std::vector<std::string> known;
-  for (const ShardingPreset& each : sharding_presets()) {
-    known.emplace_back(each.name);
-  }
   auto report = diags.error(Code::MalformedDocument, value.where,
                             "this is no PartitionSpec");
-  if (const auto near = nearest(last_part(value.text), known)) {
-    report.help("a preset with a similar name is `" + *near + "`");
-  }
+  suggest_preset(last_part(value.text), report);
   report.help(
       "PartitionSpec, PS and P are read, and presets such as ColumnWise; "
       "PartitionSpec() replicates");

@@ -44,16 +44,10 @@ bool read_preset(const Node& node, Rule& rule, Diagnostics& diags) {
     rule.decode_dim = preset->decode_dim;
     return true;
   }
-  std::vector<std::string> known;
-  for (const ShardingPreset& each : sharding_presets()) {
-    known.emplace_back(each.name);
-  }
   auto report = diags.error(
       Code::MalformedDocument, node.span(),
       "`" + printable(node.text()) + "` is neither a list nor a preset");
-  if (const auto near = nearest(node.text(), known)) {
-    report.help("a preset with a similar name is `" + *near + "`");
-  }
+  suggest_preset(node.text(), report);
   report.help(
       "a spec lists null, an axis or a list of axes per dimension; `[]` "
       "replicates");
@@ -200,6 +194,16 @@ std::optional<Rule> read_rule_node(const Node& node, Diagnostics& diags) {
   auto rule = read_parts(node.item(0), node.item(1), diags);
   if (rule) rule->item_where = node.span();
   return rule;
+}
+
+void suggest_preset(std::string_view name, Diagnostics::Builder& report) {
+  std::vector<std::string> known;
+  for (const ShardingPreset& each : sharding_presets()) {
+    known.emplace_back(each.name);
+  }
+  if (const auto near = nearest(name, known)) {
+    report.help("a preset with a similar name is `" + *near + "`");
+  }
 }
 
 PartitionSpec preset_spec(const ShardingPreset& preset) {

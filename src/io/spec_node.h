@@ -33,6 +33,8 @@ std::optional<AxisNames> read_axes_node(
                                     Diagnostics&) = read_axis_node);
 std::optional<Rule> read_rule_node(const Node& node, Diagnostics& diags);
 
+// Adds the preset of a similar name, if there is one.
+void suggest_preset(std::string_view name, Diagnostics::Builder& report);
 // The spec that a preset of eformer's stands for, in semantic axes.
 PartitionSpec preset_spec(const ShardingPreset& preset);
 

@@ -39,10 +39,10 @@ void lint_folding(const LintInput& input, Diagnostics& diags) {
       const auto type_of = [&](uint32_t number) -> const TensorType& {
         return input.plan.placements[input.folding.classes[number].kind].type;
       };
+      const Shape& first = type_of(kinds.begin()->second).shape;
       const bool differ =
           std::any_of(kinds.begin(), kinds.end(), [&](const auto& kind) {
-            return type_of(kind.second).shape !=
-                   type_of(kinds.begin()->second).shape;
+            return type_of(kind.second).shape != first;
           });
       if (!differ) continue;
       auto report = diags.report(

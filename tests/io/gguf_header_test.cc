@@ -99,16 +99,16 @@ TEST_CASE("other versions and byte orders are refused by name") {
 }
 
 TEST_CASE("types that ggml removed, later ones and unknown ones are SP005") {
-  for (const auto& [number, says] :
+  for (const auto& row :
        {std::pair(31U, "type 31, Q4_0_4_4, which ggml has removed"),
         std::pair(5U, "type 5, Q4_3, which ggml has removed"),
         std::pair(40U, "type 40, NVFP4, which this version does not read"),
         std::pair(777U, "type 777, which ggml does not have")}) {
-    CAPTURE(number);
+    CAPTURE(row.first);
     GgufFile file;
-    file.tensor("a", number, {256});
+    file.tensor("a", row.first, {256});
     CHECK(said(file.bytes()) ==
-          "SP005 m.gguf:1:1 `a` has ggml " + std::string(says));
+          "SP005 m.gguf:1:1 `a` has ggml " + std::string(row.second));
   }
 }
 

@@ -67,8 +67,11 @@ class GgufFile {
     tensors_ += number(type, 4) + number(offset.value_or(data_), 8);
     ++tensor_number_;
     const auto dtype = ggml_dtype(type);
-    int64_t elements = 1;
-    for (const uint64_t size : sizes) elements *= static_cast<int64_t>(size);
+    Shape shape;
+    for (const uint64_t size : sizes) {
+      shape.push_back(static_cast<int64_t>(size));
+    }
+    const int64_t elements = element_count(shape).value_or(0);
     const int64_t bytes = dtype ? byte_count(elements, *dtype).value_or(0) : 0;
     const auto end =
         static_cast<int64_t>(offset.value_or(data_)) + bytes + alignment - 1;

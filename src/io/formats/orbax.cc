@@ -30,9 +30,9 @@ struct Array {
 // What keeps the counts of a report, and the first that it is about.
 struct Group {
   std::vector<std::string> names;
-  const Array* first = nullptr;
+  std::optional<Array> first;
   void add(const Array& array) {
-    if (names.empty()) first = &array;
+    if (names.empty()) first = array;
     names.push_back(array.leaf->name);
   }
   int64_t count() const { return static_cast<int64_t>(names.size()); }

@@ -102,7 +102,9 @@ TEST_CASE("JAX gives every device the slices that the plan gives it") {
   const auto recording = nlohmann::json::parse(recorded("export.json"));
   const Mesh mesh = testing::mesh("fsdp=4,tp=2");
   const auto model = nlohmann::json::parse(recorded("export_model.json"));
-  for (const auto& [name, answer] : recording.at("parameters").items()) {
+  for (const auto& entry : recording.at("parameters").items()) {
+    const std::string name = entry.key();
+    const nlohmann::json& answer = entry.value();
     CAPTURE(name);
     const PartitionSpec spec = spec_of(answer.at("spec"));
     const Shape shape = model.at("parameters").at(name).at("shape");
