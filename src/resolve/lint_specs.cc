@@ -116,6 +116,20 @@ struct EntryUse {
   std::vector<std::string> names;
 };
 
+// An unsharded entry beyond the rank, where another one says it already.
+bool is_cut_null(const Placement& placement, const Correction& correction) {
+  if (correction.code != Code::SpecLongerThanRank ||
+      !correction.dropped.empty()) {
+    return false;
+  }
+  return std::any_of(
+      placement.corrections.begin(), placement.corrections.end(),
+      [&](const Correction& other) {
+        return other.code == Code::SpecLongerThanRank &&
+               (!other.dropped.empty() || other.dim < correction.dim);
+      });
+}
+
 // Left to lint_names.
 bool is_about_names(Code code) {
   return code == Code::RepeatedLogicalAxis || code == Code::UnplacedLogicalAxis;
@@ -325,6 +339,7 @@ void lint_specs(const LintInput& input, Diagnostics& diags) {
           &correction != &placement.corrections.front()) {
         continue;
       }
+      if (is_cut_null(placement, correction)) continue;
       EntryUse& use = entries[{correction.code, placement.rule, correction.dim,
                                correction.reason}];
       use.dropped = correction.dropped;

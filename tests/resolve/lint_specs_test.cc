@@ -83,5 +83,21 @@ TEST_CASE("sizes near 2^63 are reported without overflow") {
   CHECK(found[0].help.at(0) == "use a smaller mesh");
 }
 
+TEST_CASE("of null entries beyond the rank, one says it for all") {
+  const auto dims = [](const char* spec) {
+    std::string all;
+    for (const Diagnostic& d :
+         testing::lint_of(testing::manifest({{"w", "f32[8]"}}),
+                          testing::rules({{"w", spec}}), "tp=2")
+             .find(Code::SpecLongerThanRank)) {
+      all += std::to_string(d.subject.dim) + " ";
+    }
+    return all;
+  };
+  CHECK(dims("tp, None, None, None") == "1 ");
+  CHECK(dims("tp, None, None, fsdp") == "3 ");
+  CHECK(dims("tp, fsdp, None, dp") == "1 3 ");
+}
+
 }  // namespace
 }  // namespace shardplan

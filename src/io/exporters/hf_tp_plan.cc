@@ -215,9 +215,10 @@ class Writer {
     return nullptr;
   }
 
+  // A parameter may be called as another one's module: the first entry stays,
+  // and check() finds whether it suits both.
   void add(std::string_view key, const TpStyle* style) {
-    order_.emplace_back(key);
-    entries_.emplace(key, style);
+    if (entries_.emplace(key, style).second) order_.emplace_back(key);
   }
 
   // Looks every name up as transformers does.

@@ -84,10 +84,11 @@ std::optional<std::string> write(const ExportInput& input, Diagnostics& diags) {
   for (const Axis& axis : mesh.axes()) {
     axes.push_back(axis.name);
     const int64_t dcn = slices_of(axis, *rules);
-    sizes += "ici_" + axis.name +
+    // MaxText's one axis that is called otherwise than its parallelism.
+    const std::string name = axis.name == "stage" ? "pipeline" : axis.name;
+    sizes += "ici_" + name +
              "_parallelism: " + std::to_string(axis.size / dcn) + "\n";
-    slices +=
-        "dcn_" + axis.name + "_parallelism: " + std::to_string(dcn) + "\n";
+    slices += "dcn_" + name + "_parallelism: " + std::to_string(dcn) + "\n";
   }
   std::string text =
       comment_text(header_lines(input, "Logical axis rules, as given", kName)) +

@@ -7,8 +7,8 @@
 
 #include "io/dialects/dialects.h"
 #include "io/exporters/exporters.h"
-#include "tests/support/planned_model.h"
 #include "tests/support/messages.h"
+#include "tests/support/planned_model.h"
 
 namespace shardplan {
 namespace {
@@ -66,6 +66,23 @@ TEST_CASE("where digits would merge layouts the later folding is asked for") {
   }
 }
 )");
+}
+
+TEST_CASE("a parameter that is called as a module has one entry with it") {
+  const auto said = [](const char* inner) {
+    Diagnostics diags;
+    return written(testing::planned({{"head.bias", "f32[]"},
+                                     {"head.w", "f32[8, 4]"},
+                                     {"head.v", "f32[8, 4]"},
+                                     {"head.w.inner", "f32[8, 4]"}},
+                                    {"", "tp", "", inner}, "tp=2"),
+                   diags)
+        .value_or(testing::messages(diags));
+  };
+  CHECK(said("tp") ==
+        "{\n  \"tp_plan\": {\n    \"head.w\": \"colwise\"\n  }\n}\n");
+  CHECK(said("None, tp") ==
+        "SP014 `head.w.inner` cannot be said in a tensor-parallel plan");
 }
 
 TEST_CASE("what no style says is refused with the reason") {

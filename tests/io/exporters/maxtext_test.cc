@@ -40,6 +40,15 @@ dcn_tensor_parallelism: 1
 )");
 }
 
+TEST_CASE("the axis of stages has the size of pipeline parallelism") {
+  Exporting what = model();
+  what.mesh = testing::mesh("stage=4,data=4,fsdp=2");
+  const std::string text = exported("maxtext", what);
+  CHECK(text.find("mesh_axes: [stage, data, fsdp]\n") != std::string::npos);
+  CHECK(text.find("ici_pipeline_parallelism: 4\n") != std::string::npos);
+  CHECK(text.find("stage_parallelism") == std::string::npos);
+}
+
 TEST_CASE("a rule without a name, or by pattern, cannot be said") {
   Exporting what = model();
   what.rules.logical_rules[0].name.reset();
