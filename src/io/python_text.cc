@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/python_text.h"
 
-#include <fmt/format.h>
-
 #include "base/text.h"
+#include "io/text_escape.h"
 
 namespace shardplan {
 namespace {
@@ -30,22 +29,12 @@ std::string escaped(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     const size_t begin = at;
     const char32_t code = decode_utf8(text, at);
-    if (code == U'"' || code == U'\\') {
-      out += '\\';
-      out += static_cast<char>(code);
-    } else if (code == U'\n') {
-      out += "\\n";
-    } else if (code == U'\t') {
-      out += "\\t";
-    } else if (is_printable(code)) {
-      out += text.substr(begin, at - begin);
-    } else if (code < 0x100) {
-      out += fmt::format("\\x{:02x}", static_cast<uint32_t>(code));
-    } else if (code < 0x10000) {
-      out += fmt::format("\\u{:04x}", static_cast<uint32_t>(code));
-    } else {
-      out += fmt::format("\\U{:08x}", static_cast<uint32_t>(code));
+    if (code == U'\n' || code == U'\t') {
+      out += code == U'\n' ? "\\n" : "\\t";
+      continue;
     }
+    const std::string escape = text_escape(code);
+    out += escape.empty() ? text.substr(begin, at - begin) : escape;
   }
   return out;
 }

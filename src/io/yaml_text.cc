@@ -4,9 +4,8 @@
 #include <algorithm>
 #include <array>
 
-#include <fmt/format.h>
-
 #include "base/text.h"
+#include "io/text_escape.h"
 
 namespace shardplan {
 namespace {
@@ -34,18 +33,8 @@ std::string yaml_string(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     const size_t begin = at;
     const char32_t code = decode_utf8(text, at);
-    if (code == U'"' || code == U'\\') {
-      out += '\\';
-      out += static_cast<char>(code);
-    } else if (is_printable(code)) {
-      out += text.substr(begin, at - begin);
-    } else if (code < 0x100) {
-      out += fmt::format("\\x{:02x}", static_cast<uint32_t>(code));
-    } else if (code < 0x10000) {
-      out += fmt::format("\\u{:04x}", static_cast<uint32_t>(code));
-    } else {
-      out += fmt::format("\\U{:08x}", static_cast<uint32_t>(code));
-    }
+    const std::string escape = text_escape(code);
+    out += escape.empty() ? text.substr(begin, at - begin) : escape;
   }
   return out + "\"";
 }

@@ -14,6 +14,7 @@
 #include "io/load.h"
 #include "resolve/match.h"
 #include "tests/support/builders.h"
+#include "tests/support/generators.h"
 
 namespace shardplan::testing {
 
@@ -79,6 +80,20 @@ inline RuleSet read_rules(const RuleDialect& dialect, const std::string& text,
     bad_text("not read back", text);
   }
   return rules;
+}
+
+// Any model on any mesh, every parameter placed by itself.
+inline PlannedModel any_planned_model() {
+  PlannedModel model{*gen::manifest(), empty_plan(*gen::mesh())};
+  for (size_t i = 0; i < model.manifest.size(); ++i) {
+    Placement placement;
+    placement.type = model.manifest.type(i);
+    placement.spec =
+        *gen::legal_spec(model.plan.mesh, placement.type.shape.size());
+    model.plan.placements.push_back(placement);
+    model.plan.placement_of.push_back(static_cast<uint32_t>(i));
+  }
+  return model;
 }
 
 }  // namespace shardplan::testing

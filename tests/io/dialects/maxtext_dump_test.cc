@@ -6,23 +6,12 @@
 #include <doctest/doctest.h>
 
 #include "io/load.h"
+#include "tests/support/loaded_rules.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/messages.h"
 
 namespace shardplan {
 namespace {
-
-struct Loaded {
-  std::optional<RuleSet> rules;
-  Diagnostics diags;
-};
-
-std::unique_ptr<Loaded> load(testing::MemoryHost& host, const char* path) {
-  auto result = std::make_unique<Loaded>();
-  const std::vector<std::string> paths = {path};
-  result->rules = load_rules(paths, std::nullopt, {}, host, result->diags);
-  return result;
-}
 
 TEST_CASE("a named dump is rules for its names, and a mesh") {
   testing::MemoryHost host;
@@ -31,7 +20,7 @@ TEST_CASE("a named dump is rules for its names, and a mesh") {
     "partition_spec": [null, ["fsdp", "tp"]], "shape": [4, 16]}})";
   for (const char* path : {"d", "d/named_shardings.json"}) {
     CAPTURE(path);
-    const auto result = load(host, path);
+    const auto result = testing::loaded_rules(host, path);
     REQUIRE(result->rules.has_value());
     REQUIRE(result->rules->rules.size() == 1);
     CHECK(result->rules->rules[0].pattern == "^params[./]w$");
@@ -45,11 +34,11 @@ TEST_CASE("a logical dump is no rules") {
   testing::MemoryHost host;
   host.files["l.json"] =
       R"({".params/['w']": {"partition_spec": ["embed"], "shape": [4]}})";
-  const auto result = load(host, "l.json");
+  const auto result = testing::loaded_rules(host, "l.json");
   CHECK(testing::messages(result->diags) ==
         "SP006 `l.json` has logical axes, not the specs they became");
   host.files["l.json"] = R"({"a": {"partition_spec": 1, "shape": [4]}})";
-  CHECK_FALSE(load(host, "l.json")->rules.has_value());
+  CHECK_FALSE(testing::loaded_rules(host, "l.json")->rules.has_value());
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "io/load.h"
+#include "tests/support/loaded_rules.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/messages.h"
 
@@ -14,18 +15,6 @@ namespace shardplan {
 namespace {
 
 using testing::named_sharding;
-
-struct Loaded {
-  std::optional<RuleSet> rules;
-  Diagnostics diags;
-};
-
-std::unique_ptr<Loaded> load(testing::MemoryHost& host, const char* path) {
-  auto result = std::make_unique<Loaded>();
-  const std::vector<std::string> paths = {path};
-  result->rules = load_rules(paths, std::nullopt, {}, host, result->diags);
-  return result;
-}
 
 TEST_CASE("the shardings of a checkpoint are rules for its names") {
   testing::MemoryHost host;
@@ -35,7 +24,7 @@ TEST_CASE("the shardings of a checkpoint are rules for its names") {
       "}";
   for (const char* path : {"c", "c/items", "c/items/_sharding"}) {
     CAPTURE(path);
-    const auto result = load(host, path);
+    const auto result = testing::loaded_rules(host, path);
     REQUIRE(result->rules.has_value());
     REQUIRE(result->rules->rules.size() == 1);
     const Rule& rule = result->rules->rules[0];
@@ -46,7 +35,7 @@ TEST_CASE("the shardings of a checkpoint are rules for its names") {
     CHECK(result->rules->mesh->at(1).name == "tp");
     CHECK(result->diags.all().empty());
   }
-  const auto metadata = load(host, "c/items/_METADATA");
+  const auto metadata = testing::loaded_rules(host, "c/items/_METADATA");
   CHECK(testing::messages(metadata->diags) ==
         "SP006 `c/items/_METADATA` is an Orbax `_METADATA` (the `_sharding` "
         "beside it has rules), not rules");
@@ -56,7 +45,7 @@ TEST_CASE("broken shardings give no rules") {
   testing::MemoryHost host;
   host.files["_sharding"] =
       R"x({"dw==": "{\"sharding_type\": \"NamedSharding\"}"})x";
-  const auto result = load(host, "_sharding");
+  const auto result = testing::loaded_rules(host, "_sharding");
   CHECK_FALSE(result->rules.has_value());
   CHECK(testing::messages(result->diags) ==
         "SP002 _sharding:1:10 the sharding of `w` is malformed: it has 0 names "

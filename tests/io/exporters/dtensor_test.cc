@@ -3,9 +3,8 @@
 
 #include "io/dialects/dialects.h"
 #include "io/exporters/exporters.h"
-#include "tests/support/planned_model.h"
-#include "tests/support/generators.h"
 #include "tests/support/messages.h"
+#include "tests/support/planned_model.h"
 
 namespace shardplan {
 namespace {
@@ -59,16 +58,7 @@ TEST_CASE("what placements cannot say is refused with the reason") {
 
 TEST_CASE("placements are read back as they were written") {
   CHECK(rc::check("specs survive", [] {
-    PlannedModel model{*testing::gen::manifest(),
-                       testing::empty_plan(*testing::gen::mesh())};
-    for (size_t i = 0; i < model.manifest.size(); ++i) {
-      Placement placement;
-      placement.type = model.manifest.type(i);
-      placement.spec = *testing::gen::legal_spec(model.plan.mesh,
-                                                 placement.type.shape.size());
-      model.plan.placements.push_back(placement);
-      model.plan.placement_of.push_back(static_cast<uint32_t>(i));
-    }
+    PlannedModel model = testing::any_planned_model();
     model.plan.on_indivisible = OnIndivisible::Chunk;
     Diagnostics diags;
     const auto text = written(model, diags);

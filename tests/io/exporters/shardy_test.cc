@@ -5,10 +5,9 @@
 #include "io/exporters/exporters.h"
 #include "io/formats/formats.h"
 #include "io/stablehlo_text.h"
-#include "tests/support/planned_model.h"
-#include "tests/support/generators.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/messages.h"
+#include "tests/support/planned_model.h"
 
 namespace shardplan {
 namespace {
@@ -61,16 +60,7 @@ TEST_CASE("what a module cannot say is refused with the reason") {
 
 TEST_CASE("a module is read back as model, mesh and rules") {
   CHECK(rc::check("names, types and specs survive", [] {
-    PlannedModel model{*testing::gen::manifest(),
-                       testing::empty_plan(*testing::gen::mesh())};
-    for (size_t i = 0; i < model.manifest.size(); ++i) {
-      Placement placement;
-      placement.type = model.manifest.type(i);
-      placement.spec = *testing::gen::legal_spec(model.plan.mesh,
-                                                 placement.type.shape.size());
-      model.plan.placements.push_back(placement);
-      model.plan.placement_of.push_back(static_cast<uint32_t>(i));
-    }
+    PlannedModel model = testing::any_planned_model();
     Diagnostics diags;
     const auto text = written(model, diags);
     RC_ASSERT(text.has_value() != diags.has_errors());

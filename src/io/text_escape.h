@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// The escape of a code point that Python and YAML have in common: \x41,
+// \u20ac, \U0001f600, and a backslash before a quote or a backslash.
+#pragma once
+
+#include <string>
+
+namespace shardplan {
+
+// Empty for what may stand as it is.
+std::string text_escape(char32_t code);
+
+}  // namespace shardplan
