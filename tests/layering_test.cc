@@ -30,13 +30,18 @@ const std::map<std::string, std::set<std::string>> kLayers = {
     {"io", {"base", "core", "io"}},
     {"resolve", {"base", "core", "resolve"}},
     {"report", {"base", "core", "report"}},
+    {"comm", {"base", "core", "comm"}},
+    {"graph", {"base", "core", "graph"}},
+    {"spmd", {"base", "core", "comm", "graph", "spmd"}},
+    {"sim", {"base", "core", "comm", "graph", "spmd", "sim"}},
     {"memory", {"base", "core", "resolve", "memory"}},
     {"advise", {"base", "core", "resolve", "memory", "advise"}},
     {"cli",
-     {"base", "core", "io", "resolve", "report", "memory", "advise", "cli"}},
+     {"base", "core", "io", "resolve", "report", "memory", "advise", "comm",
+      "graph", "spmd", "sim", "cli"}},
     {"conformance",
-     {"base", "core", "io", "resolve", "report", "memory", "cli",
-      "conformance"}},
+     {"base", "core", "io", "resolve", "report", "memory", "comm", "graph",
+      "spmd", "sim", "cli", "conformance"}},
     {"main.cc", {"base", "cli"}},
 };
 
@@ -44,6 +49,7 @@ const std::map<std::string, std::set<std::string>> kLayers = {
 // knows another. The one header there, named as its folder, is their table.
 const std::set<std::string> kLeafFolders = {"io/formats", "io/dialects",
                                             "io/exporters", "report/renderers",
+                                            "comm/algorithms", "graph/ops",
                                             "cli/commands"};
 
 // Headers that are slow to compile, or tie a file to a library or system, stay
@@ -54,7 +60,7 @@ const std::map<std::string, std::set<std::string>> kConfined = {
     {"CLI/", {"cli/args", "cli/flags"}},
     {"openssl/", {"core/digest"}},
     {"nlohmann/", {"conformance/"}},
-    {"blis", {}},
+    {"blis", {"graph/gemm"}},
     {"sys/", {"base/real_host"}},
     {"fcntl.h", {"base/real_host"}},
     {"poll.h", {"base/real_host"}},
@@ -63,7 +69,7 @@ const std::map<std::string, std::set<std::string>> kConfined = {
     {"fstream", {}},
     {"iostream", {}},
     {"filesystem", {"base/real_host"}},
-    {"thread", {"resolve/match"}},
+    {"thread", {"resolve/match", "base/parallel"}},
     {"random", {"base/real_host"}},
     {"regex", {}},
     {"locale", {}},

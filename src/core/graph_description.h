@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// GraphDescription: a graph file as written, before its operations are looked
+// up and checked (graph/build.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/source.h"
+#include "core/spec.h"
+#include "core/types.h"
+
+namespace shardplan {
+
+struct DescribedValue {
+  std::string name;
+  Span where;  // of the name
+  // Empty: a parameter whose shape is the manifest's.
+  std::optional<Shape> shape;
+  DType dtype = DType::F32;
+  std::vector<std::string> axes;  // labels, "" for none
+  std::optional<PartitionSpec> spec;
+  Span spec_where;
+  std::string parameter;  // a parameter's name in the manifest
+  std::string init;       // an initialiser's name, or ""
+  double init_scale = 1;
+  double stddev = 0.01;
+  int64_t integers_below = 0;
+};
+
+struct DescribedAttribute {
+  std::string name;
+  Span where;
+  std::variant<double, std::string, std::vector<int64_t>, PartitionSpec> value;
+};
+
+struct DescribedOp {
+  std::string op;
+  Span where;  // of the operation's name
+  std::vector<std::string> operands;
+  std::vector<Span> operands_where;
+  std::vector<std::string> results;
+  std::vector<Span> results_where;
+  std::vector<DescribedAttribute> attributes;
+  std::vector<std::string> axes;  // labels of the (only) result
+};
+
+struct GraphDescription {
+  std::string name;
+  std::vector<DescribedValue> inputs;
+  std::vector<DescribedValue> parameters;
+  std::vector<DescribedOp> ops;
+  std::vector<std::string> outputs;
+  std::vector<Span> outputs_where;
+  std::vector<SourcePtr> sources;  // keeps spans alive
+};
+
+}  // namespace shardplan

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graph: a model's forward pass as operations over named values.
+//
+// Nodes stand in an order in which they can be computed; each has one result.
+// Invariants: every operand of a node is an input, a parameter or the result of
+// an earlier node; every node's operands fit (graph/build.h checks).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/source.h"
+#include "core/spec.h"
+#include "graph/op.h"
+
+namespace shardplan {
+
+// A value's numbers before anything is computed (graph/random.h).
+struct Initialiser {
+  std::string name;  // "lecun_normal"; "" leaves the choice to the caller
+  double scale = 1;  // of the result (xlstm's scale_init)
+  double stddev = 0.01;  // of "normal", as in JAX
+};
+
+struct Value {
+  enum class Kind : uint8_t { Input, Parameter, Result };
+  std::string name;
+  Shape shape;
+  Kind kind = Kind::Result;
+  // Semantic or logical axes per dimension, "" for none; empty: not labelled.
+  std::vector<std::string> axes;
+  // Declared in the graph itself: an input's spec, a constraint's.
+  std::optional<PartitionSpec> spec;
+  Span where;
+  // Of a parameter: its name in the manifest, and its numbers.
+  std::string parameter;
+  Initialiser initialiser;
+  // Integers in [0, limit) rather than reals, as token ids; 0: reals.
+  int64_t integers_below = 0;
+  int node = -1;  // that computes it, of a result
+};
+
+struct Node {
+  const OpDef* op = nullptr;
+  Attributes attributes;
+  std::vector<int> operands;  // values
+  int result = 0;
+  // What the graph file calls the operation that this is part of.
+  std::string label;
+  Span where;
+  ShardingRule rule;
+};
+
+struct Graph {
+  std::string name;
+  std::vector<Value> values;
+  std::vector<Node> nodes;
+  std::vector<int> outputs;
+  std::vector<SourcePtr> sources;  // keeps spans alive
+};
+
+}  // namespace shardplan

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operations: what each computes, and how its dimensions may be sharded.
+//
+// An operation declares factors, as Shardy does: a factor is an index that
+// runs over a range, and every dimension of an operand or of the result is one
+// factor, several (major to minor, as in a reshape) or none (size 1, broadcast).
+// `bik,kj->bij` has four factors; sharding i, k and j over mesh axes shards the
+// dimensions in which they stand, and sharding k leaves partial sums.
+// The partitioner is written once, from these; an operation knows nothing of
+// meshes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "core/types.h"
+#include "graph/attributes.h"
+#include "graph/tensor.h"
+
+namespace shardplan {
+
+enum class FactorKind : uint8_t {
+  Pass,   // may be sharded; every shard computes its own part
+  Sum,    // may be sharded; shards give parts of a sum
+  Max,    // may be sharded; shards give parts of a maximum
+  Whole,  // may not be sharded
+};
+
+struct Factor {
+  int64_t size = 1;
+  FactorKind kind = FactorKind::Pass;
+
+  bool operator==(const Factor&) const = default;
+};
+
+using DimFactors = std::vector<int>;  // numbers of factors, major to minor
+
+struct ShardingRule {
+  std::vector<Factor> factors;
+  std::vector<std::vector<DimFactors>> operands;  // per operand, per dimension
+  std::vector<DimFactors> result;                 // per dimension
+
+  bool operator==(const ShardingRule&) const = default;
+};
+
+// What becomes of operands that are partial sums.
+enum class Linearity : uint8_t {
+  None,
+  // f(x + x', y + y') = f(x, y) + f(x', y'): all operands partial alike (add,
+  // reshape, a sum), and no other.
+  Additive,
+  // Linear in each operand while the others stay: one partial (einsum,
+  // multiply).
+  Multilinear,
+};
+
+// Where a device's part of the operation lies in the whole.
+struct LocalRange {
+  // Per factor, the first index that this device computes. Empty: all are 0.
+  std::vector<int64_t> offsets;
+
+  int64_t offset(int factor) const {
+    return offsets.empty() ? 0 : offsets[static_cast<size_t>(factor)];
+  }
+};
+
+struct RunContext {
+  Arithmetic arithmetic = Arithmetic::F32;
+  const ShardingRule* rule = nullptr;  // of the whole operation
+  LocalRange range;
+  int threads = 1;  // for one large operation
+};
+
+struct AttributeDef {
+  enum class Kind : uint8_t { Number, Text, Integers, Spec };
+  std::string_view name;
+  Kind kind = Kind::Number;
+  bool required = false;
+  std::string_view summary;  // for `list ops` and the documentation
+};
+
+struct OpDef {
+  std::string_view name;
+  std::string_view summary;  // one line for `list ops`
+  int min_operands = 1;
+  int max_operands = 1;
+  Linearity linearity = Linearity::None;
+  std::vector<AttributeDef> attributes;
+  // The result's shape; SP015 when the operands do not fit.
+  std::optional<Shape> (*infer)(std::span<const Shape> operands,
+                                const Attributes& attributes, Span where,
+                                Diagnostics& diags);
+  // REQUIRES, here and below: infer gave a shape.
+  ShardingRule (*rule)(std::span<const Shape> operands,
+                       const Attributes& attributes);
+  // Floating-point operations of one device, from its local shapes: 2 per
+  // multiply-add of a product, 1 per element and step of everything else.
+  int64_t (*flops)(std::span<const Shape> operands, const Shape& result,
+                   const Attributes& attributes);
+  // The device's part of the result, of local operands; may be a view of one.
+  Tensor (*run)(std::span<const Tensor> operands, const Attributes& attributes,
+                const RunContext& context);
+};
+
+// The one table of operations. Names of a graph file that stand for several of
+// them (rms_norm, softmax) are in graph/build.h.
+std::span<const OpDef> ops();
+const OpDef* find_op(std::string_view name);
+
+}  // namespace shardplan

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layout: how a value lies on the devices while a program runs: which mesh axes
+// shard which dimension, and over which axes devices hold parts of a sum.
+//
+// Invariants: `spec` has one entry per dimension; no axis occurs twice, in
+// `spec` or in `partial`; axes of size 1 do not occur; every dimension is
+// divisible by the product of its axes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <tuple>
+
+#include "core/mesh.h"
+#include "core/spec.h"
+#include "core/types.h"
+
+namespace shardplan {
+
+enum class Reduction : uint8_t { Sum, Max };
+
+struct Layout {
+  PartitionSpec spec;
+  AxisNames partial;  // in mesh order
+  Reduction reduction = Reduction::Sum;
+
+  bool operator==(const Layout&) const = default;
+  auto tie() const { return std::tie(spec.dims, partial, reduction); }
+  bool operator<(const Layout& other) const { return tie() < other.tie(); }
+};
+
+// Unsharded, of a rank.
+Layout replicated(size_t rank);
+// A spec padded to the rank, without axes of size 1.
+Layout layout_of(const Mesh& mesh, const PartitionSpec& spec, size_t rank);
+Shape local_shape(const Mesh& mesh, const Layout& layout, const Shape& shape);
+// "P(fsdp, None) partial over tp"
+std::string layout_text(const Layout& layout);
+
+}  // namespace shardplan
