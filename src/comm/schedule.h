@@ -74,9 +74,9 @@ void execute(const Schedule& schedule, std::vector<std::vector<T>>& slots,
 
 // What a schedule sends, for chunks of the given sizes in bytes.
 struct Traffic {
-  int64_t total = 0;     // bytes over all ranks
-  int64_t busiest = 0;   // bytes that the busiest rank sends
-  int64_t steps = 0;     // that carry anything
+  int64_t total = 0;    // bytes over all ranks
+  int64_t busiest = 0;  // bytes that the busiest rank sends
+  int64_t steps = 0;    // that carry anything
 };
 Traffic traffic(const Schedule& schedule,
                 const std::vector<int64_t>& chunk_bytes);

@@ -14,8 +14,8 @@
 
 namespace shardplan {
 
-using AttributeValue = std::variant<double, std::string, std::vector<int64_t>,
-                                    PartitionSpec>;
+using AttributeValue =
+    std::variant<double, std::string, std::vector<int64_t>, PartitionSpec>;
 using Attributes = std::map<std::string, AttributeValue, std::less<>>;
 
 // The attribute, or a default where it is not given. REQUIRES: if given, it is

@@ -19,8 +19,8 @@ namespace shardplan {
 
 // A value's numbers before anything is computed (graph/random.h).
 struct Initialiser {
-  std::string name;  // "lecun_normal"; "" leaves the choice to the caller
-  double scale = 1;  // of the result (xlstm's scale_init)
+  std::string name;      // "lecun_normal"; "" leaves the choice to the caller
+  double scale = 1;      // of the result (xlstm's scale_init)
   double stddev = 0.01;  // of "normal", as in JAX
 };
 

@@ -3,11 +3,11 @@
 //
 // An operation declares factors, as Shardy does: a factor is an index that
 // runs over a range, and every dimension of an operand or of the result is one
-// factor, several (major to minor, as in a reshape) or none (size 1, broadcast).
-// `bik,kj->bij` has four factors; sharding i, k and j over mesh axes shards the
-// dimensions in which they stand, and sharding k leaves partial sums.
-// The partitioner is written once, from these; an operation knows nothing of
-// meshes.
+// factor, several (major to minor, as in a reshape) or none (size 1,
+// broadcast). `bik,kj->bij` has four factors; sharding i, k and j over mesh
+// axes shards the dimensions in which they stand, and sharding k leaves partial
+// sums. The partitioner is written once, from these; an operation knows nothing
+// of meshes.
 #pragma once
 
 #include <cstdint>

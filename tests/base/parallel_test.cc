@@ -8,7 +8,8 @@
 namespace shardplan {
 namespace {
 
-TEST_CASE("parallel: every piece is worked on once, for any number of threads") {
+TEST_CASE(
+    "parallel: every piece is worked on once, for any number of threads") {
   for (const int threads : {1, 2, 3, 8}) {
     for (const int64_t count : {0, 1, 2, 7, 1000}) {
       std::vector<int> done(static_cast<size_t>(count));
