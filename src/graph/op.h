@@ -60,8 +60,10 @@ enum class Linearity : uint8_t {
 
 // Where a device's part of the operation lies in the whole.
 struct LocalRange {
-  // Per factor, the first index that this device computes. Empty: all are 0.
+  // Per factor, the first index that this device computes and how many. Empty:
+  // the whole.
   std::vector<int64_t> offsets;
+  std::vector<int64_t> sizes;
 
   int64_t offset(int factor) const {
     return offsets.empty() ? 0 : offsets[static_cast<size_t>(factor)];
