@@ -49,6 +49,11 @@ std::vector<std::vector<int>> device_groups(const Mesh& mesh,
   return groups;
 }
 
+Ranks ranks_along(const Mesh& mesh, const AxisNames& axes) {
+  const int64_t inner = axes.size() > 1 ? mesh.size_of(axes.back()) : 1;
+  return {static_cast<int>(shard_count(mesh, axes)), static_cast<int>(inner)};
+}
+
 std::vector<int> permute_sources(const Mesh& mesh, const Layout& from,
                                  const Layout& to) {
   const auto devices = static_cast<size_t>(mesh.devices());

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "comm/collective.h"
 #include "core/mesh.h"
 #include "core/types.h"
 #include "spmd/layout.h"
@@ -16,6 +17,9 @@ namespace shardplan {
 // devices stand in the order of ranks: `axes` major to minor.
 std::vector<std::vector<int>> device_groups(const Mesh& mesh,
                                             const AxisNames& axes);
+
+// How many ranks that are, the last axis being the fast one.
+Ranks ranks_along(const Mesh& mesh, const AxisNames& axes);
 
 // Per device, the one whose shard under `from` is its own under `to`. Every
 // device sends to exactly one; those that hold what they need keep it.

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "spmd/choose.h"
+#include "spmd/groups.h"
 #include "spmd/overlap.h"
 #include "spmd/propagate.h"
 #include "spmd/reshard.h"
@@ -144,7 +145,8 @@ class Partitioner {
       move.rematerializes = rematerializes(*nearest, s);
       if (!step.slice && step.kind != CollectiveKind::Permute) {
         move.algorithm =
-            &algorithm_for(step.kind, ranks_of(step.axes), options_.algorithm);
+            &algorithm_for(step.kind, ranks_along(program_.mesh, step.axes),
+                           options_.algorithm);
       }
       from = emit(move, value, step.after);
     }
@@ -166,13 +168,6 @@ class Partitioner {
     return std::any_of(way.steps.begin() + static_cast<ptrdiff_t>(step) + 1,
                        way.steps.end(),
                        [](const ReshardStep& later) { return later.slice; });
-  }
-
-  Ranks ranks_of(const AxisNames& axes) const {
-    const auto all = shard_count(program_.mesh, axes);
-    const int64_t inner =
-        axes.size() > 1 ? program_.mesh.size_of(axes.back()) : 1;
-    return {static_cast<int>(all), static_cast<int>(inner)};
   }
 
   Cause cause_of(int value, const ReshardStep& step,
