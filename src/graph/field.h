@@ -8,6 +8,7 @@
 // different plans' results differ as polynomials (Schwartz-Zippel).
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 namespace shardplan::field {
@@ -17,14 +18,34 @@ inline constexpr int64_t kPrime = 1'048'573;
 inline constexpr int64_t kBlock = 8192;
 
 // The residue in [0, p) of an integer held exactly in a double; negative ones
-// included.
-double residue(double x);
-double add(double a, double b);
-double multiply(double a, double b);
+// included. Here, since the loops of products and sums are made of it.
+inline double residue(double x) {
+  constexpr auto kP = static_cast<double>(kPrime);
+  // Above, the quotient times p could need more than 53 bits.
+  if (!(std::abs(x) <= 0x1p53 - kP)) {
+    const double rest = std::fmod(x, kP);
+    return rest < 0 ? rest + kP : rest + 0.0;  // no negative zero
+  }
+  // The rounded reciprocal may put the quotient off by one.
+  const double rest = x - kP * std::floor(x * (1 / kP));
+  if (rest < 0) return rest + kP;
+  return rest < kP ? rest : rest - kP;
+}
+
+inline double add(double a, double b) {
+  const double sum = a + b;
+  return sum < static_cast<double>(kPrime) ? sum
+                                           : sum - static_cast<double>(kPrime);
+}
+
+inline double multiply(double a, double b) { return residue(a * b); }
+
+// Negative exponents are powers of the inverse; anything to the 0 is 1.
 double power(double a, int64_t exponent);
 double inverse(double a);  // 0 for 0
 // The residue that stands for a real number in the graph itself, such as the
-// scale 0.125: of its numerator over its denominator, a power of two.
+// scale 0.125: of its numerator over its denominator, a power of two. 0 for
+// what is not finite.
 double constant(double x);
 
 }  // namespace shardplan::field

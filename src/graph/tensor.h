@@ -56,15 +56,17 @@ Tensor broadcast_to(const Tensor& tensor, const Shape& shape);
 // A view where strides allow it, else a copy.
 Tensor reshaped(const Tensor& tensor, const Shape& shape);
 
-// Copies. REQUIRES for two tensors: equal shapes.
+// Copies. REQUIRES for two tensors: equal shapes, and no overlap but of a
+// tensor with itself.
 Tensor contiguous(const Tensor& tensor);  // itself where it is row-major
 Tensor copy(const Tensor& tensor);
 void copy_into(const Tensor& target, const Tensor& source);
 // target = arriving + target, in this order of operands.
 void add_into(const Tensor& target, const Tensor& arriving,
               Arithmetic arithmetic);
-// target = max(arriving, target).
+// target = max(arriving, target); a NaN stays.
 void max_into(const Tensor& target, const Tensor& arriving);
+// Itself where it has that type; else rounded to nearest.
 Tensor converted(const Tensor& tensor, Element element);
 
 // Row-major.
