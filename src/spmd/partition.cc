@@ -25,7 +25,7 @@ class Partitioner {
       : graph_(graph),
         wanted_(wanted),
         options_(options),
-        program_{mesh, &graph, {}, {}, {}, {}},
+        program_{mesh, &graph},
         reshards_(program_.mesh),
         suggested_(suggest(graph, mesh, wanted)),
         weights_(find_weights(graph)),

@@ -72,11 +72,11 @@ struct Instruction {
 struct Program {
   Mesh mesh;
   const Graph* graph = nullptr;  // outlives the program
-  std::vector<Register> registers;
-  std::vector<Instruction> instructions;
-  std::vector<int> outputs;  // registers, one per output of the graph
+  std::vector<Register> registers = {};
+  std::vector<Instruction> instructions = {};
+  std::vector<int> outputs = {};  // registers, one per output of the graph
   // Per value of the graph, the layout in which it is handed on.
-  std::vector<Layout> layouts;
+  std::vector<Layout> layouts = {};
 };
 
 }  // namespace shardplan
