@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "base/checked.h"
 #include "comm/algorithms/algorithms.h"
-#include "comm/cut.h"
+#include "comm/even_cut.h"
 
 namespace shardplan {
 

@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "comm/collective.h"
-#include "comm/cut.h"
+#include "comm/even_cut.h"
 
 namespace shardplan {
 namespace {

@@ -20,7 +20,7 @@
 
 #include "base/diagnostic.h"
 #include "comm/schedule.h"
-#include "core/slices.h"
+#include "core/spec.h"
 
 namespace shardplan {
 

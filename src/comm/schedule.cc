@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "base/check.h"
-#include "comm/cut.h"
+#include "comm/even_cut.h"
 
 namespace shardplan {
 namespace {
@@ -16,11 +16,11 @@ constexpr std::string_view kNames[kCollectiveKinds] = {
     "all-to-all", "permute",        "broadcast"};
 
 // The sizes of `shards`, each in as many pieces as make `chunks` in all.
-std::vector<int64_t> piece_sizes(const Cut& shards, int64_t chunks) {
+std::vector<int64_t> piece_sizes(const EvenCut& shards, int64_t chunks) {
   SHARDPLAN_CHECK(chunks % shards.parts == 0);
   std::vector<int64_t> sizes;
   for (int64_t shard = 0; shard < shards.parts; ++shard) {
-    const Cut pieces{shards.size(shard), chunks / shards.parts};
+    const EvenCut pieces{shards.size(shard), chunks / shards.parts};
     for (int64_t i = 0; i < pieces.parts; ++i) sizes.push_back(pieces.size(i));
   }
   return sizes;

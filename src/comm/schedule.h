@@ -88,8 +88,8 @@ void execute(const Schedule& schedule, std::vector<std::vector<T>>& slots,
 }
 
 // The sizes of the chunks when `payload`, as least_bytes() defines it, is cut
-// evenly (see Cut): first into the n shards or parts of the kind, then each of
-// them into its pieces.
+// evenly (see EvenCut): first into the n shards or parts of the kind, then each
+// of them into its pieces.
 std::vector<int64_t> chunk_sizes(CollectiveKind kind, const Schedule& schedule,
                                  int64_t payload);
 

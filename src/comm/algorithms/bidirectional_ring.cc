@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "comm/algorithms/algorithms.h"
-#include "comm/cut.h"
+#include "comm/even_cut.h"
 
 namespace shardplan {
 namespace {
@@ -98,7 +98,7 @@ Schedule schedule_of(CollectiveKind kind, const Ranks& ranks) {
 }
 
 // What is for the rank d up passes through from n / 2 - d + 1 sources.
-int64_t sent_to_all(const Cut& cut, int rank, int n) {
+int64_t sent_to_all(const EvenCut& cut, int rank, int n) {
   int64_t sum = 0;
   for (int away = 1; away <= hops_up(n); ++away) {
     sum += cut.size(rank + away) * (hops_up(n) - away + 1);
@@ -118,7 +118,7 @@ int64_t copies_from(int rank, int n) {
 int64_t sent(CollectiveKind kind, const Ranks& ranks, int rank,
              int64_t payload) {
   const int n = ranks.count;
-  const Cut cut{payload, n};
+  const EvenCut cut{payload, n};
   const int64_t gathered =
       cut.run(rank - hops_up(n) + 1, hops_up(n)) + cut.run(rank, hops_down(n));
   const int64_t reduced = payload - cut.size(rank);

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "comm/algorithms/algorithms.h"
-#include "comm/cut.h"
+#include "comm/even_cut.h"
 
 namespace shardplan {
 namespace {
@@ -72,7 +72,7 @@ int64_t sent(CollectiveKind kind, const Ranks& ranks, int rank,
   const int n = ranks.count;
   const int core = core_of(n);
   if (rank >= core) return payload;
-  const Cut cut{payload, core};
+  const EvenCut cut{payload, core};
   int64_t gathered = 0;
   for (int distance = 1; distance < core; distance *= 2) {
     gathered += cut.run(rank & ~(distance - 1), distance);

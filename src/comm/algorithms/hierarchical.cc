@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "comm/algorithms/algorithms.h"
-#include "comm/cut.h"
+#include "comm/even_cut.h"
 
 namespace shardplan {
 namespace {
@@ -158,7 +158,7 @@ Schedule schedule_of(CollectiveKind kind, const Ranks& ranks) {
 }
 
 // The chunks of one place in all groups.
-int64_t of_place(const Cut& cut, const Grid& grid, int place) {
+int64_t of_place(const EvenCut& cut, const Grid& grid, int place) {
   int64_t sum = 0;
   for (int group = 0; group < grid.groups; ++group) {
     sum += cut.size(grid.rank(group, place % grid.inner));
@@ -171,7 +171,7 @@ int64_t sent(CollectiveKind kind, const Ranks& ranks, int rank,
   const Grid grid(ranks);
   const int group = rank / grid.inner;
   const int place = rank % grid.inner;
-  const Cut cut{payload, ranks.count};
+  const EvenCut cut{payload, ranks.count};
   if (kind == CollectiveKind::Broadcast) {
     const bool across = place == 0 && group + 1 < grid.groups;
     const bool within = place + 1 < grid.inner;

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "comm/algorithms/algorithms.h"
-#include "comm/cut.h"
+#include "comm/even_cut.h"
 
 namespace shardplan {
 namespace {
@@ -53,7 +53,7 @@ Schedule schedule_of(CollectiveKind kind, const Ranks& ranks) {
 
 int64_t sent(CollectiveKind kind, const Ranks& ranks, int rank,
              int64_t payload) {
-  const int64_t own = Cut{payload, ranks.count}.size(rank);
+  const int64_t own = EvenCut{payload, ranks.count}.size(rank);
   const int64_t gathered = own * (ranks.count - 1);
   if (kind == CollectiveKind::AllGather) return gathered;
   return payload - own + (kind == CollectiveKind::AllReduce ? gathered : 0);

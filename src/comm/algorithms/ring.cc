@@ -9,7 +9,7 @@
 // "Bandwidth optimal all-reduce algorithms for clusters of workstations",
 // 2009). A broadcast is a pipeline of n chunks from rank 0 on.
 #include "comm/algorithms/algorithms.h"
-#include "comm/cut.h"
+#include "comm/even_cut.h"
 
 namespace shardplan {
 namespace {
@@ -83,7 +83,7 @@ Schedule schedule_of(CollectiveKind kind, int n, int direction) {
 // sending all but its own, and broadcasts unless it is the last one.
 int64_t sent_by(CollectiveKind kind, int n, int rank, int64_t payload,
                 int direction) {
-  const Cut cut{payload, n};
+  const EvenCut cut{payload, n};
   const int64_t next = cut.size(rank + direction);
   const int64_t own = cut.size(rank);
   switch (kind) {

@@ -4,7 +4,7 @@
 // with half the bytes on each direction of a link; async_gather_split and
 // async_scatter_split of xlstm_jax.distributed.tensor_parallel.
 #include "comm/algorithms/algorithms.h"
-#include "comm/cut.h"
+#include "comm/even_cut.h"
 
 namespace shardplan {
 namespace {
@@ -43,9 +43,9 @@ bool supports(CollectiveKind kind, const Ranks& ranks) {
 int64_t half_size(CollectiveKind kind, int n, int64_t payload, int64_t rank,
                   int half) {
   if (kind == CollectiveKind::AllReduce) {
-    return Cut{payload, 2 * int64_t{n}}.size(2 * rank + half);
+    return EvenCut{payload, 2 * int64_t{n}}.size(2 * rank + half);
   }
-  return Cut{Cut{payload, n}.size(rank), 2}.size(half);
+  return EvenCut{EvenCut{payload, n}.size(rank), 2}.size(half);
 }
 
 int64_t sent(CollectiveKind kind, const Ranks& ranks, int rank,
@@ -64,7 +64,7 @@ int64_t sent(CollectiveKind kind, const Ranks& ranks, int rank,
     case CollectiveKind::AllReduce:
       return reduced + gathered;
     default: {
-      const Cut halves{payload, 2};
+      const EvenCut halves{payload, 2};
       return (wrap(rank + 1, n) == 0 ? 0 : halves.size(0)) +
              (wrap(rank - 1, n) == 0 ? 0 : halves.size(1));
     }

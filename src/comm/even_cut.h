@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cut: a total in parts of nearly equal size, as payloads are cut into chunks.
+// EvenCut: a total in parts of nearly equal size, as payloads are cut into
+// chunks.
 //
 // Part i is [total i / parts, total (i + 1) / parts), both rounded down: 10 in
 // 4 parts is 2, 3, 2, 3. The unit is the caller's: bytes, or elements where a
@@ -13,7 +14,7 @@ namespace shardplan {
 // The remainder in [0, count), also of negative numbers. REQUIRES: count > 0.
 int64_t wrap(int64_t index, int64_t count);
 
-struct Cut {
+struct EvenCut {
   int64_t total = 0;  // >= 0
   int64_t parts = 1;  // >= 1
 
