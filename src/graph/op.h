@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -85,6 +86,9 @@ struct AttributeDef {
   std::string_view summary;  // for `list ops` and the documentation
 };
 
+// As max_operands: any number of them.
+inline constexpr int kManyOperands = std::numeric_limits<int>::max();
+
 struct OpDef {
   std::string_view name;
   std::string_view summary;  // one line for `list ops`
@@ -92,18 +96,26 @@ struct OpDef {
   int max_operands = 1;
   Linearity linearity = Linearity::None;
   std::vector<AttributeDef> attributes;
-  // The result's shape; SP015 when the operands do not fit.
+  // Which dimensions may be sharded, in words for `list ops`.
+  std::string_view factors;
+  // The result's shape; SP015 when the operands do not fit. REQUIRES, here and
+  // below: as many operands and such attributes as are said above, with those
+  // that are required.
   std::optional<Shape> (*infer)(std::span<const Shape> operands,
                                 const Attributes& attributes, Span where,
                                 Diagnostics& diags);
-  // REQUIRES, here and below: infer gave a shape.
+  // REQUIRES, here and below: infer gave a shape. A dimension of size 1 has no
+  // factor, but in an einsum.
   ShardingRule (*rule)(std::span<const Shape> operands,
                        const Attributes& attributes);
   // Floating-point operations of one device, from its local shapes: 2 per
-  // multiply-add of a product, 1 per element and step of everything else.
+  // multiply-add of a product, 1 per element and step of everything else (a
+  // transcendental function is one step), 0 for what only moves numbers. The
+  // largest integer where they exceed 63 bits.
   int64_t (*flops)(std::span<const Shape> operands, const Shape& result,
                    const Attributes& attributes);
   // The device's part of the result, of local operands; may be a view of one.
+  // REQUIRES: context.rule is set.
   Tensor (*run)(std::span<const Tensor> operands, const Attributes& attributes,
                 const RunContext& context);
 };

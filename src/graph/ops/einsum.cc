@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of two tensors, summed over indices.
+//
+// The letters of an equation fall into five kinds. Those in both operands and
+// in the result are the batch; those of one operand and the result are rows (M)
+// or columns (N) of a matrix product; those of both operands alone are
+// contracted (K); those of one operand alone are summed there beforehand, as a
+// product with ones. What is left is one matrix product per batch entry, on
+// views wherever the letters of a group lie as one dimension.
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include "base/parallel.h"
+#include "graph/elementwise.h"
+#include "graph/equation.h"
+#include "graph/gemm.h"
+#include "graph/ops/ops.h"
+
+namespace shardplan {
+namespace {
+
+Equation equation_of(const Attributes& attributes) {
+  Diagnostics none;
+  return *parse_equation(text_of(attributes, "equation", ""), {}, none);
+}
+
+// Sizes of letters, as far as known.
+class LetterSizes {
+ public:
+  LetterSizes() { sizes_.fill(-1); }
+  int64_t& operator[](char letter) {
+    return sizes_[static_cast<unsigned char>(letter)];
+  }
+
+ private:
+  std::array<int64_t, 256> sizes_{};
+};
+
+// REQUIRES: the shapes fit the equation.
+template <typename Shapes>
+LetterSizes sizes_of(const Equation& equation, const Shapes& shapes) {
+  LetterSizes sizes;
+  for (size_t i = 0; i < 2; ++i) {
+    for (size_t dim = 0; dim < equation.operands[i].size(); ++dim) {
+      sizes[equation.operands[i][dim]] = shapes[i][dim];
+    }
+  }
+  return sizes;
+}
+
+std::optional<Shape> infer_einsum(std::span<const Shape> operands,
+                                  const Attributes& attributes, Span where,
+                                  Diagnostics& diags) {
+  const auto equation =
+      parse_equation(text_of(attributes, "equation", ""), where, diags);
+  if (!equation) return std::nullopt;
+  const std::string name = "`" + equation_text(*equation) + "`";
+  LetterSizes sizes;
+  for (size_t i = 0; i < 2; ++i) {
+    const std::string& letters = equation->operands[i];
+    if (letters.size() != operands[i].size()) {
+      return diags
+          .error(Code::InvalidGraph, where,
+                 "equation " + name + " does not fit " + shapes_text(operands) +
+                     ": `" + letters + "` has another rank than " +
+                     shape_text(operands[i]))
+          .help("write one letter per dimension");
+    }
+    for (size_t dim = 0; dim < letters.size(); ++dim) {
+      int64_t& size = sizes[letters[dim]];
+      if (size < 0) size = operands[i][dim];
+      if (size == operands[i][dim]) continue;
+      return diags
+          .error(Code::InvalidGraph, where,
+                 "equation " + name + " does not fit " + shapes_text(operands) +
+                     ": `" + letters[dim] + "` is " + std::to_string(size) +
+                     " and " + std::to_string(operands[i][dim]))
+          .help("give a letter one size; einsum does not broadcast");
+    }
+  }
+  Shape result;
+  for (const char letter : equation->result) result.push_back(sizes[letter]);
+  return countable(std::move(result), where, diags);
+}
+
+ShardingRule einsum_rule(std::span<const Shape> operands,
+                         const Attributes& attributes) {
+  const Equation equation = equation_of(attributes);
+  const std::string letters = letters_of(equation);
+  LetterSizes sizes = sizes_of(equation, operands);
+  ShardingRule rule;
+  for (const char letter : letters) {
+    const bool kept = equation.result.find(letter) != std::string::npos;
+    rule.factors.push_back(
+        {sizes[letter], kept ? FactorKind::Pass : FactorKind::Sum});
+  }
+  const auto dims_of = [&](const std::string& tensor) {
+    std::vector<DimFactors> dims;
+    for (const char letter : tensor) {
+      dims.push_back({static_cast<int>(letters.find(letter))});
+    }
+    return dims;
+  };
+  for (const std::string& operand : equation.operands) {
+    rule.operands.push_back(dims_of(operand));
+  }
+  rule.result = dims_of(equation.result);
+  return rule;
+}
+
+// The letters of an equation by kind, each group in the order in which the
+// result has it, or the first operand.
+struct Groups {
+  std::string batch;
+  std::array<std::string, 2> free;  // M and N: of one operand and the result
+  std::string contracted;
+  std::array<std::string, 2> alone;  // of one operand only
+};
+
+Groups groups_of(const Equation& equation) {
+  Groups groups;
+  const auto has = [](const std::string& letters, char letter) {
+    return letters.find(letter) != std::string::npos;
+  };
+  for (const char letter : letters_of(equation)) {
+    const bool left = has(equation.operands[0], letter);
+    const bool right = has(equation.operands[1], letter);
+    const bool kept = has(equation.result, letter);
+    if (left && right) {
+      (kept ? groups.batch : groups.contracted) += letter;
+    } else {
+      (kept ? groups.free : groups.alone)[left ? 0 : 1] += letter;
+    }
+  }
+  return groups;
+}
+
+int64_t einsum_flops(std::span<const Shape> operands, const Shape& /*result*/,
+                     const Attributes& attributes) {
+  const Equation equation = equation_of(attributes);
+  const Groups groups = groups_of(equation);
+  LetterSizes sizes = sizes_of(equation, operands);
+  int64_t flops = 2;
+  for (const char letter :
+       groups.batch + groups.free[0] + groups.free[1] + groups.contracted) {
+    flops = saturating_product(flops, sizes[letter]);
+  }
+  for (size_t i = 0; i < 2; ++i) {
+    if (groups.alone[i].empty()) continue;
+    flops = checked_add(flops, count_of(operands[i]))
+                .value_or(std::numeric_limits<int64_t>::max());
+  }
+  return flops;
+}
+
+// A tensor whose dimensions have letters.
+struct Lettered {
+  Tensor tensor;
+  std::string letters;
+};
+
+Lettered ordered(const Lettered& from, const std::string& letters) {
+  std::vector<int> order;
+  for (const char letter : letters) {
+    order.push_back(static_cast<int>(from.letters.find(letter)));
+  }
+  return {permuted(from.tensor, order), letters};
+}
+
+// A stack of matrices: dimensions of the batch, then rows, then columns.
+struct Stack {
+  Tensor tensor;
+  Strides batch;
+  int64_t row_stride = 0;
+  int64_t column_stride = 0;
+};
+
+// A stride of a group of dimensions that a matrix product takes: not 0, which
+// is that of a broadcast dimension.
+std::optional<int64_t> matrix_stride(const Tensor& tensor, size_t begin,
+                                     size_t end, int64_t otherwise) {
+  const auto stride = joined_stride(tensor.shape, tensor.strides, begin, end);
+  if (!stride) return std::nullopt;
+  const bool single =
+      std::all_of(tensor.shape.begin() + static_cast<std::ptrdiff_t>(begin),
+                  tensor.shape.begin() + static_cast<std::ptrdiff_t>(end),
+                  [](int64_t size) { return size == 1; });
+  if (single) return otherwise;
+  if (*stride <= 0) return std::nullopt;
+  return stride;
+}
+
+int64_t product_of(const Shape& shape, size_t begin, size_t end) {
+  int64_t product = 1;
+  for (size_t i = begin; i < end; ++i) product *= shape[i];
+  return product;
+}
+
+// `tensor` as a stack, a view if it can be one.
+Stack stack_of(Tensor tensor, size_t batch, size_t rows) {
+  const size_t rank = tensor.shape.size();
+  const size_t split = batch + rows;
+  auto column = matrix_stride(tensor, split, rank, 1);
+  const int64_t columns = product_of(tensor.shape, split, rank);
+  auto row = matrix_stride(tensor, batch, split,
+                           std::max<int64_t>(columns * column.value_or(1), 1));
+  if (!row || !column) {
+    tensor = contiguous(tensor);
+    column = 1;
+    row = std::max<int64_t>(columns, 1);
+  }
+  Strides strides(tensor.strides.begin(),
+                  tensor.strides.begin() + static_cast<std::ptrdiff_t>(batch));
+  return {std::move(tensor), std::move(strides), *row, *column};
+}
+
+struct ProductSizes {
+  Shape batch;
+  int64_t m = 1;
+  int64_t n = 1;
+  int64_t k = 1;
+};
+
+template <typename T>
+Matrix<T> matrix_at(const Stack& stack, int64_t offset) {
+  using Number = std::remove_const_t<T>;
+  return {stack.tensor.data<Number>() + offset, stack.row_stride,
+          stack.column_stride};
+}
+
+template <typename T>
+void multiply_one(const ProductSizes& sizes, Matrix<const T> a,
+                  Matrix<const T> b, Matrix<T> c, Arithmetic arithmetic,
+                  int threads) {
+  if constexpr (std::is_same_v<T, float>) {
+    gemm(sizes.m, sizes.n, sizes.k, a, b, c, threads);
+  } else {
+    gemm(sizes.m, sizes.n, sizes.k, a, b, c, arithmetic, threads);
+  }
+}
+
+// Multiply-adds below which more threads than one cost more than they bring.
+constexpr int64_t kLarge = int64_t{1} << 22;
+
+template <typename T>
+void multiply_stacks(const ProductSizes& sizes, const Stack& a, const Stack& b,
+                     const Stack& c, const RunContext& context) {
+  std::vector<std::array<int64_t, 3>> entries;
+  for_each_row<3>(sizes.batch, {a.batch, b.batch, c.batch},
+                  [&](int64_t count, std::array<int64_t, 3> offsets,
+                      const std::array<int64_t, 3>& steps) {
+                    for (int64_t i = 0; i < count; ++i) {
+                      entries.push_back(offsets);
+                      for (size_t t = 0; t < 3; ++t) offsets[t] += steps[t];
+                    }
+                  });
+  const auto count = static_cast<int64_t>(entries.size());
+  const int64_t work =
+      saturating_product(count, saturating_product(sizes.m, sizes.n * sizes.k));
+  const int threads = work < kLarge ? 1 : context.threads;
+  // Over entries, or within one: never both.
+  const bool over_entries = count >= threads;
+  parallel_for(count, over_entries ? threads : 1, [&](int64_t i) {
+    const auto& [of_a, of_b, of_c] = entries[static_cast<size_t>(i)];
+    multiply_one<T>(sizes, matrix_at<const T>(a, of_a),
+                    matrix_at<const T>(b, of_b), matrix_at<T>(c, of_c),
+                    context.arithmetic, over_entries ? 1 : threads);
+  });
+}
+
+// Row-major [batch..., rows..., columns...] of two stacks' product.
+Tensor multiplied(const ProductSizes& sizes, const Stack& a, const Stack& b,
+                  const Shape& shape, const RunContext& context) {
+  Tensor result = make_tensor(element_of(context.arithmetic), shape);
+  if (result.elements() == 0) return result;
+  Stack c;
+  c.tensor = result;
+  c.batch.assign(
+      result.strides.begin(),
+      result.strides.begin() + static_cast<std::ptrdiff_t>(sizes.batch.size()));
+  c.row_stride = std::max<int64_t>(sizes.n, 1);
+  c.column_stride = 1;
+  for_element_type(context.arithmetic, [&](auto type) {
+    multiply_stacks<typename decltype(type)::type>(sizes, a, b, c, context);
+  });
+  return result;
+}
+
+// Summed over the letters `alone`: a product with a column of ones.
+Lettered summed(const Lettered& operand, const std::string& alone,
+                const RunContext& context) {
+  if (alone.empty()) return operand;
+  std::string kept;
+  for (const char letter : operand.letters) {
+    if (alone.find(letter) == std::string::npos) kept += letter;
+  }
+  const Tensor rows = ordered(operand, kept + alone).tensor;
+  const Shape shape(
+      rows.shape.begin(),
+      rows.shape.begin() + static_cast<std::ptrdiff_t>(kept.size()));
+  ProductSizes sizes;
+  sizes.m = product_of(rows.shape, 0, kept.size());
+  sizes.k = product_of(rows.shape, kept.size(), rows.shape.size());
+  const Element element = element_of(context.arithmetic);
+  const double one = 1;
+  const Tensor ones = broadcast_to(
+      make_tensor(element, {1, 1}, std::span(&one, 1)), {sizes.k, 1});
+  return {multiplied(sizes, stack_of(rows, 0, kept.size()),
+                     stack_of(ones, 0, 1), shape, context),
+          kept};
+}
+
+Tensor run_einsum(std::span<const Tensor> operands,
+                  const Attributes& attributes, const RunContext& context) {
+  const Equation equation = equation_of(attributes);
+  const Groups groups = groups_of(equation);
+  const std::string& batch = groups.batch;
+  const std::string& k = groups.contracted;
+  std::array<Lettered, 2> sides;
+  for (size_t i = 0; i < 2; ++i) {
+    sides[i] =
+        summed({operands[i], equation.operands[i]}, groups.alone[i], context);
+  }
+  const Tensor a = ordered(sides[0], batch + groups.free[0] + k).tensor;
+  const Tensor b = ordered(sides[1], batch + k + groups.free[1]).tensor;
+  const size_t of_batch = batch.size();
+  const size_t of_m = of_batch + groups.free[0].size();
+  const size_t of_k = of_batch + k.size();
+  ProductSizes sizes;
+  sizes.batch.assign(a.shape.begin(),
+                     a.shape.begin() + static_cast<std::ptrdiff_t>(of_batch));
+  sizes.m = product_of(a.shape, of_batch, of_m);
+  sizes.k = product_of(a.shape, of_m, a.shape.size());
+  sizes.n = product_of(b.shape, of_k, b.shape.size());
+  Shape shape(a.shape.begin(),
+              a.shape.begin() + static_cast<std::ptrdiff_t>(of_m));
+  shape.insert(shape.end(), b.shape.begin() + static_cast<std::ptrdiff_t>(of_k),
+               b.shape.end());
+  Tensor product =
+      multiplied(sizes, stack_of(a, of_batch, groups.free[0].size()),
+                 stack_of(b, of_batch, k.size()), shape, context);
+  const Lettered result{std::move(product),
+                        batch + groups.free[0] + groups.free[1]};
+  return ordered(result, equation.result).tensor;
+}
+
+}  // namespace
+
+OpDef einsum_op() {
+  OpDef op;
+  op.name = "einsum";
+  op.summary = "product of two tensors, summed over letters";
+  op.min_operands = 2;
+  op.max_operands = 2;
+  op.linearity = Linearity::Multilinear;
+  op.attributes = {{"equation", AttributeDef::Kind::Text, true,
+                    "as in `bse,em->bsm`: letters that are not in the result "
+                    "are summed"}};
+  op.factors = "every letter; those that are summed give partial sums";
+  op.infer = infer_einsum;
+  op.rule = einsum_rule;
+  op.flops = einsum_flops;
+  op.run = run_einsum;
+  return op;
+}
+
+}  // namespace shardplan

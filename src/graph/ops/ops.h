@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Entry points of the operations; the table is in graph/op.cc.
+#pragma once
+
+#include "graph/op.h"
+
+namespace shardplan {
+
+OpDef einsum_op();
+
+// Two operands, broadcast.
+OpDef add_op();
+OpDef subtract_op();
+OpDef multiply_op();
+OpDef divide_op();
+
+// One operand, element by element.
+OpDef scale_op();
+OpDef negate_op();
+OpDef square_op();
+OpDef exp_op();
+OpDef rsqrt_op();
+OpDef relu_op();
+OpDef gelu_op();
+OpDef silu_op();
+OpDef tanh_op();
+OpDef sigmoid_op();
+
+// Over dimensions.
+OpDef sum_op();
+OpDef mean_op();
+OpDef max_op();
+
+OpDef embedding_op();
+OpDef causal_mask_op();
+
+// The same numbers, elsewhere.
+OpDef reshape_op();
+OpDef transpose_op();
+OpDef slice_op();
+OpDef concatenate_op();
+OpDef constraint_op();
+
+}  // namespace shardplan
