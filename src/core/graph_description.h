@@ -22,10 +22,12 @@ struct DescribedValue {
   std::optional<Shape> shape;
   DType dtype = DType::F32;
   std::vector<std::string> axes;  // labels, "" for none
+  Span axes_where;
   std::optional<PartitionSpec> spec;
   Span spec_where;
   std::string parameter;  // a parameter's name in the manifest
   std::string init;       // an initialiser's name, or ""
+  Span init_where;
   double init_scale = 1;
   double stddev = 0.01;
   int64_t integers_below = 0;
@@ -33,8 +35,12 @@ struct DescribedValue {
 
 struct DescribedAttribute {
   std::string name;
-  Span where;
+  Span where;  // of the value
+  Span name_where;
   std::variant<double, std::string, std::vector<int64_t>, PartitionSpec> value;
+  // Of a text that is also a size, such as `heads*head_dim`: which of the two
+  // is meant follows from what the operation takes.
+  std::optional<int64_t> size;
 };
 
 struct DescribedOp {
@@ -46,6 +52,7 @@ struct DescribedOp {
   std::vector<Span> results_where;
   std::vector<DescribedAttribute> attributes;
   std::vector<std::string> axes;  // labels of the (only) result
+  Span axes_where;
 };
 
 struct GraphDescription {

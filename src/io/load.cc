@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "io/document.h"
 #include "io/formats/formats.h"
+#include "io/graph_file.h"
 #include "io/maxtext_dump.h"
 #include "io/orbax_checkpoint.h"
 #include "io/paths.h"
@@ -104,6 +105,18 @@ std::optional<Manifest> read_file(const std::string& path, Host& host,
   return manifest;
 }
 
+// A shipped graph, `@mlp`.
+std::optional<Manifest> read_shipped(const std::string& path, Host& host,
+                                     Diagnostics& diags) {
+  SourcePtr file = find_shipped_graph(path.substr(1), diags);
+  if (file == nullptr) return std::nullopt;
+  auto manifest = kGraph.read({path, "", std::move(file)}, host, diags);
+  if (!manifest) return std::nullopt;
+  manifest->format = kGraph.name;
+  manifest->title = path;
+  return manifest;
+}
+
 std::optional<Manifest> read_directory(const std::string& path, Host& host,
                                        Diagnostics& diags) {
   const std::vector<std::string> entries = host.list_directory(path);
@@ -191,9 +204,10 @@ bool check_distinct_names(const Manifest& manifest, Diagnostics& diags) {
 std::span<const ManifestFormat> manifest_formats() {
   // Tried in this order: the last one takes any text, and a GGUF file of 123
   // tensors starts like safetensors.
-  static const std::array<ManifestFormat, 8> kManifestFormats = {
-      kGguf,        kSafetensors, kSafetensorsIndex, kOrbax,
-      kMaxtextDump, kHfConfig,    kStableHlo,        kNative};
+  static const std::array<ManifestFormat, 9> kManifestFormats = {
+      kGguf,      kSafetensors, kSafetensorsIndex,
+      kOrbax,     kMaxtextDump, kHfConfig,
+      kStableHlo, kGraph,       kNative};
   return kManifestFormats;
 }
 
@@ -214,6 +228,7 @@ SourcePtr read_source(const std::string& path, int64_t limit, Host& host,
 
 std::optional<Manifest> load_manifest(const std::string& path, Host& host,
                                       Diagnostics& diags) {
+  if (path.starts_with('@')) return read_shipped(path, host, diags);
   const auto info = path == "-" ? std::nullopt : host.file_info(path);
   const bool is_directory = info && info->directory;
   auto manifest = is_directory ? read_directory(path, host, diags)

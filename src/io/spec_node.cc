@@ -170,6 +170,13 @@ std::optional<AxisNames> read_axes_node(
   return axes;
 }
 
+std::optional<PartitionSpec> read_spec_node(const Node& node,
+                                            Diagnostics& diags) {
+  Rule rule;
+  if (!read_spec(node, rule, diags)) return std::nullopt;
+  return std::move(rule.spec);
+}
+
 std::optional<Rule> read_rule_node(const Node& node, Diagnostics& diags) {
   if (node.is_map()) {
     auto rule = read_map(node, diags);

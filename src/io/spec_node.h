@@ -31,6 +31,9 @@ std::optional<AxisNames> read_axes_node(
     const Node& node, Diagnostics& diags,
     std::optional<AxisName> (*read)(const Node&,
                                     Diagnostics&) = read_axis_node);
+// A list with such an entry per dimension, as in a rule.
+std::optional<PartitionSpec> read_spec_node(const Node& node,
+                                            Diagnostics& diags);
 std::optional<Rule> read_rule_node(const Node& node, Diagnostics& diags);
 
 // Adds the preset of a similar name, if there is one.

@@ -21,6 +21,7 @@ extern const ManifestFormat kOrbax;
 extern const ManifestFormat kMaxtextDump;
 extern const ManifestFormat kHfConfig;
 extern const ManifestFormat kStableHlo;
+extern const ManifestFormat kGraph;
 
 // Facts (heads, KV heads, head_dim, experts, layers) of a Hugging Face
 // config.json, whatever its family; from == Config.

@@ -1,0 +1,436 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/build.h"
+
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "base/text.h"
+#include "graph/initialise.h"
+
+namespace shardplan {
+namespace {
+
+constexpr int64_t kMaxErrors = 20;
+// Beyond these, the nearest name is not looked for.
+constexpr size_t kMaxCandidates = 10'000;
+// A value whose making failed: what reads it fails without a word.
+constexpr int kBroken = -1;
+
+using Kind = AttributeDef::Kind;
+
+std::string_view kind_text(Kind kind) {
+  switch (kind) {
+    case Kind::Number:
+      return "a number";
+    case Kind::Text:
+      return "a text";
+    case Kind::Integers:
+      return "a list of integers";
+    case Kind::Spec:
+      return "a spec";
+  }
+  return "";
+}
+
+// What is written, as an attribute of that kind.
+std::optional<AttributeValue> as_kind(const DescribedAttribute& written,
+                                      Kind kind) {
+  const auto* number = std::get_if<double>(&written.value);
+  const auto* text = std::get_if<std::string>(&written.value);
+  const auto* integers = std::get_if<std::vector<int64_t>>(&written.value);
+  const auto* spec = std::get_if<PartitionSpec>(&written.value);
+  if (kind == Kind::Spec && spec != nullptr) return *spec;
+  if (kind == Kind::Text && text != nullptr) return *text;
+  if (kind == Kind::Integers && integers != nullptr) return *integers;
+  if (kind == Kind::Integers && written.size) {
+    return std::vector<int64_t>{*written.size};
+  }
+  if (kind == Kind::Integers && number != nullptr) {
+    // Not exact above 2^53, and no integer at all if it has a fraction.
+    const double limit = 0x1p53;
+    if (!(*number >= -limit && *number <= limit)) return std::nullopt;
+    const auto integer = static_cast<int64_t>(*number);
+    if (static_cast<double>(integer) != *number) return std::nullopt;
+    return std::vector<int64_t>{integer};
+  }
+  if (kind == Kind::Number && number != nullptr) return *number;
+  if (kind == Kind::Number && written.size) {
+    return static_cast<double>(*written.size);
+  }
+  return std::nullopt;
+}
+
+// What an operation of a file is to be checked against: one of ops() or of
+// composites().
+struct Signature {
+  int min_operands = 1;
+  int max_operands = 1;
+  bool many_results = false;
+  std::span<const AttributeDef> attributes;
+};
+
+class Builder {
+ public:
+  Builder(const GraphDescription& description, Diagnostics& diags)
+      : described_(description),
+        diags_(diags),
+        errors_before_(diags.count(Severity::Error)) {}
+
+  std::optional<Graph> build(const Manifest& manifest) {
+    graph_.name = described_.name;
+    graph_.sources = described_.sources;
+    add_inputs();
+    add_parameters(manifest);
+    for (const DescribedOp& op : described_.ops) {
+      for (const std::string& result : op.results) later_.insert(result);
+    }
+    for (const DescribedOp& op : described_.ops) {
+      if (stopped(op.where)) break;
+      add_op(op);
+    }
+    if (errors() == 0) choose_outputs();
+    if (errors() > 0) return std::nullopt;
+    return std::move(graph_);
+  }
+
+ private:
+  int64_t errors() const {
+    return diags_.count(Severity::Error) - errors_before_;
+  }
+
+  bool stopped(Span next) {
+    if (errors() < kMaxErrors) return false;
+    if (!noted_) {
+      diags_.report(Code::InvalidGraph, Severity::Note, next,
+                    "the graph was built no further: too many errors");
+    }
+    noted_ = true;
+    return true;
+  }
+
+  Diagnostics::Builder fail(Span where, std::string message) {
+    return diags_.error(Code::InvalidGraph, where, std::move(message));
+  }
+
+  // Names a value; false when there is one of that name.
+  bool define(const std::string& name, Span where, int value) {
+    const auto [known, added] = names_.emplace(name, value);
+    if (added) {
+      defined_at_[name] = where;
+      return true;
+    }
+    fail(where, "`" + printable(name) + "` is made twice")
+        .label(defined_at_[name], "made here, too");
+    return false;
+  }
+
+  bool labels_fit(const std::vector<std::string>& axes, Span where,
+                  const Shape& shape) {
+    if (axes.empty() || axes.size() == shape.size()) return true;
+    fail(where, "there are " +
+                    plural(static_cast<int64_t>(axes.size()), "label") +
+                    " for " + shape_text(shape))
+        .help("`axes` has an entry per dimension; `null` is no label");
+    return false;
+  }
+
+  bool spec_fits(const PartitionSpec& spec, Span where, const Shape& shape) {
+    if (spec.dims.size() <= shape.size()) return true;
+    fail(where, spec_text(spec) + " is longer than " + shape_text(shape) +
+                    " has dimensions");
+    return false;
+  }
+
+  void add_value(const DescribedValue& written, Shape shape, Value::Kind kind) {
+    Value value;
+    value.name = written.name;
+    value.kind = kind;
+    value.where = written.where;
+    value.spec = written.spec;
+    value.parameter = written.parameter;
+    value.initialiser = {written.init, written.init_scale, written.stddev};
+    value.integers_below = written.integers_below;
+    value.shape = std::move(shape);
+    if (!element_count(value.shape)) {
+      fail(written.where, "`" + value.name + "` has more than 2^63 elements");
+    }
+    if (labels_fit(written.axes, written.axes_where, value.shape)) {
+      value.axes = written.axes;
+    }
+    if (value.spec) spec_fits(*value.spec, written.spec_where, value.shape);
+    define(written.name, written.where, append_value(graph_, std::move(value)));
+  }
+
+  void add_inputs() {
+    for (const DescribedValue& input : described_.inputs) {
+      if (stopped(input.where)) return;
+      if (!input.shape) {
+        fail(input.where, "input `" + input.name + "` has no shape");
+      } else {
+        add_value(input, *input.shape, Value::Kind::Input);
+      }
+    }
+  }
+
+  void check_initialiser(const DescribedValue& parameter) {
+    if (parameter.init.empty()) return;
+    const std::vector<std::string> known = initialiser_names();
+    for (const std::string& name : known) {
+      if (name == parameter.init) return;
+    }
+    auto problem = fail(parameter.init_where, "`" + printable(parameter.init) +
+                                                  "` is no initialiser");
+    suggest(parameter.init, known, problem);
+  }
+
+  void add_parameters(const Manifest& manifest) {
+    std::unordered_map<std::string_view, size_t> places;
+    for (const DescribedValue& parameter : described_.parameters) {
+      places.emplace(parameter.parameter, manifest.size());
+    }
+    for (size_t i = 0; !places.empty() && i < manifest.size(); ++i) {
+      const auto wanted = places.find(manifest.name(i));
+      if (wanted != places.end()) wanted->second = i;
+    }
+    for (const DescribedValue& parameter : described_.parameters) {
+      if (stopped(parameter.where)) return;
+      check_initialiser(parameter);
+      const size_t place = places.at(parameter.parameter);
+      const Shape* held =
+          place < manifest.size() ? &manifest.type(place).shape : nullptr;
+      if (held != nullptr && parameter.shape && *held != *parameter.shape) {
+        fail(parameter.where,
+             "`" + parameter.name + "` has another shape in the model")
+            .fact("here it is " + shape_text(*parameter.shape))
+            .fact("`" + printable(parameter.parameter) + "` of the model is " +
+                  shape_text(*held));
+      }
+      if (held == nullptr && !parameter.shape) {
+        report_unknown_parameter(parameter, manifest);
+        names_.emplace(parameter.name, kBroken);
+        continue;
+      }
+      add_value(parameter, parameter.shape ? *parameter.shape : *held,
+                Value::Kind::Parameter);
+    }
+  }
+
+  void report_unknown_parameter(const DescribedValue& parameter,
+                                const Manifest& manifest) {
+    auto problem = fail(parameter.where,
+                        "the shape of `" + parameter.name + "` is not known");
+    problem.fact("the model has no `" + printable(parameter.parameter) + "`");
+    std::vector<std::string> names;
+    for (size_t i = 0; i < manifest.size() && i < kMaxCandidates; ++i) {
+      names.emplace_back(manifest.name(i));
+    }
+    suggest(parameter.parameter, names, problem);
+  }
+
+  void suggest(std::string_view word, const std::vector<std::string>& names,
+               Diagnostics::Builder& problem) {
+    if (const auto near = nearest(word, names)) {
+      problem.help("one with a similar name is `" + *near + "`");
+    }
+  }
+
+  // kBroken, with the reason reported, when there is no such value.
+  int find_value(const std::string& name, Span where) {
+    const auto found = names_.find(name);
+    if (found != names_.end()) return found->second;
+    if (later_.count(name) > 0) {
+      fail(where, "`" + printable(name) + "` is read before it is made")
+          .help("operations stand in an order in which they can be computed");
+      return kBroken;
+    }
+    auto problem =
+        fail(where, "there is no value named `" + printable(name) + "`");
+    std::vector<std::string> known;
+    if (names_.size() <= kMaxCandidates) {
+      for (const auto& [each, value] : names_) known.push_back(each);
+    }
+    suggest(name, known, problem);
+    return kBroken;
+  }
+
+  void report_unknown_op(const DescribedOp& op) {
+    auto problem =
+        fail(op.where, "there is no operation `" + printable(op.op) + "`");
+    std::vector<std::string> known;
+    for (const OpDef& each : ops()) known.emplace_back(each.name);
+    for (const CompositeDef& each : composites()) known.emplace_back(each.name);
+    suggest(op.op, known, problem);
+    problem.help("`shardplan list ops` shows all");
+  }
+
+  std::optional<Attributes> read_attributes(const DescribedOp& op,
+                                            const Signature& signature) {
+    Attributes attributes;
+    bool good = true;
+    for (const DescribedAttribute& written : op.attributes) {
+      good = read_attribute(op, written, signature, attributes) && good;
+    }
+    for (const AttributeDef& known : signature.attributes) {
+      if (!good || !known.required || attributes.count(known.name) > 0) {
+        continue;
+      }
+      fail(op.where, "`" + op.op + "` needs `" + std::string(known.name) + "`")
+          .fact(std::string(known.summary));
+      good = false;
+    }
+    if (!good) return std::nullopt;
+    return attributes;
+  }
+
+  bool read_attribute(const DescribedOp& op, const DescribedAttribute& written,
+                      const Signature& signature, Attributes& attributes) {
+    std::vector<std::string> names;
+    std::string kinds;
+    for (const AttributeDef& known : signature.attributes) {
+      names.emplace_back(known.name);
+      if (known.name != written.name) continue;
+      if (auto value = as_kind(written, known.kind)) {
+        attributes.insert_or_assign(written.name, *std::move(value));
+        return true;
+      }
+      kinds +=
+          (kinds.empty() ? "" : " or ") + std::string(kind_text(known.kind));
+    }
+    if (!kinds.empty()) {
+      fail(written.where,
+           "`" + written.name + "` of `" + op.op + "` must be " + kinds);
+      return false;
+    }
+    auto problem = fail(written.name_where, "`" + op.op + "` takes no `" +
+                                                printable(written.name) + "`");
+    suggest(written.name, names, problem);
+    return false;
+  }
+
+  // Whether the numbers of operands and results are right.
+  bool counts_fit(const DescribedOp& op, const Signature& signature) {
+    const auto operands = static_cast<int>(op.operands.size());
+    if (operands < signature.min_operands ||
+        operands > signature.max_operands) {
+      const bool exact = signature.min_operands == signature.max_operands;
+      fail(op.where, "`" + op.op + "` of " + plural(operands, "operand"))
+          .fact("it takes " +
+                (exact ? std::to_string(signature.min_operands)
+                       : std::to_string(signature.min_operands) + " to " +
+                             std::to_string(signature.max_operands)));
+      return false;
+    }
+    const size_t results = op.results.size();
+    if (results == 1 || (results > 1 && signature.many_results)) return true;
+    fail(op.where, "`" + op.op + "` with " +
+                       plural(static_cast<int64_t>(results), "result"))
+        .fact(signature.many_results ? "it has one or more" : "it has one");
+    return false;
+  }
+
+  std::optional<std::vector<int>> append(const DescribedOp& op,
+                                         const CompositeDef* composite,
+                                         std::vector<int> operands,
+                                         Attributes attributes) {
+    if (composite != nullptr) {
+      return composite->expand({std::move(operands), std::move(attributes),
+                                op.results, op.results_where, op.op, op.where},
+                               graph_, diags_);
+    }
+    const auto result = append_node(
+        graph_,
+        {op.op, std::move(operands), std::move(attributes), op.results.front(),
+         op.op, op.where, op.results_where.front()},
+        diags_);
+    if (!result) return std::nullopt;
+    return std::vector<int>{*result};
+  }
+
+  // The results' values; empty when something is wrong.
+  std::optional<std::vector<int>> make(const DescribedOp& op) {
+    const OpDef* primitive = find_op(op.op);
+    const CompositeDef* composite = find_composite(op.op);
+    if (primitive == nullptr && composite == nullptr) {
+      report_unknown_op(op);
+      return std::nullopt;
+    }
+    const Signature signature =
+        composite == nullptr
+            ? Signature{primitive->min_operands, primitive->max_operands, false,
+                        primitive->attributes}
+            : Signature{composite->min_operands, composite->max_operands,
+                        composite->many_results, composite->attributes};
+    bool good = counts_fit(op, signature);
+    std::vector<int> operands;
+    for (size_t i = 0; i < op.operands.size(); ++i) {
+      operands.push_back(find_value(op.operands[i], op.operands_where[i]));
+      good = good && operands.back() != kBroken;
+    }
+    auto attributes = read_attributes(op, signature);
+    if (!good || !attributes) return std::nullopt;
+    return append(op, composite, std::move(operands), *std::move(attributes));
+  }
+
+  void add_op(const DescribedOp& op) {
+    const auto made = make(op);
+    for (size_t i = 0; i < op.results.size(); ++i) {
+      define(op.results[i], op.results_where[i], made ? (*made)[i] : kBroken);
+    }
+    if (!made) return;
+    Value& value = graph_.values[static_cast<size_t>(made->front())];
+    if (value.spec) spec_fits(*value.spec, op.where, value.shape);
+    if (op.axes.empty()) return;
+    if (made->size() > 1) {
+      fail(op.axes_where, "`axes` of an operation with several results")
+          .help("an operation of its own may give each its labels");
+    } else if (labels_fit(op.axes, op.axes_where, value.shape)) {
+      value.axes = op.axes;
+    }
+  }
+
+  void choose_outputs() {
+    for (size_t i = 0; i < described_.outputs.size(); ++i) {
+      const int value =
+          find_value(described_.outputs[i], described_.outputs_where[i]);
+      if (value != kBroken) graph_.outputs.push_back(value);
+    }
+    if (described_.outputs.empty()) {
+      std::vector<bool> read(graph_.values.size());
+      for (const Node& node : graph_.nodes) {
+        for (const int operand : node.operands) {
+          read[static_cast<size_t>(operand)] = true;
+        }
+      }
+      for (size_t i = 0; i < read.size(); ++i) {
+        const bool result = graph_.values[i].kind == Value::Kind::Result;
+        if (result && !read[i]) graph_.outputs.push_back(static_cast<int>(i));
+      }
+    }
+    if (errors() == 0 && graph_.outputs.empty()) {
+      fail({}, "graph `" + printable(described_.name) + "` computes nothing");
+    }
+  }
+
+  const GraphDescription& described_;
+  Diagnostics& diags_;
+  int64_t errors_before_;
+  bool noted_ = false;
+  Graph graph_;
+  std::map<std::string, int, std::less<>> names_;
+  std::map<std::string, Span> defined_at_;
+  std::set<std::string> later_;
+};
+
+}  // namespace
+
+std::optional<Graph> build_graph(const GraphDescription& description,
+                                 const Manifest& manifest, Diagnostics& diags) {
+  return Builder(description, diags).build(manifest);
+}
+
+}  // namespace shardplan

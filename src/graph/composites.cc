@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/composites.h"
+
+#include <cmath>
+#include <cstdint>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/text.h"
+
+namespace shardplan {
+namespace {
+
+using Kind = AttributeDef::Kind;
+using Values = std::optional<std::vector<int>>;
+
+// Appends the operations of one use, one after the other; after a failure
+// nothing more is added.
+class Expansion {
+ public:
+  Expansion(const CompositeUse& use, Graph& graph, Diagnostics& diags)
+      : use_(use), graph_(graph), diags_(diags) {}
+
+  bool good() const { return good_; }
+  int operand(size_t index) const { return use_.operands[index]; }
+  size_t operands() const { return use_.operands.size(); }
+  const Shape& shape(int value) const {
+    return graph_.values[static_cast<size_t>(value)].shape;
+  }
+
+  // A value on the way, named by a word.
+  int add(std::string_view op, std::vector<int> operands, Attributes attributes,
+          std::string_view word) {
+    return append(op, std::move(operands), std::move(attributes),
+                  use_.results.front() + ":" + std::string(word),
+                  use_.results_where.front());
+  }
+  // Result `index` itself.
+  int result(std::string_view op, std::vector<int> operands,
+             Attributes attributes, size_t index = 0) {
+    return append(op, std::move(operands), std::move(attributes),
+                  use_.results[index], use_.results_where[index]);
+  }
+  // As a result where it is the last step, else on the way.
+  int step(bool last, std::string_view op, std::vector<int> operands,
+           Attributes attributes, std::string_view word) {
+    return last ? result(op, std::move(operands), std::move(attributes))
+                : add(op, std::move(operands), std::move(attributes), word);
+  }
+
+  Diagnostics::Builder fail(std::string message) {
+    good_ = false;
+    return diags_.error(Code::InvalidGraph, use_.where, std::move(message));
+  }
+
+ private:
+  int append(std::string_view op, std::vector<int> operands,
+             Attributes attributes, std::string name, Span name_where) {
+    if (!good_) return 0;
+    const auto value =
+        append_node(graph_,
+                    {op, std::move(operands), std::move(attributes),
+                     std::move(name), use_.label, use_.where, name_where},
+                    diags_);
+    good_ = value.has_value();
+    return value.value_or(0);
+  }
+
+  const CompositeUse& use_;
+  Graph& graph_;
+  Diagnostics& diags_;
+  bool good_ = true;
+};
+
+// "abK,KJ->abJ": a matrix per entry of the dimensions that both have, where the
+// second operand may have none of them.
+std::optional<std::string> product_equation(const Shape& left,
+                                            const Shape& right) {
+  constexpr size_t kLetters = 26;
+  if (left.empty() || right.size() < 2 || left.size() > kLetters) {
+    return std::nullopt;
+  }
+  if (right.size() > 2 && right.size() != left.size()) return std::nullopt;
+  std::string batch;
+  for (size_t i = 0; i + 2 < left.size(); ++i) {
+    batch += static_cast<char>('a' + i);
+  }
+  const std::string shared = right.size() > 2 ? batch : "";
+  const std::string rows = left.size() > 1 ? batch + "I" : "";
+  return rows + "K," + shared + "KJ->" + rows + "J";
+}
+
+int add_product(Expansion& out, bool last) {
+  const Shape& left = out.shape(out.operand(0));
+  const Shape& right = out.shape(out.operand(1));
+  const auto equation = product_equation(left, right);
+  if (!equation) {
+    out.fail("no matrix product of " + shape_text(left) + " and " +
+             shape_text(right))
+        .help(
+            "the first has rows in its last dimension, up to 26 dimensions; "
+            "the second is a matrix, or one per matrix of the first");
+    return 0;
+  }
+  return out.step(last, "einsum", {out.operand(0), out.operand(1)},
+                  {{"equation", *equation}}, "product");
+}
+
+Values matmul(const CompositeUse& use, Graph& graph, Diagnostics& diags) {
+  Expansion out(use, graph, diags);
+  const int product = add_product(out, true);
+  if (!out.good()) return std::nullopt;
+  return std::vector<int>{product};
+}
+
+// Sizes of the parts: those given, else equal ones.
+std::optional<std::vector<int64_t>> part_sizes(const CompositeUse& use,
+                                               int64_t whole, Expansion& out) {
+  const auto count = static_cast<int64_t>(use.results.size());
+  const auto given = integers_of(use.attributes, "sizes");
+  if (given.empty()) {
+    if (whole % count == 0) {
+      return std::vector<int64_t>(use.results.size(), whole / count);
+    }
+    out.fail(plural(count, "equal part") + " of a dimension of size " +
+             std::to_string(whole))
+        .help("`sizes: [..]` gives each part its size");
+    return std::nullopt;
+  }
+  std::optional<int64_t> sum = 0;
+  for (const int64_t size : given) {
+    sum = sum && size >= 0 ? checked_add(*sum, size) : std::nullopt;
+  }
+  if (given.size() == use.results.size() && sum == whole) {
+    return std::vector<int64_t>(given.begin(), given.end());
+  }
+  out.fail("`sizes` does not fit")
+      .fact("there are " + plural(static_cast<int64_t>(given.size()), "size") +
+            " for " + plural(count, "result"))
+      .fact("the dimension has size " + std::to_string(whole));
+  return std::nullopt;
+}
+
+// Cuts `value` along `dim` into the results.
+Values add_parts(const CompositeUse& use, int value, size_t dim,
+                 Expansion& out) {
+  const auto sizes = part_sizes(use, out.shape(value)[dim], out);
+  if (!sizes) return std::nullopt;
+  std::vector<int> parts;
+  int64_t begin = 0;
+  for (size_t i = 0; i < sizes->size(); ++i) {
+    const int64_t end = begin + (*sizes)[i];
+    parts.push_back(out.result("slice", {value},
+                               {{"dim", static_cast<double>(dim)},
+                                {"begin", static_cast<double>(begin)},
+                                {"end", static_cast<double>(end)}},
+                               i));
+    begin = end;
+  }
+  if (!out.good()) return std::nullopt;
+  return parts;
+}
+
+Values split(const CompositeUse& use, Graph& graph, Diagnostics& diags) {
+  Expansion out(use, graph, diags);
+  const Shape& shape = out.shape(out.operand(0));
+  const auto rank = static_cast<double>(shape.size());
+  const double asked = number_of(use.attributes, "dim", -1);
+  const double dim = asked < 0 ? asked + rank : asked;
+  if (!(dim >= 0 && dim < rank) || dim != std::floor(dim)) {
+    out.fail("`dim` is no dimension of " + shape_text(shape));
+    return std::nullopt;
+  }
+  return add_parts(use, out.operand(0), static_cast<size_t>(dim), out);
+}
+
+// What a product is multiplied by: fan_in is the number of inputs to the power
+// -1/2, fan_out of outputs (EasyDeL's ParallelLinear).
+std::optional<double> linear_scale(const CompositeUse& use, const Shape& kernel,
+                                   Expansion& out) {
+  const auto given = use.attributes.find("scale");
+  if (given == use.attributes.end()) return 1;
+  if (const auto* number = std::get_if<double>(&given->second)) return *number;
+  const std::string_view text = text_of(use.attributes, "scale", "");
+  if (text != "fan_in" && text != "fan_out") {
+    out.fail("`scale` is `" + printable(text) + "`")
+        .help("it is `fan_in`, `fan_out` or a number");
+    return std::nullopt;
+  }
+  if (text == "fan_out" && use.results.size() > 1) {
+    out.fail("`scale: fan_out` of several results")
+        .help("which of their sizes is meant is not clear; give a number");
+    return std::nullopt;
+  }
+  const int64_t fan =
+      text == "fan_in" ? kernel[kernel.size() - 2] : kernel.back();
+  if (fan > 0) return 1 / std::sqrt(static_cast<double>(fan));
+  out.fail("`scale` of a kernel of shape " + shape_text(kernel));
+  return std::nullopt;
+}
+
+// The product, times the scale, plus the bias: in this order.
+Values linear(const CompositeUse& use, Graph& graph, Diagnostics& diags) {
+  Expansion out(use, graph, diags);
+  const Shape kernel = out.shape(out.operand(1));
+  const bool parts =
+      use.results.size() > 1 || use.attributes.count("sizes") > 0;
+  const bool bias = out.operands() > 2;
+  if (kernel.size() != 2) {
+    out.fail("the kernel of `linear` has shape " + shape_text(kernel))
+        .help("a kernel is [in, out]; `einsum` multiplies other shapes");
+    return std::nullopt;
+  }
+  const auto scale = linear_scale(use, kernel, out);
+  if (!scale) return std::nullopt;
+  const bool scaled = *scale != 1;
+  int value = add_product(out, !parts && !scaled && !bias);
+  if (scaled) {
+    value =
+        out.step(!parts && !bias, "scale", {value}, {{"by", *scale}}, "scaled");
+  }
+  if (bias && out.good()) {
+    const Shape& shape = out.shape(out.operand(2));
+    if (shape != Shape{kernel.back()}) {
+      out.fail("the bias of `linear` has shape " + shape_text(shape))
+          .fact("the kernel's is " + shape_text(kernel))
+          .help("a bias has one number per output");
+    }
+    value = out.step(!parts, "add", {value, out.operand(2)}, {}, "biased");
+  }
+  if (!out.good()) return std::nullopt;
+  if (!parts) return std::vector<int>{value};
+  return add_parts(use, value, out.shape(value).size() - 1, out);
+}
+
+// x / sqrt(mean(x^2) + epsilon), whose statistics are of the last dimension.
+int add_normalised(Expansion& out, int value, double epsilon, bool last) {
+  const std::vector<int64_t> features = {-1};
+  const int squared = out.add("square", {value}, {}, "square");
+  const int mean =
+      out.add("mean", {squared}, {{"dims", features}}, "mean_square");
+  const int inverse = out.add("rsqrt", {mean}, {{"epsilon", epsilon}}, "rsqrt");
+  return out.step(last, "multiply", {value, inverse}, {}, "normalised");
+}
+
+// True, with nothing reported, when there are features to normalise over.
+bool check_features(Expansion& out) {
+  const Shape& x = out.shape(out.operand(0));
+  if (x.empty()) {
+    out.fail("a scalar has no features to normalise");
+    return false;
+  }
+  for (size_t i = 1; i < out.operands(); ++i) {
+    const Shape& parameter = out.shape(out.operand(i));
+    if (parameter == Shape{x.back()}) continue;
+    out.fail("a norm of " + shape_text(x) + " has a parameter of shape " +
+             shape_text(parameter))
+        .help("it has one number per feature: [" + std::to_string(x.back()) +
+              "]");
+    return false;
+  }
+  return true;
+}
+
+// As flax.linen.RMSNorm; its default epsilon.
+constexpr double kEpsilon = 1e-6;
+
+Values rms_norm(const CompositeUse& use, Graph& graph, Diagnostics& diags) {
+  Expansion out(use, graph, diags);
+  if (!check_features(out)) return std::nullopt;
+  const bool weight = out.operands() > 1;
+  const double epsilon = number_of(use.attributes, "epsilon", kEpsilon);
+  int value = add_normalised(out, out.operand(0), epsilon, !weight);
+  if (weight) value = out.result("multiply", {value, out.operand(1)}, {});
+  if (!out.good()) return std::nullopt;
+  return std::vector<int>{value};
+}
+
+Values layer_norm(const CompositeUse& use, Graph& graph, Diagnostics& diags) {
+  Expansion out(use, graph, diags);
+  if (!check_features(out)) return std::nullopt;
+  const bool weight = out.operands() > 1;
+  const bool bias = out.operands() > 2;
+  const double epsilon = number_of(use.attributes, "epsilon", kEpsilon);
+  const std::vector<int64_t> features = {-1};
+  const int mean =
+      out.add("mean", {out.operand(0)}, {{"dims", features}}, "mean");
+  const int centred =
+      out.add("subtract", {out.operand(0), mean}, {}, "centred");
+  int value = add_normalised(out, centred, epsilon, !weight);
+  if (weight) {
+    value =
+        out.step(!bias, "multiply", {value, out.operand(1)}, {}, "weighted");
+  }
+  if (bias) value = out.result("add", {value, out.operand(2)}, {});
+  if (!out.good()) return std::nullopt;
+  return std::vector<int>{value};
+}
+
+// exp(x - max) / sum, as jax.nn.softmax.
+Values softmax(const CompositeUse& use, Graph& graph, Diagnostics& diags) {
+  Expansion out(use, graph, diags);
+  const double dim = number_of(use.attributes, "dim", -1);
+  const double limit = 64;
+  if (!(std::abs(dim) <= limit) || dim != std::floor(dim)) {
+    out.fail("`dim` is no dimension of " +
+             shape_text(out.shape(out.operand(0))));
+    return std::nullopt;
+  }
+  const std::vector<int64_t> dims = {static_cast<int64_t>(dim)};
+  const int top = out.add("max", {out.operand(0)}, {{"dims", dims}}, "max");
+  const int shifted = out.add("subtract", {out.operand(0), top}, {}, "shifted");
+  const int powers = out.add("exp", {shifted}, {}, "exp");
+  const int total = out.add("sum", {powers}, {{"dims", dims}}, "sum");
+  const int value = out.result("divide", {powers, total}, {});
+  if (!out.good()) return std::nullopt;
+  return std::vector<int>{value};
+}
+
+}  // namespace
+
+std::span<const CompositeDef> composites() {
+  static const std::vector<CompositeDef> kComposites = {
+      {"linear",
+       "x times a kernel [in, out], times `scale`, plus a bias",
+       2,
+       3,
+       true,
+       {{"scale", Kind::Number, false, "what the product is multiplied by"},
+        {"scale", Kind::Text, false, "`fan_in` or `fan_out`, to the -1/2"},
+        {"sizes", Kind::Integers, false, "of the results, where several"}},
+       linear},
+      {"matmul",
+       "matrix product over the last dimension and the last but one",
+       2,
+       2,
+       false,
+       {},
+       matmul},
+      {"rms_norm",
+       "x / sqrt(mean(x^2) + epsilon) times a weight",
+       1,
+       2,
+       false,
+       {{"epsilon", Kind::Number, false, "1e-6 where not given"}},
+       rms_norm},
+      {"layer_norm",
+       "(x - mean) / sqrt(variance + epsilon), times a weight, plus a bias",
+       1,
+       3,
+       false,
+       {{"epsilon", Kind::Number, false, "1e-6 where not given"}},
+       layer_norm},
+      {"softmax",
+       "exp(x) over its sum along a dimension",
+       1,
+       1,
+       false,
+       {{"dim", Kind::Number, false, "the last where not given"}},
+       softmax},
+      {"split",
+       "x cut along a dimension, a part per result",
+       1,
+       1,
+       true,
+       {{"dim", Kind::Number, false, "the last where not given"},
+        {"sizes", Kind::Integers, false, "equal where not given"}},
+       split},
+  };
+  return kComposites;
+}
+
+const CompositeDef* find_composite(std::string_view name) {
+  for (const CompositeDef& composite : composites()) {
+    if (composite.name == name) return &composite;
+  }
+  return nullptr;
+}
+
+}  // namespace shardplan
