@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/diagnostic.h"
 #include "comm/schedule.h"
 #include "core/spec.h"
@@ -104,6 +105,7 @@ std::optional<std::vector<std::vector<T>>> async_scatter_split(
   }
   execute(split_scatter_schedule(n), slots,
           [&](const Features& arriving, const Features& own) {
+            SHARDPLAN_CHECK(arriving.size() == own.size());
             Features sums;
             for (size_t i = 0; i < own.size(); ++i) {
               sums.push_back(add(arriving[i], own[i]));

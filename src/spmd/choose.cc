@@ -196,7 +196,7 @@ class Chooser {
       const Layout layout{*spec, kept[i], Reduction::Sum};
       const Reshard* nearest = nullptr;
       for (const Layout& from : operands_[i].available) {
-        if (!kept[i].empty() && from.partial.empty()) continue;
+        if (!covers(from, layout)) continue;
         const Reshard& way = reshards_.find(*operands_[i].shape, from, layout);
         if (nearest == nullptr || way.bytes < nearest->bytes) nearest = &way;
       }

@@ -42,6 +42,14 @@ std::vector<AxisName> axes_in_use(const Layout& layout) {
   return axes;
 }
 
+bool covers(const Layout& from, const Layout& to) {
+  return std::all_of(
+      to.partial.begin(), to.partial.end(), [&](const AxisName& axis) {
+        return std::find(from.partial.begin(), from.partial.end(), axis) !=
+               from.partial.end();
+      });
+}
+
 AxisNames in_mesh_order(const Mesh& mesh, const AxisNames& axes) {
   AxisNames ordered;
   for (const Axis& axis : mesh.axes()) {

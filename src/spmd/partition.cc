@@ -153,13 +153,6 @@ class Partitioner {
     return from;
   }
 
-  // Whether nothing that `to` lacks as a part of a sum is missing in `from`.
-  static bool covers(const Layout& from, const Layout& to) {
-    return std::all_of(
-        to.partial.begin(), to.partial.end(),
-        [&](const AxisName& axis) { return contains(from.partial, axis); });
-  }
-
   static bool rematerializes(const Reshard& way, size_t step) {
     if (way.steps[step].slice ||
         way.steps[step].kind != CollectiveKind::AllGather) {
