@@ -25,7 +25,7 @@ Tensor rows_of_factor(const Tensor& tensor, const std::vector<DimFactors>& dims,
 }
 
 // The same operation on some rows of one factor.
-Part narrowed(const Node& node, const Part& whole, int factor,
+Part narrowed(const GraphNode& node, const Part& whole, int factor,
               const Slice& rows) {
   Part part;
   part.context = whole.context;
@@ -39,7 +39,7 @@ Part narrowed(const Node& node, const Part& whole, int factor,
   return part;
 }
 
-Tensor empty_result(const Node& node, const Part& part) {
+Tensor empty_result(const GraphNode& node, const Part& part) {
   Shape shape;
   for (const DimFactors& dim : node.rule.result) {
     shape.push_back(part.context.range.sizes[static_cast<size_t>(dim[0])]);
@@ -48,7 +48,7 @@ Tensor empty_result(const Node& node, const Part& part) {
 }
 
 // The product, chunk by chunk: a chunk's rows of the result, or a term of it.
-Tensor multiply_in_order(const Node& node, const Part& part, int factor,
+Tensor multiply_in_order(const GraphNode& node, const Part& part, int factor,
                          const std::vector<Slice>& order, int64_t& flops) {
   bool in_result = false;
   for (const DimFactors& dim : node.rule.result) {
@@ -73,7 +73,7 @@ Tensor multiply_in_order(const Node& node, const Part& part, int factor,
 
 class Overlapped {
  public:
-  Overlapped(const Mesh& mesh, const Instruction& at, const Node& node,
+  Overlapped(const Mesh& mesh, const Instruction& at, const GraphNode& node,
              std::vector<Part>& parts)
       : mesh_(mesh), at_(at), node_(node), parts_(parts) {}
 
@@ -163,14 +163,14 @@ class Overlapped {
 
   const Mesh& mesh_;
   const Instruction& at_;
-  const Node& node_;
+  const GraphNode& node_;
   std::vector<Part>& parts_;
 };
 
 }  // namespace
 
 DeviceTensors run_overlapped(const Mesh& mesh, const Instruction& instruction,
-                             const Node& node, std::vector<Part>& parts,
+                             const GraphNode& node, std::vector<Part>& parts,
                              int threads, std::vector<int64_t>& flops,
                              std::vector<int64_t>& sent) {
   Overlapped run(mesh, instruction, node, parts);

@@ -15,7 +15,7 @@ namespace shardplan {
 // `parts`: what every device has, where the overlapped operand is not gathered
 // yet. REQUIRES: the node is an einsum.
 DeviceTensors run_overlapped(const Mesh& mesh, const Instruction& instruction,
-                             const Node& node, std::vector<Part>& parts,
+                             const GraphNode& node, std::vector<Part>& parts,
                              int threads, std::vector<int64_t>& flops,
                              std::vector<int64_t>& sent);
 

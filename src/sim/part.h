@@ -20,6 +20,6 @@ LocalRange range_of(const Mesh& mesh, const ShardingRule& rule,
                     const FactorAxes& axes, int64_t device);
 
 // Runs it and adds its floating-point operations to `flops`.
-Tensor run_part(const Node& node, const Part& part, int64_t& flops);
+Tensor run_part(const GraphNode& node, const Part& part, int64_t& flops);
 
 }  // namespace shardplan
