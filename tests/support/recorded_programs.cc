@@ -3,11 +3,14 @@
 
 #include <algorithm>
 #include <fstream>
+#include <memory>
 #include <stdexcept>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
+#include "io/graph_file.h"
+#include "tests/support/messages.h"
 #include "tests/support/source_dir.h"
 
 namespace shardplan::testing {
@@ -87,6 +90,17 @@ std::vector<RecordedProgram> recorded_programs() {
     }
   }
   return programs;
+}
+
+DescribedProgram described(const RecordedProgram& program) {
+  Diagnostics diags;
+  auto graph = read_graph(
+      std::make_shared<const SourceFile>(program.name, program.graph), {},
+      diags);
+  if (!graph) throw std::runtime_error(messages(diags));
+  auto parameters = graph_manifest(*graph, diags);
+  if (!parameters) throw std::runtime_error(messages(diags));
+  return {std::move(*graph), std::move(*parameters)};
 }
 
 // FNV-1a of the name starts the count, MurmurHash3's finaliser mixes it.

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "comm/schedule.h"
+#include "core/graph_description.h"
+#include "core/manifest.h"
 #include "core/mesh.h"
 #include "core/spec.h"
 #include "core/types.h"
@@ -46,6 +48,13 @@ struct RecordedProgram {
 
 // All of them, in the order of the file. Throws what the file lacks.
 std::vector<RecordedProgram> recorded_programs();
+
+// The graph file of a program, read; throws what is wrong with it.
+struct DescribedProgram {
+  GraphDescription graph;
+  Manifest parameters;
+};
+DescribedProgram described(const RecordedProgram& program);
 
 // The numbers that a tensor of that name had, row-major: eighths in [-1, 1] or,
 // where `below` is not 0, integers in [0, below).
