@@ -4,16 +4,19 @@
 // BLIS's kernels are chosen here by CPU feature and by size, since Debian's
 // 0.9.0 takes Haswell's for every processor whose name it does not know. Large
 // products are cut into tiles of fixed size, so results are the same for any
-// number of threads.
+// number of threads. BLIS's environment variables (BLIS_ARCH_TYPE,
+// BLIS_NUM_THREADS, BLIS_PACK_A, ...) have no effect.
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "graph/tensor.h"
 
 namespace shardplan {
 
-// A matrix anywhere in memory; strides count elements.
+// A matrix anywhere in memory; strides count elements. Strides of an operand
+// may be 0 (broadcast).
 template <typename T>
 struct Matrix {
   T* data = nullptr;
@@ -21,13 +24,20 @@ struct Matrix {
   int64_t column_stride = 0;
 };
 
+// Kernels of BLIS. BySize takes the fastest that the processor can run: Skx
+// (AVX-512) for large products, Haswell (AVX2 and FMA) for small ones, Generic
+// (any processor) where neither can be.
+enum class Kernels : uint8_t { BySize, Generic, Haswell, Skx };
+std::span<const Kernels> usable_kernels();
+
 // C = A B, of m x k by k x n; where k is 0, C is zero. In `Field`, residues
-// in and out, exactly.
+// in and out, exactly. REQUIRES: C overlaps neither A nor B.
 void gemm(int64_t m, int64_t n, int64_t k, Matrix<const float> a,
-          Matrix<const float> b, Matrix<float> c, int threads = 1);
+          Matrix<const float> b, Matrix<float> c, int threads = 1,
+          Kernels kernels = Kernels::BySize);
 void gemm(int64_t m, int64_t n, int64_t k, Matrix<const double> a,
           Matrix<const double> b, Matrix<double> c, Arithmetic arithmetic,
-          int threads = 1);
+          int threads = 1, Kernels kernels = Kernels::BySize);
 
 // Which kernels large products run on: "skx", "haswell", "generic".
 const char* gemm_kernels();

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/gemm.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <rapidcheck.h>
+
+#include "base/check.h"
+#include "graph/field.h"
+
+namespace shardplan {
+namespace {
+
+// A matrix in storage of its own, all of which is `fill` elsewhere.
+template <typename T>
+struct Stored {
+  std::vector<T> storage;
+  int64_t rows;
+  int64_t columns;
+  int64_t row_stride;
+  int64_t column_stride;
+
+  T& at(int64_t i, int64_t j) {
+    return storage[static_cast<size_t>(i * row_stride + j * column_stride)];
+  }
+  template <typename U = T>
+  Matrix<U> matrix() {
+    return {storage.data(), row_stride, column_stride};
+  }
+};
+
+enum class Order {
+  Rows,
+  Columns,
+  Spread,
+  RepeatedRows,
+  RepeatedColumns,
+  OneNumber
+};
+
+template <typename T>
+Stored<T> stored(int64_t rows, int64_t columns, Order order, T fill = 0) {
+  Stored<T> result{{}, rows, columns, columns + 3, 1};
+  if (order == Order::Columns) {
+    result.row_stride = 1;
+    result.column_stride = rows + 1;
+  } else if (order == Order::Spread) {
+    result.row_stride = 2 * columns + 1;
+    result.column_stride = 2;
+  } else if (order == Order::RepeatedRows) {
+    result.row_stride = 0;
+  } else if (order == Order::RepeatedColumns) {
+    result.row_stride = 1;
+    result.column_stride = 0;
+  } else if (order == Order::OneNumber) {
+    result.row_stride = 0;
+    result.column_stride = 0;
+  }
+  result.storage.assign(static_cast<size_t>(rows * result.row_stride +
+                                            columns * result.column_stride + 1),
+                        fill);
+  return result;
+}
+
+template <typename T, typename Next>
+void fill(Stored<T>& matrix, Next next) {
+  for (int64_t i = 0; i < matrix.rows; ++i) {
+    for (int64_t j = 0; j < matrix.columns; ++j) matrix.at(i, j) = next();
+  }
+}
+
+// Cheap numbers where a property would take long to make them.
+struct Mixer {
+  uint64_t state = 1;
+  int64_t next(int64_t below) {
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    return static_cast<int64_t>((state >> 33) % static_cast<uint64_t>(below));
+  }
+};
+
+void multiply(int64_t m, int64_t n, int64_t k, Matrix<const float> a,
+              Matrix<const float> b, Matrix<float> c, Kernels kernels) {
+  gemm(m, n, k, a, b, c, 1, kernels);
+}
+void multiply(int64_t m, int64_t n, int64_t k, Matrix<const double> a,
+              Matrix<const double> b, Matrix<double> c, Kernels kernels) {
+  gemm(m, n, k, a, b, c, Arithmetic::F64, 1, kernels);
+}
+
+// Whether C is the sums, of small integers, and what lies between its elements
+// stays.
+template <typename T>
+bool is_product(Stored<T> a, Stored<T> b, Order order, Kernels kernels) {
+  const int64_t m = a.rows;
+  const int64_t n = b.columns;
+  const int64_t k = a.columns;
+  constexpr T kUntouched = 0.5;
+  Stored<T> c = stored<T>(m, n, order, kUntouched);
+  multiply(m, n, k, a.template matrix<const T>(), b.template matrix<const T>(),
+           c.matrix(), kernels);
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t j = 0; j < n; ++j) {
+      T sum = 0;
+      for (int64_t l = 0; l < k; ++l) sum += a.at(i, l) * b.at(l, j);
+      if (c.at(i, j) != sum) return false;
+      c.at(i, j) = kUntouched;
+    }
+  }
+  return std::count(c.storage.begin(), c.storage.end(), kUntouched) ==
+         static_cast<std::ptrdiff_t>(c.storage.size());
+}
+
+template <typename T>
+void check_any_product(int64_t largest) {
+  const auto size = [&] { return *rc::gen::inRange<int64_t>(0, largest); };
+  const auto order = [&](bool repeated) {
+    return *(
+        repeated
+            ? rc::gen::element(Order::Rows, Order::Columns, Order::Spread,
+                               Order::RepeatedRows, Order::RepeatedColumns,
+                               Order::OneNumber)
+            : rc::gen::element(Order::Rows, Order::Columns, Order::Spread));
+  };
+  const int64_t k = size();
+  Stored<T> a = stored<T>(size(), k, order(true));
+  Stored<T> b = stored<T>(k, size(), order(true));
+  Mixer mixer{*rc::gen::arbitrary<uint64_t>()};
+  const auto next = [&] { return static_cast<T>(mixer.next(17) - 8); };
+  fill(a, next);
+  fill(b, next);
+  const Order order_of_c = order(false);
+  RC_ASSERT(is_product(a, b, order_of_c, Kernels::BySize));
+  for (const Kernels kernels : usable_kernels()) {
+    RC_ASSERT(is_product(a, b, order_of_c, kernels));
+  }
+}
+
+TEST_CASE("gemm: any strides, on every kernel, write the product and only it") {
+  CHECK(rc::check([] { check_any_product<float>(20); }));
+  CHECK(rc::check([] { check_any_product<double>(20); }));
+}
+
+TEST_CASE("gemm: larger products have edges too") {
+  for (const int64_t m : {96, 101, 250}) {
+    Mixer mixer;
+    const auto next = [&] { return static_cast<float>(mixer.next(17) - 8); };
+    Stored<float> a = stored<float>(m, 300, Order::Rows);
+    Stored<float> b = stored<float>(300, 97, Order::Columns);
+    fill(a, next);
+    fill(b, next);
+    CHECK(is_product(a, b, Order::Rows, Kernels::BySize));
+  }
+}
+
+TEST_CASE("gemm: tiles together are the whole product") {
+  Mixer mixer;
+  const auto next = [&] { return static_cast<double>(mixer.next(17) - 8); };
+  Stored<double> a = stored<double>(1100, 3, Order::Columns);
+  Stored<double> b = stored<double>(3, 1030, Order::Rows);
+  fill(a, next);
+  fill(b, next);
+  CHECK(is_product(a, b, Order::Columns, Kernels::BySize));
+}
+
+TEST_CASE("gemm: an empty contraction is zero, not what was there") {
+  float c[] = {std::nanf(""), 1, 2};
+  gemm(1, 2, 0, {nullptr, 0, 1}, {nullptr, 2, 1}, {c, 2, 1});
+  CHECK(c[0] == 0);
+  CHECK(c[1] == 0);
+  CHECK(c[2] == 2);
+  gemm(0, 2, 5, {nullptr, 5, 1}, {nullptr, 2, 1}, {c, 2, 1});
+  CHECK(c[2] == 2);
+}
+
+// The product modulo p, by integers.
+bool is_product_in_field(Stored<double> a, Stored<double> b, int threads) {
+  const int64_t n = b.columns;
+  Stored<double> c = stored<double>(a.rows, n, Order::Spread, 0.5);
+  gemm(a.rows, n, a.columns, a.matrix<const double>(), b.matrix<const double>(),
+       c.matrix(), Arithmetic::Field, threads);
+  for (int64_t i = 0; i < a.rows; ++i) {
+    for (int64_t j = 0; j < n; ++j) {
+      int64_t sum = 0;
+      for (int64_t l = 0; l < a.columns; ++l) {
+        sum = (sum + static_cast<int64_t>(a.at(i, l)) *
+                         static_cast<int64_t>(b.at(l, j))) %
+              field::kPrime;
+      }
+      if (c.at(i, j) != static_cast<double>(sum)) return false;
+    }
+  }
+  return true;
+}
+
+TEST_CASE("gemm: products in the field are exact for any contraction") {
+  Mixer mixer;
+  const auto any = [&] {
+    return static_cast<double>(mixer.next(field::kPrime));
+  };
+  const auto largest = [] { return static_cast<double>(field::kPrime - 1); };
+  for (const int64_t k : {0, 1, 8191, 8192, 8193, 16385, 20000}) {
+    CAPTURE(k);
+    Stored<double> a = stored<double>(5, k, Order::Rows);
+    Stored<double> b = stored<double>(k, 3, Order::Columns);
+    fill(a, any);
+    fill(b, any);
+    CHECK(is_product_in_field(a, b, 1));
+    fill(a, largest);
+    fill(b, largest);
+    CHECK(is_product_in_field(a, b, 2));
+  }
+}
+
+TEST_CASE("gemm: the result is the same for any number of threads") {
+  Mixer mixer;
+  const auto next = [&] {
+    return static_cast<float>(mixer.next(1 << 20)) * 0x1p-19F - 1;
+  };
+  Stored<float> a = stored<float>(1100, 50, Order::Rows);
+  Stored<float> b = stored<float>(50, 2100, Order::Rows);
+  fill(a, next);
+  fill(b, next);
+  const auto run = [&](int threads) {
+    Stored<float> c = stored<float>(1100, 2100, Order::Rows);
+    gemm(1100, 2100, 50, a.matrix<const float>(), b.matrix<const float>(),
+         c.matrix(), threads);
+    return c.storage;
+  };
+  const std::vector<float> alone = run(1);
+  CHECK(alone.front() != 0);
+  CHECK(run(2) == alone);
+  CHECK(run(7) == alone);
+}
+
+TEST_CASE("gemm: the best kernels that the processor can run are named") {
+  const std::span<const Kernels> usable = usable_kernels();
+  const std::string name = gemm_kernels();
+  CHECK(usable.front() == Kernels::Generic);
+  CHECK(name == (usable.size() == 1   ? "generic"
+                 : usable.size() == 2 ? "haswell"
+                                      : "skx"));
+  if (usable.size() < 3) {
+    float c = 0;
+    CHECK_THROWS_AS(
+        gemm(1, 1, 1, {&c, 1, 1}, {&c, 1, 1}, {&c, 1, 1}, 1, Kernels::Skx),
+        InternalError);
+  }
+}
+
+// BLIS would abort for this architecture, and write its choice to stderr.
+TEST_CASE("gemm: BLIS's environment variables have no effect") {
+  const std::string self = std::filesystem::canonical("/proc/self/exe");
+  const std::string command =
+      "BLIS_ARCH_TYPE=99 BLIS_ARCH_DEBUG=1 BLIS_NUM_THREADS=x BLIS_PACK_A=1 '" +
+      self + "' -tc='gemm: products in the field*' 2>&1 >/dev/null";
+  FILE* run = popen(command.c_str(), "r");
+  REQUIRE(run != nullptr);
+  std::string errors;
+  for (int c = fgetc(run); c != EOF; c = fgetc(run)) {
+    errors += static_cast<char>(c);
+  }
+  CHECK(pclose(run) == 0);
+  CHECK(errors == "");
+}
+
+}  // namespace
+}  // namespace shardplan
