@@ -10,6 +10,7 @@
 #include "cli/hardware_tables.h"
 #include "cli/output.h"
 #include "cli/topics.h"
+#include "graph/op.h"
 #include "io/export.h"
 #include "io/hardware.h"
 #include "io/load.h"
@@ -112,6 +113,60 @@ std::vector<Table> list_codes() {
   return {table};
 }
 
+std::string operand_count(const OpDef& op) {
+  const std::string least = std::to_string(op.min_operands);
+  if (op.max_operands == op.min_operands) return least;
+  if (op.max_operands == kManyOperands) return least + " or more";
+  return least + " to " + std::to_string(op.max_operands);
+}
+
+std::string_view kind_name(AttributeDef::Kind kind) {
+  switch (kind) {
+    case AttributeDef::Kind::Number:
+      return "number";
+    case AttributeDef::Kind::Text:
+      return "text";
+    case AttributeDef::Kind::Integers:
+      return "integers";
+    case AttributeDef::Kind::Spec:
+      return "spec";
+  }
+  return "";
+}
+
+std::vector<Table> list_ops() {
+  std::vector<Row> rows;
+  std::vector<Row> attributes;
+  for (const OpDef& op : ops()) {
+    rows.push_back({std::string(op.name), operand_count(op),
+                    std::string(op.summary), std::string(op.factors)});
+    for (const AttributeDef& attribute : op.attributes) {
+      attributes.push_back({std::string(op.name), std::string(attribute.name),
+                            std::string(kind_name(attribute.kind)),
+                            attribute.required ? "required" : "optional",
+                            std::string(attribute.summary)});
+    }
+  }
+  Table table;
+  table.id = "ops";
+  table.title = "Operations";
+  table.columns = {{"name", "name"},
+                   {"operands", "operands"},
+                   {"summary", "result"},
+                   {"factors", "may be sharded"}};
+  table.rows = rows_of(std::move(rows));
+  Table given;
+  given.id = "attributes";
+  given.title = "Attributes";
+  given.columns = {{"op", "operation"},
+                   {"name", "attribute"},
+                   {"kind", "kind"},
+                   {"need", "needed"},
+                   {"summary", ""}};
+  given.rows = rows_of(std::move(attributes));
+  return {table, given};
+}
+
 struct Topic {
   std::string_view name;
   std::string_view summary;
@@ -126,6 +181,7 @@ constexpr Topic kTopics[] = {
     {"readings", "what `diff --semantics` compares", list_readings},
     {"rules", "shipped rule sets, for --rules @NAME", list_rules},
     {"hardware", "shipped profiles, for --hardware NAME", list_hardware},
+    {"ops", "operations of graph files", list_ops},
     {"codes", "diagnostics, for --deny, --allow and explain", list_codes},
     {"commands", "what shardplan can do", list_commands},
 };

@@ -40,7 +40,7 @@ class Gelu {
   T real(T x) const {
     if (!by_tanh_) {
       constexpr double kSqrtHalf = 0.70710678118654752440;
-      return x * std::erfc(-x * static_cast<T>(kSqrtHalf)) / 2;
+      return x * (std::erfc(-x * static_cast<T>(kSqrtHalf)) / 2);
     }
     constexpr double kSqrt2OverPi = 0.79788456080286535588;
     const T u = static_cast<T>(kSqrt2OverPi) *

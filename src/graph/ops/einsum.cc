@@ -7,11 +7,12 @@
 // contracted (K); those of one operand alone are summed there beforehand, as a
 // product with ones. What is left is one matrix product per batch entry, on
 // views wherever the letters of a group lie as one dimension.
-#include <algorithm>
 #include <array>
+#include <limits>
 #include <string>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/parallel.h"
 #include "graph/elementwise.h"
 #include "graph/equation.h"
@@ -177,21 +178,6 @@ struct Stack {
   int64_t column_stride = 0;
 };
 
-// A stride of a group of dimensions that a matrix product takes: not 0, which
-// is that of a broadcast dimension.
-std::optional<int64_t> matrix_stride(const Tensor& tensor, size_t begin,
-                                     size_t end, int64_t otherwise) {
-  const auto stride = joined_stride(tensor.shape, tensor.strides, begin, end);
-  if (!stride) return std::nullopt;
-  const bool single =
-      std::all_of(tensor.shape.begin() + static_cast<std::ptrdiff_t>(begin),
-                  tensor.shape.begin() + static_cast<std::ptrdiff_t>(end),
-                  [](int64_t size) { return size == 1; });
-  if (single) return otherwise;
-  if (*stride <= 0) return std::nullopt;
-  return stride;
-}
-
 int64_t product_of(const Shape& shape, size_t begin, size_t end) {
   int64_t product = 1;
   for (size_t i = begin; i < end; ++i) product *= shape[i];
@@ -202,14 +188,12 @@ int64_t product_of(const Shape& shape, size_t begin, size_t end) {
 Stack stack_of(Tensor tensor, size_t batch, size_t rows) {
   const size_t rank = tensor.shape.size();
   const size_t split = batch + rows;
-  auto column = matrix_stride(tensor, split, rank, 1);
-  const int64_t columns = product_of(tensor.shape, split, rank);
-  auto row = matrix_stride(tensor, batch, split,
-                           std::max<int64_t>(columns * column.value_or(1), 1));
+  auto row = joined_stride(tensor.shape, tensor.strides, batch, split);
+  auto column = joined_stride(tensor.shape, tensor.strides, split, rank);
   if (!row || !column) {
     tensor = contiguous(tensor);
+    row = product_of(tensor.shape, split, rank);
     column = 1;
-    row = std::max<int64_t>(columns, 1);
   }
   Strides strides(tensor.strides.begin(),
                   tensor.strides.begin() + static_cast<std::ptrdiff_t>(batch));
@@ -280,7 +264,7 @@ Tensor multiplied(const ProductSizes& sizes, const Stack& a, const Stack& b,
   c.batch.assign(
       result.strides.begin(),
       result.strides.begin() + static_cast<std::ptrdiff_t>(sizes.batch.size()));
-  c.row_stride = std::max<int64_t>(sizes.n, 1);
+  c.row_stride = sizes.n;
   c.column_stride = 1;
   for_element_type(context.arithmetic, [&](auto type) {
     multiply_stacks<typename decltype(type)::type>(sizes, a, b, c, context);

@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/topics.h"
+#include "graph/op.h"
 #include "io/load.h"
 #include "io/shipped.h"
 #include "report/report.h"
@@ -42,6 +43,27 @@ TEST_CASE("lists have a row for everything in their tables") {
   const auto formats = listed("formats");
   CHECK(formats.at("model_formats").size() == manifest_formats().size());
   CHECK(formats.at("output_formats").size() == renderers().size());
+}
+
+TEST_CASE("operations are listed with what may be sharded of them") {
+  const auto tables = listed("ops");
+  CHECK(tables.at("ops").size() == ops().size());
+  size_t attributes = 0;
+  for (const OpDef& op : ops()) attributes += op.attributes.size();
+  CHECK(tables.at("attributes").size() == attributes);
+  const auto& einsum = tables.at("ops").at(0);
+  CHECK(einsum.at("name") == "einsum");
+  CHECK(einsum.at("operands") == "2");
+  CHECK(einsum.at("factors") ==
+        "every letter; those that are summed give partial sums");
+  CHECK(tables.at("attributes").at(0).at("need") == "required");
+  bool concatenate = false;
+  for (const auto& row : tables.at("ops")) {
+    if (row.at("name") == "concatenate") {
+      concatenate = row.at("operands") == "2 or more";
+    }
+  }
+  CHECK(concatenate);
 }
 
 TEST_CASE("shipped rules are listed by the name that --rules takes") {

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+// What holds for every operation, on the samples of tests/support/op_samples.h:
+// sharded as its rule allows, it gives the same result.
+#include "graph/op.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "graph/op_shapes.h"
+#include "tests/support/op_samples.h"
+
+namespace shardplan {
+namespace {
+
+using testing::fitted;
+using testing::Fitted;
+using testing::kArithmetics;
+using testing::op_samples;
+using testing::OpSample;
+
+// Into how many parts every factor is cut.
+using Counts = std::vector<int64_t>;
+
+// A dimension is cut into blocks of neighbours: a factor may be cut only where
+// those more major in the same dimension are cut into single indices.
+bool gives_blocks(const std::vector<DimFactors>& dims, const ShardingRule& rule,
+                  const Counts& counts) {
+  for (const DimFactors& dim : dims) {
+    bool single = true;
+    for (const int factor : dim) {
+      const auto at = static_cast<size_t>(factor);
+      if (counts[at] > 1 && !single) return false;
+      single = single && counts[at] == rule.factors[at].size;
+    }
+  }
+  return true;
+}
+
+bool is_legal(const ShardingRule& rule, const Counts& counts) {
+  for (const auto& dims : rule.operands) {
+    if (!gives_blocks(dims, rule, counts)) return false;
+  }
+  return gives_blocks(rule.result, rule, counts);
+}
+
+// Every legal way to cut one factor or two into 2 or 3 parts.
+std::vector<Counts> legal_counts(const ShardingRule& rule) {
+  std::set<Counts> found;
+  const size_t n = rule.factors.size();
+  const auto cuts = [&](size_t factor, int64_t parts) {
+    const Factor& of = rule.factors[factor];
+    return of.kind != FactorKind::Whole && of.size > 0 && of.size % parts == 0;
+  };
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t j = 0; j < n; ++j) {
+      for (const int64_t parts : {2, 3}) {
+        for (const int64_t others : {1, 2, 3}) {
+          if (!cuts(i, parts) || !cuts(j, others) || (i == j && others != 1)) {
+            continue;
+          }
+          Counts counts(n, 1);
+          counts[j] = others;
+          counts[i] = parts;
+          if (is_legal(rule, counts)) found.insert(std::move(counts));
+        }
+      }
+    }
+  }
+  return {found.begin(), found.end()};
+}
+
+// The part of one device.
+LocalRange range_at(const ShardingRule& rule, const Counts& counts,
+                    int64_t device) {
+  LocalRange range;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    range.sizes.push_back(rule.factors[i].size / counts[i]);
+    range.offsets.push_back(device % counts[i] * range.sizes.back());
+    device /= counts[i];
+  }
+  return range;
+}
+
+Tensor part_of(const Tensor& whole, const std::vector<DimFactors>& dims,
+               const RunContext& context) {
+  Tensor part = whole;
+  for (size_t dim = 0; dim < dims.size(); ++dim) {
+    if (dims[dim].empty()) continue;
+    const DimRange range = range_of(dims[dim], context);
+    part = slice(part, static_cast<int>(dim), range.begin,
+                 range.begin + range.size);
+  }
+  return part;
+}
+
+bool is_maximum(const ShardingRule& rule, const Counts& counts) {
+  for (size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] > 1 && rule.factors[i].kind == FactorKind::Max) return true;
+  }
+  return false;
+}
+
+// Runs every device's part and puts the results together.
+Tensor sharded(const Fitted& fit, const std::vector<Tensor>& operands,
+               const Counts& counts, Arithmetic arithmetic) {
+  const bool maximum =
+      arithmetic != Arithmetic::Field && is_maximum(fit.rule, counts);
+  std::vector<double> start(
+      static_cast<size_t>(*element_count(fit.result)),
+      maximum ? -std::numeric_limits<double>::infinity() : 0.0);
+  const Tensor result = make_tensor(element_of(arithmetic), fit.result, start);
+  int64_t devices = 1;
+  for (const int64_t count : counts) devices *= count;
+  for (int64_t device = 0; device < devices; ++device) {
+    RunContext context;
+    context.arithmetic = arithmetic;
+    context.rule = &fit.rule;
+    context.range = range_at(fit.rule, counts, device);
+    std::vector<Tensor> parts;
+    std::vector<Shape> shapes;
+    for (size_t i = 0; i < operands.size(); ++i) {
+      parts.push_back(part_of(operands[i], fit.rule.operands[i], context));
+      shapes.push_back(parts.back().shape);
+    }
+    const Tensor part = fit.op->run(parts, fit.attributes, context);
+    const Tensor place = part_of(result, fit.rule.result, context);
+    REQUIRE(part.shape == place.shape);
+    REQUIRE(fit.op->flops(shapes, part.shape, fit.attributes) >= 0);
+    maximum ? max_into(place, part) : add_into(place, part, arithmetic);
+  }
+  return result;
+}
+
+// Equal, or as near as sums in another order are.
+bool near(const Tensor& a, const Tensor& b, Arithmetic arithmetic) {
+  if (arithmetic == Arithmetic::Field) return bitwise_equal(a, b);
+  const double tolerance = arithmetic == Arithmetic::F32 ? 1e-5 : 1e-14;
+  const std::vector<double> x = values_of(a);
+  const std::vector<double> y = values_of(b);
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (x[i] == y[i]) continue;  // infinities, too
+    if (!(std::abs(x[i] - y[i]) <= tolerance * (10 + std::abs(y[i])))) {
+      return false;
+    }
+  }
+  return a.shape == b.shape;
+}
+
+std::string text_of_counts(const Counts& counts) {
+  std::string text;
+  for (const int64_t count : counts) text += std::to_string(count) + " ";
+  return text;
+}
+
+TEST_CASE("every operation has a sample, a name and a summary of its own") {
+  std::set<std::string> sampled;
+  for (const OpSample& sample : op_samples()) sampled.insert(sample.op);
+  std::set<std::string_view> seen;
+  for (const OpDef& op : ops()) {
+    CAPTURE(op.name);
+    CHECK(sampled.count(std::string(op.name)) == 1);
+    CHECK(seen.insert(op.name).second);
+    CHECK(seen.insert(op.summary).second);
+    CHECK_FALSE(op.factors.empty());
+    CHECK(op.min_operands >= 1);
+    CHECK(op.max_operands >= op.min_operands);
+    CHECK(find_op(op.name) == &op);
+    for (const AttributeDef& attribute : op.attributes) {
+      CHECK_FALSE(attribute.summary.empty());
+    }
+  }
+  CHECK(find_op("matmul") == nullptr);
+}
+
+TEST_CASE("a rule's factors make up the dimensions of every tensor") {
+  for (const OpSample& sample : op_samples()) {
+    const Fitted fit = fitted(sample.op, sample.operands, sample.attributes);
+    CAPTURE(sample.op);
+    RunContext whole;
+    whole.rule = &fit.rule;
+    const auto check = [&](const Shape& shape,
+                           const std::vector<DimFactors>& dims) {
+      REQUIRE(dims.size() == shape.size());
+      std::set<int> seen;
+      for (size_t dim = 0; dim < dims.size(); ++dim) {
+        CHECK(range_of(dims[dim], whole).size == shape[dim]);
+        for (const int factor : dims[dim]) CHECK(seen.insert(factor).second);
+      }
+    };
+    REQUIRE(fit.rule.operands.size() == sample.operands.size());
+    for (size_t i = 0; i < sample.operands.size(); ++i) {
+      check(sample.operands[i], fit.rule.operands[i]);
+    }
+    check(fit.result, fit.rule.result);
+  }
+}
+
+TEST_CASE("a factor that may be sharded stands where its kind says") {
+  for (const OpSample& sample : op_samples()) {
+    const Fitted fit = fitted(sample.op, sample.operands, sample.attributes);
+    CAPTURE(sample.op);
+    std::set<int> in_result;
+    for (const DimFactors& dim : fit.rule.result) {
+      in_result.insert(dim.begin(), dim.end());
+    }
+    for (size_t i = 0; i < fit.rule.factors.size(); ++i) {
+      const FactorKind kind = fit.rule.factors[i].kind;
+      const bool kept = in_result.count(static_cast<int>(i)) == 1;
+      if (kind == FactorKind::Pass) CHECK(kept);
+      if (kind == FactorKind::Sum || kind == FactorKind::Max) CHECK(!kept);
+    }
+  }
+}
+
+TEST_CASE("sharded as the rule allows, every operation gives the same") {
+  for (const OpSample& sample : op_samples()) {
+    const Fitted fit = fitted(sample.op, sample.operands, sample.attributes);
+    CAPTURE(sample.op);
+    const std::vector<Counts> all = legal_counts(fit.rule);
+    CHECK_FALSE(all.empty());
+    for (const Arithmetic arithmetic : kArithmetics) {
+      const std::vector<Tensor> operands = sample.make(arithmetic, 1);
+      const Tensor whole =
+          testing::run(sample.op, operands, sample.attributes, arithmetic);
+      REQUIRE(whole.shape == fit.result);
+      for (const Counts& counts : all) {
+        CAPTURE(text_of_counts(counts));
+        CHECK(near(sharded(fit, operands, counts, arithmetic), whole,
+                   arithmetic));
+      }
+    }
+  }
+}
+
+// A view of the same numbers whose elements do not lie row-major: dimensions
+// lie in reverse order, every second element between them being unused.
+Tensor scattered(const Tensor& tensor) {
+  const auto rank = static_cast<int>(tensor.shape.size());
+  Shape shape(tensor.shape.rbegin(), tensor.shape.rend());
+  shape.push_back(2);
+  std::vector<int> order;
+  for (int dim = rank; dim-- > 0;) order.push_back(dim);
+  order.push_back(rank);
+  const Tensor spread = slice(make_tensor(tensor.element, shape), rank, 0, 1);
+  const Tensor view = reshaped(permuted(spread, order), tensor.shape);
+  copy_into(view, tensor);
+  return view;
+}
+
+TEST_CASE("operands need not be row-major") {
+  for (const OpSample& sample : op_samples()) {
+    CAPTURE(sample.op);
+    for (const Arithmetic arithmetic : kArithmetics) {
+      const std::vector<Tensor> operands = sample.make(arithmetic, 2);
+      std::vector<Tensor> views;
+      for (const Tensor& operand : operands) {
+        views.push_back(scattered(operand));
+        REQUIRE(bitwise_equal(views.back(), operand));
+      }
+      CHECK(
+          near(testing::run(sample.op, views, sample.attributes, arithmetic),
+               testing::run(sample.op, operands, sample.attributes, arithmetic),
+               arithmetic));
+    }
+  }
+}
+
+TEST_CASE("what is declared additive or multilinear is so, in the field") {
+  const auto sum = [](const Tensor& a, const Tensor& b) {
+    Tensor result = copy(a);
+    add_into(result, b, Arithmetic::Field);
+    return result;
+  };
+  for (const OpSample& sample : op_samples()) {
+    CAPTURE(sample.op);
+    const Linearity linearity = find_op(sample.op)->linearity;
+    const auto value = [&](const std::vector<Tensor>& operands) {
+      return testing::run(sample.op, operands, sample.attributes,
+                          Arithmetic::Field);
+    };
+    const std::vector<Tensor> x = sample.make(Arithmetic::Field, 3);
+    const std::vector<Tensor> y = sample.make(Arithmetic::Field, 4);
+    std::vector<Tensor> all = x;
+    for (size_t i = 0; i < x.size(); ++i) all[i] = sum(x[i], y[i]);
+    if (linearity == Linearity::Additive) {
+      CHECK(bitwise_equal(value(all), sum(value(x), value(y))));
+    } else if (linearity == Linearity::Multilinear) {
+      for (size_t i = 0; i < x.size(); ++i) {
+        std::vector<Tensor> one = x;
+        std::vector<Tensor> both = x;
+        one[i] = y[i];
+        both[i] = all[i];
+        CHECK(bitwise_equal(value(both), sum(value(x), value(one))));
+      }
+    }
+  }
+}
+
+TEST_CASE("what an operation gives depends on all its numbers, in the field") {
+  // A surrogate that forgets an operand would make any plan look right.
+  for (const OpSample& sample : op_samples()) {
+    CAPTURE(sample.op);
+    const std::vector<Tensor> x = sample.make(Arithmetic::Field, 5);
+    const std::vector<Tensor> y = sample.make(Arithmetic::Field, 6);
+    for (size_t i = 0; i < x.size(); ++i) {
+      if (x[i].elements() == 0) continue;
+      std::vector<Tensor> other = x;
+      other[i] = y[i];
+      CHECK_FALSE(bitwise_equal(
+          testing::run(sample.op, x, sample.attributes, Arithmetic::Field),
+          testing::run(sample.op, other, sample.attributes,
+                       Arithmetic::Field)));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace shardplan

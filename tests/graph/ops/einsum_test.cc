@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+#include <map>
+
+#include <doctest/doctest.h>
+#include <rapidcheck.h>
+
+#include "graph/equation.h"
+#include "tests/support/op_samples.h"
+
+namespace shardplan {
+namespace {
+
+using testing::fitted;
+using testing::inferred;
+using testing::kArithmetics;
+using testing::numbers;
+using testing::run;
+
+Attributes equation(const std::string& text) { return {{"equation", text}}; }
+
+// The definition: for every combination of indices, a product is added.
+std::vector<double> by_definition(const std::string& text, const Tensor& a,
+                                  const Tensor& b, Arithmetic arithmetic) {
+  Diagnostics diags;
+  const Equation parsed = *parse_equation(text, {}, diags);
+  const std::string letters = letters_of(parsed);
+  std::map<char, int64_t> sizes;
+  for (size_t i = 0; i < parsed.operands[0].size(); ++i) {
+    sizes[parsed.operands[0][i]] = a.shape[i];
+  }
+  for (size_t i = 0; i < parsed.operands[1].size(); ++i) {
+    sizes[parsed.operands[1][i]] = b.shape[i];
+  }
+  int64_t all = 1;
+  for (const auto& [letter, size] : sizes) all *= size;
+  int64_t elements = 1;
+  for (const char letter : parsed.result) elements *= sizes[letter];
+  std::vector<double> result(static_cast<size_t>(elements), 0.0);
+  const std::vector<double> left = values_of(a);
+  const std::vector<double> right = values_of(b);
+  for (int64_t i = 0; i < all; ++i) {
+    std::map<char, int64_t> index;
+    int64_t rest = i;
+    for (const char letter : letters) {
+      index[letter] = rest % sizes[letter];
+      rest /= sizes[letter];
+    }
+    const auto place = [&](const std::string& tensor) {
+      int64_t at = 0;
+      for (const char letter : tensor) at = at * sizes[letter] + index[letter];
+      return static_cast<size_t>(at);
+    };
+    const double x = left[place(parsed.operands[0])];
+    const double y = right[place(parsed.operands[1])];
+    double& sum = result[place(parsed.result)];
+    sum = arithmetic == Arithmetic::Field
+              ? field::add(sum, field::multiply(x, y))
+              : sum + x * y;
+  }
+  return result;
+}
+
+// Numbers of which all products and sums here are exact in float.
+Tensor small_integers(Arithmetic arithmetic, const Shape& shape,
+                      uint64_t seed) {
+  return numbers(arithmetic, shape, seed, {testing::Domain::Integers, 16});
+}
+
+TEST_CASE("einsum is what the equation says, for any equation") {
+  CHECK(rc::check([] {
+    // Every letter is in the left operand, the right one, both, and kept or
+    // not.
+    std::string left;
+    std::string right;
+    std::string kept;
+    std::map<char, int64_t> sizes;
+    const auto count = *rc::gen::inRange<size_t>(0, 6);
+    for (size_t i = 0; i < count; ++i) {
+      const char letter = "abcXYZ"[i];
+      const auto where = *rc::gen::inRange(0, 3);
+      const auto at = [](std::string& text) {
+        return text.begin() +
+               *rc::gen::inRange<std::ptrdiff_t>(
+                   0, static_cast<std::ptrdiff_t>(text.size()) + 1);
+      };
+      if (where != 1) left.insert(at(left), letter);
+      if (where != 0) right.insert(at(right), letter);
+      if (*rc::gen::arbitrary<bool>()) kept.insert(at(kept), letter);
+      sizes[letter] = *rc::gen::inRange<int64_t>(0, 5);
+    }
+    const std::string text = left + "," + right + "->" + kept;
+    const auto shape_of = [&](const std::string& letters) {
+      Shape shape;
+      for (const char letter : letters) shape.push_back(sizes[letter]);
+      return shape;
+    };
+    for (const Arithmetic arithmetic : kArithmetics) {
+      const Tensor a = small_integers(arithmetic, shape_of(left), 1);
+      const Tensor b = small_integers(arithmetic, shape_of(right), 2);
+      const Tensor c = run("einsum", {a, b}, equation(text), arithmetic);
+      RC_ASSERT(c.shape == shape_of(kept));
+      RC_ASSERT(values_of(c) == by_definition(text, a, b, arithmetic));
+    }
+  }));
+}
+
+TEST_CASE("einsum is exact in the field over long sums") {
+  const Tensor a = numbers(Arithmetic::Field, {3, 20000}, 1);
+  const Tensor b = numbers(Arithmetic::Field, {20000}, 2);
+  CHECK(values_of(
+            run("einsum", {a, b}, equation("mk,k->m"), Arithmetic::Field)) ==
+        by_definition("mk,k->m", a, b, Arithmetic::Field));
+}
+
+TEST_CASE("einsum takes views and broadcast operands") {
+  const Tensor x = small_integers(Arithmetic::F32, {2, 6, 4}, 1);
+  const Tensor w = small_integers(Arithmetic::F32, {8, 10}, 2);
+  const Tensor part = slice(slice(w, 0, 2, 6), 1, 3, 8);
+  CHECK(values_of(run("einsum", {x, part}, equation("bse,em->bsm"),
+                      Arithmetic::F32)) ==
+        by_definition("bse,em->bsm", x, part, Arithmetic::F32));
+  const Tensor wide =
+      broadcast_to(small_integers(Arithmetic::F32, {1, 5}, 3), {4, 5});
+  CHECK(values_of(run("einsum", {x, wide}, equation("bse,em->bsm"),
+                      Arithmetic::F32)) ==
+        by_definition("bse,em->bsm", x, wide, Arithmetic::F32));
+}
+
+TEST_CASE("einsum gives the same for any number of threads") {
+  for (const std::string text :
+       {"bik,bkj->bij", "bik,bkj->ij", "ibk,kj->bij"}) {
+    CAPTURE(text);
+    const bool shared = text == "ibk,kj->bij";
+    const Shape left = {3, 128, 128};
+    const Shape right = shared ? Shape{128, 128} : Shape{3, 128, 128};
+    for (const Arithmetic arithmetic : kArithmetics) {
+      const std::vector<Tensor> operands = {numbers(arithmetic, left, 1),
+                                            numbers(arithmetic, right, 2)};
+      const auto fit = fitted("einsum", {left, right}, equation(text));
+      RunContext context;
+      context.arithmetic = arithmetic;
+      context.rule = &fit.rule;
+      const Tensor one = fit.op->run(operands, fit.attributes, context);
+      context.threads = 4;
+      CHECK(bitwise_equal(fit.op->run(operands, fit.attributes, context), one));
+    }
+  }
+}
+
+TEST_CASE("every letter is a factor, those that are summed by kind") {
+  const auto fit =
+      fitted("einsum", {{2, 3, 4}, {4, 6}}, equation("bse,em->bsm"));
+  CHECK(fit.rule.factors ==
+        std::vector<Factor>{{2}, {3}, {6}, {4, FactorKind::Sum}});
+  CHECK(fit.rule.operands[0] == std::vector<DimFactors>{{0}, {1}, {3}});
+  CHECK(fit.rule.operands[1] == std::vector<DimFactors>{{3}, {2}});
+  CHECK(fit.rule.result == std::vector<DimFactors>{{0}, {1}, {2}});
+}
+
+TEST_CASE("a product takes two operations per multiply-add") {
+  const auto flops = [](const char* text, const std::vector<Shape>& operands) {
+    const auto fit = fitted("einsum", operands, equation(text));
+    return fit.op->flops(operands, fit.result, fit.attributes);
+  };
+  CHECK(flops("bse,em->bsm", {{2, 3, 4}, {4, 6}}) == 2 * 2 * 3 * 4 * 6);
+  // c is summed beforehand.
+  CHECK(flops("abc,b->a", {{2, 3, 5}, {3}}) == 2 * 2 * 3 + 2 * 3 * 5);
+  constexpr int64_t kLong = int64_t{1} << 30;
+  CHECK(flops("ab,bc->ac", {{kLong, kLong}, {kLong, kLong}}) ==
+        std::numeric_limits<int64_t>::max());
+}
+
+TEST_CASE("operands that do not fit the equation are SP015") {
+  CHECK(inferred("einsum", {{2, 3}, {4, 5}}, equation("ab,bc->ac")) ==
+        "SP015 equation `ab,bc->ac` does not fit [2, 3] and [4, 5]: `b` is 3 "
+        "and 4");
+  CHECK(inferred("einsum", {{2, 1}, {4, 5}}, equation("ab,bc->ac")) ==
+        "SP015 equation `ab,bc->ac` does not fit [2, 1] and [4, 5]: `b` is 1 "
+        "and 4");
+  CHECK(inferred("einsum", {{2, 3, 4}, {4, 5}}, equation("ab,bc->ac")) ==
+        "SP015 equation `ab,bc->ac` does not fit [2, 3, 4] and [4, 5]: `ab` "
+        "has another rank than [2, 3, 4]");
+  CHECK(inferred("einsum", {{2}, {2}}, equation("a")) ==
+        "SP015 equation `a` has no `->`");
+  constexpr int64_t kLong = int64_t{1} << 40;
+  CHECK(inferred("einsum", {{kLong}, {kLong}}, equation("a,b->ab")) ==
+        "SP015 the result [1099511627776, 1099511627776] has too many "
+        "elements");
+}
+
+}  // namespace
+}  // namespace shardplan
