@@ -33,7 +33,7 @@ const std::map<std::string, std::set<std::string>> kLayers = {
     {"comm", {"base", "core", "comm"}},
     {"graph", {"base", "core", "graph"}},
     {"spmd", {"base", "core", "comm", "graph", "spmd"}},
-    {"sim", {"base", "core", "comm", "graph", "spmd", "sim"}},
+    {"sim", {"base", "core", "resolve", "comm", "graph", "spmd", "sim"}},
     {"memory", {"base", "core", "resolve", "memory"}},
     {"advise", {"base", "core", "resolve", "memory", "advise"}},
     {"cli",

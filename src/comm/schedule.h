@@ -22,6 +22,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,7 @@ enum class CollectiveKind : uint8_t {
 };
 inline constexpr int kCollectiveKinds = 6;
 std::string_view collective_name(CollectiveKind kind);  // "all-gather"
+std::optional<CollectiveKind> find_collective(std::string_view name);
 
 struct Transfer {
   int source = 0;
@@ -56,6 +58,17 @@ struct Schedule {
   std::vector<Step> steps;
 };
 
+// Without steps. REQUIRES: chunks can be counted by an int, which all-to-all's
+// n n cannot above 46,340 ranks.
+Schedule empty_schedule(int ranks, int64_t chunks);
+// `next` is done after all of `schedule`, on the same chunks.
+void append(Schedule& schedule, const Schedule& next);
+// The schedule run backwards, every transfer from target to source and added:
+// an all-gather becomes the reduce-scatter along the same paths, a broadcast
+// the sum at rank 0. REQUIRES: a rank receives a chunk once at most, and none
+// that it begins with.
+Schedule backwards(const Schedule& schedule);
+
 // Executes a schedule on slots[rank][chunk]. `add(arriving, own)` gives the
 // sum, in this order of operands; T() is an empty slot.
 template <typename T, typename Add>
@@ -63,14 +76,22 @@ void execute(const Schedule& schedule, std::vector<std::vector<T>>& slots,
              Add add) {
   for (const Step& step : schedule.steps) {
     for (const Transfer& t : step) {
-      for (int c = t.first_chunk; c < t.first_chunk + t.chunk_count; ++c) {
-        T& own = slots[t.target][c];
-        const T& arriving = slots[t.source][c];
-        own = t.reduce ? add(arriving, own) : arriving;
+      auto& target = slots[static_cast<size_t>(t.target)];
+      const auto& source = slots[static_cast<size_t>(t.source)];
+      const auto first = static_cast<size_t>(t.first_chunk);
+      for (size_t c = first; c < first + static_cast<size_t>(t.chunk_count);
+           ++c) {
+        target[c] = t.reduce ? add(source[c], target[c]) : source[c];
       }
     }
   }
 }
+
+// The sizes of the chunks when `payload`, as least_bytes() defines it, is cut
+// evenly (see EvenCut): first into the n shards or parts of the kind, then each
+// of them into its pieces.
+std::vector<int64_t> chunk_sizes(CollectiveKind kind, const Schedule& schedule,
+                                 int64_t payload);
 
 // What a schedule sends, for chunks of the given sizes in bytes.
 struct Traffic {

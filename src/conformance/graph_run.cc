@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conformance/graph_run.h"
 
-#include <span>
-
 #include "base/check.h"
 #include "graph/build.h"
-#include "graph/evaluate.h"
 #include "io/graph_file.h"
+#include "sim/execute.h"
+#include "spmd/partition.h"
 
 namespace shardplan::conformance {
 namespace {
@@ -31,22 +30,17 @@ Json encode_part(const std::vector<double>& numbers, const Shape& shape,
   return list;
 }
 
-// The whole output on every device, of which each then has its part.
-Tensor run_output(const Graph& graph, std::span<const Tensor> given) {
-  const auto values = evaluate(graph, given, kArithmetic);
-  return values[static_cast<size_t>(graph.outputs.front())];
-}
-
-Tensor part_of(const Tensor& whole, const Mesh& mesh, const PartitionSpec& spec,
-               int64_t device) {
-  const auto coordinates = mesh.coordinates(device);
-  Tensor part = whole;
-  for (size_t dim = 0; dim < spec.dims.size(); ++dim) {
-    const Slice rows = dimension_slice(mesh, spec.dims[dim], Cut::Even,
-                                       whole.shape[dim], coordinates);
-    part = slice(part, static_cast<int>(dim), rows.begin, rows.end);
+// Inputs, parameters and constraints lie where their specs say.
+WantedLayouts declared_layouts(const Graph& graph, const Mesh& mesh) {
+  WantedLayouts layouts;
+  for (const Value& value : graph.values) {
+    const bool given = value.kind != Value::Kind::Result;
+    layouts.emplace_back();
+    if (!given && !value.spec) continue;
+    layouts.back() = layout_of(mesh, value.spec.value_or(PartitionSpec()),
+                               value.shape.size());
   }
-  return contiguous(part);
+  return layouts;
 }
 
 }  // namespace
@@ -107,13 +101,15 @@ std::optional<std::vector<Tensor>> run_on_devices(
     const Value& value = graph->values[i];
     if (value.kind != Value::Kind::Result) values[i] = given.at(value.name);
   }
-  const Tensor whole = run_output(*graph, values);
-  const Value& output =
-      graph->values[static_cast<size_t>(graph->outputs.front())];
+  const Program program =
+      partition(*graph, *mesh, declared_layouts(*graph, *mesh), {});
+  ExecuteOptions options;
+  options.arithmetic = kArithmetic;
+  const Execution run = execute(program, values, options);
   std::vector<Tensor> parts;
-  for (int64_t device = 0; device < devices; ++device) {
-    parts.push_back(
-        part_of(whole, *mesh, output.spec.value_or(PartitionSpec()), device));
+  for (const Tensor& part :
+       run.registers[static_cast<size_t>(program.outputs.front())]) {
+    parts.push_back(contiguous(part));
   }
   return parts;
 }

@@ -28,9 +28,9 @@ std::optional<GraphDescription> shipped_graph(const std::string& name,
                                               const DimSizes& dims,
                                               Diagnostics& diags);
 
-// What each of `devices` along the axis `tp` has of the graph's first output,
-// where its spec puts it. `given` holds inputs and parameters by their names in
-// the graph.
+// What each of `devices` along the axis `tp` has of the graph's first output
+// after a sharded run; values lie where the graph's specs say. `given` holds
+// inputs and parameters by their names in the graph.
 std::optional<std::vector<Tensor>> run_on_devices(
     const GraphDescription& description,
     const std::map<std::string, Tensor>& given, int64_t devices,

@@ -161,6 +161,7 @@ class Builder {
     }
     if (labels_fit(written.axes, written.axes_where, value.shape)) {
       value.axes = written.axes;
+      value.labelled = !written.axes.empty();
     }
     if (value.spec) spec_fits(*value.spec, written.spec_where, value.shape);
     define(written.name, written.where, append_value(graph_, std::move(value)));
@@ -390,6 +391,7 @@ class Builder {
           .help("an operation of its own may give each its labels");
     } else if (labels_fit(op.axes, op.axes_where, value.shape)) {
       value.axes = op.axes;
+      value.labelled = true;
     }
   }
 

@@ -31,6 +31,9 @@ struct Value {
   Kind kind = Kind::Result;
   // Semantic or logical axes per dimension, "" for none; empty: not labelled.
   std::vector<std::string> axes;
+  // The graph itself says so, and means every dimension; else labels follow
+  // from those of operands, and dimensions without one are open.
+  bool labelled = false;
   // Declared in the graph itself: an input's spec, a constraint's.
   std::optional<PartitionSpec> spec;
   Span where;

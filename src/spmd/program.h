@@ -44,7 +44,7 @@ struct Instruction {
   Kind kind = Kind::Compute;
   int result = 0;             // register
   std::vector<int> operands;  // registers
-  int node = -1;              // Compute; of a collective, who needs it
+  int node = -1;  // Compute: what; else the node that needs it, -1: an output
 
   // Compute: the axes of every factor of the node.
   std::vector<AxisNames> factor_axes;
@@ -52,27 +52,31 @@ struct Instruction {
   // Slice and Collective.
   CollectiveKind collective = CollectiveKind::AllGather;
   AxisNames axes;  // major to minor: the order of ranks
-  // all-gather: dimension that grows; reduce-scatter, slice: that shrinks;
-  // all-to-all: that is cut, where `grown` is the one that is put together.
+  // all-gather: the dimension that grows; reduce-scatter and slice: that
+  // shrinks; all-to-all: that is cut, where `grown` is put together.
   int dim = 0;
   int grown = 0;
   Reduction reduction = Reduction::Sum;
-  const Algorithm* algorithm = nullptr;
+  const Algorithm* algorithm = nullptr;  // none for permute
   Cause cause = Cause::Implicit;
+  // An all-gather of what is cut otherwise right after.
+  bool rematerializes = false;
 
-  // An all-gather that is interleaved with the product `fused` (a Compute that
-  // reads its result), or a reduce-scatter with the product that feeds it.
+  // Compute with its collective, an all-gather of operand `overlapped` or a
+  // reduce-scatter of the result, in steps: the product of a chunk while the
+  // next one travels. `dim` and `axes` are those of the collective.
   Overlap overlap = Overlap::Off;
+  int overlapped = -1;
 };
 
 struct Program {
   Mesh mesh;
   const Graph* graph = nullptr;  // outlives the program
-  std::vector<Register> registers;
-  std::vector<Instruction> instructions;
-  std::vector<int> outputs;  // registers, one per output of the graph
-  // Per value of the graph, the layout in which it was made, and who said so.
-  std::vector<Layout> layouts;
+  std::vector<Register> registers = {};
+  std::vector<Instruction> instructions = {};
+  std::vector<int> outputs = {};  // registers, one per output of the graph
+  // Per value of the graph, the layout in which it is handed on.
+  std::vector<Layout> layouts = {};
 };
 
 }  // namespace shardplan

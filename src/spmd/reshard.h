@@ -32,8 +32,7 @@ struct Reshard {
   double bytes = 0;  // that a device sends, of elements of 4 bytes
 };
 
-// REQUIRES: `to` has no partial axes that `from` lacks; both are layouts of
-// `shape`.
+// REQUIRES: `from` covers `to`; both are layouts of `shape`.
 Reshard plan_reshard(const Mesh& mesh, const Shape& shape, const Layout& from,
                      const Layout& to);
 

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// xlstm_jax: the ring functions of tensor_parallel, and split_array_over_mesh.
+//
+// Devices are simulated. Where a case gives no values the elements are symbols:
+// `d0k1e2` is what device 0 put at feature 2 of list element 1, and a sum is
+// written with brackets around its two operands, what arrived first.
+#include "comm/ring_lists.h"
+#include "conformance/vector_case.h"
+
+namespace shardplan::conformance {
+namespace {
+
+int devices_of(const Json& inputs) { return inputs.at("n").get<int>(); }
+
+Shift shift_of(const Json& inputs) {
+  return inputs.value("shift_up", true) ? Shift::Up : Shift::Down;
+}
+
+std::string symbol(size_t device, size_t element) {
+  return "d" + std::to_string(device) + "k" + std::to_string(element);
+}
+
+// Element by element; numbers in the precision of the case.
+struct Add {
+  bool single = false;
+
+  Json operator()(const Json& arriving, const Json& own) const {
+    if (own.is_array()) {
+      Json sums = Json::array();
+      for (size_t i = 0; i < own.size(); ++i) {
+        sums.push_back((*this)(arriving.at(i), own.at(i)));
+      }
+      return sums;
+    }
+    if (own.is_string()) {
+      return "(" + arriving.get<std::string>() + "+" + own.get<std::string>() +
+             ")";
+    }
+    if (single) return arriving.get<float>() + own.get<float>();
+    return arriving.get<double>() + own.get<double>();
+  }
+};
+
+Add add_of(const Json& inputs) {
+  return {inputs.value("dtype", "float32") == "float32"};
+}
+
+// [device][k]: the values given, or symbols; `symbol_of` makes one element.
+template <typename Element, typename SymbolOf>
+std::vector<std::vector<Element>> lists_of(const Json& inputs,
+                                           SymbolOf symbol_of) {
+  std::vector<std::vector<Element>> lists;
+  if (inputs.contains("xs[d][k]")) {
+    for (const Json& list : inputs.at("xs[d][k]")) {
+      lists.push_back(list.get<std::vector<Element>>());
+    }
+    return lists;
+  }
+  const auto devices = inputs.at("n").get<size_t>();
+  const size_t elements = inputs.value("len_xs", devices);
+  for (size_t device = 0; device < devices; ++device) {
+    auto& list = lists.emplace_back();
+    for (size_t k = 0; k < elements; ++k) {
+      list.push_back(symbol_of(symbol(device, k)));
+    }
+  }
+  return lists;
+}
+
+Answer gather(const Json& inputs) {
+  return {async_gather(devices_of(inputs), shift_of(inputs)), std::nullopt, ""};
+}
+
+Answer gather_bidirectional(const Json& inputs) {
+  return {async_gather_bidirectional(devices_of(inputs), shift_of(inputs)),
+          std::nullopt, ""};
+}
+
+Answer gather_split(const Json& inputs) {
+  const auto features = inputs.at("feature_dim").get<int64_t>();
+  Diagnostics diags;
+  const auto lists = async_gather_split(devices_of(inputs), features, diags);
+  if (!lists) return refusal(diags);
+  Json answer = Json::array();
+  for (const auto& list : *lists) {
+    Json entries = Json::array();
+    for (const ShardHalf& half : list) {
+      Json entry = Json::array();
+      for (int64_t i = 0; i < features / 2; ++i) {
+        entry.push_back("d" + std::to_string(half.source) + "e" +
+                        std::to_string(half.half * (features / 2) + i));
+      }
+      entries.push_back(entry);
+    }
+    answer.push_back(entries);
+  }
+  return {answer, std::nullopt, ""};
+}
+
+Answer scatter(const Json& inputs) {
+  Diagnostics diags;
+  const auto sums = async_scatter(
+      lists_of<Json>(inputs, [](const std::string& name) { return name; }),
+      shift_of(inputs), add_of(inputs), diags);
+  if (!sums) return refusal(diags);
+  return {*sums, std::nullopt, ""};
+}
+
+Answer scatter_split(const Json& inputs) {
+  using Features = std::vector<Json>;
+  const auto features = inputs.value("feature_dim", 0);
+  Diagnostics diags;
+  const auto sums = async_scatter_split(
+      lists_of<Features>(inputs,
+                         [&](const std::string& name) {
+                           Features element;
+                           for (int i = 0; i < features; ++i) {
+                             element.push_back(name + "e" + std::to_string(i));
+                           }
+                           return element;
+                         }),
+      add_of(inputs), diags);
+  if (!sums) return refusal(diags);
+  return {*sums, std::nullopt, ""};
+}
+
+// 0, 1, 2, .. in a shape, as nested lists; of dimension `axis` the slice alone.
+Json arange(const Shape& shape, size_t axis, Slice slice, size_t dim,
+            int64_t first) {
+  if (dim == shape.size()) return first;
+  int64_t stride = 1;
+  for (size_t i = dim + 1; i < shape.size(); ++i) stride *= shape[i];
+  const Slice all{0, shape[dim]};
+  const Slice kept = dim == axis ? slice : all;
+  Json list = Json::array();
+  for (int64_t i = kept.begin; i < kept.end; ++i) {
+    list.push_back(arange(shape, axis, slice, dim + 1, first + i * stride));
+  }
+  return list;
+}
+
+Answer split_array(const Json& inputs) {
+  const auto shape = inputs.at("shape").get<Shape>();
+  const auto rank = static_cast<int64_t>(shape.size());
+  auto axis = inputs.at("split_axis").get<int64_t>();
+  if (axis < 0) axis += rank;  // as in Python
+  if (axis < 0 || axis >= rank) {
+    return {nullptr, Code::Usage, "no such dimension"};
+  }
+  const auto split = static_cast<size_t>(axis);
+  Json answer = Json::array();
+  for (const Slice& slice :
+       split_array_over_mesh(shape[split], devices_of(inputs))) {
+    answer.push_back(arange(shape, split, slice, 0, 0));
+  }
+  return {answer, std::nullopt, ""};
+}
+
+bool is_same_list_error(const Answer& answer, const Json& error) {
+  const auto message = error.at("message").get<std::string>();
+  const bool length = message.starts_with("Number of shards");
+  return answer.refused == Code::Usage &&
+         answer.message.starts_with(length ? "a list of" : "a shard of") &&
+         error.at("type") == (length ? "AssertionError" : "ValueError");
+}
+
+bool is_same_axis_error(const Answer& answer, const Json& error) {
+  return answer.refused == Code::Usage && error.at("type") == "IndexError";
+}
+
+}  // namespace
+
+const std::vector<Function>& ring_functions() {
+  static const std::vector<Function> kFunctions = {
+      {"async_gather", gather, is_same_list_error},
+      {"async_gather_bidirectional", gather_bidirectional, is_same_list_error},
+      {"async_gather_split", gather_split, is_same_list_error},
+      {"async_scatter", scatter, is_same_list_error},
+      {"async_scatter_split", scatter_split, is_same_list_error},
+      {"split_array_over_mesh", split_array, is_same_axis_error},
+  };
+  return kFunctions;
+}
+
+}  // namespace shardplan::conformance

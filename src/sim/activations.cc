@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/activations.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "base/text.h"
+#include "resolve/correct.h"
+#include "resolve/match.h"
+
+namespace shardplan {
+namespace {
+
+// What is computed on the way to a result has a name of its own that no rule is
+// meant for (graph/composites.h).
+bool is_on_the_way(const Value& value) {
+  return value.name.find(':') != std::string::npos;
+}
+
+class Placer {
+ public:
+  Placer(const Graph& graph, const Manifest& manifest, const Plan& plan,
+         const RuleSet& rules, const NameReading& reading, Diagnostics& diags)
+      : graph_(graph),
+        manifest_(manifest),
+        plan_(plan),
+        rules_(rules),
+        vocabulary_(rules, plan.mesh, reading),
+        diags_(diags) {
+    placed_.wanted.resize(graph.values.size());
+    placed_.from.resize(graph.values.size());
+    for (size_t i = 0; i < manifest.size(); ++i) {
+      parameters_.emplace(manifest.name(i), i);
+    }
+  }
+
+  std::optional<PlacedValues> run() {
+    if (!match_activations()) return std::nullopt;
+    bool fine = true;
+    for (size_t v = 0; v < graph_.values.size(); ++v) {
+      fine &= graph_.values[v].kind == Value::Kind::Parameter ? parameter(v)
+                                                              : activation(v);
+    }
+    if (!fine) return std::nullopt;
+    return std::move(placed_);
+  }
+
+ private:
+  void place(size_t v, const PartitionSpec& spec, std::string from) {
+    placed_.wanted[v] =
+        layout_of(plan_.mesh, spec, graph_.values[v].shape.size());
+    placed_.from[v] = std::move(from);
+  }
+
+  bool parameter(size_t v) {
+    const Value& value = graph_.values[v];
+    const auto found = parameters_.find(value.parameter);
+    if (found == parameters_.end()) {
+      auto problem = diags_.error(
+          Code::InvalidGraph, value.where,
+          "the model has no parameter `" + printable(value.parameter) + "`");
+      std::vector<std::string> names;
+      for (size_t i = 0; i < manifest_.size(); ++i) {
+        names.emplace_back(manifest_.name(i));
+      }
+      if (const auto near = nearest(value.parameter, names)) {
+        problem.help("a parameter with a similar name exists: `" + *near + "`");
+      } else {
+        problem.help("`name:` of a parameter is its name in the model");
+      }
+      return false;
+    }
+    const Placement& placement = plan_.of(found->second);
+    const Layout layout =
+        layout_of(plan_.mesh, placement.spec, value.shape.size());
+    for (size_t dim = 0; dim < value.shape.size(); ++dim) {
+      const int64_t shards = shard_count(plan_.mesh, layout.spec.dims[dim]);
+      if (value.shape[dim] % shards == 0 && placement.stored.empty()) continue;
+      diags_
+          .error(Code::Usage, {},
+                 "`simulate` cannot run shards of different sizes: `" +
+                     printable(value.parameter) + "`")
+          .fact("dimension " + std::to_string(dim) + " of " +
+                shape_text(value.shape) + " is cut in " +
+                std::to_string(shards))
+          .help(
+              "`--on-indivisible drop` and `prefix` make shards equal; "
+              "declared padding cannot be run");
+      return false;
+    }
+    place(v, placement.spec,
+          placement.rule > 0 ? rule_text(placement.rule) : "plan");
+    return true;
+  }
+
+  std::string rule_text(int rule) const {
+    const PlanRule& by = plan_.rules[static_cast<size_t>(rule) - 1];
+    return by.file + ":" + std::to_string(by.line);
+  }
+
+  // The spec that a node of kind `constraint` asks for.
+  const PartitionSpec* constraint_of(const Value& value) const {
+    if (value.node < 0) return nullptr;
+    const Node& node = graph_.nodes[static_cast<size_t>(value.node)];
+    if (node.op->name != "constraint") return nullptr;
+    return &std::get<PartitionSpec>(node.attributes.find("spec")->second);
+  }
+
+  bool activation(size_t v) {
+    const Value& value = graph_.values[v];
+    if (const PartitionSpec* spec = constraint_of(value)) {
+      read(v, *spec, graph_.nodes[static_cast<size_t>(value.node)].where,
+           "constraint");
+    } else if (value.spec) {
+      read(v, *value.spec, value.where, "graph");
+    } else if (rule_of_[v] >= 0) {
+      const Rule& rule = rules_.activations[static_cast<size_t>(rule_of_[v])];
+      const std::string place = rule.where
+                                    ? rule.where.file->name() + ":" +
+                                          std::to_string(rule.where.line())
+                                    : "activations";
+      read(v, rule.spec, rule.spec_where, place);
+    } else if (value.labelled) {
+      PartitionSpec labels;
+      for (const std::string& label : value.axes) {
+        labels.dims.push_back(label.empty() ? AxisNames{} : AxisNames{label});
+      }
+      read(v, labels, value.where, "axes");
+    } else if (value.kind == Value::Kind::Input) {
+      place(v, {}, "nothing says; replicated");
+    }
+    return true;
+  }
+
+  // Turns names into mesh axes, makes the spec legal and says what that took.
+  void read(size_t v, const PartitionSpec& written, Span where,
+            const std::string& from) {
+    const Value& value = graph_.values[v];
+    const Meaning meaning = vocabulary_.of(written, value.shape.size());
+    CorrectedSpec corrected =
+        correct(meaning.spec, value.shape, plan_.mesh, rules_.declared_axes,
+                OnIndivisible::Drop);
+    std::vector<Correction> all = meaning.corrections;
+    all.insert(all.end(), corrected.corrections.begin(),
+               corrected.corrections.end());
+    for (const Correction& c : all) {
+      diags_
+          .report(c.code, where,
+                  "`" + value.name + "` is not laid out as asked: " + c.reason)
+          .fact("`" + value.name + "` " + shape_text(value.shape) + " as " +
+                spec_text(written) + " (" + from + ")")
+          .help("the activation is unsharded in dimension " +
+                std::to_string(c.dim));
+    }
+    place(v, corrected.spec, from);
+  }
+
+  // The first activation rule found in every value's name.
+  bool match_activations() {
+    rule_of_.assign(graph_.values.size(), -1);
+    if (rules_.activations.empty()) return true;
+    RuleSet patterns;
+    patterns.rules = rules_.activations;
+    const auto matcher = Matcher::compile(patterns, false, diags_);
+    if (!matcher) return false;
+    std::vector<int64_t> uses(patterns.rules.size());
+    std::vector<int> found;
+    for (size_t v = 0; v < graph_.values.size(); ++v) {
+      const Value& value = graph_.values[v];
+      if (value.kind == Value::Kind::Parameter || is_on_the_way(value)) {
+        continue;
+      }
+      matcher->find(value.name, found);
+      for (const int rule : found) ++uses[static_cast<size_t>(rule)];
+      if (!found.empty()) rule_of_[v] = found.front();
+    }
+    for (size_t r = 0; r < uses.size(); ++r) {
+      const Rule& rule = patterns.rules[r];
+      if (uses[r] > 0 || rule.shipped) continue;
+      diags_
+          .report(Code::UnusedActivationRule, rule.where,
+                  "activation rule `" + printable(rule.pattern) +
+                      "` is found in no value of the graph")
+          .help(values_text());
+    }
+    return true;
+  }
+
+  std::string values_text() const {
+    constexpr size_t kShown = 6;
+    std::string text = "its values are ";
+    size_t shown = 0;
+    for (const Value& value : graph_.values) {
+      if (value.kind == Value::Kind::Parameter || is_on_the_way(value)) {
+        continue;
+      }
+      if (++shown > kShown) return text + ", ..";
+      text += (shown > 1 ? ", `" : "`") + value.name + "`";
+    }
+    return text;
+  }
+
+  const Graph& graph_;
+  const Manifest& manifest_;
+  const Plan& plan_;
+  const RuleSet& rules_;
+  Vocabulary vocabulary_;
+  Diagnostics& diags_;
+  std::unordered_map<std::string_view, size_t> parameters_;
+  std::vector<int> rule_of_;  // per value, 0-based; -1: none
+  PlacedValues placed_;
+};
+
+}  // namespace
+
+std::optional<PlacedValues> place_values(const Graph& graph,
+                                         const Manifest& manifest,
+                                         const Plan& plan, const RuleSet& rules,
+                                         const NameReading& reading,
+                                         Diagnostics& diags) {
+  return Placer(graph, manifest, plan, rules, reading, diags).run();
+}
+
+}  // namespace shardplan

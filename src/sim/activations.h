@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the values of a graph lie: parameters as the plan says, inputs and
+// results as the graph, the rules or their semantic axes say.
+//
+// Of a result, in order: the spec of a constraint; the first rule of
+// `activations` found in its name; its labels, where the graph itself gives
+// them. Anything else is left to the partitioner. Of an input: its spec, a
+// rule, its labels; else it is replicated.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "core/manifest.h"
+#include "core/plan.h"
+#include "core/rules.h"
+#include "graph/graph.h"
+#include "resolve/meaning.h"
+#include "spmd/partition.h"
+
+namespace shardplan {
+
+struct PlacedValues {
+  WantedLayouts wanted;           // one per value
+  std::vector<std::string> from;  // who said so; "" for the partitioner
+};
+
+// Names mean what they mean in rules (resolve/meaning.h), and specs are
+// corrected as there: every departure is reported, naming the value. An
+// activation rule that is found in no value is SP506. Empty, with the reason
+// reported, when a parameter is not in the model or is cut unevenly (SP015,
+// SP010), or a pattern cannot be compiled (SP105).
+std::optional<PlacedValues> place_values(const Graph& graph,
+                                         const Manifest& manifest,
+                                         const Plan& plan, const RuleSet& rules,
+                                         const NameReading& reading,
+                                         Diagnostics& diags);
+
+}  // namespace shardplan

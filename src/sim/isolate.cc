@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/isolate.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "spmd/propagate.h"
+
+namespace shardplan {
+namespace {
+
+Layout settled(Layout layout) {
+  layout.partial.clear();
+  layout.reduction = Reduction::Sum;
+  return layout;
+}
+
+}  // namespace
+
+Isolated isolate(const Program& program, int node,
+                 const PartitionOptions& options) {
+  const Graph& whole = *program.graph;
+  const std::vector<bool> weights = find_weights(whole);
+  Isolated one{std::make_unique<Graph>(), {}, {program.mesh}};
+  Graph& graph = *one.graph;
+  graph.name = whole.name;
+  graph.nodes = {whole.nodes[static_cast<size_t>(node)]};
+  Node& only = graph.nodes[0];
+  WantedLayouts wanted;
+  const auto add = [&](int value, Value::Kind kind) {
+    const auto v = static_cast<size_t>(value);
+    graph.values.push_back(whole.values[v]);
+    graph.values.back().kind = kind;
+    graph.values.back().node = kind == Value::Kind::Result ? 0 : -1;
+    wanted.push_back(settled(program.layouts[v]));
+    return static_cast<int>(graph.values.size()) - 1;
+  };
+  for (int& operand : only.operands) {
+    const auto known =
+        std::find(one.operands.begin(), one.operands.end(), operand);
+    if (known != one.operands.end()) {
+      operand = static_cast<int>(known - one.operands.begin());
+      continue;
+    }
+    one.operands.push_back(operand);
+    operand = add(operand, weights[static_cast<size_t>(operand)]
+                               ? Value::Kind::Parameter
+                               : Value::Kind::Input);
+  }
+  only.result = add(only.result, Value::Kind::Result);
+  graph.outputs = {only.result};
+  // Only a table's rows say which integers may be looked up in it.
+  if (only.op->name == "embedding") {
+    graph.values[static_cast<size_t>(only.operands[1])].integers_below =
+        graph.values[static_cast<size_t>(only.operands[0])].shape[0];
+  }
+  one.program = partition(graph, program.mesh, wanted, options);
+  return one;
+}
+
+}  // namespace shardplan

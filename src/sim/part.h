@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Part: what one device computes of an operation.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "graph/graph.h"
+#include "spmd/factors.h"
+
+namespace shardplan {
+
+struct Part {
+  std::vector<Tensor> operands;  // local
+  RunContext context;
+};
+
+// The range of every factor that a device computes.
+LocalRange range_of(const Mesh& mesh, const ShardingRule& rule,
+                    const FactorAxes& axes, int64_t device);
+
+// Runs it and adds its floating-point operations to `flops`.
+Tensor run_part(const Node& node, const Part& part, int64_t& flops);
+
+}  // namespace shardplan

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the collectives of a program cost, by closed forms: nothing is executed,
+// and no schedule is made.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "spmd/program.h"
+
+namespace shardplan {
+
+struct CollectivePrice {
+  int instruction = 0;
+  CollectiveKind kind = CollectiveKind::AllGather;
+  AxisNames axes;
+  std::string algorithm;
+  int64_t bytes = 0;  // over all devices
+  Cause cause = Cause::Implicit;
+};
+
+// One per instruction that moves bytes, overlapped products included; of
+// 4-byte elements.
+std::vector<CollectivePrice> price(const Program& program);
+
+}  // namespace shardplan

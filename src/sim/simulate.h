@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The proof: a program runs on simulated devices, the graph runs unsharded, and
+// the results are compared.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "sim/price.h"
+#include "sim/values.h"
+#include "spmd/partition.h"
+#include "spmd/program.h"
+
+namespace shardplan {
+
+struct SimulateOptions {
+  ValueSource values = ValueSource::Random;
+  int64_t seed = 0;
+  PartitionOptions partition;
+  int threads = 1;
+  // Told of every step of the work, in words.
+  std::function<void(const char*)> progress;
+};
+
+// Where sharded and unsharded runs part first, in the order of the program.
+struct Divergence {
+  int value = 0;  // of the graph
+  int64_t device = 0;
+  double error = 0;  // structural, of that device's part; 1 in the field
+  // In the field: one operation by itself on fresh inputs, not the whole graph.
+  bool isolated = false;
+};
+
+struct MovedBytes {
+  CollectivePrice priced;
+  int64_t moved = 0;             // over all devices
+  int64_t bytes_per_device = 0;  // of the busiest
+};
+
+struct Simulation {
+  std::optional<Divergence> mismatch;
+  double structural_error = 0;
+  double error_amplification = 1;
+  std::optional<double> bound_ratio;  // the largest over products
+  int64_t decision_flips = 0;         // top-k, argmax: no operation has any yet
+  int64_t flops = 0;                  // of the busiest device
+  int64_t unsharded_flops = 0;
+  std::vector<MovedBytes> collectives;
+  int64_t bytes_moved = 0;
+  int64_t bytes_priced = 0;
+};
+
+// `values`: whole inputs and parameters (sim/values.h). REQUIRES: the program
+// is of a graph on a mesh; it may be a wrong one.
+Simulation simulate(const Program& program, std::span<const Tensor> values,
+                    const SimulateOptions& options);
+
+}  // namespace shardplan

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chunks of a schedule are views: of the result of an all-gather, or of a copy
+// of what a rank contributes to a sum. Only all-to-all needs room of its own
+// for chunks that are passed on.
+#include "sim/transfers.h"
+
+#include <functional>
+#include <utility>
+
+#include "base/check.h"
+#include "base/parallel.h"
+#include "spmd/groups.h"
+
+namespace shardplan {
+namespace {
+
+using Slots = std::vector<std::vector<Tensor>>;  // per rank, per chunk
+
+// How an arriving chunk is added to one's own.
+using Combine = std::function<void(const Tensor& own, const Tensor& arriving)>;
+
+Combine combiner(Reduction reduction, Arithmetic arithmetic) {
+  // In the field, the surrogate of a maximum is a sum (graph/field.h).
+  if (reduction == Reduction::Max && arithmetic != Arithmetic::Field) {
+    return max_into;
+  }
+  return [arithmetic](const Tensor& own, const Tensor& arriving) {
+    add_into(own, arriving, arithmetic);
+  };
+}
+
+// Executes a schedule on slots that are views; an empty slot becomes a copy.
+void transfer(const Schedule& schedule, Slots& slots, const Combine& combine,
+              std::vector<int64_t>& sent) {
+  for (const Step& step : schedule.steps) {
+    for (const Transfer& t : step) {
+      for (int c = t.first_chunk; c < t.first_chunk + t.chunk_count; ++c) {
+        const auto chunk = static_cast<size_t>(c);
+        const auto source = static_cast<size_t>(t.source);
+        const Tensor& arriving = slots[source][chunk];
+        Tensor& own = slots[static_cast<size_t>(t.target)][chunk];
+        if (own.storage == nullptr) {
+          own = copy(arriving);
+        } else if (t.reduce) {
+          combine(own, arriving);
+        } else {
+          copy_into(own, arriving);
+        }
+        sent[source] += arriving.elements() * kElementBytes;
+      }
+    }
+  }
+}
+
+// Views of the pieces of `tensor` along `dim`: piece p of part r is chunk
+// r * pieces + p.
+std::vector<Tensor> chunks_along(const Tensor& tensor, int dim, int64_t parts,
+                                 int64_t pieces) {
+  std::vector<Tensor> chunks;
+  const int64_t size = tensor.shape[static_cast<size_t>(dim)];
+  for (int64_t r = 0; r < parts; ++r) {
+    const Slice part = part_of(size, r, parts);
+    for (int64_t p = 0; p < pieces; ++p) {
+      const Slice piece = part_of(part.end - part.begin, p, pieces);
+      chunks.push_back(
+          slice(tensor, dim, part.begin + piece.begin, part.begin + piece.end));
+    }
+  }
+  return chunks;
+}
+
+std::vector<Tensor> sum_everywhere(const Algorithm& algorithm,
+                                   const Ranks& ranks,
+                                   const std::vector<Tensor>& terms,
+                                   Reduction reduction, Arithmetic arithmetic,
+                                   std::vector<int64_t>& sent) {
+  const Schedule schedule =
+      algorithm.schedule(CollectiveKind::AllReduce, ranks);
+  std::vector<Tensor> results;
+  Slots slots;
+  for (const Tensor& term : terms) {
+    results.push_back(copy(term));
+    const Tensor flat = reshaped(results.back(), {term.elements()});
+    slots.push_back(chunks_along(flat, 0, schedule.chunks, 1));
+  }
+  transfer(schedule, slots, combiner(reduction, arithmetic), sent);
+  return results;
+}
+
+std::vector<Tensor> exchange(const Algorithm& algorithm, const Ranks& ranks,
+                             int cut, int grown,
+                             const std::vector<Tensor>& parts,
+                             std::vector<int64_t>& sent) {
+  const Schedule schedule = algorithm.schedule(CollectiveKind::AllToAll, ranks);
+  const int64_t n = ranks.count;
+  const int64_t pieces = schedule.chunks / (n * n);
+  Slots slots(parts.size(),
+              std::vector<Tensor>(static_cast<size_t>(schedule.chunks)));
+  for (int64_t s = 0; s < n; ++s) {
+    std::vector<Tensor> mine =
+        chunks_along(parts[static_cast<size_t>(s)], cut, n, pieces);
+    for (size_t c = 0; c < mine.size(); ++c) {
+      slots[static_cast<size_t>(s)][static_cast<size_t>(s * n * pieces) + c] =
+          std::move(mine[c]);
+    }
+  }
+  transfer(schedule, slots, {}, sent);
+  std::vector<Tensor> results;
+  for (int64_t t = 0; t < n; ++t) {
+    Shape shape = parts[static_cast<size_t>(t)].shape;
+    const int64_t width = shape[static_cast<size_t>(grown)];
+    shape[static_cast<size_t>(cut)] /= n;
+    shape[static_cast<size_t>(grown)] *= n;
+    Tensor result = make_tensor(parts[0].element, shape);
+    for (int64_t s = 0; s < n; ++s) {
+      const Tensor from_s = slice(result, grown, s * width, (s + 1) * width);
+      const std::vector<Tensor> places = chunks_along(from_s, cut, 1, pieces);
+      for (int64_t p = 0; p < pieces; ++p) {
+        copy_into(places[static_cast<size_t>(p)],
+                  slots[static_cast<size_t>(t)]
+                       [static_cast<size_t>((s * n + t) * pieces + p)]);
+      }
+    }
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+DeviceTensors permute(const Mesh& mesh, const Layout& before,
+                      const Layout& after, const DeviceTensors& operand,
+                      std::vector<int64_t>& sent) {
+  const std::vector<int> sources = permute_sources(mesh, before, after);
+  DeviceTensors result(operand.size());
+  for (size_t device = 0; device < operand.size(); ++device) {
+    const auto source = static_cast<size_t>(sources[device]);
+    if (source == device) {
+      result[device] = operand[device];
+      continue;
+    }
+    result[device] = copy(operand[source]);
+    sent[source] += operand[source].elements() * kElementBytes;
+  }
+  return result;
+}
+
+}  // namespace
+
+Slice part_of(int64_t size, int64_t index, int64_t count) {
+  return {size * index / count, size * (index + 1) / count};
+}
+
+std::vector<Tensor> gather(const Algorithm& algorithm, const Ranks& ranks,
+                           int dim, const std::vector<Tensor>& parts,
+                           std::vector<int64_t>& sent) {
+  const Schedule schedule =
+      algorithm.schedule(CollectiveKind::AllGather, ranks);
+  const int64_t n = ranks.count;
+  const int64_t pieces = schedule.chunks / n;
+  std::vector<Tensor> results;
+  Slots slots;
+  for (int64_t r = 0; r < n; ++r) {
+    const Tensor& part = parts[static_cast<size_t>(r)];
+    Shape shape = part.shape;
+    const int64_t width = shape[static_cast<size_t>(dim)];
+    shape[static_cast<size_t>(dim)] *= n;
+    results.push_back(make_tensor(part.element, shape));
+    copy_into(slice(results.back(), dim, r * width, (r + 1) * width), part);
+    slots.push_back(chunks_along(results.back(), dim, n, pieces));
+  }
+  transfer(schedule, slots, {}, sent);
+  return results;
+}
+
+std::vector<Tensor> scatter(const Algorithm& algorithm, const Ranks& ranks,
+                            int dim, const std::vector<Tensor>& terms,
+                            Reduction reduction, Arithmetic arithmetic,
+                            std::vector<int64_t>& sent) {
+  const Schedule schedule =
+      algorithm.schedule(CollectiveKind::ReduceScatter, ranks);
+  const int64_t n = ranks.count;
+  std::vector<Tensor> work;
+  Slots slots;
+  for (const Tensor& term : terms) {
+    work.push_back(copy(term));
+    slots.push_back(chunks_along(work.back(), dim, n, schedule.chunks / n));
+  }
+  transfer(schedule, slots, combiner(reduction, arithmetic), sent);
+  std::vector<Tensor> results;
+  for (int64_t r = 0; r < n; ++r) {
+    const Tensor& whole = work[static_cast<size_t>(r)];
+    const Slice part = part_of(whole.shape[static_cast<size_t>(dim)], r, n);
+    results.push_back(copy(slice(whole, dim, part.begin, part.end)));
+  }
+  return results;
+}
+
+DeviceTensors run_collective(const Mesh& mesh, const Instruction& instruction,
+                             const Layout& before, const Layout& after,
+                             const DeviceTensors& operand,
+                             Arithmetic arithmetic, int threads,
+                             std::vector<int64_t>& sent) {
+  if (instruction.collective == CollectiveKind::Permute) {
+    return permute(mesh, before, after, operand, sent);
+  }
+  const Algorithm& algorithm = *instruction.algorithm;
+  const Ranks ranks = ranks_along(mesh, instruction.axes);
+  const auto groups = device_groups(mesh, instruction.axes);
+  DeviceTensors result(operand.size());
+  parallel_for(static_cast<int64_t>(groups.size()), threads, [&](int64_t g) {
+    const std::vector<int>& group = groups[static_cast<size_t>(g)];
+    std::vector<Tensor> parts;
+    for (const int device : group) {
+      parts.push_back(operand[static_cast<size_t>(device)]);
+    }
+    std::vector<int64_t> bytes(group.size());
+    std::vector<Tensor> out;
+    switch (instruction.collective) {
+      case CollectiveKind::AllGather:
+        out = gather(algorithm, ranks, instruction.dim, parts, bytes);
+        break;
+      case CollectiveKind::ReduceScatter:
+        out = scatter(algorithm, ranks, instruction.dim, parts,
+                      instruction.reduction, arithmetic, bytes);
+        break;
+      case CollectiveKind::AllReduce:
+        out = sum_everywhere(algorithm, ranks, parts, instruction.reduction,
+                             arithmetic, bytes);
+        break;
+      default:
+        out = exchange(algorithm, ranks, instruction.dim, instruction.grown,
+                       parts, bytes);
+    }
+    for (size_t r = 0; r < group.size(); ++r) {
+      const auto device = static_cast<size_t>(group[r]);
+      result[device] = std::move(out[r]);
+      sent[device] += bytes[r];
+    }
+  });
+  return result;
+}
+
+}  // namespace shardplan

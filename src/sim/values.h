@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a simulated run computes with: the same stored inputs and parameters for
+// every run.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "graph/graph.h"
+#include "graph/tensor.h"
+
+namespace shardplan {
+
+enum class ValueSource : uint8_t {
+  Random,  // normal, every tensor varied, weights scaled by fan_in^-1/2
+  Init,    // parameters as their initialisers draw them
+  Field,   // residues modulo field::kPrime
+};
+std::optional<ValueSource> find_value_source(std::string_view name);
+
+// One tensor per value of the graph, empty for results: doubles in the field,
+// else float32. Value i draws from fold_in(key(seed), i), where i counts values
+// in the order of the graph, parameters apart from inputs; so the parameters of
+// a lone linear layer are those that flax.nnx gives it with Rngs(seed). Empty,
+// with the reason reported, when an initialiser does not fit its shape (SP015).
+std::optional<std::vector<Tensor>> make_values(const Graph& graph,
+                                               ValueSource source, int64_t seed,
+                                               Diagnostics& diags);
+
+// Fresh numbers for one value, whatever its kind.
+Tensor random_value(const Value& value, ValueSource source, int64_t seed,
+                    uint32_t index);
+
+}  // namespace shardplan

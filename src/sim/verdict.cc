@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/verdict.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace shardplan {
+namespace {
+
+constexpr double kUnitRoundoff = 0x1p-24;  // of float32
+
+double difference(double a, double b) {
+  if (a == b || (std::isnan(a) && std::isnan(b))) return 0;
+  const double d = a - b;
+  return std::isfinite(d) ? d : kInfinity;
+}
+
+// What a number adds to the norm of a row.
+double size_of(double x) { return std::isfinite(x) ? x * x : 0; }
+
+double median(std::vector<double> numbers) {
+  if (numbers.empty()) return 0;
+  std::sort(numbers.begin(), numbers.end());
+  const size_t middle = numbers.size() / 2;
+  return numbers.size() % 2 == 1 ? numbers[middle]
+                                 : (numbers[middle - 1] + numbers[middle]) / 2;
+}
+
+}  // namespace
+
+double structural_error(const Tensor& y64, const Tensor& s64) {
+  const std::vector<double> y = values_of(y64);
+  const std::vector<double> s = values_of(s64);
+  if (y.empty()) return 0;
+  const auto width =
+      y64.shape.empty() ? size_t{1} : static_cast<size_t>(y64.shape.back());
+  std::vector<double> norms;
+  std::vector<double> errors;
+  for (size_t row = 0; row < y.size(); row += width) {
+    double norm = 0;
+    double error = 0;
+    for (size_t i = row; i < row + width; ++i) {
+      const double d = difference(s[i], y[i]);
+      norm += size_of(y[i]);
+      error += d * d;
+    }
+    norms.push_back(std::sqrt(norm));
+    errors.push_back(std::sqrt(error));
+  }
+  const double typical = median(norms);
+  double worst = 0;
+  for (size_t r = 0; r < norms.size(); ++r) {
+    if (errors[r] == 0) continue;
+    const double size = std::max(norms[r], typical);
+    worst = std::max(worst, size > 0 ? errors[r] / size : kInfinity);
+  }
+  return worst;
+}
+
+double structural_error(std::span<const Tensor> y64,
+                        std::span<const Tensor> s64) {
+  double worst = 0;
+  for (size_t i = 0; i < y64.size(); ++i) {
+    worst = std::max(worst, structural_error(y64[i], s64[i]));
+  }
+  return worst;
+}
+
+double error_amplification(std::span<const Tensor> y64,
+                           std::span<const Tensor> u,
+                           std::span<const Tensor> s) {
+  double sharded = 0;
+  double unsharded = 0;
+  for (size_t i = 0; i < y64.size(); ++i) {
+    const std::vector<double> exact = values_of(y64[i]);
+    const std::vector<double> plain = values_of(u[i]);
+    const std::vector<double> parts = values_of(s[i]);
+    for (size_t k = 0; k < exact.size(); ++k) {
+      const double ds = difference(parts[k], exact[k]);
+      const double du = difference(plain[k], exact[k]);
+      sharded += ds * ds;
+      unsharded += du * du;
+    }
+  }
+  if (sharded == unsharded) return 1;
+  return std::sqrt(sharded / unsharded);
+}
+
+std::optional<double> gamma(int64_t n, double unit_roundoff) {
+  const double nu = static_cast<double>(n) * unit_roundoff;
+  if (nu >= 1) return std::nullopt;
+  return nu / (1 - nu);
+}
+
+std::optional<double> bound_ratio(const Tensor& y64, const Tensor& s,
+                                  const Tensor& products,
+                                  const Tensor& partials, int64_t length,
+                                  int64_t shards) {
+  const std::optional<double> in_product = gamma(length, kUnitRoundoff);
+  const std::optional<double> in_sum = gamma(shards, kUnitRoundoff);
+  if (!in_product || !in_sum) return std::nullopt;
+  const std::vector<double> exact = values_of(y64);
+  const std::vector<double> got = values_of(s);
+  const std::vector<double> ab = values_of(products);
+  const std::vector<double> p = values_of(partials);
+  double worst = 0;
+  for (size_t i = 0; i < exact.size(); ++i) {
+    const double error = std::abs(difference(got[i], exact[i]));
+    if (error == 0) continue;
+    const double bound = *in_product * ab[i] + *in_sum * p[i] +
+                         kUnitRoundoff * std::abs(exact[i]);
+    worst = std::max(worst, bound > 0 ? error / bound : kInfinity);
+  }
+  return worst;
+}
+
+}  // namespace shardplan

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether two runs computed the same, and how much precision sharding costs.
+//
+// Structural: both runs in double precision, so that what remains of their
+// difference is rounding unless the plan is wrong. Precision is reported and
+// never the verdict.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+
+#include "graph/tensor.h"
+
+namespace shardplan {
+
+inline constexpr double kMismatch = 0x1p-30;
+inline constexpr double kLargeAmplification = 4;
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// max over rows r of |s_r - y_r| / max(|y_r|, median |y|), in the 2-norm; rows
+// run along the last dimension. 0 when both are all zero, infinite when y alone
+// is. Numbers that are no numbers are equal where both runs have the same.
+double structural_error(const Tensor& y64, const Tensor& s64);
+// The largest over several results.
+double structural_error(std::span<const Tensor> y64,
+                        std::span<const Tensor> s64);
+
+// sqrt(sum |s - y64|^2 / sum |u - y64|^2) over all rows of all results, u and s
+// the unsharded and the sharded run in the working precision; 0/0 is 1.
+double error_amplification(std::span<const Tensor> y64,
+                           std::span<const Tensor> u,
+                           std::span<const Tensor> s);
+
+// gamma_n = n u / (1 - n u); empty where n u >= 1.
+std::optional<double> gamma(int64_t n, double unit_roundoff);
+
+// For a product of contraction length `length` over `shards` shards:
+// max |s - y64| / (gamma_length |A||B| + gamma_shards sum|P| + u |y64|), 0/0
+// being 0; empty where a gamma is. `products` is |A||B|, `partials` sum|P|.
+std::optional<double> bound_ratio(const Tensor& y64, const Tensor& s,
+                                  const Tensor& products,
+                                  const Tensor& partials, int64_t length,
+                                  int64_t shards);
+
+}  // namespace shardplan

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spmd/partition.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "spmd/choose.h"
+#include "spmd/groups.h"
+#include "spmd/overlap.h"
+#include "spmd/propagate.h"
+#include "spmd/reshard.h"
+
+namespace shardplan {
+namespace {
+
+bool contains(const AxisNames& axes, const AxisName& axis) {
+  return std::find(axes.begin(), axes.end(), axis) != axes.end();
+}
+
+class Partitioner {
+ public:
+  Partitioner(const Graph& graph, const Mesh& mesh, const WantedLayouts& wanted,
+              const PartitionOptions& options)
+      : graph_(graph),
+        wanted_(wanted),
+        options_(options),
+        program_{mesh, &graph},
+        reshards_(program_.mesh),
+        suggested_(suggest(graph, mesh, wanted)),
+        weights_(find_weights(graph)),
+        batch_dims_(find_batch_dims(graph, weights_)),
+        versions_(graph.values.size()) {
+    program_.layouts.resize(graph.values.size());
+  }
+
+  Program run() {
+    for (size_t v = 0; v < graph_.values.size(); ++v) {
+      if (graph_.values[v].kind == Value::Kind::Result) continue;
+      SHARDPLAN_CHECK(wanted_[v].has_value());
+      Instruction load;
+      load.kind = Instruction::Kind::Load;
+      emit(load, static_cast<int>(v), *wanted_[v]);
+      program_.layouts[v] = *wanted_[v];
+    }
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      place(static_cast<int>(n));
+    }
+    for (const int value : graph_.outputs) output(value);
+    overlap_products(program_, options_.overlap);
+    return std::move(program_);
+  }
+
+ private:
+  const Shape& shape_of(int value) const {
+    return graph_.values[static_cast<size_t>(value)].shape;
+  }
+
+  int emit(Instruction instruction, int value, const Layout& layout) {
+    instruction.result = static_cast<int>(program_.registers.size());
+    program_.registers.push_back(
+        {value, layout, local_shape(program_.mesh, layout, shape_of(value))});
+    versions_[static_cast<size_t>(value)].push_back(instruction.result);
+    program_.instructions.push_back(std::move(instruction));
+    return program_.instructions.back().result;
+  }
+
+  const Layout& layout_of_register(int number) const {
+    return program_.registers[static_cast<size_t>(number)].layout;
+  }
+
+  std::vector<OperandChoice> operands_of(const Node& node) const {
+    const bool has_weight =
+        std::any_of(node.operands.begin(), node.operands.end(),
+                    [&](int v) { return weights_[static_cast<size_t>(v)]; });
+    std::vector<OperandChoice> operands;
+    for (const int value : node.operands) {
+      const auto v = static_cast<size_t>(value);
+      OperandChoice& operand = operands.emplace_back();
+      operand.shape = &graph_.values[v].shape;
+      operand.available.push_back(program_.layouts[v]);
+      for (const int number : versions_[v]) {
+        const Layout& layout = layout_of_register(number);
+        if (!(layout == program_.layouts[v])) {
+          operand.available.push_back(layout);
+        }
+      }
+      operand.batch = batch_dims_[v];
+      if (!has_weight) operand.batch.assign(operand.batch.size(), false);
+    }
+    return operands;
+  }
+
+  void place(int number) {
+    const Node& node = graph_.nodes[static_cast<size_t>(number)];
+    const auto result = static_cast<size_t>(node.result);
+    const NodeChoice choice = choose(
+        program_.mesh, node, operands_of(node), graph_.values[result].shape,
+        wanted_[result], suggested_[result], reshards_);
+    Instruction compute;
+    compute.node = number;
+    compute.factor_axes = choice.factors;
+    for (size_t i = 0; i < node.operands.size(); ++i) {
+      compute.operands.push_back(
+          materialize(node.operands[i], choice.operands[i], number, &choice));
+    }
+    emit(compute, node.result, choice.result);
+    program_.layouts[result] = choice.result;
+    if (wanted_[result]) {
+      materialize(node.result, *wanted_[result], number, nullptr);
+      program_.layouts[result] = *wanted_[result];
+    }
+  }
+
+  // The register that holds the value in that layout, made if need be: for the
+  // choice of a node or, without one, because the layout is declared.
+  int materialize(int value, const Layout& layout, int node,
+                  const NodeChoice* choice) {
+    const auto v = static_cast<size_t>(value);
+    int from = -1;
+    const Reshard* nearest = nullptr;
+    for (const int number : versions_[v]) {
+      const Layout& held = layout_of_register(number);
+      if (!covers(held, layout)) continue;
+      const Reshard& way = reshards_.find(shape_of(value), held, layout);
+      if (nearest == nullptr || way.bytes < nearest->bytes) {
+        nearest = &way;
+        from = number;
+      }
+    }
+    SHARDPLAN_CHECK(nearest != nullptr);
+    for (size_t s = 0; s < nearest->steps.size(); ++s) {
+      const ReshardStep& step = nearest->steps[s];
+      Instruction move;
+      move.kind =
+          step.slice ? Instruction::Kind::Slice : Instruction::Kind::Collective;
+      move.node = node;
+      move.operands = {from};
+      move.collective = step.kind;
+      move.axes = step.axes;
+      move.dim = step.dim;
+      move.grown = step.grown;
+      move.reduction = layout_of_register(from).reduction;
+      move.cause = cause_of(value, step, choice);
+      move.rematerializes = rematerializes(*nearest, s);
+      if (!step.slice && step.kind != CollectiveKind::Permute) {
+        move.algorithm =
+            &algorithm_for(step.kind, ranks_along(program_.mesh, step.axes),
+                           options_.algorithm);
+      }
+      from = emit(move, value, step.after);
+    }
+    return from;
+  }
+
+  static bool rematerializes(const Reshard& way, size_t step) {
+    if (way.steps[step].slice ||
+        way.steps[step].kind != CollectiveKind::AllGather) {
+      return false;
+    }
+    return std::any_of(way.steps.begin() + static_cast<ptrdiff_t>(step) + 1,
+                       way.steps.end(),
+                       [](const ReshardStep& later) { return later.slice; });
+  }
+
+  Cause cause_of(int value, const ReshardStep& step,
+                 const NodeChoice* choice) const {
+    if (step.kind == CollectiveKind::AllReduce ||
+        step.kind == CollectiveKind::ReduceScatter) {
+      return Cause::PartialSum;
+    }
+    if (choice == nullptr) return Cause::Declared;
+    if (!weights_[static_cast<size_t>(value)]) return Cause::Implicit;
+    // The axes that the weight gives up are those of the batch.
+    const bool all = std::all_of(step.axes.begin(), step.axes.end(),
+                                 [&](const AxisName& axis) {
+                                   return contains(choice->batch_axes, axis);
+                                 });
+    return all ? Cause::WeightUse : Cause::Implicit;
+  }
+
+  void output(int value) {
+    const auto v = static_cast<size_t>(value);
+    Layout layout = program_.layouts[v];
+    if (!layout.partial.empty()) {
+      Layout settled = layout;
+      settled.partial.clear();
+      settled.reduction = Reduction::Sum;
+      // Parts are summed where nothing needs them whole but the caller.
+      Layout hinted{suggested_[v], {}, Reduction::Sum};
+      layout = reshards_.find(shape_of(value), layout, hinted).bytes <
+                       reshards_.find(shape_of(value), layout, settled).bytes
+                   ? hinted
+                   : settled;
+    }
+    program_.outputs.push_back(materialize(value, layout, -1, nullptr));
+    program_.layouts[v] = layout;
+  }
+
+  const Graph& graph_;
+  const WantedLayouts& wanted_;
+  const PartitionOptions& options_;
+  Program program_;
+  ReshardCache reshards_;
+  std::vector<PartitionSpec> suggested_;
+  std::vector<bool> weights_;
+  std::vector<std::vector<bool>> batch_dims_;
+  std::vector<std::vector<int>> versions_;  // registers per value
+};
+
+}  // namespace
+
+Program partition(const Graph& graph, const Mesh& mesh,
+                  const WantedLayouts& wanted,
+                  const PartitionOptions& options) {
+  return Partitioner(graph, mesh, wanted, options).run();
+}
+
+}  // namespace shardplan

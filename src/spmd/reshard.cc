@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dijkstra's algorithm over layouts. Few axes and dimensions make few layouts,
+// and moves that add axes only add what the target has, where it has it.
+#include "spmd/reshard.h"
+
+#include <algorithm>
+#include <queue>
+#include <set>
+#include <utility>
+
+#include "base/check.h"
+
+namespace shardplan {
+namespace {
+
+constexpr double kElementBytes = 4;
+
+bool contains(const AxisNames& axes, const AxisName& axis) {
+  return std::find(axes.begin(), axes.end(), axis) != axes.end();
+}
+
+bool starts_with(const AxisNames& axes, const AxisNames& head) {
+  return head.size() <= axes.size() &&
+         std::equal(head.begin(), head.end(), axes.begin());
+}
+
+// Bytes a device sends, then collectives, then slices.
+using Cost = std::tuple<double, int, int>;
+
+struct Move {
+  ReshardStep step;
+  Cost cost;
+};
+
+class Moves {
+ public:
+  Moves(const Mesh& mesh, const Shape& shape, const Layout& to)
+      : mesh_(mesh), shape_(shape), to_(to) {}
+
+  std::vector<Move> from(const Layout& at) {
+    moves_.clear();
+    settle(at);
+    for (size_t dim = 0; dim < shape_.size(); ++dim) {
+      const auto d = static_cast<int>(dim);
+      const AxisNames& axes = at.spec.dims[dim];
+      for (size_t keep = 0; keep < axes.size(); ++keep) {
+        const AxisNames tail(axes.begin() + static_cast<ptrdiff_t>(keep),
+                             axes.end());
+        Layout after = at;
+        after.spec.dims[dim].resize(keep);
+        const double n = ranks(tail);
+        add(CollectiveKind::AllGather, tail, d, d, after,
+            bytes(after) * (n - 1) / n);
+        exchange(at, dim, tail, after);
+      }
+      for (size_t count = 1; count <= to_.spec.dims[dim].size(); ++count) {
+        cut(at, dim, count);
+      }
+    }
+    permute(at);
+    return std::move(moves_);
+  }
+
+ private:
+  double ranks(const AxisNames& axes) const {
+    return static_cast<double>(shard_count(mesh_, axes));
+  }
+  double bytes(const Layout& layout) const {
+    double elements = kElementBytes;
+    for (const int64_t size : local_shape(mesh_, layout, shape_)) {
+      elements *= static_cast<double>(size);
+    }
+    return elements;
+  }
+  bool fits(const Layout& layout) const {
+    for (size_t dim = 0; dim < shape_.size(); ++dim) {
+      if (shape_[dim] % shard_count(mesh_, layout.spec.dims[dim]) != 0) {
+        return false;
+      }
+    }
+    return true;
+  }
+  void add(CollectiveKind kind, const AxisNames& axes, int dim, int grown,
+           const Layout& after, double cost) {
+    moves_.push_back(
+        {{false, kind, axes, dim, grown, after}, Cost{cost, 1, 0}});
+  }
+
+  // The next `count` axes of the target on a dimension, if they come next.
+  std::optional<AxisNames> next_axes(const Layout& at, size_t dim,
+                                     size_t count) const {
+    const AxisNames& has = at.spec.dims[dim];
+    const AxisNames& wants = to_.spec.dims[dim];
+    if (has.size() + count > wants.size() || !starts_with(wants, has)) {
+      return std::nullopt;
+    }
+    const auto begin = wants.begin() + static_cast<ptrdiff_t>(has.size());
+    return AxisNames(begin, begin + static_cast<ptrdiff_t>(count));
+  }
+
+  // Unused axes of the target: every device keeps its part.
+  void cut(const Layout& at, size_t dim, size_t count) {
+    const std::optional<AxisNames> axes = next_axes(at, dim, count);
+    if (!axes) return;
+    const AxisNames used = axes_in_use(at);
+    for (const AxisName& axis : *axes) {
+      if (contains(used, axis)) return;
+    }
+    Layout after = at;
+    AxisNames& mine = after.spec.dims[dim];
+    mine.insert(mine.end(), axes->begin(), axes->end());
+    if (!fits(after)) return;
+    moves_.push_back({{true, CollectiveKind::AllGather, *axes,
+                       static_cast<int>(dim), 0, after},
+                      Cost{0, 0, 1}});
+  }
+
+  // The minor axes of `dim` move to the end of another dimension.
+  void exchange(const Layout& at, size_t dim, const AxisNames& tail,
+                const Layout& without) {
+    for (size_t other = 0; other < shape_.size(); ++other) {
+      if (other == dim) continue;
+      const auto next = next_axes(at, other, tail.size());
+      if (next != tail) continue;
+      Layout after = without;
+      AxisNames& grown = after.spec.dims[other];
+      grown.insert(grown.end(), tail.begin(), tail.end());
+      if (!fits(after)) continue;
+      const double n = ranks(tail);
+      add(CollectiveKind::AllToAll, tail, static_cast<int>(other),
+          static_cast<int>(dim), after, bytes(at) * (n - 1) / n);
+    }
+  }
+
+  // Partial sums that the target does not have.
+  void settle(const Layout& at) {
+    AxisNames due;
+    for (const AxisName& axis : at.partial) {
+      if (!contains(to_.partial, axis)) due.push_back(axis);
+    }
+    for (unsigned subset = 1; subset < (1U << due.size()); ++subset) {
+      AxisNames axes;
+      Layout after = at;
+      for (size_t i = 0; i < due.size(); ++i) {
+        if ((subset >> i & 1U) == 0) continue;
+        axes.push_back(due[i]);
+        std::erase(after.partial, due[i]);
+      }
+      const double n = ranks(axes);
+      add(CollectiveKind::AllReduce, axes, 0, 0, after,
+          2 * bytes(at) * (n - 1) / n);
+    }
+    for (size_t dim = 0; dim < shape_.size(); ++dim) {
+      for (size_t count = 1; count <= due.size(); ++count) {
+        scatter(at, dim, count, due);
+      }
+    }
+  }
+
+  void scatter(const Layout& at, size_t dim, size_t count,
+               const AxisNames& due) {
+    const std::optional<AxisNames> axes = next_axes(at, dim, count);
+    if (!axes) return;
+    Layout after = at;
+    for (const AxisName& axis : *axes) {
+      if (!contains(due, axis)) return;
+      std::erase(after.partial, axis);
+      after.spec.dims[dim].push_back(axis);
+    }
+    if (!fits(after)) return;
+    const double n = ranks(*axes);
+    add(CollectiveKind::ReduceScatter, *axes, static_cast<int>(dim), 0, after,
+        bytes(at) * (n - 1) / n);
+  }
+
+  // Axes change places while shards keep their size: all the way, or within
+  // one dimension such that what the target keeps comes first.
+  void permute(const Layout& at) {
+    const auto consider = [&](const Layout& after) {
+      if (after == at || !fits(after) ||
+          local_shape(mesh_, after, shape_) != local_shape(mesh_, at, shape_)) {
+        return;
+      }
+      add(CollectiveKind::Permute, in_mesh_order(mesh_, axes_of(at, after)), 0,
+          0, after, bytes(at));
+    };
+    Layout all = to_;
+    all.partial = at.partial;
+    all.reduction = at.reduction;
+    if (!overlaps(all)) consider(all);
+    for (size_t dim = 0; dim < shape_.size(); ++dim) {
+      Layout after = at;
+      AxisNames& axes = after.spec.dims[dim];
+      const AxisNames& wants = to_.spec.dims[dim];
+      std::stable_sort(axes.begin(), axes.end(),
+                       [&](const AxisName& a, const AxisName& b) {
+                         return std::find(wants.begin(), wants.end(), a) <
+                                std::find(wants.begin(), wants.end(), b);
+                       });
+      consider(after);
+    }
+  }
+
+  // Whether an axis is in use twice.
+  static bool overlaps(const Layout& layout) {
+    std::vector<AxisName> axes = axes_in_use(layout);
+    std::sort(axes.begin(), axes.end());
+    return std::adjacent_find(axes.begin(), axes.end()) != axes.end();
+  }
+  // Axes that shard a dimension in one of them.
+  static AxisNames axes_of(const Layout& a, const Layout& b) {
+    AxisNames axes;
+    for (const Layout* layout : {&a, &b}) {
+      for (const AxisNames& dim : layout->spec.dims) {
+        axes.insert(axes.end(), dim.begin(), dim.end());
+      }
+    }
+    return axes;
+  }
+
+  const Mesh& mesh_;
+  const Shape& shape_;
+  const Layout& to_;
+  std::vector<Move> moves_;
+};
+
+Cost operator+(const Cost& a, const Cost& b) {
+  return {std::get<0>(a) + std::get<0>(b), std::get<1>(a) + std::get<1>(b),
+          std::get<2>(a) + std::get<2>(b)};
+}
+
+}  // namespace
+
+Reshard plan_reshard(const Mesh& mesh, const Shape& shape, const Layout& from,
+                     const Layout& to) {
+  struct Reached {
+    Cost cost;
+    Layout before;
+    ReshardStep step;
+    bool done = false;
+  };
+  std::map<Layout, Reached> reached;
+  std::set<std::pair<Cost, Layout>> open;
+  reached[from].cost = Cost{0, 0, 0};
+  open.insert({Cost{0, 0, 0}, from});
+  Moves moves(mesh, shape, to);
+  while (!open.empty()) {
+    const auto [cost, at] = *open.begin();
+    open.erase(open.begin());
+    reached[at].done = true;
+    if (at == to) break;
+    for (Move& move : moves.from(at)) {
+      Layout after = move.step.after;
+      if (after.partial.empty()) after.reduction = to.reduction;
+      move.step.after = after;
+      const Cost total = cost + move.cost;
+      const auto found = reached.find(after);
+      if (found != reached.end()) {
+        if (found->second.done || found->second.cost <= total) continue;
+        open.erase({found->second.cost, after});
+      }
+      reached[after] = {total, at, move.step, false};
+      open.insert({total, after});
+    }
+  }
+  const auto end = reached.find(to);
+  SHARDPLAN_CHECK(end != reached.end());
+  Reshard result;
+  result.bytes = std::get<0>(end->second.cost);
+  for (Layout at = to; !(at == from); at = reached[at].before) {
+    result.steps.push_back(reached[at].step);
+  }
+  std::reverse(result.steps.begin(), result.steps.end());
+  return result;
+}
+
+const Reshard& ReshardCache::find(const Shape& shape, const Layout& from,
+                                  const Layout& to) {
+  const auto key = std::tuple(shape, from, to);
+  const auto found = known_.find(key);
+  if (found != known_.end()) return found->second;
+  return known_.emplace(key, plan_reshard(*mesh_, shape, from, to))
+      .first->second;
+}
+
+}  // namespace shardplan
