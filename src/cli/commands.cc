@@ -58,6 +58,17 @@ std::vector<Command> planning_commands() {
         kCouldNotRun},
        "docs/guide.md",
        run_sweep},
+      {"simulate",
+       "From rules",
+       "run a sharded forward pass and compare it with the unsharded one",
+       {kModel},
+       {"shardplan simulate @mlp --rules rules.yaml --mesh fsdp=2,tp=4",
+        "shardplan simulate model.json --graph block.yaml -r rules.yaml -m "
+        "tp=8 --values field"},
+       {"both compute the same, and no errors",
+        "they do not, or at least one error", kCouldNotRun},
+       "docs/simulate.md",
+       run_simulate},
   };
 }
 

@@ -74,6 +74,7 @@ Exit run_export(Context& context);
 Exit run_inspect(Context& context);
 Exit run_list(Context& context);
 Exit run_resolve(Context& context);
+Exit run_simulate(Context& context);
 Exit run_sweep(Context& context);
 
 // The whole program: parses, runs, renders; the result is the exit code.

@@ -65,6 +65,11 @@ void check_code(const std::string& word, bool deny, const Setting& setting,
 
 }  // namespace
 
+std::string path_of(const Setting& setting) {
+  const bool special = setting.value == "-" || setting.value.starts_with('@');
+  return special ? setting.value : join_path(setting.directory, setting.value);
+}
+
 std::string title_of(const Setting& setting) {
   const std::string name(setting.flag->name);
   return setting.where ? "`" + name + "`" : "`--" + name + "`";

@@ -21,6 +21,9 @@ namespace shardplan::cli {
 // How a user knows the setting: "`--min-size`", or "`min-size`" in a file.
 std::string title_of(const Setting& setting);
 
+// A path, seen from where the setting stands; `-` and `@name` as they are.
+std::string path_of(const Setting& setting);
+
 // "a,b" as a and b; "" as nothing, and empty parts are kept.
 std::vector<std::string> split_list(std::string_view text, char comma = ',');
 

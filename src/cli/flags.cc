@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "cli/flag_values.h"
 #include "cli/memory_flags.h"
+#include "cli/simulate_flags.h"
 #include "core/mesh.h"
 #include "core/plan.h"
 #include "io/export.h"
@@ -24,21 +25,23 @@ namespace {
 
 // `inspect` takes what makes a plan together with --shard (see makes_plan).
 constexpr std::string_view kPlanning =
-    "check resolve analyze sweep export inspect";
-constexpr std::string_view kPlanned = "check resolve analyze export inspect";
+    "check resolve analyze sweep simulate export inspect";
+constexpr std::string_view kPlanned =
+    "check resolve analyze simulate export inspect";
 // With rules and a mesh, whatever is then made of them.
 constexpr std::string_view kRuled =
-    "check resolve analyze sweep export inspect diff";
+    "check resolve analyze sweep simulate export inspect diff";
 constexpr std::string_view kReading =
-    "check resolve analyze sweep export inspect diff";
+    "check resolve analyze sweep simulate export inspect diff";
 constexpr std::string_view kFolding =
-    "check resolve analyze sweep inspect diff";
+    "check resolve analyze sweep simulate inspect diff";
 constexpr std::string_view kReporting =
-    "check resolve analyze sweep inspect diff list explain";
+    "check resolve analyze sweep simulate inspect diff list explain";
 constexpr std::string_view kWriting =
-    "check resolve analyze sweep export inspect diff list explain";
+    "check resolve analyze sweep simulate export inspect diff list explain";
 constexpr std::string_view kEvery =
-    "check resolve analyze sweep export inspect diff list explain completion";
+    "check resolve analyze sweep simulate export inspect diff list explain "
+    "completion";
 
 std::vector<std::string> format_names() {
   std::vector<std::string> names;
@@ -75,11 +78,6 @@ std::vector<std::string> fallback_names() {
 }
 std::vector<std::string> flax_versions() { return {"current", "2024"}; }
 std::vector<std::string> colour_names() { return {"auto", "always", "never"}; }
-
-std::string path_of(const Setting& setting) {
-  const bool special = setting.value == "-" || setting.value.starts_with('@');
-  return special ? setting.value : join_path(setting.directory, setting.value);
-}
 
 void set_mesh(const Setting& setting, Options& options, Diagnostics&) {
   const std::string name = setting.where
@@ -362,8 +360,8 @@ const std::vector<Flag>& diagnostics_flags() {
 std::span<const Flag> flags() {
   static const std::vector<Flag> kAll = [] {
     std::vector<Flag> all = input_flags();
-    for (const auto* more :
-         {&memory_flags(), &output_flags(), &diagnostics_flags()}) {
+    for (const auto* more : {&simulate_flags(), &memory_flags(),
+                             &output_flags(), &diagnostics_flags()}) {
       all.insert(all.end(), more->begin(), more->end());
     }
     return all;

@@ -34,8 +34,9 @@ struct Flag {
   std::string_view name;  // long name and configuration key: "min-size"
   char letter = 0;        // "-r", or 0
   Takes takes = Takes::Text;
-  std::string_view value;     // what help calls the value: "FILE", "N"
-  std::string_view group;     // "Inputs", "Memory", "Output" or "Diagnostics"
+  std::string_view value;  // what help calls the value: "FILE", "N"
+  std::string_view
+      group;  // "Inputs", "Simulation", "Memory", "Output" or "Diagnostics"
   std::string_view help;      // one line
   std::string_view commands;  // that take it, separated by blanks
   bool repeats = false;       // may be given several times

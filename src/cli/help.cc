@@ -91,7 +91,8 @@ Entry flag_entry(const Flag& flag) {
 
 std::string flags_text(std::string_view command, bool colour) {
   std::string text;
-  for (std::string_view group : {"Inputs", "Memory", "Output", "Diagnostics"}) {
+  for (std::string_view group :
+       {"Inputs", "Simulation", "Memory", "Output", "Diagnostics"}) {
     std::vector<Entry> entries;
     for (const Flag& flag : flags()) {
       if (flag.group == group && is_taken_by(flag, command)) {

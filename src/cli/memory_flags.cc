@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view kBudgeting = "check analyze sweep";
 // The mode also decides what semantic axes mean.
 constexpr std::string_view kMoving =
-    "check resolve analyze sweep export inspect diff";
+    "check resolve analyze sweep simulate export inspect diff";
 // More tokens or sequences than anybody caches; keeps products within 63 bits.
 constexpr int64_t kMaxTokens = int64_t{1} << 40;
 
@@ -72,7 +72,7 @@ void set_fragmentation(const Setting& s, Options& o, Diagnostics& d) {
   o.memory.fragmentation = *fraction;
 }
 
-std::string path_of(const Setting& s) {
+std::string profile_of(const Setting& s) {
   return is_hardware_path(s.value) ? join_path(s.directory, s.value) : s.value;
 }
 
@@ -84,7 +84,7 @@ std::vector<std::string> hardware_names(const Setting& s,
   for (std::string& name : names) {
     Setting one = s;
     one.value = name;
-    name = path_of(one);
+    name = profile_of(one);
   }
   return names;
 }

@@ -11,10 +11,12 @@
 #include "base/source.h"
 #include "core/mode.h"
 #include "core/plan.h"
+#include "io/graph_dims.h"
 #include "io/load.h"
 #include "memory/budget.h"
 #include "memory/state.h"
 #include "resolve/logical_axes.h"
+#include "spmd/program.h"
 
 namespace shardplan::cli {
 
@@ -54,6 +56,15 @@ struct SweepOptions {
   std::vector<std::string> hardware;  // --hardware
 };
 
+// What `simulate` runs, and how.
+struct SimulationFlags {
+  std::optional<std::string> graph;  // --graph: a path, or @name
+  DimSizes dims;                     // --dims
+  Overlap overlap = Overlap::Off;    // --overlap
+  std::string values = "random";     // --values
+  int64_t seed = 0;                  // --seed
+};
+
 struct Options {
   std::string command;
   // MODEL; two plans for `diff`; a code for `explain`; a topic for `list`.
@@ -86,6 +97,8 @@ struct Options {
   Mode mode = Mode::Train;               // --mode
   MemoryOptions memory;
   SweepOptions sweep;
+  SimulationFlags simulation;
+  std::optional<std::string> algorithm;  // --algorithm
 
   // Output
   std::string format = "text";

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <variant>
@@ -14,6 +16,9 @@
 #include "core/types.h"
 
 namespace shardplan {
+
+// Sizes of a graph file by their names.
+using DimSizes = std::map<std::string, int64_t, std::less<>>;
 
 struct DescribedValue {
   std::string name;

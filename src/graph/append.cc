@@ -14,7 +14,7 @@ bool has_label(const std::vector<std::string>& labels) {
                      [](const std::string& label) { return !label.empty(); });
 }
 
-std::string label_of(const Graph& graph, const Node& node, int factor) {
+std::string label_of(const Graph& graph, const GraphNode& node, int factor) {
   for (size_t i = 0; i < node.operands.size(); ++i) {
     const Value& operand = graph.values[static_cast<size_t>(node.operands[i])];
     if (operand.axes.empty()) continue;
@@ -28,7 +28,7 @@ std::string label_of(const Graph& graph, const Node& node, int factor) {
   return "";
 }
 
-std::vector<std::string> labels_of(const Graph& graph, const Node& node) {
+std::vector<std::string> labels_of(const Graph& graph, const GraphNode& node) {
   std::vector<std::string> labels;
   for (const DimFactors& factors : node.rule.result) {
     labels.push_back(
@@ -46,7 +46,7 @@ int append_value(Graph& graph, Value value) {
 }
 
 std::optional<int> append_node(Graph& graph, NewNode node, Diagnostics& diags) {
-  Node added;
+  GraphNode added;
   added.op = find_op(node.op);
   SHARDPLAN_CHECK(added.op != nullptr);
   std::vector<Shape> shapes;

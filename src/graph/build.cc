@@ -403,7 +403,7 @@ class Builder {
     }
     if (described_.outputs.empty()) {
       std::vector<bool> read(graph_.values.size());
-      for (const Node& node : graph_.nodes) {
+      for (const GraphNode& node : graph_.nodes) {
         for (const int operand : node.operands) {
           read[static_cast<size_t>(operand)] = true;
         }

@@ -16,7 +16,7 @@ std::vector<Tensor> evaluate(const Graph& graph, std::span<const Tensor> given,
     values[i] = given[i];
   }
   std::vector<Tensor> operands;
-  for (const Node& node : graph.nodes) {
+  for (const GraphNode& node : graph.nodes) {
     operands.clear();
     for (const int operand : node.operands) {
       operands.push_back(values[static_cast<size_t>(operand)]);

@@ -45,7 +45,8 @@ struct Value {
   int node = -1;  // that computes it, of a result
 };
 
-struct Node {
+// Named apart from the nodes of documents (io/document.h).
+struct GraphNode {
   const OpDef* op = nullptr;
   Attributes attributes;
   std::vector<int> operands;  // values
@@ -59,7 +60,7 @@ struct Node {
 struct Graph {
   std::string name;
   std::vector<Value> values;
-  std::vector<Node> nodes;
+  std::vector<GraphNode> nodes;
   std::vector<int> outputs;
   std::vector<SourcePtr> sources;  // keeps spans alive
 };

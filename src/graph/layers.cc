@@ -38,7 +38,7 @@ Tensor block(const Tensor& whole, int dim, int64_t begin, int64_t size) {
   return slice(whole, dim, begin, begin + size);
 }
 
-const Node* maker(const Graph& graph, int value) {
+const GraphNode* maker(const Graph& graph, int value) {
   const int node = graph.values[static_cast<size_t>(value)].node;
   return node < 0 ? nullptr : &graph.nodes[static_cast<size_t>(node)];
 }
@@ -50,7 +50,7 @@ bool is_parameter(const Graph& graph, int value) {
 
 // The bias that `value` is the sum of, over its first dimension; else nothing.
 std::optional<int> summed_bias(const Graph& graph, int value) {
-  const Node* node = maker(graph, value);
+  const GraphNode* node = maker(graph, value);
   while (node != nullptr &&
          (node->op->name == "reshape" || node->op->name == "constraint")) {
     node = maker(graph, node->operands.front());
@@ -67,7 +67,8 @@ std::optional<int> summed_bias(const Graph& graph, int value) {
   return bias;
 }
 
-bool contracts_first_dim(const Graph& graph, const Node& einsum, int64_t size) {
+bool contracts_first_dim(const Graph& graph, const GraphNode& einsum,
+                         int64_t size) {
   for (size_t i = 0; i < einsum.operands.size(); ++i) {
     const auto& dims = einsum.rule.operands[i];
     if (!is_parameter(graph, einsum.operands[i]) || dims.empty() ||
@@ -83,7 +84,7 @@ bool contracts_first_dim(const Graph& graph, const Node& einsum, int64_t size) {
 
 // Whether `value` is such a product, perhaps scaled or with more added to it.
 bool is_product_over(const Graph& graph, int value, int64_t size) {
-  const Node* node = maker(graph, value);
+  const GraphNode* node = maker(graph, value);
   while (node != nullptr) {
     const std::string_view name = node->op->name;
     if (name == "einsum") return contracts_first_dim(graph, *node, size);
@@ -152,7 +153,7 @@ Tensor dense_bias(AsyncLayout layout, std::span<const Tensor> biases) {
 
 std::vector<int> repeated_biases(const Graph& graph) {
   std::vector<int> found;
-  for (const Node& node : graph.nodes) {
+  for (const GraphNode& node : graph.nodes) {
     if (node.op->name != "add") continue;
     for (const size_t side : {size_t{0}, size_t{1}}) {
       const auto bias = summed_bias(graph, node.operands[side]);

@@ -24,7 +24,6 @@
 #include "base/source.h"
 #include "core/graph_description.h"
 #include "core/manifest.h"
-#include "io/graph_dims.h"
 
 namespace shardplan {
 

@@ -212,6 +212,25 @@ class Reader {
     }
   }
 
+  void check_rank(const DescribedValue& value) {
+    if (!value.shape || failed()) return;
+    const std::string shape = shape_text(*value.shape);
+    if (!value.axes.empty() && value.axes.size() != value.shape->size()) {
+      diags_
+          .error(Code::InvalidGraph, value.axes_where,
+                 "there " +
+                     std::string(value.axes.size() == 1 ? "is " : "are ") +
+                     plural(static_cast<int64_t>(value.axes.size()), "label") +
+                     " for " + shape)
+          .help("`axes` has an entry per dimension; `null` is no label");
+    }
+    if (value.spec && value.spec->dims.size() > value.shape->size()) {
+      diags_.error(Code::InvalidGraph, value.spec_where,
+                   spec_text(*value.spec) + " is longer than " + shape +
+                       " has dimensions");
+    }
+  }
+
   // `x: [batch, embed]`, or a map that says more.
   void read_value(const Node& node, bool parameter, DescribedValue& value) {
     if (parameter) value.parameter = value.name;
@@ -241,6 +260,7 @@ class Reader {
       value.spec = spec_of(*spec);
       value.spec_where = spec->span();
     }
+    check_rank(value);
     read_type(node, value);
     if (const auto init = node.find("init")) read_init(*init, value);
   }

@@ -102,7 +102,7 @@ class Placer {
   // The spec that a node of kind `constraint` asks for.
   const PartitionSpec* constraint_of(const Value& value) const {
     if (value.node < 0) return nullptr;
-    const Node& node = graph_.nodes[static_cast<size_t>(value.node)];
+    const GraphNode& node = graph_.nodes[static_cast<size_t>(value.node)];
     if (node.op->name != "constraint") return nullptr;
     return &std::get<PartitionSpec>(node.attributes.find("spec")->second);
   }
@@ -116,10 +116,11 @@ class Placer {
       read(v, *value.spec, value.where, "graph");
     } else if (rule_of_[v] >= 0) {
       const Rule& rule = rules_.activations[static_cast<size_t>(rule_of_[v])];
-      const std::string place = rule.where
-                                    ? rule.where.file->name() + ":" +
-                                          std::to_string(rule.where.line())
-                                    : "activations";
+      const std::string place =
+          rule.where ? rule.where.file->name() + ":" +
+                           std::to_string(
+                               rule.where.file->position(rule.where.begin).line)
+                     : "activations";
       read(v, rule.spec, rule.spec_where, place);
     } else if (value.labelled) {
       PartitionSpec labels;

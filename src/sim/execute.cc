@@ -106,14 +106,14 @@ class Machine {
   }
 
   DeviceTensors compute(const Instruction& at, std::vector<int64_t>& sent) {
-    std::vector<Part> parts;
+    std::vector<DevicePart> parts;
     const size_t devices = static_cast<size_t>(program_.mesh.devices());
-    const Node& node = program_.graph->nodes[static_cast<size_t>(at.node)];
+    const GraphNode& node = program_.graph->nodes[static_cast<size_t>(at.node)];
     // Few devices leave threads for the operation itself.
     const int inner =
         static_cast<int>(devices) >= options_.threads ? 1 : options_.threads;
     for (size_t device = 0; device < devices; ++device) {
-      Part& part = parts.emplace_back();
+      DevicePart& part = parts.emplace_back();
       for (const int number : at.operands) {
         part.operands.push_back(tensors(number)[device]);
       }

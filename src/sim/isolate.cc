@@ -25,7 +25,7 @@ Isolated isolate(const Program& program, int node,
   Graph& graph = *one.graph;
   graph.name = whole.name;
   graph.nodes = {whole.nodes[static_cast<size_t>(node)]};
-  Node& only = graph.nodes[0];
+  GraphNode& only = graph.nodes[0];
   WantedLayouts wanted;
   const auto add = [&](int value, Value::Kind kind) {
     const auto v = static_cast<size_t>(value);

@@ -113,7 +113,7 @@ class Simulator {
       result_.collectives.push_back(std::move(row));
     }
     result_.bytes_moved = run.bytes_moved();
-    for (const Node& node : graph_.nodes) {
+    for (const GraphNode& node : graph_.nodes) {
       std::vector<Shape> shapes;
       for (const int operand : node.operands) {
         shapes.push_back(graph_.values[static_cast<size_t>(operand)].shape);

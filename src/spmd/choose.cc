@@ -24,7 +24,7 @@ using Weight = std::tuple<double, size_t, int64_t, int64_t>;
 
 class Chooser {
  public:
-  Chooser(const Mesh& mesh, const Node& node,
+  Chooser(const Mesh& mesh, const GraphNode& node,
           const std::vector<OperandChoice>& operands, const Shape& result,
           const std::optional<Layout>& wanted, const PartitionSpec& suggested,
           ReshardCache& reshards)
@@ -233,7 +233,7 @@ class Chooser {
   }
 
   const Mesh& mesh_;
-  const Node& node_;
+  const GraphNode& node_;
   const std::vector<OperandChoice>& operands_;
   const Shape& result_;
   const std::optional<Layout>& wanted_;
@@ -248,7 +248,7 @@ class Chooser {
 
 }  // namespace
 
-NodeChoice choose(const Mesh& mesh, const Node& node,
+NodeChoice choose(const Mesh& mesh, const GraphNode& node,
                   const std::vector<OperandChoice>& operands,
                   const Shape& result, const std::optional<Layout>& wanted,
                   const PartitionSpec& suggested, ReshardCache& reshards) {

@@ -33,7 +33,7 @@ struct NodeChoice {
 
 // `wanted`: the layout that the result must have in the end; `suggested`: one
 // that it may as well have.
-NodeChoice choose(const Mesh& mesh, const Node& node,
+NodeChoice choose(const Mesh& mesh, const GraphNode& node,
                   const std::vector<OperandChoice>& operands,
                   const Shape& result, const std::optional<Layout>& wanted,
                   const PartitionSpec& suggested, ReshardCache& reshards);

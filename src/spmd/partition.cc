@@ -69,7 +69,7 @@ class Partitioner {
     return program_.registers[static_cast<size_t>(number)].layout;
   }
 
-  std::vector<OperandChoice> operands_of(const Node& node) const {
+  std::vector<OperandChoice> operands_of(const GraphNode& node) const {
     const bool has_weight =
         std::any_of(node.operands.begin(), node.operands.end(),
                     [&](int v) { return weights_[static_cast<size_t>(v)]; });
@@ -92,7 +92,7 @@ class Partitioner {
   }
 
   void place(int number) {
-    const Node& node = graph_.nodes[static_cast<size_t>(number)];
+    const GraphNode& node = graph_.nodes[static_cast<size_t>(number)];
     const auto result = static_cast<size_t>(node.result);
     const NodeChoice choice = choose(
         program_.mesh, node, operands_of(node), graph_.values[result].shape,

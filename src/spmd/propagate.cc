@@ -22,7 +22,7 @@ class Spreader {
       : graph_(graph), mesh_(mesh), wanted_(wanted), specs_(specs) {}
 
   // Whether anything changed.
-  bool spread(const Node& node) {
+  bool spread(const GraphNode& node) {
     FactorAxes axes(node.rule.factors.size());
     AxisNames used;
     for (size_t i = 0; i < node.operands.size(); ++i) {
@@ -104,7 +104,7 @@ std::vector<PartitionSpec> suggest(
   // Every change gives axes to a dimension that had none: this ends.
   for (bool changed = true; changed;) {
     changed = false;
-    for (const Node& node : graph.nodes) changed |= spreader.spread(node);
+    for (const GraphNode& node : graph.nodes) changed |= spreader.spread(node);
     for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
       changed |= spreader.spread(*node);
     }
@@ -117,7 +117,7 @@ std::vector<bool> find_weights(const Graph& graph) {
   for (size_t v = 0; v < weights.size(); ++v) {
     weights[v] = graph.values[v].kind == Value::Kind::Parameter;
   }
-  for (const Node& node : graph.nodes) {
+  for (const GraphNode& node : graph.nodes) {
     weights[static_cast<size_t>(node.result)] =
         std::all_of(node.operands.begin(), node.operands.end(),
                     [&](int v) { return weights[static_cast<size_t>(v)]; });
@@ -140,7 +140,7 @@ std::vector<std::vector<bool>> find_batch_dims(
       batch[v][0] = true;
     }
   }
-  for (const Node& node : graph.nodes) {
+  for (const GraphNode& node : graph.nodes) {
     const auto result = static_cast<size_t>(node.result);
     if (weights[result]) continue;
     std::vector<bool> factors(node.rule.factors.size());

@@ -246,12 +246,12 @@ class Grower {
 
   void outputs() {
     std::vector<bool> read(graph_.values.size());
-    for (const Node& n : graph_.nodes) {
+    for (const GraphNode& n : graph_.nodes) {
       for (const int operand : n.operands) {
         read[static_cast<size_t>(operand)] = true;
       }
     }
-    for (const Node& n : graph_.nodes) {
+    for (const GraphNode& n : graph_.nodes) {
       if (!read[static_cast<size_t>(n.result)]) {
         graph_.outputs.push_back(n.result);
       }

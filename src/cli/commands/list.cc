@@ -10,8 +10,10 @@
 #include "cli/hardware_tables.h"
 #include "cli/output.h"
 #include "cli/topics.h"
+#include "graph/composites.h"
 #include "graph/op.h"
 #include "io/export.h"
+#include "io/graph_file.h"
 #include "io/hardware.h"
 #include "io/load.h"
 #include "io/shipped.h"
@@ -89,6 +91,14 @@ std::vector<Table> list_rules() {
   return {named_table("rules", "", std::move(rows))};
 }
 
+std::vector<Table> list_graphs() {
+  std::vector<Row> rows;
+  for (const ShippedFile& file : shipped_files(kGraphFolder)) {
+    rows.push_back({"@" + shipped_name(file), first_sentence(file.text)});
+  }
+  return {named_table("graphs", "", std::move(rows))};
+}
+
 std::vector<Table> list_hardware() {
   const std::vector<HardwareProfile> profiles = shipped_hardware();
   std::vector<Table> tables = hardware_overview(profiles);
@@ -113,7 +123,9 @@ std::vector<Table> list_codes() {
   return {table};
 }
 
-std::string operand_count(const OpDef& op) {
+// Of an OpDef or a CompositeDef.
+template <typename Op>
+std::string operand_count(const Op& op) {
   const std::string least = std::to_string(op.min_operands);
   if (op.max_operands == op.min_operands) return least;
   if (op.max_operands == kManyOperands) return least + " or more";
@@ -137,15 +149,25 @@ std::string_view kind_name(AttributeDef::Kind kind) {
 std::vector<Table> list_ops() {
   std::vector<Row> rows;
   std::vector<Row> attributes;
-  for (const OpDef& op : ops()) {
-    rows.push_back({std::string(op.name), operand_count(op),
-                    std::string(op.summary), std::string(op.factors)});
+  const auto add_attributes = [&](const auto& op) {
     for (const AttributeDef& attribute : op.attributes) {
       attributes.push_back({std::string(op.name), std::string(attribute.name),
                             std::string(kind_name(attribute.kind)),
                             attribute.required ? "required" : "optional",
                             std::string(attribute.summary)});
     }
+  };
+  for (const OpDef& op : ops()) {
+    rows.push_back({std::string(op.name), operand_count(op),
+                    std::string(op.summary), std::string(op.factors)});
+    add_attributes(op);
+  }
+  std::vector<Row> together;
+  for (const CompositeDef& op : composites()) {
+    together.push_back({std::string(op.name), operand_count(op),
+                        std::string(op.summary),
+                        op.many_results ? "one or more" : "one"});
+    add_attributes(op);
   }
   Table table;
   table.id = "ops";
@@ -155,6 +177,14 @@ std::vector<Table> list_ops() {
                    {"summary", "result"},
                    {"factors", "may be sharded"}};
   table.rows = rows_of(std::move(rows));
+  Table composed;
+  composed.id = "composites";
+  composed.title = "Put together from these";
+  composed.columns = {{"name", "name"},
+                      {"operands", "operands"},
+                      {"summary", "result"},
+                      {"results", "results"}};
+  composed.rows = rows_of(std::move(together));
   Table given;
   given.id = "attributes";
   given.title = "Attributes";
@@ -164,7 +194,7 @@ std::vector<Table> list_ops() {
                    {"need", "needed"},
                    {"summary", ""}};
   given.rows = rows_of(std::move(attributes));
-  return {table, given};
+  return {table, composed, given};
 }
 
 struct Topic {
@@ -181,6 +211,7 @@ constexpr Topic kTopics[] = {
     {"readings", "what `diff --semantics` compares", list_readings},
     {"rules", "shipped rule sets, for --rules @NAME", list_rules},
     {"hardware", "shipped profiles, for --hardware NAME", list_hardware},
+    {"graphs", "shipped graphs, which are models, too", list_graphs},
     {"ops", "operations of graph files", list_ops},
     {"codes", "diagnostics, for --deny, --allow and explain", list_codes},
     {"commands", "what shardplan can do", list_commands},

@@ -6,7 +6,9 @@
 
 #include "cli/commands.h"
 #include "cli/topics.h"
+#include "graph/composites.h"
 #include "graph/op.h"
+#include "io/graph_file.h"
 #include "io/load.h"
 #include "io/shipped.h"
 #include "report/report.h"
@@ -50,6 +52,10 @@ TEST_CASE("operations are listed with what may be sharded of them") {
   CHECK(tables.at("ops").size() == ops().size());
   size_t attributes = 0;
   for (const OpDef& op : ops()) attributes += op.attributes.size();
+  CHECK(tables.at("composites").size() == composites().size());
+  for (const CompositeDef& op : composites()) {
+    attributes += op.attributes.size();
+  }
   CHECK(tables.at("attributes").size() == attributes);
   const auto& einsum = tables.at("ops").at(0);
   CHECK(einsum.at("name") == "einsum");
@@ -64,6 +70,15 @@ TEST_CASE("operations are listed with what may be sharded of them") {
     }
   }
   CHECK(concatenate);
+}
+
+TEST_CASE("shipped graphs are listed by the name that models have") {
+  const auto graphs = listed("graphs").at("graphs");
+  CHECK(graphs.size() == shipped_files(kGraphFolder).size());
+  for (const auto& row : graphs) {
+    CHECK(row.at("name").get<std::string>().starts_with("@"));
+    CHECK_FALSE(row.at("summary").get<std::string>().empty());
+  }
 }
 
 TEST_CASE("shipped rules are listed by the name that --rules takes") {

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/simulate_findings.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "graph/layers.h"
+#include "sim/verdict.h"
+
+namespace shardplan::cli {
+namespace {
+
+std::string axes_list(const AxisNames& axes) {
+  std::string text;
+  for (const AxisName& axis : axes) text += (text.empty() ? "" : ", ") + axis;
+  return text;
+}
+
+const Value& value_of(const Graph& graph, int number) {
+  return graph.values[static_cast<size_t>(number)];
+}
+
+// The parameters that a value is computed from: those of its own operation, or
+// else the nearest before it.
+std::vector<int> nearest_parameters(const Graph& graph, int value) {
+  std::vector<int> layer = {value};
+  std::vector<bool> seen(graph.values.size());
+  while (!layer.empty()) {
+    std::vector<int> parameters;
+    std::vector<int> next;
+    for (const int at : layer) {
+      if (value_of(graph, at).kind == Value::Kind::Parameter) {
+        parameters.push_back(at);
+      }
+      const int node = value_of(graph, at).node;
+      if (node < 0) continue;
+      for (const int operand :
+           graph.nodes[static_cast<size_t>(node)].operands) {
+        if (seen[static_cast<size_t>(operand)]) continue;
+        seen[static_cast<size_t>(operand)] = true;
+        next.push_back(operand);
+      }
+    }
+    if (!parameters.empty()) return parameters;
+    layer = std::move(next);
+  }
+  return {};
+}
+
+// Where the rule stands that placed a parameter; nothing in saved plans.
+Span rule_span(const SimulateInput& input, int parameter) {
+  const Session& session = input.session;
+  if (!session.rules) return {};
+  const std::string& name = value_of(input.graph, parameter).parameter;
+  for (size_t i = 0; i < session.manifest.size(); ++i) {
+    if (session.manifest.name(i) != name) continue;
+    const int rule = session.plan.of(i).rule;
+    if (rule == 0) return {};
+    return session.rules->rules[static_cast<size_t>(rule) - 1].where;
+  }
+  return {};
+}
+
+void report_reshard(const SimulateInput& input, const Program& program,
+                    const Instruction& at, Diagnostics& diags) {
+  const Graph& graph = input.graph;
+  const bool joined = at.kind == Instruction::Kind::Compute;
+  const int number = joined && at.overlapped >= 0
+                         ? at.operands[static_cast<size_t>(at.overlapped)]
+                         : at.operands[0];
+  const Register& from = program.registers[static_cast<size_t>(number)];
+  const Value& value = value_of(graph, from.value);
+  const Span where = at.node < 0
+                         ? value.where
+                         : graph.nodes[static_cast<size_t>(at.node)].where;
+  const std::string name = "`" + value.name + "`";
+  const std::string kind(collective_name(at.collective));
+  std::string message;
+  if (at.rematerializes) {
+    message = name + " is gathered over " + axes_list(at.axes) +
+              " only to be cut otherwise for " + served_by(graph, at.node);
+  } else {
+    message = name + " is resharded for " + served_by(graph, at.node) + ": " +
+              kind + " over " + axes_list(at.axes);
+  }
+  auto finding = diags.report(
+      at.rematerializes ? Code::FullRematerialization : Code::ImplicitReshard,
+      where, message);
+  const int64_t bytes = TensorType{DType::F32, from.local_shape}.bytes();
+  finding.fact(name + " " + shape_text(value.shape) + " lies as " +
+               layout_text(from.layout) + ", " +
+               bytes_text(static_cast<double>(bytes)) + " per device");
+  if (at.node >= 0) {
+    const GraphNode& node = graph.nodes[static_cast<size_t>(at.node)];
+    for (const int operand : node.operands) {
+      if (operand == from.value) continue;
+      const Layout& other = program.layouts[static_cast<size_t>(operand)];
+      finding.fact("`" + value_of(graph, operand).name + "` lies as " +
+                   layout_text(other));
+    }
+  }
+  finding.help(value.kind == Value::Kind::Parameter
+                   ? "give the parameter another spec, or the activation one "
+                     "that agrees with it"
+                   : "nothing says how " + name +
+                         " is to lie: name it under `activations:` in the "
+                         "rules, or give it a `constraint` in the graph");
+}
+
+}  // namespace
+
+std::string served_by(const Graph& graph, int node) {
+  if (node < 0) return "the output";
+  const GraphNode& by = graph.nodes[static_cast<size_t>(node)];
+  std::string name = value_of(graph, by.result).name;
+  name = name.substr(0, name.find(':'));
+  return "`" + name + "` (" + by.label + ")";
+}
+
+void report_program(const SimulateInput& input, const Program& program,
+                    Diagnostics& diags) {
+  for (const Instruction& at : program.instructions) {
+    const bool moves =
+        at.kind == Instruction::Kind::Collective ||
+        (at.kind == Instruction::Kind::Compute && at.overlap != Overlap::Off);
+    if (!moves || at.cause != Cause::Implicit) continue;
+    report_reshard(input, program, at, diags);
+  }
+  for (const int bias : repeated_biases(input.graph)) {
+    const Value& value = value_of(input.graph, bias);
+    diags
+        .report(Code::RepeatedBias, value.where,
+                "every device adds its own `" + value.name + "`: " +
+                    std::to_string(value.shape[0]) + " biases are summed")
+        .fact("`" + value.name + "` is " + shape_text(value.shape))
+        .help(
+            "that is what TPDense does in mode scatter; TPAsyncDense adds one "
+            "bias, and so does a bias added after the sum");
+  }
+}
+
+void report_outcome(const SimulateInput& input, const Program& program,
+                    const Simulation& outcome, Diagnostics& diags) {
+  const Graph& graph = input.graph;
+  if (!outcome.mismatch) {
+    if (outcome.error_amplification > kLargeAmplification) {
+      diags
+          .report(Code::ErrorAmplification, {},
+                  "the sharded run's error is " +
+                      fmt::format("{:.3g}", outcome.error_amplification) +
+                      " times that of the unsharded run")
+          .fact("structural error " +
+                fmt::format("{:.1e}", outcome.structural_error) +
+                ": the plan computes the right thing")
+          .help("sums in fewer or larger parts lose less precision");
+    }
+    return;
+  }
+  const Divergence& at = *outcome.mismatch;
+  const Value& value = value_of(graph, at.value);
+  const Mesh& mesh = program.mesh;
+  std::string device = "device " + std::to_string(at.device) + " (";
+  const std::vector<int64_t> where = mesh.coordinates(at.device);
+  for (size_t i = 0; i < where.size(); ++i) {
+    device += (i > 0 ? ", " : "") + mesh.axes()[i].name + " " +
+              std::to_string(where[i]);
+  }
+  auto finding = diags.report(
+      Code::SimulationMismatch,
+      value.node < 0 ? value.where
+                     : graph.nodes[static_cast<size_t>(value.node)].where,
+      "the sharded run computes something else: `" + value.name +
+          "` differs first on " + device + ")");
+  if (value.node >= 0) {
+    finding.fact("computed by " + served_by(graph, value.node) +
+                 (at.isolated ? ", by itself on fresh inputs" : ""));
+  }
+  finding.fact(input.source == ValueSource::Field
+                   ? "exact integers differ"
+                   : "structural error " + fmt::format("{:.1e}", at.error) +
+                         "; a mismatch is above " +
+                         fmt::format("{:.1e}", kMismatch));
+  for (const int parameter : nearest_parameters(graph, at.value)) {
+    const auto p = static_cast<size_t>(parameter);
+    finding.fact("`" + graph.values[p].parameter + "` lies as " +
+                 layout_text(program.layouts[p]) + " by " +
+                 input.placed.from[p]);
+    if (const Span rule = rule_span(input, parameter)) {
+      finding.label(rule, "places `" + graph.values[p].parameter + "`");
+    }
+  }
+  finding.help(
+      "`--values field` compares exactly, and every operation by itself");
+}
+
+}  // namespace shardplan::cli

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `simulate` has to say against a plan, as diagnostics.
+#pragma once
+
+#include "base/diagnostic.h"
+#include "cli/simulate_input.h"
+#include "sim/simulate.h"
+
+namespace shardplan::cli {
+
+// SP501, SP502 for what is resharded without being asked for; SP505 for biases
+// that are added once per device. Before anything is run.
+void report_program(const SimulateInput& input, const Program& program,
+                    Diagnostics& diags);
+// SP503 and SP504.
+void report_outcome(const SimulateInput& input, const Program& program,
+                    const Simulation& outcome, Diagnostics& diags);
+
+// The operation that a collective serves, as the graph names it: "h (linear)".
+std::string served_by(const Graph& graph, int node);
+
+}  // namespace shardplan::cli

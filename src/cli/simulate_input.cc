@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/simulate_input.h"
+
+#include <utility>
+
+#include "base/text.h"
+#include "graph/build.h"
+#include "io/graph_file.h"
+
+namespace shardplan::cli {
+namespace {
+
+// Elements of all values together: more than a machine's memory holds.
+constexpr int64_t kMaxElements = int64_t{1} << 33U;
+
+std::optional<Session> session_of(Context& context,
+                                  const GraphDescription& description) {
+  const Options& options = context.options;
+  const auto& graph = options.simulation.graph;
+  if (graph && *graph != options.arguments.front()) {
+    return open_session(context);
+  }
+  std::optional<Manifest> manifest = graph_manifest(description, context.diags);
+  if (!manifest) return std::nullopt;
+  return open_session(context, *std::move(manifest));
+}
+
+// Whether what is to be computed fits memory.
+bool is_small_enough(const Graph& graph, Diagnostics& diags) {
+  int64_t total = 0;
+  for (const Value& value : graph.values) {
+    const std::optional<int64_t> elements = element_count(value.shape);
+    const std::optional<int64_t> sum =
+        elements ? checked_add(total, *elements) : std::nullopt;
+    if (sum && *sum <= kMaxElements) {
+      total = *sum;
+      continue;
+    }
+    diags
+        .error(Code::Usage, value.where,
+               "the graph is too large to run: its values have more than " +
+                   count_text(kMaxElements) + " elements")
+        .fact("`" + value.name + "` is " + shape_text(value.shape))
+        .help("`--dims` makes a smaller one of the same structure");
+    return false;
+  }
+  return true;
+}
+
+NameReading reading_of(const Options& options) {
+  return {options.mode, options.fallback, options.flax};
+}
+
+}  // namespace
+
+std::optional<SimulateInput> read_simulation(Context& context) {
+  const Options& options = context.options;
+  const SimulationFlags& flags = options.simulation;
+  context.progress.stage("reading the graph");
+  const auto description =
+      load_graph(flags.graph.value_or(options.arguments.front()), flags.dims,
+                 context.host, context.diags);
+  if (!description) return std::nullopt;
+  std::optional<Session> session = session_of(context, *description);
+  if (!session) return std::nullopt;
+  std::optional<Graph> graph =
+      build_graph(*description, session->manifest, context.diags);
+  if (!graph || !is_small_enough(*graph, context.diags)) return std::nullopt;
+  static const RuleSet kNoRules;
+  std::optional<PlacedValues> placed =
+      place_values(*graph, session->manifest, session->plan,
+                   session->rules ? *session->rules : kNoRules,
+                   reading_of(options), context.diags);
+  if (!placed) return std::nullopt;
+  const ValueSource source =
+      find_value_source(flags.values).value_or(ValueSource::Random);
+  auto values = make_values(*graph, source, flags.seed, context.diags);
+  if (!values) return std::nullopt;
+  const Algorithm* algorithm =
+      options.algorithm ? find_algorithm(*options.algorithm) : nullptr;
+  return SimulateInput{*std::move(session),
+                       *std::move(graph),
+                       *std::move(placed),
+                       {flags.overlap, algorithm},
+                       source,
+                       *std::move(values)};
+}
+
+}  // namespace shardplan::cli

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/simulate_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "cli/simulate_findings.h"
+#include "sim/verdict.h"
+
+namespace shardplan::cli {
+namespace {
+
+std::string cause_text(Cause cause) {
+  switch (cause) {
+    case Cause::PartialSum:
+      return "sums parts";
+    case Cause::WeightUse:
+      return "gathers weights";
+    case Cause::Declared:
+      return "as declared";
+    default:
+      return "implicit";
+  }
+}
+
+std::string joined(const AxisNames& axes) {
+  std::string text;
+  for (const AxisName& axis : axes) text += (text.empty() ? "" : ",") + axis;
+  return text;
+}
+
+// Null where a number is none.
+Cell ratio_cell(double number) {
+  return std::isfinite(number) ? Cell(Ratio{number}) : Cell();
+}
+
+// Collectives of one kind, along the same axes, for the same reason.
+struct CollectiveGroup {
+  const CollectivePrice* first = nullptr;
+  int64_t count = 0;
+  int64_t bytes_per_device = 0;
+  int64_t bytes = 0;
+  std::vector<std::string> at;
+};
+
+std::vector<CollectiveGroup> grouped(const SimulateInput& input,
+                                     const Program& program,
+                                     const Simulation& outcome) {
+  std::map<std::tuple<CollectiveKind, AxisNames, std::string, Cause>, size_t>
+      number;
+  std::vector<CollectiveGroup> groups;
+  for (const MovedBytes& moved : outcome.collectives) {
+    const CollectivePrice& p = moved.priced;
+    const auto [entry, is_new] = number.emplace(
+        std::tuple(p.kind, p.axes, p.algorithm, p.cause), groups.size());
+    if (is_new) groups.push_back({&p, 0, 0, 0, {}});
+    CollectiveGroup& group = groups[entry->second];
+    ++group.count;
+    group.bytes_per_device += moved.bytes_per_device;
+    group.bytes += moved.moved;
+    const Instruction& by =
+        program.instructions[static_cast<size_t>(p.instruction)];
+    const std::string at = served_by(input.graph, by.node);
+    if (std::find(group.at.begin(), group.at.end(), at) == group.at.end()) {
+      group.at.push_back(at);
+    }
+  }
+  return groups;
+}
+
+Table collectives_table(const SimulateInput& input, const Program& program,
+                        const Simulation& outcome) {
+  Table table;
+  table.id = "collectives";
+  table.columns = {{"kind", "collective"},
+                   {"axis", "axis"},
+                   {"count", "count", Align::Right},
+                   {"algorithm", "algorithm"},
+                   {"bytes_per_device", "sent per device", Align::Right},
+                   {"cause", "why"},
+                   {"at", "for", Align::Left, true}};
+  std::vector<Row> rows;
+  for (CollectiveGroup& g : grouped(input, program, outcome)) {
+    for (std::string& at : g.at) std::erase(at, '`');
+    rows.push_back({std::string(collective_name(g.first->kind)),
+                    joined(g.first->axes), Count{g.count}, g.first->algorithm,
+                    ByteSize{g.bytes_per_device}, cause_text(g.first->cause),
+                    Names{std::move(g.at)}});
+  }
+  if (rows.empty()) table.audience = Audience::Programs;
+  table.rows = rows_of(std::move(rows));
+  return table;
+}
+
+Table activations_table(const SimulateInput& input, const Program& program,
+                        bool expand) {
+  Table table;
+  table.id = "activations";
+  table.title = "Activations";
+  table.columns = {{"value", "value", Align::Left, true},
+                   {"shape", "shape"},
+                   {"spec", "spec"},
+                   {"from", "from", Align::Left, true}};
+  table.audience = expand ? Audience::Everyone : Audience::Programs;
+  table.rows = [&input, &program](const RowSink& sink) {
+    for (size_t v = 0; v < input.graph.values.size(); ++v) {
+      const Value& value = input.graph.values[v];
+      if (value.kind == Value::Kind::Parameter) continue;
+      std::string from = input.placed.from[v];
+      if (from.empty()) from = "partitioner";
+      const Layout& layout = program.layouts[v];
+      if (!layout.partial.empty()) {
+        from += ", parts of a sum over " + joined(layout.partial);
+      }
+      sink(Row{value.name, Dims{value.shape}, layout.spec, std::move(from)});
+    }
+  };
+  return table;
+}
+
+std::vector<std::pair<std::string, Cell>> simulation_summary(
+    const SimulateInput& input, const Simulation& outcome, int64_t seed) {
+  int64_t implicit = 0;
+  for (const MovedBytes& moved : outcome.collectives) {
+    implicit += moved.priced.cause == Cause::Implicit;
+  }
+  const bool exact = input.source == ValueSource::Field;
+  const char* const values[] = {"random", "init", "field"};
+  std::vector<std::pair<std::string, Cell>> summary = {
+      {"graph", input.graph.name},
+      {"devices", Count{input.session.plan.mesh.devices()}},
+      {"mesh", MeshCell{input.session.plan.mesh}},
+      {"verdict", std::string(outcome.mismatch ? "mismatch" : "ok")},
+      {"structural_error", ratio_cell(outcome.structural_error)},
+      {"error_amplification",
+       exact ? Cell() : ratio_cell(outcome.error_amplification)},
+      {"bound_ratio",
+       outcome.bound_ratio ? ratio_cell(*outcome.bound_ratio) : Cell()},
+      {"decision_flips", Count{outcome.decision_flips}},
+      {"flops", Count{outcome.flops}},
+      {"unsharded_flops", Count{outcome.unsharded_flops}},
+      {"bytes_moved", ByteSize{outcome.bytes_moved}},
+      {"bytes_priced", ByteSize{outcome.bytes_priced}},
+      {"implicit_reshards", Count{implicit}},
+      {"values", std::string(values[static_cast<size_t>(input.source)])},
+      {"seed", Count{seed}}};
+  if (outcome.mismatch) {
+    const auto v = static_cast<size_t>(outcome.mismatch->value);
+    summary.emplace_back("first_mismatch", input.graph.values[v].name);
+    summary.emplace_back("first_mismatch_device",
+                         Count{outcome.mismatch->device});
+  }
+  return summary;
+}
+
+std::string verdict_line(const SimulateInput& input,
+                         const Simulation& outcome) {
+  if (outcome.mismatch) {
+    return "mismatch: the sharded run computes something else than the "
+           "unsharded one";
+  }
+  if (input.source == ValueSource::Field) {
+    return "ok: sharded and unsharded agree bitwise, the whole graph and every "
+           "operation by itself";
+  }
+  return fmt::format(
+      "ok: sharded and unsharded compute the same; structural error {:.1e}, a "
+      "mismatch is above {:.1e}",
+      outcome.structural_error, kMismatch);
+}
+
+std::string precision_line(const Simulation& outcome) {
+  std::string line = fmt::format(
+      "float32: error {:.3g} times the unsharded "
+      "run's",
+      outcome.error_amplification);
+  if (outcome.bound_ratio) {
+    line += fmt::format("; products reach {:.2g} of what rounding may do",
+                        *outcome.bound_ratio);
+  }
+  return line;
+}
+
+std::string work_line(const Simulation& outcome, bool exact) {
+  const auto size = [&](int64_t bytes) {
+    return exact ? count_text(bytes) + " bytes"
+                 : bytes_text(static_cast<double>(bytes));
+  };
+  std::string line = "per device " + count_text(outcome.flops) + " FLOP of " +
+                     count_text(outcome.unsharded_flops);
+  if (outcome.unsharded_flops > 0) {
+    line += " (" +
+            percent_text(static_cast<double>(outcome.flops) /
+                         static_cast<double>(outcome.unsharded_flops)) +
+            ")";
+  }
+  line += "; all devices together send " + size(outcome.bytes_moved);
+  if (outcome.bytes_moved == outcome.bytes_priced) return line + ", as priced";
+  return line + ", priced as " + size(outcome.bytes_priced);
+}
+
+}  // namespace
+
+Report simulate_report(const Context& context, const SimulateInput& input,
+                       const Program& program, const Simulation& outcome) {
+  const Mesh& mesh = input.session.plan.mesh;
+  const Options& options = context.options;
+  Report report;
+  report.command = "simulate";
+  report.diagnostics = &context.diags;
+  report.summary = simulation_summary(input, outcome, options.simulation.seed);
+  report.summary.emplace_back("errors",
+                              Count{context.diags.count(Severity::Error)});
+  report.summary.emplace_back("warnings",
+                              Count{context.diags.count(Severity::Warning)});
+  report.headline = {fmt::format(
+      "`{}` on {}    mesh {}; {} values, seed {}", printable(input.graph.name),
+      plural(mesh.devices(), "simulated device"), mesh_text(mesh),
+      options.simulation.values, options.simulation.seed)};
+  report.tables = {collectives_table(input, program, outcome),
+                   activations_table(input, program, options.expand)};
+  if (outcome.collectives.empty()) {
+    report.notes.push_back("no device needs anything of another");
+  }
+  report.notes.push_back(work_line(outcome, options.exact));
+  if (input.source != ValueSource::Field) {
+    report.notes.push_back(precision_line(outcome));
+  }
+  report.notes.push_back(verdict_line(input, outcome));
+  return report;
+}
+
+}  // namespace shardplan::cli

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// xlstm-jax: TPDense, TPAsyncDense and ModelParallelismWrapper, by the shipped
+// graphs of these layers. A layer without a bias runs with a bias of zeros.
+#include <string>
+
+#include "base/check.h"
+#include "conformance/graph_run.h"
+#include "graph/layers.h"
+
+namespace shardplan::conformance {
+namespace {
+
+using Mode = TensorParallelMode;
+
+// One layer of a vector, and what its devices hold.
+struct Layer {
+  const Json& inputs;
+  int64_t devices = 1;
+  int64_t features = 0;  // of one dense layer
+  bool async = false;
+  Mode mode = Mode::None;
+  bool bias = true;
+  Shape x_shape = {};  // per device
+
+  // Rows of x: leading dimensions are one.
+  int64_t rows() const {
+    int64_t count = 1;
+    for (size_t i = 0; i + 1 < x_shape.size(); ++i) count *= x_shape[i];
+    return count;
+  }
+  int64_t in() const { return x_shape.back(); }
+};
+
+// A parameter that device `device` holds: as it is, or boxed with a leading
+// dimension of size 1 that has the axis's name.
+Tensor parameter(const Layer& layer, int64_t device, const std::string& scope,
+                 const std::string& name) {
+  const Json& held =
+      layer.inputs.at("params[d]").at(static_cast<size_t>(device));
+  const Json& found = held.at(scope + "/" + name);
+  if (!found.is_object()) return decode_tensor(found);
+  const Json& names = found.at("names");
+  if (names.empty() || names.front() != "tp") {
+    throw InternalError("a parameter that is not stacked along its axis");
+  }
+  const Tensor boxed = decode_tensor(found.at("value"));
+  return reshaped(boxed, Shape(boxed.shape.begin() + 1, boxed.shape.end()));
+}
+
+Tensor bias_of(const Layer& layer, int64_t device, const std::string& scope) {
+  if (layer.bias) return parameter(layer, device, scope, "bias");
+  return make_tensor(Element::F32, {layer.features});
+}
+
+// Kernels and biases of scope `scope`, by device.
+void give_stacked(const Layer& layer, const std::string& scope,
+                  std::map<std::string, Tensor>& given) {
+  std::vector<Tensor> kernels;
+  std::vector<Tensor> biases;
+  for (int64_t device = 0; device < layer.devices; ++device) {
+    kernels.push_back(parameter(layer, device, scope, "kernel"));
+    biases.push_back(bias_of(layer, device, scope));
+  }
+  given["kernel"] = stacked(kernels);
+  given["bias"] = stacked(biases);
+}
+
+// A plain dense layer is the same on every device.
+void give_plain(const Layer& layer, const std::string& scope,
+                std::map<std::string, Tensor>& given) {
+  const auto count = static_cast<size_t>(layer.devices);
+  const Tensor kernel = parameter(layer, 0, scope, "kernel");
+  given["kernel"] = stacked(std::vector<Tensor>(count, kernel));
+  given["bias"] = stacked(std::vector<Tensor>(count, bias_of(layer, 0, scope)));
+}
+
+AsyncLayout layout_of(const Layer& layer) {
+  if (layer.mode == Mode::Gather) return AsyncLayout::Gather;
+  const Json& kwargs = layer.inputs.at("kwargs");
+  return kwargs.value("use_bidirectional_scatter", false)
+             ? AsyncLayout::SplitScatter
+             : AsyncLayout::Scatter;
+}
+
+void give_pieces(const Layer& layer, std::map<std::string, Tensor>& given) {
+  std::vector<std::vector<Tensor>> pieces;
+  std::vector<Tensor> biases;
+  for (int64_t device = 0; device < layer.devices; ++device) {
+    std::vector<Tensor> held;
+    for (int64_t i = 0; i < layer.devices; ++i) {
+      held.push_back(parameter(layer, device,
+                               "layer/shard_" + std::to_string(i) + "/sharded",
+                               "kernel"));
+    }
+    pieces.push_back(std::move(held));
+    biases.push_back(bias_of(layer, device, "layer/shard_0/sharded"));
+  }
+  given["kernel"] = dense_kernel(layout_of(layer), pieces);
+  given["bias"] = dense_bias(layout_of(layer), biases);
+}
+
+// The devices' inputs: each its own, or the columns of one.
+Tensor whole_input(const Layer& layer, bool own) {
+  std::vector<Tensor> parts;
+  for (const Json& x : layer.inputs.at("x[d]")) {
+    parts.push_back(
+        reshaped(decode_tensor(x, layer.x_shape), {layer.rows(), layer.in()}));
+  }
+  const Tensor whole = stacked(parts);
+  if (own) return whole;
+  const std::vector<int> rows_first = {1, 0, 2};
+  return contiguous(reshaped(permuted(whole, rows_first),
+                             {layer.rows(), layer.devices * layer.in()}));
+}
+
+std::string graph_of(const Layer& layer, bool own) {
+  if (own) return "tp_dense_local";
+  return std::string(layer.async ? "tp_async_dense_" : "tp_dense_") +
+         (layer.mode == Mode::Gather ? "gather" : "scatter");
+}
+
+Answer encode_parts(const Layer& layer, const char* key,
+                    const std::vector<Tensor>& parts) {
+  Json encoded = Json::array();
+  for (const Tensor& part : parts) {
+    Shape shape = layer.x_shape;
+    shape.back() = part.shape.back();
+    encoded.push_back(encode_tensor(reshaped(part, shape)));
+  }
+  return {{{key, encoded}}, std::nullopt, ""};
+}
+
+Answer run_layer(const Layer& layer) {
+  const Json& kwargs = layer.inputs.at("kwargs");
+  const bool skip = !layer.async && kwargs.value("skip_communication", false);
+  const bool own = skip || layer.mode == Mode::None;
+  Diagnostics diags;
+  auto graph = shipped_graph(graph_of(layer, own),
+                             {{"batch", layer.rows()},
+                              {"shards", layer.devices},
+                              {"in", layer.in()},
+                              {"features", layer.features}},
+                             diags);
+  if (!graph) return refusal(diags);
+  std::map<std::string, Tensor> given = {{"x", whole_input(layer, own)}};
+  if (layer.mode == Mode::None) {
+    give_plain(layer, layer.async ? "layer/shard_0" : "layer/Dense_0", given);
+  } else if (layer.async) {
+    give_pieces(layer, given);
+  } else {
+    const auto name = kwargs.value("dense_name", std::string("module"));
+    give_stacked(layer, "layer/" + name + "/sharded", given);
+  }
+  const auto parts = run_on_devices(*graph, given, layer.devices, diags);
+  if (!parts) return refusal(diags);
+  return encode_parts(layer, "y[d]", *parts);
+}
+
+Answer dense(const Json& inputs, bool async) {
+  Layer layer{inputs};
+  layer.devices = inputs.at("tp_size").get<int64_t>();
+  layer.features = inputs.at("dense_features_per_call").get<int64_t>();
+  layer.async = async;
+  layer.bias = inputs.at("kwargs").value("use_bias", true);
+  layer.x_shape = inputs.at("x_per_device_shape").get<Shape>();
+  Diagnostics diags;
+  const auto mode = tensor_parallel_mode(
+      inputs.at("tp_mode").get<std::string>(), layer.devices, diags);
+  if (!mode) return refusal(diags);
+  layer.mode = *mode;
+  return run_layer(layer);
+}
+
+Answer tp_dense(const Json& inputs) { return dense(inputs, false); }
+Answer tp_async_dense(const Json& inputs) { return dense(inputs, true); }
+
+// A wrapped Dense: devices have parameters of their own, the same where the
+// random numbers are not split, and zeros but on one device where masked.
+Answer wrapper(const Json& inputs) {
+  const Json& kwargs = inputs.at("kwargs");
+  const Json arguments = kwargs.value("module_kwargs", Json::object());
+  const Json mask = kwargs.value("mask_except_model_idx", Json());
+  Layer layer{inputs};
+  layer.devices = inputs.at("n").get<int64_t>();
+  layer.bias = arguments.value("use_bias", true);
+  const Tensor x = decode_tensor(inputs.at("x"));
+  layer.x_shape = x.shape;
+  const std::string scope = "w/sharded";
+  layer.features = parameter(layer, 0, scope, "kernel").shape.back();
+  std::map<std::string, Tensor> given;
+  if (kwargs.value("split_rngs", true)) {
+    give_stacked(layer, scope, given);
+  } else {
+    give_plain(layer, scope, given);
+  }
+  for (int64_t device = 0; device < layer.devices && !mask.is_null();
+       ++device) {
+    if (mask == device) continue;
+    for (const char* name : {"kernel", "bias"}) {
+      const Tensor held = slice(given[name], 0, device, device + 1);
+      copy_into(held, make_tensor(held.element, held.shape));
+    }
+  }
+  given["x"] =
+      stacked(std::vector<Tensor>(static_cast<size_t>(layer.devices),
+                                  reshaped(x, {layer.rows(), layer.in()})));
+  Diagnostics diags;
+  const auto graph = shipped_graph("tp_dense_local",
+                                   {{"batch", layer.rows()},
+                                    {"shards", layer.devices},
+                                    {"in", layer.in()},
+                                    {"features", layer.features}},
+                                   diags);
+  if (!graph) return refusal(diags);
+  const auto parts = run_on_devices(*graph, given, layer.devices, diags);
+  if (!parts) return refusal(diags);
+  return encode_parts(layer, "y_apply[d]", *parts);
+}
+
+// Both are ValueErrors: a mode that is none, and features that tp does not
+// divide.
+bool is_same_layer_error(const Answer& answer, const Json& error) {
+  const auto says = [&](const char* words, const char* ours) {
+    return error.at("message").get<std::string>().find(words) !=
+               std::string::npos &&
+           answer.message.find(ours) != std::string::npos;
+  };
+  return answer.refused == Code::InvalidGraph &&
+         (says("Unknown Tensor Parallel mode", "tensor parallel mode") ||
+          says("divisible", "does not divide"));
+}
+
+}  // namespace
+
+const std::vector<Function>& tp_dense_functions() {
+  static const std::vector<Function> kFunctions = {
+      {"TPDense", tp_dense, is_same_layer_error, nullptr, nullptr,
+       agree_within_4_ulps},
+      {"TPAsyncDense", tp_async_dense, is_same_layer_error, nullptr, nullptr,
+       agree_within_4_ulps},
+      {"ModelParallelismWrapper", wrapper, is_same_layer_error, nullptr,
+       nullptr, agree_within_4_ulps},
+  };
+  return kFunctions;
+}
+
+}  // namespace shardplan::conformance
