@@ -24,6 +24,13 @@ const Value& value_of(const Graph& graph, int number) {
   return graph.values[static_cast<size_t>(number)];
 }
 
+// "`h` (linear)"
+std::string served_by(const Graph& graph, int node) {
+  if (node < 0) return "the output";
+  return "`" + served_value(graph, node) + "` (" +
+         graph.nodes[static_cast<size_t>(node)].label + ")";
+}
+
 // The parameters that a value is computed from: those of its own operation, or
 // else the nearest before it.
 std::vector<int> nearest_parameters(const Graph& graph, int value) {
@@ -113,12 +120,11 @@ void report_reshard(const SimulateInput& input, const Program& program,
 
 }  // namespace
 
-std::string served_by(const Graph& graph, int node) {
-  if (node < 0) return "the output";
+std::string served_value(const Graph& graph, int node) {
+  if (node < 0) return "output";
   const GraphNode& by = graph.nodes[static_cast<size_t>(node)];
-  std::string name = value_of(graph, by.result).name;
-  name = name.substr(0, name.find(':'));
-  return "`" + name + "` (" + by.label + ")";
+  const std::string& name = value_of(graph, by.result).name;
+  return name.substr(0, name.find(':'));
 }
 
 void report_program(const SimulateInput& input, const Program& program,
