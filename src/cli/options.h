@@ -113,6 +113,11 @@ struct Options {
   std::optional<std::string> to;       // export --to
   std::optional<std::string> shard;    // inspect --shard NAME
   SourcePtr matmul;                    // explain --matmul, as text named so
+  // explain --algorithm: known names, and numbers of ranks.
+  std::optional<std::string> algorithm;
+  std::optional<std::string> kind;  // --kind
+  std::optional<int64_t> ranks;     // --ranks
+  std::optional<int64_t> inner;     // --inner
 };
 
 // How rule files are read, but for what they say themselves.
