@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/simulate_findings.h"
 
-#include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -133,7 +133,7 @@ void report_program(const SimulateInput& input, const Program& program,
     const bool moves =
         at.kind == Instruction::Kind::Collective ||
         (at.kind == Instruction::Kind::Compute && at.overlap != Overlap::Off);
-    if (!moves || at.cause != Cause::Implicit) continue;
+    if (!moves || (at.cause != Cause::Implicit && !at.rematerializes)) continue;
     report_reshard(input, program, at, diags);
   }
   for (const int bias : repeated_biases(input.graph)) {
@@ -154,11 +154,14 @@ void report_outcome(const SimulateInput& input, const Program& program,
   const Graph& graph = input.graph;
   if (!outcome.mismatch) {
     if (outcome.error_amplification > kLargeAmplification) {
-      diags
-          .report(Code::ErrorAmplification, {},
-                  "the sharded run's error is " +
-                      fmt::format("{:.3g}", outcome.error_amplification) +
-                      " times that of the unsharded run")
+      const std::string message =
+          std::isfinite(outcome.error_amplification)
+              ? fmt::format(
+                    "the sharded run's error is {:.3g} times that of "
+                    "the unsharded run",
+                    outcome.error_amplification)
+              : "the sharded run is inexact where the unsharded one is exact";
+      diags.report(Code::ErrorAmplification, {}, message)
           .fact("structural error " +
                 fmt::format("{:.1e}", outcome.structural_error) +
                 ": the plan computes the right thing")
