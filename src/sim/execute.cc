@@ -56,9 +56,6 @@ class Machine {
   }
 
  private:
-  const Layout& layout_of_register(int number) const {
-    return program_.registers[static_cast<size_t>(number)].layout;
-  }
   const DeviceTensors& tensors(int number) const {
     return run_.registers[static_cast<size_t>(number)];
   }
@@ -85,10 +82,8 @@ class Machine {
       case Instruction::Kind::Slice:
         return each_device([&](size_t device) { return cut(at, device); });
       case Instruction::Kind::Collective:
-        return run_collective(
-            program_.mesh, at, layout_of_register(at.operands[0]),
-            layout_of_register(at.result), tensors(at.operands[0]),
-            options_.arithmetic, options_.threads, sent);
+        return run_collective(program_.mesh, at, tensors(at.operands[0]),
+                              options_.arithmetic, options_.threads, sent);
       default:
         return compute(at, sent);
     }
