@@ -88,7 +88,7 @@ TEST_CASE("factors: what factors can take of a spec comes back as it was") {
     testing::Random random(seed);
     const Mesh m = testing::random_mesh(random, 16);
     const Graph graph = testing::random_graph(random, 8);
-    for (const Node& node : graph.nodes) {
+    for (const GraphNode& node : graph.nodes) {
       const Shape& shape =
           graph.values[static_cast<size_t>(node.operands[0])].shape;
       const Layout layout = testing::random_layout(random, m, shape);

@@ -304,7 +304,7 @@ class Injector {
     Value rolled = fault_.graph->values[static_cast<size_t>(value)];
     rolled.kind = Value::Kind::Result;
     rolled.node = static_cast<int>(fault_.graph->nodes.size());
-    Node node;
+    GraphNode node;
     node.op = &roll_op();
     node.attributes = {{"dim", static_cast<double>(dim)}};
     node.operands = {value};

@@ -147,13 +147,13 @@ std::string moves(const Program& program) {
 
 std::vector<int> unread_results(const Graph& graph) {
   std::vector<bool> read(graph.values.size());
-  for (const Node& node : graph.nodes) {
+  for (const GraphNode& node : graph.nodes) {
     for (const int operand : node.operands) {
       read[static_cast<size_t>(operand)] = true;
     }
   }
   std::vector<int> unread;
-  for (const Node& node : graph.nodes) {
+  for (const GraphNode& node : graph.nodes) {
     if (!read[static_cast<size_t>(node.result)]) unread.push_back(node.result);
   }
   return unread;
