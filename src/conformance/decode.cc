@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 #include "base/check.h"
 #include "conformance/vector_case.h"
 
@@ -90,6 +94,35 @@ std::optional<Mesh> decode_mesh(const Json& mesh, Diagnostics& diags) {
     }
   }
   return make_mesh(axes, std::nullopt, {}, diags);
+}
+
+bool agree_within_4_ulps(const Json& answer, const Json& expected) {
+  if (answer.is_number() && expected.is_number()) {
+    const auto ours = answer.get<double>();
+    const auto theirs = expected.get<double>();
+    if (ours == theirs) return true;
+    const double exact = 0x1p24;
+    if (theirs == std::round(theirs) && std::abs(theirs) <= exact) return false;
+    const auto magnitude = static_cast<float>(std::abs(theirs));
+    const double unit =
+        std::nextafter(magnitude, std::numeric_limits<float>::infinity()) -
+        magnitude;
+    return std::abs(ours - theirs) <= 4 * unit;
+  }
+  if (!answer.is_structured() || answer.type() != expected.type() ||
+      answer.size() != expected.size()) {
+    return answer == expected;
+  }
+  if (answer.is_array()) {
+    return std::equal(answer.begin(), answer.end(), expected.begin(),
+                      agree_within_4_ulps);
+  }
+  for (const auto& [key, value] : expected.items()) {
+    if (!answer.contains(key) || !agree_within_4_ulps(answer.at(key), value)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 Answer refusal(const Diagnostics& diags) {

@@ -17,7 +17,7 @@ std::span<const Function> functions() {
     for (const auto* rows :
          {&auto_spec_functions(), &logical_axes_functions(),
           &matmul_functions(), &mesh_functions(), &partition_axis_functions(),
-          &pattern_functions()}) {
+          &pattern_functions(), &random_functions()}) {
       all.insert(all.end(), rows->begin(), rows->end());
     }
     return all;

@@ -51,7 +51,13 @@ struct Function {
   // Puts an expectation into the form of our answers, where the originals of
   // several years write a spec differently.
   Json (*canonical)(const Json& expected) = nullptr;
+  // Whether an answer is what is expected, where equality asks too much.
+  bool (*agree)(const Json& answer, const Json& expected) = nullptr;
 };
+
+// Equal but for numbers with a fraction, or above 2^24, which may be 4 units in
+// the last place of a float apart.
+bool agree_within_4_ulps(const Json& answer, const Json& expected);
 
 std::span<const Function> functions();
 std::span<const Deviation> deviations();
@@ -63,6 +69,7 @@ const std::vector<Function>& matmul_functions();
 const std::vector<Function>& mesh_functions();
 const std::vector<Function>& partition_axis_functions();
 const std::vector<Function>& pattern_functions();
+const std::vector<Function>& random_functions();
 
 Answer match_partition_rules(const Json& inputs);
 bool is_same_match_error(const Answer& answer, const Json& error);
