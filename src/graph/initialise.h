@@ -14,17 +14,20 @@
 
 namespace shardplan {
 
-// Names that `init` of a graph file may have.
+// Names that `init` of a graph file may have: those of jax.nn.initializers.
 std::vector<std::string> initialiser_names();
 
 // float32 numbers of `shape`, row-major. Fans are counted as JAX counts them:
 // the last dimension is out, the last but one is in, the others are the
 // receptive field; a shape of less than two dimensions has none and is refused
-// (empty) where the initialiser needs them.
+// (empty) where the initialiser needs them. REQUIRES: a name of
+// initialiser_names().
 std::optional<std::vector<float>> initialise(const Initialiser& initialiser,
                                              Key key, const Shape& shape);
 
-// variance_scaling(scale, mode, distribution) itself.
+// variance_scaling(scale, mode, distribution) itself: numbers of variance
+// scale / fan. Normal ones are truncated at two standard deviations where the
+// distribution says so.
 enum class FanMode : uint8_t { In, Out, Average };
 enum class Distribution : uint8_t { TruncatedNormal, Normal, Uniform };
 std::optional<std::vector<float>> variance_scaling(Key key, const Shape& shape,
@@ -34,7 +37,7 @@ std::optional<std::vector<float>> variance_scaling(Key key, const Shape& shape,
 // What a wrapped module's parameters are on every device of a model axis of
 // size `count`: drawn from fold_in(key, index) where `split_rngs`, else alike;
 // zero everywhere but on device `mask_except` where that is given. The shards
-// are stacked along a new leading axis.
+// are stacked along a new leading axis. REQUIRES: the sizes fit memory.
 struct PerShard {
   int count = 1;
   bool split_rngs = true;

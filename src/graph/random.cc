@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/random.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <span>
+
+#include "base/check.h"
+
+namespace shardplan {
+namespace {
+
+// Threefry-2x32 with 20 rounds.
+std::array<uint32_t, 2> threefry(Key key, uint64_t counter) {
+  constexpr int kRotations[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
+  constexpr uint32_t kParity = 0x1BD11BDA;
+  const uint32_t keys[3] = {key[0], key[1], key[0] ^ key[1] ^ kParity};
+  uint32_t x0 = static_cast<uint32_t>(counter >> 32) + keys[0];
+  uint32_t x1 = static_cast<uint32_t>(counter) + keys[1];
+  for (uint32_t group = 1; group <= 5; ++group) {
+    for (const int rotation : kRotations[(group - 1) % 2]) {
+      x0 += x1;
+      x1 = std::rotl(x1, rotation) ^ x0;
+    }
+    x0 += keys[group % 3];
+    x1 += keys[(group + 1) % 3] + group;
+  }
+  return {x0, x1};
+}
+
+// a b + c rounded once, as the FMA that XLA's compiler makes of it. The product
+// is exact in a double; so is the sum, but for cases too rare to matter.
+float multiply_add(float a, float b, float c) {
+  return static_cast<float>(static_cast<double>(a) * b + c);
+}
+
+// Coefficients from the highest power down.
+float polynomial(std::span<const float> coefficients, float x) {
+  float sum = coefficients.front();
+  for (const float next : coefficients.subspan(1)) {
+    sum = multiply_add(sum, x, next);
+  }
+  return sum;
+}
+
+// XLA's erf for float32: a rational function of x^2, as in Eigen.
+float erf(float x) {
+  constexpr float kNumerator[] = {2.2905065861e-4F, 3.4082910107e-3F,
+                                  5.0955695062e-2F, 1.8520832240e-1F,
+                                  1.1283791435F};
+  constexpr float kDenominator[] = {-1.1791602954e-7F,
+                                    2.3547966471e-5F,
+                                    1.0179625278e-3F,
+                                    1.4070470171e-2F,
+                                    1.1098505178e-1F,
+                                    4.9746925110e-1F,
+                                    1.0F};
+  constexpr float kOne = 3.7439211627767994F;  // from here on, erf is 1
+  x = std::clamp(x, -kOne, kOne);
+  const float square = x * x;
+  return x * polynomial(kNumerator, square) / polynomial(kDenominator, square);
+}
+
+// Giles, "Approximating the erfinv function", GPU Computing Gems 2 (2011),
+// table of single precision; XLA has the same.
+float erf_inv(float x) {
+  constexpr float kCentre[] = {
+      2.81022636e-08F,  3.43273939e-07F, -3.5233877e-06F,
+      -4.39150654e-06F, 0.00021858087F,  -0.00125372503F,
+      -0.00417768164F,  0.246640727F,    1.50140941F};
+  constexpr float kTails[] = {-0.000200214257F, 0.000100950558F, 0.00134934322F,
+                              -0.00367342844F,  0.00573950773F,  -0.0076224613F,
+                              0.00943887047F,   1.00167406F,     2.83297682F};
+  if (std::abs(x) == 1) {
+    return std::copysign(std::numeric_limits<float>::infinity(), x);
+  }
+  // In double precision, so that the result is the same with every libm.
+  const float w = -static_cast<float>(std::log1p(-static_cast<double>(x * x)));
+  return x * (w < 5 ? polynomial(kCentre, w - 2.5F)
+                    : polynomial(kTails, std::sqrt(w) - 3));
+}
+
+constexpr float kSqrt2 = 1.41421356F;
+
+}  // namespace
+
+Key random_key(int64_t seed) { return {0, static_cast<uint32_t>(seed)}; }
+
+std::vector<Key> split(Key key, int count) {
+  SHARDPLAN_CHECK(count >= 0);
+  std::vector<Key> keys(static_cast<size_t>(count));
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = threefry(key, i);
+  return keys;
+}
+
+Key fold_in(Key key, uint32_t data) { return threefry(key, data); }
+
+std::vector<uint32_t> random_bits(Key key, int64_t count) {
+  SHARDPLAN_CHECK(count >= 0);
+  std::vector<uint32_t> bits(static_cast<size_t>(count));
+  for (size_t i = 0; i < bits.size(); ++i) {
+    const std::array<uint32_t, 2> both = threefry(key, i);
+    bits[i] = both[0] ^ both[1];
+  }
+  return bits;
+}
+
+std::vector<float> random_uniform(Key key, int64_t count, float low,
+                                  float high) {
+  const std::vector<uint32_t> bits = random_bits(key, count);
+  std::vector<float> numbers(bits.size());
+  const float width = high - low;
+  std::transform(bits.begin(), bits.end(), numbers.begin(), [&](uint32_t x) {
+    // 23 bits as the fraction of a number in [1, 2).
+    const auto one_to_two = std::bit_cast<float>((x >> 9) | 0x3F800000U);
+    return std::max(low, multiply_add(one_to_two - 1, width, low));
+  });
+  return numbers;
+}
+
+std::vector<float> random_normal(Key key, int64_t count) {
+  std::vector<float> numbers =
+      random_uniform(key, count, std::nextafter(-1.0F, 0.0F), 1);
+  for (float& x : numbers) x = kSqrt2 * erf_inv(x);
+  return numbers;
+}
+
+std::vector<float> random_truncated_normal(Key key, int64_t count, float low,
+                                           float high) {
+  // XLA makes a product of the division by a constant.
+  constexpr float kHalfSqrt2 = 1 / kSqrt2;
+  std::vector<float> numbers =
+      random_uniform(key, count, erf(low * kHalfSqrt2), erf(high * kHalfSqrt2));
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const float first = std::nextafter(low, kInfinity);
+  const float last = std::nextafter(high, -kInfinity);
+  for (float& x : numbers) {
+    // The order of jnp.clip, where there is no number between the two.
+    x = std::min(std::max(kSqrt2 * erf_inv(x), first), last);
+  }
+  return numbers;
+}
+
+}  // namespace shardplan
