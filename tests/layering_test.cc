@@ -240,5 +240,28 @@ TEST_CASE("every code has a page") {
   }
 }
 
+// Two types of one name are one type to the linker, and then neither.
+TEST_CASE("layering: a type is defined in one header") {
+  std::map<std::string, std::string> defined;
+  for (const File& file : files_below("src")) {
+    if (!file.path.ends_with(".h")) continue;
+    std::string space;
+    for (const std::string& line : file.lines) {
+      if (starts_with(line, "namespace ")) space = line;
+      for (const std::string_view kind : {"struct ", "class ", "enum class "}) {
+        if (!starts_with(line, kind) || line.ends_with(';')) continue;
+        const size_t end = line.find_first_of(" {:", kind.size());
+        const std::string name =
+            space + line.substr(kind.size(), end - kind.size());
+        CAPTURE(file.path);
+        CAPTURE(name);
+        const auto [first, is_new] = defined.emplace(name, file.path);
+        CHECK_MESSAGE(is_new, "also in " << first->second);
+      }
+    }
+  }
+  CHECK(defined.size() > 100);
+}
+
 }  // namespace
 }  // namespace shardplan

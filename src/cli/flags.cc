@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "cli/explain_flags.h"
 #include "cli/flag_values.h"
 #include "cli/memory_flags.h"
 #include "cli/simulate_flags.h"
@@ -34,7 +35,7 @@ constexpr std::string_view kRuled =
 constexpr std::string_view kReading =
     "check resolve analyze sweep simulate export inspect diff";
 constexpr std::string_view kFolding =
-    "check resolve analyze sweep simulate inspect diff";
+    "check resolve analyze sweep simulate inspect diff explain";
 constexpr std::string_view kReporting =
     "check resolve analyze sweep simulate inspect diff list explain";
 constexpr std::string_view kWriting =
@@ -251,12 +252,6 @@ const std::vector<Flag>& input_flags() {
        "a mesh, or a plan",
        "inspect", false, false, nullptr,
        [](const Setting& s, Options& o, Diagnostics&) { o.shard = s.value; }},
-      {"matmul", 0, Takes::Text, "SPECS", "Inputs",
-       "describe a product of matrices instead: \"P(dp, None) @ P(None, tp)\"",
-       "explain", false, false, nullptr,
-       [](const Setting& s, Options& o, Diagnostics&) {
-         o.matmul = std::make_shared<SourceFile>("--matmul", s.value);
-       }},
       {"why", 0, Takes::Text, "NAME", "Inputs",
        "show how one parameter got its spec", "resolve", false, false, nullptr,
        [](const Setting& s, Options& o, Diagnostics&) { o.why = s.value; }},
@@ -290,8 +285,9 @@ const std::vector<Flag>& output_flags() {
        [](const Setting& s, Options& o, Diagnostics&) {
          o.output = path_of(s);
        }},
-      {"expand", 0, Takes::Nothing, "", "Output", "show every layer by itself",
-       kFolding, false, true, nullptr,
+      {"expand", 0, Takes::Nothing, "", "Output",
+       "leave nothing out: every layer, device or step by itself", kFolding,
+       false, true, nullptr,
        [](const Setting&, Options& o, Diagnostics&) { o.expand = true; }},
       {"exact", 0, Takes::Nothing, "", "Output",
        "raw numbers instead of 29.3 MiB", kReporting, false, true, nullptr,
@@ -360,8 +356,9 @@ const std::vector<Flag>& diagnostics_flags() {
 std::span<const Flag> flags() {
   static const std::vector<Flag> kAll = [] {
     std::vector<Flag> all = input_flags();
-    for (const auto* more : {&simulate_flags(), &memory_flags(),
-                             &output_flags(), &diagnostics_flags()}) {
+    for (const auto* more :
+         {&simulate_flags(), &explain_flags(), &memory_flags(), &output_flags(),
+          &diagnostics_flags()}) {
       all.insert(all.end(), more->begin(), more->end());
     }
     return all;

@@ -98,7 +98,6 @@ struct Options {
   MemoryOptions memory;
   SweepOptions sweep;
   SimulationFlags simulation;
-  std::optional<std::string> algorithm;  // --algorithm
 
   // Output
   std::string format = "text";
@@ -126,6 +125,11 @@ struct Options {
   std::optional<std::string> to;       // export --to
   std::optional<std::string> shard;    // inspect --shard NAME
   SourcePtr matmul;                    // explain --matmul, as text named so
+  // --algorithm of simulate and explain; with the latter, numbers of ranks.
+  std::optional<std::string> algorithm;
+  std::optional<std::string> kind;  // --kind
+  std::optional<int64_t> ranks;     // --ranks
+  std::optional<int64_t> inner;     // --inner
 };
 
 // How rule files are read, but for what they say themselves.

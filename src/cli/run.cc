@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
 #include <exception>
 #include <new>
 #include <optional>
+#include <string_view>
 
 #include "base/text.h"
 #include "cli/args.h"
@@ -79,6 +82,28 @@ void check_diff_flags(const CommandLine& line, const Options& options,
   }
 }
 
+void check_explain_flags(const CommandLine& line, const Options& options,
+                         Diagnostics& diags) {
+  if (options.parity && !options.matmul) {
+    diags.error(Code::Usage, {}, "`--parity` means nothing without `--matmul`");
+  }
+  constexpr std::array<std::string_view, 4> kOfSchedules = {"ranks", "kind",
+                                                            "inner", "expand"};
+  for (const Setting& setting : line.settings) {
+    if (options.algorithm ||
+        std::find(kOfSchedules.begin(), kOfSchedules.end(),
+                  setting.flag->name) == kOfSchedules.end()) {
+      continue;
+    }
+    diags.error(Code::Usage, {},
+                title_of(setting) + " means nothing without `--algorithm`");
+  }
+  if (options.format_was_given && !options.matmul && !options.algorithm) {
+    diags.error(Code::Usage, {}, "the page of a code has no other format")
+        .help("with `--matmul` or `--algorithm` there is a report to format");
+  }
+}
+
 // Flags that mean nothing without another one.
 void check_companions(const CommandLine& line, const Options& options,
                       Diagnostics& diags) {
@@ -92,14 +117,7 @@ void check_companions(const CommandLine& line, const Options& options,
                    "`--shard`")
         .help("name a parameter with `--shard` to see where it lies");
   }
-  if (options.command != "explain" || options.matmul) return;
-  if (options.parity) {
-    diags.error(Code::Usage, {}, "`--parity` means nothing without `--matmul`");
-  }
-  if (options.format_was_given) {
-    diags.error(Code::Usage, {}, "the page of a code has no other format")
-        .help("with `--matmul` there is a report to format");
-  }
+  if (options.command == "explain") check_explain_flags(line, options, diags);
 }
 
 // Flags over configuration. `options` hold the flags already.

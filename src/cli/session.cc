@@ -50,13 +50,17 @@ std::optional<RuleSet> read_rules(Context& context) {
           *rules, context.diags)) {
     return std::nullopt;
   }
+  return rules;
+}
+
+// `--axes` beside the axes that the rules declare themselves.
+void declare_axes(const Options& options, RuleSet& rules) {
   for (const std::string& axis : options.axes) {
-    AxisNames& declared = rules->declared_axes;
+    AxisNames& declared = rules.declared_axes;
     if (std::find(declared.begin(), declared.end(), axis) == declared.end()) {
       declared.push_back(axis);
     }
   }
-  return rules;
 }
 
 // The mesh that a dump or checkpoint was made on, where nobody gives another.
@@ -208,8 +212,9 @@ ResolveOptions resolve_options(const Context& context) {
 
 std::optional<Made> make_plan(Context& context, Manifest& manifest,
                               std::optional<RuleSet>& rules) {
-  rules = read_rules(context);
+  if (!rules) rules = read_rules(context);
   if (!rules) return std::nullopt;
+  declare_axes(context.options, *rules);
   auto mesh = read_mesh(context, *rules, manifest);
   if (!mesh) return std::nullopt;
   auto plan = resolve(manifest, *rules, mesh->mesh, resolve_options(context),
@@ -225,6 +230,7 @@ std::optional<Inputs> read_inputs(Context& context) {
   if (!manifest) return std::nullopt;
   std::optional<RuleSet> rules = read_rules(context);
   if (!rules) return std::nullopt;
+  declare_axes(context.options, *rules);
   return Inputs{*std::move(manifest), *std::move(rules),
                 resolve_options(context)};
 }
@@ -241,10 +247,10 @@ std::optional<Session> open_session(Context& context) {
   return open_session(context, std::move(*manifest));
 }
 
-std::optional<Session> open_session(Context& context, Manifest manifest) {
+std::optional<Session> open_session(Context& context, Manifest manifest,
+                                    std::optional<RuleSet> rules) {
   Diagnostics& diags = context.diags;
   context.progress.stage("matching rules");
-  std::optional<RuleSet> rules;
   std::optional<Made> made = context.options.plan
                                  ? read_saved_plan(context, manifest)
                                  : make_plan(context, manifest, rules);

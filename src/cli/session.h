@@ -42,7 +42,9 @@ std::optional<Mesh> planned_mesh(Context& context, Inputs& inputs);
 // Empty when there can be no answer; the diagnostics say why. Otherwise they
 // hold every finding.
 std::optional<Session> open_session(Context& context);
-// The same for a model that has been read.
-std::optional<Session> open_session(Context& context, Manifest manifest);
+// The same for a model that has been read; with `rules`, by these instead of
+// those that the options name.
+std::optional<Session> open_session(Context& context, Manifest manifest,
+                                    std::optional<RuleSet> rules = {});
 
 }  // namespace shardplan::cli

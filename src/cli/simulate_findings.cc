@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/simulate_findings.h"
 
-#include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -22,6 +22,13 @@ std::string axes_list(const AxisNames& axes) {
 
 const Value& value_of(const Graph& graph, int number) {
   return graph.values[static_cast<size_t>(number)];
+}
+
+// "`h` (linear)"
+std::string served_by(const Graph& graph, int node) {
+  if (node < 0) return "the output";
+  return "`" + served_value(graph, node) + "` (" +
+         graph.nodes[static_cast<size_t>(node)].label + ")";
 }
 
 // The parameters that a value is computed from: those of its own operation, or
@@ -113,12 +120,11 @@ void report_reshard(const SimulateInput& input, const Program& program,
 
 }  // namespace
 
-std::string served_by(const Graph& graph, int node) {
-  if (node < 0) return "the output";
+std::string served_value(const Graph& graph, int node) {
+  if (node < 0) return "output";
   const GraphNode& by = graph.nodes[static_cast<size_t>(node)];
-  std::string name = value_of(graph, by.result).name;
-  name = name.substr(0, name.find(':'));
-  return "`" + name + "` (" + by.label + ")";
+  const std::string& name = value_of(graph, by.result).name;
+  return name.substr(0, name.find(':'));
 }
 
 void report_program(const SimulateInput& input, const Program& program,
@@ -127,7 +133,7 @@ void report_program(const SimulateInput& input, const Program& program,
     const bool moves =
         at.kind == Instruction::Kind::Collective ||
         (at.kind == Instruction::Kind::Compute && at.overlap != Overlap::Off);
-    if (!moves || at.cause != Cause::Implicit) continue;
+    if (!moves || (at.cause != Cause::Implicit && !at.rematerializes)) continue;
     report_reshard(input, program, at, diags);
   }
   for (const int bias : repeated_biases(input.graph)) {
@@ -148,11 +154,14 @@ void report_outcome(const SimulateInput& input, const Program& program,
   const Graph& graph = input.graph;
   if (!outcome.mismatch) {
     if (outcome.error_amplification > kLargeAmplification) {
-      diags
-          .report(Code::ErrorAmplification, {},
-                  "the sharded run's error is " +
-                      fmt::format("{:.3g}", outcome.error_amplification) +
-                      " times that of the unsharded run")
+      const std::string message =
+          std::isfinite(outcome.error_amplification)
+              ? fmt::format(
+                    "the sharded run's error is {:.3g} times that of "
+                    "the unsharded run",
+                    outcome.error_amplification)
+              : "the sharded run is inexact where the unsharded one is exact";
+      diags.report(Code::ErrorAmplification, {}, message)
           .fact("structural error " +
                 fmt::format("{:.1e}", outcome.structural_error) +
                 ": the plan computes the right thing")

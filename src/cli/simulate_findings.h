@@ -16,7 +16,8 @@ void report_program(const SimulateInput& input, const Program& program,
 void report_outcome(const SimulateInput& input, const Program& program,
                     const Simulation& outcome, Diagnostics& diags);
 
-// The operation that a collective serves, as the graph names it: "h (linear)".
-std::string served_by(const Graph& graph, int node);
+// The result of the operation that a collective serves, as the graph file names
+// it: "h"; "output" for none.
+std::string served_value(const Graph& graph, int node);
 
 }  // namespace shardplan::cli

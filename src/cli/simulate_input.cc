@@ -13,6 +13,29 @@ namespace {
 // Elements of all values together: more than a machine's memory holds.
 constexpr int64_t kMaxElements = int64_t{1} << 33U;
 
+// The specs that a graph file gives its own parameters, as rules; empty when
+// other rules are given, or it gives none.
+std::optional<RuleSet> own_rules(const Options& options,
+                                 const GraphDescription& description) {
+  if (!options.rules.empty() || options.pattern != nullptr || options.plan) {
+    return std::nullopt;
+  }
+  RuleSet rules;
+  for (const DescribedValue& parameter : description.parameters) {
+    if (!parameter.spec) continue;
+    Rule rule;
+    rule.pattern = exact_pattern(parameter.parameter);
+    rule.spec = *parameter.spec;
+    rule.where = parameter.where;
+    rule.spec_where = parameter.spec_where;
+    rule.dim_where.assign(rule.spec.dims.size(), parameter.spec_where);
+    rules.rules.push_back(std::move(rule));
+  }
+  if (rules.rules.empty()) return std::nullopt;
+  rules.sources = description.sources;
+  return rules;
+}
+
 std::optional<Session> session_of(Context& context,
                                   const GraphDescription& description) {
   const Options& options = context.options;
@@ -22,7 +45,8 @@ std::optional<Session> session_of(Context& context,
   }
   std::optional<Manifest> manifest = graph_manifest(description, context.diags);
   if (!manifest) return std::nullopt;
-  return open_session(context, *std::move(manifest));
+  return open_session(context, *std::move(manifest),
+                      own_rules(options, description));
 }
 
 // Whether what is to be computed fits memory.

@@ -25,7 +25,7 @@ struct SimulateInput {
 };
 
 // Empty, with the reason reported. Without `--graph` the model itself is the
-// graph file.
+// graph file, and without rules the specs that it gives its parameters count.
 std::optional<SimulateInput> read_simulation(Context& context);
 
 }  // namespace shardplan::cli

@@ -68,7 +68,7 @@ std::vector<CollectiveGroup> grouped(const SimulateInput& input,
     group.bytes += moved.moved;
     const Instruction& by =
         program.instructions[static_cast<size_t>(p.instruction)];
-    const std::string at = served_by(input.graph, by.node);
+    const std::string at = served_value(input.graph, by.node);
     if (std::find(group.at.begin(), group.at.end(), at) == group.at.end()) {
       group.at.push_back(at);
     }
@@ -89,7 +89,6 @@ Table collectives_table(const SimulateInput& input, const Program& program,
                    {"at", "for", Align::Left, true}};
   std::vector<Row> rows;
   for (CollectiveGroup& g : grouped(input, program, outcome)) {
-    for (std::string& at : g.at) std::erase(at, '`');
     rows.push_back({std::string(collective_name(g.first->kind)),
                     joined(g.first->axes), Count{g.count}, g.first->algorithm,
                     ByteSize{g.bytes_per_device}, cause_text(g.first->cause),

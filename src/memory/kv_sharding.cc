@@ -113,7 +113,8 @@ std::vector<KeyProjection> key_projections(const Manifest& manifest) {
   for (size_t i = 0; i < manifest.size(); ++i) {
     const std::string_view name = manifest.name(i);
     const TensorName tail = split_name(name);
-    if (role_of(tail) != Role::Key || layout_of(tail) == Layout::Bias) continue;
+    if (role_of(tail) != Role::Key || tensor_kind(tail) == TensorKind::Bias)
+      continue;
     for (const Unit& unit : units_of(name, manifest.type(i), manifest.facts)) {
       if (unit.kind != UnitKind::KvHead) continue;
       found.push_back({i, unit.dim});

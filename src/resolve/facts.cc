@@ -51,11 +51,11 @@ void note_attention(const TensorName& tail, const Shape& shape,
   const std::optional<Role> role = role_of(tail);
   if (role == Role::LatentUp) seen.latent = true;
   if ((role == Role::Query || role == Role::Key) && tail.leaf != "bias") {
-    const std::optional<Layout> layout = layout_of(tail);
+    const std::optional<TensorKind> layout = tensor_kind(tail);
     if (!layout) return;
     if (shape.size() > 2) return note_split(tail, shape, seen);
     if (shape.size() < 2) return;
-    const size_t rows = *layout == Layout::Weight ? 0 : 1;
+    const size_t rows = *layout == TensorKind::Weight ? 0 : 1;
     (role == Role::Query ? seen.query_rows : seen.key_rows).see(shape[rows]);
     if (role == Role::Query) seen.hidden.see(shape[1 - rows]);
   }

@@ -97,10 +97,10 @@ std::optional<Role> role_of(const TensorName& name) {
   return is_attention(name.parent) ? find(kRoles) : std::nullopt;
 }
 
-std::optional<Layout> layout_of(const TensorName& name) {
-  if (name.leaf == "weight") return Layout::Weight;
-  if (name.leaf == "kernel") return Layout::Kernel;
-  if (name.leaf == "bias") return Layout::Bias;
+std::optional<TensorKind> tensor_kind(const TensorName& name) {
+  if (name.leaf == "weight") return TensorKind::Weight;
+  if (name.leaf == "kernel") return TensorKind::Kernel;
+  if (name.leaf == "bias") return TensorKind::Bias;
   return std::nullopt;
 }
 

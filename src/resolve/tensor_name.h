@@ -46,8 +46,8 @@ enum class Role : uint8_t {
 std::optional<Role> role_of(const TensorName& name);
 
 // Weight: [out, in]. Kernel: [in, out].
-enum class Layout : uint8_t { Weight, Kernel, Bias };
-std::optional<Layout> layout_of(const TensorName& name);
+enum class TensorKind : uint8_t { Weight, Kernel, Bias };
+std::optional<TensorKind> tensor_kind(const TensorName& name);
 
 // `experts/gate_proj/kernel` and llama.cpp's `ffn_gate_exps.weight` are
 // stacked, `experts.3.w1.weight` is number 3; shared experts and dense layers

@@ -52,14 +52,14 @@ struct Heads {
 
 // q, k, v and their biases: heads end the shape of a kernel or bias, with or
 // without a dimension for the layers before them.
-std::vector<Unit> input_units(const Shape& shape, Layout layout,
+std::vector<Unit> input_units(const Shape& shape, TensorKind layout,
                               const Heads& heads) {
   const size_t rank = shape.size();
-  if (layout == Layout::Weight) {
+  if (layout == TensorKind::Weight) {
     if (rank != 2 || !heads.fill(shape[0])) return {};
     return {heads.at(0)};
   }
-  const size_t flat_rank = layout == Layout::Bias ? 1 : 2;
+  const size_t flat_rank = layout == TensorKind::Bias ? 1 : 2;
   if (rank < flat_rank) return {};
   if (rank == flat_rank) {
     if (!heads.fill(shape[rank - 1])) return {};
@@ -96,18 +96,19 @@ std::vector<Unit> output_kernel_units(const Shape& shape, const Heads& heads) {
   return {};
 }
 
-std::vector<Unit> output_units(const Shape& shape, Layout layout, bool conv,
+std::vector<Unit> output_units(const Shape& shape, TensorKind layout, bool conv,
                                const Heads& heads) {
-  if (layout == Layout::Bias) return {};  // hidden-sized: no heads in it
-  if (!conv && layout == Layout::Kernel) {
+  if (layout == TensorKind::Bias) return {};  // hidden-sized: no heads in it
+  if (!conv && layout == TensorKind::Kernel) {
     return output_kernel_units(shape, heads);
   }
-  const size_t dim = conv == (layout == Layout::Weight) ? 0 : 1;
+  const size_t dim = conv == (layout == TensorKind::Weight) ? 0 : 1;
   if (shape.size() != 2 || !heads.fill(shape[dim])) return {};
   return {heads.at(dim)};
 }
 
-std::vector<Unit> projection_units(Role role, Layout layout, const Shape& shape,
+std::vector<Unit> projection_units(Role role, TensorKind layout,
+                                   const Shape& shape,
                                    const ModelFacts& facts) {
   const bool kv = role == Role::Key || role == Role::Value;
   Heads heads{kv ? UnitKind::KvHead : UnitKind::Head,
@@ -161,26 +162,26 @@ std::optional<Fusion> fusion_of(const NamedTensor& tensor) {
 }
 
 // The dimension of a fused projection that has the rows.
-std::optional<size_t> fused_dim(const NamedTensor& tensor, Layout layout,
+std::optional<size_t> fused_dim(const NamedTensor& tensor, TensorKind layout,
                                 int64_t rows) {
   const Shape& shape = tensor.type.shape;
   const size_t rank = shape.size();
-  if (tensor.tail.module == "c_attn" && layout != Layout::Bias) {
+  if (tensor.tail.module == "c_attn" && layout != TensorKind::Bias) {
     // [in, out] in GPT-2, [out, in] in Qwen, GPTBigCode and Flax.
     if (rank != 2 || (shape[0] == rows) == (shape[1] == rows)) {
       return std::nullopt;
     }
     return shape[0] == rows ? 0 : 1;
   }
-  const size_t flat_rank = layout == Layout::Bias ? 1 : 2;
+  const size_t flat_rank = layout == TensorKind::Bias ? 1 : 2;
   if (rank < flat_rank || rank > flat_rank + 1) return std::nullopt;
-  const size_t dim = layout == Layout::Weight ? rank - 2 : rank - 1;
+  const size_t dim = layout == TensorKind::Weight ? rank - 2 : rank - 1;
   if (shape[dim] != rows) return std::nullopt;
   return dim;
 }
 
 std::vector<Unit> fused_units(const NamedTensor& tensor, Fusion fusion,
-                              Layout layout, const ModelFacts& facts) {
+                              TensorKind layout, const ModelFacts& facts) {
   const int64_t heads = facts.heads.value_or(0);
   const int64_t kv_heads = facts.kv_heads.value_or(heads);
   const int64_t dim = facts.head_dim.value_or(0);
@@ -219,7 +220,7 @@ std::vector<Unit> attention_units(const NamedTensor& tensor,
       shape == Shape{*facts.heads}) {
     return {{0, UnitKind::Head, *facts.heads}};
   }
-  const std::optional<Layout> layout = layout_of(tensor.tail);
+  const std::optional<TensorKind> layout = tensor_kind(tensor.tail);
   if (!layout) return {};
   if (const std::optional<Role> role = role_of(tensor.tail)) {
     return projection_units(*role, *layout, shape, facts);

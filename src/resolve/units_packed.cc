@@ -70,13 +70,13 @@ std::optional<size_t> stacked_experts_dim(const NamedTensor& tensor,
 std::optional<size_t> dense_dim(const NamedTensor& tensor,
                                 const LayoutHints& hints) {
   const Shape& shape = tensor.type.shape;
-  const std::optional<Layout> layout = layout_of(tensor.tail);
-  const size_t rank = layout == Layout::Bias ? 1 : 2;
+  const std::optional<TensorKind> layout = tensor_kind(tensor.tail);
+  const size_t rank = layout == TensorKind::Bias ? 1 : 2;
   if (!layout || shape.size() < rank || shape.size() > rank + 1) {
     return std::nullopt;
   }
   const size_t dim =
-      *layout == Layout::Weight ? shape.size() - 2 : shape.size() - 1;
+      *layout == TensorKind::Weight ? shape.size() - 2 : shape.size() - 1;
   if (is_named_packed(tensor.tail.module)) return dim;
   const auto known = hints.down_inputs.find(down_module(tensor.tail.module));
   if (known == hints.down_inputs.end() || shape[dim] % 2 != 0 ||

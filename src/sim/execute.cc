@@ -56,9 +56,6 @@ class Machine {
   }
 
  private:
-  const Layout& layout_of_register(int number) const {
-    return program_.registers[static_cast<size_t>(number)].layout;
-  }
   const DeviceTensors& tensors(int number) const {
     return run_.registers[static_cast<size_t>(number)];
   }
@@ -85,10 +82,8 @@ class Machine {
       case Instruction::Kind::Slice:
         return each_device([&](size_t device) { return cut(at, device); });
       case Instruction::Kind::Collective:
-        return run_collective(
-            program_.mesh, at, layout_of_register(at.operands[0]),
-            layout_of_register(at.result), tensors(at.operands[0]),
-            options_.arithmetic, options_.threads, sent);
+        return run_collective(program_.mesh, at, tensors(at.operands[0]),
+                              options_.arithmetic, options_.threads, sent);
       default:
         return compute(at, sent);
     }
@@ -106,14 +101,14 @@ class Machine {
   }
 
   DeviceTensors compute(const Instruction& at, std::vector<int64_t>& sent) {
-    std::vector<Part> parts;
+    std::vector<DevicePart> parts;
     const size_t devices = static_cast<size_t>(program_.mesh.devices());
     const GraphNode& node = program_.graph->nodes[static_cast<size_t>(at.node)];
     // Few devices leave threads for the operation itself.
     const int inner =
         static_cast<int>(devices) >= options_.threads ? 1 : options_.threads;
     for (size_t device = 0; device < devices; ++device) {
-      Part& part = parts.emplace_back();
+      DevicePart& part = parts.emplace_back();
       for (const int number : at.operands) {
         part.operands.push_back(tensors(number)[device]);
       }

@@ -25,9 +25,9 @@ Tensor rows_of_factor(const Tensor& tensor, const std::vector<DimFactors>& dims,
 }
 
 // The same operation on some rows of one factor.
-Part narrowed(const GraphNode& node, const Part& whole, int factor,
-              const Slice& rows) {
-  Part part;
+DevicePart narrowed(const GraphNode& node, const DevicePart& whole, int factor,
+                    const Slice& rows) {
+  DevicePart part;
   part.context = whole.context;
   const auto f = static_cast<size_t>(factor);
   part.context.range.offsets[f] += rows.begin;
@@ -39,7 +39,7 @@ Part narrowed(const GraphNode& node, const Part& whole, int factor,
   return part;
 }
 
-Tensor empty_result(const GraphNode& node, const Part& part) {
+Tensor empty_result(const GraphNode& node, const DevicePart& part) {
   Shape shape;
   for (const DimFactors& dim : node.rule.result) {
     shape.push_back(part.context.range.sizes[static_cast<size_t>(dim[0])]);
@@ -48,8 +48,9 @@ Tensor empty_result(const GraphNode& node, const Part& part) {
 }
 
 // The product, chunk by chunk: a chunk's rows of the result, or a term of it.
-Tensor multiply_in_order(const GraphNode& node, const Part& part, int factor,
-                         const std::vector<Slice>& order, int64_t& flops) {
+Tensor multiply_in_order(const GraphNode& node, const DevicePart& part,
+                         int factor, const std::vector<Slice>& order,
+                         int64_t& flops) {
   bool in_result = false;
   for (const DimFactors& dim : node.rule.result) {
     in_result = in_result || dim[0] == factor;
@@ -74,7 +75,7 @@ Tensor multiply_in_order(const GraphNode& node, const Part& part, int factor,
 class Overlapped {
  public:
   Overlapped(const Mesh& mesh, const Instruction& at, const GraphNode& node,
-             std::vector<Part>& parts)
+             std::vector<DevicePart>& parts)
       : mesh_(mesh), at_(at), node_(node), parts_(parts) {}
 
   // Gathers the operand, a group at a time; then every device multiplies.
@@ -112,7 +113,7 @@ class Overlapped {
     const int factor = factor_at(node_.rule.result, at_.dim);
     const int64_t count = shard_count(mesh_, at_.axes);
     const DeviceTensors terms = each_device(threads, [&](size_t device) {
-      const Part& mine = parts_[device];
+      const DevicePart& mine = parts_[device];
       const int64_t size =
           mine.context.range.sizes[static_cast<size_t>(factor)];
       std::vector<Slice> order;
@@ -140,7 +141,7 @@ class Overlapped {
   }
 
  private:
-  Part& part(int device) { return parts_[static_cast<size_t>(device)]; }
+  DevicePart& part(int device) { return parts_[static_cast<size_t>(device)]; }
   int64_t rank_of(size_t device) const {
     return shard_index(mesh_, at_.axes,
                        mesh_.coordinates(static_cast<int64_t>(device)));
@@ -164,14 +165,15 @@ class Overlapped {
   const Mesh& mesh_;
   const Instruction& at_;
   const GraphNode& node_;
-  std::vector<Part>& parts_;
+  std::vector<DevicePart>& parts_;
 };
 
 }  // namespace
 
 DeviceTensors run_overlapped(const Mesh& mesh, const Instruction& instruction,
-                             const GraphNode& node, std::vector<Part>& parts,
-                             int threads, std::vector<int64_t>& flops,
+                             const GraphNode& node,
+                             std::vector<DevicePart>& parts, int threads,
+                             std::vector<int64_t>& flops,
                              std::vector<int64_t>& sent) {
   Overlapped run(mesh, instruction, node, parts);
   return instruction.collective == CollectiveKind::AllGather

@@ -15,8 +15,9 @@ namespace shardplan {
 // `parts`: what every device has, where the overlapped operand is not gathered
 // yet. REQUIRES: the node is an einsum.
 DeviceTensors run_overlapped(const Mesh& mesh, const Instruction& instruction,
-                             const GraphNode& node, std::vector<Part>& parts,
-                             int threads, std::vector<int64_t>& flops,
+                             const GraphNode& node,
+                             std::vector<DevicePart>& parts, int threads,
+                             std::vector<int64_t>& flops,
                              std::vector<int64_t>& sent);
 
 // The rows of a gathered dimension in the order in which rank `rank` of `count`

@@ -15,7 +15,7 @@ LocalRange range_of(const Mesh& mesh, const ShardingRule& rule,
   return range;
 }
 
-Tensor run_part(const GraphNode& node, const Part& part, int64_t& flops) {
+Tensor run_part(const GraphNode& node, const DevicePart& part, int64_t& flops) {
   std::vector<Shape> shapes;
   for (const Tensor& operand : part.operands) shapes.push_back(operand.shape);
   Tensor result = node.op->run(part.operands, node.attributes, part.context);

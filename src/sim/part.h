@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Part: what one device computes of an operation.
+// DevicePart: what one device computes of an operation.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace shardplan {
 
-struct Part {
+struct DevicePart {
   std::vector<Tensor> operands;  // local
   RunContext context;
 };
@@ -20,6 +20,6 @@ LocalRange range_of(const Mesh& mesh, const ShardingRule& rule,
                     const FactorAxes& axes, int64_t device);
 
 // Runs it and adds its floating-point operations to `flops`.
-Tensor run_part(const GraphNode& node, const Part& part, int64_t& flops);
+Tensor run_part(const GraphNode& node, const DevicePart& part, int64_t& flops);
 
 }  // namespace shardplan

@@ -38,15 +38,11 @@ int64_t payload_of(const Program& program, const Instruction& at) {
 }
 
 int64_t permuted_bytes(const Program& program, const Instruction& at) {
-  const Register& from = register_of(program, at.operands[0]);
-  const Register& to = register_of(program, at.result);
-  const std::vector<int> sources =
-      permute_sources(program.mesh, from.layout, to.layout);
   int64_t moved = 0;
-  for (size_t device = 0; device < sources.size(); ++device) {
-    moved += sources[device] != static_cast<int>(device);
+  for (size_t device = 0; device < at.sources.size(); ++device) {
+    moved += at.sources[device] != static_cast<int>(device);
   }
-  return moved * bytes_of(from.local_shape);
+  return moved * bytes_of(register_of(program, at.operands[0]).local_shape);
 }
 
 }  // namespace

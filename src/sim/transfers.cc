@@ -126,10 +126,9 @@ std::vector<Tensor> exchange(const Algorithm& algorithm, const Ranks& ranks,
   return results;
 }
 
-DeviceTensors permute(const Mesh& mesh, const Layout& before,
-                      const Layout& after, const DeviceTensors& operand,
+DeviceTensors permute(const std::vector<int>& sources,
+                      const DeviceTensors& operand,
                       std::vector<int64_t>& sent) {
-  const std::vector<int> sources = permute_sources(mesh, before, after);
   DeviceTensors result(operand.size());
   for (size_t device = 0; device < operand.size(); ++device) {
     const auto source = static_cast<size_t>(sources[device]);
@@ -195,12 +194,11 @@ std::vector<Tensor> scatter(const Algorithm& algorithm, const Ranks& ranks,
 }
 
 DeviceTensors run_collective(const Mesh& mesh, const Instruction& instruction,
-                             const Layout& before, const Layout& after,
                              const DeviceTensors& operand,
                              Arithmetic arithmetic, int threads,
                              std::vector<int64_t>& sent) {
   if (instruction.collective == CollectiveKind::Permute) {
-    return permute(mesh, before, after, operand, sent);
+    return permute(instruction.sources, operand, sent);
   }
   const Algorithm& algorithm = *instruction.algorithm;
   const Ranks ranks = ranks_along(mesh, instruction.axes);

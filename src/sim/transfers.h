@@ -19,10 +19,9 @@ inline constexpr int64_t kElementBytes = 4;
 
 using DeviceTensors = std::vector<Tensor>;  // per device
 
-// What every device has after a collective instruction. `layout_before` is that
-// of its operand, and `sent` grows by the bytes that every device sends.
+// What every device has after a collective instruction; `sent` grows by the
+// bytes that every device sends.
 DeviceTensors run_collective(const Mesh& mesh, const Instruction& instruction,
-                             const Layout& before, const Layout& after,
                              const DeviceTensors& operand,
                              Arithmetic arithmetic, int threads,
                              std::vector<int64_t>& sent);

@@ -58,6 +58,7 @@ struct Instruction {
   int grown = 0;
   Reduction reduction = Reduction::Sum;
   const Algorithm* algorithm = nullptr;  // none for permute
+  std::vector<int> sources;  // permute: per device, whose shard it gets
   Cause cause = Cause::Implicit;
   // An all-gather of what is cut otherwise right after.
   bool rematerializes = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dijkstra's algorithm over layouts. Few axes and dimensions make few layouts,
-// and moves that add axes only add what the target has, where it has it.
+// and moves that add axes to a dimension add only those of the target.
 #include "spmd/reshard.h"
 
 #include <algorithm>
@@ -17,11 +17,6 @@ constexpr double kElementBytes = 4;
 
 bool contains(const AxisNames& axes, const AxisName& axis) {
   return std::find(axes.begin(), axes.end(), axis) != axes.end();
-}
-
-bool starts_with(const AxisNames& axes, const AxisNames& head) {
-  return head.size() <= axes.size() &&
-         std::equal(head.begin(), head.end(), axes.begin());
 }
 
 // Bytes a device sends, then collectives, then slices.
@@ -53,9 +48,7 @@ class Moves {
             bytes(after) * (n - 1) / n);
         exchange(at, dim, tail, after);
       }
-      for (size_t count = 1; count <= to_.spec.dims[dim].size(); ++count) {
-        cut(at, dim, count);
-      }
+      cut(at, dim);
     }
     permute(at);
     return std::move(moves_);
@@ -86,33 +79,47 @@ class Moves {
         {{false, kind, axes, dim, grown, after}, Cost{cost, 1, 0}});
   }
 
-  // The next `count` axes of the target on a dimension, if they come next.
-  std::optional<AxisNames> next_axes(const Layout& at, size_t dim,
-                                     size_t count) const {
-    const AxisNames& has = at.spec.dims[dim];
-    const AxisNames& wants = to_.spec.dims[dim];
-    if (has.size() + count > wants.size() || !starts_with(wants, has)) {
-      return std::nullopt;
+  // The axes that the target has on a dimension and this layout has not there.
+  // They may be added in any order: a permute puts them right.
+  AxisNames missing(const Layout& at, size_t dim) const {
+    AxisNames axes;
+    for (const AxisName& axis : to_.spec.dims[dim]) {
+      if (!contains(at.spec.dims[dim], axis)) axes.push_back(axis);
     }
-    const auto begin = wants.begin() + static_cast<ptrdiff_t>(has.size());
-    return AxisNames(begin, begin + static_cast<ptrdiff_t>(count));
+    return axes;
+  }
+
+  // Calls visit(axes) for every run of neighbours in `axes`.
+  template <typename Visit>
+  static void each_run(const AxisNames& axes, const Visit& visit) {
+    for (size_t begin = 0; begin < axes.size(); ++begin) {
+      for (size_t end = begin + 1; end <= axes.size(); ++end) {
+        visit(AxisNames(axes.begin() + static_cast<ptrdiff_t>(begin),
+                        axes.begin() + static_cast<ptrdiff_t>(end)));
+      }
+    }
+  }
+
+  static Layout with(Layout layout, size_t dim, const AxisNames& axes) {
+    AxisNames& mine = layout.spec.dims[dim];
+    mine.insert(mine.end(), axes.begin(), axes.end());
+    return layout;
   }
 
   // Unused axes of the target: every device keeps its part.
-  void cut(const Layout& at, size_t dim, size_t count) {
-    const std::optional<AxisNames> axes = next_axes(at, dim, count);
-    if (!axes) return;
+  void cut(const Layout& at, size_t dim) {
     const AxisNames used = axes_in_use(at);
-    for (const AxisName& axis : *axes) {
-      if (contains(used, axis)) return;
+    AxisNames unused;
+    for (const AxisName& axis : missing(at, dim)) {
+      if (!contains(used, axis)) unused.push_back(axis);
     }
-    Layout after = at;
-    AxisNames& mine = after.spec.dims[dim];
-    mine.insert(mine.end(), axes->begin(), axes->end());
-    if (!fits(after)) return;
-    moves_.push_back({{true, CollectiveKind::AllGather, *axes,
-                       static_cast<int>(dim), 0, after},
-                      Cost{0, 0, 1}});
+    each_run(unused, [&](const AxisNames& axes) {
+      const Layout after = with(at, dim, axes);
+      if (!fits(after)) return;
+      moves_.push_back({{true, CollectiveKind::AllGather, axes,
+                         static_cast<int>(dim), 0, after},
+                        Cost{0, 0, 1}});
+    });
   }
 
   // The minor axes of `dim` move to the end of another dimension.
@@ -120,12 +127,12 @@ class Moves {
                 const Layout& without) {
     for (size_t other = 0; other < shape_.size(); ++other) {
       if (other == dim) continue;
-      const auto next = next_axes(at, other, tail.size());
-      if (next != tail) continue;
-      Layout after = without;
-      AxisNames& grown = after.spec.dims[other];
-      grown.insert(grown.end(), tail.begin(), tail.end());
-      if (!fits(after)) continue;
+      const AxisNames wanted = missing(at, other);
+      const bool all = std::all_of(
+          tail.begin(), tail.end(),
+          [&](const AxisName& axis) { return contains(wanted, axis); });
+      const Layout after = with(without, other, tail);
+      if (!all || !fits(after)) continue;
       const double n = ranks(tail);
       add(CollectiveKind::AllToAll, tail, static_cast<int>(other),
           static_cast<int>(dim), after, bytes(at) * (n - 1) / n);
@@ -150,27 +157,22 @@ class Moves {
       add(CollectiveKind::AllReduce, axes, 0, 0, after,
           2 * bytes(at) * (n - 1) / n);
     }
-    for (size_t dim = 0; dim < shape_.size(); ++dim) {
-      for (size_t count = 1; count <= due.size(); ++count) {
-        scatter(at, dim, count, due);
-      }
-    }
+    for (size_t dim = 0; dim < shape_.size(); ++dim) scatter(at, dim, due);
   }
 
-  void scatter(const Layout& at, size_t dim, size_t count,
-               const AxisNames& due) {
-    const std::optional<AxisNames> axes = next_axes(at, dim, count);
-    if (!axes) return;
-    Layout after = at;
-    for (const AxisName& axis : *axes) {
-      if (!contains(due, axis)) return;
-      std::erase(after.partial, axis);
-      after.spec.dims[dim].push_back(axis);
+  void scatter(const Layout& at, size_t dim, const AxisNames& due) {
+    AxisNames possible;
+    for (const AxisName& axis : missing(at, dim)) {
+      if (contains(due, axis)) possible.push_back(axis);
     }
-    if (!fits(after)) return;
-    const double n = ranks(*axes);
-    add(CollectiveKind::ReduceScatter, *axes, static_cast<int>(dim), 0, after,
-        bytes(at) * (n - 1) / n);
+    each_run(possible, [&](const AxisNames& axes) {
+      Layout after = with(at, dim, axes);
+      for (const AxisName& axis : axes) std::erase(after.partial, axis);
+      if (!fits(after)) return;
+      const double n = ranks(axes);
+      add(CollectiveKind::ReduceScatter, axes, static_cast<int>(dim), 0, after,
+          bytes(at) * (n - 1) / n);
+    });
   }
 
   // Axes change places while shards keep their size: all the way, or within

@@ -124,6 +124,38 @@ TEST_CASE("the lower bound is what has to cross") {
   CHECK(least_bytes(CollectiveKind::Permute, 1, 1000) == 0);
 }
 
+// The table of docs/collectives.md.
+int64_t expected_steps(const Algorithm& algorithm, CollectiveKind kind,
+                       const Ranks& ranks) {
+  const int64_t n = ranks.count;
+  const int64_t twice = kind == CollectiveKind::AllReduce ? 2 : 1;
+  const bool broadcast = kind == CollectiveKind::Broadcast;
+  int64_t log = 0;
+  while (int64_t{2} << log <= n) ++log;
+  if (kind == CollectiveKind::Permute) return n == 1 ? 0 : 1;
+  if (algorithm.name == "pairwise") return twice * (n - 1);
+  if (algorithm.name == "bidirectional-ring") {
+    return broadcast ? n - 1 + n / 2 : twice * (n / 2);
+  }
+  if (algorithm.name == "halving-doubling") {
+    return twice * log + (int64_t{1} << log == n ? 0 : 2);
+  }
+  if (algorithm.name == "binary-tree") return twice * log;
+  if (algorithm.name == "direct") return n == 1 ? 0 : twice;
+  const int64_t along = algorithm.name == "hierarchical"
+                            ? ranks.inner - 1 + n / ranks.inner - 1
+                            : n - 1;
+  return (broadcast ? 2 : twice) * along;
+}
+
+TEST_CASE("steps are as many as the document says") {
+  for_everything([](const Algorithm& algorithm, CollectiveKind kind,
+                    const Ranks& ranks) {
+    CHECK(static_cast<int64_t>(algorithm.schedule(kind, ranks).steps.size()) ==
+          expected_steps(algorithm, kind, ranks));
+  });
+}
+
 TEST_CASE("a schedule that lacks a transfer, or has one twice, is found out") {
   int mutants = 0;
   for (const Algorithm& algorithm : algorithms()) {

@@ -22,7 +22,7 @@ TEST_CASE("every function is there once, with an answer and kinds of errors") {
        {"match_partition_rules", "flax.logical_to_mesh_axes",
         "PartitionManager.resolve", "create_pattern_based_partition_spec",
         "get_matmul_output_sharding", "auto_partition_spec", "create_mesh",
-        "get_safe_hash_int"}) {
+        "get_safe_hash_int", "async_scatter_split", "split_array_over_mesh"}) {
     CHECK_MESSAGE(names.count(name) == 1, name);
   }
 }

@@ -67,11 +67,11 @@ TEST_CASE("a role needs an attention block and an exact spelling") {
 }
 
 TEST_CASE("the leaf tells which way round a tensor is stored") {
-  CHECK(layout_of(split_name("q_proj.weight")) == Layout::Weight);
-  CHECK(layout_of(split_name("q_proj/kernel")) == Layout::Kernel);
-  CHECK(layout_of(split_name("q_proj/bias")) == Layout::Bias);
-  CHECK(layout_of(split_name("q_proj.weight_scale_inv")) == std::nullopt);
-  CHECK(layout_of(split_name("norm/scale")) == std::nullopt);
+  CHECK(tensor_kind(split_name("q_proj.weight")) == TensorKind::Weight);
+  CHECK(tensor_kind(split_name("q_proj/kernel")) == TensorKind::Kernel);
+  CHECK(tensor_kind(split_name("q_proj/bias")) == TensorKind::Bias);
+  CHECK(tensor_kind(split_name("q_proj.weight_scale_inv")) == std::nullopt);
+  CHECK(tensor_kind(split_name("norm/scale")) == std::nullopt);
 }
 
 TEST_CASE("llama.cpp puts attention into a tensor's own name") {

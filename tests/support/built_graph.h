@@ -30,7 +30,7 @@ struct BuiltGraph {
   // "einsum add" without what comes before.
   std::string ops() const {
     std::string text;
-    for (const Node& node : graph->nodes) {
+    for (const GraphNode& node : graph->nodes) {
       text += (text.empty() ? "" : " ") + std::string(node.op->name);
     }
     return text;

@@ -7,11 +7,13 @@
 
 #include "base/check.h"
 #include "graph/append.h"
+#include "tests/support/small_graph.h"
 
 namespace shardplan::testing {
 namespace {
 
 const std::vector<int64_t> kSizes = {1, 2, 3, 4, 4, 6, 8, 8, 12, 12, 16, 24};
+const std::vector<int64_t> kEven = {8, 16, 24};
 constexpr int64_t kMaxElements = 20'000;
 
 class Grower {
@@ -25,7 +27,23 @@ class Grower {
     for (int64_t i = 0; i < rank; ++i) shape.push_back(pick(random_, kSizes));
     input(shape);
     while (static_cast<int>(graph_.nodes.size()) < nodes) step();
-    outputs();
+    graph_.outputs = unread_results(graph_);
+    return std::move(graph_);
+  }
+
+  Graph grow_layers() {
+    graph_.name = "layers";
+    Shape shape = {pick(random_, kEven), pick(random_, kEven)};
+    int x = input(shape);
+    for (int64_t left = draw(random_, 1, 3); left > 0; --left) {
+      const int64_t width = pick(random_, kEven);
+      const int w = parameter({shape.back(), width});
+      x = node("einsum", {x, w}, {{"equation", std::string("bd,df->bf")}});
+      x = node("add", {x, parameter({width})});
+      if (left > 1) x = node("gelu", {x});
+      shape.back() = width;
+    }
+    graph_.outputs = unread_results(graph_);
     return std::move(graph_);
   }
 
@@ -244,20 +262,6 @@ class Grower {
     node("concatenate", {second, first}, {{"dim", static_cast<double>(dim)}});
   }
 
-  void outputs() {
-    std::vector<bool> read(graph_.values.size());
-    for (const GraphNode& n : graph_.nodes) {
-      for (const int operand : n.operands) {
-        read[static_cast<size_t>(operand)] = true;
-      }
-    }
-    for (const GraphNode& n : graph_.nodes) {
-      if (!read[static_cast<size_t>(n.result)]) {
-        graph_.outputs.push_back(n.result);
-      }
-    }
-  }
-
   Random& random_;
   Graph graph_;
 };
@@ -288,6 +292,8 @@ Mesh random_mesh(Random& random, int64_t most) {
 Graph random_graph(Random& random, int nodes) {
   return Grower(random).grow(nodes);
 }
+
+Graph random_layers(Random& random) { return Grower(random).grow_layers(); }
 
 Layout random_layout(Random& random, const Mesh& mesh, const Shape& shape) {
   Layout layout = replicated(shape.size());

@@ -29,6 +29,10 @@ Mesh random_mesh(Random& random, int64_t most);
 // to 24 rows.
 Graph random_graph(Random& random, int nodes);
 
+// Products with biases, activations between them: a layer after another, as
+// models have them.
+Graph random_layers(Random& random);
+
 // Layouts that divide the shape; each axis is used with even odds.
 Layout random_layout(Random& random, const Mesh& mesh, const Shape& shape);
 

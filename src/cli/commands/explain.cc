@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `shardplan explain CODE`: the page of docs/codes, plainly on a terminal; or,
-// with --matmul, the spec of a matrix product.
+// with --matmul, the spec of a matrix product, with --algorithm the schedule of
+// a collective.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "cli/algorithm_report.h"
 #include "cli/code_pages.h"
 #include "cli/commands.h"
 #include "cli/matmul_report.h"
@@ -80,21 +82,31 @@ std::string plain(std::string_view page, bool colour) {
 
 Exit run_explain(Context& context) {
   const Options& options = context.options;
-  if (options.matmul != nullptr) {
-    if (!options.arguments.empty()) {
-      context.diags
-          .error(Code::Usage, {},
-                 "both `" + printable(options.arguments[0]) +
-                     "` and `--matmul` are given")
-          .help("a run explains one of them");
-      return Exit::CouldNotRun;
-    }
-    auto report = matmul_report(options.matmul, options.parity, context.diags);
+  std::vector<std::string> subjects;
+  for (const std::string& word : options.arguments) {
+    subjects.push_back(printable(word));
+  }
+  if (options.matmul != nullptr) subjects.emplace_back("--matmul");
+  if (options.algorithm) subjects.emplace_back("--algorithm");
+  if (subjects.size() > 1) {
+    context.diags
+        .error(Code::Usage, {},
+               "both `" + subjects[0] + "` and `" + subjects[1] + "` are given")
+        .help("a run explains one of them");
+    return Exit::CouldNotRun;
+  }
+  if (options.matmul != nullptr || options.algorithm) {
+    auto report =
+        options.algorithm
+            ? algorithm_report(options, context.diags)
+            : matmul_report(options.matmul, options.parity, context.diags);
     if (!report) return Exit::CouldNotRun;
     return finish(context, *std::move(report));
   }
   if (options.arguments.empty()) {
-    context.diags.error(Code::Usage, {}, "`explain` needs CODE or `--matmul`")
+    context.diags
+        .error(Code::Usage, {},
+               "`explain` needs CODE, `--matmul` or `--algorithm`")
         .help("`shardplan explain SP203` is how it is called")
         .help("`shardplan list codes` shows all codes");
     return Exit::CouldNotRun;

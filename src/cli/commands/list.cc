@@ -10,6 +10,7 @@
 #include "cli/hardware_tables.h"
 #include "cli/output.h"
 #include "cli/topics.h"
+#include "comm/collective.h"
 #include "graph/composites.h"
 #include "graph/op.h"
 #include "io/export.h"
@@ -104,6 +105,28 @@ std::vector<Table> list_hardware() {
   std::vector<Table> tables = hardware_overview(profiles);
   tables.push_back(hardware_numbers_table(profiles));
   return tables;
+}
+
+// With the kinds of collectives that it does, for some number of ranks at
+// least: 16 ranks, 4 of them fast, suit all algorithms.
+std::vector<Table> list_algorithms() {
+  std::vector<Row> rows;
+  for (const Algorithm& algorithm : algorithms()) {
+    Names kinds;
+    for (int i = 0; i < kCollectiveKinds; ++i) {
+      const auto kind = static_cast<CollectiveKind>(i);
+      if (!algorithm.supports(kind, {16, 4})) continue;
+      kinds.values.emplace_back(collective_name(kind));
+    }
+    rows.push_back({std::string(algorithm.name), std::string(algorithm.summary),
+                    std::move(kinds)});
+  }
+  Table people = named_table("algorithms", "", named_rows(algorithms()));
+  people.audience = Audience::People;
+  Table programs = named_table("algorithms", "", std::move(rows));
+  programs.columns.push_back({"kinds", "kinds"});
+  programs.audience = Audience::Programs;
+  return {people, programs};
 }
 
 std::vector<Table> list_codes() {
@@ -213,6 +236,8 @@ constexpr Topic kTopics[] = {
     {"hardware", "shipped profiles, for --hardware NAME", list_hardware},
     {"graphs", "shipped graphs, which are models, too", list_graphs},
     {"ops", "operations of graph files", list_ops},
+    {"algorithms", "collectives as schedules, for explain --algorithm",
+     list_algorithms},
     {"codes", "diagnostics, for --deny, --allow and explain", list_codes},
     {"commands", "what shardplan can do", list_commands},
 };

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/simulate_findings.h"
+
+#include <doctest/doctest.h>
+
+#include "sim/verdict.h"
+#include "tests/support/messages.h"
+#include "tests/support/simulating.h"
+
+namespace shardplan::cli {
+namespace {
+
+using testing::messages;
+using testing::simulating;
+
+Program program_of(const SimulateInput& input) {
+  return partition(input.graph, input.session.plan.mesh, input.placed.wanted,
+                   input.how);
+}
+
+int value_named(const Graph& graph, const std::string& name) {
+  for (size_t v = 0; v < graph.values.size(); ++v) {
+    if (graph.values[v].name == name) return static_cast<int>(v);
+  }
+  return -1;
+}
+
+TEST_CASE("a mismatch names the operation, the device and the rules") {
+  const auto s = simulating();
+  REQUIRE(s->input);
+  const Program program = program_of(*s->input);
+  Simulation outcome;
+  outcome.mismatch =
+      Divergence{value_named(s->input->graph, "y"), 3, 0.25, false};
+  Diagnostics diags;
+  report_outcome(*s->input, program, outcome, diags);
+  REQUIRE(diags.all().size() == 1);
+  const Diagnostic& error = diags.all()[0];
+  CHECK(messages(diags) ==
+        "SP504 block.yaml:11:10 the sharded run computes something else: `y` "
+        "differs first on device 3 (fsdp 1, tp 1)\n");
+  REQUIRE(error.labels.size() == 2);
+  CHECK(testing::place_text(error.labels[1].where) == "rules.yaml:3:6");
+  CHECK(error.labels[1].text == "places `mlp/down`");
+  REQUIRE(error.facts.size() == 3);
+  CHECK(error.facts[0] == "computed by `y` (linear)");
+  CHECK(error.facts[1] ==
+        "structural error 2.5e-01; a mismatch is above 9.3e-10");
+  CHECK(error.facts[2] == "`mlp/down` lies as P(tp, fsdp) by rules.yaml:3");
+}
+
+TEST_CASE("a value without parameters names those before it") {
+  const auto s = simulating();
+  REQUIRE(s->input);
+  Simulation outcome;
+  outcome.mismatch =
+      Divergence{value_named(s->input->graph, "a"), 0, kInfinity, true};
+  Diagnostics diags;
+  report_outcome(*s->input, program_of(*s->input), outcome, diags);
+  CHECK(diags.all()[0].facts[0] ==
+        "computed by `a` (silu), by itself on fresh inputs");
+  CHECK(diags.all()[0].facts[2] ==
+        "`mlp/up` lies as P(fsdp, tp) by rules.yaml:2");
+}
+
+TEST_CASE("lost precision is a warning above 4, and a mismatch says more") {
+  const auto s = simulating();
+  REQUIRE(s->input);
+  const Program program = program_of(*s->input);
+  for (const double amplification : {1.0, 4.0, 4.5, kInfinity}) {
+    CAPTURE(amplification);
+    Simulation outcome;
+    outcome.error_amplification = amplification;
+    Diagnostics diags;
+    report_outcome(*s->input, program, outcome, diags);
+    CHECK(diags.all().size() == (amplification > 4 ? 1 : 0));
+    if (diags.all().empty()) continue;
+    CHECK(diags.all()[0].code == Code::ErrorAmplification);
+    CHECK(diags.all()[0].message.find("inf") == std::string::npos);
+  }
+}
+
+TEST_CASE("gathering only to cut otherwise is a warning, asked for or not") {
+  const auto s =
+      simulating({{"block.yaml", R"(graph: block
+inputs:
+  x: {shape: [8, 16], spec: [fsdp, null]}
+parameters:
+  up: {name: mlp/up}
+ops:
+  - {op: constraint, in: x, out: c, spec: [null, tp]}
+  - {op: linear, in: [c, up], out: y}
+)"},
+                  {"rules.yaml", "rules:\n  - [\"\", [tp, null]]\n"}});
+  REQUIRE_MESSAGE(s->input, messages(s->diags));
+  Diagnostics diags;
+  report_program(*s->input, program_of(*s->input), diags);
+  CHECK(
+      messages(diags) ==
+      "SP502 warning block.yaml:7:10 `x` is gathered over fsdp only to be cut "
+      "otherwise for `c` (constraint)\n");
+}
+
+TEST_CASE("what a plan asks for is no finding") {
+  const auto s = simulating();
+  REQUIRE(s->input);
+  Diagnostics diags;
+  report_program(*s->input, program_of(*s->input), diags);
+  CHECK(diags.all().empty());
+}
+
+TEST_CASE("collectives serve a value of the graph file") {
+  const auto s = simulating();
+  REQUIRE(s->input);
+  CHECK(served_value(s->input->graph, 0) == "h");
+  CHECK(served_value(s->input->graph, -1) == "output");
+}
+
+}  // namespace
+}  // namespace shardplan::cli

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/simulate_flags.h"
+
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "tests/support/messages.h"
+
+namespace shardplan::cli {
+namespace {
+
+Options applied(const std::string& name, const std::string& value,
+                Diagnostics& diags) {
+  const Flag* flag = find_flag(name);
+  REQUIRE(flag != nullptr);
+  const std::vector<Setting> settings = {{flag, value, {}, "dir"}};
+  Options options;
+  options.command = "simulate";
+  apply_settings(settings, options, diags);
+  return options;
+}
+
+TEST_CASE("simulate's flags become options") {
+  Diagnostics diags;
+  CHECK(applied("graph", "g.yaml", diags).simulation.graph == "dir/g.yaml");
+  CHECK(applied("graph", "@mlp", diags).simulation.graph == "@mlp");
+  const DimSizes dims = {{"batch", 2}, {"length", 0}};
+  CHECK(applied("dims", "batch=2,length=0", diags).simulation.dims == dims);
+  CHECK(applied("overlap", "ring", diags).simulation.overlap == Overlap::Ring);
+  CHECK(applied("overlap", "split", diags).simulation.overlap ==
+        Overlap::Split);
+  CHECK(applied("values", "field", diags).simulation.values == "field");
+  CHECK(applied("seed", "-3", diags).simulation.seed == -3);
+  CHECK(applied("algorithm", "direct", diags).algorithm == "direct");
+  CHECK(diags.all().empty());
+}
+
+TEST_CASE("simulate's flags refuse what they do not understand") {
+  for (const auto& [name, value] :
+       std::vector<std::pair<std::string, std::string>>{{"dims", "batch"},
+                                                        {"dims", "2=3"},
+                                                        {"dims", "a=b"},
+                                                        {"dims", "a=-1"},
+                                                        {"overlap", "sideways"},
+                                                        {"values", "ones"},
+                                                        {"seed", "x"}}) {
+    CAPTURE(name);
+    CAPTURE(value);
+    Diagnostics diags;
+    applied(name, value, diags);
+    REQUIRE(diags.all().size() == 1);
+    CHECK(diags.all()[0].code == Code::Usage);
+  }
+}
+
+}  // namespace
+}  // namespace shardplan::cli

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/simulate_input.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/support/messages.h"
+#include "tests/support/simulating.h"
+
+namespace shardplan::cli {
+namespace {
+
+using testing::messages;
+using testing::simulating;
+
+TEST_CASE("simulate reads a model, its graph and its rules") {
+  const auto s = simulating();
+  REQUIRE_MESSAGE(s->input, messages(s->diags));
+  CHECK(s->input->graph.name == "block");
+  CHECK(s->input->session.manifest.size() == 2);
+  // Shapes of parameters are the model's; results hold nothing yet.
+  size_t filled = 0;
+  for (const Tensor& value : s->input->values) {
+    filled += value.storage != nullptr;
+  }
+  CHECK(filled == 3);
+  CHECK(s->input->how.overlap == Overlap::Off);
+}
+
+TEST_CASE("a parameter of the graph must be in the model") {
+  const auto s = simulating({{"model.json", R"({
+  "mlp/up": {"shape": [16, 32], "dtype": "f32"},
+  "mlp/dawn": {"shape": [32, 16], "dtype": "f32"}})"}});
+  CHECK_FALSE(s->input);
+  CHECK(messages(s->diags).find("mlp/down") != std::string::npos);
+}
+
+TEST_CASE("a graph that no memory holds is refused before it is made") {
+  const auto s = simulating({{"block.yaml", R"(graph: block
+inputs:
+  x: {shape: [1000000, 1000000, 1000000], spec: []}
+ops:
+  - {op: silu, in: x, out: y}
+)"}});
+  CHECK_FALSE(s->input);
+  CHECK(messages(s->diags).find("too large to run") != std::string::npos);
+}
+
+TEST_CASE("without rules, a graph's own specs count") {
+  testing::MemoryHost host;
+  host.files["g.yaml"] = R"(graph: g
+inputs:
+  x: {shape: [4, 8], spec: [null, tp]}
+parameters:
+  w: {shape: [8, 4], spec: [tp, null]}
+ops:
+  - {op: linear, in: [x, w], out: y}
+)";
+  CHECK(run({"simulate", "g.yaml", "--mesh", "tp=2"}, host) == 0);
+  CHECK(host.out.find("all-reduce") != std::string::npos);
+  // An axis that the mesh lacks is no more silent than in rules.
+  host.out.clear();
+  CHECK(run({"simulate", "g.yaml", "--mesh", "dp=2"}, host) == 1);
+  CHECK(host.err.find("SP201") != std::string::npos);
+  host.err.clear();
+  CHECK(run({"simulate", "g.yaml", "--mesh", "dp=2", "--axes", "tp"}, host) ==
+        0);
+}
+
+}  // namespace
+}  // namespace shardplan::cli

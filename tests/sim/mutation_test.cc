@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether the simulator would notice: correct programs with one fault each, and
+// correct programs without any.
+//
+// Faults that change nothing are not counted: the register in which a fault is
+// must differ from that of the correct run on some device.
+// SHARDPLAN_MUTATIONS multiplies the number of programs (docs/validation.md).
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "sim/execute.h"
+#include "sim/simulate.h"
+#include "tests/support/faults.h"
+#include "tests/support/small_graph.h"
+
+namespace shardplan {
+namespace {
+
+using testing::FaultKind;
+using testing::FaultyProgram;
+using testing::kFaultKinds;
+using testing::Random;
+
+uint64_t times(uint64_t count) {
+  const char* text = std::getenv("SHARDPLAN_MUTATIONS");
+  const auto factor = text == nullptr ? 1 : std::strtoull(text, nullptr, 10);
+  return count * std::max<uint64_t>(1, factor);
+}
+
+// A mesh, a graph and layouts, all from a seed.
+struct Plan {
+  explicit Plan(uint64_t seed)
+      : random(seed),
+        mesh(testing::random_mesh(random, 16)),
+        graph(seed % 2 == 0
+                  ? testing::random_graph(
+                        random, static_cast<int>(testing::draw(random, 1, 10)))
+                  : testing::random_layers(random)),
+        wanted(testing::random_layouts(random, mesh, graph)),
+        program(partition(graph, mesh, wanted, {})) {}
+
+  std::vector<Tensor> values(ValueSource source) const {
+    Diagnostics diags;
+    return make_values(graph, source, 11, diags).value();
+  }
+
+  Random random;
+  Mesh mesh;
+  Graph graph;
+  WantedLayouts wanted;
+  Program program;
+};
+
+struct Tally {
+  int faults = 0;
+  int caught = 0;
+  int located = 0;
+};
+using Tallies = std::array<Tally, kFaultKinds>;
+
+bool same_on_all_devices(const DeviceTensors& a, const DeviceTensors& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), bitwise_equal);
+}
+
+void try_fault(FaultKind kind, Plan& plan, const std::vector<Tensor>& values,
+               ValueSource source, const Execution& correct, Tally& tally) {
+  const auto fault = testing::inject(kind, plan.program, plan.random);
+  if (!fault) return;
+  std::vector<Tensor> given = values;
+  given.resize(fault->graph->values.size());
+  const ExecuteOptions how{
+      source == ValueSource::Field ? Arithmetic::Field : Arithmetic::F32, 1,
+      true};
+  const Execution run = execute(fault->program, given, how);
+  const auto faulty = static_cast<size_t>(fault->faulty);
+  if (same_on_all_devices(run.registers[faulty], correct.registers[faulty])) {
+    return;
+  }
+  ++tally.faults;
+  SimulateOptions options;
+  options.values = source;
+  const Simulation result = simulate(fault->program, given, options);
+  if (!result.mismatch) return;
+  ++tally.caught;
+  const std::vector<int> near = testing::values_near(*fault);
+  tally.located +=
+      std::count(near.begin(), near.end(), result.mismatch->value) > 0;
+}
+
+Tallies try_faults(uint64_t first_seed, uint64_t programs, ValueSource source) {
+  Tallies tallies;
+  for (uint64_t seed = first_seed; seed < first_seed + programs; ++seed) {
+    Plan plan(seed);
+    const std::vector<Tensor> values = plan.values(source);
+    const Execution correct = execute(
+        plan.program, values,
+        {source == ValueSource::Field ? Arithmetic::Field : Arithmetic::F32, 1,
+         true});
+    for (int k = 0; k < kFaultKinds; ++k) {
+      try_fault(static_cast<FaultKind>(k), plan, values, source, correct,
+                tallies[static_cast<size_t>(k)]);
+    }
+  }
+  return tallies;
+}
+
+void check_rates(const Tallies& tallies, int least) {
+  Tally all;
+  for (int k = 0; k < kFaultKinds; ++k) {
+    const Tally& of_kind = tallies[static_cast<size_t>(k)];
+    const std::string name(testing::fault_name(static_cast<FaultKind>(k)));
+    CAPTURE(name);
+    CAPTURE(of_kind.faults);
+    CAPTURE(of_kind.caught);
+    MESSAGE(name, ": ", of_kind.faults, " faults, ", of_kind.caught,
+            " caught, ", of_kind.located, " located");
+    CHECK(of_kind.faults > 0);
+    CHECK(of_kind.caught * 100 >= of_kind.faults * 95);
+    all.faults += of_kind.faults;
+    all.caught += of_kind.caught;
+    all.located += of_kind.located;
+  }
+  CHECK(all.faults >= least);
+  CHECK(all.caught * 100 >= all.faults * 99);
+  CHECK(all.located * 100 >= all.caught * 95);
+}
+
+TEST_CASE("mutation: in the field, a fault in a program is caught and named") {
+  check_rates(try_faults(0, times(600), ValueSource::Field), 1000);
+}
+
+TEST_CASE("mutation: in floating point, a fault in a program is caught") {
+  check_rates(try_faults(50'000, times(150), ValueSource::Random), 200);
+}
+
+TEST_CASE("mutation: correct plans raise no alarm") {
+  int alarms = 0;
+  for (uint64_t seed = 100'000; seed < 100'000 + times(400); ++seed) {
+    const Plan plan(seed);
+    SimulateOptions options;
+    options.values = seed % 4 == 0 ? ValueSource::Random : ValueSource::Field;
+    const Simulation result =
+        simulate(plan.program, plan.values(options.values), options);
+    alarms += result.mismatch.has_value();
+    if (result.mismatch) MESSAGE("false alarm at seed ", seed);
+  }
+  CHECK(alarms == 0);
+}
+
+}  // namespace
+}  // namespace shardplan

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/support/faults.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "spmd/groups.h"
+
+namespace shardplan::testing {
+namespace {
+
+// Rows along `dim`, each in the place of the one before.
+Tensor roll(std::span<const Tensor> operands, const Attributes& attributes,
+            const RunContext& /*context*/) {
+  const Tensor& from = operands[0];
+  const auto dim = static_cast<int>(number_of(attributes, "dim", 0));
+  const int64_t size = from.shape[static_cast<size_t>(dim)];
+  const Tensor to = make_tensor(from.element, from.shape);
+  copy_into(slice(to, dim, 0, size - 1), slice(from, dim, 1, size));
+  copy_into(slice(to, dim, size - 1, size), slice(from, dim, 0, 1));
+  return to;
+}
+
+const OpDef& roll_op() {
+  static const OpDef op = [] {
+    OpDef made;
+    made.name = "roll";
+    made.flops = [](std::span<const Shape>, const Shape&, const Attributes&) {
+      return int64_t{0};
+    };
+    made.run = roll;
+    return made;
+  }();
+  return op;
+}
+
+// A factor per dimension, none of which is sharded.
+ShardingRule whole_rule(size_t rank, const Shape& shape) {
+  ShardingRule rule;
+  rule.operands.resize(1);
+  for (size_t dim = 0; dim < rank; ++dim) {
+    rule.factors.push_back({shape[dim], FactorKind::Whole});
+    rule.operands[0].push_back({static_cast<int>(dim)});
+    rule.result.push_back({static_cast<int>(dim)});
+  }
+  return rule;
+}
+
+bool is_collective(const Instruction& at, CollectiveKind kind) {
+  return at.kind == Instruction::Kind::Collective && at.collective == kind;
+}
+bool is_reduction(const Instruction& at) {
+  return is_collective(at, CollectiveKind::AllReduce) ||
+         is_collective(at, CollectiveKind::ReduceScatter);
+}
+
+class Injector {
+ public:
+  Injector(const Program& program, Random& random)
+      : random_(random),
+        fault_{std::make_unique<Graph>(*program.graph), program} {
+    fault_.program.graph = fault_.graph.get();
+  }
+
+  std::optional<FaultyProgram> inject(FaultKind kind) {
+    std::vector<size_t> places;
+    const std::vector<bool> live = live_instructions();
+    for (size_t i = 0; i < live.size(); ++i) {
+      if (live[i]) places.push_back(i);
+    }
+    while (!places.empty()) {
+      const size_t n = static_cast<size_t>(
+          draw(random_, 0, static_cast<int64_t>(places.size()) - 1));
+      const size_t i = places[n];
+      places.erase(places.begin() + static_cast<ptrdiff_t>(n));
+      fault_.faulty = instruction(i).result;
+      if (inject_at(kind, i)) return std::move(fault_);
+    }
+    return std::nullopt;
+  }
+
+ private:
+  Instruction& instruction(size_t i) { return fault_.program.instructions[i]; }
+  Register& register_at(int number) {
+    return fault_.program.registers[static_cast<size_t>(number)];
+  }
+  const Mesh& mesh() const { return fault_.program.mesh; }
+
+  std::vector<bool> live_instructions() {
+    std::vector<bool> needed(fault_.program.registers.size());
+    for (const int number : fault_.program.outputs) {
+      needed[static_cast<size_t>(number)] = true;
+    }
+    std::vector<bool> live(fault_.program.instructions.size());
+    for (size_t i = live.size(); i-- > 0;) {
+      const Instruction& at = instruction(i);
+      live[i] = needed[static_cast<size_t>(at.result)];
+      if (!live[i]) continue;
+      for (const int operand : at.operands) {
+        needed[static_cast<size_t>(operand)] = true;
+      }
+    }
+    return live;
+  }
+
+  int new_register(const Register& like) {
+    fault_.program.registers.push_back(like);
+    return static_cast<int>(fault_.program.registers.size()) - 1;
+  }
+  void insert(size_t i, Instruction added) {
+    auto& all = fault_.program.instructions;
+    all.insert(all.begin() + static_cast<ptrdiff_t>(i), std::move(added));
+  }
+  // `added` takes over the result of instruction i, which makes what `added`
+  // reads.
+  void insert_after(size_t i, Instruction added) {
+    added.result = instruction(i).result;
+    instruction(i).result = new_register(register_at(added.result));
+    added.operands = {instruction(i).result};
+    insert(i + 1, std::move(added));
+  }
+  // `added` makes what instruction i reads.
+  void insert_before(size_t i, Instruction added) {
+    added.operands = instruction(i).operands;
+    added.result = new_register(register_at(added.operands[0]));
+    instruction(i).operands = {added.result};
+    insert(i, std::move(added));
+  }
+  static Instruction copy_instruction() {
+    Instruction copy;
+    copy.kind = Instruction::Kind::Slice;
+    return copy;
+  }
+  Instruction permutation(std::vector<int> sources) {
+    Instruction move;
+    move.kind = Instruction::Kind::Collective;
+    move.collective = CollectiveKind::Permute;
+    move.sources = std::move(sources);
+    return move;
+  }
+  std::vector<int> nobody_moves() const {
+    std::vector<int> sources(static_cast<size_t>(mesh().devices()));
+    std::iota(sources.begin(), sources.end(), 0);
+    return sources;
+  }
+
+  bool inject_at(FaultKind kind, size_t i) {
+    switch (kind) {
+      case FaultKind::DroppedReduction:
+        return drop(i);
+      case FaultKind::DoubledReduction:
+        return repeat(i);
+      case FaultKind::SwappedShards:
+        return swap(i);
+      case FaultKind::WrongAxis:
+        return instruction(i).kind == Instruction::Kind::Load
+                   ? load_along_other_axes(i)
+                   : move_along_other_axes(i);
+      case FaultKind::WrongHalf:
+        return take_next(i);
+      case FaultKind::EarlyAddition:
+        return add_early(i);
+      default:
+        return shift(i);
+    }
+  }
+
+  bool drop(size_t i) {
+    Instruction& at = instruction(i);
+    if (!is_reduction(at)) return false;
+    at.kind = Instruction::Kind::Slice;
+    if (at.collective == CollectiveKind::AllReduce) at.axes.clear();
+    return true;
+  }
+
+  bool repeat(size_t i) {
+    const Instruction at = instruction(i);
+    if (!is_reduction(at)) return false;
+    insert_after(i, at);
+    if (at.collective == CollectiveKind::AllReduce) return true;
+    Instruction gather = at;
+    gather.collective = CollectiveKind::AllGather;
+    gather.algorithm = &algorithm_for(CollectiveKind::AllGather,
+                                      ranks_along(mesh(), at.axes), nullptr);
+    insert_before(i + 1, gather);
+    register_at(instruction(i + 1).result) = register_at(at.operands[0]);
+    return true;
+  }
+
+  bool swap(size_t i) {
+    const Layout& layout = register_at(instruction(i).result).layout;
+    if (!layout.partial.empty()) return false;
+    const int64_t last = mesh().devices() - 1;
+    for (int attempt = 0; attempt < 8; ++attempt) {
+      const int64_t a = draw(random_, 0, last);
+      const int64_t b = draw(random_, 0, last);
+      if (shard_indices(mesh(), layout, a) == shard_indices(mesh(), layout, b))
+        continue;
+      std::vector<int> sources = nobody_moves();
+      std::swap(sources[static_cast<size_t>(a)],
+                sources[static_cast<size_t>(b)]);
+      insert_after(i, permutation(std::move(sources)));
+      return true;
+    }
+    return false;
+  }
+
+  // Another axis of the same size, if there is one.
+  std::optional<AxisName> other_axis(const AxisName& axis) {
+    std::vector<AxisName> others;
+    for (const Axis& other : mesh().axes()) {
+      if (other.name != axis && other.size == mesh().size_of(axis)) {
+        others.push_back(other.name);
+      }
+    }
+    if (others.empty()) return std::nullopt;
+    return pick(random_, others);
+  }
+
+  // Along axes of the same sizes: one is another one, or two change places.
+  bool move_along_other_axes(size_t i) {
+    Instruction& at = instruction(i);
+    if (at.axes.empty() || at.kind == Instruction::Kind::Compute ||
+        is_collective(at, CollectiveKind::Permute)) {
+      return false;
+    }
+    AxisName& axis = at.axes[static_cast<size_t>(
+        draw(random_, 0, static_cast<int64_t>(at.axes.size()) - 1))];
+    const std::optional<AxisName> other = other_axis(axis);
+    if (!other) return false;
+    const auto there = std::find(at.axes.begin(), at.axes.end(), *other);
+    if (there != at.axes.end()) *there = axis;
+    axis = *other;
+    return true;
+  }
+
+  bool load_along_other_axes(size_t i) {
+    const Layout& layout = register_at(instruction(i).result).layout;
+    std::vector<AxisName> used = axes_in_use(layout);
+    if (used.empty()) return false;
+    const AxisName axis = pick(random_, used);
+    const std::optional<AxisName> other = other_axis(axis);
+    if (!other) return false;
+    insert_after(i, copy_instruction());
+    for (AxisNames& dim : register_at(instruction(i).result).layout.spec.dims) {
+      for (AxisName& name : dim) {
+        if (name == axis) {
+          name = *other;
+        } else if (name == *other) {
+          name = axis;
+        }
+      }
+    }
+    return true;
+  }
+
+  bool take_next(size_t i) {
+    const Instruction& at = instruction(i);
+    const bool cut = at.kind == Instruction::Kind::Slice;
+    if (!cut && !is_collective(at, CollectiveKind::AllGather)) return false;
+    std::vector<int> sources(static_cast<size_t>(mesh().devices()));
+    for (const std::vector<int>& group : device_groups(mesh(), at.axes)) {
+      for (size_t r = 0; r < group.size(); ++r) {
+        sources[static_cast<size_t>(group[r])] = group[(r + 1) % group.size()];
+      }
+    }
+    if (cut) {
+      insert_after(i, permutation(std::move(sources)));
+    } else {
+      insert_before(i, permutation(std::move(sources)));
+    }
+    return true;
+  }
+
+  // sum(parts) + b becomes sum(parts + b).
+  bool add_early(size_t i) {
+    const Instruction add = instruction(i);
+    if (add.kind != Instruction::Kind::Compute) return false;
+    const std::string_view op =
+        fault_.graph->nodes[static_cast<size_t>(add.node)].op->name;
+    if (op != "add" && op != "subtract") return false;
+    for (size_t o = 0; o < add.operands.size(); ++o) {
+      for (size_t s = 0; s < i; ++s) {
+        const Instruction sum = instruction(s);
+        if (sum.result != add.operands[o] ||
+            !is_collective(sum, CollectiveKind::AllReduce) ||
+            register_at(sum.operands[0]).local_shape !=
+                register_at(add.result).local_shape) {
+          continue;
+        }
+        insert_after(i, sum);
+        instruction(i).operands[o] = sum.operands[0];
+        register_at(instruction(i).result).layout =
+            register_at(sum.operands[0]).layout;
+        return true;
+      }
+    }
+    return false;
+  }
+
+  int roll_node(int value, int dim) {
+    Value rolled = fault_.graph->values[static_cast<size_t>(value)];
+    rolled.kind = Value::Kind::Result;
+    rolled.node = static_cast<int>(fault_.graph->nodes.size());
+    GraphNode node;
+    node.op = &roll_op();
+    node.attributes = {{"dim", static_cast<double>(dim)}};
+    node.operands = {value};
+    node.result = static_cast<int>(fault_.graph->values.size());
+    node.rule = whole_rule(rolled.shape.size(), rolled.shape);
+    fault_.program.layouts.push_back(replicated(rolled.shape.size()));
+    fault_.graph->values.push_back(std::move(rolled));
+    fault_.graph->nodes.push_back(std::move(node));
+    return static_cast<int>(fault_.graph->nodes.size()) - 1;
+  }
+  Instruction rolling(int value, int dim) {
+    Instruction compute;
+    compute.kind = Instruction::Kind::Compute;
+    compute.node = roll_node(value, dim);
+    compute.factor_axes.resize(
+        fault_.graph->values[static_cast<size_t>(value)].shape.size());
+    return compute;
+  }
+
+  bool shift(size_t i) {
+    const Instruction at = instruction(i);
+    const Register made = register_at(at.result);
+    if (at.kind == Instruction::Kind::Slice) {
+      insert_before(i, rolling(made.value, at.dim));
+      return true;
+    }
+    if (at.kind != Instruction::Kind::Load) return false;
+    std::vector<int> cut;
+    for (size_t d = 0; d < made.layout.spec.dims.size(); ++d) {
+      if (!made.layout.spec.dims[d].empty()) cut.push_back(static_cast<int>(d));
+    }
+    if (cut.empty()) return false;
+    const int dim = pick(random_, cut);
+    const auto d = static_cast<size_t>(dim);
+    Instruction part = copy_instruction();
+    part.dim = dim;
+    part.axes = made.layout.spec.dims[d];
+    insert_after(i, part);
+    Register& whole = register_at(instruction(i).result);
+    whole.layout.spec.dims[d].clear();
+    whole.local_shape = local_shape(
+        mesh(), whole.layout,
+        fault_.graph->values[static_cast<size_t>(made.value)].shape);
+    insert_after(i, rolling(made.value, dim));
+    return true;
+  }
+
+  Random& random_;
+  FaultyProgram fault_;
+};
+
+}  // namespace
+
+std::string_view fault_name(FaultKind kind) {
+  static constexpr std::string_view kNames[] = {
+      "dropped reduction", "doubled reduction", "swapped shards", "wrong axis",
+      "wrong half",        "early addition",    "shifted rows"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+std::optional<FaultyProgram> inject(FaultKind kind, const Program& program,
+                                    Random& random) {
+  return Injector(program, random).inject(kind);
+}
+
+std::vector<int> values_near(const FaultyProgram& fault) {
+  const Program& program = fault.program;
+  // Registers that have the fault, as parts and as wholes.
+  std::set<int> parts;
+  std::set<int> wholes;
+  std::set<int> values;
+  const auto reach = [&](int number) {
+    const Register& r = program.registers[static_cast<size_t>(number)];
+    (r.layout.partial.empty() ? wholes : parts).insert(number);
+    values.insert(r.value);
+  };
+  reach(fault.faulty);
+  for (const Instruction& at : program.instructions) {
+    for (const int operand : at.operands) {
+      if (parts.count(operand) > 0) reach(at.result);
+      if (wholes.count(operand) == 0) continue;
+      values.insert(program.registers[static_cast<size_t>(at.result)].value);
+    }
+  }
+  return {values.begin(), values.end()};
+}
+
+}  // namespace shardplan::testing

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/support/small_graph.h"
+
+#include <utility>
+
+#include "base/check.h"
+#include "graph/append.h"
+#include "graph/composites.h"
+#include "tests/support/builders.h"
+
+namespace shardplan::testing {
+namespace {
+
+std::string_view cause_text(Cause cause) {
+  switch (cause) {
+    case Cause::PartialSum:
+      return "partial sum";
+    case Cause::WeightUse:
+      return "weight use";
+    case Cause::Declared:
+      return "declared";
+    default:
+      return "implicit";
+  }
+}
+
+}  // namespace
+
+Layout layout(std::string_view spec_text, size_t rank) {
+  Layout result{spec(spec_text), {}, Reduction::Sum};
+  result.spec.dims.resize(rank);
+  return result;
+}
+
+Layout partial(std::string_view spec_text, size_t rank, AxisNames axes) {
+  Layout result = layout(spec_text, rank);
+  result.partial = std::move(axes);
+  return result;
+}
+
+SmallGraph::SmallGraph(std::string_view mesh_text)
+    : mesh(testing::mesh(mesh_text)) {
+  graph.name = "small";
+}
+
+int SmallGraph::add(Value::Kind kind, const Shape& shape,
+                    std::string_view spec_text, int64_t below) {
+  Value value;
+  value.name = (kind == Value::Kind::Input ? "x" : "w") +
+               std::to_string(graph.values.size());
+  value.shape = shape;
+  value.kind = kind;
+  value.integers_below = below;
+  const int number = append_value(graph, std::move(value));
+  want(number, spec_text);
+  return number;
+}
+
+int SmallGraph::input(const Shape& shape, std::string_view spec_text,
+                      int64_t below) {
+  return add(Value::Kind::Input, shape, spec_text, below);
+}
+
+int SmallGraph::parameter(const Shape& shape, std::string_view spec_text) {
+  return add(Value::Kind::Parameter, shape, spec_text, 0);
+}
+
+int SmallGraph::node(std::string_view op, std::vector<int> operands,
+                     Attributes attributes) {
+  Diagnostics diags;
+  const std::string name = "v" + std::to_string(graph.values.size());
+  const auto result = append_node(
+      graph,
+      {op, std::move(operands), std::move(attributes), name, name, {}, {}},
+      diags);
+  SHARDPLAN_CHECK(result.has_value());
+  return *result;
+}
+
+int SmallGraph::einsum(std::string_view equation, int a, int b) {
+  return node("einsum", {a, b}, {{"equation", std::string(equation)}});
+}
+
+int SmallGraph::composite(std::string_view name, std::vector<int> operands,
+                          Attributes attributes) {
+  Diagnostics diags;
+  const std::string result = "v" + std::to_string(graph.values.size());
+  const CompositeDef* def = find_composite(name);
+  SHARDPLAN_CHECK(def != nullptr);
+  const auto results = def->expand({std::move(operands),
+                                    std::move(attributes),
+                                    {result},
+                                    {Span{}},
+                                    result,
+                                    {}},
+                                   graph, diags);
+  SHARDPLAN_CHECK(results.has_value());
+  return results->at(0);
+}
+
+int SmallGraph::constrained(int value, std::string_view spec_text) {
+  const int result = node("constraint", {value}, {{"spec", spec(spec_text)}});
+  want(result, spec_text);
+  return result;
+}
+
+void SmallGraph::want(int value, std::string_view spec_text) {
+  const auto v = static_cast<size_t>(value);
+  if (wanted.size() <= v) wanted.resize(v + 1);
+  wanted[v] = layout_of(mesh, spec(spec_text), graph.values.at(v).shape.size());
+}
+
+Program SmallGraph::plan(const PartitionOptions& options) {
+  wanted.resize(graph.values.size());
+  graph.outputs = unread_results(graph);
+  return partition(graph, mesh, wanted, options);
+}
+
+std::vector<Tensor> SmallGraph::values(ValueSource source, int64_t seed) const {
+  Diagnostics diags;
+  auto made = make_values(graph, source, seed, diags);
+  SHARDPLAN_CHECK(made.has_value());
+  return *std::move(made);
+}
+
+std::string moves(const Program& program) {
+  std::string text;
+  for (const Instruction& at : program.instructions) {
+    const bool overlapped =
+        at.kind == Instruction::Kind::Compute && at.overlap != Overlap::Off;
+    if (at.kind != Instruction::Kind::Collective && !overlapped) continue;
+    int value = program.registers[static_cast<size_t>(at.result)].value;
+    if (overlapped && at.overlapped >= 0) {
+      const int operand = at.operands[static_cast<size_t>(at.overlapped)];
+      value = program.registers[static_cast<size_t>(operand)].value;
+    }
+    if (!text.empty()) text += "; ";
+    if (overlapped) text += "overlapped ";
+    text += std::string(collective_name(at.collective)) + " over " +
+            axes_text(at.axes) + " of " +
+            program.graph->values[static_cast<size_t>(value)].name + " (" +
+            std::string(cause_text(at.cause)) + ")";
+    if (at.rematerializes) text += ", to be cut again";
+  }
+  return text;
+}
+
+std::vector<int> unread_results(const Graph& graph) {
+  std::vector<bool> read(graph.values.size());
+  for (const GraphNode& node : graph.nodes) {
+    for (const int operand : node.operands) {
+      read[static_cast<size_t>(operand)] = true;
+    }
+  }
+  std::vector<int> unread;
+  for (const GraphNode& node : graph.nodes) {
+    if (!read[static_cast<size_t>(node.result)]) unread.push_back(node.result);
+  }
+  return unread;
+}
+
+}  // namespace shardplan::testing
