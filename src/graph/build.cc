@@ -132,9 +132,8 @@ class Builder {
   bool labels_fit(const std::vector<std::string>& axes, Span where,
                   const Shape& shape) {
     if (axes.empty() || axes.size() == shape.size()) return true;
-    fail(where, "there are " +
-                    plural(static_cast<int64_t>(axes.size()), "label") +
-                    " for " + shape_text(shape))
+    fail(where, plural(static_cast<int64_t>(axes.size()), "label") + " for " +
+                    shape_text(shape))
         .help("`axes` has an entry per dimension; `null` is no label");
     return false;
   }

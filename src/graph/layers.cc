@@ -9,6 +9,11 @@
 namespace shardplan {
 namespace {
 
+// How far back from an addition its product and its bias are looked for: no
+// layer has more between them, and a graph of a million additions takes no
+// time.
+constexpr int kMaxSteps = 8;
+
 int64_t modulo(int64_t number, int64_t n) { return ((number % n) + n) % n; }
 
 // Part of the columns of a piece, and the device whose part of the result they

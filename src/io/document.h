@@ -28,10 +28,6 @@ class Document;
 
 enum class NodeKind : uint8_t { Null, Bool, Integer, Real, String, List, Map };
 
-// A graph has nodes, too (graph/graph.h). This namespace keeps the two apart in
-// the program; a file that needs both names can include only one of them.
-inline namespace document {
-
 // A view of one node; as cheap to copy as a pointer. Valid while its Document
 // lives.
 class Node {
@@ -66,15 +62,13 @@ class Node {
   uint32_t index_;
 };
 
-}  // namespace document
-
 class Document {
  public:
   Node root() const { return Node(this, root_); }
   const SourceFile& source() const { return *source_; }
 
  private:
-  friend class document::Node;
+  friend class Node;
   friend class DocumentBuilder;
   struct Entry {
     NodeKind kind = NodeKind::Null;

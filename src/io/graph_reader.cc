@@ -218,9 +218,7 @@ class Reader {
     if (!value.axes.empty() && value.axes.size() != value.shape->size()) {
       diags_
           .error(Code::InvalidGraph, value.axes_where,
-                 "there " +
-                     std::string(value.axes.size() == 1 ? "is " : "are ") +
-                     plural(static_cast<int64_t>(value.axes.size()), "label") +
+                 plural(static_cast<int64_t>(value.axes.size()), "label") +
                      " for " + shape)
           .help("`axes` has an entry per dimension; `null` is no label");
     }

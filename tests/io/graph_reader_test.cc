@@ -104,7 +104,7 @@ TEST_CASE("what is no graph file is refused with its place") {
   CHECK(wrong("inputs: {x: [9007199254740992, 9007199254740992]}") ==
         "SP002 g:2:13 the shape has more than 2^63 elements");
   CHECK(wrong("inputs: {x: {shape: [2, 3], axes: [a]}}") ==
-        "SP015 g:2:35 there is 1 label for [2, 3]");
+        "SP015 g:2:35 1 label for [2, 3]");
   CHECK(wrong("inputs: {x: {shape: [2], spec: [a, b]}}") ==
         "SP015 g:2:32 P(a, b) is longer than [2] has dimensions");
 }
