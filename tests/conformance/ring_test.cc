@@ -21,22 +21,22 @@ TEST_CASE("gathered lists are compared source by source") {
 TEST_CASE("sums are symbols with brackets, or numbers of a precision") {
   const char* scatter = "async_scatter";
   CHECK(outcome(scatter, R"({"n": 2, "shift_up": true})",
-                R"({"expected": ["(d1k0+d0k1)", "(d0k0+d1k1)"]
-})") == "passed");
+                R"~({"expected": ["(d1k0+d0k1)", "(d0k0+d1k1)"]})~") ==
+        "passed");
   CHECK(outcome(scatter, R"({"n": 2, "shift_up": true})",
-                R"({"expected": ["(d0k1+d1k0)", "(d0k0+d1k1)"]
-})") != "passed");
+                R"~({"expected": ["(d0k1+d1k0)", "(d0k0+d1k1)"]})~") !=
+        "passed");
   const char* numbers =
       R"({"n": 2, "dtype": "float32",
           "xs[d][k]": [[[1.0], [16777216.0]], [[1.0], [2.0]]]})";
-CHECK(outcome(scatter, numbers, R"({"expected": [[16777216.0], [3.0]]})") ==
-      "passed");
-std::string wide = numbers;
-wide.replace(wide.find("32"), 2, "64");
-CHECK(outcome(scatter, wide.c_str(),
-              R"({"expected": [[16777217.0], [3.0]]})") == "passed");
-CHECK(outcome("async_scatter_split", R"({"n": 1, "feature_dim": 2})",
-              R"({"expected": [["d0k0e0", "d0k0e1"]]})") == "passed");
+  CHECK(outcome(scatter, numbers, R"({"expected": [[16777216.0], [3.0]]})") ==
+        "passed");
+  std::string wide = numbers;
+  wide.replace(wide.find("32"), 2, "64");
+  CHECK(outcome(scatter, wide.c_str(),
+                R"({"expected": [[16777217.0], [3.0]]})") == "passed");
+  CHECK(outcome("async_scatter_split", R"({"n": 1, "feature_dim": 2})",
+                R"({"expected": [["d0k0e0", "d0k0e1"]]})") == "passed");
 }
 
 TEST_CASE("lists of another length and odd halves are refused alike") {
