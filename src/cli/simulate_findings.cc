@@ -110,12 +110,19 @@ void report_reshard(const SimulateInput& input, const Program& program,
                    layout_text(other));
     }
   }
-  finding.help(value.kind == Value::Kind::Parameter
-                   ? "give the parameter another spec, or the activation one "
-                     "that agrees with it"
-                   : "nothing says how " + name +
-                         " is to lie: name it under `activations:` in the "
-                         "rules, or give it a `constraint` in the graph");
+  if (at.rematerializes) {
+    finding.help(
+        "choose layouts that differ by one step, such as axes added to a "
+        "dimension, or go through one in between");
+  } else if (value.kind == Value::Kind::Parameter) {
+    finding.help(
+        "give the parameter another spec, or the activation one that agrees "
+        "with it");
+  } else {
+    finding.help("nothing says how " + name +
+                 " is to lie: name it under `activations:` in the rules, or "
+                 "give it a `constraint` in the graph");
+  }
 }
 
 }  // namespace
