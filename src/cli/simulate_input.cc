@@ -49,6 +49,21 @@ std::optional<Session> session_of(Context& context,
                       own_rules(options, description));
 }
 
+// Every device has tensors of its own.
+constexpr int64_t kMaxDevicesRun = 1024;
+
+bool has_few_enough_devices(const Mesh& mesh, Diagnostics& diags) {
+  if (mesh.devices() <= kMaxDevicesRun) return true;
+  diags
+      .error(
+          Code::Usage, {},
+          "`simulate` runs at most " + count_text(kMaxDevicesRun) + " devices")
+      .fact("the mesh " + mesh_text(mesh) + " has " +
+            count_text(mesh.devices()))
+      .help("a smaller mesh with the same axes shows the same collectives");
+  return false;
+}
+
 // Whether what is to be computed fits memory.
 bool is_small_enough(const Graph& graph, Diagnostics& diags) {
   int64_t total = 0;
@@ -86,7 +101,9 @@ std::optional<SimulateInput> read_simulation(Context& context) {
                  context.host, context.diags);
   if (!description) return std::nullopt;
   std::optional<Session> session = session_of(context, *description);
-  if (!session) return std::nullopt;
+  if (!session || !has_few_enough_devices(session->plan.mesh, context.diags)) {
+    return std::nullopt;
+  }
   std::optional<Graph> graph =
       build_graph(*description, session->manifest, context.diags);
   if (!graph || !is_small_enough(*graph, context.diags)) return std::nullopt;

@@ -17,8 +17,8 @@ std::span<const Function> functions() {
     for (const auto* rows :
          {&auto_spec_functions(), &logical_axes_functions(),
           &matmul_functions(), &mesh_functions(), &parallel_linear_functions(),
-          &partition_axis_functions(), &pattern_functions(), &ring_functions(),
-          &tp_dense_functions()}) {
+          &partition_axis_functions(), &pattern_functions(),
+          &random_functions(), &ring_functions(), &tp_dense_functions()}) {
       all.insert(all.end(), rows->begin(), rows->end());
     }
     return all;

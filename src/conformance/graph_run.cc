@@ -91,7 +91,7 @@ std::optional<GraphDescription> shipped_graph(const std::string& name,
 std::optional<std::vector<Tensor>> run_on_devices(
     const GraphDescription& description,
     const std::map<std::string, Tensor>& given, int64_t devices,
-    Diagnostics& diags) {
+    Diagnostics& diags, Overlap overlap) {
   const auto graph = build_graph(description, {}, diags);
   if (!graph) return std::nullopt;
   const auto mesh = make_mesh({{"tp", devices, {}, {}, {}}}, {}, {}, diags);
@@ -102,7 +102,7 @@ std::optional<std::vector<Tensor>> run_on_devices(
     if (value.kind != Value::Kind::Result) values[i] = given.at(value.name);
   }
   const Program program =
-      partition(*graph, *mesh, declared_layouts(*graph, *mesh), {});
+      partition(*graph, *mesh, declared_layouts(*graph, *mesh), {overlap});
   ExecuteOptions options;
   options.arithmetic = kArithmetic;
   const Execution run = execute(program, values, options);

@@ -11,6 +11,7 @@
 #include "conformance/vector_case.h"
 #include "core/graph_description.h"
 #include "graph/tensor.h"
+#include "spmd/program.h"
 
 namespace shardplan::conformance {
 
@@ -34,6 +35,6 @@ std::optional<GraphDescription> shipped_graph(const std::string& name,
 std::optional<std::vector<Tensor>> run_on_devices(
     const GraphDescription& description,
     const std::map<std::string, Tensor>& given, int64_t devices,
-    Diagnostics& diags);
+    Diagnostics& diags, Overlap overlap = Overlap::Off);
 
 }  // namespace shardplan::conformance

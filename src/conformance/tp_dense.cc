@@ -65,6 +65,19 @@ void give_stacked(const Layer& layer, const std::string& scope,
   given["bias"] = stacked(biases);
 }
 
+// How the original interleaves its products with their transfers.
+Overlap overlap_of(const Layer& layer) {
+  if (!layer.async || layer.mode == Mode::None) return Overlap::Off;
+  const Json& kwargs = layer.inputs.at("kwargs");
+  if (layer.mode == Mode::Gather) {
+    return kwargs.value("use_bidirectional_gather", true)
+               ? Overlap::Bidirectional
+               : Overlap::Ring;
+  }
+  return kwargs.value("use_bidirectional_scatter", false) ? Overlap::Split
+                                                          : Overlap::Ring;
+}
+
 // A plain dense layer is the same on every device.
 void give_plain(const Layer& layer, const std::string& scope,
                 std::map<std::string, Tensor>& given) {
@@ -151,7 +164,8 @@ Answer run_layer(const Layer& layer) {
     const auto name = kwargs.value("dense_name", std::string("module"));
     give_stacked(layer, "layer/" + name + "/sharded", given);
   }
-  const auto parts = run_on_devices(*graph, given, layer.devices, diags);
+  const auto parts =
+      run_on_devices(*graph, given, layer.devices, diags, overlap_of(layer));
   if (!parts) return refusal(diags);
   return encode_parts(layer, "y[d]", *parts);
 }

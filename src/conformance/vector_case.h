@@ -71,6 +71,7 @@ const std::vector<Function>& tp_dense_functions();
 const std::vector<Function>& mesh_functions();
 const std::vector<Function>& partition_axis_functions();
 const std::vector<Function>& pattern_functions();
+const std::vector<Function>& random_functions();
 const std::vector<Function>& ring_functions();
 
 Answer match_partition_rules(const Json& inputs);

@@ -15,6 +15,17 @@ bool is_product(const Program& program, const Instruction& instruction) {
              "einsum";
 }
 
+bool is_constraint(const Program& program, const Instruction& instruction) {
+  return instruction.kind == Instruction::Kind::Compute &&
+         program.graph->nodes[static_cast<size_t>(instruction.node)].op->name ==
+             "constraint";
+}
+
+bool is_gather(const Instruction& instruction) {
+  return instruction.kind == Instruction::Kind::Collective &&
+         instruction.collective == CollectiveKind::AllGather;
+}
+
 // How often every register is read, outputs included.
 std::vector<int> count_reads(const Program& program) {
   std::vector<int> reads(program.registers.size());
@@ -59,17 +70,21 @@ void overlap_products(Program& program, Overlap overlap) {
     Instruction& at = program.instructions[i];
     if (is_product(program, at)) {
       for (size_t o = 0; o < at.operands.size(); ++o) {
-        const auto number = static_cast<size_t>(at.operands[o]);
-        const Instruction* gather = maker[number];
-        if (reads[number] != 1 || gather == nullptr ||
-            gather->kind != Instruction::Kind::Collective ||
-            gather->collective != CollectiveKind::AllGather) {
-          continue;
+        // What is gathered may go through a constraint, which changes nothing.
+        std::vector<Instruction*> way;
+        for (auto number = static_cast<size_t>(at.operands[o]);
+             reads[number] == 1 && maker[number] != nullptr;
+             number = static_cast<size_t>(way.back()->operands[0])) {
+          way.push_back(maker[number]);
+          if (!is_constraint(program, *way.back())) break;
         }
-        join(at, *gather, overlap, static_cast<int>(o));
-        at.operands[o] = gather->operands[0];
-        joined[static_cast<size_t>(gather - program.instructions.data())] =
-            true;
+        if (way.empty() || !is_gather(*way.back())) continue;
+        join(at, *way.back(), overlap, static_cast<int>(o));
+        at.operands[o] = way.back()->operands[0];
+        for (const Instruction* gone : way) {
+          joined[static_cast<size_t>(gone - program.instructions.data())] =
+              true;
+        }
         break;
       }
     } else if (at.kind == Instruction::Kind::Collective &&

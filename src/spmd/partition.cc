@@ -120,17 +120,17 @@ class Partitioner {
     int from = -1;
     const Reshard* nearest = nullptr;
     for (const int number : versions_[v]) {
-      const Layout& held = layout_of_register(number);
-      if (!covers(held, layout)) continue;
-      const Reshard& way = reshards_.find(shape_of(value), held, layout);
+      const Layout& known = layout_of_register(number);
+      if (!covers(known, layout)) continue;
+      const Reshard& way = reshards_.find(shape_of(value), known, layout);
       if (nearest == nullptr || way.bytes < nearest->bytes) {
         nearest = &way;
         from = number;
       }
     }
     SHARDPLAN_CHECK(nearest != nullptr);
-    for (size_t s = 0; s < nearest->steps.size(); ++s) {
-      const ReshardStep& step = nearest->steps[s];
+    const Layout held = layout_of_register(from);
+    for (const ReshardStep& step : nearest->steps) {
       Instruction move;
       move.kind =
           step.slice ? Instruction::Kind::Slice : Instruction::Kind::Collective;
@@ -142,7 +142,7 @@ class Partitioner {
       move.grown = step.grown;
       move.reduction = layout_of_register(from).reduction;
       move.cause = cause_of(value, step, choice);
-      move.rematerializes = rematerializes(*nearest, s);
+      move.rematerializes = rematerializes(value, held, step.after, layout);
       if (!step.slice && step.kind != CollectiveKind::Permute) {
         move.algorithm =
             &algorithm_for(step.kind, ranks_along(program_.mesh, step.axes),
@@ -156,14 +156,18 @@ class Partitioner {
     return from;
   }
 
-  static bool rematerializes(const Reshard& way, size_t step) {
-    if (way.steps[step].slice ||
-        way.steps[step].kind != CollectiveKind::AllGather) {
-      return false;
-    }
-    return std::any_of(way.steps.begin() + static_cast<ptrdiff_t>(step) + 1,
-                       way.steps.end(),
-                       [](const ReshardStep& later) { return later.slice; });
+  // Whether a step holds more of the value than either end of the way.
+  bool rematerializes(int value, const Layout& from, const Layout& after,
+                      const Layout& to) const {
+    const auto held = [&](const Layout& layout) {
+      int64_t elements = 1;
+      for (const int64_t size :
+           local_shape(program_.mesh, layout, shape_of(value))) {
+        elements *= size;
+      }
+      return elements;
+    };
+    return held(after) > std::max(held(from), held(to));
   }
 
   Cause cause_of(int value, const ReshardStep& step,

@@ -60,7 +60,7 @@ struct Instruction {
   const Algorithm* algorithm = nullptr;  // none for permute
   std::vector<int> sources;  // permute: per device, whose shard it gets
   Cause cause = Cause::Implicit;
-  // An all-gather of what is cut otherwise right after.
+  // Devices hold more of the value in between than before or after.
   bool rematerializes = false;
 
   // Compute with its collective, an all-gather of operand `overlapped` or a

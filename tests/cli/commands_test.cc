@@ -21,7 +21,7 @@ TEST_CASE("every command is found by its name and by no other") {
     CHECK_FALSE(command.examples.empty());
   }
   CHECK(find_command("help") == nullptr);
-  CHECK(find_command("simulate") == nullptr);
+  CHECK(find_command("train") == nullptr);
   CHECK(find_command("") == nullptr);
 }
 

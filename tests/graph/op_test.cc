@@ -301,6 +301,19 @@ TEST_CASE("what is declared additive or multilinear is so, in the field") {
   }
 }
 
+TEST_CASE("operations that keep partial sums are known by name") {
+  std::set<std::string> additive;
+  std::set<std::string> multilinear;
+  for (const OpDef& op : ops()) {
+    if (op.linearity == Linearity::Additive) additive.emplace(op.name);
+    if (op.linearity == Linearity::Multilinear) multilinear.emplace(op.name);
+  }
+  CHECK(additive == std::set<std::string>{"add", "concatenate", "mean",
+                                          "negate", "reshape", "scale", "slice",
+                                          "subtract", "sum", "transpose"});
+  CHECK(multilinear == std::set<std::string>{"einsum", "multiply"});
+}
+
 TEST_CASE("what an operation gives depends on all its numbers, in the field") {
   // A surrogate that forgets an operand would make any plan look right.
   for (const OpSample& sample : op_samples()) {

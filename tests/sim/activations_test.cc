@@ -32,7 +32,7 @@ constexpr const char* kGraph = R"(graph: g
 inputs:
   x: {shape: [8, 16], axes: [BATCH, null]}
   y: {shape: [8, 16], spec: [null, tp]}
-  z: {shape: [8, 16]}
+  z: {shape: [16]}
 parameters:
   w: {name: "mlp/w", shape: [16, 32]}
 ops:
@@ -87,7 +87,7 @@ TEST_CASE(
   CHECK(p.from("x") == "axes");
   CHECK(p.spec("y") == "P(None, tp)");  // its own spec, not the rule's
   CHECK(p.from("y") == "graph");
-  CHECK(p.spec("z") == "P(tp, None)");
+  CHECK(p.spec("z") == "P(tp)");
   CHECK(p.spec("h") == "P(fsdp, tp)");  // the first rule found
   CHECK(p.from("h") == "rules.yaml:5");
   CHECK(p.spec("a") == "P(fsdp, tp)");
@@ -100,7 +100,7 @@ TEST_CASE(
 
 TEST_CASE("activations: an input that nothing speaks of is replicated") {
   const Placed p = placed(kRules);
-  CHECK(p.spec("z") == "P(None, None)");
+  CHECK(p.spec("z") == "P(None)");
   CHECK(p.from("z") == "nothing says; replicated");
 }
 

@@ -40,10 +40,22 @@ struct Divide {
   T real(T a, T b) const {
     return a / b;
   }
-  double field(double a, double b) const {
-    return field::multiply(a, field::inverse(b));
+  double field(double a, double inverse) const {
+    return field::multiply(a, inverse);
   }
 };
+
+// In the field, divisors are inverted before they are broadcast: an inverse is
+// forty products.
+Tensor run_divide(std::span<const Tensor> operands,
+                  const Attributes& attributes, const RunContext& context) {
+  std::vector<Tensor> both(operands.begin(), operands.end());
+  if (context.arithmetic == Arithmetic::Field) {
+    both[1] = make_tensor(Element::F64, operands[1].shape);
+    map_unary<double>(operands[1], both[1], field::inverse);
+  }
+  return run_binary<Divide>(both, attributes, context);
+}
 
 template <typename Function>
 OpDef binary(std::string_view name, std::string_view summary,
@@ -78,7 +90,9 @@ OpDef multiply_op() {
 }
 
 OpDef divide_op() {
-  return binary<Divide>("divide", "x / y, broadcast", Linearity::None);
+  OpDef op = binary<Divide>("divide", "x / y, broadcast", Linearity::None);
+  op.run = run_divide;
+  return op;
 }
 
 }  // namespace shardplan

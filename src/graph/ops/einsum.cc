@@ -214,10 +214,41 @@ Matrix<T> matrix_at(const Stack& stack, int64_t offset) {
           stack.column_stride};
 }
 
+// Entries of products without a contraction, and those too small for the
+// preparations of a matrix product, of which a batch may have millions.
+bool is_plain(const ProductSizes& sizes) {
+  constexpr int64_t kSmall = 512;
+  static_assert(kSmall <= field::kBlock);
+  return sizes.k == 1 ||
+         (sizes.m <= kSmall && sizes.n <= kSmall && sizes.k <= kSmall &&
+          sizes.m * sizes.n * sizes.k <= kSmall);
+}
+
+template <typename T>
+void multiply_plainly(const ProductSizes& sizes, Matrix<const T> a,
+                      Matrix<const T> b, Matrix<T> c, bool in_field) {
+  for (int64_t i = 0; i < sizes.m; ++i) {
+    for (int64_t j = 0; j < sizes.n; ++j) {
+      const T* left = a.data + i * a.row_stride;
+      const T* right = b.data + j * b.column_stride;
+      T sum = 0;
+      for (int64_t k = 0; k < sizes.k; ++k) {
+        sum += left[k * a.column_stride] * right[k * b.row_stride];
+      }
+      c.data[i * c.row_stride + j * c.column_stride] =
+          in_field ? static_cast<T>(field::residue(sum)) : sum;
+    }
+  }
+}
+
 template <typename T>
 void multiply_one(const ProductSizes& sizes, Matrix<const T> a,
                   Matrix<const T> b, Matrix<T> c, Arithmetic arithmetic,
                   int threads) {
+  if (is_plain(sizes)) {
+    multiply_plainly(sizes, a, b, c, arithmetic == Arithmetic::Field);
+    return;
+  }
   if constexpr (std::is_same_v<T, float>) {
     gemm(sizes.m, sizes.n, sizes.k, a, b, c, threads);
   } else {

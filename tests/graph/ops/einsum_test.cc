@@ -113,6 +113,28 @@ TEST_CASE("einsum is exact in the field over long sums") {
         by_definition("mk,k->m", a, b, Arithmetic::Field));
 }
 
+TEST_CASE("einsum is what the equation says in batches, large and small") {
+  struct Row {
+    const char* text;
+    Shape left;
+    Shape right;
+  };
+  for (const Row& row :
+       std::initializer_list<Row>{{"abc,abc->abc", {2, 3, 4}, {2, 3, 4}},
+                                  {"abc,c->abc", {2, 40, 3}, {3}},
+                                  {"ab,ab->a", {3, 600}, {3, 600}},
+                                  {"a,b->ab", {40}, {30}},
+                                  {"bik,bkj->bji", {2, 12, 20}, {2, 20, 11}}}) {
+    CAPTURE(row.text);
+    for (const Arithmetic arithmetic : kArithmetics) {
+      const Tensor a = small_integers(arithmetic, row.left, 1);
+      const Tensor b = small_integers(arithmetic, row.right, 2);
+      CHECK(values_of(run("einsum", {a, b}, equation(row.text), arithmetic)) ==
+            by_definition(row.text, a, b, arithmetic));
+    }
+  }
+}
+
 TEST_CASE("einsum takes views and broadcast operands") {
   const Tensor x = small_integers(Arithmetic::F32, {2, 6, 4}, 1);
   const Tensor w = small_integers(Arithmetic::F32, {8, 10}, 2);
@@ -142,8 +164,12 @@ TEST_CASE("einsum gives the same for any number of threads") {
       context.arithmetic = arithmetic;
       context.rule = &fit.rule;
       const Tensor one = fit.op->run(operands, fit.attributes, context);
-      context.threads = 4;
-      CHECK(bitwise_equal(fit.op->run(operands, fit.attributes, context), one));
+      // Fewer than entries, and more.
+      for (const int threads : {2, 4}) {
+        context.threads = threads;
+        CHECK(
+            bitwise_equal(fit.op->run(operands, fit.attributes, context), one));
+      }
     }
   }
 }

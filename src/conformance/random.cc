@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// JAX: random numbers and initialisers; xlstm_jax: what its wrapper does to
+// them on every device.
+#include "graph/random.h"
+
+#include <bit>
+#include <numeric>
+
+#include "conformance/vector_case.h"
+#include "graph/initialise.h"
+
+namespace shardplan::conformance {
+namespace {
+
+Key key_of(const Json& inputs) {
+  const Json& written = inputs.at("key");
+  Key key = random_key(written.at("seed").get<int64_t>());
+  for (const Json& data : written.value("fold_in", Json::array())) {
+    key = fold_in(key, data.get<uint32_t>());
+  }
+  return key;
+}
+
+Shape shape_of(const Json& inputs) { return inputs.at("shape").get<Shape>(); }
+int64_t count_of(const Json& inputs) {
+  return element_count(shape_of(inputs)).value();
+}
+
+Answer answered(Json value) { return {std::move(value), std::nullopt, ""}; }
+Answer answered(const std::optional<std::vector<float>>& numbers) {
+  if (numbers) return answered(Json(*numbers));
+  return {nullptr, Code::InvalidGraph, "the shape has no fans"};
+}
+
+Answer prng_key(const Json& inputs) {
+  return answered(Json(random_key(inputs.at("seed").get<int64_t>())));
+}
+
+Answer keys_split(const Json& inputs) {
+  return answered(Json(split(key_of(inputs), inputs.at("num").get<int>())));
+}
+
+Answer key_folded(const Json& inputs) {
+  return answered(
+      Json(fold_in(key_of(inputs), inputs.at("data").get<uint32_t>())));
+}
+
+Answer bits(const Json& inputs) {
+  const std::vector<uint32_t> all =
+      random_bits(key_of(inputs), count_of(inputs));
+  if (!inputs.contains("at")) return answered(Json(all));
+  Json at = Json::array();
+  for (const Json& index : inputs.at("at")) {
+    at.push_back(all.at(index.get<size_t>()));
+  }
+  return answered(
+      Json{{"at", at}, {"sum", std::accumulate(all.begin(), all.end(), 0U)}});
+}
+
+// The floats' bits, since they must agree exactly.
+Answer uniform(const Json& inputs) {
+  Json numbers = Json::array();
+  for (const float x : random_uniform(key_of(inputs), count_of(inputs),
+                                      inputs.at("minval").get<float>(),
+                                      inputs.at("maxval").get<float>())) {
+    numbers.push_back(std::bit_cast<uint32_t>(x));
+  }
+  return answered(numbers);
+}
+
+Answer normal(const Json& inputs) {
+  return answered(Json(random_normal(key_of(inputs), count_of(inputs))));
+}
+
+Answer truncated_normal(const Json& inputs) {
+  return answered(Json(random_truncated_normal(
+      key_of(inputs), count_of(inputs), inputs.at("lower").get<float>(),
+      inputs.at("upper").get<float>())));
+}
+
+Answer initialiser(const Json& inputs) {
+  Initialiser how;
+  how.name = inputs.at("init").get<std::string>();
+  how.stddev = inputs.value("stddev", how.stddev);
+  return answered(initialise(how, key_of(inputs), shape_of(inputs)));
+}
+
+Answer scaling(const Json& inputs) {
+  const auto mode = inputs.at("mode").get<std::string>();
+  const auto distribution = inputs.at("distribution").get<std::string>();
+  return answered(variance_scaling(
+      key_of(inputs), shape_of(inputs), inputs.at("scale").get<double>(),
+      mode == "fan_in"    ? FanMode::In
+      : mode == "fan_out" ? FanMode::Out
+                          : FanMode::Average,
+      distribution == "uniform"  ? Distribution::Uniform
+      : distribution == "normal" ? Distribution::Normal
+                                 : Distribution::TruncatedNormal));
+}
+
+Answer wrapped(const Json& inputs) {
+  Initialiser how;
+  how.name = inputs.at("init").get<std::string>();
+  how.scale = inputs.at("scale_factor").get<double>();
+  PerShard shards{inputs.at("devices").get<int>(),
+                  inputs.at("split_rngs").get<bool>(), std::nullopt};
+  const Json& mask = inputs.at("mask_except_model_idx");
+  if (!mask.is_null()) shards.mask_except = mask.get<int>();
+  return answered(
+      initialise_shards(how, key_of(inputs), shape_of(inputs), shards));
+}
+
+bool is_same_shape_error(const Answer& answer, const Json& error) {
+  return answer.refused == Code::InvalidGraph &&
+         error.at("type") == "ValueError";
+}
+
+Function close(std::string_view name, Answer (*answer)(const Json&)) {
+  return {name,    answer,  is_same_shape_error,
+          nullptr, nullptr, agree_within_4_ulps};
+}
+
+}  // namespace
+
+const std::vector<Function>& random_functions() {
+  static const std::vector<Function> kFunctions = {
+      {"jax.random.PRNGKey", prng_key, is_same_shape_error},
+      {"jax.random.split", keys_split, is_same_shape_error},
+      {"jax.random.fold_in", key_folded, is_same_shape_error},
+      {"jax.random.bits", bits, is_same_shape_error},
+      {"jax.random.uniform", uniform, is_same_shape_error},
+      close("jax.random.normal", normal),
+      close("jax.random.truncated_normal", truncated_normal),
+      close("jax.nn.initializers", initialiser),
+      close("jax.nn.initializers.variance_scaling", scaling),
+      close("ModelParallelismWrapper.init", wrapped),
+  };
+  return kFunctions;
+}
+
+}  // namespace shardplan::conformance
