@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kMaxElements = int64_t{1} << 33U;
 
 // The specs that a graph file gives its own parameters, as rules; empty when
-// other rules are given, or it gives none.
+// other rules are given, or it gives none to the parameters that it has.
 std::optional<RuleSet> own_rules(const Options& options,
                                  const GraphDescription& description) {
   if (!options.rules.empty() || options.pattern != nullptr || options.plan) {
@@ -31,7 +31,9 @@ std::optional<RuleSet> own_rules(const Options& options,
     rule.dim_where.assign(rule.spec.dims.size(), parameter.spec_where);
     rules.rules.push_back(std::move(rule));
   }
-  if (rules.rules.empty()) return std::nullopt;
+  if (rules.rules.empty() && !description.parameters.empty()) {
+    return std::nullopt;
+  }
   rules.sources = description.sources;
   return rules;
 }
