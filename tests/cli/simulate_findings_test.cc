@@ -83,14 +83,15 @@ TEST_CASE("gathering only to cut otherwise is a warning, asked for or not") {
   const auto s =
       simulating({{"block.yaml", R"(graph: block
 inputs:
-  x: {shape: [2, 16], spec: [fsdp, null]}
+  x: {shape: [4, 16], spec: [fsdp, null]}
 parameters:
   up: {name: mlp/up}
 ops:
   - {op: constraint, in: x, out: c, spec: [tp, null]}
   - {op: linear, in: [c, up], out: y}
 )"},
-                  {"rules.yaml", "rules:\n  - [\"\", [tp, null]]\n"}});
+                  {"rules.yaml", "rules:\n  - [\"\", [tp, null]]\n"}},
+                 "fsdp=4,tp=2");
   REQUIRE_MESSAGE(s->input, messages(s->diags));
   Diagnostics diags;
   report_program(*s->input, program_of(*s->input), diags);

@@ -16,7 +16,7 @@ struct Product {
   Product() : g("dp=2,tp=4") {
     g.einsum("bd,df->bf", g.input({6, 8}, ""), g.parameter({8, 16}, ""));
   }
-  const Node& node() const { return g.graph.nodes[0]; }
+  const GraphNode& node() const { return g.graph.nodes[0]; }
   // The axes of every factor, given the dimensions of the operands.
   FactorAxes axes(std::string_view x, std::string_view w) const {
     const ShardingRule& rule = node().rule;
@@ -64,7 +64,7 @@ TEST_CASE("part: ranges of all devices cover a sharded factor once") {
 
 TEST_CASE("part: two operations per multiply-add of what is local") {
   const Product p;
-  Part part;
+  DevicePart part;
   part.operands = {make_tensor(Element::F64, {3, 8}),
                    make_tensor(Element::F64, {8, 4})};
   part.context.arithmetic = Arithmetic::F64;

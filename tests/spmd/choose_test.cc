@@ -19,7 +19,7 @@ using testing::spec;
 NodeChoice chosen(const SmallGraph& g, std::vector<Layout> operands,
                   const std::vector<std::vector<bool>>& batch = {},
                   const std::optional<Layout>& wanted = std::nullopt) {
-  const Node& node = g.graph.nodes.back();
+  const GraphNode& node = g.graph.nodes.back();
   std::vector<OperandChoice> choices;
   for (size_t i = 0; i < operands.size(); ++i) {
     const Shape& shape =

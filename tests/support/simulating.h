@@ -49,10 +49,11 @@ struct Simulating {
   std::optional<cli::SimulateInput> input;
 };
 
-// `simulate model.json --graph block.yaml --rules rules.yaml --mesh
-// fsdp=2,tp=2` with some files replaced.
+// `simulate model.json --graph block.yaml --rules rules.yaml --mesh ..` with
+// some files replaced.
 inline std::unique_ptr<Simulating> simulating(
-    const std::vector<std::pair<std::string, std::string>>& files = {}) {
+    const std::vector<std::pair<std::string, std::string>>& files = {},
+    const std::string& mesh = "fsdp=2,tp=2") {
   auto result = std::make_unique<Simulating>();
   for (const auto& [name, text] : files) result->host.files[name] = text;
   cli::Options& options = result->options;
@@ -61,7 +62,7 @@ inline std::unique_ptr<Simulating> simulating(
   options.simulation.graph = "block.yaml";
   options.rules = {"rules.yaml"};
   options.isolated = true;
-  options.mesh = std::make_shared<SourceFile>("--mesh", "fsdp=2,tp=2");
+  options.mesh = std::make_shared<SourceFile>("--mesh", mesh);
   cli::Progress progress(result->host, false);
   cli::Context context{options, result->host, result->diags, progress};
   result->input = cli::read_simulation(context);
