@@ -136,6 +136,13 @@ std::vector<std::string> notes_of(const Question& question, const Sent& sent) {
           fmt::format("a payload is {}", payload_of(question.kind))};
 }
 
+std::string legend_of(CollectiveKind kind) {
+  const bool sums = kind == CollectiveKind::AllReduce ||
+                    kind == CollectiveKind::ReduceScatter;
+  return std::string("under each rank: chunks → the rank that they go to") +
+         (sums ? ", + where they are added" : "");
+}
+
 Table steps_table(const std::shared_ptr<const Schedule>& schedule) {
   Table table;
   table.id = "steps";
@@ -203,8 +210,7 @@ std::optional<Report> algorithm_report(const Options& options,
   report.headline = {
       fmt::format("{} {}{}: {}, {}", name, kind, over_text(ranks),
                   plural(steps, "step"), plural(schedule->chunks, "chunk")),
-      "under each rank: chunks → the rank that they go to, + where they are "
-      "added"};
+      legend_of(question->kind)};
   if (steps > 0) {
     const bool expand = options.expand;
     report.drawing = [schedule, expand](const Style& style) {

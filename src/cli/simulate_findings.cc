@@ -24,11 +24,17 @@ const Value& value_of(const Graph& graph, int number) {
   return graph.values[static_cast<size_t>(number)];
 }
 
+// What the graph file calls it: parts of composites go by their result.
+std::string shown_name(const Graph& graph, int value) {
+  const std::string& name = value_of(graph, value).name;
+  return name.substr(0, name.find(':'));
+}
+
 // "`h` (linear)"
 std::string served_by(const Graph& graph, int node) {
   if (node < 0) return "the output";
-  return "`" + served_value(graph, node) + "` (" +
-         graph.nodes[static_cast<size_t>(node)].label + ")";
+  const GraphNode& by = graph.nodes[static_cast<size_t>(node)];
+  return "`" + shown_name(graph, by.result) + "` (" + by.label + ")";
 }
 
 // The parameters that a value is computed from: those of its own operation, or
@@ -110,21 +116,29 @@ void report_reshard(const SimulateInput& input, const Program& program,
                    layout_text(other));
     }
   }
-  finding.help(value.kind == Value::Kind::Parameter
-                   ? "give the parameter another spec, or the activation one "
-                     "that agrees with it"
-                   : "nothing says how " + name +
-                         " is to lie: name it under `activations:` in the "
-                         "rules, or give it a `constraint` in the graph");
+  if (at.rematerializes) {
+    finding.help(
+        "choose layouts that differ by one step, such as axes added to a "
+        "dimension, or go through one in between");
+  } else if (value.kind == Value::Kind::Parameter) {
+    finding.help(
+        "give the parameter another spec, or the activation one that agrees "
+        "with it");
+  } else {
+    finding.help("nothing says how " + name +
+                 " is to lie: name it under `activations:` in the rules, or "
+                 "give it a `constraint` in the graph");
+  }
 }
 
 }  // namespace
 
-std::string served_value(const Graph& graph, int node) {
-  if (node < 0) return "output";
-  const GraphNode& by = graph.nodes[static_cast<size_t>(node)];
-  const std::string& name = value_of(graph, by.result).name;
-  return name.substr(0, name.find(':'));
+std::string served_value(const Program& program, const Instruction& at) {
+  const Graph& graph = *program.graph;
+  const int value =
+      at.node < 0 ? program.registers[static_cast<size_t>(at.result)].value
+                  : graph.nodes[static_cast<size_t>(at.node)].result;
+  return shown_name(graph, value);
 }
 
 void report_program(const SimulateInput& input, const Program& program,
@@ -163,7 +177,7 @@ void report_outcome(const SimulateInput& input, const Program& program,
               : "the sharded run is inexact where the unsharded one is exact";
       diags.report(Code::ErrorAmplification, {}, message)
           .fact("structural error " +
-                fmt::format("{:.1e}", outcome.structural_error) +
+                fmt::format("{:.2g}", outcome.structural_error) +
                 ": the plan computes the right thing")
           .help("sums in fewer or larger parts lose less precision");
     }
@@ -190,9 +204,9 @@ void report_outcome(const SimulateInput& input, const Program& program,
   }
   finding.fact(input.source == ValueSource::Field
                    ? "exact integers differ"
-                   : "structural error " + fmt::format("{:.1e}", at.error) +
+                   : "structural error " + fmt::format("{:.2g}", at.error) +
                          "; a mismatch is above " +
-                         fmt::format("{:.1e}", kMismatch));
+                         fmt::format("{:.2g}", kMismatch));
   for (const int parameter : nearest_parameters(graph, at.value)) {
     const auto p = static_cast<size_t>(parameter);
     finding.fact("`" + graph.values[p].parameter + "` lies as " +

@@ -16,8 +16,8 @@ void report_program(const SimulateInput& input, const Program& program,
 void report_outcome(const SimulateInput& input, const Program& program,
                     const Simulation& outcome, Diagnostics& diags);
 
-// The result of the operation that a collective serves, as the graph file names
-// it: "h"; "output" for none.
-std::string served_value(const Graph& graph, int node);
+// The value that a collective serves, as the graph file names it: the result of
+// the operation that needs it or, for outputs, what is moved.
+std::string served_value(const Program& program, const Instruction& at);
 
 }  // namespace shardplan::cli

@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kMaxElements = int64_t{1} << 33U;
 
 // The specs that a graph file gives its own parameters, as rules; empty when
-// other rules are given, or it gives none.
+// other rules are given, or it gives none to the parameters that it has.
 std::optional<RuleSet> own_rules(const Options& options,
                                  const GraphDescription& description) {
   if (!options.rules.empty() || options.pattern != nullptr || options.plan) {
@@ -31,7 +31,9 @@ std::optional<RuleSet> own_rules(const Options& options,
     rule.dim_where.assign(rule.spec.dims.size(), parameter.spec_where);
     rules.rules.push_back(std::move(rule));
   }
-  if (rules.rules.empty()) return std::nullopt;
+  if (rules.rules.empty() && !description.parameters.empty()) {
+    return std::nullopt;
+  }
   rules.sources = description.sources;
   return rules;
 }
@@ -47,6 +49,21 @@ std::optional<Session> session_of(Context& context,
   if (!manifest) return std::nullopt;
   return open_session(context, *std::move(manifest),
                       own_rules(options, description));
+}
+
+// Every device has tensors of its own.
+constexpr int64_t kMaxDevicesRun = 1024;
+
+bool has_few_enough_devices(const Mesh& mesh, Diagnostics& diags) {
+  if (mesh.devices() <= kMaxDevicesRun) return true;
+  diags
+      .error(
+          Code::Usage, {},
+          "`simulate` runs at most " + count_text(kMaxDevicesRun) + " devices")
+      .fact("the mesh " + mesh_text(mesh) + " has " +
+            count_text(mesh.devices()))
+      .help("a smaller mesh with the same axes shows the same collectives");
+  return false;
 }
 
 // Whether what is to be computed fits memory.
@@ -86,7 +103,9 @@ std::optional<SimulateInput> read_simulation(Context& context) {
                  context.host, context.diags);
   if (!description) return std::nullopt;
   std::optional<Session> session = session_of(context, *description);
-  if (!session) return std::nullopt;
+  if (!session || !has_few_enough_devices(session->plan.mesh, context.diags)) {
+    return std::nullopt;
+  }
   std::optional<Graph> graph =
       build_graph(*description, session->manifest, context.diags);
   if (!graph || !is_small_enough(*graph, context.diags)) return std::nullopt;

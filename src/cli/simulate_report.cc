@@ -51,8 +51,7 @@ struct CollectiveGroup {
   std::vector<std::string> at;
 };
 
-std::vector<CollectiveGroup> grouped(const SimulateInput& input,
-                                     const Program& program,
+std::vector<CollectiveGroup> grouped(const Program& program,
                                      const Simulation& outcome) {
   std::map<std::tuple<CollectiveKind, AxisNames, std::string, Cause>, size_t>
       number;
@@ -68,7 +67,7 @@ std::vector<CollectiveGroup> grouped(const SimulateInput& input,
     group.bytes += moved.moved;
     const Instruction& by =
         program.instructions[static_cast<size_t>(p.instruction)];
-    const std::string at = served_value(input.graph, by.node);
+    const std::string at = served_value(program, by);
     if (std::find(group.at.begin(), group.at.end(), at) == group.at.end()) {
       group.at.push_back(at);
     }
@@ -76,8 +75,7 @@ std::vector<CollectiveGroup> grouped(const SimulateInput& input,
   return groups;
 }
 
-Table collectives_table(const SimulateInput& input, const Program& program,
-                        const Simulation& outcome) {
+Table collectives_table(const Program& program, const Simulation& outcome) {
   Table table;
   table.id = "collectives";
   table.columns = {{"kind", "collective"},
@@ -88,7 +86,7 @@ Table collectives_table(const SimulateInput& input, const Program& program,
                    {"cause", "why"},
                    {"at", "for", Align::Left, true}};
   std::vector<Row> rows;
-  for (CollectiveGroup& g : grouped(input, program, outcome)) {
+  for (CollectiveGroup& g : grouped(program, outcome)) {
     rows.push_back({std::string(collective_name(g.first->kind)),
                     joined(g.first->axes), Count{g.count}, g.first->algorithm,
                     ByteSize{g.bytes_per_device}, cause_text(g.first->cause),
@@ -171,16 +169,19 @@ std::string verdict_line(const SimulateInput& input,
            "operation by itself";
   }
   return fmt::format(
-      "ok: sharded and unsharded compute the same; structural error {:.1e}, a "
-      "mismatch is above {:.1e}",
+      "ok: sharded and unsharded compute the same; structural error {:.2g}, a "
+      "mismatch is above {:.2g}",
       outcome.structural_error, kMismatch);
 }
 
 std::string precision_line(const Simulation& outcome) {
-  std::string line = fmt::format(
-      "float32: error {:.3g} times the unsharded "
-      "run's",
-      outcome.error_amplification);
+  std::string line = "float32: inexact where the unsharded run is exact";
+  if (outcome.error_amplification == 1) {
+    line = "float32: as exact as the unsharded run";
+  } else if (std::isfinite(outcome.error_amplification)) {
+    line = fmt::format("float32: error {:.3g} times the unsharded run's",
+                       outcome.error_amplification);
+  }
   if (outcome.bound_ratio) {
     line += fmt::format("; products reach {:.2g} of what rounding may do",
                         *outcome.bound_ratio);
@@ -224,7 +225,7 @@ Report simulate_report(const Context& context, const SimulateInput& input,
       "`{}` on {}    mesh {}; {} values, seed {}", printable(input.graph.name),
       plural(mesh.devices(), "simulated device"), mesh_text(mesh),
       options.simulation.values, options.simulation.seed)};
-  report.tables = {collectives_table(input, program, outcome),
+  report.tables = {collectives_table(program, outcome),
                    activations_table(input, program, options.expand)};
   if (outcome.collectives.empty()) {
     report.notes.push_back("no device needs anything of another");

@@ -140,8 +140,8 @@ class Builder {
 
   bool spec_fits(const PartitionSpec& spec, Span where, const Shape& shape) {
     if (spec.dims.size() <= shape.size()) return true;
-    fail(where, spec_text(spec) + " is longer than " + shape_text(shape) +
-                    " has dimensions");
+    fail(where,
+         spec_text(spec) + " is longer than the rank of " + shape_text(shape));
     return false;
   }
 
@@ -383,7 +383,6 @@ class Builder {
     }
     if (!made) return;
     Value& value = graph_.values[static_cast<size_t>(made->front())];
-    if (value.spec) spec_fits(*value.spec, op.where, value.shape);
     if (op.axes.empty()) return;
     if (made->size() > 1) {
       fail(op.axes_where, "`axes` of an operation with several results")

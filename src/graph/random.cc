@@ -57,7 +57,7 @@ float erf(float x) {
                                     1.1098505178e-1F,
                                     4.9746925110e-1F,
                                     1.0F};
-  constexpr float kOne = 3.7439211627767994F;  // from here on, erf is 1
+  constexpr float kOne = 3.832506856900711F;  // beyond, erf is 1
   x = std::clamp(x, -kOne, kOne);
   const float square = x * x;
   return x * polynomial(kNumerator, square) / polynomial(kDenominator, square);

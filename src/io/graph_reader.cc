@@ -223,9 +223,9 @@ class Reader {
           .help("`axes` has an entry per dimension; `null` is no label");
     }
     if (value.spec && value.spec->dims.size() > value.shape->size()) {
-      diags_.error(Code::InvalidGraph, value.spec_where,
-                   spec_text(*value.spec) + " is longer than " + shape +
-                       " has dimensions");
+      diags_.error(
+          Code::InvalidGraph, value.spec_where,
+          spec_text(*value.spec) + " is longer than the rank of " + shape);
     }
   }
 

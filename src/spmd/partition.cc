@@ -107,7 +107,9 @@ class Partitioner {
     emit(compute, node.result, choice.result);
     program_.layouts[result] = choice.result;
     if (wanted_[result]) {
-      materialize(node.result, *wanted_[result], number, nullptr);
+      // Declared is declared: nobody reads the value as it was before.
+      versions_[result] = {
+          materialize(node.result, *wanted_[result], number, nullptr)};
       program_.layouts[result] = *wanted_[result];
     }
   }

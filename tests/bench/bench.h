@@ -49,6 +49,7 @@ inline std::vector<double> compare(const std::vector<Contestant>& contestants,
 }
 
 // The measurements, one file each.
+void bench_gemm();
 void bench_manifest();
 void bench_match();
 void bench_simulate();

@@ -15,6 +15,7 @@ int main(int argc, char** argv) {
   shardplan::bench::bench_manifest();
   shardplan::bench::bench_match();
   shardplan::bench::bench_sweep();
+  shardplan::bench::bench_gemm();
   shardplan::bench::bench_simulate();
   return 0;
 }

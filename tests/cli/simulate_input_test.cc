@@ -45,6 +45,15 @@ ops:
   CHECK(messages(s->diags).find("too large to run") != std::string::npos);
 }
 
+TEST_CASE("more devices than can be run are refused") {
+  testing::MemoryHost host = testing::block_host();
+  CHECK(run({"simulate", "model.json", "--graph", "block.yaml", "--rules",
+             "rules.yaml", "--mesh", "fsdp=1024,tp=2"},
+            host) == 2);
+  CHECK(host.err.find("`simulate` runs at most 1,024 devices") !=
+        std::string::npos);
+}
+
 TEST_CASE("without rules, a graph's own specs count") {
   testing::MemoryHost host;
   host.files["g.yaml"] = R"(graph: g

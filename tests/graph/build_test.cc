@@ -96,9 +96,9 @@ TEST_CASE("operations that do not fit are refused where they stand") {
   CHECK(wrong("ops: [{op: relu, in: y, out: z}, {op: relu, in: x, out: y}]") ==
         "SP015 g:4:22 `y` is read before it is made");
   CHECK(wrong("ops: [{op: relu, in: x, out: y, axes: [a]}]") ==
-        "SP015 g:4:40 1 label for [2, 3]");
+        "SP015 g:4:39 1 label for [2, 3]");
   CHECK(wrong("ops: [{op: constraint, in: x, out: y, spec: [a, b, c]}]") ==
-        "SP015 g:4:12 P(a, b, c) is longer than [2, 3] has dimensions");
+        "SP015 g:4:12 P(a, b, c) is longer than the rank of [2, 3]");
   CHECK(wrong("ops: []") == "SP015 graph `g` computes nothing");
   CHECK(wrong("ops: [{op: relu, in: x, out: y}]\noutputs: [z]") ==
         "SP015 g:5:11 there is no value named `z`");
@@ -125,7 +125,8 @@ TEST_CASE("sizes beyond 63 bits are refused, not computed") {
   CHECK(built_graph(big + "inputs: {x: [n, 1], y: [1, n]}\n"
                           "ops: [{op: add, in: [x, y], out: z}]\n")
             ->messages ==
-        "SP015 g:4:12 the result of `add` has more than 2^63 elements");
+        "SP015 g:4:12 the result [9007199254740992, 9007199254740992] has "
+        "too many elements");
 }
 
 TEST_CASE("an initialiser must be known") {

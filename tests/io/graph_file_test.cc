@@ -53,7 +53,7 @@ TEST_CASE("a file and a shipped graph are loaded alike") {
   CHECK_FALSE(load_graph("none.yaml", {}, host, diags));
   CHECK(testing::messages(diags) ==
         "SP001 no graph named `@mpl` is shipped\n"
-        "SP001 cannot read `none.yaml`: no such file");
+        "SP001 cannot read `none.yaml`: no such file or directory");
 }
 
 TEST_CASE("the graphs that were promised are shipped, and fit") {

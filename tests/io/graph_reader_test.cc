@@ -87,7 +87,7 @@ std::string wrong(const std::string& lines) {
 TEST_CASE("what is no graph file is refused with its place") {
   CHECK(read("graph: g\n")->messages == "SP002 g:1:1 there are no `ops`");
   CHECK(read("ops: []\n")->messages == "SP002 g:1:1 there is no `graph`");
-  CHECK(wrong("input: {}") == "SP004 g:2:1 unknown key `input`");
+  CHECK(wrong("input: {}") == "SP004 g:2:1 key `input` means nothing here");
   CHECK(wrong("inputs: [x]") ==
         "SP002 g:2:9 `inputs` must be a map, not a list");
   CHECK(wrong("inputs: {x: 3}") ==
@@ -95,7 +95,7 @@ TEST_CASE("what is no graph file is refused with its place") {
   CHECK(wrong("inputs: {x: {axes: []}}") ==
         "SP002 g:2:13 input `x` has no `shape`");
   CHECK(wrong("inputs: {x: {shape: [2], init: ones}}") ==
-        "SP004 g:2:26 unknown key `init`");
+        "SP004 g:2:26 key `init` means nothing here");
   CHECK(wrong("inputs: {'x y': [2]}") ==
         "SP002 g:2:10 `x y` is no name of a value");
   CHECK(wrong("inputs: {x: [2, y]}") ==
@@ -106,7 +106,7 @@ TEST_CASE("what is no graph file is refused with its place") {
   CHECK(wrong("inputs: {x: {shape: [2, 3], axes: [a]}}") ==
         "SP015 g:2:35 1 label for [2, 3]");
   CHECK(wrong("inputs: {x: {shape: [2], spec: [a, b]}}") ==
-        "SP015 g:2:32 P(a, b) is longer than [2] has dimensions");
+        "SP015 g:2:32 P(a, b) is longer than the rank of [2]");
 }
 
 TEST_CASE("dtypes and limits of integers go together") {
@@ -134,7 +134,7 @@ TEST_CASE("operations are maps with `op`, `in` and `out`") {
   CHECK(wrong_op("{op: relu, in: 3, out: y}") ==
         "SP002 g:2:22 `in` must be text, not an integer");
   CHECK(wrong_op("{op: relu, in: x, out: y, by: {sqrt: 3}}") ==
-        "SP004 g:2:38 unknown key `sqrt`");
+        "SP004 g:2:38 key `sqrt` means nothing here");
   CHECK(wrong_op("{op: relu, in: x, out: y, by: {rsqrt: 0}}") ==
         "SP002 g:2:45 1/sqrt(0) is no number");
   CHECK(wrong_op("{op: relu, in: x, out: y, by: 18014398509481984}") ==

@@ -36,7 +36,7 @@ TEST_CASE("a broken graph file is refused as a graph file") {
   CHECK_FALSE(load_manifest("g.yaml", host, diags));
   CHECK_FALSE(load_manifest("twice.yaml", host, diags));
   CHECK(testing::messages(diags) ==
-        "SP004 g.yaml:2:1 unknown key `paramters`\n"
+        "SP004 g.yaml:2:1 key `paramters` means nothing here\n"
         "SP003 twice.yaml:2:22 `w` is given twice");
 }
 
