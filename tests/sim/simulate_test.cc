@@ -4,11 +4,13 @@
 #include <doctest/doctest.h>
 
 #include "tests/support/random_graph.h"
+#include "tests/support/small_graph.h"
 
 namespace shardplan {
 namespace {
 
 using testing::Random;
+using testing::SmallGraph;
 
 // The seed in a failure's message makes the same graph again.
 Simulation simulated(uint64_t seed, ValueSource source, Overlap overlap,
@@ -51,6 +53,127 @@ TEST_CASE("simulate: random plans raise no false alarm in floating point") {
     CHECK_FALSE(s.mismatch.has_value());
     CHECK(s.bytes_moved == s.bytes_priced);
     if (s.bound_ratio) CHECK(*s.bound_ratio <= 1);
+  }
+}
+
+// x -> up -> gelu -> down, with an all-reduce at the end; then a relu.
+struct Mlp {
+  Mlp() : g("tp=4") {
+    const int x = g.input({2, 8}, "None, None");
+    const int h = g.einsum("bd,df->bf", x, g.parameter({8, 16}, "None, tp"));
+    const int a = g.node("gelu", {h});
+    y = g.einsum("bf,fd->bd", a, g.parameter({16, 8}, "tp, None"));
+    z = g.node("relu", {y});
+    g.want(z, "None, None");
+  }
+  Instruction& all_reduce(Program& program) const {
+    for (Instruction& at : program.instructions) {
+      if (at.kind == Instruction::Kind::Collective) return at;
+    }
+    FAIL("there is no collective");
+    return program.instructions[0];
+  }
+  Simulation run(const Program& program, ValueSource source) const {
+    SimulateOptions options;
+    options.values = source;
+    return simulate(program, g.values(source), options);
+  }
+  SmallGraph g;
+  int y = 0, z = 0;
+};
+
+TEST_CASE("simulate: a correct program, and what it cost") {
+  Mlp mlp;
+  const Program program = mlp.g.plan();
+  const Simulation s = mlp.run(program, ValueSource::Random);
+  CHECK_FALSE(s.mismatch.has_value());
+  CHECK(s.structural_error < 1e-12);
+  REQUIRE(s.bound_ratio.has_value());
+  CHECK(*s.bound_ratio <= 1);
+  REQUIRE(s.collectives.size() == 1);
+  // 64 bytes: 2 (n - 1) copies over all, 2 (n - 1)/n of it per device.
+  CHECK(s.collectives[0].moved == 6 * 64);
+  CHECK(s.collectives[0].bytes_per_device == 96);
+  CHECK(s.bytes_moved == s.bytes_priced);
+  // Products are cut in four, the relu is done by everyone.
+  CHECK(s.unsharded_flops == 2 * 2 * 2 * 8 * 16 + 2 * 16 + 2 * 8);
+  CHECK(s.flops == 2 * 2 * 2 * 8 * 4 + 2 * 4 + 2 * 8);
+}
+
+TEST_CASE("simulate: names the operation and the device where results part") {
+  for (const ValueSource source : {ValueSource::Field, ValueSource::Random}) {
+    Mlp mlp;
+    Program program = mlp.g.plan();
+    // Nothing is summed: every device takes its part for the sum.
+    Instruction& sum = mlp.all_reduce(program);
+    sum.kind = Instruction::Kind::Slice;
+    sum.axes.clear();
+    const Simulation dropped = mlp.run(program, source);
+    REQUIRE(dropped.mismatch.has_value());
+    CHECK(dropped.mismatch->value == mlp.y);
+    CHECK(dropped.mismatch->device == 0);
+    CHECK(dropped.mismatch->error > 1e-6);
+    CHECK_FALSE(dropped.mismatch->isolated);
+  }
+}
+
+TEST_CASE("simulate: the device is the one that has something else") {
+  Mlp mlp;
+  Program program = mlp.g.plan();
+  // Devices 2 and 3 get each other's columns of the first weight.
+  Instruction swap;
+  swap.kind = Instruction::Kind::Collective;
+  swap.collective = CollectiveKind::Permute;
+  swap.sources = {0, 1, 3, 2};
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    Instruction& load = program.instructions[i];
+    const auto number = static_cast<size_t>(load.result);
+    if (program.registers[number].value != 1) continue;
+    swap.result = load.result;
+    load.result = static_cast<int>(program.registers.size());
+    swap.operands = {load.result};
+    program.registers.push_back(program.registers[number]);
+    program.instructions.insert(
+        program.instructions.begin() + static_cast<ptrdiff_t>(i) + 1, swap);
+    break;
+  }
+  const Simulation swapped = mlp.run(program, ValueSource::Field);
+  REQUIRE(swapped.mismatch.has_value());
+  CHECK(swapped.mismatch->value == 1);
+  CHECK(swapped.mismatch->device == 2);
+}
+
+// An all-reduce after which the last rank alone has the sum.
+Schedule sum_at_last(CollectiveKind /*kind*/, const Ranks& ranks) {
+  Schedule schedule = empty_schedule(ranks.count, 1);
+  Step& step = schedule.steps.emplace_back();
+  for (int r = 0; r + 1 < ranks.count; ++r) {
+    step.push_back({r, ranks.count - 1, 0, 1, true});
+  }
+  return schedule;
+}
+
+TEST_CASE(
+    "simulate: replicas that differ are a mismatch, though one is right") {
+  const Algorithm algorithm{
+      "last",
+      "",
+      [](CollectiveKind, const Ranks&) { return true; },
+      sum_at_last,
+      [](CollectiveKind, const Ranks& ranks, int rank, int64_t payload) {
+        return rank + 1 < ranks.count ? payload : 0;
+      },
+      [](CollectiveKind, const Ranks& ranks) {
+        return static_cast<int64_t>(ranks.count) - 1;
+      }};
+  for (const ValueSource source : {ValueSource::Field, ValueSource::Random}) {
+    Mlp mlp;
+    Program program = mlp.g.plan();
+    mlp.all_reduce(program).algorithm = &algorithm;
+    const Simulation s = mlp.run(program, source);
+    REQUIRE(s.mismatch.has_value());
+    CHECK(s.mismatch->value == mlp.y);
+    CHECK(s.mismatch->device == 0);
   }
 }
 

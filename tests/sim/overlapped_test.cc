@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/overlapped.h"
+
+#include <doctest/doctest.h>
+
+#include "sim/execute.h"
+#include "tests/support/small_graph.h"
+
+namespace shardplan {
+namespace {
+
+using testing::SmallGraph;
+
+TEST_CASE("overlapped: rows are multiplied as the ring brings them") {
+  // Rank 1 of 4, two rows each: its own, then those of 0, 3 and 2.
+  CHECK(arrival_order(Overlap::Ring, 1, 4, 8) ==
+        std::vector<Slice>{{2, 4}, {0, 2}, {6, 8}, {4, 6}});
+  CHECK(arrival_order(Overlap::Bidirectional, 1, 4, 8) ==
+        arrival_order(Overlap::Ring, 1, 4, 8));
+  CHECK(arrival_order(Overlap::Ring, 0, 1, 8) == std::vector<Slice>{{0, 8}});
+}
+
+TEST_CASE("overlapped: halves go both ways, first halves first") {
+  CHECK(arrival_order(Overlap::Split, 1, 3, 6) ==
+        std::vector<Slice>{{2, 3}, {0, 1}, {4, 5}, {3, 4}, {5, 6}, {1, 2}});
+  // Of three rows, the second half is the larger one.
+  CHECK(arrival_order(Overlap::Split, 0, 1, 3) ==
+        std::vector<Slice>{{0, 1}, {1, 3}});
+}
+
+constexpr int64_t kDevices = 5;
+
+float at(const Tensor& t, int64_t row, int64_t column) {
+  return t.data<float>()[row * t.shape[1] + column];
+}
+
+// One term of the contraction per device, so that a chunk's product is a single
+// rounded multiplication and the order of the additions is all that is left.
+TEST_CASE(
+    "overlapped: gathered products are summed left to right, own chunk "
+    "first, as in TPAsyncDense") {
+  SmallGraph g("tp=5");
+  const int x = g.input({2, kDevices}, "None, tp");
+  const int w = g.parameter({kDevices, 10}, "None, tp");
+  const int y = g.einsum("bd,df->bf", x, w);
+  g.want(y, "None, tp");
+  const Program program = g.plan({Overlap::Ring, nullptr});
+  REQUIRE(testing::moves(program).find("overlapped all-gather") == 0);
+  const std::vector<Tensor> values = g.values();
+  const Execution run = execute(program, values, {Arithmetic::F32, 1, true});
+  const auto& got = run.registers[static_cast<size_t>(program.outputs[0])];
+  for (int64_t d = 0; d < kDevices; ++d) {
+    for (int64_t row = 0; row < 2; ++row) {
+      for (int64_t column = 0; column < 2; ++column) {
+        float sum = 0;
+        for (int64_t i = 0; i < kDevices; ++i) {
+          const int64_t k = (d - i + kDevices) % kDevices;
+          const float product =
+              at(values[static_cast<size_t>(x)], row, k) *
+              at(values[static_cast<size_t>(w)], k, 2 * d + column);
+          sum = i == 0 ? product : sum + product;
+        }
+        CHECK(at(got[static_cast<size_t>(d)], row, column) == sum);
+      }
+    }
+  }
+}
+
+TEST_CASE(
+    "overlapped: scattered products are summed from the next device on, "
+    "one's own last, as in async_scatter") {
+  SmallGraph g("tp=5");
+  const int x = g.input({2, kDevices}, "None, tp");
+  const int w = g.parameter({kDevices, 10}, "tp, None");
+  const int y = g.einsum("bd,df->bf", x, w);
+  g.want(y, "None, tp");
+  const Program program = g.plan({Overlap::Ring, nullptr});
+  REQUIRE(testing::moves(program).find("overlapped reduce-scatter") == 0);
+  const std::vector<Tensor> values = g.values();
+  const Execution run = execute(program, values, {Arithmetic::F32, 1, true});
+  const auto& got = run.registers[static_cast<size_t>(program.outputs[0])];
+  for (int64_t d = 0; d < kDevices; ++d) {
+    for (int64_t row = 0; row < 2; ++row) {
+      for (int64_t column = 0; column < 2; ++column) {
+        float sum = 0;
+        for (int64_t i = 1; i <= kDevices; ++i) {
+          const int64_t k = (d + i) % kDevices;
+          const float product =
+              at(values[static_cast<size_t>(x)], row, k) *
+              at(values[static_cast<size_t>(w)], k, 2 * d + column);
+          sum = i == 1 ? product : sum + product;
+        }
+        CHECK(at(got[static_cast<size_t>(d)], row, column) == sum);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace shardplan

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/values.h"
+
+#include <set>
+
+#include <doctest/doctest.h>
+
+#include "graph/field.h"
+#include "graph/initialise.h"
+#include "tests/support/messages.h"
+#include "tests/support/small_graph.h"
+
+namespace shardplan {
+namespace {
+
+using testing::SmallGraph;
+
+struct Linear {
+  Linear() : g("tp=1") {
+    x = g.input({4, 8}, "");
+    kernel = g.parameter({8, 16}, "");
+    bias = g.parameter({16}, "");
+    ids = g.input({4, 8}, "", 10);
+    g.node("add", {g.einsum("bd,df->bf", x, kernel), bias});
+  }
+  SmallGraph g;
+  int x = 0, kernel = 0, bias = 0, ids = 0;
+};
+
+const Tensor& of(const std::vector<Tensor>& values, int value) {
+  return values[static_cast<size_t>(value)];
+}
+
+size_t distinct(const Tensor& tensor) {
+  const std::vector<double> numbers = values_of(tensor);
+  return std::set<double>(numbers.begin(), numbers.end()).size();
+}
+
+TEST_CASE("values: the names of --values") {
+  CHECK(find_value_source("random") == ValueSource::Random);
+  CHECK(find_value_source("init") == ValueSource::Init);
+  CHECK(find_value_source("field") == ValueSource::Field);
+  CHECK_FALSE(find_value_source("zeros").has_value());
+}
+
+TEST_CASE("values: a seed draws the same numbers again, another one others") {
+  const Linear l;
+  for (const ValueSource source :
+       {ValueSource::Random, ValueSource::Init, ValueSource::Field}) {
+    const std::vector<Tensor> once = l.g.values(source, 3);
+    const std::vector<Tensor> again = l.g.values(source, 3);
+    const std::vector<Tensor> other = l.g.values(source, 4);
+    for (const int value : {l.x, l.kernel, l.ids}) {
+      CHECK(bitwise_equal(of(once, value), of(again, value)));
+      CHECK_FALSE(bitwise_equal(of(once, value), of(other, value)));
+    }
+  }
+}
+
+TEST_CASE("values: random numbers vary in every tensor, biases too") {
+  const Linear l;
+  const std::vector<Tensor> values = l.g.values(ValueSource::Random);
+  CHECK(distinct(of(values, l.bias)) > 8);
+  CHECK(distinct(of(values, l.kernel)) > 64);
+  CHECK(of(values, l.x).element == Element::F32);
+  // Results are not given.
+  CHECK(values.back().storage == nullptr);
+}
+
+TEST_CASE("values: weights are scaled by the square root of what they sum") {
+  SmallGraph g("tp=1");
+  const int w = g.parameter({400, 50}, "");
+  const std::vector<Tensor> values = g.values(ValueSource::Random);
+  double squares = 0;
+  for (const double number : values_of(of(values, w))) {
+    squares += number * number;
+  }
+  // 20,000 numbers of variance 1/400.
+  CHECK(squares == doctest::Approx(50).epsilon(0.05));
+}
+
+TEST_CASE("values: ids are integers below their limit, and reach it") {
+  const Linear l;
+  for (const ValueSource source : {ValueSource::Random, ValueSource::Field}) {
+    const std::vector<Tensor> values = l.g.values(source);
+    std::set<double> seen;
+    for (const double id : values_of(of(values, l.ids))) {
+      seen.insert(id);
+      CHECK(id == static_cast<double>(static_cast<int>(id)));
+      CHECK(id >= 0);
+      CHECK(id < 10);
+    }
+    CHECK(seen.size() >= 8);
+  }
+}
+
+TEST_CASE("values: the field has residues in doubles") {
+  const Linear l;
+  const std::vector<Tensor> values = l.g.values(ValueSource::Field);
+  CHECK(of(values, l.x).element == Element::F64);
+  for (const int value : {l.x, l.kernel, l.bias}) {
+    for (const double number : values_of(of(values, value))) {
+      CHECK(number == static_cast<double>(static_cast<int64_t>(number)));
+      CHECK(number >= 0);
+      CHECK(number < static_cast<double>(field::kPrime));
+    }
+  }
+}
+
+TEST_CASE(
+    "values: init draws parameter i from fold_in(key(seed), i), as "
+    "flax.nnx does") {
+  Linear l;
+  l.g.graph.values[static_cast<size_t>(l.bias)].initialiser = {"normal", 1,
+                                                               0.5};
+  const std::vector<Tensor> values = l.g.values(ValueSource::Init, 42);
+  const auto kernel = initialise({"lecun_normal", 1, 0.01},
+                                 fold_in(random_key(42), 0), {8, 16});
+  const auto bias =
+      initialise({"normal", 1, 0.5}, fold_in(random_key(42), 1), {16});
+  REQUIRE(kernel.has_value());
+  REQUIRE(bias.has_value());
+  const auto floats = [](const Tensor& tensor) {
+    return std::vector<float>(tensor.data<float>(),
+                              tensor.data<float>() + tensor.elements());
+  };
+  CHECK(floats(of(values, l.kernel)) == *kernel);
+  CHECK(floats(of(values, l.bias)) == *bias);
+}
+
+TEST_CASE("values: an initialiser that counts fans refuses a vector") {
+  Linear l;
+  Value& bias = l.g.graph.values[static_cast<size_t>(l.bias)];
+  bias.initialiser.name = "lecun_normal";
+  Diagnostics diags;
+  CHECK_FALSE(make_values(l.g.graph, ValueSource::Init, 0, diags).has_value());
+  CHECK(testing::messages(diags).find("SP015") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace shardplan
