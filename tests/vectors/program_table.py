@@ -330,8 +330,8 @@ program("embedding: logits, vocabulary sharded", DP_TP,
 program("embedding: logits, features of the table sharded", DP_TP,
         {"x": "4,8,16 : dp - -"}, {"table": "64,16 : - tp"},
         "y = einsum x table equation=bse,ve->bsv", "dp - -")
-program("embedding: tied, vocabulary sharded", DP_TP, {"ids": "4,8 ids64 : dp -"},
-        {"table": "64,16 : tp -"},
+program("embedding: tied, vocabulary sharded", DP_TP,
+        {"ids": "4,8 ids64 : dp -"}, {"table": "64,16 : tp -"},
         """x = embedding table ids
            y = tanh x
            l = einsum y table equation=bse,ve->bsv""", "dp - tp")
