@@ -56,8 +56,8 @@ bool is_parameter(const Graph& graph, int value) {
 // The bias that `value` is the sum of, over its first dimension; else nothing.
 std::optional<int> summed_bias(const Graph& graph, int value) {
   const GraphNode* node = maker(graph, value);
-  while (node != nullptr &&
-         (node->op->name == "reshape" || node->op->name == "constraint")) {
+  for (int step = 0; step < kMaxSteps && node != nullptr; ++step) {
+    if (node->op->name != "reshape" && node->op->name != "constraint") break;
     node = maker(graph, node->operands.front());
   }
   if (node == nullptr || node->op->name != "sum") return std::nullopt;
@@ -90,7 +90,7 @@ bool contracts_first_dim(const Graph& graph, const GraphNode& einsum,
 // Whether `value` is such a product, perhaps scaled or with more added to it.
 bool is_product_over(const Graph& graph, int value, int64_t size) {
   const GraphNode* node = maker(graph, value);
-  while (node != nullptr) {
+  for (int step = 0; step < kMaxSteps && node != nullptr; ++step) {
     const std::string_view name = node->op->name;
     if (name == "einsum") return contracts_first_dim(graph, *node, size);
     if (name != "scale" && name != "add" && name != "reshape" &&
