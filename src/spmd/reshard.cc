@@ -19,6 +19,11 @@ bool contains(const AxisNames& axes, const AxisName& axis) {
   return std::find(axes.begin(), axes.end(), axis) != axes.end();
 }
 
+bool starts_with(const AxisNames& axes, const AxisNames& head) {
+  return head.size() <= axes.size() &&
+         std::equal(head.begin(), head.end(), axes.begin());
+}
+
 // Bytes a device sends, then collectives, then slices.
 using Cost = std::tuple<double, int, int>;
 
@@ -81,17 +86,16 @@ class Moves {
         {{false, kind, axes, dim, grown, after}, Cost{cost, 1, 0}});
   }
 
-  // The first `count` axes that the target has on a dimension and this has not,
-  // if there are so many. What is out of order then is permuted later.
+  // The next `count` axes of the target on a dimension, if they come next.
   std::optional<AxisNames> next_axes(const Layout& at, size_t dim,
                                      size_t count) const {
-    AxisNames missing;
-    for (const AxisName& axis : to_.spec.dims[dim]) {
-      if (!contains(at.spec.dims[dim], axis)) missing.push_back(axis);
+    const AxisNames& has = at.spec.dims[dim];
+    const AxisNames& wants = to_.spec.dims[dim];
+    if (has.size() + count > wants.size() || !starts_with(wants, has)) {
+      return std::nullopt;
     }
-    if (missing.size() < count) return std::nullopt;
-    missing.resize(count);
-    return missing;
+    const auto begin = wants.begin() + static_cast<ptrdiff_t>(has.size());
+    return AxisNames(begin, begin + static_cast<ptrdiff_t>(count));
   }
 
   // Unused axes of the target: every device keeps its part.

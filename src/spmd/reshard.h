@@ -4,7 +4,8 @@
 // Found by a shortest-path search over layouts: gathering the minor axes of a
 // dimension, slicing, moving axes from one dimension to another (all-to-all),
 // reordering axes (permute), reduce-scatter and all-reduce of partial sums.
-// Cost is bytes that a device sends, then the number of collectives.
+// Axes are added only where the target has them, in its order. Cost is bytes
+// that a device sends, then the number of collectives.
 #pragma once
 
 #include <cstdint>
