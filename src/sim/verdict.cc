@@ -16,8 +16,15 @@ double difference(double a, double b) {
   return std::isfinite(d) ? d : kInfinity;
 }
 
-// What a number adds to the norm of a row.
-double size_of(double x) { return std::isfinite(x) ? x * x : 0; }
+// The 2-norm, scaled by the largest, since squares may underflow or overflow.
+double norm(const std::vector<double>& numbers) {
+  double largest = 0;
+  for (const double x : numbers) largest = std::max(largest, std::abs(x));
+  if (largest == 0 || !std::isfinite(largest)) return largest;
+  double sum = 0;
+  for (const double x : numbers) sum += (x / largest) * (x / largest);
+  return largest * std::sqrt(sum);
+}
 
 double median(std::vector<double> numbers) {
   if (numbers.empty()) return 0;
@@ -38,15 +45,14 @@ double structural_error(const Tensor& y64, const Tensor& s64) {
   std::vector<double> norms;
   std::vector<double> errors;
   for (size_t row = 0; row < y.size(); row += width) {
-    double norm = 0;
-    double error = 0;
+    std::vector<double> numbers;
+    std::vector<double> differences;
     for (size_t i = row; i < row + width; ++i) {
-      const double d = difference(s[i], y[i]);
-      norm += size_of(y[i]);
-      error += d * d;
+      if (std::isfinite(y[i])) numbers.push_back(y[i]);
+      differences.push_back(difference(s[i], y[i]));
     }
-    norms.push_back(std::sqrt(norm));
-    errors.push_back(std::sqrt(error));
+    norms.push_back(norm(numbers));
+    errors.push_back(norm(differences));
   }
   const double typical = median(norms);
   double worst = 0;

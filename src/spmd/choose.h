@@ -3,7 +3,9 @@
 //
 // Every assignment that operands, or what is wanted of the result, suggest is
 // weighed: the bytes that reshard the operands and settle the result, then the
-// number of collectives, then the operations of one device.
+// number of steps that this takes before the operation, slices among them so
+// that nothing is cut before someone needs it, then the operations of one
+// device.
 #pragma once
 
 #include <optional>

@@ -95,9 +95,9 @@ TEST_CASE("simulate: a correct program, and what it cost") {
   CHECK(s.collectives[0].moved == 6 * 64);
   CHECK(s.collectives[0].bytes_per_device == 96);
   CHECK(s.bytes_moved == s.bytes_priced);
-  // Products are cut in four, the relu is done by everyone.
-  CHECK(s.unsharded_flops == 2 * 2 * 2 * 8 * 16 + 2 * 16 + 2 * 8);
-  CHECK(s.flops == 2 * 2 * 2 * 8 * 4 + 2 * 4 + 2 * 8);
+  // Products and gelu (9 steps) are cut in four, the relu is done by all.
+  CHECK(s.unsharded_flops == 2 * 2 * 2 * 8 * 16 + 9 * 2 * 16 + 2 * 8);
+  CHECK(s.flops == 2 * 2 * 2 * 8 * 4 + 9 * 2 * 4 + 2 * 8);
 }
 
 TEST_CASE("simulate: names the operation and the device where results part") {

@@ -43,6 +43,11 @@ TEST_CASE("verdict: a row of zeros is measured by the others") {
   const Tensor zero = rows({2, 2}, {0, 0, 0, 0});
   CHECK(structural_error(zero, zero) == 0);
   CHECK(structural_error(zero, rows({2, 2}, {0, 0, 0, 1e-300})) == kInfinity);
+  // Squares of these are no longer, or not yet, numbers.
+  CHECK(structural_error(rows({1, 1}, {1e-200}), rows({1, 1}, {2e-200})) ==
+        doctest::Approx(1));
+  CHECK(structural_error(rows({1, 1}, {1e200}), rows({1, 1}, {2e200})) ==
+        doctest::Approx(1));
   // Where most rows are zero, the median is: only a row's own norm counts.
   const Tensor most = rows({3, 1}, {0, 0, 2});
   CHECK(structural_error(most, rows({3, 1}, {0, 0, 3})) ==

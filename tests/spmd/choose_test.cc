@@ -82,14 +82,26 @@ TEST_CASE("choose: a batch stays, whatever the weight costs") {
 }
 
 TEST_CASE("choose: what is wanted of the result counts") {
+  // The sum is scattered where it is wanted, so it may as well be one.
+  const Product p("tp=2", {8, 64}, {64, 8});
+  const std::vector<Layout> operands = {layout("None, tp", 2),
+                                        layout("tp, None", 2)};
+  CHECK(chosen(p.g, operands, {}, layout("tp, None", 2)).result ==
+        partial("None, None", 2, {"tp"}));
+  // Both can be cut where they are whole, and nothing needs to be sent.
+  const std::vector<Layout> whole = {layout("None, None", 2),
+                                     layout("None, tp", 2)};
+  CHECK(chosen(p.g, whole, {}, layout("None, tp", 2)).result ==
+        layout("None, tp", 2));
+}
+
+TEST_CASE("choose: nothing is cut before someone needs it") {
   SmallGraph g("tp=2");
   g.node("relu", {g.input({8, 8}, "")});
-  const NodeChoice whole = chosen(g, {layout("None, None", 2)});
-  CHECK(whole.result == layout("None, None", 2));
-  const NodeChoice cut =
+  const NodeChoice c =
       chosen(g, {layout("None, None", 2)}, {}, layout("None, tp", 2));
-  CHECK(cut.result == layout("None, tp", 2));
-  CHECK(cut.operands[0] == layout("None, tp", 2));
+  CHECK(c.operands[0] == layout("None, None", 2));
+  CHECK(c.result == layout("None, None", 2));
 }
 
 TEST_CASE("choose: parts of sums stay where the operation is linear in them") {
