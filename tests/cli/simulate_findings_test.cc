@@ -97,7 +97,7 @@ ops:
   report_program(*s->input, program_of(*s->input), diags);
   CHECK(
       messages(diags) ==
-      "SP502 warning block.yaml:7:10 `x` is gathered over fsdp only to be cut "
+      "SP502 warning block.yaml:7:10 `c` is gathered over fsdp only to be cut "
       "otherwise for `c` (constraint)");
 }
 

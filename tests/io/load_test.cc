@@ -109,7 +109,7 @@ TEST_CASE("what no format recognises is said to be so") {
   CHECK(result.diags.all()[0].facts ==
         std::vector<std::string>{
             "formats tried: gguf, safetensors, safetensors-index, orbax, "
-            "maxtext-dump, hf-config, stablehlo, native"});
+            "maxtext-dump, hf-config, stablehlo, graph, native"});
   host.files["m.safetensors"] = "version https://git-lfs.github.com/spec/v1\n";
   CHECK(load(host, "m.safetensors").text ==
         "SP001 m.safetensors:1:1 this is a Git LFS pointer, not the file "
