@@ -238,7 +238,7 @@ TEST_CASE(
         CAPTURE(layout_text(to));
         CAPTURE(steps_text(way));
         CHECK(way.bytes >= all.bytes(i, j) - 1e-6);
-        CHECK(way.bytes <= 4 * all.bytes(i, j) + 1e-6);
+        CHECK(way.bytes <= 8 * all.bytes(i, j) + 1e-6);
         cheapest += way.bytes <= all.bytes(i, j) + 1e-6;
         ++pairs;
       }
