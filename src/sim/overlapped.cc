@@ -89,8 +89,9 @@ class Overlapped {
         chunks.push_back(part(device).operands[operand]);
       }
       std::vector<int64_t> bytes(group.size());
-      const std::vector<Tensor> gathered = gather(
-          *at_.algorithm, ranks_along(mesh_, at_.axes), at_.dim, chunks, bytes);
+      const std::vector<Tensor> gathered =
+          gather(*at_.algorithm, ranks_along(mesh_, at_.axes), at_.dim, chunks,
+                 threads, bytes);
       for (size_t r = 0; r < group.size(); ++r) {
         part(group[r]).operands[operand] = gathered[r];
         sent[static_cast<size_t>(group[r])] += bytes[r];
@@ -131,7 +132,7 @@ class Overlapped {
       std::vector<int64_t> bytes(group.size());
       std::vector<Tensor> sums =
           scatter(*at_.algorithm, ranks_along(mesh_, at_.axes), at_.dim, mine,
-                  Reduction::Sum, parts_[0].context.arithmetic, bytes);
+                  Reduction::Sum, parts_[0].context.arithmetic, threads, bytes);
       for (size_t r = 0; r < group.size(); ++r) {
         result[static_cast<size_t>(group[r])] = std::move(sums[r]);
         sent[static_cast<size_t>(group[r])] += bytes[r];

@@ -16,6 +16,9 @@ namespace {
 
 using Slots = std::vector<std::vector<Tensor>>;  // per rank, per chunk
 
+// Bytes that take longer to copy than a thread to start.
+constexpr int64_t kWorthThreads = int64_t{1} << 20U;
+
 // How an arriving chunk is added to one's own.
 using Combine = std::function<void(const Tensor& own, const Tensor& arriving)>;
 
@@ -29,26 +32,52 @@ Combine combiner(Reduction reduction, Arithmetic arithmetic) {
   };
 }
 
-// Executes a schedule on slots that are views; an empty slot becomes a copy.
-void transfer(const Schedule& schedule, Slots& slots, const Combine& combine,
-              std::vector<int64_t>& sent) {
-  for (const Step& step : schedule.steps) {
-    for (const Transfer& t : step) {
-      for (int c = t.first_chunk; c < t.first_chunk + t.chunk_count; ++c) {
-        const auto chunk = static_cast<size_t>(c);
-        const auto source = static_cast<size_t>(t.source);
-        const Tensor& arriving = slots[source][chunk];
-        Tensor& own = slots[static_cast<size_t>(t.target)][chunk];
-        if (own.storage == nullptr) {
-          own = copy(arriving);
-        } else if (t.reduce) {
-          combine(own, arriving);
-        } else {
-          copy_into(own, arriving);
-        }
-        sent[source] += arriving.elements() * kElementBytes;
-      }
+// One transfer of a step; an empty slot becomes a copy.
+void carry(const Transfer& t, Slots& slots, const Combine& combine) {
+  for (int c = t.first_chunk; c < t.first_chunk + t.chunk_count; ++c) {
+    const auto chunk = static_cast<size_t>(c);
+    const Tensor& arriving = slots[static_cast<size_t>(t.source)][chunk];
+    Tensor& own = slots[static_cast<size_t>(t.target)][chunk];
+    if (own.storage == nullptr) {
+      own = copy(arriving);
+    } else if (t.reduce) {
+      combine(own, arriving);
+    } else {
+      copy_into(own, arriving);
     }
+  }
+}
+
+int64_t bytes_of(const Transfer& t, const Slots& slots) {
+  int64_t elements = 0;
+  for (int c = t.first_chunk; c < t.first_chunk + t.chunk_count; ++c) {
+    elements +=
+        slots[static_cast<size_t>(t.source)][static_cast<size_t>(c)].elements();
+  }
+  return elements * kElementBytes;
+}
+
+// Executes a schedule on slots that are views. Within a step nobody sends what
+// it receives, so targets may be served at once; what one target gets is in
+// order.
+void transfer(const Schedule& schedule, Slots& slots, const Combine& combine,
+              int threads, std::vector<int64_t>& sent) {
+  for (const Step& step : schedule.steps) {
+    std::vector<std::vector<const Transfer*>> arriving(slots.size());
+    int64_t bytes = 0;
+    for (const Transfer& t : step) {
+      const int64_t mine = bytes_of(t, slots);
+      sent[static_cast<size_t>(t.source)] += mine;
+      bytes += mine;
+      arriving[static_cast<size_t>(t.target)].push_back(&t);
+    }
+    parallel_for(
+        static_cast<int64_t>(arriving.size()),
+        bytes < kWorthThreads ? 1 : threads, [&](int64_t target) {
+          for (const Transfer* t : arriving[static_cast<size_t>(target)]) {
+            carry(*t, slots, combine);
+          }
+        });
   }
 }
 
@@ -73,7 +102,7 @@ std::vector<Tensor> sum_everywhere(const Algorithm& algorithm,
                                    const Ranks& ranks,
                                    const std::vector<Tensor>& terms,
                                    Reduction reduction, Arithmetic arithmetic,
-                                   std::vector<int64_t>& sent) {
+                                   int threads, std::vector<int64_t>& sent) {
   const Schedule schedule =
       algorithm.schedule(CollectiveKind::AllReduce, ranks);
   std::vector<Tensor> results;
@@ -83,13 +112,13 @@ std::vector<Tensor> sum_everywhere(const Algorithm& algorithm,
     const Tensor flat = reshaped(results.back(), {term.elements()});
     slots.push_back(chunks_along(flat, 0, schedule.chunks, 1));
   }
-  transfer(schedule, slots, combiner(reduction, arithmetic), sent);
+  transfer(schedule, slots, combiner(reduction, arithmetic), threads, sent);
   return results;
 }
 
 std::vector<Tensor> exchange(const Algorithm& algorithm, const Ranks& ranks,
                              int cut, int grown,
-                             const std::vector<Tensor>& parts,
+                             const std::vector<Tensor>& parts, int threads,
                              std::vector<int64_t>& sent) {
   const Schedule schedule = algorithm.schedule(CollectiveKind::AllToAll, ranks);
   const int64_t n = ranks.count;
@@ -104,7 +133,7 @@ std::vector<Tensor> exchange(const Algorithm& algorithm, const Ranks& ranks,
           std::move(mine[c]);
     }
   }
-  transfer(schedule, slots, {}, sent);
+  transfer(schedule, slots, {}, threads, sent);
   std::vector<Tensor> results;
   for (int64_t t = 0; t < n; ++t) {
     Shape shape = parts[static_cast<size_t>(t)].shape;
@@ -150,7 +179,7 @@ Slice part_of(int64_t size, int64_t index, int64_t count) {
 
 std::vector<Tensor> gather(const Algorithm& algorithm, const Ranks& ranks,
                            int dim, const std::vector<Tensor>& parts,
-                           std::vector<int64_t>& sent) {
+                           int threads, std::vector<int64_t>& sent) {
   const Schedule schedule =
       algorithm.schedule(CollectiveKind::AllGather, ranks);
   const int64_t n = ranks.count;
@@ -166,14 +195,14 @@ std::vector<Tensor> gather(const Algorithm& algorithm, const Ranks& ranks,
     copy_into(slice(results.back(), dim, r * width, (r + 1) * width), part);
     slots.push_back(chunks_along(results.back(), dim, n, pieces));
   }
-  transfer(schedule, slots, {}, sent);
+  transfer(schedule, slots, {}, threads, sent);
   return results;
 }
 
 std::vector<Tensor> scatter(const Algorithm& algorithm, const Ranks& ranks,
                             int dim, const std::vector<Tensor>& terms,
                             Reduction reduction, Arithmetic arithmetic,
-                            std::vector<int64_t>& sent) {
+                            int threads, std::vector<int64_t>& sent) {
   const Schedule schedule =
       algorithm.schedule(CollectiveKind::ReduceScatter, ranks);
   const int64_t n = ranks.count;
@@ -183,7 +212,7 @@ std::vector<Tensor> scatter(const Algorithm& algorithm, const Ranks& ranks,
     work.push_back(copy(term));
     slots.push_back(chunks_along(work.back(), dim, n, schedule.chunks / n));
   }
-  transfer(schedule, slots, combiner(reduction, arithmetic), sent);
+  transfer(schedule, slots, combiner(reduction, arithmetic), threads, sent);
   std::vector<Tensor> results;
   for (int64_t r = 0; r < n; ++r) {
     const Tensor& whole = work[static_cast<size_t>(r)];
@@ -204,6 +233,7 @@ DeviceTensors run_collective(const Mesh& mesh, const Instruction& instruction,
   const Ranks ranks = ranks_along(mesh, instruction.axes);
   const auto groups = device_groups(mesh, instruction.axes);
   DeviceTensors result(operand.size());
+  const int inner = groups.size() >= static_cast<size_t>(threads) ? 1 : threads;
   parallel_for(static_cast<int64_t>(groups.size()), threads, [&](int64_t g) {
     const std::vector<int>& group = groups[static_cast<size_t>(g)];
     std::vector<Tensor> parts;
@@ -214,19 +244,19 @@ DeviceTensors run_collective(const Mesh& mesh, const Instruction& instruction,
     std::vector<Tensor> out;
     switch (instruction.collective) {
       case CollectiveKind::AllGather:
-        out = gather(algorithm, ranks, instruction.dim, parts, bytes);
+        out = gather(algorithm, ranks, instruction.dim, parts, inner, bytes);
         break;
       case CollectiveKind::ReduceScatter:
         out = scatter(algorithm, ranks, instruction.dim, parts,
-                      instruction.reduction, arithmetic, bytes);
+                      instruction.reduction, arithmetic, inner, bytes);
         break;
       case CollectiveKind::AllReduce:
         out = sum_everywhere(algorithm, ranks, parts, instruction.reduction,
-                             arithmetic, bytes);
+                             arithmetic, inner, bytes);
         break;
       default:
         out = exchange(algorithm, ranks, instruction.dim, instruction.grown,
-                       parts, bytes);
+                       parts, inner, bytes);
     }
     for (size_t r = 0; r < group.size(); ++r) {
       const auto device = static_cast<size_t>(group[r]);

@@ -30,12 +30,12 @@ DeviceTensors run_collective(const Mesh& mesh, const Instruction& instruction,
 // all-gather: dimension `dim` of the result is put together of all parts.
 std::vector<Tensor> gather(const Algorithm& algorithm, const Ranks& ranks,
                            int dim, const std::vector<Tensor>& parts,
-                           std::vector<int64_t>& sent);
+                           int threads, std::vector<int64_t>& sent);
 // reduce-scatter: rank r keeps part r of the sum along `dim`.
 std::vector<Tensor> scatter(const Algorithm& algorithm, const Ranks& ranks,
                             int dim, const std::vector<Tensor>& terms,
                             Reduction reduction, Arithmetic arithmetic,
-                            std::vector<int64_t>& sent);
+                            int threads, std::vector<int64_t>& sent);
 
 // Part `index` of `count` of `size` rows, in pieces as even as integers allow.
 Slice part_of(int64_t size, int64_t index, int64_t count);

@@ -138,12 +138,12 @@ TEST_CASE("transfers: a maximum is that of all, and a sum in the field") {
   const Ranks ranks{2, 1};
   std::vector<int64_t> sent(2);
   const auto largest = scatter(*find_algorithm("ring"), ranks, 0, terms,
-                               Reduction::Max, Arithmetic::F64, sent);
+                               Reduction::Max, Arithmetic::F64, 2, sent);
   CHECK(values_of(largest[0]) == std::vector<double>{5});
   CHECK(values_of(largest[1]) == std::vector<double>{8});
   CHECK(sent == std::vector<int64_t>{4, 4});
   const auto sums = scatter(*find_algorithm("ring"), ranks, 0, terms,
-                            Reduction::Max, Arithmetic::Field, sent);
+                            Reduction::Max, Arithmetic::Field, 2, sent);
   CHECK(values_of(sums[0]) == std::vector<double>{6});
   CHECK(values_of(sums[1]) == std::vector<double>{10});
 }
