@@ -20,6 +20,18 @@ namespace shardplan {
 // Sizes of a graph file by their names.
 using DimSizes = std::map<std::string, int64_t, std::less<>>;
 
+// How a parameter's numbers are drawn (graph/initialise.h).
+struct Initialiser {
+  std::string name;      // "lecun_normal"; "" leaves the choice to the caller
+  double scale = 1;      // of the result (xlstm's scale_init)
+  double stddev = 0.01;  // of "normal", as in JAX
+  // Each index of the first dimension is drawn by itself, in the shape of the
+  // others: a device's own parameter (xlstm's ModelParallelismWrapper).
+  bool per_shard = false;
+  bool split_rngs = true;                   // else all are alike
+  std::optional<int64_t> mask_except = {};  // all but this one are zero
+};
+
 struct DescribedValue {
   std::string name;
   Span where;  // of the name
@@ -31,10 +43,8 @@ struct DescribedValue {
   std::optional<PartitionSpec> spec;
   Span spec_where;
   std::string parameter;  // a parameter's name in the manifest
-  std::string init;       // an initialiser's name, or ""
+  Initialiser initialiser;
   Span init_where;
-  double init_scale = 1;
-  double stddev = 0.01;
   int64_t integers_below = 0;
 };
 

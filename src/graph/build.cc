@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graph/build.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <span>
@@ -152,7 +153,7 @@ class Builder {
     value.where = written.where;
     value.spec = written.spec;
     value.parameter = written.parameter;
-    value.initialiser = {written.init, written.init_scale, written.stddev};
+    value.initialiser = written.initialiser;
     value.integers_below = written.integers_below;
     value.shape = std::move(shape);
     if (!element_count(value.shape)) {
@@ -177,15 +178,24 @@ class Builder {
     }
   }
 
-  void check_initialiser(const DescribedValue& parameter) {
-    if (parameter.init.empty()) return;
+  void check_initialiser(const DescribedValue& parameter, const Shape& shape) {
+    const Initialiser& init = parameter.initialiser;
+    if (init.name.empty()) return;
     const std::vector<std::string> known = initialiser_names();
-    for (const std::string& name : known) {
-      if (name == parameter.init) return;
+    if (std::find(known.begin(), known.end(), init.name) == known.end()) {
+      auto problem = fail(parameter.init_where,
+                          "`" + printable(init.name) + "` is no initialiser");
+      suggest(init.name, known, problem);
     }
-    auto problem = fail(parameter.init_where, "`" + printable(parameter.init) +
-                                                  "` is no initialiser");
-    suggest(parameter.init, known, problem);
+    if (!init.per_shard) return;
+    if (shape.empty()) {
+      fail(parameter.init_where, "a scalar has no shards")
+          .help("`per_shard` draws along the first dimension");
+    } else if (init.mask_except && *init.mask_except >= shape[0]) {
+      fail(parameter.init_where, "there is no shard " +
+                                     std::to_string(*init.mask_except) +
+                                     " in " + shape_text(shape));
+    }
   }
 
   void add_parameters(const Manifest& manifest) {
@@ -199,7 +209,6 @@ class Builder {
     }
     for (const DescribedValue& parameter : described_.parameters) {
       if (stopped(parameter.where)) return;
-      check_initialiser(parameter);
       const size_t place = places.at(parameter.parameter);
       const Shape* held =
           place < manifest.size() ? &manifest.type(place).shape : nullptr;
@@ -215,6 +224,7 @@ class Builder {
         names_.emplace(parameter.name, kBroken);
         continue;
       }
+      check_initialiser(parameter, parameter.shape ? *parameter.shape : *held);
       add_value(parameter, parameter.shape ? *parameter.shape : *held,
                 Value::Kind::Parameter);
     }

@@ -12,17 +12,11 @@
 #include <vector>
 
 #include "base/source.h"
+#include "core/graph_description.h"
 #include "core/spec.h"
 #include "graph/op.h"
 
 namespace shardplan {
-
-// A value's numbers before anything is computed (graph/random.h).
-struct Initialiser {
-  std::string name;      // "lecun_normal"; "" leaves the choice to the caller
-  double scale = 1;      // of the result (xlstm's scale_init)
-  double stddev = 0.01;  // of "normal", as in JAX
-};
 
 struct Value {
   enum class Kind : uint8_t { Input, Parameter, Result };

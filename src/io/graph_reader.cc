@@ -164,22 +164,45 @@ class Reader {
     return number.value_or(0);
   }
 
+  bool flag_of(const Node& node, std::string_view key) {
+    const auto flag = node.boolean();
+    if (!flag) {
+      malformed(node.span(), "`" + std::string(key) + "` is true or false");
+    }
+    return flag.value_or(false);
+  }
+
   void read_init(const Node& node, DescribedValue& value) {
     value.init_where = node.span();
+    Initialiser& init = value.initialiser;
     if (!node.is_map()) {
-      value.init = text_of(node, "init");
+      init.name = text_of(node, "init");
       return;
     }
-    static const std::array<std::string, 3> kKeys = {"name", "scale", "stddev"};
+    static const std::array<std::string, 6> kKeys = {
+        "name", "scale", "stddev", "per_shard", "split_rngs", "mask_except"};
     if (!reject_unknown_keys(node, kKeys, diags_)) return;
     const auto name = node.find("name");
-    if (name) value.init = text_of(*name, "name");
+    if (name) init.name = text_of(*name, "name");
     if (!name) malformed(node.span(), "`init` has no `name`");
     if (const auto scale = node.find("scale")) {
-      value.init_scale = real_of(*scale, "scale");
+      init.scale = real_of(*scale, "scale");
     }
     if (const auto stddev = node.find("stddev")) {
-      value.stddev = real_of(*stddev, "stddev");
+      init.stddev = real_of(*stddev, "stddev");
+    }
+    if (const auto per_shard = node.find("per_shard")) {
+      init.per_shard = flag_of(*per_shard, "per_shard");
+    }
+    if (const auto split = node.find("split_rngs")) {
+      init.split_rngs = flag_of(*split, "split_rngs");
+    }
+    if (const auto mask = node.find("mask_except")) {
+      init.mask_except = read_size(*mask, dims_, diags_);
+    }
+    if (!init.per_shard && (!init.split_rngs || init.mask_except)) {
+      malformed(node.span(),
+                "`split_rngs` and `mask_except` are for `per_shard: true`");
     }
   }
 

@@ -52,9 +52,21 @@ Tensor normal(Key key, const Value& value) {
 
 // What a parameter without an initialiser is drawn by.
 Initialiser default_initialiser(const Value& value) {
-  if (value.shape.size() >= 2) return {"lecun_normal", 1, 0.01};
-  return {value.name.find("bias") != std::string::npos ? "zeros" : "ones", 1,
-          0.01};
+  Initialiser chosen;
+  const bool is_bias = value.name.find("bias") != std::string::npos;
+  chosen.name = value.shape.size() >= 2 ? "lecun_normal"
+                : is_bias               ? "zeros"
+                                        : "ones";
+  return chosen;
+}
+
+std::optional<std::vector<float>> drawn(const Initialiser& how, Key key,
+                                        const Shape& shape) {
+  if (!how.per_shard) return initialise(how, key, shape);
+  PerShard shards{static_cast<int>(shape[0]), how.split_rngs, {}};
+  if (how.mask_except) shards.mask_except = static_cast<int>(*how.mask_except);
+  return initialise_shards(how, key, Shape(shape.begin() + 1, shape.end()),
+                           shards);
 }
 
 }  // namespace
@@ -98,7 +110,7 @@ std::optional<std::vector<Tensor>> make_values(const Graph& graph,
                                    ? default_initialiser(value)
                                    : value.initialiser;
     const auto numbers =
-        initialise(chosen, fold_in(random_key(seed), index), value.shape);
+        drawn(chosen, fold_in(random_key(seed), index), value.shape);
     if (!numbers) {
       diags
           .error(Code::InvalidGraph, value.where,

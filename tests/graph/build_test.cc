@@ -129,6 +129,18 @@ TEST_CASE("sizes beyond 63 bits are refused, not computed") {
         "too many elements");
 }
 
+TEST_CASE("a masked shard must be there") {
+  const auto wrong = [](const std::string& parameter) {
+    return built_graph("graph: g\nparameters: {w: " + parameter +
+                       "}\nops: [{op: silu, in: w, out: y}]\n")
+        ->messages;
+  };
+  CHECK(wrong("{shape: [4], init: {name: ones, per_shard: true, "
+              "mask_except: 4}}") == "SP015 g:2:38 there is no shard 4 in [4]");
+  CHECK(wrong("{shape: [], init: {name: ones, per_shard: true}}") ==
+        "SP015 g:2:37 a scalar has no shards");
+}
+
 TEST_CASE("an initialiser must be known") {
   CHECK(built_graph("graph: g\ninputs: {x: [2]}\n"
                     "parameters: {w: {shape: [2], init: lecun_norml}}\n"

@@ -55,9 +55,9 @@ outputs: e
   CHECK(graph.inputs[1].spec == PartitionSpec{{{"fsdp", "sp"}}});
   REQUIRE(graph.parameters.size() == 3);
   CHECK(graph.parameters[0].parameter == "table");
-  CHECK(graph.parameters[0].init == "normal");
-  CHECK(graph.parameters[0].stddev == 0.02);
-  CHECK(graph.parameters[0].init_scale == 2);
+  CHECK(graph.parameters[0].initialiser.name == "normal");
+  CHECK(graph.parameters[0].initialiser.stddev == 0.02);
+  CHECK(graph.parameters[0].initialiser.scale == 2);
   CHECK(graph.parameters[1].parameter == "layers/0/w");
   CHECK(graph.parameters[1].axes == std::vector<std::string>{"embed", ""});
   CHECK(graph.parameters[1].dtype == DType::BF16);
@@ -82,6 +82,31 @@ outputs: e
 std::string wrong(const std::string& lines) {
   return read("graph: g\n" + lines + "\nops: [{op: relu, in: x, out: y}]\n")
       ->messages;
+}
+
+TEST_CASE("parameters may be drawn shard by shard") {
+  const auto init = [](const std::string& how) {
+    Diagnostics diags;
+    const auto graph = read_graph(
+        std::make_shared<SourceFile>(
+            "g", "graph: g\nparameters: {w: {shape: [4, 2], init: " + how +
+                     "}}\nops: []\n"),
+        {}, diags);
+    return graph ? std::optional(graph->parameters[0].initialiser)
+                 : std::nullopt;
+  };
+  const auto all =
+      init("{name: ones, per_shard: true, split_rngs: false, mask_except: 3}");
+  REQUIRE(all.has_value());
+  CHECK(all->per_shard);
+  CHECK_FALSE(all->split_rngs);
+  CHECK(all->mask_except == 3);
+  const auto plain = init("ones");
+  REQUIRE(plain.has_value());
+  CHECK_FALSE(plain->per_shard);
+  CHECK(plain->split_rngs);
+  CHECK_FALSE(init("{name: ones, split_rngs: false}").has_value());
+  CHECK_FALSE(init("{name: ones, per_shard: 2}").has_value());
 }
 
 TEST_CASE("what is no graph file is refused with its place") {

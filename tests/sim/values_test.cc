@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/values.h"
 
+#include <algorithm>
 #include <set>
 
 #include <doctest/doctest.h>
@@ -135,6 +136,27 @@ TEST_CASE("values: an initialiser that counts fans refuses a vector") {
   Diagnostics diags;
   CHECK_FALSE(make_values(l.g.graph, ValueSource::Init, 0, diags).has_value());
   CHECK(testing::messages(diags).find("SP015") != std::string::npos);
+}
+
+TEST_CASE("values: shards are drawn as a wrapped module draws them") {
+  SmallGraph g("tp=1");
+  const int w = g.parameter({3, 8, 4}, "");
+  Initialiser& how = g.graph.values[static_cast<size_t>(w)].initialiser;
+  how.name = "lecun_normal";
+  how.per_shard = true;
+  const Tensor split = of(g.values(ValueSource::Init, 5), w);
+  const auto second =
+      initialise(how, fold_in(fold_in(random_key(5), 0), 1), {8, 4});
+  const std::vector<double> got = values_of(slice(split, 0, 1, 2));
+  CHECK(std::equal(got.begin(), got.end(), second->begin(), second->end()));
+  how.mask_except = 1;
+  const Tensor masked = of(g.values(ValueSource::Init, 5), w);
+  CHECK(bitwise_equal(slice(masked, 0, 1, 2), slice(split, 0, 1, 2)));
+  CHECK(values_of(slice(masked, 0, 0, 1)) == std::vector<double>(32));
+  how.mask_except.reset();
+  how.split_rngs = false;
+  const Tensor alike = of(g.values(ValueSource::Init, 5), w);
+  CHECK(bitwise_equal(slice(alike, 0, 0, 1), slice(alike, 0, 2, 3)));
 }
 
 }  // namespace
