@@ -136,9 +136,9 @@ TEST_CASE("a masked shard must be there") {
         ->messages;
   };
   CHECK(wrong("{shape: [4], init: {name: ones, per_shard: true, "
-              "mask_except: 4}}") == "SP015 g:2:38 there is no shard 4 in [4]");
+              "mask_except: 4}}") == "SP015 g:2:36 there is no shard 4 in [4]");
   CHECK(wrong("{shape: [], init: {name: ones, per_shard: true}}") ==
-        "SP015 g:2:37 a scalar has no shards");
+        "SP015 g:2:35 a scalar has no shards");
 }
 
 TEST_CASE("an initialiser must be known") {
