@@ -35,9 +35,7 @@ std::optional<Tensor> sum_of_parts(const Program& program,
       bool repeats = false;
       for (size_t axis = 0; axis < where.size(); ++axis) {
         const AxisName& name = program.mesh.axes()[axis].name;
-        repeats = repeats ||
-                  (where[axis] > 0 &&
-                   std::find(used.begin(), used.end(), name) == used.end());
+        repeats = repeats || (where[axis] > 0 && !contains(used, name));
       }
       if (repeats) continue;
       const auto& parts = run.registers[static_cast<size_t>(at.result)];

@@ -14,10 +14,6 @@ namespace {
 // assignments only the first of each factor's candidates are weighed.
 constexpr int64_t kMaxAssignments = 20'000;
 
-bool contains(const AxisNames& axes, const AxisName& axis) {
-  return std::find(axes.begin(), axes.end(), axis) != axes.end();
-}
-
 // Bytes, collectives before the operation, operations of one device, bytes of
 // the result.
 using Weight = std::tuple<double, size_t, int64_t, int64_t>;

@@ -7,6 +7,10 @@
 
 namespace shardplan {
 
+bool contains(const AxisNames& axes, const AxisName& axis) {
+  return std::find(axes.begin(), axes.end(), axis) != axes.end();
+}
+
 Layout replicated(size_t rank) {
   Layout layout;
   layout.spec.dims.resize(rank);
@@ -53,9 +57,7 @@ bool covers(const Layout& from, const Layout& to) {
 AxisNames in_mesh_order(const Mesh& mesh, const AxisNames& axes) {
   AxisNames ordered;
   for (const Axis& axis : mesh.axes()) {
-    if (std::find(axes.begin(), axes.end(), axis.name) != axes.end()) {
-      ordered.push_back(axis.name);
-    }
+    if (contains(axes, axis.name)) ordered.push_back(axis.name);
   }
   return ordered;
 }

@@ -14,10 +14,6 @@
 namespace shardplan {
 namespace {
 
-bool contains(const AxisNames& axes, const AxisName& axis) {
-  return std::find(axes.begin(), axes.end(), axis) != axes.end();
-}
-
 class Partitioner {
  public:
   Partitioner(const Graph& graph, const Mesh& mesh, const WantedLayouts& wanted,

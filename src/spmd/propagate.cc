@@ -9,10 +9,6 @@
 namespace shardplan {
 namespace {
 
-bool contains(const AxisNames& axes, const AxisName& axis) {
-  return std::find(axes.begin(), axes.end(), axis) != axes.end();
-}
-
 // One node's say in what its operands and result look like.
 class Spreader {
  public:

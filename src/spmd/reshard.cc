@@ -15,10 +15,6 @@ namespace {
 
 constexpr double kElementBytes = 4;
 
-bool contains(const AxisNames& axes, const AxisName& axis) {
-  return std::find(axes.begin(), axes.end(), axis) != axes.end();
-}
-
 // Bytes a device sends, then collectives, then slices.
 using Cost = std::tuple<double, int, int>;
 

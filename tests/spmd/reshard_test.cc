@@ -215,9 +215,9 @@ class AllWays {
   std::vector<std::vector<double>> bytes_;
 };
 
-// The search adds axes only where the target has them, in its order. A way
-// through other layouts may be cheaper: an all-reduce of a slice that is
-// gathered afterwards, a slice in another order and a permute.
+// The search adds axes to a dimension only where the target has them there. A
+// way through other layouts may be cheaper: an all-reduce of a slice that is
+// gathered afterwards, or a slice of one dimension that moves to another.
 TEST_CASE(
     "reshard: most lists found are the cheapest of all, none is cheaper") {
   int pairs = 0;
@@ -238,14 +238,14 @@ TEST_CASE(
         CAPTURE(layout_text(to));
         CAPTURE(steps_text(way));
         CHECK(way.bytes >= all.bytes(i, j) - 1e-6);
-        CHECK(way.bytes <= 8 * all.bytes(i, j) + 1e-6);
+        CHECK(way.bytes <= 1.75 * all.bytes(i, j) + 1e-6);
         cheapest += way.bytes <= all.bytes(i, j) + 1e-6;
         ++pairs;
       }
     }
   }
   CAPTURE(pairs);
-  CHECK(cheapest * 100 >= pairs * 75);
+  CHECK(cheapest * 100 >= pairs * 85);
 }
 
 TEST_CASE(
