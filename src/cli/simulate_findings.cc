@@ -79,7 +79,7 @@ Span rule_span(const SimulateInput& input, int parameter) {
 }
 
 void report_reshard(const SimulateInput& input, const Program& program,
-                    const Instruction& at, Diagnostics& diags) {
+                    const Instruction& at, int64_t moved, Diagnostics& diags) {
   const Graph& graph = input.graph;
   const bool joined = at.kind == Instruction::Kind::Compute;
   const int number = joined && at.overlapped >= 0
@@ -107,6 +107,8 @@ void report_reshard(const SimulateInput& input, const Program& program,
   finding.fact(name + " " + shape_text(value.shape) + " lies as " +
                layout_text(from.layout) + ", " +
                bytes_text(static_cast<double>(bytes)) + " per device");
+  finding.fact("all devices together send " +
+               bytes_text(static_cast<double>(moved)));
   if (at.node >= 0) {
     const GraphNode& node = graph.nodes[static_cast<size_t>(at.node)];
     for (const int operand : node.operands) {
@@ -143,12 +145,11 @@ std::string served_value(const Program& program, const Instruction& at) {
 
 void report_program(const SimulateInput& input, const Program& program,
                     Diagnostics& diags) {
-  for (const Instruction& at : program.instructions) {
-    const bool moves =
-        at.kind == Instruction::Kind::Collective ||
-        (at.kind == Instruction::Kind::Compute && at.overlap != Overlap::Off);
-    if (!moves || (at.cause != Cause::Implicit && !at.rematerializes)) continue;
-    report_reshard(input, program, at, diags);
+  for (const CollectivePrice& priced : price(program)) {
+    const Instruction& at =
+        program.instructions[static_cast<size_t>(priced.instruction)];
+    if (at.cause != Cause::Implicit && !at.rematerializes) continue;
+    report_reshard(input, program, at, priced.bytes, diags);
   }
   for (const int bias : repeated_biases(input.graph)) {
     const Value& value = value_of(input.graph, bias);
