@@ -41,13 +41,12 @@ class Machine {
   }
 
   Execution run() {
-    const std::vector<size_t> last = last_uses(program_);
+    last_use_ = last_uses(program_);
     for (size_t i = 0; i < program_.instructions.size(); ++i) {
       const Instruction& at = program_.instructions[i];
-      run_.registers[static_cast<size_t>(at.result)] = step(at, run_.sent[i]);
-      if (options_.keep_registers) continue;
+      run_.registers[static_cast<size_t>(at.result)] = step(i, at);
       for (const int number : at.operands) {
-        if (last[static_cast<size_t>(number)] == i) {
+        if (is_over(number, i)) {
           run_.registers[static_cast<size_t>(number)].clear();
         }
       }
@@ -56,6 +55,12 @@ class Machine {
   }
 
  private:
+  // Whether nobody reads a register after an instruction.
+  bool is_over(int number, size_t instruction) const {
+    return !options_.keep_registers &&
+           last_use_[static_cast<size_t>(number)] == instruction;
+  }
+
   const DeviceTensors& tensors(int number) const {
     return run_.registers[static_cast<size_t>(number)];
   }
@@ -68,7 +73,8 @@ class Machine {
     return result;
   }
 
-  DeviceTensors step(const Instruction& at, std::vector<int64_t>& sent) {
+  DeviceTensors step(size_t number, const Instruction& at) {
+    std::vector<int64_t>& sent = run_.sent[number];
     switch (at.kind) {
       case Instruction::Kind::Load: {
         const Register& made =
@@ -81,9 +87,14 @@ class Machine {
       }
       case Instruction::Kind::Slice:
         return each_device([&](size_t device) { return cut(at, device); });
-      case Instruction::Kind::Collective:
-        return run_collective(program_.mesh, at, tensors(at.operands[0]),
+      case Instruction::Kind::Collective: {
+        DeviceTensors operand = tensors(at.operands[0]);
+        if (is_over(at.operands[0], number)) {
+          run_.registers[static_cast<size_t>(at.operands[0])].clear();
+        }
+        return run_collective(program_.mesh, at, std::move(operand),
                               options_.arithmetic, options_.threads, sent);
+      }
       default:
         return compute(at, sent);
     }
@@ -132,6 +143,7 @@ class Machine {
   const Program& program_;
   std::span<const Tensor> values_;
   const ExecuteOptions& options_;
+  std::vector<size_t> last_use_;  // per register
   Execution run_;
 };
 

@@ -113,7 +113,7 @@ class Overlapped {
                               std::vector<int64_t>& sent) {
     const int factor = factor_at(node_.rule.result, at_.dim);
     const int64_t count = shard_count(mesh_, at_.axes);
-    const DeviceTensors terms = each_device(threads, [&](size_t device) {
+    DeviceTensors terms = each_device(threads, [&](size_t device) {
       const DevicePart& mine = parts_[device];
       const int64_t size =
           mine.context.range.sizes[static_cast<size_t>(factor)];
@@ -127,12 +127,13 @@ class Overlapped {
     each_group([&](const std::vector<int>& group) {
       std::vector<Tensor> mine;
       for (const int device : group) {
-        mine.push_back(terms[static_cast<size_t>(device)]);
+        mine.push_back(std::move(terms[static_cast<size_t>(device)]));
       }
       std::vector<int64_t> bytes(group.size());
       std::vector<Tensor> sums =
-          scatter(*at_.algorithm, ranks_along(mesh_, at_.axes), at_.dim, mine,
-                  Reduction::Sum, parts_[0].context.arithmetic, threads, bytes);
+          scatter(*at_.algorithm, ranks_along(mesh_, at_.axes), at_.dim,
+                  std::move(mine), Reduction::Sum, parts_[0].context.arithmetic,
+                  threads, bytes);
       for (size_t r = 0; r < group.size(); ++r) {
         result[static_cast<size_t>(group[r])] = std::move(sums[r]);
         sent[static_cast<size_t>(group[r])] += bytes[r];

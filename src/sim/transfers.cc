@@ -98,18 +98,38 @@ std::vector<Tensor> chunks_along(const Tensor& tensor, int dim, int64_t parts,
   return chunks;
 }
 
+bool is_owned(const Tensor& tensor) {
+  return tensor.storage.use_count() == 1 && is_row_major(tensor);
+}
+
+// Room to sum in: the term itself where nobody else holds its numbers.
+Tensor room_for(Tensor term) { return is_owned(term) ? term : copy(term); }
+
+// Copies what somebody else holds, too. Who holds what is asked before any
+// thread lets go of its part.
+void own_all(DeviceTensors& tensors, int threads) {
+  std::vector<size_t> shared;
+  for (size_t device = 0; device < tensors.size(); ++device) {
+    if (!is_owned(tensors[device])) shared.push_back(device);
+  }
+  parallel_for(static_cast<int64_t>(shared.size()), threads, [&](int64_t i) {
+    Tensor& tensor = tensors[shared[static_cast<size_t>(i)]];
+    tensor = copy(tensor);
+  });
+}
+
 std::vector<Tensor> sum_everywhere(const Algorithm& algorithm,
                                    const Ranks& ranks,
-                                   const std::vector<Tensor>& terms,
+                                   std::vector<Tensor> terms,
                                    Reduction reduction, Arithmetic arithmetic,
                                    int threads, std::vector<int64_t>& sent) {
   const Schedule schedule =
       algorithm.schedule(CollectiveKind::AllReduce, ranks);
   std::vector<Tensor> results;
   Slots slots;
-  for (const Tensor& term : terms) {
-    results.push_back(copy(term));
-    const Tensor flat = reshaped(results.back(), {term.elements()});
+  for (Tensor& term : terms) {
+    results.push_back(room_for(std::move(term)));
+    const Tensor flat = reshaped(results.back(), {results.back().elements()});
     slots.push_back(chunks_along(flat, 0, schedule.chunks, 1));
   }
   transfer(schedule, slots, combiner(reduction, arithmetic), threads, sent);
@@ -200,7 +220,7 @@ std::vector<Tensor> gather(const Algorithm& algorithm, const Ranks& ranks,
 }
 
 std::vector<Tensor> scatter(const Algorithm& algorithm, const Ranks& ranks,
-                            int dim, const std::vector<Tensor>& terms,
+                            int dim, std::vector<Tensor> terms,
                             Reduction reduction, Arithmetic arithmetic,
                             int threads, std::vector<int64_t>& sent) {
   const Schedule schedule =
@@ -208,8 +228,8 @@ std::vector<Tensor> scatter(const Algorithm& algorithm, const Ranks& ranks,
   const int64_t n = ranks.count;
   std::vector<Tensor> work;
   Slots slots;
-  for (const Tensor& term : terms) {
-    work.push_back(copy(term));
+  for (Tensor& term : terms) {
+    work.push_back(room_for(std::move(term)));
     slots.push_back(chunks_along(work.back(), dim, n, schedule.chunks / n));
   }
   transfer(schedule, slots, combiner(reduction, arithmetic), threads, sent);
@@ -223,11 +243,14 @@ std::vector<Tensor> scatter(const Algorithm& algorithm, const Ranks& ranks,
 }
 
 DeviceTensors run_collective(const Mesh& mesh, const Instruction& instruction,
-                             const DeviceTensors& operand,
-                             Arithmetic arithmetic, int threads,
-                             std::vector<int64_t>& sent) {
+                             DeviceTensors operand, Arithmetic arithmetic,
+                             int threads, std::vector<int64_t>& sent) {
   if (instruction.collective == CollectiveKind::Permute) {
     return permute(instruction.sources, operand, sent);
+  }
+  if (instruction.collective == CollectiveKind::AllReduce ||
+      instruction.collective == CollectiveKind::ReduceScatter) {
+    own_all(operand, threads);
   }
   const Algorithm& algorithm = *instruction.algorithm;
   const Ranks ranks = ranks_along(mesh, instruction.axes);
@@ -238,7 +261,7 @@ DeviceTensors run_collective(const Mesh& mesh, const Instruction& instruction,
     const std::vector<int>& group = groups[static_cast<size_t>(g)];
     std::vector<Tensor> parts;
     for (const int device : group) {
-      parts.push_back(operand[static_cast<size_t>(device)]);
+      parts.push_back(std::move(operand[static_cast<size_t>(device)]));
     }
     std::vector<int64_t> bytes(group.size());
     std::vector<Tensor> out;
@@ -247,12 +270,12 @@ DeviceTensors run_collective(const Mesh& mesh, const Instruction& instruction,
         out = gather(algorithm, ranks, instruction.dim, parts, inner, bytes);
         break;
       case CollectiveKind::ReduceScatter:
-        out = scatter(algorithm, ranks, instruction.dim, parts,
+        out = scatter(algorithm, ranks, instruction.dim, std::move(parts),
                       instruction.reduction, arithmetic, inner, bytes);
         break;
       case CollectiveKind::AllReduce:
-        out = sum_everywhere(algorithm, ranks, parts, instruction.reduction,
-                             arithmetic, inner, bytes);
+        out = sum_everywhere(algorithm, ranks, std::move(parts),
+                             instruction.reduction, arithmetic, inner, bytes);
         break;
       default:
         out = exchange(algorithm, ranks, instruction.dim, instruction.grown,

@@ -20,11 +20,11 @@ inline constexpr int64_t kElementBytes = 4;
 using DeviceTensors = std::vector<Tensor>;  // per device
 
 // What every device has after a collective instruction; `sent` grows by the
-// bytes that every device sends.
+// bytes that every device sends. Sums are made in the operand itself where
+// nobody else holds it.
 DeviceTensors run_collective(const Mesh& mesh, const Instruction& instruction,
-                             const DeviceTensors& operand,
-                             Arithmetic arithmetic, int threads,
-                             std::vector<int64_t>& sent);
+                             DeviceTensors operand, Arithmetic arithmetic,
+                             int threads, std::vector<int64_t>& sent);
 
 // The same for one group, whose devices stand in order of rank.
 // all-gather: dimension `dim` of the result is put together of all parts.
@@ -33,7 +33,7 @@ std::vector<Tensor> gather(const Algorithm& algorithm, const Ranks& ranks,
                            int threads, std::vector<int64_t>& sent);
 // reduce-scatter: rank r keeps part r of the sum along `dim`.
 std::vector<Tensor> scatter(const Algorithm& algorithm, const Ranks& ranks,
-                            int dim, const std::vector<Tensor>& terms,
+                            int dim, std::vector<Tensor> terms,
                             Reduction reduction, Arithmetic arithmetic,
                             int threads, std::vector<int64_t>& sent);
 

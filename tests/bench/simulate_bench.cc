@@ -19,9 +19,9 @@ namespace shardplan::bench {
 namespace {
 
 constexpr int64_t kTokens = 512;
-constexpr int64_t kEmbed = 1024;
-constexpr int64_t kMlp = 4096;
-constexpr int kRounds = 9;
+constexpr int64_t kEmbed = 2048;
+constexpr int64_t kMlp = 5632;  // of TinyLlama
+constexpr int kRounds = 5;
 
 struct Layer {
   Graph graph;
@@ -30,7 +30,7 @@ struct Layer {
 
 Layer make_layer() {
   const auto source = std::make_shared<SourceFile>("mlp.yaml", R"(graph: mlp
-dims: {tokens: 512, embed: 1024, mlp: 4096}
+dims: {tokens: 512, embed: 2048, mlp: 5632}
 inputs:
   x: {shape: [tokens, embed], spec: [fsdp, null]}
 parameters:
