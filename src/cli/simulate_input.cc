@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "graph/build.h"
 #include "io/graph_file.h"
+#include "io/load.h"
 
 namespace shardplan::cli {
 namespace {
@@ -88,6 +89,23 @@ bool is_small_enough(const Graph& graph, Diagnostics& diags) {
   return true;
 }
 
+// Whether the model itself is a graph file; what cannot be read is reported
+// where it is read.
+bool brings_graph(Context& context) {
+  const std::string& path = context.options.arguments.front();
+  if (path == "-" || path.starts_with('@')) return true;
+  Diagnostics quiet = context.diags.fresh();
+  const SourcePtr source = read_source(path, kWholeFile, context.host, quiet);
+  if (source == nullptr || looks_like_graph(source->text())) return true;
+  context.diags
+      .error(Code::Usage, {},
+             "no graph was given, and `" + printable(path) + "` is none")
+      .help(
+          "add `--graph FILE`, or a shipped one such as `--graph @mlp`; "
+          "`shardplan list graphs` shows all");
+  return false;
+}
+
 NameReading reading_of(const Options& options) {
   return {options.mode, options.fallback, options.flax};
 }
@@ -98,6 +116,7 @@ std::optional<SimulateInput> read_simulation(Context& context) {
   const Options& options = context.options;
   const SimulationFlags& flags = options.simulation;
   context.progress.stage("reading the graph");
+  if (!flags.graph && !brings_graph(context)) return std::nullopt;
   const auto description =
       load_graph(flags.graph.value_or(options.arguments.front()), flags.dims,
                  context.host, context.diags);

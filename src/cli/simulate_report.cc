@@ -161,17 +161,14 @@ std::vector<std::pair<std::string, Cell>> simulation_summary(
 std::string verdict_line(const SimulateInput& input,
                          const Simulation& outcome) {
   if (outcome.mismatch) {
-    return "mismatch: the sharded run computes something else than the "
-           "unsharded one";
+    return "mismatch: the sharded run computes something else";
   }
   if (input.source == ValueSource::Field) {
-    return "ok: sharded and unsharded agree bitwise, the whole graph and every "
-           "operation by itself";
+    return "ok: bitwise equal, the whole graph and every operation by itself";
   }
   return fmt::format(
-      "ok: sharded and unsharded compute the same; structural error {:.2g}, a "
-      "mismatch is above {:.2g}",
-      outcome.structural_error, kMismatch);
+      "ok: sharded and unsharded compute the same (structural error {:.2g})",
+      outcome.structural_error);
 }
 
 std::string precision_line(const Simulation& outcome) {
@@ -183,26 +180,28 @@ std::string precision_line(const Simulation& outcome) {
                        outcome.error_amplification);
   }
   if (outcome.bound_ratio) {
-    line += fmt::format("; products reach {:.2g} of what rounding may do",
-                        *outcome.bound_ratio);
+    line += fmt::format("; {:.2g} of the rounding bound", *outcome.bound_ratio);
   }
   return line;
 }
 
-std::string work_line(const Simulation& outcome, bool exact) {
+std::string work_line(const Simulation& outcome) {
+  std::string line = "per device " + count_text(outcome.flops) + " FLOP of " +
+                     count_text(outcome.unsharded_flops);
+  if (outcome.unsharded_flops == 0) return line;
+  return line + " (" +
+         percent_text(static_cast<double>(outcome.flops) /
+                      static_cast<double>(outcome.unsharded_flops)) +
+         ")";
+}
+
+std::string traffic_line(const Simulation& outcome, bool exact) {
   const auto size = [&](int64_t bytes) {
     return exact ? count_text(bytes) + " bytes"
                  : bytes_text(static_cast<double>(bytes));
   };
-  std::string line = "per device " + count_text(outcome.flops) + " FLOP of " +
-                     count_text(outcome.unsharded_flops);
-  if (outcome.unsharded_flops > 0) {
-    line += " (" +
-            percent_text(static_cast<double>(outcome.flops) /
-                         static_cast<double>(outcome.unsharded_flops)) +
-            ")";
-  }
-  line += "; all devices together send " + size(outcome.bytes_moved);
+  const std::string line =
+      "all devices together send " + size(outcome.bytes_moved);
   if (outcome.bytes_moved == outcome.bytes_priced) return line + ", as priced";
   return line + ", priced as " + size(outcome.bytes_priced);
 }
@@ -227,10 +226,10 @@ Report simulate_report(const Context& context, const SimulateInput& input,
       options.simulation.values, options.simulation.seed)};
   report.tables = {collectives_table(program, outcome),
                    activations_table(input, program, options.expand)};
-  if (outcome.collectives.empty()) {
-    report.notes.push_back("no device needs anything of another");
-  }
-  report.notes.push_back(work_line(outcome, options.exact));
+  report.notes.push_back(work_line(outcome));
+  report.notes.push_back(outcome.collectives.empty()
+                             ? "no device needs anything of another"
+                             : traffic_line(outcome, options.exact));
   if (input.source != ValueSource::Field) {
     report.notes.push_back(precision_line(outcome));
   }

@@ -47,6 +47,14 @@ ops:
   CHECK(messages(s->diags).find("too large to run") != std::string::npos);
 }
 
+TEST_CASE("a model that is no graph needs one") {
+  testing::MemoryHost host = testing::block_host();
+  CHECK(
+      run({"simulate", "model.json", "--rules", "rules.yaml", "--mesh", "tp=2"},
+          host) == 2);
+  CHECK(host.err.find("error[SP010]: no graph was given") == 0);
+}
+
 TEST_CASE("more devices than can be run are refused") {
   testing::MemoryHost host = testing::block_host();
   CHECK(run({"simulate", "model.json", "--graph", "block.yaml", "--rules",

@@ -66,6 +66,8 @@ TEST_CASE("a mismatch is in the summary and the last line") {
 
 TEST_CASE("bytes that were not priced as moved show") {
   Reported r;
+  r.outcome.collectives.emplace_back();
+  r.outcome.collectives[0].priced.algorithm = "ring";
   r.outcome.bytes_moved = 10;
   r.outcome.bytes_priced = 20;
   CHECK(r.text("text").find("priced as 20 B") != std::string::npos);
