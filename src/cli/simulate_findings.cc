@@ -177,9 +177,7 @@ void report_outcome(const SimulateInput& input, const Program& program,
                     outcome.error_amplification)
               : "the sharded run is inexact where the unsharded one is exact";
       diags.report(Code::ErrorAmplification, {}, message)
-          .fact("structural error " +
-                fmt::format("{:.2g}", outcome.structural_error) +
-                ": the plan computes the right thing")
+          .fact("in double precision both agree: the plan is right")
           .help("sums in fewer or larger parts lose less precision");
     }
     return;
