@@ -37,7 +37,7 @@ TEST_CASE("simulate's flags become options") {
 }
 
 TEST_CASE("simulate's flags refuse what they do not understand") {
-  for (const auto& [name, value] :
+  for (const auto& row :
        std::vector<std::pair<std::string, std::string>>{{"dims", "batch"},
                                                         {"dims", "2=3"},
                                                         {"dims", "a=b"},
@@ -45,10 +45,10 @@ TEST_CASE("simulate's flags refuse what they do not understand") {
                                                         {"overlap", "sideways"},
                                                         {"values", "ones"},
                                                         {"seed", "x"}}) {
-    CAPTURE(name);
-    CAPTURE(value);
+    CAPTURE(row.first);
+    CAPTURE(row.second);
     Diagnostics diags;
-    applied(name, value, diags);
+    applied(row.first, row.second, diags);
     REQUIRE(diags.all().size() == 1);
     CHECK(diags.all()[0].code == Code::Usage);
   }

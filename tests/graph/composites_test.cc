@@ -84,18 +84,18 @@ std::vector<double> product(const std::vector<double>& x,
 TEST_CASE("linear multiplies, scales, then adds the bias") {
   for (const std::string shape : {"[3]", "[2, 3]", "[2, 2, 3]", "[0, 3]"}) {
     CAPTURE(shape);
-    for (const auto& [scale, factor] :
-         std::vector<std::pair<std::string, double>>{
+    for (const auto& row : std::vector<std::pair<std::string, double>>{
              {"", 1},
              {", scale: 0.5", 0.5},
              {", scale: fan_in", 1 / std::sqrt(3.0)},
              {", scale: fan_out", 0.5}}) {
-      CAPTURE(scale);
-      const Run made = run("x: " + shape + ", w: [3, 4], b: [4]",
-                           "{op: linear, in: [x, w, b], out: y" + scale + "}");
+      CAPTURE(row.first);
+      const Run made =
+          run("x: " + shape + ", w: [3, 4], b: [4]",
+              "{op: linear, in: [x, w, b], out: y" + row.first + "}");
       auto expected = product(made.given.at("x"), made.given.at("w"));
       for (size_t i = 0; i < expected.size(); ++i) {
-        expected[i] = expected[i] * factor + made.given.at("b")[i % 4];
+        expected[i] = expected[i] * row.second + made.given.at("b")[i % 4];
       }
       check_close(made.results.at("y"), expected);
       CHECK(made.ops == (factor == 1 ? "einsum add" : "einsum scale add"));
