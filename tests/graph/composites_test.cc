@@ -98,7 +98,7 @@ TEST_CASE("linear multiplies, scales, then adds the bias") {
         expected[i] = expected[i] * row.second + made.given.at("b")[i % 4];
       }
       check_close(made.results.at("y"), expected);
-      CHECK(made.ops == (factor == 1 ? "einsum add" : "einsum scale add"));
+      CHECK(made.ops == (row.second == 1 ? "einsum add" : "einsum scale add"));
     }
   }
 }
