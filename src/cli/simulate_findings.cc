@@ -14,12 +14,6 @@
 namespace shardplan::cli {
 namespace {
 
-std::string axes_list(const AxisNames& axes) {
-  std::string text;
-  for (const AxisName& axis : axes) text += (text.empty() ? "" : ", ") + axis;
-  return text;
-}
-
 const Value& value_of(const Graph& graph, int number) {
   return graph.values[static_cast<size_t>(number)];
 }
@@ -92,14 +86,13 @@ void report_reshard(const SimulateInput& input, const Program& program,
                          : graph.nodes[static_cast<size_t>(at.node)].where;
   const std::string name = "`" + value.name + "`";
   const std::string kind(collective_name(at.collective));
-  std::string message;
-  if (at.rematerializes) {
-    message = name + " is gathered over " + axes_list(at.axes) +
-              " only to be cut otherwise for " + served_by(graph, at.node);
-  } else {
-    message = name + " is resharded for " + served_by(graph, at.node) + ": " +
-              kind + " over " + axes_list(at.axes);
-  }
+  const std::string axes = fmt::format("{}", fmt::join(at.axes, ", "));
+  const std::string message =
+      at.rematerializes
+          ? name + " is gathered over " + axes +
+                " only to be cut otherwise for " + served_by(graph, at.node)
+          : name + " is resharded for " + served_by(graph, at.node) + ": " +
+                kind + " over " + axes;
   auto finding = diags.report(
       at.rematerializes ? Code::FullRematerialization : Code::ImplicitReshard,
       where, message);

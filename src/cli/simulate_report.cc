@@ -31,12 +31,6 @@ std::string cause_text(Cause cause) {
   }
 }
 
-std::string joined(const AxisNames& axes) {
-  std::string text;
-  for (const AxisName& axis : axes) text += (text.empty() ? "" : ",") + axis;
-  return text;
-}
-
 // Null where a number is none.
 Cell ratio_cell(double number) {
   return std::isfinite(number) ? Cell(Ratio{number}) : Cell();
@@ -88,7 +82,8 @@ Table collectives_table(const Program& program, const Simulation& outcome) {
   std::vector<Row> rows;
   for (CollectiveGroup& g : grouped(program, outcome)) {
     rows.push_back({std::string(collective_name(g.first->kind)),
-                    joined(g.first->axes), Count{g.count}, g.first->algorithm,
+                    fmt::format("{}", fmt::join(g.first->axes, ",")),
+                    Count{g.count}, g.first->algorithm,
                     ByteSize{g.bytes_per_device}, cause_text(g.first->cause),
                     Names{std::move(g.at)}});
   }
@@ -115,7 +110,8 @@ Table activations_table(const SimulateInput& input, const Program& program,
       if (from.empty()) from = "partitioner";
       const Layout& layout = program.layouts[v];
       if (!layout.partial.empty()) {
-        from += ", parts of a sum over " + joined(layout.partial);
+        from += fmt::format(", parts of a sum over {}",
+                            fmt::join(layout.partial, ","));
       }
       sink(Row{value.name, Dims{value.shape}, layout.spec, std::move(from)});
     }

@@ -34,18 +34,19 @@ float at(const Tensor& t, int64_t row, int64_t column) {
   return t.data<float>()[row * t.shape[1] + column];
 }
 
-// One term of the contraction per device, so that a chunk's product is a single
-// rounded multiplication and the order of the additions is all that is left.
-TEST_CASE(
-    "overlapped: gathered products are summed left to right, own chunk "
-    "first, as in TPAsyncDense") {
+// A product of which every device has one term of the contraction, so that a
+// chunk's product is a single rounded multiplication and the order of the
+// additions is all that is left. `source(d, i)` is the device whose term is the
+// i-th that device d adds.
+void check_order(const char* kernel, const char* moves,
+                 int64_t (*source)(int64_t d, int64_t i)) {
   SmallGraph g("tp=5");
   const int x = g.input({2, kDevices}, "None, tp");
-  const int w = g.parameter({kDevices, 10}, "None, tp");
+  const int w = g.parameter({kDevices, 10}, kernel);
   const int y = g.einsum("bd,df->bf", x, w);
   g.want(y, "None, tp");
   const Program program = g.plan({Overlap::Ring, nullptr});
-  REQUIRE(testing::moves(program).find("overlapped all-gather") == 0);
+  REQUIRE(testing::moves(program).find(moves) == 0);
   const std::vector<Tensor> values = g.values();
   const Execution run = execute(program, values, {Arithmetic::F32, 1, true});
   const auto& got = run.registers[static_cast<size_t>(program.outputs[0])];
@@ -54,7 +55,7 @@ TEST_CASE(
       for (int64_t column = 0; column < 2; ++column) {
         float sum = 0;
         for (int64_t i = 0; i < kDevices; ++i) {
-          const int64_t k = (d - i + kDevices) % kDevices;
+          const int64_t k = source(d, i);
           const float product =
               at(values[static_cast<size_t>(x)], row, k) *
               at(values[static_cast<size_t>(w)], k, 2 * d + column);
@@ -67,33 +68,18 @@ TEST_CASE(
 }
 
 TEST_CASE(
+    "overlapped: gathered products are summed left to right, own chunk "
+    "first, as in TPAsyncDense") {
+  check_order("None, tp", "overlapped all-gather", [](int64_t d, int64_t i) {
+    return (d - i + kDevices) % kDevices;
+  });
+}
+
+TEST_CASE(
     "overlapped: scattered products are summed from the next device on, "
     "one's own last, as in async_scatter") {
-  SmallGraph g("tp=5");
-  const int x = g.input({2, kDevices}, "None, tp");
-  const int w = g.parameter({kDevices, 10}, "tp, None");
-  const int y = g.einsum("bd,df->bf", x, w);
-  g.want(y, "None, tp");
-  const Program program = g.plan({Overlap::Ring, nullptr});
-  REQUIRE(testing::moves(program).find("overlapped reduce-scatter") == 0);
-  const std::vector<Tensor> values = g.values();
-  const Execution run = execute(program, values, {Arithmetic::F32, 1, true});
-  const auto& got = run.registers[static_cast<size_t>(program.outputs[0])];
-  for (int64_t d = 0; d < kDevices; ++d) {
-    for (int64_t row = 0; row < 2; ++row) {
-      for (int64_t column = 0; column < 2; ++column) {
-        float sum = 0;
-        for (int64_t i = 1; i <= kDevices; ++i) {
-          const int64_t k = (d + i) % kDevices;
-          const float product =
-              at(values[static_cast<size_t>(x)], row, k) *
-              at(values[static_cast<size_t>(w)], k, 2 * d + column);
-          sum = i == 1 ? product : sum + product;
-        }
-        CHECK(at(got[static_cast<size_t>(d)], row, column) == sum);
-      }
-    }
-  }
+  check_order("tp, None", "overlapped reduce-scatter",
+              [](int64_t d, int64_t i) { return (d + i + 1) % kDevices; });
 }
 
 }  // namespace
