@@ -58,6 +58,18 @@ struct DescribedAttribute {
   std::optional<int64_t> size;
 };
 
+// An operation as code under JAX's shard_map (or Megatron's) does it: every
+// device applies it to its own shards as though they were all there is, and
+// the results are put together. What the operation means as a whole does not
+// change, so that the two can be compared.
+struct ShardMap {
+  std::vector<PartitionSpec> in_specs;  // one per operand
+  PartitionSpec out_spec;
+  AxisNames psum;  // the results along these axes are parts of a sum
+
+  bool operator==(const ShardMap&) const = default;
+};
+
 struct DescribedOp {
   std::string op;
   Span where;  // of the operation's name
@@ -68,6 +80,8 @@ struct DescribedOp {
   std::vector<DescribedAttribute> attributes;
   std::vector<std::string> axes;  // labels of the (only) result
   Span axes_where;
+  std::optional<ShardMap> shard_map;
+  Span shard_map_where;
 };
 
 struct GraphDescription {
@@ -77,6 +91,10 @@ struct GraphDescription {
   std::vector<DescribedOp> ops;
   std::vector<std::string> outputs;
   std::vector<Span> outputs_where;
+  // Values at which the growth of errors is looked at, such as the residual
+  // stream behind each layer.
+  std::vector<std::string> probes;
+  std::vector<Span> probes_where;
   std::vector<SourcePtr> sources;  // keeps spans alive
 };
 

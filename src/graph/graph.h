@@ -49,6 +49,7 @@ struct GraphNode {
   std::string label;
   Span where;
   ShardingRule rule;
+  std::optional<ShardMap> shard_map;
 };
 
 struct Graph {
@@ -56,6 +57,7 @@ struct Graph {
   std::vector<Value> values;
   std::vector<GraphNode> nodes;
   std::vector<int> outputs;
+  std::vector<int> probes;  // values where the growth of errors is looked at
   std::vector<SourcePtr> sources;  // keeps spans alive
 };
 

@@ -118,6 +118,9 @@ struct OpDef {
   // REQUIRES: context.rule is set.
   Tensor (*run)(std::span<const Tensor> operands, const Attributes& attributes,
                 const RunContext& context);
+  // The result is a choice (top-k, argmax): rounding may turn it over, so a
+  // sharded run takes the choice of the unsharded one and counts its own.
+  bool is_decision = false;
 };
 
 // The one table of operations. Names of a graph file that stand for several of

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "graph/rounding.h"
 #include "sim/price.h"
 #include "sim/values.h"
 #include "spmd/partition.h"
@@ -19,6 +20,11 @@ namespace shardplan {
 
 struct SimulateOptions {
   ValueSource values = ValueSource::Random;
+  // Of the runs in working precision: how every stored value is rounded, and
+  // how the partial sums of collectives are. Runs in doubles and in the field
+  // round nothing.
+  Storage storage = Storage::F32;
+  Storage reduce = Storage::F32;
   int64_t seed = 0;
   PartitionOptions partition;
   int threads = 1;
@@ -35,6 +41,14 @@ struct Divergence {
   bool isolated = false;
 };
 
+// How far a value is from what double precision gives, over all of its rows:
+// sqrt(sum |x - y64|^2 / sum |y64|^2), 0/0 being 0.
+struct ProbeError {
+  int value = 0;         // of the graph; a probe of it
+  double unsharded = 0;  // of the unsharded run in working precision
+  double sharded = 0;    // of the sharded one
+};
+
 struct MovedBytes {
   CollectivePrice priced;
   int64_t moved = 0;             // over all devices
@@ -46,7 +60,9 @@ struct Simulation {
   double structural_error = 0;
   double error_amplification = 1;
   std::optional<double> bound_ratio;  // the largest over products
-  int64_t decision_flips = 0;         // top-k, argmax: no operation has any yet
+  int64_t decision_flips = 0;         // choices that the sharded run alone
+                                      // would have made otherwise
+  std::vector<ProbeError> probes;     // in the order of the graph's probes
   int64_t flops = 0;                  // of the busiest device
   int64_t unsharded_flops = 0;
   std::vector<MovedBytes> collectives;

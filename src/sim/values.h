@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -14,10 +15,16 @@
 
 namespace shardplan {
 
+// Whole inputs and parameters of a graph, made or mapped when they are asked
+// for, so that none is held longer than it is used. The same number gives the
+// same tensor. REQUIRES of its callers: the value is an input or a parameter.
+using ReadValue = std::function<Tensor(int value, Element element)>;
+
 enum class ValueSource : uint8_t {
-  Random,  // normal, every tensor varied, weights scaled by fan_in^-1/2
-  Init,    // parameters as their initialisers draw them
-  Field,   // residues modulo field::kPrime
+  Random,      // normal, every tensor varied, weights scaled by fan_in^-1/2
+  Init,        // parameters as their initialisers draw them
+  Field,       // residues modulo field::kPrime
+  Checkpoint,  // parameters as the model's files hold them
 };
 std::optional<ValueSource> find_value_source(std::string_view name);
 

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// ParameterNames: a checkpoint's parameters under one convention of names.
+//
+// The convention is that of Hugging Face without the outer module: parts joined
+// by dots, "layers.3.self_attn.q_proj.weight", "embed_tokens.weight". Flax and
+// EasyDeL write `model/layers/3/self_attn/q_proj/kernel`, put inputs before
+// outputs in a kernel, and may stack layers: one `layers/self_attn/q_proj/kernel`
+// whose first dimension counts layers. Experts may be stacked likewise.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/manifest.h"
+
+namespace shardplan {
+
+struct NamedParameter {
+  size_t index = 0;  // in the manifest
+  // A matrix is [in, out], as in Flax; else [out, in], as in PyTorch.
+  bool inputs_first = false;
+  // The name lacks the number of the layer: the first dimension counts layers.
+  bool stacked = false;
+};
+
+class ParameterNames {
+ public:
+  explicit ParameterNames(const Manifest& manifest);
+
+  // By a name of the convention; "layers.3.x" is also found in a stacked
+  // "layers.x". Null when there is none.
+  const NamedParameter* find(std::string_view name) const;
+  // Numbers of layers under a prefix ("layers", "h", "encoder.layer"), from
+  // names or from the first dimension of what is stacked; 0 without any.
+  int64_t layers(std::string_view prefix) const;
+  // Names with `*` for numbers of layers and experts, sorted, each once.
+  std::vector<std::string> folded() const;
+
+ private:
+  const Manifest* manifest_;
+  std::map<std::string, NamedParameter, std::less<>> by_name_;
+};
+
+}  // namespace shardplan
