@@ -62,12 +62,12 @@ struct DescribedAttribute {
 // device applies it to its own shards as though they were all there is, and
 // the results are put together. What the operation means as a whole does not
 // change, so that the two can be compared.
-struct ShardMap {
+struct ShardMapUse {
   std::vector<PartitionSpec> in_specs;  // one per operand
   PartitionSpec out_spec;
   AxisNames psum;  // the results along these axes are parts of a sum
 
-  bool operator==(const ShardMap&) const = default;
+  bool operator==(const ShardMapUse&) const = default;
 };
 
 struct DescribedOp {
@@ -80,7 +80,7 @@ struct DescribedOp {
   std::vector<DescribedAttribute> attributes;
   std::vector<std::string> axes;  // labels of the (only) result
   Span axes_where;
-  std::optional<ShardMap> shard_map;
+  std::optional<ShardMapUse> shard_map;
   Span shard_map_where;
 };
 

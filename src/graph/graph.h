@@ -49,7 +49,7 @@ struct GraphNode {
   std::string label;
   Span where;
   ShardingRule rule;
-  std::optional<ShardMap> shard_map;
+  std::optional<ShardMapUse> shard_map;
 };
 
 struct Graph {
