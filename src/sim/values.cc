@@ -75,6 +75,7 @@ std::optional<ValueSource> find_value_source(std::string_view name) {
   if (name == "random") return ValueSource::Random;
   if (name == "init") return ValueSource::Init;
   if (name == "field") return ValueSource::Field;
+  if (name == "checkpoint") return ValueSource::Checkpoint;
   return std::nullopt;
 }
 
