@@ -8,6 +8,7 @@
 #include <new>
 #include <numeric>
 #include <type_traits>
+#include <utility>
 
 #include "base/check.h"
 #include "graph/field.h"
@@ -224,6 +225,11 @@ Tensor make_tensor(Element element, const Shape& shape,
                    [](double x) { return static_cast<float>(x); });
   }
   return tensor;
+}
+
+Tensor tensor_over(Element element, const Shape& shape,
+                   std::shared_ptr<void> storage) {
+  return {element, shape, row_major_strides(shape), 0, std::move(storage)};
 }
 
 bool is_row_major(const Tensor& tensor) {

@@ -45,6 +45,9 @@ Tensor make_tensor(Element element, const Shape& shape);
 // Row-major, with these numbers in row-major order.
 Tensor make_tensor(Element element, const Shape& shape,
                    std::span<const double> values);
+// Row-major, over numbers that are there already.
+Tensor tensor_over(Element element, const Shape& shape,
+                   std::shared_ptr<void> storage);
 bool is_row_major(const Tensor& tensor);
 
 // Views.

@@ -73,6 +73,19 @@ int in_child(int out, Work work) {
   return status;
 }
 
+TEST_CASE("a file larger than memory is mapped, not read") {
+  const Folder folder;
+  constexpr int64_t kSize = int64_t{1} << 40;  // sparse
+  folder.put("large", "");
+  REQUIRE(::truncate((folder / "large").c_str(), kSize) == 0);
+  const auto host = make_real_host();
+  std::string why;
+  const auto bytes = host->read_file(folder / "large", kWholeFile, why);
+  REQUIRE(bytes);
+  CHECK(bytes->view().size() == static_cast<size_t>(kSize));
+  CHECK(bytes->view().back() == '\0');
+}
+
 TEST_CASE("small and mapped files read the same, whole or cut") {
   const Folder folder;
   const auto host = make_real_host();
