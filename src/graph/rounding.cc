@@ -18,13 +18,14 @@ struct Format {
   std::string_view name;
   int64_t bytes;
   double unit_roundoff;
+  double underflow_unit;
 };
 
 // IEEE 754-2019, table 3.5; bfloat16 is the upper half of a binary32.
 constexpr std::array<Format, 3> kFormats = {
-    Format{Storage::F32, "f32", 4, 0x1p-24},
-    Format{Storage::BF16, "bf16", 2, 0x1p-8},
-    Format{Storage::F16, "f16", 2, 0x1p-11}};
+    Format{Storage::F32, "f32", 4, 0x1p-24, 0x1p-150},
+    Format{Storage::BF16, "bf16", 2, 0x1p-8, 0x1p-134},
+    Format{Storage::F16, "f16", 2, 0x1p-11, 0x1p-25}};
 
 const Format& format_of(Storage storage) {
   return kFormats[static_cast<size_t>(storage)];
@@ -129,6 +130,10 @@ int64_t storage_bytes(Storage storage) { return format_of(storage).bytes; }
 
 double unit_roundoff(Storage storage) {
   return format_of(storage).unit_roundoff;
+}
+
+double underflow_unit(Storage storage) {
+  return format_of(storage).underflow_unit;
 }
 
 float rounded(float number, Storage storage) {

@@ -124,7 +124,6 @@ TEST_CASE("rounding: within half a step of any number, and twice is as once") {
     const float kept = rounded(number, storage);
     RC_ASSERT(std::isnan(number) || same(rounded(kept, storage), kept));
     if (std::isfinite(kept)) {
-      const double least = storage == Storage::F16 ? 0x1p-25 : 0x1p-134;
       RC_ASSERT(
           std::abs(double{kept} - double{number}) <=
           std::max(unit_roundoff(storage) * std::abs(double{number}), least));
@@ -139,9 +138,12 @@ TEST_CASE("rounding: the unit roundoff is half the step above 1") {
     REQUIRE(decoded(layout, one) == 1.0);
     CHECK(unit_roundoff(layout.storage) ==
           (decoded(layout, one + 1) - 1.0) / 2);
+    CHECK(underflow_unit(layout.storage) == decoded(layout, 1) / 2);
   }
   CHECK(unit_roundoff(Storage::F32) ==
         std::numeric_limits<float>::epsilon() / 2);
+  CHECK(underflow_unit(Storage::F32) ==
+        double{std::numeric_limits<float>::denorm_min()} / 2);
 }
 
 TEST_CASE("rounding: storage types are found by name") {
