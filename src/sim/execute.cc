@@ -65,6 +65,13 @@ class Machine {
     return run_.registers[static_cast<size_t>(number)];
   }
 
+  Precision precision() const {
+    return {options_.arithmetic, options_.storage, options_.reduce};
+  }
+  TransferTypes types_of(const Instruction& at) const {
+    return transfer_types(program_, at, precision());
+  }
+
   DeviceTensors each_device(const std::function<Tensor(size_t)>& work) const {
     DeviceTensors result(static_cast<size_t>(program_.mesh.devices()));
     parallel_for(program_.mesh.devices(), options_.threads, [&](int64_t d) {
@@ -81,8 +88,9 @@ class Machine {
             program_.registers[static_cast<size_t>(at.result)];
         const Tensor& whole = values_[static_cast<size_t>(made.value)];
         return each_device([&](size_t device) {
-          return shard_of(program_.mesh, made.layout, whole,
-                          static_cast<int64_t>(device));
+          const Tensor part = shard_of(program_.mesh, made.layout, whole,
+                                       static_cast<int64_t>(device));
+          return kept(part, {}, options_.arithmetic, options_.storage);
         });
       }
       case Instruction::Kind::Slice:
@@ -93,7 +101,7 @@ class Machine {
           run_.registers[static_cast<size_t>(at.operands[0])].clear();
         }
         return run_collective(program_.mesh, at, std::move(operand),
-                              options_.arithmetic, options_.threads, sent);
+                              types_of(at), options_.threads, sent);
       }
       default:
         return compute(at, sent);
@@ -130,13 +138,15 @@ class Machine {
       part.context.threads = inner;
     }
     if (at.overlap != Overlap::Off) {
-      return run_overlapped(program_.mesh, at, node, parts, options_.threads,
-                            run_.flops, sent);
+      return run_overlapped(program_.mesh, at, node, parts, types_of(at),
+                            options_.threads, run_.flops, sent);
     }
+    const Storage as = kept_as(
+        precision(), program_.registers[static_cast<size_t>(at.result)].layout);
     return each_device([&](size_t device) {
-      Tensor result = run_part(node, parts[device], run_.flops[device]);
-      parts[device].operands.clear();
-      return result;
+      const Tensor result = run_part(node, parts[device], run_.flops[device]);
+      return kept(result, std::exchange(parts[device].operands, {}),
+                  options_.arithmetic, as);
     });
   }
 

@@ -27,6 +27,9 @@ struct ExecuteOptions {
   Arithmetic arithmetic = Arithmetic::F32;
   int threads = 1;
   bool keep_registers = false;
+  // See sim/precision.h.
+  Storage storage = Storage::F32;
+  Storage reduce = Storage::F32;
 };
 
 // `values`: the whole inputs and parameters, by number of the graph's values;

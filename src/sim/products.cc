@@ -65,8 +65,9 @@ std::optional<double> ratio_of(const Program& whole, int node,
       evaluate(graph, exact, Arithmetic::F64, options.threads)[result];
   const Tensor products =
       evaluate(graph, sizes, Arithmetic::F64, options.threads)[result];
-  const Execution run =
-      execute(one.program, plain, {Arithmetic::F32, options.threads, true});
+  const Execution run = execute(one.program, plain,
+                                {Arithmetic::F32, options.threads, true,
+                                 options.storage, options.reduce});
   const auto output = static_cast<size_t>(one.program.outputs[0]);
   const Tensor s = assemble(whole.mesh, one.program.registers[output].layout,
                             y64.shape, run.registers[output]);
@@ -82,7 +83,8 @@ std::optional<double> ratio_of(const Program& whole, int node,
       shards *= shard_count(whole.mesh, at.factor_axes[f]);
     }
   }
-  return bound_ratio(y64, s, products, parts, length, shards);
+  return bound_ratio(y64, s, products, parts, length, shards, options.reduce,
+                     options.storage);
 }
 
 }  // namespace

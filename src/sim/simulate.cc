@@ -66,7 +66,8 @@ class Simulator {
   }
 
   ExecuteOptions how(Arithmetic arithmetic, bool keep) const {
-    return {arithmetic, options_.threads, keep};
+    return {arithmetic, options_.threads, keep, options_.storage,
+            options_.reduce};
   }
 
   // Replicas must agree as well: what one of them computes is not looked at
@@ -102,7 +103,8 @@ class Simulator {
 
   void count(const Execution& run) {
     result_.flops = *std::max_element(run.flops.begin(), run.flops.end());
-    for (CollectivePrice& priced : price(program_)) {
+    for (CollectivePrice& priced :
+         price(program_, options_.storage, options_.reduce)) {
       const auto& sent = run.sent[static_cast<size_t>(priced.instruction)];
       MovedBytes row{std::move(priced), 0, 0};
       for (const int64_t bytes : sent) {
