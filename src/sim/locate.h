@@ -2,21 +2,27 @@
 // Where a sharded run parts from the unsharded one.
 #pragma once
 
+#include <functional>
 #include <optional>
-#include <span>
 
 #include "sim/execute.h"
+#include "sim/lanes.h"
 #include "sim/simulate.h"
 
 namespace shardplan {
 
-// The first register, in the order of the program, in which a device has
-// something else than its part of the unsharded value. Parts of sums are not
-// looked at: their sum is, where someone needs it. REQUIRES: all registers were
-// kept.
-std::optional<Divergence> first_divergence(const Program& program,
-                                           const Execution& run,
-                                           std::span<const Tensor> unsharded,
-                                           Arithmetic arithmetic);
+// What an instruction made, against the unsharded value: the first device that
+// has something else than its part. Parts of sums are not looked at: their sum
+// is, where someone needs it.
+std::optional<Divergence> divergence_of(const Program& program,
+                                        const Instruction& instruction,
+                                        const DeviceTensors& made,
+                                        const Tensor& unsharded,
+                                        Arithmetic arithmetic);
+
+// The first such instruction, in the order in which they run: both runs advance
+// until they part, and nothing is kept. `stop`: the same as in SimulateOptions.
+std::optional<Divergence> first_divergence(Lanes& lanes,
+                                           const std::function<bool()>& stop);
 
 }  // namespace shardplan
