@@ -46,9 +46,11 @@ void evaluate_node(Evaluation& run, int node) {
 
 std::vector<Tensor> evaluate(const Graph& graph, std::span<const Tensor> given,
                              Arithmetic arithmetic, int threads) {
-  SHARDPLAN_CHECK(given.size() == graph.values.size());
   Evaluation run{&graph,
-                 [&](int value) { return given[static_cast<size_t>(value)]; },
+                 [&](int value) {
+                   SHARDPLAN_CHECK(static_cast<size_t>(value) < given.size());
+                   return given[static_cast<size_t>(value)];
+                 },
                  arithmetic, threads};
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     evaluate_node(run, static_cast<int>(n));
@@ -69,9 +71,8 @@ std::vector<bool> integer_values(const Graph& graph) {
   for (const GraphNode& node : graph.nodes) {
     const bool moved =
         !node.operands.empty() &&
-        std::all_of(
-            node.operands.begin(), node.operands.end(),
-            [&](int v) { return integers[static_cast<size_t>(v)]; }) &&
+        std::all_of(node.operands.begin(), node.operands.end(),
+                    [&](int v) { return integers[static_cast<size_t>(v)]; }) &&
         only_moves(graph, node);
     if (node.op->is_decision || moved) {
       integers[static_cast<size_t>(node.result)] = true;

@@ -18,6 +18,7 @@ ShardedRun::ShardedRun(const Program& program, const Lifetimes& lives,
       lives_(lives),
       read_(std::move(read)),
       options_(options),
+      precision_{options.arithmetic, options.storage, options.reduce},
       integers_(integer_values(*program.graph)),
       told_(program.registers.size()) {
   const auto devices = static_cast<size_t>(program.mesh.devices());
@@ -80,8 +81,7 @@ Execution ShardedRun::finish() {
   made_ = {};
   for (const int number : program_.outputs) tensors(number);
   for (size_t r = 0; r < program_.registers.size(); ++r) {
-    const bool is_output =
-        lives_.last_read[r] == program_.instructions.size();
+    const bool is_output = lives_.last_read[r] == program_.instructions.size();
     if (options_.keep_registers && lives_.maker[r] >= 0) {
       tensors(static_cast<int>(r));
     } else if (!options_.keep_registers && !is_output) {
@@ -122,7 +122,8 @@ DeviceTensors ShardedRun::step(size_t number, std::vector<int64_t>& sent) {
       DeviceTensors operand = tensors(at.operands[0]);
       if (is_over(at.operands[0], number)) release(at.operands[0]);
       return run_collective(program_.mesh, at, std::move(operand),
-                            options_.arithmetic, options_.threads, sent);
+                            transfer_types(program_, at, precision_),
+                            options_.threads, sent);
     }
     case Instruction::Kind::Compute:
       break;
@@ -172,24 +173,25 @@ DeviceTensors ShardedRun::compute(const Instruction& at,
                                   static_cast<int64_t>(device));
     part.context.threads = inner;
   }
-  const Storage storage = integers_[static_cast<size_t>(node.result)]
-                              ? Storage::F32
-                              : options_.storage;
   if (at.overlap != Overlap::Off) {
-    DeviceTensors results =
-        run_overlapped(program_.mesh, at, node, parts, options_.threads,
-                       run_.flops, sent);
-    for (const Tensor& result : results) {
-      round_result(result, {}, storage, options_.threads);
-    }
-    return results;
+    return run_overlapped(program_.mesh, at, node, parts,
+                          transfer_types(program_, at, precision_),
+                          options_.threads, run_.flops, sent);
   }
+  const Storage as = storage_of(at);
   return each_device([&](size_t device) {
-    Tensor result = run_part(node, parts[device], run_.flops[device]);
-    round_result(result, parts[device].operands, storage, inner);
-    parts[device].operands.clear();
-    return result;
+    const Tensor result = run_part(node, parts[device], run_.flops[device]);
+    return kept(result, std::exchange(parts[device].operands, {}),
+                options_.arithmetic, as, inner);
   });
+}
+
+// What a result is rounded to.
+Storage ShardedRun::storage_of(const Instruction& at) const {
+  const Register& made = program_.registers[static_cast<size_t>(at.result)];
+  return integers_[static_cast<size_t>(made.value)]
+             ? Storage::F32
+             : kept_as(precision_, made.layout);
 }
 
 int64_t Execution::bytes_moved() const {
@@ -203,9 +205,11 @@ int64_t Execution::bytes_moved() const {
 Execution execute(const Program& program, std::span<const Tensor> values,
                   const ExecuteOptions& options) {
   const Lifetimes lives = lifetimes_of(program);
-  ShardedRun run(
-      program, lives,
-      [&](int value) { return values[static_cast<size_t>(value)]; }, options);
+  const auto read = [&](int value) {
+    return stored_as(*program.graph, value, values[static_cast<size_t>(value)],
+                     options.arithmetic, options.storage, options.threads);
+  };
+  ShardedRun run(program, lives, read, options);
   for (int s = 0; s < lives.stretches; ++s) run.advance(s);
   return run.finish();
 }

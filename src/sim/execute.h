@@ -30,9 +30,9 @@ struct ExecuteOptions {
   Arithmetic arithmetic = Arithmetic::F32;
   int threads = 1;
   bool keep_registers = false;
-  // REQUIRES: F32 where the arithmetic is another.
-  Storage storage = Storage::F32;  // what results are rounded to
-  Storage reduce = Storage::F32;   // and the partial sums of collectives
+  // See sim/precision.h.
+  Storage storage = Storage::F32;
+  Storage reduce = Storage::F32;
 };
 
 // A run, stretch after stretch (sim/lifetimes.h). Parameters are not copied:
@@ -44,8 +44,8 @@ class ShardedRun {
   // again.
   using Made = std::function<void(const Instruction&, DeviceTensors&)>;
 
-  // REQUIRES: program and lifetimes outlive the run. Both `read` and `lives`
-  // are of the program's graph.
+  // REQUIRES: program and lifetimes outlive the run; what is read is rounded as
+  // it is stored.
   ShardedRun(const Program& program, const Lifetimes& lives, ReadWhole read,
              const ExecuteOptions& options);
 
@@ -64,14 +64,16 @@ class ShardedRun {
   DeviceTensors cut(const Instruction& at);
   DeviceTensors compute(const Instruction& at, std::vector<int64_t>& sent);
   DeviceTensors each_device(const std::function<Tensor(size_t)>& work) const;
+  Storage storage_of(const Instruction& at) const;
   void release(int number);
 
   const Program& program_;
   const Lifetimes& lives_;
   ReadWhole read_;
   ExecuteOptions options_;
+  Precision precision_;
   std::vector<bool> integers_;  // per value of the graph
-  Made made_;
+  Made made_ = {};
   size_t next_ = 0;              // instruction
   std::vector<bool> told_;       // per register
   std::vector<int> made_again_;  // registers that are held though they need not
@@ -79,7 +81,7 @@ class ShardedRun {
 };
 
 // `values`: the whole inputs and parameters, by number of the graph's values;
-// others are not read.
+// others are not read. They are rounded as they are stored.
 Execution execute(const Program& program, std::span<const Tensor> values,
                   const ExecuteOptions& options);
 
