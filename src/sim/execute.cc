@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/parallel.h"
+#include "sim/held_values.h"
 #include "sim/overlapped.h"
 #include "sim/part.h"
 #include "spmd/groups.h"
@@ -206,8 +207,9 @@ Execution execute(const Program& program, std::span<const Tensor> values,
                   const ExecuteOptions& options) {
   const Lifetimes lives = lifetimes_of(program);
   const auto read = [&](int value) {
-    return stored_as(*program.graph, value, values[static_cast<size_t>(value)],
-                     options.arithmetic, options.storage, options.threads);
+    const auto v = static_cast<size_t>(value);
+    return as_stored(program.graph->values[v], values[v],
+                     {options.arithmetic, options.storage}, options.threads);
   };
   ShardedRun run(program, lives, read, options);
   for (int s = 0; s < lives.stretches; ++s) run.advance(s);

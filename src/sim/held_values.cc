@@ -2,19 +2,17 @@
 #include "sim/held_values.h"
 
 namespace shardplan {
-namespace {
-
-// What the file or the caller holds is not written to.
-Tensor in_storage(const HeldValues& held, int value) {
-  Tensor tensor = held.read(value, Element::F32);
-  const Value& of = held.graph->values[static_cast<size_t>(value)];
-  if (held.storage == Storage::F32 || of.integers_below > 0) return tensor;
-  tensor = copy(tensor);
-  round_to(tensor, held.storage, held.threads);
-  return tensor;
+Tensor as_stored(const Value& value, const Tensor& tensor,
+                 const Precision& precision, int threads) {
+  if (precision.arithmetic != Arithmetic::F32 || value.integers_below > 0 ||
+      precision.storage == Storage::F32) {
+    return tensor;
+  }
+  // What a file or the caller holds is not written to.
+  Tensor own = copy(tensor);
+  round_to(own, precision.storage, threads);
+  return own;
 }
-
-}  // namespace
 
 Tensor held_value(HeldValues& held, int value, Element element) {
   const auto v = static_cast<size_t>(value);
@@ -25,7 +23,8 @@ Tensor held_value(HeldValues& held, int value, Element element) {
   if (held.exact) {
     place = held.read(value, Element::F64);
   } else if (element == Element::F32) {
-    place = in_storage(held, value);
+    place = as_stored(held.graph->values[v], held.read(value, element),
+                      {Arithmetic::F32, held.storage}, held.threads);
   } else {
     place = converted(held_value(held, value, Element::F32), Element::F64,
                       held.threads);
@@ -40,10 +39,9 @@ void release_values(HeldValues& held, int stretch) {
       continue;
     }
     const std::vector<int>& needed = held.lives->needed[v];
-    const bool keep =
-        held.graph->values[v].kind == Value::Kind::Input
-            ? is_needed_later(needed, stretch)
-            : is_needed_soon(needed, stretch);
+    const bool keep = held.graph->values[v].kind == Value::Kind::Input
+                          ? is_needed_later(needed, stretch)
+                          : is_needed_soon(needed, stretch);
     if (keep) continue;
     held.singles[v] = {};
     held.doubles[v] = {};

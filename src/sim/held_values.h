@@ -8,8 +8,8 @@
 
 #include <vector>
 
-#include "graph/rounding.h"
 #include "sim/lifetimes.h"
+#include "sim/precision.h"
 #include "sim/values.h"
 
 namespace shardplan {
@@ -25,6 +25,11 @@ struct HeldValues {
   std::vector<Tensor> singles = {};
   std::vector<Tensor> doubles = {};
 };
+
+// What a run stores of an input or parameter: residues, doubles and integers as
+// they are, else a rounded copy.
+Tensor as_stored(const Value& value, const Tensor& tensor,
+                 const Precision& precision, int threads);
 
 Tensor held_value(HeldValues& held, int value, Element element);
 

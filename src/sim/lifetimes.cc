@@ -63,14 +63,12 @@ Lifetimes lifetimes_of(const Program& program) {
           return lives.made_again[static_cast<size_t>(number)];
         });
     if (at.kind != Instruction::Kind::Load) {
-      const auto value =
-          static_cast<size_t>(program.registers[result].value);
+      const auto value = static_cast<size_t>(program.registers[result].value);
       lives.needed[value].push_back(lives.stretch[i]);
     }
     for (const int number : at.operands) {
       const auto operand = static_cast<size_t>(number);
-      const auto value =
-          static_cast<size_t>(program.registers[operand].value);
+      const auto value = static_cast<size_t>(program.registers[operand].value);
       lives.reads[operand].push_back(lives.stretch[i]);
       lives.last_read[operand] = i;
       lives.needed[value].push_back(lives.stretch[i]);
@@ -83,8 +81,7 @@ Lifetimes lifetimes_of(const Program& program) {
   }
   for (size_t n = 0; n < program.graph->nodes.size(); ++n) {
     for (const int operand : program.graph->nodes[n].operands) {
-      lives.needed[static_cast<size_t>(operand)].push_back(
-          static_cast<int>(n));
+      lives.needed[static_cast<size_t>(operand)].push_back(static_cast<int>(n));
     }
   }
   for (const int value : program.graph->outputs) {
@@ -96,8 +93,7 @@ Lifetimes lifetimes_of(const Program& program) {
 }
 
 bool is_needed_soon(const std::vector<int>& stretches, int after) {
-  const auto next =
-      std::upper_bound(stretches.begin(), stretches.end(), after);
+  const auto next = std::upper_bound(stretches.begin(), stretches.end(), after);
   return next != stretches.end() && *next <= after + kSoon;
 }
 

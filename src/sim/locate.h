@@ -11,18 +11,19 @@
 
 namespace shardplan {
 
-// What an instruction made, against the unsharded value: the first device that
-// has something else than its part. Parts of sums are not looked at: their sum
-// is, where someone needs it.
-std::optional<Divergence> divergence_of(const Program& program,
-                                        const Instruction& instruction,
-                                        const DeviceTensors& made,
+// What the devices have of a register, against the unsharded value: the first
+// that has something else than its part. Parts of sums are not looked at: their
+// sum is, where someone needs it.
+std::optional<Divergence> divergence_of(const Program& program, int number,
+                                        const DeviceTensors& parts,
                                         const Tensor& unsharded,
                                         Arithmetic arithmetic);
 
-// The first such instruction, in the order in which they run: both runs advance
-// until they part, and nothing is kept. `stop`: the same as in SimulateOptions.
-std::optional<Divergence> first_divergence(Lanes& lanes,
-                                           const std::function<bool()>& stop);
+// The first register for which it is so. Both runs advance until they part, and
+// nothing is kept. In floating point, choices are those of the unsharded run.
+// `begin` is called before every stretch; where it gives false, nothing more is
+// run. REQUIRES: nothing of the lanes has run.
+std::optional<Divergence> first_divergence(
+    Lanes& lanes, const std::function<bool(int stretch)>& begin = {});
 
 }  // namespace shardplan

@@ -121,5 +121,15 @@ TEST_CASE("verdict: a bound ratio is the error over what rounding allows") {
       bound_ratio(y, s, products, parts, 8, int64_t{1} << 24).has_value());
 }
 
+TEST_CASE("verdict: a relative error is over all rows") {
+  const Tensor y = rows({2, 2}, {3, 0, 0, 4});
+  CHECK(relative_error(y, y) == 0);
+  CHECK(relative_error(y, rows({2, 2}, {3, 0, 0, 4.5})) ==
+        doctest::Approx(0.1));
+  const Tensor zero = rows({2, 2}, {0, 0, 0, 0});
+  CHECK(relative_error(zero, zero) == 0);
+  CHECK(relative_error(zero, y) == kInfinity);
+}
+
 }  // namespace
 }  // namespace shardplan
