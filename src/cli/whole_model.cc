@@ -5,7 +5,7 @@
 
 #include "base/text.h"
 #include "graph/family.h"
-#include "graph/shrink.h"
+//SHRINK
 #include "io/load.h"
 #include "io/model_config.h"
 
@@ -125,9 +125,10 @@ std::optional<WholeModel> read_whole_model(Context& context,
   if (!recognise(model, *pass, diags)) return std::nullopt;
   ModelRun run;
   run.family = model.family->name;
+  run.tied = model.config.tied;
   run.all_layers =
       model.config.layers.value_or(model.manifest.facts.layers.value_or(0));
-  run.layers = pass->layers.value_or(run.all_layers);
+  run.only_layers = pass->layers;
   run.batch = pass->batch;
   run.length = pass->length;
   run.shrunk = flags.shrink;
@@ -136,7 +137,7 @@ std::optional<WholeModel> read_whole_model(Context& context,
                    : open_session(context, std::move(model.manifest));
   if (!session) return std::nullopt;
   return WholeModel{*std::move(session), std::move(model.description),
-                    std::move(model.config), std::move(run)};
+                    std::move(run)};
 }
 
 }  // namespace shardplan::cli

@@ -11,15 +11,15 @@
 #include "cli/input_ids.h"
 #include "cli/session.h"
 #include "core/graph_description.h"
-#include "core/model_config.h"
 
 namespace shardplan::cli {
 
 // What is told of the run.
 struct ModelRun {
   std::string family;      // "llama"
-  int64_t layers = 0;      // that are run,
-  int64_t all_layers = 0;  // of so many
+  std::optional<bool> tied;  // whether head and embedding are one, if it is said
+  std::optional<int64_t> only_layers;  // the first so many, as asked for
+  int64_t all_layers = 0;              // 0 where nothing says how many
   int64_t batch = 0;
   int64_t length = 0;
   bool shrunk = false;
@@ -28,7 +28,6 @@ struct ModelRun {
 struct WholeModel {
   Session session;
   GraphDescription description;
-  ModelConfig config;
   ModelRun run;
 };
 

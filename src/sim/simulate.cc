@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "graph/routing.h"
 #include "sim/decisions.h"
 #include "sim/isolate.h"
 #include "sim/lanes.h"
@@ -185,11 +186,26 @@ class Simulator {
     }
   }
 
+  // Of a node that sends tokens to experts: how many find no room.
+  void count_routed(int stretch, const Evaluation& unsharded) {
+    const auto n = static_cast<size_t>(stretch);
+    if (n >= graph_.nodes.size() || graph_.nodes[n].op->name != "dispatch") {
+      return;
+    }
+    const GraphNode& node = graph_.nodes[n];
+    const Shape& made = graph_.values[static_cast<size_t>(node.result)].shape;
+    const Tensor choices = whole_of(unsharded, node.operands[1]);
+    result_.routed += choices.elements();
+    // [experts, .., capacity, features]
+    result_.dropped += count_dropped(choices, made[0], made[made.size() - 2]);
+  }
+
   // Stretch by stretch; false where it was stopped.
   bool advance_floats(HeldValues& held, Lanes& exact, Lanes& working) {
     for (int s = 0; s < lives_.stretches; ++s) {
       if (!begin("running", s)) return false;
       advance_unsharded(exact, s);
+      count_routed(s, exact.unsharded);
       exact.sharded.advance(s, [&](const Instruction& at, DeviceTensors& made) {
         if (!is_decision(program_, at)) return;
         agree_ = agree_ && chooses_from_same(exact, at);
@@ -235,8 +251,10 @@ class Simulator {
       const Execution run32 = working.sharded.finish();
       result_.structural_error =
           structural_error(y64, outputs_of(program_, run64));
-      result_.error_amplification = error_amplification(
-          y64, outputs_of(working.unsharded), outputs_of(program_, run32));
+      result_.unsharded = outputs_of(working.unsharded);
+      result_.sharded = outputs_of(program_, run32);
+      result_.error_amplification =
+          error_amplification(y64, result_.unsharded, result_.sharded);
       count(run32);
       agree_ = agree_ && result_.structural_error <= kMismatch &&
                replicas_agree(run64, y64, Arithmetic::F64);
@@ -259,6 +277,7 @@ class Simulator {
       for (int s = 0; s < lives_.stretches; ++s) {
         if (!begin("running", s)) return;
         advance_unsharded(lanes, s);
+        count_routed(s, lanes.unsharded);
         lanes.sharded.advance(s);
         if (s + 1 == lives_.stretches) break;
         release_results(lanes, s);
