@@ -36,7 +36,8 @@ struct HfFamily {
   int64_t heads = kRefused;  // where `num_attention_heads` is absent
 };
 std::span<const HfFamily> hf_families();
-// The family of a config by `model_type`, else by `architectures`; null when
+// The family of a config by `model_type`, of several rows the one that
+// `architectures` names; without a `model_type` by `architectures`. Null when
 // it is none of ours. Reports nothing.
 const HfFamily* find_family(const Node& config);
 
@@ -52,6 +53,8 @@ void write_gemma2(const HfFamily&, ConfigReader&, TensorWriter&);
 void write_gemma3_text(const HfFamily&, ConfigReader&, TensorWriter&);
 void write_gemma3(const HfFamily&, ConfigReader&, TensorWriter&);
 void write_gpt2(const HfFamily&, ConfigReader&, TensorWriter&);
+void write_bert(const HfFamily&, ConfigReader&, TensorWriter&);
+void write_bert_masked_lm(const HfFamily&, ConfigReader&, TensorWriter&);
 void write_gpt_oss(const HfFamily&, ConfigReader&, TensorWriter&);
 void write_deepseek_v3(const HfFamily&, ConfigReader&, TensorWriter&);
 
