@@ -95,6 +95,8 @@ struct OpDef {
   int min_operands = 1;
   int max_operands = 1;
   Linearity linearity = Linearity::None;
+  // The operands in which a multilinear operation is linear; empty: all.
+  std::vector<int> linear_in;
   std::vector<AttributeDef> attributes;
   // Which dimensions may be sharded, in words for `list ops`.
   std::string_view factors;
@@ -127,5 +129,8 @@ struct OpDef {
 // them (rms_norm, softmax) are in graph/build.h.
 std::span<const OpDef> ops();
 const OpDef* find_op(std::string_view name);
+
+// Whether this operand may be parts of a sum while the others are whole.
+bool is_linear_in(const OpDef& op, int operand);
 
 }  // namespace shardplan

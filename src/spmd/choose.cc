@@ -135,6 +135,7 @@ class Chooser {
     weigh(settled);
     if (node_.op->linearity == Linearity::Multilinear) {
       for (size_t i = 0; i < operands_.size(); ++i) {
+        if (!is_linear_in(*node_.op, static_cast<int>(i))) continue;
         std::vector<AxisNames> kept = settled;
         kept[i] = keepable(i);
         if (!kept[i].empty()) weigh(kept);

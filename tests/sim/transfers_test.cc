@@ -86,7 +86,7 @@ void check(const Algorithm& algorithm, CollectiveKind kind, const Mesh& m,
   const DeviceTensors operand = numbered(m, before);
   std::vector<int64_t> sent(operand.size());
   const DeviceTensors got =
-      run_collective(m, at, operand, Arithmetic::F64, 1, sent);
+      run_collective(m, at, operand, {Arithmetic::F64}, 1, sent);
   for (const std::vector<int>& group : device_groups(m, axes)) {
     std::vector<Tensor> parts;
     for (const int device : group) {
@@ -138,12 +138,12 @@ TEST_CASE("transfers: a maximum is that of all, and a sum in the field") {
   const Ranks ranks{2, 1};
   std::vector<int64_t> sent(2);
   const auto largest = scatter(*find_algorithm("ring"), ranks, 0, terms,
-                               Reduction::Max, Arithmetic::F64, 2, sent);
+                               Reduction::Max, {Arithmetic::F64}, 2, sent);
   CHECK(values_of(largest[0]) == std::vector<double>{5});
   CHECK(values_of(largest[1]) == std::vector<double>{8});
   CHECK(sent == std::vector<int64_t>{4, 4});
   const auto sums = scatter(*find_algorithm("ring"), ranks, 0, terms,
-                            Reduction::Max, Arithmetic::Field, 2, sent);
+                            Reduction::Max, {Arithmetic::Field}, 2, sent);
   CHECK(values_of(sums[0]) == std::vector<double>{6});
   CHECK(values_of(sums[1]) == std::vector<double>{10});
 }
@@ -157,7 +157,7 @@ TEST_CASE("transfers: a permutation moves what is somewhere else") {
   const DeviceTensors operand = numbered(m, {3});
   std::vector<int64_t> sent(4);
   const DeviceTensors got =
-      run_collective(m, at, operand, Arithmetic::F64, 1, sent);
+      run_collective(m, at, operand, {Arithmetic::F64}, 1, sent);
   for (size_t d = 0; d < 4; ++d) {
     CHECK(bitwise_equal(got[d], operand[static_cast<size_t>(at.sources[d])]));
   }
@@ -243,7 +243,7 @@ TEST_CASE("transfers: the steps of a reshard turn one layout into the other") {
             step.kind == CollectiveKind::AllToAll ? "direct" : "ring");
       }
       std::vector<int64_t> sent(held.size());
-      held = run_collective(m, move, held, Arithmetic::F64, 1, sent);
+      held = run_collective(m, move, held, {Arithmetic::F64}, 1, sent);
       sent_by_all += std::accumulate(sent.begin(), sent.end(), int64_t{0});
       at = step.after;
     }

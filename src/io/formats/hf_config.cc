@@ -21,7 +21,7 @@ constexpr HeadDefault kGemmaKvHeads{4, kRefused};
 constexpr HeadDefault kGemmaHeadDim{256, kRefused};
 
 // Defaults are those of the families' configuration classes.
-constexpr Family kFamilies[] = {
+constexpr HfFamily kFamilies[] = {
     {"llama", "LlamaForCausalLM", write_llama, false, {}, {}, ""},
     {"mistral", "MistralForCausalLM", write_mistral, false, {8}, {}, ""},
     {"qwen2", "Qwen2ForCausalLM", write_qwen2, false, {32}, {}, ""},
@@ -67,7 +67,8 @@ std::string quoted(std::string_view text) {
 // Reports why a config is of no family.
 Diagnostics::Builder report_unknown(const Node& root, ConfigReader& config) {
   std::vector<std::string> known;
-  for (const Family& family : kFamilies) known.emplace_back(family.model_type);
+  for (const HfFamily& family : kFamilies)
+    known.emplace_back(family.model_type);
   const auto model_type = root.find("model_type");
   auto report =
       model_type && model_type->is_string()
@@ -91,7 +92,7 @@ Diagnostics::Builder report_unknown(const Node& root, ConfigReader& config) {
 }
 
 // A model for another task has other tensors.
-void check_architecture(const Family& family, ConfigReader& config) {
+void check_architecture(const HfFamily& family, ConfigReader& config) {
   const auto list = config.find("architectures");
   if (!list || list->size() == 0) return;
   for (size_t i = 0; i < list->size(); ++i) {
@@ -107,7 +108,7 @@ void check_architecture(const Family& family, ConfigReader& config) {
 
 // Whether the config is quantised, in the family's own way; any other is
 // SP009.
-bool check_quantization(const Family& family, ConfigReader& config) {
+bool check_quantization(const HfFamily& family, ConfigReader& config) {
   for (const char* key : {"quantization_config", "compression_config"}) {
     const auto value = config.find(key);
     if (!value) continue;
@@ -206,20 +207,20 @@ const ManifestFormat kHfConfig = {
     "hf-config", "a Hugging Face config.json of a known family", recognize,
     read};
 
-std::span<const Family> hf_families() { return kFamilies; }
+std::span<const HfFamily> hf_families() { return kFamilies; }
 
-const Family* find_family(const Node& config) {
+const HfFamily* find_family(const Node& config) {
   if (!config.is_map()) return nullptr;
   const auto model_type = config.find("model_type");
   if (model_type && !model_type->is_null()) {
-    for (const Family& family : kFamilies) {
+    for (const HfFamily& family : kFamilies) {
       if (model_type->text() == family.model_type) return &family;
     }
     return nullptr;
   }
   const auto architectures = config.find("architectures");
   for (size_t i = 0; architectures && i < architectures->size(); ++i) {
-    for (const Family& family : kFamilies) {
+    for (const HfFamily& family : kFamilies) {
       if (architectures->item(i).text() == family.architecture) return &family;
     }
   }
@@ -231,7 +232,7 @@ std::optional<Manifest> synthesize_manifest(const Document& config,
   const auto root = require(config.root(), NodeKind::Map, "a config", diags);
   if (!root) return std::nullopt;
   ConfigReader reader(*root, "", diags);
-  const Family* family = find_family(*root);
+  const HfFamily* family = find_family(*root);
   if (family == nullptr) return report_unknown(*root, reader);
   check_architecture(*family, reader);
   const bool quantized = check_quantization(*family, reader);
