@@ -103,8 +103,10 @@ class Overlapped {
       const Tensor& whole = parts_[device].operands[operand];
       const std::vector<Slice> order = arrival_order(
           at_.overlap, rank, count, whole.shape[static_cast<size_t>(at_.dim)]);
-      return multiply_in_order(node_, parts_[device], factor, order,
-                               flops[device]);
+      const Tensor product = multiply_in_order(node_, parts_[device], factor,
+                                               order, flops[device]);
+      keep(product, types_.arithmetic, types_.result);
+      return product;
     });
   }
 
