@@ -123,6 +123,9 @@ struct OpDef {
   // The result is a choice (top-k, argmax): rounding may turn it over, so a
   // sharded run takes the choice of the unsharded one and counts its own.
   bool is_decision = false;
+  // A device does this for the batch that it has, as where there is a weight:
+  // tokens are exchanged with other devices' experts, not gathered for them.
+  bool keeps_batch = false;
 };
 
 // The one table of operations. Names of a graph file that stand for several of

@@ -6,7 +6,8 @@
 // places per sequence (graph/routing.h says who takes which), so shapes do not
 // depend on choices, and the exchange between devices that have tokens and
 // those that have experts is an all-to-all of [experts, .., capacity, m]. By
-// default there are as many places as tokens, and no token is dropped.
+// default there are as many places as tokens: none is dropped whose choices
+// differ.
 //
 // A device dispatches to its own experts only, and combines what its own
 // experts have given: the sum is the whole.
@@ -16,12 +17,6 @@
 
 namespace shardplan {
 namespace {
-
-std::optional<Shape> fail(Diagnostics& diags, Span where, std::string message,
-                          std::string help) {
-  return diags.error(Code::InvalidGraph, where, std::move(message))
-      .help(std::move(help));
-}
 
 // [.., length, ?] and [.., length, ?]
 bool are_of_the_same_tokens(const Shape& a, const Shape& b) {
@@ -34,10 +29,10 @@ std::optional<Shape> infer_dispatched(std::span<const Shape> operands,
                                       Diagnostics& diags) {
   const Shape& x = operands[0];
   if (!are_of_the_same_tokens(x, operands[1])) {
-    return fail(diags, where,
-                "cannot dispatch " + shape_text(x) + " by choices " +
-                    shape_text(operands[1]),
-                "give tokens [.., length, m] and choices [.., length, k]");
+    return refuse(diags, where,
+                  "cannot dispatch " + shape_text(x) + " by choices " +
+                      shape_text(operands[1]),
+                  "give tokens [.., length, m] and choices [.., length, k]");
   }
   const int64_t length = x[x.size() - 2];
   const auto experts = find_integer(attributes, "experts", 1, where, diags);
@@ -45,10 +40,10 @@ std::optional<Shape> infer_dispatched(std::span<const Shape> operands,
       find_integer(attributes, "capacity", length, where, diags);
   if (!experts || !capacity) return std::nullopt;
   if (*experts < 1 || *capacity < 0) {
-    return fail(diags, where,
-                std::to_string(*experts) + " experts of capacity " +
-                    std::to_string(*capacity),
-                "give at least one expert, and a capacity of 0 or more");
+    return refuse(diags, where,
+                  std::to_string(*experts) + " experts of capacity " +
+                      std::to_string(*capacity),
+                  "give at least one expert, and a capacity of 0 or more");
   }
   Shape result = x;
   result[x.size() - 2] = *capacity;
@@ -187,9 +182,9 @@ std::optional<Shape> infer_combined(std::span<const Shape> operands,
       std::equal(choices.begin(), choices.end() - 2, y.begin() + 1) &&
       operands[2] == choices;
   if (!fits) {
-    return fail(diags, where, "cannot combine " + shapes_text(operands),
-                "give [experts, .., capacity, m], then choices and weights, "
-                "both [.., length, k]");
+    return refuse(diags, where, "cannot combine " + shapes_text(operands),
+                  "give [experts, .., capacity, m], then choices and weights, "
+                  "both [.., length, k]");
   }
   Shape result = choices;
   result.back() = y.back();
@@ -253,6 +248,7 @@ OpDef dispatch_op() {
   op.max_operands = 2;
   op.linearity = Linearity::Multilinear;
   op.linear_in = {0};
+  op.keeps_batch = true;
   op.attributes = {
       {"experts", AttributeDef::Kind::Number, true, "how many there are"},
       {"capacity", AttributeDef::Kind::Number, false,
@@ -276,6 +272,7 @@ OpDef combine_op() {
   op.max_operands = 3;
   op.linearity = Linearity::Multilinear;
   op.linear_in = {0, 2};
+  op.keeps_batch = true;
   op.factors = "experts, .. and m; experts give partial sums";
   op.infer = infer_combined;
   op.rule = combine_rule;

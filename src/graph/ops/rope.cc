@@ -50,12 +50,6 @@ Rotation rotation_of(const Attributes& attributes, const Shape& shape) {
   return rotation;
 }
 
-std::optional<Shape> fail(Diagnostics& diags, Span where, std::string message,
-                          std::string help) {
-  return diags.error(Code::InvalidGraph, where, std::move(message))
-      .help(std::move(help));
-}
-
 std::optional<Shape> infer_rotated(std::span<const Shape> operands,
                                    const Attributes& attributes, Span where,
                                    Diagnostics& diags) {
@@ -66,43 +60,45 @@ std::optional<Shape> infer_rotated(std::span<const Shape> operands,
   const auto at = find_dim(*dim, shape, where, diags);
   if (!at) return std::nullopt;
   if (static_cast<size_t>(*at) + 1 == shape.size()) {
-    return fail(diags, where,
-                "dimension " + std::to_string(*at) + " of " +
-                    shape_text(shape) + " cannot be both positions and a head",
-                "the last dimension is turned; positions are another one");
+    return refuse(diags, where,
+                  "dimension " + std::to_string(*at) + " of " +
+                      shape_text(shape) +
+                      " cannot be both positions and a head",
+                  "the last dimension is turned; positions are another one");
   }
   const auto rotary =
       find_integer(attributes, "rotary_dim", shape.back(), where, diags);
   if (!rotary) return std::nullopt;
   if (*rotary < 0 || *rotary > shape.back() || *rotary % 2 != 0) {
-    return fail(diags, where,
-                "cannot turn " + std::to_string(*rotary) +
-                    " numbers of a head of " + shape_text(shape),
-                "numbers are turned in pairs: give an even `rotary_dim` up to "
-                "the size of the last dimension");
+    return refuse(
+        diags, where,
+        "cannot turn " + std::to_string(*rotary) + " numbers of a head of " +
+            shape_text(shape),
+        "numbers are turned in pairs: give an even `rotary_dim` up to "
+        "the size of the last dimension");
   }
   if (*first < 0) {
-    return fail(diags, where, "`offset` is " + std::to_string(*first),
-                "positions are counted from 0");
+    return refuse(diags, where, "`offset` is " + std::to_string(*first),
+                  "positions are counted from 0");
   }
   const Rotation rotation = rotation_of(attributes, shape);
   if (rotation.scaling != "none" && rotation.scaling != "linear" &&
       rotation.scaling != "llama3") {
-    return fail(diags, where,
-                "there is no scaling `" + std::string(rotation.scaling) + "`",
-                "give `none`, `linear` or `llama3`");
+    return refuse(diags, where,
+                  "there is no scaling `" + std::string(rotation.scaling) + "`",
+                  "give `none`, `linear` or `llama3`");
   }
   if (!(rotation.theta > 0) || !(rotation.factor > 0)) {
-    return fail(diags, where, "`theta` and `factor` must be above 0",
-                "10000 and 1 are the defaults");
+    return refuse(diags, where, "`theta` and `factor` must be above 0",
+                  "10000 and 1 are the defaults");
   }
   if (rotation.scaling == "llama3" &&
       !(rotation.original > 0 && rotation.low > 0 &&
         rotation.high > rotation.low)) {
-    return fail(diags, where,
-                "`llama3` needs `original_positions` above 0, and "
-                "`high_freq_factor` above `low_freq_factor`",
-                "Llama 3.1 has 8192, 4 and 1");
+    return refuse(diags, where,
+                  "`llama3` needs `original_positions` above 0, and "
+                  "`high_freq_factor` above `low_freq_factor`",
+                  "Llama 3.1 has 8192, 4 and 1");
   }
   return shape;
 }
