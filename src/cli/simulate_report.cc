@@ -119,14 +119,56 @@ Table activations_table(const SimulateInput& input, const Program& program,
   return table;
 }
 
-std::vector<std::pair<std::string, Cell>> simulation_summary(
-    const SimulateInput& input, const Simulation& outcome, int64_t seed) {
+using Summary = std::vector<std::pair<std::string, Cell>>;
+
+std::string source_text(ValueSource source) {
+  const char* const names[] = {"random", "init", "field", "checkpoint"};
+  return names[static_cast<size_t>(source)];
+}
+
+Storage storage_of(const SimulationFlags& flags) {
+  return flags.storage.value_or(Storage::F32);
+}
+
+// What a whole model, or low precision, adds to the summary.
+void append_model(const SimulateInput& input, const SimulationFlags& flags,
+                  Summary& summary) {
+  const Storage storage = storage_of(flags);
+  summary.emplace_back("dtype", std::string(storage_name(storage)));
+  summary.emplace_back(
+      "reduce_dtype",
+      std::string(storage_name(flags.reduce.value_or(storage))));
+  if (!input.model) return;
+  const ModelRun& run = *input.model;
+  summary.emplace_back("family", run.family);
+  summary.emplace_back("layers",
+                       Count{run.only_layers.value_or(run.all_layers)});
+  summary.emplace_back("of_layers", Count{run.all_layers});
+  summary.emplace_back("batch", Count{run.batch});
+  summary.emplace_back("length", Count{run.length});
+  summary.emplace_back("shrunk", Flag{run.shrunk});
+}
+
+// "2 of 22 layers, 2 x 16 tokens"
+std::string run_text(const ModelRun& run) {
+  std::string text;
+  if (run.only_layers && run.all_layers > *run.only_layers) {
+    text = fmt::format("{} of {} layers, ", *run.only_layers, run.all_layers);
+  } else if (run.all_layers > 0) {
+    text = plural(run.all_layers, "layer") + ", ";
+  }
+  text += fmt::format("{} x {} tokens", run.batch, run.length);
+  return run.shrunk ? text + ", made smaller" : text;
+}
+
+Summary simulation_summary(
+    const SimulateInput& input, const Simulation& outcome,
+    const SimulationFlags& flags) {
   int64_t implicit = 0;
   for (const MovedBytes& moved : outcome.collectives) {
     implicit += moved.priced.cause == Cause::Implicit;
   }
   const bool exact = input.source == ValueSource::Field;
-  const char* const values[] = {"random", "init", "field"};
   std::vector<std::pair<std::string, Cell>> summary = {
       {"graph", input.graph.name},
       {"devices", Count{input.session.plan.mesh.devices()}},
@@ -143,8 +185,9 @@ std::vector<std::pair<std::string, Cell>> simulation_summary(
       {"bytes_moved", ByteSize{outcome.bytes_moved}},
       {"bytes_priced", ByteSize{outcome.bytes_priced}},
       {"implicit_reshards", Count{implicit}},
-      {"values", std::string(values[static_cast<size_t>(input.source)])},
-      {"seed", Count{seed}}};
+      {"values", source_text(input.source)},
+      {"seed", Count{flags.seed}}};
+  append_model(input, flags, summary);
   if (outcome.mismatch) {
     const auto v = static_cast<size_t>(outcome.mismatch->value);
     summary.emplace_back("first_mismatch", input.graph.values[v].name);
@@ -169,13 +212,28 @@ std::string verdict_line(const SimulateInput& input,
                      digits);
 }
 
-std::string precision_line(const Simulation& outcome) {
-  std::string line = "float32: inexact where the unsharded run is exact";
+// "float32", "bf16, sums in float32"
+std::string dtype_text(const SimulationFlags& flags) {
+  const auto name = [](Storage storage) {
+    return storage == Storage::F32 ? std::string("float32")
+                                   : std::string(storage_name(storage));
+  };
+  const Storage storage = storage_of(flags);
+  const Storage reduce = flags.reduce.value_or(storage);
+  return reduce == storage ? name(storage)
+                           : name(storage) + ", sums in " + name(reduce);
+}
+
+std::string precision_line(const Simulation& outcome,
+                           const SimulationFlags& flags) {
+  std::string line = dtype_text(flags) + ": ";
   if (outcome.error_amplification == 1) {
-    line = "float32: as exact as the unsharded run";
+    line += "as exact as the unsharded run";
   } else if (std::isfinite(outcome.error_amplification)) {
-    line = fmt::format("float32: error {:.3g} times the unsharded run's",
-                       outcome.error_amplification);
+    line += fmt::format("error {:.3g} times the unsharded run's",
+                        outcome.error_amplification);
+  } else {
+    line += "inexact where the unsharded run is exact";
   }
   if (outcome.bound_ratio) {
     line += fmt::format("; {:.2g} of the rounding bound", *outcome.bound_ratio);
@@ -213,15 +271,21 @@ Report simulate_report(const Context& context, const SimulateInput& input,
   Report report;
   report.command = "simulate";
   report.diagnostics = &context.diags;
-  report.summary = simulation_summary(input, outcome, options.simulation.seed);
+  const SimulationFlags& flags = options.simulation;
+  report.summary = simulation_summary(input, outcome, flags);
   report.summary.emplace_back("errors",
                               Count{context.diags.count(Severity::Error)});
   report.summary.emplace_back("warnings",
                               Count{context.diags.count(Severity::Warning)});
-  report.headline = {fmt::format(
-      "`{}` on {}    mesh {}; {} values, seed {}", printable(input.graph.name),
-      plural(mesh.devices(), "simulated device"), mesh_text(mesh),
-      options.simulation.values, options.simulation.seed)};
+  std::string headline =
+      fmt::format("`{}` on {}    mesh {}; ", printable(input.graph.name),
+                  plural(mesh.devices(), "simulated device"), mesh_text(mesh));
+  if (input.model) headline += run_text(*input.model) + "; ";
+  headline += input.source == ValueSource::Checkpoint
+                  ? "the checkpoint's weights"
+                  : fmt::format("{} values, seed {}", source_text(input.source),
+                                flags.seed);
+  report.headline = {std::move(headline)};
   report.tables = {collectives_table(program, outcome),
                    activations_table(input, program, options.expand)};
   report.notes.push_back(work_line(outcome));
@@ -229,7 +293,7 @@ Report simulate_report(const Context& context, const SimulateInput& input,
                              ? "no device needs anything of another"
                              : traffic_line(outcome, options.exact));
   if (input.source != ValueSource::Field) {
-    report.notes.push_back(precision_line(outcome));
+    report.notes.push_back(precision_line(outcome, flags));
   }
   report.notes.push_back(verdict_line(input, outcome));
   return report;
