@@ -5,7 +5,7 @@
 
 #include "base/text.h"
 #include "graph/family.h"
-//SHRINK
+#include "graph/shrink.h"
 #include "io/load.h"
 #include "io/model_config.h"
 
@@ -30,8 +30,7 @@ std::optional<ForwardPass> forward_pass(const SimulationFlags& flags,
   const std::string given =
       std::to_string(sequences) + "x" + std::to_string(tokens);
   if (flags.batch && (pass.batch != sequences || pass.length != tokens)) {
-    return diags
-        .error(Code::Usage, {}, "--tokens and the input ids disagree")
+    return diags.error(Code::Usage, {}, "--tokens and the input ids disagree")
         .fact("--tokens " + std::to_string(pass.batch) + "x" +
               std::to_string(pass.length) + ", and ids for " + given)
         .help("leave out --tokens: it follows from the ids");
@@ -58,11 +57,9 @@ std::optional<GraphDescription> describe(const Recognised& model,
 }
 
 // Recognises the family and describes its forward pass.
-bool recognise(Recognised& model, const ForwardPass& pass,
-               Diagnostics& diags) {
+bool recognise(Recognised& model, const ForwardPass& pass, Diagnostics& diags) {
   const ParameterNames names(model.manifest);
-  model.family =
-      recognise_family(model.manifest, names, model.config, diags);
+  model.family = recognise_family(model.manifest, names, model.config, diags);
   if (model.family == nullptr) return false;
   auto description = describe(model, pass, diags);
   if (!description) return false;
@@ -73,8 +70,9 @@ bool recognise(Recognised& model, const ForwardPass& pass,
 // A smaller model in place of the one that was read.
 bool make_smaller(Recognised& model, const Mesh& mesh, ForwardPass pass,
                   Diagnostics& diags) {
-  auto smaller = shrink(model.manifest, model.config, model.description, mesh,
-                        diags);
+  const ParameterNames names(model.manifest);
+  auto smaller = shrink(
+      *model.family, {model.manifest, names, model.config, pass}, mesh, diags);
   if (!smaller) return false;
   model.manifest = std::move(smaller->manifest);
   model.config = std::move(smaller->config);
