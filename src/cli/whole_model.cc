@@ -70,8 +70,9 @@ bool recognise(Recognised& model, const ForwardPass& pass, Diagnostics& diags) {
 // A smaller model in place of the one that was read.
 bool make_smaller(Recognised& model, const Mesh& mesh, ForwardPass pass,
                   Diagnostics& diags) {
-  auto smaller =
-      shrink(model.manifest, model.config, model.description, mesh, diags);
+  const ParameterNames names(model.manifest);
+  auto smaller = shrink(
+      *model.family, {model.manifest, names, model.config, pass}, mesh, diags);
   if (!smaller) return false;
   model.manifest = std::move(smaller->manifest);
   model.config = std::move(smaller->config);
