@@ -155,9 +155,8 @@ std::optional<Placed> read_graph_and_model(Context& context) {
   const SimulationFlags& flags = options.simulation;
   context.progress.stage("reading the graph");
   if (!fit_a_graph(flags, context.diags)) return std::nullopt;
-  auto description =
-      load_graph(flags.graph.value_or(options.arguments.front()), flags.dims,
-                 context.host, context.diags);
+  auto description = load_graph(flags.graph.value_or(options.arguments.front()),
+                                flags.dims, context.host, context.diags);
   if (!description) return std::nullopt;
   std::optional<Session> session = session_of(context, *description);
   if (!session) return std::nullopt;
@@ -166,8 +165,7 @@ std::optional<Placed> read_graph_and_model(Context& context) {
 
 std::optional<Placed> read_family_model(Context& context, const InputIds& ids) {
   if (!context.options.simulation.dims.empty()) {
-    return context.diags
-        .error(Code::Usage, {}, "--dims is for graph files")
+    return context.diags.error(Code::Usage, {}, "--dims is for graph files")
         .help("`--tokens` and `--layers` give the sizes of a whole model's run")
         .help("`--shrink` makes a smaller model of the same structure");
   }
@@ -190,7 +188,8 @@ std::optional<SimulateInput> read_simulation(Context& context) {
   }
   std::optional<Placed> given = has_graph ? read_graph_and_model(context)
                                           : read_family_model(context, ids);
-  if (!given || !has_few_enough_devices(given->session.plan.mesh, context.diags)) {
+  if (!given ||
+      !has_few_enough_devices(given->session.plan.mesh, context.diags)) {
     return std::nullopt;
   }
   std::optional<Graph> graph =

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -13,6 +14,7 @@
 
 #include "base/text.h"
 #include "cli/simulate_findings.h"
+#include "core/fold.h"
 #include "sim/verdict.h"
 
 namespace shardplan::cli {
@@ -45,6 +47,22 @@ struct CollectiveGroup {
   std::vector<std::string> at;
 };
 
+// Every name once, and what is the same in every layer once:
+// `layers.*.mlp.output`.
+std::vector<std::string> folded(const std::vector<std::string>& names) {
+  std::map<std::string, std::set<std::string>> alike;
+  for (const std::string& name : names) alike[folded_name(name)].insert(name);
+  std::vector<std::string> result;
+  std::set<std::string> told;
+  for (const std::string& name : names) {
+    const std::string family = folded_name(name);
+    if (!told.insert(family).second) continue;
+    const std::set<std::string>& members = alike[family];
+    result.push_back(members.size() > 1 ? family : name);
+  }
+  return result;
+}
+
 std::vector<CollectiveGroup> grouped(const Program& program,
                                      const Simulation& outcome) {
   std::map<std::tuple<CollectiveKind, AxisNames, std::string, Cause>, size_t>
@@ -61,11 +79,9 @@ std::vector<CollectiveGroup> grouped(const Program& program,
     group.bytes += moved.moved;
     const Instruction& by =
         program.instructions[static_cast<size_t>(p.instruction)];
-    const std::string at = served_value(program, by);
-    if (std::find(group.at.begin(), group.at.end(), at) == group.at.end()) {
-      group.at.push_back(at);
-    }
+    group.at.push_back(served_value(program, by));
   }
+  for (CollectiveGroup& group : groups) group.at = folded(group.at);
   return groups;
 }
 
@@ -161,9 +177,9 @@ std::string run_text(const ModelRun& run) {
   return run.shrunk ? text + ", made smaller" : text;
 }
 
-Summary simulation_summary(
-    const SimulateInput& input, const Simulation& outcome,
-    const SimulationFlags& flags) {
+Summary simulation_summary(const SimulateInput& input,
+                           const Simulation& outcome,
+                           const SimulationFlags& flags) {
   int64_t implicit = 0;
   for (const MovedBytes& moved : outcome.collectives) {
     implicit += moved.priced.cause == Cause::Implicit;
@@ -241,6 +257,29 @@ std::string precision_line(const Simulation& outcome,
   return line;
 }
 
+// How errors grow: for people where precision is what they ask about.
+void append_precision(const SimulateInput& input, std::span<const Variant> runs,
+                      const SimulationFlags& flags, bool expand,
+                      Report& report) {
+  const bool asked =
+      flags.storage || flags.reduce || flags.plot || runs.size() > 1;
+  std::vector<Table> tables =
+      error_tables(input.graph, runs.front().outcome, expand);
+  if (runs.size() > 1) {
+    for (Table& table : precision_tables(runs)) {
+      tables.push_back(std::move(table));
+    }
+  }
+  for (Table& table : tables) {
+    if (asked || table.audience == Audience::Programs) {
+      report.tables.push_back(std::move(table));
+    }
+  }
+  if (!asked) return;
+  std::string line = precision_line(input.graph, runs);
+  if (!line.empty()) report.notes.push_back(std::move(line));
+}
+
 std::string work_line(const Simulation& outcome) {
   std::string line = "per device " + count_text(outcome.flops) + " FLOP of " +
                      count_text(outcome.unsharded_flops);
@@ -265,7 +304,8 @@ std::string traffic_line(const Simulation& outcome, bool exact) {
 }  // namespace
 
 Report simulate_report(const Context& context, const SimulateInput& input,
-                       const Program& program, const Simulation& outcome) {
+                       const Program& program, std::span<const Variant> runs) {
+  const Simulation& outcome = runs.front().outcome;
   const Mesh& mesh = input.session.plan.mesh;
   const Options& options = context.options;
   Report report;
@@ -288,6 +328,7 @@ Report simulate_report(const Context& context, const SimulateInput& input,
   report.headline = {std::move(headline)};
   report.tables = {collectives_table(program, outcome),
                    activations_table(input, program, options.expand)};
+  append_precision(input, runs, flags, options.expand, report);
   report.notes.push_back(work_line(outcome));
   report.notes.push_back(outcome.collectives.empty()
                              ? "no device needs anything of another"

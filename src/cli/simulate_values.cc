@@ -97,9 +97,9 @@ std::optional<ReadValue> simulation_values(Context& context,
   const int tokens = input.ids.empty() ? -1 : find_tokens(input.graph);
   Tensor ids;
   if (tokens >= 0) {
-    const auto given =
-        tokens_tensor(input.ids, input.graph.values[static_cast<size_t>(tokens)],
-                      context.diags);
+    const auto given = tokens_tensor(
+        input.ids, input.graph.values[static_cast<size_t>(tokens)],
+        context.diags);
     if (!given) return std::nullopt;
     ids = *given;
   }

@@ -97,7 +97,7 @@ Scale scale_of(const Plot& plot) {
   // Subnormals lie below every tick that can be told apart.
   least = std::max(least, 1e-300);
   greatest = std::clamp(greatest, least, 1e300);
-  int first = 3 * static_cast<int>(std::floor(std::log10(least)));
+  int first = 3 * static_cast<int>(std::floor(std::log10(least))) - 1;
   while (round_number(first + 1) < least) ++first;
   int last = first + 1;
   while (round_number(last) <= greatest) ++last;

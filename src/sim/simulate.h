@@ -66,12 +66,12 @@ struct Simulation {
   int64_t decision_flips = 0;         // choices that the sharded run alone
                                       // would have made otherwise
   std::vector<ProbeError> probes;     // in the order of the graph's probes
-  int64_t routed = 0;   // choices of experts that tokens made,
-  int64_t dropped = 0;  // of which so many found no room
+  int64_t routed = 0;                 // choices of experts that tokens made,
+  int64_t dropped = 0;                // of which so many found no room
   // The whole outputs in working precision; none in the field.
   std::vector<Tensor> unsharded;
   std::vector<Tensor> sharded;
-  int64_t flops = 0;                  // of the busiest device
+  int64_t flops = 0;  // of the busiest device
   int64_t unsharded_flops = 0;
   std::vector<MovedBytes> collectives;
   int64_t bytes_moved = 0;

@@ -7,6 +7,7 @@
 
 #include "graph/evaluate.h"
 #include "sim/execute.h"
+#include "sim/verdict.h"
 #include "tests/support/small_graph.h"
 
 namespace shardplan {
@@ -45,11 +46,12 @@ TEST_CASE("precision: only runs in float32 round") {
 TEST_CASE("precision: what others hold is copied before it is rounded") {
   const Tensor whole = third();
   const Tensor before = copy(whole);
-  const Tensor loaded = kept(whole, {}, Arithmetic::F32, Storage::BF16);
+  const Tensor shard = slice(whole, 0, 0, 1);
+  const Tensor loaded = kept(shard, {}, Arithmetic::F32, Storage::BF16);
   CHECK(bitwise_equal(whole, before));
   CHECK(loaded.data<float>()[0] == rounded(1.0F / 3, Storage::BF16));
   // A view of an operand, which was rounded when it was made.
-  const Tensor view = reshaped(loaded, {2, 1});
+  const Tensor view = reshaped(loaded, {1, 1});
   const std::vector<Tensor> operands = {loaded};
   CHECK(kept(view, operands, Arithmetic::F32, Storage::BF16).storage ==
         loaded.storage);
@@ -120,21 +122,21 @@ double error_of(const char* algorithm, int64_t devices, Storage reduce) {
 TEST_CASE(
     "precision: errors of sums grow with the devices around a ring, with "
     "their logarithm up a tree") {
-  // p - 1 additions, one behind the other, against log2 p of them; terms are
-  // rounded once more before they are sent (Higham, section 4.2).
+  // p - 1 additions one behind the other, against two on each of log2 p levels;
+  // terms are rounded before they are sent, too (Higham, section 4.2).
   const double u = unit_roundoff(Storage::BF16);
   double ring_before = 0;
   for (const int64_t devices : {4, 16, 64}) {
     CAPTURE(devices);
     const double ring = error_of("ring", devices, Storage::BF16);
     const double tree = error_of("binary-tree", devices, Storage::BF16);
-    const double depth = std::log2(static_cast<double>(devices)) + 1;
-    CHECK(ring <= static_cast<double>(devices) * u * 1.5);
-    CHECK(tree <= depth * u * 1.5);
+    const auto levels =
+        static_cast<int64_t>(std::log2(static_cast<double>(devices)));
+    CHECK(ring <= gamma(devices, u).value());
+    CHECK(tree <= gamma(2 * levels + 1, u).value());
     CHECK(ring > ring_before);
-    if (devices > 4) CHECK(ring > 1.5 * tree);
-    CHECK(error_of("ring", devices, Storage::F32) < 1e-4 * ring);
-    MESSAGE("ring " << ring / u << " tree " << tree / u);
+    if (devices == 64) CHECK(ring > 3 * tree);
+    CHECK(error_of("ring", devices, Storage::F32) < 1e-3 * ring);
     ring_before = ring;
   }
 }

@@ -132,7 +132,7 @@ class BertWriter {
                                       {{"shape", Shape{batch, hidden_}}});
     const std::string dense = out_.linear(
         {first, "b", "pooler.dense", hidden_, hidden_, "pooled:dense"});
-    out_.output(out_.op("tanh", {dense}, "pooled", {}, {"BATCH", ""}));
+    out_.output(out_.op("tanh", {dense}, "pooler_output", {}, {"BATCH", ""}));
   }
 
   // The masked-language-model head; its matrix is the embedding unless stored.
