@@ -2,13 +2,19 @@
 #include "cli/simulate_findings.h"
 
 #include <cmath>
+#include <map>
 #include <string>
+#include <string_view>
+#include <tuple>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "core/fold.h"
 #include "graph/layers.h"
+#include "sim/tied_layouts.h"
+#include "sim/unread_parameters.h"
 #include "sim/verdict.h"
 
 namespace shardplan::cli {
@@ -72,14 +78,57 @@ Span rule_span(const SimulateInput& input, int parameter) {
   return {};
 }
 
-void report_reshard(const SimulateInput& input, const Program& program,
-                    const Instruction& at, int64_t moved, Diagnostics& diags) {
-  const Graph& graph = input.graph;
+// What a collective moves.
+const Register& moved_register(const Program& program, const Instruction& at) {
   const bool joined = at.kind == Instruction::Kind::Compute;
   const int number = joined && at.overlapped >= 0
                          ? at.operands[static_cast<size_t>(at.overlapped)]
                          : at.operands[0];
-  const Register& from = program.registers[static_cast<size_t>(number)];
+  return program.registers[static_cast<size_t>(number)];
+}
+
+// The same reshard in every layer, whose names differ in numbers.
+struct RepeatedReshard {
+  const Instruction* first = nullptr;
+  int64_t count = 0;
+  int64_t moved = 0;  // bytes, over all devices and all of them
+};
+
+std::vector<RepeatedReshard> fold_reshards(const Program& program) {
+  const Graph& graph = *program.graph;
+  using Key = std::tuple<std::string, std::string, std::string_view, AxisNames,
+                         CollectiveKind, bool, Layout, Shape>;
+  std::map<Key, size_t> known;
+  std::vector<RepeatedReshard> folded;
+  for (const CollectivePrice& priced : price(program)) {
+    const Instruction& at =
+        program.instructions[static_cast<size_t>(priced.instruction)];
+    if (at.cause != Cause::Implicit && !at.rematerializes) continue;
+    const Register& from = moved_register(program, at);
+    const std::string_view label =
+        at.node < 0 ? std::string_view()
+                    : graph.nodes[static_cast<size_t>(at.node)].label;
+    const Key key = {folded_name(value_of(graph, from.value).name),
+                     folded_name(served_value(program, at)),
+                     label,
+                     at.axes,
+                     at.collective,
+                     at.rematerializes,
+                     from.layout,
+                     from.local_shape};
+    const auto [place, added] = known.emplace(key, folded.size());
+    if (added) folded.push_back({&at, 0, 0});
+    ++folded[place->second].count;
+    folded[place->second].moved += priced.bytes;
+  }
+  return folded;
+}
+
+void report_reshard(const SimulateInput& input, const Program& program,
+                    const RepeatedReshard& reshard, Diagnostics& diags) {
+  const Graph& graph = input.graph;
+  const Instruction& at = *reshard.first;
+  const Register& from = moved_register(program, at);
   const Value& value = value_of(graph, from.value);
   const Span where = at.node < 0
                          ? value.where
@@ -101,7 +150,13 @@ void report_reshard(const SimulateInput& input, const Program& program,
                layout_text(from.layout) + ", " +
                bytes_text(static_cast<double>(bytes)) + " per device");
   finding.fact("all devices together send " +
-               bytes_text(static_cast<double>(moved)));
+               bytes_text(static_cast<double>(reshard.moved)));
+  if (reshard.count > 1) {
+    finding
+        .fact(count_text(reshard.count) + " times, wherever `" +
+              folded_name(value.name) + "` is")
+        .findings(reshard.count);
+  }
   if (at.node >= 0) {
     const GraphNode& node = graph.nodes[static_cast<size_t>(at.node)];
     for (const int operand : node.operands) {
@@ -138,12 +193,19 @@ std::string served_value(const Program& program, const Instruction& at) {
 
 void report_program(const SimulateInput& input, const Program& program,
                     Diagnostics& diags) {
-  for (const CollectivePrice& priced : price(program)) {
-    const Instruction& at =
-        program.instructions[static_cast<size_t>(priced.instruction)];
-    if (at.cause != Cause::Implicit && !at.rematerializes) continue;
-    report_reshard(input, program, at, priced.bytes, diags);
+  for (const RepeatedReshard& reshard : fold_reshards(program)) {
+    report_reshard(input, program, reshard, diags);
   }
+  UnreadScope scope;
+  if (input.model) {
+    // A model made smaller holds nothing but what is read.
+    scope = {!input.model->shrunk, input.model->only_layers};
+    if (input.model->tied.value_or(false)) {
+      report_tied_copies(input.session.manifest, input.session.plan, diags);
+    }
+  }
+  report_unread_parameters(input.graph, input.session.manifest, scope, diags);
+  report_tied_uses(program, diags);
   for (const int bias : repeated_biases(input.graph)) {
     const Value& value = value_of(input.graph, bias);
     diags
@@ -157,9 +219,41 @@ void report_program(const SimulateInput& input, const Program& program,
   }
 }
 
+void report_dropped_tokens(int64_t dropped, int64_t routed,
+                           Diagnostics& diags) {
+  if (dropped == 0) return;
+  diags
+      .report(Code::DroppedTokens, {},
+              "experts have no room for " + count_text(dropped) + " of " +
+                  count_text(routed) + " tokens routed to them (" +
+                  percent_text(static_cast<double>(dropped) /
+                               static_cast<double>(routed)) +
+                  ")")
+      .fact("a token that is dropped gets nothing of that expert")
+      .help(
+          "a larger `capacity` keeps them; the length of a sequence keeps "
+          "all");
+}
+
+void report_decisions(const Simulation& outcome, Diagnostics& diags) {
+  if (outcome.decision_flips == 0) return;
+  diags
+      .report(Code::DecisionsDiffer, {},
+              "the sharded run alone would have made " +
+                  plural(outcome.decision_flips, "choice") + " otherwise")
+      .fact(
+          "choices of the unsharded run were used in both, so that the rest "
+          "can be compared")
+      .help(
+          "nearly equal scores are turned over by rounding; a router in "
+          "float32, summed in one order, turns over fewer");
+}
+
 void report_outcome(const SimulateInput& input, const Program& program,
                     const Simulation& outcome, Diagnostics& diags) {
   const Graph& graph = input.graph;
+  report_decisions(outcome, diags);
+  report_dropped_tokens(outcome.dropped, outcome.routed, diags);
   if (!outcome.mismatch) {
     if (outcome.error_amplification > kLargeAmplification) {
       const std::string message =

@@ -8,13 +8,18 @@
 
 namespace shardplan::cli {
 
-// SP501, SP502 for what is resharded without being asked for; SP505 for biases
-// that are added once per device. Before anything is run.
+// SP501, SP502 for what is resharded without being asked for, the same in every
+// layer once; SP505 for biases that are added once per device; SP507 and SP508
+// for parameters that are not read, or in two layouts. Before anything is run.
 void report_program(const SimulateInput& input, const Program& program,
                     Diagnostics& diags);
-// SP503 and SP504.
+// SP503, SP504 and SP510.
 void report_outcome(const SimulateInput& input, const Program& program,
                     const Simulation& outcome, Diagnostics& diags);
+// SP510: choices that rounding would have turned over.
+void report_decisions(const Simulation& outcome, Diagnostics& diags);
+// SP509: tokens (counted once per expert chosen) that experts have no room for.
+void report_dropped_tokens(int64_t dropped, int64_t routed, Diagnostics& diags);
 
 // The value that a collective serves, as the graph file names it: the result of
 // the operation that needs it or, for outputs, what is moved.

@@ -12,6 +12,7 @@
 
 #include "base/text.h"
 #include "graph/initialise.h"
+#include "graph/map_nodes.h"
 
 namespace shardplan {
 namespace {
@@ -95,6 +96,11 @@ class Builder {
       add_op(op);
     }
     if (errors() == 0) choose_outputs();
+    for (size_t i = 0; i < described_.probes.size(); ++i) {
+      const int value =
+          find_value(described_.probes[i], described_.probes_where[i]);
+      if (value != kBroken) graph_.probes.push_back(value);
+    }
     if (errors() > 0) return std::nullopt;
     return std::move(graph_);
   }
@@ -382,8 +388,15 @@ class Builder {
       good = good && operands.back() != kBroken;
     }
     auto attributes = read_attributes(op, signature);
+    good = good && may_be_mapped(
+                       op, composite == nullptr || composite->mappable, diags_);
     if (!good || !attributes) return std::nullopt;
-    return append(op, composite, std::move(operands), *std::move(attributes));
+    const size_t first = graph_.nodes.size();
+    auto made = append(op, composite, operands, *std::move(attributes));
+    if (made && !map_nodes(graph_, first, op, operands, diags_)) {
+      return std::nullopt;
+    }
+    return made;
   }
 
   void add_op(const DescribedOp& op) {

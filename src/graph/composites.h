@@ -35,6 +35,9 @@ struct CompositeDef {
   int min_operands = 1;
   int max_operands = 1;
   bool many_results = false;
+  // May stand under shard_map: what is computed on the way has the dimensions
+  // of the result, and operand 0 of every step is the one before it.
+  bool mappable = false;
   // An attribute that may be a number or a text is there twice.
   std::vector<AttributeDef> attributes;
   // Appends the operations; the results' values. SP015 when they do not fit.

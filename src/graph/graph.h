@@ -50,6 +50,9 @@ struct GraphNode {
   Span where;
   ShardingRule rule;
   std::optional<ShardMapUse> shard_map;
+  // Under shard_map, the operand (by its number) that the same body has just
+  // computed: it is read as the devices hold it, sums not taken. -1: none.
+  int inner_operand = -1;
 };
 
 struct Graph {

@@ -56,8 +56,9 @@ class Reader {
         errors_before_(diags.count(Severity::Error)) {}
 
   std::optional<GraphDescription> read(const Node& root) {
-    static const std::array<std::string, 7> kKeys = {
-        "graph", "title", "dims", "inputs", "parameters", "ops", "outputs"};
+    static const std::array<std::string, 8> kKeys = {
+        "graph",      "title", "dims",    "inputs",
+        "parameters", "ops",   "outputs", "probes"};
     if (!require(root, NodeKind::Map, "a graph file", diags_) ||
         !reject_unknown_keys(root, kKeys, diags_)) {
       return std::nullopt;
@@ -75,6 +76,9 @@ class Reader {
     read_ops(root);
     if (const auto outputs = root.find("outputs")) {
       read_names(*outputs, "outputs", graph_.outputs, graph_.outputs_where);
+    }
+    if (const auto probes = root.find("probes")) {
+      read_names(*probes, "probes", graph_.probes, graph_.probes_where);
     }
     if (failed()) return std::nullopt;
     return std::move(graph_);
@@ -374,6 +378,37 @@ class Reader {
     }
   }
 
+  // `{in_specs: [[null, tp]], out_specs: [null, tp], psum: [sp]}`
+  std::optional<ShardMapUse> shard_map_of(const Node& node) {
+    static const std::array<std::string, 3> kKeys = {"in_specs", "out_specs",
+                                                     "psum"};
+    if (!require(node, NodeKind::Map, "shard_map", diags_) ||
+        !reject_unknown_keys(node, kKeys, diags_)) {
+      return std::nullopt;
+    }
+    ShardMapUse map;
+    const auto in_specs = node.find("in_specs");
+    const auto out_specs = node.find("out_specs");
+    if (!in_specs || !out_specs) {
+      malformed(node.span(), std::string("`shard_map` has no `") +
+                                 (in_specs ? "out_specs`" : "in_specs`"))
+          .help(
+              "`{in_specs: [[null, tp]], out_specs: [null, tp]}` takes one "
+              "operand");
+      return std::nullopt;
+    }
+    if (!check_list(*in_specs, "in_specs")) return std::nullopt;
+    for (size_t i = 0; i < in_specs->size(); ++i) {
+      map.in_specs.push_back(
+          spec_of(in_specs->item(i)).value_or(PartitionSpec()));
+    }
+    map.out_spec = spec_of(*out_specs).value_or(PartitionSpec());
+    if (const auto psum = node.find("psum")) {
+      map.psum = read_axes_node(*psum, diags_).value_or(AxisNames());
+    }
+    return map;
+  }
+
   void read_op(const Node& node) {
     if (!require(node, NodeKind::Map, "an operation", diags_)) return;
     DescribedOp op;
@@ -391,6 +426,9 @@ class Reader {
       } else if (key == "axes") {
         op.axes = labels_of(item);
         op.axes_where = item.span();
+      } else if (key == "shard_map") {
+        op.shard_map = shard_map_of(item);
+        op.shard_map_where = item.span();
       } else {
         DescribedAttribute attribute;
         attribute.name = key;

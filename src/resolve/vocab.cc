@@ -25,15 +25,25 @@ bool is_head(std::string_view module) {
 
 }  // namespace
 
-std::optional<size_t> vocab_dim(std::string_view name, const TensorType& type,
-                                const ModelFacts& facts) {
+std::optional<VocabUse> vocab_use(std::string_view name) {
   if (in_other_tower(name)) return std::nullopt;
   const TensorName tail = split_name(name);
-  const bool table = is_embedding(tail.module) ||
-                     (tail.module == "embedding" && is_embedding(tail.parent));
-  const bool head = is_head(tail.module) ||
-                    (tail.module == "head" && tail.parent == "shared_head");
-  if (!table && !head) return std::nullopt;
+  if (is_embedding(tail.module) ||
+      (tail.module == "embedding" && is_embedding(tail.parent))) {
+    return VocabUse::Table;
+  }
+  if (is_head(tail.module) ||
+      (tail.module == "head" && tail.parent == "shared_head")) {
+    return VocabUse::Head;
+  }
+  return std::nullopt;
+}
+
+std::optional<size_t> vocab_dim(std::string_view name, const TensorType& type,
+                                const ModelFacts& facts) {
+  const std::optional<VocabUse> use = vocab_use(name);
+  if (!use) return std::nullopt;
+  const TensorName tail = split_name(name);
   const Shape& shape = type.shape;
   if (shape.empty() || shape.size() > 2) return std::nullopt;
   if (facts.vocab) {
@@ -45,7 +55,7 @@ std::optional<size_t> vocab_dim(std::string_view name, const TensorType& type,
   }
   // A module called `output` may be anything.
   if (tail.module == "output" && !facts.vocab) return std::nullopt;
-  return head && tail.leaf == "kernel" ? shape.size() - 1 : 0;
+  return use == VocabUse::Head && tail.leaf == "kernel" ? shape.size() - 1 : 0;
 }
 
 }  // namespace shardplan

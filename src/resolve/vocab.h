@@ -2,6 +2,7 @@
 // Where the vocabulary is in a tensor.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
@@ -9,6 +10,11 @@
 #include "core/types.h"
 
 namespace shardplan {
+
+// What a tensor's name says that it is for: rows that tokens look up, or the
+// product that makes logits.
+enum class VocabUse : uint8_t { Table, Head };
+std::optional<VocabUse> vocab_use(std::string_view name);
 
 // The dimension of an embedding or output head that is the vocabulary, told
 // from its name and the facts' size; without that, from the layout that the

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "resolve/correct.h"
 #include "resolve/match.h"
+#include "spmd/shard_mapped.h"
 
 namespace shardplan {
 namespace {
@@ -42,7 +43,10 @@ class Placer {
       fine &= graph_.values[v].kind == Value::Kind::Parameter ? parameter(v)
                                                               : activation(v);
     }
-    if (!fine) return std::nullopt;
+    if (!fine ||
+        !check_shard_maps(graph_, plan_.mesh, rules_.declared_axes, diags_)) {
+      return std::nullopt;
+    }
     return std::move(placed_);
   }
 

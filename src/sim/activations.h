@@ -31,7 +31,8 @@ struct PlacedValues {
 // corrected as there: every departure is reported, naming the value. An
 // activation rule that is found in no value is SP506. Empty, with the reason
 // reported, when a parameter is not in the model or is cut unevenly (SP015,
-// SP010), or a pattern cannot be compiled (SP105).
+// SP010), a pattern cannot be compiled (SP105), or a shard_map does not fit the
+// mesh (spmd/shard_mapped.h).
 std::optional<PlacedValues> place_values(const Graph& graph,
                                          const Manifest& manifest,
                                          const Plan& plan, const RuleSet& rules,

@@ -26,6 +26,10 @@ Isolated isolate(const Program& program, int node,
   graph.name = whole.name;
   graph.nodes = {whole.nodes[static_cast<size_t>(node)]};
   GraphNode& only = graph.nodes[0];
+  // What comes from within a shard_map is no value that could be made afresh:
+  // only the whole graph shows what is done with it.
+  if (only.inner_operand >= 0) only.shard_map.reset();
+  only.inner_operand = -1;
   WantedLayouts wanted;
   const auto add = [&](int value, Value::Kind kind) {
     const auto v = static_cast<size_t>(value);

@@ -16,7 +16,8 @@ struct Isolated {
   Program program;
 };
 
-// Operands and result lie as in the whole program, but for partial sums.
+// Operands and result lie as in the whole program, but for partial sums. A
+// later step of what is one shard_map in the file loses it.
 Isolated isolate(const Program& program, int node,
                  const PartitionOptions& options);
 

@@ -91,6 +91,16 @@ double error_amplification(std::span<const Tensor> y64,
   return std::sqrt(sharded / unsharded);
 }
 
+double relative_error(const Tensor& y64, const Tensor& x) {
+  const std::vector<double> exact = values_of(y64);
+  std::vector<double> differences = values_of(x);
+  for (size_t i = 0; i < exact.size(); ++i) {
+    differences[i] = difference(differences[i], exact[i]);
+  }
+  const double error = norm(differences);
+  return error == 0 ? 0 : error / norm(exact);
+}
+
 std::optional<double> gamma(int64_t n, double unit_roundoff) {
   const double nu = static_cast<double>(n) * unit_roundoff;
   if (nu >= 1) return std::nullopt;

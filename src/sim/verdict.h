@@ -34,6 +34,9 @@ double error_amplification(std::span<const Tensor> y64,
                            std::span<const Tensor> u,
                            std::span<const Tensor> s);
 
+// sqrt(sum |x - y64|^2 / sum |y64|^2) over all rows, 0/0 being 0.
+double relative_error(const Tensor& y64, const Tensor& x);
+
 // gamma_n = n u / (1 - n u); empty where n u >= 1.
 std::optional<double> gamma(int64_t n, double unit_roundoff);
 

@@ -8,11 +8,15 @@
 namespace shardplan {
 namespace {
 
+// Under shard_map, a device waits for all that its own code reads.
 bool is_product(const Program& program, const Instruction& instruction) {
-  return instruction.kind == Instruction::Kind::Compute &&
-         instruction.overlap == Overlap::Off &&
-         program.graph->nodes[static_cast<size_t>(instruction.node)].op->name ==
-             "einsum";
+  if (instruction.kind != Instruction::Kind::Compute ||
+      instruction.overlap != Overlap::Off) {
+    return false;
+  }
+  const GraphNode& node =
+      program.graph->nodes[static_cast<size_t>(instruction.node)];
+  return node.op->name == "einsum" && !node.shard_map;
 }
 
 bool is_constraint(const Program& program, const Instruction& instruction) {

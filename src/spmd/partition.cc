@@ -10,6 +10,7 @@
 #include "spmd/overlap.h"
 #include "spmd/propagate.h"
 #include "spmd/reshard.h"
+#include "spmd/shard_mapped.h"
 
 namespace shardplan {
 namespace {
@@ -66,7 +67,8 @@ class Partitioner {
   }
 
   std::vector<OperandChoice> operands_of(const GraphNode& node) const {
-    const bool has_weight =
+    const bool keeps_batch =
+        node.op->keeps_batch ||
         std::any_of(node.operands.begin(), node.operands.end(),
                     [&](int v) { return weights_[static_cast<size_t>(v)]; });
     std::vector<OperandChoice> operands;
@@ -82,23 +84,43 @@ class Partitioner {
         }
       }
       operand.batch = batch_dims_[v];
-      if (!has_weight) operand.batch.assign(operand.batch.size(), false);
+      if (!keeps_batch) operand.batch.assign(operand.batch.size(), false);
     }
     return operands;
+  }
+
+  // Under shard_map there is no choice: all is said.
+  NodeChoice mapped_choice(const GraphNode& node) const {
+    NodeChoice choice{mapped_axes(program_.mesh, node),
+                      {},
+                      mapped_result(graph_, program_.mesh, node),
+                      {}};
+    for (size_t i = 0; i < node.operands.size(); ++i) {
+      const auto value = static_cast<size_t>(node.operands[i]);
+      choice.operands.push_back(
+          node.inner_operand == static_cast<int>(i)
+              ? program_.layouts[value]
+              : mapped_operand(graph_, program_.mesh, node, i));
+    }
+    return choice;
   }
 
   void place(int number) {
     const GraphNode& node = graph_.nodes[static_cast<size_t>(number)];
     const auto result = static_cast<size_t>(node.result);
-    const NodeChoice choice = choose(
-        program_.mesh, node, operands_of(node), graph_.values[result].shape,
-        wanted_[result], suggested_[result], reshards_);
+    const bool mapped = node.shard_map.has_value();
+    const NodeChoice choice =
+        mapped ? mapped_choice(node)
+               : choose(program_.mesh, node, operands_of(node),
+                        graph_.values[result].shape, wanted_[result],
+                        suggested_[result], reshards_);
     Instruction compute;
     compute.node = number;
     compute.factor_axes = choice.factors;
     for (size_t i = 0; i < node.operands.size(); ++i) {
-      compute.operands.push_back(
-          materialize(node.operands[i], choice.operands[i], number, &choice));
+      compute.operands.push_back(materialize(node.operands[i],
+                                             choice.operands[i], number,
+                                             mapped ? nullptr : &choice));
     }
     emit(compute, node.result, choice.result);
     program_.layouts[result] = choice.result;

@@ -19,6 +19,7 @@ class Spreader {
 
   // Whether anything changed.
   bool spread(const GraphNode& node) {
+    if (node.shard_map) return suggest_mapped(node);
     FactorAxes axes(node.rule.factors.size());
     AxisNames used;
     for (size_t i = 0; i < node.operands.size(); ++i) {
@@ -33,6 +34,15 @@ class Spreader {
   }
 
  private:
+  // Specs under shard_map say what its operands and result look like.
+  bool suggest_mapped(const GraphNode& node) {
+    bool changed = false;
+    for (size_t i = 0; i < node.operands.size(); ++i) {
+      changed |= give(node.shard_map->in_specs[i], node.operands[i]);
+    }
+    return give(node.shard_map->out_spec, node.result) || changed;
+  }
+
   void take(const ShardingRule& rule, const std::vector<DimFactors>& dims,
             int value, FactorAxes& axes, AxisNames& used) {
     const FactorAxes mine =
@@ -50,14 +60,20 @@ class Spreader {
 
   bool give(const ShardingRule& rule, const std::vector<DimFactors>& dims,
             int value, const FactorAxes& axes) {
+    const std::optional<PartitionSpec> spec = spec_of(mesh_, rule, dims, axes);
+    return spec && give(*spec, value);
+  }
+
+  // To dimensions that have no axes yet.
+  bool give(const PartitionSpec& written, int value) {
     const auto v = static_cast<size_t>(value);
     if (wanted_[v]) return false;
-    const std::optional<PartitionSpec> spec = spec_of(mesh_, rule, dims, axes);
-    if (!spec) return false;
+    const PartitionSpec spec =
+        layout_of(mesh_, written, graph_.values[v].shape.size()).spec;
     bool changed = false;
-    for (size_t dim = 0; dim < spec->dims.size(); ++dim) {
+    for (size_t dim = 0; dim < spec.dims.size(); ++dim) {
       AxisNames& mine = specs_[v].dims[dim];
-      const AxisNames& theirs = spec->dims[dim];
+      const AxisNames& theirs = spec.dims[dim];
       if (!mine.empty() || theirs.empty()) continue;
       const bool free = std::none_of(
           specs_[v].dims.begin(), specs_[v].dims.end(),

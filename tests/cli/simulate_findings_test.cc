@@ -101,6 +101,66 @@ ops:
       "otherwise for `c` (constraint)");
 }
 
+TEST_CASE("the same reshard in every layer is one finding") {
+  const auto s =
+      simulating({{"model.json", R"({
+  "layers/0/w": {"shape": [16, 16], "dtype": "f32"},
+  "layers/1/w": {"shape": [16, 16], "dtype": "f32"},
+  "layers/2/w": {"shape": [16, 16], "dtype": "f32"},
+  "layers/3/w": {"shape": [16, 16], "dtype": "f32"}
+})"},
+                  {"block.yaml", R"(graph: block
+inputs:
+  x: {shape: [8, 16], spec: [null, tp]}
+parameters:
+  w0: {name: layers/0/w}
+  w1: {name: layers/1/w}
+  w2: {name: layers/2/w}
+ops:
+  - {op: linear, in: [x, w0], out: layers.0.h}
+  - {op: linear, in: [layers.0.h, w1], out: layers.1.h}
+  - {op: linear, in: [layers.1.h, w2], out: layers.2.h}
+)"},
+                  {"rules.yaml", "rules:\n  - [\"\", [null, tp]]\n"}},
+                 "tp=2");
+  REQUIRE_MESSAGE(s->input, messages(s->diags));
+  Diagnostics diags;
+  report_program(*s->input, program_of(*s->input), diags);
+  CHECK(
+      messages(diags) ==
+      "SP501 note block.yaml:9:10 `x` is resharded for `layers.0.h` (linear): "
+      "all-gather over tp\n"
+      "SP501 note block.yaml:10:10 `layers.0.h` is resharded for `layers.1.h` "
+      "(linear): all-gather over tp\n"
+      "SP507 warning the forward pass never reads 1 parameter of the model");
+  const Diagnostic& folded = diags.all()[1];
+  CHECK(folded.findings == 2);
+  REQUIRE(folded.facts.size() >= 3);
+  CHECK(folded.facts[1] == "all devices together send 1.00 KiB");
+  CHECK(folded.facts[2] == "2 times, wherever `layers.*.h` is");
+}
+
+TEST_CASE("choices that rounding turns over are counted") {
+  Diagnostics diags;
+  report_decisions(Simulation(), diags);
+  CHECK(diags.all().empty());
+  Simulation outcome;
+  outcome.decision_flips = 3;
+  report_decisions(outcome, diags);
+  CHECK(messages(diags) ==
+        "SP510 note the sharded run alone would have made 3 choices otherwise");
+}
+
+TEST_CASE("tokens without a place are counted") {
+  Diagnostics diags;
+  report_dropped_tokens(0, 64, diags);
+  CHECK(diags.all().empty());
+  report_dropped_tokens(16, 64, diags);
+  CHECK(messages(diags) ==
+        "SP509 warning experts have no room for 16 of 64 tokens routed to them "
+        "(25.0 %)");
+}
+
 TEST_CASE("what a plan asks for is no finding") {
   const auto s = simulating();
   REQUIRE(s->input);

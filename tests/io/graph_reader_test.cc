@@ -178,5 +178,41 @@ TEST_CASE("a graph of mistakes is read no further than twenty of them") {
   CHECK(result->diags.count(Severity::Note) == 1);
 }
 
+TEST_CASE("a shard_map says how devices do an operation") {
+  const auto result = read(R"(graph: g
+inputs: {x: [4, 8]}
+ops:
+  - {op: relu, in: x, out: y, shard_map: {in_specs: [[[dp, sp], null]], out_specs: []}}
+  - {op: sum, in: y, out: z, dims: [1], shard_map: {in_specs: [[dp, tp]], out_specs: [dp], psum: [tp, sp]}}
+probes: [y]
+)");
+  REQUIRE_MESSAGE(result->graph, result->messages);
+  const std::vector<DescribedOp>& ops = result->graph->ops;
+  CHECK(ops[0].shard_map == ShardMapUse{{{{{"dp", "sp"}, {}}}}, {}, {}});
+  CHECK(ops[1].shard_map ==
+        ShardMapUse{{{{{"dp"}, {"tp"}}}}, {{{"dp"}}}, {"tp", "sp"}});
+  CHECK(ops[1].attributes.size() == 1);
+  CHECK(testing::place_text(ops[1].shard_map_where) == "g:5:50");
+  CHECK(result->graph->probes == std::vector<std::string>{"y"});
+}
+
+TEST_CASE("a shard_map that is none is refused") {
+  const auto error = [](const std::string& map) {
+    const auto result = read(
+        "graph: g\ninputs: {x: [4]}\nops:\n  - {op: relu, in: x, out: y, "
+        "shard_map: " +
+        map + "}\n");
+    CHECK_FALSE(result->graph);
+    return result->messages;
+  };
+  CHECK(error("[dp]") == "SP002 g:4:42 `shard_map` must be a map, not a list");
+  CHECK(error("{in_specs: [[]]}") ==
+        "SP002 g:4:42 `shard_map` has no `out_specs`");
+  CHECK(error("{out_specs: []}") ==
+        "SP002 g:4:42 `shard_map` has no `in_specs`");
+  CHECK(error("{in_specs: dp, out_specs: []}").find("SP002 g:4:53 ") == 0);
+  CHECK(error("{in_specs: [[]], out_specs: [], mean: dp}").find("SP004") == 0);
+}
+
 }  // namespace
 }  // namespace shardplan

@@ -48,5 +48,12 @@ TEST_CASE("nothing else has a vocabulary") {
   CHECK(dim_of("lm_head.weight", "bf16[2, 3, 4]").empty());
 }
 
+TEST_CASE("a table and a head are told by their names") {
+  CHECK(vocab_use("model.embed_tokens.weight") == VocabUse::Table);
+  CHECK(vocab_use("model/embed_tokens/embedding") == VocabUse::Table);
+  CHECK(vocab_use("lm_head/kernel") == VocabUse::Head);
+  CHECK(vocab_use("model/layers/0/mlp/up_proj/kernel") == std::nullopt);
+}
+
 }  // namespace
 }  // namespace shardplan

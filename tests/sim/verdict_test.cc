@@ -148,5 +148,15 @@ TEST_CASE("verdict: a result below the least number of f16 may become 0") {
   CHECK(ratio(Storage::BF16) > 1);
 }
 
+TEST_CASE("verdict: a relative error is over all rows") {
+  const Tensor y = rows({2, 2}, {3, 0, 0, 4});
+  CHECK(relative_error(y, y) == 0);
+  CHECK(relative_error(y, rows({2, 2}, {3, 0, 0, 4.5})) ==
+        doctest::Approx(0.1));
+  const Tensor zero = rows({2, 2}, {0, 0, 0, 0});
+  CHECK(relative_error(zero, zero) == 0);
+  CHECK(relative_error(zero, y) == kInfinity);
+}
+
 }  // namespace
 }  // namespace shardplan

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spmd/shard_mapped.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/text.h"
+
+namespace shardplan {
+namespace {
+
+const Value& value_of(const Graph& graph, int number) {
+  return graph.values[static_cast<size_t>(number)];
+}
+
+// Of one dimension: how often an in spec cuts it.
+int64_t cuts_of(const Mesh& mesh, const PartitionSpec& spec, size_t dim) {
+  return dim < spec.dims.size() ? shard_count(mesh, spec.dims[dim]) : 1;
+}
+
+// What a device has of an operand.
+Shape own_shape(const Mesh& mesh, const PartitionSpec& spec, Shape shape) {
+  for (size_t dim = 0; dim < shape.size(); ++dim) {
+    shape[dim] /= cuts_of(mesh, spec, dim);
+  }
+  return shape;
+}
+
+class Checker {
+ public:
+  Checker(const Graph& graph, const Mesh& mesh, const AxisNames& declared,
+          Diagnostics& diags)
+      : graph_(graph), mesh_(mesh), declared_(declared), diags_(diags) {}
+
+  bool check(const GraphNode& node) {
+    return axes_are_known(node) && operands_can_be_cut(node) &&
+           result_fits(node);
+  }
+
+ private:
+  // "`y` (einsum)"
+  static std::string named(const Graph& graph, const GraphNode& node) {
+    return "`" + value_of(graph, node.result).name + "` (" + node.label + ")";
+  }
+
+  bool is_known(const AxisName& axis) const {
+    return mesh_.find(axis).has_value() || contains(declared_, axis);
+  }
+
+  bool axes_are_known(const GraphNode& node) {
+    AxisNames unknown;
+    const auto look = [&](const AxisNames& axes) {
+      for (const AxisName& axis : axes) {
+        if (!is_known(axis) && !contains(unknown, axis)) {
+          unknown.push_back(axis);
+        }
+      }
+    };
+    for (const PartitionSpec& spec : node.shard_map->in_specs) {
+      for (const AxisNames& axes : spec.dims) look(axes);
+    }
+    for (const AxisNames& axes : node.shard_map->out_spec.dims) look(axes);
+    look(node.shard_map->psum);
+    for (const AxisName& axis : unknown) {
+      diags_
+          .error(Code::UnknownAxis, node.where,
+                 "the `shard_map` of " + named(graph_, node) + " names axis `" +
+                     printable(axis) + "`, which the mesh lacks")
+          .fact("the mesh is " + mesh_text(mesh_))
+          .help(
+              "name axes of the mesh, or declare it under `axes:` in the "
+              "rules: then it has size 1 here");
+    }
+    return unknown.empty();
+  }
+
+  bool operands_can_be_cut(const GraphNode& node) {
+    bool fine = true;
+    for (size_t i = 0; i < node.operands.size(); ++i) {
+      const Value& operand = value_of(graph_, node.operands[i]);
+      const PartitionSpec& spec = node.shard_map->in_specs[i];
+      for (size_t dim = 0; dim < operand.shape.size(); ++dim) {
+        const int64_t cuts = cuts_of(mesh_, spec, dim);
+        if (operand.shape[dim] % cuts == 0) continue;
+        fine &= uneven(node, i, dim, cuts);
+      }
+    }
+    return fine;
+  }
+
+  // Rows are left over: reported; false where there is nothing to run.
+  bool uneven(const GraphNode& node, size_t operand, size_t dim, int64_t cuts) {
+    const Value& value = value_of(graph_, node.operands[operand]);
+    const int64_t size = value.shape[dim];
+    const std::string what = "dimension " + std::to_string(dim) + " of `" +
+                             value.name + "` " + shape_text(value.shape);
+    const bool one_factor = node.rule.operands[operand][dim].size() == 1;
+    if (size < cuts || !one_factor) {
+      diags_
+          .error(Code::InvalidGraph, node.where,
+                 what + " cannot be cut in " + std::to_string(cuts))
+          .fact("the `shard_map` of " + named(graph_, node) + " has it as " +
+                spec_text(node.shard_map->in_specs[operand]) + " on " +
+                mesh_text(mesh_))
+          .help(
+              "fewer devices along these axes, or copies of the rows, give "
+              "every device some");
+      return false;
+    }
+    diags_
+        .report(Code::IndivisibleDimension, node.where,
+                what + " is cut in " + std::to_string(cuts) + ": " +
+                    plural(size % cuts, "row") + " at the end " +
+                    (size % cuts == 1 ? "is" : "are") + " on no device")
+        .fact("the `shard_map` of " + named(graph_, node) + " has it as " +
+              spec_text(node.shard_map->in_specs[operand]) +
+              ": every device "
+              "takes " +
+              std::to_string(size / cuts))
+        .help("pad it to " + std::to_string((size / cuts + 1) * cuts));
+    return true;
+  }
+
+  bool result_fits(const GraphNode& node) {
+    std::vector<Shape> local;
+    for (size_t i = 0; i < node.operands.size(); ++i) {
+      local.push_back(own_shape(mesh_, node.shard_map->in_specs[i],
+                                value_of(graph_, node.operands[i]).shape));
+    }
+    const auto attributes = mapped_attributes(node, local);
+    if (!attributes) {
+      diags_
+          .error(Code::InvalidGraph, node.where,
+                 "what " + named(graph_, node) +
+                     " takes is no whole number of rows of a device's " +
+                     shape_text(local[0]))
+          .help("sizes must be divisible by the devices that share them");
+      return false;
+    }
+    const auto made = node.op->infer(local, *attributes, node.where, diags_);
+    if (!made) return false;
+    const Shape& whole = value_of(graph_, node.result).shape;
+    const PartitionSpec& spec = node.shard_map->out_spec;
+    bool fits = made->size() == whole.size();
+    for (size_t dim = 0; fits && dim < whole.size(); ++dim) {
+      const int64_t cuts = cuts_of(mesh_, spec, dim);
+      fits = whole[dim] % cuts == 0 && (*made)[dim] == whole[dim] / cuts;
+    }
+    if (fits) return true;
+    auto problem =
+        diags_.error(Code::InvalidGraph, node.where,
+                     "the `shard_map` of " + named(graph_, node) +
+                         " does not give the shards that `out_specs` says");
+    for (size_t i = 0; i < local.size(); ++i) {
+      problem.fact("a device has " + shape_text(local[i]) + " of `" +
+                   value_of(graph_, node.operands[i]).name + "`");
+    }
+    problem.fact("it makes " + shape_text(*made) + " of them; `" +
+                 value_of(graph_, node.result).name + "` is " +
+                 shape_text(whole) + " as " + spec_text(spec) + " on " +
+                 mesh_text(mesh_));
+    problem.help("the shards of the result together are the whole of it");
+    return false;
+  }
+
+  const Graph& graph_;
+  const Mesh& mesh_;
+  const AxisNames& declared_;
+  Diagnostics& diags_;
+};
+
+}  // namespace
+
+Layout mapped_operand(const Graph& graph, const Mesh& mesh,
+                      const GraphNode& node, size_t index) {
+  const Shape& shape = value_of(graph, node.operands[index]).shape;
+  Layout layout =
+      layout_of(mesh, node.shard_map->in_specs[index], shape.size());
+  for (size_t dim = 0; dim < shape.size(); ++dim) {
+    AxisNames& axes = layout.spec.dims[dim];
+    if (shape[dim] % shard_count(mesh, axes) != 0) axes.clear();
+  }
+  return layout;
+}
+
+Layout mapped_result(const Graph& graph, const Mesh& mesh,
+                     const GraphNode& node) {
+  Layout layout = layout_of(mesh, node.shard_map->out_spec,
+                            value_of(graph, node.result).shape.size());
+  for (const AxisName& axis : in_mesh_order(mesh, node.shard_map->psum)) {
+    if (mesh.size_of(axis) > 1) layout.partial.push_back(axis);
+  }
+  return layout;
+}
+
+FactorAxes mapped_axes(const Mesh& mesh, const GraphNode& node) {
+  FactorAxes result(node.rule.factors.size());
+  for (size_t i = 0; i < node.operands.size(); ++i) {
+    const std::vector<DimFactors>& dims = node.rule.operands[i];
+    const Layout layout =
+        layout_of(mesh, node.shard_map->in_specs[i], dims.size());
+    FactorAxes mine = factor_axes(mesh, node.rule, dims, layout.spec);
+    for (size_t dim = 0; dim < dims.size(); ++dim) {
+      if (dims[dim].size() != 1) continue;
+      mine[static_cast<size_t>(dims[dim][0])] = layout.spec.dims[dim];
+    }
+    for (size_t f = 0; f < mine.size(); ++f) {
+      if (result[f].empty()) result[f] = mine[f];
+    }
+  }
+  return result;
+}
+
+std::optional<Attributes> mapped_attributes(const GraphNode& node,
+                                            std::span<const Shape> local) {
+  Attributes attributes = node.attributes;
+  if (node.op->name != "slice") return attributes;
+  const Shape& own = local[0];
+  const double asked = number_of(attributes, "dim", 0);
+  const auto rank = static_cast<double>(own.size());
+  const auto dim = static_cast<size_t>(asked < 0 ? asked + rank : asked);
+  const DimFactors& factors = node.rule.operands[0][dim];
+  const int64_t whole =
+      factors.empty() ? 1
+                      : node.rule.factors[static_cast<size_t>(factors[0])].size;
+  if (own[dim] == whole) return attributes;
+  if (own[dim] == 0 || whole % own[dim] != 0) return std::nullopt;
+  const auto shares = static_cast<double>(whole / own[dim]);
+  for (const char* bound : {"begin", "end"}) {
+    const auto given = attributes.find(std::string_view(bound));
+    if (given == attributes.end()) continue;
+    auto& row = std::get<double>(given->second);
+    const auto rows = static_cast<int64_t>(row);
+    if (rows % (whole / own[dim]) != 0) return std::nullopt;
+    row /= shares;
+  }
+  return attributes;
+}
+
+bool check_shard_maps(const Graph& graph, const Mesh& mesh,
+                      const AxisNames& declared, Diagnostics& diags) {
+  Checker checker(graph, mesh, declared, diags);
+  bool fine = true;
+  for (const GraphNode& node : graph.nodes) {
+    if (node.shard_map) fine = checker.check(node) && fine;
+  }
+  return fine;
+}
+
+}  // namespace shardplan

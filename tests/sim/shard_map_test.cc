@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operations under shard_map, run: right ones compute what the operation is,
+// wrong ones are caught.
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "core/mesh.h"
+#include "sim/simulate.h"
+#include "spmd/shard_mapped.h"
+#include "tests/support/random_graph.h"
+#include "tests/support/small_graph.h"
+
+namespace shardplan {
+namespace {
+
+using testing::draw;
+using testing::Random;
+using testing::SmallGraph;
+
+Simulation run(SmallGraph& g, ValueSource source = ValueSource::Field) {
+  Diagnostics diags;
+  REQUIRE(check_shard_maps(g.graph, g.mesh, {}, diags));
+  const Program program = g.plan();
+  SimulateOptions options;
+  options.values = source;
+  return simulate(program, g.values(source), options);
+}
+
+GraphNode& last_node(SmallGraph& g) { return g.graph.nodes.back(); }
+
+TEST_CASE("shard_map: an operation on every element is the plain one") {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    CAPTURE(seed);
+    Random random(seed);
+    const Mesh mesh = testing::random_mesh(random, 16);
+    SmallGraph g(mesh_text(mesh));
+    const Shape shape = {8 * draw(random, 1, 2), 24};
+    const int x = g.input(shape, "");
+    const int y = g.input(shape, "");
+    // The operands lie anywhere and are brought to where the specs say.
+    g.wanted[0] = testing::random_layout(random, mesh, shape);
+    const PartitionSpec spec = testing::random_layout(random, mesh, shape).spec;
+    g.node(draw(random, 0, 1) == 0 ? "add" : "multiply", {x, y});
+    last_node(g).shard_map = ShardMapUse{{spec, spec}, spec, {}};
+    const Simulation s = run(g);
+    CHECK_FALSE(s.mismatch);
+    CHECK(s.bytes_moved == s.bytes_priced);
+    CHECK_FALSE(run(g, ValueSource::Random).mismatch);
+  }
+}
+
+TEST_CASE("shard_map: a contraction is the sum over its axes, and needs it") {
+  int wrong = 0;
+  for (uint64_t seed = 0; seed < 80; ++seed) {
+    CAPTURE(seed);
+    Random random(seed);
+    const Mesh mesh = testing::random_mesh(random, 16);
+    SmallGraph g(mesh_text(mesh));
+    const std::vector<AxisNames> axes =
+        testing::random_layout(random, mesh, {16, 48, 24}).spec.dims;
+    const int x = g.input({16, 48}, "");
+    const int w = g.parameter({48, 24}, "");
+    g.wanted[1] = testing::random_layout(random, mesh, {48, 24});
+    g.einsum("bd,df->bf", x, w);
+    last_node(g).shard_map =
+        ShardMapUse{{{{axes[0], axes[1]}}, {{axes[1], axes[2]}}},
+                    {{axes[0], axes[2]}},
+                    axes[1]};
+    const Simulation s = run(g);
+    CHECK_FALSE(s.mismatch);
+    CHECK(s.bytes_moved == s.bytes_priced);
+    const Simulation real = run(g, ValueSource::Random);
+    CHECK_FALSE(real.mismatch);
+    REQUIRE(real.bound_ratio);
+    CHECK(*real.bound_ratio <= 1);
+    if (axes[1].empty()) continue;
+    // The sum forgotten.
+    last_node(g).shard_map->psum.clear();
+    CHECK(run(g).mismatch);
+    CHECK(run(g, ValueSource::Random).mismatch);
+    ++wrong;
+  }
+  CHECK(wrong > 10);
+}
+
+TEST_CASE("shard_map: a result is put together in the order of its axes") {
+  SmallGraph g("a=2,b=3");
+  g.node("relu", {g.input({12}, "")});
+  last_node(g).shard_map = ShardMapUse{{{{{"a", "b"}}}}, {{{"a", "b"}}}, {}};
+  CHECK_FALSE(run(g).mismatch);
+  last_node(g).shard_map->out_spec = {{{"b", "a"}}};
+  CHECK(run(g).mismatch);
+}
+
+TEST_CASE("shard_map: what is read next is the whole sum") {
+  SmallGraph g("tp=4");
+  const int x = g.input({4, 8}, "None, tp");
+  const int y = g.einsum("bd,df->bf", x, g.parameter({8, 8}, "tp, None"));
+  last_node(g).shard_map =
+      ShardMapUse{{{{{}, {"tp"}}}, {{{"tp"}, {}}}}, {}, {"tp"}};
+  const int z = g.node("relu", {y});
+  last_node(g).shard_map = ShardMapUse{{{}}, {}, {}};
+  CHECK_FALSE(run(g).mismatch);
+  CHECK(testing::moves(g.plan()) ==
+        "all-reduce over tp of v" + std::to_string(y) + " (partial sum)");
+  CHECK(g.graph.outputs == std::vector<int>{z});
+}
+
+TEST_CASE("shard_map: a bias within the sum is added once per device") {
+  for (const bool inside : {false, true}) {
+    CAPTURE(inside);
+    SmallGraph g("tp=4");
+    const int x = g.input({4, 8}, "None, tp");
+    const int y = g.einsum("bd,df->bf", x, g.parameter({8, 8}, "tp, None"));
+    last_node(g).shard_map =
+        ShardMapUse{{{{{}, {"tp"}}}, {{{"tp"}, {}}}}, {}, {"tp"}};
+    const int bias = g.parameter({8}, "");
+    g.node("add", {y, bias});
+    if (inside) {
+      last_node(g).shard_map = ShardMapUse{{{}, {}}, {}, {"tp"}};
+      last_node(g).inner_operand = 0;
+    }
+    for (const ValueSource source : {ValueSource::Field, ValueSource::Random}) {
+      const Simulation s = run(g, source);
+      REQUIRE(s.mismatch.has_value() == inside);
+      if (inside) CHECK(s.mismatch->value == last_node(g).result);
+    }
+  }
+}
+
+TEST_CASE("shard_map: a step within a body is not judged by itself") {
+  // Right as a whole: scaling parts of a sum.
+  SmallGraph g("tp=4");
+  const int x = g.input({4, 8}, "None, tp");
+  const int y = g.einsum("bd,df->bf", x, g.parameter({8, 8}, "tp, None"));
+  last_node(g).shard_map =
+      ShardMapUse{{{{{}, {"tp"}}}, {{{"tp"}, {}}}}, {}, {"tp"}};
+  g.node("scale", {y}, {{"by", 3.0}});
+  last_node(g).shard_map = ShardMapUse{{{}}, {}, {"tp"}};
+  last_node(g).inner_operand = 0;
+  CHECK_FALSE(run(g).mismatch);
+}
+
+TEST_CASE("shard_map: rows of a table know their numbers") {
+  for (const int64_t rows : {12, 10}) {
+    CAPTURE(rows);
+    SmallGraph g("tp=4");
+    const int table = g.parameter({rows, 8}, rows == 12 ? "tp" : "");
+    g.node("embedding", {table, g.input({5, 7}, "", 10)});
+    last_node(g).shard_map = ShardMapUse{{{{{"tp"}, {}}}, {}}, {}, {"tp"}};
+    // Of 10, each device takes 2, and the last two are nowhere.
+    CHECK(run(g).mismatch.has_value() == (rows == 10));
+    CHECK(run(g, ValueSource::Random).mismatch.has_value() == (rows == 10));
+  }
+}
+
+TEST_CASE("shard_map: rows left over are lost in a product, too") {
+  for (const int64_t rows : {15, 16}) {
+    CAPTURE(rows);
+    SmallGraph g("ep=3");
+    if (rows == 16) g = SmallGraph("ep=4");
+    const int x = g.input({4, rows}, "");
+    g.einsum("te,ed->td", x, g.parameter({rows, 2}, ""));
+    last_node(g).shard_map =
+        ShardMapUse{{{{{}, {"ep"}}}, {{{"ep"}, {}}}}, {}, {"ep"}};
+    CHECK_FALSE(run(g).mismatch);
+  }
+  SmallGraph g("ep=3");
+  const int x = g.input({4, 16}, "");
+  g.einsum("te,ed->td", x, g.parameter({16, 2}, ""));
+  last_node(g).shard_map =
+      ShardMapUse{{{{{}, {"ep"}}}, {{{"ep"}, {}}}}, {}, {"ep"}};
+  CHECK(run(g).mismatch);
+}
+
+TEST_CASE("shard_map: with overlap, a product waits for its operands") {
+  SmallGraph g("tp=4");
+  const int x = g.input({4, 8}, "None, tp");
+  g.einsum("bd,df->bf", x, g.parameter({8, 8}, ""));
+  last_node(g).shard_map = ShardMapUse{{{}, {}}, {}, {}};
+  CHECK(testing::moves(g.plan({Overlap::Ring, nullptr})) ==
+        "all-gather over tp of x0 (declared)");
+  CHECK_FALSE(run(g).mismatch);
+}
+
+}  // namespace
+}  // namespace shardplan
