@@ -142,19 +142,28 @@ bool write_all(int fd, std::string_view text) {
   return true;
 }
 
-// The temporary file to remove when a signal ends the program. A signal handler
-// can reach nothing but globals.
+// What to leave behind clean when a signal ends the program: a temporary file,
+// a status line on the terminal. A signal handler can reach nothing but globals.
 std::atomic<const char*> g_unfinished{nullptr};
+std::atomic<bool> g_status_line{false};
 static_assert(std::atomic<const char*>::is_always_lock_free);
+static_assert(std::atomic<bool>::is_always_lock_free);
 
-void remove_unfinished(int signal) {
+constexpr std::string_view kEraseLine = "\r\x1b[K";
+
+void clean_up(int signal) {
   if (const char* path = g_unfinished.load()) ::unlink(path);
+  if (g_status_line.load()) {
+    // Nothing can be done where it fails: the program ends either way.
+    [[maybe_unused]] const ssize_t done =
+        ::write(STDERR_FILENO, kEraseLine.data(), kEraseLine.size());
+  }
   ::raise(signal);  // SA_RESETHAND: now with its default effect
 }
 
 void install_cleanup() {
   struct sigaction ours {};
-  ours.sa_handler = remove_unfinished;
+  ours.sa_handler = clean_up;
   ours.sa_flags = static_cast<int>(SA_RESETHAND);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction before {};
@@ -337,6 +346,7 @@ class RealHost : public Host {
   }
 
   bool write(Stream stream, std::string_view text) override {
+    if (stream == Stream::Err && !text.empty()) note_status(text);
     if (write_all(number(stream), text)) return true;
     if (errno != EPIPE) problems_[number(stream)] = reason(errno);
     return false;
@@ -377,6 +387,14 @@ class RealHost : public Host {
   }
 
  private:
+  // A text on the terminal that does not end its line is a status line, until
+  // it is erased.
+  void note_status(std::string_view text) {
+    const bool open =
+        text.back() != '\n' && text != kEraseLine && is_terminal(Stream::Err);
+    if (open && !g_status_line) install_cleanup();
+    g_status_line = open;
+  }
   static int number(Stream stream) {
     return stream == Stream::Out ? STDOUT_FILENO : STDERR_FILENO;
   }

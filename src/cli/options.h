@@ -9,13 +9,16 @@
 #include <vector>
 
 #include "base/source.h"
+#include "core/mesh.h"
 #include "core/mode.h"
 #include "core/plan.h"
+#include "graph/rounding.h"
 #include "io/graph_dims.h"
 #include "io/load.h"
 #include "memory/budget.h"
 #include "memory/state.h"
 #include "resolve/logical_axes.h"
+#include "sim/values.h"
 #include "spmd/program.h"
 
 namespace shardplan::cli {
@@ -61,8 +64,25 @@ struct SimulationFlags {
   std::optional<std::string> graph;  // --graph: a path, or @name
   DimSizes dims;                     // --dims
   Overlap overlap = Overlap::Off;    // --overlap
-  std::string values = "random";     // --values
-  int64_t seed = 0;                  // --seed
+  // --values; not given: those of the checkpoint, else random ones.
+  std::optional<ValueSource> values;
+  int64_t seed = 0;  // --seed
+
+  // Of a whole model, where no graph is given.
+  std::optional<int64_t> layers;         // --layers
+  std::optional<int64_t> batch;          // --tokens BxS
+  std::optional<int64_t> length;         // the same
+  std::optional<std::string> input_ids;  // --input-ids
+  std::optional<int64_t> capacity;       // --capacity
+  bool shrink = false;                   // --shrink
+  // The mesh whose divisibility --shrink keeps; not given: that of the run.
+  std::optional<Mesh> shrink_mesh;
+
+  std::optional<Storage> storage;     // --dtype
+  std::optional<Storage> reduce;      // --reduce-dtype; else as --dtype
+  std::optional<std::string> expect;  // --expect
+  std::optional<std::string> plot;    // --plot
+  std::vector<std::string> vary;      // --vary: axes, or "algorithm"
 };
 
 struct Options {

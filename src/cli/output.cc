@@ -73,32 +73,12 @@ bool to_file(const Options& options) {
   return options.output && *options.output != "-";
 }
 
-bool write_file(Context& context, const Writer& write) {
-  const std::string& path = *context.options.output;
-  std::string why;
-  std::unique_ptr<OutputFile> file = context.host.create_file(path, why);
-  if (file == nullptr) {
-    context.diags.error(Code::UnreadableFile, {},
-                        "cannot write `" + path + "`: " + why);
-    return false;
-  }
-  bool fine = true;
-  write([&](std::string_view text) {
-    fine = fine && file->write(text);
-    return fine;
-  });
-  if (fine && file->commit()) return true;
-  context.diags
-      .error(Code::UnreadableFile, {}, "cannot write all of `" + path + "`")
-      .fact("nothing of it is kept");
-  return false;
-}
-
 // False, with the reason reported, when the answer could not be written. A
 // closed pipe is no failure: whoever reads it has seen enough.
 bool write_answer(Context& context, const Writer& write) {
   context.progress.clear();
-  if (to_file(context.options)) return write_file(context, write);
+  if (to_file(context.options))
+    return write_file(context, *context.options.output, write);
   write([&](std::string_view text) {
     return context.host.write(Stream::Out, text);
   });
@@ -230,6 +210,27 @@ void explain_failure(const Options& options, const Diagnostics& diags,
   write_diagnostics(
       shown, style_of(Stream::Err, options, host),
       [&](std::string_view text) { return host.write(Stream::Err, text); });
+}
+
+bool write_file(Context& context, const std::string& path,
+                const Writer& write) {
+  std::string why;
+  std::unique_ptr<OutputFile> file = context.host.create_file(path, why);
+  if (file == nullptr) {
+    context.diags.error(Code::UnreadableFile, {},
+                        "cannot write `" + path + "`: " + why);
+    return false;
+  }
+  bool fine = true;
+  write([&](std::string_view text) {
+    fine = fine && file->write(text);
+    return fine;
+  });
+  if (fine && file->commit()) return true;
+  context.diags
+      .error(Code::UnreadableFile, {}, "cannot write all of `" + path + "`")
+      .fact("nothing of it is kept");
+  return false;
 }
 
 }  // namespace shardplan::cli

@@ -37,6 +37,10 @@ bool asks_for_plan(const Options& options);
 using Writer = std::function<bool(const TextSink&)>;
 Exit finish_with(Context& context, const Writer& write);
 
+// Writes a file, whole or not at all; false, with the reason reported (SP001),
+// when it cannot be.
+bool write_file(Context& context, const std::string& path, const Writer& write);
+
 // Says why there is no answer, on stderr, or on stdout in the formats that
 // consist of diagnostics alone.
 void explain_failure(const Options& options, const Diagnostics& diags,

@@ -196,7 +196,15 @@ void report_program(const SimulateInput& input, const Program& program,
   for (const RepeatedReshard& reshard : fold_reshards(program)) {
     report_reshard(input, program, reshard, diags);
   }
-  report_unread_parameters(input.graph, input.session.manifest, {}, diags);
+  UnreadScope scope;
+  if (input.model) {
+    // A model made smaller holds nothing but what is read.
+    scope = {!input.model->shrunk, input.model->only_layers};
+    if (input.model->tied.value_or(false)) {
+      report_tied_copies(input.session.manifest, input.session.plan, diags);
+    }
+  }
+  report_unread_parameters(input.graph, input.session.manifest, scope, diags);
   report_tied_uses(program, diags);
   for (const int bias : repeated_biases(input.graph)) {
     const Value& value = value_of(input.graph, bias);
@@ -245,6 +253,7 @@ void report_outcome(const SimulateInput& input, const Program& program,
                     const Simulation& outcome, Diagnostics& diags) {
   const Graph& graph = input.graph;
   report_decisions(outcome, diags);
+  report_dropped_tokens(outcome.dropped, outcome.routed, diags);
   if (!outcome.mismatch) {
     if (outcome.error_amplification > kLargeAmplification) {
       const std::string message =

@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "graph/build.h"
+#include "io/checkpoint.h"
 #include "io/graph_file.h"
 #include "io/load.h"
 
@@ -96,18 +97,82 @@ bool brings_graph(Context& context) {
   if (path == "-" || path.starts_with('@')) return true;
   Diagnostics quiet = context.diags.fresh();
   const SourcePtr source = read_source(path, kWholeFile, context.host, quiet);
-  if (source == nullptr || looks_like_graph(source->text())) return true;
-  context.diags
-      .error(Code::Usage, {},
-             "no graph was given, and `" + printable(path) + "` is none")
-      .help(
-          "add `--graph FILE`, or a shipped one such as `--graph @mlp`; "
-          "`shardplan list graphs` shows all");
-  return false;
+  return source != nullptr && looks_like_graph(source->text());
+}
+
+// Flags that say how a whole model is run, given with a graph.
+bool fit_a_graph(const SimulationFlags& flags, Diagnostics& diags) {
+  const std::pair<bool, const char*> given[] = {
+      {flags.layers.has_value(), "--layers"},
+      {flags.batch.has_value(), "--tokens"},
+      {flags.input_ids.has_value(), "--input-ids"},
+      {flags.capacity.has_value(), "--capacity"},
+      {flags.shrink, "--shrink"}};
+  bool fit = true;
+  for (const auto& [is_given, name] : given) {
+    if (!is_given) continue;
+    diags
+        .error(Code::Usage, {},
+               std::string(name) + " is for whole models, not for graph files")
+        .help("`--dims` gives the sizes of a graph file");
+    fit = false;
+  }
+  return fit;
+}
+
+// What the run computes with: weights where there are any and nothing else is
+// asked for.
+std::optional<ValueSource> value_source(Context& context,
+                                        const std::optional<ModelRun>& model) {
+  const SimulationFlags& flags = context.options.simulation;
+  const std::string& path = context.options.arguments.front();
+  const bool shrunk = model && model->shrunk;
+  const auto wanted = flags.values;
+  if (wanted && *wanted != ValueSource::Checkpoint) return wanted;
+  const bool weights = !shrunk && has_weights(path, context.host);
+  if (weights) return ValueSource::Checkpoint;
+  if (!wanted) return ValueSource::Random;
+  return context.diags
+      .error(Code::Usage, {}, "there are no weights to compute with")
+      .fact(shrunk ? "a model made smaller has none"
+                   : "`" + printable(path) + "` is no checkpoint with data")
+      .help("`--values random` draws numbers");
 }
 
 NameReading reading_of(const Options& options) {
   return {options.mode, options.fallback, options.flax};
+}
+
+// A graph, and the session of the model that it is the forward pass of.
+struct Placed {
+  Session session;
+  std::optional<ModelRun> model;
+  GraphDescription description;
+};
+
+std::optional<Placed> read_graph_and_model(Context& context) {
+  const Options& options = context.options;
+  const SimulationFlags& flags = options.simulation;
+  context.progress.stage("reading the graph");
+  if (!fit_a_graph(flags, context.diags)) return std::nullopt;
+  auto description = load_graph(flags.graph.value_or(options.arguments.front()),
+                                flags.dims, context.host, context.diags);
+  if (!description) return std::nullopt;
+  std::optional<Session> session = session_of(context, *description);
+  if (!session) return std::nullopt;
+  return Placed{*std::move(session), std::nullopt, *std::move(description)};
+}
+
+std::optional<Placed> read_family_model(Context& context, const InputIds& ids) {
+  if (!context.options.simulation.dims.empty()) {
+    return context.diags.error(Code::Usage, {}, "--dims is for graph files")
+        .help("`--tokens` and `--layers` give the sizes of a whole model's run")
+        .help("`--shrink` makes a smaller model of the same structure");
+  }
+  std::optional<WholeModel> model = read_whole_model(context, ids);
+  if (!model) return std::nullopt;
+  return Placed{std::move(model->session), std::move(model->run),
+                std::move(model->description)};
 }
 
 }  // namespace
@@ -115,37 +180,39 @@ NameReading reading_of(const Options& options) {
 std::optional<SimulateInput> read_simulation(Context& context) {
   const Options& options = context.options;
   const SimulationFlags& flags = options.simulation;
-  context.progress.stage("reading the graph");
-  if (!flags.graph && !brings_graph(context)) return std::nullopt;
-  const auto description =
-      load_graph(flags.graph.value_or(options.arguments.front()), flags.dims,
-                 context.host, context.diags);
-  if (!description) return std::nullopt;
-  std::optional<Session> session = session_of(context, *description);
-  if (!session || !has_few_enough_devices(session->plan.mesh, context.diags)) {
+  const bool has_graph = flags.graph.has_value() || brings_graph(context);
+  InputIds ids;
+  if (!has_graph && flags.input_ids) {
+    ids = read_input_ids(*flags.input_ids, context.host, context.diags);
+    if (ids.empty()) return std::nullopt;
+  }
+  std::optional<Placed> given = has_graph ? read_graph_and_model(context)
+                                          : read_family_model(context, ids);
+  if (!given ||
+      !has_few_enough_devices(given->session.plan.mesh, context.diags)) {
     return std::nullopt;
   }
   std::optional<Graph> graph =
-      build_graph(*description, session->manifest, context.diags);
+      build_graph(given->description, given->session.manifest, context.diags);
   if (!graph || !is_small_enough(*graph, context.diags)) return std::nullopt;
   static const RuleSet kNoRules;
+  const Session& session = given->session;
   std::optional<PlacedValues> placed =
-      place_values(*graph, session->manifest, session->plan,
-                   session->rules ? *session->rules : kNoRules,
+      place_values(*graph, session.manifest, session.plan,
+                   session.rules ? *session.rules : kNoRules,
                    reading_of(options), context.diags);
   if (!placed) return std::nullopt;
-  const ValueSource source =
-      find_value_source(flags.values).value_or(ValueSource::Random);
-  auto values = make_values(*graph, source, flags.seed, context.diags);
-  if (!values) return std::nullopt;
+  const auto source = value_source(context, given->model);
+  if (!source) return std::nullopt;
   const Algorithm* algorithm =
       options.algorithm ? find_algorithm(*options.algorithm) : nullptr;
-  return SimulateInput{*std::move(session),
+  return SimulateInput{std::move(given->session),
+                       std::move(given->model),
                        *std::move(graph),
                        *std::move(placed),
                        {flags.overlap, algorithm},
-                       source,
-                       *std::move(values)};
+                       *source,
+                       std::move(ids)};
 }
 
 }  // namespace shardplan::cli

@@ -4,10 +4,10 @@
 #pragma once
 
 #include <optional>
-#include <vector>
 
 #include "cli/commands.h"
 #include "cli/session.h"
+#include "cli/whole_model.h"
 #include "graph/graph.h"
 #include "sim/activations.h"
 #include "sim/values.h"
@@ -17,15 +17,17 @@ namespace shardplan::cli {
 
 struct SimulateInput {
   Session session;
+  std::optional<ModelRun> model;  // where no graph is given
   Graph graph;
   PlacedValues placed;
   PartitionOptions how;
   ValueSource source = ValueSource::Random;
-  std::vector<Tensor> values;
+  InputIds ids;  // none: random ones
 };
 
-// Empty, with the reason reported. Without `--graph` the model itself is the
-// graph file, and without rules the specs that it gives its parameters count.
+// Empty, with the reason reported. Without `--graph` the model is a graph file
+// itself, or of a family whose forward pass is known; a graph file's own specs
+// count where there are no rules.
 std::optional<SimulateInput> read_simulation(Context& context);
 
 }  // namespace shardplan::cli

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -13,6 +14,7 @@
 
 #include "base/text.h"
 #include "cli/simulate_findings.h"
+#include "core/fold.h"
 #include "sim/verdict.h"
 
 namespace shardplan::cli {
@@ -45,6 +47,22 @@ struct CollectiveGroup {
   std::vector<std::string> at;
 };
 
+// Every name once, and what is the same in every layer once:
+// `layers.*.mlp.output`.
+std::vector<std::string> folded(const std::vector<std::string>& names) {
+  std::map<std::string, std::set<std::string>> alike;
+  for (const std::string& name : names) alike[folded_name(name)].insert(name);
+  std::vector<std::string> result;
+  std::set<std::string> told;
+  for (const std::string& name : names) {
+    const std::string family = folded_name(name);
+    if (!told.insert(family).second) continue;
+    const std::set<std::string>& members = alike[family];
+    result.push_back(members.size() > 1 ? family : name);
+  }
+  return result;
+}
+
 std::vector<CollectiveGroup> grouped(const Program& program,
                                      const Simulation& outcome) {
   std::map<std::tuple<CollectiveKind, AxisNames, std::string, Cause>, size_t>
@@ -61,11 +79,9 @@ std::vector<CollectiveGroup> grouped(const Program& program,
     group.bytes += moved.moved;
     const Instruction& by =
         program.instructions[static_cast<size_t>(p.instruction)];
-    const std::string at = served_value(program, by);
-    if (std::find(group.at.begin(), group.at.end(), at) == group.at.end()) {
-      group.at.push_back(at);
-    }
+    group.at.push_back(served_value(program, by));
   }
+  for (CollectiveGroup& group : groups) group.at = folded(group.at);
   return groups;
 }
 
@@ -119,14 +135,56 @@ Table activations_table(const SimulateInput& input, const Program& program,
   return table;
 }
 
-std::vector<std::pair<std::string, Cell>> simulation_summary(
-    const SimulateInput& input, const Simulation& outcome, int64_t seed) {
+using Summary = std::vector<std::pair<std::string, Cell>>;
+
+std::string source_text(ValueSource source) {
+  const char* const names[] = {"random", "init", "field", "checkpoint"};
+  return names[static_cast<size_t>(source)];
+}
+
+Storage storage_of(const SimulationFlags& flags) {
+  return flags.storage.value_or(Storage::F32);
+}
+
+// What a whole model, or low precision, adds to the summary.
+void append_model(const SimulateInput& input, const SimulationFlags& flags,
+                  Summary& summary) {
+  const Storage storage = storage_of(flags);
+  summary.emplace_back("dtype", std::string(storage_name(storage)));
+  summary.emplace_back(
+      "reduce_dtype",
+      std::string(storage_name(flags.reduce.value_or(storage))));
+  if (!input.model) return;
+  const ModelRun& run = *input.model;
+  summary.emplace_back("family", run.family);
+  summary.emplace_back("layers",
+                       Count{run.only_layers.value_or(run.all_layers)});
+  summary.emplace_back("of_layers", Count{run.all_layers});
+  summary.emplace_back("batch", Count{run.batch});
+  summary.emplace_back("length", Count{run.length});
+  summary.emplace_back("shrunk", Flag{run.shrunk});
+}
+
+// "2 of 22 layers, 2 x 16 tokens"
+std::string run_text(const ModelRun& run) {
+  std::string text;
+  if (run.only_layers && run.all_layers > *run.only_layers) {
+    text = fmt::format("{} of {} layers, ", *run.only_layers, run.all_layers);
+  } else if (run.all_layers > 0) {
+    text = plural(run.all_layers, "layer") + ", ";
+  }
+  text += fmt::format("{} x {} tokens", run.batch, run.length);
+  return run.shrunk ? text + ", made smaller" : text;
+}
+
+Summary simulation_summary(const SimulateInput& input,
+                           const Simulation& outcome,
+                           const SimulationFlags& flags) {
   int64_t implicit = 0;
   for (const MovedBytes& moved : outcome.collectives) {
     implicit += moved.priced.cause == Cause::Implicit;
   }
   const bool exact = input.source == ValueSource::Field;
-  const char* const values[] = {"random", "init", "field"};
   std::vector<std::pair<std::string, Cell>> summary = {
       {"graph", input.graph.name},
       {"devices", Count{input.session.plan.mesh.devices()}},
@@ -143,8 +201,9 @@ std::vector<std::pair<std::string, Cell>> simulation_summary(
       {"bytes_moved", ByteSize{outcome.bytes_moved}},
       {"bytes_priced", ByteSize{outcome.bytes_priced}},
       {"implicit_reshards", Count{implicit}},
-      {"values", std::string(values[static_cast<size_t>(input.source)])},
-      {"seed", Count{seed}}};
+      {"values", source_text(input.source)},
+      {"seed", Count{flags.seed}}};
+  append_model(input, flags, summary);
   if (outcome.mismatch) {
     const auto v = static_cast<size_t>(outcome.mismatch->value);
     summary.emplace_back("first_mismatch", input.graph.values[v].name);
@@ -169,18 +228,56 @@ std::string verdict_line(const SimulateInput& input,
                      digits);
 }
 
-std::string precision_line(const Simulation& outcome) {
-  std::string line = "float32: inexact where the unsharded run is exact";
+// "float32", "bf16, sums in float32"
+std::string dtype_text(const SimulationFlags& flags) {
+  const auto name = [](Storage storage) {
+    return storage == Storage::F32 ? std::string("float32")
+                                   : std::string(storage_name(storage));
+  };
+  const Storage storage = storage_of(flags);
+  const Storage reduce = flags.reduce.value_or(storage);
+  return reduce == storage ? name(storage)
+                           : name(storage) + ", sums in " + name(reduce);
+}
+
+std::string precision_line(const Simulation& outcome,
+                           const SimulationFlags& flags) {
+  std::string line = dtype_text(flags) + ": ";
   if (outcome.error_amplification == 1) {
-    line = "float32: as exact as the unsharded run";
+    line += "as exact as the unsharded run";
   } else if (std::isfinite(outcome.error_amplification)) {
-    line = fmt::format("float32: error {:.3g} times the unsharded run's",
-                       outcome.error_amplification);
+    line += fmt::format("error {:.3g} times the unsharded run's",
+                        outcome.error_amplification);
+  } else {
+    line += "inexact where the unsharded run is exact";
   }
   if (outcome.bound_ratio) {
     line += fmt::format("; {:.2g} of the rounding bound", *outcome.bound_ratio);
   }
   return line;
+}
+
+// How errors grow: for people where precision is what they ask about.
+void append_precision(const SimulateInput& input, std::span<const Variant> runs,
+                      const SimulationFlags& flags, bool expand,
+                      Report& report) {
+  const bool asked =
+      flags.storage || flags.reduce || flags.plot || runs.size() > 1;
+  std::vector<Table> tables =
+      error_tables(input.graph, runs.front().outcome, expand);
+  if (runs.size() > 1) {
+    for (Table& table : precision_tables(runs)) {
+      tables.push_back(std::move(table));
+    }
+  }
+  for (Table& table : tables) {
+    if (asked || table.audience == Audience::Programs) {
+      report.tables.push_back(std::move(table));
+    }
+  }
+  if (!asked) return;
+  std::string line = precision_line(input.graph, runs);
+  if (!line.empty()) report.notes.push_back(std::move(line));
 }
 
 std::string work_line(const Simulation& outcome) {
@@ -207,29 +304,37 @@ std::string traffic_line(const Simulation& outcome, bool exact) {
 }  // namespace
 
 Report simulate_report(const Context& context, const SimulateInput& input,
-                       const Program& program, const Simulation& outcome) {
+                       const Program& program, std::span<const Variant> runs) {
+  const Simulation& outcome = runs.front().outcome;
   const Mesh& mesh = input.session.plan.mesh;
   const Options& options = context.options;
   Report report;
   report.command = "simulate";
   report.diagnostics = &context.diags;
-  report.summary = simulation_summary(input, outcome, options.simulation.seed);
+  const SimulationFlags& flags = options.simulation;
+  report.summary = simulation_summary(input, outcome, flags);
   report.summary.emplace_back("errors",
                               Count{context.diags.count(Severity::Error)});
   report.summary.emplace_back("warnings",
                               Count{context.diags.count(Severity::Warning)});
-  report.headline = {fmt::format(
-      "`{}` on {}    mesh {}; {} values, seed {}", printable(input.graph.name),
-      plural(mesh.devices(), "simulated device"), mesh_text(mesh),
-      options.simulation.values, options.simulation.seed)};
+  std::string headline =
+      fmt::format("`{}` on {}    mesh {}; ", printable(input.graph.name),
+                  plural(mesh.devices(), "simulated device"), mesh_text(mesh));
+  if (input.model) headline += run_text(*input.model) + "; ";
+  headline += input.source == ValueSource::Checkpoint
+                  ? "the checkpoint's weights"
+                  : fmt::format("{} values, seed {}", source_text(input.source),
+                                flags.seed);
+  report.headline = {std::move(headline)};
   report.tables = {collectives_table(program, outcome),
                    activations_table(input, program, options.expand)};
+  append_precision(input, runs, flags, options.expand, report);
   report.notes.push_back(work_line(outcome));
   report.notes.push_back(outcome.collectives.empty()
                              ? "no device needs anything of another"
                              : traffic_line(outcome, options.exact));
   if (input.source != ValueSource::Field) {
-    report.notes.push_back(precision_line(outcome));
+    report.notes.push_back(precision_line(outcome, flags));
   }
   report.notes.push_back(verdict_line(input, outcome));
   return report;

@@ -2,15 +2,19 @@
 // What `simulate` found, as a report and as diagnostics.
 #pragma once
 
+#include <span>
+
 #include "cli/commands.h"
+#include "cli/precision_report.h"
 #include "cli/simulate_input.h"
 #include "report/report.h"
 #include "sim/simulate.h"
 
 namespace shardplan::cli {
 
-// Refers to all of them: they must outlive the report.
+// `runs`: the one asked for, then those of --vary. Refers to all arguments:
+// they must outlive the report.
 Report simulate_report(const Context& context, const SimulateInput& input,
-                       const Program& program, const Simulation& outcome);
+                       const Program& program, std::span<const Variant> runs);
 
 }  // namespace shardplan::cli

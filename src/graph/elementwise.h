@@ -47,10 +47,11 @@ void for_element_type(Arithmetic arithmetic, const Function& function) {
 }
 
 template <typename T, typename Function>
-void map_unary(const Tensor& x, const Tensor& result, const Function& f) {
+void map_unary(const Tensor& x, const Tensor& result, int threads,
+               const Function& f) {
   const T* from = x.data<T>();
   T* to = result.data<T>();
-  for_each_row<2>(result.shape, {result.strides, x.strides},
+  for_each_row<2>(result.shape, {result.strides, x.strides}, threads, 1,
                   [&](int64_t count, const std::array<int64_t, 2>& offsets,
                       const std::array<int64_t, 2>& steps) {
                     T* out = to + offsets[0];
@@ -68,11 +69,12 @@ void map_unary(const Tensor& x, const Tensor& result, const Function& f) {
 // REQUIRES: x and y have the result's shape (broadcast_to).
 template <typename T, typename Function>
 void map_binary(const Tensor& x, const Tensor& y, const Tensor& result,
-                const Function& f) {
+                int threads, const Function& f) {
   const T* left = x.data<T>();
   const T* right = y.data<T>();
   T* to = result.data<T>();
-  for_each_row<3>(result.shape, {result.strides, x.strides, y.strides},
+  for_each_row<3>(result.shape, {result.strides, x.strides, y.strides}, threads,
+                  1,
                   [&](int64_t count, const std::array<int64_t, 3>& offsets,
                       const std::array<int64_t, 3>& steps) {
                     T* out = to + offsets[0];
@@ -100,12 +102,14 @@ Tensor run_unary(std::span<const Tensor> operands, const Attributes& attributes,
   const Tensor& x = operands[0];
   const Tensor result = make_tensor(element_of(context.arithmetic), x.shape);
   if (context.arithmetic == Arithmetic::Field) {
-    map_unary<double>(x, result, [&](double v) { return function.field(v); });
+    map_unary<double>(x, result, context.threads,
+                      [&](double v) { return function.field(v); });
     return result;
   }
   for_element_type(context.arithmetic, [&](auto type) {
     using T = typename decltype(type)::type;
-    map_unary<T>(x, result, [&](T v) { return function.real(v); });
+    map_unary<T>(x, result, context.threads,
+                 [&](T v) { return function.real(v); });
   });
   return result;
 }
@@ -128,13 +132,15 @@ Tensor run_binary(std::span<const Tensor> operands,
   const Tensor y = broadcast_to(operands[1], shape);
   const Tensor result = make_tensor(element_of(context.arithmetic), shape);
   if (context.arithmetic == Arithmetic::Field) {
-    map_binary<double>(
-        x, y, result, [&](double a, double b) { return function.field(a, b); });
+    map_binary<double>(x, y, result, context.threads, [&](double a, double b) {
+      return function.field(a, b);
+    });
     return result;
   }
   for_element_type(context.arithmetic, [&](auto type) {
     using T = typename decltype(type)::type;
-    map_binary<T>(x, y, result, [&](T a, T b) { return function.real(a, b); });
+    map_binary<T>(x, y, result, context.threads,
+                  [&](T a, T b) { return function.real(a, b); });
   });
   return result;
 }

@@ -25,8 +25,8 @@ namespace shardplan {
 
 // How much of a model is run, on what.
 struct ForwardPass {
-  int64_t batch = 2;    // sequences
-  int64_t length = 16;  // tokens of each
+  int64_t batch = 2;                // sequences
+  int64_t length = 16;              // tokens of each
   std::optional<int64_t> layers;    // the first so many; else all
   std::optional<int64_t> capacity;  // tokens of a sequence that an expert has
                                     // room for; else all of them
@@ -42,10 +42,17 @@ struct FamilyInput {
 struct Family {
   std::string_view name;     // "llama", as model_type of a config.json
   std::string_view summary;  // one line for `list families`
-  // Names without layer numbers that the checkpoint must have for this family
-  // to be recognised where no config names it, in the convention of
-  // parameter_names.h; what is missing is told.
+  // Names that the checkpoint must have for this family to be recognised where
+  // no config names it, in the convention of parameter_names.h with `*` for
+  // numbers of layers; what is missing is told.
   std::vector<std::string_view> marks;
+  // Names that it must not have: those of families of which the marks of this
+  // one are a part, but which compute something else.
+  std::vector<std::string_view> foreign = {};
+  // The config with every size that describe needs, from wherever it is said
+  // (graph/model_sizes.h). Errors as describe.
+  std::optional<ModelConfig> (*complete)(const FamilyInput& input,
+                                         Diagnostics& diags) = nullptr;
   // Errors: SP013 for facts that neither config nor shapes tell, SP015 for
   // shapes that contradict them, SP009 for what the family cannot do yet.
   std::optional<GraphDescription> (*describe)(const FamilyInput& input,

@@ -95,6 +95,8 @@ struct OpDef {
   int min_operands = 1;
   int max_operands = 1;
   Linearity linearity = Linearity::None;
+  // The operands in which a multilinear operation is linear; empty: all.
+  std::vector<int> linear_in;
   std::vector<AttributeDef> attributes;
   // Which dimensions may be sharded, in words for `list ops`.
   std::string_view factors;
@@ -121,11 +123,17 @@ struct OpDef {
   // The result is a choice (top-k, argmax): rounding may turn it over, so a
   // sharded run takes the choice of the unsharded one and counts its own.
   bool is_decision = false;
+  // A device does this for the batch that it has, as where there is a weight:
+  // tokens are exchanged with other devices' experts, not gathered for them.
+  bool keeps_batch = false;
 };
 
 // The one table of operations. Names of a graph file that stand for several of
 // them (rms_norm, softmax) are in graph/build.h.
 std::span<const OpDef> ops();
 const OpDef* find_op(std::string_view name);
+
+// Whether this operand may be parts of a sum while the others are whole.
+bool is_linear_in(const OpDef& op, int operand);
 
 }  // namespace shardplan

@@ -19,12 +19,17 @@ std::string shapes_text(std::span<const Shape> shapes) {
   return text;
 }
 
+std::optional<Shape> refuse(Diagnostics& diags, Span where, std::string message,
+                            std::string help) {
+  return diags.error(Code::InvalidGraph, where, std::move(message))
+      .help(std::move(help));
+}
+
 std::optional<Shape> countable(Shape shape, Span where, Diagnostics& diags) {
   if (element_count(shape)) return shape;
-  return diags
-      .error(Code::InvalidGraph, where,
-             "the result " + shape_text(shape) + " has too many elements")
-      .help("make the operands smaller: elements are counted in 63 bits");
+  return refuse(diags, where,
+                "the result " + shape_text(shape) + " has too many elements",
+                "make the operands smaller: elements are counted in 63 bits");
 }
 
 std::optional<int> find_dim(int64_t dim, const Shape& shape, Span where,

@@ -20,6 +20,10 @@ namespace shardplan {
 
 std::string shapes_text(std::span<const Shape> shapes);  // "[2, 3] and [4]"
 
+// SP015; no shape.
+std::optional<Shape> refuse(Diagnostics& diags, Span where, std::string message,
+                            std::string help);
+
 // A result's shape as it is; SP015 where its elements exceed 63 bits.
 std::optional<Shape> countable(Shape shape, Span where, Diagnostics& diags);
 

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // ParameterNames: a checkpoint's parameters under one convention of names.
 //
-// The convention is that of Hugging Face without the outer module: parts joined
-// by dots, "layers.3.self_attn.q_proj.weight", "embed_tokens.weight". Flax and
-// EasyDeL write `model/layers/3/self_attn/q_proj/kernel`, put inputs before
-// outputs in a kernel, and may stack layers: one `layers/self_attn/q_proj/kernel`
-// whose first dimension counts layers. Experts may be stacked likewise.
+// The convention is that of Hugging Face without the outer modules (`model.`,
+// `transformer.`, `bert.`, `language_model.`): parts joined by dots,
+// "layers.3.self_attn.q_proj.weight", "embed_tokens.weight". Flax and EasyDeL
+// write `model/layers/3/self_attn/q_proj/kernel`, put inputs before outputs in
+// a kernel, and may stack layers: one `layers/self_attn/q_proj/kernel` whose
+// first dimension counts layers. Their last part (`kernel`, `embedding`,
+// `scale`) is `weight` in the convention. Experts may be stacked likewise: then
+// the name lacks their number ("layers.3.mlp.experts.up_proj.weight").
 #pragma once
 
 #include <cstddef>
@@ -29,6 +32,7 @@ struct NamedParameter {
 
 class ParameterNames {
  public:
+  // The manifest must outlive this.
   explicit ParameterNames(const Manifest& manifest);
 
   // By a name of the convention; "layers.3.x" is also found in a stacked
@@ -37,7 +41,8 @@ class ParameterNames {
   // Numbers of layers under a prefix ("layers", "h", "encoder.layer"), from
   // names or from the first dimension of what is stacked; 0 without any.
   int64_t layers(std::string_view prefix) const;
-  // Names with `*` for numbers of layers and experts, sorted, each once.
+  // Names with `*` for numbers of layers and experts, sorted, each once. What
+  // is stacked over layers has the `*` that its name lacks.
   std::vector<std::string> folded() const;
 
  private:

@@ -20,6 +20,10 @@ std::string_view storage_name(Storage storage);
 int64_t storage_bytes(Storage storage);  // of one element
 // Half the distance from 1 to the next larger number.
 double unit_roundoff(Storage storage);
+// Half of the least number above 0: the error of rounding is at most the unit
+// roundoff times the number plus this, where nothing overflows (Higham,
+// "Accuracy and Stability of Numerical Algorithms", 2nd ed., section 2.1).
+double underflow_unit(Storage storage);
 
 float rounded(float number, Storage storage);
 // Rounds every number in place; a view rounds what it sees. REQUIRES: the

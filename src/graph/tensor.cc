@@ -3,19 +3,32 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 #include <numeric>
 #include <type_traits>
+#include <utility>
 
 #include "base/check.h"
+#include "base/parallel.h"
 #include "graph/field.h"
 
 namespace shardplan {
 namespace {
 
 size_t bytes_of(Element element) { return element == Element::F32 ? 4 : 8; }
+
+std::atomic<int64_t> held_bytes{0};
+std::atomic<int64_t> peak_bytes{0};
+
+void count_bytes(int64_t bytes) {
+  const int64_t now = held_bytes += bytes;
+  int64_t peak = peak_bytes;
+  while (now > peak && !peak_bytes.compare_exchange_weak(peak, now)) {
+  }
+}
 
 std::vector<int64_t> row_major_strides(const Shape& shape) {
   std::vector<int64_t> strides(shape.size());
@@ -194,6 +207,27 @@ std::optional<std::vector<int64_t>> view_strides(const Tensor& tensor,
   return strides;
 }
 
+// Calls work for slices of two tensors of one shape that make them up, on
+// several threads where they are large.
+template <typename Work>
+void each_slice(const Tensor& a, const Tensor& b, int threads,
+                const Work& work) {
+  constexpr int64_t kWorthThreads = int64_t{1} << 16U;  // elements
+  constexpr int64_t kPieces = 32;
+  if (threads <= 1 || a.elements() < kWorthThreads) {
+    work(a, b);
+    return;
+  }
+  const auto largest = std::max_element(a.shape.begin(), a.shape.end());
+  const auto dim = static_cast<int>(largest - a.shape.begin());
+  const int64_t pieces = std::min(kPieces, *largest);
+  parallel_for(pieces, threads, [&](int64_t i) {
+    const int64_t begin = *largest * i / pieces;
+    const int64_t end = *largest * (i + 1) / pieces;
+    work(slice(a, dim, begin, end), slice(b, dim, begin, end));
+  });
+}
+
 }  // namespace
 
 int64_t Tensor::elements() const {
@@ -209,7 +243,12 @@ Tensor make_tensor(Element element, const Shape& shape) {
   // The system gives zero pages; they take no memory before they are written.
   void* memory = std::calloc(count, bytes_of(element));
   if (memory == nullptr) throw std::bad_alloc();
-  tensor.storage = std::shared_ptr<void>(memory, std::free);
+  const auto bytes = static_cast<int64_t>(count * bytes_of(element));
+  tensor.storage = std::shared_ptr<void>(memory, [bytes](void* given) {
+    std::free(given);
+    count_bytes(-bytes);
+  });
+  count_bytes(bytes);
   return tensor;
 }
 
@@ -224,6 +263,11 @@ Tensor make_tensor(Element element, const Shape& shape,
                    [](double x) { return static_cast<float>(x); });
   }
   return tensor;
+}
+
+Tensor tensor_over(Element element, const Shape& shape,
+                   std::shared_ptr<void> storage) {
+  return {element, shape, row_major_strides(shape), 0, std::move(storage)};
 }
 
 bool is_row_major(const Tensor& tensor) {
@@ -328,14 +372,17 @@ void max_into(const Tensor& target, const Tensor& arriving) {
   }
 }
 
-Tensor converted(const Tensor& tensor, Element element) {
+Tensor converted(const Tensor& tensor, Element element, int threads) {
   if (tensor.element == element) return tensor;
   Tensor result = make_tensor(element, tensor.shape);
-  if (element == Element::F64) {
-    convert_each<double, float>(result, tensor);
-  } else {
-    convert_each<float, double>(result, tensor);
-  }
+  each_slice(result, tensor, threads,
+             [&](const Tensor& to, const Tensor& from) {
+               if (element == Element::F64) {
+                 convert_each<double, float>(to, from);
+               } else {
+                 convert_each<float, double>(to, from);
+               }
+             });
   return result;
 }
 
@@ -350,5 +397,9 @@ bool bitwise_equal(const Tensor& a, const Tensor& b) {
   return a.element == Element::F32 ? equal_bits<float>(a, b)
                                    : equal_bits<double>(a, b);
 }
+
+TensorMemory tensor_memory() { return {held_bytes, peak_bytes}; }
+
+void restart_peak() { peak_bytes = held_bytes.load(); }
 
 }  // namespace shardplan

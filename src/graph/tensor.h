@@ -45,6 +45,9 @@ Tensor make_tensor(Element element, const Shape& shape);
 // Row-major, with these numbers in row-major order.
 Tensor make_tensor(Element element, const Shape& shape,
                    std::span<const double> values);
+// Row-major, over numbers that are there already.
+Tensor tensor_over(Element element, const Shape& shape,
+                   std::shared_ptr<void> storage);
 bool is_row_major(const Tensor& tensor);
 
 // Views.
@@ -67,10 +70,19 @@ void add_into(const Tensor& target, const Tensor& arriving,
 // target = max(arriving, target); a NaN stays.
 void max_into(const Tensor& target, const Tensor& arriving);
 // Itself where it has that type; else rounded to nearest.
-Tensor converted(const Tensor& tensor, Element element);
+Tensor converted(const Tensor& tensor, Element element, int threads = 1);
 
 // Row-major.
 std::vector<double> values_of(const Tensor& tensor);
 bool bitwise_equal(const Tensor& a, const Tensor& b);
+
+// Bytes that make_tensor has given and nobody has let go of, in the whole
+// process; what is mapped is not counted.
+struct TensorMemory {
+  int64_t held = 0;
+  int64_t peak = 0;  // the most since the last restart
+};
+TensorMemory tensor_memory();
+void restart_peak();  // from what is held now
 
 }  // namespace shardplan

@@ -81,6 +81,7 @@ class HeaderReader {
   // REQUIRES: read().
   int64_t data_bytes() const { return data_bytes_; }
   Manifest take() { return std::move(manifest_); }
+  std::vector<int64_t> take_begins() { return std::move(begins_); }
 
  private:
   bool read_metadata(Span key);
@@ -99,6 +100,7 @@ class HeaderReader {
   JsonReader json_;
   Manifest manifest_;
   std::vector<DataRange> ranges_;
+  std::vector<int64_t> begins_;  // per parameter
   bool ranges_complete_ = true;  // every tensor has one
   bool has_metadata_ = false;
   int64_t data_bytes_ = 0;
@@ -224,11 +226,13 @@ void HeaderReader::add(const std::string& name, Span where,
     return;
   }
   const TensorType type{*dtype, tensor.shape};
-  if (!manifest_.add(name, type, where, is_known_buffer(name, type))) {
+  const bool buffer = is_known_buffer(name, type);
+  if (!manifest_.add(name, type, where, buffer)) {
     fail(tensor.shape_where,
          "with `" + name + "` the tensors exceed 2^63 bytes");
     return;
   }
+  if (!buffer) begins_.push_back(range.begin);
   check_length(range, type, tensor.offsets_where);
 }
 
@@ -379,6 +383,8 @@ std::optional<SafetensorsHeader> read_safetensors_header(const SourcePtr& file,
   SafetensorsHeader result;
   result.data_absent = data < reader.data_bytes();
   result.manifest = reader.take();
+  result.data_begin = static_cast<int64_t>(kLengthBytes + length);
+  result.begins = reader.take_begins();
   return result;
 }
 

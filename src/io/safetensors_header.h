@@ -7,15 +7,17 @@
 //    "wte.weight": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}
 //
 // and the data that the offsets, counted from its start, point into. The data
-// is never read and may be absent. As in the format's reference
-// implementation, tensors fill the data without holes or overlaps, in any
-// order, and nothing follows it. Facts: github.com/huggingface/safetensors.
+// is never read here (io/checkpoint.h does) and may be absent. As in the
+// format's reference implementation, tensors fill the data without holes or
+// overlaps, in any order, and nothing follows it. Facts:
+// github.com/huggingface/safetensors.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/diagnostic.h"
 #include "base/host.h"
@@ -36,6 +38,10 @@ int64_t safetensors_bytes_needed(std::string_view head);
 struct SafetensorsHeader {
   Manifest manifest;  // in the header's order; known buffers as buffers
   bool data_absent = false;
+  int64_t data_begin = 0;  // in the file
+  // Per parameter, where its data begins, counted from data_begin; its end is
+  // within 63 bits, but may lie behind the end of the file.
+  std::vector<int64_t> begins;
 };
 
 // Reads a header out of a file's first bytes; `file_size` is that of the whole

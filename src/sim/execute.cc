@@ -2,152 +2,198 @@
 #include "sim/execute.h"
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
+#include "base/check.h"
 #include "base/parallel.h"
+#include "sim/held_values.h"
 #include "sim/overlapped.h"
 #include "sim/part.h"
 #include "spmd/groups.h"
 
 namespace shardplan {
-namespace {
 
-// The instruction after which a register is not read any more; outputs always
-// are.
-std::vector<size_t> last_uses(const Program& program) {
-  std::vector<size_t> last(program.registers.size(), 0);
-  for (size_t i = 0; i < program.instructions.size(); ++i) {
-    for (const int number : program.instructions[i].operands) {
-      last[static_cast<size_t>(number)] = i;
-    }
-  }
-  for (const int number : program.outputs) {
-    last[static_cast<size_t>(number)] = program.instructions.size();
-  }
-  return last;
+ShardedRun::ShardedRun(const Program& program, const Lifetimes& lives,
+                       ReadWhole read, const ExecuteOptions& options)
+    : program_(program),
+      lives_(lives),
+      read_(std::move(read)),
+      options_(options),
+      precision_{options.arithmetic, options.storage, options.reduce},
+      integers_(integer_values(*program.graph)),
+      told_(program.registers.size()) {
+  const auto devices = static_cast<size_t>(program.mesh.devices());
+  run_.registers.resize(program.registers.size());
+  run_.flops.resize(devices);
+  run_.sent.assign(program.instructions.size(), std::vector<int64_t>(devices));
 }
 
-class Machine {
- public:
-  Machine(const Program& program, std::span<const Tensor> values,
-          const ExecuteOptions& options)
-      : program_(program), values_(values), options_(options) {
-    const auto devices = static_cast<size_t>(program.mesh.devices());
-    run_.registers.resize(program.registers.size());
-    run_.flops.resize(devices);
-    run_.sent.assign(program.instructions.size(),
-                     std::vector<int64_t>(devices));
-  }
-
-  Execution run() {
-    last_use_ = last_uses(program_);
-    for (size_t i = 0; i < program_.instructions.size(); ++i) {
-      const Instruction& at = program_.instructions[i];
-      run_.registers[static_cast<size_t>(at.result)] = step(i, at);
-      for (const int number : at.operands) {
-        if (is_over(number, i)) {
-          run_.registers[static_cast<size_t>(number)].clear();
-        }
-      }
-    }
-    return std::move(run_);
-  }
-
- private:
-  // Whether nobody reads a register after an instruction.
-  bool is_over(int number, size_t instruction) const {
-    return !options_.keep_registers &&
-           last_use_[static_cast<size_t>(number)] == instruction;
-  }
-
-  const DeviceTensors& tensors(int number) const {
-    return run_.registers[static_cast<size_t>(number)];
-  }
-
-  DeviceTensors each_device(const std::function<Tensor(size_t)>& work) const {
-    DeviceTensors result(static_cast<size_t>(program_.mesh.devices()));
-    parallel_for(program_.mesh.devices(), options_.threads, [&](int64_t d) {
-      result[static_cast<size_t>(d)] = work(static_cast<size_t>(d));
-    });
-    return result;
-  }
-
-  DeviceTensors step(size_t number, const Instruction& at) {
-    std::vector<int64_t>& sent = run_.sent[number];
-    switch (at.kind) {
-      case Instruction::Kind::Load: {
-        const Register& made =
-            program_.registers[static_cast<size_t>(at.result)];
-        const Tensor& whole = values_[static_cast<size_t>(made.value)];
-        return each_device([&](size_t device) {
-          return shard_of(program_.mesh, made.layout, whole,
-                          static_cast<int64_t>(device));
-        });
-      }
-      case Instruction::Kind::Slice:
-        return each_device([&](size_t device) { return cut(at, device); });
-      case Instruction::Kind::Collective: {
-        DeviceTensors operand = tensors(at.operands[0]);
-        if (is_over(at.operands[0], number)) {
-          run_.registers[static_cast<size_t>(at.operands[0])].clear();
-        }
-        return run_collective(program_.mesh, at, std::move(operand),
-                              options_.arithmetic, options_.threads, sent);
-      }
-      default:
-        return compute(at, sent);
+void ShardedRun::advance(int stretch, const Made& made) {
+  made_ = made;
+  for (; next_ < program_.instructions.size(); ++next_) {
+    if (lives_.stretch[next_] > stretch) break;
+    const Instruction& at = program_.instructions[next_];
+    if (at.kind == Instruction::Kind::Load) continue;
+    for (const int number : at.operands) tensors(number);
+    const auto result = static_cast<size_t>(at.result);
+    run_.registers[result] = step(next_, run_.sent[next_]);
+    if (lives_.made_again[result]) made_again_.push_back(at.result);
+    if (made_) made_(at, run_.registers[result]);
+    for (const int number : at.operands) {
+      if (is_over(number, next_)) release(number);
     }
   }
+  if (stretch == lives_.stretches - 1) {
+    for (const int number : program_.outputs) tensors(number);
+  }
+  if (options_.keep_registers) return;
+  std::vector<int> kept;
+  for (const int number : made_again_) {
+    const auto& reads = lives_.reads[static_cast<size_t>(number)];
+    if (is_needed_soon(reads, stretch)) {
+      kept.push_back(number);
+    } else {
+      release(number);
+    }
+  }
+  made_again_ = std::move(kept);
+}
 
-  Tensor cut(const Instruction& at, size_t device) const {
-    const Tensor& whole = tensors(at.operands[0])[device];
-    const int64_t parts = shard_count(program_.mesh, at.axes);
+const DeviceTensors& ShardedRun::tensors(int number) {
+  const auto r = static_cast<size_t>(number);
+  DeviceTensors& held = run_.registers[r];
+  if (!held.empty()) return held;
+  SHARDPLAN_CHECK(lives_.made_again[r]);
+  const auto maker = static_cast<size_t>(lives_.maker[r]);
+  const Instruction& at = program_.instructions[maker];
+  for (const int operand : at.operands) tensors(operand);
+  // A device would have kept it: nothing is sent twice.
+  std::vector<int64_t> sent(run_.flops.size());
+  held = step(maker, sent);
+  made_again_.push_back(number);
+  if (made_ && !told_[r] && at.kind == Instruction::Kind::Load) {
+    made_(at, held);
+  }
+  told_[r] = true;
+  return held;
+}
+
+Execution ShardedRun::finish() {
+  made_ = {};
+  for (const int number : program_.outputs) tensors(number);
+  for (size_t r = 0; r < program_.registers.size(); ++r) {
+    const bool is_output = lives_.last_read[r] == program_.instructions.size();
+    if (options_.keep_registers && lives_.maker[r] >= 0) {
+      tensors(static_cast<int>(r));
+    } else if (!options_.keep_registers && !is_output) {
+      release(static_cast<int>(r));
+    }
+  }
+  return std::move(run_);
+}
+
+// Whether nobody reads a register after an instruction.
+bool ShardedRun::is_over(int number, size_t instruction) const {
+  return !options_.keep_registers &&
+         lives_.last_read[static_cast<size_t>(number)] <= instruction;
+}
+
+void ShardedRun::release(int number) {
+  run_.registers[static_cast<size_t>(number)].clear();
+}
+
+DeviceTensors ShardedRun::each_device(
+    const std::function<Tensor(size_t)>& work) const {
+  DeviceTensors result(static_cast<size_t>(program_.mesh.devices()));
+  parallel_for(program_.mesh.devices(), options_.threads, [&](int64_t d) {
+    result[static_cast<size_t>(d)] = work(static_cast<size_t>(d));
+  });
+  return result;
+}
+
+// REQUIRES: the operands are there.
+DeviceTensors ShardedRun::step(size_t number, std::vector<int64_t>& sent) {
+  const Instruction& at = program_.instructions[number];
+  switch (at.kind) {
+    case Instruction::Kind::Load:
+      return load(at);
+    case Instruction::Kind::Slice:
+      return cut(at);
+    case Instruction::Kind::Collective: {
+      DeviceTensors operand = tensors(at.operands[0]);
+      if (is_over(at.operands[0], number)) release(at.operands[0]);
+      return run_collective(program_.mesh, at, std::move(operand),
+                            transfer_types(program_, at, precision_),
+                            options_.threads, sent);
+    }
+    case Instruction::Kind::Compute:
+      break;
+  }
+  return compute(at, sent);
+}
+
+DeviceTensors ShardedRun::load(const Instruction& at) const {
+  const Register& made = program_.registers[static_cast<size_t>(at.result)];
+  const Tensor whole = read_(made.value);
+  return each_device([&](size_t device) {
+    return shard_of(program_.mesh, made.layout, whole,
+                    static_cast<int64_t>(device));
+  });
+}
+
+DeviceTensors ShardedRun::cut(const Instruction& at) {
+  const DeviceTensors& from = tensors(at.operands[0]);
+  const int64_t parts = shard_count(program_.mesh, at.axes);
+  return each_device([&](size_t device) {
+    const Tensor& whole = from[device];
     const int64_t index =
         shard_index(program_.mesh, at.axes,
                     program_.mesh.coordinates(static_cast<int64_t>(device)));
     const Slice part =
         part_of(whole.shape[static_cast<size_t>(at.dim)], index, parts);
     return slice(whole, at.dim, part.begin, part.end);
-  }
+  });
+}
 
-  DeviceTensors compute(const Instruction& at, std::vector<int64_t>& sent) {
-    std::vector<DevicePart> parts;
-    const size_t devices = static_cast<size_t>(program_.mesh.devices());
-    const GraphNode& node = program_.graph->nodes[static_cast<size_t>(at.node)];
-    // Few devices leave threads for the operation itself.
-    const int inner =
-        static_cast<int>(devices) >= options_.threads ? 1 : options_.threads;
-    for (size_t device = 0; device < devices; ++device) {
-      DevicePart& part = parts.emplace_back();
-      for (const int number : at.operands) {
-        part.operands.push_back(tensors(number)[device]);
-      }
-      part.context.arithmetic = options_.arithmetic;
-      part.context.rule = &node.rule;
-      part.context.range = range_of(program_.mesh, node.rule, at.factor_axes,
-                                    static_cast<int64_t>(device));
-      part.context.threads = inner;
+DeviceTensors ShardedRun::compute(const Instruction& at,
+                                  std::vector<int64_t>& sent) {
+  std::vector<DevicePart> parts;
+  const size_t devices = static_cast<size_t>(program_.mesh.devices());
+  const GraphNode& node = program_.graph->nodes[static_cast<size_t>(at.node)];
+  // Few devices leave threads for the operation itself.
+  const int inner =
+      static_cast<int>(devices) >= options_.threads ? 1 : options_.threads;
+  for (size_t device = 0; device < devices; ++device) {
+    DevicePart& part = parts.emplace_back();
+    for (const int number : at.operands) {
+      part.operands.push_back(tensors(number)[device]);
     }
-    if (at.overlap != Overlap::Off) {
-      return run_overlapped(program_.mesh, at, node, parts, options_.threads,
-                            run_.flops, sent);
-    }
-    return each_device([&](size_t device) {
-      Tensor result = run_part(node, parts[device], run_.flops[device]);
-      parts[device].operands.clear();
-      return result;
-    });
+    part.context.arithmetic = options_.arithmetic;
+    part.context.rule = &node.rule;
+    part.context.range = range_of(program_.mesh, node.rule, at.factor_axes,
+                                  static_cast<int64_t>(device));
+    part.context.threads = inner;
   }
+  if (at.overlap != Overlap::Off) {
+    return run_overlapped(program_.mesh, at, node, parts,
+                          transfer_types(program_, at, precision_),
+                          options_.threads, run_.flops, sent);
+  }
+  const Storage as = storage_of(at);
+  return each_device([&](size_t device) {
+    const Tensor result = run_part(node, parts[device], run_.flops[device]);
+    return kept(result, std::exchange(parts[device].operands, {}),
+                options_.arithmetic, as, inner);
+  });
+}
 
-  const Program& program_;
-  std::span<const Tensor> values_;
-  const ExecuteOptions& options_;
-  std::vector<size_t> last_use_;  // per register
-  Execution run_;
-};
-
-}  // namespace
+// What a result is rounded to.
+Storage ShardedRun::storage_of(const Instruction& at) const {
+  const Register& made = program_.registers[static_cast<size_t>(at.result)];
+  return integers_[static_cast<size_t>(made.value)]
+             ? Storage::F32
+             : kept_as(precision_, made.layout);
+}
 
 int64_t Execution::bytes_moved() const {
   int64_t total = 0;
@@ -159,7 +205,15 @@ int64_t Execution::bytes_moved() const {
 
 Execution execute(const Program& program, std::span<const Tensor> values,
                   const ExecuteOptions& options) {
-  return Machine(program, values, options).run();
+  const Lifetimes lives = lifetimes_of(program);
+  const auto read = [&](int value) {
+    const auto v = static_cast<size_t>(value);
+    return as_stored(program.graph->values[v], values[v],
+                     {options.arithmetic, options.storage}, options.threads);
+  };
+  ShardedRun run(program, lives, read, options);
+  for (int s = 0; s < lives.stretches; ++s) run.advance(s);
+  return run.finish();
 }
 
 Tensor shard_of(const Mesh& mesh, const Layout& layout, const Tensor& whole,

@@ -75,8 +75,8 @@ Tensor multiply_in_order(const GraphNode& node, const DevicePart& part,
 class Overlapped {
  public:
   Overlapped(const Mesh& mesh, const Instruction& at, const GraphNode& node,
-             std::vector<DevicePart>& parts)
-      : mesh_(mesh), at_(at), node_(node), parts_(parts) {}
+             const TransferTypes& types, std::vector<DevicePart>& parts)
+      : mesh_(mesh), at_(at), node_(node), types_(types), parts_(parts) {}
 
   // Gathers the operand, a group at a time; then every device multiplies.
   DeviceTensors gather_first(int threads, std::vector<int64_t>& flops,
@@ -91,7 +91,7 @@ class Overlapped {
       std::vector<int64_t> bytes(group.size());
       const std::vector<Tensor> gathered =
           gather(*at_.algorithm, ranks_along(mesh_, at_.axes), at_.dim, chunks,
-                 threads, bytes);
+                 types_, threads, bytes);
       for (size_t r = 0; r < group.size(); ++r) {
         part(group[r]).operands[operand] = gathered[r];
         sent[static_cast<size_t>(group[r])] += bytes[r];
@@ -103,8 +103,10 @@ class Overlapped {
       const Tensor& whole = parts_[device].operands[operand];
       const std::vector<Slice> order = arrival_order(
           at_.overlap, rank, count, whole.shape[static_cast<size_t>(at_.dim)]);
-      return multiply_in_order(node_, parts_[device], factor, order,
-                               flops[device]);
+      const Tensor product = multiply_in_order(node_, parts_[device], factor,
+                                               order, flops[device]);
+      keep(product, types_.arithmetic, types_.result);
+      return product;
     });
   }
 
@@ -132,8 +134,7 @@ class Overlapped {
       std::vector<int64_t> bytes(group.size());
       std::vector<Tensor> sums =
           scatter(*at_.algorithm, ranks_along(mesh_, at_.axes), at_.dim,
-                  std::move(mine), Reduction::Sum, parts_[0].context.arithmetic,
-                  threads, bytes);
+                  std::move(mine), Reduction::Sum, types_, threads, bytes);
       for (size_t r = 0; r < group.size(); ++r) {
         result[static_cast<size_t>(group[r])] = std::move(sums[r]);
         sent[static_cast<size_t>(group[r])] += bytes[r];
@@ -167,6 +168,7 @@ class Overlapped {
   const Mesh& mesh_;
   const Instruction& at_;
   const GraphNode& node_;
+  const TransferTypes& types_;
   std::vector<DevicePart>& parts_;
 };
 
@@ -174,10 +176,11 @@ class Overlapped {
 
 DeviceTensors run_overlapped(const Mesh& mesh, const Instruction& instruction,
                              const GraphNode& node,
-                             std::vector<DevicePart>& parts, int threads,
+                             std::vector<DevicePart>& parts,
+                             const TransferTypes& types, int threads,
                              std::vector<int64_t>& flops,
                              std::vector<int64_t>& sent) {
-  Overlapped run(mesh, instruction, node, parts);
+  Overlapped run(mesh, instruction, node, types, parts);
   return instruction.collective == CollectiveKind::AllGather
              ? run.gather_first(threads, flops, sent)
              : run.scatter_after(threads, flops, sent);

@@ -13,10 +13,13 @@
 namespace shardplan {
 
 // `parts`: what every device has, where the overlapped operand is not gathered
-// yet. REQUIRES: the node is an einsum.
+// yet. Chunks of one product that end in the same sum on a device are added up
+// as the product adds up its terms, in float32; sums that travel are rounded
+// (sim/transfers.h). REQUIRES: the node is an einsum.
 DeviceTensors run_overlapped(const Mesh& mesh, const Instruction& instruction,
                              const GraphNode& node,
-                             std::vector<DevicePart>& parts, int threads,
+                             std::vector<DevicePart>& parts,
+                             const TransferTypes& types, int threads,
                              std::vector<int64_t>& flops,
                              std::vector<int64_t>& sent);
 

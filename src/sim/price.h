@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "graph/rounding.h"
 #include "spmd/program.h"
 
 namespace shardplan {
@@ -20,8 +21,10 @@ struct CollectivePrice {
   Cause cause = Cause::Implicit;
 };
 
-// One per instruction that moves bytes, overlapped products included; of
-// 4-byte elements.
-std::vector<CollectivePrice> price(const Program& program);
+// One per instruction that moves bytes, overlapped products included, of
+// numbers of the types that a run keeps them in (sim/precision.h).
+std::vector<CollectivePrice> price(const Program& program,
+                                   Storage storage = Storage::F32,
+                                   Storage reduce = Storage::F32);
 
 }  // namespace shardplan

@@ -13,10 +13,17 @@
 namespace shardplan {
 namespace {
 
+// REQUIRES: a row-major tensor of doubles.
+void make_absolute(const Tensor& tensor) {
+  double* const numbers = tensor.data<double>();
+  std::transform(numbers, numbers + tensor.elements(), numbers,
+                 [](double x) { return std::abs(x); });
+}
+
 Tensor absolute(const Tensor& tensor) {
-  std::vector<double> numbers = values_of(tensor);
-  for (double& number : numbers) number = std::abs(number);
-  return make_tensor(Element::F64, tensor.shape, numbers);
+  const Tensor result = copy(converted(tensor, Element::F64));
+  make_absolute(result);
+  return result;
 }
 
 // sum |P| over the parts of the sum, of a run that kept its registers; empty
@@ -47,28 +54,44 @@ std::optional<Tensor> sum_of_parts(const Program& program,
   return std::nullopt;
 }
 
-std::optional<double> ratio_of(const Program& whole, int node,
-                               std::span<const Tensor> unsharded,
-                               const SimulateOptions& options) {
-  const Isolated one = isolate(whole, node, options.partition);
+// The whole result of the one node of a graph.
+Tensor result_of(const Graph& graph, const std::vector<Tensor>& operands,
+                 int threads) {
+  Evaluation run{
+      &graph, [&](int value) { return operands[static_cast<size_t>(value)]; },
+      Arithmetic::F64, threads};
+  evaluate_node(run, 0);
+  return whole_of(run, graph.outputs[0]);
+}
+
+}  // namespace
+
+bool is_product(const GraphNode& node) { return node.op->name == "einsum"; }
+
+std::optional<double> bound_ratio_of(const Program& program, int node,
+                                     const ReadWhole& operand,
+                                     const SimulateOptions& options) {
+  const auto n = static_cast<size_t>(node);
+  if (!is_product(program.graph->nodes[n])) return std::nullopt;
+  const Isolated one = isolate(program, node, options.partition);
   const Graph& graph = *one.graph;
-  std::vector<Tensor> plain(graph.values.size());
-  std::vector<Tensor> exact(graph.values.size());
-  std::vector<Tensor> sizes(graph.values.size());
-  for (size_t i = 0; i < one.operands.size(); ++i) {
-    plain[i] = unsharded[static_cast<size_t>(one.operands[i])];
-    exact[i] = converted(plain[i], Element::F64);
-    sizes[i] = absolute(plain[i]);
+  std::vector<Tensor> plain;
+  for (const int value : one.operands) plain.push_back(operand(value));
+  // In doubles, one after the other: each is as large as the weight.
+  std::vector<Tensor> wide;
+  for (const Tensor& tensor : plain) {
+    wide.push_back(converted(tensor, Element::F64, options.threads));
   }
-  const auto result = static_cast<size_t>(graph.outputs[0]);
-  const Tensor y64 =
-      evaluate(graph, exact, Arithmetic::F64, options.threads)[result];
-  const Tensor products =
-      evaluate(graph, sizes, Arithmetic::F64, options.threads)[result];
-  const Execution run =
-      execute(one.program, plain, {Arithmetic::F32, options.threads, true});
+  const Tensor y64 = result_of(graph, wide, options.threads);
+  for (Tensor& tensor : wide) make_absolute(tensor);
+  const Tensor products = result_of(graph, wide, options.threads);
+  wide.clear();
+  plain.resize(graph.values.size());
+  const Execution run = execute(one.program, plain,
+                                {Arithmetic::F32, options.threads, true,
+                                 options.storage, options.reduce});
   const auto output = static_cast<size_t>(one.program.outputs[0]);
-  const Tensor s = assemble(whole.mesh, one.program.registers[output].layout,
+  const Tensor s = assemble(program.mesh, one.program.registers[output].layout,
                             y64.shape, run.registers[output]);
   const Tensor parts = sum_of_parts(one.program, run).value_or(products);
   int64_t length = 1;
@@ -79,27 +102,11 @@ std::optional<double> ratio_of(const Program& whole, int node,
     for (size_t f = 0; f < rule.factors.size(); ++f) {
       if (rule.factors[f].kind != FactorKind::Sum) continue;
       length *= rule.factors[f].size;
-      shards *= shard_count(whole.mesh, at.factor_axes[f]);
+      shards *= shard_count(program.mesh, at.factor_axes[f]);
     }
   }
-  return bound_ratio(y64, s, products, parts, length, shards);
-}
-
-}  // namespace
-
-std::optional<double> largest_bound_ratio(const Program& program,
-                                          std::span<const Tensor> unsharded,
-                                          const SimulateOptions& options) {
-  std::optional<double> largest;
-  const Graph& graph = *program.graph;
-  for (size_t n = 0; n < graph.nodes.size(); ++n) {
-    if (graph.nodes[n].op->name != "einsum") continue;
-    const std::optional<double> ratio =
-        ratio_of(program, static_cast<int>(n), unsharded, options);
-    if (!ratio) return std::nullopt;
-    largest = std::max(largest.value_or(0), *ratio);
-  }
-  return largest;
+  return bound_ratio(y64, s, products, parts, length, shards, options.reduce,
+                     options.storage);
 }
 
 }  // namespace shardplan

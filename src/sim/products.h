@@ -3,17 +3,19 @@
 #pragma once
 
 #include <optional>
-#include <span>
 
+#include "graph/evaluate.h"
 #include "sim/simulate.h"
 
 namespace shardplan {
 
-// The largest bound_ratio (sim/verdict.h) over all products of the program,
-// each by itself on the operands that the unsharded float32 run has. Empty when
-// there is no product, or a contraction is too long for a bound.
-std::optional<double> largest_bound_ratio(const Program& program,
-                                          std::span<const Tensor> unsharded,
-                                          const SimulateOptions& options);
+// bound_ratio (sim/verdict.h) of a product of the program by itself, on whole
+// operands that `operand` gives in float32. Empty when the node is no product,
+// or its contraction is too long for a bound.
+std::optional<double> bound_ratio_of(const Program& program, int node,
+                                     const ReadWhole& operand,
+                                     const SimulateOptions& options);
+
+bool is_product(const GraphNode& node);
 
 }  // namespace shardplan

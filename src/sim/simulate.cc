@@ -2,10 +2,13 @@
 #include "sim/simulate.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
-#include "graph/evaluate.h"
-#include "sim/execute.h"
+#include "graph/routing.h"
+#include "sim/decisions.h"
 #include "sim/isolate.h"
+#include "sim/lanes.h"
 #include "sim/locate.h"
 #include "sim/products.h"
 #include "sim/verdict.h"
@@ -13,23 +16,35 @@
 namespace shardplan {
 namespace {
 
-std::vector<Tensor> in_doubles(std::span<const Tensor> values) {
-  std::vector<Tensor> result;
-  for (const Tensor& value : values) {
-    result.push_back(value.storage == nullptr ? value
-                                              : converted(value, Element::F64));
+std::vector<Tensor> outputs_of(const Evaluation& run) {
+  std::vector<Tensor> outputs;
+  for (const int value : run.graph->outputs) {
+    outputs.push_back(whole_of(run, value));
   }
-  return result;
+  return outputs;
+}
+
+std::vector<Tensor> outputs_of(const Program& program, const Execution& run) {
+  std::vector<Tensor> outputs;
+  for (size_t i = 0; i < program.outputs.size(); ++i) {
+    const auto number = static_cast<size_t>(program.outputs[i]);
+    const auto value = static_cast<size_t>(program.graph->outputs[i]);
+    outputs.push_back(assemble(program.mesh, program.registers[number].layout,
+                               program.graph->values[value].shape,
+                               run.registers[number]));
+  }
+  return outputs;
 }
 
 class Simulator {
  public:
-  Simulator(const Program& program, std::span<const Tensor> values,
+  Simulator(const Program& program, const ReadValue& values,
             const SimulateOptions& options)
       : program_(program),
         graph_(*program.graph),
         values_(values),
-        options_(options) {}
+        options_(options),
+        lives_(lifetimes_of(program)) {}
 
   Simulation run() {
     if (options_.values == ValueSource::Field) {
@@ -37,36 +52,39 @@ class Simulator {
     } else {
       run_in_floats();
     }
-    return std::move(result_);
+    if (!result_.stopped) return std::move(result_);
+    Simulation stopped;
+    stopped.stopped = true;
+    return stopped;
   }
 
  private:
-  void say(const char* stage) const {
-    if (options_.progress) options_.progress(stage);
+  void say(const std::string& stage) const {
+    if (options_.progress) options_.progress(stage.c_str());
   }
 
-  std::vector<Tensor> outputs_of(const std::vector<Tensor>& all) const {
-    std::vector<Tensor> outputs;
-    for (const int value : graph_.outputs) {
-      outputs.push_back(all[static_cast<size_t>(value)]);
+  // Says how far the work is; false where it is to end.
+  bool begin(const char* work, int node) {
+    const auto nodes = static_cast<int>(graph_.nodes.size());
+    if (node < nodes) {
+      say(std::string(work) + " (node " + std::to_string(node + 1) + " of " +
+          std::to_string(nodes) + ")");
     }
-    return outputs;
+    result_.stopped = result_.stopped || (options_.stop && options_.stop());
+    return !result_.stopped;
   }
 
-  std::vector<Tensor> outputs_of(const Execution& run) const {
-    std::vector<Tensor> outputs;
-    for (size_t i = 0; i < program_.outputs.size(); ++i) {
-      const auto number = static_cast<size_t>(program_.outputs[i]);
-      const auto value = static_cast<size_t>(graph_.outputs[i]);
-      outputs.push_back(
-          assemble(program_.mesh, program_.registers[number].layout,
-                   graph_.values[value].shape, run.registers[number]));
-    }
-    return outputs;
+  HeldValues held_values() const {
+    return {&graph_,          &lives_,
+            values_,          options_.values == ValueSource::Field,
+            options_.storage, options_.threads};
   }
 
-  ExecuteOptions how(Arithmetic arithmetic, bool keep) const {
-    return {arithmetic, options_.threads, keep};
+  ExecuteOptions how(Arithmetic arithmetic) const {
+    const bool rounds = arithmetic == Arithmetic::F32;
+    return {arithmetic, options_.threads, false,
+            rounds ? options_.storage : Storage::F32,
+            rounds ? options_.reduce : Storage::F32};
   }
 
   // Replicas must agree as well: what one of them computes is not looked at
@@ -74,26 +92,23 @@ class Simulator {
   bool replicas_agree(const Execution& run, const std::vector<Tensor>& outputs,
                       Arithmetic arithmetic) const {
     for (size_t i = 0; i < outputs.size(); ++i) {
-      const auto number = static_cast<size_t>(program_.outputs[i]);
-      for (int64_t device = 0; device < program_.mesh.devices(); ++device) {
-        const Tensor expected =
-            shard_of(program_.mesh, program_.registers[number].layout,
-                     outputs[i], device);
-        const Tensor& got = run.registers[number][static_cast<size_t>(device)];
-        const bool same = arithmetic == Arithmetic::Field
-                              ? bitwise_equal(expected, got)
-                              : structural_error(expected, got) <= kMismatch;
-        if (!same) return false;
+      const int number = program_.outputs[i];
+      if (divergence_of(program_, number,
+                        run.registers[static_cast<size_t>(number)], outputs[i],
+                        arithmetic)) {
+        return false;
       }
     }
     return true;
   }
 
-  // A run again, keeping everything, to find where it goes wrong.
-  void locate(std::span<const Tensor> values,
-              const std::vector<Tensor>& unsharded, Arithmetic arithmetic) {
-    const Execution kept = execute(program_, values, how(arithmetic, true));
-    result_.mismatch = first_divergence(program_, kept, unsharded, arithmetic);
+  // Both runs again, to find where they part.
+  void locate(Arithmetic arithmetic) {
+    HeldValues held = held_values();
+    Lanes lanes(program_, lives_, held, how(arithmetic));
+    result_.mismatch = first_divergence(lanes, [&](int stretch) {
+      return begin("looking for the difference", stretch);
+    });
     if (!result_.mismatch) {
       result_.mismatch =
           Divergence{graph_.outputs.at(0), 0, result_.structural_error, false};
@@ -102,7 +117,8 @@ class Simulator {
 
   void count(const Execution& run) {
     result_.flops = *std::max_element(run.flops.begin(), run.flops.end());
-    for (CollectivePrice& priced : price(program_)) {
+    for (CollectivePrice& priced :
+         price(program_, options_.storage, options_.reduce)) {
       const auto& sent = run.sent[static_cast<size_t>(priced.instruction)];
       MovedBytes row{std::move(priced), 0, 0};
       for (const int64_t bytes : sent) {
@@ -124,49 +140,163 @@ class Simulator {
     }
   }
 
-  void run_in_floats() {
-    const std::vector<Tensor> doubles = in_doubles(values_);
-    say("running unsharded");
-    const std::vector<Tensor> all64 =
-        evaluate(graph_, doubles, Arithmetic::F64, options_.threads);
-    const std::vector<Tensor> y64 = outputs_of(all64);
-    const std::vector<Tensor> all32 =
-        evaluate(graph_, values_, Arithmetic::F32, options_.threads);
-    say("running sharded");
-    const Execution run64 =
-        execute(program_, doubles, how(Arithmetic::F64, false));
-    const std::vector<Tensor> s64 = outputs_of(run64);
-    const Execution run32 =
-        execute(program_, values_, how(Arithmetic::F32, false));
-    say("comparing");
-    result_.structural_error = structural_error(y64, s64);
-    result_.error_amplification =
-        error_amplification(y64, outputs_of(all32), outputs_of(run32));
-    count(run32);
-    if (result_.structural_error > kMismatch ||
-        !replicas_agree(run64, y64, Arithmetic::F64)) {
-      locate(doubles, all64, Arithmetic::F64);
-    } else {
-      result_.bound_ratio = largest_bound_ratio(program_, all32, options_);
+  // Whether the devices choose from what the unsharded run chooses from: once
+  // the choice is replayed, nobody else would see it.
+  bool chooses_from_same(Lanes& exact, const Instruction& at) const {
+    for (const int number : at.operands) {
+      const int value = program_.registers[static_cast<size_t>(number)].value;
+      if (divergence_of(program_, number, exact.sharded.tensors(number),
+                        whole_of(exact.unsharded, value), Arithmetic::F64)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  // The first whole sum of a probe, or what is no sum.
+  void probe(const Instruction& at, const DeviceTensors& made,
+             const Lanes& exact, const Lanes& working) {
+    const Register& of = program_.registers[static_cast<size_t>(at.result)];
+    const auto v = static_cast<size_t>(of.value);
+    const bool is_probe = std::find(graph_.probes.begin(), graph_.probes.end(),
+                                    of.value) != graph_.probes.end();
+    if (!is_probe || !of.layout.partial.empty() || probed_.contains(of.value)) {
+      return;
+    }
+    const Tensor y64 = whole_of(exact.unsharded, of.value);
+    const Tensor whole =
+        assemble(program_.mesh, of.layout, graph_.values[v].shape, made);
+    probed_[of.value] = {
+        of.value, relative_error(y64, whole_of(working.unsharded, of.value)),
+        relative_error(y64, whole)};
+  }
+
+  void bound(int node, const Lanes& working) {
+    const auto n = static_cast<size_t>(node);
+    if (!bounded_ || n >= graph_.nodes.size() || !is_product(graph_.nodes[n])) {
+      return;
+    }
+    const std::optional<double> ratio = bound_ratio_of(
+        program_, node,
+        [&](int value) { return whole_of(working.unsharded, value); },
+        options_);
+    bounded_ = ratio.has_value();
+    if (ratio) {
+      result_.bound_ratio = std::max(result_.bound_ratio.value_or(0), *ratio);
     }
   }
 
-  void run_in_field() {
-    say("running unsharded");
-    const std::vector<Tensor> all =
-        evaluate(graph_, values_, Arithmetic::Field, options_.threads);
-    const std::vector<Tensor> y = outputs_of(all);
-    say("running sharded");
-    const Execution run =
-        execute(program_, values_, how(Arithmetic::Field, false));
-    count(run);
-    if (!replicas_agree(run, y, Arithmetic::Field)) {
-      result_.structural_error = 1;
-      locate(values_, all, Arithmetic::Field);
+  // Of a node that sends tokens to experts: how many find no room.
+  void count_routed(int stretch, const Evaluation& unsharded) {
+    const auto n = static_cast<size_t>(stretch);
+    if (n >= graph_.nodes.size() || graph_.nodes[n].op->name != "dispatch") {
       return;
     }
-    say("checking every operation by itself");
+    const GraphNode& node = graph_.nodes[n];
+    const Shape& made = graph_.values[static_cast<size_t>(node.result)].shape;
+    const Tensor choices = whole_of(unsharded, node.operands[1]);
+    result_.routed += choices.elements();
+    // [experts, .., capacity, features]
+    result_.dropped += count_dropped(choices, made[0], made[made.size() - 2]);
+  }
+
+  // Stretch by stretch; false where it was stopped.
+  bool advance_floats(HeldValues& held, Lanes& exact, Lanes& working) {
+    for (int s = 0; s < lives_.stretches; ++s) {
+      if (!begin("running", s)) return false;
+      advance_unsharded(exact, s);
+      count_routed(s, exact.unsharded);
+      exact.sharded.advance(s, [&](const Instruction& at, DeviceTensors& made) {
+        if (!is_decision(program_, at)) return;
+        agree_ = agree_ && chooses_from_same(exact, at);
+        const int value =
+            program_.registers[static_cast<size_t>(at.result)].value;
+        replay(program_, at, whole_of(exact.unsharded, value), made);
+      });
+      advance_unsharded(working, s);
+      const auto n = static_cast<size_t>(s);
+      if (n < graph_.nodes.size() && graph_.nodes[n].op->is_decision) {
+        const auto result = static_cast<size_t>(graph_.nodes[n].result);
+        working.unsharded.results[result] =
+            converted(exact.unsharded.results[result], Element::F32);
+      }
+      working.sharded.advance(
+          s, [&](const Instruction& at, DeviceTensors& made) {
+            const int value =
+                program_.registers[static_cast<size_t>(at.result)].value;
+            if (is_decision(program_, at)) {
+              result_.decision_flips +=
+                  replay(program_, at, whole_of(exact.unsharded, value), made);
+            }
+            probe(at, made, exact, working);
+          });
+      bound(s, working);
+      if (s + 1 == lives_.stretches) break;
+      release_results(exact, s);
+      release_results(working, s);
+      release_values(held, s);
+    }
+    return true;
+  }
+
+  void run_in_floats() {
+    HeldValues held = held_values();
+    {
+      Lanes exact(program_, lives_, held, how(Arithmetic::F64));
+      Lanes working(program_, lives_, held, how(Arithmetic::F32));
+      if (!advance_floats(held, exact, working)) return;
+      say("comparing");
+      const std::vector<Tensor> y64 = outputs_of(exact.unsharded);
+      const Execution run64 = exact.sharded.finish();
+      const Execution run32 = working.sharded.finish();
+      result_.structural_error =
+          structural_error(y64, outputs_of(program_, run64));
+      result_.unsharded = outputs_of(working.unsharded);
+      result_.sharded = outputs_of(program_, run32);
+      result_.error_amplification =
+          error_amplification(y64, result_.unsharded, result_.sharded);
+      count(run32);
+      agree_ = agree_ && result_.structural_error <= kMismatch &&
+               replicas_agree(run64, y64, Arithmetic::F64);
+    }
+    for (const int value : graph_.probes) {
+      const auto found = probed_.find(value);
+      if (found != probed_.end()) result_.probes.push_back(found->second);
+    }
+    if (!bounded_) result_.bound_ratio.reset();
+    if (agree_) return;
+    result_.bound_ratio.reset();
+    locate(Arithmetic::F64);
+  }
+
+  void run_in_field() {
+    bool same = true;
+    {
+      HeldValues held = held_values();
+      Lanes lanes(program_, lives_, held, how(Arithmetic::Field));
+      for (int s = 0; s < lives_.stretches; ++s) {
+        if (!begin("running", s)) return;
+        advance_unsharded(lanes, s);
+        count_routed(s, lanes.unsharded);
+        lanes.sharded.advance(s);
+        if (s + 1 == lives_.stretches) break;
+        release_results(lanes, s);
+        release_values(held, s);
+      }
+      const Execution run = lanes.sharded.finish();
+      count(run);
+      same =
+          replicas_agree(run, outputs_of(lanes.unsharded), Arithmetic::Field);
+    }
+    if (!same) {
+      result_.structural_error = 1;
+      locate(Arithmetic::Field);
+      return;
+    }
     for (size_t n = 0; n < graph_.nodes.size() && !result_.mismatch; ++n) {
+      if (!begin("checking every operation by itself", static_cast<int>(n))) {
+        return;
+      }
       check_alone(static_cast<int>(n));
     }
   }
@@ -174,18 +304,21 @@ class Simulator {
   void check_alone(int node) {
     const Isolated one = isolate(program_, node, options_.partition);
     const Graph& graph = *one.graph;
-    std::vector<Tensor> values(graph.values.size());
-    for (size_t i = 0; i < one.operands.size(); ++i) {
-      const auto index = static_cast<uint32_t>(one.operands[i]);
-      values[i] = random_value(graph.values[i], ValueSource::Field,
-                               options_.seed + node + 1, index);
-    }
-    const std::vector<Tensor> all =
-        evaluate(graph, values, Arithmetic::Field, options_.threads);
-    const Execution run =
-        execute(one.program, values, how(Arithmetic::Field, true));
-    const auto parted =
-        first_divergence(one.program, run, all, Arithmetic::Field);
+    const Lifetimes lives = lifetimes_of(one.program);
+    HeldValues held{&graph,
+                    &lives,
+                    [&](int value, Element) {
+                      const auto v = static_cast<size_t>(value);
+                      return random_value(
+                          graph.values[v], ValueSource::Field,
+                          options_.seed + node + 1,
+                          static_cast<uint32_t>(one.operands[v]));
+                    },
+                    true,
+                    Storage::F32,
+                    options_.threads};
+    Lanes lanes(one.program, lives, held, how(Arithmetic::Field));
+    const auto parted = first_divergence(lanes);
     if (!parted) return;
     result_.structural_error = 1;
     result_.mismatch =
@@ -195,16 +328,27 @@ class Simulator {
 
   const Program& program_;
   const Graph& graph_;
-  std::span<const Tensor> values_;
+  const ReadValue& values_;
   const SimulateOptions& options_;
+  Lifetimes lives_;
   Simulation result_;
+  std::map<int, ProbeError> probed_;  // by value
+  bool bounded_ = true;               // every product so far has a bound
+  bool agree_ = true;
 };
 
 }  // namespace
 
-Simulation simulate(const Program& program, std::span<const Tensor> values,
+Simulation simulate(const Program& program, const ReadValue& values,
                     const SimulateOptions& options) {
   return Simulator(program, values, options).run();
+}
+
+Simulation simulate(const Program& program, std::span<const Tensor> values,
+                    const SimulateOptions& options) {
+  return simulate(program,
+                  read_from(std::vector<Tensor>(values.begin(), values.end())),
+                  options);
 }
 
 }  // namespace shardplan

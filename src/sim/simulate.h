@@ -30,6 +30,8 @@ struct SimulateOptions {
   int threads = 1;
   // Told of every step of the work, in words.
   std::function<void(const char*)> progress;
+  // Asked before every node; true ends the simulation early.
+  std::function<bool()> stop = {};
 };
 
 // Where sharded and unsharded runs part first, in the order of the program.
@@ -56,6 +58,7 @@ struct MovedBytes {
 };
 
 struct Simulation {
+  bool stopped = false;  // early: nothing else is filled in
   std::optional<Divergence> mismatch;
   double structural_error = 0;
   double error_amplification = 1;
@@ -63,15 +66,26 @@ struct Simulation {
   int64_t decision_flips = 0;         // choices that the sharded run alone
                                       // would have made otherwise
   std::vector<ProbeError> probes;     // in the order of the graph's probes
-  int64_t flops = 0;                  // of the busiest device
+  int64_t routed = 0;                 // choices of experts that tokens made,
+  int64_t dropped = 0;                // of which so many found no room
+  // The whole outputs in working precision; none in the field.
+  std::vector<Tensor> unsharded;
+  std::vector<Tensor> sharded;
+  int64_t flops = 0;  // of the busiest device
   int64_t unsharded_flops = 0;
   std::vector<MovedBytes> collectives;
   int64_t bytes_moved = 0;
   int64_t bytes_priced = 0;
 };
 
-// `values`: whole inputs and parameters (sim/values.h). REQUIRES: the program
-// is of a graph on a mesh; it may be a wrong one.
+// All runs advance together, node by node: whole inputs and parameters are
+// asked for when a node needs them, as doubles in the field and as float32
+// else, and nothing is held longer than some run needs it (sim/lifetimes.h). A
+// parameter that is needed again much later is asked for again. REQUIRES: the
+// program is of a graph on a mesh; it may be a wrong one.
+Simulation simulate(const Program& program, const ReadValue& values,
+                    const SimulateOptions& options);
+// The same of tensors that are there, by number of the graph's values.
 Simulation simulate(const Program& program, std::span<const Tensor> values,
                     const SimulateOptions& options);
 

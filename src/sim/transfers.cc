@@ -22,13 +22,14 @@ constexpr int64_t kWorthThreads = int64_t{1} << 20U;
 // How an arriving chunk is added to one's own.
 using Combine = std::function<void(const Tensor& own, const Tensor& arriving)>;
 
-Combine combiner(Reduction reduction, Arithmetic arithmetic) {
+Combine combiner(Reduction reduction, const TransferTypes& types) {
   // In the field, the surrogate of a maximum is a sum (graph/field.h).
-  if (reduction == Reduction::Max && arithmetic != Arithmetic::Field) {
+  if (reduction == Reduction::Max && types.arithmetic != Arithmetic::Field) {
     return max_into;
   }
-  return [arithmetic](const Tensor& own, const Tensor& arriving) {
-    add_into(own, arriving, arithmetic);
+  return [types](const Tensor& own, const Tensor& arriving) {
+    add_into(own, arriving, types.arithmetic);
+    keep(own, types.arithmetic, types.sent);
   };
 }
 
@@ -48,25 +49,25 @@ void carry(const Transfer& t, Slots& slots, const Combine& combine) {
   }
 }
 
-int64_t bytes_of(const Transfer& t, const Slots& slots) {
+int64_t elements_of(const Transfer& t, const Slots& slots) {
   int64_t elements = 0;
   for (int c = t.first_chunk; c < t.first_chunk + t.chunk_count; ++c) {
     elements +=
         slots[static_cast<size_t>(t.source)][static_cast<size_t>(c)].elements();
   }
-  return elements * kElementBytes;
+  return elements;
 }
 
 // Executes a schedule on slots that are views. Within a step nobody sends what
 // it receives, so targets may be served at once; what one target gets is in
 // order.
 void transfer(const Schedule& schedule, Slots& slots, const Combine& combine,
-              int threads, std::vector<int64_t>& sent) {
+              Storage type, int threads, std::vector<int64_t>& sent) {
   for (const Step& step : schedule.steps) {
     std::vector<std::vector<const Transfer*>> arriving(slots.size());
     int64_t bytes = 0;
     for (const Transfer& t : step) {
-      const int64_t mine = bytes_of(t, slots);
+      const int64_t mine = elements_of(t, slots) * storage_bytes(type);
       sent[static_cast<size_t>(t.source)] += mine;
       bytes += mine;
       arriving[static_cast<size_t>(t.target)].push_back(&t);
@@ -102,8 +103,13 @@ bool is_owned(const Tensor& tensor) {
   return tensor.storage.use_count() == 1 && is_row_major(tensor);
 }
 
-// Room to sum in: the term itself where nobody else holds its numbers.
-Tensor room_for(Tensor term) { return is_owned(term) ? term : copy(term); }
+// Room to sum in: the term itself where nobody else holds its numbers. It holds
+// what is sent.
+Tensor room_for(Tensor term, Reduction reduction, const TransferTypes& types) {
+  Tensor room = is_owned(term) ? std::move(term) : copy(term);
+  if (reduction == Reduction::Sum) keep(room, types.arithmetic, types.sent);
+  return room;
+}
 
 // Copies what somebody else holds, too. Who holds what is asked before any
 // thread lets go of its part.
@@ -121,24 +127,30 @@ void own_all(DeviceTensors& tensors, int threads) {
 std::vector<Tensor> sum_everywhere(const Algorithm& algorithm,
                                    const Ranks& ranks,
                                    std::vector<Tensor> terms,
-                                   Reduction reduction, Arithmetic arithmetic,
-                                   int threads, std::vector<int64_t>& sent) {
+                                   Reduction reduction,
+                                   const TransferTypes& types, int threads,
+                                   std::vector<int64_t>& sent) {
   const Schedule schedule =
       algorithm.schedule(CollectiveKind::AllReduce, ranks);
   std::vector<Tensor> results;
   Slots slots;
   for (Tensor& term : terms) {
-    results.push_back(room_for(std::move(term)));
+    results.push_back(room_for(std::move(term), reduction, types));
     const Tensor flat = reshaped(results.back(), {results.back().elements()});
     slots.push_back(chunks_along(flat, 0, schedule.chunks, 1));
   }
-  transfer(schedule, slots, combiner(reduction, arithmetic), threads, sent);
+  transfer(schedule, slots, combiner(reduction, types), types.sent, threads,
+           sent);
+  for (const Tensor& sum : results) {
+    keep(sum, types.arithmetic, types.result, threads);
+  }
   return results;
 }
 
 std::vector<Tensor> exchange(const Algorithm& algorithm, const Ranks& ranks,
                              int cut, int grown,
-                             const std::vector<Tensor>& parts, int threads,
+                             const std::vector<Tensor>& parts,
+                             const TransferTypes& types, int threads,
                              std::vector<int64_t>& sent) {
   const Schedule schedule = algorithm.schedule(CollectiveKind::AllToAll, ranks);
   const int64_t n = ranks.count;
@@ -153,7 +165,7 @@ std::vector<Tensor> exchange(const Algorithm& algorithm, const Ranks& ranks,
           std::move(mine[c]);
     }
   }
-  transfer(schedule, slots, {}, threads, sent);
+  transfer(schedule, slots, {}, types.sent, threads, sent);
   std::vector<Tensor> results;
   for (int64_t t = 0; t < n; ++t) {
     Shape shape = parts[static_cast<size_t>(t)].shape;
@@ -176,7 +188,7 @@ std::vector<Tensor> exchange(const Algorithm& algorithm, const Ranks& ranks,
 }
 
 DeviceTensors permute(const std::vector<int>& sources,
-                      const DeviceTensors& operand,
+                      const DeviceTensors& operand, Storage type,
                       std::vector<int64_t>& sent) {
   DeviceTensors result(operand.size());
   for (size_t device = 0; device < operand.size(); ++device) {
@@ -186,7 +198,7 @@ DeviceTensors permute(const std::vector<int>& sources,
       continue;
     }
     result[device] = copy(operand[source]);
-    sent[source] += operand[source].elements() * kElementBytes;
+    sent[source] += operand[source].elements() * storage_bytes(type);
   }
   return result;
 }
@@ -199,7 +211,8 @@ Slice part_of(int64_t size, int64_t index, int64_t count) {
 
 std::vector<Tensor> gather(const Algorithm& algorithm, const Ranks& ranks,
                            int dim, const std::vector<Tensor>& parts,
-                           int threads, std::vector<int64_t>& sent) {
+                           const TransferTypes& types, int threads,
+                           std::vector<int64_t>& sent) {
   const Schedule schedule =
       algorithm.schedule(CollectiveKind::AllGather, ranks);
   const int64_t n = ranks.count;
@@ -215,13 +228,13 @@ std::vector<Tensor> gather(const Algorithm& algorithm, const Ranks& ranks,
     copy_into(slice(results.back(), dim, r * width, (r + 1) * width), part);
     slots.push_back(chunks_along(results.back(), dim, n, pieces));
   }
-  transfer(schedule, slots, {}, threads, sent);
+  transfer(schedule, slots, {}, types.sent, threads, sent);
   return results;
 }
 
 std::vector<Tensor> scatter(const Algorithm& algorithm, const Ranks& ranks,
                             int dim, std::vector<Tensor> terms,
-                            Reduction reduction, Arithmetic arithmetic,
+                            Reduction reduction, const TransferTypes& types,
                             int threads, std::vector<int64_t>& sent) {
   const Schedule schedule =
       algorithm.schedule(CollectiveKind::ReduceScatter, ranks);
@@ -229,24 +242,26 @@ std::vector<Tensor> scatter(const Algorithm& algorithm, const Ranks& ranks,
   std::vector<Tensor> work;
   Slots slots;
   for (Tensor& term : terms) {
-    work.push_back(room_for(std::move(term)));
+    work.push_back(room_for(std::move(term), reduction, types));
     slots.push_back(chunks_along(work.back(), dim, n, schedule.chunks / n));
   }
-  transfer(schedule, slots, combiner(reduction, arithmetic), threads, sent);
+  transfer(schedule, slots, combiner(reduction, types), types.sent, threads,
+           sent);
   std::vector<Tensor> results;
   for (int64_t r = 0; r < n; ++r) {
     const Tensor& whole = work[static_cast<size_t>(r)];
     const Slice part = part_of(whole.shape[static_cast<size_t>(dim)], r, n);
     results.push_back(copy(slice(whole, dim, part.begin, part.end)));
+    keep(results.back(), types.arithmetic, types.result, threads);
   }
   return results;
 }
 
 DeviceTensors run_collective(const Mesh& mesh, const Instruction& instruction,
-                             DeviceTensors operand, Arithmetic arithmetic,
+                             DeviceTensors operand, const TransferTypes& types,
                              int threads, std::vector<int64_t>& sent) {
   if (instruction.collective == CollectiveKind::Permute) {
-    return permute(instruction.sources, operand, sent);
+    return permute(instruction.sources, operand, types.sent, sent);
   }
   if (instruction.collective == CollectiveKind::AllReduce ||
       instruction.collective == CollectiveKind::ReduceScatter) {
@@ -267,19 +282,20 @@ DeviceTensors run_collective(const Mesh& mesh, const Instruction& instruction,
     std::vector<Tensor> out;
     switch (instruction.collective) {
       case CollectiveKind::AllGather:
-        out = gather(algorithm, ranks, instruction.dim, parts, inner, bytes);
+        out = gather(algorithm, ranks, instruction.dim, parts, types, inner,
+                     bytes);
         break;
       case CollectiveKind::ReduceScatter:
         out = scatter(algorithm, ranks, instruction.dim, std::move(parts),
-                      instruction.reduction, arithmetic, inner, bytes);
+                      instruction.reduction, types, inner, bytes);
         break;
       case CollectiveKind::AllReduce:
         out = sum_everywhere(algorithm, ranks, std::move(parts),
-                             instruction.reduction, arithmetic, inner, bytes);
+                             instruction.reduction, types, inner, bytes);
         break;
       default:
         out = exchange(algorithm, ranks, instruction.dim, instruction.grown,
-                       parts, inner, bytes);
+                       parts, types, inner, bytes);
     }
     for (size_t r = 0; r < group.size(); ++r) {
       const auto device = static_cast<size_t>(group[r]);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "graph/field.h"
 #include "graph/initialise.h"
@@ -50,8 +51,8 @@ Tensor normal(Key key, const Value& value) {
   return tensor_of(numbers, value.shape);
 }
 
-// What a parameter without an initialiser is drawn by.
-Initialiser default_initialiser(const Value& value) {
+Initialiser initialiser_of(const Value& value) {
+  if (!value.initialiser.name.empty()) return value.initialiser;
   Initialiser chosen;
   const bool is_bias = value.name.find("bias") != std::string::npos;
   chosen.name = value.shape.size() >= 2 ? "lecun_normal"
@@ -69,12 +70,26 @@ std::optional<std::vector<float>> drawn(const Initialiser& how, Key key,
                            shards);
 }
 
+// Without drawing: whether an initialiser fits follows from the rank.
+bool can_draw(const Value& value, Diagnostics& diags) {
+  const Initialiser how = initialiser_of(value);
+  const size_t rank = value.shape.size() - (how.per_shard ? 1 : 0);
+  if (initialise(how, {}, Shape(rank, 0))) return true;
+  diags
+      .error(Code::InvalidGraph, value.where,
+             "`" + how.name + "` cannot draw `" + value.name + "`")
+      .fact("its shape is " + shape_text(value.shape))
+      .help("an initialiser that counts fans needs two dimensions");
+  return false;
+}
+
 }  // namespace
 
 std::optional<ValueSource> find_value_source(std::string_view name) {
   if (name == "random") return ValueSource::Random;
   if (name == "init") return ValueSource::Init;
   if (name == "field") return ValueSource::Field;
+  if (name == "checkpoint") return ValueSource::Checkpoint;
   return std::nullopt;
 }
 
@@ -88,40 +103,59 @@ Tensor random_value(const Value& value, ValueSource source, int64_t seed,
   return exact ? residues(key, value.shape) : normal(key, value);
 }
 
+std::optional<ReadValue> draw_values(const Graph& graph, ValueSource source,
+                                     int64_t seed, Diagnostics& diags) {
+  // The number of every input among inputs, of a parameter among parameters.
+  std::vector<uint32_t> numbers;
+  uint32_t inputs = 0;
+  uint32_t parameters = 0;
+  for (const Value& value : graph.values) {
+    const bool is_input = value.kind == Value::Kind::Input;
+    numbers.push_back(is_input ? inputs : parameters);
+    inputs += is_input;
+    if (value.kind != Value::Kind::Parameter) continue;
+    ++parameters;
+    if (source == ValueSource::Init && !can_draw(value, diags)) {
+      return std::nullopt;
+    }
+  }
+  return [&graph, source, seed, numbers](int number, Element element) {
+    const auto v = static_cast<size_t>(number);
+    const Value& value = graph.values[v];
+    if (value.kind == Value::Kind::Input) {
+      return converted(
+          random_value(value, source, seed + kInputSeed, numbers[v]), element);
+    }
+    if (source == ValueSource::Init) {
+      const Key key = fold_in(random_key(seed), numbers[v]);
+      return converted(
+          tensor_of(drawn(initialiser_of(value), key, value.shape).value(),
+                    value.shape),
+          element);
+    }
+    return converted(random_value(value, source, seed, numbers[v]), element);
+  };
+}
+
 std::optional<std::vector<Tensor>> make_values(const Graph& graph,
                                                ValueSource source, int64_t seed,
                                                Diagnostics& diags) {
+  const auto read = draw_values(graph, source, seed, diags);
+  if (!read) return std::nullopt;
+  const Element element =
+      source == ValueSource::Field ? Element::F64 : Element::F32;
   std::vector<Tensor> values(graph.values.size());
-  uint32_t inputs = 0;
-  uint32_t parameters = 0;
   for (size_t v = 0; v < values.size(); ++v) {
-    const Value& value = graph.values[v];
-    if (value.kind == Value::Kind::Input) {
-      values[v] = random_value(value, source, seed + kInputSeed, inputs++);
-      continue;
-    }
-    if (value.kind != Value::Kind::Parameter) continue;
-    const uint32_t index = parameters++;
-    if (source != ValueSource::Init) {
-      values[v] = random_value(value, source, seed, index);
-      continue;
-    }
-    const Initialiser chosen = value.initialiser.name.empty()
-                                   ? default_initialiser(value)
-                                   : value.initialiser;
-    const auto numbers =
-        drawn(chosen, fold_in(random_key(seed), index), value.shape);
-    if (!numbers) {
-      diags
-          .error(Code::InvalidGraph, value.where,
-                 "`" + chosen.name + "` cannot draw `" + value.name + "`")
-          .fact("its shape is " + shape_text(value.shape))
-          .help("an initialiser that counts fans needs two dimensions");
-      return std::nullopt;
-    }
-    values[v] = tensor_of(*numbers, value.shape);
+    if (graph.values[v].kind == Value::Kind::Result) continue;
+    values[v] = (*read)(static_cast<int>(v), element);
   }
   return values;
+}
+
+ReadValue read_from(std::vector<Tensor> values) {
+  return [values = std::move(values)](int value, Element element) {
+    return converted(values[static_cast<size_t>(value)], element);
+  };
 }
 
 }  // namespace shardplan

@@ -28,14 +28,21 @@ enum class ValueSource : uint8_t {
 };
 std::optional<ValueSource> find_value_source(std::string_view name);
 
-// One tensor per value of the graph, empty for results: doubles in the field,
-// else float32. Value i draws from fold_in(key(seed), i), where i counts values
-// in the order of the graph, parameters apart from inputs; so the parameters of
-// a lone linear layer are those that flax.nnx gives it with Rngs(seed). Empty,
-// with the reason reported, when an initialiser does not fit its shape (SP015).
+// Draws values of the graph, which must outlive what is returned: doubles in
+// the field, else float32, converted where doubles are asked for. Value i draws
+// from fold_in(key(seed), i), where i counts values in the order of the graph,
+// parameters apart from inputs; so the parameters of a lone linear layer are
+// those that flax.nnx gives it with Rngs(seed). Empty, with the reason
+// reported, when an initialiser does not fit its shape (SP015).
+std::optional<ReadValue> draw_values(const Graph& graph, ValueSource source,
+                                     int64_t seed, Diagnostics& diags);
+
+// All of them at once: one tensor per value of the graph, empty for results.
 std::optional<std::vector<Tensor>> make_values(const Graph& graph,
                                                ValueSource source, int64_t seed,
                                                Diagnostics& diags);
+// What gives tensors that are there, and converts them where need be.
+ReadValue read_from(std::vector<Tensor> values);
 
 // Fresh numbers for one value, whatever its kind.
 Tensor random_value(const Value& value, ValueSource source, int64_t seed,

@@ -8,8 +8,6 @@
 namespace shardplan {
 namespace {
 
-constexpr double kUnitRoundoff = 0x1p-24;  // of float32
-
 double difference(double a, double b) {
   if (a == b || (std::isnan(a) && std::isnan(b))) return 0;
   const double d = a - b;
@@ -93,6 +91,16 @@ double error_amplification(std::span<const Tensor> y64,
   return std::sqrt(sharded / unsharded);
 }
 
+double relative_error(const Tensor& y64, const Tensor& x) {
+  const std::vector<double> exact = values_of(y64);
+  std::vector<double> differences = values_of(x);
+  for (size_t i = 0; i < exact.size(); ++i) {
+    differences[i] = difference(differences[i], exact[i]);
+  }
+  const double error = norm(differences);
+  return error == 0 ? 0 : error / norm(exact);
+}
+
 std::optional<double> gamma(int64_t n, double unit_roundoff) {
   const double nu = static_cast<double>(n) * unit_roundoff;
   if (nu >= 1) return std::nullopt;
@@ -102,20 +110,28 @@ std::optional<double> gamma(int64_t n, double unit_roundoff) {
 std::optional<double> bound_ratio(const Tensor& y64, const Tensor& s,
                                   const Tensor& products,
                                   const Tensor& partials, int64_t length,
-                                  int64_t shards) {
-  const std::optional<double> in_product = gamma(length, kUnitRoundoff);
-  const std::optional<double> in_sum = gamma(shards, kUnitRoundoff);
+                                  int64_t shards, Storage reduce,
+                                  Storage storage) {
+  const std::optional<double> in_product =
+      gamma(length, unit_roundoff(Storage::F32));
+  const std::optional<double> in_sum = gamma(shards, unit_roundoff(reduce));
   if (!in_product || !in_sum) return std::nullopt;
   const std::vector<double> exact = values_of(y64);
   const std::vector<double> got = values_of(s);
   const std::vector<double> ab = values_of(products);
   const std::vector<double> p = values_of(partials);
+  // Sums of numbers of one type do not underflow: terms do, and the result.
+  const double underflow =
+      static_cast<double>(length) * underflow_unit(Storage::F32) +
+      static_cast<double>(shards) * underflow_unit(reduce) +
+      underflow_unit(storage);
   double worst = 0;
   for (size_t i = 0; i < exact.size(); ++i) {
     const double error = std::abs(difference(got[i], exact[i]));
     if (error == 0) continue;
-    const double bound = *in_product * ab[i] + *in_sum * p[i] +
-                         kUnitRoundoff * std::abs(exact[i]);
+    double bound = *in_product * ab[i] + *in_sum * p[i] +
+                   unit_roundoff(storage) * std::abs(exact[i]);
+    if (ab[i] > 0) bound += underflow;
     worst = std::max(worst, bound > 0 ? error / bound : kInfinity);
   }
   return worst;

@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 
+#include "graph/rounding.h"
 #include "graph/tensor.h"
 
 namespace shardplan {
@@ -33,15 +34,21 @@ double error_amplification(std::span<const Tensor> y64,
                            std::span<const Tensor> u,
                            std::span<const Tensor> s);
 
+// sqrt(sum |x - y64|^2 / sum |y64|^2) over all rows, 0/0 being 0.
+double relative_error(const Tensor& y64, const Tensor& x);
+
 // gamma_n = n u / (1 - n u); empty where n u >= 1.
 std::optional<double> gamma(int64_t n, double unit_roundoff);
 
-// For a product of contraction length `length` over `shards` shards:
-// max |s - y64| / (gamma_length |A||B| + gamma_shards sum|P| + u |y64|), 0/0
-// being 0; empty where a gamma is. `products` is |A||B|, `partials` sum|P|.
+// For a product of contraction length `length` over `shards` shards, added up
+// in `reduce` and kept in `storage`: max |s - y64| / (gamma_length(u) |A||B| +
+// gamma_shards(u_reduce) sum|P| + u_storage |y64|), u that of float32, 0/0
+// being 0; empty where a gamma is. What each of these roundings may lose to
+// underflow is added to the bound. `products` is |A||B|, `partials` sum|P|.
 std::optional<double> bound_ratio(const Tensor& y64, const Tensor& s,
                                   const Tensor& products,
                                   const Tensor& partials, int64_t length,
-                                  int64_t shards);
+                                  int64_t shards, Storage reduce = Storage::F32,
+                                  Storage storage = Storage::F32);
 
 }  // namespace shardplan

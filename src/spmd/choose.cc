@@ -18,6 +18,12 @@ constexpr int64_t kMaxAssignments = 20'000;
 // the result.
 using Weight = std::tuple<double, size_t, int64_t, int64_t>;
 
+bool contains_all(const AxisNames& axes, const AxisNames& some) {
+  return std::all_of(some.begin(), some.end(), [&](const AxisName& axis) {
+    return contains(axes, axis);
+  });
+}
+
 class Chooser {
  public:
   Chooser(const Mesh& mesh, const GraphNode& node,
@@ -76,28 +82,69 @@ class Chooser {
   }
 
   // A batch factor keeps the axes that it has, where operands agree on them.
+  // One that has more of them than the others has them all.
   void keep_batches() {
-    std::vector<std::optional<AxisNames>> kept(candidates_.size());
+    std::vector<AxisNames> kept(candidates_.size());
     std::vector<bool> disputed(candidates_.size());
     for (size_t i = 0; i < operands_.size(); ++i) {
-      const FactorAxes axes =
-          factor_axes(mesh_, node_.rule, node_.rule.operands[i],
-                      operands_[i].available.front().spec);
+      const FactorAxes axes = held_by(i);
       for (size_t dim = 0; dim < operands_[i].batch.size(); ++dim) {
         if (!operands_[i].batch[dim] || node_.rule.operands[i][dim].empty()) {
           continue;
         }
         const auto f = static_cast<size_t>(node_.rule.operands[i][dim][0]);
-        if (axes[f].empty()) continue;
-        disputed[f] = disputed[f] || (kept[f] && *kept[f] != axes[f]);
-        kept[f] = axes[f];
+        disputed[f] = disputed[f] || !(contains_all(kept[f], axes[f]) ||
+                                       contains_all(axes[f], kept[f]));
+        if (axes[f].size() > kept[f].size()) kept[f] = axes[f];
       }
     }
     for (size_t f = 0; f < kept.size(); ++f) {
-      if (!kept[f] || disputed[f]) continue;
-      candidates_[f] = {*kept[f]};
-      batch_axes_.insert(batch_axes_.end(), kept[f]->begin(), kept[f]->end());
+      if (kept[f].empty() || disputed[f]) continue;
+      candidates_[f] = {kept[f]};
+      batch_axes_.insert(batch_axes_.end(), kept[f].begin(), kept[f].end());
+      AxisNames rest = kept[f];
+      std::erase_if(rest, [&](const AxisName& axis) {
+        return shards_a_common_factor(axis, f);
+      });
+      if (rest != kept[f]) candidates_[f].push_back(rest);
     }
+  }
+
+  FactorAxes held_by(size_t operand) const {
+    return factor_axes(mesh_, node_.rule, node_.rule.operands[operand],
+                       operands_[operand].available.front().spec);
+  }
+
+  // Whether an operand of a product has the axis on another factor that is in
+  // all tensors, as experts are: tokens may then go to their weights (expert
+  // parallelism) instead of weights to tokens.
+  bool shards_a_common_factor(const AxisName& axis, size_t batch) const {
+    const auto& factors = node_.rule.factors;
+    const bool is_product = std::any_of(
+        factors.begin(), factors.end(),
+        [](const Factor& factor) { return factor.kind == FactorKind::Sum; });
+    if (!is_product || node_.op->linearity != Linearity::Multilinear) {
+      return false;
+    }
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      const FactorAxes axes = held_by(i);
+      for (size_t f = 0; f < axes.size(); ++f) {
+        if (f != batch && contains(axes[f], axis) && is_common(f)) return true;
+      }
+    }
+    return false;
+  }
+
+  bool is_common(size_t factor) const {
+    const auto has = [&](const std::vector<DimFactors>& dims) {
+      return std::any_of(dims.begin(), dims.end(), [&](const DimFactors& dim) {
+        return std::find(dim.begin(), dim.end(), static_cast<int>(factor)) !=
+               dim.end();
+      });
+    };
+    return has(node_.rule.result) &&
+           std::all_of(node_.rule.operands.begin(), node_.rule.operands.end(),
+                       has);
   }
 
   void assign(size_t factor) {
@@ -135,6 +182,7 @@ class Chooser {
     weigh(settled);
     if (node_.op->linearity == Linearity::Multilinear) {
       for (size_t i = 0; i < operands_.size(); ++i) {
+        if (!is_linear_in(*node_.op, static_cast<int>(i))) continue;
         std::vector<AxisNames> kept = settled;
         kept[i] = keepable(i);
         if (!kept[i].empty()) weigh(kept);

@@ -22,7 +22,7 @@ struct OperandChoice {
   const Shape* shape = nullptr;
   std::vector<Layout> available;  // the first is the value's own
   // Dimensions that are a batch whose axes stay, whatever they also shard; all
-  // false where the operation has no weight.
+  // false where the operation has no weight and does not keep batches.
   std::vector<bool> batch;
 };
 

@@ -67,7 +67,8 @@ class Partitioner {
   }
 
   std::vector<OperandChoice> operands_of(const GraphNode& node) const {
-    const bool has_weight =
+    const bool keeps_batch =
+        node.op->keeps_batch ||
         std::any_of(node.operands.begin(), node.operands.end(),
                     [&](int v) { return weights_[static_cast<size_t>(v)]; });
     std::vector<OperandChoice> operands;
@@ -83,7 +84,7 @@ class Partitioner {
         }
       }
       operand.batch = batch_dims_[v];
-      if (!has_weight) operand.batch.assign(operand.batch.size(), false);
+      if (!keeps_batch) operand.batch.assign(operand.batch.size(), false);
     }
     return operands;
   }

@@ -9,11 +9,10 @@
 #include <utility>
 
 #include "base/check.h"
+#include "graph/rounding.h"
 
 namespace shardplan {
 namespace {
-
-constexpr double kElementBytes = 4;
 
 // Bytes a device sends, then collectives, then slices.
 using Cost = std::tuple<double, int, int>;
@@ -55,11 +54,11 @@ class Moves {
     return static_cast<double>(shard_count(mesh_, axes));
   }
   double bytes(const Layout& layout) const {
-    double elements = kElementBytes;
+    auto total = static_cast<double>(storage_bytes(Storage::F32));
     for (const int64_t size : local_shape(mesh_, layout, shape_)) {
-      elements *= static_cast<double>(size);
+      total *= static_cast<double>(size);
     }
-    return elements;
+    return total;
   }
   bool fits(const Layout& layout) const {
     for (size_t dim = 0; dim < shape_.size(); ++dim) {

@@ -29,7 +29,9 @@ struct ReshardStep {
 
 struct Reshard {
   std::vector<ReshardStep> steps;
-  double bytes = 0;  // that a device sends, of elements of 4 bytes
+  // That a device sends, of float32: a run in another type moves other bytes,
+  // but a common factor changes no choice.
+  double bytes = 0;
 };
 
 // REQUIRES: `from` covers `to`; both are layouts of `shape`.

@@ -10,9 +10,11 @@
 #include <iterator>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <pty.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -69,6 +71,19 @@ int in_child(int out, Work work) {
   int status = 0;
   ::waitpid(child, &status, 0);
   return status;
+}
+
+TEST_CASE("a file larger than memory is mapped, not read") {
+  const Folder folder;
+  constexpr int64_t kSize = int64_t{1} << 40;  // sparse
+  folder.put("large", "");
+  REQUIRE(::truncate((folder / "large").c_str(), kSize) == 0);
+  const auto host = make_real_host();
+  std::string why;
+  const auto bytes = host->read_file(folder / "large", kWholeFile, why);
+  REQUIRE(bytes);
+  CHECK(bytes->view().size() == static_cast<size_t>(kSize));
+  CHECK(bytes->view().back() == '\0');
 }
 
 TEST_CASE("small and mapped files read the same, whole or cut") {
@@ -204,6 +219,37 @@ TEST_CASE("an ended run leaves no temporary file") {
   CHECK(WIFSIGNALED(status));
   CHECK(WTERMSIG(status) == SIGTERM);
   CHECK(std::filesystem::is_empty(folder.path()));
+}
+
+// What a terminal shows of a run that an interrupt ends.
+std::string interrupted(const std::vector<std::string>& texts) {
+  int terminal = -1;
+  int ours = -1;
+  REQUIRE(::openpty(&ours, &terminal, nullptr, nullptr, nullptr) == 0);
+  const int status = in_child(terminal, [&] {
+    std::signal(SIGINT, SIG_DFL);
+    ::dup2(STDOUT_FILENO, STDERR_FILENO);
+    const auto host = make_real_host();
+    for (const std::string& text : texts) host->write(Stream::Err, text);
+    ::raise(SIGINT);
+    return 2;
+  });
+  CHECK(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGINT);
+  std::string shown(1000, ' ');
+  const ssize_t got = ::read(ours, shown.data(), shown.size());
+  REQUIRE(got >= 0);
+  shown.resize(static_cast<size_t>(got));
+  ::close(ours);
+  ::close(terminal);
+  return shown;
+}
+
+TEST_CASE("an interrupted run erases its status line") {
+  const std::string erase = "\r\x1b[K";
+  CHECK(interrupted({"running ..."}) == "running ..." + erase);
+  CHECK(interrupted({"running ...", erase, "done\n"}) ==
+        "running ..." + erase + "done\r\n");
 }
 
 TEST_CASE("writing into a closed pipe is false, not a signal") {

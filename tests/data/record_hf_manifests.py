@@ -9,7 +9,8 @@ whole lists for the small cases below, folded ones for tests/data/configs.
     python tests/data/record_hf_manifests.py
 
 Known differences between the modules and the Hub, undone here:
-- a tied lm_head is in the state dict, but not in the file;
+- a tied lm_head is in the state dict, but not in the file, as is bert's
+  cls.predictions.decoder;
 - GPT-2 checkpoints lack the prefix `transformer.` and hold the causal masks;
 - gemma3 with vision was renamed by transformers 4.52 after the Hub;
 - gpt_oss experts are replaced by the MXFP4 module, deepseek_v3 linears by the
@@ -40,6 +41,7 @@ MLA = dict(kv_lora_rank=8, q_lora_rank=12, qk_nope_head_dim=6,
 V3 = dict(DENSE, **MLA, moe_intermediate_size=16, n_routed_experts=4,
           n_shared_experts=2, first_k_dense_replace=1, n_group=1, topk_group=1,
           num_experts_per_tok=2, num_key_value_heads=4)
+BERT = dict(DENSE, model_type="bert", max_position_embeddings=20)
 FP8 = dict(quant_method="fp8", weight_block_size=[16, 16], fmt="e4m3")
 SMALL = {
     "llama": dict(DENSE, model_type="llama"),
@@ -88,6 +90,9 @@ SMALL = {
                  n_head=4, n_positions=16),
     "gpt2-inner": dict(model_type="gpt2", vocab_size=96, n_embd=32, n_layer=1,
                        n_head=4, n_positions=16, n_inner=40),
+    "bert": dict(BERT, architectures=["BertModel"]),
+    "bert-masked-lm": dict(BERT, architectures=["BertForMaskedLM"],
+                           type_vocab_size=3),
     "gpt_oss": dict(DENSE, model_type="gpt_oss", num_local_experts=3,
                     num_attention_heads=8),
     "gpt_oss-nulls": dict(DENSE, model_type="gpt_oss", num_local_experts=3,
@@ -114,6 +119,10 @@ def build(config):
         kind = AutoModelForCausalLM
         if config["model_type"] == "gemma3":
             kind = transformers.AutoModelForImageTextToText
+        if config["model_type"] == "bert":
+            kind = {"BertModel": transformers.AutoModel,
+                    "BertForMaskedLM": transformers.AutoModelForMaskedLM}[
+                        config["architectures"][0]]
         model = kind.from_config(loaded)
         if quantization.get("quant_method") == "mxfp4":
             for layer in model.model.layers:
@@ -136,7 +145,8 @@ def use_fp8(layers, block):
 def hub_state(model, config):
     state = [(name, list(t.shape)) for name, t in model.state_dict().items()]
     if getattr(config, "tie_word_embeddings", True):
-        state = [(name, s) for name, s in state if name != "lm_head.weight"]
+        state = [(name, s) for name, s in state
+                 if name != "lm_head.weight" and ".decoder." not in name]
     if config.model_type == "gpt2":
         state += [(name, list(t.shape)) for name, t in model.named_buffers()
                   if name.endswith(".attn.bias")]

@@ -102,9 +102,9 @@ std::string repeated(const std::string& name) {
 
 TEST_CASE("TPDense repeats its bias in mode scatter, and nothing else does") {
   CHECK(repeated("tp_dense_scatter") == "bias ");
-  for (const char* name :
-       {"tp_dense_gather", "tp_dense_local", "tp_async_dense_gather",
-        "tp_async_dense_scatter", "parallel_linear", "mlp", "attention"}) {
+  for (const char* name : {"tp_dense_gather", "tp_dense_local",
+                           "tp_async_dense_gather", "tp_async_dense_scatter",
+                           "parallel_linear", "mlp", "attention", "moe"}) {
     CHECK_MESSAGE(repeated(name).empty(), name);
   }
 }

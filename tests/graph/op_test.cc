@@ -291,6 +291,7 @@ TEST_CASE("what is declared additive or multilinear is so, in the field") {
       CHECK(bitwise_equal(value(all), sum(value(x), value(y))));
     } else if (linearity == Linearity::Multilinear) {
       for (size_t i = 0; i < x.size(); ++i) {
+        if (!is_linear_in(*find_op(sample.op), static_cast<int>(i))) continue;
         std::vector<Tensor> one = x;
         std::vector<Tensor> both = x;
         one[i] = y[i];
@@ -309,9 +310,22 @@ TEST_CASE("operations that keep partial sums are known by name") {
     if (op.linearity == Linearity::Multilinear) multilinear.emplace(op.name);
   }
   CHECK(additive == std::set<std::string>{"add", "concatenate", "mean",
-                                          "negate", "reshape", "scale", "slice",
-                                          "subtract", "sum", "transpose"});
-  CHECK(multilinear == std::set<std::string>{"einsum", "multiply"});
+                                          "negate", "reshape", "rope", "scale",
+                                          "slice", "subtract", "sum",
+                                          "transpose"});
+  CHECK(multilinear == std::set<std::string>{"combine", "dispatch", "einsum",
+                                             "multiply", "take"});
+  const auto linear = [](std::string_view name) {
+    std::vector<int> operands;
+    for (int i = 0; i < 3; ++i) {
+      if (is_linear_in(*find_op(name), i)) operands.push_back(i);
+    }
+    return operands;
+  };
+  CHECK(linear("take") == std::vector<int>{0});
+  CHECK(linear("dispatch") == std::vector<int>{0});
+  CHECK(linear("combine") == std::vector<int>{0, 2});
+  CHECK(linear("add").empty());
 }
 
 TEST_CASE("what an operation gives depends on all its numbers, in the field") {

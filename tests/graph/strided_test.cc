@@ -68,5 +68,42 @@ TEST_CASE("rows visit every element once, in row-major order") {
   }));
 }
 
+TEST_CASE("rows on several threads are the same elements, each once") {
+  struct Case {
+    Shape shape;
+    Strides strides;
+  };
+  // One row; rows of a transposed tensor; few large rows.
+  for (const Case& c : {Case{{400, 300}, {300, 1}}, Case{{400, 300}, {1, 400}},
+                        Case{{3, 2, 20'000}, {40'000, 20'000, 1}}}) {
+    const int64_t elements = *element_count(c.shape);
+    Strides plain(c.shape.size(), 1);
+    for (size_t d = c.shape.size() - 1; d-- > 0;) {
+      plain[d] = plain[d + 1] * c.shape[d + 1];
+    }
+    std::vector<int64_t> found(static_cast<size_t>(elements), -1);
+    for_each_row<2>(
+        c.shape, {plain, c.strides}, 4, 1,
+        [&](int64_t count, const std::array<int64_t, 2>& offsets,
+            const std::array<int64_t, 2>& steps) {
+          for (int64_t i = 0; i < count; ++i) {
+            auto& place = found[static_cast<size_t>(offsets[0] + i * steps[0])];
+            place = place == -1 ? offsets[1] + i * steps[1] : -2;
+          }
+        });
+    std::vector<int64_t> expected(static_cast<size_t>(elements));
+    for_each_row<2>(
+        c.shape, {plain, c.strides},
+        [&](int64_t count, const std::array<int64_t, 2>& offsets,
+            const std::array<int64_t, 2>& steps) {
+          for (int64_t i = 0; i < count; ++i) {
+            expected[static_cast<size_t>(offsets[0] + i * steps[0])] =
+                offsets[1] + i * steps[1];
+          }
+        });
+    CHECK(found == expected);
+  }
+}
+
 }  // namespace
 }  // namespace shardplan

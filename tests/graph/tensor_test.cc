@@ -270,5 +270,34 @@ TEST_CASE("tensor: tensors of other shapes or elements are a bug of ours") {
   CHECK_THROWS_AS(max_into(a, make_tensor(Element::F64, {2})), InternalError);
 }
 
+TEST_CASE("tensor: large ones are converted alike by any number of threads") {
+  const Tensor wide = make_tensor(Element::F64, {3, 300, 100});
+  for (int64_t i = 0; i < wide.elements(); ++i) {
+    wide.data<double>()[i] = static_cast<double>(i) / 3;
+  }
+  const int order[] = {2, 0, 1};
+  const Tensor turned = permuted(wide, order);
+  for (const int threads : {2, 5}) {
+    CHECK(bitwise_equal(converted(wide, Element::F32, threads),
+                        converted(wide, Element::F32)));
+    CHECK(bitwise_equal(converted(turned, Element::F32, threads),
+                        converted(turned, Element::F32)));
+  }
+}
+
+TEST_CASE("tensor: the bytes that are held are counted") {
+  const int64_t before = tensor_memory().held;
+  {
+    const Tensor a = make_tensor(Element::F64, {100});
+    const Tensor view = slice(a, 0, 10, 20);
+    CHECK(tensor_memory().held == before + 800);
+    restart_peak();
+    make_tensor(Element::F32, {50});
+    CHECK(tensor_memory().held == before + 800);
+    CHECK(tensor_memory().peak == before + 1000);
+  }
+  CHECK(tensor_memory().held == before);
+}
+
 }  // namespace
 }  // namespace shardplan

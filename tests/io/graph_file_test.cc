@@ -69,7 +69,7 @@ TEST_CASE("the graphs that were promised are shipped, and fit") {
   for (const char* name :
        {"mlp", "attention", "tp_dense_gather", "tp_dense_scatter",
         "tp_dense_local", "tp_async_dense_gather", "tp_async_dense_scatter",
-        "parallel_linear"}) {
+        "parallel_linear", "moe"}) {
     CHECK_MESSAGE(names.count(name) == 1, name);
   }
 }

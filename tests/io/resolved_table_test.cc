@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/resolved_table.h"
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
@@ -64,7 +66,7 @@ TEST_CASE("parameters without a rule are left out, unless they are meant to") {
 TEST_CASE("every parameter is found by one pattern, which has its spec") {
   CHECK(rc::check("resolved_table", [] {
     Manifest model;
-    const auto names = *rc::gen::unique<std::vector<std::string>>(
+    auto names = *rc::gen::container<std::vector<std::string>>(
         rc::gen::map(rc::gen::container<std::vector<std::string>>(
                          rc::gen::element<std::string>("a", "0", "1", "12",
                                                        "w1", "[0-9]+", "")),
@@ -75,6 +77,8 @@ TEST_CASE("every parameter is found by one pattern, which has its spec") {
                        }
                        return name;
                      }));
+    std::sort(names.begin(), names.end());
+    names.erase(std::unique(names.begin(), names.end()), names.end());
     for (const std::string& name : names) {
       RC_ASSERT(model.add(name, {DType::F32, {4, 4}}, {}));
     }

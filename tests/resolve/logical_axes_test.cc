@@ -168,8 +168,7 @@ TEST_CASE("fallbacks are named as in flax") {
 // Labels without repetition, and rules for them.
 rc::Gen<AxisLabels> any_labels() {
   return rc::gen::map(
-      rc::gen::unique<std::vector<std::string>>(
-          rc::gen::element<std::string>("a", "b", "c", "d", "-")),
+      testing::gen::some_of<std::string>({"a", "b", "c", "d", "-"}),
       [](const std::vector<std::string>& names) {
         AxisLabels labels;
         for (const std::string& name : names) {
@@ -184,9 +183,7 @@ std::vector<LogicalRule> any_rules() {
   const auto count = *rc::gen::inRange(0, 9);
   for (int i = 0; i < count; ++i) {
     const auto name = *rc::gen::element<std::string>("a", "b", "c", "d");
-    const auto axes =
-        *rc::gen::resize(3, rc::gen::unique<AxisNames>(
-                                rc::gen::element<std::string>("x", "y", "z")));
+    const auto axes = *testing::gen::some_of<AxisName>({"x", "y", "z"});
     rules.push_back({name, axes, {}, {}});
   }
   return rules;

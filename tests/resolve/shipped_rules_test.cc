@@ -37,8 +37,14 @@ struct Tensor {
 };
 
 // What no recorded model has: the layer for multi-token prediction, heads of
-// models that usually tie them, and how EasyDeL keeps experts.
+// models that usually tie them, BERT's for pairs of sentences, and how EasyDeL
+// keeps experts.
 const std::vector<std::pair<std::string_view, Tensor>> kAlso = {
+    {"bert", {"bert.pooler.dense.weight", {768, 768}}},
+    {"bert", {"bert.pooler.dense.bias", {768}}},
+    {"bert", {"bert.embeddings.LayerNorm.gamma", {768}}},
+    {"bert", {"cls.seq_relationship.weight", {2, 768}}},
+    {"bert", {"cls.seq_relationship.bias", {2}}},
     {"deepseek_v3", {"model.layers.61.eh_proj.weight", {7168, 14336}}},
     {"deepseek_v3", {"model.layers.61.enorm.weight", {7168}}},
     {"deepseek_v3", {"model.layers.61.hnorm.weight", {7168}}},
@@ -117,7 +123,8 @@ std::vector<size_t> flax_order(std::string_view name, size_t rank) {
   const bool table = name.ends_with("embed_tokens.weight") ||
                      name.ends_with("wte.weight") ||
                      name.ends_with("wpe.weight") ||
-                     name.ends_with("position_embedding.weight");
+                     name.ends_with("position_embedding.weight") ||
+                     name.ends_with("_embeddings.weight");
   if (!table && name.ends_with(".weight") && rank == 2) return {1, 0};
   if (name.ends_with(".weight") && rank == 4) return {2, 3, 1, 0};
   std::vector<size_t> same(rank);
@@ -141,7 +148,8 @@ Tensor flax_twin(const Tensor& tensor) {
   twin.name.resize(twin.name.size() - kWeight.size());
   const bool table = twin.name.ends_with("embed_tokens") ||
                      twin.name.ends_with("wte") || twin.name.ends_with("wpe") ||
-                     twin.name.ends_with("position_embedding");
+                     twin.name.ends_with("position_embedding") ||
+                     twin.name.ends_with("_embeddings");
   const bool norm = twin.name.find("norm") != std::string::npos;
   twin.name += table ? "/embedding" : norm ? "/scale" : "/kernel";
   return twin;
@@ -219,10 +227,10 @@ TEST_CASE("there is a shipped set for every family of configs") {
     names.push_back(family_name(file));
   }
   std::sort(names.begin(), names.end());
-  CHECK(names == std::vector<std::string>{"deepseek_v3", "gemma2", "gemma3",
-                                          "gpt2", "gpt_oss", "llama", "mistral",
-                                          "mixtral", "qwen2", "qwen3",
-                                          "qwen3_moe"});
+  CHECK(names == std::vector<std::string>{"bert", "deepseek_v3", "gemma2",
+                                          "gemma3", "gpt2", "gpt_oss", "llama",
+                                          "mistral", "mixtral", "qwen2",
+                                          "qwen3", "qwen3_moe"});
 }
 
 TEST_CASE("exactly one shipped rule is found in each parameter's name") {
@@ -305,7 +313,8 @@ int64_t expected_shards(std::string_view name, const Shape& shape, int64_t tp,
     return 1;
   }
   if (has("q_a_proj") || has("kv_a_proj") || has("wpe") || has("patch_emb") ||
-      has("position_emb") || has("mm_input_projection")) {
+      has("position_emb") || has("mm_input_projection") || has("token_type") ||
+      has("seq_relationship")) {
     return others;
   }
   // GPT-2's vocabulary is odd.

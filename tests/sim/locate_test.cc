@@ -42,7 +42,14 @@ struct Kept {
     tensor.data<double>()[0] += by;
   }
   std::optional<Divergence> found() const {
-    return first_divergence(*program, run, unsharded, arithmetic);
+    for (const Instruction& at : program->instructions) {
+      const auto r = static_cast<size_t>(at.result);
+      const auto value = static_cast<size_t>(program->registers[r].value);
+      const auto parted = divergence_of(*program, at.result, run.registers[r],
+                                        unsharded[value], arithmetic);
+      if (parted) return parted;
+    }
+    return std::nullopt;
   }
 
   SmallGraph g;
@@ -89,6 +96,37 @@ TEST_CASE("locate: a shape that is wrong differs without bound") {
   REQUIRE(kept.found().has_value());
   CHECK(kept.found()->value == kept.z);
   CHECK(kept.found()->error > 1e300);
+}
+
+TEST_CASE("locate: runs that advance together stop where they part") {
+  for (const Arithmetic how : {Arithmetic::Field, Arithmetic::F64}) {
+    Kept kept(how);
+    // The product's devices take their part for the sum.
+    for (Instruction& at : kept.program->instructions) {
+      if (at.kind != Instruction::Kind::Collective) continue;
+      at.kind = Instruction::Kind::Slice;
+      at.axes.clear();
+    }
+    const Lifetimes lives = lifetimes_of(*kept.program);
+    HeldValues held{&kept.g.graph, &lives,
+                    read_from(kept.g.values(how == Arithmetic::Field
+                                                ? ValueSource::Field
+                                                : ValueSource::Random)),
+                    how == Arithmetic::Field};
+    Lanes lanes(*kept.program, lives, held, {how, 1, false});
+    std::vector<int> begun;
+    const auto parted = first_divergence(lanes, [&](int stretch) {
+      begun.push_back(stretch);
+      return true;
+    });
+    REQUIRE(parted.has_value());
+    CHECK(parted->value == kept.y);
+    CHECK(parted->device == 0);
+    // The sum is made for the second operation, and the run goes no further.
+    CHECK(begun == std::vector<int>{0, 1});
+    Lanes again(*kept.program, lives, held, {how, 1, false});
+    CHECK_FALSE(first_divergence(again, [](int) { return false; }).has_value());
+  }
 }
 
 TEST_CASE("locate: parts of sums are not looked at") {

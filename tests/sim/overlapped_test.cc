@@ -82,5 +82,52 @@ TEST_CASE(
               [](int64_t d, int64_t i) { return (d + i + 1) % kDevices; });
 }
 
+TEST_CASE("overlapped: sums that travel are rounded as without overlap") {
+  SmallGraph g("tp=4");
+  // Integers: products are exact, and only sums on the way round.
+  const int x = g.input({2, 8}, "None, tp", 40);
+  const int w = g.parameter({8, 8}, "tp, None");
+  const int y = g.einsum("bd,df->bf", x, w);
+  g.want(y, "None, tp");
+  std::vector<Tensor> values = g.values();
+  Tensor& weights = values[static_cast<size_t>(w)];
+  for (int64_t i = 0; i < weights.elements(); ++i) {
+    weights.data<float>()[i] = static_cast<float>(i * 37 % 101);
+  }
+  const auto results = [&](Overlap overlap, Storage reduce) {
+    const Program program = g.plan({overlap, find_algorithm("ring")});
+    const Execution run = execute(
+        program, values, {Arithmetic::F32, 1, false, Storage::F32, reduce});
+    const auto output = static_cast<size_t>(program.outputs[0]);
+    return assemble(program.mesh, program.registers[output].layout, {2, 8},
+                    run.registers[output]);
+  };
+  const Tensor rounded_sums = results(Overlap::Ring, Storage::BF16);
+  CHECK(bitwise_equal(rounded_sums, results(Overlap::Off, Storage::BF16)));
+  CHECK_FALSE(
+      bitwise_equal(rounded_sums, results(Overlap::Ring, Storage::F32)));
+}
+
+TEST_CASE("overlapped: a gathered product is rounded once, where it ends") {
+  SmallGraph g("tp=4");
+  const int x = g.input({8, 8}, "tp, None");
+  const int w = g.parameter({8, 8}, "None, tp");
+  const int y = g.einsum("bd,df->bf", x, w);
+  g.want(y, "None, tp");
+  const std::vector<Tensor> values = g.values();
+  const Program program = g.plan({Overlap::Ring, nullptr});
+  REQUIRE(testing::moves(program).find("overlapped all-gather") == 0);
+  const auto output = static_cast<size_t>(program.outputs[0]);
+  for (const Storage storage : {Storage::BF16, Storage::F16}) {
+    const Execution run =
+        execute(program, values, {Arithmetic::F32, 1, false, storage, storage});
+    for (const Tensor& part : run.registers[output]) {
+      const Tensor again = copy(part);
+      round_to(again, storage);
+      CHECK(bitwise_equal(part, again));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace shardplan

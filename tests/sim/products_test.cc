@@ -3,7 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include "graph/evaluate.h"
 #include "sim/verdict.h"
 #include "tests/support/small_graph.h"
 
@@ -25,8 +24,9 @@ std::optional<double> ratio(int64_t length, bool integers) {
       w.data<float>()[i] = static_cast<float>(i % 5);
     }
   }
-  return largest_bound_ratio(program,
-                             evaluate(g.graph, values, Arithmetic::F32), {});
+  return bound_ratio_of(
+      program, 0, [&](int value) { return values[static_cast<size_t>(value)]; },
+      {});
 }
 
 TEST_CASE("products: rounding stays within its bound, and is seen") {
@@ -43,13 +43,16 @@ TEST_CASE("products: exact products have no error") {
   CHECK(ratio(64, true) == 0.0);
 }
 
-TEST_CASE("products: without a product there is no ratio") {
+TEST_CASE("products: what is no product has no ratio") {
   SmallGraph g("tp=2");
   g.node("relu", {g.input({4}, "tp")});
   const Program program = g.plan();
-  CHECK_FALSE(largest_bound_ratio(
-                  program, evaluate(g.graph, g.values(), Arithmetic::F32), {})
-                  .has_value());
+  CHECK_FALSE(is_product(g.graph.nodes[0]));
+  const std::vector<Tensor> values = g.values();
+  CHECK_FALSE(
+      bound_ratio_of(program, 0,
+                     [&](int v) { return values[static_cast<size_t>(v)]; }, {})
+          .has_value());
 }
 
 }  // namespace

@@ -177,5 +177,82 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("simulate: says how far it is, and stops when asked to") {
+  Mlp mlp;
+  const Program program = mlp.g.plan();
+  for (const ValueSource source : {ValueSource::Field, ValueSource::Random}) {
+    std::vector<std::string> said;
+    int asked = 0;
+    SimulateOptions options;
+    options.values = source;
+    options.progress = [&](const char* stage) { said.emplace_back(stage); };
+    options.stop = [&] { return ++asked == 3; };
+    const Simulation s = simulate(program, mlp.g.values(source), options);
+    CHECK(s.stopped);
+    CHECK(asked == 3);
+    CHECK(s.collectives.empty());
+    CHECK(said == std::vector<std::string>{"running (node 1 of 4)",
+                                           "running (node 2 of 4)",
+                                           "running (node 3 of 4)"});
+    options.stop = {};
+    CHECK_FALSE(simulate(program, mlp.g.values(source), options).stopped);
+  }
+}
+
+TEST_CASE("simulate: stops as well where it looks for a difference") {
+  Mlp mlp;
+  Program program = mlp.g.plan();
+  Instruction& sum = mlp.all_reduce(program);
+  sum.kind = Instruction::Kind::Slice;
+  sum.axes.clear();
+  SimulateOptions options;
+  int asked = 0;
+  // Five stretches of the runs, then the first of the search.
+  options.stop = [&] { return ++asked == 6; };
+  CHECK(simulate(program, mlp.g.values(), options).stopped);
+  CHECK(asked == 6);
+}
+
+TEST_CASE("simulate: errors at probes, in their order") {
+  Mlp mlp;
+  mlp.g.graph.probes = {mlp.z, mlp.y};
+  const Program program = mlp.g.plan();
+  const Simulation s = mlp.run(program, ValueSource::Random);
+  REQUIRE(s.probes.size() == 2);
+  CHECK(s.probes[0].value == mlp.z);
+  CHECK(s.probes[1].value == mlp.y);
+  for (const ProbeError& probe : s.probes) {
+    CHECK(probe.unsharded > 0);
+    CHECK(probe.unsharded < 1e-6);
+    CHECK(probe.sharded > 0);
+    CHECK(probe.sharded < 1e-6);
+  }
+  SimulateOptions options;
+  options.storage = Storage::BF16;
+  options.reduce = Storage::BF16;
+  const Simulation low = simulate(program, mlp.g.values(), options);
+  CHECK_FALSE(low.mismatch.has_value());
+  // bf16 has 16 bits less than float32.
+  CHECK(low.probes[1].sharded > 1e-4);
+  CHECK(low.probes[1].sharded < 1e-1);
+  CHECK(mlp.run(program, ValueSource::Field).probes.empty());
+}
+
+TEST_CASE("simulate: values are asked for one node at a time") {
+  Mlp mlp;
+  const Program program = mlp.g.plan();
+  const std::vector<Tensor> values = mlp.g.values();
+  std::vector<int> asked;
+  const ReadValue read = [&](int value, Element element) {
+    asked.push_back(value);
+    CHECK(element == Element::F32);
+    return values[static_cast<size_t>(value)];
+  };
+  const Simulation s = simulate(program, read, {});
+  CHECK_FALSE(s.mismatch.has_value());
+  // The input and the first weight, then the second.
+  CHECK(asked == std::vector<int>{0, 1, 4});
+}
+
 }  // namespace
 }  // namespace shardplan

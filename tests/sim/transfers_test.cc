@@ -86,7 +86,7 @@ void check(const Algorithm& algorithm, CollectiveKind kind, const Mesh& m,
   const DeviceTensors operand = numbered(m, before);
   std::vector<int64_t> sent(operand.size());
   const DeviceTensors got =
-      run_collective(m, at, operand, Arithmetic::F64, 1, sent);
+      run_collective(m, at, operand, {Arithmetic::F64}, 1, sent);
   for (const std::vector<int>& group : device_groups(m, axes)) {
     std::vector<Tensor> parts;
     for (const int device : group) {
@@ -138,14 +138,89 @@ TEST_CASE("transfers: a maximum is that of all, and a sum in the field") {
   const Ranks ranks{2, 1};
   std::vector<int64_t> sent(2);
   const auto largest = scatter(*find_algorithm("ring"), ranks, 0, terms,
-                               Reduction::Max, Arithmetic::F64, 2, sent);
+                               Reduction::Max, {Arithmetic::F64}, 2, sent);
   CHECK(values_of(largest[0]) == std::vector<double>{5});
   CHECK(values_of(largest[1]) == std::vector<double>{8});
   CHECK(sent == std::vector<int64_t>{4, 4});
   const auto sums = scatter(*find_algorithm("ring"), ranks, 0, terms,
-                            Reduction::Max, Arithmetic::Field, 2, sent);
+                            Reduction::Max, {Arithmetic::Field}, 2, sent);
   CHECK(values_of(sums[0]) == std::vector<double>{6});
   CHECK(values_of(sums[1]) == std::vector<double>{10});
+}
+
+// The sums that a schedule forms, number by number, each rounded as it is
+// formed.
+std::vector<Tensor> summed_in(Storage type, const Schedule& schedule,
+                              const std::vector<Tensor>& terms) {
+  std::vector<std::vector<float>> slots;
+  for (const Tensor& term : terms) {
+    std::vector<float>& mine = slots.emplace_back();
+    for (const double number : values_of(term)) {
+      mine.push_back(rounded(static_cast<float>(number), type));
+    }
+  }
+  execute(schedule, slots, [type](float arriving, float own) {
+    return rounded(arriving + own, type);
+  });
+  std::vector<Tensor> sums;
+  for (const std::vector<float>& mine : slots) {
+    sums.push_back(make_tensor(Element::F32, terms[0].shape,
+                               std::vector<double>(mine.begin(), mine.end())));
+  }
+  return sums;
+}
+
+TEST_CASE(
+    "transfers: every addition on the way is rounded, in the order of the "
+    "schedule, and the result once more") {
+  const Mesh m = mesh("a=8");
+  const Ranks ranks = ranks_along(m, {"a"});
+  for (const Algorithm& algorithm : algorithms()) {
+    if (!algorithm.supports(CollectiveKind::AllReduce, ranks)) continue;
+    CAPTURE(std::string(algorithm.name));
+    const Schedule schedule =
+        algorithm.schedule(CollectiveKind::AllReduce, ranks);
+    testing::Random random(7);
+    DeviceTensors terms;
+    for (int64_t device = 0; device < 8; ++device) {
+      // One number per chunk.
+      const Tensor term = make_tensor(Element::F32, {schedule.chunks});
+      for (int64_t i = 0; i < schedule.chunks; ++i) {
+        term.data<float>()[i] =
+            static_cast<float>(testing::draw(random, 1000, 9999)) / 7.0F;
+      }
+      terms.push_back(term);
+    }
+    Instruction at;
+    at.kind = Instruction::Kind::Collective;
+    at.collective = CollectiveKind::AllReduce;
+    at.axes = {"a"};
+    at.algorithm = &algorithm;
+    for (const Storage sent : {Storage::BF16, Storage::F16, Storage::F32}) {
+      const std::vector<Tensor> expected = summed_in(sent, schedule, terms);
+      for (const Storage result : {Storage::F32, Storage::BF16}) {
+        std::vector<int64_t> bytes(8);
+        const DeviceTensors got = run_collective(
+            m, at, terms, {Arithmetic::F32, sent, result}, 1, bytes);
+        for (size_t d = 0; d < got.size(); ++d) {
+          round_to(expected[d], result);
+          CHECK(bitwise_equal(got[d], expected[d]));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("transfers: a maximum is not rounded") {
+  const std::vector<Tensor> terms = {
+      make_tensor(Element::F32, {2}, std::vector<double>{1.001, 8}),
+      make_tensor(Element::F32, {2}, std::vector<double>{1, 8.001})};
+  std::vector<int64_t> sent(2);
+  const auto largest =
+      scatter(*find_algorithm("ring"), {2, 1}, 0, terms, Reduction::Max,
+              {Arithmetic::F32, Storage::BF16, Storage::F32}, 1, sent);
+  CHECK(largest[0].data<float>()[0] == 1.001F);
+  CHECK(largest[1].data<float>()[0] == 8.001F);
 }
 
 TEST_CASE("transfers: a permutation moves what is somewhere else") {
@@ -157,7 +232,7 @@ TEST_CASE("transfers: a permutation moves what is somewhere else") {
   const DeviceTensors operand = numbered(m, {3});
   std::vector<int64_t> sent(4);
   const DeviceTensors got =
-      run_collective(m, at, operand, Arithmetic::F64, 1, sent);
+      run_collective(m, at, operand, {Arithmetic::F64}, 1, sent);
   for (size_t d = 0; d < 4; ++d) {
     CHECK(bitwise_equal(got[d], operand[static_cast<size_t>(at.sources[d])]));
   }
@@ -243,7 +318,7 @@ TEST_CASE("transfers: the steps of a reshard turn one layout into the other") {
             step.kind == CollectiveKind::AllToAll ? "direct" : "ring");
       }
       std::vector<int64_t> sent(held.size());
-      held = run_collective(m, move, held, Arithmetic::F64, 1, sent);
+      held = run_collective(m, move, held, {Arithmetic::F64}, 1, sent);
       sent_by_all += std::accumulate(sent.begin(), sent.end(), int64_t{0});
       at = step.after;
     }

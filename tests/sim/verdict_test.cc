@@ -121,5 +121,42 @@ TEST_CASE("verdict: a bound ratio is the error over what rounding allows") {
       bound_ratio(y, s, products, parts, 8, int64_t{1} << 24).has_value());
 }
 
+TEST_CASE("verdict: a bound knows the types of the sum and of the result") {
+  const Tensor y = rows({1, 1}, {1});
+  const Tensor s = rows({1, 1}, {1 + 0x1p-9});
+  const Tensor products = rows({1, 1}, {4});
+  const Tensor parts = rows({1, 1}, {2});
+  const double product = *gamma(8, 0x1p-24) * 4;
+  CHECK(bound_ratio(y, s, products, parts, 8, 2, Storage::F32, Storage::BF16)
+            .value() ==
+        doctest::Approx(0x1p-9 / (product + *gamma(2, 0x1p-24) * 2 + 0x1p-8)));
+  CHECK(bound_ratio(y, s, products, parts, 8, 2, Storage::BF16, Storage::F16)
+            .value() ==
+        doctest::Approx(0x1p-9 / (product + *gamma(2, 0x1p-8) * 2 + 0x1p-11))
+            .epsilon(1e-4));
+  CHECK_FALSE(
+      bound_ratio(y, s, products, parts, 8, 256, Storage::BF16).has_value());
+}
+
+TEST_CASE("verdict: a result below the least number of f16 may become 0") {
+  const Tensor y = rows({1, 1}, {0x1p-26});
+  const Tensor zero = rows({1, 1}, {0});
+  const auto ratio = [&](Storage storage) {
+    return bound_ratio(y, zero, y, y, 1, 1, storage, storage).value();
+  };
+  CHECK(ratio(Storage::F16) <= 1);
+  CHECK(ratio(Storage::BF16) > 1);
+}
+
+TEST_CASE("verdict: a relative error is over all rows") {
+  const Tensor y = rows({2, 2}, {3, 0, 0, 4});
+  CHECK(relative_error(y, y) == 0);
+  CHECK(relative_error(y, rows({2, 2}, {3, 0, 0, 4.5})) ==
+        doctest::Approx(0.1));
+  const Tensor zero = rows({2, 2}, {0, 0, 0, 0});
+  CHECK(relative_error(zero, zero) == 0);
+  CHECK(relative_error(zero, y) == kInfinity);
+}
+
 }  // namespace
 }  // namespace shardplan

@@ -130,5 +130,43 @@ TEST_CASE("choose: one of two partial factors of a product is settled") {
   CHECK(c.operands[0].partial.size() + c.operands[1].partial.size() <= 1);
 }
 
+TEST_CASE(
+    "choose: tokens go to their experts where that is less than weights") {
+  const auto choice = [](int64_t tokens, const char* x_spec) {
+    SmallGraph g("dp=2,ep=2");
+    g.einsum("ebm,emf->ebf", g.input({4, tokens, 8}, ""),
+             g.parameter({4, 8, 16}, ""));
+    return chosen(g, {layout(x_spec, 3), layout("ep, None, None", 3)},
+                  {{false, true, false}, {false, false, false}});
+  };
+  // 4 * 8 * 16 / 2 numbers of weights against 4 * tokens * 8 / 4 of tokens.
+  const NodeChoice few = choice(8, "None, (dp, ep), None");
+  CHECK(few.operands[0] == layout("ep, dp, None", 3));
+  CHECK(few.operands[1] == layout("ep, None, None", 3));
+  CHECK(few.result == layout("ep, dp, None", 3));
+  const NodeChoice many = choice(400, "None, (dp, ep), None");
+  CHECK(many.operands[0] == layout("None, (dp, ep), None", 3));
+  CHECK(many.operands[1] == layout("None, None, None", 3));
+  // An axis that is not of the weight stays with the batch, whatever it costs.
+  const NodeChoice apart = choice(400, "None, dp, None");
+  CHECK(apart.operands[0] == layout("ep, dp, None", 3));
+  CHECK(apart.operands[1] == layout("ep, None, None", 3));
+}
+
+TEST_CASE("choose: a batch that one operand has more of is the operation's") {
+  SmallGraph g("dp=2,ep=2");
+  const int y = g.input({4, 8, 8, 16}, "");
+  const int choices = g.input({8, 8, 2}, "", 4);
+  g.node("combine", {y, choices, g.input({8, 8, 2}, "")});
+  const std::vector<bool> tokens = {true, false, false};
+  const NodeChoice c = chosen(
+      g,
+      {layout("ep, dp, None, None", 4), layout("(dp, ep), None, None", 3),
+       layout("(dp, ep), None, None", 3)},
+      {{false, true, false, false}, tokens, tokens});
+  CHECK(c.operands[0] == layout("None, (dp, ep), None, None", 4));
+  CHECK(c.result == layout("(dp, ep), None, None", 3));
+}
+
 }  // namespace
 }  // namespace shardplan

@@ -44,6 +44,24 @@ inline void showValue(const Manifest& manifest, std::ostream& out) {  // NOLINT
 
 namespace shardplan::testing::gen {
 
+// Some of the elements, each at most once, in any order; it cannot give up, as
+// rc::gen::unique does when it is asked for more than there are.
+template <typename T>
+rc::Gen<std::vector<T>> some_of(std::vector<T> elements) {
+  return rc::gen::exec([elements = std::move(elements)] {
+    std::vector<T> left = elements;
+    std::vector<T> taken;
+    const auto count = *rc::gen::inRange<size_t>(0, elements.size() + 1);
+    while (taken.size() < count) {
+      const auto pick = static_cast<std::ptrdiff_t>(
+          *rc::gen::inRange<size_t>(0, left.size()));
+      taken.push_back(left[static_cast<size_t>(pick)]);
+      left.erase(left.begin() + pick);
+    }
+    return taken;
+  });
+}
+
 inline constexpr const char* kAxisNames[] = {"dp", "fsdp", "tp", "sp", "ep"};
 
 // One to four axes of one to five devices.

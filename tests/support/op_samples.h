@@ -119,6 +119,10 @@ inline std::vector<OpSample> op_samples() {
   using Dims = std::vector<int64_t>;
   const Numbers positive{Domain::Positive};
   const Numbers ids{Domain::Integers, 12};
+  const Numbers experts{Domain::Integers, 4};
+  const Attributes llama3{{"dim", 0.0},     {"offset", 5.0},
+                          {"theta", 100.0}, {"scaling", std::string("llama3")},
+                          {"factor", 8.0},  {"original_positions", 32.0}};
   const auto einsum = [](const char* equation) {
     return Attributes{{"equation", std::string(equation)}};
   };
@@ -161,6 +165,19 @@ inline std::vector<OpSample> op_samples() {
       {"causal_mask", {{2, 4, 6}}, {}},
       {"causal_mask", {{6, 6}}, {{"window", 2.0}}},
       {"causal_mask", {{2, 1, 6}}, {{"window", 3.0}}},
+      {"rope", {{2, 6, 3, 4}}, {}},
+      {"rope", {{2, 3, 6, 8}}, {{"dim", 2.0}, {"rotary_dim", 4.0}}},
+      {"rope", {{6, 4}}, llama3},
+      {"top_k", {{2, 6, 8}}, {{"k", 3.0}}},
+      {"take", {{2, 6, 12}, {2, 6, 3}}, {}, {{}, ids}},
+      {"take", {{12}, {6}}, {}, {{}, ids}},
+      {"dispatch", {{2, 6, 4}, {2, 6, 2}}, {{"experts", 4.0}}, {{}, experts}},
+      {"dispatch",
+       {{2, 3, 6, 4}, {2, 3, 6, 2}},
+       {{"experts", 4.0}, {"capacity", 2.0}},
+       {{}, experts}},
+      {"combine", {{4, 2, 6, 6}, {2, 6, 2}, {2, 6, 2}}, {}, {{}, experts, {}}},
+      {"combine", {{6, 2, 4}, {6, 3}, {6, 3}}, {}, {{}, experts, {}}},
       {"reshape", {{4, 6}}, shape({4, 2, 3})},
       {"reshape", {{4, 2, 3}}, shape({4, 6})},
       {"reshape", {{6, 4, 2}}, shape({24, -1})},

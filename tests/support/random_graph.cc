@@ -103,7 +103,7 @@ class Grower {
   void step() {
     const int x = any();
     const Shape shape = shape_of(x);
-    switch (draw(random_, 0, 13)) {
+    switch (draw(random_, 0, 15)) {
       case 0:
       case 1:
       case 2:
@@ -131,6 +131,10 @@ class Grower {
         return look_up();
       case 12:
         return cut(x, shape);
+      case 13:
+        return turn(x, shape);
+      case 14:
+        return route(x, shape);
       default:
         node("scale", {x}, {{"by", 0.5}});
     }
@@ -260,6 +264,42 @@ class Grower {
     if (draw(random_, 0, 1) == 0) return;
     const int second = part(middle, size);
     node("concatenate", {second, first}, {{"dim", static_cast<double>(dim)}});
+  }
+
+  void turn(int x, const Shape& shape) {
+    if (shape.size() < 2 || shape.back() % 2 != 0) return;
+    const int64_t last = static_cast<int64_t>(shape.size()) - 2;
+    node("rope", {x}, {{"dim", static_cast<double>(draw(random_, 0, last))}});
+  }
+
+  // A product of every expert with the tokens that chose it. Choices are those
+  // of an input, which rounding does not turn over.
+  void route(int x, const Shape& shape) {
+    if (shape.size() < 2 || shape.size() > 3) return;
+    const int64_t experts = pick(random_, std::vector<int64_t>{2, 3, 4, 8});
+    const int64_t width = pick(random_, kSizes);
+    Shape made = shape;
+    made.back() = experts * std::max(width, shape.back());
+    if (!is_small(made)) return;
+    Shape scores = shape;
+    scores.back() = experts;
+    const int logits = input(scores);
+    const int choices =
+        node("top_k", {logits},
+             {{"k", static_cast<double>(
+                        draw(random_, 1, std::min<int64_t>(3, experts)))}});
+    const int weights = node("take", {node("sigmoid", {logits}), choices});
+    const int64_t length = shape[shape.size() - 2];
+    Attributes attributes{{"experts", static_cast<double>(experts)}};
+    if (draw(random_, 0, 2) == 0) {
+      attributes["capacity"] = static_cast<double>(draw(random_, 1, length));
+    }
+    const int brought = node("dispatch", {x, choices}, attributes);
+    const std::string tokens = shape.size() == 2 ? "c" : "bc";
+    const int y =
+        node("einsum", {brought, parameter({experts, shape.back(), width})},
+             {{"equation", "e" + tokens + "m,emf->e" + tokens + "f"}});
+    node("combine", {y, choices, weights});
   }
 
   Random& random_;

@@ -2,33 +2,61 @@
 // `shardplan simulate MODEL`: the sharded forward pass on simulated devices,
 // and whether it computes what the unsharded one does.
 #include <string>
-#include <utility>
+#include <vector>
 
-#include "base/parallel.h"
+#include "base/text.h"
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/simulate_findings.h"
 #include "cli/simulate_input.h"
 #include "cli/simulate_report.h"
+#include "cli/simulate_values.h"
+#include "cli/simulate_variants.h"
+#include "report/svg_plot.h"
 
 namespace shardplan::cli {
+namespace {
+
+// Whether there will be errors to compare or to draw.
+bool has_errors_to_show(const Context& context, const SimulateInput& input) {
+  const SimulationFlags& flags = context.options.simulation;
+  if (!flags.plot && flags.vary.empty()) return true;
+  const std::string flag = flags.plot ? "--plot" : "--vary";
+  if (input.source == ValueSource::Field) {
+    context.diags
+        .error(Code::Usage, {}, flag + " is about rounding, and field has none")
+        .help("leave out `--values field`");
+    return false;
+  }
+  if (!input.graph.probes.empty()) return true;
+  context.diags.error(Code::Usage, {}, flag + " needs values to look at")
+      .fact("`" + printable(input.graph.name) + "` names no probes")
+      .help("`probes: [NAME, ..]` in a graph file names them");
+  return false;
+}
+
+}  // namespace
 
 Exit run_simulate(Context& context) {
   const std::optional<SimulateInput> input = read_simulation(context);
-  if (!input) return Exit::CouldNotRun;
+  if (!input || !has_errors_to_show(context, *input)) return Exit::CouldNotRun;
+  const auto values = simulation_values(context, *input);
+  if (!values) return Exit::CouldNotRun;
   context.progress.stage("partitioning");
   const Program program = partition(input->graph, input->session.plan.mesh,
                                     input->placed.wanted, input->how);
   report_program(*input, program, context.diags);
-  SimulateOptions options;
-  options.values = input->source;
-  options.seed = context.options.simulation.seed;
-  options.partition = input->how;
-  options.threads = thread_count(context.options.jobs);
-  options.progress = [&](const char* stage) { context.progress.stage(stage); };
-  const Simulation outcome = simulate(program, input->values, options);
+  const Simulation outcome =
+      simulate(program, *values, simulate_options(context, *input));
   report_outcome(*input, program, outcome, context.diags);
-  return finish(context, simulate_report(context, *input, program, outcome));
+  const auto variants = run_variants(context, *input, program, outcome);
+  if (!variants) return Exit::CouldNotRun;
+  if (const auto& path = context.options.simulation.plot) {
+    const std::string picture = svg_text(error_plot(input->graph, *variants));
+    const auto write = [&](const TextSink& sink) { return sink(picture); };
+    if (!write_file(context, *path, write)) return Exit::CouldNotRun;
+  }
+  return finish(context, simulate_report(context, *input, program, *variants));
 }
 
 }  // namespace shardplan::cli

@@ -52,7 +52,7 @@ Tensor run_divide(std::span<const Tensor> operands,
   std::vector<Tensor> both(operands.begin(), operands.end());
   if (context.arithmetic == Arithmetic::Field) {
     both[1] = make_tensor(Element::F64, operands[1].shape);
-    map_unary<double>(operands[1], both[1], field::inverse);
+    map_unary<double>(operands[1], both[1], context.threads, field::inverse);
   }
   return run_binary<Divide>(both, attributes, context);
 }

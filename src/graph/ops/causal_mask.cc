@@ -4,7 +4,8 @@
 // The last query sees all keys: with Q queries and K keys, query q stands at
 // position q + K - Q. Keys after it are masked, and under a sliding window of w
 // those before the last w that it could see (Beltagy et al., "Longformer",
-// 2020; Mistral counts the query's own position among the w).
+// 2020; Mistral counts the query's own position among the w). A window of 0
+// hides no earlier key, as in configurations.
 #include <limits>
 
 #include "graph/elementwise.h"
@@ -23,14 +24,14 @@ std::optional<Shape> infer_masked(std::span<const Shape> operands,
                "scores " + shape_text(shape) + " have no queries and keys")
         .help("give them the shape [..., queries, keys]");
   }
-  const auto window = find_integer(attributes, "window", 1, where, diags);
+  const auto window = find_integer(attributes, "window", 0, where, diags);
   if (!window) return std::nullopt;
-  if (*window >= 1) return shape;
+  if (*window >= 0) return shape;
   return diags
       .error(Code::InvalidGraph, where,
              "a window of " + std::to_string(*window) + " keys over scores " +
                  shape_text(shape) + " hides every key")
-      .help("give `window` at least 1, or leave it out");
+      .help("give `window` at least 1, or 0 for all earlier keys");
 }
 
 // Keys [begin, end), counted in the device's part, that a query sees.
@@ -80,10 +81,10 @@ Tensor run_masked(std::span<const Tensor> operands,
                   const Attributes& attributes, const RunContext& context) {
   const Tensor result = copy(operands[0]);
   const std::vector<DimFactors>& dims = context.rule->operands[0];
-  const Mask mask(
-      range_of(dims[dims.size() - 2], context),
-      range_of(dims[dims.size() - 1], context),
-      integer_of(attributes, "window", std::numeric_limits<int64_t>::max()));
+  const int64_t window = integer_of(attributes, "window", 0);
+  const Mask mask(range_of(dims[dims.size() - 2], context),
+                  range_of(dims[dims.size() - 1], context),
+                  window > 0 ? window : std::numeric_limits<int64_t>::max());
   for_element_type(context.arithmetic, [&](auto type) {
     using T = typename decltype(type)::type;
     hide<T>(mask,
@@ -102,8 +103,8 @@ OpDef causal_mask_op() {
   op.name = "causal_mask";
   op.summary = "scores [..., Q, K], -inf for keys that a query may not see";
   op.attributes = {{"window", AttributeDef::Kind::Number, false,
-                    "how many keys a query sees, its own among them; all "
-                    "earlier ones where it is not given"}};
+                    "how many keys a query sees, its own among them; 0 "
+                    "(default): all earlier ones"}};
   op.factors = "every dimension";
   op.infer = infer_masked;
   op.rule = elementwise_rule;

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "graph/elementwise.h"
+#include "graph/indices.h"
 #include "graph/ops/ops.h"
 
 namespace shardplan {
@@ -51,13 +52,12 @@ void look_up(const Tensor& table, const Tensor& ids, const DimRange& rows,
   const T* id = ids.data<T>();  // row-major, as the result
   T* out = result.data<T>();
   for (int64_t i = 0; i < ids.elements(); ++i, out += width) {
-    const bool exists = id[i] >= 0 && id[i] < static_cast<T>(rows.whole) &&
-                        id[i] == static_cast<T>(static_cast<int64_t>(id[i]));
-    if (!exists) {
+    const int64_t of_whole = index_of(id[i], rows.whole);
+    if (of_whole < 0) {
       std::fill_n(out, width, outside);
       continue;
     }
-    const int64_t row = static_cast<int64_t>(id[i]) - rows.begin;
+    const int64_t row = of_whole - rows.begin;
     if (row < 0 || row >= rows.size) continue;
     const T* from = table.data<T>() + row * table.strides[0];
     for (int64_t j = 0; j < width; ++j) out[j] = from[j * step];

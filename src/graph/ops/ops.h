@@ -33,6 +33,13 @@ OpDef max_op();
 
 OpDef embedding_op();
 OpDef causal_mask_op();
+OpDef rope_op();
+
+// Mixtures of experts.
+OpDef top_k_op();
+OpDef take_op();
+OpDef dispatch_op();
+OpDef combine_op();
 
 // The same numbers, elsewhere.
 OpDef reshape_op();

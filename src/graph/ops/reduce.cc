@@ -158,7 +158,7 @@ T maximum(const Row<T>& row) {
 // which they have size 1, alike: calls fold for every element of the result.
 template <typename T, typename Fold>
 void reduce_each(const Tensor& x, const std::vector<bool>& reduced,
-                 const Tensor& result, const Fold& fold) {
+                 const Tensor& result, int threads, const Fold& fold) {
   std::vector<int> order;
   Shape joined;
   int64_t count = 1;
@@ -180,7 +180,7 @@ void reduce_each(const Tensor& x, const std::vector<bool>& reduced,
   strides.pop_back();
   const Tensor to = reshaped(result, kept);
   for_each_row<2>(
-      kept, {to.strides, strides},
+      kept, {to.strides, strides}, threads, count,
       [&](int64_t n, const std::array<int64_t, 2>& offsets,
           const std::array<int64_t, 2>& steps) {
         T* out = to.data<T>() + offsets[0];
@@ -210,12 +210,12 @@ Tensor run_sum(std::span<const Tensor> operands, const Attributes& attributes,
   const auto reduced = reduced_dims(attributes, x.shape.size());
   const Tensor result = empty_result(x, reduced, attributes, context);
   if (context.arithmetic == Arithmetic::Field) {
-    reduce_each<double>(x, reduced, result, field_sum);
+    reduce_each<double>(x, reduced, result, context.threads, field_sum);
     return result;
   }
   for_element_type(context.arithmetic, [&](auto type) {
     using T = typename decltype(type)::type;
-    reduce_each<T>(x, reduced, result, pairwise_sum<T>);
+    reduce_each<T>(x, reduced, result, context.threads, pairwise_sum<T>);
   });
   return result;
 }
@@ -234,14 +234,15 @@ Tensor run_mean(std::span<const Tensor> operands, const Attributes& attributes,
   const Tensor result = empty_result(x, reduced, attributes, context);
   if (context.arithmetic == Arithmetic::Field) {
     const double share = field::inverse(field::residue(whole));
-    reduce_each<double>(x, reduced, result, [&](const Row<double>& row) {
-      return field::multiply(field_sum(row), share);
-    });
+    reduce_each<double>(x, reduced, result, context.threads,
+                        [&](const Row<double>& row) {
+                          return field::multiply(field_sum(row), share);
+                        });
     return result;
   }
   for_element_type(context.arithmetic, [&](auto type) {
     using T = typename decltype(type)::type;
-    reduce_each<T>(x, reduced, result, [&](const Row<T>& row) {
+    reduce_each<T>(x, reduced, result, context.threads, [&](const Row<T>& row) {
       return pairwise_sum(row) / static_cast<T>(whole);
     });
   });
@@ -259,7 +260,7 @@ Tensor run_max(std::span<const Tensor> operands, const Attributes& attributes,
   const Tensor result = empty_result(x, reduced, attributes, context);
   for_element_type(context.arithmetic, [&](auto type) {
     using T = typename decltype(type)::type;
-    reduce_each<T>(x, reduced, result, maximum<T>);
+    reduce_each<T>(x, reduced, result, context.threads, maximum<T>);
   });
   return result;
 }

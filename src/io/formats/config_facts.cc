@@ -36,7 +36,7 @@ std::optional<int64_t> default_of(const HeadDefault& rule, bool null,
   return taken == kDerived ? derived : taken;
 }
 
-std::optional<int64_t> find_kv_heads(const Node& config, const Family* family,
+std::optional<int64_t> find_kv_heads(const Node& config, const HfFamily* family,
                                      std::optional<int64_t> heads) {
   if (const auto count = find_size(
           config, {"num_key_value_heads", "num_kv_heads", "n_kv_heads"})) {
@@ -51,7 +51,7 @@ std::optional<int64_t> find_kv_heads(const Node& config, const Family* family,
   return heads;
 }
 
-std::optional<int64_t> find_head_dim(const Node& config, const Family* family,
+std::optional<int64_t> find_head_dim(const Node& config, const HfFamily* family,
                                      std::optional<int64_t> heads) {
   if (const auto size = find_size(config, {"head_dim", "kv_channels"})) {
     return size;
@@ -90,7 +90,7 @@ ModelFacts config_facts(const Node& config) {
   const bool nested = inner && inner->is_map();
   const Node map = nested ? *inner : config;
   // gemma3's text_config may not say what it is: ask the whole config then.
-  const Family* family = find_family(map);
+  const HfFamily* family = find_family(map);
   if (family == nullptr) family = find_family(config);
 
   ModelFacts facts;

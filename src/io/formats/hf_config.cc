@@ -21,7 +21,7 @@ constexpr HeadDefault kGemmaKvHeads{4, kRefused};
 constexpr HeadDefault kGemmaHeadDim{256, kRefused};
 
 // Defaults are those of the families' configuration classes.
-constexpr Family kFamilies[] = {
+constexpr HfFamily kFamilies[] = {
     {"llama", "LlamaForCausalLM", write_llama, false, {}, {}, ""},
     {"mistral", "MistralForCausalLM", write_mistral, false, {8}, {}, ""},
     {"qwen2", "Qwen2ForCausalLM", write_qwen2, false, {32}, {}, ""},
@@ -47,6 +47,8 @@ constexpr Family kFamilies[] = {
     {"gemma3", "Gemma3ForConditionalGeneration", write_gemma3, true,
      kGemmaKvHeads, kGemmaHeadDim, "", 8},
     {"gpt2", "GPT2LMHeadModel", write_gpt2, true, {}, {}, ""},
+    {"bert", "BertModel", write_bert, true, {}, {}, ""},
+    {"bert", "BertForMaskedLM", write_bert_masked_lm, true, {}, {}, ""},
     {"gpt_oss", "GptOssForCausalLM", write_gpt_oss, false, {8}, {64}, "mxfp4"},
     {"deepseek_v3",
      "DeepseekV3ForCausalLM",
@@ -67,7 +69,11 @@ std::string quoted(std::string_view text) {
 // Reports why a config is of no family.
 Diagnostics::Builder report_unknown(const Node& root, ConfigReader& config) {
   std::vector<std::string> known;
-  for (const Family& family : kFamilies) known.emplace_back(family.model_type);
+  for (const HfFamily& family : kFamilies) {
+    if (known.empty() || known.back() != family.model_type) {
+      known.emplace_back(family.model_type);
+    }
+  }
   const auto model_type = root.find("model_type");
   auto report =
       model_type && model_type->is_string()
@@ -90,24 +96,35 @@ Diagnostics::Builder report_unknown(const Node& root, ConfigReader& config) {
   return report.help(std::string(kUseTensors));
 }
 
+bool names_architecture(const Node& config, std::string_view architecture) {
+  const auto list = config.find("architectures");
+  for (size_t i = 0; list && i < list->size(); ++i) {
+    if (list->item(i).text() == architecture) return true;
+  }
+  return false;
+}
+
 // A model for another task has other tensors.
-void check_architecture(const Family& family, ConfigReader& config) {
+void check_architecture(const Node& root, const HfFamily& family,
+                        ConfigReader& config) {
   const auto list = config.find("architectures");
   if (!list || list->size() == 0) return;
-  for (size_t i = 0; i < list->size(); ++i) {
-    if (list->item(i).text() == family.architecture) return;
+  if (names_architecture(root, family.architecture)) return;
+  std::string known;
+  for (const HfFamily& row : kFamilies) {
+    if (row.model_type != family.model_type) continue;
+    known += (known.empty() ? "" : ", ") + std::string(row.architecture);
   }
   config
       .refuse("architectures",
               "architecture " + quoted(list->item(0).text()) + " is not known")
-      .fact("known for `" + std::string(family.model_type) +
-            "`: " + std::string(family.architecture))
+      .fact("known for `" + std::string(family.model_type) + "`: " + known)
       .help(std::string(kUseTensors));
 }
 
 // Whether the config is quantised, in the family's own way; any other is
 // SP009.
-bool check_quantization(const Family& family, ConfigReader& config) {
+bool check_quantization(const HfFamily& family, ConfigReader& config) {
   for (const char* key : {"quantization_config", "compression_config"}) {
     const auto value = config.find(key);
     if (!value) continue;
@@ -206,24 +223,19 @@ const ManifestFormat kHfConfig = {
     "hf-config", "a Hugging Face config.json of a known family", recognize,
     read};
 
-std::span<const Family> hf_families() { return kFamilies; }
+std::span<const HfFamily> hf_families() { return kFamilies; }
 
-const Family* find_family(const Node& config) {
+const HfFamily* find_family(const Node& config) {
   if (!config.is_map()) return nullptr;
   const auto model_type = config.find("model_type");
-  if (model_type && !model_type->is_null()) {
-    for (const Family& family : kFamilies) {
-      if (model_type->text() == family.model_type) return &family;
-    }
-    return nullptr;
+  const bool typed = model_type && !model_type->is_null();
+  const HfFamily* first = nullptr;  // of that type
+  for (const HfFamily& family : kFamilies) {
+    if (typed && model_type->text() != family.model_type) continue;
+    if (names_architecture(config, family.architecture)) return &family;
+    if (typed && first == nullptr) first = &family;
   }
-  const auto architectures = config.find("architectures");
-  for (size_t i = 0; architectures && i < architectures->size(); ++i) {
-    for (const Family& family : kFamilies) {
-      if (architectures->item(i).text() == family.architecture) return &family;
-    }
-  }
-  return nullptr;
+  return first;
 }
 
 std::optional<Manifest> synthesize_manifest(const Document& config,
@@ -231,9 +243,9 @@ std::optional<Manifest> synthesize_manifest(const Document& config,
   const auto root = require(config.root(), NodeKind::Map, "a config", diags);
   if (!root) return std::nullopt;
   ConfigReader reader(*root, "", diags);
-  const Family* family = find_family(*root);
+  const HfFamily* family = find_family(*root);
   if (family == nullptr) return report_unknown(*root, reader);
-  check_architecture(*family, reader);
+  check_architecture(*root, *family, reader);
   const bool quantized = check_quantization(*family, reader);
   Manifest manifest;
   manifest.format = std::string(kHfConfig.name);

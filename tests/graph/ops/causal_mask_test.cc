@@ -24,7 +24,7 @@ TEST_CASE("a query sees keys up to its own position") {
       for (const int64_t window : {0, 1, 2, 100}) {
         const Tensor scores = numbers(arithmetic, shape, 1);
         Attributes attributes;
-        if (window > 0) attributes["window"] = static_cast<double>(window);
+        attributes["window"] = static_cast<double>(window);
         const std::vector<double> before = values_of(scores);
         const std::vector<double> after =
             values_of(run("causal_mask", {scores}, attributes, arithmetic));
@@ -44,11 +44,18 @@ TEST_CASE("a query sees keys up to its own position") {
   }
 }
 
+TEST_CASE("without a window a query sees all earlier keys") {
+  const Tensor scores = numbers(Arithmetic::F64, {2, 4, 6}, 1);
+  CHECK(bitwise_equal(
+      run("causal_mask", {scores}, {}, Arithmetic::F64),
+      run("causal_mask", {scores}, {{"window", 0.0}}, Arithmetic::F64)));
+}
+
 TEST_CASE("what is no matrix of scores is SP015") {
   CHECK(inferred("causal_mask", {{4}}, {}) ==
         "SP015 scores [4] have no queries and keys");
-  CHECK(inferred("causal_mask", {{4, 4}}, {{"window", 0.0}}) ==
-        "SP015 a window of 0 keys over scores [4, 4] hides every key");
+  CHECK(inferred("causal_mask", {{4, 4}}, {{"window", -1.0}}) ==
+        "SP015 a window of -1 keys over scores [4, 4] hides every key");
   CHECK(inferred("causal_mask", {{4, 4}}, {{"window", 1.5}}) ==
         "SP015 `window` is not an integer");
 }

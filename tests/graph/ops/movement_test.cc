@@ -120,5 +120,20 @@ TEST_CASE("what is concatenated is alike in every other dimension") {
         "4611686018427387904], concatenated, is too large");
 }
 
+TEST_CASE("one layer of stacked kernels is a view of them") {
+  const Tensor stacked = counted(Arithmetic::F32, {3, 4, 6});
+  const Tensor layer = run("slice", {stacked}, part(0, 1, 2), Arithmetic::F32);
+  const Tensor kernel =
+      run("reshape", {layer}, {{"shape", Dims{4, 6}}}, Arithmetic::F32);
+  CHECK(kernel.storage == stacked.storage);
+  CHECK(kernel.offset == 24);
+  CHECK(is_row_major(kernel));
+  // Of a device that has some of its columns, too.
+  const Tensor columns = run("reshape", {slice(layer, 2, 3, 6)},
+                             {{"shape", Dims{4, 3}}}, Arithmetic::F32);
+  CHECK(columns.storage == stacked.storage);
+  CHECK(bitwise_equal(columns, slice(kernel, 1, 3, 6)));
+}
+
 }  // namespace
 }  // namespace shardplan

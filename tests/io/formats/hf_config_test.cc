@@ -136,6 +136,7 @@ TEST_CASE("the published sizes of real models come out exactly") {
       {"gemma-3-1b", 999'885'952, 1'999'771'904, 0},
       {"gemma-3-4b", 4'300'079'472, 8'600'158'944, 0},
       {"gpt2", 124'439'808, 497'759'232, 12'582'912},
+      {"bert-base", 109'514'298, 438'057'192, 0},
       {"gpt-oss-20b", 11'956'805'184, 13'761'264'768, 0},
   };
   for (const Known& known : table) {

@@ -2,6 +2,7 @@
 #include "io/formats/hf_families/config_reader.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/text.h"
@@ -85,6 +86,33 @@ bool ConfigReader::flag(std::string_view key, bool absent) {
   const std::optional<bool> flag = value->boolean();
   if (!flag) ill_typed(key, *value, kind_name(NodeKind::Bool));
   return flag.value_or(absent);
+}
+
+double ConfigReader::positive(std::string_view key, double absent) {
+  const auto value = find(key);
+  if (!value) return absent;
+  const std::optional<double> number = value->number();
+  if (!number) {
+    ill_typed(key, *value, kind_name(NodeKind::Real));
+    return absent;
+  }
+  if (!std::isfinite(*number) || *number <= 0) {
+    refuse(key,
+           "`" + path_ + std::string(key) + "` is " + printable(value->text()))
+        .fact("it must be more than 0");
+    return absent;
+  }
+  return *number;
+}
+
+std::string ConfigReader::text(std::string_view key) {
+  const auto value = find(key);
+  if (!value) return "";
+  if (!value->is_string()) {
+    ill_typed(key, *value, kind_name(NodeKind::String));
+    return "";
+  }
+  return std::string(value->text());
 }
 
 std::vector<int64_t> ConfigReader::integers(std::string_view key) {

@@ -42,6 +42,11 @@ class ConfigReader {
   int64_t count(std::string_view key, int64_t least,
                 const Fallback& fallback = {});
   bool flag(std::string_view key, bool absent);
+  // A number that is finite; `absent` also where it is null. SP009 when it is
+  // not positive.
+  double positive(std::string_view key, double absent);
+  // "" when absent or null.
+  std::string text(std::string_view key);
   // A list of integers; nothing when absent or null.
   std::vector<int64_t> integers(std::string_view key);
   // The value, when there is one that is not null.

@@ -25,7 +25,7 @@ std::optional<int64_t> quotient(const Decoder& decoder) {
 
 }  // namespace
 
-Decoder read_sizes(const Family& family, ConfigReader& config,
+Decoder read_sizes(const HfFamily& family, ConfigReader& config,
                    const Fallback& vocab) {
   Decoder decoder;
   decoder.vocab = config.size("vocab_size", vocab);
@@ -38,7 +38,7 @@ Decoder read_sizes(const Family& family, ConfigReader& config,
   return decoder;
 }
 
-Decoder read_decoder(const Family& family, ConfigReader& config,
+Decoder read_decoder(const HfFamily& family, ConfigReader& config,
                      const Fallback& vocab) {
   Decoder decoder = read_sizes(family, config, vocab);
   if (!config.ok()) return decoder;

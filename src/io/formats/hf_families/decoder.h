@@ -26,10 +26,10 @@ struct Decoder {
 
 // Reads all but kv_heads and head_dim, which not every family has.
 // `vocab` is for families whose configs may leave the vocabulary out.
-Decoder read_sizes(const Family& family, ConfigReader& config,
+Decoder read_sizes(const HfFamily& family, ConfigReader& config,
                    const Fallback& vocab = {});
 // Reads them all; sizes that contradict one another are SP009.
-Decoder read_decoder(const Family& family, ConfigReader& config,
+Decoder read_decoder(const HfFamily& family, ConfigReader& config,
                      const Fallback& vocab = {});
 
 struct AttentionBias {

@@ -184,7 +184,7 @@ void write_mtp_layer(int64_t layer, const Deepseek& model, TensorWriter& out) {
 
 }  // namespace
 
-void write_deepseek_v3(const Family& family, ConfigReader& config,
+void write_deepseek_v3(const HfFamily& family, ConfigReader& config,
                        TensorWriter& out) {
   const Deepseek model{
       read_sizes(family, config), read_latent(config), read_experts(config),

@@ -12,8 +12,8 @@ struct Dense {
   bool head_norms = false;
 };
 
-void write_dense(const Family& family, const Dense& dense, ConfigReader& config,
-                 TensorWriter& out) {
+void write_dense(const HfFamily& family, const Dense& dense,
+                 ConfigReader& config, TensorWriter& out) {
   const Decoder decoder = read_decoder(family, config);
   if (!out.begin(decoder.layers, 16)) return;
   out.embedding("model.embed_tokens", decoder.vocab, decoder.hidden);
@@ -35,24 +35,24 @@ void write_dense(const Family& family, const Dense& dense, ConfigReader& config,
 
 }  // namespace
 
-void write_llama(const Family& family, ConfigReader& config,
+void write_llama(const HfFamily& family, ConfigReader& config,
                  TensorWriter& out) {
   const bool bias = config.flag("attention_bias", false);
   const bool mlp_bias = config.flag("mlp_bias", false);
   write_dense(family, {{bias, bias}, mlp_bias, false}, config, out);
 }
 
-void write_mistral(const Family& family, ConfigReader& config,
+void write_mistral(const HfFamily& family, ConfigReader& config,
                    TensorWriter& out) {
   write_dense(family, {}, config, out);
 }
 
-void write_qwen2(const Family& family, ConfigReader& config,
+void write_qwen2(const HfFamily& family, ConfigReader& config,
                  TensorWriter& out) {
   write_dense(family, {{true, false}, false, false}, config, out);
 }
 
-void write_qwen3(const Family& family, ConfigReader& config,
+void write_qwen3(const HfFamily& family, ConfigReader& config,
                  TensorWriter& out) {
   const bool bias = config.flag("attention_bias", false);
   write_dense(family, {{bias, bias}, false, true}, config, out);

@@ -24,10 +24,10 @@ struct HeadDefault {
   int64_t null = kDerived;
 };
 
-struct Family {
+struct HfFamily {
   std::string_view model_type = {};
   std::string_view architecture = {};  // the one whose checkpoint is meant
-  void (*write)(const Family&, ConfigReader&, TensorWriter&) = nullptr;
+  void (*write)(const HfFamily&, ConfigReader&, TensorWriter&) = nullptr;
   bool tied = false;          // where `tie_word_embeddings` is absent
   HeadDefault kv_heads = {};  // derived: as many as heads
   HeadDefault head_dim = {};  // derived: hidden_size over heads
@@ -35,24 +35,27 @@ struct Family {
   std::string_view quantization = {};
   int64_t heads = kRefused;  // where `num_attention_heads` is absent
 };
-std::span<const Family> hf_families();
-// The family of a config by `model_type`, else by `architectures`; null when
+std::span<const HfFamily> hf_families();
+// The family of a config by `model_type`, of several rows the one that
+// `architectures` names; without a `model_type` by `architectures`. Null when
 // it is none of ours. Reports nothing.
-const Family* find_family(const Node& config);
+const HfFamily* find_family(const Node& config);
 
 // dense.cc
-void write_llama(const Family&, ConfigReader&, TensorWriter&);
-void write_mistral(const Family&, ConfigReader&, TensorWriter&);
-void write_qwen2(const Family&, ConfigReader&, TensorWriter&);
-void write_qwen3(const Family&, ConfigReader&, TensorWriter&);
+void write_llama(const HfFamily&, ConfigReader&, TensorWriter&);
+void write_mistral(const HfFamily&, ConfigReader&, TensorWriter&);
+void write_qwen2(const HfFamily&, ConfigReader&, TensorWriter&);
+void write_qwen3(const HfFamily&, ConfigReader&, TensorWriter&);
 // mixtral.cc, qwen3_moe.cc, gemma.cc, ...
-void write_mixtral(const Family&, ConfigReader&, TensorWriter&);
-void write_qwen3_moe(const Family&, ConfigReader&, TensorWriter&);
-void write_gemma2(const Family&, ConfigReader&, TensorWriter&);
-void write_gemma3_text(const Family&, ConfigReader&, TensorWriter&);
-void write_gemma3(const Family&, ConfigReader&, TensorWriter&);
-void write_gpt2(const Family&, ConfigReader&, TensorWriter&);
-void write_gpt_oss(const Family&, ConfigReader&, TensorWriter&);
-void write_deepseek_v3(const Family&, ConfigReader&, TensorWriter&);
+void write_mixtral(const HfFamily&, ConfigReader&, TensorWriter&);
+void write_qwen3_moe(const HfFamily&, ConfigReader&, TensorWriter&);
+void write_gemma2(const HfFamily&, ConfigReader&, TensorWriter&);
+void write_gemma3_text(const HfFamily&, ConfigReader&, TensorWriter&);
+void write_gemma3(const HfFamily&, ConfigReader&, TensorWriter&);
+void write_gpt2(const HfFamily&, ConfigReader&, TensorWriter&);
+void write_bert(const HfFamily&, ConfigReader&, TensorWriter&);
+void write_bert_masked_lm(const HfFamily&, ConfigReader&, TensorWriter&);
+void write_gpt_oss(const HfFamily&, ConfigReader&, TensorWriter&);
+void write_deepseek_v3(const HfFamily&, ConfigReader&, TensorWriter&);
 
 }  // namespace shardplan

@@ -79,7 +79,7 @@ void write_vision(const Vision& vision, TensorWriter& out) {
 
 }  // namespace
 
-void write_gemma2(const Family& family, ConfigReader& config,
+void write_gemma2(const HfFamily& family, ConfigReader& config,
                   TensorWriter& out) {
   const Decoder decoder = read_decoder(family, config);
   const bool bias = config.flag("attention_bias", false);
@@ -87,7 +87,7 @@ void write_gemma2(const Family& family, ConfigReader& config,
   write_gemma(decoder, bias, false, "", out);
 }
 
-void write_gemma3_text(const Family& family, ConfigReader& config,
+void write_gemma3_text(const HfFamily& family, ConfigReader& config,
                        TensorWriter& out) {
   const Decoder decoder = read_decoder(family, config, kGemma3Vocab);
   const bool bias = config.flag("attention_bias", false);
@@ -95,7 +95,7 @@ void write_gemma3_text(const Family& family, ConfigReader& config,
   write_gemma(decoder, bias, true, "", out);
 }
 
-void write_gemma3(const Family& family, ConfigReader& config,
+void write_gemma3(const HfFamily& family, ConfigReader& config,
                   TensorWriter& out) {
   auto text = config.section("text_config");
   auto tower = config.section("vision_config");

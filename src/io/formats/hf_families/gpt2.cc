@@ -36,7 +36,8 @@ void write_layer(const std::string& at, const Gpt2& model, TensorWriter& out) {
 
 }  // namespace
 
-void write_gpt2(const Family& family, ConfigReader& config, TensorWriter& out) {
+void write_gpt2(const HfFamily& family, ConfigReader& config,
+                TensorWriter& out) {
   Gpt2 model;
   const int64_t vocab = config.size("vocab_size");
   model.hidden = config.size("n_embd");

@@ -56,7 +56,7 @@ bool read_mxfp4(const Decoder& decoder, ConfigReader& config) {
 
 }  // namespace
 
-void write_gpt_oss(const Family& family, ConfigReader& config,
+void write_gpt_oss(const HfFamily& family, ConfigReader& config,
                    TensorWriter& out) {
   const Decoder decoder = read_decoder(family, config);
   const int64_t experts = config.count("num_local_experts", 1);

@@ -4,7 +4,7 @@
 
 namespace shardplan {
 
-void write_mixtral(const Family& family, ConfigReader& config,
+void write_mixtral(const HfFamily& family, ConfigReader& config,
                    TensorWriter& out) {
   const Decoder decoder = read_decoder(family, config);
   const int64_t experts = config.count("num_local_experts", 1);

@@ -42,7 +42,7 @@ void write_experts(const std::string& at, int64_t hidden,
 
 }  // namespace
 
-void write_qwen3_moe(const Family& family, ConfigReader& config,
+void write_qwen3_moe(const HfFamily& family, ConfigReader& config,
                      TensorWriter& out) {
   const Decoder decoder = read_decoder(family, config);
   const Experts experts = read_experts(config);

@@ -43,7 +43,7 @@ constexpr WindowRule kRules[] = {
     {"gpt_oss", Sliding::EveryOther, 128},
 };
 
-WindowRule rule_of(const Family* family) {
+WindowRule rule_of(const HfFamily* family) {
   if (family == nullptr) return {};
   for (const WindowRule& rule : kRules) {
     if (rule.model_type == family->model_type) return rule;
@@ -126,7 +126,7 @@ void mark_unknown(const Node& config, std::vector<int64_t>& windows) {
 
 }  // namespace
 
-std::vector<int64_t> layer_windows(const Node& config, const Family* family,
+std::vector<int64_t> layer_windows(const Node& config, const HfFamily* family,
                                    int64_t layers) {
   const WindowRule rule = rule_of(family);
   if (family != nullptr && rule.layers == Sliding::None) return {};

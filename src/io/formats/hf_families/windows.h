@@ -16,7 +16,7 @@ namespace shardplan {
 // layers are taken to see all tokens, which is never too little. Layers that
 // keep no keys and values (recurrent ones), and those that share another
 // layer's, are kUnknownWindow. Reports nothing.
-std::vector<int64_t> layer_windows(const Node& config, const Family* family,
+std::vector<int64_t> layer_windows(const Node& config, const HfFamily* family,
                                    int64_t layers);
 
 }  // namespace shardplan

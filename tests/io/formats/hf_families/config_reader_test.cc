@@ -41,6 +41,18 @@ TEST_CASE("switches and lists have a value where they are absent") {
   CHECK(config.reader.ok());
 }
 
+TEST_CASE("positive numbers and texts") {
+  Config config(R"({"x": 1e-5, "n": 2, "null": null, "t": "silu"})");
+  CHECK(config.reader.positive("x", 1) == 1e-5);
+  CHECK(config.reader.positive("n", 1) == 2);
+  CHECK(config.reader.positive("null", 3) == 3);
+  CHECK(config.reader.positive("absent", 4) == 4);
+  CHECK(config.reader.text("t") == "silu");
+  CHECK(config.reader.text("null").empty());
+  CHECK(config.reader.text("absent").empty());
+  CHECK(config.reader.ok());
+}
+
 TEST_CASE("what is wrong is reported once, at its place") {
   struct Row {
     const char* text;
@@ -68,6 +80,12 @@ TEST_CASE("what is wrong is reported once, at its place") {
        "SP002 `a` must be a list, not an integer", "1"},
       {R"({"a": [1, "x"]})", [](ConfigReader& c) { c.integers("a"); },
        "SP002 `a` must be a list of integers, not text", "\"x\""},
+      {R"({"a": 0.0})", [](ConfigReader& c) { c.positive("a", 1); },
+       "SP009 `a` is 0.0", "0.0"},
+      {R"({"a": "1"})", [](ConfigReader& c) { c.positive("a", 1); },
+       "SP002 `a` must be a number, not text", "\"1\""},
+      {R"({"a": true})", [](ConfigReader& c) { c.text("a"); },
+       "SP002 `a` must be text, not true or false", "true"},
       {R"({"b": 1})", [](ConfigReader& c) { (void)c.section("a"); },
        "SP009 `a` is missing", "{"},
       {R"({"a": [1]})", [](ConfigReader& c) { (void)c.section("a"); },

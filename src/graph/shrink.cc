@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/shrink.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <string_view>
+#include <utility>
+
+#include "base/checked.h"
+#include "graph/build.h"
+#include "graph/model_sizes.h"
+
+namespace shardplan {
+namespace {
+
+constexpr int64_t kLayers = 2;
+// Small enough to be quick, large enough for numbers to differ.
+constexpr int64_t kMinWidth = 8;
+constexpr int64_t kMinHead = 4;
+constexpr int64_t kMinVocab = 32;
+
+class Shrinking {
+ public:
+  Shrinking(const ModelConfig& config, const ForwardPass& pass, int64_t devices)
+      : config_(config), pass_(pass), devices_(devices) {}
+
+  ModelConfig run() {
+    const int64_t width = *config_.heads * *config_.head_dim;
+    const bool as_wide = config_.hidden == width;
+    // Half of a head is turned against the other half, so its size stays even;
+    // a part that is rotated is a fraction of it, so then it stays.
+    if (!config_.rope.partial) {
+      config_.head_dim = shrunk_size(*config_.head_dim,
+                                     std::lcm<int64_t>(devices_, 2), kMinHead);
+    }
+    if (as_wide) {
+      config_.hidden = *config_.heads * *config_.head_dim;
+    } else {
+      shrink(config_.hidden, kMinWidth);
+    }
+    shrink(config_.intermediate, kMinWidth);
+    shrink(config_.expert_intermediate, kMinWidth);
+    shrink(config_.vocab, kMinVocab);
+    shrink(config_.max_positions, std::max<int64_t>(1, pass_.length));
+    config_.layers = layers_run(pass_, config_);
+    const auto kept = static_cast<size_t>(*config_.layers);
+    if (config_.windows.size() > kept) config_.windows.resize(kept);
+    return std::move(config_);
+  }
+
+ private:
+  void shrink(std::optional<int64_t>& size, int64_t minimum) const {
+    if (size) size = shrunk_size(*size, devices_, minimum);
+  }
+
+  ModelConfig config_;
+  const ForwardPass& pass_;
+  int64_t devices_;
+};
+
+// Parameters of a description with their shapes.
+using Shapes = std::map<std::string_view, const Shape*>;
+Shapes shapes_of(const GraphDescription& description) {
+  Shapes shapes;
+  for (const DescribedValue& parameter : description.parameters) {
+    shapes.emplace(parameter.parameter, &*parameter.shape);
+  }
+  return shapes;
+}
+
+ModelFacts facts_of(ModelFacts facts, const ModelConfig& config) {
+  const auto follow = [](std::optional<int64_t>& fact,
+                         const std::optional<int64_t>& size) {
+    if (fact) fact = size;
+  };
+  follow(facts.layers, config.layers);
+  follow(facts.head_dim, config.head_dim);
+  follow(facts.value_dim, config.head_dim);
+  follow(facts.vocab, config.vocab);
+  if (!facts.windows.empty()) facts.windows = config.windows;
+  return facts;
+}
+
+Manifest manifest_of(const Manifest& large, const Shapes& shapes,
+                     const ModelConfig& config) {
+  Manifest small;
+  for (size_t i = 0; i < large.size(); ++i) {
+    const auto found = shapes.find(large.name(i));
+    if (found == shapes.end()) continue;
+    const size_t index = small.size();
+    // No size has grown, so totals fit as before.
+    small.add(large.name(i), {large.type(i).dtype, *found->second},
+              large.where(i));
+    if (const AxisLabels* axes = large.axes(i)) small.set_axes(index, *axes);
+  }
+  small.title = large.title;
+  small.model_name = large.model_name;
+  small.format = large.format;
+  small.facts = facts_of(large.facts, config);
+  small.mesh = large.mesh;
+  small.remarks = large.remarks;
+  small.sources = large.sources;
+  return small;
+}
+
+}  // namespace
+
+int64_t shrunk_size(int64_t size, int64_t modulus, int64_t minimum) {
+  const int64_t rest = size % modulus;
+  const int64_t wanted = std::max<int64_t>(minimum, 1);
+  if (size <= wanted) return size;
+  const int64_t steps = rest >= wanted ? 0 : ceil_div(wanted - rest, modulus);
+  // At most the next multiple above `minimum`; a size below it stays.
+  const auto added = checked_mul(steps, modulus);
+  const auto shrunk = added ? checked_add(rest, *added) : std::nullopt;
+  return shrunk ? std::min(size, *shrunk) : size;
+}
+
+std::optional<SmallModel> shrink(const Family& family, const FamilyInput& input,
+                                 const Mesh& mesh, Diagnostics& diags) {
+  FamilyInput large = input;
+  if (!large.pass.layers) large.pass.layers = kLayers;
+  const auto config = family.complete(large, diags);
+  if (!config) return std::nullopt;
+  const FamilyInput whole = {large.manifest, large.names, *config, large.pass};
+  const auto described = family.describe(whole, diags);
+  // The small model has the shapes that its config gives: what the large one's
+  // contradict must be told before.
+  if (!described || !build_graph(*described, large.manifest, diags)) {
+    return std::nullopt;
+  }
+
+  SmallModel small;
+  small.config = Shrinking(*config, large.pass, mesh.devices()).run();
+  const auto shrunk = family.describe(
+      {large.manifest, large.names, small.config, large.pass}, diags);
+  if (!shrunk) return std::nullopt;
+  small.manifest =
+      manifest_of(large.manifest, shapes_of(*shrunk), small.config);
+  return small;
+}
+
+}  // namespace shardplan

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// A smaller model that shards like a large one, so that the large one's plan
+// can be run anywhere.
+//
+// Kept: names, their order, dtypes; numbers of heads, KV heads, groups, experts
+// and experts per token; of every other size its remainder modulo the number of
+// devices, and so modulo every product of mesh axes; which sizes are products
+// (heads * head_dim) and that they are as wide as the residual stream where
+// they were. So every spec that the large model has is legal for the small one,
+// and one that is corrected there is corrected here. Of the layers two are left
+// unless the pass says how many. Not kept: everything that is about magnitude,
+// as bytes, and what `--min-size` leaves out.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "base/diagnostic.h"
+#include "core/manifest.h"
+#include "core/mesh.h"
+#include "core/model_config.h"
+#include "graph/family.h"
+
+namespace shardplan {
+
+struct SmallModel {
+  // The parameters that the pass reads. Its facts are those of the small model.
+  Manifest manifest;
+  // Every size is said.
+  ModelConfig config;
+};
+
+// The smallest size from `minimum` up that leaves the same rest as `size`, and
+// is no larger. REQUIRES: size, modulus, minimum > 0.
+int64_t shrunk_size(int64_t size, int64_t modulus, int64_t minimum);
+
+// Errors as Family::describe, and those of build_graph where the large model's
+// own shapes do not fit. `input.pass.layers`: how many layers are kept.
+std::optional<SmallModel> shrink(const Family& family, const FamilyInput& input,
+                                 const Mesh& mesh, Diagnostics& diags);
+
+}  // namespace shardplan

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+// SVG 1.1 (W3C, 2011), basic shapes and text only. Series are told apart by
+// colour and by dashes; the colours are those of Okabe and Ito (2008), which
+// people with colour blindness can tell apart too.
+#include "report/svg_plot.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "base/text.h"
+
+namespace shardplan {
+namespace {
+
+// All in units of the view box, about a pixel each.
+constexpr double kLeft = 76;
+constexpr double kTop = 46;
+constexpr double kPlotWidth = 560;
+constexpr double kPlotHeight = 330;
+constexpr double kBottom = 64;      // below the plot: labels, title of the axis
+constexpr double kLine = 17;        // from one line of text to the next
+constexpr double kCharacter = 6.8;  // the width of most, at 12 units
+constexpr int kLongestName = 36;
+constexpr int kLongestLabel = 18;
+constexpr double kWorthMarkers = 11;  // points nearer than that have none
+
+constexpr std::array<const char*, 6> kColours = {
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c6a00", "#333333"};
+constexpr std::array<const char*, 3> kDashes = {"", "7 4", "2 3"};
+
+std::string escaped(std::string_view text) {
+  std::string result;
+  for (const char c : printable(text)) {
+    switch (c) {
+      case '&':
+        result += "&amp;";
+        break;
+      case '<':
+        result += "&lt;";
+        break;
+      case '>':
+        result += "&gt;";
+        break;
+      default:
+        result += c;
+    }
+  }
+  return result;
+}
+
+double width_of(std::string_view text) {
+  return kCharacter * display_width(text);
+}
+
+bool is_shown(double number) { return number > 0 && std::isfinite(number); }
+
+// The range of the y axis and its ticks, powers of ten or 1, 2 and 5 times
+// them.
+struct Scale {
+  double low = 0;  // log10
+  double high = 1;
+  std::vector<double> ticks;
+
+  double y_of(double number) const {
+    const double fraction = (std::log10(number) - low) / (high - low);
+    return kTop + kPlotHeight * (1 - fraction);
+  }
+};
+
+// 1, 2, 5, 10, 20, ..: number `index`, which may be negative. Read from its
+// text, so that it is the nearest double to what the tick says.
+double round_number(int index) {
+  static constexpr std::array<int, 3> kDigits = {1, 2, 5};
+  const int power = static_cast<int>(std::floor(index / 3.0));
+  const int digit = kDigits[static_cast<size_t>(index - 3 * power)];
+  return std::stod(fmt::format("{}e{}", digit, power));
+}
+
+Scale scale_of(const Plot& plot) {
+  double least = 0;
+  double greatest = 0;
+  for (const PlotSeries& series : plot.series) {
+    for (const double number : series.points) {
+      if (!is_shown(number)) continue;
+      least = least == 0 ? number : std::min(least, number);
+      greatest = std::max(greatest, number);
+    }
+  }
+  if (least == 0) least = greatest = 1;
+  // Subnormals lie below every tick that can be told apart.
+  least = std::max(least, 1e-300);
+  greatest = std::clamp(greatest, least, 1e300);
+  int first = 3 * static_cast<int>(std::floor(std::log10(least))) - 1;
+  while (round_number(first + 1) < least) ++first;
+  int last = first + 1;
+  while (round_number(last) <= greatest) ++last;
+  int step = 1;
+  if (last - first > 6) {
+    // Powers of ten only.
+    step = 3;
+    first = 3 * static_cast<int>(std::floor(first / 3.0));
+    last = 3 * static_cast<int>(std::ceil(last / 3.0));
+    while ((last - first) / step > 10) step += 3;
+  }
+  Scale scale;
+  scale.low = std::log10(round_number(first));
+  scale.high = std::log10(round_number(last));
+  for (int at = first; at <= last; at += step) {
+    scale.ticks.push_back(round_number(at));
+  }
+  return scale;
+}
+
+class Drawing {
+ public:
+  explicit Drawing(const Plot& plot) : plot_(plot), scale_(scale_of(plot)) {
+    for (const PlotSeries& series : plot.series) {
+      SHARDPLAN_CHECK(series.points.size() == plot.x_labels.size());
+      names_.push_back(
+          elide_middle(printable(series.name), kLongestName, true));
+      names_width_ = std::max(names_width_, width_of(names_.back()));
+    }
+    const double names = kLine * static_cast<double>(names_.size());
+    height_ = std::max(kTop + kPlotHeight, kTop + names) + kBottom;
+    width_ = kLeft + kPlotWidth + 44 + names_width_ + 16;
+  }
+
+  std::string text() {
+    open();
+    draw_axes();
+    for (size_t s = 0; s < plot_.series.size(); ++s) draw_series(s);
+    draw_names();
+    if (borders_) {
+      put_text(kLeft, height_ - 8, "start", 11,
+               "triangles at the border: 0 below, infinite above");
+    }
+    out_ += "</svg>\n";
+    return std::move(out_);
+  }
+
+ private:
+  template <typename... Values>
+  void put(fmt::format_string<Values...> format, Values&&... values) {
+    fmt::format_to(std::back_inserter(out_), format,
+                   std::forward<Values>(values)...);
+  }
+
+  // `shown` is printable; XML's own signs are escaped here.
+  void put_text(double x, double y, const char* anchor, int size,
+                std::string_view shown, const char* more = "") {
+    put("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" "
+        "font-size=\"{}\"{}>{}</text>\n",
+        x, y, anchor, size, more, escaped(shown));
+  }
+
+  void open() {
+    put("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" "
+        "height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} {1:.0f}\" role=\"img\" "
+        "font-family=\"system-ui, 'Segoe UI', 'DejaVu Sans', Helvetica, Arial, "
+        "sans-serif\" fill=\"#222222\">\n<title>{2}</title>\n<rect "
+        "width=\"100%\" height=\"100%\" rx=\"6\" fill=\"#fbfbf9\"/>\n",
+        std::ceil(width_), std::ceil(height_), escaped(plot_.title));
+    put_text(kLeft, 26, "start", 15, plot_.title, " font-weight=\"600\"");
+  }
+
+  // Labels stand in the middle of their places.
+  double x_of(size_t place) const {
+    const auto count = static_cast<double>(plot_.x_labels.size());
+    return kLeft + kPlotWidth * (static_cast<double>(place) + 0.5) / count;
+  }
+
+  void draw_axes() {
+    out_ += "<g stroke=\"#d9d9d4\">\n";
+    for (const double tick : scale_.ticks) {
+      put("<path d=\"M{:.1f} {:.1f}H{:.1f}\"/>\n", kLeft, scale_.y_of(tick),
+          kLeft + kPlotWidth);
+    }
+    out_ += "</g>\n";
+    for (const double tick : scale_.ticks) {
+      put_text(kLeft - 8, scale_.y_of(tick) + 4, "end", 12, tick_text(tick));
+    }
+    put("<path d=\"M{0:.1f} {1:.1f}V{2:.1f}H{3:.1f}\" fill=\"none\" "
+        "stroke=\"#555555\"/>\n",
+        kLeft, kTop, kTop + kPlotHeight, kLeft + kPlotWidth);
+    draw_labels();
+    put_text(kLeft + kPlotWidth / 2, kTop + kPlotHeight + 42, "middle", 12,
+             plot_.x_title);
+    const double middle = kTop + kPlotHeight / 2;
+    put_text(
+        18, middle, "middle", 12, plot_.y_title,
+        fmt::format(" transform=\"rotate(-90 18 {:.1f})\"", middle).c_str());
+  }
+
+  static std::string tick_text(double tick) {
+    const double power = std::floor(std::log10(tick * 1.001));
+    if (power >= -2 && power <= 3) return fmt::format("{:g}", tick);
+    return fmt::format("{:.0f}e{:.0f}", tick / std::pow(10, power), power);
+  }
+
+  // Every first, second, fifth, tenth .. label, as they fit beside each other.
+  void draw_labels() {
+    std::vector<std::string> labels;
+    double widest = 0;
+    for (const std::string& label : plot_.x_labels) {
+      labels.push_back(elide_middle(printable(label), kLongestLabel, true));
+      widest = std::max(widest, width_of(labels.back()));
+    }
+    const double apart = kPlotWidth / static_cast<double>(labels.size());
+    size_t step = 1;
+    for (int i = 1; static_cast<double>(step) * apart < widest + 8; ++i) {
+      step = static_cast<size_t>(round_number(i));
+    }
+    for (size_t place = 0; place < labels.size(); place += step) {
+      const double x = x_of(place);
+      put("<path d=\"M{:.1f} {:.1f}v5\" stroke=\"#555555\"/>\n", x,
+          kTop + kPlotHeight);
+      put_text(x, kTop + kPlotHeight + 20, "middle", 12, labels[place]);
+    }
+  }
+
+  // Where a point is; empty for a gap.
+  std::optional<double> y_of(double number) const {
+    if (std::isnan(number) || number < 0) return std::nullopt;
+    if (number == 0) return kTop + kPlotHeight;
+    return std::clamp(scale_.y_of(std::min(number, 1e300)), kTop,
+                      kTop + kPlotHeight);
+  }
+
+  std::string look_of(size_t series) const {
+    const std::string dashes =
+        kDashes[series / kColours.size() % kDashes.size()];
+    return fmt::format(
+        "stroke=\"{}\"{}", kColours[series % kColours.size()],
+        dashes.empty() ? "" : fmt::format(" stroke-dasharray=\"{}\"", dashes));
+  }
+
+  void draw_series(size_t s) {
+    const std::vector<double>& points = plot_.series[s].points;
+    const bool marks =
+        kPlotWidth >= kWorthMarkers * static_cast<double>(points.size());
+    std::string path;
+    std::string markers;
+    for (size_t i = 0; i < points.size(); ++i) {
+      const double x = x_of(i);
+      const std::optional<double> y = y_of(points[i]);
+      if (!y) continue;
+      if (!is_shown(points[i])) {
+        borders_ = true;
+        // Points outwards.
+        const double tip = points[i] == 0 ? 7 : -7;
+        markers += fmt::format("M{:.1f} {:.1f}h8l-4 {:.0f}z", x - 4, *y, tip);
+        continue;
+      }
+      const bool joined = i > 0 && is_shown(points[i - 1]);
+      path += fmt::format("{}{:.1f} {:.1f}", joined ? "L" : "M", x, *y);
+      const bool alone =
+          !joined && (i + 1 == points.size() || !is_shown(points[i + 1]));
+      if (marks || alone) {
+        markers += fmt::format("M{:.1f} {:.1f}a3 3 0 1 0 6 0a3 3 0 1 0 -6 0z",
+                               x - 3, *y);
+      }
+    }
+    if (!path.empty()) {
+      put("<path d=\"{}\" fill=\"none\" stroke-width=\"2\" "
+          "stroke-linejoin=\"round\" {}/>\n",
+          path, look_of(s));
+    }
+    if (!markers.empty()) {
+      put("<path d=\"{}\" fill=\"{}\"/>\n", markers,
+          kColours[s % kColours.size()]);
+    }
+  }
+
+  // The names, from top to bottom as the lines end, each joined to its end.
+  void draw_names() {
+    struct Name {
+      size_t series;
+      std::optional<double> end;
+    };
+    std::vector<Name> order;
+    for (size_t s = 0; s < plot_.series.size(); ++s) {
+      const std::vector<double>& points = plot_.series[s].points;
+      order.push_back({s, points.empty() ? std::nullopt : y_of(points.back())});
+    }
+    std::stable_sort(order.begin(), order.end(),
+                     [](const Name& a, const Name& b) {
+                       return a.end.value_or(height_of_none()) <
+                              b.end.value_or(height_of_none());
+                     });
+    std::vector<double> at;
+    for (size_t i = 0; i < order.size(); ++i) {
+      const double wished = order[i].end.value_or(kTop + kPlotHeight);
+      const double least = i == 0 ? kTop : at.back() + kLine;
+      at.push_back(std::max(wished, least));
+    }
+    // What was pushed below the plot pushes the others up.
+    double most =
+        std::max(kTop + kPlotHeight,
+                 kTop + kLine * static_cast<double>(order.size() - 1));
+    for (size_t i = order.size(); i-- > 0;) {
+      at[i] = std::min(at[i], most);
+      most = at[i] - kLine;
+    }
+    for (size_t i = 0; i < order.size(); ++i) {
+      const double from = kLeft + kPlotWidth;
+      const double x = from + 40;
+      if (order[i].end) {
+        put("<path d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}H{:.1f}\" fill=\"none\" "
+            "stroke-opacity=\"0.6\" {}/>\n",
+            x_of(plot_.x_labels.size() - 1) + 4, *order[i].end, from + 22,
+            at[i], x - 4, look_of(order[i].series));
+      }
+      put_text(x, at[i] + 4, "start", 12, names_[order[i].series]);
+    }
+  }
+  static double height_of_none() { return kTop + kPlotHeight + 1; }
+
+  const Plot& plot_;
+  Scale scale_;
+  std::vector<std::string> names_;  // as shown
+  double names_width_ = 0;
+  double width_ = 0;
+  double height_ = 0;
+  bool borders_ = false;  // a point lies beyond the axis
+  std::string out_;
+};
+
+}  // namespace
+
+std::string svg_text(const Plot& plot) { return Drawing(plot).text(); }
+
+}  // namespace shardplan

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The whole inputs and parameters that several runs of a graph read: each is
+// made once for all of them, and let go of when none needs it soon.
+//
+// All runs compute with the same numbers: those in working precision, float32
+// rounded to a storage type; runs in double precision with these very numbers.
+#pragma once
+
+#include <vector>
+
+#include "sim/lifetimes.h"
+#include "sim/precision.h"
+#include "sim/values.h"
+
+namespace shardplan {
+
+struct HeldValues {
+  const Graph* graph = nullptr;
+  const Lifetimes* lives = nullptr;
+  ReadValue read;
+  bool exact = false;  // residues, which are read as doubles
+  Storage storage = Storage::F32;
+  int threads = 1;
+  // By value; no storage where nothing is held.
+  std::vector<Tensor> singles = {};
+  std::vector<Tensor> doubles = {};
+};
+
+// What a run stores of an input or parameter: residues, doubles and integers as
+// they are, else a rounded copy.
+Tensor as_stored(const Value& value, const Tensor& tensor,
+                 const Precision& precision, int threads);
+
+Tensor held_value(HeldValues& held, int value, Element element);
+
+// To be called after a stretch. Parameters that are needed much later are let
+// go of as well, and read anew.
+void release_values(HeldValues& held, int stretch);
+
+}  // namespace shardplan

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/lifetimes.h"
+
+#include <algorithm>
+
+namespace shardplan {
+namespace {
+
+// A weight that is used twice in a layer is read once.
+constexpr int kSoon = 4;
+
+void set_stretches(const Program& program, Lifetimes& lives) {
+  const auto nodes = static_cast<int>(program.graph->nodes.size());
+  lives.stretches = nodes + 1;
+  lives.stretch.assign(program.instructions.size(), nodes);
+  int next = nodes;
+  for (size_t i = program.instructions.size(); i-- > 0;) {
+    const Instruction& at = program.instructions[i];
+    if (at.kind == Instruction::Kind::Compute) next = std::min(next, at.node);
+    lives.stretch[i] = at.kind == Instruction::Kind::Load ? -1 : next;
+  }
+}
+
+bool keeps_numbers(const Instruction& at) {
+  switch (at.kind) {
+    case Instruction::Kind::Load:
+    case Instruction::Kind::Slice:
+      return true;
+    case Instruction::Kind::Collective:
+      return at.collective != CollectiveKind::AllReduce &&
+             at.collective != CollectiveKind::ReduceScatter;
+    case Instruction::Kind::Compute:
+      break;
+  }
+  return false;
+}
+
+void sort_out(std::vector<std::vector<int>>& all) {
+  for (std::vector<int>& stretches : all) {
+    std::sort(stretches.begin(), stretches.end());
+    stretches.erase(std::unique(stretches.begin(), stretches.end()),
+                    stretches.end());
+  }
+}
+
+}  // namespace
+
+Lifetimes lifetimes_of(const Program& program) {
+  Lifetimes lives;
+  set_stretches(program, lives);
+  lives.maker.assign(program.registers.size(), -1);
+  lives.made_again.assign(program.registers.size(), false);
+  lives.reads.resize(program.registers.size());
+  lives.last_read.assign(program.registers.size(), 0);
+  lives.needed.resize(program.graph->values.size());
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    const Instruction& at = program.instructions[i];
+    const auto result = static_cast<size_t>(at.result);
+    lives.maker[result] = static_cast<int>(i);
+    lives.made_again[result] =
+        keeps_numbers(at) &&
+        std::all_of(at.operands.begin(), at.operands.end(), [&](int number) {
+          return lives.made_again[static_cast<size_t>(number)];
+        });
+    if (at.kind != Instruction::Kind::Load) {
+      const auto value = static_cast<size_t>(program.registers[result].value);
+      lives.needed[value].push_back(lives.stretch[i]);
+    }
+    for (const int number : at.operands) {
+      const auto operand = static_cast<size_t>(number);
+      const auto value = static_cast<size_t>(program.registers[operand].value);
+      lives.reads[operand].push_back(lives.stretch[i]);
+      lives.last_read[operand] = i;
+      lives.needed[value].push_back(lives.stretch[i]);
+    }
+  }
+  const int last = lives.stretches - 1;
+  for (const int number : program.outputs) {
+    lives.reads[static_cast<size_t>(number)].push_back(last);
+    lives.last_read[static_cast<size_t>(number)] = program.instructions.size();
+  }
+  for (size_t n = 0; n < program.graph->nodes.size(); ++n) {
+    for (const int operand : program.graph->nodes[n].operands) {
+      lives.needed[static_cast<size_t>(operand)].push_back(static_cast<int>(n));
+    }
+  }
+  for (const int value : program.graph->outputs) {
+    lives.needed[static_cast<size_t>(value)].push_back(last);
+  }
+  sort_out(lives.reads);
+  sort_out(lives.needed);
+  return lives;
+}
+
+bool is_needed_soon(const std::vector<int>& stretches, int after) {
+  const auto next = std::upper_bound(stretches.begin(), stretches.end(), after);
+  return next != stretches.end() && *next <= after + kSoon;
+}
+
+bool is_needed_later(const std::vector<int>& stretches, int after) {
+  return !stretches.empty() && stretches.back() > after;
+}
+
+}  // namespace shardplan

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// In which types a run keeps its numbers.
+//
+// A value is kept in the storage type; parts of a sum, which devices add up
+// later, in the reduce type, as the buffers of a collective have one type.
+// Maxima are exact in any type and are kept as other values are. Only runs in
+// float32 round: doubles and residues are kept as they are, and counted as if
+// they had been rounded.
+#pragma once
+
+#include <span>
+
+#include "graph/rounding.h"
+#include "graph/tensor.h"
+#include "spmd/program.h"
+
+namespace shardplan {
+
+struct Precision {
+  Arithmetic arithmetic = Arithmetic::F32;
+  Storage storage = Storage::F32;
+  Storage reduce = Storage::F32;
+};
+
+Storage kept_as(const Precision& precision, const Layout& layout);
+
+// Rounds in place, in runs that round.
+void keep(const Tensor& tensor, Arithmetic arithmetic, Storage as,
+          int threads = 1);
+// What is kept of a tensor that was loaded or computed from `operands`: itself
+// where nobody else holds its numbers, else a copy. A view of an operand has
+// been rounded with it.
+Tensor kept(const Tensor& tensor, std::span<const Tensor> operands,
+            Arithmetic arithmetic, Storage as, int threads = 1);
+
+// The types of a collective, or of a product that is joined with one.
+struct TransferTypes {
+  Arithmetic arithmetic = Arithmetic::F32;
+  Storage sent = Storage::F32;    // of what is sent; sums are rounded to it
+  Storage result = Storage::F32;  // of what is left where it ends
+};
+TransferTypes transfer_types(const Program& program, const Instruction& at,
+                             const Precision& precision);
+
+}  // namespace shardplan

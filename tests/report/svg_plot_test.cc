@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/svg_plot.h"
+
+#include <cmath>
+#include <limits>
+#include <regex>
+
+#include <doctest/doctest.h>
+#include <rapidcheck.h>
+
+namespace shardplan {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+Plot small() {
+  return {"Errors",
+          "layer",
+          "relative error",
+          {"0", "1"},
+          {{"unsharded", {0.001, 0.002}}, {"tp=4", {0.0012, 0.004}}}};
+}
+
+int count(const std::string& text, const std::string& part) {
+  int found = 0;
+  for (size_t at = text.find(part); at != std::string::npos;
+       at = text.find(part, at + 1)) {
+    ++found;
+  }
+  return found;
+}
+
+TEST_CASE("svg_plot: a plot of two lines") {
+  CHECK(
+      svg_text(small()) ==
+      R"svg(<svg xmlns="http://www.w3.org/2000/svg" width="758" height="440" viewBox="0 0 758 440" role="img" font-family="system-ui, 'Segoe UI', 'DejaVu Sans', Helvetica, Arial, sans-serif" fill="#222222">
+<title>Errors</title>
+<rect width="100%" height="100%" rx="6" fill="#fbfbf9"/>
+<text x="76.0" y="26.0" text-anchor="start" font-size="15" font-weight="600">Errors</text>
+<g stroke="#d9d9d4">
+<path d="M76.0 376.0H636.0"/>
+<path d="M76.0 276.7H636.0"/>
+<path d="M76.0 177.3H636.0"/>
+<path d="M76.0 46.0H636.0"/>
+</g>
+<text x="68.0" y="380.0" text-anchor="end" font-size="12">5e-4</text>
+<text x="68.0" y="280.7" text-anchor="end" font-size="12">1e-3</text>
+<text x="68.0" y="181.3" text-anchor="end" font-size="12">2e-3</text>
+<text x="68.0" y="50.0" text-anchor="end" font-size="12">5e-3</text>
+<path d="M76.0 46.0V376.0H636.0" fill="none" stroke="#555555"/>
+<path d="M216.0 376.0v5" stroke="#555555"/>
+<text x="216.0" y="396.0" text-anchor="middle" font-size="12">0</text>
+<path d="M496.0 376.0v5" stroke="#555555"/>
+<text x="496.0" y="396.0" text-anchor="middle" font-size="12">1</text>
+<text x="356.0" y="418.0" text-anchor="middle" font-size="12">layer</text>
+<text x="18.0" y="211.0" text-anchor="middle" font-size="12" transform="rotate(-90 18 211.0)">relative error</text>
+<path d="M216.0 276.7L496.0 177.3" fill="none" stroke-width="2" stroke-linejoin="round" stroke="#0072b2"/>
+<path d="M213.0 276.7a3 3 0 1 0 6 0a3 3 0 1 0 -6 0zM493.0 177.3a3 3 0 1 0 6 0a3 3 0 1 0 -6 0z" fill="#0072b2"/>
+<path d="M216.0 250.5L496.0 78.0" fill="none" stroke-width="2" stroke-linejoin="round" stroke="#d55e00"/>
+<path d="M213.0 250.5a3 3 0 1 0 6 0a3 3 0 1 0 -6 0zM493.0 78.0a3 3 0 1 0 6 0a3 3 0 1 0 -6 0z" fill="#d55e00"/>
+<path d="M500.0 78.0L658.0 78.0H672.0" fill="none" stroke-opacity="0.6" stroke="#d55e00"/>
+<text x="676.0" y="82.0" text-anchor="start" font-size="12">tp=4</text>
+<path d="M500.0 177.3L658.0 177.3H672.0" fill="none" stroke-opacity="0.6" stroke="#0072b2"/>
+<text x="676.0" y="181.3" text-anchor="start" font-size="12">unsharded</text>
+</svg>
+)svg");
+}
+
+TEST_CASE("svg_plot: texts cannot break out of their elements") {
+  Plot plot = small();
+  plot.title = "a < b & \"c\" > d";
+  plot.series[0].name = "</text><script>";
+  plot.x_labels[0] = "\x1b[2J\xff";
+  const std::string text = svg_text(plot);
+  CHECK(text.find("a &lt; b &amp; \"c\" &gt; d</text>") != std::string::npos);
+  CHECK(text.find("&lt;/text&gt;&lt;script&gt;") != std::string::npos);
+  CHECK(text.find("<script") == std::string::npos);
+  CHECK(text.find('\x1b') == std::string::npos);
+  CHECK(text.find('\xff') == std::string::npos);
+}
+
+TEST_CASE(
+    "svg_plot: what a logarithm has no place for is marked at the border") {
+  Plot plot = small();
+  const std::string plain = svg_text(plot);
+  CHECK(plain.find("triangles") == std::string::npos);
+  plot.x_labels.assign(6, "x");
+  plot.series = {{"a", {0, 1e-3, 1e-3, std::nan(""), kInf, 1e-3}}};
+  const std::string text = svg_text(plot);
+  CHECK(count(text, "h8l-4 7z") == 1);   // 0, pointing down
+  CHECK(count(text, "h8l-4 -7z") == 1);  // infinite, pointing up
+  CHECK(text.find("triangles at the border") != std::string::npos);
+  // One line of two points; the last point stands alone, with its own marker.
+  std::smatch path;
+  REQUIRE(std::regex_search(text, path,
+                            std::regex("<path d=\"(M[^\"]*)\" fill=\"none\" "
+                                       "stroke-width=\"2\"")));
+  CHECK(count(path[1], "M") == 2);
+  CHECK(count(path[1], "L") == 1);
+}
+
+TEST_CASE("svg_plot: many layers have fewer labels and no markers") {
+  Plot plot{"t", "x", "y", {}, {{"a", {}}}};
+  for (int i = 0; i < 100; ++i) {
+    plot.x_labels.push_back("layer " + std::to_string(i));
+    plot.series[0].points.push_back(1e-3 * (i + 1));
+  }
+  const std::string text = svg_text(plot);
+  CHECK(count(text, ">layer ") == 5);  // every twentieth
+  CHECK(count(text, "a3 3 0") == 0);
+}
+
+TEST_CASE("svg_plot: nothing to show is a plot too") {
+  CHECK(svg_text({}).find("</svg>") != std::string::npos);
+  const Plot empty{"t", "x", "y", {}, {{"a", {}}}};
+  CHECK(svg_text(empty).find(">a</text>") != std::string::npos);
+}
+
+struct Box {
+  double width = 0;
+  double height = 0;
+};
+
+// Every pair of absolute coordinates: x="..", y="..", M and L of paths.
+bool all_inside(const std::string& text) {
+  std::smatch found;
+  if (!std::regex_search(text, found,
+                         std::regex("viewBox=\"0 0 ([0-9]+) ([0-9]+)\""))) {
+    return false;
+  }
+  const Box box{std::stod(found[1]), std::stod(found[2])};
+  if (text.find("nan") != std::string::npos ||
+      text.find("inf ") != std::string::npos) {
+    return false;
+  }
+  static const std::regex kPair(
+      "(?:x=\"|[ML])(-?[0-9.]+)(?:\" y=\"| )(-?[0-9.]+)");
+  int pairs = 0;
+  for (std::sregex_iterator it(text.begin(), text.end(), kPair), end; it != end;
+       ++it, ++pairs) {
+    const double x = std::stod((*it)[1]);
+    const double y = std::stod((*it)[2]);
+    if (!(x >= 0 && x <= box.width && y >= 0 && y <= box.height)) return false;
+  }
+  return pairs > 0;
+}
+
+TEST_CASE("svg_plot: whatever the numbers, all is inside the view box") {
+  CHECK(rc::check([] {
+    const auto any = rc::gen::oneOf(
+        rc::gen::map(rc::gen::inRange(-320, 309),
+                     [](int power) { return std::pow(10.0, power); }),
+        rc::gen::map(rc::gen::inRange(1, 1000), [](int n) { return n * 1e-5; }),
+        rc::gen::element(0.0, kInf, -1.0, std::nan(""), 5e-324,
+                         std::numeric_limits<double>::max()));
+    const int labels = *rc::gen::inRange(0, 60);
+    Plot plot{"t", "x", "y", {}, {}};
+    for (int i = 0; i < labels; ++i) {
+      plot.x_labels.push_back(std::to_string(i));
+    }
+    const int series = *rc::gen::inRange(0, 30);
+    for (int s = 0; s < series; ++s) {
+      plot.series.push_back({"s", *rc::gen::container<std::vector<double>>(
+                                      static_cast<size_t>(labels), any)});
+    }
+    const std::string text = svg_text(plot);
+    RC_ASSERT(all_inside(text));
+    RC_ASSERT(text == svg_text(plot));
+  }));
+}
+
+// The numbers that the ticks of the y axis show, from bottom to top.
+std::vector<double> ticks(const std::string& text) {
+  std::vector<double> result;
+  static const std::regex kTick(
+      "text-anchor=\"end\" font-size=\"12\">([^<]+)</text>");
+  for (std::sregex_iterator it(text.begin(), text.end(), kTick), end; it != end;
+       ++it) {
+    result.push_back(std::stod((*it)[1]));
+  }
+  return result;
+}
+
+TEST_CASE("svg_plot: ticks are few, round and around all points") {
+  CHECK(rc::check([] {
+    const double low =
+        *rc::gen::inRange(1, 1000) * std::pow(10.0, *rc::gen::inRange(-30, 10));
+    const double high = low * std::pow(1.5, *rc::gen::inRange(0, 60));
+    const std::vector<double> shown =
+        ticks(svg_text({"", "", "", {"a", "b"}, {{"s", {low, high}}}}));
+    RC_ASSERT(shown.size() >= 2);
+    RC_ASSERT(shown.size() <= 12);
+    RC_ASSERT(shown.front() <= low * (1 + 1e-9));
+    RC_ASSERT(shown.back() * (1 + 1e-9) >= high);
+  }));
+  const std::vector<double> expected = {0.0005, 0.001, 0.002, 0.005};
+  CHECK(ticks(svg_text(small())) == expected);
+}
+
+}  // namespace
+}  // namespace shardplan

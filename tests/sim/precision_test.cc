@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/precision.h"
+
+#include <cmath>
+
+#include <doctest/doctest.h>
+
+#include "graph/evaluate.h"
+#include "sim/execute.h"
+#include "sim/verdict.h"
+#include "tests/support/small_graph.h"
+
+namespace shardplan {
+namespace {
+
+using testing::layout;
+using testing::partial;
+using testing::SmallGraph;
+
+Tensor third() {
+  return make_tensor(Element::F32, {2}, std::vector<double>{1.0 / 3, 1});
+}
+
+TEST_CASE("precision: parts of a sum are kept in the reduce type") {
+  const Precision mixed{Arithmetic::F32, Storage::BF16, Storage::F32};
+  CHECK(kept_as(mixed, layout("tp", 1)) == Storage::BF16);
+  CHECK(kept_as(mixed, partial("None", 1, {"tp"})) == Storage::F32);
+  Layout largest = partial("None", 1, {"tp"});
+  largest.reduction = Reduction::Max;
+  CHECK(kept_as(mixed, largest) == Storage::BF16);
+}
+
+TEST_CASE("precision: only runs in float32 round") {
+  const float expected = rounded(1.0F / 3, Storage::F16);
+  const Tensor plain = third();
+  keep(plain, Arithmetic::F32, Storage::F16);
+  CHECK(plain.data<float>()[0] == expected);
+  const Tensor wide = converted(third(), Element::F64);
+  const Tensor before = copy(wide);
+  keep(wide, Arithmetic::F64, Storage::F16);
+  keep(wide, Arithmetic::Field, Storage::F16);
+  CHECK(bitwise_equal(wide, before));
+  CHECK(kept(wide, {}, Arithmetic::F64, Storage::F16).storage == wide.storage);
+}
+
+TEST_CASE("precision: what others hold is copied before it is rounded") {
+  const Tensor whole = third();
+  const Tensor before = copy(whole);
+  const Tensor shard = slice(whole, 0, 0, 1);
+  const Tensor loaded = kept(shard, {}, Arithmetic::F32, Storage::BF16);
+  CHECK(bitwise_equal(whole, before));
+  CHECK(loaded.data<float>()[0] == rounded(1.0F / 3, Storage::BF16));
+  // A view of an operand, which was rounded when it was made.
+  const Tensor view = reshaped(loaded, {1, 1});
+  const std::vector<Tensor> operands = {loaded};
+  CHECK(kept(view, operands, Arithmetic::F32, Storage::BF16).storage ==
+        loaded.storage);
+  CHECK(kept(whole, {}, Arithmetic::F32, Storage::F32).storage ==
+        whole.storage);
+}
+
+TEST_CASE("precision: a collective sends what its operand is kept in") {
+  SmallGraph g("tp=4");
+  const int x = g.input({2, 8}, "None, tp");
+  const int h = g.einsum("bd,df->bf", x, g.parameter({8, 4}, "tp, None"));
+  g.want(h, "None, None");
+  g.einsum("bd,df->bf", h, g.parameter({4, 8}, "tp, None"));
+  const Precision mixed{Arithmetic::F32, Storage::BF16, Storage::F16};
+  for (const Overlap overlap : {Overlap::Off, Overlap::Ring}) {
+    const Program program = g.plan({overlap, nullptr});
+    int sums = 0;
+    for (const Instruction& at : program.instructions) {
+      const bool joined =
+          at.kind == Instruction::Kind::Compute && at.overlap != Overlap::Off;
+      if (at.kind != Instruction::Kind::Collective && !joined) continue;
+      const TransferTypes types = transfer_types(program, at, mixed);
+      CHECK(types.arithmetic == Arithmetic::F32);
+      const bool sum = at.collective == CollectiveKind::AllReduce ||
+                       at.collective == CollectiveKind::ReduceScatter;
+      CHECK(types.sent == (sum ? Storage::F16 : Storage::BF16));
+      CHECK(types.result == Storage::BF16);
+      sums += sum;
+    }
+    CHECK(sums > 0);
+  }
+}
+
+// The largest relative error of x w, of positive numbers, with the contraction
+// cut over `devices`; all sums are formed in `reduce`.
+double error_of(const char* algorithm, int64_t devices, Storage reduce) {
+  SmallGraph g("tp=" + std::to_string(devices));
+  const int x = g.input({8, 128}, "None, tp");
+  const int w = g.parameter({128, 64}, "tp, None");
+  const int y = g.einsum("bd,df->bf", x, w);
+  g.want(y, "None, None");
+  const Program program = g.plan({Overlap::Off, find_algorithm(algorithm)});
+  std::vector<Tensor> values = g.values();
+  std::vector<Tensor> exact(values.size());
+  for (const int v : {x, w}) {
+    const auto index = static_cast<size_t>(v);
+    Tensor& value = values[index];
+    for (int64_t i = 0; i < value.elements(); ++i) {
+      float& number = value.data<float>()[i];
+      number = rounded(1 + std::abs(number), Storage::BF16);
+    }
+    exact[index] = converted(value, Element::F64);
+  }
+  const std::vector<double> truth = values_of(
+      evaluate(g.graph, exact, Arithmetic::F64)[static_cast<size_t>(y)]);
+  // Kept in float32, so that nothing but the sums is rounded.
+  const Execution run = execute(
+      program, values, {Arithmetic::F32, 1, false, Storage::F32, reduce});
+  const std::vector<double> got =
+      values_of(run.registers[static_cast<size_t>(program.outputs[0])][0]);
+  double largest = 0;
+  for (size_t i = 0; i < truth.size(); ++i) {
+    largest = std::max(largest, std::abs(got[i] - truth[i]) / truth[i]);
+  }
+  return largest;
+}
+
+TEST_CASE(
+    "precision: errors of sums grow with the devices around a ring, with "
+    "their logarithm up a tree") {
+  // p - 1 additions one behind the other, against two on each of log2 p levels;
+  // terms are rounded before they are sent, too (Higham, section 4.2).
+  const double u = unit_roundoff(Storage::BF16);
+  double ring_before = 0;
+  for (const int64_t devices : {4, 16, 64}) {
+    CAPTURE(devices);
+    const double ring = error_of("ring", devices, Storage::BF16);
+    const double tree = error_of("binary-tree", devices, Storage::BF16);
+    const auto levels =
+        static_cast<int64_t>(std::log2(static_cast<double>(devices)));
+    CHECK(ring <= gamma(devices, u).value());
+    CHECK(tree <= gamma(2 * levels + 1, u).value());
+    CHECK(ring > ring_before);
+    if (devices == 64) CHECK(ring > 3 * tree);
+    CHECK(error_of("ring", devices, Storage::F32) < 1e-3 * ring);
+    ring_before = ring;
+  }
+}
+
+}  // namespace
+}  // namespace shardplan

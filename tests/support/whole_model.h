@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tiny whole models: a manifest and a config of every family, under any scheme
+// of names, their graphs, and runs of these on simulated devices.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/manifest.h"
+#include "core/model_config.h"
+#include "graph/family.h"
+#include "graph/graph.h"
+#include "graph/tensor.h"
+#include "sim/simulate.h"
+#include "sim/values.h"
+
+namespace shardplan::testing {
+
+// Two layers, widths that 4 divides, 4 heads, 2 KV heads where the family has
+// them, 4 experts; as Hugging Face stores it. `variant`: "" or what the family
+// may have besides ("biased", "tied", "head", "fused", ..).
+struct TinyModel {
+  Manifest manifest;
+  ModelConfig config;
+};
+TinyModel tiny_model(std::string_view family, std::string_view variant = "");
+
+// The same parameters under Flax's names: kernels are transposed, and perhaps
+// layers, or experts, are stacked.
+enum class Stacking { None, Layers, Experts, LayersAndExperts };
+struct FlaxNames {
+  Manifest manifest;
+  // Of every parameter: those of the first manifest that it is made of, along
+  // the first dimensions.
+  std::vector<std::vector<size_t>> parts;
+  std::vector<bool> transposed;
+};
+FlaxNames flax_names(const Manifest& manifest, Stacking stacking);
+
+// A model's graph; on the heap, since the graph is pointed at.
+struct WholeModel {
+  Manifest manifest;
+  ModelConfig config;
+  ForwardPass pass;
+  Diagnostics diags;
+  const Family* family = nullptr;  // null: not recognised
+  std::optional<GraphDescription> description;
+  std::optional<Graph> graph;  // empty: `messages` says why
+  std::string messages;
+
+  int value(std::string_view name) const;  // -1: there is none
+  std::string ops() const;                 // "embedding slice .."
+};
+std::unique_ptr<WholeModel> whole_model(Manifest manifest, ModelConfig config,
+                                        ForwardPass pass = {4, 8, {}, {}});
+
+// Numbers of every parameter of a manifest, in float32.
+std::vector<Tensor> random_parameters(const Manifest& manifest);
+// The same numbers for the parameters of other names.
+std::vector<Tensor> renamed_parameters(const FlaxNames& names,
+                                       const std::vector<Tensor>& parameters);
+// The first output of an unsharded run over them, the ids being always alike.
+std::vector<double> outputs_of(const WholeModel& model,
+                               const std::vector<Tensor>& parameters);
+
+struct SimulatedModel {
+  std::optional<Simulation> simulation;  // empty: `messages` says why
+  std::string messages;                  // of placing values
+  std::string moves;                     // tests/support/small_graph.h
+};
+// `rules`: "@llama", or the text of a rules file.
+SimulatedModel simulated(const WholeModel& model, const std::string& rules,
+                         std::string_view mesh, ValueSource source);
+
+}  // namespace shardplan::testing
