@@ -72,7 +72,7 @@ std::optional<std::vector<ExpectedError>> check_expected(
         .fact(fmt::format("of its largest number, the unsharded run is off by "
                           "{:.2g}, the sharded one by {:.2g}",
                           error.unsharded, error.sharded))
-        .fact(fmt::format("float32 agrees within {:.0g}", kExpectedTolerance))
+        .fact("float32 agrees within 1e-5")
         .help(
             "weights, tokens and config must be those of the recording; with "
             "`--layers` a part of the model is run");

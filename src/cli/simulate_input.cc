@@ -139,6 +139,17 @@ std::optional<ValueSource> value_source(Context& context,
       .help("`--values random` draws numbers");
 }
 
+// Whether recorded outputs can be asked for: they are of the model's own
+// weights.
+bool can_expect(Context& context, ValueSource source) {
+  if (!context.options.simulation.expect) return true;
+  if (source == ValueSource::Checkpoint) return true;
+  context.diags
+      .error(Code::Usage, {}, "--expect needs the weights of a checkpoint")
+      .help("recorded outputs are not those of drawn numbers");
+  return false;
+}
+
 NameReading reading_of(const Options& options) {
   return {options.mode, options.fallback, options.flax};
 }
@@ -186,6 +197,12 @@ std::optional<SimulateInput> read_simulation(Context& context) {
     ids = read_input_ids(*flags.input_ids, context.host, context.diags);
     if (ids.empty()) return std::nullopt;
   }
+  std::optional<ExpectedOutputs> expected;
+  if (flags.expect) {
+    expected = read_expected(*flags.expect, context.host, context.diags);
+    if (!expected) return std::nullopt;
+    if (!has_graph && ids.empty()) ids = recorded_ids(*expected);
+  }
   std::optional<Placed> given = has_graph ? read_graph_and_model(context)
                                           : read_family_model(context, ids);
   if (!given ||
@@ -203,7 +220,7 @@ std::optional<SimulateInput> read_simulation(Context& context) {
                    reading_of(options), context.diags);
   if (!placed) return std::nullopt;
   const auto source = value_source(context, given->model);
-  if (!source) return std::nullopt;
+  if (!source || !can_expect(context, *source)) return std::nullopt;
   const Algorithm* algorithm =
       options.algorithm ? find_algorithm(*options.algorithm) : nullptr;
   return SimulateInput{std::move(given->session),
@@ -212,7 +229,8 @@ std::optional<SimulateInput> read_simulation(Context& context) {
                        *std::move(placed),
                        {flags.overlap, algorithm},
                        *source,
-                       std::move(ids)};
+                       std::move(ids),
+                       std::move(expected)};
 }
 
 }  // namespace shardplan::cli

@@ -18,7 +18,7 @@ constexpr int64_t kDefaultBatch = 2;
 constexpr int64_t kDefaultLength = 16;
 constexpr int64_t kShrunkLayers = 2;
 
-// Among how many devices a semantic axis divides, such as BATCH.
+// Among how many devices a semantic axis divides, such as __BATCH__.
 int64_t shards_of(std::string_view token, const RuleSet* rules,
                   const Mesh& mesh, Mode mode) {
   Diagnostics quiet;
@@ -57,8 +57,8 @@ std::optional<ForwardPass> forward_pass(const Options& options,
     const auto shards = [&](std::string_view token) {
       return shards_of(token, rules, mesh, options.mode);
     };
-    pass.batch = multiple(shards("BATCH"), kDefaultBatch);
-    pass.length = multiple(shards("LENGTH"), kDefaultLength);
+    pass.batch = multiple(shards("__BATCH__"), kDefaultBatch);
+    pass.length = multiple(shards("__LENGTH__"), kDefaultLength);
   }
   if (ids.empty()) return pass;
   const auto sequences = static_cast<int64_t>(ids.size());
