@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -31,6 +30,7 @@ namespace {
 namespace fs = std::filesystem;
 
 using testing::messages;
+using testing::simulated;
 using testing::whole_model;
 using testing::WholeModel;
 
@@ -91,55 +91,55 @@ Tensor tokens_of(const StoredTensor& stored) {
   return tokens;
 }
 
-// The largest error over the outputs, each relative to its largest number.
-struct Agreement {
-  size_t outputs = 0;
-  double error = 0;
+// A checkpoint as a graph with its numbers, and what must come out.
+struct Checkpoint {
+  Numbers weights;
+  Numbers expected;
+  Tensor tokens;
   std::unique_ptr<WholeModel> model;
+
+  const Graph& graph() const { return *model->graph; }
+  Tensor read(int number, Element element) const {
+    const Value& value = graph().values[static_cast<size_t>(number)];
+    if (value.integers_below > 0) return converted(tokens, element);
+    return load(weights.at(value.parameter), element);
+  }
 };
 
-Agreement agreement(const std::string& name) {
+Checkpoint read_checkpoint(const std::string& name) {
   const auto host = make_real_host();
-  Numbers weights = open(checkpoints() / name, *host);
-  const Numbers expected = open(expected_path(name), *host);
-  const Tensor tokens = tokens_of(expected.at("input_ids"));
+  Checkpoint result;
+  result.weights = open(checkpoints() / name, *host);
+  result.expected = open(expected_path(name), *host);
+  result.tokens = tokens_of(result.expected.at("input_ids"));
   Diagnostics diags;
-  auto config = find_model_config(checkpoints() / name, *host, diags);
+  const auto config = find_model_config(checkpoints() / name, *host, diags);
   CAPTURE(messages(diags));
   REQUIRE(config);
-
-  Agreement result;
   ForwardPass pass;
-  pass.batch = tokens.shape[0];
-  pass.length = tokens.shape[1];
-  result.model = whole_model(weights.manifest, *config, pass);
-  const WholeModel& model = *result.model;
-  CAPTURE(model.messages);
-  REQUIRE(model.graph);
-  const Graph& graph = *model.graph;
-  std::vector<Tensor> given(graph.values.size());
-  for (size_t v = 0; v < given.size(); ++v) {
-    const Value& value = graph.values[v];
-    if (value.kind == Value::Kind::Parameter) {
-      given[v] = load(weights.at(value.parameter), Element::F32);
-    } else if (value.integers_below > 0) {
-      given[v] = tokens;
-    }
-  }
-  const std::vector<Tensor> values = evaluate(graph, given, Arithmetic::F32);
-  std::vector<Tensor> outputs;
-  for (const int output : graph.outputs) {
-    outputs.push_back(values[static_cast<size_t>(output)]);
-  }
-  const auto errors = compare_expected(
-      graph, outputs, outputs, expected.manifest, expected.tensors, diags);
-  REQUIRE(errors);
-  result.outputs = errors->size();
-  for (const ExpectedError& error : *errors) {
-    CHECK(error.agrees());
-    result.error = std::max(result.error, error.unsharded);
-  }
+  pass.batch = result.tokens.shape[0];
+  pass.length = result.tokens.shape[1];
+  result.model = whole_model(result.weights.manifest, *config, pass);
+  CAPTURE(result.model->messages);
+  REQUIRE(result.model->graph);
   return result;
+}
+
+void check_agreement(const Checkpoint& checkpoint,
+                     const std::vector<Tensor>& unsharded,
+                     const std::vector<Tensor>& sharded) {
+  Diagnostics diags;
+  const auto errors = compare_expected(checkpoint.graph(), unsharded, sharded,
+                                       checkpoint.expected.manifest,
+                                       checkpoint.expected.tensors, diags);
+  CAPTURE(messages(diags));
+  REQUIRE(errors);
+  CHECK(errors->size() == checkpoint.graph().outputs.size());
+  for (const ExpectedError& error : *errors) {
+    CAPTURE(error.unsharded);
+    CAPTURE(error.sharded);
+    CHECK(error.agrees());
+  }
 }
 
 TEST_CASE("every tiny checkpoint gives the logits of its framework") {
@@ -148,21 +148,72 @@ TEST_CASE("every tiny checkpoint gives the logits of its framework") {
   std::set<std::string_view> families;
   for (const std::string& name : names) {
     CAPTURE(name);
-    const Agreement result = agreement(name);
-    CAPTURE(result.error);
-    families.insert(result.model->family->name);
-    CHECK(result.outputs == result.model->graph->outputs.size());
-    // Every weight matters: none is left unread.
+    const Checkpoint checkpoint = read_checkpoint(name);
+    const Graph& graph = checkpoint.graph();
+    families.insert(checkpoint.model->family->name);
+    std::vector<Tensor> given(graph.values.size());
     std::set<std::string> read;
-    for (const Value& value : result.model->graph->values) {
-      if (value.kind == Value::Kind::Parameter) read.insert(value.parameter);
+    for (size_t v = 0; v < given.size(); ++v) {
+      const Value& value = graph.values[v];
+      if (value.kind == Value::Kind::Result) continue;
+      given[v] = checkpoint.read(static_cast<int>(v), Element::F32);
+      if (!value.parameter.empty()) read.insert(value.parameter);
     }
-    CHECK(read.size() == result.model->manifest.size());
+    // No weight is left unread.
+    CHECK(read.size() == checkpoint.weights.manifest.size());
+    const std::vector<Tensor> values = evaluate(graph, given, Arithmetic::F32);
+    std::vector<Tensor> outputs;
+    for (const int output : graph.outputs) {
+      outputs.push_back(values[static_cast<size_t>(output)]);
+    }
+    check_agreement(checkpoint, outputs, outputs);
   }
   for (const Family& family : model_families()) {
     CAPTURE(family.name);
     CHECK(families.count(family.name) == 1);
   }
+}
+
+TEST_CASE("so does every one of them sharded with its family's rules") {
+  for (const std::string& name : checkpoint_names()) {
+    CAPTURE(name);
+    const Checkpoint checkpoint = read_checkpoint(name);
+    const std::string rules = "@" + std::string(checkpoint.model->family->name);
+    const auto run =
+        simulated(*checkpoint.model, rules, "fsdp=2,tp=2",
+                  ValueSource::Checkpoint, [&](int value, Element element) {
+                    return checkpoint.read(value, element);
+                  });
+    CAPTURE(run.messages);
+    REQUIRE(run.simulation);
+    CHECK_FALSE(run.simulation->mismatch);
+    CHECK_FALSE(run.moves.empty());
+    check_agreement(checkpoint, run.simulation->unsharded,
+                    run.simulation->sharded);
+  }
+}
+
+TEST_CASE("a wrong weight is noticed") {
+  Checkpoint checkpoint = read_checkpoint("llama");
+  const auto run = simulated(
+      *checkpoint.model, "@llama", "tp=2", ValueSource::Checkpoint,
+      [&](int number, Element element) {
+        const Value& value =
+            checkpoint.graph().values[static_cast<size_t>(number)];
+        Tensor tensor = checkpoint.read(number, element);
+        if (value.parameter == "model.layers.0.self_attn.k_proj.weight") {
+          tensor = copy(tensor);
+          tensor.data<float>()[0] += 0.1F;
+        }
+        return tensor;
+      });
+  REQUIRE(run.simulation);
+  Diagnostics diags;
+  const auto errors = compare_expected(
+      checkpoint.graph(), run.simulation->unsharded, run.simulation->sharded,
+      checkpoint.expected.manifest, checkpoint.expected.tensors, diags);
+  REQUIRE(errors);
+  CHECK_FALSE(errors->front().agrees());
 }
 
 }  // namespace

@@ -297,7 +297,8 @@ std::vector<double> outputs_of(const WholeModel& model,
 }
 
 SimulatedModel simulated(const WholeModel& model, const std::string& rules,
-                         std::string_view mesh_text, ValueSource source) {
+                         std::string_view mesh_text, ValueSource source,
+                         const ReadValue& given) {
   SimulatedModel result;
   Diagnostics diags;
   MemoryHost host;
@@ -315,7 +316,8 @@ SimulatedModel simulated(const WholeModel& model, const std::string& rules,
   if (!placed) return result;
   const Program program = partition(*model.graph, devices, placed->wanted, {});
   result.moves = moves(program);
-  const auto values = make_values(*model.graph, source, 3, diags);
+  const auto values = given ? std::optional(given)
+                            : draw_values(*model.graph, source, 3, diags);
   if (!values) return result;
   SimulateOptions options;
   options.values = source;

@@ -71,8 +71,10 @@ struct SimulatedModel {
   std::string messages;                  // of placing values
   std::string moves;                     // tests/support/small_graph.h
 };
-// `rules`: "@llama", or the text of a rules file.
+// `rules`: "@llama", or the text of a rules file. `given`: the numbers, where
+// they are not drawn.
 SimulatedModel simulated(const WholeModel& model, const std::string& rules,
-                         std::string_view mesh, ValueSource source);
+                         std::string_view mesh, ValueSource source,
+                         const ReadValue& given = nullptr);
 
 }  // namespace shardplan::testing
