@@ -61,6 +61,9 @@ class ShardedRun {
   bool is_over(int number, size_t instruction) const;
   DeviceTensors step(size_t number, std::vector<int64_t>& sent);
   DeviceTensors load(const Instruction& at) const;
+  bool is_large_gather(const Instruction& at);
+  DeviceTensors gather_weight(const Instruction& at,
+                              std::vector<int64_t>& sent);
   DeviceTensors cut(const Instruction& at);
   DeviceTensors compute(const Instruction& at, std::vector<int64_t>& sent);
   DeviceTensors each_device(const std::function<Tensor(size_t)>& work) const;
