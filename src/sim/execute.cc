@@ -26,7 +26,7 @@ ShardedRun::ShardedRun(const Program& program, const Lifetimes& lives,
       read_(std::move(read)),
       options_(options),
       precision_{options.arithmetic, options.storage, options.reduce},
-      integers_(integer_values(*program.graph)),
+      types_(register_types(program, precision_)),
       told_(program.registers.size()) {
   const auto devices = static_cast<size_t>(program.mesh.devices());
   run_.registers.resize(program.registers.size());
@@ -130,7 +130,7 @@ DeviceTensors ShardedRun::step(size_t number, std::vector<int64_t>& sent) {
       DeviceTensors operand = tensors(at.operands[0]);
       if (is_over(at.operands[0], number)) release(at.operands[0]);
       return run_collective(program_.mesh, at, std::move(operand),
-                            transfer_types(program_, at, precision_),
+                            transfer_types(at, types_, precision_),
                             options_.threads, sent);
     }
     case Instruction::Kind::Compute:
@@ -244,23 +244,15 @@ DeviceTensors ShardedRun::compute(const Instruction& at,
   }
   if (at.overlap != Overlap::Off) {
     return run_overlapped(program_.mesh, at, node, parts,
-                          transfer_types(program_, at, precision_),
+                          transfer_types(at, types_, precision_),
                           options_.threads, run_.flops, sent);
   }
-  const Storage as = storage_of(at);
+  const Storage as = types_[static_cast<size_t>(at.result)];
   return each_device([&](size_t device) {
     const Tensor result = run_part(node, parts[device], run_.flops[device]);
     return kept(result, std::exchange(parts[device].operands, {}),
                 options_.arithmetic, as, inner);
   });
-}
-
-// What a result is rounded to.
-Storage ShardedRun::storage_of(const Instruction& at) const {
-  const Register& made = program_.registers[static_cast<size_t>(at.result)];
-  return integers_[static_cast<size_t>(made.value)]
-             ? Storage::F32
-             : kept_as(precision_, made.layout);
 }
 
 int64_t Execution::bytes_moved() const {

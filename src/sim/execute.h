@@ -67,7 +67,6 @@ class ShardedRun {
   DeviceTensors cut(const Instruction& at);
   DeviceTensors compute(const Instruction& at, std::vector<int64_t>& sent);
   DeviceTensors each_device(const std::function<Tensor(size_t)>& work) const;
-  Storage storage_of(const Instruction& at) const;
   void release(int number);
 
   const Program& program_;
@@ -75,7 +74,7 @@ class ShardedRun {
   ReadWhole read_;
   ExecuteOptions options_;
   Precision precision_;
-  std::vector<bool> integers_;  // per value of the graph
+  std::vector<Storage> types_;  // per register
   Made made_ = {};
   size_t next_ = 0;              // instruction
   std::vector<bool> told_;       // per register
