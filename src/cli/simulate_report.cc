@@ -298,7 +298,7 @@ void append_expected(const SimulateInput& input,
     report.notes.push_back(fmt::format(
         "`{}` is within {} of `{}`", name,
         error.agrees()
-            ? fmt::format("{:.0g}", kExpectedTolerance)
+            ? std::string("1e-5")
             : fmt::format("{:.2g}", std::max(error.unsharded, error.sharded)),
         printable(input.expected->path)));
   }

@@ -165,7 +165,7 @@ bool ShardedRun::is_large_gather(const Instruction& at) {
 DeviceTensors ShardedRun::gather_weight(const Instruction& at,
                                         std::vector<int64_t>& sent) {
   const DeviceTensors parts = tensors(at.operands[0]);
-  const TransferTypes types = transfer_types(program_, at, precision_);
+  const TransferTypes types = transfer_types(at, types_, precision_);
   const auto run = [&](int dim, int64_t begin, int64_t end,
                        std::vector<int64_t>& bytes) {
     DeviceTensors slabs;
