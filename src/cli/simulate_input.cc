@@ -12,7 +12,8 @@
 namespace shardplan::cli {
 namespace {
 
-// Elements of all values together: more than a machine's memory holds.
+// Elements of all activations together, and of one parameter, since these are
+// held one after the other: more than a machine's memory holds.
 constexpr int64_t kMaxElements = int64_t{1} << 33U;
 
 // The specs that a graph file gives its own parameters, as rules; empty when
@@ -72,11 +73,12 @@ bool has_few_enough_devices(const Mesh& mesh, Diagnostics& diags) {
 bool is_small_enough(const Graph& graph, Diagnostics& diags) {
   int64_t total = 0;
   for (const Value& value : graph.values) {
+    const bool parameter = value.kind == Value::Kind::Parameter;
     const std::optional<int64_t> elements = element_count(value.shape);
     const std::optional<int64_t> sum =
-        elements ? checked_add(total, *elements) : std::nullopt;
+        elements ? checked_add(parameter ? 0 : total, *elements) : std::nullopt;
     if (sum && *sum <= kMaxElements) {
-      total = *sum;
+      if (!parameter) total = *sum;
       continue;
     }
     diags
@@ -84,7 +86,9 @@ bool is_small_enough(const Graph& graph, Diagnostics& diags) {
                "the graph is too large to run: its values have more than " +
                    count_text(kMaxElements) + " elements")
         .fact("`" + value.name + "` is " + shape_text(value.shape))
-        .help("`--dims` makes a smaller one of the same structure");
+        .help(
+            "smaller `--tokens` or `--dims` keep the same structure, and so "
+            "does `--shrink`");
     return false;
   }
   return true;
