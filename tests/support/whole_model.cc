@@ -291,9 +291,8 @@ SimulatedModel simulated(const WholeModel& model, const std::string& rules,
 
 std::string disagreements(const WholeModel& model, const std::string& rules) {
   std::string text;
-  for (const std::string mesh :
-       {"dp=4", "fsdp=2,tp=2", "dp=2,tp=4", "fsdp=2,sp=2", "sp=2,tp=2",
-        "dp=2,fsdp=2", "ep=2,tp=2", "fsdp=2,ep=2"}) {
+  for (const std::string mesh : {"dp=2,fsdp=2", "fsdp=2,tp=2", "tp=4",
+                                 "fsdp=2,sp=2", "sp=2,tp=2", "ep=2,tp=2"}) {
     for (const ValueSource source : {ValueSource::Field, ValueSource::Random}) {
       const SimulatedModel run = simulated(model, rules, mesh, source);
       if (run.simulation && !run.simulation->mismatch) continue;

@@ -75,8 +75,8 @@ struct SimulatedModel {
 SimulatedModel simulated(const WholeModel& model, const std::string& rules,
                          std::string_view mesh, ValueSource source);
 
-// On eight meshes, in the field and in floating point: where a sharded run is
-// another than the unsharded one, a line each.
+// On six meshes of four devices, in the field and in floating point: where a
+// sharded run is another than the unsharded one, a line each.
 std::string disagreements(const WholeModel& model, const std::string& rules);
 
 // Of the outputs of the model under other names from those under its own,

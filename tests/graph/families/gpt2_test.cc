@@ -15,7 +15,7 @@ using testing::whole_model;
 
 TEST_CASE("gpt2: sharded is unsharded") {
   auto [manifest, config] = tiny_model("gpt2");
-  const auto model = whole_model(manifest, config);
+  const auto model = whole_model(manifest, config, {2, 4, 1, {}});
   REQUIRE_MESSAGE(model->graph, model->messages);
   CHECK(testing::disagreements(*model, "@gpt2") == "");
 }

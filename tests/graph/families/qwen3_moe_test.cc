@@ -27,14 +27,14 @@ rules:
 
 TEST_CASE("qwen3_moe: sharded is unsharded, some layers dense, experts fused") {
   auto [manifest, config] = tiny_model("qwen3_moe", "some-dense");
-  const auto model = whole_model(manifest, config);
+  const auto model = whole_model(manifest, config, {2, 4, {}, {}});
   REQUIRE_MESSAGE(model->graph, model->messages);
   CHECK(model->value("layers.0.mlp.router") == -1);
   CHECK(model->value("layers.1.mlp.router") >= 0);
   CHECK(disagreements(*model, "@qwen3_moe") == "");
 
   auto [fused, fused_config] = tiny_model("qwen3_moe", "fused");
-  const auto two = whole_model(fused, fused_config);
+  const auto two = whole_model(fused, fused_config, {2, 4, 1, {}});
   REQUIRE_MESSAGE(two->graph, two->messages);
   CHECK(disagreements(*two, kFused) == "");
 }
