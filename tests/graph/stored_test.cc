@@ -83,7 +83,7 @@ TEST_CASE("a file's float32 is a view where it is aligned") {
   CHECK(view.strides == std::vector<int64_t>{3, 1});
   CHECK(values_of(view) == std::vector<double>(numbers.begin(), numbers.end()));
 
-  for (const size_t skip : {1, 2, 3}) {
+  for (size_t skip = 1; skip < 4; ++skip) {
     const StoredTensor crooked = stored(DType::F32, numbers, {2, 3}, skip);
     const Tensor copied = load(crooked, Element::F32);
     CHECK(static_cast<const void*>(copied.data<float>()) != crooked.data);

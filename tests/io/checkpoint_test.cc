@@ -96,7 +96,7 @@ TEST_CASE("a header without its data holds no numbers") {
         "SP008 m.safetensors:1:2 the file ends before the data of `a` and `b`");
   host.files["m.safetensors"] += "abcdefg";
   CHECK(weights("m.safetensors", host) ==
-        "SP008 m.safetensors:1:55 the file ends before the data of `b`");
+        "SP008 m.safetensors:1:54 the file ends before the data of `b`");
 }
 
 TEST_CASE("models that are no safetensors hold no numbers") {
@@ -121,7 +121,7 @@ TEST_CASE("a file that has changed since its header was read") {
   host.files["m.safetensors"] = lettered({{"a", "U8", {2}}, {"b", "U8", {1}}});
   CHECK_FALSE(open_weights("m.safetensors", *manifest, host, diags));
   CHECK(messages(diags) ==
-        "SP008 m.safetensors:1:55 the file has changed while it was read: `b`");
+        "SP008 m.safetensors:1:54 the file has changed while it was read: `b`");
   Diagnostics gone;
   host.files.clear();
   CHECK_FALSE(open_weights("m.safetensors", *manifest, host, gone));
