@@ -48,8 +48,8 @@ const std::map<std::string, std::set<std::string>> kLayers = {
 // Folders of leaves: one format, renderer or command per file, none of which
 // knows another. The one header there, named as its folder, is their table.
 const std::set<std::string> kLeafFolders = {
-    "io/formats",      "io/dialects", "io/exporters", "report/renderers",
-    "comm/algorithms", "graph/ops",   "cli/commands"};
+    "io/formats",      "io/dialects", "io/exporters",   "report/renderers",
+    "comm/algorithms", "graph/ops",   "graph/families", "cli/commands"};
 
 // Headers that are slow to compile, or tie a file to a library or system, stay
 // in the few files that need them. Paths without extension.

@@ -143,10 +143,8 @@ std::string variant_name(std::span<const Variant> variants,
   return parts.empty() ? "sharded" : fmt::format("{}", fmt::join(parts, ", "));
 }
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-// Names without what they all begin and end with, whole numbers kept whole:
-// `layers/9/out` and `layers/10/out` are 9 and 10.
+// Names without the words that they all begin and end with: `layers/9/out` and
+// `layers/10/out` are 9 and 10.
 std::vector<std::string> short_names(const std::vector<std::string>& names) {
   if (names.size() < 2) return names;
   std::string_view prefix = names[0];
@@ -161,8 +159,10 @@ std::vector<std::string> short_names(const std::vector<std::string>& names) {
     suffix = suffix.substr(suffix.size() -
                            static_cast<size_t>(behind.first - suffix.rbegin()));
   }
-  while (!prefix.empty() && is_digit(prefix.back())) prefix.remove_suffix(1);
-  while (!suffix.empty() && is_digit(suffix.front())) suffix.remove_prefix(1);
+  // Words stay whole.
+  const auto joins = [](char c) { return c == '.' || c == '/' || c == '_'; };
+  while (!prefix.empty() && !joins(prefix.back())) prefix.remove_suffix(1);
+  while (!suffix.empty() && !joins(suffix.front())) suffix.remove_prefix(1);
   std::vector<std::string> result;
   for (const std::string& name : names) {
     // Equal names, or one that ends where the others go on.
@@ -237,7 +237,7 @@ Plot error_plot(const Graph& graph, std::span<const Variant> variants) {
   plot.x_labels = short_names(names);
   const bool numbered = std::all_of(
       plot.x_labels.begin(), plot.x_labels.end(), [](const std::string& label) {
-        return std::all_of(label.begin(), label.end(), is_digit);
+        return label.find_first_not_of("0123456789") == std::string::npos;
       });
   plot.x_title = numbered ? "layer" : "value";
   std::vector<Storage> seen;

@@ -12,7 +12,8 @@
 namespace shardplan::cli {
 namespace {
 
-// Elements of all values together: more than a machine's memory holds.
+// Elements of all activations together, and of one parameter, since these are
+// held one after the other: more than a machine's memory holds.
 constexpr int64_t kMaxElements = int64_t{1} << 33U;
 
 // The specs that a graph file gives its own parameters, as rules; empty when
@@ -72,11 +73,12 @@ bool has_few_enough_devices(const Mesh& mesh, Diagnostics& diags) {
 bool is_small_enough(const Graph& graph, Diagnostics& diags) {
   int64_t total = 0;
   for (const Value& value : graph.values) {
+    const bool parameter = value.kind == Value::Kind::Parameter;
     const std::optional<int64_t> elements = element_count(value.shape);
     const std::optional<int64_t> sum =
-        elements ? checked_add(total, *elements) : std::nullopt;
+        elements ? checked_add(parameter ? 0 : total, *elements) : std::nullopt;
     if (sum && *sum <= kMaxElements) {
-      total = *sum;
+      if (!parameter) total = *sum;
       continue;
     }
     diags
@@ -84,7 +86,9 @@ bool is_small_enough(const Graph& graph, Diagnostics& diags) {
                "the graph is too large to run: its values have more than " +
                    count_text(kMaxElements) + " elements")
         .fact("`" + value.name + "` is " + shape_text(value.shape))
-        .help("`--dims` makes a smaller one of the same structure");
+        .help(
+            "smaller `--tokens` or `--dims` keep the same structure, and so "
+            "does `--shrink`");
     return false;
   }
   return true;
@@ -139,6 +143,17 @@ std::optional<ValueSource> value_source(Context& context,
       .help("`--values random` draws numbers");
 }
 
+// Whether recorded outputs can be asked for: they are of the model's own
+// weights.
+bool can_expect(Context& context, ValueSource source) {
+  if (!context.options.simulation.expect) return true;
+  if (source == ValueSource::Checkpoint) return true;
+  context.diags
+      .error(Code::Usage, {}, "--expect needs the weights of a checkpoint")
+      .help("recorded outputs are not those of drawn numbers");
+  return false;
+}
+
 NameReading reading_of(const Options& options) {
   return {options.mode, options.fallback, options.flax};
 }
@@ -186,6 +201,12 @@ std::optional<SimulateInput> read_simulation(Context& context) {
     ids = read_input_ids(*flags.input_ids, context.host, context.diags);
     if (ids.empty()) return std::nullopt;
   }
+  std::optional<ExpectedOutputs> expected;
+  if (flags.expect) {
+    expected = read_expected(*flags.expect, context.host, context.diags);
+    if (!expected) return std::nullopt;
+    if (!has_graph && ids.empty()) ids = recorded_ids(*expected);
+  }
   std::optional<Placed> given = has_graph ? read_graph_and_model(context)
                                           : read_family_model(context, ids);
   if (!given ||
@@ -203,7 +224,7 @@ std::optional<SimulateInput> read_simulation(Context& context) {
                    reading_of(options), context.diags);
   if (!placed) return std::nullopt;
   const auto source = value_source(context, given->model);
-  if (!source) return std::nullopt;
+  if (!source || !can_expect(context, *source)) return std::nullopt;
   const Algorithm* algorithm =
       options.algorithm ? find_algorithm(*options.algorithm) : nullptr;
   return SimulateInput{std::move(given->session),
@@ -212,7 +233,8 @@ std::optional<SimulateInput> read_simulation(Context& context) {
                        *std::move(placed),
                        {flags.overlap, algorithm},
                        *source,
-                       std::move(ids)};
+                       std::move(ids),
+                       std::move(expected)};
 }
 
 }  // namespace shardplan::cli

@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/session.h"
+#include "cli/simulate_expected.h"
 #include "cli/whole_model.h"
 #include "graph/graph.h"
 #include "sim/activations.h"
@@ -23,6 +24,7 @@ struct SimulateInput {
   PartitionOptions how;
   ValueSource source = ValueSource::Random;
   InputIds ids;  // none: random ones
+  std::optional<ExpectedOutputs> expected;
 };
 
 // Empty, with the reason reported. Without `--graph` the model is a graph file

@@ -280,6 +280,32 @@ void append_precision(const SimulateInput& input, std::span<const Variant> runs,
   if (!line.empty()) report.notes.push_back(std::move(line));
 }
 
+// What was recorded against what was computed.
+void append_expected(const SimulateInput& input,
+                     std::span<const ExpectedError> expected, Report& report) {
+  Table table;
+  table.id = "expected";
+  table.columns = {{"value", "value"},
+                   {"unsharded", "unsharded", Align::Right},
+                   {"sharded", "sharded", Align::Right}};
+  table.audience = Audience::Programs;
+  std::vector<Row> rows;
+  for (const ExpectedError& error : expected) {
+    const std::string& name =
+        input.graph.values[static_cast<size_t>(error.value)].name;
+    rows.push_back(
+        {name, ratio_cell(error.unsharded), ratio_cell(error.sharded)});
+    report.notes.push_back(fmt::format(
+        "`{}` is within {} of `{}`", name,
+        error.agrees()
+            ? std::string("1e-5")
+            : fmt::format("{:.2g}", std::max(error.unsharded, error.sharded)),
+        printable(input.expected->path)));
+  }
+  table.rows = rows_of(std::move(rows));
+  report.tables.push_back(std::move(table));
+}
+
 std::string work_line(const Simulation& outcome) {
   std::string line = "per device " + count_text(outcome.flops) + " FLOP of " +
                      count_text(outcome.unsharded_flops);
@@ -304,7 +330,8 @@ std::string traffic_line(const Simulation& outcome, bool exact) {
 }  // namespace
 
 Report simulate_report(const Context& context, const SimulateInput& input,
-                       const Program& program, std::span<const Variant> runs) {
+                       const Program& program, std::span<const Variant> runs,
+                       std::span<const ExpectedError> expected) {
   const Simulation& outcome = runs.front().outcome;
   const Mesh& mesh = input.session.plan.mesh;
   const Options& options = context.options;
@@ -336,6 +363,7 @@ Report simulate_report(const Context& context, const SimulateInput& input,
   if (input.source != ValueSource::Field) {
     report.notes.push_back(precision_line(outcome, flags));
   }
+  if (!expected.empty()) append_expected(input, expected, report);
   report.notes.push_back(verdict_line(input, outcome));
   return report;
 }

@@ -12,9 +12,11 @@
 
 namespace shardplan::cli {
 
-// `runs`: the one asked for, then those of --vary. Refers to all arguments:
+// `runs`: the one asked for, then those of --vary. `expected`: of --expect, how
+// far the outputs are from those that were recorded. Refers to all arguments:
 // they must outlive the report.
 Report simulate_report(const Context& context, const SimulateInput& input,
-                       const Program& program, std::span<const Variant> runs);
+                       const Program& program, std::span<const Variant> runs,
+                       std::span<const ExpectedError> expected = {});
 
 }  // namespace shardplan::cli

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/whole_model.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/text.h"
+#include "core/shard_map.h"
 #include "graph/family.h"
 #include "graph/shrink.h"
 #include "io/load.h"
@@ -14,25 +16,58 @@ namespace {
 
 constexpr int64_t kDefaultBatch = 2;
 constexpr int64_t kDefaultLength = 16;
+constexpr int64_t kShrunkLayers = 2;
 
-// Sizes of the run; empty when the flags contradict one another.
-std::optional<ForwardPass> forward_pass(const SimulationFlags& flags,
+// Among how many devices a semantic axis divides, such as __BATCH__.
+int64_t shards_of(std::string_view token, const RuleSet* rules,
+                  const Mesh& mesh, Mode mode) {
+  Diagnostics quiet;
+  auto axis = rules != nullptr ? rules->partition_axis : std::nullopt;
+  if (!axis) axis = resolve_partition_axis(default_partition_axis(), quiet);
+  const SemanticEntry entry = {{std::string(token)}};
+  const auto spec = resolve_semantic_spec(*axis, std::span(&entry, 1), mode,
+                                          EformerVersion::Current, quiet);
+  int64_t shards = 1;
+  if (!spec || spec->dims.empty()) return shards;
+  for (const Axis& each : mesh.axes()) {
+    if (contains(spec->dims.front(), each.name)) shards *= each.size;
+  }
+  return shards;
+}
+
+// The smallest multiple of `unit` from `least` up.
+int64_t multiple(int64_t unit, int64_t least) {
+  return (least + unit - 1) / unit * unit;
+}
+
+// Sizes of the run; empty when the flags contradict one another. Those that
+// nobody gives are such that every device has some of the batch.
+std::optional<ForwardPass> forward_pass(const Options& options,
                                         const InputIds& ids,
+                                        const RuleSet* rules, const Mesh& mesh,
                                         Diagnostics& diags) {
+  const SimulationFlags& flags = options.simulation;
   ForwardPass pass;
-  pass.batch = flags.batch.value_or(kDefaultBatch);
-  pass.length = flags.length.value_or(kDefaultLength);
   pass.layers = flags.layers;
   pass.capacity = flags.capacity;
+  if (flags.batch) {
+    pass.batch = *flags.batch;
+    pass.length = flags.length.value_or(kDefaultLength);
+  } else {
+    const auto shards = [&](std::string_view token) {
+      return shards_of(token, rules, mesh, options.mode);
+    };
+    pass.batch = multiple(shards("__BATCH__"), kDefaultBatch);
+    pass.length = multiple(shards("__LENGTH__"), kDefaultLength);
+  }
   if (ids.empty()) return pass;
   const auto sequences = static_cast<int64_t>(ids.size());
   const auto tokens = static_cast<int64_t>(ids.front().size());
-  const std::string given =
-      std::to_string(sequences) + "x" + std::to_string(tokens);
   if (flags.batch && (pass.batch != sequences || pass.length != tokens)) {
     return diags.error(Code::Usage, {}, "--tokens and the input ids disagree")
         .fact("--tokens " + std::to_string(pass.batch) + "x" +
-              std::to_string(pass.length) + ", and ids for " + given)
+              std::to_string(pass.length) + ", and ids for " +
+              std::to_string(sequences) + "x" + std::to_string(tokens))
         .help("leave out --tokens: it follows from the ids");
   }
   pass.batch = sequences;
@@ -45,96 +80,94 @@ struct Recognised {
   Manifest manifest;
   ModelConfig config;
   const Family* family = nullptr;
-  GraphDescription description;
 };
 
-std::optional<GraphDescription> describe(const Recognised& model,
-                                         const ForwardPass& pass,
-                                         Diagnostics& diags) {
-  const ParameterNames names(model.manifest);
-  return model.family->describe({model.manifest, names, model.config, pass},
-                                diags);
+std::optional<Recognised> recognise(Context& context) {
+  const std::string& path = context.options.arguments.front();
+  context.progress.stage("reading the model");
+  auto manifest = load_manifest(path, context.host, context.diags);
+  if (!manifest) return std::nullopt;
+  auto config = find_model_config(path, context.host, context.diags);
+  if (!config) return std::nullopt;
+  Recognised model{*std::move(manifest), *std::move(config)};
+  model.family =
+      recognise_family(model.manifest, ParameterNames(model.manifest),
+                       model.config, context.diags);
+  if (model.family == nullptr) return std::nullopt;
+  return model;
 }
 
-// Recognises the family and describes its forward pass.
-bool recognise(Recognised& model, const ForwardPass& pass, Diagnostics& diags) {
-  const ParameterNames names(model.manifest);
-  model.family = recognise_family(model.manifest, names, model.config, diags);
-  if (model.family == nullptr) return false;
-  auto description = describe(model, pass, diags);
-  if (!description) return false;
-  model.description = *std::move(description);
-  return true;
-}
+// A session, and how much of its model is run.
+struct Opened {
+  Session session;
+  ForwardPass pass;
+};
 
-// A smaller model in place of the one that was read.
-bool make_smaller(Recognised& model, const Mesh& mesh, ForwardPass pass,
-                  Diagnostics& diags) {
-  const ParameterNames names(model.manifest);
-  auto smaller = shrink(
-      *model.family, {model.manifest, names, model.config, pass}, mesh, diags);
-  if (!smaller) return false;
-  model.manifest = std::move(smaller->manifest);
-  model.config = std::move(smaller->config);
-  auto description = describe(model, pass, diags);
-  if (!description) return false;
-  model.description = *std::move(description);
-  return true;
-}
-
-// With --shrink the mesh is needed before the model is placed.
-std::optional<Session> shrunk_session(Context& context, Recognised& model,
-                                      const ForwardPass& pass) {
+// With --shrink the mesh is needed before the model is placed: a smaller one
+// takes the place of the one that was read.
+std::optional<Opened> open_shrunk(Context& context, Recognised& model,
+                                  const InputIds& ids) {
+  Diagnostics& diags = context.diags;
   if (context.options.plan) {
-    return context.diags
+    return diags
         .error(Code::Usage, {}, "--shrink makes another model than the plan's")
         .help("give `--rules` and `--mesh` instead of `--plan`");
   }
   std::optional<Inputs> inputs = read_inputs(context);
   if (!inputs) return std::nullopt;
-  std::optional<Mesh> mesh = context.options.simulation.shrink_mesh;
-  if (!mesh) mesh = planned_mesh(context, *inputs);
-  if (!mesh || !make_smaller(model, *mesh, pass, context.diags)) {
-    return std::nullopt;
-  }
-  return open_session(context, std::move(model.manifest),
-                      std::move(inputs->rules));
+  const auto mesh = planned_mesh(context, *inputs);
+  if (!mesh) return std::nullopt;
+  auto pass = forward_pass(context.options, ids, &inputs->rules, *mesh, diags);
+  if (!pass) return std::nullopt;
+  if (!pass->layers) pass->layers = kShrunkLayers;
+  const ParameterNames names(model.manifest);
+  auto smaller =
+      shrink(*model.family, {model.manifest, names, model.config, *pass},
+             context.options.simulation.shrink_mesh.value_or(*mesh), diags);
+  if (!smaller) return std::nullopt;
+  model.config = std::move(smaller->config);
+  auto session = open_session(context, std::move(smaller->manifest),
+                              std::move(inputs->rules));
+  if (!session) return std::nullopt;
+  return Opened{*std::move(session), *pass};
+}
+
+std::optional<Opened> open_whole(Context& context, Recognised& model,
+                                 const InputIds& ids) {
+  auto session = open_session(context, std::move(model.manifest));
+  if (!session) return std::nullopt;
+  const auto pass = forward_pass(context.options, ids,
+                                 session->rules ? &*session->rules : nullptr,
+                                 session->plan.mesh, context.diags);
+  if (!pass) return std::nullopt;
+  return Opened{*std::move(session), *pass};
 }
 
 }  // namespace
 
 std::optional<WholeModel> read_whole_model(Context& context,
                                            const InputIds& ids) {
-  const Options& options = context.options;
-  const SimulationFlags& flags = options.simulation;
-  Diagnostics& diags = context.diags;
-  const std::string& path = options.arguments.front();
-  const auto pass = forward_pass(flags, ids, diags);
-  if (!pass) return std::nullopt;
-  context.progress.stage("reading the model");
-  Recognised model;
-  std::optional<Manifest> manifest = load_manifest(path, context.host, diags);
-  if (!manifest) return std::nullopt;
-  model.manifest = *std::move(manifest);
-  std::optional<ModelConfig> config =
-      find_model_config(path, context.host, diags);
-  if (!config) return std::nullopt;
-  model.config = *std::move(config);
-  if (!recognise(model, *pass, diags)) return std::nullopt;
+  const SimulationFlags& flags = context.options.simulation;
+  auto model = recognise(context);
+  if (!model) return std::nullopt;
   ModelRun run;
-  run.family = model.family->name;
-  run.tied = model.config.tied;
-  run.all_layers =
-      model.config.layers.value_or(model.manifest.facts.layers.value_or(0));
-  run.only_layers = pass->layers;
-  run.batch = pass->batch;
-  run.length = pass->length;
+  run.family = model->family->name;
+  run.tied = model->config.tied;
   run.shrunk = flags.shrink;
-  std::optional<Session> session =
-      flags.shrink ? shrunk_session(context, model, *pass)
-                   : open_session(context, std::move(model.manifest));
-  if (!session) return std::nullopt;
-  return WholeModel{*std::move(session), std::move(model.description),
+  run.all_layers =
+      model->config.layers.value_or(model->manifest.facts.layers.value_or(0));
+  auto opened = flags.shrink ? open_shrunk(context, *model, ids)
+                             : open_whole(context, *model, ids);
+  if (!opened) return std::nullopt;
+  const ForwardPass& pass = opened->pass;
+  run.only_layers = pass.layers;
+  run.batch = pass.batch;
+  run.length = pass.length;
+  const ParameterNames names(opened->session.manifest);
+  auto description = model->family->describe(
+      {opened->session.manifest, names, model->config, pass}, context.diags);
+  if (!description) return std::nullopt;
+  return WholeModel{std::move(opened->session), *std::move(description),
                     std::move(run)};
 }
 

@@ -16,8 +16,7 @@ struct Expert {
   std::string at;       // of its values
   std::string weights;  // "layers.0.mlp.experts", perhaps with a number
   int64_t stack = 0;
-  Labels inner;
-  Labels outer;
+  Labels inner;  // of what is between up and down
 };
 
 class ExpertsWriter {
@@ -78,7 +77,7 @@ class ExpertsWriter {
   std::string together(const std::string& sent, const Labels& labels) {
     Labels inner = labels;
     inner.back() = "MLP_INTERMEDIATE";
-    return mlp({sent, "ebc", at_, names_.experts, experts_, inner, labels});
+    return mlp({sent, "ebc", at_, names_.experts, experts_, inner});
   }
 
   std::string one_by_one(const std::string& sent) {
@@ -94,13 +93,9 @@ class ExpertsWriter {
       const std::string x =
           out_.op("reshape", {row}, at + ".input",
                   {{"shape", Shape{pass.batch, capacity, hidden_}}}, labels);
-      const std::string answer = mlp({x,
-                                      "bc",
-                                      at,
-                                      names_.experts + "." + std::to_string(e),
-                                      0,
-                                      {"BATCH", "", "MLP_INTERMEDIATE"},
-                                      labels});
+      const std::string weights = names_.experts + "." + std::to_string(e);
+      const std::string answer =
+          mlp({x, "bc", at, weights, 0, {"BATCH", "", "MLP_INTERMEDIATE"}});
       answers.push_back(
           out_.op("reshape", {answer}, answer + ":row",
                   {{"shape", Shape{1, pass.batch, capacity, hidden_}}}));
@@ -110,13 +105,21 @@ class ExpertsWriter {
                    {{"dim", 0.0}});
   }
 
+  // Answers have no labels: where the down projection leaves parts of sums,
+  // what is added up is what the experts have said together.
   std::string mlp(const Expert& expert) {
     const auto [gate, up] = gate_and_up(expert);
     const std::string active = out_.activation(gate, expert.at + ".active");
     const std::string mixed = out_.op("multiply", {active, up},
                                       expert.at + ".hidden", {}, expert.inner);
-    return out_.linear({mixed, expert.dims, name(expert, names_.down), inner_,
-                        hidden_, expert.at + ".answer", expert.outer, false,
+    return out_.linear({mixed,
+                        expert.dims,
+                        name(expert, names_.down),
+                        inner_,
+                        hidden_,
+                        expert.at + ".answer",
+                        {},
+                        false,
                         expert.stack});
   }
 

@@ -21,6 +21,9 @@ std::string families_text() {
   return text;
 }
 
+constexpr const char* kByHand =
+    "a graph file describes any other forward pass: `--graph FILE`";
+
 const Family* find_by_type(const ModelConfig& config, Diagnostics& diags) {
   std::vector<std::string> known;
   for (const Family& family : model_families()) {
@@ -34,7 +37,7 @@ const Family* find_by_type(const ModelConfig& config, Diagnostics& diags) {
   if (const auto near = nearest(config.model_type, known)) {
     problem.help("a family with a similar name is `" + *near + "`");
   }
-  problem.help("known are " + families_text());
+  problem.help("known are " + families_text()).help(kByHand);
   return nullptr;
 }
 
@@ -85,8 +88,10 @@ void report_unrecognised(const Names& names, Diagnostics& diags) {
     own += (i == 0 ? "`" : ", `") + printable(names[i]) + "`";
   }
   problem.fact("the model has " + own + (names.size() > kShown ? ", .." : ""));
-  problem.help("known families are " + families_text() +
-               "; a config.json beside the model names its own");
+  problem
+      .help("known families are " + families_text() +
+            "; a config.json beside the model names its own")
+      .help(kByHand);
 }
 
 }  // namespace

@@ -10,18 +10,18 @@ namespace shardplan {
 namespace {
 
 template <typename T>
-std::vector<Place> place_each(const Tensor& choices, int64_t experts,
-                              int64_t capacity) {
+std::vector<ExpertPlace> place_each(const Tensor& choices, int64_t experts,
+                                    int64_t capacity) {
   const size_t rank = choices.shape.size();
   const int64_t of_sequence = choices.shape[rank - 2] * choices.shape[rank - 1];
-  std::vector<Place> places(static_cast<size_t>(choices.elements()));
+  std::vector<ExpertPlace> places(static_cast<size_t>(choices.elements()));
   std::vector<int64_t> taken(static_cast<size_t>(experts));
   const T* choice = choices.data<T>();
   for (size_t i = 0; i < places.size(); ++i) {
     if (static_cast<int64_t>(i) % of_sequence == 0) {
       std::fill(taken.begin(), taken.end(), 0);
     }
-    Place& place = places[i];
+    ExpertPlace& place = places[i];
     place.expert = index_of(choice[i], experts);
     if (place.expert < 0) continue;
     int64_t& next = taken[static_cast<size_t>(place.expert)];
@@ -32,8 +32,8 @@ std::vector<Place> place_each(const Tensor& choices, int64_t experts,
 
 }  // namespace
 
-std::vector<Place> places_of(const Tensor& choices, int64_t experts,
-                             int64_t capacity) {
+std::vector<ExpertPlace> places_of(const Tensor& choices, int64_t experts,
+                                   int64_t capacity) {
   SHARDPLAN_CHECK(choices.shape.size() >= 2);
   const Tensor dense = contiguous(choices);
   return dense.element == Element::F32
@@ -43,9 +43,9 @@ std::vector<Place> places_of(const Tensor& choices, int64_t experts,
 
 int64_t count_dropped(const Tensor& choices, int64_t experts,
                       int64_t capacity) {
-  const std::vector<Place> places = places_of(choices, experts, capacity);
+  const std::vector<ExpertPlace> places = places_of(choices, experts, capacity);
   return std::count_if(places.begin(), places.end(),
-                       [](const Place& place) { return place.slot < 0; });
+                       [](const ExpertPlace& place) { return place.slot < 0; });
 }
 
 }  // namespace shardplan

@@ -15,14 +15,14 @@
 
 namespace shardplan {
 
-struct Place {
+struct ExpertPlace {
   int64_t expert = -1;  // -1: the choice is no expert
   int64_t slot = -1;    // of the sequence's places; -1: none was left
 };
 
 // Of every choice, in row-major order. REQUIRES: choices [.., length, k].
-std::vector<Place> places_of(const Tensor& choices, int64_t experts,
-                             int64_t capacity);
+std::vector<ExpertPlace> places_of(const Tensor& choices, int64_t experts,
+                                   int64_t capacity);
 
 // Choices that have no place, for whatever reason.
 int64_t count_dropped(const Tensor& choices, int64_t experts, int64_t capacity);

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <string_view>
 #include <utility>
 
@@ -22,18 +21,15 @@ constexpr int64_t kMinVocab = 32;
 
 class Shrinking {
  public:
-  Shrinking(const ModelConfig& config, const ForwardPass& pass, int64_t devices)
-      : config_(config), pass_(pass), devices_(devices) {}
+  Shrinking(const ModelConfig& config, const ForwardPass& pass,
+            const Mesh& mesh)
+      : config_(config), pass_(pass), mesh_(mesh), devices_(mesh.devices()) {}
 
   ModelConfig run() {
     const int64_t width = *config_.heads * *config_.head_dim;
     const bool as_wide = config_.hidden == width;
-    // Half of a head is turned against the other half, so its size stays even;
-    // a part that is rotated is a fraction of it, so then it stays.
-    if (!config_.rope.partial) {
-      config_.head_dim = shrunk_size(*config_.head_dim,
-                                     std::lcm<int64_t>(devices_, 2), kMinHead);
-    }
+    // A part that is rotated is a fraction of a head, which then stays.
+    if (!config_.rope.partial) config_.head_dim = smaller_head();
     if (as_wide) {
       config_.hidden = *config_.heads * *config_.head_dim;
     } else {
@@ -50,12 +46,31 @@ class Shrinking {
   }
 
  private:
+  // The smallest that keeps the rest of what heads and KV heads are wide
+  // together, and its own by every axis. Half of a head is turned against the
+  // other half, so it stays even where it was.
+  int64_t smaller_head() const {
+    const int64_t size = *config_.head_dim;
+    for (int64_t head = std::min(kMinHead, size); head < size; ++head) {
+      const auto same_rest = [&](int64_t times, int64_t modulus) {
+        // Both products are at most the large model's, which fit.
+        return times * head % modulus == times * size % modulus;
+      };
+      bool same = same_rest(1, 2) && same_rest(*config_.heads, devices_) &&
+                  same_rest(config_.kv_heads.value_or(1), devices_);
+      for (const Axis& axis : mesh_.axes()) same &= same_rest(1, axis.size);
+      if (same) return head;
+    }
+    return size;
+  }
+
   void shrink(std::optional<int64_t>& size, int64_t minimum) const {
     if (size) size = shrunk_size(*size, devices_, minimum);
   }
 
   ModelConfig config_;
   const ForwardPass& pass_;
+  const Mesh& mesh_;
   int64_t devices_;
 };
 
@@ -132,7 +147,7 @@ std::optional<SmallModel> shrink(const Family& family, const FamilyInput& input,
   }
 
   SmallModel small;
-  small.config = Shrinking(*config, large.pass, mesh.devices()).run();
+  small.config = Shrinking(*config, large.pass, mesh).run();
   const auto shrunk = family.describe(
       {large.manifest, large.names, small.config, large.pass}, diags);
   if (!shrunk) return std::nullopt;

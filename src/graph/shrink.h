@@ -4,7 +4,8 @@
 //
 // Kept: names, their order, dtypes; numbers of heads, KV heads, groups, experts
 // and experts per token; of every other size its remainder modulo the number of
-// devices, and so modulo every product of mesh axes; which sizes are products
+// devices, and so modulo every product of mesh axes (of head_dim modulo every
+// axis, since it is heads * head_dim that is cut); which sizes are products
 // (heads * head_dim) and that they are as wide as the residual stream where
 // they were. So every spec that the large model has is legal for the small one,
 // and one that is corrected there is corrected here. Of the layers two are left

@@ -94,8 +94,8 @@ Scale scale_of(const Plot& plot) {
     }
   }
   if (least == 0) least = greatest = 1;
-  // Subnormals lie below every tick that can be told apart.
-  least = std::max(least, 1e-300);
+  // Ticks beyond would not be doubles, or not be told apart.
+  least = std::clamp(least, 1e-300, 1e300);
   greatest = std::clamp(greatest, least, 1e300);
   int first = 3 * static_cast<int>(std::floor(std::log10(least))) - 1;
   while (round_number(first + 1) < least) ++first;

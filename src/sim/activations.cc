@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "core/fold.h"
 #include "resolve/correct.h"
 #include "resolve/match.h"
 #include "spmd/shard_mapped.h"
@@ -18,6 +19,15 @@ namespace {
 bool is_on_the_way(const Value& value) {
   return value.name.find(':') != std::string::npos;
 }
+
+// A value that does not lie as asked, and how often in all layers.
+struct Departure {
+  size_t value = 0;  // the first one
+  Correction correction;
+  Span where;
+  std::string asked;  // the spec, and who said so
+  int64_t count = 1;
+};
 
 class Placer {
  public:
@@ -43,6 +53,7 @@ class Placer {
       fine &= graph_.values[v].kind == Value::Kind::Parameter ? parameter(v)
                                                               : activation(v);
     }
+    report_departures();
     if (!fine ||
         !check_shard_maps(graph_, plan_.mesh, rules_.declared_axes, diags_)) {
       return std::nullopt;
@@ -150,15 +161,50 @@ class Placer {
     all.insert(all.end(), corrected.corrections.begin(),
                corrected.corrections.end());
     for (const Correction& c : all) {
-      diags_
-          .report(c.code, where,
-                  "`" + value.name + "` is not laid out as asked: " + c.reason)
-          .fact("`" + value.name + "` " + shape_text(value.shape) + " as " +
-                spec_text(written) + " (" + from + ")")
-          .help("the activation is unsharded in dimension " +
-                std::to_string(c.dim));
+      Departure departure{v, c, where, spec_text(written) + " (" + from + ")"};
+      const auto same = std::find_if(
+          departures_.begin(), departures_.end(),
+          [&](const Departure& each) { return is_repeated(each, departure); });
+      if (same == departures_.end()) {
+        departures_.push_back(std::move(departure));
+      } else {
+        ++same->count;
+      }
     }
     place(v, corrected.spec, from);
+  }
+
+  // The same in another layer.
+  bool is_repeated(const Departure& a, const Departure& b) const {
+    const Value& first = graph_.values[a.value];
+    const Value& second = graph_.values[b.value];
+    return a.correction.code == b.correction.code &&
+           a.correction.dim == b.correction.dim &&
+           a.correction.reason == b.correction.reason && a.asked == b.asked &&
+           a.where.file == b.where.file && a.where.begin == b.where.begin &&
+           first.shape == second.shape &&
+           folded_name(first.name) == folded_name(second.name);
+  }
+
+  void report_departures() {
+    for (const Departure& each : departures_) {
+      const Value& value = graph_.values[each.value];
+      auto problem =
+          diags_
+              .report(each.correction.code, each.where,
+                      "`" + value.name + "` is not laid out as asked: " +
+                          each.correction.reason)
+              .fact("`" + value.name + "` " + shape_text(value.shape) + " as " +
+                    each.asked);
+      if (each.count > 1) {
+        problem
+            .fact(count_text(each.count) + " times, wherever `" +
+                  folded_name(value.name) + "` is")
+            .findings(each.count);
+      }
+      problem.help("the activation is unsharded in dimension " +
+                   std::to_string(each.correction.dim));
+    }
   }
 
   // The first activation rule found in every value's name.
@@ -214,6 +260,7 @@ class Placer {
   Diagnostics& diags_;
   std::unordered_map<std::string_view, size_t> parameters_;
   std::vector<int> rule_of_;  // per value, 0-based; -1: none
+  std::vector<Departure> departures_;
   PlacedValues placed_;
 };
 

@@ -61,10 +61,12 @@ class ShardedRun {
   bool is_over(int number, size_t instruction) const;
   DeviceTensors step(size_t number, std::vector<int64_t>& sent);
   DeviceTensors load(const Instruction& at) const;
+  bool is_large_gather(const Instruction& at);
+  DeviceTensors gather_weight(const Instruction& at,
+                              std::vector<int64_t>& sent);
   DeviceTensors cut(const Instruction& at);
   DeviceTensors compute(const Instruction& at, std::vector<int64_t>& sent);
   DeviceTensors each_device(const std::function<Tensor(size_t)>& work) const;
-  Storage storage_of(const Instruction& at) const;
   void release(int number);
 
   const Program& program_;
@@ -72,7 +74,7 @@ class ShardedRun {
   ReadWhole read_;
   ExecuteOptions options_;
   Precision precision_;
-  std::vector<bool> integers_;  // per value of the graph
+  std::vector<Storage> types_;  // per register
   Made made_ = {};
   size_t next_ = 0;              // instruction
   std::vector<bool> told_;       // per register

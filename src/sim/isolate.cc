@@ -2,6 +2,8 @@
 #include "sim/isolate.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <string_view>
 #include <utility>
 
 #include "spmd/propagate.h"
@@ -13,6 +15,20 @@ Layout settled(Layout layout) {
   layout.partial.clear();
   layout.reduction = Reduction::Sum;
   return layout;
+}
+
+// How many indices mean something to an operation that selects by its second
+// operand; 0 for others. Fresh indices beyond them would select nothing.
+int64_t index_limit(const Graph& graph, const GraphNode& node) {
+  const auto shape_of = [&](int value) -> const Shape& {
+    return graph.values[static_cast<size_t>(value)].shape;
+  };
+  const std::string_view name = node.op->name;
+  if (name == "embedding" || name == "combine") {
+    return shape_of(node.operands[0])[0];
+  }
+  if (name == "take") return shape_of(node.operands[0]).back();
+  return name == "dispatch" ? shape_of(node.result)[0] : 0;
 }
 
 }  // namespace
@@ -53,10 +69,8 @@ Isolated isolate(const Program& program, int node,
   }
   only.result = add(only.result, Value::Kind::Result);
   graph.outputs = {only.result};
-  // Only a table's rows say which integers may be looked up in it.
-  if (only.op->name == "embedding") {
-    graph.values[static_cast<size_t>(only.operands[1])].integers_below =
-        graph.values[static_cast<size_t>(only.operands[0])].shape[0];
+  if (const int64_t limit = index_limit(graph, only); limit > 0) {
+    graph.values[static_cast<size_t>(only.operands[1])].integers_below = limit;
   }
   one.program = partition(graph, program.mesh, wanted, options);
   return one;

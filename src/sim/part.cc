@@ -13,17 +13,16 @@ std::vector<Shape> shapes_of(const std::vector<Tensor>& tensors) {
   return shapes;
 }
 
-// The own rows where the dimension is one factor that does not divide.
+// The own rows of dimensions that are whole though their factor is cut: those
+// that do not divide (shapes of operands agree on every factor).
 Tensor without_rest(Tensor operand, const std::vector<DimFactors>& dims,
                     const ShardingRule& rule, const LocalRange& range) {
   for (size_t dim = 0; dim < dims.size(); ++dim) {
     if (dims[dim].size() != 1) continue;
     const auto f = static_cast<size_t>(dims[dim][0]);
     const int64_t rows = range.sizes[f];
-    if (operand.shape[dim] != rule.factors[f].size ||
-        rule.factors[f].size % rows == 0) {
-      continue;
-    }
+    const int64_t whole = rule.factors[f].size;
+    if (rows == whole || operand.shape[dim] != whole) continue;
     operand = slice(operand, static_cast<int>(dim), range.offsets[f],
                     range.offsets[f] + rows);
   }

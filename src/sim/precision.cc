@@ -1,12 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/precision.h"
 
+#include "graph/evaluate.h"
+
 namespace shardplan {
 
-Storage kept_as(const Precision& precision, const Layout& layout) {
-  const bool parts =
-      !layout.partial.empty() && layout.reduction == Reduction::Sum;
-  return parts ? precision.reduce : precision.storage;
+std::vector<Storage> register_types(const Program& program,
+                                    const Precision& precision) {
+  const std::vector<bool> integers = integer_values(*program.graph);
+  std::vector<Storage> types;
+  for (const Register& one : program.registers) {
+    const bool parts =
+        !one.layout.partial.empty() && one.layout.reduction == Reduction::Sum;
+    const Storage type = parts ? precision.reduce : precision.storage;
+    types.push_back(integers[static_cast<size_t>(one.value)] ? Storage::F32
+                                                             : type);
+  }
+  return types;
 }
 
 void keep(const Tensor& tensor, Arithmetic arithmetic, Storage as,
@@ -25,12 +35,13 @@ Tensor kept(const Tensor& tensor, std::span<const Tensor> operands,
   return own;
 }
 
-TransferTypes transfer_types(const Program& program, const Instruction& at,
+TransferTypes transfer_types(const Instruction& at,
+                             std::span<const Storage> registers,
                              const Precision& precision) {
   const auto type_of = [&](int number) {
-    return kept_as(precision,
-                   program.registers[static_cast<size_t>(number)].layout);
+    return registers[static_cast<size_t>(number)];
   };
+  // Of a joined reduce-scatter: its product is sent as parts of a sum.
   TransferTypes types{precision.arithmetic, precision.reduce,
                       type_of(at.result)};
   if (at.kind != Instruction::Kind::Compute) {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "graph/rounding.h"
 #include "graph/tensor.h"
@@ -22,7 +23,9 @@ struct Precision {
   Storage reduce = Storage::F32;
 };
 
-Storage kept_as(const Precision& precision, const Layout& layout);
+// Per register. Integers (graph/evaluate.h) are not rounded, and take 4 bytes.
+std::vector<Storage> register_types(const Program& program,
+                                    const Precision& precision);
 
 // Rounds in place, in runs that round.
 void keep(const Tensor& tensor, Arithmetic arithmetic, Storage as,
@@ -39,7 +42,9 @@ struct TransferTypes {
   Storage sent = Storage::F32;    // of what is sent; sums are rounded to it
   Storage result = Storage::F32;  // of what is left where it ends
 };
-TransferTypes transfer_types(const Program& program, const Instruction& at,
+// `registers`: register_types() of its program.
+TransferTypes transfer_types(const Instruction& at,
+                             std::span<const Storage> registers,
                              const Precision& precision);
 
 }  // namespace shardplan

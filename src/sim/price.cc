@@ -52,6 +52,8 @@ int64_t permuted_bytes(const Program& program, const Instruction& at,
 
 std::vector<CollectivePrice> price(const Program& program, Storage storage,
                                    Storage reduce) {
+  const Precision precision{Arithmetic::F32, storage, reduce};
+  const std::vector<Storage> registers = register_types(program, precision);
   std::vector<CollectivePrice> prices;
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& at = program.instructions[i];
@@ -65,8 +67,7 @@ std::vector<CollectivePrice> price(const Program& program, Storage storage,
         at.algorithm ? std::string(at.algorithm->name) : "direct",
         0,
         at.cause};
-    const Storage type =
-        transfer_types(program, at, {Arithmetic::F32, storage, reduce}).sent;
+    const Storage type = transfer_types(at, registers, precision).sent;
     if (at.collective == CollectiveKind::Permute) {
       one.bytes = permuted_bytes(program, at, type);
     } else {

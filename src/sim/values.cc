@@ -32,11 +32,12 @@ Tensor integers(Key key, const Value& value, Element element) {
 }
 
 Tensor residues(Key key, const Shape& shape) {
-  std::vector<double> numbers;
-  for (const uint32_t bits : random_bits(key, *element_count(shape))) {
-    numbers.push_back(static_cast<double>(bits % field::kPrime));
-  }
-  return make_tensor(Element::F64, shape, numbers);
+  const Tensor tensor = make_tensor(Element::F64, shape);
+  const std::vector<uint32_t> bits = random_bits(key, tensor.elements());
+  std::transform(
+      bits.begin(), bits.end(), tensor.data<double>(),
+      [](uint32_t x) { return static_cast<double>(x % field::kPrime); });
+  return tensor;
 }
 
 // Weights of unit variance would make activations grow with every layer.

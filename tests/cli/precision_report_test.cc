@@ -136,7 +136,8 @@ TEST_CASE("precision_report: the answer names the worst and the best") {
 }
 
 TEST_CASE("precision_report: without probes there is nothing to say") {
-  const std::vector<Variant> variants = {{mesh("tp=2"), "ring"}};
+  const std::vector<Variant> variants = {
+      {mesh("tp=2"), "ring", Storage::F32, Storage::F32, {}}};
   CHECK(precision_tables(variants).empty());
   CHECK(precision_line(layers({}), variants).empty());
   CHECK(error_tables(layers({}), {}, false).empty());

@@ -17,12 +17,8 @@ TEST_CASE("simulate reads a model, its graph and its rules") {
   REQUIRE_MESSAGE(s->input, messages(s->diags));
   CHECK(s->input->graph.name == "block");
   CHECK(s->input->session.manifest.size() == 2);
-  // Shapes of parameters are the model's; results hold nothing yet.
-  size_t filled = 0;
-  for (const Tensor& value : s->input->values) {
-    filled += value.storage != nullptr;
-  }
-  CHECK(filled == 3);
+  CHECK_FALSE(s->input->model);
+  CHECK(s->input->source == ValueSource::Random);
   CHECK(s->input->how.overlap == Overlap::Off);
 }
 
@@ -47,12 +43,39 @@ ops:
   CHECK(messages(s->diags).find("too large to run") != std::string::npos);
 }
 
-TEST_CASE("a model that is no graph needs one") {
+TEST_CASE("a model of no family needs a graph") {
   testing::MemoryHost host = testing::block_host();
   CHECK(
       run({"simulate", "model.json", "--rules", "rules.yaml", "--mesh", "tp=2"},
           host) == 2);
-  CHECK(host.err.find("error[SP010]: no graph was given") == 0);
+  CHECK(host.err.find("error[SP016]: ") == 0);
+  CHECK(host.err.find("`--graph FILE`") != std::string::npos);
+}
+
+TEST_CASE("flags of whole models and of graph files are told apart") {
+  testing::MemoryHost host = testing::block_host();
+  const std::vector<std::string> block = {
+      "simulate", "model.json", "--graph", "block.yaml",
+      "--rules",  "rules.yaml", "--mesh",  "tp=2"};
+  for (const std::vector<std::string>& more :
+       std::vector<std::vector<std::string>>{{"--layers", "1"},
+                                             {"--tokens", "1x1"},
+                                             {"--input-ids", "1"},
+                                             {"--capacity", "1"},
+                                             {"--shrink"}}) {
+    CAPTURE(more[0]);
+    std::vector<std::string> words = block;
+    words.insert(words.end(), more.begin(), more.end());
+    host.err.clear();
+    CHECK(run(words, host) == 2);
+    CHECK(host.err.find("error[SP010]: " + more[0] + " is for whole models") ==
+          0);
+  }
+  host.err.clear();
+  CHECK(run({"simulate", "model.json", "--dims", "a=1", "--rules", "rules.yaml",
+             "--mesh", "tp=2"},
+            host) == 2);
+  CHECK(host.err.find("error[SP010]: --dims is for graph files") == 0);
 }
 
 TEST_CASE("more devices than can be run are refused") {

@@ -23,7 +23,9 @@ struct Reported {
   std::string text(const char* format) {
     Progress progress(of->host, false);
     const Context context{of->options, of->host, of->diags, progress};
-    return rendered(simulate_report(context, *of->input, program, outcome),
+    const std::vector<Variant> runs = {
+        {program.mesh, "ring", Storage::F32, Storage::F32, outcome}};
+    return rendered(simulate_report(context, *of->input, program, runs),
                     format);
   }
 };
@@ -31,7 +33,10 @@ struct Reported {
 TEST_CASE("collectives alike are one row, with their bytes together") {
   Reported r;
   SimulateOptions options;
-  r.outcome = simulate(r.program, r.of->input->values, options);
+  const auto values =
+      make_values(r.of->input->graph, ValueSource::Random, 0, r.of->diags);
+  REQUIRE(values);
+  r.outcome = simulate(r.program, *values, options);
   const auto report = nlohmann::json::parse(r.text("json"));
   const auto& rows = report.at("tables").at("collectives");
   REQUIRE(rows.size() == 2);

@@ -8,16 +8,16 @@
 namespace shardplan {
 namespace {
 
-std::vector<int64_t> slots(const std::vector<Place>& places) {
+std::vector<int64_t> slots(const std::vector<ExpertPlace>& places) {
   std::vector<int64_t> result;
-  for (const Place& place : places) result.push_back(place.slot);
+  for (const ExpertPlace& place : places) result.push_back(place.slot);
   return result;
 }
 
 TEST_CASE("routing: places are taken in order of the token, then the choice") {
   const double choices[] = {2, 0, 0, 2, 2, 1};
   const Tensor x = make_tensor(Element::F32, {3, 2}, choices);
-  const std::vector<Place> places = places_of(x, 3, 3);
+  const std::vector<ExpertPlace> places = places_of(x, 3, 3);
   CHECK(slots(places) == std::vector<int64_t>{0, 0, 1, 1, 2, 0});
   for (size_t i = 0; i < places.size(); ++i) {
     CHECK(places[i].expert == static_cast<int64_t>(choices[i]));
@@ -45,7 +45,7 @@ TEST_CASE("routing: what is no expert takes no place") {
   const double choices[] = {-1, 2, 0.5,
                             std::numeric_limits<double>::quiet_NaN(), 1};
   const Tensor x = make_tensor(Element::F64, {5, 1}, choices);
-  const std::vector<Place> places = places_of(x, 2, 5);
+  const std::vector<ExpertPlace> places = places_of(x, 2, 5);
   CHECK(slots(places) == std::vector<int64_t>{-1, -1, -1, -1, 0});
   CHECK(places[0].expert == -1);
   CHECK(count_dropped(x, 2, 5) == 4);

@@ -192,7 +192,7 @@ probes: [y]
   CHECK(ops[1].shard_map ==
         ShardMapUse{{{{{"dp"}, {"tp"}}}}, {{{"dp"}}}, {"tp", "sp"}});
   CHECK(ops[1].attributes.size() == 1);
-  CHECK(testing::place_text(ops[1].shard_map_where) == "g:5:50");
+  CHECK(testing::place_text(ops[1].shard_map_where) == "g:5:52");
   CHECK(result->graph->probes == std::vector<std::string>{"y"});
 }
 

@@ -153,12 +153,12 @@ TEST_CASE("svg_plot: whatever the numbers, all is inside the view box") {
         rc::gen::map(rc::gen::inRange(1, 1000), [](int n) { return n * 1e-5; }),
         rc::gen::element(0.0, kInf, -1.0, std::nan(""), 5e-324,
                          std::numeric_limits<double>::max()));
-    const int labels = *rc::gen::inRange(0, 60);
+    const int labels = *rc::gen::inRange(0, 30);
     Plot plot{"t", "x", "y", {}, {}};
     for (int i = 0; i < labels; ++i) {
       plot.x_labels.push_back(std::to_string(i));
     }
-    const int series = *rc::gen::inRange(0, 30);
+    const int series = *rc::gen::inRange(0, 12);
     for (int s = 0; s < series; ++s) {
       plot.series.push_back({"s", *rc::gen::container<std::vector<double>>(
                                       static_cast<size_t>(labels), any)});

@@ -99,7 +99,7 @@ TEST_CASE("decisions: in the field every run makes its own, and they agree") {
 TEST_CASE("decisions: a fault does not hide behind a replayed choice") {
   for (const ValueSource source : {ValueSource::Random, ValueSource::Field}) {
     SmallGraph g("tp=2");
-    const int x = g.input({8}, "tp");
+    const int x = g.input({64}, "tp");
     g.node("relu", {x});
     g.graph.nodes.back().op = &choice_op();
     Program program = g.plan();

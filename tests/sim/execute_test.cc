@@ -116,5 +116,82 @@ TEST_CASE("execute: any number of threads gives the same bits") {
   }
 }
 
+// A weight of two million numbers, gathered by eight devices in two groups.
+struct LargeWeight {
+  LargeWeight() : g("fsdp=4,tp=2") {
+    const int x = g.input({4, 512}, "fsdp, None");
+    w = g.parameter({512, 4096}, "fsdp, tp");
+    g.einsum("bd,df->bf", x, w);
+    program.emplace(g.plan());
+  }
+  Instruction& gather() {
+    for (Instruction& at : program->instructions) {
+      if (at.kind == Instruction::Kind::Collective) return at;
+    }
+    FAIL("there is no collective");
+    return program->instructions[0];
+  }
+  SmallGraph g;
+  int w = 0;
+  std::optional<Program> program;
+};
+
+TEST_CASE("execute: large weights are gathered in slabs, and held once") {
+  LargeWeight large;
+  const Instruction& gather = large.gather();
+  REQUIRE(gather.collective == CollectiveKind::AllGather);
+  const std::vector<Tensor> values = large.g.values();
+  const Execution run =
+      execute(*large.program, values, {Arithmetic::F32, 1, true});
+  const auto r = static_cast<size_t>(gather.result);
+  const DeviceTensors& made = run.registers[r];
+  const Layout& lay = large.program->registers[r].layout;
+  for (int64_t device = 0; device < 8; ++device) {
+    CHECK(
+        bitwise_equal(made[static_cast<size_t>(device)],
+                      shard_of(large.g.mesh, lay,
+                               values[static_cast<size_t>(large.w)], device)));
+    // Devices of the same tp rank share one copy.
+    CHECK(made[static_cast<size_t>(device)].storage ==
+          made[static_cast<size_t>(device % 2)].storage);
+  }
+  CHECK(made[0].storage != made[1].storage);
+  // 3 of 4 parts of 512 x 2048 numbers arrive at every device.
+  CHECK(run.bytes_moved() == 8 * 512 * 2048 * 4 / 4 * 3);
+}
+
+// Nobody gets anything.
+Schedule nothing(CollectiveKind /*kind*/, const Ranks& ranks) {
+  return empty_schedule(ranks.count, ranks.count);
+}
+
+TEST_CASE("execute: what a wrong gather leaves is each device's own") {
+  LargeWeight large;
+  const Algorithm algorithm{
+      "nothing",
+      "",
+      [](CollectiveKind, const Ranks&) { return true; },
+      nothing,
+      [](CollectiveKind, const Ranks&, int, int64_t) { return int64_t{0}; },
+      [](CollectiveKind, const Ranks&) { return int64_t{0}; }};
+  large.gather().algorithm = &algorithm;
+  const std::vector<Tensor> values = large.g.values();
+  const Execution run =
+      execute(*large.program, values, {Arithmetic::F32, 1, true});
+  const DeviceTensors& made =
+      run.registers[static_cast<size_t>(large.gather().result)];
+  const Tensor& w = values[static_cast<size_t>(large.w)];
+  for (int64_t rank = 0; rank < 4; ++rank) {
+    const auto device = static_cast<size_t>(2 * rank);  // of tp rank 0
+    const Tensor own = slice(made[device], 0, 128 * rank, 128 * (rank + 1));
+    CHECK(bitwise_equal(
+        own, slice(slice(w, 1, 0, 2048), 0, 128 * rank, 128 * (rank + 1))));
+    const int64_t other = 128 * ((rank + 1) % 4);
+    CHECK(values_of(slice(made[device], 0, other, other + 128)) ==
+          std::vector<double>(128 * 2048));
+  }
+  CHECK(run.bytes_moved() == 0);
+}
+
 }  // namespace
 }  // namespace shardplan

@@ -66,5 +66,24 @@ TEST_CASE("isolate: what is looked up stays within the table") {
   CHECK(one.graph->values[1].integers_below == 6);
 }
 
+TEST_CASE("isolate: fresh choices choose what there is") {
+  SmallGraph g("tp=2");
+  const int x = g.input({2, 4, 8}, "None, None, tp");
+  const int scores = g.input({2, 4, 6}, "None, None, None");
+  const int choices = g.node("top_k", {scores}, {{"k", 2.0}});
+  const int weights = g.node("take", {scores, choices});
+  const int places = g.node("dispatch", {x, choices}, {{"experts", 6.0}});
+  g.node("combine", {places, choices, weights});
+  const Program program = g.plan();
+  for (const int node : {1, 2, 3}) {
+    CAPTURE(node);
+    const Isolated one = isolate(program, node, {});
+    for (size_t i = 0; i < one.operands.size(); ++i) {
+      CHECK(one.graph->values[i].integers_below ==
+            (one.operands[i] == choices ? 6 : 0));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace shardplan

@@ -7,7 +7,9 @@
 
 #include "graph/evaluate.h"
 #include "sim/execute.h"
+#include "sim/simulate.h"
 #include "sim/verdict.h"
+#include "tests/support/random_graph.h"
 #include "tests/support/small_graph.h"
 
 namespace shardplan {
@@ -22,12 +24,20 @@ Tensor third() {
 }
 
 TEST_CASE("precision: parts of a sum are kept in the reduce type") {
-  const Precision mixed{Arithmetic::F32, Storage::BF16, Storage::F32};
-  CHECK(kept_as(mixed, layout("tp", 1)) == Storage::BF16);
-  CHECK(kept_as(mixed, partial("None", 1, {"tp"})) == Storage::F32);
+  SmallGraph g("tp=4");
+  const int x = g.input({8}, "tp");
+  const int ids = g.input({8}, "None", 100);
+  Program program = g.plan();
   Layout largest = partial("None", 1, {"tp"});
   largest.reduction = Reduction::Max;
-  CHECK(kept_as(mixed, largest) == Storage::BF16);
+  program.registers = {{x, layout("tp", 1), {2}},
+                       {x, partial("None", 1, {"tp"}), {8}},
+                       {x, largest, {8}},
+                       {ids, partial("None", 1, {"tp"}), {8}}};
+  CHECK(
+      register_types(program, {Arithmetic::F32, Storage::BF16, Storage::F16}) ==
+      std::vector<Storage>{Storage::BF16, Storage::F16, Storage::BF16,
+                           Storage::F32});
 }
 
 TEST_CASE("precision: only runs in float32 round") {
@@ -68,12 +78,13 @@ TEST_CASE("precision: a collective sends what its operand is kept in") {
   const Precision mixed{Arithmetic::F32, Storage::BF16, Storage::F16};
   for (const Overlap overlap : {Overlap::Off, Overlap::Ring}) {
     const Program program = g.plan({overlap, nullptr});
+    const std::vector<Storage> registers = register_types(program, mixed);
     int sums = 0;
     for (const Instruction& at : program.instructions) {
       const bool joined =
           at.kind == Instruction::Kind::Compute && at.overlap != Overlap::Off;
       if (at.kind != Instruction::Kind::Collective && !joined) continue;
-      const TransferTypes types = transfer_types(program, at, mixed);
+      const TransferTypes types = transfer_types(at, registers, mixed);
       CHECK(types.arithmetic == Arithmetic::F32);
       const bool sum = at.collective == CollectiveKind::AllReduce ||
                        at.collective == CollectiveKind::ReduceScatter;
@@ -139,6 +150,76 @@ TEST_CASE(
     CHECK(error_of("ring", devices, Storage::F32) < 1e-3 * ring);
     ring_before = ring;
   }
+}
+
+TEST_CASE(
+    "precision: random plans keep their bounds and prices in every type") {
+  static const Storage kTypes[] = {Storage::F32, Storage::BF16, Storage::F16};
+  int bounded = 0;
+  for (uint64_t seed = 2000; seed < 2060; ++seed) {
+    CAPTURE(seed);
+    testing::Random random(seed);
+    const Mesh mesh = testing::random_mesh(random, 8);
+    const Graph graph = testing::random_graph(random, 6);
+    SimulateOptions options;
+    options.storage = kTypes[seed % 3];
+    options.reduce = kTypes[seed / 3 % 3];
+    const Program program =
+        partition(graph, mesh, testing::random_layouts(random, mesh, graph),
+                  options.partition);
+    Diagnostics diags;
+    const auto values = make_values(graph, ValueSource::Random, 7, diags);
+    REQUIRE(values.has_value());
+    const Simulation s = simulate(program, *values, options);
+    CHECK_FALSE(s.mismatch.has_value());
+    CHECK(s.bytes_moved == s.bytes_priced);
+    if (!s.bound_ratio) continue;
+    ++bounded;
+    // What overflows float16 has an error that nothing bounds.
+    const bool overflows = std::isinf(*s.bound_ratio);
+    CHECK((*s.bound_ratio <= 1 ||
+           (overflows && options.storage != Storage::F32)));
+  }
+  CHECK(bounded > 20);
+}
+
+// A residual stream through layers of two products each, up and down again.
+Simulation stream(int64_t devices, const char* algorithm, Storage storage,
+                  Storage reduce, int layers) {
+  SmallGraph g("tp=" + std::to_string(devices));
+  int x = g.input({16, 64}, "None, None");
+  for (int layer = 0; layer < layers; ++layer) {
+    const int up = g.einsum("bd,df->bf", x, g.parameter({64, 128}, "None, tp"));
+    const int down = g.einsum("bf,fd->bd", g.node("silu", {up}),
+                              g.parameter({128, 64}, "tp, None"));
+    x = g.node("add", {x, down});
+    g.want(x, "None, None");
+    g.graph.probes.push_back(x);
+  }
+  SimulateOptions options;
+  options.storage = storage;
+  options.reduce = reduce;
+  options.partition.algorithm = find_algorithm(algorithm);
+  return simulate(g.plan(options.partition), g.values(), options);
+}
+
+TEST_CASE("precision: errors grow with the layers, and with tp around a ring") {
+  const Storage bf16 = Storage::BF16;
+  const Simulation one = stream(1, "ring", bf16, bf16, 4);
+  REQUIRE(one.probes.size() == 4);
+  CHECK(one.error_amplification == 1);
+  CHECK(one.probes[3].unsharded > one.probes[0].unsharded);
+  CHECK(one.probes[3].unsharded < 0.1);
+  const Simulation ring = stream(16, "ring", bf16, bf16, 4);
+  const Simulation tree = stream(16, "binary-tree", bf16, bf16, 4);
+  const Simulation exact = stream(16, "ring", bf16, Storage::F32, 4);
+  CHECK(ring.probes[3].unsharded == one.probes[3].unsharded);
+  CHECK(ring.probes[3].sharded > tree.probes[3].sharded);
+  CHECK(tree.probes[3].sharded > exact.probes[3].sharded);
+  CHECK(exact.probes[3].sharded < 1.05 * one.probes[3].unsharded);
+  // Sums of float32 move twice the bytes.
+  CHECK(exact.bytes_moved == 2 * ring.bytes_moved);
+  CHECK(ring.structural_error < 1e-12);
 }
 
 }  // namespace

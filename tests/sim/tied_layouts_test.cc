@@ -21,9 +21,9 @@ using testing::SmallGraph;
 struct Tied {
   explicit Tied(const char* mesh, const char* spec, const char* head = nullptr)
       : g(mesh) {
-    const int table = g.parameter({16, 8}, spec);
-    const int tokens = g.input({2, 4}, "", 16);
-    const int hidden = g.node("gelu", {g.node("embedding", {table, tokens})});
+    const int table = g.parameter({256, 64}, spec);
+    const int tokens = g.input({2, 8}, "", 256);
+    const int hidden = g.constrained(g.node("embedding", {table, tokens}), "");
     const int used = head ? g.constrained(table, head) : table;
     g.einsum("bsd,vd->bsv", hidden, used);
   }
@@ -53,9 +53,10 @@ TEST_CASE("tied: two layouts are told, with what they cost") {
   CHECK(found.facts[1].find("(v2) reads it as P(tp, None)") !=
         std::string::npos);
   CHECK(found.facts[2].find("reads it as P(None, tp)") != std::string::npos);
-  // 128 elements of 4 bytes; of its own quarter each device keeps a quarter.
+  // 64 KiB, of which every device has a quarter and sends three of its four
+  // parts.
   CHECK(found.facts[3] ==
-        "for that, all devices together send 384 B of it in every forward "
+        "for that, all devices together send 48.0 KiB of it in every forward "
         "pass");
 }
 
@@ -107,7 +108,7 @@ TEST_CASE("tied: copies in two layouts are told") {
         "and lie differently\n"
         "`embed_tokens/embedding` [64, 16] lies as P(tp, fsdp)\n"
         "`lm_head/kernel` [16, 64] lies as P(tp, fsdp)\n"
-        "from one to the other every device sends 384 B");
+        "from one to the other every device sends 576 B");
 }
 
 }  // namespace

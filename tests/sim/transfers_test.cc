@@ -97,7 +97,9 @@ void check(const Algorithm& algorithm, CollectiveKind kind, const Mesh& m,
                           by_definition(kind, parts, r, after)));
     }
   }
-  Program program{m};
+  Graph graph;
+  graph.values.resize(1);
+  Program program{m, &graph};
   program.registers = {{0, {}, before}, {0, {}, after}};
   program.instructions = {at};
   CHECK(std::accumulate(sent.begin(), sent.end(), int64_t{0}) ==

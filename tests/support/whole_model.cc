@@ -2,6 +2,7 @@
 #include "tests/support/whole_model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <stdexcept>
 #include <utility>
@@ -30,6 +31,13 @@ Json config_of(std::string_view family, std::string_view variant) {
     return {{"model_type", "gpt2"}, {"vocab_size", 32}, {"n_embd", 16},
             {"n_layer", 2},         {"n_head", 4},      {"n_positions", 12}};
   }
+  if (family == "bert") {
+    const char* kind = variant == "head" ? "BertForMaskedLM" : "BertModel";
+    return {{"model_type", "bert"},     {"architectures", {kind}},
+            {"vocab_size", 32},         {"hidden_size", 16},
+            {"intermediate_size", 24},  {"num_hidden_layers", 2},
+            {"num_attention_heads", 4}, {"max_position_embeddings", 12}};
+  }
   Json config = {{"model_type", std::string(family)},
                  {"vocab_size", 32},
                  {"hidden_size", 16},
@@ -48,44 +56,6 @@ Json config_of(std::string_view family, std::string_view variant) {
   if (variant == "biased") config["attention_bias"] = true;
   if (variant == "tied") config["tie_word_embeddings"] = true;
   return config;
-}
-
-// No reader of configs knows bert.
-Manifest bert_manifest(std::string_view variant) {
-  Manifest manifest;
-  const auto dense = [&](const std::string& name, int64_t in, int64_t out) {
-    add(manifest, name + ".weight", {out, in});
-    add(manifest, name + ".bias", {out});
-  };
-  const auto norm = [&](const std::string& name) {
-    add(manifest, name + ".weight", {16});
-    add(manifest, name + ".bias", {16});
-  };
-  add(manifest, "bert.embeddings.word_embeddings.weight", {32, 16});
-  add(manifest, "bert.embeddings.position_embeddings.weight", {12, 16});
-  add(manifest, "bert.embeddings.token_type_embeddings.weight", {2, 16});
-  norm("bert.embeddings.LayerNorm");
-  for (int i = 0; i < 2; ++i) {
-    const std::string at = "bert.encoder.layer." + std::to_string(i) + ".";
-    dense(at + "attention.self.query", 16, 16);
-    dense(at + "attention.self.key", 16, 16);
-    dense(at + "attention.self.value", 16, 16);
-    dense(at + "attention.output.dense", 16, 16);
-    norm(at + "attention.output.LayerNorm");
-    dense(at + "intermediate.dense", 16, 24);
-    dense(at + "output.dense", 24, 16);
-    norm(at + "output.LayerNorm");
-  }
-  if (variant != "head") dense("bert.pooler.dense", 16, 16);
-  if (variant == "head") {
-    add(manifest, "cls.predictions.bias", {32});
-    dense("cls.predictions.transform.dense", 16, 16);
-    norm("cls.predictions.transform.LayerNorm");
-  }
-  manifest.facts.heads = 4;
-  manifest.facts.kv_heads = 4;
-  manifest.facts.head_dim = 4;
-  return manifest;
 }
 
 // transformers 5: the experts of a layer in two tensors.
@@ -143,10 +113,6 @@ std::optional<int64_t> take_number(std::string& name, const std::string& list) {
 TinyModel tiny_model(std::string_view family, std::string_view variant) {
   TinyModel tiny;
   tiny.config.model_type = std::string(family);
-  if (family == "bert") {
-    tiny.manifest = bert_manifest(variant);
-    return tiny;
-  }
   const Json config = config_of(family, variant);
   tiny.manifest = synthesize(config)->good();
   if (variant == "fused") tiny.manifest = fused_experts(tiny.manifest);
@@ -323,6 +289,42 @@ SimulatedModel simulated(const WholeModel& model, const std::string& rules,
   options.values = source;
   result.simulation = simulate(program, *values, options);
   return result;
+}
+
+std::string disagreements(const WholeModel& model, const std::string& rules) {
+  std::string text;
+  for (const std::string mesh : {"dp=2,fsdp=2", "fsdp=2,tp=2", "tp=4",
+                                 "fsdp=2,sp=2", "sp=2,tp=2", "ep=2,tp=2"}) {
+    for (const ValueSource source : {ValueSource::Field, ValueSource::Random}) {
+      const SimulatedModel run = simulated(model, rules, mesh, source);
+      if (run.simulation && !run.simulation->mismatch) continue;
+      text += mesh + (source == ValueSource::Field ? " in the field" : "");
+      text += run.simulation
+                  ? " at " + model.graph
+                                 ->values[static_cast<size_t>(
+                                     run.simulation->mismatch->value)]
+                                 .name
+                  : " is not placed: " + run.messages;
+      text += "\n";
+    }
+  }
+  return text;
+}
+
+double largest_difference(const WholeModel& model, const FlaxNames& names) {
+  const auto other = whole_model(names.manifest, model.config, model.pass);
+  if (!other->graph) throw std::invalid_argument(other->messages);
+  const std::vector<Tensor> parameters = random_parameters(model.manifest);
+  const std::vector<double> wanted = outputs_of(model, parameters);
+  const std::vector<double> found =
+      outputs_of(*other, renamed_parameters(names, parameters));
+  double largest = 0;
+  double difference = 0;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    largest = std::max(largest, std::abs(wanted[i]));
+    difference = std::max(difference, std::abs(found.at(i) - wanted[i]));
+  }
+  return difference / largest;
 }
 
 }  // namespace shardplan::testing

@@ -77,4 +77,12 @@ SimulatedModel simulated(const WholeModel& model, const std::string& rules,
                          std::string_view mesh, ValueSource source,
                          const ReadValue& given = nullptr);
 
+// On six meshes of four devices, in the field and in floating point: where a
+// sharded run is another than the unsharded one, a line each.
+std::string disagreements(const WholeModel& model, const std::string& rules);
+
+// Of the outputs of the model under other names from those under its own,
+// relative to the largest.
+double largest_difference(const WholeModel& model, const FlaxNames& names);
+
 }  // namespace shardplan::testing

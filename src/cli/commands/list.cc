@@ -11,6 +11,7 @@
 #include "cli/output.h"
 #include "cli/topics.h"
 #include "comm/collective.h"
+#include "graph/family.h"
 #include "graph/composites.h"
 #include "graph/op.h"
 #include "io/export.h"
@@ -98,6 +99,10 @@ std::vector<Table> list_graphs() {
     rows.push_back({"@" + shipped_name(file), first_sentence(file.text)});
   }
   return {named_table("graphs", "", std::move(rows))};
+}
+
+std::vector<Table> list_families() {
+  return {named_table("families", "", named_rows(model_families()))};
 }
 
 std::vector<Table> list_hardware() {
@@ -235,6 +240,8 @@ constexpr Topic kTopics[] = {
     {"rules", "shipped rule sets, for --rules @NAME", list_rules},
     {"hardware", "shipped profiles, for --hardware NAME", list_hardware},
     {"graphs", "shipped graphs, which are models, too", list_graphs},
+    {"families", "models whose forward pass is known, for simulate",
+     list_families},
     {"ops", "operations of graph files", list_ops},
     {"algorithms", "collectives as schedules, for explain --algorithm",
      list_algorithms},

@@ -2,6 +2,7 @@
 // `shardplan simulate MODEL`: the sharded forward pass on simulated devices,
 // and whether it computes what the unsharded one does.
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/text.h"
@@ -49,6 +50,14 @@ Exit run_simulate(Context& context) {
   const Simulation outcome =
       simulate(program, *values, simulate_options(context, *input));
   report_outcome(*input, program, outcome, context.diags);
+  std::vector<ExpectedError> expected;
+  if (input->expected) {
+    auto errors =
+        check_expected(*input->expected, input->graph, outcome,
+                       !context.options.simulation.storage, context.diags);
+    if (!errors) return Exit::CouldNotRun;
+    expected = *std::move(errors);
+  }
   const auto variants = run_variants(context, *input, program, outcome);
   if (!variants) return Exit::CouldNotRun;
   if (const auto& path = context.options.simulation.plot) {
@@ -56,7 +65,8 @@ Exit run_simulate(Context& context) {
     const auto write = [&](const TextSink& sink) { return sink(picture); };
     if (!write_file(context, *path, write)) return Exit::CouldNotRun;
   }
-  return finish(context, simulate_report(context, *input, program, *variants));
+  return finish(context,
+                simulate_report(context, *input, program, *variants, expected));
 }
 
 }  // namespace shardplan::cli

@@ -31,12 +31,12 @@ class BertWriter {
       const bool last = i + 1 == layers;
       x = layer(i, x, last ? "last_hidden_state" : "");
     }
-    if (out_.has("pooler.dense.weight")) pool(x);
     if (out_.has("cls.predictions.transform.dense.weight")) {
       predict(x);
     } else {
       out_.output(x);
     }
+    if (out_.has("pooler.dense.weight")) pool(x);
   }
 
  private:
@@ -126,12 +126,12 @@ class BertWriter {
   // tanh of a dense layer of the first token.
   void pool(const std::string& x) {
     const int64_t batch = out_.input().pass.batch;
-    const std::string row =
-        out_.op("slice", {x}, "pooled:first", {{"dim", 1.0}, {"end", 1.0}});
-    const std::string first = out_.op("reshape", {row}, "pooled:token",
+    const std::string row = out_.op("slice", {x}, "pooler_output:first",
+                                    {{"dim", 1.0}, {"end", 1.0}});
+    const std::string first = out_.op("reshape", {row}, "pooler_output:token",
                                       {{"shape", Shape{batch, hidden_}}});
     const std::string dense = out_.linear(
-        {first, "b", "pooler.dense", hidden_, hidden_, "pooled:dense"});
+        {first, "b", "pooler.dense", hidden_, hidden_, "pooler_output:dense"});
     out_.output(out_.op("tanh", {dense}, "pooler_output", {}, {"BATCH", ""}));
   }
 

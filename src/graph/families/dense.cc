@@ -42,6 +42,7 @@ Family dense(std::string_view summary,
   family.marks.insert(family.marks.end(), further_marks.begin(),
                       further_marks.end());
   family.foreign = decoder_foreign();
+  family.foreign.push_back("layers.*.mlp.gate.weight");
   family.complete = complete<name>;
   family.describe = describe<name>;
   return family;

@@ -119,7 +119,7 @@ class ExpertRows {
   int64_t experts() const { return experts_.whole; }
 
   // Elements before the row of a place; -1 where this device has no such row.
-  int64_t offset(const Place& place, int64_t sequence) const {
+  int64_t offset(const ExpertPlace& place, int64_t sequence) const {
     const int64_t expert = place.expert - experts_.begin;
     if (place.slot < 0 || expert < 0 || expert >= experts_.size) return -1;
     return ((expert * sequences_ + sequence) * capacity_ + place.slot) * width_;
@@ -137,7 +137,7 @@ class ExpertRows {
 template <typename Visit>
 void for_each_row_of(const Tensor& choices, const ExpertRows& rows,
                      const Visit& visit) {
-  const std::vector<Place> places =
+  const std::vector<ExpertPlace> places =
       places_of(choices, rows.experts(), rows.capacity());
   const int64_t k = choices.shape.back();
   const int64_t length = choices.shape[choices.shape.size() - 2];

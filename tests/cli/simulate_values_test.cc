@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/simulate_values.h"
+
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "base/real_host.h"
+#include "tests/support/memory_host.h"
+#include "tests/support/source_dir.h"
+
+namespace shardplan::cli {
+namespace {
+
+struct Ran {
+  int code = 0;
+  std::string out;
+};
+
+Ran ran(std::vector<std::string> words) {
+  testing::MemoryHost host;
+  const auto disk = make_real_host();
+  host.below = disk.get();
+  host.below_root = source_dir();
+  host.files["no-data.json"] = R"({"x": {"shape": [4], "dtype": "f32"}})";
+  words.insert(words.begin(), {"simulate"});
+  words.insert(words.end(), {"--mesh", "tp=2", "--json"});
+  return {run(words, host), host.out};
+}
+
+const std::vector<std::string> kGpt2 = {"tests/data/checkpoints/gpt2",
+                                        "--rules", "@gpt2"};
+
+std::vector<std::string> gpt2(std::vector<std::string> more) {
+  std::vector<std::string> words = kGpt2;
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+TEST_CASE("a checkpoint's own weights are the default") {
+  const auto values = [](const Ran& run) {
+    CHECK(run.code == 0);
+    return nlohmann::json::parse(run.out)["summary"]["values"]
+        .get<std::string>();
+  };
+  CHECK(values(ran(kGpt2)) == "checkpoint");
+  CHECK(values(ran(gpt2({"--values", "random"}))) == "random");
+  CHECK(values(ran(gpt2({"--values", "field"}))) == "field");
+  CHECK(values(ran(gpt2({"--shrink"}))) == "random");
+}
+
+TEST_CASE("weights that are not there cannot be asked for") {
+  CHECK(ran(gpt2({"--shrink", "--values", "checkpoint"}))
+            .out.find("a model made smaller has none") != std::string::npos);
+  const Ran config = ran({"tests/data/configs/llama-3.2-1b.json", "--rules",
+                          "@llama", "--values", "checkpoint"});
+  CHECK(config.code == 2);
+  CHECK(config.out.find("is no checkpoint with data") != std::string::npos);
+}
+
+TEST_CASE("the tokens that are given decide the outputs") {
+  // The logits were recorded for other tokens.
+  const std::string recorded =
+      "tests/data/checkpoints/gpt2.expected.safetensors";
+  CHECK(ran(gpt2({"--expect", recorded})).code == 0);
+  const Ran other =
+      ran(gpt2({"--expect", recorded, "--input-ids",
+                "1,2,3,4,5,6,7,8,9,10,11,12;1,2,3,4,5,6,7,8,9,10,11,12"}));
+  CHECK(other.code == 1);
+  CHECK(other.out.find("SP511") != std::string::npos);
+  const Ran beyond = ran(gpt2({"--input-ids", "1,1000000"}));
+  CHECK(beyond.code == 2);
+  CHECK(beyond.out.find("token 1000000 is not in the vocabulary") !=
+        std::string::npos);
+}
+
+}  // namespace
+}  // namespace shardplan::cli

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/shrink.h"
+
+#include <map>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "graph/build.h"
+#include "resolve/resolve.h"
+#include "tests/support/builders.h"
+#include "tests/support/generators.h"
+#include "tests/support/hf_config.h"
+#include "tests/support/loaded_rules.h"
+#include "tests/support/memory_host.h"
+#include "tests/support/messages.h"
+#include "tests/support/whole_model.h"
+
+namespace shardplan {
+namespace {
+
+using testing::mesh;
+
+TEST_CASE("shrink: sizes keep their rest, and are the smallest that do") {
+  CHECK(shrunk_size(8192, 8, 8) == 8);
+  CHECK(shrunk_size(8192, 6, 8) == 8);     // 8192 = 2 modulo 6
+  CHECK(shrunk_size(50257, 4, 32) == 33);  // odd stays odd
+  CHECK(shrunk_size(50257, 1, 32) == 32);
+  CHECK(shrunk_size(12, 64, 8) == 12);
+  CHECK(shrunk_size(5, 2, 8) == 5);
+  CHECK(shrunk_size(INT64_MAX, INT64_MAX - 1, 8) == INT64_MAX);
+  for (int64_t size = 1; size < 200; ++size) {
+    for (int64_t modulus = 1; modulus < 40; ++modulus) {
+      const int64_t shrunk = shrunk_size(size, modulus, 8);
+      CHECK(shrunk % modulus == size % modulus);
+      CHECK(shrunk <= size);
+      CHECK((shrunk >= 8 || shrunk == size));
+      CHECK((shrunk == size || shrunk < 8 + modulus));
+    }
+  }
+}
+
+struct Shrunk {
+  std::unique_ptr<testing::Synthesis> large;
+  std::optional<SmallModel> small;
+  Diagnostics diags;
+  std::string messages;
+};
+
+std::unique_ptr<Shrunk> shrunk(const std::string& config, const Mesh& devices,
+                               ForwardPass pass = {}) {
+  auto result = std::make_unique<Shrunk>();
+  result->large = testing::synthesize(testing::sample_config(config));
+  const Manifest& manifest = result->large->good();
+  ModelConfig model;
+  model.model_type = testing::sample_config(config).at("model_type");
+  const ParameterNames names(manifest);
+  const Family* family =
+      recognise_family(manifest, names, model, result->diags);
+  REQUIRE(family != nullptr);
+  result->small =
+      shrink(*family, {manifest, names, model, pass}, devices, result->diags);
+  result->messages = testing::messages(result->diags);
+  return result;
+}
+
+// Specs by parameter under the family's rules.
+std::map<std::string, std::string> specs(const Manifest& manifest,
+                                         const char* rules,
+                                         const Mesh& devices) {
+  testing::MemoryHost host;
+  const auto loaded = testing::loaded_rules(host, rules);
+  REQUIRE(loaded->rules);
+  Diagnostics diags;
+  const auto plan = resolve(manifest, *loaded->rules, devices, {}, diags);
+  REQUIRE(plan);
+  std::map<std::string, std::string> result;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    result[std::string(manifest.name(i))] = spec_text(plan->of(i).spec);
+  }
+  return result;
+}
+
+TEST_CASE("shrink: real models are placed as before, parameter by parameter") {
+  const std::pair<const char*, const char*> models[] = {
+      {"llama-3.1-8b", "@llama"},
+      {"llama-3.2-1b", "@llama"},
+      {"mixtral-8x7b", "@mixtral"},
+      {"qwen2-7b", "@qwen2"},
+      {"gpt2", "@gpt2"}};
+  for (const auto& [config, rules] : models) {
+    for (const char* text : {"fsdp=2,tp=2", "tp=8", "fsdp=3,tp=6", "dp=5"}) {
+      CAPTURE(config);
+      CAPTURE(text);
+      const Mesh devices = mesh(text);
+      const auto both = shrunk(config, devices);
+      REQUIRE_MESSAGE(both->small, both->messages);
+      const auto large = specs(both->large->good(), rules, devices);
+      const auto small = specs(both->small->manifest, rules, devices);
+      CHECK(small.size() > 10);
+      for (const auto& [name, spec] : small) {
+        CAPTURE(name);
+        CHECK(spec == large.at(name));
+      }
+      CHECK(both->small->manifest.total_elements() < 2'000'000);
+    }
+  }
+}
+
+TEST_CASE("shrink: heads, groups and experts are kept, and facts follow") {
+  const auto both = shrunk("mixtral-8x7b", mesh("ep=4,tp=2"));
+  REQUIRE_MESSAGE(both->small, both->messages);
+  const ModelConfig& config = both->small->config;
+  CHECK(config.heads == 32);
+  CHECK(config.kv_heads == 8);
+  CHECK(config.experts == 8);
+  CHECK(config.experts_per_token == 2);
+  CHECK(config.layers == 2);
+  CHECK(config.head_dim == 8);
+  CHECK(config.hidden == 256);
+  const ModelFacts& facts = both->small->manifest.facts;
+  CHECK(facts.heads == 32);
+  CHECK(facts.head_dim == 8);
+  CHECK(facts.layers == 2);
+  CHECK(facts.vocab == config.vocab);
+  CHECK(testing::has_tensor(
+      both->small->manifest,
+      "model.layers.1.block_sparse_moe.experts.7.w2.weight"));
+  CHECK_FALSE(testing::has_tensor(both->small->manifest,
+                                  "model.layers.2.input_layernorm.weight"));
+}
+
+TEST_CASE("shrink: as many layers as are asked for, and what is small stays") {
+  const auto more = shrunk("llama-3.2-1b", mesh("tp=2"), {2, 16, 5, {}});
+  REQUIRE(more->small);
+  CHECK(more->small->config.layers == 5);
+  // Positions there are at least as many as tokens.
+  const auto long_run = shrunk("gpt2", mesh("tp=2"), {1, 100, {}, {}});
+  REQUIRE(long_run->small);
+  CHECK(long_run->small->config.max_positions == 100);
+
+  auto [manifest, config] = testing::tiny_model("qwen3");
+  const ParameterNames names(manifest);
+  Diagnostics diags;
+  const Family* family = recognise_family(manifest, names, config, diags);
+  const auto small =
+      shrink(*family, {manifest, names, config, {}}, mesh("tp=64"), diags);
+  REQUIRE(small);
+  CHECK(small->manifest.total_elements() == manifest.total_elements());
+}
+
+TEST_CASE("shrink: the small model runs, sharded as the large one would be") {
+  const auto both = shrunk("qwen2-7b", mesh("fsdp=2,tp=2"));
+  REQUIRE_MESSAGE(both->small, both->messages);
+  const auto model = testing::whole_model(both->small->manifest,
+                                          both->small->config, {2, 4, 1, {}});
+  REQUIRE_MESSAGE(model->graph, model->messages);
+  const auto run =
+      testing::simulated(*model, "@qwen2", "fsdp=2,tp=2", ValueSource::Random);
+  REQUIRE(run.simulation);
+  CHECK_FALSE(run.simulation->mismatch);
+}
+
+TEST_CASE("shrink: stacked layers are as many as are kept") {
+  auto [manifest, config] = testing::tiny_model("llama");
+  const auto names = testing::flax_names(manifest, testing::Stacking::Layers);
+  const ParameterNames by_name(names.manifest);
+  Diagnostics diags;
+  const Family* family =
+      recognise_family(names.manifest, by_name, config, diags);
+  const auto small =
+      shrink(*family, {names.manifest, by_name, config, {2, 4, 1, {}}},
+             mesh("tp=2"), diags);
+  REQUIRE(small);
+  const auto model = testing::whole_model(small->manifest, small->config);
+  REQUIRE_MESSAGE(model->graph, model->messages);
+  CHECK(testing::type_of(small->manifest,
+                         "params/model/layers/self_attn/q_proj/kernel")
+            .shape[0] == 1);
+}
+
+TEST_CASE("shrink: shapes that contradict the config are told before") {
+  auto [manifest, config] = testing::tiny_model("llama");
+  config.intermediate = 28;
+  const ParameterNames names(manifest);
+  Diagnostics diags;
+  const Family* family = recognise_family(manifest, names, config, diags);
+  CHECK_FALSE(
+      shrink(*family, {manifest, names, config, {}}, mesh("tp=2"), diags));
+  CHECK(testing::messages(diags).find("SP015") == 0);
+}
+
+}  // namespace
+}  // namespace shardplan
