@@ -205,7 +205,7 @@ TEST_CASE("what is ill-typed or out of range is refused") {
         "SP002 `tie_word_embeddings` must be true or false, not an integer");
   CHECK(with("mlp_only_layers", 3) ==
         "SP002 `mlp_only_layers` must be a list, not an integer");
-  CHECK(refusal(Json::array()) == "SP002 a config must be a map, not a list");
+  CHECK(refusal(Json::array()) == "SP002 `a config` must be a map, not a list");
   Diagnostics diags;
   CHECK_FALSE(read_text(R"({"rope_theta": 1e999})", diags));
 }
