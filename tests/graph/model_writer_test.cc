@@ -2,6 +2,7 @@
 #include "graph/model_writer.h"
 
 #include <string>
+#include <utility>
 
 #include <doctest/doctest.h>
 
@@ -13,8 +14,8 @@ namespace shardplan {
 namespace {
 
 struct Writing {
-  explicit Writing(const std::vector<testing::NamedType>& tensors)
-      : manifest(testing::manifest(tensors)), names(manifest) {
+  explicit Writing(Manifest tensors)
+      : manifest(std::move(tensors)), names(manifest) {
     config.layers = 3;
     config.vocab = 8;
     config.activation = "silu";
@@ -46,12 +47,12 @@ std::string equations(const Graph& graph) {
 }
 
 TEST_CASE("model writer: linear layers in the layout that is stored") {
-  Writing w({{"embed_tokens.weight", "f32[8, 4]"},
-             {"torch.weight", "f32[6, 4]"},
-             {"torch.bias", "f32[6]"},
-             {"flax/kernel", "f32[6, 4]"},
-             {"conv.weight", "f32[4, 6]"},
-             {"conv2/kernel", "f32[4, 6]"}});
+  Writing w(testing::manifest({{"embed_tokens.weight", "f32[8, 4]"},
+                               {"torch.weight", "f32[6, 4]"},
+                               {"torch.bias", "f32[6]"},
+                               {"flax/kernel", "f32[6, 4]"},
+                               {"conv.weight", "f32[4, 6]"},
+                               {"conv2/kernel", "f32[4, 6]"}}));
   const auto ids = w.out.token_ids("ids", {"BATCH", "LENGTH"});
   std::string x = w.out.op(
       "embedding", {w.out.parameter("embed_tokens.weight", {8, 4}), ids}, "x");
@@ -73,8 +74,8 @@ TEST_CASE("model writer: linear layers in the layout that is stored") {
 }
 
 TEST_CASE("model writer: layers and experts of a stack are views of it") {
-  Writing w({{"layers/up/kernel", "f32[3, 2, 4, 6]"},
-             {"layers/norm/scale", "f32[3, 4]"}});
+  Writing w(testing::manifest({{"layers/up/kernel", "f32[3, 2, 4, 6]"},
+                               {"layers/norm/scale", "f32[3, 4]"}}));
   const auto weight = w.out.parameter("layers.2.norm.weight", {4});
   CHECK(weight == "layers/norm/scale:2");
   CHECK(w.out.parameter("layers.2.norm.weight", {4}) == weight);
@@ -91,7 +92,7 @@ TEST_CASE("model writer: layers and experts of a stack are views of it") {
 }
 
 TEST_CASE("model writer: what the checkpoint lacks is told once, with all") {
-  Writing w({{"layers.0.up_proj.weight", "f32[6, 4]"}});
+  Writing w(testing::manifest({{"layers.0.up_proj.weight", "f32[6, 4]"}}));
   for (int i = 0; i < 7; ++i) {
     w.out.parameter("layers." + std::to_string(i) + ".up_proj.weight", {6, 4});
   }
@@ -106,13 +107,13 @@ TEST_CASE("model writer: what the checkpoint lacks is told once, with all") {
 }
 
 TEST_CASE("model writer: shapes that the sizes contradict are SP015") {
-  Writing w({{"w", "f32[6, 4]"}});
+  Writing w(testing::manifest({{"w", "f32[6, 4]"}}));
   w.out.output(w.out.op("square", {w.out.parameter("w", {4, 6})}, "y"));
   CHECK(w.finished() == "SP015 `w` has another shape in the model");
 }
 
 TEST_CASE("model writer: an activation function that there is none of") {
-  Writing w({{"w", "f32[6, 4]"}});
+  Writing w(testing::manifest({{"w", "f32[6, 4]"}}));
   w.config.activation = "quick_gelu";
   const auto x = w.out.parameter("w", {6, 4});
   w.out.activation(x, "y");
@@ -120,7 +121,7 @@ TEST_CASE("model writer: an activation function that there is none of") {
   CHECK_FALSE(w.out.good());
   CHECK(w.finished() == "SP009 activation function `quick_gelu` is not known");
   w.config.activation = "gelu";
-  Writing known({{"w", "f32[6, 4]"}});
+  Writing known(testing::manifest({{"w", "f32[6, 4]"}}));
   known.config.activation = "gelu";
   known.out.output(known.out.activation(known.out.parameter("w", {6, 4}), "y"));
   CHECK(known.finished() == "");
