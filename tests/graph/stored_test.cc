@@ -20,7 +20,7 @@ StoredTensor stored(DType dtype, const std::vector<Bits>& bits,
                     const Shape& shape, size_t skip = 0) {
   const auto bytes = std::make_shared<std::vector<double>>(bits.size() + 2);
   auto* data = reinterpret_cast<std::byte*>(bytes->data()) + skip;
-  std::memcpy(data, bits.data(), bits.size() * sizeof(Bits));
+  if (!bits.empty()) std::memcpy(data, bits.data(), bits.size() * sizeof(Bits));
   return {dtype, shape, data, bytes};
 }
 
