@@ -32,6 +32,18 @@ Tensor held_value(HeldValues& held, int value, Element element) {
   return place;
 }
 
+void release_doubles(HeldValues& held, int stretch) {
+  if (held.exact) return;
+  for (size_t v = 0; v < held.doubles.size(); ++v) {
+    if (held.doubles[v].storage == nullptr ||
+        held.graph->values[v].kind == Value::Kind::Input ||
+        is_needed_soon(held.lives->needed[v], stretch)) {
+      continue;
+    }
+    held.doubles[v] = {};
+  }
+}
+
 void release_values(HeldValues& held, int stretch) {
   for (size_t v = 0; v < held.singles.size(); ++v) {
     if (held.singles[v].storage == nullptr &&

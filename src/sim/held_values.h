@@ -33,6 +33,11 @@ Tensor as_stored(const Value& value, const Tensor& tensor,
 
 Tensor held_value(HeldValues& held, int value, Element element);
 
+// Lets go of parameters in doubles where only runs in working precision are
+// left in a stretch, so that a weight is not held in all the forms that it
+// takes.
+void release_doubles(HeldValues& held, int stretch);
+
 // To be called after a stretch. Parameters that are needed much later are let
 // go of as well, and read anew.
 void release_values(HeldValues& held, int stretch);

@@ -213,6 +213,7 @@ class Simulator {
             program_.registers[static_cast<size_t>(at.result)].value;
         replay(program_, at, whole_of(exact.unsharded, value), made);
       });
+      release_doubles(held, s);
       advance_unsharded(working, s);
       const auto n = static_cast<size_t>(s);
       if (n < graph_.nodes.size() && graph_.nodes[n].op->is_decision) {

@@ -75,6 +75,20 @@ TEST_CASE("held values: a weight is let go of, and read again far on") {
   }
 }
 
+TEST_CASE("held values: doubles go first, unless they are needed again") {
+  for (const int between : {0, 20}) {
+    CAPTURE(between);
+    Three t(between);
+    HeldValues held = t.held();
+    for (const int value : {t.w, t.ids}) held_value(held, value, Element::F64);
+    release_doubles(held, 1);
+    const auto w = static_cast<size_t>(t.w);
+    CHECK((held.doubles[w].storage == nullptr) == (between == 20));
+    CHECK(held.singles[w].storage != nullptr);
+    CHECK(held.doubles[static_cast<size_t>(t.ids)].storage != nullptr);
+  }
+}
+
 TEST_CASE("held values: inputs are kept for as long as anyone reads them") {
   Three t(20);
   HeldValues held = t.held();
