@@ -167,7 +167,7 @@ TEST_CASE("precision_report: a plot names layers and what varies") {
         "sharded");
 }
 
-TEST_CASE("precision_report: names that have no number are kept") {
+TEST_CASE("precision_report: names lose whole words only") {
   const std::vector<Variant> variants = {{mesh("tp=2"), "ring", Storage::F32,
                                           Storage::F32,
                                           errors({{1, 1}, {1, 1}, {1, 1}})}};
@@ -177,7 +177,8 @@ TEST_CASE("precision_report: names that have no number are kept") {
   using Labels = std::vector<std::string>;
   CHECK(labels({"embed", "middle", "norm"}) ==
         Labels{"embed", "middle", "norm"});
-  CHECK(labels({"h10", "h11", "h12"}) == Labels{"10", "11", "12"});
+  CHECK(labels({"h10", "h11", "h12"}) == Labels{"h10", "h11", "h12"});
+  CHECK(labels({"h_10.x", "h_11.x", "h_12.x"}) == Labels{"10", "11", "12"});
   CHECK(labels({"x", "x/1", "x/2"}) == Labels{"x", "x/1", "x/2"});
   CHECK(labels({"a", "a", "a"}) == Labels{"a", "a", "a"});
 }
