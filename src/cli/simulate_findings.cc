@@ -94,13 +94,15 @@ struct RepeatedReshard {
   int64_t moved = 0;  // bytes, over all devices and all of them
 };
 
-std::vector<RepeatedReshard> fold_reshards(const Program& program) {
+std::vector<RepeatedReshard> fold_reshards(const SimulateInput& input,
+                                           const Program& program) {
   const Graph& graph = *program.graph;
   using Key = std::tuple<std::string, std::string, std::string_view, AxisNames,
                          CollectiveKind, bool, Layout, Shape>;
   std::map<Key, size_t> known;
   std::vector<RepeatedReshard> folded;
-  for (const CollectivePrice& priced : price(program)) {
+  for (const CollectivePrice& priced :
+       price(program, input.storage, input.reduce)) {
     const Instruction& at =
         program.instructions[static_cast<size_t>(priced.instruction)];
     if (at.cause != Cause::Implicit && !at.rematerializes) continue;
@@ -145,7 +147,8 @@ void report_reshard(const SimulateInput& input, const Program& program,
   auto finding = diags.report(
       at.rematerializes ? Code::FullRematerialization : Code::ImplicitReshard,
       where, message);
-  const int64_t bytes = TensorType{DType::F32, from.local_shape}.bytes();
+  const int64_t bytes =
+      *element_count(from.local_shape) * storage_bytes(input.storage);
   finding.fact(name + " " + shape_text(value.shape) + " lies as " +
                layout_text(from.layout) + ", " +
                bytes_text(static_cast<double>(bytes)) + " per device");
@@ -193,7 +196,7 @@ std::string served_value(const Program& program, const Instruction& at) {
 
 void report_program(const SimulateInput& input, const Program& program,
                     Diagnostics& diags) {
-  for (const RepeatedReshard& reshard : fold_reshards(program)) {
+  for (const RepeatedReshard& reshard : fold_reshards(input, program)) {
     report_reshard(input, program, reshard, diags);
   }
   UnreadScope scope;

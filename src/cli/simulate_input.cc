@@ -225,6 +225,7 @@ std::optional<SimulateInput> read_simulation(Context& context) {
   if (!placed) return std::nullopt;
   const auto source = value_source(context, given->model);
   if (!source || !can_expect(context, *source)) return std::nullopt;
+  const Storage storage = flags.storage.value_or(Storage::F32);
   const Algorithm* algorithm =
       options.algorithm ? find_algorithm(*options.algorithm) : nullptr;
   return SimulateInput{std::move(given->session),
@@ -233,6 +234,8 @@ std::optional<SimulateInput> read_simulation(Context& context) {
                        *std::move(placed),
                        {flags.overlap, algorithm},
                        *source,
+                       storage,
+                       flags.reduce.value_or(storage),
                        std::move(ids),
                        std::move(expected)};
 }

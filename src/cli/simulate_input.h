@@ -23,6 +23,9 @@ struct SimulateInput {
   PlacedValues placed;
   PartitionOptions how;
   ValueSource source = ValueSource::Random;
+  // Of the runs in working precision.
+  Storage storage = Storage::F32;
+  Storage reduce = Storage::F32;
   InputIds ids;  // none: random ones
   std::optional<ExpectedOutputs> expected;
 };

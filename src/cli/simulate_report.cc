@@ -142,18 +142,10 @@ std::string source_text(ValueSource source) {
   return names[static_cast<size_t>(source)];
 }
 
-Storage storage_of(const SimulationFlags& flags) {
-  return flags.storage.value_or(Storage::F32);
-}
-
 // What a whole model, or low precision, adds to the summary.
-void append_model(const SimulateInput& input, const SimulationFlags& flags,
-                  Summary& summary) {
-  const Storage storage = storage_of(flags);
-  summary.emplace_back("dtype", std::string(storage_name(storage)));
-  summary.emplace_back(
-      "reduce_dtype",
-      std::string(storage_name(flags.reduce.value_or(storage))));
+void append_model(const SimulateInput& input, Summary& summary) {
+  summary.emplace_back("dtype", std::string(storage_name(input.storage)));
+  summary.emplace_back("reduce_dtype", std::string(storage_name(input.reduce)));
   if (!input.model) return;
   const ModelRun& run = *input.model;
   summary.emplace_back("family", run.family);
@@ -203,7 +195,7 @@ Summary simulation_summary(const SimulateInput& input,
       {"implicit_reshards", Count{implicit}},
       {"values", source_text(input.source)},
       {"seed", Count{flags.seed}}};
-  append_model(input, flags, summary);
+  append_model(input, summary);
   if (outcome.mismatch) {
     const auto v = static_cast<size_t>(outcome.mismatch->value);
     summary.emplace_back("first_mismatch", input.graph.values[v].name);
@@ -229,20 +221,19 @@ std::string verdict_line(const SimulateInput& input,
 }
 
 // "float32", "bf16, sums in float32"
-std::string dtype_text(const SimulationFlags& flags) {
+std::string dtype_text(const SimulateInput& input) {
   const auto name = [](Storage storage) {
     return storage == Storage::F32 ? std::string("float32")
                                    : std::string(storage_name(storage));
   };
-  const Storage storage = storage_of(flags);
-  const Storage reduce = flags.reduce.value_or(storage);
-  return reduce == storage ? name(storage)
-                           : name(storage) + ", sums in " + name(reduce);
+  return input.reduce == input.storage
+             ? name(input.storage)
+             : name(input.storage) + ", sums in " + name(input.reduce);
 }
 
 std::string precision_line(const Simulation& outcome,
-                           const SimulationFlags& flags) {
-  std::string line = dtype_text(flags) + ": ";
+                           const SimulateInput& input) {
+  std::string line = dtype_text(input) + ": ";
   if (outcome.error_amplification == 1) {
     line += "as exact as the unsharded run";
   } else if (std::isfinite(outcome.error_amplification)) {
@@ -361,7 +352,7 @@ Report simulate_report(const Context& context, const SimulateInput& input,
                              ? "no device needs anything of another"
                              : traffic_line(outcome, options.exact));
   if (input.source != ValueSource::Field) {
-    report.notes.push_back(precision_line(outcome, flags));
+    report.notes.push_back(precision_line(outcome, input));
   }
   if (!expected.empty()) append_expected(input, expected, report);
   report.notes.push_back(verdict_line(input, outcome));

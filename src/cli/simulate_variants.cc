@@ -135,8 +135,8 @@ SimulateOptions simulate_options(Context& context, const SimulateInput& input) {
   const SimulationFlags& flags = context.options.simulation;
   SimulateOptions options;
   options.values = input.source;
-  options.storage = flags.storage.value_or(Storage::F32);
-  options.reduce = flags.reduce.value_or(options.storage);
+  options.storage = input.storage;
+  options.reduce = input.reduce;
   options.seed = flags.seed;
   options.partition = input.how;
   options.threads = thread_count(context.options.jobs);

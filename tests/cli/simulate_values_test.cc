@@ -17,6 +17,7 @@ namespace {
 struct Ran {
   int code = 0;
   std::string out;
+  std::string err;
 };
 
 Ran ran(std::vector<std::string> words) {
@@ -27,7 +28,8 @@ Ran ran(std::vector<std::string> words) {
   host.files["no-data.json"] = R"({"x": {"shape": [4], "dtype": "f32"}})";
   words.insert(words.begin(), {"simulate"});
   words.insert(words.end(), {"--mesh", "tp=2", "--json"});
-  return {run(words, host), host.out};
+  const int code = run(words, host);
+  return {code, host.out, host.err};
 }
 
 const std::vector<std::string> kGpt2 = {"tests/data/checkpoints/gpt2",
@@ -53,11 +55,11 @@ TEST_CASE("a checkpoint's own weights are the default") {
 
 TEST_CASE("weights that are not there cannot be asked for") {
   CHECK(ran(gpt2({"--shrink", "--values", "checkpoint"}))
-            .out.find("a model made smaller has none") != std::string::npos);
+            .err.find("a model made smaller has none") != std::string::npos);
   const Ran config = ran({"tests/data/configs/llama-3.2-1b.json", "--rules",
                           "@llama", "--values", "checkpoint"});
   CHECK(config.code == 2);
-  CHECK(config.out.find("is no checkpoint with data") != std::string::npos);
+  CHECK(config.err.find("is no checkpoint with data") != std::string::npos);
 }
 
 TEST_CASE("the tokens that are given decide the outputs") {
@@ -72,7 +74,7 @@ TEST_CASE("the tokens that are given decide the outputs") {
   CHECK(other.out.find("SP511") != std::string::npos);
   const Ran beyond = ran(gpt2({"--input-ids", "1,1000000"}));
   CHECK(beyond.code == 2);
-  CHECK(beyond.out.find("token 1000000 is not in the vocabulary") !=
+  CHECK(beyond.err.find("token 1000000 is not in the vocabulary") !=
         std::string::npos);
 }
 

@@ -17,6 +17,7 @@ namespace {
 
 struct Ran {
   std::string out;
+  std::string err;
   std::map<std::string, std::string> files;
 };
 
@@ -33,7 +34,7 @@ Ran ran(std::vector<std::string> more, int expected) {
   words.insert(words.end(), more.begin(), more.end());
   const int code = run(words, host);
   CHECK_MESSAGE(code == expected, host.err, host.out);
-  return {host.out, host.files};
+  return {host.out, host.err, host.files};
 }
 
 std::vector<std::string> column(const nlohmann::json& report, const char* table,
@@ -71,9 +72,9 @@ TEST_CASE("every algorithm that can make the sums is run") {
 
 TEST_CASE("what cannot be varied is refused") {
   const auto host = ran({"--vary", "pt"}, 2);
-  CHECK(host.out.find("--vary takes a mesh axis or `algorithm`, not `pt`") !=
+  CHECK(host.err.find("--vary takes a mesh axis or `algorithm`, not `pt`") !=
         std::string::npos);
-  CHECK(host.out.find("one with a similar name is `tp`") != std::string::npos);
+  CHECK(host.err.find("one with a similar name is `tp`") != std::string::npos);
 }
 
 TEST_CASE("a picture of the errors is written") {
@@ -81,7 +82,7 @@ TEST_CASE("a picture of the errors is written") {
   REQUIRE(host.files.count("errors.svg") == 1);
   CHECK(host.files.at("errors.svg").find("<svg") == 0);
   CHECK(ran({"--values", "field", "--plot", "errors.svg"}, 2)
-            .out.find("--plot is about rounding") != std::string::npos);
+            .err.find("--plot is about rounding") != std::string::npos);
 }
 
 }  // namespace

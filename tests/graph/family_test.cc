@@ -57,7 +57,8 @@ TEST_CASE("family: an unknown model_type is told with its like") {
   CHECK(model->messages == "SP016 the forward pass of `qwen4` is not known");
   const Diagnostic& told = model->diags.all().front();
   CHECK(told.help.front() == "a family with a similar name is `qwen2`");
-  CHECK(told.help.back().find("mixtral") != std::string::npos);
+  CHECK(told.help[1].find("mixtral") != std::string::npos);
+  CHECK(told.help[2].find("--graph FILE") != std::string::npos);
 }
 
 TEST_CASE("family: what was looked for and not found is told") {

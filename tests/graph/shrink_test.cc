@@ -117,11 +117,11 @@ TEST_CASE("shrink: heads, groups and experts are kept, and facts follow") {
   CHECK(config.experts == 8);
   CHECK(config.experts_per_token == 2);
   CHECK(config.layers == 2);
-  CHECK(config.head_dim == 8);
-  CHECK(config.hidden == 256);
+  CHECK(config.head_dim == 4);
+  CHECK(config.hidden == 128);
   const ModelFacts& facts = both->small->manifest.facts;
   CHECK(facts.heads == 32);
-  CHECK(facts.head_dim == 8);
+  CHECK(facts.head_dim == 4);
   CHECK(facts.layers == 2);
   CHECK(facts.vocab == config.vocab);
   CHECK(testing::has_tensor(
