@@ -91,14 +91,18 @@ std::optional<std::vector<Change>> changes_of(Context& context,
   return changes;
 }
 
-std::optional<Variant> run_changed(Context& context, const Mesh& base,
+std::optional<Variant> run_changed(Context& context, const SimulateInput& base,
                                    const Change& change) {
   Options options = context.options;
   options.mesh = std::make_shared<SourceFile>("--mesh", mesh_text(change.mesh));
   options.devices.reset();
   options.slices.reset();
   options.algorithm = change.algorithm;
-  options.simulation.shrink_mesh = base;
+  options.simulation.shrink_mesh = base.session.plan.mesh;
+  if (base.model) {
+    options.simulation.batch = base.model->batch;
+    options.simulation.length = base.model->length;
+  }
   // Findings are those of the plan that was asked for.
   Diagnostics diags = context.diags.fresh();
   Context changed{options, context.host, diags, context.progress};
@@ -155,7 +159,7 @@ std::optional<std::vector<Variant>> run_variants(Context& context,
   const auto changes = changes_of(context, input, program);
   if (!changes) return std::nullopt;
   for (const Change& change : *changes) {
-    auto variant = run_changed(context, program.mesh, change);
+    auto variant = run_changed(context, input, change);
     if (!variant) return std::nullopt;
     variants.push_back(*std::move(variant));
   }

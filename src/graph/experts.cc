@@ -38,11 +38,12 @@ class ExpertsWriter {
       places.emplace_back("capacity", number(*out_.input().pass.capacity));
     }
     const bool separate = !has("", names_.down);
-    const Labels labels = {separate ? "" : "EXPERT", "BATCH", "", ""};
+    // Experts that are stacked may lie on an axis of the batch: who sends what
+    // to whom follows from the weights, and no label could say both.
+    const Labels labels = separate ? Labels{"", "BATCH", "", ""} : Labels{};
     const std::string sent =
         out_.op("dispatch", {x, choices}, at_ + ".dispatched", places, labels);
-    const std::string answers =
-        separate ? one_by_one(sent) : together(sent, labels);
+    const std::string answers = separate ? one_by_one(sent) : together(sent);
     return out_.op("combine", {answers, choices, at_ + ".shares"},
                    at_ + ".output", {}, {"BATCH", "LENGTH", ""});
   }
@@ -74,10 +75,8 @@ class ExpertsWriter {
     return choices;
   }
 
-  std::string together(const std::string& sent, const Labels& labels) {
-    Labels inner = labels;
-    inner.back() = "MLP_INTERMEDIATE";
-    return mlp({sent, "ebc", at_, names_.experts, experts_, inner});
+  std::string together(const std::string& sent) {
+    return mlp({sent, "ebc", at_, names_.experts, experts_, {}});
   }
 
   std::string one_by_one(const std::string& sent) {

@@ -17,7 +17,8 @@ constexpr int64_t kLayers = 2;
 // Small enough to be quick, large enough for numbers to differ.
 constexpr int64_t kMinWidth = 8;
 constexpr int64_t kMinHead = 4;
-constexpr int64_t kMinVocab = 32;
+// An all-reduce sends twice what is summed.
+constexpr int64_t kWeightsOverActivations = 4;
 
 class Shrinking {
  public:
@@ -33,11 +34,11 @@ class Shrinking {
     if (as_wide) {
       config_.hidden = *config_.heads * *config_.head_dim;
     } else {
-      shrink(config_.hidden, kMinWidth);
+      shrink(config_.hidden, least_width());
     }
-    shrink(config_.intermediate, kMinWidth);
-    shrink(config_.expert_intermediate, kMinWidth);
-    shrink(config_.vocab, kMinVocab);
+    shrink(config_.intermediate, least_width());
+    shrink(config_.expert_intermediate, least_width());
+    shrink(config_.vocab, least_width());
     shrink(config_.max_positions, std::max<int64_t>(1, pass_.length));
     config_.layers = layers_run(pass_, config_);
     const auto kept = static_cast<size_t>(*config_.layers);
@@ -46,12 +47,23 @@ class Shrinking {
   }
 
  private:
+  // Weights stay larger than activations where they were: else it would be
+  // cheaper to send weights, and other collectives would be seen.
+  int64_t least_width() const {
+    const auto tokens = checked_mul(pass_.batch, pass_.length);
+    const auto width =
+        tokens ? checked_mul(*tokens, kWeightsOverActivations) : std::nullopt;
+    return std::max(kMinWidth, width.value_or(kMinWidth));
+  }
+
   // The smallest that keeps the rest of what heads and KV heads are wide
   // together, and its own by every axis. Half of a head is turned against the
   // other half, so it stays even where it was.
   int64_t smaller_head() const {
     const int64_t size = *config_.head_dim;
-    for (int64_t head = std::min(kMinHead, size); head < size; ++head) {
+    const int64_t least =
+        std::max(kMinHead, ceil_div(least_width(), *config_.heads));
+    for (int64_t head = std::min(least, size); head < size; ++head) {
       const auto same_rest = [&](int64_t times, int64_t modulus) {
         // Both products are at most the large model's, which fit.
         return times * head % modulus == times * size % modulus;
