@@ -62,8 +62,10 @@ std::vector<Command> planning_commands() {
        "From rules",
        "run a forward pass sharded and unsharded, and compare",
        {kModel},
-       {"shardplan simulate @mlp --rules @llama --mesh fsdp=2,tp=4",
-        "shardplan simulate @mlp -r rules.yaml -m tp=8 --values field",
+       {"shardplan simulate checkpoint/ --rules @llama --mesh fsdp=2,tp=4",
+        "shardplan simulate config.json -r @llama -m fsdp=16,tp=8 --shrink",
+        "shardplan simulate checkpoint/ -r @llama -m tp=8 --dtype bf16 --vary "
+        "tp",
         "shardplan simulate model.json --graph block.yaml -r @llama -m tp=8"},
        {"both compute the same, and no errors",
         "they do not, or at least one error", kCouldNotRun},

@@ -335,15 +335,20 @@ Report simulate_report(const Context& context, const SimulateInput& input,
                               Count{context.diags.count(Severity::Error)});
   report.summary.emplace_back("warnings",
                               Count{context.diags.count(Severity::Warning)});
+  const std::string values =
+      input.source == ValueSource::Checkpoint
+          ? "the checkpoint's weights"
+          : fmt::format("{} values, seed {}", source_text(input.source),
+                        flags.seed);
   std::string headline =
-      fmt::format("`{}` on {}    mesh {}; ", printable(input.graph.name),
+      fmt::format("`{}` on {}    mesh {}", printable(input.graph.name),
                   plural(mesh.devices(), "simulated device"), mesh_text(mesh));
-  if (input.model) headline += run_text(*input.model) + "; ";
-  headline += input.source == ValueSource::Checkpoint
-                  ? "the checkpoint's weights"
-                  : fmt::format("{} values, seed {}", source_text(input.source),
-                                flags.seed);
-  report.headline = {std::move(headline)};
+  if (input.model) {
+    report.headline = {std::move(headline),
+                       run_text(*input.model) + "; " + values};
+  } else {
+    report.headline = {std::move(headline) + "; " + values};
+  }
   report.tables = {collectives_table(program, outcome),
                    activations_table(input, program, options.expand)};
   append_precision(input, runs, flags, options.expand, report);
