@@ -255,8 +255,10 @@ TEST_CASE("layering: a type is defined in one header") {
             space + line.substr(kind.size(), end - kind.size());
         CAPTURE(file.path);
         CAPTURE(name);
-        const auto [first, is_new] = defined.emplace(name, file.path);
-        CHECK_MESSAGE(is_new, "also in " << first->second);
+        const auto [place, added] = defined.emplace(name, file.path);
+        const std::string& first = place->second;
+        const bool is_new = added;
+        CHECK_MESSAGE(is_new, "also in " << first);
       }
     }
   }
