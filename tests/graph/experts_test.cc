@@ -31,8 +31,9 @@ TEST_CASE("experts: capacity bounds the tokens that an expert has room for") {
 // Only what the layout of weights changes in the graph may change: outputs are
 // those of the experts by themselves.
 TEST_CASE("experts: gate and up in one matrix give the same outputs") {
-  auto [manifest, config] = tiny_model("qwen3_moe");
-  const auto apart = whole_model(manifest, config);
+  const auto model = tiny_model("qwen3_moe");
+  const Manifest& manifest = model.manifest;
+  const auto apart = whole_model(manifest, model.config);
   auto [fused_manifest, fused_config] = tiny_model("qwen3_moe", "fused");
   const auto fused = whole_model(fused_manifest, fused_config);
   REQUIRE(apart->graph);

@@ -88,7 +88,9 @@ TEST_CASE("shrink: real models are placed as before, parameter by parameter") {
       {"mixtral-8x7b", "@mixtral"},
       {"qwen2-7b", "@qwen2"},
       {"gpt2", "@gpt2"}};
-  for (const auto& [config, rules] : models) {
+  for (const auto& model : models) {
+    const auto& config = model.first;
+    const auto& rules = model.second;
     for (const char* text : {"fsdp=2,tp=2", "tp=8", "fsdp=3,tp=6", "dp=5"}) {
       CAPTURE(config);
       CAPTURE(text);
@@ -98,9 +100,9 @@ TEST_CASE("shrink: real models are placed as before, parameter by parameter") {
       const auto large = specs(both->large->good(), rules, devices);
       const auto small = specs(both->small->manifest, rules, devices);
       CHECK(small.size() > 10);
-      for (const auto& [name, spec] : small) {
-        CAPTURE(name);
-        CHECK(spec == large.at(name));
+      for (const auto& placed : small) {
+        CAPTURE(placed.first);
+        CHECK(placed.second == large.at(placed.first));
       }
       CHECK(both->small->manifest.total_elements() <
             both->large->good().total_elements() / 20);
