@@ -6,6 +6,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "core/manifest.h"
+
 namespace shardplan {
 namespace {
 
@@ -84,6 +86,13 @@ std::string folded_name(std::string_view name) {
   return result;
 }
 
+bool has_number(std::string_view name) {
+  bool found = false;
+  split(
+      name, [](std::string_view) {}, [&](std::string_view) { found = true; });
+  return found;
+}
+
 Folding fold(const std::vector<uint32_t>& kinds, const NameOf& name_of) {
   Folding folding;
   folding.class_of.reserve(kinds.size());
@@ -106,6 +115,12 @@ Folding fold(const std::vector<uint32_t>& kinds, const NameOf& name_of) {
     folding.class_of.push_back(found->second);
   }
   return folding;
+}
+
+Folding fold_by_type(const Manifest& manifest) {
+  std::vector<uint32_t> kinds(manifest.size());
+  for (size_t i = 0; i < kinds.size(); ++i) kinds[i] = manifest.type_number(i);
+  return fold(kinds, [&](size_t i) { return manifest.name(i); });
 }
 
 Members::Members(const std::vector<uint32_t>& group_of, size_t groups)

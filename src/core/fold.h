@@ -16,10 +16,14 @@
 
 namespace shardplan {
 
+class Manifest;
+
 using NameOf = std::function<std::string_view(size_t)>;
 
 // "model.layers.12.mlp.w1" -> "model.layers.*.mlp.w1"
 std::string folded_name(std::string_view name);
+// Whether a component of the name is a number.
+bool has_number(std::string_view name);
 
 struct ParameterClass {
   uint32_t folded = 0;  // number of its folded name
@@ -37,6 +41,7 @@ struct Folding {
 // `kinds[i]` says what must be equal for two parameters to fold together: a
 // plan's placement numbers, or a manifest's type numbers.
 Folding fold(const std::vector<uint32_t>& kinds, const NameOf& name_of);
+Folding fold_by_type(const Manifest& manifest);
 
 // The members of each group, ascending, for a group number per parameter.
 class Members {

@@ -2,8 +2,11 @@
 #include "resolve/facts.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "base/checked.h"
 #include "base/text.h"
@@ -68,11 +71,31 @@ void note_attention(const TensorName& tail, const Shape& shape,
   if (module == "sinks") seen.sinks.see(shape[0]);
 }
 
-void note_experts(std::string_view name, const Shape& shape, Evidence& seen) {
-  const ExpertName expert = expert_name(name);
-  if (expert.number) {
-    seen.largest_expert = std::max(seen.largest_expert, *expert.number);
-  }
+// Where the number of an expert stands in the names of a class: so many
+// characters before the end.
+constexpr uint32_t kNoNumber = UINT32_MAX;
+constexpr uint32_t kVaries = UINT32_MAX - 1;  // another number follows
+uint32_t number_place(std::string_view name, const ExpertName& expert) {
+  if (expert.digits.empty()) return kNoNumber;
+  const char* end = expert.digits.data() + expert.digits.size();
+  const std::string_view behind =
+      name.substr(static_cast<size_t>(end - name.data()));
+  if (has_number(behind) || behind.size() >= kVaries) return kVaries;
+  return static_cast<uint32_t>(behind.size());
+}
+
+std::optional<int64_t> number_at(std::string_view name, uint32_t place) {
+  if (place == kVaries) return expert_name(name).number;
+  const char* end = name.data() + (name.size() - place);
+  const char* begin = end;
+  while (begin > name.data() && begin[-1] >= '0' && begin[-1] <= '9') --begin;
+  int64_t number = 0;
+  if (std::from_chars(begin, end, number).ec != std::errc()) return {};
+  return number;
+}
+
+void note_stacked_experts(std::string_view name, const ExpertName& expert,
+                          const Shape& shape, Evidence& seen) {
   // What may have layers in front says nothing: rank 4, unless packed, and
   // biases of rank 3.
   const bool matrices = shape.size() == 3 && !name.ends_with("bias");
@@ -82,18 +105,31 @@ void note_experts(std::string_view name, const Shape& shape, Evidence& seen) {
   }
 }
 
-Evidence collect(const Manifest& manifest) {
+Evidence collect(const Manifest& manifest, const Folding& folding) {
   Evidence seen;
-  for (size_t i = 0; i < manifest.size(); ++i) {
-    const std::string_view name = manifest.name(i);
+  std::vector<uint32_t> places(folding.classes.size(), kNoNumber);
+  bool any_number = false;
+  for (size_t number = 0; number < folding.classes.size(); ++number) {
+    const size_t first = folding.classes[number].first;
+    const std::string_view name = manifest.name(first);
     const TensorName tail = split_name(name);
-    const Shape& shape = manifest.type(i).shape;
+    const Shape& shape = manifest.type(first).shape;
     if (is_attention(tail.parent)) {
       if (!in_other_tower(name)) note_attention(tail, shape, seen);
     } else if (name.find("expert") != std::string_view::npos ||
                name.find("MoeBlock") != std::string_view::npos) {
-      note_experts(name, shape, seen);
+      const ExpertName expert = expert_name(name);
+      note_stacked_experts(name, expert, shape, seen);
+      places[number] = number_place(name, expert);
+      any_number = any_number || places[number] != kNoNumber;
     }
+  }
+  if (!any_number) return seen;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const uint32_t place = places[folding.class_of[i]];
+    if (place == kNoNumber) continue;
+    const std::optional<int64_t> number = number_at(manifest.name(i), place);
+    if (number) seen.largest_expert = std::max(seen.largest_expert, *number);
   }
   return seen;
 }
@@ -160,8 +196,8 @@ void infer_experts(const Evidence& seen, InferredFacts& result) {
 
 }  // namespace
 
-InferredFacts infer_facts(const Manifest& manifest) {
-  const Evidence seen = collect(manifest);
+InferredFacts infer_facts(const Manifest& manifest, const Folding& folding) {
+  const Evidence seen = collect(manifest, folding);
   InferredFacts result;
   ModelFacts& facts = result.facts;
   const std::optional<int64_t> heads = seen.split_heads.get();
@@ -179,6 +215,10 @@ InferredFacts infer_facts(const Manifest& manifest) {
   infer_experts(seen, result);
   if (facts.heads || facts.experts) facts.from = FactsFrom::Inferred;
   return result;
+}
+
+InferredFacts infer_facts(const Manifest& manifest) {
+  return infer_facts(manifest, fold_by_type(manifest));
 }
 
 }  // namespace shardplan

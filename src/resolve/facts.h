@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "core/fold.h"
 #include "core/manifest.h"
 
 namespace shardplan {
@@ -24,7 +25,10 @@ struct InferredFacts {
   std::vector<std::string> why;
 };
 
-// O(parameters), without allocation per name.
+// Names are read once per class, numbers of experts once per parameter.
+// REQUIRES: parameters of one class are of one type.
+InferredFacts infer_facts(const Manifest& manifest, const Folding& folding);
+// The same where nothing is folded yet.
 InferredFacts infer_facts(const Manifest& manifest);
 
 }  // namespace shardplan

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "resolve/tensor_name.h"
 
@@ -65,15 +66,16 @@ void agree(std::optional<int64_t>& value, int64_t seen, bool is_first) {
   }
 }
 
-void note_stack(std::string_view name, const Shape& shape, LayoutHints& hints) {
-  const std::string_view stack = stack_of(name);
-  if (stack.empty()) return;
+// `tensors` tensors of that shape in one stack.
+void note_stack(std::string_view stack, const Shape& shape, int64_t tensors,
+                LayoutHints& hints) {
   auto known = hints.stacks.find(stack);
   if (known == hints.stacks.end()) {
     known = hints.stacks.emplace(std::string(stack), StackEvidence()).first;
   }
   StackEvidence& seen = known->second;
-  const bool is_first = seen.tensors++ == 0;
+  const bool is_first = seen.tensors == 0;
+  seen.tensors += tensors;
   seen.least_rank = std::min(seen.least_rank, shape.size());
   seen.most_rank = std::max(seen.most_rank, shape.size());
   agree(seen.first, shape.empty() ? -1 : shape[0], is_first);
@@ -128,11 +130,15 @@ std::optional<StackedLayers> stacked_layers(const StackEvidence& stack,
                : StackedLayers{1, *stack.second};
 }
 
-LayoutHints layout_hints(const Manifest& manifest) {
+LayoutHints layout_hints(const Manifest& manifest, const Folding& folding) {
   LayoutHints hints;
-  for (size_t i = 0; i < manifest.size(); ++i) {
-    const std::string_view name = manifest.name(i);
-    const TensorType& type = manifest.type(i);
+  // Classes whose members lie in several stacks.
+  std::vector<bool> apart(folding.classes.size(), false);
+  bool any_apart = false;
+  for (size_t number = 0; number < folding.classes.size(); ++number) {
+    const ParameterClass& c = folding.classes[number];
+    const std::string_view name = manifest.name(c.first);
+    const TensorType& type = manifest.type(c.first);
     const TensorName tail = split_name(name);
     const bool experts = expert_name(name).stacked;
     note_down(tail, type, experts, hints);
@@ -140,9 +146,24 @@ LayoutHints layout_hints(const Manifest& manifest) {
                     tail.module == "gate_up_proj_blocks")) {
       hints.alternating_experts = true;
     }
-    note_stack(name, type.shape, hints);
+    const std::string_view stack = stack_of(name);
+    if (stack.empty()) continue;
+    if (has_number(stack)) {
+      apart[number] = any_apart = true;
+    } else {
+      note_stack(stack, type.shape, c.count, hints);
+    }
+  }
+  if (!any_apart) return hints;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    if (!apart[folding.class_of[i]]) continue;
+    note_stack(stack_of(manifest.name(i)), manifest.type(i).shape, 1, hints);
   }
   return hints;
+}
+
+LayoutHints layout_hints(const Manifest& manifest) {
+  return layout_hints(manifest, fold_by_type(manifest));
 }
 
 }  // namespace shardplan

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/fold.h"
 #include "core/manifest.h"
 
 namespace shardplan {
@@ -41,7 +42,10 @@ struct LayoutHints {
   std::map<std::string, StackEvidence, std::less<>> stacks;
 };
 
-// O(parameters).
+// O(classes), but where a stack has a number in front (`towers.0.layers`).
+// REQUIRES: parameters of one class are of one type.
+LayoutHints layout_hints(const Manifest& manifest, const Folding& folding);
+// The same where nothing is folded yet. O(parameters).
 LayoutHints layout_hints(const Manifest& manifest);
 
 // The name for layers that a tensor lies below, where no number follows:

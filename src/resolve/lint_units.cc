@@ -145,7 +145,7 @@ void report_split(const LintInput& input, const Finding& finding,
 }  // namespace
 
 void lint_units(const LintInput& input, Diagnostics& diags) {
-  const UnitFacts known = unit_facts(input.manifest);
+  const UnitFacts known = unit_facts(input.manifest, input.folding);
   std::vector<Finding> findings;
   std::map<std::tuple<uint32_t, int, UnitKind, int64_t>, size_t> seen;
   for (size_t i = 0; i < input.folding.classes.size(); ++i) {

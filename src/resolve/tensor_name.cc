@@ -9,9 +9,17 @@
 namespace shardplan {
 namespace {
 
+// name.find_last_of("./"), which searches a set for every character.
+size_t last_separator(std::string_view name) {
+  for (size_t i = name.size(); i > 0; --i) {
+    if (name[i - 1] == '.' || name[i - 1] == '/') return i - 1;
+  }
+  return std::string_view::npos;
+}
+
 // Removes the last component of `name` and returns it.
 std::string_view pop_component(std::string_view& name) {
-  const size_t cut = name.find_last_of("./");
+  const size_t cut = last_separator(name);
   const std::string_view last =
       cut == std::string_view::npos ? name : name.substr(cut + 1);
   name = cut == std::string_view::npos ? "" : name.substr(0, cut);
@@ -107,23 +115,25 @@ std::optional<TensorKind> tensor_kind(const TensorName& name) {
 ExpertName expert_name(std::string_view name) {
   const std::string_view module = split_name(name).module;
   if (module.starts_with("ffn_") && module.ends_with("_exps")) {
-    return {true, std::nullopt};
+    return {true, std::nullopt, {}};
   }
   while (!name.empty()) {
     const std::string_view after = pop_component(name);
-    const std::string_view last = name.substr(name.find_last_of("./") + 1);
+    const std::string_view last = name.substr(last_separator(name) + 1);
     if (last != "experts" && last != "expert" &&
         !last.starts_with("MoeBlock")) {
       continue;
     }
     if (after.find_first_not_of("0123456789") != std::string_view::npos) {
-      return {true, std::nullopt};
+      return {true, std::nullopt, {}};
     }
     int64_t number = 0;
     const char* end = after.data() + after.size();
     // A number too large to hold is one all the same: not stacked.
-    if (std::from_chars(after.data(), end, number).ec != std::errc()) return {};
-    return {false, number};
+    if (std::from_chars(after.data(), end, number).ec != std::errc()) {
+      return {false, std::nullopt, after};
+    }
+    return {false, number, after};
   }
   return {};
 }

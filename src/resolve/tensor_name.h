@@ -55,6 +55,7 @@ std::optional<TensorKind> tensor_kind(const TensorName& name);
 struct ExpertName {
   bool stacked = false;
   std::optional<int64_t> number;
+  std::string_view digits = {};  // `number` as written, also if it is too large
 };
 ExpertName expert_name(std::string_view name);
 

@@ -7,13 +7,17 @@
 
 namespace shardplan {
 
-UnitFacts unit_facts(const Manifest& manifest) {
-  UnitFacts known{manifest.facts, layout_hints(manifest), {}};
+UnitFacts unit_facts(const Manifest& manifest, const Folding& folding) {
+  UnitFacts known{manifest.facts, layout_hints(manifest, folding), {}};
   if (known.given()) return known;
-  InferredFacts inferred = infer_facts(manifest);
+  InferredFacts inferred = infer_facts(manifest, folding);
   known.facts = std::move(inferred.facts);
   known.why = std::move(inferred.why);
   return known;
+}
+
+UnitFacts unit_facts(const Manifest& manifest) {
+  return unit_facts(manifest, fold_by_type(manifest));
 }
 
 }  // namespace shardplan

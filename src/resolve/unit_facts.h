@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/fold.h"
 #include "core/manifest.h"
 #include "resolve/layout_hints.h"
 
@@ -22,7 +23,9 @@ struct UnitFacts {
   }
 };
 
-// O(parameters).
+// Names are read once per class; `folding` is by placement or by type.
+UnitFacts unit_facts(const Manifest& manifest, const Folding& folding);
+// The same where nothing is folded yet. O(parameters).
 UnitFacts unit_facts(const Manifest& manifest);
 
 }  // namespace shardplan

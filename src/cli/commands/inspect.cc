@@ -133,16 +133,14 @@ struct Layers {
   std::vector<std::string> labels;
 };
 
-Layers fold_names(const std::vector<uint32_t>& kinds, const NameOf& name_of) {
-  Folding folding = fold(kinds, name_of);
+Layers labelled(Folding folding, const NameOf& name_of) {
   std::vector<std::string> labels = class_labels(folding, name_of);
   return {std::move(folding), std::move(labels)};
 }
 
 Layers fold_layers(const Manifest& manifest) {
-  std::vector<uint32_t> kinds(manifest.size());
-  for (size_t i = 0; i < kinds.size(); ++i) kinds[i] = manifest.type_number(i);
-  return fold_names(kinds, [&](size_t i) { return manifest.name(i); });
+  return labelled(fold_by_type(manifest),
+                  [&](size_t i) { return manifest.name(i); });
 }
 
 Layers fold_buffers(const std::vector<Manifest::Buffer>& buffers) {
@@ -153,8 +151,10 @@ Layers fold_buffers(const std::vector<Manifest::Buffer>& buffers) {
     const auto key = std::pair(buffer.type.dtype, buffer.type.shape);
     kinds.push_back(numbers.emplace(key, next).first->second);
   }
-  return fold_names(
-      kinds, [&](size_t i) -> std::string_view { return buffers[i].name; });
+  const auto name_of = [&](size_t i) -> std::string_view {
+    return buffers[i].name;
+  };
+  return labelled(fold(kinds, name_of), name_of);
 }
 
 // Layers folded; bytes and elements are those of all that a row stands for.
