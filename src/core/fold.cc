@@ -36,11 +36,15 @@ void split(std::string_view name, OnText text, OnNumber number) {
   text(name.substr(pending));
 }
 
-void append_folded(std::string_view name, std::string& result) {
+void append_folded(std::string_view name, char mark, std::string& result) {
   split(
       name, [&](std::string_view part) { result += part; },
-      [&](std::string_view) { result += '*'; });
+      [&](std::string_view) { result += mark; });
 }
+
+// Stands for a number where names are told apart: `*` may be part of a name,
+// and this byte of no UTF-8.
+constexpr char kMark = '\xff';
 
 // Numbers in the order of people: 2 before 10.
 struct ByValue {
@@ -82,7 +86,7 @@ std::string set_text(const NumberSet& numbers) {
 
 std::string folded_name(std::string_view name) {
   std::string result;
-  append_folded(name, result);
+  append_folded(name, '*', result);
   return result;
 }
 
@@ -101,10 +105,10 @@ Folding fold(const std::vector<uint32_t>& kinds, const NameOf& name_of) {
   std::string folded;
   for (size_t i = 0; i < kinds.size(); ++i) {
     folded.clear();
-    append_folded(name_of(i), folded);
+    append_folded(name_of(i), kMark, folded);
     const auto [name, is_new_name] =
         names.try_emplace(folded, static_cast<uint32_t>(names.size()));
-    if (is_new_name) folding.folded_names.push_back(folded);
+    if (is_new_name) folding.folded_names.push_back(folded_name(name_of(i)));
     const uint64_t key = (uint64_t{name->second} << 32U) | kinds[i];
     const auto [found, is_new] =
         classes.try_emplace(key, static_cast<uint32_t>(folding.classes.size()));

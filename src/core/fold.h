@@ -4,7 +4,8 @@
 // `model/layers/*/mlp/up_proj ×32`.
 //
 // A number is a whole path component of digits (`/` and `.` separate), so
-// Mixtral's `w1`, `w2`, `w3` stay apart.
+// Mixtral's `w1`, `w2`, `w3` stay apart. What a name says apart from its
+// numbers is the same for all of a class, so it is read once per class.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +39,9 @@ struct Folding {
   std::vector<uint32_t> class_of;       // per parameter
 };
 
-// `kinds[i]` says what must be equal for two parameters to fold together: a
-// plan's placement numbers, or a manifest's type numbers.
+// REQUIRES: names are UTF-8. `kinds[i]` says what must be equal for two
+// parameters to fold together: a plan's placement numbers, or a manifest's type
+// numbers.
 Folding fold(const std::vector<uint32_t>& kinds, const NameOf& name_of);
 Folding fold_by_type(const Manifest& manifest);
 

@@ -2,7 +2,7 @@
 #include "resolve/match.h"
 
 #include <algorithm>
-#include <chrono>
+#include <cstdint>
 #include <set>
 #include <string>
 #include <thread>
@@ -23,10 +23,10 @@ namespace {
 constexpr int64_t kSetMemory = int64_t{64} << 20;
 constexpr int64_t kRuleMemory = int64_t{8} << 20;
 
-// Names per thread at a time, and how slow the combined automaton may be
-// before the loop is tried instead.
+// Names per thread at a time, and in how many of them a rule is tried in the
+// time that it takes to fill the memory of the combined automaton.
 constexpr size_t kBlock = 1024;
-constexpr double kSlowSecondsPerName = 10e-6;
+constexpr int64_t kTriesPerFilling = 2000000;
 
 RE2::Options options(int64_t memory) {
   RE2::Options result(RE2::Quiet);
@@ -69,10 +69,14 @@ PatternProblem re2_problem(const Rule& rule, const RE2& compiled) {
   return problem;
 }
 
-double seconds() {
-  return std::chrono::duration<double>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
+// How often this thread emptied an automaton whose memory was used up. Counted
+// rather than timed, so that the same work is done on every machine.
+int64_t& fillings() {
+  thread_local int64_t count = 0;
+  return count;
+}
+void count_filling(const re2::hooks::DFAStateCacheReset& /*unused*/) {
+  ++fillings();
 }
 
 // What one thread finds in its share of the names.
@@ -98,11 +102,9 @@ void search(const Matcher& matcher, const Manifest& manifest,
             Matches& matches, Share& share) {
   std::vector<int> found;
   bool one_by_one = !matcher.has_combined_automaton();
-  double combined = 0;
-  for (size_t block = begin, number = 0; block < end;
-       block += kBlock, ++number) {
+  for (size_t block = begin; block < end; block += kBlock) {
     const size_t stop = std::min(end, block + kBlock);
-    const double start = seconds();
+    const int64_t before = fillings();
     for (size_t i = block; i < stop; ++i) {
       if (one_by_one) {
         matcher.find_one_by_one(manifest.name(i), found);
@@ -113,15 +115,9 @@ void search(const Matcher& matcher, const Manifest& manifest,
       matches.winner[i] = !decides || found.empty() ? -1 : found.front();
       share.record(found, decides);
     }
-    // Block 0 warms the automaton, block 1 times it, block 2 times the loop.
-    const double taken =
-        (seconds() - start) / static_cast<double>(stop - block);
-    if (number == 1 && !one_by_one && taken > kSlowSecondsPerName) {
-      combined = taken;
-      one_by_one = true;
-    } else if (number == 2 && combined > 0 && taken > combined) {
-      one_by_one = false;
-    }
+    // Nearly every name needs new states: the loop takes less.
+    const auto tries = static_cast<int64_t>((stop - block) * matcher.rules());
+    if ((fillings() - before) * kTriesPerFilling > tries) one_by_one = true;
   }
 }
 
@@ -140,6 +136,7 @@ Matcher::~Matcher() = default;
 std::optional<Matcher> Matcher::compile(const RuleSet& rules, bool plain_names,
                                         Diagnostics& diags) {
   auto impl = std::make_unique<Impl>();
+  re2::hooks::SetDFAStateCacheResetHook(count_filling);
   impl->set = std::make_unique<RE2::Set>(options(kSetMemory), RE2::UNANCHORED);
   bool ok = true;
   for (const Rule& rule : rules.rules) {

@@ -50,6 +50,12 @@ TEST_CASE("classes that the sets do not tell apart name their first member") {
               "l/{0-1}/e/{0-1} (from l/0/e/1)"});
 }
 
+TEST_CASE("a star in a name stood for any number: it is no number") {
+  CHECK(labels({"l/0/w", "l/*/w", "l/1/w"}, {0, 0, 0}) ==
+        Texts{"l/*/w (from l/0/w)", "l/*/w (from l/*/w)"});
+  CHECK(labels({"l/*/w", "l/7/w"}, {0, 0}) == Texts{"l/*/w", "l/7/w"});
+}
+
 TEST_CASE("labels are unique, counts add up and members are theirs") {
   CHECK(rc::check([] {
     std::set<std::string> unique;

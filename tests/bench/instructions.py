@@ -1,0 +1,335 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Instructions of fixed workloads, against those on record.
+
+    python3 tests/bench/instructions.py build/release/shardplan [--update]
+        [--only WORD] [--jobs N] [--record FILE]
+
+Times of a busy machine say little; the number of instructions is the same
+whenever the same program does the same work. valgrind counts them, and shows
+every program the same processor, so that libraries choose the same code. What
+was counted is kept in instructions.json by compiler, C library, valgrind and
+the instruction sets that valgrind can pass on. Where the record has the same
+key, more than 5 % above it is a failure (exit 1) and more than 5 % below it a
+line that asks to record it; under another key the ratios are only shown.
+
+`--update` records what is counted now: on purpose, in a commit that says why.
+
+Inputs are written anew into a temporary folder, from the functions below, and
+the same each time. `simulate` runs in integers (`--values field`), with one
+thread and small products, but its products are still BLIS's kernels.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RECORD = pathlib.Path(__file__).with_name("instructions.json")
+CONFIGS = ROOT / "tests" / "data" / "configs"
+SLACK = 0.05
+
+
+# Inputs.
+
+def names(count):
+    """A mixture of experts, as tests/bench/model.cc has it."""
+    result = ["model.embed_tokens.weight", "lm_head.weight"]
+    layer = 0
+    while len(result) < count:
+        at = f"model.layers.{layer}."
+        for part in ("q_proj", "k_proj", "v_proj", "o_proj"):
+            result.append(f"{at}self_attn.{part}.weight")
+        result.append(at + "input_layernorm.weight")
+        result.append(at + "post_attention_layernorm.weight")
+        for expert in range(256):
+            for part in ("gate_proj", "up_proj", "down_proj"):
+                result.append(f"{at}mlp.experts.{expert}.{part}.weight")
+        layer += 1
+    return result[:count]
+
+
+def shape(name):
+    if "norm" in name:
+        return [7168]
+    return [7168, 2048] if "down_proj" in name else [2048, 7168]
+
+
+def manifest(tensors):
+    lines = [f'  "{name}": {{"shape": {list(size)}, "dtype": "bf16"}}'
+             for name, size in tensors]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def model(count):
+    return manifest((name, shape(name)) for name in names(count))
+
+
+def rules(entries):
+    return "rules:\n" + "".join(
+        f"  - ['{pattern}', {spec}]\n" for pattern, spec in entries)
+
+
+MODEL_RULES = [
+    (r"embed_tokens\.weight$", "[fsdp, tp]"),
+    (r"lm_head\.weight$", "[fsdp, tp]"),
+    (r"self_attn\.(q|k|v)_proj\.weight$", "[tp, fsdp]"),
+    (r"self_attn\.o_proj\.weight$", "[fsdp, tp]"),
+    (r"layernorm\.weight$", "[]"),
+    (r"experts\.\d+\.(gate|up)_proj", "[tp, fsdp]"),
+    (r"experts\.\d+\.down_proj", "[fsdp, tp]"),
+]
+
+
+def unused_rules(count):
+    """Rules for layers that the model has not, in front of those for it."""
+    return rules([(rf"layers\.{1000 + i}\.mlp\.experts\.\d+\.up", "[fsdp, tp]")
+                  for i in range(count)] + MODEL_RULES)
+
+
+def odd_model(kinds, layers):
+    """Matrices of which no dimension is divisible, a size for each kind."""
+    return manifest(
+        (f"model.layers.{layer}.block{kind}.weight", [1001 + 2 * kind, 77])
+        for layer in range(layers) for kind in range(kinds))
+
+
+def odd_rules(kinds):
+    return rules([(rf"block{kind}\.weight$", "[fsdp, tp]")
+                  for kind in range(kinds)])
+
+
+def rule_per_name(count):
+    return rules([(name.replace(".", r"\.") + "$", "[fsdp, tp]")
+                  for name in names(count)])
+
+
+class Workload:
+    """A command line in a folder where `files` (name: text) lie. `prepare` are
+    command lines that are run before, uncounted."""
+
+    def __init__(self, name, command, files=None, prepare=()):
+        self.name, self.command = name, command
+        self.files, self.prepare = files or {}, prepare
+
+
+def config(name):
+    return {f"{name}.json": (CONFIGS / f"{name}.json").read_text("utf-8")}
+
+
+MESH = ["--mesh", "fsdp=16,tp=4", "--jobs", "1"]
+LARGE = {"model.json": model(100000), "rules.yaml": rules(MODEL_RULES)}
+
+
+def workloads():
+    on_llama = ["llama-3.1-70b.json", "--rules", "@llama"]
+    on_qwen = ["qwen3-30b-a3b.json", "--rules", "@qwen3_moe"]
+    return [
+        Workload("resolve, 100,000 tensors, text",
+                 ["resolve", "model.json", "--rules", "rules.yaml", *MESH],
+                 LARGE),
+        Workload("resolve, 100,000 tensors, JSON",
+                 ["resolve", "model.json", "--rules", "rules.yaml", *MESH,
+                  "--json"], LARGE),
+        Workload("check, 50 unused rules",
+                 ["check", "model.json", "--rules", "rules.yaml", *MESH],
+                 {"model.json": model(5000), "rules.yaml": unused_rules(50)}),
+        Workload("check, 100 findings",
+                 ["check", "model.json", "--rules", "rules.yaml", *MESH],
+                 {"model.json": odd_model(50, 20),
+                  "rules.yaml": odd_rules(50)}),
+        Workload("check, DeepSeek V3",
+                 ["check", "deepseek-v3.json", "--rules", "@deepseek_v3",
+                  *MESH], config("deepseek-v3")),
+        Workload("resolve, 2,000 rules",
+                 ["resolve", "model.json", "--rules", "rules.yaml", *MESH],
+                 {"model.json": model(2000),
+                  "rules.yaml": rule_per_name(2000)}),
+        Workload("analyze, memory",
+                 ["analyze", "deepseek-v3.json", "--rules", "@deepseek_v3",
+                  *MESH, "--optimizer", "adamw", "--hardware", "h100-sxm"],
+                 config("deepseek-v3")),
+        Workload("sweep",
+                 ["sweep", *on_llama, "--devices", "64,128", "--over",
+                  "fsdp,tp", "--jobs", "1", "--optimizer", "adamw",
+                  "--hardware", "h100-sxm"],
+                 config("llama-3.1-70b")),
+        Workload("simulate, field",
+                 ["simulate", "tinyllama-1.1b.json", "--rules", "@llama",
+                  "--mesh", "fsdp=2,tp=2", "--jobs", "1", "--layers", "1",
+                  "--shrink", "--values", "field"], config("tinyllama-1.1b")),
+        Workload("diff of two plans",
+                 ["diff", "a.plan.json", "b.plan.json"],
+                 config("qwen3-30b-a3b"),
+                 [["resolve", *on_qwen, *MESH, "-o", "a.plan.json"],
+                  ["resolve", *on_qwen, "--mesh", "fsdp=16,tp=2", "-o",
+                   "b.plan.json"]]),
+        Workload("export",
+                 ["export", *on_qwen, *MESH, "--to", "python"],
+                 config("qwen3-30b-a3b")),
+    ]
+
+
+# Counting.
+
+class CannotCount(Exception):
+    pass
+
+
+ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
+
+
+def run(command, folder):
+    # 0 and 1 are answers; what could not run measures nothing.
+    done = subprocess.run(command, cwd=folder, env=ENVIRONMENT, text=True,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                          stdin=subprocess.DEVNULL, check=False)
+    if done.returncode not in (0, 1):
+        raise CannotCount(
+            f"exit {done.returncode} of {' '.join(map(str, command))}\n"
+            f"{done.stderr}")
+    return done.stderr
+
+
+def count(program, workload):
+    """Instructions of a workload. The folder's name has one length."""
+    always = ["--isolated"]
+    with tempfile.TemporaryDirectory(prefix="shardplan-bench-") as folder:
+        for name, text in workload.files.items():
+            pathlib.Path(folder, name).write_text(text, "utf-8")
+        for command in workload.prepare:
+            run([program, *command, *always], folder)
+        counts = pathlib.Path(folder, "counts")
+        told = run(["valgrind", "--tool=cachegrind", "--cache-sim=no",
+                    f"--cachegrind-out-file={counts}", "--log-fd=2", program,
+                    *workload.command, *always], folder)
+    found = re.search(r"I\s+refs:\s+([\d,]+)", told)
+    if not found:
+        raise CannotCount("valgrind counted nothing:\n" + told)
+    return int(found.group(1).replace(",", ""))
+
+
+# Comparing.
+
+def first_line(command):
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True,
+                          check=True)
+    return done.stdout.splitlines()[0]
+
+
+def version(line):
+    return re.findall(r"\d+(?:\.\d+)+", line)[-1]
+
+
+def cached(program, name):
+    """An entry of the build's CMakeCache.txt, beside the program."""
+    cache = pathlib.Path(program).resolve().parent / "CMakeCache.txt"
+    if not cache.exists():
+        return ""
+    found = re.search(rf"^{name}:\w+=(.*)$", cache.read_text("utf-8"), re.M)
+    return found.group(1) if found else ""
+
+
+def processor():
+    """The level of x86-64 that valgrind passes on, or the architecture."""
+    machine = os.uname().machine
+    if machine != "x86_64":
+        return machine
+    flags = set()
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("flags"):
+            flags = set(line.split())
+            break
+    return "x86-64-v3" if {"avx2", "bmi2", "fma"} <= flags else "x86-64-v2"
+
+
+def key_of(program):
+    compiler = cached(program, "CMAKE_CXX_COMPILER") or "c++"
+    told = first_line([compiler, "--version"])
+    name = "clang++" if "clang" in told else "g++"
+    build = cached(program, "CMAKE_BUILD_TYPE") or "unknown build"
+    return ", ".join([
+        f"{name} {version(told)}", build.lower(),
+        os.confstr("CS_GNU_LIBC_VERSION"),
+        first_line(["valgrind", "--version"]).replace("-", " ", 1),
+        processor()])
+
+
+def compare(counted, record, key):
+    """Lines of the table, and the names of those above the slack. Ratios are
+    to the record's entry of that key, else to its first that there is."""
+    same = key in record
+    known = record.get(key) or next(iter(record.values()), {})
+    lines, above = [], []
+    for name, now in counted.items():
+        line = f"  {name:<32} {now:>15,}"
+        before = known.get(name)
+        if before is None:
+            line += "   not on record"
+            if same:
+                above.append(name)
+                line += ": run with --update"
+        else:
+            line += f"   {now / before:6.3f}x"
+            if same and now > before * (1 + SLACK):
+                above.append(name)
+                line += f"   more than {SLACK:.0%} above the record"
+            elif same and now < before * (1 - SLACK):
+                line += "   better: record it with --update"
+        lines.append(line)
+    return lines, above
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(
+        description="Instructions of fixed workloads, against the record.")
+    parser.add_argument("program")
+    parser.add_argument("--update", action="store_true")
+    parser.add_argument("--only", default="", help="names that contain this")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--record", type=pathlib.Path, default=RECORD)
+    asked = parser.parse_args(arguments)
+    if not shutil.which("valgrind"):
+        print("valgrind is not installed: scripts/setup --all")
+        return 2
+    program = str(pathlib.Path(asked.program).resolve())
+    record = (json.loads(asked.record.read_text("utf-8"))
+              if asked.record.exists() else {})
+    key = key_of(program)
+    chosen = [w for w in workloads() if asked.only in w.name]
+    try:
+        with ThreadPoolExecutor(max(1, asked.jobs)) as pool:
+            counts = list(pool.map(lambda w: count(program, w), chosen))
+    except CannotCount as problem:
+        print(problem)
+        return 2
+    counted = {w.name: n for w, n in zip(chosen, counts)}
+    lines, above = compare(counted, record, key)
+    print("instructions  " + key)
+    if key not in record:
+        against = next(iter(record), None)
+        print("  no record of these; "
+              + (f"ratios to {against}, nothing fails" if against
+                 else "nothing to compare with"))
+    print("\n".join(lines))
+    if asked.update:
+        kept = {} if not asked.only else record.get(key, {})
+        record[key] = {**kept, **counted}
+        asked.record.write_text(json.dumps(record, indent=2) + "\n", "utf-8")
+        print(f"recorded in {asked.record.name}")
+        return 0
+    if above:
+        print("More instructions than on record: see where with `valgrind "
+              "--tool=callgrind`,\nor record them with --update if that is "
+              "meant.")
+    return 1 if above else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The guard of instruction counts notices: `resolve` was five times slower than
+its page said, and nothing failed.
+
+    python3 tests/bench/instructions_test.py [PROGRAM]
+
+With a program (and valgrind) also a workload that does more is really counted.
+"""
+
+import contextlib
+import io
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+import instructions  # noqa: E402
+
+PROGRAM = sys.argv.pop() if len(sys.argv) > 1 else None
+KEY = "g++ 1.0, release, glibc 1.0, valgrind 1.0, x86-64-v3"
+
+
+def compared(now, before=1000, key=KEY):
+    return instructions.compare({"w": now}, {KEY: {"w": before}}, key)
+
+
+class Comparing(unittest.TestCase):
+    def test_more_than_the_slack_fails(self):
+        lines, above = compared(1051)
+        self.assertEqual(above, ["w"])
+        self.assertIn("more than 5% above the record", lines[0])
+        self.assertEqual(compared(1050)[1], [])
+
+    def test_much_less_is_an_improvement_to_record(self):
+        lines, above = compared(949)
+        self.assertEqual(above, [])
+        self.assertIn("better: record it with --update", lines[0])
+        self.assertNotIn("record", compared(950)[0][0])
+
+    def test_another_compiler_is_only_reported(self):
+        lines, above = compared(9000, key="clang++ 2.0")
+        self.assertEqual(above, [])
+        self.assertIn("9.000x", lines[0])
+
+    def test_a_workload_without_a_record_fails(self):
+        lines, above = instructions.compare({"new": 1}, {KEY: {"w": 1}}, KEY)
+        self.assertEqual(above, ["new"])
+        self.assertIn("not on record", lines[0])
+        self.assertEqual(
+            instructions.compare({"new": 1}, {}, KEY)[1], [])
+
+
+class Workloads(unittest.TestCase):
+    def test_inputs_are_the_same_each_time(self):
+        for first, second in zip(instructions.workloads(),
+                                 instructions.workloads()):
+            self.assertEqual(first.name, second.name)
+            self.assertEqual(first.command, second.command)
+            self.assertEqual(first.files, second.files)
+
+    def test_every_workload_is_on_record(self):
+        names = [w.name for w in instructions.workloads()]
+        self.assertEqual(len(set(names)), len(names))
+        self.assertGreaterEqual(len(names), 10)
+        record = json.loads(instructions.RECORD.read_text("utf-8"))
+        for key, counts in record.items():
+            self.assertEqual(list(counts), names, key)
+            self.assertTrue(all(n > 0 for n in counts.values()), key)
+
+
+def small(tensors):
+    return instructions.Workload(
+        "small", ["resolve", "model.json", "--rules", "rules.yaml",
+                  *instructions.MESH],
+        {"model.json": instructions.model(tensors),
+         "rules.yaml": instructions.rules(instructions.MODEL_RULES)})
+
+
+@unittest.skipUnless(PROGRAM, "no program given")
+class Counting(unittest.TestCase):
+    def setUp(self):
+        self.program = str(pathlib.Path(PROGRAM).resolve())
+        self.workloads = instructions.workloads
+
+    def tearDown(self):
+        instructions.workloads = self.workloads
+
+    def guard(self, tensors, record, *flags):
+        instructions.workloads = lambda: [small(tensors)]
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            code = instructions.main(
+                [self.program, "--record", str(record), *flags])
+        return code, out.getvalue()
+
+    def test_work_that_grows_by_a_tenth_is_caught_and_back_again_praised(self):
+        with tempfile.TemporaryDirectory() as folder:
+            record = pathlib.Path(folder, "record.json")
+            self.assertEqual(self.guard(20000, record, "--update")[0], 0)
+            code, told = self.guard(20000, record)
+            self.assertEqual(code, 0, told)
+            self.assertIn("1.000x", told)
+            code, told = self.guard(23000, record)
+            self.assertEqual(code, 1, told)
+            self.assertIn("above the record", told)
+            self.assertEqual(self.guard(23000, record, "--update")[0], 0)
+            code, told = self.guard(20000, record)
+            self.assertEqual(code, 0, told)
+            self.assertIn("better: record it", told)
+
+    def test_what_cannot_run_is_no_count(self):
+        broken = small(10)
+        broken.command = ["resolve", "absent.json"]
+        with self.assertRaises(instructions.CannotCount):
+            instructions.count(self.program, broken)
+
+
+if __name__ == "__main__":
+    unittest.main()
