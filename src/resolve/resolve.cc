@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -176,29 +177,61 @@ const AxisLabels* deciding_labels(const Manifest& manifest, size_t parameter,
 
 // Parameters of equal type and equal rule, or equal logical axes, have one
 // placement. Where something is declared it also depends on names, but not on
-// the numbers in them.
+// the numbers in them: then a parameter's class, of a folding by type, says
+// both.
 class Placer {
  public:
-  explicit Placer(const Placing& how) : how_(how) {}
+  // `classes` is null where nothing is declared.
+  Placer(const Placing& how, const Folding* classes)
+      : how_(how), classes_(classes) {}
 
   // The number of the parameter's placement in the plan; empty when it does not
   // fit 63 bits as declared.
   std::optional<uint32_t> number_of(const Manifest& manifest, size_t parameter,
                                     int rule, Plan& plan) {
-    const std::string_view name = manifest.name(parameter);
-    Key key{manifest.type_number(parameter), rule, {}, {}};
+    const uint32_t kind = classes_ != nullptr ? classes_->class_of[parameter]
+                                              : manifest.type_number(parameter);
+    const uint64_t key = (uint64_t{kind} << 32U) | static_cast<uint32_t>(rule);
     const AxisLabels* labels = deciding_labels(manifest, parameter, rule, how_);
-    if (labels != nullptr) key.labels = *labels;
-    if (how_.options.declarations.any()) key.name = folded_name(name);
-    const auto known = known_.find(key);
-    if (known != known_.end()) return known->second;
-    Placement placement =
-        place(name, manifest.type(parameter), rule, labels, how_);
+    if (labels == nullptr) {
+      const auto known = known_.find(key);
+      if (known != known_.end()) return known->second;
+    } else {
+      const auto known = labelled_.find({key, labels});
+      if (known != labelled_.end()) return known->second;
+    }
+    const auto number = placed(manifest, parameter, rule, labels, plan);
+    if (!number) return std::nullopt;
+    if (labels == nullptr) {
+      known_.emplace(key, *number);
+    } else {
+      labelled_.emplace(std::pair(key, labels), *number);
+    }
+    return number;
+  }
+
+ private:
+  // Labels by what they say; they lie in the manifest.
+  using LabelledKey = std::pair<uint64_t, const AxisLabels*>;
+  struct ByLabels {
+    bool operator()(const LabelledKey& a, const LabelledKey& b) const {
+      return a.first != b.first ? a.first < b.first : *a.second < *b.second;
+    }
+  };
+
+  // The first parameter of its kind; kinds that differ in names only share a
+  // placement.
+  std::optional<uint32_t> placed(const Manifest& manifest, size_t parameter,
+                                 int rule, const AxisLabels* labels,
+                                 Plan& plan) {
+    Placement placement = place(manifest.name(parameter),
+                                manifest.type(parameter), rule, labels, how_);
     if (!fits(placement)) return std::nullopt;
     const auto next = static_cast<uint32_t>(plan.placements.size());
     const auto [entry, is_new] = distinct_.try_emplace(
-        {key.type, key.rule, placement.stored, key.labels}, next);
-    known_.emplace(std::move(key), entry->second);
+        {manifest.type_number(parameter), rule, placement.stored,
+         labels == nullptr ? std::nullopt : std::optional(*labels)},
+        next);
     if (is_new) {
       measure(placement, how_.mesh, how_.options.on_indivisible);
       plan.placements.push_back(std::move(placement));
@@ -206,16 +239,10 @@ class Placer {
     return entry->second;
   }
 
- private:
-  struct Key {
-    uint32_t type = 0;
-    int rule = 0;
-    std::string name;  // folded; empty when nothing is declared
-    std::optional<AxisLabels> labels;
-    auto operator<=>(const Key&) const = default;  // NOLINT: no pointer
-  };
   const Placing& how_;
-  std::map<Key, uint32_t> known_;
+  const Folding* classes_;
+  std::unordered_map<uint64_t, uint32_t> known_;
+  std::map<LabelledKey, uint32_t, ByLabels> labelled_;
   std::map<std::tuple<uint32_t, int, std::vector<StoredDim>,
                       std::optional<AxisLabels>>,
            uint32_t>
@@ -275,11 +302,16 @@ std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
   }
   plan.declarations = options.declarations;
   UnitFacts known;
-  if (options.declarations.any()) known = unit_facts(manifest);
+  Folding folding;
+  const bool declared = options.declarations.any();
+  if (declared) {
+    folding = fold_by_type(manifest);
+    known = unit_facts(manifest, folding);
+  }
   const Vocabulary names(rules, mesh, options.names);
   plan.other_names = names.others();
   const Placing how{rules, mesh, options, known, names};
-  Placer placer(how);
+  Placer placer(how, declared ? &folding : nullptr);
   plan.placement_of.reserve(manifest.size());
   for (size_t i = 0; i < manifest.size(); ++i) {
     const auto number =
