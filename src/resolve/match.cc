@@ -2,7 +2,7 @@
 #include "resolve/match.h"
 
 #include <algorithm>
-#include <cstdint>
+#include <chrono>
 #include <set>
 #include <string>
 #include <thread>
@@ -23,10 +23,13 @@ namespace {
 constexpr int64_t kSetMemory = int64_t{64} << 20;
 constexpr int64_t kRuleMemory = int64_t{8} << 20;
 
-// Names per thread at a time, and in how many of them a rule is tried in the
-// time that it takes to fill the memory of the combined automaton.
+// Names per thread at a time, and how slow the combined automaton may be
+// before the loop is thought of.
 constexpr size_t kBlock = 1024;
-constexpr int64_t kTriesPerFilling = 2000000;
+constexpr double kSlowSecondsPerName = 10e-6;
+// Names and rules by which the loop is judged before it is tried.
+constexpr size_t kSampledNames = 16;
+constexpr size_t kSampledRules = 64;
 
 RE2::Options options(int64_t memory) {
   RE2::Options result(RE2::Quiet);
@@ -69,14 +72,10 @@ PatternProblem re2_problem(const Rule& rule, const RE2& compiled) {
   return problem;
 }
 
-// How often this thread emptied an automaton whose memory was used up. Counted
-// rather than timed, so that the same work is done on every machine.
-int64_t& fillings() {
-  thread_local int64_t count = 0;
-  return count;
-}
-void count_filling(const re2::hooks::DFAStateCacheReset& /*unused*/) {
-  ++fillings();
+double seconds() {
+  return std::chrono::duration<double>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
 // What one thread finds in its share of the names.
@@ -96,15 +95,40 @@ struct Share {
   }
 };
 
+// What the loop would take per name, told from a few names and rules. Slower
+// than a number of seconds means little on a machine that is slow itself, or
+// under a tool that counts instructions.
+double loop_seconds(const Matcher& matcher, const Manifest& manifest,
+                    size_t begin) {
+  const size_t names = std::min(kSampledNames, manifest.size() - begin);
+  const size_t rules = std::min(kSampledRules, matcher.rules());
+  const size_t step = matcher.rules() / rules;
+  double taken = 0;
+  // The first pass makes the automatons, the second is timed.
+  for (int pass = 0; pass < 2; ++pass) {
+    const double start = seconds();
+    for (size_t i = 0; i < names; ++i) {
+      for (size_t rule = 0; rule < rules; ++rule) {
+        (void)matcher.is_found(rule * step, manifest.name(begin + i));
+      }
+    }
+    taken = seconds() - start;
+  }
+  return taken / static_cast<double>(names * rules) *
+         static_cast<double>(matcher.rules());
+}
+
 // Searches names [begin, end). Which way is faster never changes the answer.
 void search(const Matcher& matcher, const Manifest& manifest,
             const MayDecide& may_decide, size_t begin, size_t end,
             Matches& matches, Share& share) {
   std::vector<int> found;
   bool one_by_one = !matcher.has_combined_automaton();
-  for (size_t block = begin; block < end; block += kBlock) {
+  double combined = 0;
+  for (size_t block = begin, number = 0; block < end;
+       block += kBlock, ++number) {
     const size_t stop = std::min(end, block + kBlock);
-    const int64_t before = fillings();
+    const double start = seconds();
     for (size_t i = block; i < stop; ++i) {
       if (one_by_one) {
         matcher.find_one_by_one(manifest.name(i), found);
@@ -115,9 +139,16 @@ void search(const Matcher& matcher, const Manifest& manifest,
       matches.winner[i] = !decides || found.empty() ? -1 : found.front();
       share.record(found, decides);
     }
-    // Nearly every name needs new states: the loop takes less.
-    const auto tries = static_cast<int64_t>((stop - block) * matcher.rules());
-    if ((fillings() - before) * kTriesPerFilling > tries) one_by_one = true;
+    // Block 0 warms the automaton, block 1 times it, block 2 times the loop.
+    const double taken =
+        (seconds() - start) / static_cast<double>(stop - block);
+    if (number == 1 && !one_by_one && taken > kSlowSecondsPerName &&
+        taken > loop_seconds(matcher, manifest, block)) {
+      combined = taken;
+      one_by_one = true;
+    } else if (number == 2 && combined > 0 && taken > combined) {
+      one_by_one = false;
+    }
   }
 }
 
@@ -136,7 +167,6 @@ Matcher::~Matcher() = default;
 std::optional<Matcher> Matcher::compile(const RuleSet& rules, bool plain_names,
                                         Diagnostics& diags) {
   auto impl = std::make_unique<Impl>();
-  re2::hooks::SetDFAStateCacheResetHook(count_filling);
   impl->set = std::make_unique<RE2::Set>(options(kSetMemory), RE2::UNANCHORED);
   bool ok = true;
   for (const Rule& rule : rules.rules) {
@@ -191,10 +221,12 @@ void Matcher::find_one_by_one(std::string_view name,
                               std::vector<int>& found) const {
   found.clear();
   for (size_t i = 0; i < impl_->rules.size(); ++i) {
-    if (RE2::PartialMatch(name, *impl_->rules[i])) {
-      found.push_back(static_cast<int>(i));
-    }
+    if (is_found(i, name)) found.push_back(static_cast<int>(i));
   }
+}
+
+bool Matcher::is_found(size_t rule, std::string_view name) const {
+  return RE2::PartialMatch(name, *impl_->rules[rule]);
 }
 
 Matches match(const Matcher& matcher, const Manifest& manifest,
