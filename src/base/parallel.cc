@@ -3,10 +3,22 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <system_error>
 #include <thread>
 #include <vector>
 
+#include "base/allocation.h"
+
 namespace shardplan {
+namespace {
+
+// More than this is never faster, whatever `--jobs` says.
+constexpr int64_t kMostThreads = 256;
+
+}  // namespace
 
 int thread_count(int jobs) {
   if (jobs > 0) return jobs;
@@ -14,17 +26,43 @@ int thread_count(int jobs) {
 }
 
 void parallel_for(int64_t count, int threads,
-                  const std::function<void(int64_t)>& work) {
+                  const std::function<void(int64_t)>& work, int64_t startable) {
   std::atomic<int64_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr problem;
+  // Throws nothing: what leaves a thread's function ends the program.
   const auto take = [&] {
-    for (int64_t i = next++; i < count; i = next++) work(i);
+    try {
+      for (int64_t i = next++; i < count; i = next++) work(i);
+    } catch (...) {
+      next = count;
+      const std::lock_guard lock(mutex);
+      if (!problem) problem = std::current_exception();
+    }
   };
+  const auto take_and_end = [&take] {
+    take();
+    settle_allocations();
+  };
+  const int64_t most = std::min({int64_t{threads}, count, kMostThreads});
   std::vector<std::thread> others;
-  for (int64_t t = 1; t < std::min<int64_t>(threads, count); ++t) {
-    others.emplace_back(take);
+  try {
+    others.reserve(static_cast<size_t>(std::max<int64_t>(most, 1) - 1));
+    for (int64_t t = 1; t < most; ++t) {
+      if (t > startable) {
+        throw std::system_error(
+            std::make_error_code(std::errc::resource_unavailable_try_again));
+      }
+      others.emplace_back(take_and_end);
+    }
+  } catch (const std::system_error&) {
+    // The system starts no more threads: those that there are do the work.
+  } catch (const std::bad_alloc&) {
+    // Nor is there memory for one more.
   }
   take();
   for (std::thread& other : others) other.join();
+  if (problem) std::rethrow_exception(problem);
 }
 
 }  // namespace shardplan

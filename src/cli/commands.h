@@ -28,6 +28,10 @@ struct Context {
   Host& host;
   Diagnostics& diags;
   Progress& progress;
+  // Whether some of the answer is on standard output already.
+  bool began_answer = false;
+  // Whether it has been said there why there is no answer.
+  bool explained = false;
 };
 
 struct Argument {
@@ -53,7 +57,8 @@ struct Command {
   std::vector<std::string_view> exits;     // what 0, 1 and 2 mean, in order
   std::string_view page;                   // docs page at the end of its help
   // Does all of it: reads, computes, and hands its answer to cli/output.h.
-  // Exit::CouldNotRun means that the reason is in the context's diagnostics.
+  // Exit::CouldNotRun means that the reason is in the context's diagnostics as
+  // an error that prevents running; else run() takes it for a bug of ours.
   Exit (*run)(Context&);
   // With this flag it takes other arguments; "": there is none.
   std::string_view other_flag = {};
@@ -78,8 +83,7 @@ Exit run_simulate(Context& context);
 Exit run_sweep(Context& context);
 
 // The whole program: parses, runs, renders; the result is the exit code.
-// Throws nothing but std::bad_alloc. `arguments` are without the program's
-// name.
+// Throws nothing. `arguments` are without the program's name.
 int run(const std::vector<std::string>& arguments, Host& host);
 
 }  // namespace shardplan::cli

@@ -247,6 +247,13 @@ const std::vector<Flag>& input_flags() {
       {"jobs", 0, Takes::Text, "N", "Inputs",
        "threads to use (default one per processor)", kRuled, false, true,
        nullptr, set_jobs},
+      {"max-memory", 0, Takes::Text, "SIZE", "Inputs",
+       "what shardplan itself may allocate (default three quarters of the "
+       "machine's memory)",
+       kEvery, false, true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         o.max_memory = bytes_of(s, d);
+       }},
       {"shard", 0, Takes::Text, "NAME", "Inputs",
        "draw which device holds which slice of one parameter; takes rules and "
        "a mesh, or a plan",
@@ -382,8 +389,8 @@ bool is_taken_by(const Flag& flag, std::string_view command) {
 
 bool makes_plan(const Flag& flag) {
   // What every command takes that reads anything.
-  constexpr std::array<std::string_view, 5> kGeneral = {
-      "config", "isolated", "deny", "allow", "exit-zero"};
+  constexpr std::array<std::string_view, 6> kGeneral = {
+      "config", "isolated", "deny", "allow", "exit-zero", "max-memory"};
   return flag.group != "Output" && is_taken_by(flag, "resolve") &&
          is_taken_by(flag, "sweep") &&
          std::find(kGeneral.begin(), kGeneral.end(), flag.name) ==

@@ -114,6 +114,7 @@ struct Options {
   std::optional<std::string> config;     // --config; else found upwards
   bool isolated = false;                 // --isolated
   int jobs = 0;                          // --jobs; 0: one per processor
+  std::optional<int64_t> max_memory;     // --max-memory, bytes
   Mode mode = Mode::Train;               // --mode
   MemoryOptions memory;
   SweepOptions sweep;

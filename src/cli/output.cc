@@ -80,6 +80,7 @@ bool write_answer(Context& context, const Writer& write) {
   if (to_file(context.options))
     return write_file(context, *context.options.output, write);
   write([&](std::string_view text) {
+    context.began_answer = true;
     return context.host.write(Stream::Out, text);
   });
   const std::string why = context.host.write_problem(Stream::Out);
@@ -131,6 +132,16 @@ Diagnostics reasons(const Diagnostics& diags) {
   return result;
 }
 
+// False when it could not be written.
+bool render_to_stdout(const Report& report, const Options& options,
+                      Host& host) {
+  find_renderer(options.format)
+      ->render(
+          report, style_of(Stream::Out, options, host),
+          [&](std::string_view text) { return host.write(Stream::Out, text); });
+  return host.write_problem(Stream::Out).empty();
+}
+
 Exit exit_of(const Diagnostics& diags) {
   return diags.has_errors() ? Exit::Findings : Exit::Fine;
 }
@@ -155,7 +166,9 @@ Diagnostics arranged(const Diagnostics& diags, Severity least) {
 }
 
 Exit finish(Context& context, Report report) {
-  if (context.diags.cannot_run()) return Exit::CouldNotRun;
+  if (context.diags.cannot_run()) {
+    return finish_incomplete(context, std::move(report));
+  }
   const Renderer* renderer = find_renderer(context.options.format);
   SHARDPLAN_CHECK(renderer != nullptr);
   const bool hide = context.options.quiet && renderer->for_people;
@@ -179,6 +192,16 @@ Exit finish(Context& context, Report report) {
   return exit_of(context.diags);
 }
 
+Exit finish_incomplete(Context& context, Report report) {
+  if (context.options.format != "json") return Exit::CouldNotRun;
+  const Diagnostics shown = arranged(context.diags);
+  report.diagnostics = &shown;
+  context.progress.clear();
+  context.began_answer = true;
+  context.explained = render_to_stdout(report, context.options, context.host);
+  return Exit::CouldNotRun;
+}
+
 bool asks_for_plan(const Options& options) {
   return options.output && options.output->ends_with(".plan.json") &&
          !options.format_was_given;
@@ -192,20 +215,18 @@ Exit finish_with(Context& context, const Writer& write) {
 }
 
 void explain_failure(const Options& options, const Diagnostics& diags,
-                     Host& host) {
+                     bool began_answer, Host& host) {
   const Diagnostics shown = reasons(
       arranged(diags, options.quiet ? Severity::Error : Severity::Note));
-  if (options.format == "concise" || options.format == "github") {
+  const bool has_place = options.format == "json" ||
+                         options.format == "concise" ||
+                         options.format == "github";
+  if (has_place && !began_answer) {
     Report report;
     report.command = options.command;
     report.diagnostics = &shown;
     report.diagnostics_are_the_answer = true;
-    find_renderer(options.format)
-        ->render(report, style_of(Stream::Out, options, host),
-                 [&](std::string_view text) {
-                   return host.write(Stream::Out, text);
-                 });
-    return;
+    if (render_to_stdout(report, options, host)) return;
   }
   write_diagnostics(
       shown, style_of(Stream::Err, options, host),

@@ -25,8 +25,8 @@ Style style_of(Stream stream, const Options& options, Host& host);
 Diagnostics arranged(const Diagnostics& diags, Severity least = Severity::Note);
 
 // Ends a command whose answer is a report: writes it, whole or not at all, to
-// -o or stdout, then what people should see on stderr. CouldNotRun, with
-// nothing written, when the diagnostics say so; Findings when there are errors.
+// -o or stdout, then what people should see on stderr. As finish_incomplete()
+// when the diagnostics say so; Findings when there are errors.
 Exit finish(Context& context, Report report);
 
 // `-o X.plan.json` without --format or --json: the answer is a plan.
@@ -41,9 +41,13 @@ Exit finish_with(Context& context, const Writer& write);
 // when it cannot be.
 bool write_file(Context& context, const std::string& path, const Writer& write);
 
-// Says why there is no answer, on stderr, or on stdout in the formats that
-// consist of diagnostics alone.
+// Ends a command that has some of its answer, and a reason why there is no
+// more: as CouldNotRun, with what there is of the report in JSON.
+Exit finish_incomplete(Context& context, Report report);
+
+// Says why there is no answer: on stdout where the format has a place for
+// diagnostics and no answer has begun there, else on stderr.
 void explain_failure(const Options& options, const Diagnostics& diags,
-                     Host& host);
+                     bool began_answer, Host& host);
 
 }  // namespace shardplan::cli

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "base/allocation.h"
 #include "base/text.h"
 
 namespace shardplan::cli {
@@ -19,6 +20,7 @@ Progress::Progress(Host& host, bool enabled)
 }
 
 void Progress::stage(std::string_view text) {
+  note_work(text);
   if (!enabled_ || host_.now() - start_ < kPatience) return;
   // The last column stays free: filling it would wrap on some terminals.
   const int width = host_.terminal_width().value_or(80) - 1;

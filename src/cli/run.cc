@@ -6,20 +6,53 @@
 #include <optional>
 #include <string_view>
 
+#include "base/allocation.h"
+#include "base/check.h"
 #include "base/text.h"
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "cli/config.h"
 #include "cli/flag_values.h"
 #include "cli/help.h"
+#include "cli/max_memory.h"
 #include "cli/output.h"
+#include "report/diagnostics_text.h"
 
 namespace shardplan::cli {
 namespace {
 
 int fail(const Options& options, const Diagnostics& diags, Host& host) {
-  explain_failure(options, diags, host);
+  explain_failure(options, diags, false, host);
   return static_cast<int>(Exit::CouldNotRun);
+}
+
+// A command that could not run has said why; that it has not is a bug.
+int fail(const Context& context) {
+  if (context.explained) return static_cast<int>(Exit::CouldNotRun);
+  if (context.diags.cannot_run()) {
+    explain_failure(context.options, context.diags, context.began_answer,
+                    context.host);
+    return static_cast<int>(Exit::CouldNotRun);
+  }
+  write_diagnostics(arranged(context.diags),
+                    style_of(Stream::Err, context.options, context.host),
+                    [&](std::string_view text) {
+                      return context.host.write(Stream::Err, text);
+                    });
+  throw InternalError("`" + context.options.command +
+                      "` could not run, and no error says why");
+}
+
+// Whether the words ask for JSON: they may be such that no options were read.
+bool ask_for_json(const std::vector<std::string>& words) {
+  for (size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
+    const bool apart = words[i] == "--format" && i + 1 < words.size() &&
+                       words[i + 1] == "json";
+    if (apart || words[i] == "--json" || words[i] == "--format=json") {
+      return true;
+    }
+  }
+  return false;
 }
 
 int show_help(const CommandLine& line, const Options& options, Host& host) {
@@ -149,27 +182,53 @@ void settle(const CommandLine& line, Host& host, Options& options,
   }
 }
 
-int run_command(const std::vector<std::string>& arguments, Host& host) {
+// Runs out of memory as of anything else that it lacks.
+Exit run_within(AllocationLimit& limit, const Command& command,
+                Context& context) {
+  try {
+    return command.run(context);
+  } catch (const std::bad_alloc&) {
+    limit.make_room();
+    context.progress.clear();
+    context.diags = context.diags.fresh();  // these may be what took it all
+    report_no_memory(context.options, context.diags);
+    return Exit::CouldNotRun;
+  }
+}
+
+int run_command(const std::vector<std::string>& arguments, Host& host,
+                AllocationLimit& limit) {
   Options options;
   Diagnostics diags;
+  const auto use_limit = [&] {
+    const auto bytes =
+        options.max_memory ? options.max_memory : default_max_memory(host);
+    if (bytes) limit.set(*bytes);
+  };
+  use_limit();
   const CommandLine line = parse_command_line(arguments, diags);
   if (line.command != nullptr) options.command = line.command->name;
   apply_settings(line.settings, options, diags);
-  if (diags.cannot_run()) return fail(options, diags, host);
+  if (options.max_memory) use_limit();
+  if (diags.cannot_run()) {
+    if (ask_for_json(arguments)) options.format = "json";
+    return fail(options, diags, host);
+  }
   if (line.version) {
     host.write(Stream::Out, "shardplan " + std::string(version()) + "\n");
     return static_cast<int>(Exit::Fine);
   }
   if (line.help) return show_help(line, options, host);
   settle(line, host, options, diags);
+  if (options.max_memory) use_limit();
   if (diags.cannot_run()) return fail(options, diags, host);
   apply_severities(options, diags);
 
   Progress progress(host, options.progress && !options.quiet);
   Context context = {options, host, diags, progress};
-  const Exit exit = line.command->run(context);
+  const Exit exit = run_within(limit, *line.command, context);
   progress.clear();
-  if (exit == Exit::CouldNotRun) return fail(options, diags, host);
+  if (exit == Exit::CouldNotRun) return fail(context);
   if (exit == Exit::Findings && options.exit_zero) return 0;
   return static_cast<int>(exit);
 }
@@ -187,15 +246,52 @@ int report_bug(const std::vector<std::string>& arguments,
   return static_cast<int>(Exit::Bug);
 }
 
+// Before there are options, or behind them.
+int fail_without_memory(const std::vector<std::string>& arguments, Host& host) {
+  Options options;
+  if (ask_for_json(arguments)) options.format = "json";
+  Diagnostics diags;
+  report_no_memory(options, diags);
+  return fail(options, diags, host);
+}
+
+// The last word, which needs no memory of ours.
+int fail_without_words(Host& host) {
+  try {
+    host.write(Stream::Err,
+               "error[SP017]: there is no memory left, not even to say for "
+               "what\n");
+  } catch (...) {
+    // Nobody can be told. The exit code says that there is no answer.
+  }
+  return static_cast<int>(Exit::CouldNotRun);
+}
+
+// Whatever is thrown, somebody is told.
+int run_guarded(const std::vector<std::string>& arguments, Host& host,
+                AllocationLimit& limit) {
+  try {
+    return run_command(arguments, host, limit);
+  } catch (const std::bad_alloc&) {
+    limit.make_room();
+    return fail_without_memory(arguments, host);
+  } catch (const std::exception& problem) {
+    limit.make_room();
+    return report_bug(arguments, problem.what(), host);
+  }
+}
+
 }  // namespace
 
 int run(const std::vector<std::string>& arguments, Host& host) {
+  AllocationLimit limit;
+  forget_refusal();
+  note_work("");
   try {
-    return run_command(arguments, host);
+    return run_guarded(arguments, host, limit);
   } catch (const std::bad_alloc&) {
-    throw;  // no memory for a message either
-  } catch (const std::exception& problem) {
-    return report_bug(arguments, problem.what(), host);
+    limit.make_room();
+    return fail_without_words(host);
   }
 }
 

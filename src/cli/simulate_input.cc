@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "cli/simulate_memory.h"
 #include "graph/build.h"
 #include "io/checkpoint.h"
 #include "io/graph_file.h"
@@ -11,10 +12,6 @@
 
 namespace shardplan::cli {
 namespace {
-
-// Elements of all activations together, and of one parameter, since these are
-// held one after the other: more than a machine's memory holds.
-constexpr int64_t kMaxElements = int64_t{1} << 33U;
 
 // The specs that a graph file gives its own parameters, as rules; empty when
 // other rules are given, or it gives none to the parameters that it has.
@@ -67,31 +64,6 @@ bool has_few_enough_devices(const Mesh& mesh, Diagnostics& diags) {
             count_text(mesh.devices()))
       .help("a smaller mesh with the same axes shows the same collectives");
   return false;
-}
-
-// Whether what is to be computed fits memory.
-bool is_small_enough(const Graph& graph, Diagnostics& diags) {
-  int64_t total = 0;
-  for (const Value& value : graph.values) {
-    const bool parameter = value.kind == Value::Kind::Parameter;
-    const std::optional<int64_t> elements = element_count(value.shape);
-    const std::optional<int64_t> sum =
-        elements ? checked_add(parameter ? 0 : total, *elements) : std::nullopt;
-    if (sum && *sum <= kMaxElements) {
-      if (!parameter) total = *sum;
-      continue;
-    }
-    diags
-        .error(Code::Usage, value.where,
-               "the graph is too large to run: its values have more than " +
-                   count_text(kMaxElements) + " elements")
-        .fact("`" + value.name + "` is " + shape_text(value.shape))
-        .help(
-            "smaller `--tokens` or `--dims` keep the same structure, and so "
-            "does `--shrink`");
-    return false;
-  }
-  return true;
 }
 
 // Whether the model itself is a graph file; what cannot be read is reported
@@ -215,7 +187,10 @@ std::optional<SimulateInput> read_simulation(Context& context) {
   }
   std::optional<Graph> graph =
       build_graph(given->description, given->session.manifest, context.diags);
-  if (!graph || !is_small_enough(*graph, context.diags)) return std::nullopt;
+  if (!graph || !fits_memory(*graph, flags.values == ValueSource::Field,
+                             context.options, context.diags)) {
+    return std::nullopt;
+  }
   static const RuleSet kNoRules;
   const Session& session = given->session;
   std::optional<PlacedValues> placed =

@@ -342,4 +342,14 @@ void add_declared(const Session& session, Report& report) {
   }
 }
 
+Report plan_report(const Context& context, const Session& session,
+                   const std::string& command) {
+  Report report;
+  report.command = command;
+  report.summary = summary_of(context, session);
+  report.tables = {placements_table(session), corrections_table(session),
+                   rules_table(session)};
+  return report;
+}
+
 }  // namespace shardplan::cli

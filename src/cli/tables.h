@@ -38,6 +38,10 @@ std::vector<std::string> remarks_of(const Session& session);
 // "~ corrected: 2 dimensions are not divisible by their axes (SP203)"
 std::vector<std::string> correction_notes(const Session& session);
 
+// Of a plan whose report cannot be finished: what there is for programs.
+Report plan_report(const Context& context, const Session& session,
+                   const std::string& command);
+
 int64_t correction_count(const Session& session);
 
 // What is declared (core/declarations.h), where it is; all are empty without.

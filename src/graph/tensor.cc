@@ -11,7 +11,9 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/allocation.h"
 #include "base/check.h"
+#include "base/checked.h"
 #include "base/parallel.h"
 #include "graph/field.h"
 
@@ -28,6 +30,25 @@ void count_bytes(int64_t bytes) {
   int64_t peak = peak_bytes;
   while (now > peak && !peak_bytes.compare_exchange_weak(peak, now)) {
   }
+}
+
+void let_go(void* memory, int64_t bytes) {
+  std::free(memory);
+  return_memory(bytes);
+  count_bytes(-bytes);
+}
+
+std::shared_ptr<void> zeros(int64_t bytes) {
+  claim_memory(bytes);
+  // The system gives zero pages; they take no memory before they are written.
+  void* memory = std::calloc(static_cast<size_t>(bytes), 1);
+  if (memory == nullptr) {
+    return_memory(bytes);
+    throw std::bad_alloc();
+  }
+  count_bytes(bytes);
+  // Where this throws it has let go already.
+  return {memory, [bytes](void* given) { let_go(given, bytes); }};
 }
 
 std::vector<int64_t> row_major_strides(const Shape& shape) {
@@ -238,17 +259,11 @@ int64_t Tensor::elements() const {
 
 Tensor make_tensor(Element element, const Shape& shape) {
   Tensor tensor{element, shape, row_major_strides(shape), 0, nullptr};
-  const auto count =
-      static_cast<size_t>(std::max<int64_t>(1, tensor.elements()));
-  // The system gives zero pages; they take no memory before they are written.
-  void* memory = std::calloc(count, bytes_of(element));
-  if (memory == nullptr) throw std::bad_alloc();
-  const auto bytes = static_cast<int64_t>(count * bytes_of(element));
-  tensor.storage = std::shared_ptr<void>(memory, [bytes](void* given) {
-    std::free(given);
-    count_bytes(-bytes);
-  });
-  count_bytes(bytes);
+  const int64_t count = std::max<int64_t>(1, tensor.elements());
+  const std::optional<int64_t> bytes =
+      checked_mul(count, static_cast<int64_t>(bytes_of(element)));
+  if (!bytes) throw std::bad_alloc();
+  tensor.storage = zeros(*bytes);
   return tensor;
 }
 

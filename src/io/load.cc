@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/allocation.h"
 #include "base/text.h"
 #include "io/document.h"
 #include "io/formats/formats.h"
@@ -213,6 +214,7 @@ std::span<const ManifestFormat> manifest_formats() {
 
 SourcePtr read_source(const std::string& path, int64_t limit, Host& host,
                       Diagnostics& diags) {
+  note_work("reading", path == "-" ? "<stdin>" : path);
   std::string why;
   std::shared_ptr<const Bytes> bytes =
       path == "-" ? host.read_stdin(why) : host.read_file(path, limit, why);

@@ -5,13 +5,13 @@
 #include <chrono>
 #include <set>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include <re2/re2.h>
 #include <re2/set.h>
 
 #include "base/check.h"
+#include "base/parallel.h"
 #include "base/text.h"
 #include "resolve/python_regex.h"
 
@@ -237,20 +237,13 @@ Matches match(const Matcher& matcher, const Manifest& manifest,
   const size_t threads =
       std::clamp<size_t>(static_cast<size_t>(jobs), 1, blocks);
   std::vector<Share> shares(threads, Share(matcher.rules()));
-  std::vector<std::thread> workers;
-  for (size_t t = 0; t < threads; ++t) {
-    const size_t begin = manifest.size() * t / threads;
-    const size_t end = manifest.size() * (t + 1) / threads;
-    const auto work = [&, t, begin, end] {
-      search(matcher, manifest, may_decide, begin, end, matches, shares[t]);
-    };
-    if (t + 1 < threads) {
-      workers.emplace_back(work);
-    } else {
-      work();
-    }
-  }
-  for (std::thread& worker : workers) worker.join();
+  // A share is of fixed names, whoever searches them.
+  parallel_for(
+      static_cast<int64_t>(threads), static_cast<int>(threads), [&](int64_t i) {
+        const auto t = static_cast<size_t>(i);
+        search(matcher, manifest, may_decide, manifest.size() * t / threads,
+               manifest.size() * (t + 1) / threads, matches, shares[t]);
+      });
 
   matches.rules.resize(matcher.rules());
   for (size_t rule = 0; rule < matcher.rules(); ++rule) {

@@ -63,7 +63,7 @@ class Checker {
     look(node.shard_map->psum);
     for (const AxisName& axis : unknown) {
       diags_
-          .error(Code::UnknownAxis, node.where,
+          .error(Code::InvalidGraph, node.where,
                  "the `shard_map` of " + named(graph_, node) + " names axis `" +
                      printable(axis) + "`, which the mesh lacks")
           .fact("the mesh is " + mesh_text(mesh_))

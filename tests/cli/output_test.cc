@@ -290,7 +290,7 @@ TEST_CASE("a failure is told on stderr, or in the format made for that") {
   const struct {
     const char* format;
     bool on_stdout;
-  } rows[] = {{"text", false},     {"json", false},   {"csv", false},
+  } rows[] = {{"text", false},     {"json", true},    {"csv", false},
               {"markdown", false}, {"concise", true}, {"github", true}};
   for (const auto& row : rows) {
     CAPTURE(row.format);
@@ -299,9 +299,15 @@ TEST_CASE("a failure is told on stderr, or in the format made for that") {
     options.format = row.format;
     Diagnostics diags;
     diags.error(Code::Usage, {}, "wrong");
-    explain_failure(options, diags, host);
+    explain_failure(options, diags, false, host);
     CHECK(contains(row.on_stdout ? host.out : host.err, "wrong"));
     CHECK((row.on_stdout ? host.err : host.out).empty());
+    // What has begun on stdout is not continued by something else.
+    host.out.clear();
+    host.err.clear();
+    explain_failure(options, diags, true, host);
+    CHECK(contains(host.err, "wrong"));
+    CHECK(host.out.empty());
   }
 }
 

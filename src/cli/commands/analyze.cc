@@ -232,7 +232,9 @@ Exit run_analyze(Context& context) {
   const Session& session = *opened;
   const std::optional<BudgetAnswer> answer =
       answer_budget(context, session.manifest, session.plan);
-  if (!answer) return Exit::CouldNotRun;
+  if (!answer) {
+    return finish_incomplete(context, plan_report(context, session, "analyze"));
+  }
   Report report;
   report.command = "analyze";
   report.diagnostics = &context.diags;

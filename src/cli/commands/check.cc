@@ -147,12 +147,17 @@ std::vector<std::string> fixed_lines(const std::vector<AppliedFix>& applied) {
   return lines;
 }
 
+// Of a plan whose budget cannot be told.
+Exit finish_without_budget(Context& context, const Session& session) {
+  return finish_incomplete(context, plan_report(context, session, "check"));
+}
+
 Exit run_fix(Context& context) {
   std::optional<FixRun> run = find_fixes(context);
   if (!run) return Exit::CouldNotRun;
   context.diags = std::move(run->diags);
   std::optional<Report> report = check_report(context, run->session);
-  if (!report) return Exit::CouldNotRun;
+  if (!report) return finish_without_budget(context, run->session);
   if (context.options.diff) {
     return finish_with(context, [&](const TextSink& sink) {
       for (const auto& [path, file] : run->files) {
@@ -181,7 +186,7 @@ Exit run_check(Context& context) {
   const std::optional<Session> session = open_session(context);
   if (!session) return Exit::CouldNotRun;
   std::optional<Report> report = check_report(context, *session);
-  if (!report) return Exit::CouldNotRun;
+  if (!report) return finish_without_budget(context, *session);
   return finish(context, *std::move(report));
 }
 

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/allocation.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <limits>
+#include <new>
+
+#include <malloc.h>
+
+namespace shardplan {
+namespace {
+
+constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+// Threads take and return memory in pieces, so that they seldom meet.
+constexpr int64_t kPiece = int64_t{64} << 10U;
+// For the message of a run that met its limit.
+constexpr int64_t kRoom = int64_t{4} << 20U;
+
+// Bytes that threads have taken: what they hold and what they set aside.
+std::atomic<int64_t> g_taken{0};
+std::atomic<int64_t> g_limit{kNoLimit};
+std::atomic<int64_t> g_limit_base{0};
+// Allocations until one fails; negative: none does.
+std::atomic<int64_t> g_countdown{-1};
+std::atomic<bool> g_failed{false};
+std::atomic<int64_t> g_asked{0};
+std::atomic<int64_t> g_held{0};
+std::atomic<int64_t> g_refused_limit{0};
+
+// What this thread has set aside, and how much of that it may keep.
+constinit thread_local int64_t t_credit = 0;
+constinit thread_local int64_t t_most = 4 * kPiece;
+
+void refused(int64_t bytes, bool by_limit) {
+  g_asked = bytes;
+  g_held = g_taken - t_credit - g_limit_base;
+  g_refused_limit = by_limit ? g_limit - g_limit_base : 0;
+}
+
+// Sets `bytes` aside in one step; false where that is beyond the limit.
+bool take_from_all(int64_t bytes) {
+  int64_t taken = g_taken;
+  do {
+    if (bytes > g_limit - taken) return false;
+  } while (!g_taken.compare_exchange_weak(taken, taken + bytes));
+  return true;
+}
+
+// False where the next allocation is to fail for a test.
+bool count_down() {
+  if (g_countdown < 0 || g_countdown-- != 0) return true;
+  g_failed = true;
+  return false;
+}
+
+// When t_credit has gone below zero by a piece of `bytes`.
+bool refill(int64_t bytes) {
+  const int64_t lacking = -t_credit;
+  const bool spare = t_most > 0 && take_from_all(lacking + kPiece);
+  if (count_down() && (spare || take_from_all(lacking))) {
+    t_credit += lacking + (spare ? kPiece : 0);
+    return true;
+  }
+  if (spare) g_taken -= lacking + kPiece;
+  t_credit += bytes;
+  refused(bytes, true);
+  return false;
+}
+
+bool take(int64_t bytes) {
+  t_credit -= bytes;
+  return t_credit >= 0 || refill(bytes);
+}
+
+void give(int64_t bytes) {
+  t_credit += bytes;
+  if (t_credit <= t_most) return;
+  const int64_t keep = std::min(t_most, kPiece);
+  g_taken -= t_credit - keep;
+  t_credit = keep;
+}
+
+// Of one thread: returns all that it has set aside.
+void return_credit() {
+  g_taken -= t_credit;
+  t_credit = 0;
+}
+
+std::array<char, 256> g_work{};
+
+#if SHARDPLAN_OWN_NEW
+
+// Larger pieces are not even asked of the system where the limit forbids them.
+constexpr size_t kLarge = size_t{1} << 20U;
+
+bool is_out_of_question(size_t size) {
+  if (size < kLarge) return false;
+  const int64_t left = g_limit - g_taken + t_credit;
+  return size > static_cast<size_t>(std::max<int64_t>(left, 0));
+}
+
+void* count(void* memory, size_t size) {
+  if (memory == nullptr) {
+    refused(static_cast<int64_t>(
+                std::min<size_t>(size, static_cast<size_t>(kNoLimit))),
+            false);
+    return nullptr;
+  }
+  if (take(static_cast<int64_t>(malloc_usable_size(memory)))) return memory;
+  std::free(memory);
+  return nullptr;
+}
+
+void* allocate(size_t size) {
+  if (is_out_of_question(size)) {
+    refused(static_cast<int64_t>(
+                std::min<size_t>(size, static_cast<size_t>(kNoLimit))),
+            true);
+    return nullptr;
+  }
+  return count(std::malloc(std::max<size_t>(size, 1)), size);
+}
+
+void* allocate(size_t size, std::align_val_t alignment) {
+  if (is_out_of_question(size)) return allocate(size);
+  const auto unit = static_cast<size_t>(alignment);
+  void* memory = nullptr;
+  if (posix_memalign(&memory, std::max(unit, sizeof(void*)),
+                     std::max<size_t>(size, 1)) != 0) {
+    memory = nullptr;
+  }
+  return count(memory, size);
+}
+
+void* or_throw(void* memory) {
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+void release(void* memory) {
+  if (memory == nullptr) return;
+  give(static_cast<int64_t>(malloc_usable_size(memory)));
+  std::free(memory);
+}
+
+#endif
+
+}  // namespace
+
+int64_t allocated_bytes() { return g_taken - t_credit; }
+
+void claim_memory(int64_t bytes) {
+  if (!take(bytes)) throw std::bad_alloc();
+}
+
+void return_memory(int64_t bytes) noexcept { give(bytes); }
+
+AllocationLimit::AllocationLimit() : base_(0), before_(g_limit) {
+  return_credit();
+  base_ = g_taken;
+}
+
+AllocationLimit::~AllocationLimit() {
+  g_limit = before_;
+  g_limit_base = 0;
+}
+
+void AllocationLimit::set(int64_t bytes) {
+  return_credit();
+  g_limit_base = base_;
+  g_limit = bytes > kNoLimit - base_ ? kNoLimit : base_ + bytes;
+}
+
+void AllocationLimit::make_room() {
+  const int64_t taken = g_taken;
+  if (g_limit < taken + kRoom) g_limit = taken + kRoom;
+}
+
+Refusal last_refusal() { return {g_asked, g_held, g_refused_limit}; }
+
+void forget_refusal() {
+  g_asked = 0;
+  g_held = 0;
+  g_refused_limit = 0;
+}
+
+int64_t memory_left() {
+  return g_limit == kNoLimit
+             ? kNoLimit
+             : std::max<int64_t>(0, g_limit - g_taken + t_credit);
+}
+
+void note_work(std::string_view work, std::string_view name) {
+  size_t used = 0;
+  const auto append = [&](std::string_view text) {
+    const size_t size = std::min(text.size(), g_work.size() - 1 - used);
+    std::copy_n(text.begin(), size, g_work.begin() + used);
+    used += size;
+  };
+  append(work);
+  if (!name.empty()) {
+    append(" `");
+    append(name);
+    append("`");
+  }
+  g_work.at(used) = '\0';
+}
+
+std::string_view current_work() { return g_work.data(); }
+
+void settle_allocations() noexcept {
+  return_credit();
+  t_most = 0;  // what is still freed here goes back at once
+}
+
+bool fail_allocation(int64_t n) {
+  return_credit();
+  t_most = n < 0 ? 4 * kPiece : 0;  // each allocation of ours is counted
+  g_countdown = n;
+  return g_failed.exchange(false);
+}
+
+}  // namespace shardplan
+
+#if SHARDPLAN_OWN_NEW
+
+// NOLINTBEGIN(misc-new-delete-overloads): all of them are here.
+void* operator new(size_t size) {
+  return shardplan::or_throw(shardplan::allocate(size));
+}
+void* operator new[](size_t size) {
+  return shardplan::or_throw(shardplan::allocate(size));
+}
+void* operator new(size_t size, const std::nothrow_t&) noexcept {
+  return shardplan::allocate(size);
+}
+void* operator new[](size_t size, const std::nothrow_t&) noexcept {
+  return shardplan::allocate(size);
+}
+void* operator new(size_t size, std::align_val_t alignment) {
+  return shardplan::or_throw(shardplan::allocate(size, alignment));
+}
+void* operator new[](size_t size, std::align_val_t alignment) {
+  return shardplan::or_throw(shardplan::allocate(size, alignment));
+}
+void* operator new(size_t size, std::align_val_t alignment,
+                   const std::nothrow_t&) noexcept {
+  return shardplan::allocate(size, alignment);
+}
+void* operator new[](size_t size, std::align_val_t alignment,
+                     const std::nothrow_t&) noexcept {
+  return shardplan::allocate(size, alignment);
+}
+void operator delete(void* memory) noexcept { shardplan::release(memory); }
+void operator delete[](void* memory) noexcept { shardplan::release(memory); }
+void operator delete(void* memory, size_t) noexcept {
+  shardplan::release(memory);
+}
+void operator delete[](void* memory, size_t) noexcept {
+  shardplan::release(memory);
+}
+void operator delete(void* memory, const std::nothrow_t&) noexcept {
+  shardplan::release(memory);
+}
+void operator delete[](void* memory, const std::nothrow_t&) noexcept {
+  shardplan::release(memory);
+}
+void operator delete(void* memory, std::align_val_t) noexcept {
+  shardplan::release(memory);
+}
+void operator delete[](void* memory, std::align_val_t) noexcept {
+  shardplan::release(memory);
+}
+void operator delete(void* memory, size_t, std::align_val_t) noexcept {
+  shardplan::release(memory);
+}
+void operator delete[](void* memory, size_t, std::align_val_t) noexcept {
+  shardplan::release(memory);
+}
+void operator delete(void* memory, std::align_val_t,
+                     const std::nothrow_t&) noexcept {
+  shardplan::release(memory);
+}
+void operator delete[](void* memory, std::align_val_t,
+                       const std::nothrow_t&) noexcept {
+  shardplan::release(memory);
+}
+// NOLINTEND(misc-new-delete-overloads)
+
+#endif
