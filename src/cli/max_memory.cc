@@ -78,13 +78,6 @@ std::string size_text(int64_t bytes) {
   return bytes_text(static_cast<double>(bytes));
 }
 
-const char* help_text(const Options& options) {
-  return options.max_memory
-             ? "`--max-memory` sets what the program may use"
-             : "by default that is three quarters of the machine's memory; "
-               "`--max-memory SIZE` sets another limit";
-}
-
 }  // namespace
 
 std::optional<int64_t> default_max_memory(Host& host) {
@@ -108,7 +101,10 @@ void report_no_memory(const Options& options, Diagnostics& diags) {
   if (!work.empty()) problem.fact("what it was doing: " + printable(work));
   problem.fact("it held " + size_text(std::max<int64_t>(0, refusal.held)) +
                " and asked for " + size_text(refusal.asked) + " more");
-  if (limited) problem.help(help_text(options));
+  if (limited)
+    problem.help(
+        "`--max-memory SIZE` sets what it may use; by default three quarters "
+        "of the machine's memory");
   if (options.command == "simulate") {
     problem.help(
         "smaller `--tokens`, `--layers` or `--dims` need less, and so "

@@ -233,6 +233,22 @@ void explain_failure(const Options& options, const Diagnostics& diags,
       [&](std::string_view text) { return host.write(Stream::Err, text); });
 }
 
+void explain_no_answer(const Context& context) {
+  if (context.explained) return;
+  if (context.diags.cannot_run()) {
+    explain_failure(context.options, context.diags, context.began_answer,
+                    context.host);
+    return;
+  }
+  write_diagnostics(arranged(context.diags),
+                    style_of(Stream::Err, context.options, context.host),
+                    [&](std::string_view text) {
+                      return context.host.write(Stream::Err, text);
+                    });
+  throw InternalError("`" + context.options.command +
+                      "` could not run, and no error says why");
+}
+
 bool write_file(Context& context, const std::string& path,
                 const Writer& write) {
   std::string why;

@@ -50,4 +50,8 @@ Exit finish_incomplete(Context& context, Report report);
 void explain_failure(const Options& options, const Diagnostics& diags,
                      bool began_answer, Host& host);
 
+// The same of a command that ended with CouldNotRun, unless it has been said.
+// That there is no reason to say is a bug of ours: it throws InternalError.
+void explain_no_answer(const Context& context);
+
 }  // namespace shardplan::cli

@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "base/allocation.h"
-#include "base/check.h"
 #include "base/text.h"
 #include "cli/args.h"
 #include "cli/commands.h"
@@ -16,7 +15,6 @@
 #include "cli/help.h"
 #include "cli/max_memory.h"
 #include "cli/output.h"
-#include "report/diagnostics_text.h"
 
 namespace shardplan::cli {
 namespace {
@@ -24,23 +22,6 @@ namespace {
 int fail(const Options& options, const Diagnostics& diags, Host& host) {
   explain_failure(options, diags, false, host);
   return static_cast<int>(Exit::CouldNotRun);
-}
-
-// A command that could not run has said why; that it has not is a bug.
-int fail(const Context& context) {
-  if (context.explained) return static_cast<int>(Exit::CouldNotRun);
-  if (context.diags.cannot_run()) {
-    explain_failure(context.options, context.diags, context.began_answer,
-                    context.host);
-    return static_cast<int>(Exit::CouldNotRun);
-  }
-  write_diagnostics(arranged(context.diags),
-                    style_of(Stream::Err, context.options, context.host),
-                    [&](std::string_view text) {
-                      return context.host.write(Stream::Err, text);
-                    });
-  throw InternalError("`" + context.options.command +
-                      "` could not run, and no error says why");
 }
 
 // Whether the words ask for JSON: they may be such that no options were read.
@@ -228,7 +209,7 @@ int run_command(const std::vector<std::string>& arguments, Host& host,
   Context context = {options, host, diags, progress};
   const Exit exit = run_within(limit, *line.command, context);
   progress.clear();
-  if (exit == Exit::CouldNotRun) return fail(context);
+  if (exit == Exit::CouldNotRun) explain_no_answer(context);
   if (exit == Exit::Findings && options.exit_zero) return 0;
   return static_cast<int>(exit);
 }

@@ -58,21 +58,22 @@ std::string size_text(const std::optional<int64_t>& bytes) {
                : std::string("more than 2^63 bytes");
 }
 
+bool has_limit() { return memory_left() < kUncounted; }
+
 std::string allowed_text(const Options& options) {
   if (options.max_memory) {
     return "the program may use " + size_text(*options.max_memory);
   }
   // This differs between machines.
-  return memory_left() < kUnknown
-             ? size_text(memory_left()) + " are left of what it may use"
-             : size_text(kUnknown) + " are as much as is tried";
+  return has_limit() ? size_text(memory_left()) + " are left of what it may use"
+                     : size_text(kUnknown) + " are as much as is tried";
 }
 
 }  // namespace
 
 bool fits_memory(const Graph& graph, bool exact, const Options& options,
                  Diagnostics& diags) {
-  const int64_t limit = std::min(memory_left(), kUnknown);
+  const int64_t limit = has_limit() ? memory_left() : kUnknown;
   for (const GraphNode& node : graph.nodes) {
     std::optional<int64_t> total = 0;
     int largest = node.result;

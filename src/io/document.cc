@@ -39,7 +39,7 @@ uint32_t read_items(JsonScanner& scanner, DocumentBuilder& builder,
       return builder.end(scanner.span().end);
     }
     if (token == Token::Key) {
-      builder.key(std::string(scanner.text()), scanner.span());
+      builder.key(scanner.text(), scanner.span());
       scanner.next();
     }
     read_value(scanner, builder);
@@ -51,7 +51,7 @@ uint32_t read_value(JsonScanner& scanner, DocumentBuilder& builder) {
   using Token = JsonScanner::Token;
   const Span where = scanner.span();
   const auto scalar = [&](NodeKind kind) {
-    return builder.scalar(kind, std::string(where.text()), where);
+    return builder.scalar(kind, where.text(), where);
   };
   switch (scanner.token()) {
     case Token::BeginObject:
@@ -59,8 +59,7 @@ uint32_t read_value(JsonScanner& scanner, DocumentBuilder& builder) {
     case Token::BeginArray:
       return read_items(scanner, builder, NodeKind::List);
     case Token::String:
-      return builder.scalar(NodeKind::String, std::string(scanner.text()),
-                            where);
+      return builder.scalar(NodeKind::String, scanner.text(), where);
     case Token::Number:
       return scalar(where.text().find_first_of(".eE") == std::string_view::npos
                         ? NodeKind::Integer
@@ -97,7 +96,10 @@ std::nullopt_t report(const SyntaxError& error, Diagnostics& diags) {
 
 NodeKind Node::kind() const { return document_->entries_[index_].kind; }
 
-Span Node::span() const { return document_->entries_[index_].span; }
+Span Node::span() const {
+  const auto& entry = document_->entries_[index_];
+  return document_->span(entry.begin, entry.end);
+}
 
 std::string_view Node::text() const { return document_->entries_[index_].text; }
 
@@ -140,25 +142,36 @@ std::optional<bool> Node::boolean() const {
   return text().front() == 't' || text().front() == 'T';
 }
 
-size_t Node::size() const { return document_->entries_[index_].items.size(); }
+size_t Node::size() const {
+  return document_->children_[document_->entries_[index_].children]
+      .items.size();
+}
 
 Node Node::item(size_t index) const {
-  const auto& items = document_->entries_[index_].items;
+  const auto& items =
+      document_->children_[document_->entries_[index_].children].items;
   SHARDPLAN_CHECK(index < items.size());
   return {document_, items[index]};
 }
 
 std::string_view Node::key(size_t index) const {
-  return document_->entries_[index_].keys[index];
+  return document_->children_[document_->entries_[index_].children]
+      .keys[index]
+      .text;
 }
 
 Span Node::key_span(size_t index) const {
-  return document_->entries_[index_].key_spans[index];
+  const auto& key =
+      document_->children_[document_->entries_[index_].children].keys[index];
+  return document_->span(key.begin, key.end);
 }
 
 std::optional<Node> Node::find(std::string_view key) const {
-  const auto& keys = document_->entries_[index_].keys;
-  const auto found = std::find(keys.begin(), keys.end(), key);
+  const auto& keys =
+      document_->children_[document_->entries_[index_].children].keys;
+  const auto found =
+      std::find_if(keys.begin(), keys.end(),
+                   [&](const auto& each) { return each.text == key; });
   if (found == keys.end()) return std::nullopt;
   return item(static_cast<size_t>(found - keys.begin()));
 }

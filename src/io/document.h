@@ -13,6 +13,8 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -70,20 +72,39 @@ class Document {
  private:
   friend class Node;
   friend class DocumentBuilder;
-  struct Entry {
-    NodeKind kind = NodeKind::Null;
-    Span span;
-    std::string text;
-    std::vector<uint32_t> items;
-    std::vector<std::string> keys;
-    std::vector<Span> key_spans;
+  // Twelve megabytes can be six million nodes, so these are kept small: places
+  // as offsets, and texts as views of the source wherever it spells them so.
+  struct Key {
+    std::string_view text;
+    uint32_t begin = 0;
+    uint32_t end = 0;
   };
+  struct Children {
+    std::vector<uint32_t> items;
+    std::vector<Key> keys;  // of a map, as many as items
+  };
+  struct Entry {
+    std::string_view text;
+    uint32_t begin = 0;
+    uint32_t end = 0;
+    uint32_t children = 0;  // of a list or map; of others none, which is 0
+    NodeKind kind = NodeKind::Null;
+  };
+  Span span(uint32_t begin, uint32_t end) const {
+    return {source_.get(), begin, end};
+  }
+
   SourcePtr source_;
-  std::vector<Entry> entries_;
+  // A deque gives room piece by piece: nothing is held twice as it grows.
+  std::deque<Entry> entries_;
+  std::vector<Children> children_ = std::vector<Children>(1);
+  // Texts that the source spells otherwise. Shared: views stay valid.
+  std::shared_ptr<std::deque<std::string>> texts_;
   uint32_t root_ = 0;
 };
 
 // Longer texts are refused (SP002): trees are for what people write.
+// Offsets fit 32 bits.
 inline constexpr size_t kMaxDocumentBytes = size_t{64} << 20U;
 
 std::optional<Document> parse_document(SourcePtr source, Diagnostics& diags);

@@ -2,6 +2,9 @@
 #include "io/document_builder.h"
 
 #include <algorithm>
+#include <deque>
+#include <memory>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 
@@ -20,26 +23,48 @@ DocumentBuilder::DocumentBuilder(SourcePtr source, Diagnostics& diags)
   document_.source_ = std::move(source);
 }
 
-void DocumentBuilder::key(std::string text, Span where) {
+void DocumentBuilder::key(std::string_view text, Span where) {
   SHARDPLAN_CHECK(wants_key());
-  Document::Entry& map = document_.entries_[open_.back()];
-  map.keys.push_back(std::move(text));
-  map.key_spans.push_back(where);
+  children(open_.back())
+      .keys.push_back({kept(text, where), static_cast<uint32_t>(where.begin),
+                       static_cast<uint32_t>(where.end)});
 }
 
 bool DocumentBuilder::wants_key() const {
   if (open_.empty()) return false;
-  const Document::Entry& entry = document_.entries_[open_.back()];
-  return entry.kind == NodeKind::Map && entry.keys.size() == entry.items.size();
+  const Document::Children& inside = children(open_.back());
+  return kind(open_.back()) == NodeKind::Map &&
+         inside.keys.size() == inside.items.size();
 }
 
-uint32_t DocumentBuilder::add(NodeKind kind, std::string text, Span where) {
+std::string_view DocumentBuilder::kept(std::string_view text, Span where) {
+  if (text.empty()) return {};
+  const std::string_view written = where.text();
+  // As it is, or within quotes.
+  for (const size_t skipped : {size_t{0}, size_t{1}}) {
+    const std::string_view same =
+        written.substr(std::min(skipped, written.size()), text.size());
+    if (same == text) return same;
+  }
+  if (!document_.texts_) {
+    document_.texts_ = std::make_shared<std::deque<std::string>>();
+  }
+  return document_.texts_->emplace_back(text);
+}
+
+uint32_t DocumentBuilder::add(NodeKind kind, std::string_view text,
+                              Span where) {
   const auto node = static_cast<uint32_t>(document_.entries_.size());
   Document::Entry entry;
   entry.kind = kind;
-  entry.text = std::move(text);
-  entry.span = where;
-  document_.entries_.push_back(std::move(entry));
+  entry.text = kept(text, where);
+  entry.begin = static_cast<uint32_t>(where.begin);
+  entry.end = static_cast<uint32_t>(where.end);
+  if (kind == NodeKind::List || kind == NodeKind::Map) {
+    entry.children = static_cast<uint32_t>(document_.children_.size());
+    document_.children_.emplace_back();
+  }
+  document_.entries_.push_back(entry);
   return node;
 }
 
@@ -47,18 +72,19 @@ void DocumentBuilder::attach(uint32_t node) {
   if (open_.empty()) {
     document_.root_ = node;
   } else {
-    document_.entries_[open_.back()].items.push_back(node);
+    children(open_.back()).items.push_back(node);
   }
 }
 
-uint32_t DocumentBuilder::scalar(NodeKind kind, std::string text, Span where) {
-  const uint32_t node = add(kind, std::move(text), where);
+uint32_t DocumentBuilder::scalar(NodeKind kind, std::string_view text,
+                                 Span where) {
+  const uint32_t node = add(kind, text, where);
   attach(node);
   return node;
 }
 
-uint32_t DocumentBuilder::detached(std::string text, Span where) {
-  return add(NodeKind::String, std::move(text), where);
+uint32_t DocumentBuilder::detached(std::string_view text, Span where) {
+  return add(NodeKind::String, text, where);
 }
 
 uint32_t DocumentBuilder::begin(NodeKind kind, uint64_t offset) {
@@ -72,23 +98,27 @@ uint32_t DocumentBuilder::end(uint64_t offset) {
   const uint32_t node = open_.back();
   open_.pop_back();
   Document::Entry& entry = document_.entries_[node];
-  entry.span.end = std::max(offset, entry.span.begin);
-  check_keys(entry);
+  entry.end = std::max(static_cast<uint32_t>(offset), entry.begin);
+  Document::Children& inside = children(node);
+  inside.items.shrink_to_fit();
+  inside.keys.shrink_to_fit();
+  check_keys(node);
   return node;
 }
 
-void DocumentBuilder::check_keys(const Document::Entry& map) {
+void DocumentBuilder::check_keys(uint32_t map) {
+  const std::vector<Document::Key>& keys = children(map).keys;
   std::unordered_map<std::string_view, size_t> seen;
-  for (size_t i = 0; i < map.keys.size(); ++i) {
-    const auto [first, is_new] = seen.emplace(map.keys[i], i);
-    if (!is_new) {
-      report_duplicate(map.keys[i], map.key_spans[first->second],
-                       map.key_spans[i]);
-    }
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const auto [first, is_new] = seen.emplace(keys[i].text, i);
+    if (is_new) continue;
+    const Document::Key& before = keys[first->second];
+    report_duplicate(keys[i].text, document_.span(before.begin, before.end),
+                     document_.span(keys[i].begin, keys[i].end));
   }
 }
 
-void DocumentBuilder::report_duplicate(const std::string& key, Span first,
+void DocumentBuilder::report_duplicate(std::string_view key, Span first,
                                        Span second) {
   if (++duplicates_ > kMaxReported) return;
   diags_

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -22,21 +22,22 @@ class DocumentBuilder {
  public:
   DocumentBuilder(SourcePtr source, Diagnostics& diags);
 
+  // Texts are copied where the source does not spell them so.
   // Within a map: the key of the value that follows.
-  void key(std::string text, Span where);
+  void key(std::string_view text, Span where);
   // Each returns the node's number.
-  uint32_t scalar(NodeKind kind, std::string text, Span where);
+  uint32_t scalar(NodeKind kind, std::string_view text, Span where);
   uint32_t begin(NodeKind kind, uint64_t offset);
   uint32_t end(uint64_t offset);
   // Puts a complete node in a second place (a YAML alias).
   void repeat(uint32_t node) { attach(node); }
   // A scalar that has no place in the tree, for aliases of map keys.
-  uint32_t detached(std::string text, Span where);
+  uint32_t detached(std::string_view text, Span where);
 
   size_t depth() const { return open_.size(); }
   bool wants_key() const;
   NodeKind kind(uint32_t node) const { return document_.entries_[node].kind; }
-  const std::string& text(uint32_t node) const {
+  std::string_view text(uint32_t node) const {
     return document_.entries_[node].text;
   }
 
@@ -44,10 +45,18 @@ class DocumentBuilder {
   std::optional<Document> finish();
 
  private:
-  uint32_t add(NodeKind kind, std::string text, Span where);
+  uint32_t add(NodeKind kind, std::string_view text, Span where);
+  // The same text for as long as the document lives.
+  std::string_view kept(std::string_view text, Span where);
+  Document::Children& children(uint32_t node) {
+    return document_.children_[document_.entries_[node].children];
+  }
+  const Document::Children& children(uint32_t node) const {
+    return document_.children_[document_.entries_[node].children];
+  }
   void attach(uint32_t node);
-  void check_keys(const Document::Entry& map);
-  void report_duplicate(const std::string& key, Span first, Span second);
+  void check_keys(uint32_t map);
+  void report_duplicate(std::string_view key, Span first, Span second);
 
   Diagnostics& diags_;
   Document document_;

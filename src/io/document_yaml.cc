@@ -298,16 +298,16 @@ class Handler : public YAML::EventHandler {
     refuse(where, "a key must be text", "");
   }
 
-  void put_key(NodeKind kind, std::string text, Span where) {
+  void put_key(NodeKind kind, std::string_view text, Span where) {
     if (kind == NodeKind::Null) refuse_key(where);
     if (text == "<<" && where.text() == "<<") {
       refuse(where, "merge keys (`<<`) are not read",
              "write the keys out, or quote `\"<<\"` if it is a name");
     }
-    builder_.key(std::move(text), where);
+    builder_.key(text, where);
   }
 
-  void scalar(NodeKind kind, std::string text, Span where,
+  void scalar(NodeKind kind, std::string_view text, Span where,
               YAML::anchor_t anchor) {
     last_end_ = std::max(last_end_, where.end);
     ++nodes_;
@@ -315,11 +315,11 @@ class Handler : public YAML::EventHandler {
       if (anchor != YAML::NullAnchor) {
         anchors_[anchor] = {builder_.detached(text, where)};
       }
-      put_key(kind, std::move(text), where);
+      put_key(kind, text, where);
       return;
     }
     grow(0, where);
-    const uint32_t node = builder_.scalar(kind, std::move(text), where);
+    const uint32_t node = builder_.scalar(kind, text, where);
     if (anchor != YAML::NullAnchor) anchors_[anchor] = {node};
   }
 

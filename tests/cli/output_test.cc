@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
 
+#include "base/check.h"
 #include "tests/support/memory_host.h"
 
 namespace shardplan::cli {
@@ -309,6 +310,47 @@ TEST_CASE("a failure is told on stderr, or in the format made for that") {
     CHECK(contains(host.err, "wrong"));
     CHECK(host.out.empty());
   }
+}
+
+// A command that ended with 2 and had reported nothing that prevents running
+// ended silently: findings are not shown where there is no answer.
+TEST_CASE("output: no answer without a reason is a bug of ours") {
+  MemoryHost host;
+  Options options;
+  options.command = "simulate";
+  Diagnostics diags;
+  Progress progress(host, false);
+  Context context{options, host, diags, progress};
+  CHECK_THROWS_AS(explain_no_answer(context), InternalError);
+  CHECK(host.err.empty());
+  diags.error(Code::UnknownAxis, {}, "a finding");
+  CHECK_THROWS_AS(explain_no_answer(context), InternalError);
+  CHECK(contains(host.err, "a finding"));
+  host.err.clear();
+  diags.error(Code::InvalidGraph, {}, "a reason");
+  explain_no_answer(context);
+  CHECK(contains(host.err, "a reason"));
+  CHECK_FALSE(contains(host.err, "a finding"));
+}
+
+TEST_CASE("output: what has been explained is not explained again") {
+  MemoryHost host;
+  Options options;
+  options.format = "json";
+  Diagnostics diags;
+  diags.error(Code::MissingFacts, {}, "a reason");
+  Progress progress(host, false);
+  Context context{options, host, diags, progress};
+  Report report;
+  report.command = "analyze";
+  report.summary = {{"tensors", Count{3}}};
+  CHECK(finish(context, report) == Exit::CouldNotRun);
+  CHECK(contains(host.out, "\"tensors\": 3"));
+  CHECK(contains(host.out, "a reason"));
+  const std::string once = host.out;
+  explain_no_answer(context);
+  CHECK(host.out == once);
+  CHECK(host.err.empty());
 }
 
 }  // namespace

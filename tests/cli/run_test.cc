@@ -92,6 +92,11 @@ TEST_CASE("exit codes say what happened") {
 TEST_CASE("a wrong command line shows its mistakes, whatever the format") {
   MemoryHost host;
   CHECK(run({"check", "--json", "--mesh", "tp=2"}, host) == 2);
+  CHECK(host.err.empty());
+  CHECK(contains(host.out, "\"schema\": \"shardplan.report/1\""));
+  CHECK(contains(host.out, "\"message\": \"`check` needs MODEL\""));
+  host.out.clear();
+  CHECK(run({"check", "--format", "csv", "--mesh", "tp=2"}, host) == 2);
   CHECK(host.err ==
         "error[SP010]: `check` needs MODEL\n"
         "help: `shardplan check MODEL` is how it is called\n");

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every command with too little memory: where an allocation fails the program
+// ended by std::terminate, and what it had written stayed half written.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "base/allocation.h"
+#include "cli/commands.h"
+#include "tests/support/simulating.h"
+
+namespace shardplan::cli {
+namespace {
+
+using testing::MemoryHost;
+using Words = std::vector<std::string>;
+
+// A model, its rules, a graph, and a plan of them.
+MemoryHost ready() {
+  MemoryHost host = testing::block_host();
+  host.files["odd.yaml"] =
+      "rules:\n  - [\"up\", [null, [fsdp, tp]]]\n  - [\"down\", [tp, nope]]\n"
+      "  - [\"never\", []]\n";
+  host.files["shardplan.yaml"] = "unmatched: replicate\n";
+  Words words = {"resolve", "model.json",  "-r", "rules.yaml",
+                 "-m",      "fsdp=2,tp=2", "-o", "x.plan.json"};
+  REQUIRE(run(words, host) == 0);
+  host.written.clear();
+  return host;
+}
+
+const std::vector<Words>& command_lines() {
+  static const std::vector<Words> kLines = {
+      {"check", "model.json", "-r", "rules.yaml", "-m", "fsdp=2,tp=2"},
+      {"check", "model.json", "-r", "odd.yaml", "-m", "fsdp=2,tp=3"},
+      {"check", "model.json", "-r", "odd.yaml", "-m", "fsdp=2,tp=3", "--json"},
+      {"check", "model.json", "-r", "odd.yaml", "-m", "fsdp=2,tp=3", "--fix"},
+      {"resolve", "model.json", "-r", "rules.yaml", "-m", "fsdp=2,tp=2", "-o",
+       "y.plan.json"},
+      {"resolve", "model.json", "-r", "rules.yaml", "-m", "fsdp=2,tp=2",
+       "--json", "-o", "report.json"},
+      {"resolve", "model.json", "--plan", "x.plan.json", "--why", "mlp/up"},
+      {"analyze", "model.json", "-r", "rules.yaml", "-m", "fsdp=2,tp=2",
+       "--optimizer", "adamw", "--format", "markdown"},
+      {"sweep", "model.json", "-r", "rules.yaml", "--devices", "4", "--over",
+       "fsdp,tp", "--format", "csv"},
+      {"export", "model.json", "-r", "rules.yaml", "-m", "fsdp=2,tp=2", "--to",
+       "python"},
+      {"inspect", "model.json", "-r", "rules.yaml", "-m", "fsdp=2,tp=2",
+       "--shard", "mlp/up"},
+      {"diff", "x.plan.json", "x.plan.json"},
+      {"diff", "model.json", "-r", "rules.yaml", "-m", "fsdp=2,tp=2",
+       "--semantics", "eformer,flax"},
+      {"simulate", "model.json", "--graph", "block.yaml", "-r", "rules.yaml",
+       "-m", "fsdp=2,tp=2", "--jobs", "1"},
+      {"simulate", "model.json", "--graph", "block.yaml", "-r", "rules.yaml",
+       "-m", "fsdp=2,tp=2", "--values", "field", "--jobs", "3", "--json"},
+      {"explain", "--algorithm", "ring", "--ranks", "4"},
+      {"explain", "SP203"},
+      {"list", "codes"},
+      {"completion", "bash"}};
+  return kLines;
+}
+
+std::string joined(const Words& words) {
+  std::string text;
+  for (const std::string& word : words) text += word + " ";
+  return text;
+}
+
+bool contains(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+// A run and what it was with all the memory that it wants.
+struct Compared {
+  int exit = 0;
+  MemoryHost host;
+};
+
+Compared outcome(const Words& words, const MemoryHost& before) {
+  Compared result{0, before};
+  result.exit = run(words, result.host);
+  return result;
+}
+
+// Either the whole answer or none, with the reason.
+void check_honest(const Compared& got, const Compared& want) {
+  if (got.exit != 2) {
+    CHECK(got.exit == want.exit);
+    CHECK(got.host.out == want.host.out);
+    CHECK(got.host.err == want.host.err);
+    CHECK(got.host.files == want.host.files);
+    return;
+  }
+  CHECK(contains(got.host.out + got.host.err, "SP017"));
+  for (const auto& [path, text] : got.host.files) {
+    const auto whole = want.host.files.find(path);
+    CAPTURE(path);
+    REQUIRE(whole != want.host.files.end());
+    CHECK((text == whole->second || path == "odd.yaml"));
+  }
+}
+
+TEST_CASE("memory: with --max-memory too small for it a command says SP017") {
+  if (!kCountsAllocations) return;
+  const MemoryHost before = ready();
+  for (const Words& words : command_lines()) {
+    CAPTURE(joined(words));
+    const Compared want = outcome(words, before);
+    for (const char* limit : {"1", "20KB", "100KB", "300KB", "1MB", "100MB"}) {
+      CAPTURE(limit);
+      Words limited = words;
+      limited.insert(limited.end(), {"--max-memory", limit});
+      const Compared got = outcome(limited, before);
+      if (std::string_view(limit) == "1") CHECK(got.exit == 2);
+      if (std::string_view(limit) == "100MB") CHECK(got.exit == want.exit);
+      check_honest(got, want);
+    }
+  }
+}
+
+// Whichever allocation fails, alone. All of them would take minutes.
+TEST_CASE("memory: any allocation may fail, and nothing else does") {
+  if (!kCountsAllocations) return;
+  const MemoryHost before = ready();
+  int64_t first = 0;
+  for (const Words& words : command_lines()) {
+    CAPTURE(joined(words));
+    const Compared want = outcome(words, before);
+    bool failed = true;
+    int64_t refused = 0;
+    for (int64_t n = first++; failed; n += 1 + n / 8) {
+      CAPTURE(n);
+      Compared got{0, before};
+      fail_allocation(n);
+      got.exit = run(words, got.host);
+      failed = fail_allocation(-1);
+      refused += failed ? 1 : 0;
+      check_honest(got, want);
+      if (!failed) CHECK(got.exit == want.exit);
+    }
+    CHECK(refused > 20);
+  }
+}
+
+TEST_CASE("memory: the machine's size is the limit, unless a flag says more") {
+  if (!kCountsAllocations) return;
+  MemoryHost host = ready();
+  host.files["/proc/meminfo"] = "MemTotal: 64 kB\n";
+  const Words words = {"inspect", "model.json"};
+  CHECK(run(words, host) == 2);
+  CHECK(contains(host.err, "more than the 48.0 KiB"));
+  CHECK(contains(host.err, "what it was doing: "));
+  Words allowed = words;
+  allowed.insert(allowed.end(), {"--max-memory", "1GB"});
+  CHECK(run(allowed, host) == 0);
+  host.files["shardplan.yaml"] = "max-memory: 1GB\n";
+  CHECK(run(words, host) == 0);
+  host.files["shardplan.yaml"] = "max-memory: 1\n";
+  CHECK(run(allowed, host) == 0);
+}
+
+// yaml-cpp and our tree took 2 GB for 12 MB of these.
+TEST_CASE("memory: a document of many nodes takes few bytes for each") {
+  if (!kCountsAllocations) return;
+  MemoryHost host;
+  std::string& text = host.files["m.yaml"];
+  constexpr int64_t kNodes = 200'000;
+  text = "w: {shape: [";
+  for (int64_t i = 0; i < kNodes; ++i) text += "1,";
+  text += "1]}\n";
+  const Words words = {"inspect", "m.yaml", "--max-memory"};
+  const auto exit_with = [&](const std::string& limit) {
+    Words limited = words;
+    limited.push_back(limit);
+    return run(limited, host);
+  };
+  exit_with("1GB");
+  const std::string err = host.err;
+  host.err.clear();
+  exit_with(std::to_string(kNodes * 160));
+  CHECK(host.err == err);
+  CHECK(exit_with(std::to_string(kNodes * 8)) == 2);
+  CHECK(contains(host.err, "SP017"));
+  CHECK(contains(host.err, "reading `m.yaml`"));
+}
+
+}  // namespace
+}  // namespace shardplan::cli
