@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "core/fold.h"
 #include "graph/layers.h"
+#include "sim/precision.h"
 #include "sim/tied_layouts.h"
 #include "sim/unread_parameters.h"
 #include "sim/verdict.h"
@@ -147,8 +148,11 @@ void report_reshard(const SimulateInput& input, const Program& program,
   auto finding = diags.report(
       at.rematerializes ? Code::FullRematerialization : Code::ImplicitReshard,
       where, message);
+  const Precision precision{Arithmetic::F32, input.storage, input.reduce};
+  const auto number = static_cast<size_t>(&from - program.registers.data());
   const int64_t bytes =
-      *element_count(from.local_shape) * storage_bytes(input.storage);
+      *element_count(from.local_shape) *
+      storage_bytes(register_types(program, precision)[number]);
   finding.fact(name + " " + shape_text(value.shape) + " lies as " +
                layout_text(from.layout) + ", " +
                bytes_text(static_cast<double>(bytes)) + " per device");
@@ -208,7 +212,7 @@ void report_program(const SimulateInput& input, const Program& program,
     }
   }
   report_unread_parameters(input.graph, input.session.manifest, scope, diags);
-  report_tied_uses(program, diags);
+  report_tied_uses(program, input.storage, input.reduce, diags);
   for (const int bias : repeated_biases(input.graph)) {
     const Value& value = value_of(input.graph, bias);
     diags

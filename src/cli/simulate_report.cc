@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "base/text.h"
 #include "cli/simulate_findings.h"
 #include "core/fold.h"
@@ -312,10 +313,9 @@ std::string traffic_line(const Simulation& outcome, bool exact) {
     return exact ? count_text(bytes) + " bytes"
                  : bytes_text(static_cast<double>(bytes));
   };
-  const std::string line =
-      "all devices together send " + size(outcome.bytes_moved);
-  if (outcome.bytes_moved == outcome.bytes_priced) return line + ", as priced";
-  return line + ", priced as " + size(outcome.bytes_priced);
+  SHARDPLAN_CHECK(outcome.bytes_moved == outcome.bytes_priced);
+  return "all devices together send " + size(outcome.bytes_moved) +
+         ", as priced";
 }
 
 }  // namespace

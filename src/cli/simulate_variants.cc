@@ -34,7 +34,8 @@ bool is_reduction(CollectiveKind kind) {
 // Whether the program's sums can be made with the algorithm; of another one
 // the table's first would be taken in its place.
 bool fits(const Program& program, const Algorithm& algorithm) {
-  for (const CollectivePrice& priced : price(program)) {
+  for (const CollectivePrice& priced :
+       price(program, Storage::F32, Storage::F32)) {
     if (is_reduction(priced.kind) &&
         !algorithm.supports(priced.kind,
                             ranks_along(program.mesh, priced.axes))) {

@@ -23,8 +23,7 @@ struct CollectivePrice {
 
 // One per instruction that moves bytes, overlapped products included, of
 // numbers of the types that a run keeps them in (sim/precision.h).
-std::vector<CollectivePrice> price(const Program& program,
-                                   Storage storage = Storage::F32,
-                                   Storage reduce = Storage::F32);
+std::vector<CollectivePrice> price(const Program& program, Storage storage,
+                                   Storage reduce);
 
 }  // namespace shardplan

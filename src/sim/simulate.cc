@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "base/check.h"
 #include "graph/routing.h"
 #include "sim/decisions.h"
 #include "sim/isolate.h"
@@ -80,11 +81,11 @@ class Simulator {
             options_.storage, options_.threads};
   }
 
+  // Every run counts bytes of the types that are asked for, also the runs that
+  // round nothing (sim/precision.h).
   ExecuteOptions how(Arithmetic arithmetic) const {
-    const bool rounds = arithmetic == Arithmetic::F32;
-    return {arithmetic, options_.threads, false,
-            rounds ? options_.storage : Storage::F32,
-            rounds ? options_.reduce : Storage::F32};
+    return {arithmetic, options_.threads, false, options_.storage,
+            options_.reduce};
   }
 
   // Replicas must agree as well: what one of them computes is not looked at
@@ -125,10 +126,12 @@ class Simulator {
         row.moved += bytes;
         row.bytes_per_device = std::max(row.bytes_per_device, bytes);
       }
+      check_price(row);
       result_.bytes_priced += row.priced.bytes;
       result_.collectives.push_back(std::move(row));
     }
     result_.bytes_moved = run.bytes_moved();
+    SHARDPLAN_CHECK(result_.bytes_moved == result_.bytes_priced);
     for (const GraphNode& node : graph_.nodes) {
       std::vector<Shape> shapes;
       for (const int operand : node.operands) {
@@ -339,6 +342,14 @@ class Simulator {
 };
 
 }  // namespace
+
+void check_price(const MovedBytes& row) {
+  if (row.moved == row.priced.bytes) return;
+  throw InternalError(
+      "a collective (" + std::string(collective_name(row.priced.kind)) + ", " +
+      row.priced.algorithm + ") moved " + std::to_string(row.moved) +
+      " bytes and is priced as " + std::to_string(row.priced.bytes));
+}
 
 Simulation simulate(const Program& program, const ReadValue& values,
                     const SimulateOptions& options) {

@@ -41,9 +41,10 @@ struct Uses {
 };
 
 // Bytes that all devices send of a parameter, but for what FSDP gathers.
-int64_t moved_bytes(const Program& program, int parameter) {
+int64_t moved_bytes(const Program& program, int parameter, Storage storage,
+                    Storage reduce) {
   int64_t total = 0;
-  for (const CollectivePrice& priced : price(program)) {
+  for (const CollectivePrice& priced : price(program, storage, reduce)) {
     const Instruction& at =
         program.instructions[static_cast<size_t>(priced.instruction)];
     const int number = at.operands[0];
@@ -94,7 +95,8 @@ std::optional<VocabMatrix> only_matrix(const Manifest& manifest, VocabUse use) {
 
 }  // namespace
 
-void report_tied_uses(const Program& program, Diagnostics& diags) {
+void report_tied_uses(const Program& program, Storage storage, Storage reduce,
+                      Diagnostics& diags) {
   const Graph& graph = *program.graph;
   std::vector<Uses> uses(graph.values.size());
   for (const Instruction& at : program.instructions) {
@@ -114,7 +116,8 @@ void report_tied_uses(const Program& program, Diagnostics& diags) {
   for (size_t v = 0; v < uses.size(); ++v) {
     const auto& [table, head] = uses[v];
     if (!table || !head || table->layout == head->layout) continue;
-    const int64_t bytes = moved_bytes(program, static_cast<int>(v));
+    const int64_t bytes =
+        moved_bytes(program, static_cast<int>(v), storage, reduce);
     if (bytes == 0) continue;
     const Value& value = graph.values[v];
     diags

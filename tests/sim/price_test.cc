@@ -20,7 +20,8 @@ TEST_CASE("price: an all-reduce of 8 floats over 4 devices") {
   g.want(g.einsum("bd,df->bf", x, g.parameter({8, 4}, "tp, None")),
          "None, None");
   const Program program = g.plan();
-  const std::vector<CollectivePrice> prices = price(program);
+  const std::vector<CollectivePrice> prices =
+      price(program, Storage::F32, Storage::F32);
   REQUIRE(prices.size() == 1);
   CHECK(prices[0].kind == CollectiveKind::AllReduce);
   CHECK(prices[0].axes == AxisNames{"tp"});

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include "base/check.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/small_graph.h"
 
@@ -54,6 +55,56 @@ TEST_CASE("simulate: random plans raise no false alarm in floating point") {
     CHECK(s.bytes_moved == s.bytes_priced);
     if (s.bound_ratio) CHECK(*s.bound_ratio <= 1);
   }
+}
+
+// Runs in the field counted 4 bytes of every number, whatever the type that was
+// asked for and priced.
+TEST_CASE(
+    "simulate: bytes are those of the type that is sent, however counted") {
+  static const ValueSource kSources[] = {ValueSource::Field,
+                                         ValueSource::Random};
+  static const Storage kTypes[] = {Storage::F32, Storage::BF16, Storage::F16};
+  static const Overlap kForms[] = {Overlap::Off, Overlap::Ring};
+  for (const Overlap form : kForms) {
+    for (const Storage storage : kTypes) {
+      for (const Storage reduce : kTypes) {
+        std::vector<int64_t> moved;
+        for (const ValueSource source : kSources) {
+          SmallGraph g("fsdp=2,tp=2");
+          const int x = g.input({4, 8}, "fsdp, None");
+          const int h =
+              g.einsum("bd,df->bf", x, g.parameter({8, 16}, "fsdp, tp"));
+          g.want(g.einsum("bf,fd->bd", h, g.parameter({16, 8}, "tp, fsdp")),
+                 "fsdp, None");
+          SimulateOptions options;
+          options.values = source;
+          options.storage = storage;
+          options.reduce = reduce;
+          options.partition.overlap = form;
+          const Simulation s =
+              simulate(g.plan(options.partition), g.values(source), options);
+          CHECK_FALSE(s.mismatch.has_value());
+          CHECK(s.bytes_moved == s.bytes_priced);
+          moved.push_back(s.bytes_moved);
+        }
+        CHECK(moved[0] > 0);
+        CHECK(moved[0] == moved[1]);
+      }
+    }
+  }
+}
+
+TEST_CASE("simulate: bytes that were not priced as moved are a bug of ours") {
+  MovedBytes row{
+      {0, CollectiveKind::AllGather, {"tp"}, "ring", 512, Cause::Implicit},
+      512,
+      128};
+  CHECK_NOTHROW(check_price(row));
+  row.moved = 1024;
+  CHECK_THROWS_WITH_AS(check_price(row),
+                       "a collective (all-gather, ring) moved 1024 bytes and "
+                       "is priced as 512",
+                       InternalError);
 }
 
 // x -> up -> gelu -> down, with an all-reduce at the end; then a relu.

@@ -27,9 +27,9 @@ struct Tied {
     const int used = head ? g.constrained(table, head) : table;
     g.einsum("bsd,vd->bsv", hidden, used);
   }
-  std::string report() {
+  std::string report(Storage storage = Storage::F32) {
     const Program program = g.plan();
-    report_tied_uses(program, diags);
+    report_tied_uses(program, storage, storage, diags);
     return testing::messages(diags);
   }
   SmallGraph g;
@@ -57,6 +57,15 @@ TEST_CASE("tied: two layouts are told, with what they cost") {
   // parts.
   CHECK(found.facts[3] ==
         "for that, all devices together send 48.0 KiB of it in every forward "
+        "pass");
+}
+
+// Bytes were those of float32, whatever --dtype said.
+TEST_CASE("tied: what is sent in bf16 is half") {
+  Tied tied("tp=4", "tp, None", "None, tp");
+  tied.report(Storage::BF16);
+  CHECK(tied.diags.all()[0].facts.at(3) ==
+        "for that, all devices together send 24.0 KiB of it in every forward "
         "pass");
 }
 

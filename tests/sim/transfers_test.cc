@@ -103,7 +103,7 @@ void check(const Algorithm& algorithm, CollectiveKind kind, const Mesh& m,
   program.registers = {{0, {}, before}, {0, {}, after}};
   program.instructions = {at};
   CHECK(std::accumulate(sent.begin(), sent.end(), int64_t{0}) ==
-        price(program).at(0).bytes);
+        price(program, Storage::F32, Storage::F32).at(0).bytes);
 }
 
 TEST_CASE(
