@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
 #include <utility>
 
 #include "base/text.h"
+#include "core/partition_axis.h"
 
 namespace shardplan {
 namespace {
@@ -68,6 +70,57 @@ bool report_those_with(const ExportInput& input, const Reason& reason,
       .help(help)
       .parameters(std::move(names));
   return false;
+}
+
+bool is_logical_name(const AxisName& name, const RuleSet& rules) {
+  return std::any_of(
+      rules.logical_rules.begin(), rules.logical_rules.end(),
+      [&](const LogicalRule& rule) { return rule.name == name; });
+}
+
+// Whether a spec names a mesh axis twice. What logical and semantic names
+// become is seen in the placements.
+bool repeats_axis(const PartitionSpec& spec, const RuleSet& rules,
+                  const Mesh& mesh) {
+  constexpr std::string_view kMesh = "mesh:";
+  std::set<AxisName> seen;
+  for (const AxisNames& axes : spec.dims) {
+    for (const AxisName& axis : axes) {
+      const bool marked = axis.starts_with(kMesh);
+      const AxisName name = marked ? axis.substr(kMesh.size()) : axis;
+      const AxisNames& declared = rules.declared_axes;
+      const bool known =
+          marked || mesh.find(name) ||
+          std::find(declared.begin(), declared.end(), name) != declared.end();
+      if (!known && (!is_axis_name(name) || is_logical_name(name, rules) ||
+                     find_semantic_token(name, true))) {
+        continue;
+      }
+      if (!seen.insert(name).second) return true;
+    }
+  }
+  return false;
+}
+
+// Whether an axis was taken away because it was there twice.
+bool dropped_repeat(const Placement& placement) {
+  return std::any_of(
+      placement.corrections.begin(), placement.corrections.end(),
+      [](const Correction& c) { return c.code == Code::RepeatedAxis; });
+}
+
+// Whether rules, as they are written, would have their reader use an axis
+// twice: a plan does not, and JAX refuses it.
+bool rules_repeat_axes(const ExportInput& input) {
+  const RuleSet& rules = *input.rules;
+  const auto repeats = [&](const Rule& rule) {
+    return repeats_axis(rule.spec, rules, input.plan.mesh);
+  };
+  return std::any_of(rules.rules.begin(), rules.rules.end(), repeats) ||
+         std::any_of(rules.activations.begin(), rules.activations.end(),
+                     repeats) ||
+         std::any_of(input.plan.placements.begin(), input.plan.placements.end(),
+                     dropped_repeat);
 }
 
 // Prefix keeps axes of a dimension that other policies leave whole.
@@ -176,6 +229,25 @@ const RuleSet* logical_rules_of(const ExportInput& input,
     return nullptr;
   }
   for (const LogicalRule& rule : rules.logical_rules) {
+    if (!repeats_axis(PartitionSpec{{rule.axes}}, rules, input.plan.mesh))
+      continue;
+    diags
+        .error(Code::Inexpressible, rule.axes_where,
+               name + " cannot say what the plan makes of " +
+                   axes_text(rule.axes) + ", which names an axis twice")
+        .help("name every axis once; " + instead);
+    return nullptr;
+  }
+  for (size_t i = 0; i < input.manifest.size(); ++i) {
+    if (!dropped_repeat(input.plan.of(i))) continue;
+    diags
+        .error(Code::Inexpressible, input.manifest.where(i),
+               name + " cannot say that `" + printable(input.manifest.name(i)) +
+                   "` uses an axis once, which its rules use twice")
+        .help(instead);
+    return nullptr;
+  }
+  for (const LogicalRule& rule : rules.logical_rules) {
     for (const AxisName& axis : rule.axes) {
       const AxisNames& declared = rules.declared_axes;
       if (input.plan.mesh.find(axis) ||
@@ -203,6 +275,9 @@ std::string why_no_rules(const ExportInput& input) {
     if (rule.from_last) return "the rules count dimensions from the last";
     if (names_unconstrained(rule.spec)) return "a rule says UNCONSTRAINED";
     if (rule.decode_dim) return "a rule follows the size of a dimension";
+  }
+  if (rules_repeat_axes(input)) {
+    return "the rules use an axis twice (SP202), which the plan does not";
   }
   return "";
 }

@@ -147,6 +147,28 @@ void require_same_plan(const Model& model, const RuleSet& rules,
             fingerprint(model.manifest, model.plan));
 }
 
+// What is written names no axis twice, in no rule, and nobody who reads it has
+// to take one away.
+void require_no_repeats(const Model& model, const RuleSet& rules,
+                        const Mesh& mesh) {
+  for (const Rule& rule : rules.rules) {
+    std::set<AxisName> seen;
+    for (const AxisNames& axes : rule.spec.dims) {
+      for (const AxisName& axis : axes) {
+        RC_ASSERT(!mesh.find(axis) || seen.insert(axis).second);
+      }
+    }
+  }
+  Diagnostics diags;
+  const auto plan = resolve(model.manifest, rules, mesh, {}, diags);
+  RC_ASSERT(plan.has_value());
+  for (const Placement& placement : plan->placements) {
+    for (const Correction& c : placement.corrections) {
+      RC_ASSERT(c.code != Code::RepeatedAxis);
+    }
+  }
+}
+
 TEST_CASE("our own rules, read back, give the same plan") {
   for (const char* target : {"yaml", "json"}) {
     CHECK(rc::check(target, [&] {
@@ -161,6 +183,7 @@ TEST_CASE("our own rules, read back, give the same plan") {
       const auto mesh = make_mesh(*rules.mesh, std::nullopt, {}, diags);
       RC_ASSERT(mesh == model.plan.mesh);
       require_same_plan(model, rules, *mesh);
+      require_no_repeats(model, rules, *mesh);
     }));
   }
 }
@@ -176,6 +199,7 @@ TEST_CASE("a Python table, read back, gives the same plan") {
     RC_ASSERT(read_python_rules(std::make_shared<SourceFile>("r.py", text),
                                 std::nullopt, rules, diags));
     require_same_plan(model, rules, model.plan.mesh);
+    require_no_repeats(model, rules, model.plan.mesh);
   }));
 }
 

@@ -65,6 +65,21 @@ TEST_CASE("what is no logical axis rule cannot be said") {
         "mapping, which gives it to every name");
 }
 
+TEST_CASE("an axis that the plan uses once is not written twice") {
+  for (const char* target : {"flax", "maxtext"}) {
+    Exporting what = model();
+    what.rules.logical_rules.resize(3);
+    what.rules.logical_rules[1].axes = {"tp", "tp"};
+    CHECK(
+        exported(target, what)
+            .find(
+                "` cannot say what the plan makes of (tp, tp), which names an "
+                "axis twice") != std::string::npos);
+    what.rules.logical_rules[1].axes = {"tp"};
+    CHECK(exported(target, what).find("SP014") == std::string::npos);
+  }
+}
+
 TEST_CASE("axes are declared by having them") {
   Exporting what = model();
   what.rules.declared_axes = {"tp", "sp"};

@@ -34,7 +34,7 @@ RULES = (
 }
 
 TEST_CASE("rules that name other axes become one entry per layer") {
-  const char* const specs[] = {"EMBED, tp", "logical:mlp, tp", "mlp, tp",
+  const char* const specs[] = {"EMBED, fsdp", "logical:mlp, tp", "mlp, tp",
                                "mesh:fsdp, tp"};
   for (const char* spec : specs) {
     CAPTURE(spec);
@@ -47,6 +47,27 @@ TEST_CASE("rules that name other axes become one entry per layer") {
     CHECK(text.find("    (\"^layers/[0-9]+/w$\", PartitionSpec(") !=
           std::string::npos);
   }
+}
+
+// An axis was written twice where the plan used it once.
+TEST_CASE("rules that use an axis twice become one entry per layer") {
+  Exporting what = model();
+  for (const char* spec : {"tp, tp", "(tp, tp)", "tp, mesh:tp", "HEAD, tp"}) {
+    CAPTURE(spec);
+    what.rules.rules[0].spec = testing::spec(spec);
+    const std::string text = exported("python", what);
+    CHECK(text.find("# Partition rules, one per parameter or layer") == 0);
+    CHECK(text.find("    (\"^layers/[0-9]+/w$\", PartitionSpec(\"tp\", "
+                    "None)),\n") != std::string::npos);
+  }
+  // Nor by a rule that decides nothing.
+  what = model();
+  what.rules.rules.push_back(what.rules.rules[0]);
+  what.rules.rules.back().spec = testing::spec("tp, None, tp");
+  CHECK(exported("python", what).find("(SP202)") != std::string::npos);
+  // The sound twin is written as it is.
+  what.rules.rules.back().spec = testing::spec("tp, None, fsdp");
+  CHECK(exported("python", what).find("(r\"\\d/w$\"") != std::string::npos);
 }
 
 TEST_CASE("an unknown axis stays: its reader meets the same mistake") {
