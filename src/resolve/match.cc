@@ -202,6 +202,13 @@ std::optional<Matcher> Matcher::compile(const RuleSet& rules, bool plain_names,
   return Matcher(std::move(impl));
 }
 
+std::optional<Matcher> compile_activations(const RuleSet& rules,
+                                           Diagnostics& diags) {
+  RuleSet patterns;
+  patterns.rules = rules.activations;
+  return Matcher::compile(patterns, true, diags);
+}
+
 size_t Matcher::rules() const { return impl_->rules.size(); }
 
 bool Matcher::has_combined_automaton() const { return impl_->set != nullptr; }

@@ -48,6 +48,12 @@ class Matcher {
   std::unique_ptr<Impl> impl_;
 };
 
+// The patterns of `activations`, which are searched in the names of graph
+// values: printable ASCII, whatever the model's own names are. Whoever checks
+// them and whoever uses them compiles them here, so that none is refused later.
+std::optional<Matcher> compile_activations(const RuleSet& rules,
+                                           Diagnostics& diags);
+
 struct RuleUse {
   int64_t found = 0;         // names that the pattern is found in
   int64_t won = 0;           // names that it decided

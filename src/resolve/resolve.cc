@@ -262,10 +262,8 @@ PartitionSpec matched_spec(const PartitionSpec& rule, const Shape& shape,
 
 // Nothing matches them yet, but what cannot be compiled is found at once.
 static bool activations_compile(const RuleSet& rules, Diagnostics& diags) {
-  if (rules.activations.empty()) return true;
-  RuleSet alone;
-  alone.rules = rules.activations;
-  return Matcher::compile(alone, true, diags).has_value();
+  return rules.activations.empty() ||
+         compile_activations(rules, diags).has_value();
 }
 
 std::optional<Matches> match_rules(const Manifest& manifest,

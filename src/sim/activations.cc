@@ -211,11 +211,9 @@ class Placer {
   bool match_activations() {
     rule_of_.assign(graph_.values.size(), -1);
     if (rules_.activations.empty()) return true;
-    RuleSet patterns;
-    patterns.rules = rules_.activations;
-    const auto matcher = Matcher::compile(patterns, false, diags_);
+    const auto matcher = compile_activations(rules_, diags_);
     if (!matcher) return false;
-    std::vector<int64_t> uses(patterns.rules.size());
+    std::vector<int64_t> uses(rules_.activations.size());
     std::vector<int> found;
     for (size_t v = 0; v < graph_.values.size(); ++v) {
       const Value& value = graph_.values[v];
@@ -227,7 +225,7 @@ class Placer {
       if (!found.empty()) rule_of_[v] = found.front();
     }
     for (size_t r = 0; r < uses.size(); ++r) {
-      const Rule& rule = patterns.rules[r];
+      const Rule& rule = rules_.activations[r];
       if (uses[r] > 0 || rule.shipped) continue;
       diags_
           .report(Code::UnusedActivationRule, rule.where,
