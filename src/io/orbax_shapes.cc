@@ -109,6 +109,38 @@ std::vector<Shape> possible_shapes(const Shape& write_shape,
   return shapes;
 }
 
+bool is_open(const Shape& write_shape, const ShardCounts& counts) {
+  return counts.replicas > 1 && !write_shape.empty() &&
+         write_shape.front() % counts.replicas != 0;
+}
+
+std::vector<Shape> shared_shapes(const Shape& write_shape,
+                                 const ShardCounts& counts) {
+  std::vector<Shape> shapes = possible_shapes(write_shape, counts);
+  const bool divides =
+      std::any_of(write_shape.begin(), write_shape.end(),
+                  [&](int64_t size) { return size % counts.replicas == 0; });
+  // What could have been shared was not written by one replica alone.
+  if (divides && shapes.size() > 1) shapes.pop_back();
+  return shapes;
+}
+
+std::optional<Shape> best_supported(
+    const std::vector<Shape>& shapes,
+    const std::function<int(int64_t size)>& support) {
+  std::optional<Shape> best;
+  int most = -1;
+  for (const Shape& shape : shapes) {
+    int sum = 0;
+    for (const int64_t size : shape) sum += support(size);
+    if (sum == most) best.reset();
+    if (sum <= most) continue;
+    most = sum;
+    best = shape;
+  }
+  return best;
+}
+
 const Shape& likeliest(const std::vector<Shape>& shapes,
                        const std::set<int64_t>& known_sizes) {
   for (const Shape& shape : shapes) {

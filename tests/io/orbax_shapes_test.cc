@@ -58,6 +58,32 @@ TEST_CASE("sizes of other arrays tell between possible shapes") {
   CHECK(likeliest(shapes, {6, 48}) == Shape{48});
 }
 
+TEST_CASE("what replicas could have shared was not written by one alone") {
+  const auto shared = [](const Shape& written) {
+    std::string text;
+    const ShardCounts counts{Shape(written.size(), 1), 8};
+    for (const Shape& shape : shared_shapes(written, counts)) {
+      text += shape_text(shape);
+    }
+    return text;
+  };
+  CHECK(shared({6}) == "[48][6]");
+  CHECK(shared({3, 96}) == "[24, 96][3, 768]");
+  CHECK(shared({3, 5}) == "[24, 5][3, 40][3, 5]");
+  CHECK(is_open({6}, {{1}, 8}));
+  CHECK_FALSE(is_open({16}, {{1}, 8}));
+  CHECK_FALSE(is_open({6}, {{1}, 1}));
+  CHECK_FALSE(is_open({}, {{}, 8}));
+}
+
+TEST_CASE("the shape with most support is taken, if it is one") {
+  const std::vector<Shape> shapes = {{48, 5}, {6, 5}};
+  const auto support = [](int64_t size) { return size == 6 ? 2 : 1; };
+  CHECK(best_supported(shapes, support) == Shape{6, 5});
+  CHECK_FALSE(best_supported(shapes, [](int64_t) { return 1; }).has_value());
+  CHECK_FALSE(best_supported({}, support).has_value());
+}
+
 // replica_slices.py, calculate_replica_parallel_axis_and_local_shape.
 TEST_CASE("whatever Orbax cuts, the whole shape is possible") {
   rc::check([] {

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Orbax checkpoints: names from `_METADATA`, shapes and mesh with the help of
 // `_sharding`, or shapes and dtypes from the arrays' own `.zarray`.
+#include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,6 +28,8 @@ struct Array {
   std::optional<DType> dtype;
   std::vector<Shape> shapes;  // that it may have; empty: unknown
   int64_t replicas = 1;
+  // Where replicas share the writing, several of these are possible.
+  std::vector<Shape> open = {};
 };
 
 // What keeps the counts of a report, and the first that it is about.
@@ -37,6 +42,9 @@ struct Group {
   }
   int64_t count() const { return static_cast<int64_t>(names.size()); }
 };
+
+// No tree of a checkpoint is called so.
+constexpr std::string_view kAnywhere = "/";
 
 class CheckpointReader {
  public:
@@ -125,6 +133,72 @@ class CheckpointReader {
     if (!counts) return;
     array.replicas = counts->replicas;
     array.shapes = possible_shapes(written, *counts);
+    if (is_open(written, *counts)) array.open = shared_shapes(written, *counts);
+  }
+
+  // What an array tells of sizes in the model: surely where replicas shared the
+  // writing, as they do unless told otherwise; likely of an open array's later
+  // dimensions, which are cut only where the first one cannot be.
+  void note_sizes(const Array& array) {
+    const std::string_view name = array.leaf->name;
+    const auto note = [&](int64_t size, bool sure) {
+      for (const std::string_view place : {parent_of(name), kAnywhere}) {
+        auto& tellers = tellers_[{size, place}][sure ? 1 : 0];
+        // Two that differ are enough: one of them is not like who asks.
+        const bool known = std::any_of(
+            tellers.begin(), tellers.end(), [&](const Array* other) {
+              return other->leaf->write_shape == array.leaf->write_shape;
+            });
+        if (!known && tellers.size() < 2) tellers.push_back(&array);
+      }
+    };
+    if (array.shapes.empty()) return;
+    const std::vector<Shape> shapes =
+        array.open.empty() ? std::vector<Shape>{array.shapes.front()}
+                           : array.open;
+    for (size_t dim = 0; dim < shapes[0].size(); ++dim) {
+      const bool same = std::all_of(
+          shapes.begin(), shapes.end(),
+          [&](const Shape& shape) { return shape[dim] == shapes[0][dim]; });
+      if (same) note(shapes[0][dim], true);
+      if (!same && dim > 0) note(array.shapes.back()[dim], false);
+    }
+  }
+
+  // The tree that a leaf stands in, such as that of a layer.
+  static std::string_view parent_of(std::string_view name) {
+    return name.substr(0, std::min(name.find_last_of('/'), name.size()));
+  }
+
+  // How surely arrays that are not written alike have that size.
+  int support(const Array& array, int64_t size) const {
+    int most = 0;
+    for (const bool beside : {false, true}) {
+      const auto found = tellers_.find(
+          {size, beside ? parent_of(array.leaf->name) : kAnywhere});
+      if (found == tellers_.end()) continue;
+      for (const int sure : {0, 1}) {
+        const auto& tellers = found->second[static_cast<size_t>(sure)];
+        const bool told = std::any_of(
+            tellers.begin(), tellers.end(), [&](const Array* other) {
+              return other->leaf->write_shape != array.leaf->write_shape;
+            });
+        if (told) most = std::max(most, (sure + 1) * (beside ? 2 : 1));
+      }
+    }
+    return most;
+  }
+
+  // The shape that is taken; empty where nothing tells which it is.
+  std::optional<Shape> shape_of(const Array& array) const {
+    if (array.open.size() < 2) return likeliest(array.shapes, sizes_);
+    if (auto told = best_supported(
+            array.open, [&](int64_t size) { return support(array, size); })) {
+      return told;
+    }
+    // Counters are no parameters: what they take is next to nothing.
+    if (array.part == StatePart::Counter) return array.shapes.back();
+    return std::nullopt;
   }
 
   // A tree that is all optimizer is taken for what is to be placed.
@@ -138,6 +212,7 @@ class CheckpointReader {
   }
 
   bool add_all() {
+    for (const Array& array : arrays_) note_sizes(array);
     for (const Array& array : arrays_) {
       if (array.part == StatePart::Optimizer) {
         ++left_out_;
@@ -147,14 +222,15 @@ class CheckpointReader {
         unknown_.add(array);
         continue;
       }
-      if (!array.dtype) assumed_.add(array);
-      if (array.shapes.size() > 1) {
-        inferred_.add(array);
-        const Shape& written = *array.leaf->write_shape;
-        if (written.front() % array.replicas != 0) open_.add(array);
+      auto shape = shape_of(array);
+      if (!shape) {
+        open_.add(array);
+        continue;
       }
+      if (!array.dtype) assumed_.add(array);
+      if (array.shapes.size() > 1) inferred_.add(array);
       const TensorType type{array.dtype.value_or(DType::F32),
-                            likeliest(array.shapes, sizes_)};
+                            *std::move(shape)};
       if (!manifest_.add(array.leaf->name, type, array.leaf->where,
                          array.part == StatePart::Counter)) {
         diags_.error(Code::MalformedDocument, array.leaf->where,
@@ -162,7 +238,8 @@ class CheckpointReader {
         return false;
       }
     }
-    if (unknown_.names.empty()) return true;
+    report_open();
+    if (unknown_.names.empty()) return open_.names.empty();
     diags_
         .error(Code::MissingFacts, unknown_.first->leaf->where,
                "the shapes of " + plural(unknown_.count(), "array") +
@@ -206,13 +283,44 @@ class CheckpointReader {
     }
   }
 
+  static std::string shapes_text(const std::vector<Shape>& shapes) {
+    std::string text;
+    for (const Shape& shape : shapes) {
+      text += (text.empty() ? "" : " or ") + shape_text(shape);
+    }
+    return text;
+  }
+
+  // A guess would be read as though it were known.
+  void report_open() {
+    if (open_.names.empty()) return;
+    auto report =
+        diags_.error(Code::MissingFacts, open_.first->leaf->where,
+                     "the shapes of " + plural(open_.count(), "array") +
+                         " cannot be known: " + some_names(open_.names));
+    constexpr int kShown = 5;
+    int shown = 0;
+    for (const Array& array : arrays_) {
+      const bool is_open = std::find(open_.names.begin(), open_.names.end(),
+                                     array.leaf->name) != open_.names.end();
+      if (!is_open || ++shown > kShown) continue;
+      report.fact("`" + printable(array.leaf->name) + "` was written as " +
+                  shape_text(*array.leaf->write_shape) + " by " +
+                  plural(array.replicas, "replica") + " of a shard: it is " +
+                  shapes_text(array.open));
+    }
+    report
+        .fact(
+            "replicas share the first dimension that they divide; one alone "
+            "writes what they divide nowhere; no other array tells which it "
+            "was")
+        .help("give a native manifest instead: names, shapes and dtypes")
+        .parameters(open_.names);
+  }
+
   void report_inferred() {
     const Array& first = *inferred_.first;
-    std::string shapes;
-    for (const Shape& shape : first.shapes) {
-      if (!shapes.empty()) shapes += " or ";
-      shapes += shape_text(shape);
-    }
+    const std::string shapes = shapes_text(first.shapes);
     auto report =
         diags_.report(Code::MissingFacts, Severity::Warning, first.leaf->where,
                       "the shapes of " + plural(inferred_.count(), "array") +
@@ -221,12 +329,9 @@ class CheckpointReader {
                 shape_text(*first.leaf->write_shape) + " by " +
                 plural(first.replicas, "replica") + " of a shard, so it is " +
                 shapes);
-    report.fact("taken is " + shape_text(likeliest(first.shapes, sizes_)) +
-                ", as where replicas share the writing");
-    if (!open_.names.empty()) {
-      report.fact("even so these may be something else: " +
-                  some_names(open_.names));
-    }
+    report.fact("taken is " + shape_text(*shape_of(first)) +
+                (first.open.empty() ? ", as where replicas share the writing"
+                                    : ", whose sizes other arrays have"));
     report
         .help("compare with the model's shapes; a native manifest states them")
         .parameters(inferred_.names);
@@ -240,9 +345,13 @@ class CheckpointReader {
   std::map<std::string, const RecordedSharding*, std::less<>> sharding_of_;
   std::vector<Array> arrays_;
   std::set<int64_t> sizes_;  // of arrays whose shape is certain
+  // Who tells of a size, in a tree or anywhere: likely, and surely.
+  std::map<std::pair<int64_t, std::string_view>,
+           std::array<std::vector<const Array*>, 2>>
+      tellers_;
   Group assumed_;
   Group inferred_;
-  Group open_;  // of these, where several shapes would be cut so
+  Group open_;  // nothing tells which of several shapes they have
   Group unsharded_;
   Group unknown_;
   int64_t left_out_ = 0;

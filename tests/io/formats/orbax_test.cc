@@ -110,6 +110,76 @@ TEST_CASE("sizes that are certain tell between shapes") {
   CHECK(load(host, "c")->text == "params/b f32[12]\nparams/w f32[12, 128]\n");
 }
 
+// `(6,)` on eight devices was taken for 48, whatever it was.
+TEST_CASE("a shape that nothing tells is refused, not guessed") {
+  const auto model = [](const std::string& kernel,
+                        const std::string& spec = "\"x\", null") {
+    MemoryHost host;
+    std::vector<std::string> leaves = {
+        orbax_leaf({"params", "dense", "b"}, "jax.Array", "[6]")};
+    std::string shardings = named_sharding("params.dense.b", "x=8", "");
+    if (!kernel.empty()) {
+      leaves.push_back(
+          orbax_leaf({"params", "dense", "w"}, "jax.Array", kernel));
+      shardings += "," + named_sharding("params.dense.w", "x=8", spec);
+    }
+    host.files["c/_METADATA"] = metadata(leaves);
+    host.files["c/_sharding"] = "{" + shardings + "}";
+    return host;
+  };
+  const auto loaded = [](MemoryHost host) { return load(host, "c")->text; };
+  const std::string refused =
+      "SP013 c/_METADATA:1:20 the shapes of 1 array cannot be known: "
+      "`params/dense/b`";
+  CHECK(loaded(model("")) == refused);
+  CHECK(loaded(model("[4, 7]")) == refused);
+  MemoryHost host = model("");
+  CHECK(load(host, "c")->diags.all()[0].facts.at(0) ==
+        "`params/dense/b` was written as [6] by 8 replicas of a shard: it is "
+        "[48] or [6]");
+  // What is cut along an axis is not shared, and certain.
+  host.files["c/_sharding"] =
+      "{" + named_sharding("params.dense.b", "x=8", "\"x\"") + "}";
+  CHECK(load(host, "c")->text == "params/dense/b f32[48]\n");
+  // Another array tells.
+  CHECK(loaded(model("[4, 6]")) ==
+        "params/dense/b f32[6]\nparams/dense/w f32[32, 6]\n");
+  CHECK(loaded(model("[4, 48]")) ==
+        "params/dense/b f32[48]\nparams/dense/w f32[32, 48]\n");
+  // Both sizes are there: neither is told.
+  CHECK(loaded(model("[6, 6]")) == refused);
+}
+
+TEST_CASE("sizes that are alike in all replicated arrays tell their shapes") {
+  MemoryHost host;
+  std::vector<std::string> leaves;
+  std::string shardings;
+  // GPT-2 on eight replicas, and a decoder on 256.
+  const auto add = [&](const char* name, const char* written,
+                       const char* mesh) {
+    leaves.push_back(orbax_leaf({"params", name}, "jax.Array", written));
+    shardings += (shardings.empty() ? "" : ",") +
+                 named_sharding("params." + std::string(name), mesh, "");
+  };
+  add("wte", "[50257, 96]", "x=8");
+  add("wpe", "[128, 768]", "x=8");
+  host.files["c/_METADATA"] = metadata(leaves);
+  host.files["c/_sharding"] = "{" + shardings + "}";
+  CHECK(load(host, "c")->text ==
+        "params/wte f32[50257, 768]\nparams/wpe f32[1024, 768]\n");
+  leaves.clear();
+  shardings.clear();
+  add("down", "[43, 4096]", "x=256");
+  add("norm", "[16]", "x=256");
+  add("q", "[16, 4096]", "x=256");
+  add("up", "[16, 11008]", "x=256");
+  host.files["c/_METADATA"] = metadata(leaves);
+  host.files["c/_sharding"] = "{" + shardings + "}";
+  CHECK(load(host, "c")->text ==
+        "params/down f32[11008, 4096]\nparams/norm f32[4096]\n"
+        "params/q f32[4096, 4096]\nparams/up f32[4096, 11008]\n");
+}
+
 TEST_CASE("arrays that keep their own zarr metadata need no assumption") {
   MemoryHost host = checkpoint();
   host.files["c/items/_METADATA"] = metadata(
