@@ -27,9 +27,8 @@ constexpr int64_t kRuleMemory = int64_t{8} << 20;
 // before the loop is thought of.
 constexpr size_t kBlock = 1024;
 constexpr double kSlowSecondsPerName = 10e-6;
-// Names and rules by which the loop is judged before it is tried.
-constexpr size_t kSampledNames = 16;
-constexpr size_t kSampledRules = 64;
+// Tries of a rule by which the loop is judged before it is used.
+constexpr size_t kSampled = 1024;
 
 RE2::Options options(int64_t memory) {
   RE2::Options result(RE2::Quiet);
@@ -95,27 +94,24 @@ struct Share {
   }
 };
 
-// What the loop would take per name, told from a few names and rules. Slower
-// than a number of seconds means little on a machine that is slow itself, or
-// under a tool that counts instructions.
+// What the loop takes for a name, told from a few. A number of seconds means
+// little on a machine that is slow itself, or under a tool that counts
+// instructions.
 double loop_seconds(const Matcher& matcher, const Manifest& manifest,
                     size_t begin) {
-  const size_t names = std::min(kSampledNames, manifest.size() - begin);
-  const size_t rules = std::min(kSampledRules, matcher.rules());
-  const size_t step = matcher.rules() / rules;
+  const size_t names = std::clamp<size_t>(kSampled / matcher.rules(), 1,
+                                          manifest.size() - begin);
+  std::vector<int> found;
   double taken = 0;
   // The first pass makes the automatons, the second is timed.
   for (int pass = 0; pass < 2; ++pass) {
     const double start = seconds();
-    for (size_t i = 0; i < names; ++i) {
-      for (size_t rule = 0; rule < rules; ++rule) {
-        (void)matcher.is_found(rule * step, manifest.name(begin + i));
-      }
+    for (size_t i = begin; i < begin + names; ++i) {
+      matcher.find_one_by_one(manifest.name(i), found);
     }
     taken = seconds() - start;
   }
-  return taken / static_cast<double>(names * rules) *
-         static_cast<double>(matcher.rules());
+  return taken / static_cast<double>(names);
 }
 
 // Searches names [begin, end). Which way is faster never changes the answer.
@@ -228,12 +224,10 @@ void Matcher::find_one_by_one(std::string_view name,
                               std::vector<int>& found) const {
   found.clear();
   for (size_t i = 0; i < impl_->rules.size(); ++i) {
-    if (is_found(i, name)) found.push_back(static_cast<int>(i));
+    if (RE2::PartialMatch(name, *impl_->rules[i])) {
+      found.push_back(static_cast<int>(i));
+    }
   }
-}
-
-bool Matcher::is_found(size_t rule, std::string_view name) const {
-  return RE2::PartialMatch(name, *impl_->rules[rule]);
 }
 
 Matches match(const Matcher& matcher, const Manifest& manifest,

@@ -32,8 +32,6 @@ class Matcher {
   void find(std::string_view name, std::vector<int>& found) const;
   // The same by a plain loop over the rules.
   void find_one_by_one(std::string_view name, std::vector<int>& found) const;
-  // Whether one rule, 0-based, is found in the name.
-  bool is_found(size_t rule, std::string_view name) const;
 
   size_t rules() const;
   bool has_combined_automaton() const;
