@@ -2,8 +2,8 @@
 #include "core/fold.h"
 
 #include <algorithm>
-#include <set>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "core/manifest.h"
@@ -21,12 +21,11 @@ void split(std::string_view name, OnText text, OnNumber number) {
   size_t pending = 0;
   for (size_t begin = 0; begin <= name.size();) {
     size_t end = begin;
-    bool digits = true;
-    while (end < name.size() && !separates(name[end])) {
-      digits = digits && is_digit(name[end]);
-      ++end;
-    }
-    if (digits && end > begin) {
+    while (end < name.size() && is_digit(name[end])) ++end;
+    const bool digits =
+        end > begin && (end == name.size() || separates(name[end]));
+    while (end < name.size() && !separates(name[end])) ++end;
+    if (digits) {
       text(name.substr(pending, begin - pending));
       number(name.substr(begin, end - begin));
       pending = end;
@@ -47,12 +46,27 @@ void append_folded(std::string_view name, char mark, std::string& result) {
 constexpr char kMark = '\xff';
 
 // Numbers in the order of people: 2 before 10.
-struct ByValue {
-  bool operator()(std::string_view a, std::string_view b) const {
-    return a.size() != b.size() ? a.size() < b.size() : a < b;
+bool is_less(std::string_view a, std::string_view b) {
+  return a.size() != b.size() ? a.size() < b.size() : a < b;
+}
+
+// The different numbers at one place of many names, in which one often stands
+// in several names in a row.
+struct NumberSet {
+  std::unordered_set<std::string_view> all;
+  std::string_view last;
+
+  void insert(std::string_view number) {
+    if (number == last) return;
+    last = number;
+    all.insert(number);
+  }
+  std::vector<std::string_view> sorted() const {
+    std::vector<std::string_view> numbers(all.begin(), all.end());
+    std::sort(numbers.begin(), numbers.end(), is_less);
+    return numbers;
   }
 };
-using NumberSet = std::set<std::string_view, ByValue>;
 
 bool follows(std::string_view a, std::string_view b) {
   std::string next(a);
@@ -67,17 +81,19 @@ bool follows(std::string_view a, std::string_view b) {
 }
 
 // "{0-2,5}"; a single number stands alone.
-std::string set_text(const NumberSet& numbers) {
-  if (numbers.size() == 1) return std::string(*numbers.begin());
+std::string set_text(const std::vector<std::string_view>& numbers) {
+  if (numbers.size() == 1) return std::string(numbers.front());
   std::string text = "{";
-  for (auto it = numbers.begin(); it != numbers.end();) {
-    auto last = it;
-    auto next = std::next(it);
-    while (next != numbers.end() && follows(*last, *next)) last = next++;
+  for (size_t i = 0; i < numbers.size();) {
+    size_t last = i;
+    while (last + 1 < numbers.size() &&
+           follows(numbers[last], numbers[last + 1])) {
+      ++last;
+    }
     if (text.size() > 1) text += ',';
-    text += *it;
-    if (last != it) text.append("-").append(*last);
-    it = next;
+    text += numbers[i];
+    if (last != i) text.append("-").append(numbers[last]);
+    i = last + 1;
   }
   return text + "}";
 }
@@ -177,7 +193,9 @@ std::vector<std::string> class_labels(const Folding& folding,
       size_t place = 0;
       split(
           name_of(c.first), [&](std::string_view part) { label += part; },
-          [&](std::string_view) { label += set_text(numbers[i][place++]); });
+          [&](std::string_view) {
+            label += set_text(numbers[i][place++].sorted());
+          });
       labels.push_back(std::move(label));
     }
   }

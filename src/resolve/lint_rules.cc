@@ -120,40 +120,62 @@ void lint_unused(const LintInput& input, Diagnostics& diags) {
   }
 }
 
+// How many names of each placement a shadowed rule is found in. Empty where
+// telling it would take too long.
+std::optional<std::vector<int64_t>> found_by_placement(const LintInput& input,
+                                                       const PlanRule& rule) {
+  constexpr size_t kMaxNames = 100000;  // a second at most, over all rules
+  const Manifest& manifest = input.manifest;
+  if (manifest.size() > kMaxNames) return std::nullopt;
+  std::vector<int64_t> counts(input.plan.placements.size());
+  if (rule.found == static_cast<int64_t>(manifest.size())) {
+    for (size_t i = 0; i < counts.size(); ++i) {
+      counts[i] = static_cast<int64_t>(input.of_placement.of(i).size());
+    }
+    return counts;
+  }
+  RuleSet alone;
+  alone.rules.push_back({rule.pattern, rule.spec, {}, {}, {}, false});
+  Diagnostics ignored;
+  const std::optional<Matcher> matcher =
+      Matcher::compile(alone, manifest.names_are_plain(), ignored);
+  if (!matcher) return std::nullopt;
+  // Others took every name that rules decide.
+  const std::set<int> takers(rule.shadowed_by.begin(), rule.shadowed_by.end());
+  std::vector<int> found;
+  for (size_t number = 0; number < counts.size(); ++number) {
+    const int winner = input.plan.placements[number].rule;
+    if (winner > 0 && !takers.contains(winner)) continue;
+    for (const uint32_t i : input.of_placement.of(number)) {
+      matcher->find_one_by_one(manifest.name(i), found);
+      counts[number] += found.empty() ? 0 : 1;
+    }
+  }
+  return counts;
+}
+
 // Bytes per device of all names that a rule is found in: as its spec would
 // place them, and as they are placed.
 struct Comparison {
   Int128 by_its_spec = 0;
   Int128 as_placed = 0;
 };
-std::optional<Comparison> compare(const LintInput& input, size_t rule) {
-  constexpr size_t kMaxNames = 100000;  // a second at most, over all rules
-  const PlanRule& asked = input.plan.rules[rule];
-  if (input.manifest.size() > kMaxNames) return std::nullopt;
-  RuleSet alone;
-  alone.rules.push_back({asked.pattern, asked.spec, {}, {}, {}, false});
-  Diagnostics ignored;
-  const std::optional<Matcher> matcher =
-      Matcher::compile(alone, input.manifest.names_are_plain(), ignored);
-  if (!matcher) return std::nullopt;
+std::optional<Comparison> compare(const LintInput& input,
+                                  const PlanRule& rule) {
+  const auto counts = found_by_placement(input, rule);
+  if (!counts) return std::nullopt;
   Comparison result;
-  std::map<uint32_t, int64_t> bytes;  // by the rule's spec, per placement
-  std::vector<int> found;
-  for (size_t i = 0; i < input.manifest.size(); ++i) {
-    matcher->find_one_by_one(input.manifest.name(i), found);
-    if (found.empty()) continue;
-    const uint32_t number = input.plan.placement_of[i];
-    const auto [entry, is_new] = bytes.try_emplace(number, 0);
-    if (is_new) {
-      Placement other = input.plan.placements[number];
-      other.spec = correct(asked.spec, stored_shape(other), input.plan.mesh,
-                           input.plan.declared_axes, input.plan.on_indivisible)
-                       .spec;
-      measure(other, input.plan.mesh, input.plan.on_indivisible);
-      entry->second = other.bytes_per_device;
-    }
-    result.by_its_spec += entry->second;
-    result.as_placed += input.plan.placements[number].bytes_per_device;
+  for (size_t number = 0; number < counts->size(); ++number) {
+    const auto count = static_cast<Int128>((*counts)[number]);
+    if (count == 0) continue;
+    const Placement& placed = input.plan.placements[number];
+    Placement other = placed;
+    other.spec = correct(rule.spec, stored_shape(other), input.plan.mesh,
+                         input.plan.declared_axes, input.plan.on_indivisible)
+                     .spec;
+    measure(other, input.plan.mesh, input.plan.on_indivisible);
+    result.by_its_spec += count * other.bytes_per_device;
+    result.as_placed += count * placed.bytes_per_device;
   }
   return result;
 }
@@ -198,7 +220,7 @@ void lint_shadowed(const LintInput& input, Diagnostics& diags) {
       report.fact(taken);
     }
     if (compared++ < kMaxCompared) {
-      if (const auto bytes = compare(input, i)) {
+      if (const auto bytes = compare(input, rule)) {
         report.fact("its spec would hold " +
                     bytes_text(static_cast<double>(bytes->by_its_spec)) +
                     " per device of what now takes " +
