@@ -159,6 +159,7 @@ LayoutHints layout_hints(const Manifest& manifest, const Folding& folding) {
     if (!apart[folding.class_of[i]]) continue;
     note_stack(stack_of(manifest.name(i)), manifest.type(i).shape, 1, hints);
   }
+  hints.blocks = quant_blocks(manifest);
   return hints;
 }
 

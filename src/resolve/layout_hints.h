@@ -18,6 +18,7 @@
 
 #include "core/fold.h"
 #include "core/manifest.h"
+#include "resolve/quant_scales.h"
 
 namespace shardplan {
 
@@ -40,6 +41,7 @@ struct LayoutHints {
   // The last two dimensions of stacked experts' down projections.
   std::set<std::pair<int64_t, int64_t>> expert_downs;
   std::map<std::string, StackEvidence, std::less<>> stacks;
+  QuantBlocksByName blocks;  // where scales tell them
 };
 
 // O(classes), but where a stack has a number in front (`towers.0.layers`).

@@ -76,7 +76,33 @@ Severity severity_of(const SplitUnit& split, const UnitFacts& known) {
   if (split.unit.stored) return Severity::Error;
   const bool gathers =
       std::all_of(split.axes.begin(), split.axes.end(), is_gathered_axis);
-  return known.given() && !gathers ? Severity::Error : Severity::Warning;
+  // Blocks are never inferred from a name: facts or scales tell them.
+  const bool told = known.given() || split.unit.kind == UnitKind::QuantBlock;
+  return told && !gathers ? Severity::Error : Severity::Warning;
+}
+
+// Where the scales of a weight say what its blocks are, and the config does
+// not: what they are, and what becomes of them.
+std::string scales_text(const SplitUnit& split, const UnitFacts& known,
+                        std::string_view name) {
+  const QuantBlocks* told =
+      split.unit.kind == UnitKind::QuantBlock && !known.facts.quant_columns
+          ? find_blocks(known.hints.blocks, name, split.type.shape)
+          : nullptr;
+  if (told == nullptr) return "";
+  const auto dim = static_cast<size_t>(split.unit.dim);
+  std::string text = "`" + printable(told->scales) + "` " +
+                     shape_text(told->scales_shape) + " tells blocks of " +
+                     std::to_string(told->blocks[dim]) + " in dimension " +
+                     std::to_string(dim);
+  if (told->placed && dim < told->scales_shape.size() &&
+      told->scales_shape.size() == split.type.shape.size() &&
+      told->scales_shape[dim] % split.shards != 0) {
+    text += "; " + std::to_string(split.shards) + " shards do not divide its " +
+            std::to_string(told->scales_shape[dim]) +
+            ", so that every device would hold all of them";
+  }
+  return text;
 }
 
 // Packed tensors and stacks are told by names and shapes alone.
@@ -125,6 +151,8 @@ void report_split(const LintInput& input, const Finding& finding,
   report.fact(split_fact(split));
   report.fact(legal_sizes(split, input.plan.mesh, declared));
   report.fact(whole_text(input, finding, static_cast<int64_t>(names.size())));
+  const std::string scales = scales_text(split, known, names.front());
+  if (!scales.empty()) report.fact(scales);
   const bool needs_facts = rests_on_facts(split.unit.kind);
   for (const std::string& why : known.why) {
     if (needs_facts) report.fact(why);

@@ -29,7 +29,8 @@ std::vector<Unit> expert_units(const NamedTensor& tensor,
                                const ModelFacts& facts);
 // Quantisation blocks.
 std::vector<Unit> block_units(const NamedTensor& tensor,
-                              const ModelFacts& facts);
+                              const ModelFacts& facts,
+                              const LayoutHints& hints);
 // The stack of scanned layers.
 std::optional<Unit> layer_unit(const NamedTensor& tensor,
                                const ModelFacts& facts,

@@ -104,7 +104,8 @@ std::vector<Unit> units_of(std::string_view name, const TensorType& type,
   if (const auto packed = gate_up_unit(tensor, hints)) {
     units.push_back(*packed);
   }
-  for (const Unit& unit : block_units(tensor, facts)) units.push_back(unit);
+  for (const Unit& unit : block_units(tensor, facts, hints))
+    units.push_back(unit);
   if (const auto layer = layer_unit(tensor, facts, hints)) {
     units.push_back(*layer);
   }

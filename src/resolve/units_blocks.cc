@@ -5,6 +5,8 @@
 // every quantised matrix (FP8: 128 x 128; formats that quantise along a row: 1
 // x 32 or 1 x 256). A shard must begin where a block begins. MXFP4 checkpoints
 // hold a block as 16 bytes in a dimension of its own, the last of `_blocks`.
+// Where the scales of a weight stand beside it, their shapes tell its blocks,
+// whatever the facts say (quant_scales.h).
 //
 // The types of GGUF are blocks: 32 or 256 elements of a row are packed with
 // their scales, so that no part of a block can be stored at all.
@@ -47,7 +49,8 @@ std::optional<Unit> block_unit(size_t dim, int64_t size,
 }  // namespace
 
 std::vector<Unit> block_units(const NamedTensor& tensor,
-                              const ModelFacts& facts) {
+                              const ModelFacts& facts,
+                              const LayoutHints& hints) {
   const Shape& shape = tensor.type.shape;
   const size_t rank = shape.size();
   std::vector<Unit> units;
@@ -63,6 +66,13 @@ std::vector<Unit> block_units(const NamedTensor& tensor,
   if (tensor.tail.module.ends_with("_blocks") && rank == 4 &&
       tensor.type.dtype == DType::U8) {
     units.push_back({3, UnitKind::QuantBlock, 1, true});
+    return units;
+  }
+  if (const QuantBlocks* told = find_blocks(hints.blocks, tensor.name, shape)) {
+    for (size_t dim = 0; dim < rank; ++dim) {
+      const auto unit = block_unit(dim, shape[dim], told->blocks[dim]);
+      if (unit) units.push_back(*unit);
+    }
     return units;
   }
   if (rank < 2 || !is_quantised(tensor.type.dtype)) return units;
