@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "base/diagnostic.h"
@@ -32,6 +33,12 @@ ModelFacts config_facts(const Node& config);
 // way that changes the tensors.
 std::optional<Manifest> synthesize_manifest(const Document& config,
                                             Diagnostics& diags);
+
+// Whether a file beside a config, such as ModelOpt's hf_quant_config.json, says
+// that the model is quantised though the config does not; reported as SP009, or
+// as what keeps that file from being read.
+bool is_quantised_beside(const std::string& directory, Host& host,
+                         Diagnostics& diags);
 
 // Tensors that checkpoints carry though they are no parameters: GPT-2's causal
 // mask `h.0.attn.bias` [1, 1, n, n], rotary `inv_freq`, router correction

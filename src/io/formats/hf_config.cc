@@ -13,6 +13,8 @@
 #include "base/text.h"
 #include "io/formats/formats.h"
 #include "io/formats/hf_families/family.h"
+#include "io/load.h"
+#include "io/paths.h"
 
 namespace shardplan {
 namespace {
@@ -122,27 +124,62 @@ void check_architecture(const Node& root, const HfFamily& family,
       .help(std::string(kUseTensors));
 }
 
+constexpr std::string_view kPackedTensors =
+    "its checkpoint holds packed tensors that the config does not describe";
+
+// "`awq`", "4 bits in groups of 64" of MLX, which names no method; "" where
+// nothing is said.
+std::string method_text(const Node& quantization) {
+  if (!quantization.is_map()) return "";
+  const auto method = quantization.find("quant_method");
+  if (method && !method->text().empty()) return quoted(method->text());
+  const auto bits = quantization.find("bits");
+  const auto group = quantization.find("group_size");
+  if (!bits || !group || !bits->integer() || !group->integer()) return "";
+  return plural(*bits->integer(), "bit") + " in groups of " +
+         std::to_string(*group->integer());
+}
+
 // Whether the config is quantised, in the family's own way; any other is
-// SP009.
+// SP009, however it is said: nothing of it is read as plain numbers.
 bool check_quantization(const HfFamily& family, ConfigReader& config) {
-  for (const char* key : {"quantization_config", "compression_config"}) {
+  // MLX says `quantization`, and repeats it under the other name, which
+  // names no method then.
+  for (const char* key :
+       {"quantization", "quantization_config", "compression_config",
+        "quant_config", "quantize_config"}) {
     const auto value = config.find(key);
     if (!value) continue;
-    const auto method = value->find("quant_method");
-    const std::string name(method ? method->text() : std::string_view());
-    if (value->is_map() && !name.empty() && name == family.quantization) {
+    const auto method =
+        value->is_map() ? value->find("quant_method") : std::nullopt;
+    // The one place where families look for it.
+    if (std::string_view(key) == "quantization_config" && method &&
+        !family.quantization.empty() && method->text() == family.quantization) {
       return true;
     }
+    const bool own_key = std::string_view(key) != "quantization";
+    const std::string text = method_text(*value);
+    const bool nameless = !method || method->text().empty();
     config
-        .refuse(key, name.empty()
-                         ? "`" + std::string(key) + "` names no `quant_method`"
-                         : "the config is quantised with " + quoted(name))
-        .fact(
-            "its checkpoint holds packed tensors that the config does not "
-            "describe")
+        .refuse(key,
+                own_key && nameless
+                    ? "`" + std::string(key) + "` names no `quant_method`"
+                    : "the config is quantised with " +
+                          (text.empty() ? "`" + std::string(key) + "`" : text))
+        .fact(std::string(kPackedTensors))
         .help(std::string(kUseTensors));
+    break;
   }
   return false;
+}
+
+// A quantisation that a part of the config says of itself is none of the
+// family's.
+void check_parts(const Node& root, Diagnostics& diags) {
+  const auto text = root.find("text_config");
+  if (!text || !text->is_map()) return;
+  ConfigReader inner(*text, "text_config.", diags);
+  check_quantization(HfFamily(), inner);
 }
 
 // The dtype that `key` names; reports one that weights cannot have.
@@ -207,11 +244,15 @@ bool recognize(std::string_view head) {
   return has("\"model_type\"", '"') || has("\"architectures\"", '[');
 }
 
-std::optional<Manifest> read(const ModelSource& source, Host& /*host*/,
+std::optional<Manifest> read(const ModelSource& source, Host& host,
                              Diagnostics& diags) {
   diags.keep(source.file);
   const auto document = parse_document(source.file, diags);
   if (!document) return std::nullopt;
+  if (source.path != "-" &&
+      is_quantised_beside(source.directory, host, diags)) {
+    return std::nullopt;
+  }
   auto manifest = synthesize_manifest(*document, diags);
   if (manifest) manifest->title = source.path;
   return manifest;
@@ -238,6 +279,44 @@ const HfFamily* find_family(const Node& config) {
   return first;
 }
 
+bool is_quantised_beside(const std::string& directory, Host& host,
+                         Diagnostics& diags) {
+  // ModelOpt's; AutoGPTQ's, and AutoAWQ's and HQQ's before transformers read
+  // them from the config.
+  for (const char* name :
+       {"hf_quant_config.json", "quantize_config.json", "quant_config.json"}) {
+    const std::string path = join_path(directory, name);
+    if (!host.file_info(path)) continue;
+    const SourcePtr file = read_source(path, kWholeFile, host, diags);
+    const auto document =
+        file != nullptr ? parse_document(file, diags) : std::nullopt;
+    if (!document) return true;
+    const Node root = document->root();
+    const auto part = root.is_map() ? root.find("quantization") : std::nullopt;
+    const auto said = [&](const char* key) {
+      const auto value =
+          part && part->is_map() ? part->find(key) : std::nullopt;
+      return value && !value->is_null() ? value : std::nullopt;
+    };
+    const auto algorithm = said("quant_algo");
+    // Only the cache is quantised.
+    if (part && part->is_map() && !algorithm && !said("quantized_layers")) {
+      continue;
+    }
+    diags
+        .error(Code::UnsupportedConfig,
+               algorithm ? algorithm->span() : root.span(),
+               "the model is quantised" +
+                   (algorithm ? " with " + quoted(algorithm->text())
+                              : std::string()) +
+                   ", as `" + std::string(name) + "` beside its config says")
+        .fact(std::string(kPackedTensors))
+        .help(std::string(kUseTensors));
+    return true;
+  }
+  return false;
+}
+
 std::optional<Manifest> synthesize_manifest(const Document& config,
                                             Diagnostics& diags) {
   const auto root = require(config.root(), NodeKind::Map, "a config", diags);
@@ -247,6 +326,7 @@ std::optional<Manifest> synthesize_manifest(const Document& config,
   if (family == nullptr) return report_unknown(*root, reader);
   check_architecture(*root, *family, reader);
   const bool quantized = check_quantization(*family, reader);
+  check_parts(*root, diags);
   Manifest manifest;
   manifest.format = std::string(kHfConfig.name);
   manifest.facts = config_facts(*root);

@@ -349,7 +349,9 @@ std::optional<Manifest> read_with_config(const ModelSource& source,
             "model's config.json");
   }
   const SourcePtr file = read_source(path, kWholeFile, host, diags);
-  if (file == nullptr) return std::nullopt;
+  if (file == nullptr || is_quantised_beside(source.directory, host, diags)) {
+    return std::nullopt;
+  }
   const std::optional<Document> config = parse_document(file, diags);
   if (!config) return std::nullopt;
   std::optional<Manifest> manifest = synthesize_manifest(*config, diags);

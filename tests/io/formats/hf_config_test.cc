@@ -9,7 +9,9 @@
 #include <rapidcheck.h>
 
 #include "core/fold.h"
+#include "io/load.h"
 #include "tests/support/memory_host.h"
+#include "tests/support/messages.h"
 
 namespace shardplan {
 namespace {
@@ -228,6 +230,119 @@ TEST_CASE("configs that say nothing certain are refused with the reason") {
     const auto result = synthesize(changed(base, row.changes));
     CHECK_FALSE(result->manifest);
     CHECK(result->problem() == row.problem);
+  }
+}
+
+// Quantised models were read as bf16, without a word.
+TEST_CASE("no quantisation that is not known is read as plain numbers") {
+  // What transformers 5, vLLM, MLX and SGLang write.
+  for (const char* method : {"aqlm",
+                             "auto-round",
+                             "autoround",
+                             "awq",
+                             "bitblas",
+                             "bitnet",
+                             "bitsandbytes",
+                             "compressed-tensors",
+                             "deepspeedfp",
+                             "eetq",
+                             "experts_int8",
+                             "fbgemm_fp8",
+                             "finegrained_fp8",
+                             "fp8",
+                             "fp_quant",
+                             "gguf",
+                             "gptq",
+                             "gptq_marlin",
+                             "higgs",
+                             "hqq",
+                             "ipex",
+                             "marlin",
+                             "modelopt",
+                             "modelopt_fp4",
+                             "mxfp4",
+                             "nvfp4",
+                             "ptpc_fp8",
+                             "quanto",
+                             "quark",
+                             "sinq",
+                             "spqr",
+                             "torchao",
+                             "tpu_int8",
+                             "vptq",
+                             "w8a8_fp8",
+                             "w8a8_int8"}) {
+    CAPTURE(method);
+    const Json said = {{"quant_method", method}};
+    const std::string problem =
+        "SP009 the config is quantised with `" + std::string(method) + "`";
+    for (const char* key : {"quantization_config", "compression_config",
+                            "quant_config", "quantize_config"}) {
+      const auto result =
+          synthesize(changed(small_config("llama"), {{key, said}}));
+      CHECK_FALSE(result->manifest);
+      CHECK(result->problem() == problem);
+    }
+    // Said by the part that is the language model.
+    Json part = small_config("gemma3");
+    part["text_config"]["quantization_config"] = said;
+    CHECK(synthesize(part)->problem() == problem);
+  }
+  const Json mlx = {{"group_size", 64}, {"bits", 4}};
+  for (const Json& changes :
+       {Json{{"quantization", mlx}},
+        Json{{"quantization", mlx}, {"quantization_config", mlx}}}) {
+    const auto result = synthesize(changed(small_config("qwen3"), changes));
+    CHECK_FALSE(result->manifest);
+    CHECK(result->problem() ==
+          "SP009 the config is quantised with 4 bits in groups of 64");
+  }
+  CHECK(synthesize(changed(small_config("llama"), {{"quantization", "int8"}}))
+            ->problem() == "SP009 the config is quantised with `quantization`");
+  // A key without a value says nothing.
+  CHECK(synthesize(
+            changed(small_config("llama"), {{"quantization", nullptr},
+                                            {"quantization_config", nullptr}}))
+            ->good()
+            .size() > 0);
+}
+
+TEST_CASE("a quantisation may be said by a file beside the config") {
+  const std::string config = small_config("llama").dump();
+  const auto loaded = [&](const std::string& name, const std::string& text,
+                          const std::string& path) {
+    testing::MemoryHost host;
+    host.files["m/config.json"] = config;
+    if (!name.empty()) host.files["m/" + name] = text;
+    Diagnostics diags;
+    const auto manifest = load_manifest(path, host, diags);
+    return manifest ? std::string("read") : testing::messages(diags);
+  };
+  for (const char* path : {"m", "m/config.json"}) {
+    for (const char* algorithm :
+         {"NVFP4", "FP8", "W4A16_AWQ", "MIXED_PRECISION"}) {
+      CHECK(loaded("hf_quant_config.json",
+                   R"({"producer": {"name": "modelopt"}, "quantization":
+{"quant_algo": ")" + std::string(algorithm) +
+                       R"(", "group_size": 16}})",
+                   path) ==
+            "SP009 m/hf_quant_config.json:2:16 the model is quantised with `" +
+                std::string(algorithm) +
+                "`, as `hf_quant_config.json` beside its config says");
+    }
+    CHECK(loaded("quantize_config.json", R"({"bits": 4, "group_size": 128})",
+                 path) ==
+          "SP009 m/quantize_config.json:1:1 the model is quantised, as "
+          "`quantize_config.json` beside its config says");
+    CHECK(loaded("quant_config.json", R"({"w_bit": 4})", path)
+              .starts_with("SP009"));
+    CHECK(loaded("hf_quant_config.json", "{", path).starts_with("SP002"));
+    // The sound twins: nothing beside it, and a quantised cache alone.
+    CHECK(loaded("", "", path) == "read");
+    CHECK(loaded("hf_quant_config.json",
+                 R"({"quantization": {"quant_algo": null,
+"kv_cache_quant_algo": "FP8"}})",
+                 path) == "read");
   }
 }
 
