@@ -186,17 +186,6 @@ std::optional<Made> read_saved_plan(Context& context,
   return Made{*std::move(converted), std::move(mesh->slices)};
 }
 
-std::optional<Manifest> read_manifest(Context& context) {
-  if (reads_stdin_twice(context.options)) {
-    return context.diags
-        .error(Code::Usage, {}, "standard input can be read once only")
-        .help("give the model, the rules or the plan as a file");
-  }
-  context.progress.stage("reading the model");
-  return load_manifest(context.options.arguments.front(), context.host,
-                       context.diags);
-}
-
 ResolveOptions resolve_options(const Context& context) {
   const Options& options = context.options;
   ResolveOptions how;
@@ -225,12 +214,28 @@ std::optional<Made> make_plan(Context& context, Manifest& manifest,
 
 }  // namespace
 
+std::optional<Manifest> read_manifest(Context& context) {
+  if (reads_stdin_twice(context.options)) {
+    return context.diags
+        .error(Code::Usage, {}, "standard input can be read once only")
+        .help("give the model, the rules or the plan as a file");
+  }
+  context.progress.stage("reading the model");
+  return load_manifest(context.options.arguments.front(), context.host,
+                       context.diags);
+}
+
+std::optional<RuleSet> read_given_rules(Context& context) {
+  std::optional<RuleSet> rules = read_rules(context);
+  if (rules) declare_axes(context.options, *rules);
+  return rules;
+}
+
 std::optional<Inputs> read_inputs(Context& context) {
   std::optional<Manifest> manifest = read_manifest(context);
   if (!manifest) return std::nullopt;
-  std::optional<RuleSet> rules = read_rules(context);
+  std::optional<RuleSet> rules = read_given_rules(context);
   if (!rules) return std::nullopt;
-  declare_axes(context.options, *rules);
   return Inputs{*std::move(manifest), *std::move(rules),
                 resolve_options(context)};
 }

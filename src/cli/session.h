@@ -35,6 +35,12 @@ struct Inputs {
 // Empty, with the reason reported.
 std::optional<Inputs> read_inputs(Context& context);
 
+// The model that the options name. Empty, with the reason reported.
+std::optional<Manifest> read_manifest(Context& context);
+// The rules that they name, with the axes that they declare; REQUIRES: they
+// name some. Empty, with the reason reported.
+std::optional<RuleSet> read_given_rules(Context& context);
+
 // The mesh that the options name, else that of the rules. Empty, with the
 // reason reported.
 std::optional<Mesh> planned_mesh(Context& context, Inputs& inputs);

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/simulate_input.h"
 
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "base/text.h"
 #include "cli/simulate_memory.h"
@@ -9,46 +13,172 @@
 #include "io/checkpoint.h"
 #include "io/graph_file.h"
 #include "io/load.h"
+#include "resolve/match.h"
 
 namespace shardplan::cli {
 namespace {
 
-// The specs that a graph file gives its own parameters, as rules; empty when
-// other rules are given, or it gives none to the parameters that it has.
-std::optional<RuleSet> own_rules(const Options& options,
-                                 const GraphDescription& description) {
-  if (!options.rules.empty() || options.pattern != nullptr || options.plan) {
-    return std::nullopt;
-  }
-  RuleSet rules;
+// Parameters that the graph gives a spec itself.
+std::vector<const DescribedValue*> placed_by_graph(
+    const GraphDescription& description) {
+  std::vector<const DescribedValue*> placed;
   for (const DescribedValue& parameter : description.parameters) {
-    if (!parameter.spec) continue;
-    Rule rule;
-    rule.pattern = exact_pattern(parameter.parameter);
-    rule.spec = *parameter.spec;
-    rule.where = parameter.where;
-    rule.spec_where = parameter.spec_where;
-    rule.dim_where.assign(rule.spec.dims.size(), parameter.spec_where);
-    rules.rules.push_back(std::move(rule));
+    if (parameter.spec) placed.push_back(&parameter);
   }
-  if (rules.rules.empty() && !description.parameters.empty()) {
-    return std::nullopt;
+  return placed;
+}
+
+// The spec that a graph file gives a parameter, as a rule.
+Rule rule_of(const DescribedValue& parameter) {
+  Rule rule;
+  rule.pattern = exact_pattern(parameter.parameter);
+  rule.spec = *parameter.spec;
+  rule.where = parameter.where;
+  rule.spec_where = parameter.spec_where;
+  rule.dim_where.assign(rule.spec.dims.size(), parameter.spec_where);
+  return rule;
+}
+
+std::unordered_map<std::string_view, size_t> numbers_of(
+    const Manifest& manifest) {
+  std::unordered_map<std::string_view, size_t> numbers;
+  numbers.reserve(manifest.size());
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    numbers.emplace(manifest.name(i), i);
   }
-  rules.sources = description.sources;
+  return numbers;
+}
+
+// The given rules, then those of the graph for parameters that none of them is
+// found in: rules win over what a graph says of a model. Empty, with the reason
+// reported; SP105 is left to whoever resolves them.
+std::optional<RuleSet> rules_of(Context& context, const Manifest& manifest,
+                                const GraphDescription& description) {
+  const Options& options = context.options;
+  RuleSet rules;
+  if (!options.rules.empty() || options.pattern != nullptr) {
+    auto given = read_given_rules(context);
+    if (!given) return std::nullopt;
+    rules = *std::move(given);
+  }
+  Diagnostics quiet;
+  const auto matcher =
+      Matcher::compile(rules, manifest.names_are_plain(), quiet);
+  if (!matcher) return rules;
+  const auto numbers = numbers_of(manifest);
+  std::vector<int> found;
+  for (const DescribedValue* parameter : placed_by_graph(description)) {
+    matcher->find(parameter->parameter, found);
+    if (!found.empty() || !numbers.contains(parameter->parameter)) continue;
+    rules.rules.push_back(rule_of(*parameter));
+  }
+  rules.sources.insert(rules.sources.end(), description.sources.begin(),
+                       description.sources.end());
   return rules;
+}
+
+// "`up` and 2 more"
+std::string first_of(const std::vector<std::string>& names) {
+  std::string text = "`" + printable(names.front()) + "`";
+  if (names.size() == 1) return text;
+  return text + " and " + count_text(static_cast<int64_t>(names.size()) - 1) +
+         " more";
+}
+
+// Specs that a graph gives and the rules, or the plan, overrule.
+void report_overruled(const GraphDescription& description,
+                      const Session& session, Diagnostics& diags) {
+  const auto numbers = numbers_of(session.manifest);
+  std::vector<std::string> names;
+  const DescribedValue* first = nullptr;
+  for (const DescribedValue* parameter : placed_by_graph(description)) {
+    const auto found = numbers.find(parameter->parameter);
+    if (found == numbers.end()) continue;
+    const Placement& placement = session.plan.of(found->second);
+    const size_t rank = placement.type.shape.size();
+    // In full: [tp] is [tp, null].
+    const auto full = [&](PartitionSpec spec) {
+      spec.dims.resize(std::max(rank, spec.dims.size()));
+      return spec;
+    };
+    if (placement.requested &&
+        full(*placement.requested) == full(*parameter->spec)) {
+      continue;
+    }
+    if (full(placement.spec) == full(*parameter->spec)) continue;
+    if (names.empty()) first = parameter;
+    names.push_back(parameter->parameter);
+  }
+  if (names.empty()) return;
+  const Placement& placement = session.plan.of(numbers.at(first->parameter));
+  const std::string who =
+      session.rules ? "the rules decide" : "the saved plan decides";
+  diags
+      .report(Code::ShadowedRule, Severity::Note, first->spec_where,
+              who + " where " + first_of(names) +
+                  (names.size() == 1 ? " lies, not the graph's own spec"
+                                     : " lie, not the graph's own specs"))
+      .fact("`" + printable(first->parameter) + "` lies as " +
+            spec_text(placement.spec) + "; the graph says " +
+            spec_text(*first->spec))
+      .help(session.rules
+                ? "leave the rules that are found in it out to run the graph "
+                  "as it is"
+                : "leave out `--plan` to run the graph as it is")
+      .parameters(std::move(names));
+}
+
+// Labels of the graph's parameters, where the model gives none itself.
+void add_labels(const GraphDescription& description, Manifest& manifest,
+                Diagnostics& diags) {
+  const auto numbers = numbers_of(manifest);
+  for (const DescribedValue& parameter : description.parameters) {
+    const auto found = numbers.find(parameter.parameter);
+    if (found == numbers.end() || parameter.axes.empty()) continue;
+    if (parameter.axes.size() != manifest.type(found->second).shape.size()) {
+      continue;
+    }
+    AxisLabels labels;
+    for (const std::string& axis : parameter.axes) {
+      labels.push_back(axis.empty() ? std::optional<std::string>() : axis);
+    }
+    const AxisLabels* own = manifest.axes(found->second);
+    if (own == nullptr) {
+      manifest.set_axes(found->second, std::move(labels));
+    } else if (*own != labels) {
+      diags
+          .report(
+              Code::OverriddenLogicalAxes, Severity::Note, parameter.axes_where,
+              "the model's logical axes of `" + printable(parameter.parameter) +
+                  "` are taken, not the graph's")
+          .help("leave out `axes` of the parameter, or make them agree");
+    }
+  }
 }
 
 std::optional<Session> session_of(Context& context,
                                   const GraphDescription& description) {
   const Options& options = context.options;
   const auto& graph = options.simulation.graph;
-  if (graph && *graph != options.arguments.front()) {
-    return open_session(context);
-  }
-  std::optional<Manifest> manifest = graph_manifest(description, context.diags);
+  const bool apart = graph && *graph != options.arguments.front();
+  std::optional<Manifest> manifest =
+      apart ? read_manifest(context)
+            : graph_manifest(description, context.diags);
   if (!manifest) return std::nullopt;
-  return open_session(context, *std::move(manifest),
-                      own_rules(options, description));
+  if (apart) add_labels(description, *manifest, context.diags);
+  const bool given = !options.rules.empty() || options.pattern != nullptr;
+  const bool placed = !placed_by_graph(description).empty();
+  std::optional<RuleSet> rules;
+  // A graph without parameters needs no rules; one that says nothing of those
+  // that it has needs others.
+  const bool needs_none = !apart && description.parameters.empty();
+  if (!options.plan && (placed || (needs_none && !given))) {
+    rules = rules_of(context, *manifest, description);
+    if (!rules) return std::nullopt;
+  }
+  auto session = open_session(context, *std::move(manifest), std::move(rules));
+  if (session) report_overruled(description, *session, context.diags);
+  return session;
 }
 
 // Every device has tensors of its own.

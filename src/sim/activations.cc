@@ -2,6 +2,7 @@
 #include "sim/activations.h"
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
 #include <utility>
 
@@ -54,6 +55,7 @@ class Placer {
                                                               : activation(v);
     }
     report_departures();
+    report_overruled();
     if (!fine ||
         !check_shard_maps(graph_, plan_.mesh, rules_.declared_axes, diags_)) {
       return std::nullopt;
@@ -122,8 +124,45 @@ class Placer {
     return &std::get<PartitionSpec>(node.attributes.find("spec")->second);
   }
 
+  // The rule that is found in a value whose spec the graph gives itself.
+  void note_overruled(size_t v) {
+    const Value& value = graph_.values[v];
+    const PartitionSpec* own = constraint_of(value);
+    if (own == nullptr && value.spec) own = &*value.spec;
+    if (own == nullptr || rule_of_[v] < 0) return;
+    const Rule& rule = rules_.activations[static_cast<size_t>(rule_of_[v])];
+    if (rule.shipped || rule.spec == *own) return;
+    overruled_[static_cast<size_t>(rule_of_[v])].push_back(v);
+  }
+
+  void report_overruled() {
+    for (const auto& [number, values] : overruled_) {
+      const Rule& rule = rules_.activations[number];
+      const Value& first = graph_.values[values.front()];
+      const PartitionSpec* own = constraint_of(first);
+      if (own == nullptr) own = &*first.spec;
+      std::string who = "`" + first.name + "`";
+      if (values.size() > 1) {
+        who += " and " + count_text(static_cast<int64_t>(values.size()) - 1) +
+               " more";
+      }
+      diags_
+          .report(Code::UnusedActivationRule, Severity::Note, rule.where,
+                  "activation rule `" + printable(rule.pattern) +
+                      "` does not decide where " + who +
+                      (values.size() > 1 ? " lie" : " lies") +
+                      ": the graph gives its own spec")
+          .label(first.where, "`" + first.name + "` is given here")
+          .fact("the rule says " + spec_text(rule.spec) + "; the graph says " +
+                spec_text(*own))
+          .help(
+              "leave the spec out of the graph, or the value out of the rule");
+    }
+  }
+
   bool activation(size_t v) {
     const Value& value = graph_.values[v];
+    note_overruled(v);
     if (const PartitionSpec* spec = constraint_of(value)) {
       read(v, *spec, graph_.nodes[static_cast<size_t>(value.node)].where,
            "constraint");
@@ -259,6 +298,7 @@ class Placer {
   std::unordered_map<std::string_view, size_t> parameters_;
   std::vector<int> rule_of_;  // per value, 0-based; -1: none
   std::vector<Departure> departures_;
+  std::map<size_t, std::vector<size_t>> overruled_;  // values, by rule
   PlacedValues placed_;
 };
 
