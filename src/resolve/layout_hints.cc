@@ -132,6 +132,7 @@ std::optional<StackedLayers> stacked_layers(const StackEvidence& stack,
 
 LayoutHints layout_hints(const Manifest& manifest, const Folding& folding) {
   LayoutHints hints;
+  hints.blocks = quant_blocks(manifest, folding);
   // Classes whose members lie in several stacks.
   std::vector<bool> apart(folding.classes.size(), false);
   bool any_apart = false;
@@ -159,7 +160,6 @@ LayoutHints layout_hints(const Manifest& manifest, const Folding& folding) {
     if (!apart[folding.class_of[i]]) continue;
     note_stack(stack_of(manifest.name(i)), manifest.type(i).shape, 1, hints);
   }
-  hints.blocks = quant_blocks(manifest);
   return hints;
 }
 

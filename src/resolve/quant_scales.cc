@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/checked.h"
-#include "core/fold.h"
 
 namespace shardplan {
 namespace {
@@ -231,8 +230,14 @@ class Reader {
 
 }  // namespace
 
-QuantBlocksByName quant_blocks(const Manifest& manifest) {
-  return Reader(manifest).read();
+QuantBlocksByName quant_blocks(const Manifest& manifest,
+                               const Folding& folding) {
+  const bool quantised =
+      std::any_of(folding.classes.begin(), folding.classes.end(),
+                  [&](const ParameterClass& c) {
+                    return holds_quantised(manifest.type(c.first).dtype);
+                  });
+  return quantised ? Reader(manifest).read() : QuantBlocksByName();
 }
 
 const QuantBlocks* find_blocks(const QuantBlocksByName& known,

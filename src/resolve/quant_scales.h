@@ -14,6 +14,7 @@
 #include <string>
 #include <utility>
 
+#include "core/fold.h"
 #include "core/manifest.h"
 
 namespace shardplan {
@@ -30,8 +31,9 @@ struct QuantBlocks {
 // By folded name (core/fold.h) and shape: layers are alike.
 using QuantBlocksByName = std::map<std::pair<std::string, Shape>, QuantBlocks>;
 
-// O(parameters); empty, and quick, for a model without scales.
-QuantBlocksByName quant_blocks(const Manifest& manifest);
+// O(parameters); of a model whose types are not quantised, O(classes).
+QuantBlocksByName quant_blocks(const Manifest& manifest,
+                               const Folding& folding);
 
 // The entry of a tensor; null where nothing tells.
 const QuantBlocks* find_blocks(const QuantBlocksByName& known,

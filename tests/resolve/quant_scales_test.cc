@@ -17,7 +17,7 @@ using testing::manifest;
 
 // The blocks of every tensor, an entry each.
 std::string told(const Manifest& model) {
-  const QuantBlocksByName known = quant_blocks(model);
+  const QuantBlocksByName known = quant_blocks(model, fold_by_type(model));
   std::string text;
   for (size_t i = 0; i < model.size(); ++i) {
     const QuantBlocks* blocks =
