@@ -81,12 +81,13 @@ Severity severity_of(const SplitUnit& split, const UnitFacts& known) {
   return told && !gathers ? Severity::Error : Severity::Warning;
 }
 
-// Where the scales of a weight say what its blocks are, and the config does
-// not: what they are, and what becomes of them.
+// Where the scales of a weight tell its blocks, and no facts do: what they
+// tell, and what becomes of them.
 std::string scales_text(const SplitUnit& split, const UnitFacts& known,
                         std::string_view name) {
   const QuantBlocks* told =
-      split.unit.kind == UnitKind::QuantBlock && !known.facts.quant_columns
+      split.unit.kind == UnitKind::QuantBlock && !known.facts.quant_rows &&
+              !known.facts.quant_columns
           ? find_blocks(known.hints.blocks, name, split.type.shape)
           : nullptr;
   if (told == nullptr) return "";

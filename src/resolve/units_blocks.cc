@@ -5,8 +5,8 @@
 // every quantised matrix (FP8: 128 x 128; formats that quantise along a row: 1
 // x 32 or 1 x 256). A shard must begin where a block begins. MXFP4 checkpoints
 // hold a block as 16 bytes in a dimension of its own, the last of `_blocks`.
-// Where the scales of a weight stand beside it, their shapes tell its blocks,
-// whatever the facts say (quant_scales.h).
+// Where no facts say it, the scales beside a weight tell its blocks by their
+// shapes (quant_scales.h).
 //
 // The types of GGUF are blocks: 32 or 256 elements of a row are packed with
 // their scales, so that no part of a block can be stored at all.
@@ -68,14 +68,15 @@ std::vector<Unit> block_units(const NamedTensor& tensor,
     units.push_back({3, UnitKind::QuantBlock, 1, true});
     return units;
   }
-  if (const QuantBlocks* told = find_blocks(hints.blocks, tensor.name, shape)) {
-    for (size_t dim = 0; dim < rank; ++dim) {
+  const bool given = facts.quant_rows || facts.quant_columns;
+  if (rank < 2 || !is_quantised(tensor.type.dtype) || !given) {
+    const QuantBlocks* told = find_blocks(hints.blocks, tensor.name, shape);
+    for (size_t dim = 0; told != nullptr && dim < rank; ++dim) {
       const auto unit = block_unit(dim, shape[dim], told->blocks[dim]);
       if (unit) units.push_back(*unit);
     }
     return units;
   }
-  if (rank < 2 || !is_quantised(tensor.type.dtype)) return units;
   for (const auto& unit :
        {block_unit(rank - 2, shape[rank - 2], facts.quant_rows),
         block_unit(rank - 1, shape[rank - 1], facts.quant_columns)}) {
