@@ -21,7 +21,9 @@ enum class Stream : uint8_t { Out, Err };
 
 struct FileInfo {
   bool directory = false;
-  int64_t size = 0;  // bytes; of a regular file
+  int64_t size = 0;    // bytes; of a regular file
+  int64_t owner = 0;   // the number of a user
+  int64_t device = 0;  // which file system it is on
 };
 
 // A file being written under a temporary name; without commit() it vanishes.
@@ -30,8 +32,11 @@ class OutputFile {
   virtual ~OutputFile() = default;
   // False when the text could not be written (disk full, closed pipe).
   virtual bool write(std::string_view text) = 0;
-  // Renames to the final name; false, with the file removed, on failure.
+  // Renames to the final name, with all of it on the disk; false, with the file
+  // removed, on failure.
   virtual bool commit() = 0;
+  // Why write() or commit() was false: "no space left on device".
+  virtual std::string problem() const = 0;
 };
 
 class Host {
@@ -42,6 +47,13 @@ class Host {
   virtual std::optional<FileInfo> file_info(const std::string& path) = 0;
   // Names of a directory's entries, sorted; no `.` and `..`.
   virtual std::vector<std::string> list_directory(const std::string& path) = 0;
+  // Absolute, without links, `.` and `..`. Empty when nothing exists there.
+  virtual std::optional<std::string> real_path(const std::string& path) = 0;
+  // The user as whom files are opened; FileInfo::owner of what it makes.
+  virtual int64_t user() = 0;
+  // The user named `path`: read_file() may wait for it, as for a pipe. All
+  // other paths must be files, so that none found in a folder can stop a run.
+  virtual void may_wait_for(const std::string& path) = 0;
   // The first `limit` bytes of a file, or all. A large file is mapped, not
   // read. Null on failure, with the reason in `why`.
   virtual std::shared_ptr<const Bytes> read_file(const std::string& path,
@@ -49,9 +61,19 @@ class Host {
                                                  std::string& why) = 0;
   // Standard input, to its end. Null on failure.
   virtual std::shared_ptr<const Bytes> read_stdin(std::string& why) = 0;
-  // Null, with the reason in `why`, when the file cannot be created.
+  // Whether read_file() has given bytes of this file, by whichever name.
+  virtual bool was_read(const std::string& path) = 0;
+  // A file that became shorter while it was mapped; "" is none. What is missing
+  // of it reads as zeros, so nothing that was told of it holds.
+  virtual std::string shortened_file() = 0;
+  // Null, with the reason in `why`, when the file cannot be created. A file
+  // that it replaces keeps its mode, and its owner where that is allowed.
   virtual std::unique_ptr<OutputFile> create_file(const std::string& path,
                                                   std::string& why) = 0;
+  // As create_file(), for a file that is there and is only changed: owner,
+  // group and mode are kept, or nothing is written.
+  virtual std::unique_ptr<OutputFile> edit_file(const std::string& path,
+                                                std::string& why) = 0;
   // Adds to the end of a file, which is made when it is missing. False on
   // failure, with the reason in `why`.
   virtual bool append_file(const std::string& path, std::string_view text,

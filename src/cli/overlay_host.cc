@@ -24,6 +24,17 @@ std::shared_ptr<const Bytes> OverlayHost::read_file(const std::string& path,
                       : found->second.substr(0, static_cast<size_t>(limit)));
 }
 
+std::optional<std::string> OverlayHost::real_path(const std::string& path) {
+  return host_.real_path(path);
+}
+int64_t OverlayHost::user() { return host_.user(); }
+void OverlayHost::may_wait_for(const std::string& path) {
+  host_.may_wait_for(path);
+}
+bool OverlayHost::was_read(const std::string& path) {
+  return host_.was_read(path);
+}
+std::string OverlayHost::shortened_file() { return host_.shortened_file(); }
 std::vector<std::string> OverlayHost::list_directory(const std::string& path) {
   return host_.list_directory(path);
 }
@@ -35,6 +46,10 @@ std::shared_ptr<const Bytes> OverlayHost::read_stdin(std::string& why) {
 std::unique_ptr<OutputFile> OverlayHost::create_file(const std::string& path,
                                                      std::string& why) {
   return host_.create_file(path, why);
+}
+std::unique_ptr<OutputFile> OverlayHost::edit_file(const std::string& path,
+                                                   std::string& why) {
+  return host_.edit_file(path, why);
 }
 bool OverlayHost::append_file(const std::string& path, std::string_view text,
                               std::string& why) {

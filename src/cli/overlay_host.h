@@ -21,11 +21,18 @@ class OverlayHost : public Host {
 
   std::optional<FileInfo> file_info(const std::string& path) override;
   std::vector<std::string> list_directory(const std::string& path) override;
+  std::optional<std::string> real_path(const std::string& path) override;
+  int64_t user() override;
+  void may_wait_for(const std::string& path) override;
   std::shared_ptr<const Bytes> read_file(const std::string& path, int64_t limit,
                                          std::string& why) override;
   std::shared_ptr<const Bytes> read_stdin(std::string& why) override;
+  bool was_read(const std::string& path) override;
+  std::string shortened_file() override;
   std::unique_ptr<OutputFile> create_file(const std::string& path,
                                           std::string& why) override;
+  std::unique_ptr<OutputFile> edit_file(const std::string& path,
+                                        std::string& why) override;
   bool append_file(const std::string& path, std::string_view text,
                    std::string& why) override;
   bool write(Stream stream, std::string_view text) override;

@@ -29,8 +29,14 @@ class MemoryHost : public Host {
  public:
   // What the program finds. Keys are normalised paths.
   std::map<std::string, std::string> files;
-  std::set<std::string> unreadable;  // they exist, reading fails
-  std::string input;                 // standard input
+  std::set<std::string> unreadable;          // they exist, reading fails
+  std::map<std::string, std::string> links;  // of files and folders, to paths
+  std::set<std::string> pipes;  // of `files`; read only where they were named
+  std::map<std::string, int64_t> owners;   // of files and folders; else `uid`
+  std::map<std::string, int64_t> devices;  // of folders and what is below
+  int64_t uid = 1000;
+  std::string shortened;  // a file that became shorter while it was read
+  std::string input;      // standard input
   std::map<std::string, std::string> variables;
   std::set<Stream> terminals;
   std::optional<int> width;
@@ -49,14 +55,18 @@ class MemoryHost : public Host {
   std::optional<size_t> stream_capacity;
   std::string stream_problem;  // why; "" is a closed pipe
   std::optional<size_t> file_capacity;
+  std::string file_problem;  // why
   bool fail_create = false;
   bool fail_commit = false;
+  bool fail_owner = false;  // edit_file() cannot keep the owner
 
   // What the program did.
   std::string out;
   std::string err;
   std::vector<std::string> written;  // files committed, in order
   int64_t bytes_read = 0;            // of files in memory
+  std::set<std::string> read;        // files, by normalised path
+  std::set<std::string> waited_for;  // as may_wait_for() was given them
 
   // Relative to the working directory ("" is that directory itself) or, outside
   // of it, absolute; without `.` and `..`.
@@ -72,18 +82,59 @@ class MemoryHost : public Host {
     return full.substr(prefix.size(), full.size() - prefix.size() - 1);
   }
 
+  // The same where links lead; a link's target is relative to its folder.
+  std::string followed(std::string_view path) const {
+    std::string name = normal(path);
+    for (int steps = 0; steps < 40; ++steps) {
+      const auto link =
+          std::find_if(links.begin(), links.end(), [&](const auto& candidate) {
+            return (name + "/").rfind(candidate.first + "/", 0) == 0;
+          });
+      if (link == links.end()) break;
+      const size_t slash = link->first.rfind('/');
+      const std::string folder =
+          slash == std::string::npos ? "" : link->first.substr(0, slash + 1);
+      const bool absolute = link->second.rfind('/', 0) == 0;
+      name = normal((absolute ? "" : folder) + link->second +
+                    name.substr(link->first.size()));
+    }
+    return name;
+  }
+
   std::optional<FileInfo> file_info(const std::string& path) override {
-    const std::string name = normal(path);
+    const std::string name = followed(path);
+    const FileInfo folder{true, 0, owner_of(name), device_of(name)};
     if (auto file = files.find(name); file != files.end()) {
-      return FileInfo{false, static_cast<int64_t>(file->second.size())};
+      const bool sized = pipes.count(name) == 0;
+      return FileInfo{false,
+                      sized ? static_cast<int64_t>(file->second.size()) : 0,
+                      folder.owner, folder.device};
     }
     const auto next = files.lower_bound(name + "/");
     const bool implied =
         next != files.end() && next->first.rfind(name + "/", 0) == 0;
-    if (implied || name.empty() || name == "/") return FileInfo{true, 0};
-    return visible_below(name) ? below->file_info(below_path(name))
-                               : std::nullopt;
+    if (implied || name.empty() || name == "/") return folder;
+    auto info =
+        visible_below(name) ? below->file_info(below_path(name)) : std::nullopt;
+    if (info) info->owner = folder.owner;
+    if (info) info->device = folder.device;
+    return info;
   }
+
+  std::optional<std::string> real_path(const std::string& path) override {
+    if (!file_info(path)) return std::nullopt;
+    const std::string name = followed(path);
+    if (!name.empty() && name[0] == '/') return name;
+    return name.empty() ? directory : directory + "/" + name;
+  }
+  int64_t user() override { return uid; }
+  void may_wait_for(const std::string& path) override {
+    waited_for.insert(path);
+  }
+  bool was_read(const std::string& path) override {
+    return read.count(followed(path)) != 0;
+  }
+  std::string shortened_file() override { return shortened; }
 
   std::vector<std::string> list_directory(const std::string& path) override {
     const std::string name = normal(path);
@@ -104,9 +155,12 @@ class MemoryHost : public Host {
 
   std::shared_ptr<const Bytes> read_file(const std::string& path, int64_t limit,
                                          std::string& why) override {
-    const std::string name = normal(path);
+    const std::string name = followed(path);
     const auto info = file_info(path);
-    if (unreadable.count(name) != 0) {
+    if (info && !info->directory) read.insert(name);
+    if (pipes.count(name) != 0 && waited_for.count(path) == 0) {
+      why = "is a pipe";
+    } else if (unreadable.count(name) != 0) {
       why = "permission denied";
     } else if (!info) {
       why = "no such file or directory";
@@ -138,7 +192,13 @@ class MemoryHost : public Host {
       why = "is a directory";
       return nullptr;
     }
-    return std::make_unique<File>(*this, normal(path));
+    return std::make_unique<File>(*this, followed(path));
+  }
+  std::unique_ptr<OutputFile> edit_file(const std::string& path,
+                                        std::string& why) override {
+    if (!fail_owner) return create_file(path, why);
+    why = "its owner cannot be kept";
+    return nullptr;
   }
 
   bool append_file(const std::string& path, std::string_view text,
@@ -194,6 +254,7 @@ class MemoryHost : public Host {
       host_.written.push_back(path_);
       return true;
     }
+    std::string problem() const override { return host_.file_problem; }
 
    private:
     MemoryHost& host_;
@@ -215,6 +276,20 @@ class MemoryHost : public Host {
       }
     }
     return result;
+  }
+
+  int64_t owner_of(const std::string& name) const {
+    const auto found = owners.find(name);
+    return found == owners.end() ? uid : found->second;
+  }
+  // That of the nearest folder upward which has one.
+  int64_t device_of(std::string name) const {
+    if (name.empty() || name[0] != '/') name = directory + "/" + name;
+    for (;; name.resize(name.rfind('/'))) {
+      const auto found = devices.find(name);
+      if (found != devices.end()) return found->second;
+      if (name.find('/') == std::string::npos) return 0;
+    }
   }
 
   bool visible_below(const std::string& name) const {

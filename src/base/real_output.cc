@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/real_output.h"
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <random>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "base/posix.h"
+#include "base/signals.h"
+
+namespace shardplan {
+namespace {
+
+// Written as it stands: a pipe, a device, or where stdout or stderr goes.
+class DirectFile : public OutputFile {
+ public:
+  explicit DirectFile(Descriptor file) : file_(std::move(file)) {}
+  bool write(std::string_view text) override {
+    return noted(write_all(file_.get(), text));
+  }
+  bool commit() override { return noted(file_.close()); }
+  std::string problem() const override { return problem_; }
+
+ private:
+  bool noted(bool fine) {
+    if (!fine) problem_ = reason(errno);
+    return fine;
+  }
+
+  Descriptor file_;
+  std::string problem_;
+};
+
+// False when what was written did not reach the disk. Some file systems know
+// nothing of that.
+bool synchronise(int fd) {
+  return retry([&] { return ::fsync(fd); }) == 0 || errno == EINVAL ||
+         errno == ENOSYS || errno == EROFS;
+}
+
+// The temporary file is there already, and noted as unfinished.
+class ReplacingFile : public OutputFile {
+ public:
+  ReplacingFile(std::string temporary, std::string target)
+      : temporary_(std::move(temporary)), target_(std::move(target)) {}
+  ReplacingFile(const ReplacingFile&) = delete;
+  ReplacingFile& operator=(const ReplacingFile&) = delete;
+  ~ReplacingFile() override {
+    if (made_ && !committed_) ::unlink(temporary_.c_str());
+    forget_unfinished(temporary_.c_str());
+  }
+  // False, with errno, when there is such a file already or none can be made.
+  bool make() {
+    const SignalHold hold;
+    file_ = open_file(temporary_, O_WRONLY | O_CREAT | O_EXCL, 0600);
+    made_ = static_cast<bool>(file_);
+    if (made_ && !note_unfinished(temporary_.c_str())) {
+      errno = EMFILE;
+      return false;
+    }
+    return made_;
+  }
+  int descriptor() const { return file_.get(); }
+
+  bool write(std::string_view text) override {
+    return noted(write_all(file_.get(), text));
+  }
+  bool commit() override {
+    if (!noted(synchronise(file_.get()) && file_.close())) return false;
+    committed_ = ::rename(temporary_.c_str(), target_.c_str()) == 0;
+    if (!noted(committed_)) return false;
+    // The new name as well; the file is whole whether or not that works.
+    const std::string folder = std::filesystem::path(target_).parent_path();
+    const Descriptor opened =
+        open_file(folder.empty() ? "." : folder, O_RDONLY | O_DIRECTORY);
+    if (opened) synchronise(opened.get());
+    return true;
+  }
+  std::string problem() const override { return problem_; }
+
+ private:
+  bool noted(bool fine) {
+    if (!fine) problem_ = reason(errno);
+    return fine;
+  }
+
+  Descriptor file_{-1};
+  std::string temporary_;
+  std::string target_;
+  std::string problem_;
+  bool made_ = false;
+  bool committed_ = false;
+};
+
+// 1 or 2 when `info` is the file that this stream already goes to.
+std::optional<int> stream_of(const struct stat& info) {
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    struct stat stream {};
+    if (::fstat(fd, &stream) == 0 && stream.st_dev == info.st_dev &&
+        stream.st_ino == info.st_ino) {
+      return fd;
+    }
+  }
+  return std::nullopt;
+}
+
+// 0666 as the umask leaves it.
+mode_t new_file_mode() {
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  return 0666 & ~mask;
+}
+
+// Where a link leads, though nothing is there yet.
+std::string end_of_links(std::string path) {
+  std::error_code error;
+  for (int links = 0; links < 40; ++links) {
+    const auto target = std::filesystem::read_symlink(path, error);
+    if (error) return path;
+    path = std::filesystem::path(path).parent_path() / target;
+  }
+  return path;
+}
+
+// What a file that replaces another takes over from it.
+struct Kept {
+  mode_t mode = 0;
+  struct stat before {};  // of the other one
+  std::string path = {};  // the other one; "" for none
+  bool always = false;    // else only where it is allowed
+};
+
+// An access list is part of who may read a file.
+bool copy_access_list(const std::string& from, int to) {
+  constexpr const char* kName = "system.posix_acl_access";
+  std::array<char, 4096> list{};
+  const ssize_t size =
+      ::getxattr(from.c_str(), kName, list.data(), list.size());
+  if (size < 0) return errno == ENODATA || errno == ENOTSUP;
+  return ::fsetxattr(to, kName, list.data(), static_cast<size_t>(size), 0) == 0;
+}
+
+// False, with errno, when the file cannot be as it must.
+bool take_over(const Kept& kept, int fd) {
+  struct stat now {};
+  if (kept.path.empty()) return ::fchmod(fd, kept.mode) == 0;
+  if (::fstat(fd, &now) != 0) return false;
+  if ((now.st_uid != kept.before.st_uid || now.st_gid != kept.before.st_gid) &&
+      ::fchown(fd, kept.before.st_uid, kept.before.st_gid) != 0 &&
+      kept.always) {
+    return false;
+  }
+  // After the owner, a change of which takes bits away.
+  if (::fchmod(fd, kept.mode) != 0) return false;
+  return copy_access_list(kept.path, fd) || !kept.always;
+}
+
+std::unique_ptr<OutputFile> replace_file(const std::string& target,
+                                         const Kept& kept, std::string& why) {
+  const std::filesystem::path path(target);
+  std::random_device random;
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    std::array<char, 16> suffix{};
+    std::snprintf(suffix.data(), suffix.size(), ".%08x.tmp", random());
+    const std::string name = "." + path.filename().string() + suffix.data();
+    auto file =
+        std::make_unique<ReplacingFile>(path.parent_path() / name, target);
+    if (!file->make()) {
+      if (errno == EEXIST) continue;
+      why = reason(errno);
+      return nullptr;
+    }
+    if (!take_over(kept, file->descriptor())) {
+      why = (kept.always ? "its owner and mode cannot be kept: " : "") +
+            reason(errno);
+      return nullptr;
+    }
+    return file;
+  }
+  why = "no free name for a temporary file";
+  return nullptr;
+}
+
+std::unique_ptr<OutputFile> direct(Descriptor file, std::string& why) {
+  if (!file) {
+    why = reason(errno);
+    return nullptr;
+  }
+  return std::make_unique<DirectFile>(std::move(file));
+}
+
+// A link that leads nowhere yet is followed: the file is made there.
+std::unique_ptr<OutputFile> new_file(const std::string& path,
+                                     std::string& why) {
+  const std::string target = end_of_links(path);
+  auto file = replace_file(target, Kept{new_file_mode()}, why);
+  if (!file && target != path) why += " (it is a link to `" + target + "`)";
+  return file;
+}
+
+std::unique_ptr<OutputFile> replace_existing(const std::string& path,
+                                             const struct stat& info,
+                                             bool always, std::string& why) {
+  if (::access(path.c_str(), W_OK) != 0) {
+    why = reason(errno);
+    return nullptr;
+  }
+  // The file that a link names is replaced, not the link.
+  std::error_code error;
+  const auto real = std::filesystem::canonical(path, error);
+  const std::string target = error ? path : real.string();
+  return replace_file(target, Kept{info.st_mode & 07777, info, target, always},
+                      why);
+}
+
+}  // namespace
+
+bool write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t done =
+        retry([&] { return ::write(fd, text.data(), text.size()); });
+    if (done >= 0) {
+      text.remove_prefix(static_cast<size_t>(done));
+    } else if (errno == EAGAIN) {
+      // Somebody made our standard output non-blocking.
+      pollfd wait{fd, POLLOUT, 0};
+      retry([&] { return ::poll(&wait, 1, -1); });
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::unique_ptr<OutputFile> create_real_file(const std::string& path,
+                                             std::string& why) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) {
+    if (errno == ENOENT) return new_file(path, why);
+    why = reason(errno);
+    return nullptr;
+  }
+  if (const auto stream = stream_of(info)) {
+    return direct(Descriptor(::dup(*stream)), why);
+  }
+  if (!S_ISREG(info.st_mode)) {
+    return direct(open_file(path, O_WRONLY | O_NOCTTY), why);
+  }
+  return replace_existing(path, info, false, why);
+}
+
+std::unique_ptr<OutputFile> edit_real_file(const std::string& path,
+                                           std::string& why) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) {
+    why = reason(errno);
+    return nullptr;
+  }
+  if (!S_ISREG(info.st_mode)) {
+    why = "is not a file";
+    return nullptr;
+  }
+  return replace_existing(path, info, true, why);
+}
+
+}  // namespace shardplan
