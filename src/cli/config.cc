@@ -6,8 +6,11 @@
 #include <utility>
 
 #include "base/text.h"
+#include "cli/config_bounds.h"
 #include "cli/flag_values.h"
+#include "cli/input_ids.h"
 #include "io/document.h"
+#include "io/hardware.h"
 #include "io/load.h"
 
 namespace shardplan::cli {
@@ -63,9 +66,30 @@ std::optional<std::string> mesh_value(const Node& map, Diagnostics& diags) {
   return text;
 }
 
+// A flag that a configuration does not take, where it is one.
+bool reject_flags_only(const Node& root, Diagnostics& diags) {
+  bool fine = true;
+  for (size_t i = 0; i < root.size(); ++i) {
+    const Flag* flag = find_flag(root.key(i));
+    if (flag == nullptr || flag->configurable) continue;
+    fine = false;
+    diags
+        .error(Code::UnknownKey, root.key_span(i),
+               "`" + std::string(flag->name) + "` is no setting")
+        .help("`--" + std::string(flag->name) +
+              "` is given on the command "
+              "line alone");
+  }
+  return fine;
+}
+
 class Reader {
  public:
-  Reader(Host& host, Diagnostics& diags) : host_(host), diags_(diags) {}
+  Reader(ConfigFrom from, std::string root, Host& host, Diagnostics& diags)
+      : found_(from == ConfigFrom::Found),
+        root_(std::move(root)),
+        host_(host),
+        diags_(diags) {}
 
   // Adds the settings of `path` over those that it extends; false when
   // something is wrong.
@@ -75,14 +99,15 @@ class Reader {
     if (source == nullptr) return false;
     paths_.push_back(path);
     diags_.keep(source);
-    const auto document = parse_document(source, diags_);
-    if (!document) return false;
-    const Node root = document->root();
-    if (root.is_null()) return true;  // all of it is comments
-    if (!require(root, NodeKind::Map, "the configuration", diags_) ||
-        !reject_unknown_keys(root, known_keys(), diags_)) {
+    Diagnostics problems;
+    const auto document = parse_settings(source, problems);
+    if (!document) {
+      report(problems, path, from);
       return false;
     }
+    for (Diagnostic& problem : problems.all()) diags_.add(std::move(problem));
+    const Node root = document->root();
+    if (root.is_null()) return true;  // all of it is comments
     const std::string directory = directory_of(path);
     if (const auto base = root.find("extends")) {
       if (!require(*base, NodeKind::String, "`extends`", diags_) ||
@@ -96,11 +121,17 @@ class Reader {
 
   Config result() && {
     Config config;
+    if (found_) config.root = root_;
     for (const Flag& flag : flags()) {
       const auto found = values_.find(std::string(flag.name));
       if (found == values_.end()) continue;
       config.settings.insert(config.settings.end(), found->second.begin(),
                              found->second.end());
+    }
+    for (const Setting& setting : config.settings) {
+      for (std::string& file : files_of(setting)) {
+        config.named.push_back(std::move(file));
+      }
     }
     config.files = std::move(paths_);
     return config;
@@ -113,11 +144,68 @@ class Reader {
                    "`" + printable(path) + "` extends itself");
       return false;
     }
-    if (paths_.size() < kMaxFiles) return true;
-    diags_.error(Code::Usage, from,
-                 "more than " + std::to_string(kMaxFiles) +
-                     " configuration files extend one another");
+    if (paths_.size() >= kMaxFiles) {
+      diags_.error(Code::Usage, from,
+                   "more than " + std::to_string(kMaxFiles) +
+                       " configuration files extend one another");
+      return false;
+    }
+    return !found_ ||
+           (stays_inside(path, from) && is_trusted(path, root_, host_, diags_));
+  }
+
+  bool stays_inside(const std::string& path, Span from) {
+    if (stays_within(path, root_, host_)) return true;
+    diags_
+        .error(Code::Usage, from,
+               "`" + printable(path) + "` is not in `" + printable(root_) + "`")
+        .fact(
+            "a configuration that was found names nothing outside of its "
+            "repository, or of its folder where there is none, and nothing "
+            "in `.git`")
+        .help("`--config FILE` names a configuration, which may");
     return false;
+  }
+
+  // A document whose keys are all settings, or nothing at all.
+  static std::optional<Document> parse_settings(const SourcePtr& source,
+                                                Diagnostics& problems) {
+    auto document = parse_document(source, problems);
+    if (!document) return std::nullopt;
+    const Node root = document->root();
+    if (root.is_null()) return document;
+    if (!require(root, NodeKind::Map, "the configuration", problems) ||
+        !reject_flags_only(root, problems) ||
+        !reject_unknown_keys(root, known_keys(), problems)) {
+      return std::nullopt;
+    }
+    return document;
+  }
+
+  // Why `path` is no configuration. Whoever wrote the one that led here may
+  // not be allowed to see what else is on this machine, nor is a job's log.
+  void report(Diagnostics& problems, const std::string& path, Span from) {
+    const bool led_here =
+        found_ ? from || !is_itself(path) : !stays_within(path, root_, host_);
+    if (!led_here) {
+      for (Diagnostic& problem : problems.all()) diags_.add(problem);
+      return;
+    }
+    diags_
+        .error(Code::Usage, from,
+               "`" + printable(path) + "` is no configuration")
+        .fact("its lines are not shown: another file led to it")
+        .help("`--config " + printable(path) +
+              "` tells what is wrong with "
+              "it");
+  }
+
+  // False for links.
+  bool is_itself(const std::string& path) {
+    const auto folder = host_.real_path(folder_of(path));
+    const auto real = host_.real_path(path);
+    return folder && real && directory_of(*real) == *folder &&
+           real->ends_with("/" + std::string(kFileName));
   }
 
   bool read_keys(const Node& root, const std::string& directory) {
@@ -135,6 +223,19 @@ class Reader {
   bool read_value(const Flag& flag, const Node& node,
                   const std::string& directory,
                   std::vector<Setting>& settings) {
+    const bool read = read_values(flag, node, directory, settings);
+    if (!read || !found_) return read;
+    for (const Setting& setting : settings) {
+      for (const std::string& file : files_of(setting)) {
+        if (!stays_inside(file, setting.where)) return false;
+      }
+    }
+    return true;
+  }
+
+  bool read_values(const Flag& flag, const Node& node,
+                   const std::string& directory,
+                   std::vector<Setting>& settings) {
     if (flag.takes == Takes::Nothing) {
       const auto on = require(node, NodeKind::Bool,
                               "`" + std::string(flag.name) + "`", diags_);
@@ -191,6 +292,8 @@ class Reader {
     return true;
   }
 
+  bool found_;
+  std::string root_;
   Host& host_;
   Diagnostics& diags_;
   std::vector<std::string> paths_;
@@ -227,19 +330,49 @@ bool overrides(std::string_view flag, std::string_view key) {
 
 std::optional<std::string> find_config(Host& host) {
   if (is_file(std::string(kFileName), host)) return std::string(kFileName);
-  std::string directory = up_from(host.working_directory());
-  for (; !directory.empty(); directory = up_from(directory)) {
+  std::string directory = host.working_directory();
+  const auto start = host.file_info(directory);
+  while (!host.file_info(join_path(directory, ".git"))) {
+    directory = up_from(directory);
+    const auto info = host.file_info(directory);
+    if (directory.empty() || (start && info && info->device != start->device)) {
+      break;
+    }
     std::string path = join_path(directory, std::string(kFileName));
     if (is_file(path, host)) return path;
   }
   return std::nullopt;
 }
 
-std::optional<Config> read_config(const std::string& path, Host& host,
-                                  Diagnostics& diags) {
-  Reader reader(host, diags);
+std::optional<Config> read_config(const std::string& path, ConfigFrom from,
+                                  Host& host, Diagnostics& diags) {
+  Reader reader(from, repository_of(path, host), host, diags);
   if (!reader.read(path, {})) return std::nullopt;
   return std::move(reader).result();
+}
+
+std::vector<std::string> files_of(const Setting& setting) {
+  const auto joined = [&](const std::string& path) {
+    return join_path(setting.directory, path);
+  };
+  const std::string& value = setting.value;
+  if (setting.flag->takes == Takes::File) {
+    const std::string path = path_of(setting);
+    if (path == "-" || path.starts_with('@')) return {};
+    return {path};
+  }
+  std::vector<std::string> files;
+  if (setting.flag->name == "hardware") {
+    // A name with a comma in it is a file for all commands but `sweep`.
+    for (const std::string& name : split_list(value)) {
+      if (is_hardware_path(name)) files.push_back(joined(name));
+    }
+    if (files.size() > 1) files.push_back(joined(value));
+  }
+  if (setting.flag->name == "input-ids" && !is_written_out(value)) {
+    files.push_back(joined(value));
+  }
+  return files;
 }
 
 std::vector<Setting> remaining_settings(const std::vector<Setting>& config,

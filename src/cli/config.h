@@ -8,8 +8,13 @@
 // Keys are long flag names, paths are relative to the file, flags override. The
 // nearest file upward from the working directory is used, alone: nothing is
 // merged unless the file says `extends: other.yaml`.
+//
+// A file that was found, not named, may come with somebody else's repository.
+// It names no path outside of that (its folder, where there is none), it is of
+// ours (owner), and what it extends is not quoted unless it is a configuration.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,18 +25,29 @@
 
 namespace shardplan::cli {
 
+enum class ConfigFrom : uint8_t { Named, Found };
+
 struct Config {
   std::vector<Setting> settings;
   std::vector<std::string> files;  // the file, then those that it extends
+  // Of a file that was found: the folder that holds all it may name, without
+  // links, and where the files that it names are, as they will be read.
+  std::string root;
+  std::vector<std::string> named;
 };
 
-// Path of the nearest shardplan.yaml; empty when there is none.
+// Path of the nearest shardplan.yaml; empty when there is none. The search ends
+// at the root of a repository (a folder with `.git`) and at the end of a file
+// system.
 std::optional<std::string> find_config(Host& host);
 
-// Reads a configuration file and what it extends. Empty when it cannot be read
-// or understood (SP001, SP002, SP003, SP004, SP010).
-std::optional<Config> read_config(const std::string& path, Host& host,
-                                  Diagnostics& diags);
+// Reads a configuration file and what it extends. Empty when it cannot be read,
+// understood or trusted (SP001, SP002, SP003, SP004, SP010).
+std::optional<Config> read_config(const std::string& path, ConfigFrom from,
+                                  Host& host, Diagnostics& diags);
+
+// The files that a setting names, as they will be read; not `-` and `@name`.
+std::vector<std::string> files_of(const Setting& setting);
 
 // The settings of a configuration that hold for this run: those that the
 // command takes and that no flag overrides. --plan overrides rules and mesh,

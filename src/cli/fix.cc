@@ -184,14 +184,18 @@ bool write_one(const std::string& path, const ChangedFile& file, Host& host,
         .help("run the command again");
     return false;
   }
-  const std::unique_ptr<OutputFile> output = host.create_file(path, why);
+  const std::unique_ptr<OutputFile> output = host.edit_file(path, why);
   if (output == nullptr) {
     diags.error(Code::UnreadableFile, {},
                 "cannot write `" + path + "`: " + why);
     return false;
   }
   if (output->write(file.after) && output->commit()) return true;
-  diags.error(Code::UnreadableFile, {}, "cannot write all of `" + path + "`")
+  const std::string problem = output->problem();
+  diags
+      .error(Code::UnreadableFile, {},
+             "cannot write all of `" + path + "`" +
+                 (problem.empty() ? "" : ": " + problem))
       .fact("it stays as it was");
   return false;
 }

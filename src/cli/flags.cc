@@ -288,7 +288,7 @@ const std::vector<Flag>& output_flags() {
       {"json", 0, Takes::Nothing, "", "Output", "short for --format json",
        kReporting, false, true, nullptr, set_format},
       {"output", 'o', Takes::File, "FILE", "Output",
-       "write there, whole or not at all", kWriting, false, true, nullptr,
+       "write there, whole or not at all", kWriting, false, false, nullptr,
        [](const Setting& s, Options& o, Diagnostics&) {
          o.output = path_of(s);
        }},

@@ -13,10 +13,6 @@
 namespace shardplan::cli {
 namespace {
 
-bool is_written_out(const std::string& text) {
-  return text.find_first_not_of("0123456789,; -") == std::string::npos;
-}
-
 std::optional<int64_t> number_in(std::string_view text) {
   int64_t number = 0;
   const char* end = text.data() + text.size();
@@ -84,6 +80,10 @@ InputIds from_file(const std::string& path, Host& host, Diagnostics& diags) {
 }
 
 }  // namespace
+
+bool is_written_out(const std::string& text) {
+  return text.find_first_not_of("0123456789,; -") == std::string::npos;
+}
 
 InputIds read_input_ids(const std::string& written, Host& host,
                         Diagnostics& diags) {

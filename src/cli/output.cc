@@ -73,21 +73,48 @@ bool to_file(const Options& options) {
   return options.output && *options.output != "-";
 }
 
-// False, with the reason reported, when the answer could not be written. A
-// closed pipe is no failure: whoever reads it has seen enough.
+// False, with the reason reported, when the answer could not be written.
 bool write_answer(Context& context, const Writer& write) {
   context.progress.clear();
+  // run() tells of it, and of nothing else then.
+  if (!context.host.shortened_file().empty()) return false;
   if (to_file(context.options))
     return write_file(context, *context.options.output, write);
   write([&](std::string_view text) {
     context.began_answer = true;
     return context.host.write(Stream::Out, text);
   });
-  const std::string why = context.host.write_problem(Stream::Out);
-  if (why.empty()) return true;
-  context.diags.error(Code::UnreadableFile, {},
-                      "cannot write to standard output: " + why);
-  return false;
+  return !report_unwritten(context.host, context.diags);
+}
+
+// What people read may stand in the log of a CI job, whose runner looks for
+// commands there.
+bool is_for_logs(const Renderer& renderer) {
+  return renderer.name == "text" || renderer.name == "markdown" ||
+         renderer.name == "concise";
+}
+
+bool render_guarded(const Renderer& renderer, const Report& report,
+                    const Style& style, const TextSink& sink) {
+  if (!is_for_logs(renderer)) {
+    renderer.render(report, style, sink);
+    return true;
+  }
+  LineGuard guard(sink);
+  renderer.render(report, style,
+                  [&](std::string_view text) { return guard.write(text); });
+  return guard.finish();
+}
+
+void write_to_stderr(const Diagnostics& diags, const Options& options,
+                     Host& host) {
+  const TextSink sink = [&](std::string_view text) {
+    return host.write(Stream::Err, text);
+  };
+  LineGuard guard(sink);
+  write_diagnostics(diags, style_of(Stream::Err, options, host),
+                    [&](std::string_view text) { return guard.write(text); });
+  guard.finish();
 }
 
 bool write_step_summary(Context& context, const Report& report) {
@@ -99,8 +126,11 @@ bool write_step_summary(Context& context, const Report& report) {
     text += piece;
     return true;
   });
-  std::string why;
-  if (context.host.append_file(path, text, why)) return true;
+  std::string why = "it is an input of this run";
+  if (!context.host.was_read(path) &&
+      context.host.append_file(path, text, why)) {
+    return true;
+  }
   context.diags.error(Code::UnreadableFile, {},
                       "cannot write `" + path + "`: " + why);
   return false;
@@ -117,10 +147,7 @@ void show_diagnostics(Context& context) {
       context.host.is_terminal(Stream::Err)) {
     context.host.write(Stream::Err, "\n");
   }
-  write_diagnostics(shown, style_of(Stream::Err, context.options, context.host),
-                    [&](std::string_view text) {
-                      return context.host.write(Stream::Err, text);
-                    });
+  write_to_stderr(shown, context.options, context.host);
 }
 
 // Without findings about a plan that is not shown.
@@ -135,10 +162,10 @@ Diagnostics reasons(const Diagnostics& diags) {
 // False when it could not be written.
 bool render_to_stdout(const Report& report, const Options& options,
                       Host& host) {
-  find_renderer(options.format)
-      ->render(
-          report, style_of(Stream::Out, options, host),
-          [&](std::string_view text) { return host.write(Stream::Out, text); });
+  render_guarded(
+      *find_renderer(options.format), report,
+      style_of(Stream::Out, options, host),
+      [&](std::string_view text) { return host.write(Stream::Out, text); });
   return host.write_problem(Stream::Out).empty();
 }
 
@@ -179,8 +206,7 @@ Exit finish(Context& context, Report report) {
       !to_file(context.options) && context.host.is_terminal(Stream::Out);
   const Style style = style_when(terminal, context.options, context.host);
   const bool written = write_answer(context, [&](const TextSink& sink) {
-    renderer->render(report, style, sink);
-    return true;
+    return render_guarded(*renderer, report, style, sink);
   });
   if (!written) return Exit::CouldNotRun;
   if (renderer->name == "github" && !write_step_summary(context, report)) {
@@ -193,7 +219,11 @@ Exit finish(Context& context, Report report) {
 }
 
 Exit finish_incomplete(Context& context, Report report) {
-  if (context.options.format != "json") return Exit::CouldNotRun;
+  // Of a file that went away nothing holds; run() tells of it.
+  if (context.options.format != "json" ||
+      !context.host.shortened_file().empty()) {
+    return Exit::CouldNotRun;
+  }
   const Diagnostics shown = arranged(context.diags);
   report.diagnostics = &shown;
   context.progress.clear();
@@ -228,9 +258,28 @@ void explain_failure(const Options& options, const Diagnostics& diags,
     report.diagnostics_are_the_answer = true;
     if (render_to_stdout(report, options, host)) return;
   }
-  write_diagnostics(
-      shown, style_of(Stream::Err, options, host),
-      [&](std::string_view text) { return host.write(Stream::Err, text); });
+  write_to_stderr(shown, options, host);
+}
+
+bool report_unwritten(Host& host, Diagnostics& diags) {
+  const std::string why = host.write_problem(Stream::Out);
+  if (why.empty()) return false;
+  diags.error(Code::UnreadableFile, {},
+              "cannot write to standard output: " + why);
+  return true;
+}
+
+bool report_shortened(Host& host, Diagnostics& diags) {
+  const std::string path = host.shortened_file();
+  if (path.empty()) return false;
+  diags
+      .error(Code::UnreadableFile, {},
+             "`" + path + "` changed while it was read")
+      .fact(
+          "it became shorter, or its disk failed: nothing that was read of "
+          "it holds")
+      .help("run it again when nothing writes the file");
+  return true;
 }
 
 void explain_no_answer(const Context& context) {
@@ -240,17 +289,20 @@ void explain_no_answer(const Context& context) {
                     context.host);
     return;
   }
-  write_diagnostics(arranged(context.diags),
-                    style_of(Stream::Err, context.options, context.host),
-                    [&](std::string_view text) {
-                      return context.host.write(Stream::Err, text);
-                    });
+  write_to_stderr(arranged(context.diags), context.options, context.host);
   throw InternalError("`" + context.options.command +
                       "` could not run, and no error says why");
 }
 
 bool write_file(Context& context, const std::string& path,
                 const Writer& write) {
+  if (context.host.was_read(path)) {
+    context.diags
+        .error(Code::Usage, {},
+               "`" + path + "` is an input of this run, and would be replaced")
+        .help("write to another file");
+    return false;
+  }
   std::string why;
   std::unique_ptr<OutputFile> file = context.host.create_file(path, why);
   if (file == nullptr) {
@@ -263,9 +315,13 @@ bool write_file(Context& context, const std::string& path,
     fine = fine && file->write(text);
     return fine;
   });
+  if (!context.host.shortened_file().empty()) return false;
   if (fine && file->commit()) return true;
+  const std::string problem = file->problem();
   context.diags
-      .error(Code::UnreadableFile, {}, "cannot write all of `" + path + "`")
+      .error(Code::UnreadableFile, {},
+             "cannot write all of `" + path + "`" +
+                 (problem.empty() ? "" : ": " + problem))
       .fact("nothing of it is kept");
   return false;
 }

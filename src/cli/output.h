@@ -11,6 +11,7 @@
 #include "base/host.h"
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "report/line_guard.h"
 #include "report/report.h"
 
 namespace shardplan::cli {
@@ -36,6 +37,14 @@ bool asks_for_plan(const Options& options);
 // finish(), and so are the diagnostics.
 using Writer = std::function<bool(const TextSink&)>;
 Exit finish_with(Context& context, const Writer& write);
+
+// False, with the reason reported (SP001), when not all that was written to
+// standard output got there. A closed pipe is no failure: whoever reads it has
+// seen enough.
+bool report_unwritten(Host& host, Diagnostics& diags);
+
+// True, and reported (SP001), when a file became shorter while it was read.
+bool report_shortened(Host& host, Diagnostics& diags);
 
 // Writes a file, whole or not at all; false, with the reason reported (SP001),
 // when it cannot be.

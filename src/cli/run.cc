@@ -11,6 +11,7 @@
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "cli/config.h"
+#include "cli/config_bounds.h"
 #include "cli/flag_values.h"
 #include "cli/help.h"
 #include "cli/max_memory.h"
@@ -19,8 +20,13 @@
 namespace shardplan::cli {
 namespace {
 
-int fail(const Options& options, const Diagnostics& diags, Host& host) {
-  explain_failure(options, diags, false, host);
+int fail(const Options& options, const Diagnostics& diags, Host& host,
+         bool began_answer = false) {
+  // Whatever else was found then, it was found in a file that went away.
+  Diagnostics shortened;
+  const bool is_shortened = report_shortened(host, shortened);
+  explain_failure(options, is_shortened ? shortened : diags, began_answer,
+                  host);
   return static_cast<int>(Exit::CouldNotRun);
 }
 
@@ -44,18 +50,32 @@ int show_help(const CommandLine& line, const Options& options, Host& host) {
   return static_cast<int>(Exit::Fine);
 }
 
-// The settings of the configuration file that count for this run.
+// What the user named may be a pipe: `--rules <(..)`.
+void wait_for(const std::vector<Setting>& settings, Host& host) {
+  for (const Setting& setting : settings) {
+    for (const std::string& file : files_of(setting)) host.may_wait_for(file);
+  }
+}
+
+// The settings of the configuration file that count for this run. Of one that
+// was found `host` will read no more than it may name.
 std::vector<Setting> configured(const CommandLine& line, const Options& options,
-                                Host& host, Diagnostics& diags) {
+                                std::optional<FencedHost>& fenced, Host& host,
+                                Diagnostics& diags) {
   const bool reads = is_taken_by(*find_flag("config"), line.command->name);
   if (!reads || options.isolated) return {};
   const auto path = options.config ? options.config : find_config(host);
   if (!path) return {};
-  const std::optional<Config> config = read_config(*path, host, diags);
+  const auto from = options.config ? ConfigFrom::Named : ConfigFrom::Found;
+  const std::optional<Config> config = read_config(*path, from, host, diags);
   if (!config) return {};
+  if (from == ConfigFrom::Named) wait_for(config->settings, host);
+  if (from == ConfigFrom::Found)
+    fenced.emplace(host, config->root, config->named);
   if (options.verbose) {
     for (const std::string& file : config->files) {
-      host.write(Stream::Err, "configuration: " + printable(file) + "\n");
+      host.write(Stream::Err,
+                 without_commands("configuration: " + printable(file) + "\n"));
     }
   }
   return remaining_settings(config->settings, line.settings,
@@ -135,9 +155,12 @@ void check_companions(const CommandLine& line, const Options& options,
 }
 
 // Flags over configuration. `options` hold the flags already.
-void settle(const CommandLine& line, Host& host, Options& options,
-            Diagnostics& diags) {
-  std::vector<Setting> settings = configured(line, options, host, diags);
+void settle(const CommandLine& line, std::optional<FencedHost>& fenced,
+            Host& host, Options& options, Diagnostics& diags) {
+  for (const std::string& name : line.arguments) host.may_wait_for(name);
+  wait_for(line.settings, host);
+  std::vector<Setting> settings =
+      configured(line, options, fenced, host, diags);
   settings.insert(settings.end(), line.settings.begin(), line.settings.end());
   check_conflicts(settings, diags);
   if (diags.cannot_run()) return;
@@ -200,15 +223,19 @@ int run_command(const std::vector<std::string>& arguments, Host& host,
     return static_cast<int>(Exit::Fine);
   }
   if (line.help) return show_help(line, options, host);
-  settle(line, host, options, diags);
+  std::optional<FencedHost> fenced;
+  settle(line, fenced, host, options, diags);
   if (options.max_memory) use_limit();
   if (diags.cannot_run()) return fail(options, diags, host);
   apply_severities(options, diags);
 
   Progress progress(host, options.progress && !options.quiet);
-  Context context = {options, host, diags, progress};
+  Context context = {options, fenced ? *fenced : host, diags, progress};
   const Exit exit = run_within(limit, *line.command, context);
   progress.clear();
+  if (!host.shortened_file().empty()) {
+    return fail(options, diags, host, context.began_answer);
+  }
   if (exit == Exit::CouldNotRun) explain_no_answer(context);
   if (exit == Exit::Findings && options.exit_zero) return 0;
   return static_cast<int>(exit);
@@ -219,11 +246,12 @@ int report_bug(const std::vector<std::string>& arguments,
   std::string line = "shardplan";
   for (const std::string& argument : arguments) line += " " + argument;
   host.write(Stream::Err,
-             "error[SP900]: " + printable(what) +
+             without_commands(
+                 "error[SP900]: " + printable(what) +
                  "\n  = this is a bug in shardplan " + std::string(version()) +
                  "\n  = command: " + printable(line) +
                  "\nhelp: a report to the maintainers with these lines and the "
-                 "input files helps to mend it\n");
+                 "input files helps to mend it\n"));
   return static_cast<int>(Exit::Bug);
 }
 
@@ -252,7 +280,13 @@ int fail_without_words(Host& host) {
 int run_guarded(const std::vector<std::string>& arguments, Host& host,
                 AllocationLimit& limit) {
   try {
-    return run_command(arguments, host, limit);
+    const int code = run_command(arguments, host, limit);
+    Diagnostics diags;
+    // An answer that nobody got is none, whichever way it was printed.
+    const bool answered = code != static_cast<int>(Exit::CouldNotRun) &&
+                          code != static_cast<int>(Exit::Bug);
+    if (!answered || !report_unwritten(host, diags)) return code;
+    return fail({}, diags, host);
   } catch (const std::bad_alloc&) {
     limit.make_room();
     return fail_without_memory(arguments, host);

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "cli/flag_values.h"
+#include "cli/input_ids.h"
 
 namespace shardplan::cli {
 namespace {
@@ -97,7 +98,8 @@ std::vector<Flag> what_is_run() {
        "lists; else random ones",
        "simulate", false, true, nullptr,
        [](const Setting& s, Options& o, Diagnostics&) {
-         o.simulation.input_ids = s.value;
+         o.simulation.input_ids =
+             is_written_out(s.value) ? s.value : path_of(s);
        }},
       {"shrink", 0, Takes::Nothing, "", "Simulation",
        "of a whole model: smaller sizes that divide as the real ones do",
@@ -168,7 +170,7 @@ std::vector<Flag> how_and_what_for() {
        }},
       {"plot", 0, Takes::File, "FILE.svg", "Simulation",
        "write a picture of the error behind each layer", "simulate", false,
-       true, nullptr,
+       false, nullptr,
        [](const Setting& s, Options& o, Diagnostics&) {
          o.simulation.plot = path_of(s);
        }},

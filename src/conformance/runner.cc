@@ -159,6 +159,7 @@ int run(const std::vector<std::string>& files, Host& host) {
   Results results;
   for (const std::string& path : files) {
     std::string why = "not a JSON array of cases";
+    host.may_wait_for(path);
     Json cases = read_json(path, host, why);
     if (cases.is_array()) insert_rules(path, cases, host);
     if (!cases.is_array()) {

@@ -159,7 +159,9 @@ class Writer {
     if (follows) gutter_line("", "");
     if (!is_flag(*block.file)) {
       out_.append(gutter_, ' ');
-      out_ += painted(follows ? "::: " : "--> ", Paint::Dim, style_);
+      // Not the `:::` of compilers: a line that begins so may be a command to
+      // the runner of a CI job.
+      out_ += painted("--> ", Paint::Dim, style_);
       out_ += shown(block.file->name(), style_) + ":" +
               std::to_string(block.place.line) + ":" +
               std::to_string(block.place.column) + "\n";

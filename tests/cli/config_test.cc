@@ -54,7 +54,8 @@ TEST_CASE("keys become settings with paths relative to the file") {
       "quiet: false\n"
       "tolerance: 0.5\n";
   Diagnostics diags;
-  const auto config = read_config("team/shardplan.yaml", host, diags);
+  const auto config =
+      read_config("team/shardplan.yaml", ConfigFrom::Named, host, diags);
   REQUIRE(config);
   CHECK(diags.all().empty());
   CHECK(texts(config->settings) ==
@@ -76,7 +77,8 @@ TEST_CASE("a file may extend another and replaces its keys whole") {
   host.files["shardplan.yaml"] =
       "extends: base/common.yaml\nrules: c.yaml\njobs: 2\n";
   Diagnostics diags;
-  const auto config = read_config("shardplan.yaml", host, diags);
+  const auto config =
+      read_config("shardplan.yaml", ConfigFrom::Named, host, diags);
   REQUIRE(config);
   CHECK(texts(config->settings) ==
         std::vector<std::string>{"rules=c.yaml", "jobs=2", "exact in base"});
@@ -88,7 +90,8 @@ TEST_CASE("a file that only holds comments changes nothing") {
   MemoryHost host;
   host.files["shardplan.yaml"] = "# nothing yet\n";
   Diagnostics diags;
-  const auto config = read_config("shardplan.yaml", host, diags);
+  const auto config =
+      read_config("shardplan.yaml", ConfigFrom::Named, host, diags);
   REQUIRE(config);
   CHECK(config->settings.empty());
 }
@@ -125,7 +128,7 @@ TEST_CASE("every mistake in a file is reported where it stands") {
     MemoryHost host;
     host.files["shardplan.yaml"] = row.text;
     Diagnostics diags;
-    CHECK_FALSE(read_config("shardplan.yaml", host, diags));
+    CHECK_FALSE(read_config("shardplan.yaml", ConfigFrom::Named, host, diags));
     REQUIRE(diags.all().size() == 1);
     const Diagnostic& problem = diags.all()[0];
     CHECK(problem.code == row.code);
@@ -144,7 +147,8 @@ TEST_CASE("a value that a flag would refuse is refused with its place") {
   MemoryHost host;
   host.files["shardplan.yaml"] = "# jobs\njobs: none\n";
   Diagnostics diags;
-  const auto config = read_config("shardplan.yaml", host, diags);
+  const auto config =
+      read_config("shardplan.yaml", ConfigFrom::Named, host, diags);
   REQUIRE(config);
   Options options;
   apply_settings(config->settings, options, diags);
@@ -163,7 +167,7 @@ TEST_CASE("chains of files end") {
         "extends: " + std::to_string(i + 1) + ".yaml\n";
   }
   Diagnostics diags;
-  CHECK_FALSE(read_config("0.yaml", host, diags));
+  CHECK_FALSE(read_config("0.yaml", ConfigFrom::Named, host, diags));
   REQUIRE(diags.all().size() == 1);
   CHECK(diags.all()[0].message ==
         "more than 8 configuration files extend one another");

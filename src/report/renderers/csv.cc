@@ -4,11 +4,16 @@
 // JSON notation; an absent value is an empty field, an empty text is `""`.
 //
 // Several tables are separated by an empty line, each with its header, the
-// placements first. A report without tables gives its summary instead. Names
-// are not altered, even those that a spreadsheet would take for a formula.
+// placements first. A report without tables gives its summary instead.
+//
+// A text that a spreadsheet would take for a formula gets an apostrophe in
+// front, and control characters are escaped, but for tabs and line ends: both
+// come from names in files that somebody else wrote.
 #include <algorithm>
+#include <charconv>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "report/json.h"
 #include "report/output.h"
 #include "report/renderers/renderers.h"
@@ -18,8 +23,9 @@ namespace {
 
 void append_field(std::string& out, std::string_view field) {
   constexpr std::string_view kSpecial = "\",\r\n";
-  const bool blank_end =
-      field.empty() || field.front() == ' ' || field.back() == ' ';
+  // A line that begins with `::` may be a command to the runner of a CI job.
+  const bool blank_end = field.empty() || field.front() == ' ' ||
+                         field.back() == ' ' || field.starts_with("::");
   if (!blank_end && field.find_first_of(kSpecial) == std::string_view::npos) {
     out += field;
     return;
@@ -32,9 +38,35 @@ void append_field(std::string& out, std::string_view field) {
   out += '"';
 }
 
+bool is_number(std::string_view text) {
+  double number = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, problem] = std::from_chars(text.data(), end, number);
+  return problem == std::errc() && rest == end;
+}
+
+// Spreadsheets compute what begins so.
+bool is_formula(std::string_view text) {
+  return !text.empty() &&
+         std::string_view("=+-@\t\r\n").find(text.front()) !=
+             std::string_view::npos &&
+         !is_number(text);
+}
+
+std::string disarmed(std::string_view text) {
+  std::string out = is_formula(text) ? "'" : "";
+  while (!text.empty()) {
+    const size_t end = std::min(text.find_first_of("\t\r\n"), text.size());
+    out += printable(text.substr(0, end));
+    if (end < text.size()) out += text[end];
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
+}
+
 void append_cell(std::string& out, const Cell& cell, std::string& scratch) {
   if (const auto* text = std::get_if<std::string>(&cell)) {
-    append_field(out, *text);
+    append_field(out, disarmed(*text));
     return;
   }
   scratch.clear();
