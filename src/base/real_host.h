@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The machine we run on, as a Host (POSIX).
 //
-// Files above 64 KiB are mapped; a mapped file must not shrink while the
-// program runs. Pipes are read to their end, at most kMaxStream bytes. A file
-// is written beside its target under a temporary name that goes away when
-// writing fails and on SIGINT, SIGTERM and SIGHUP; permissions of a file that
-// is replaced are kept. A target that is a pipe or a device, or the file that
-// standard output already goes to, is written directly.
+// Files above 16 MiB are mapped, others read, so that only the large ones can
+// change under us; one of those that becomes shorter reads as zeros and is told
+// (shortened_file). Pipes that the user named are read to their end, at most
+// kMaxStream bytes; other pipes, and devices that may never end, are refused.
+//
+// A file is written beside its target under a temporary name, which goes away
+// when writing fails and on every signal that ends the program and can be
+// caught; it is on the disk before it gets its name. Permissions of a file that
+// is replaced are kept, its owner where that is allowed. A target that is a
+// pipe or a device, or the file that standard output already goes to, is
+// written directly; a link is followed, also one that leads nowhere yet.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +23,8 @@ namespace shardplan {
 
 inline constexpr int64_t kMaxStream = int64_t{4} << 30;
 
-// Ignores SIGPIPE for the process: a closed pipe is a write() that is false.
+// Ignores SIGPIPE and SIGXFSZ for the process: a closed pipe, and a file that
+// may not get so large, is a write() that is false.
 std::unique_ptr<Host> make_real_host();
 
 }  // namespace shardplan

@@ -2,12 +2,7 @@
 #include "base/real_host.h"
 
 #include <csignal>
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iostream>
-#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,59 +14,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/real_folder.h"
+
 namespace shardplan {
 namespace {
 
-// The one place where tests touch the disk: a folder that goes away.
-class Folder {
- public:
-  Folder() {
-    // mkdtemp replaces the six letters at the end.
-    std::string pattern = std::filesystem::temp_directory_path() /
-                          ("shardplan-" + std::string(6, 'X'));
-    REQUIRE(::mkdtemp(pattern.data()) != nullptr);
-    path_ = pattern;
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  ~Folder() { std::filesystem::remove_all(path_); }
-  std::string operator/(const std::string& name) const {
-    return path_ + "/" + name;
-  }
-  const std::string& path() const { return path_; }
-  void put(const std::string& name, const std::string& text) const {
-    std::ofstream(*this / name) << text;
-  }
-  std::string get(const std::string& name) const {
-    std::ifstream file(*this / name);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
-
- private:
-  std::string path_;
-};
-
-mode_t mode_of(const std::string& path) {
-  struct stat info {};
-  REQUIRE(::stat(path.c_str(), &info) == 0);
-  return info.st_mode & 07777;
-}
-
-// Runs `work` in a child whose standard output is `out`; its wait status.
-template <typename Work>
-int in_child(int out, Work work) {
-  // What is still buffered would be written twice: a sanitizer's _exit flushes.
-  std::cout.flush();
-  std::fflush(nullptr);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::dup2(out, STDOUT_FILENO);
-    ::_exit(work());
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return status;
-}
+using testing::Folder;
+using testing::in_child;
+using testing::mode_of;
 
 TEST_CASE("a file larger than memory is mapped, not read") {
   const Folder folder;
@@ -89,7 +39,7 @@ TEST_CASE("a file larger than memory is mapped, not read") {
 TEST_CASE("small and mapped files read the same, whole or cut") {
   const Folder folder;
   const auto host = make_real_host();
-  for (const size_t size : {0u, 5u, 65536u, 65537u, 1000000u}) {
+  for (const size_t size : {0u, 5u, 65536u, 65537u, 1000000u, 20000000u}) {
     std::string text(size, 'x');
     for (size_t i = 0; i < size; ++i) text[i] = static_cast<char>('a' + i % 23);
     folder.put("f", text);
@@ -97,12 +47,13 @@ TEST_CASE("small and mapped files read the same, whole or cut") {
     CHECK(host->file_info(folder / "f")->size == static_cast<int64_t>(size));
     std::string why;
     for (const int64_t limit : {int64_t{-1}, int64_t{0}, int64_t{3},
-                                int64_t{70000}, int64_t{2000000}}) {
+                                int64_t{70000}, int64_t{30000000}}) {
       CAPTURE(limit);
       const auto bytes = host->read_file(folder / "f", limit, why);
       REQUIRE(bytes != nullptr);
-      CHECK((bytes->view() ==
-             text.substr(0, static_cast<size_t>(limit < 0 ? 2000000 : limit))));
+      CHECK(
+          (bytes->view() ==
+           text.substr(0, static_cast<size_t>(limit < 0 ? 30000000 : limit))));
     }
   }
 }
@@ -128,11 +79,197 @@ TEST_CASE("a named pipe is read to its end") {
     ::_exit(0);
   }
   std::string why;
-  const auto bytes =
-      make_real_host()->read_file(folder / "pipe", kWholeFile, why);
+  const auto host = make_real_host();
+  host->may_wait_for(folder / "pipe");
+  const auto bytes = host->read_file(folder / "pipe", kWholeFile, why);
   ::waitpid(writer, nullptr, 0);
   REQUIRE(bytes != nullptr);
   CHECK((bytes->view() == text));
+}
+
+// A file that became shorter ended the program with SIGBUS: rules above 64 KiB
+// and checkpoints were mapped, and a page that is no longer there cannot be
+// read.
+TEST_CASE("a mapped file that becomes shorter reads as zeros, and is told") {
+  const Folder folder;
+  const std::string text(40'000'000, 'x');
+  folder.put("weights", text);
+  folder.put("others", text);
+  const auto host = make_real_host();
+  std::string why;
+  const auto others = host->read_file(folder / "others", kWholeFile, why);
+  const auto bytes = host->read_file(folder / "weights", kWholeFile, why);
+  REQUIRE(bytes != nullptr);
+  CHECK(bytes->view()[30'000'000] == 'x');
+  CHECK(host->shortened_file().empty());
+  REQUIRE(::truncate((folder / "weights").c_str(), 1'000'000) == 0);
+  CHECK(bytes->view()[999'999] == 'x');
+  // What is missing of the last page reads as zeros anyway.
+  CHECK(bytes->view()[1'000'001] == '\0');
+  CHECK(host->shortened_file().empty());
+  CHECK(bytes->view()[20'000'000] == '\0');
+  CHECK(bytes->view().back() == '\0');
+  CHECK(bytes->view().front() == 'x');
+  CHECK(host->shortened_file() == folder / "weights");
+  CHECK(others->view().back() == 'x');
+  CHECK(make_real_host()->shortened_file().empty());
+}
+
+// The kind: what is small enough is read, so nobody can change it under us.
+TEST_CASE("a small file that becomes shorter is as it was") {
+  const Folder folder;
+  folder.put("rules", std::string(1'000'000, 'r'));
+  const auto host = make_real_host();
+  std::string why;
+  const auto bytes = host->read_file(folder / "rules", kWholeFile, why);
+  REQUIRE(::truncate((folder / "rules").c_str(), 0) == 0);
+  CHECK(bytes->view().back() == 'r');
+  CHECK(host->shortened_file().empty());
+}
+
+// A bus error of another cause still ends the program: the handler takes
+// nothing that is not its own.
+TEST_CASE("a bus error outside of mapped files ends the program") {
+  const Folder folder;
+  folder.put("weights", std::string(20'000'000, 'x'));
+  const int status = in_child(STDOUT_FILENO, [&] {
+    std::signal(SIGBUS, SIG_DFL);
+    const auto host = make_real_host();
+    std::string why;
+    const auto bytes = host->read_file(folder / "weights", kWholeFile, why);
+    ::raise(SIGBUS);
+    return 0;
+  });
+  CHECK(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGBUS);
+}
+
+// A run of a folder in which `config.json` was a pipe never ended: nobody
+// wrote to it.
+TEST_CASE("a pipe that nobody named is refused at once") {
+  const Folder folder;
+  REQUIRE(::mkfifo((folder / "config.json").c_str(), 0600) == 0);
+  const auto host = make_real_host();
+  std::string why;
+  CHECK(host->read_file(folder / "config.json", kWholeFile, why) == nullptr);
+  CHECK(why == "is a pipe, and only one that the command line names is read");
+  CHECK(host->read_file(folder / "config.json", 10, why) == nullptr);
+}
+
+// A `config.json` linked to /dev/zero took 8.4 GB.
+TEST_CASE("devices are refused, named or not, but for the empty one") {
+  const Folder folder;
+  const auto host = make_real_host();
+  std::string why;
+  for (const char* device : {"/dev/zero", "/dev/urandom", "/dev/full"}) {
+    CAPTURE(device);
+    const std::string link = folder / "config.json";
+    std::filesystem::create_symlink(device, link);
+    for (const bool named : {false, true}) {
+      if (named) host->may_wait_for(link);
+      if (named) host->may_wait_for(device);
+      CHECK(host->read_file(link, kWholeFile, why) == nullptr);
+      CHECK(why == "is a device, which may never end");
+      CHECK(host->read_file(device, 4096, why) == nullptr);
+      CHECK(why == "is a device, which may never end");
+    }
+    std::filesystem::remove(link);
+  }
+  const auto nothing = host->read_file("/dev/null", kWholeFile, why);
+  REQUIRE(nothing != nullptr);
+  CHECK(nothing->view().empty());
+}
+
+TEST_CASE("an endless standard input is refused") {
+  const int status = in_child(STDOUT_FILENO, [] {
+    const int zero = ::open("/dev/zero", O_RDONLY);
+    ::dup2(zero, STDIN_FILENO);
+    std::string why;
+    if (make_real_host()->read_stdin(why) != nullptr) return 1;
+    return why == "is a device, which may never end" ? 0 : 2;
+  });
+  CHECK(WEXITSTATUS(status) == 0);
+}
+
+TEST_CASE("a standard input that is not ready yet is waited for") {
+  int ends[2] = {};
+  REQUIRE(::pipe2(ends, O_NONBLOCK) == 0);
+  const int status = in_child(STDOUT_FILENO, [&] {
+    ::dup2(ends[0], STDIN_FILENO);
+    ::close(ends[0]);
+    if (::fork() == 0) {
+      ::usleep(50'000);
+      [[maybe_unused]] const ssize_t done = ::write(ends[1], "late", 4);
+      ::_exit(0);
+    }
+    ::close(ends[1]);
+    std::string why;
+    const auto bytes = make_real_host()->read_stdin(why);
+    return bytes != nullptr && bytes->view() == "late" ? 0 : 1;
+  });
+  ::close(ends[0]);
+  ::close(ends[1]);
+  CHECK(WEXITSTATUS(status) == 0);
+}
+
+TEST_CASE("files of the system that tell no size are read") {
+  std::string why;
+  const auto bytes =
+      make_real_host()->read_file("/proc/self/status", kWholeFile, why);
+  if (bytes == nullptr) {
+    MESSAGE("skipped: is /proc mounted?");
+    return;
+  }
+  CHECK(bytes->view().find("Name:") == 0);
+}
+
+TEST_CASE("what was read is known by any of its names") {
+  const Folder folder;
+  folder.put("model", "text");
+  folder.put("other", "text");
+  std::filesystem::create_symlink("model", folder / "link");
+  std::filesystem::create_hard_link(folder / "model", folder / "twin");
+  const auto host = make_real_host();
+  CHECK_FALSE(host->was_read(folder / "model"));
+  std::string why;
+  CHECK(host->read_file(folder / "link", 2, why) != nullptr);
+  for (const char* name : {"model", "link", "twin"}) {
+    CHECK(host->was_read(folder / name));
+  }
+  CHECK_FALSE(host->was_read(folder / "other"));
+  CHECK_FALSE(host->was_read(folder / "none"));
+}
+
+TEST_CASE(
+    "a real path has no links, and a file's owner is the one who made it") {
+  const Folder folder;
+  folder.put("model", "text");
+  std::filesystem::create_symlink("model", folder / "link");
+  const auto host = make_real_host();
+  CHECK(host->real_path(folder / "link") ==
+        std::filesystem::canonical(folder.path()).string() + "/model");
+  CHECK_FALSE(host->real_path(folder / "none"));
+  CHECK(host->user() == static_cast<int64_t>(::geteuid()));
+  CHECK(host->file_info(folder / "link")->owner == host->user());
+  CHECK(host->file_info(folder / "link")->device ==
+        host->file_info(folder.path())->device);
+}
+
+// The first file that a run opened took the number of its closed standard
+// output, and the answer would have been written into it.
+TEST_CASE("a closed standard output is not a file that is opened later") {
+  const Folder folder;
+  const int status = in_child(STDOUT_FILENO, [&] {
+    ::close(STDOUT_FILENO);
+    const auto host = make_real_host();
+    std::string why;
+    const auto file = host->create_file(folder / "f", why);
+    if (!file || host->write(Stream::Out, "the answer")) return 1;
+    if (host->write_problem(Stream::Out) != "bad file descriptor") return 2;
+    return file->write("text") && file->commit() ? 0 : 3;
+  });
+  CHECK(WEXITSTATUS(status) == 0);
+  CHECK(folder.get("f") == "text");
 }
 
 TEST_CASE("a directory is listed sorted") {
@@ -143,82 +280,6 @@ TEST_CASE("a directory is listed sorted") {
         std::vector<std::string>{".hidden", "B", "a", "b"});
   CHECK(host->list_directory(folder / "none").empty());
   CHECK(host->file_info(folder.path())->directory);
-}
-
-TEST_CASE("a file appears when it is committed, and not before") {
-  const Folder folder;
-  const auto host = make_real_host();
-  std::string why;
-  {
-    const auto file = host->create_file(folder / "new", why);
-    REQUIRE(file != nullptr);
-    CHECK(file->write("all "));
-    CHECK_FALSE(host->file_info(folder / "new").has_value());
-    CHECK(file->write("of it"));
-    CHECK(file->commit());
-  }
-  CHECK(folder.get("new") == "all of it");
-  CHECK(host->list_directory(folder.path()).size() == 1);
-}
-
-TEST_CASE("a file that is not committed vanishes and keeps its target") {
-  const Folder folder;
-  folder.put("old", "before");
-  const auto host = make_real_host();
-  std::string why;
-  CHECK(host->create_file(folder / "old", why)->write("half of"));
-  CHECK(folder.get("old") == "before");
-  CHECK(host->list_directory(folder.path()).size() == 1);
-}
-
-TEST_CASE("replacing keeps permissions and links") {
-  const Folder folder;
-  folder.put("real", "before");
-  ::chmod((folder / "real").c_str(), 0640);
-  std::filesystem::create_symlink("real", folder / "link");
-  const auto host = make_real_host();
-  std::string why;
-  const auto file = host->create_file(folder / "link", why);
-  REQUIRE(file != nullptr);
-  CHECK(file->write("after"));
-  CHECK(file->commit());
-  CHECK(folder.get("real") == "after");
-  CHECK(mode_of(folder / "real") == 0640);
-  CHECK(std::filesystem::is_symlink(folder / "link"));
-}
-
-TEST_CASE("a new file has the mode that the umask leaves") {
-  const Folder folder;
-  const mode_t before = ::umask(027);
-  std::string why;
-  CHECK(make_real_host()->create_file(folder / "f", why)->commit());
-  ::umask(before);
-  CHECK(mode_of(folder / "f") == 0640);
-}
-
-TEST_CASE("a file in a missing folder, or a folder, cannot be created") {
-  const Folder folder;
-  const auto host = make_real_host();
-  std::string why;
-  CHECK(host->create_file(folder / "no/f", why) == nullptr);
-  CHECK(why == "no such file or directory");
-  CHECK(host->create_file(folder.path(), why) == nullptr);
-  CHECK(why == "is a directory");
-}
-
-TEST_CASE("an ended run leaves no temporary file") {
-  const Folder folder;
-  const int status = in_child(STDOUT_FILENO, [&] {
-    std::signal(SIGTERM, SIG_DFL);
-    std::string why;
-    const auto file = make_real_host()->create_file(folder / "f", why);
-    if (!file || !file->write("half")) return 1;
-    ::raise(SIGTERM);
-    return 2;
-  });
-  CHECK(WIFSIGNALED(status));
-  CHECK(WTERMSIG(status) == SIGTERM);
-  CHECK(std::filesystem::is_empty(folder.path()));
 }
 
 // What a terminal shows of a run that an interrupt ends.
@@ -279,25 +340,6 @@ TEST_CASE("a full disk is told from a closed pipe") {
   ::close(full);
   REQUIRE(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 0);
-}
-
-TEST_CASE("writing to where standard output goes does not replace that file") {
-  if (!std::filesystem::exists("/dev/stdout")) {
-    MESSAGE("skipped: this system has no /dev/stdout (is /proc mounted?)");
-    return;
-  }
-  const Folder folder;
-  folder.put("log", "first\n");
-  const int out = ::open((folder / "log").c_str(), O_WRONLY | O_APPEND);
-  REQUIRE(out >= 0);
-  const int status = in_child(out, [] {
-    std::string why;
-    const auto file = make_real_host()->create_file("/dev/stdout", why);
-    return file && file->write("second\n") && file->commit() ? 0 : 1;
-  });
-  ::close(out);
-  CHECK(WEXITSTATUS(status) == 0);
-  CHECK(folder.get("log") == "first\nsecond\n");
 }
 
 TEST_CASE("appending makes the file and adds to it") {

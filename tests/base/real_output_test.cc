@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/real_output.h"
+
+#include <array>
+#include <csignal>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "base/real_host.h"
+#include "tests/support/real_folder.h"
+
+namespace shardplan {
+namespace {
+
+using testing::Folder;
+using testing::in_child;
+using testing::mode_of;
+
+TEST_CASE("a file appears when it is committed, and not before") {
+  const Folder folder;
+  const auto host = make_real_host();
+  std::string why;
+  {
+    const auto file = host->create_file(folder / "new", why);
+    REQUIRE(file != nullptr);
+    CHECK(file->write("all "));
+    CHECK_FALSE(host->file_info(folder / "new").has_value());
+    CHECK(file->write("of it"));
+    CHECK(file->commit());
+  }
+  CHECK(folder.get("new") == "all of it");
+  CHECK(host->list_directory(folder.path()).size() == 1);
+}
+
+TEST_CASE("a file that is not committed vanishes and keeps its target") {
+  const Folder folder;
+  folder.put("old", "before");
+  const auto host = make_real_host();
+  std::string why;
+  CHECK(host->create_file(folder / "old", why)->write("half of"));
+  CHECK(folder.get("old") == "before");
+  CHECK(host->list_directory(folder.path()).size() == 1);
+}
+
+TEST_CASE("replacing keeps permissions and links") {
+  const Folder folder;
+  folder.put("real", "before");
+  ::chmod((folder / "real").c_str(), 0640);
+  std::filesystem::create_symlink("real", folder / "link");
+  const auto host = make_real_host();
+  std::string why;
+  const auto file = host->create_file(folder / "link", why);
+  REQUIRE(file != nullptr);
+  CHECK(file->write("after"));
+  CHECK(file->commit());
+  CHECK(folder.get("real") == "after");
+  CHECK(mode_of(folder / "real") == 0640);
+  CHECK(std::filesystem::is_symlink(folder / "link"));
+}
+
+TEST_CASE("a new file has the mode that the umask leaves") {
+  const Folder folder;
+  const mode_t before = ::umask(027);
+  std::string why;
+  CHECK(make_real_host()->create_file(folder / "f", why)->commit());
+  ::umask(before);
+  CHECK(mode_of(folder / "f") == 0640);
+}
+
+TEST_CASE("a file in a missing folder, or a folder, cannot be created") {
+  const Folder folder;
+  const auto host = make_real_host();
+  std::string why;
+  CHECK(host->create_file(folder / "no/f", why) == nullptr);
+  CHECK(why == "no such file or directory");
+  CHECK(host->create_file(folder.path(), why) == nullptr);
+  CHECK(why == "is a directory");
+}
+
+TEST_CASE("writing to where standard output goes does not replace that file") {
+  if (!std::filesystem::exists("/dev/stdout")) {
+    MESSAGE("skipped: this system has no /dev/stdout (is /proc mounted?)");
+    return;
+  }
+  const Folder folder;
+  folder.put("log", "first\n");
+  const int out = ::open((folder / "log").c_str(), O_WRONLY | O_APPEND);
+  REQUIRE(out >= 0);
+  const int status = in_child(out, [] {
+    std::string why;
+    const auto file = make_real_host()->create_file("/dev/stdout", why);
+    return file && file->write("second\n") && file->commit() ? 0 : 1;
+  });
+  ::close(out);
+  CHECK(WEXITSTATUS(status) == 0);
+  CHECK(folder.get("log") == "first\nsecond\n");
+}
+
+// A dangling link was replaced by the file, without a word.
+TEST_CASE("a link that leads nowhere yet is followed") {
+  const Folder folder;
+  std::filesystem::create_directory(folder / "real");
+  std::filesystem::create_symlink("real/target", folder / "link");
+  std::filesystem::create_symlink("link", folder / "chain");
+  std::filesystem::create_symlink("missing/target", folder / "lost");
+  const auto host = make_real_host();
+  std::string why;
+  const auto file = host->create_file(folder / "chain", why);
+  REQUIRE(file != nullptr);
+  CHECK(file->write("text"));
+  CHECK(file->commit());
+  CHECK(folder.get("real/target") == "text");
+  CHECK(std::filesystem::is_symlink(folder / "link"));
+  CHECK(std::filesystem::is_symlink(folder / "chain"));
+  CHECK(host->create_file(folder / "lost", why) == nullptr);
+  CHECK(why == "no such file or directory (it is a link to `" +
+                   (folder / "missing/target") + "`)");
+  std::filesystem::create_symlink("loop", folder / "loop");
+  CHECK(host->create_file(folder / "loop", why) == nullptr);
+}
+
+// `check --fix` gave the rules of another user to whoever ran it.
+TEST_CASE("an edited file keeps owner, group and mode") {
+  if (::geteuid() != 0) {
+    MESSAGE("skipped: only root can give files away");
+    return;
+  }
+  const Folder folder;
+  folder.put("rules", "before");
+  REQUIRE(::chown((folder / "rules").c_str(), 1234, 4321) == 0);
+  REQUIRE(::chmod((folder / "rules").c_str(), 02640) == 0);
+  const auto host = make_real_host();
+  std::string why;
+  for (const bool edits : {true, false}) {
+    const auto file = edits ? host->edit_file(folder / "rules", why)
+                            : host->create_file(folder / "rules", why);
+    REQUIRE(file != nullptr);
+    CHECK(file->write("after"));
+    CHECK(file->commit());
+    CHECK(host->file_info(folder / "rules")->owner == 1234);
+    CHECK(mode_of(folder / "rules") == 02640);
+  }
+  struct stat info {};
+  REQUIRE(::stat((folder / "rules").c_str(), &info) == 0);
+  CHECK(info.st_gid == 4321);
+}
+
+TEST_CASE("a file whose owner cannot be kept is not edited") {
+  if (::geteuid() != 0) {
+    MESSAGE("skipped: needs files of two users");
+    return;
+  }
+  const Folder folder;
+  folder.put("rules", "before");
+  REQUIRE(::chmod((folder / "rules").c_str(), 0666) == 0);
+  REQUIRE(::chmod(folder.path().c_str(), 0777) == 0);
+  const int status = in_child(STDOUT_FILENO, [&] {
+    if (::setgid(4321) != 0 || ::setuid(1234) != 0) return 9;
+    const auto host = make_real_host();
+    std::string why;
+    if (host->edit_file(folder / "rules", why) != nullptr) return 1;
+    if (why != "its owner and mode cannot be kept: operation not permitted") {
+      return 2;
+    }
+    // An answer may replace it, as before.
+    const auto file = host->create_file(folder / "rules", why);
+    return file && file->write("answer") && file->commit() ? 0 : 3;
+  });
+  CHECK(WEXITSTATUS(status) == 0);
+  CHECK(folder.get("rules") == "answer");
+  CHECK(make_real_host()->list_directory(folder.path()).size() == 1);
+}
+
+TEST_CASE("an edited file keeps its access list") {
+  const Folder folder;
+  folder.put("rules", "before");
+  // Version 2; owner rw, user 1234 r, group r, mask r, others nothing.
+  const std::string none = "\xff\xff\xff\xff";
+  const std::string list =
+      std::string("\2\0\0\0", 4) + std::string("\1\0\6\0", 4) + none +
+      std::string("\2\0\4\0\xd2\4\0\0", 8) + std::string("\4\0\4\0", 4) + none +
+      std::string("\x10\0\4\0", 4) + none + std::string("\x20\0\0\0", 4) + none;
+  constexpr const char* kName = "system.posix_acl_access";
+  if (::setxattr((folder / "rules").c_str(), kName, list.data(), list.size(),
+                 0) != 0) {
+    MESSAGE("skipped: no access lists here");
+    return;
+  }
+  std::string why;
+  CHECK(make_real_host()->edit_file(folder / "rules", why)->commit());
+  std::string after(200, ' ');
+  const ssize_t size =
+      ::getxattr((folder / "rules").c_str(), kName, after.data(), after.size());
+  REQUIRE(size > 0);
+  CHECK((after.substr(0, static_cast<size_t>(size)) == list));
+}
+
+TEST_CASE("only files that are there are edited") {
+  const Folder folder;
+  const auto host = make_real_host();
+  std::string why;
+  CHECK(host->edit_file(folder / "none", why) == nullptr);
+  CHECK(why == "no such file or directory");
+  CHECK(host->edit_file("/dev/null", why) == nullptr);
+  CHECK(why == "is not a file");
+}
+
+TEST_CASE("what could not be written says why") {
+  const auto host = make_real_host();
+  std::string why;
+  const auto full = host->create_file("/dev/full", why);
+  REQUIRE(full != nullptr);
+  CHECK_FALSE(full->write("text"));
+  CHECK(full->problem() == "no space left on device");
+}
+
+// The limit on a file's size ended the program with SIGXFSZ and left its
+// temporary file.
+TEST_CASE("a file that may not get so large is a failed write") {
+  const Folder folder;
+  const int status = in_child(STDOUT_FILENO, [&] {
+    std::signal(SIGXFSZ, SIG_DFL);
+    const auto host = make_real_host();
+    const rlimit limit{1000, 1000};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    std::string why;
+    const auto file = host->create_file(folder / "f", why);
+    if (!file || file->write(std::string(5000, 'x'))) return 1;
+    return file->problem() == "file too large" ? 0 : 2;
+  });
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+  CHECK(std::filesystem::is_empty(folder.path()));
+}
+
+}  // namespace
+}  // namespace shardplan
