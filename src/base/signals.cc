@@ -70,7 +70,8 @@ struct sigaction g_bus_before {};
 
 void on_bus_error(int signal, siginfo_t* info, void* context) {
   const int error = errno;
-  if (fill_with_zeros(reinterpret_cast<uintptr_t>(info->si_addr))) {
+  const bool sent = info->si_code <= 0;  // by a process; there is no address
+  if (!sent && fill_with_zeros(reinterpret_cast<uintptr_t>(info->si_addr))) {
     errno = error;
     return;
   }
@@ -81,6 +82,7 @@ void on_bus_error(int signal, siginfo_t* info, void* context) {
   // What failed is tried again on return, and then ends the program.
   leave_nothing();
   ::signal(signal, SIG_DFL);
+  if (sent) ::raise(signal);
 }
 
 bool ends_the_program(int signal) {

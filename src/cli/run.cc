@@ -171,6 +171,11 @@ void settle(const CommandLine& line, std::optional<FencedHost>& fenced,
   check_fix_flags(options, diags);
   check_diff_flags(line, options, diags);
   check_companions(line, options, diags);
+  if (options.output && options.simulation.plot == options.output) {
+    diags.error(Code::Usage, {},
+                "`--plot` and `--output` both write `" +
+                    printable(*options.output) + "`");
+  }
   if (asks_for_plan(options) && options.command != "resolve") {
     diags
         .error(Code::Usage, {},

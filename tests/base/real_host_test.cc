@@ -192,23 +192,20 @@ TEST_CASE("an endless standard input is refused") {
 }
 
 TEST_CASE("a standard input that is not ready yet is waited for") {
-  int ends[2] = {};
-  REQUIRE(::pipe2(ends, O_NONBLOCK) == 0);
-  const int status = in_child(STDOUT_FILENO, [&] {
-    ::dup2(ends[0], STDIN_FILENO);
-    ::close(ends[0]);
+  const int status = in_child(STDOUT_FILENO, [] {
+    int ends[2] = {};
+    if (::pipe2(ends, O_NONBLOCK) != 0) return 9;
     if (::fork() == 0) {
       ::usleep(50'000);
-      [[maybe_unused]] const ssize_t done = ::write(ends[1], "late", 4);
-      ::_exit(0);
+      const ssize_t done = ::write(ends[1], "late", 4);
+      ::_exit(done == 4 ? 0 : 1);
     }
     ::close(ends[1]);
+    ::dup2(ends[0], STDIN_FILENO);
     std::string why;
     const auto bytes = make_real_host()->read_stdin(why);
     return bytes != nullptr && bytes->view() == "late" ? 0 : 1;
   });
-  ::close(ends[0]);
-  ::close(ends[1]);
   CHECK(WEXITSTATUS(status) == 0);
 }
 

@@ -53,6 +53,31 @@ TEST_CASE("--fix mends the rules, and a second run has nothing to do") {
   CHECK(host.out.find("No fix is an edit of a rules file.") == 0);
 }
 
+// `--fix` gave rules of another user to the one who ran it.
+TEST_CASE("rules whose owner cannot be kept stay as they are") {
+  MemoryHost host = broken_host();
+  const std::string before = host.files["rules.yaml"];
+  host.fail_owner = true;
+  CHECK(check(host, {"--fix"}) == 2);
+  CHECK(host.files["rules.yaml"] == before);
+  CHECK(host.err.find("cannot write `rules.yaml`: its owner cannot be kept") !=
+        std::string::npos);
+}
+
+TEST_CASE("--diff on a terminal shows control characters as escapes") {
+  MemoryHost host = broken_host();
+  // What follows it would be shown from right to left.
+  const std::string reversed = "\xE2\x80\xAE\trules\n";
+  host.files["rules.yaml"] = "# " + reversed + host.files["rules.yaml"];
+  CHECK(check(host, {"--fix", "--diff"}) == 0);
+  CHECK(host.out.find(reversed) != std::string::npos);
+  host.out.clear();
+  host.terminals = {Stream::Out};
+  CHECK(check(host, {"--fix", "--diff"}) == 0);
+  CHECK(host.out.find(reversed) == std::string::npos);
+  CHECK(host.out.find("# \\u{202e}\trules\n") != std::string::npos);
+}
+
 TEST_CASE("--diff shows the edits and writes nothing") {
   MemoryHost host = broken_host();
   const std::string before = host.files["rules.yaml"];

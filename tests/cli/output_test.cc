@@ -197,10 +197,45 @@ TEST_CASE("a file is written whole, or not at all and with a reason") {
     run.host.files["x.txt"] = "before";
     if (full) run.host.file_capacity = 5;
     run.host.fail_commit = !full;
+    if (full) run.host.file_problem = "no space left on device";
     CHECK(run.finish() == Exit::CouldNotRun);
-    CHECK(run.diags.all().at(0).message == "cannot write all of `x.txt`");
+    CHECK(run.diags.all().at(0).message ==
+          "cannot write all of `x.txt`" +
+              std::string(full ? ": no space left on device" : ""));
     CHECK(run.host.files["x.txt"] == "before");
   }
+}
+
+// `-o` onto the model replaced it by the answer.
+TEST_CASE("an answer replaces no input of its run, by whichever name") {
+  for (const char* path : {"m.json", "./m.json", "link", "/project/m.json"}) {
+    CAPTURE(path);
+    Run run;
+    run.host.files["m.json"] = "the model";
+    run.host.links["link"] = "m.json";
+    run.options.output = path;
+    std::string why;
+    CHECK(run.host.read_file("m.json", 1, why) != nullptr);
+    CHECK(run.finish() == Exit::CouldNotRun);
+    CHECK(run.diags.all().at(0).code == Code::Usage);
+    CHECK(run.host.files["m.json"] == "the model");
+    // The mutation: one that was not read is replaced.
+    run.host.read.clear();
+    run.diags = {};
+    CHECK(run.finish() == Exit::Fine);
+    CHECK(run.host.files["m.json"] == "the answer\n");
+  }
+}
+
+TEST_CASE("the step summary is not added to an input either") {
+  Run run;
+  run.options.format = "github";
+  run.host.variables["GITHUB_STEP_SUMMARY"] = "m.json";
+  run.host.files["m.json"] = "the model";
+  std::string why;
+  CHECK(run.host.read_file("m.json", 1, why) != nullptr);
+  CHECK(run.finish() == Exit::CouldNotRun);
+  CHECK(run.host.files["m.json"] == "the model");
 }
 
 TEST_CASE("a dash is standard output") {

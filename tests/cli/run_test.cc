@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -51,6 +53,101 @@ TEST_CASE("help is coloured like any other output") {
   MemoryHost host;
   CHECK(run({"--color", "always"}, host) == 0);
   CHECK(host.out == overview_text(true));
+}
+
+// `shardplan --help >/dev/full` ended with 0: what was printed by no command
+// was not looked after.
+TEST_CASE("whatever is printed, an answer that nobody got is exit 2") {
+  for (const Words& words : std::vector<Words>{
+           {},
+           {"--help"},
+           {"--version"},
+           {"help", "check"},
+           {"check", "--help"},
+           {"list"},
+           {"list", "codes", "--json"},
+           {"explain", "SP203"},
+           {"explain", "--matmul", "P(tp) @ P(tp)"},
+           {"completion", "bash"},
+           {"check", "m.json", "-r", "r.yaml", "-m", "tp=2"},
+           {"check", "m.json", "-r", "r.yaml", "-m", "tp=3", "--exit-zero"},
+           {"inspect", "m.json", "--format", "csv"},
+           {"export", "m.json", "-r", "r.yaml", "-m", "tp=2", "--to", "jax"}}) {
+    CAPTURE(joined(words));
+    MemoryHost host = ready();
+    // Nothing fits on standard output, what is said on the other one does.
+    struct FullHost : MemoryHost {
+      explicit FullHost(MemoryHost host) : MemoryHost(std::move(host)) {}
+      bool write(Stream stream, std::string_view text) override {
+        if (stream == Stream::Err) return MemoryHost::write(stream, text);
+        failed = true;
+        return false;
+      }
+      std::string write_problem(Stream stream) override {
+        return failed && stream == Stream::Out && !closed ? "disk full" : "";
+      }
+      bool failed = false;
+      bool closed = false;
+    };
+    FullHost full(host);
+    CHECK(run(words, full) == 2);
+    CHECK(full.err ==
+          "error[SP001]: cannot write to standard output: disk full\n");
+    // A reader that has seen enough is no failure.
+    FullHost closed(host);
+    closed.closed = true;
+    CHECK(run(words, closed) < 2);
+    CHECK(closed.err.empty());
+  }
+}
+
+// A run whose file became shorter told what zeros were there instead.
+TEST_CASE("a file that became shorter is all that is told") {
+  for (const char* model : {"m.json", "missing.json"}) {
+    for (const char* format : {"text", "concise", "json"}) {
+      MemoryHost host = ready();
+      host.shortened = "weights.safetensors";
+      CHECK(run({"check", model, "-r", "r.yaml", "-m", "tp=2", "--format",
+                 format},
+                host) == 2);
+      const std::string said = host.out + host.err;
+      CHECK(contains(said, "`weights.safetensors` changed while it was read"));
+      CHECK_FALSE(contains(said, "missing.json"));
+      CHECK_FALSE(contains(said, "No problems"));
+    }
+  }
+  MemoryHost host = ready();
+  host.shortened = "weights.safetensors";
+  CHECK(run({"resolve", "m.json", "-r", "r.yaml", "-m", "tp=2", "-o", "x.json",
+             "--json"},
+            host) == 2);
+  CHECK(host.written.empty());
+}
+
+TEST_CASE("what the user names may be waited for, what is found may not") {
+  MemoryHost host = ready();
+  host.pipes = {"m.json", "r.yaml"};
+  CHECK(run({"check", "m.json", "-r", "r.yaml", "-m", "tp=2"}, host) == 0);
+  host = ready();
+  host.pipes = {"r.yaml"};
+  host.files["shardplan.yaml"] = "rules: r.yaml\nmesh: {tp: 2}\n";
+  CHECK(run({"check", "m.json"}, host) == 2);
+  CHECK(contains(host.err, "cannot read `r.yaml`: is a pipe"));
+  CHECK(run({"check", "m.json", "--config", "shardplan.yaml"}, host) == 0);
+  // A folder that was named holds files.
+  host = ready();
+  host.files["folder/config.json"] = "{}";
+  host.pipes = {"folder/config.json"};
+  CHECK(run({"inspect", "folder"}, host) == 2);
+  CHECK(contains(host.err, "cannot read `folder/config.json`: is a pipe"));
+}
+
+TEST_CASE("two answers of a run do not go to one file") {
+  MemoryHost host = ready();
+  CHECK(run({"simulate", "m.json", "-r", "r.yaml", "-m", "tp=2", "--plot", "x",
+             "-o", "x"},
+            host) == 2);
+  CHECK(contains(host.err, "`--plot` and `--output` both write `x`"));
 }
 
 TEST_CASE("exit codes say what happened") {

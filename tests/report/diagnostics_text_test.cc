@@ -113,7 +113,7 @@ error[SP101]: parameter `w` matches no rule
 151 | {"w": 1}
     |  ^^^
     |
-   ::: rules.yaml:2:1
+   --> rules.yaml:2:1
     |
   2 | rules:
     | ------ none of these

@@ -152,6 +152,18 @@ Exit finish_without_budget(Context& context, const Session& session) {
   return finish_incomplete(context, plan_report(context, session, "check"));
 }
 
+// Rules may come from anybody; into a file or pipe they go as they are.
+std::string for_terminal(std::string_view text) {
+  std::string shown;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find_first_of("\t\n"), text.size());
+    shown += printable(text.substr(0, end));
+    if (end < text.size()) shown += text[end];
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return shown;
+}
+
 Exit run_fix(Context& context) {
   std::optional<FixRun> run = find_fixes(context);
   if (!run) return Exit::CouldNotRun;
@@ -159,9 +171,12 @@ Exit run_fix(Context& context) {
   std::optional<Report> report = check_report(context, run->session);
   if (!report) return finish_without_budget(context, run->session);
   if (context.options.diff) {
+    const bool terminal = context.options.output.value_or("-") == "-" &&
+                          context.host.is_terminal(Stream::Out);
     return finish_with(context, [&](const TextSink& sink) {
       for (const auto& [path, file] : run->files) {
-        if (!sink(unified_diff(path, file.before, file.after))) return false;
+        const std::string text = unified_diff(path, file.before, file.after);
+        if (!sink(terminal ? for_terminal(text) : text)) return false;
       }
       return true;
     });
