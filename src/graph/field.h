@@ -6,6 +6,14 @@
 // or rational surrogates with the same factor structure: they are not the
 // functions that they stand for, but equal inputs give equal results, and two
 // different plans' results differ as polynomials (Schwartz-Zippel).
+//
+// Residues have no order, so a maximum needs a surrogate too, which shards can
+// compute in parts as they can a maximum: associative, commutative, and the
+// number itself of a single one. A sum is all that, but then a sum in the place
+// of a maximum would look right. It is g^-1(g(a) + g(b) + ..) of a permutation
+// g of the residues that is no linear function and not odd: other than a sum, a
+// mean, or the minimum -max(-a, -b). Unlike a maximum it does not stay when a
+// part is taken twice, which no plan may rely on.
 #pragma once
 
 #include <cmath>
@@ -39,6 +47,15 @@ inline double add(double a, double b) {
 }
 
 inline double multiply(double a, double b) { return residue(a * b); }
+
+// The surrogate of a maximum: of `n` numbers it is
+// maximum_of(sum of maximum_term(x_i)). Both are permutations of the residues,
+// each the inverse of the other.
+double maximum_term(double x);
+double maximum_of(double sum_of_terms);
+inline double maximum(double a, double b) {
+  return maximum_of(add(maximum_term(a), maximum_term(b)));
+}
 
 // Negative exponents are powers of the inverse; anything to the 0 is 1.
 double power(double a, int64_t exponent);

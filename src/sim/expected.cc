@@ -23,10 +23,13 @@ double relative_error(const Tensor& output, const Tensor& expected) {
     if (std::isnan(got[i]) || std::isnan(wanted[i])) {
       return std::numeric_limits<double>::quiet_NaN();
     }
-    // Infinite alike is no difference.
-    if (got[i] != wanted[i]) {
-      difference = std::max(difference, std::abs(got[i] - wanted[i]));
+    // Infinite alike is no difference, and no measure of the others either: of
+    // an infinite number every difference is nothing.
+    if (std::isinf(got[i]) || std::isinf(wanted[i])) {
+      if (got[i] == wanted[i]) continue;
+      return std::numeric_limits<double>::infinity();
     }
+    difference = std::max(difference, std::abs(got[i] - wanted[i]));
     largest = std::max(largest, std::abs(wanted[i]));
   }
   return difference == 0 ? 0 : difference / largest;

@@ -21,7 +21,8 @@ namespace shardplan {
 inline constexpr double kExpectedTolerance = 1e-5;
 
 // How far an output is from what was recorded: the largest |y - expected| over
-// the largest |expected|. NaN where either is; 0/0 is 0.
+// the largest finite |expected|. NaN where either is; 0/0 is 0, and infinities
+// agree with themselves only.
 struct ExpectedError {
   int value = 0;  // of the graph; an output of it
   double unsharded = 0;

@@ -47,6 +47,12 @@ std::optional<Divergence> first_divergence(
     const int value = program.registers[static_cast<size_t>(at.result)].value;
     const Tensor whole = whole_of(lanes.unsharded, value);
     if (arithmetic != Arithmetic::Field && is_decision(program, at)) {
+      const GraphNode& node =
+          program.graph->nodes[static_cast<size_t>(at.node)];
+      found =
+          wrong_choice(program, at, whole_of(lanes.unsharded, node.operands[0]),
+                       whole, made);
+      if (found) return;
       replay(program, at, whole, made);
     }
     found = divergence_of(program, at.result, made, whole, arithmetic);

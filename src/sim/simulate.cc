@@ -45,7 +45,10 @@ class Simulator {
         graph_(*program.graph),
         values_(values),
         options_(options),
-        lives_(lifetimes_of(program)) {}
+        lives_(lifetimes_of(program)),
+        kinds_(graph_.values.size()),
+        masked_(graph_.values.size()),
+        is_odd_(graph_.values.size()) {}
 
   Simulation run() {
     if (options_.values == ValueSource::Field) {
@@ -110,7 +113,7 @@ class Simulator {
     result_.mismatch = first_divergence(lanes, [&](int stretch) {
       return begin("looking for the difference", stretch);
     });
-    if (!result_.mismatch) {
+    if (!result_.mismatch && !agree_) {
       result_.mismatch =
           Divergence{graph_.outputs.at(0), 0, result_.structural_error, false};
     }
@@ -143,17 +146,125 @@ class Simulator {
     }
   }
 
-  // Whether the devices choose from what the unsharded run chooses from: once
-  // the choice is replayed, nobody else would see it.
-  bool chooses_from_same(Lanes& exact, const Instruction& at) const {
+  // Whether the devices choose from what the unsharded run chooses from, and
+  // the same: once the choice is replayed, nobody else would see it.
+  bool chooses_same(Lanes& exact, const Instruction& at,
+                    const DeviceTensors& made) const {
     for (const int number : at.operands) {
-      const int value = program_.registers[static_cast<size_t>(number)].value;
-      if (divergence_of(program_, number, exact.sharded.tensors(number),
-                        whole_of(exact.unsharded, value), Arithmetic::F64)) {
+      const Register& from = program_.registers[static_cast<size_t>(number)];
+      if (!from.layout.partial.empty() ||
+          divergence_of(program_, number, exact.sharded.tensors(number),
+                        whole_of(exact.unsharded, from.value),
+                        exact.options.arithmetic)) {
         return false;
       }
     }
-    return true;
+    if (exact.options.arithmetic == Arithmetic::Field) return true;
+    return !choice_parted(exact.unsharded, at, made);
+  }
+  std::optional<Divergence> choice_parted(const Evaluation& exact,
+                                          const Instruction& at,
+                                          const DeviceTensors& made) const {
+    const GraphNode& node = graph_.nodes[static_cast<size_t>(at.node)];
+    return wrong_choice(program_, at, whole_of(exact, node.operands[0]),
+                        whole_of(exact, node.result), made);
+  }
+
+  // What the values of node n of the unsharded run in doubles keep from being
+  // seen, or seen from being compared.
+  void look_at_node(const Lanes& exact, int n) {
+    if (n >= static_cast<int>(graph_.nodes.size())) return;
+    const GraphNode& node = graph_.nodes[static_cast<size_t>(n)];
+    std::vector<Tensor> whole;
+    std::vector<NumberKinds> kinds;
+    bool finite = true;
+    std::vector<int> values = node.operands;
+    values.push_back(node.result);
+    for (const int value : values) {
+      const auto v = static_cast<size_t>(value);
+      whole.push_back(whole_of(exact.unsharded, value));
+      if (!kinds_[v]) look_at_value(exact, node, value, whole.back());
+      kinds.push_back(*kinds_[v]);
+      finite = finite && !is_odd_[v];
+    }
+    if (!finite) return;
+    if (auto found = unseen_in_node(graph_, n, whole, kinds, exact.integers)) {
+      result_.unseen.push_back(*std::move(found));
+    }
+  }
+  void look_at_value(const Lanes& exact, const GraphNode& node, int value,
+                     const Tensor& whole) {
+    const auto v = static_cast<size_t>(value);
+    const bool is_result = graph_.values[v].kind == Value::Kind::Result;
+    const NumberKinds kinds = kinds_of(whole);
+    kinds_[v] = kinds;
+    masked_[v] =
+        is_result && kinds.minus_infinite > 0 && passes_mask(node, masked_);
+    const auto odd = non_finite_of(kinds, value, -1, masked_[v]);
+    is_odd_[v] = odd.has_value();
+    if (odd && !result_.non_finite) result_.non_finite = odd;
+    if (!is_result && kinds.all_zero && !exact.integers[v]) {
+      result_.unseen.push_back({Unseen::Kind::ZeroInput, value});
+    }
+  }
+
+  // The same of what the devices make in doubles.
+  void look_at_devices(const Lanes& exact, const Instruction& at,
+                       const DeviceTensors& made) {
+    const Register& of = program_.registers[static_cast<size_t>(at.result)];
+    const auto v = static_cast<size_t>(of.value);
+    const bool zero = kinds_[v] && kinds_[v]->all_zero;
+    if (is_odd_[v] || zero) return;
+    if (of.layout.partial.empty() && first_odd(at, made)) agree_ = false;
+    std::optional<Unseen> found =
+        unseen_shards(program_, at, made, exact.integers);
+    if (!found && !of.layout.partial.empty()) {
+      found =
+          unseen_parts(program_, at, made, whole_of(exact.unsharded, of.value));
+    }
+    if (found) result_.unseen.push_back(*std::move(found));
+  }
+  // The first device whose part has numbers that are not finite. Of a
+  // maximum's parts one may be all hidden by a mask.
+  std::optional<NonFinite> first_odd(const Instruction& at,
+                                     const DeviceTensors& made) const {
+    if (at.kind != Instruction::Kind::Compute &&
+        at.kind != Instruction::Kind::Collective) {
+      return std::nullopt;
+    }
+    const Register& of = program_.registers[static_cast<size_t>(at.result)];
+    const bool masked = masked_[static_cast<size_t>(of.value)] ||
+                        of.layout.reduction == Reduction::Max;
+    for (size_t d = 0; d < made.size(); ++d) {
+      if (auto odd = non_finite_of(kinds_of(made[d]), of.value,
+                                   static_cast<int64_t>(d), masked)) {
+        return odd;
+      }
+    }
+    return std::nullopt;
+  }
+
+  // What is finite in doubles, and not in working precision.
+  void look_for_overflow(const Lanes& working, int n) {
+    if (n >= static_cast<int>(graph_.nodes.size())) return;
+    const GraphNode& node = graph_.nodes[static_cast<size_t>(n)];
+    std::vector<int> values = node.operands;
+    values.push_back(node.result);
+    for (const int value : values) {
+      const auto v = static_cast<size_t>(value);
+      const bool is_result = graph_.values[v].kind == Value::Kind::Result;
+      if (result_.overflow || is_odd_[v] || (is_result && value != node.result))
+        continue;
+      result_.overflow = non_finite_of(
+          kinds_of(whole_of(working.unsharded, value)), value, -1, masked_[v]);
+    }
+  }
+  void look_for_overflow(const Instruction& at, const DeviceTensors& made) {
+    const Register& of = program_.registers[static_cast<size_t>(at.result)];
+    if (result_.sharded_overflow || is_odd_[static_cast<size_t>(of.value)]) {
+      return;
+    }
+    result_.sharded_overflow = first_odd(at, made);
   }
 
   // The first whole sum of a probe, or what is no sum.
@@ -208,10 +319,12 @@ class Simulator {
     for (int s = 0; s < lives_.stretches; ++s) {
       if (!begin("running", s)) return false;
       advance_unsharded(exact, s);
+      look_at_node(exact, s);
       count_routed(s, exact.unsharded);
       exact.sharded.advance(s, [&](const Instruction& at, DeviceTensors& made) {
+        look_at_devices(exact, at, made);
         if (!is_decision(program_, at)) return;
-        agree_ = agree_ && chooses_from_same(exact, at);
+        agree_ = agree_ && chooses_same(exact, at, made);
         const int value =
             program_.registers[static_cast<size_t>(at.result)].value;
         replay(program_, at, whole_of(exact.unsharded, value), made);
@@ -224,8 +337,10 @@ class Simulator {
         working.unsharded.results[result] =
             converted(exact.unsharded.results[result], Element::F32);
       }
+      look_for_overflow(working, s);
       working.sharded.advance(
           s, [&](const Instruction& at, DeviceTensors& made) {
+            look_for_overflow(at, made);
             const int value =
                 program_.registers[static_cast<size_t>(at.result)].value;
             if (is_decision(program_, at)) {
@@ -243,6 +358,17 @@ class Simulator {
     return true;
   }
 
+  // There may be none, or none with a number.
+  void look_at_outputs(const std::vector<Tensor>& outputs) {
+    const bool empty =
+        std::all_of(outputs.begin(), outputs.end(),
+                    [](const Tensor& each) { return each.elements() == 0; });
+    if (empty && !graph_.outputs.empty()) {
+      result_.unseen.push_back(
+          {Unseen::Kind::NoNumbers, graph_.outputs.front()});
+    }
+  }
+
   void run_in_floats() {
     HeldValues held = held_values();
     {
@@ -251,6 +377,7 @@ class Simulator {
       if (!advance_floats(held, exact, working)) return;
       say("comparing");
       const std::vector<Tensor> y64 = outputs_of(exact.unsharded);
+      look_at_outputs(y64);
       const Execution run64 = exact.sharded.finish();
       const Execution run32 = working.sharded.finish();
       result_.structural_error =
@@ -268,13 +395,13 @@ class Simulator {
       if (found != probed_.end()) result_.probes.push_back(found->second);
     }
     if (!bounded_) result_.bound_ratio.reset();
-    if (agree_) return;
-    result_.bound_ratio.reset();
+    // Beside what is not finite, values in between may show what outputs hide.
+    if (agree_ && !result_.non_finite) return;
+    if (!agree_) result_.bound_ratio.reset();
     locate(Arithmetic::F64);
   }
 
   void run_in_field() {
-    bool same = true;
     {
       HeldValues held = held_values();
       Lanes lanes(program_, lives_, held, how(Arithmetic::Field));
@@ -282,17 +409,21 @@ class Simulator {
         if (!begin("running", s)) return;
         advance_unsharded(lanes, s);
         count_routed(s, lanes.unsharded);
-        lanes.sharded.advance(s);
+        lanes.sharded.advance(
+            s, [&](const Instruction& at, DeviceTensors& made) {
+              if (!is_decision(program_, at)) return;
+              agree_ = agree_ && chooses_same(lanes, at, made);
+            });
         if (s + 1 == lives_.stretches) break;
         release_results(lanes, s);
         release_values(held, s);
       }
       const Execution run = lanes.sharded.finish();
       count(run);
-      same =
-          replicas_agree(run, outputs_of(lanes.unsharded), Arithmetic::Field);
+      agree_ = agree_ && replicas_agree(run, outputs_of(lanes.unsharded),
+                                        Arithmetic::Field);
     }
-    if (!same) {
+    if (!agree_) {
       result_.structural_error = 1;
       locate(Arithmetic::Field);
       return;
@@ -301,11 +432,27 @@ class Simulator {
       if (!begin("checking every operation by itself", static_cast<int>(n))) {
         return;
       }
-      check_alone(static_cast<int>(n));
+      const int trials = trials_of(graph_.nodes[n]);
+      for (int trial = 0; trial < trials && !result_.mismatch; ++trial) {
+        check_alone(static_cast<int>(n), trial);
+      }
     }
   }
 
-  void check_alone(int node) {
+  // Most operations differ as polynomials, and once is enough. A choice among a
+  // part is that among all with a probability of 1/2 or less for every row: it
+  // is repeated until that is one in a million, too.
+  int trials_of(const GraphNode& node) const {
+    constexpr int64_t kRows = 20;
+    if (!node.op->is_decision) return 1;
+    const Shape& shape = graph_.values[static_cast<size_t>(node.result)].shape;
+    const int64_t elements = element_count(shape).value_or(0);
+    if (shape.empty() || elements == 0) return 1;
+    const int64_t rows = elements / shape.back();
+    return static_cast<int>((kRows + rows - 1) / rows);
+  }
+
+  void check_alone(int node, int trial) {
     const Isolated one = isolate(program_, node, options_.partition);
     const Graph& graph = *one.graph;
     const Lifetimes lives = lifetimes_of(one.program);
@@ -315,7 +462,8 @@ class Simulator {
                       const auto v = static_cast<size_t>(value);
                       return random_value(
                           graph.values[v], ValueSource::Field,
-                          options_.seed + node + 1,
+                          options_.seed + node + 1 +
+                              trial * static_cast<int>(graph_.nodes.size()),
                           static_cast<uint32_t>(one.operands[v]));
                     },
                     true,
@@ -336,6 +484,11 @@ class Simulator {
   const SimulateOptions& options_;
   Lifetimes lives_;
   Simulation result_;
+  // By value, of the unsharded run in doubles: what numbers there are, whether
+  // their -inf are a mask's, whether some are not finite without being meant.
+  std::vector<std::optional<NumberKinds>> kinds_;
+  std::vector<bool> masked_;
+  std::vector<bool> is_odd_;
   std::map<int, ProbeError> probed_;  // by value
   bool bounded_ = true;               // every product so far has a bound
   bool agree_ = true;
@@ -349,6 +502,12 @@ void check_price(const MovedBytes& row) {
       "a collective (" + std::string(collective_name(row.priced.kind)) + ", " +
       row.priced.algorithm + ") moved " + std::to_string(row.moved) +
       " bytes and is priced as " + std::to_string(row.priced.bytes));
+}
+
+Verdict verdict_of(const Simulation& outcome) {
+  if (outcome.mismatch) return Verdict::Mismatch;
+  return outcome.non_finite || !outcome.unseen.empty() ? Verdict::Inconclusive
+                                                       : Verdict::Ok;
 }
 
 Simulation simulate(const Program& program, const ReadValue& values,

@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "graph/rounding.h"
+#include "sim/non_finite.h"
 #include "sim/price.h"
+#include "sim/unseen.h"
 #include "sim/values.h"
 #include "spmd/partition.h"
 #include "spmd/program.h"
@@ -34,13 +36,21 @@ struct SimulateOptions {
   std::function<bool()> stop = {};
 };
 
+// A choice by index, and that of the unsharded run.
+struct OtherChoice {
+  int64_t own = 0;
+  int64_t recorded = 0;
+};
+
 // Where sharded and unsharded runs part first, in the order of the program.
 struct Divergence {
   int value = 0;  // of the graph
   int64_t device = 0;
-  double error = 0;  // structural, of that device's part; 1 in the field
+  double error = 0;  // structural, of that device's part; 1 in the field; of a
+                     // choice, how far apart the scores are (sim/decisions.h)
   // In the field: one operation by itself on fresh inputs, not the whole graph.
   bool isolated = false;
+  std::optional<OtherChoice> choice = {};
 };
 
 // How far a value is from what double precision gives, over all of its rows:
@@ -64,6 +74,15 @@ void check_price(const MovedBytes& row);
 struct Simulation {
   bool stopped = false;  // early: nothing else is filled in
   std::optional<Divergence> mismatch;
+  // What keeps the run from telling, in the order of the program: the first
+  // value of the unsharded run in double precision that is not finite, and what
+  // the values could not have shown. None of them in the field.
+  std::optional<NonFinite> non_finite;
+  std::vector<Unseen> unseen;
+  // In working precision, where it is finite in doubles: the first value of the
+  // unsharded run, and of the sharded one.
+  std::optional<NonFinite> overflow;
+  std::optional<NonFinite> sharded_overflow;
   double structural_error = 0;
   double error_amplification = 1;
   std::optional<double> bound_ratio;  // the largest over products
@@ -81,6 +100,9 @@ struct Simulation {
   int64_t bytes_moved = 0;
   int64_t bytes_priced = 0;
 };
+
+enum class Verdict : uint8_t { Ok, Mismatch, Inconclusive };
+Verdict verdict_of(const Simulation& outcome);
 
 // All runs advance together, node by node: whole inputs and parameters are
 // asked for when a node needs them, as doubles in the field and as float32

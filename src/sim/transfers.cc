@@ -9,6 +9,8 @@
 
 #include "base/check.h"
 #include "base/parallel.h"
+#include "graph/elementwise.h"
+#include "graph/field.h"
 #include "spmd/groups.h"
 
 namespace shardplan {
@@ -23,10 +25,12 @@ constexpr int64_t kWorthThreads = int64_t{1} << 20U;
 using Combine = std::function<void(const Tensor& own, const Tensor& arriving)>;
 
 Combine combiner(Reduction reduction, const TransferTypes& types) {
-  // In the field, the surrogate of a maximum is a sum (graph/field.h).
-  if (reduction == Reduction::Max && types.arithmetic != Arithmetic::Field) {
-    return max_into;
+  if (reduction == Reduction::Max && types.arithmetic == Arithmetic::Field) {
+    return [](const Tensor& own, const Tensor& arriving) {
+      map_binary<double>(own, arriving, own, 1, field::maximum);
+    };
   }
+  if (reduction == Reduction::Max) return max_into;
   return [types](const Tensor& own, const Tensor& arriving) {
     add_into(own, arriving, types.arithmetic);
     keep(own, types.arithmetic, types.sent);

@@ -8,6 +8,8 @@
 namespace shardplan {
 namespace {
 
+constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
+
 double difference(double a, double b) {
   if (a == b || (std::isnan(a) && std::isnan(b))) return 0;
   const double d = a - b;
@@ -32,32 +34,51 @@ double median(std::vector<double> numbers) {
                                  : (numbers[middle - 1] + numbers[middle]) / 2;
 }
 
+size_t row_width(const Tensor& tensor) {
+  return tensor.shape.empty() ? size_t{1}
+                              : static_cast<size_t>(tensor.shape.back());
+}
+
+std::vector<double> scales_of_rows(const std::vector<double>& y, size_t width) {
+  std::vector<double> scales;
+  if (y.empty()) return scales;
+  for (size_t row = 0; row < y.size(); row += width) {
+    std::vector<double> numbers;
+    for (size_t i = row; i < row + width; ++i) {
+      if (std::isfinite(y[i])) numbers.push_back(y[i]);
+    }
+    scales.push_back(norm(numbers));
+  }
+  const double typical = median(scales);
+  for (double& scale : scales) scale = std::max(scale, typical);
+  return scales;
+}
+
+bool all_finite(const std::vector<double>& numbers) {
+  return std::all_of(numbers.begin(), numbers.end(),
+                     [](double x) { return std::isfinite(x); });
+}
+
 }  // namespace
+
+std::vector<double> row_scales(const Tensor& y64) {
+  return scales_of_rows(values_of(y64), row_width(y64));
+}
 
 double structural_error(const Tensor& y64, const Tensor& s64) {
   const std::vector<double> y = values_of(y64);
   const std::vector<double> s = values_of(s64);
-  if (y.empty()) return 0;
-  const auto width =
-      y64.shape.empty() ? size_t{1} : static_cast<size_t>(y64.shape.back());
-  std::vector<double> norms;
-  std::vector<double> errors;
-  for (size_t row = 0; row < y.size(); row += width) {
-    std::vector<double> numbers;
+  const size_t width = row_width(y64);
+  const std::vector<double> scales = scales_of_rows(y, width);
+  double worst = 0;
+  for (size_t r = 0; r < scales.size(); ++r) {
     std::vector<double> differences;
-    for (size_t i = row; i < row + width; ++i) {
-      if (std::isfinite(y[i])) numbers.push_back(y[i]);
+    for (size_t i = r * width; i < (r + 1) * width; ++i) {
       differences.push_back(difference(s[i], y[i]));
     }
-    norms.push_back(norm(numbers));
-    errors.push_back(norm(differences));
-  }
-  const double typical = median(norms);
-  double worst = 0;
-  for (size_t r = 0; r < norms.size(); ++r) {
-    if (errors[r] == 0) continue;
-    const double size = std::max(norms[r], typical);
-    worst = std::max(worst, size > 0 ? errors[r] / size : kInfinity);
+    const double error = norm(differences);
+    if (error == 0) continue;
+    worst = std::max(worst, scales[r] > 0 ? error / scales[r] : kInfinity);
   }
   return worst;
 }
@@ -80,6 +101,9 @@ double error_amplification(std::span<const Tensor> y64,
     const std::vector<double> exact = values_of(y64[i]);
     const std::vector<double> plain = values_of(u[i]);
     const std::vector<double> parts = values_of(s[i]);
+    if (!all_finite(exact) || !all_finite(plain) || !all_finite(parts)) {
+      return kNoNumber;
+    }
     for (size_t k = 0; k < exact.size(); ++k) {
       const double ds = difference(parts[k], exact[k]);
       const double du = difference(plain[k], exact[k]);
@@ -94,6 +118,7 @@ double error_amplification(std::span<const Tensor> y64,
 double relative_error(const Tensor& y64, const Tensor& x) {
   const std::vector<double> exact = values_of(y64);
   std::vector<double> differences = values_of(x);
+  if (!all_finite(exact) || !all_finite(differences)) return kNoNumber;
   for (size_t i = 0; i < exact.size(); ++i) {
     differences[i] = difference(differences[i], exact[i]);
   }
@@ -120,6 +145,10 @@ std::optional<double> bound_ratio(const Tensor& y64, const Tensor& s,
   const std::vector<double> got = values_of(s);
   const std::vector<double> ab = values_of(products);
   const std::vector<double> p = values_of(partials);
+  if (!all_finite(exact) || !all_finite(got) || !all_finite(ab) ||
+      !all_finite(p)) {
+    return std::nullopt;
+  }
   // Sums of numbers of one type do not underflow: terms do, and the result.
   const double underflow =
       static_cast<double>(length) * underflow_unit(Storage::F32) +

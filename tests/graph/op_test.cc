@@ -11,6 +11,8 @@
 
 #include <doctest/doctest.h>
 
+#include "graph/elementwise.h"
+#include "graph/field.h"
 #include "graph/op_shapes.h"
 #include "tests/support/op_samples.h"
 
@@ -108,11 +110,12 @@ bool is_maximum(const ShardingRule& rule, const Counts& counts) {
 // Runs every device's part and puts the results together.
 Tensor sharded(const Fitted& fit, const std::vector<Tensor>& operands,
                const Counts& counts, Arithmetic arithmetic) {
-  const bool maximum =
-      arithmetic != Arithmetic::Field && is_maximum(fit.rule, counts);
-  std::vector<double> start(
-      static_cast<size_t>(*element_count(fit.result)),
-      maximum ? -std::numeric_limits<double>::infinity() : 0.0);
+  const bool maximum = is_maximum(fit.rule, counts);
+  const bool exact = arithmetic == Arithmetic::Field;
+  const double least =
+      exact ? field::maximum_of(0) : -std::numeric_limits<double>::infinity();
+  std::vector<double> start(static_cast<size_t>(*element_count(fit.result)),
+                            maximum ? least : 0.0);
   const Tensor result = make_tensor(element_of(arithmetic), fit.result, start);
   int64_t devices = 1;
   for (const int64_t count : counts) devices *= count;
@@ -131,7 +134,13 @@ Tensor sharded(const Fitted& fit, const std::vector<Tensor>& operands,
     const Tensor place = part_of(result, fit.rule.result, context);
     REQUIRE(part.shape == place.shape);
     REQUIRE(fit.op->flops(shapes, part.shape, fit.attributes) >= 0);
-    maximum ? max_into(place, part) : add_into(place, part, arithmetic);
+    if (!maximum) {
+      add_into(place, part, arithmetic);
+    } else if (!exact) {
+      max_into(place, part);
+    } else {
+      map_binary<double>(place, part, place, 1, field::maximum);
+    }
   }
   return result;
 }

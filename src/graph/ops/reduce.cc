@@ -154,6 +154,15 @@ T maximum(const Row<T>& row) {
   return most;
 }
 
+// Its surrogate (graph/field.h).
+double field_maximum(const Row<double>& row) {
+  double sum = 0;
+  for (int64_t i = 0; i < row.count; ++i) {
+    sum = field::add(sum, field::maximum_term(row.at(i)));
+  }
+  return field::maximum_of(sum);
+}
+
 // The operand with its reduced dimensions last and joined, and `result`, in
 // which they have size 1, alike: calls fold for every element of the result.
 template <typename T, typename Fold>
@@ -249,15 +258,15 @@ Tensor run_mean(std::span<const Tensor> operands, const Attributes& attributes,
   return result;
 }
 
-// In the field, where numbers have no order, a sum: it has the same factors.
 Tensor run_max(std::span<const Tensor> operands, const Attributes& attributes,
                const RunContext& context) {
-  if (context.arithmetic == Arithmetic::Field) {
-    return run_sum(operands, attributes, context);
-  }
   const Tensor& x = operands[0];
   const auto reduced = reduced_dims(attributes, x.shape.size());
   const Tensor result = empty_result(x, reduced, attributes, context);
+  if (context.arithmetic == Arithmetic::Field) {
+    reduce_each<double>(x, reduced, result, context.threads, field_maximum);
+    return result;
+  }
   for_element_type(context.arithmetic, [&](auto type) {
     using T = typename decltype(type)::type;
     reduce_each<T>(x, reduced, result, context.threads, maximum<T>);
