@@ -20,6 +20,7 @@ constexpr size_t kMostRows = 12;
 
 // Three digits, however small: a table of ratios would show 0.001.
 std::string number_text(double number) {
+  if (std::isnan(number)) return "not finite";
   return std::isfinite(number) ? fmt::format("{:.3g}", number) : "infinite";
 }
 
@@ -31,6 +32,12 @@ Cell cell(double number, bool for_people) {
 // As error_amplification(): 0/0 is 1.
 double amplification_of(const ProbeError& probe) {
   return probe.sharded == probe.unsharded ? 1 : probe.sharded / probe.unsharded;
+}
+
+// Of what is not finite, more than of anything else.
+double error_of(const ProbeError& probe) {
+  return std::isnan(probe.sharded) ? std::numeric_limits<double>::infinity()
+                                   : probe.sharded;
 }
 
 const std::string& name_of(const Graph& graph, const ProbeError& probe) {
@@ -203,10 +210,10 @@ std::string precision_line(const Graph& graph,
   for (const Variant& variant : variants) {
     const ProbeError* last = last_probe(variant);
     if (last == nullptr) continue;
-    if (least == nullptr || last->sharded < last_probe(*least)->sharded) {
+    if (least == nullptr || error_of(*last) < error_of(*last_probe(*least))) {
       least = &variant;
     }
-    if (most == nullptr || last->sharded > last_probe(*most)->sharded) {
+    if (most == nullptr || error_of(*last) > error_of(*last_probe(*most))) {
       most = &variant;
     }
   }

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "core/fold.h"
 #include "graph/layers.h"
+#include "sim/decisions.h"
 #include "sim/precision.h"
 #include "sim/tied_layouts.h"
 #include "sim/unread_parameters.h"
@@ -63,6 +64,188 @@ std::vector<int> nearest_parameters(const Graph& graph, int value) {
     layer = std::move(next);
   }
   return {};
+}
+
+std::string device_text(const Mesh& mesh, int64_t device) {
+  std::string text = "device " + std::to_string(device) + " (";
+  const std::vector<int64_t> where = mesh.coordinates(device);
+  for (size_t i = 0; i < where.size(); ++i) {
+    text += (i > 0 ? ", " : "") + mesh.axes()[i].name + " " +
+            std::to_string(where[i]);
+  }
+  return text + ")";
+}
+
+// A parameter goes by its name in the model.
+std::string name_of(const Graph& graph, int number) {
+  const Value& value = value_of(graph, number);
+  const bool is_parameter = value.kind == Value::Kind::Parameter;
+  return "`" + printable(is_parameter ? value.parameter : value.name) + "`";
+}
+
+Span place_of(const Graph& graph, int number) {
+  const Value& value = value_of(graph, number);
+  return value.node < 0 ? value.where
+                        : graph.nodes[static_cast<size_t>(value.node)].where;
+}
+
+// "3 of its 4,096 numbers, NaN among them"
+std::string odd_numbers(const NonFinite& found) {
+  const std::string all = found.count == found.elements
+                              ? "all of its " + plural(found.elements, "number")
+                              : count_text(found.count) + " of its " +
+                                    plural(found.elements, "number");
+  const std::string kind = std::isnan(found.worst) ? "NaN"
+                           : found.worst > 0       ? "inf"
+                                                   : "-inf";
+  return all + (found.count == 1 ? ", " + kind : ", " + kind + " among them");
+}
+
+void report_non_finite(const SimulateInput& input, const NonFinite& found,
+                       Diagnostics& diags) {
+  const Graph& graph = input.graph;
+  const Value& value = value_of(graph, found.value);
+  const std::string name = name_of(graph, found.value);
+  const bool made = value.kind == Value::Kind::Result;
+  auto finding =
+      diags.report(Code::NonFiniteValues, place_of(graph, found.value),
+                   made ? name + " is not finite in the unsharded run"
+                        : name + " holds values that are not finite");
+  finding.fact(odd_numbers(found));
+  if (made) {
+    finding.fact("computed by " + served_by(graph, value.node) +
+                 " in double precision, from values that are finite");
+  } else {
+    finding.fact(input.source == ValueSource::Checkpoint
+                     ? "they are in the checkpoint: no run made them"
+                     : "they are there before the run");
+  }
+  finding.fact(
+      "infinities and NaNs are alike in both runs whatever the plan does: what "
+      "is computed from them is not compared");
+  finding.help(made ? "smaller values, or those that `--values random` draws; "
+                      "`--values field` compares without floating point"
+                    : "put the tensor right; `--values random` runs the plan "
+                      "on other numbers");
+}
+
+void report_overflow(const SimulateInput& input, const Program& program,
+                     const NonFinite& found, Diagnostics& diags) {
+  const Graph& graph = input.graph;
+  const Value& value = value_of(graph, found.value);
+  const std::string types = input.storage == input.reduce
+                                ? std::string(storage_name(input.storage))
+                                : std::string(storage_name(input.storage)) +
+                                      " with sums in " +
+                                      std::string(storage_name(input.reduce));
+  auto finding = diags.report(
+      Code::NonFiniteValues, place_of(graph, found.value),
+      name_of(graph, found.value) + " is not finite in " + types + " " +
+          (found.device < 0 ? "in the unsharded run"
+                            : "on " + device_text(program.mesh, found.device)));
+  finding.fact(odd_numbers(found));
+  if (value.node >= 0) {
+    finding.fact("computed by " + served_by(graph, value.node));
+  }
+  finding.fact("in double precision it is finite");
+  finding.help(
+      "bf16 and f32 reach to 3e38, f16 to 65,504; `--reduce-dtype f32` adds up "
+      "parts of sums in f32");
+}
+
+// The same in every layer once.
+std::string unseen_text(const Graph& graph, const Unseen& found) {
+  const std::string name = name_of(graph, found.value);
+  const std::string axes = fmt::format("{}", fmt::join(found.axes, ", "));
+  switch (found.kind) {
+    case Unseen::Kind::ZeroInput:
+      return name + " is all zero";
+    case Unseen::Kind::ZeroResult:
+      return name + " is all zero, though what it is computed from is not";
+    case Unseen::Kind::LostTerm:
+      return "without " + name_of(graph, found.operand) + ", " + name +
+             " is the same";
+    case Unseen::Kind::LostParts:
+      return "no two devices along " + axes + " add anything to " + name;
+    case Unseen::Kind::AlikeShards:
+      return "all devices along " + axes + " have the same of " + name;
+    case Unseen::Kind::OneToken:
+      return "every sequence has one token, which sees nothing but itself";
+    case Unseen::Kind::NoNumbers:
+      break;
+  }
+  return "the outputs have no elements: nothing was compared";
+}
+
+std::string hidden_text(Unseen::Kind kind) {
+  switch (kind) {
+    case Unseen::Kind::ZeroInput:
+    case Unseen::Kind::ZeroResult:
+      return "a wrong factor of zero is zero, and zero may be added twice";
+    case Unseen::Kind::LostTerm:
+      return "it could be added on every device, or on none";
+    case Unseen::Kind::LostParts:
+      return "a part could stand for the sum";
+    case Unseen::Kind::AlikeShards:
+      return "devices could have each other's shards";
+    case Unseen::Kind::OneToken:
+      return "its attention is 1 whatever queries and keys are";
+    case Unseen::Kind::NoNumbers:
+      break;
+  }
+  return "two runs that give nothing always agree";
+}
+
+std::string unseen_help(const SimulateInput& input, Unseen::Kind kind) {
+  if (kind == Unseen::Kind::OneToken) {
+    return "give sequences more tokens: `--tokens BxS`";
+  }
+  if (kind == Unseen::Kind::NoNumbers) return "give no dimension size 0";
+  if (kind == Unseen::Kind::AlikeShards && !input.ids.empty()) {
+    return "give sequences that differ, or leave out the tokens; `--values "
+           "field` compares every operation on numbers of its own";
+  }
+  return input.source == ValueSource::Random
+             ? "`--values field` compares every operation on numbers of its own"
+             : "`--values random` draws other numbers for all parameters, "
+               "`--values field` compares exact integers";
+}
+
+// Once per kind: what is alike in every layer, and then what else there is.
+void report_unseen(const SimulateInput& input, const Simulation& outcome,
+                   Diagnostics& diags) {
+  const Graph& graph = input.graph;
+  constexpr size_t kMostFacts = 8;
+  std::map<Unseen::Kind, std::vector<const Unseen*>> kinds;
+  for (const Unseen& each : outcome.unseen) kinds[each.kind].push_back(&each);
+  for (const auto& [kind, all] : kinds) {
+    auto finding =
+        diags.report(Code::Inconclusive, place_of(graph, all.front()->value),
+                     "these values could not have shown a fault: " +
+                         unseen_text(graph, *all.front()));
+    std::map<std::string, int64_t> families;
+    std::vector<std::string> order;
+    for (const Unseen* each : all) {
+      const std::string family = folded_name(unseen_text(graph, *each));
+      if (families[family]++ == 0) order.push_back(family);
+    }
+    finding.fact(hidden_text(kind));
+    for (size_t i = 0; i < order.size() && i < kMostFacts; ++i) {
+      const int64_t times = families[order[i]];
+      if (times > 1) {
+        finding.fact(order[i] + ": " + count_text(times) + " times");
+      } else if (i > 0) {
+        finding.fact(order[i]);
+      }
+    }
+    if (order.size() > kMostFacts) {
+      finding.fact("and " +
+                   count_text(static_cast<int64_t>(order.size() - kMostFacts)) +
+                   " more");
+    }
+    finding.findings(static_cast<int64_t>(all.size()));
+    finding.help(unseen_help(input, kind));
+  }
 }
 
 // Where the rule stands that placed a parameter; nothing in saved plans.
@@ -243,7 +426,11 @@ void report_dropped_tokens(int64_t dropped, int64_t routed,
 }
 
 void report_decisions(const Simulation& outcome, Diagnostics& diags) {
-  if (outcome.decision_flips == 0) return;
+  // Of a mistake of the plan rounding is not the reason.
+  if (outcome.decision_flips == 0 ||
+      (outcome.mismatch && outcome.mismatch->choice)) {
+    return;
+  }
   diags
       .report(Code::DecisionsDiffer, {},
               "the sharded run alone would have made " +
@@ -256,11 +443,26 @@ void report_decisions(const Simulation& outcome, Diagnostics& diags) {
           "float32, summed in one order, turns over fewer");
 }
 
+void report_doubts(const SimulateInput& input, const Program& program,
+                   const Simulation& outcome, Diagnostics& diags) {
+  if (outcome.non_finite) report_non_finite(input, *outcome.non_finite, diags);
+  // What is not finite in doubles is not in anything else.
+  if (outcome.non_finite) return report_unseen(input, outcome, diags);
+  const auto& overflow = outcome.overflow;
+  const auto& sharded = outcome.sharded_overflow;
+  if (overflow) report_overflow(input, program, *overflow, diags);
+  if (sharded && (!overflow || overflow->value != sharded->value)) {
+    report_overflow(input, program, *sharded, diags);
+  }
+  report_unseen(input, outcome, diags);
+}
+
 void report_outcome(const SimulateInput& input, const Program& program,
                     const Simulation& outcome, Diagnostics& diags) {
   const Graph& graph = input.graph;
   report_decisions(outcome, diags);
   report_dropped_tokens(outcome.dropped, outcome.routed, diags);
+  report_doubts(input, program, outcome, diags);
   if (!outcome.mismatch) {
     if (outcome.error_amplification > kLargeAmplification) {
       const std::string message =
@@ -278,28 +480,33 @@ void report_outcome(const SimulateInput& input, const Program& program,
   }
   const Divergence& at = *outcome.mismatch;
   const Value& value = value_of(graph, at.value);
-  const Mesh& mesh = program.mesh;
-  std::string device = "device " + std::to_string(at.device) + " (";
-  const std::vector<int64_t> where = mesh.coordinates(at.device);
-  for (size_t i = 0; i < where.size(); ++i) {
-    device += (i > 0 ? ", " : "") + mesh.axes()[i].name + " " +
-              std::to_string(where[i]);
-  }
   auto finding = diags.report(
       Code::SimulationMismatch,
       value.node < 0 ? value.where
                      : graph.nodes[static_cast<size_t>(value.node)].where,
       "the sharded run computes something else: `" + value.name +
-          "` differs first on " + device + ")");
+          "` differs first on " + device_text(program.mesh, at.device));
   if (value.node >= 0) {
     finding.fact("computed by " + served_by(graph, value.node) +
                  (at.isolated ? ", by itself on fresh inputs" : ""));
   }
-  finding.fact(input.source == ValueSource::Field
-                   ? "exact integers differ"
-                   : "structural error " + fmt::format("{:.2g}", at.error) +
-                         "; a mismatch is above " +
-                         fmt::format("{:.2g}", kMismatch));
+  if (at.choice) {
+    finding.fact("it chooses " + count_text(at.choice->own) +
+                 " where the unsharded run chooses " +
+                 count_text(at.choice->recorded));
+    if (std::isfinite(at.error)) {
+      finding.fact(fmt::format(
+          "their scores are {:.2g} of the row apart; rounding explains {:.2g}",
+          at.error, kTie));
+    }
+  } else if (std::isinf(at.error)) {
+    finding.fact("it is all zero, or not finite, in one of the runs alone");
+  } else
+    finding.fact(input.source == ValueSource::Field
+                     ? "exact integers differ"
+                     : "structural error " + fmt::format("{:.2g}", at.error) +
+                           "; a mismatch is above " +
+                           fmt::format("{:.2g}", kMismatch));
   for (const int parameter : nearest_parameters(graph, at.value)) {
     const auto p = static_cast<size_t>(parameter);
     finding.fact("`" + graph.values[p].parameter + "` lies as " +

@@ -13,7 +13,11 @@ namespace shardplan::cli {
 // for parameters that are not read, or in two layouts. Before anything is run.
 void report_program(const SimulateInput& input, const Program& program,
                     Diagnostics& diags);
-// SP503, SP504 and SP510.
+// SP512 and SP513: what keeps a run from telling, and values that its working
+// precision cannot hold.
+void report_doubts(const SimulateInput& input, const Program& program,
+                   const Simulation& outcome, Diagnostics& diags);
+// These, SP503, SP504, SP509 and SP510.
 void report_outcome(const SimulateInput& input, const Program& program,
                     const Simulation& outcome, Diagnostics& diags);
 // SP510: choices that rounding would have turned over.

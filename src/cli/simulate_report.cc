@@ -170,6 +170,17 @@ std::string run_text(const ModelRun& run) {
   return run.shrunk ? text + ", made smaller" : text;
 }
 
+std::string verdict_name(Verdict verdict) {
+  const char* const names[] = {"ok", "mismatch", "inconclusive"};
+  return names[static_cast<size_t>(verdict)];
+}
+
+// In double precision, else in the one that the run works in.
+const std::optional<NonFinite>& first_non_finite(const Simulation& outcome) {
+  if (outcome.non_finite) return outcome.non_finite;
+  return outcome.overflow ? outcome.overflow : outcome.sharded_overflow;
+}
+
 Summary simulation_summary(const SimulateInput& input,
                            const Simulation& outcome,
                            const SimulationFlags& flags) {
@@ -182,7 +193,7 @@ Summary simulation_summary(const SimulateInput& input,
       {"graph", input.graph.name},
       {"devices", Count{input.session.plan.mesh.devices()}},
       {"mesh", MeshCell{input.session.plan.mesh}},
-      {"verdict", std::string(outcome.mismatch ? "mismatch" : "ok")},
+      {"verdict", verdict_name(verdict_of(outcome))},
       {"structural_error", ratio_cell(outcome.structural_error)},
       {"error_amplification",
        exact ? Cell() : ratio_cell(outcome.error_amplification)},
@@ -203,6 +214,10 @@ Summary simulation_summary(const SimulateInput& input,
     summary.emplace_back("first_mismatch_device",
                          Count{outcome.mismatch->device});
   }
+  if (const auto& found = first_non_finite(outcome)) {
+    const auto v = static_cast<size_t>(found->value);
+    summary.emplace_back("first_non_finite", input.graph.values[v].name);
+  }
   return summary;
 }
 
@@ -211,14 +226,22 @@ std::string verdict_line(const SimulateInput& input,
   if (outcome.mismatch) {
     return "mismatch: the sharded run computes something else";
   }
+  if (outcome.non_finite) {
+    return "inconclusive: the unsharded run itself is not finite";
+  }
+  if (!outcome.unseen.empty()) {
+    return "inconclusive: they agree, and these values could not have shown "
+           "a fault";
+  }
   if (input.source == ValueSource::Field) {
     return "ok: bitwise equal, the whole graph and every operation by itself";
   }
   // Rounding differs between processors, and so would more digits.
   const double digits =
       std::min(12.0, std::floor(-std::log10(outcome.structural_error)));
-  return fmt::format("ok: sharded and unsharded agree to {:.0f} digits",
-                     digits);
+  const bool overflows = outcome.overflow || outcome.sharded_overflow;
+  return fmt::format("ok: sharded and unsharded agree to {:.0f} digits{}",
+                     digits, overflows ? " in double precision" : "");
 }
 
 // "float32", "bf16, sums in float32"
@@ -235,7 +258,9 @@ std::string dtype_text(const SimulateInput& input) {
 std::string precision_line(const Simulation& outcome,
                            const SimulateInput& input) {
   std::string line = dtype_text(input) + ": ";
-  if (outcome.error_amplification == 1) {
+  if (std::isnan(outcome.error_amplification)) {
+    line += "not finite, so without an error";
+  } else if (outcome.error_amplification == 1) {
     line += "as exact as the unsharded run";
   } else if (std::isfinite(outcome.error_amplification)) {
     line += fmt::format("error {:.3g} times the unsharded run's",
@@ -287,12 +312,21 @@ void append_expected(const SimulateInput& input,
         input.graph.values[static_cast<size_t>(error.value)].name;
     rows.push_back(
         {name, ratio_cell(error.unsharded), ratio_cell(error.sharded)});
+    const std::string file = printable(input.expected->path);
+    if (!std::isfinite(error.unsharded) || !std::isfinite(error.sharded)) {
+      report.notes.push_back(
+          fmt::format("`{}` cannot be compared with `{}`: it is not finite, or "
+                      "zero, in one "
+                      "of them",
+                      name, file));
+      continue;
+    }
     report.notes.push_back(fmt::format(
         "`{}` is within {} of `{}`", name,
         error.agrees()
             ? std::string("1e-5")
             : fmt::format("{:.2g}", std::max(error.unsharded, error.sharded)),
-        printable(input.expected->path)));
+        file));
   }
   table.rows = rows_of(std::move(rows));
   report.tables.push_back(std::move(table));

@@ -228,10 +228,11 @@ class Simulator {
   // maximum's parts one may be all hidden by a mask.
   std::optional<NonFinite> first_odd(const Instruction& at,
                                      const DeviceTensors& made) const {
-    if (at.kind != Instruction::Kind::Compute &&
-        at.kind != Instruction::Kind::Collective) {
-      return std::nullopt;
-    }
+    // What is only moved was looked at where it came up.
+    const bool sums = at.kind == Instruction::Kind::Collective &&
+                      (at.collective == CollectiveKind::AllReduce ||
+                       at.collective == CollectiveKind::ReduceScatter);
+    if (at.kind != Instruction::Kind::Compute && !sums) return std::nullopt;
     const Register& of = program_.registers[static_cast<size_t>(at.result)];
     const bool masked = masked_[static_cast<size_t>(of.value)] ||
                         of.layout.reduction == Reduction::Max;
@@ -397,8 +398,8 @@ class Simulator {
     if (!bounded_) result_.bound_ratio.reset();
     // Beside what is not finite, values in between may show what outputs hide.
     if (agree_ && !result_.non_finite) return;
-    if (!agree_) result_.bound_ratio.reset();
     locate(Arithmetic::F64);
+    if (result_.mismatch) result_.bound_ratio.reset();
   }
 
   void run_in_field() {

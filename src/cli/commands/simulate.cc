@@ -36,6 +36,16 @@ bool has_errors_to_show(const Context& context, const SimulateInput& input) {
   return false;
 }
 
+// Attention among one token is 1, whatever queries and keys are.
+void doubt_one_token(const SimulateInput& input, Simulation& outcome) {
+  if (!input.model || input.model->length != 1 ||
+      input.source == ValueSource::Field || input.graph.outputs.empty()) {
+    return;
+  }
+  outcome.unseen.push_back(
+      {Unseen::Kind::OneToken, input.graph.outputs.front()});
+}
+
 }  // namespace
 
 Exit run_simulate(Context& context) {
@@ -47,8 +57,9 @@ Exit run_simulate(Context& context) {
   const Program program = partition(input->graph, input->session.plan.mesh,
                                     input->placed.wanted, input->how);
   report_program(*input, program, context.diags);
-  const Simulation outcome =
+  Simulation outcome =
       simulate(program, *values, simulate_options(context, *input));
+  doubt_one_token(*input, outcome);
   report_outcome(*input, program, outcome, context.diags);
   std::vector<ExpectedError> expected;
   if (input->expected) {
