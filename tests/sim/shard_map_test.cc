@@ -93,6 +93,24 @@ TEST_CASE("shard_map: a result is put together in the order of its axes") {
   CHECK(run(g).mismatch);
 }
 
+// A sum stood for a maximum in the field, so that a psum for a pmax was found
+// right there.
+TEST_CASE("shard_map: the sum of maxima is no maximum") {
+  for (const ValueSource source : {ValueSource::Field, ValueSource::Random}) {
+    for (const int64_t rows : {1, 8}) {
+      SmallGraph g("tp=4");
+      const int x = g.input({rows, 8}, "None, tp");
+      g.node("max", {x}, {{"dims", std::vector<int64_t>{1}}});
+      CHECK_FALSE(run(g, source).mismatch);
+      last_node(g).shard_map = ShardMapUse{{{{{}, {"tp"}}}}, {}, {"tp"}};
+      CHECK(run(g, source).mismatch);
+      // Nor is the maximum of what one device has.
+      last_node(g).shard_map = ShardMapUse{{{{{}, {"tp"}}}}, {}, {}};
+      CHECK(run(g, source).mismatch);
+    }
+  }
+}
+
 TEST_CASE("shard_map: what is read next is the whole sum") {
   SmallGraph g("tp=4");
   const int x = g.input({4, 8}, "None, tp");

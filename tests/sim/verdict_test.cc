@@ -66,6 +66,34 @@ TEST_CASE("verdict: no numbers and infinities agree with themselves only") {
         doctest::Approx(2));
 }
 
+// Errors of what is not finite were 0, and a run that overflowed was "inexact
+// where the unsharded one is exact".
+TEST_CASE("verdict: what is not finite has no error") {
+  for (const double odd : {kNan, kInfinity, -kInfinity}) {
+    CAPTURE(odd);
+    const Tensor y = rows({1, 2}, {1, 2});
+    const Tensor bad = rows({1, 2}, {odd, 2});
+    const std::vector<Tensor> ys = {y};
+    const std::vector<Tensor> bads = {bad};
+    CHECK(std::isnan(error_amplification(bads, bads, bads)));
+    CHECK(std::isnan(error_amplification(ys, bads, ys)));
+    CHECK(std::isnan(error_amplification(ys, ys, bads)));
+    CHECK(std::isnan(relative_error(bad, bad)));
+    CHECK(std::isnan(relative_error(y, bad)));
+    CHECK(std::isnan(relative_error(bad, y)));
+    CHECK_FALSE(bound_ratio(bad, bad, y, y, 8, 2));
+    CHECK_FALSE(bound_ratio(y, bad, y, y, 8, 2));
+    CHECK_FALSE(bound_ratio(y, y, bad, y, 8, 2));
+    CHECK_FALSE(bound_ratio(y, y, y, bad, 8, 2));
+  }
+}
+
+TEST_CASE("verdict: a row is as large as its norm, or as most rows are") {
+  const Tensor y = rows({3, 2}, {3, 4, 0, 1, kInfinity, 0});
+  CHECK(row_scales(y) == std::vector<double>{5, 1, 1});
+  CHECK(row_scales(rows({0, 3}, {})).empty());
+}
+
 TEST_CASE("verdict: scalars and empty results have errors too") {
   CHECK(structural_error(rows({}, {4}), rows({}, {5})) ==
         doctest::Approx(0.25));

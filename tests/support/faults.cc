@@ -162,6 +162,10 @@ class Injector {
         return take_next(i);
       case FaultKind::EarlyAddition:
         return add_early(i);
+      case FaultKind::SumForMaximum:
+        return add_up(i);
+      case FaultKind::ChoiceOfPart:
+        return choose_of_part(i);
       default:
         return shift(i);
     }
@@ -300,6 +304,41 @@ class Injector {
     return false;
   }
 
+  bool add_up(size_t i) {
+    Instruction& at = instruction(i);
+    if (!is_reduction(at) || at.reduction != Reduction::Max) return false;
+    at.reduction = Reduction::Sum;
+    return true;
+  }
+
+  // As a router does that is written for one device: it takes the experts that
+  // it has for all of them.
+  bool choose_of_part(size_t i) {
+    const Instruction at = instruction(i);
+    if (at.kind != Instruction::Kind::Compute) return false;
+    const GraphNode& node = fault_.graph->nodes[static_cast<size_t>(at.node)];
+    if (!node.op->is_decision) return false;
+    const Register scores = register_at(at.operands[0]);
+    const int64_t k = register_at(at.result).local_shape.back();
+    const auto used = axes_in_use(scores.layout);
+    for (const Axis& axis : mesh().axes()) {
+      const int64_t size = scores.local_shape.back();
+      if (axis.size == 1 || contains(used, axis.name) ||
+          size % axis.size != 0 || size / axis.size < k) {
+        continue;
+      }
+      Instruction part = copy_instruction();
+      part.dim = static_cast<int>(scores.local_shape.size()) - 1;
+      part.axes = {axis.name};
+      insert_before(i, part);
+      Register& cut = register_at(instruction(i + 1).operands[0]);
+      cut.layout.spec.dims.back() = {axis.name};
+      cut.local_shape.back() /= axis.size;
+      return true;
+    }
+    return false;
+  }
+
   int roll_node(int value, int dim) {
     Value rolled = fault_.graph->values[static_cast<size_t>(value)];
     rolled.kind = Value::Kind::Result;
@@ -360,8 +399,9 @@ class Injector {
 
 std::string_view fault_name(FaultKind kind) {
   static constexpr std::string_view kNames[] = {
-      "dropped reduction", "doubled reduction", "swapped shards", "wrong axis",
-      "wrong half",        "early addition",    "shifted rows"};
+      "dropped reduction", "doubled reduction", "swapped shards",
+      "wrong axis",        "wrong half",        "early addition",
+      "shifted rows",      "sum for a maximum", "choice of a part"};
   return kNames[static_cast<size_t>(kind)];
 }
 

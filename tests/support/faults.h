@@ -21,8 +21,10 @@ enum class FaultKind : uint8_t {
   WrongHalf,         // the next shard, where one's own is meant
   EarlyAddition,     // something is added to every part of a sum
   ShiftedRows,       // a shard begins one row late; the last row is the first
+  SumForMaximum,     // parts of a maximum are added up
+  ChoiceOfPart,      // every device chooses among a part of the scores
 };
-inline constexpr int kFaultKinds = 7;
+inline constexpr int kFaultKinds = 9;
 std::string_view fault_name(FaultKind kind);
 
 struct FaultyProgram {

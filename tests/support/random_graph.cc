@@ -47,7 +47,31 @@ class Grower {
     return std::move(graph_);
   }
 
+  Graph grow_orders() {
+    graph_.name = "orders";
+    const Shape shape = {pick(random_, kEven), pick(random_, kEven)};
+    int x = input(shape);
+    for (int64_t left = draw(random_, 1, 2); left > 0; --left) {
+      const int w = parameter({shape[1], shape[1]});
+      x = node("einsum", {x, w}, {{"equation", std::string("bd,df->bf")}});
+      const int top = node("max", {x}, over(1));
+      const int shifted = node("subtract", {x, top});
+      const int powers = node("exp", {shifted});
+      const int total = node("sum", {powers}, over(1));
+      x = node("divide", {powers, total});
+    }
+    const auto k = static_cast<double>(draw(random_, 1, 4));
+    const int choices = node("top_k", {x}, {{"k", k}});
+    node("take", {x, choices});
+    node("max", {x}, over(draw(random_, 0, 1)));
+    graph_.outputs = unread_results(graph_);
+    return std::move(graph_);
+  }
+
  private:
+  static Attributes over(int64_t dim) {
+    return {{"dims", std::vector<int64_t>{dim}}};
+  }
   const Shape& shape_of(int value) const {
     return graph_.values[static_cast<size_t>(value)].shape;
   }
@@ -334,6 +358,8 @@ Graph random_graph(Random& random, int nodes) {
 }
 
 Graph random_layers(Random& random) { return Grower(random).grow_layers(); }
+
+Graph random_orders(Random& random) { return Grower(random).grow_orders(); }
 
 Layout random_layout(Random& random, const Mesh& mesh, const Shape& shape) {
   Layout layout = replicated(shape.size());
