@@ -129,8 +129,9 @@ void report_non_finite(const SimulateInput& input, const NonFinite& found,
                       "on other numbers");
 }
 
+// `alone`: the unsharded run is finite in the same types.
 void report_overflow(const SimulateInput& input, const Program& program,
-                     const NonFinite& found, Diagnostics& diags) {
+                     const NonFinite& found, bool alone, Diagnostics& diags) {
   const Graph& graph = input.graph;
   const Value& value = value_of(graph, found.value);
   const std::string types = input.storage == input.reduce
@@ -147,7 +148,8 @@ void report_overflow(const SimulateInput& input, const Program& program,
   if (value.node >= 0) {
     finding.fact("computed by " + served_by(graph, value.node));
   }
-  finding.fact("in double precision it is finite");
+  finding.fact(alone ? "in the unsharded run it is finite"
+                     : "in double precision it is finite");
   finding.help(
       "bf16 and f32 reach to 3e38, f16 to 65,504; `--reduce-dtype f32` adds up "
       "parts of sums in f32");
@@ -163,8 +165,8 @@ std::string unseen_text(const Graph& graph, const Unseen& found) {
     case Unseen::Kind::ZeroResult:
       return name + " is all zero, though what it is computed from is not";
     case Unseen::Kind::LostTerm:
-      return "without " + name_of(graph, found.operand) + ", " + name +
-             " is the same";
+      return name + " is the same without " +
+             name_of(graph, found.operand) + ", to 2^-30";
     case Unseen::Kind::LostParts:
       return "no two devices along " + axes + " add anything to " + name;
     case Unseen::Kind::AlikeShards:
@@ -181,7 +183,7 @@ std::string hidden_text(Unseen::Kind kind) {
   switch (kind) {
     case Unseen::Kind::ZeroInput:
     case Unseen::Kind::ZeroResult:
-      return "a wrong factor of zero is zero, and zero may be added twice";
+      return "zero times anything is zero, and so is zero added twice";
     case Unseen::Kind::LostTerm:
       return "it could be added on every device, or on none";
     case Unseen::Kind::LostParts:
@@ -450,9 +452,9 @@ void report_doubts(const SimulateInput& input, const Program& program,
   if (outcome.non_finite) return report_unseen(input, outcome, diags);
   const auto& overflow = outcome.overflow;
   const auto& sharded = outcome.sharded_overflow;
-  if (overflow) report_overflow(input, program, *overflow, diags);
+  if (overflow) report_overflow(input, program, *overflow, false, diags);
   if (sharded && (!overflow || overflow->value != sharded->value)) {
-    report_overflow(input, program, *sharded, diags);
+    report_overflow(input, program, *sharded, !overflow, diags);
   }
   report_unseen(input, outcome, diags);
 }

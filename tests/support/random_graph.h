@@ -33,7 +33,7 @@ Graph random_graph(Random& random, int nodes);
 // models have them.
 Graph random_layers(Random& random);
 
-// Softmaxes, maxima and routers: what depends on which number is larger.
+// Maxima and routers: what depends on which number is larger.
 Graph random_orders(Random& random);
 
 // Layouts that divide the shape; each axis is used with even odds.
