@@ -161,12 +161,11 @@ std::string unseen_text(const Graph& graph, const Unseen& found) {
   const std::string axes = fmt::format("{}", fmt::join(found.axes, ", "));
   switch (found.kind) {
     case Unseen::Kind::ZeroInput:
-      return name + " is all zero";
     case Unseen::Kind::ZeroResult:
-      return name + " is all zero, though what it is computed from is not";
+      return name + " is all zero";
     case Unseen::Kind::LostTerm:
-      return name + " is the same without " +
-             name_of(graph, found.operand) + ", to 2^-30";
+      return name + " is the same without " + name_of(graph, found.operand) +
+             ", to 2^-30";
     case Unseen::Kind::LostParts:
       return "no two devices along " + axes + " add anything to " + name;
     case Unseen::Kind::AlikeShards:
@@ -182,8 +181,9 @@ std::string unseen_text(const Graph& graph, const Unseen& found) {
 std::string hidden_text(Unseen::Kind kind) {
   switch (kind) {
     case Unseen::Kind::ZeroInput:
-    case Unseen::Kind::ZeroResult:
       return "zero times anything is zero, and so is zero added twice";
+    case Unseen::Kind::ZeroResult:
+      return "what it is computed from does not show in it";
     case Unseen::Kind::LostTerm:
       return "it could be added on every device, or on none";
     case Unseen::Kind::LostParts:
@@ -502,7 +502,7 @@ void report_outcome(const SimulateInput& input, const Program& program,
           at.error, kTie));
     }
   } else if (std::isinf(at.error)) {
-    finding.fact("it is all zero, or not finite, in one of the runs alone");
+    finding.fact("one of the runs is all zero there, or not finite");
   } else
     finding.fact(input.source == ValueSource::Field
                      ? "exact integers differ"

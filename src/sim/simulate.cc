@@ -37,6 +37,10 @@ std::vector<Tensor> outputs_of(const Program& program, const Execution& run) {
   return outputs;
 }
 
+bool is_among(const std::vector<int>& values, int value) {
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
+
 class Simulator {
  public:
   Simulator(const Program& program, const ReadValue& values,
@@ -190,6 +194,14 @@ class Simulator {
     if (!finite) return;
     if (auto found = unseen_in_node(graph_, n, whole, kinds, exact.integers)) {
       result_.unseen.push_back(*std::move(found));
+      return;
+    }
+    // However it comes that it is zero: there is nothing else to compare.
+    const bool compared = is_among(graph_.outputs, node.result) ||
+                          is_among(graph_.probes, node.result);
+    if (compared && result_.unseen.empty() && kinds.back().all_zero &&
+        !exact.integers[static_cast<size_t>(node.result)]) {
+      result_.unseen.push_back({Unseen::Kind::ZeroResult, node.result});
     }
   }
   void look_at_value(const Lanes& exact, const GraphNode& node, int value,
@@ -273,9 +285,8 @@ class Simulator {
              const Lanes& exact, const Lanes& working) {
     const Register& of = program_.registers[static_cast<size_t>(at.result)];
     const auto v = static_cast<size_t>(of.value);
-    const bool is_probe = std::find(graph_.probes.begin(), graph_.probes.end(),
-                                    of.value) != graph_.probes.end();
-    if (!is_probe || !of.layout.partial.empty() || probed_.contains(of.value)) {
+    if (!is_among(graph_.probes, of.value) || !of.layout.partial.empty() ||
+        probed_.contains(of.value)) {
       return;
     }
     const Tensor y64 = whole_of(exact.unsharded, of.value);

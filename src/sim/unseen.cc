@@ -139,11 +139,16 @@ std::optional<Unseen> unseen_shards(const Program& program,
                                     const std::vector<bool>& integers) {
   const Register& result = program.registers[static_cast<size_t>(at.result)];
   const bool loads = at.kind == Instruction::Kind::Load;
+  const auto v = static_cast<size_t>(result.value);
+  // Results may be alike by what they are, such as that of a row for all
+  // tokens.
+  if (program.graph->values[v].kind == Value::Kind::Result) {
+    return std::nullopt;
+  }
   if ((!loads && at.kind != Instruction::Kind::Slice) ||
       !result.layout.partial.empty() || made[0].elements() == 0) {
     return std::nullopt;
   }
-  const auto v = static_cast<size_t>(result.value);
   if (may_be_alike(program.graph->values[v], integers[v], made[0])) {
     return std::nullopt;
   }

@@ -22,7 +22,8 @@ struct Unseen {
   enum class Kind : uint8_t {
     ZeroInput,   // an input or a parameter is all zero: its uses give 0, or add
                  // nothing
-    ZeroResult,  // an operation on numbers that are not gives nothing but zeros
+    ZeroResult,  // an operation on numbers that are not gives nothing but
+                 // zeros, or an output or a probe is zero
     LostTerm,    // `operand` is added, and nothing changes
     LostParts,   // of a sum over `axes`, no two devices' parts are seen
     AlikeShards,  // devices along `axes` hold the same, and could have each
@@ -45,7 +46,7 @@ std::optional<Unseen> unseen_in_node(const Graph& graph, int n,
                                      const std::vector<bool>& integers);
 
 // Of what an instruction made on the devices: of parts of a sum (`whole`: the
-// value in the unsharded run), of a load or a slice.
+// value in the unsharded run), of an input or a parameter that is cut.
 std::optional<Unseen> unseen_parts(const Program& program,
                                    const Instruction& at,
                                    const DeviceTensors& made,

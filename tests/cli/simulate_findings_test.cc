@@ -1,15 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/simulate_findings.h"
 
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include "sim/verdict.h"
 #include "tests/support/messages.h"
+#include "tests/support/safetensors.h"
 #include "tests/support/simulating.h"
 
 namespace shardplan::cli {
 namespace {
 
+using testing::MemoryHost;
 using testing::messages;
 using testing::simulating;
 
@@ -159,6 +167,114 @@ TEST_CASE("tokens without a place are counted") {
   CHECK(messages(diags) ==
         "SP509 warning experts have no room for 16 of 64 tokens routed to them "
         "(25.0 %)");
+}
+
+// A checkpoint of NaN was "ok: sharded and unsharded agree to 12 digits", and a
+// bias of zeros hid that it was added on every device.
+struct Checkpoint {
+  std::vector<float> w = numbers(16, 0.5F);
+  std::vector<float> bias = numbers(4, 0.25F);
+
+  static std::vector<float> numbers(size_t count, float step) {
+    std::vector<float> made;
+    for (size_t i = 0; i < count; ++i) {
+      made.push_back(step * static_cast<float>(i % 7) - 1);
+    }
+    return made;
+  }
+  // The summary, and messages of the code.
+  nlohmann::json run(std::vector<std::string> more = {}) const {
+    MemoryHost host;
+    std::string file =
+        testing::safetensors({{"w", "F32", {4, 4}}, {"bias", "F32", {4}}});
+    std::memcpy(file.data() + file.size() - 20 * sizeof(float), w.data(),
+                16 * sizeof(float));
+    std::memcpy(file.data() + file.size() - 4 * sizeof(float), bias.data(),
+                4 * sizeof(float));
+    host.files["model.safetensors"] = file;
+    host.files["block.yaml"] = R"(graph: block
+inputs:
+  x: {shape: [8, 4], spec: []}
+parameters:
+  w: {spec: [tp, null]}
+  bias: {spec: []}
+ops:
+  - {op: linear, in: [x, w], out: h,
+     shard_map: {in_specs: [[null, tp], [tp]], out_specs: [], psum: [tp]}}
+  - {op: add, in: [h, bias], out: y}
+)";
+    host.files["rules.yaml"] =
+        "rules:\n  - [\"w\", [tp]]\n  - [\"bias\", []]\n";
+    std::vector<std::string> words = {
+        "simulate", "model.safetensors", "--graph", "block.yaml",
+        "--rules",  "rules.yaml",        "--mesh",  "tp=2",
+        "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const int code = cli::run(words, host);
+    nlohmann::json report = nlohmann::json::parse(host.out);
+    CHECK(code == (report["summary"]["verdict"] == "ok" ? 0 : 1));
+    return report;
+  }
+};
+
+std::string said(const nlohmann::json& report) {
+  std::string text;
+  for (const auto& finding : report["diagnostics"]) {
+    text += finding["code"].get<std::string>() + " " +
+            finding["message"].get<std::string>() + "\n";
+  }
+  return text;
+}
+
+TEST_CASE("a checkpoint of numbers is ok, one of NaN is not") {
+  Checkpoint c;
+  const auto fine = c.run();
+  CHECK(fine["summary"]["verdict"] == "ok");
+  CHECK(said(fine) == "");
+  CHECK_FALSE(fine["summary"].contains("first_non_finite"));
+  c.w[5] = std::numeric_limits<float>::quiet_NaN();
+  const auto odd = c.run();
+  CHECK(odd["summary"]["verdict"] == "inconclusive");
+  CHECK(odd["summary"]["first_non_finite"] == "w");
+  CHECK(odd["summary"]["error_amplification"].is_null());
+  CHECK(odd["summary"]["bound_ratio"].is_null());
+  CHECK(said(odd) == "SP512 `w` holds values that are not finite\n");
+  CHECK(odd["diagnostics"][0]["facts"][0] == "1 of its 16 numbers, NaN");
+  CHECK(odd["diagnostics"][0]["facts"][1] ==
+        "they are in the checkpoint: no run made them");
+  // Other numbers judge the plan.
+  CHECK(c.run({"--values", "random"})["summary"]["verdict"] == "ok");
+  CHECK(c.run({"--values", "field"})["summary"]["verdict"] == "ok");
+}
+
+TEST_CASE("a checkpoint with zeros cannot tell") {
+  Checkpoint c;
+  c.bias.assign(4, 0.0F);
+  const auto zero = c.run();
+  CHECK(zero["summary"]["verdict"] == "inconclusive");
+  CHECK(said(zero) ==
+        "SP513 these values could not have shown a fault: `bias` is all "
+        "zero\n");
+  c.bias.assign(4, 1e-30F);
+  CHECK(said(c.run()) ==
+        "SP513 these values could not have shown a fault: `y` is the same "
+        "without `bias`, to 2^-30\n");
+  c = {};
+  c.w.assign(16, 0.0F);
+  c.w[15] = 1;
+  CHECK(said(c.run()) ==
+        "SP513 these values could not have shown a fault: no two devices along "
+        "tp add anything to `h`\n");
+  CHECK(c.run({"--values", "random"})["summary"]["verdict"] == "ok");
+}
+
+TEST_CASE("a choice of the plan is no choice of rounding") {
+  Diagnostics diags;
+  Simulation outcome;
+  outcome.decision_flips = 3;
+  outcome.mismatch = Divergence{0, 0, 1, false, OtherChoice{1, 2}};
+  report_decisions(outcome, diags);
+  CHECK(diags.all().empty());
 }
 
 TEST_CASE("what a plan asks for is no finding") {

@@ -117,6 +117,11 @@ TEST_CASE("unseen: zeros that the graph itself asks for are none") {
   const int one = g.input({4, 8, 1}, "tp, None, None");
   g.composite("softmax", {one});
   CHECK(run(g, g.values()).unseen.empty());
+  // But where it is all that is compared.
+  SmallGraph all("tp=2");
+  const int y =
+      all.node("scale", {all.input({4, 8}, "tp, None")}, {{"by", 0.0}});
+  check_only(run(all, all.values()), Kind::ZeroResult, y);
 }
 
 TEST_CASE("unseen: what is too small to be added might be added twice") {
