@@ -221,6 +221,7 @@ std::string precision_line(const Graph& graph,
   const ProbeError& last = *last_probe(*most);
   const auto text = [&](const Variant& variant) {
     const ProbeError& probe = *last_probe(variant);
+    if (std::isnan(probe.sharded)) return number_text(probe.sharded);
     return fmt::format("{} ({} times)", number_text(probe.sharded),
                        number_text(amplification_of(probe)));
   };

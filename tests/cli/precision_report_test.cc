@@ -135,6 +135,19 @@ TEST_CASE("precision_report: the answer names the worst and the best") {
         "error at `h1`: 0.004 unsharded, 0.0044 (1.1 times) sharded");
 }
 
+// Of what is not finite the error was 0, or "infinite", and the least of all.
+TEST_CASE("precision_report: what is not finite is the worst") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Graph graph = layers({"h0", "h1"});
+  std::vector<Variant> variants = two();
+  variants[0].outcome = errors({{0.002, nan}, {0.004, nan}});
+  CHECK(precision_line(graph, variants) ==
+        "error at `h1`: 0.004 unsharded, not finite sharded with tp=2; least "
+        "0.008 (2 times) with tp=16");
+  CHECK(
+      rows(precision_tables(variants), "precision")[0].at("sharded").is_null());
+}
+
 TEST_CASE("precision_report: without probes there is nothing to say") {
   const std::vector<Variant> variants = {
       {mesh("tp=2"), "ring", Storage::F32, Storage::F32, {}}};
