@@ -9,9 +9,9 @@
 
 namespace shardplan::cli {
 
-// False, with the value, its shape and its bytes reported (SP017), when some
-// operation needs more for its operands and its result than may be had. What
-// passes may still meet the limit: devices hold parts of their own as well.
+// False, with the value, its shape and its bytes reported (SP017), when what
+// must be held while some operation is computed is more than may be had. What
+// passes may still meet the limit: replicas and collectives take more.
 // `exact`: all numbers are residues, held as doubles.
 bool fits_memory(const Graph& graph, bool exact, const Options& options,
                  Diagnostics& diags);
