@@ -20,24 +20,37 @@ std::string option_names(const Flag& flag) {
   return flag.letter == 0 ? name : std::string("-") + flag.letter + "," + name;
 }
 
-void add_flags(CLI::App& app) {
+// What CLI11 knows; owned by its App. Looking an option up by its name is
+// `noexcept` there and allocates, which ends a program that has no memory.
+struct Known {
+  CLI::Option* help = nullptr;
+  CLI::Option* version = nullptr;
+  CLI::Option* words = nullptr;
+  std::vector<CLI::Option*> flags;  // in the order of flags()
+};
+
+Known add_flags(CLI::App& app) {
+  Known known;
   app.set_help_flag();
   app.allow_extras();
-  app.add_flag("-h,--help");
-  app.add_flag("--version");
-  app.add_option("words", [](const CLI::results_t&) { return true; })
-      ->expected(-1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  known.help = app.add_flag("-h,--help");
+  known.version = app.add_flag("--version");
+  known.words =
+      app.add_option("words", [](const CLI::results_t&) { return true; })
+          ->expected(-1)
+          ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   for (const Flag& flag : flags()) {
     if (flag.takes == Takes::Nothing) {
-      app.add_flag(option_names(flag));
-    } else {
-      app.add_option(option_names(flag),
-                     [](const CLI::results_t&) { return true; })
-          ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-          ->allow_extra_args(false);
+      known.flags.push_back(app.add_flag(option_names(flag)));
+      continue;
     }
+    known.flags.push_back(
+        app.add_option(option_names(flag),
+                       [](const CLI::results_t&) { return true; })
+            ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+            ->allow_extra_args(false));
   }
+  return known;
 }
 
 // `--flag=` and `--switch=x`: CLI11 would take the next word as the value of
@@ -93,9 +106,10 @@ const Command* look_up_command(const std::string& word, Diagnostics& diags) {
   return nullptr;
 }
 
-void read_settings(const CLI::App& app, CommandLine& line, Diagnostics& diags) {
-  for (const Flag& flag : flags()) {
-    const CLI::Option* option = app.get_option("--" + std::string(flag.name));
+void read_settings(const Known& known, CommandLine& line, Diagnostics& diags) {
+  for (size_t i = 0; i < known.flags.size(); ++i) {
+    const Flag& flag = flags()[i];
+    const CLI::Option* option = known.flags[i];
     const std::string title = "`--" + std::string(flag.name) + "`";
     if (option->count() == 0) continue;
     if (flag.takes == Takes::Nothing) {
@@ -179,7 +193,7 @@ CommandLine parse_command_line(const std::vector<std::string>& words,
                                Diagnostics& diags) {
   CommandLine line;
   CLI::App app;
-  add_flags(app);
+  const Known options = add_flags(app);
   if (!check_equals(words, diags)) return line;
   try {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
@@ -192,8 +206,8 @@ CommandLine parse_command_line(const std::vector<std::string>& words,
     diags.error(Code::Usage, {}, printable(problem.what()));
     return line;
   }
-  read_settings(app, line, diags);
-  line.version = app.count("--version") > 0;
+  read_settings(options, line, diags);
+  line.version = options.version->count() > 0;
   bool known = true;
   for (const std::string& word : app.remaining()) {
     if (word == "--") continue;  // CLI11 keeps the mark itself, too
@@ -201,8 +215,7 @@ CommandLine parse_command_line(const std::vector<std::string>& words,
     known = false;
   }
   if (line.version || !known) return line;
-  read_words(app.get_option("words")->results(), app.count("--help") > 0, line,
-             diags);
+  read_words(options.words->results(), options.help->count() > 0, line, diags);
   if (line.command != nullptr && !line.help) {
     check_settings(line, diags);
     check_arguments(line, diags);

@@ -35,7 +35,8 @@ bool ask_for_json(const std::vector<std::string>& words) {
   for (size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
     const bool apart = words[i] == "--format" && i + 1 < words.size() &&
                        words[i + 1] == "json";
-    if (apart || words[i] == "--json" || words[i] == "--format=json") {
+    if (apart || words[i] == "--json" || words[i].starts_with("--json=") ||
+        words[i] == "--format=json") {
       return true;
     }
   }
@@ -221,6 +222,10 @@ int run_command(const std::vector<std::string>& arguments, Host& host,
   if (options.max_memory) use_limit();
   if (diags.cannot_run()) {
     if (ask_for_json(arguments)) options.format = "json";
+    if (line.command == nullptr && !arguments.empty() &&
+        find_command(arguments.front()) != nullptr) {
+      options.command = arguments.front();
+    }
     return fail(options, diags, host);
   }
   if (line.version) {

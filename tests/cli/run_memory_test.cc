@@ -150,11 +150,18 @@ TEST_CASE("memory: any allocation may fail, and nothing else does") {
 TEST_CASE("memory: the machine's size is the limit, unless a flag says more") {
   if (!kCountsAllocations) return;
   MemoryHost host = ready();
-  host.files["/proc/meminfo"] = "MemTotal: 64 kB\n";
+  std::string& model = host.files["model.json"];
+  model = "{\"first\": {\"shape\": [1], \"dtype\": \"f32\"}";
+  for (int i = 0; i < 20'000; ++i) {
+    model += ", \"w" + std::to_string(i) +
+             "\": {\"shape\": [1], \"dtype\": \"f32\"}";
+  }
+  model += "}";
+  host.files["/proc/meminfo"] = "MemTotal: 1024 kB\n";
   const Words words = {"inspect", "model.json"};
   CHECK(run(words, host) == 2);
-  CHECK(contains(host.err, "more than the 48.0 KiB"));
-  CHECK(contains(host.err, "what it was doing: "));
+  CHECK(contains(host.err, "more than the 768.0 KiB"));
+  CHECK(contains(host.err, "what it was doing: reading `model.json`"));
   Words allowed = words;
   allowed.insert(allowed.end(), {"--max-memory", "1GB"});
   CHECK(run(allowed, host) == 0);
