@@ -2,8 +2,8 @@
 // The whole program in memory: any command, any flags, any files.
 //
 // The input is cut at bytes 0xff: command line (arguments cut at newlines),
-// model, rules, shardplan.yaml. The program must exit with 0, 1 or 2: 3 would
-// be a bug of ours.
+// model, rules, shardplan.yaml. The program must exit with 0, 1 or 2, and say
+// why where it is 2: 3 would be a bug of ours.
 #include <vector>
 
 #include "cli/commands.h"
@@ -37,5 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const int code = cli::run(cut(parts[0], '\n'), host);
   if (code < 0 || code > 2) std::fputs(host.err.c_str(), stderr);
   fuzz::require(code >= 0 && code <= 2, "the program exits with 0, 1 or 2");
+  fuzz::require(code != 2 || !(host.out + host.err).empty(),
+                "an exit of 2 is explained");
   return 0;
 }
