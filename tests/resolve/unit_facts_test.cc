@@ -78,35 +78,33 @@ std::string text_of(const UnitFacts& known) {
   return text;
 }
 
+// Few kinds of names, so that many are alike but for their numbers (`#`).
 std::string random_name() {
-  std::string name;
-  const auto parts = *rc::gen::inRange(0, 5);
-  for (int i = 0; i < parts; ++i) {
-    name += *rc::gen::element<std::string>(
-        "layers", "blk", "0", "1", "7", "12", "007", "99999999999999999999",
-        "*", "experts", "self_attn", "mlp", "towers", "x2", "", "vision");
-    name += *rc::gen::element('.', '/');
+  std::string name = *rc::gen::element<std::string>(
+      "layers.#.self_attn.q_proj.weight", "layers.#.self_attn.k_norm.weight",
+      "#/layers/mlp/down_proj/kernel", "t.#.layers.#.x", "layers.x",
+      "layers.#.experts.#.down_proj.weight", "experts.#.w.#.weight",
+      "vision/layers/#/attn/query/kernel", "MoeBlock_0/#", "experts/#/",
+      "blk.#.attn_q.weight", "blk.#.ffn_down_exps.weight",
+      "layers.#.experts.gate_up_proj_bias", "h/experts.#");
+  for (size_t at = name.find('#'); at != name.npos; at = name.find('#')) {
+    name.replace(at, 1,
+                 *rc::gen::element<std::string>("0", "1", "7", "12", "007",
+                                                "99999999999999999999", "*"));
   }
-  return name + *rc::gen::element<std::string>(
-                    "q_proj.weight", "k_proj/kernel", "q_norm.weight", "sinks",
-                    "experts.3.down_proj.weight", "experts.11.w.5.weight",
-                    "experts/0", "experts.18446744073709551616.w",
-                    "down_proj.weight", "gate_up_proj_bias", "attn_q.weight",
-                    "query/kernel", "ffn_down_exps.weight", "MoeBlock_0/2/wi",
-                    "experts.*.w", "experts.", "3");
+  return name;
 }
 
 TEST_CASE("reading a name once per class loses nothing") {
   CHECK(rc::check([] {
     std::set<std::string> names;
-    const auto count = *rc::gen::inRange(0, 24);
+    const auto count = *rc::gen::inRange(0, 30);
     for (int i = 0; i < count; ++i) names.insert(random_name());
     Manifest model;
     for (const std::string& name : names) {
       RC_ASSERT(model.add(name,
                           testing::type(*rc::gen::element<std::string>(
-                              "f32[4]", "f32[4, 8]", "f32[4, 8, 16]",
-                              "f32[64, 64]", "f32[4, 8, 2, 2]", "f32[]")),
+                              "f32[4]", "f32[64, 64]", "f32[4, 8, 16]")),
                           {}));
     }
     const std::string slow = text_of(unit_facts(model, each_apart(model)));
