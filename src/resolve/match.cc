@@ -28,7 +28,7 @@ constexpr int64_t kRuleMemory = int64_t{8} << 20;
 constexpr size_t kBlock = 1024;
 constexpr double kSlowSecondsPerName = 10e-6;
 // Tries of a rule by which the loop is judged before it is used.
-constexpr size_t kSampled = 1024;
+constexpr size_t kSampled = 128;
 
 RE2::Options options(int64_t memory) {
   RE2::Options result(RE2::Quiet);
