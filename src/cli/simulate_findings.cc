@@ -503,12 +503,12 @@ void report_outcome(const SimulateInput& input, const Program& program,
     }
   } else if (std::isinf(at.error)) {
     finding.fact("one of the runs is all zero there, or not finite");
-  } else
-    finding.fact(input.source == ValueSource::Field
-                     ? "exact integers differ"
-                     : "structural error " + fmt::format("{:.2g}", at.error) +
-                           "; a mismatch is above " +
-                           fmt::format("{:.2g}", kMismatch));
+  } else if (input.source == ValueSource::Field) {
+    finding.fact("exact integers differ");
+  } else {
+    finding.fact("structural error " + fmt::format("{:.2g}", at.error) +
+                 "; a mismatch is above " + fmt::format("{:.2g}", kMismatch));
+  }
   for (const int parameter : nearest_parameters(graph, at.value)) {
     const auto p = static_cast<size_t>(parameter);
     finding.fact("`" + graph.values[p].parameter + "` lies as " +
