@@ -204,6 +204,7 @@ Candidates candidates_for(const Found& found) {
     case Code::UnknownAxis:
     case Code::RepeatedAxis:
     case Code::UnusedAxis:
+    case Code::UnmentionedAxis:
     case Code::LargeReplicatedParameter:
       add_spec_candidates(found, all);
       break;

@@ -121,8 +121,10 @@ void add_replicated(const Found& found, Candidates& all) {
   }
 }
 
-// SP204: the axis in the rules whose parameters take the most.
+// SP204, SP208: the axis in the rules whose parameters take the most.
 void add_unused(const Found& found, Candidates& all) {
+  // An axis that is meant for copies, or that is called otherwise in the rules.
+  if (found.diagnostic.subject.axis.empty()) return;
   constexpr size_t kRules = 3;
   const Planned& planned = found.planned;
   std::map<int, int64_t> bytes;      // per device, by rule

@@ -57,7 +57,8 @@ std::vector<Choice> choose(const Diagnostics& diags,
   for (const Diagnostic& finding : diags.all()) {
     // A note says what the user asked for.
     if (finding.severity == Severity::Note ||
-        (finding.code == Code::UnusedAxis &&
+        ((finding.code == Code::UnusedAxis ||
+          finding.code == Code::UnmentionedAxis) &&
          is_for_copies(finding.subject.axis))) {
       continue;
     }

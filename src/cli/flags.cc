@@ -164,7 +164,8 @@ const std::vector<Flag>& input_flags() {
        "rules in one line: attention|mlp->fsdp.tp,norm->None", kRuled, false,
        true, nullptr, set_pattern},
       {"parity", 0, Takes::Nothing, "", "Inputs",
-       "as the original does it: how --pattern is read, what --matmul gives",
+       "as the originals do it: how --pattern is read, axes that the mesh "
+       "lacks, what --matmul gives",
        "check resolve analyze sweep export inspect diff explain", false, true,
        nullptr,
        [](const Setting&, Options& o, Diagnostics&) { o.parity = true; }},

@@ -175,7 +175,15 @@ std::optional<Made> read_saved_plan(Context& context,
   auto plan = plan_for(manifest, std::move(*saved), path, context.diags);
   if (!plan) return std::nullopt;
   const Options& options = context.options;
-  if (options.mesh == nullptr) return Made{*std::move(plan), std::nullopt};
+  if (options.mesh == nullptr) {
+    for (const AxisName& axis : options.axes) {
+      AxisNames& known = plan->declared_axes;
+      if (std::find(known.begin(), known.end(), axis) == known.end()) {
+        known.push_back(axis);
+      }
+    }
+    return Made{*std::move(plan), std::nullopt};
+  }
   auto mesh =
       written_mesh(options.mesh, options, options.devices, context.diags);
   if (!mesh) return std::nullopt;
@@ -195,7 +203,23 @@ ResolveOptions resolve_options(const Context& context) {
   how.declarations = options.declarations;
   how.names = {options.mode, options.fallback, options.flax};
   how.auto_unmatched = options.unmatched == Unmatched::Auto;
+  how.parity = options.parity;
   how.jobs = options.jobs > 0 ? options.jobs : context.host.processors();
+  return how;
+}
+
+LintOptions lint_options_of(const Options& options, AxisNames named_axes) {
+  LintOptions how = {options.tolerance, options.max_replicated,
+                     options.unmatched != Unmatched::Error};
+  const MemoryOptions& m = options.memory;
+  if (m.stages) how.pipeline_axis = m.stages->axis;
+  if (m.state.zero == 3) how.zero_axes = m.state.zero_axes;
+  how.raise_unplaced = options.fallback == RulesFallback::RaiseError;
+  how.named_axes = std::move(named_axes);
+  for (const AxisNames* axes :
+       {&m.state.zero_axes, &m.kv_axes, &m.batch_axes, &m.sequence_axes}) {
+    how.named_axes.insert(how.named_axes.end(), axes->begin(), axes->end());
+  }
   return how;
 }
 
@@ -246,14 +270,15 @@ std::optional<Mesh> planned_mesh(Context& context, Inputs& inputs) {
   return mesh->mesh;
 }
 
-std::optional<Session> open_session(Context& context) {
+std::optional<Session> open_session(Context& context, AxisNames named_axes) {
   std::optional<Manifest> manifest = read_manifest(context);
   if (!manifest) return std::nullopt;
-  return open_session(context, std::move(*manifest));
+  return open_session(context, std::move(*manifest), {}, std::move(named_axes));
 }
 
 std::optional<Session> open_session(Context& context, Manifest manifest,
-                                    std::optional<RuleSet> rules) {
+                                    std::optional<RuleSet> rules,
+                                    AxisNames named_axes) {
   Diagnostics& diags = context.diags;
   context.progress.stage("matching rules");
   std::optional<Made> made = context.options.plan
@@ -268,20 +293,20 @@ std::optional<Session> open_session(Context& context, Manifest manifest,
   if (!memory) return std::nullopt;
 
   context.progress.stage("checking the plan");
-  LintOptions lint_options = {context.options.tolerance,
-                              context.options.max_replicated,
-                              context.options.unmatched != Unmatched::Error};
-  const MemoryOptions& m = context.options.memory;
-  if (m.stages) lint_options.pipeline_axis = m.stages->axis;
-  if (m.state.zero == 3) lint_options.zero_axes = m.state.zero_axes;
-  lint_options.raise_unplaced =
-      context.options.fallback == RulesFallback::RaiseError;
+  const LintOptions lint_options =
+      lint_options_of(context.options, std::move(named_axes));
   const size_t first = diags.all().size();
   lint(make_lint_input(manifest, plan, folding, rules ? &*rules : nullptr,
                        *memory, lint_options),
        diags);
   if (diags.cannot_run()) return std::nullopt;
-  if (rules) {
+  // Where the rules are for other names, no change of them here or there helps.
+  const bool are_for_others =
+      std::any_of(diags.all().begin() + static_cast<std::ptrdiff_t>(first),
+                  diags.all().end(), [](const Diagnostic& diagnostic) {
+                    return diagnostic.code == Code::RulesForOtherNames;
+                  });
+  if (rules && !are_for_others) {
     context.progress.stage("looking for fixes");
     advise({manifest, *rules, plan, folding, *memory, resolve_options(context),
             lint_options},

@@ -47,10 +47,14 @@ std::optional<Mesh> planned_mesh(Context& context, Inputs& inputs);
 
 // Empty when there can be no answer; the diagnostics say why. Otherwise they
 // hold every finding.
-std::optional<Session> open_session(Context& context);
+// `named_axes` are axes that something else than the rules names, such as the
+// values of a graph.
+std::optional<Session> open_session(Context& context,
+                                    AxisNames named_axes = {});
 // The same for a model that has been read; with `rules`, by these instead of
 // those that the options name.
 std::optional<Session> open_session(Context& context, Manifest manifest,
-                                    std::optional<RuleSet> rules = {});
+                                    std::optional<RuleSet> rules = {},
+                                    AxisNames named_axes = {});
 
 }  // namespace shardplan::cli

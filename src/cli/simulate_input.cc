@@ -156,6 +156,34 @@ void add_labels(const GraphDescription& description, Manifest& manifest,
   }
 }
 
+// The axes that a graph names by itself, which need no rule.
+AxisNames axes_of(const GraphDescription& description) {
+  AxisNames names;
+  const auto add = [&](const PartitionSpec& spec) {
+    for (const AxisNames& axes : spec.dims) {
+      names.insert(names.end(), axes.begin(), axes.end());
+    }
+  };
+  for (const auto* values : {&description.inputs, &description.parameters}) {
+    for (const DescribedValue& value : *values) {
+      if (value.spec) add(*value.spec);
+    }
+  }
+  for (const DescribedOp& op : description.ops) {
+    for (const DescribedAttribute& attribute : op.attributes) {
+      if (const auto* spec = std::get_if<PartitionSpec>(&attribute.value)) {
+        add(*spec);
+      }
+    }
+    if (!op.shard_map) continue;
+    for (const PartitionSpec& spec : op.shard_map->in_specs) add(spec);
+    add(op.shard_map->out_spec);
+    const AxisNames& psum = op.shard_map->psum;
+    names.insert(names.end(), psum.begin(), psum.end());
+  }
+  return names;
+}
+
 std::optional<Session> session_of(Context& context,
                                   const GraphDescription& description) {
   const Options& options = context.options;
@@ -176,7 +204,8 @@ std::optional<Session> session_of(Context& context,
     rules = rules_of(context, *manifest, description);
     if (!rules) return std::nullopt;
   }
-  auto session = open_session(context, *std::move(manifest), std::move(rules));
+  auto session = open_session(context, *std::move(manifest), std::move(rules),
+                              axes_of(description));
   if (session) report_overruled(description, *session, context.diags);
   return session;
 }

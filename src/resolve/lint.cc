@@ -10,6 +10,7 @@
 namespace shardplan {
 
 void lint(const LintInput& input, Diagnostics& diags) {
+  lint_meeting(input, diags);
   lint_rules(input, diags);
   lint_names(input, diags);
   lint_folding(input, diags);
@@ -22,14 +23,17 @@ LintInput make_lint_input(const Manifest& manifest, const Plan& plan,
                           const Folding& folding, const RuleSet* rules,
                           const DeviceMemory& memory,
                           const LintOptions& options) {
-  return {manifest,
-          plan,
-          folding,
-          rules,
-          memory,
-          options,
-          Members(plan.placement_of, plan.placements.size()),
-          Members(folding.class_of, folding.classes.size())};
+  LintInput input{manifest,
+                  plan,
+                  folding,
+                  rules,
+                  memory,
+                  options,
+                  Members(plan.placement_of, plan.placements.size()),
+                  Members(folding.class_of, folding.classes.size()),
+                  {}};
+  input.meeting = meeting_of(input);
+  return input;
 }
 
 std::vector<std::string> names_of(const Manifest& manifest,

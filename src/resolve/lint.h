@@ -36,6 +36,24 @@ struct LintOptions {
   // none), and the axes of ZeRO-3.
   AxisName pipeline_axis = {};
   AxisNames zero_axes = {};
+  // Axes that are named for what is no parameter: a batch, a cache, the values
+  // of a graph.
+  AxisNames named_axes = {};
+};
+
+// Whether the rules are for this model's names and this mesh's axes at all.
+struct Meeting {
+  // The rules that should shard are found in no name (SP115).
+  bool misses_names = false;
+  // The logical axes that rules place are none of the model's (SP115).
+  bool misses_labels = false;
+  // A rule that would be found in the name that another scheme gives to a
+  // parameter; 0 for none.
+  int other_rule = 0;  // 1-based
+  size_t other_parameter = 0;
+  std::string other_name;
+  // Axes of the mesh that shard nothing, and that nothing mentions (SP208).
+  AxisNames unmentioned;
 };
 
 struct LintInput {
@@ -47,6 +65,7 @@ struct LintInput {
   const LintOptions& options;
   Members of_placement;
   Members of_class;
+  Meeting meeting;
 };
 
 LintInput make_lint_input(const Manifest& manifest, const Plan& plan,
@@ -54,8 +73,12 @@ LintInput make_lint_input(const Manifest& manifest, const Plan& plan,
                           const DeviceMemory& memory,
                           const LintOptions& options);
 
-// All of the below, in order of code.
+// All of the below: what makes others needless first, then in order of code.
 void lint(const LintInput& input, Diagnostics& diags);
+
+// SP115, SP208, SP209: rules for another model or another mesh.
+void lint_meeting(const LintInput& input, Diagnostics& diags);
+Meeting meeting_of(const LintInput& input);
 
 // SP101, SP102, SP103, SP106, SP107: rules against names.
 void lint_rules(const LintInput& input, Diagnostics& diags);

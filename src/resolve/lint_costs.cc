@@ -13,16 +13,23 @@
 namespace shardplan {
 namespace {
 
+bool contains(const AxisNames& axes, const AxisName& axis) {
+  return std::find(axes.begin(), axes.end(), axis) != axes.end();
+}
+
 std::string amount(Int128 bytes) {
   return bytes_text(static_cast<double>(bytes));
 }
 
 void lint_unused_axes(const LintInput& input, Diagnostics& diags) {
+  // What rules shard that meet no name cannot be told.
+  if (input.meeting.misses_names || input.meeting.misses_labels) return;
   for (const AxisSaving& saving : axis_savings(input.manifest, input.plan)) {
     const AxisNames& zero = input.options.zero_axes;
     if (saving.size == 1 || saving.sharded_tensors > 0 ||
         saving.axis == input.options.pipeline_axis ||
-        std::find(zero.begin(), zero.end(), saving.axis) != zero.end()) {
+        contains(zero, saving.axis) ||
+        contains(input.meeting.unmentioned, saving.axis)) {
       continue;
     }
     auto report = diags.report(
@@ -44,8 +51,10 @@ constexpr int64_t kLargeBytes = int64_t{1} << 20;
 constexpr int64_t kLargeFraction = 1000;
 
 void lint_large(const LintInput& input, Diagnostics& diags) {
-  if (input.plan.mesh.devices() == 1 || !input.options.zero_axes.empty())
+  if (input.plan.mesh.devices() == 1 || !input.options.zero_axes.empty() ||
+      input.meeting.misses_names || input.meeting.misses_labels) {
     return;
+  }
   for (size_t i = 0; i < input.folding.classes.size(); ++i) {
     const ParameterClass& c = input.folding.classes[i];
     const Placement& placement = input.plan.placements[c.kind];

@@ -80,6 +80,8 @@ void lint_lost_labels(const LintInput& input, Diagnostics& diags) {
       const bool is_repeat = c.code == Code::RepeatedLogicalAxis;
       if (!is_repeat && c.code != Code::UnplacedLogicalAxis) continue;
       if (is_repeat && std::exchange(repeats, true)) continue;
+      // Said once for all of them (SP115).
+      if (!is_repeat && input.meeting.misses_labels) continue;
       const std::string label = c.dropped.empty() ? "" : c.dropped.front();
       const auto [entry, is_new] =
           all.try_emplace({c.code, label, c.reason, placement.rule}, Losers{});

@@ -103,6 +103,8 @@ void lint_unused(const LintInput& input, Diagnostics& diags) {
     const bool only_scalars =
         rule.found > 0 && rule.won == 0 && rule.shadowed_by.empty();
     if (rule.shipped || (rule.found > 0 && !only_scalars)) continue;
+    // Said once for all of them (SP115).
+    if (input.meeting.misses_names && !only_scalars) continue;
     if (may_idle(input.plan, i)) continue;
     const auto key = key_of_pattern(rule.pattern);
     if (key && !told.insert(*key).second) continue;
@@ -267,6 +269,7 @@ void lint_broad(const LintInput& input, Diagnostics& diags) {
 }
 
 void lint_catch_all(const LintInput& input, Diagnostics& diags) {
+  if (input.meeting.misses_names || input.meeting.misses_labels) return;
   for (const auto& [rule, classes] : classes_by_rule(input)) {
     const PlanRule& asked = input.plan.rules[static_cast<size_t>(rule) - 1];
     if (!is_catch_all(asked.pattern)) continue;

@@ -149,15 +149,32 @@ std::optional<AxisName> first_unknown(const Plan& plan, const AxisNames& axes) {
   return std::nullopt;
 }
 
-void explain_unknown(const Plan& plan, const AxisName& axis,
+// Under `--parity`, an axis that is declared does not exist all the same.
+bool is_declared(const LintInput& input, const AxisName& axis) {
+  if (input.rules == nullptr) return false;
+  const AxisNames& declared = input.rules->declared_axes;
+  return std::find(declared.begin(), declared.end(), axis) != declared.end();
+}
+
+void explain_unknown(const LintInput& input, const AxisName& axis,
                      Diagnostics::Builder& report) {
+  const Plan& plan = input.plan;
   if (axis.empty()) {
-    // A field of `partition_axis` that is None, within the tuple of another.
+    // A field of `partition_axis` that is None: within the tuple of another
+    // field, or beside an axis in a spec.
     report.help(
-        "give `batch_axis` in `partition_axis` the axes that are meant");
+        "give the field in `partition_axis` that is None the axes that are "
+        "meant, or leave it out of the dimension");
     return;
   }
   report.fact("the mesh has " + mesh_text(plan.mesh));
+  if (is_declared(input, axis)) {
+    report.fact("the rules declare it, which is nothing to eFormer and JAX");
+    report.help("add the axis with `--mesh " + mesh_text(plan.mesh) + "," +
+                printable(axis) + "=1`");
+    report.help("without `--parity` it counts as size 1");
+    return;
+  }
   std::vector<std::string> candidates;
   for (const Axis& known : plan.mesh.axes()) candidates.push_back(known.name);
   for (const AxisName& known : plan.declared_axes) candidates.push_back(known);
@@ -246,7 +263,7 @@ void report_entry(const LintInput& input, const EntryKey& key, EntryUse use,
     report.fact(meaning);
   }
   if (key.code == Code::UnknownAxis) {
-    explain_unknown(input.plan, unknown, report);
+    explain_unknown(input, unknown, report);
   }
   report.about({key.rule, key.dim, unknown});
   if (key.code == Code::SmallParameter) report.fact(key.reason);
@@ -271,7 +288,7 @@ void add_idle_rules(const LintInput& input,
     const PlanRule& rule = input.plan.rules[i];
     for (size_t dim = 0; dim < rule.spec.dims.size(); ++dim) {
       const auto unknown = first_unknown(input.plan, rule.spec.dims[dim]);
-      if (!unknown) continue;
+      if (!unknown || is_declared(input, *unknown)) continue;
       const EntryKey key{Code::UnknownAxis, static_cast<int>(i) + 1,
                          static_cast<int>(dim),
                          "axis `" + *unknown + "` is unknown"};

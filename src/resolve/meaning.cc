@@ -154,6 +154,35 @@ AxisNames Vocabulary::others() const {
   return {names.begin(), names.end()};
 }
 
+AxisNames Vocabulary::mentioned() const {
+  std::set<AxisName> names;
+  bool is_semantic = rules_.partition_axis.has_value();
+  const auto add = [&](const Rule& rule) {
+    for (const AxisNames& axes : rule.spec.dims) {
+      for (const AxisName& name : axes) {
+        const NameKind kind = kind_of(name);
+        is_semantic =
+            is_semantic || (kind == NameKind::Semantic && name != kEmptyToken);
+        if (kind == NameKind::Mesh) names.emplace(split_prefix(name).name);
+      }
+    }
+  };
+  for (const Rule& rule : rules_.rules) add(rule);
+  for (const Rule& rule : rules_.activations) add(rule);
+  for (const LogicalRule& rule : rules_.logical_rules) {
+    names.insert(rule.axes.begin(), rule.axes.end());
+  }
+  if (rules_.mesh) {
+    for (const AxisRequest& axis : *rules_.mesh) names.insert(axis.name);
+  }
+  if (is_semantic) {
+    for (const auto& value : axis_) {
+      if (value) names.insert(value->axes.begin(), value->axes.end());
+    }
+  }
+  return {names.begin(), names.end()};
+}
+
 bool Vocabulary::is_literal(const PartitionSpec& spec) const {
   for (const AxisNames& axes : spec.dims) {
     for (const AxisName& name : axes) {
@@ -237,8 +266,10 @@ Meaning Vocabulary::of(const PartitionSpec& written, size_t rank,
         labels.emplace_back(bare);
         dims.push_back(dim);
       } else if (kind == NameKind::Semantic) {
-        const AxisNames meant =
-            semantic_axes(name, mode.value_or(reading_.mode));
+        AxisNames meant = semantic_axes(name, mode.value_or(reading_.mode));
+        // None beside an axis is no axis of the mesh, so that the dimension
+        // stays whole; alone it says so itself.
+        if (meant.empty() && written.dims[dim].size() > 1) meant = {""};
         axes.insert(axes.end(), meant.begin(), meant.end());
       } else {
         axes.emplace_back(bare);

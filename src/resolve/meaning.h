@@ -59,6 +59,10 @@ class Vocabulary {
   // The names in the rules' specs that are semantic or logical axes, or have a
   // prefix; sorted.
   AxisNames others() const;
+  // The mesh axes that the rules know: from specs of parameters and values,
+  // logical rules, a mesh of their own, and PartitionAxis where it is given or
+  // used; sorted.
+  AxisNames mentioned() const;
   // Every name is a mesh axis, or unknown.
   bool is_literal(const PartitionSpec& spec) const;
 

@@ -33,10 +33,6 @@ constexpr std::array<Reading, 7> kReadings = {{
      false, false, false, false, Uneven::Padded},
 }};
 
-bool contains(const AxisNames& names, const AxisName& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 std::string quoted(std::string_view name) {
   return "`" + printable(name) + "`";
 }
@@ -72,10 +68,7 @@ struct Asked {
 class Reader {
  public:
   Reader(const Reading& reading, const RuleSet& rules, const Mesh& mesh)
-      : reading_(reading),
-        rules_(rules),
-        mesh_(mesh),
-        vocabulary_(rules, mesh, {}) {}
+      : reading_(reading), mesh_(mesh), vocabulary_(rules, mesh, {}) {}
 
   ReadOutcome read(const Asked& asked) {
     out_ = {};
@@ -162,7 +155,6 @@ class Reader {
         return std::nullopt;
       }
       if (!mesh_.find(axis)) {
-        if (contains(rules_.declared_axes, axis)) continue;  // of size 1
         const std::string why = "the mesh has no axis " + quoted(axis);
         if (reading_.drops_unknown) {
           remark(of_dim(dim) + " stays whole: " + why);
@@ -259,7 +251,6 @@ class Reader {
   }
 
   const Reading& reading_;
-  const RuleSet& rules_;
   const Mesh& mesh_;
   Vocabulary vocabulary_;
   ReadOutcome out_;

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -51,6 +52,7 @@ PlanRule plan_rule(const Rule& rule, const RuleUse& use) {
 // What placing a parameter takes.
 struct Placing {
   const RuleSet& rules;
+  const AxisNames& declared_axes;
   const Mesh& mesh;
   const ResolveOptions& options;
   const UnitFacts& known;  // empty when nothing is declared
@@ -96,8 +98,8 @@ void ask(const Rule* rule, const AxisLabels* labels, const Placing& how,
 void correct_as_stored(std::string_view name, const PartitionSpec& asked,
                        const Placing& how, Placement& placement) {
   const auto corrected = [&](OnIndivisible policy) {
-    return correct(asked, stored_shape(placement), how.mesh,
-                   how.rules.declared_axes, policy);
+    return correct(asked, stored_shape(placement), how.mesh, how.declared_axes,
+                   policy);
   };
   const OnIndivisible policy = how.options.on_indivisible;
   CorrectedSpec result = corrected(policy);
@@ -260,6 +262,27 @@ PartitionSpec matched_spec(const PartitionSpec& rule, const Shape& shape,
   return cut;
 }
 
+AxisNames axes_in_specs(const Plan& plan) {
+  AxisNames names;
+  // Not axes: semantic and logical ones, and None beside an axis.
+  std::set<AxisName> known = {plan.other_names.begin(), plan.other_names.end()};
+  known.insert({"", std::string(kUnconstrained)});
+  const auto add = [&](const PartitionSpec& spec) {
+    for (const AxisNames& axes : spec.dims) {
+      for (const AxisName& axis : axes) {
+        const PrefixedName parts = split_prefix(axis);
+        if (parts.prefix == "logical") continue;
+        if (known.emplace(parts.name).second) names.emplace_back(parts.name);
+      }
+    }
+  };
+  for (const PlanRule& rule : plan.rules) add(rule.spec);
+  for (const Placement& placement : plan.placements) {
+    if (placement.requested) add(placement.asked());
+  }
+  return names;
+}
+
 // Nothing matches them yet, but what cannot be compiled is found at once.
 static bool activations_compile(const RuleSet& rules, Diagnostics& diags) {
   return rules.activations.empty() ||
@@ -289,12 +312,44 @@ std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
   return resolve(manifest, rules, *matches, mesh, options, diags);
 }
 
+// The declared axes that a spec may name on this mesh.
+static AxisNames known_axes(const RuleSet& rules, const Mesh& mesh,
+                            const ResolveOptions& options) {
+  AxisNames axes = rules.declared_axes;
+  if (options.parity) {
+    std::erase_if(axes, [&](const AxisName& axis) { return !mesh.find(axis); });
+  }
+  return axes;
+}
+
+// An axis of the mesh that the rules know from elsewhere than their specs
+// (activations, PartitionAxis, logical rules) is as good as declared: a saved
+// plan has to remember that.
+static void declare_mentioned(const Vocabulary& names, Plan& plan) {
+  const AxisNames mentioned = names.mentioned();
+  const AxisNames in_specs = axes_in_specs(plan);
+  const auto contains = [](const AxisNames& axes, const AxisName& axis) {
+    return std::find(axes.begin(), axes.end(), axis) != axes.end();
+  };
+  for (const Axis& axis : plan.mesh.axes()) {
+    if (axis.size > 1 && contains(mentioned, axis.name) &&
+        !contains(in_specs, axis.name) &&
+        !contains(plan.declared_axes, axis.name)) {
+      plan.declared_axes.push_back(axis.name);
+    }
+  }
+}
+
 std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
                             const Matches& matches, const Mesh& mesh,
                             const ResolveOptions& options, Diagnostics& diags) {
-  Plan plan{
-      mesh, options.on_indivisible, options.strict, rules.declared_axes, {}, {},
-      {}};
+  Plan plan{mesh,
+            options.on_indivisible,
+            options.strict,
+            known_axes(rules, mesh, options),
+            {},
+            {},
+            {}};
   for (size_t i = 0; i < rules.rules.size(); ++i) {
     plan.rules.push_back(plan_rule(rules.rules[i], matches.rules[i]));
   }
@@ -308,7 +363,8 @@ std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
   }
   const Vocabulary names(rules, mesh, options.names);
   plan.other_names = names.others();
-  const Placing how{rules, mesh, options, known, names};
+  const AxisNames declared_axes = plan.declared_axes;
+  const Placing how{rules, declared_axes, mesh, options, known, names};
   Placer placer(how, declared ? &folding : nullptr);
   plan.placement_of.reserve(manifest.size());
   for (size_t i = 0; i < manifest.size(); ++i) {
@@ -321,6 +377,7 @@ std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
     }
     plan.placement_of.push_back(*number);
   }
+  declare_mentioned(names, plan);
   return plan;
 }
 

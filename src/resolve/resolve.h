@@ -31,6 +31,9 @@ struct ResolveOptions {
   NameReading names = {};
   // Arrays that no rule is found in are placed by their size (auto_spec.h).
   bool auto_unmatched = false;
+  // As the originals do it: a declared axis that the mesh lacks is an unknown
+  // one (SP201), not one of size 1.
+  bool parity = false;
 };
 
 // Only a pattern that cannot be compiled (SP105), or a tensor that as declared
@@ -53,5 +56,9 @@ std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
 // match_partition_rules returns for it.
 PartitionSpec matched_spec(const PartitionSpec& rule, const Shape& shape,
                            const ResolveOptions& options);
+
+// The mesh axes that the specs of a plan name: those of its rules as written,
+// and those that its parameters were asked to have; each once, in that order.
+AxisNames axes_in_specs(const Plan& plan);
 
 }  // namespace shardplan

@@ -71,7 +71,10 @@ bool lint_mesh(Context& context, const Sweep& sweep, const Plan& plan,
                            options.unmatched != Unmatched::Error};
   const LintInput input = make_lint_input(manifest, plan, folding,
                                           &sweep.inputs.rules, *memory, how);
-  if (sweep.meshes.empty()) lint_rules(input, context.diags);
+  if (sweep.meshes.empty()) {
+    lint_meeting(input, context.diags);
+    lint_rules(input, context.diags);
+  }
   lint_specs(input, diags);
   lint_units(input, diags);
   lint_costs(input, diags);
