@@ -160,13 +160,29 @@ std::optional<Request> decode_request(const Json& inputs,
     if (given.is_null()) return std::nullopt;
     return Request{decode_entries(given.at("axes")), given.at("mode")};
   };
-  if (inputs.contains("axes_class")) return preset("axes_class");
-  if (inputs.contains("axes_instance") && version == EformerVersion::Current) {
-    return instance("axes_instance");
-  }
-  if (inputs.contains("axes") && inputs.contains("mode")) {
-    if (inputs.at("axes").is_null()) return std::nullopt;
-    return Request{decode_entries(inputs.at("axes")), inputs.at("mode")};
+  const bool early = version == EformerVersion::January2026;
+  const bool has_class = inputs.contains("axes_class");
+  const bool has_instance = inputs.contains("axes_instance");
+  const bool has_dynamic =
+      inputs.contains("dynamic_class") || inputs.contains("dynamic_instance");
+  // A class as axes goes before the dynamic axes in January 2026, and behind
+  // them later; an instance counts as dynamic axes only later.
+  if (has_class && (early || !has_dynamic)) return preset("axes_class");
+  if (has_instance && !early && !has_dynamic) return instance("axes_instance");
+  if (inputs.contains("mode")) {
+    // A class cannot be walked.
+    if (has_class) return std::nullopt;
+    // An instance can: it is a tuple of its axes and its mode.
+    if (has_instance) {
+      const Json& given = inputs.at("axes_instance");
+      SemanticEntry axes = decode_entry(Json{{"$list", given.at("axes")}});
+      SemanticEntry mode = decode_entry(given.at("mode"));
+      return Request{{std::move(axes), std::move(mode)}, inputs.at("mode")};
+    }
+    if (inputs.contains("axes")) {
+      if (inputs.at("axes").is_null()) return std::nullopt;
+      return Request{decode_entries(inputs.at("axes")), inputs.at("mode")};
+    }
   }
   if (inputs.contains("dynamic_class")) return preset("dynamic_class");
   if (inputs.contains("dynamic_instance")) return instance("dynamic_instance");

@@ -11,6 +11,7 @@ namespace shardplan {
 
 void lint(const LintInput& input, Diagnostics& diags) {
   lint_meeting(input, diags);
+  lint_mesh_axes(input, diags);
   lint_rules(input, diags);
   lint_names(input, diags);
   lint_folding(input, diags);

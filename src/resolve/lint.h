@@ -52,8 +52,13 @@ struct Meeting {
   int other_rule = 0;  // 1-based
   size_t other_parameter = 0;
   std::string other_name;
-  // Axes of the mesh that shard nothing, and that nothing mentions (SP208).
-  AxisNames unmentioned;
+  // Axes of the mesh that shard nothing and that nothing mentions (SP208), and
+  // what the rules call each; "" where they have no like.
+  struct Unmentioned {
+    AxisName axis;
+    AxisName meant;
+  };
+  std::vector<Unmentioned> unmentioned;
 };
 
 struct LintInput {
@@ -76,8 +81,10 @@ LintInput make_lint_input(const Manifest& manifest, const Plan& plan,
 // All of the below: what makes others needless first, then in order of code.
 void lint(const LintInput& input, Diagnostics& diags);
 
-// SP115, SP208, SP209: rules for another model or another mesh.
+// SP115: rules for other names or other logical axes.
 void lint_meeting(const LintInput& input, Diagnostics& diags);
+// SP208, SP209: axes that only the mesh or only the rules have.
+void lint_mesh_axes(const LintInput& input, Diagnostics& diags);
 Meeting meeting_of(const LintInput& input);
 
 // SP101, SP102, SP103, SP106, SP107: rules against names.

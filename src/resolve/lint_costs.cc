@@ -17,6 +17,22 @@ bool contains(const AxisNames& axes, const AxisName& axis) {
   return std::find(axes.begin(), axes.end(), axis) != axes.end();
 }
 
+// Told as SP208.
+bool is_unmentioned(const LintInput& input, const AxisName& axis) {
+  const auto& all = input.meeting.unmentioned;
+  return std::any_of(all.begin(), all.end(),
+                     [&](const auto& each) { return each.axis == axis; });
+}
+
+// Rules that shard nothing because names or axes are called otherwise: what
+// they leave replicated is a consequence, and no rule would help.
+bool is_for_others(const LintInput& input) {
+  const Meeting& meeting = input.meeting;
+  return meeting.misses_names || meeting.misses_labels ||
+         std::any_of(meeting.unmentioned.begin(), meeting.unmentioned.end(),
+                     [](const auto& each) { return !each.meant.empty(); });
+}
+
 std::string amount(Int128 bytes) {
   return bytes_text(static_cast<double>(bytes));
 }
@@ -28,8 +44,7 @@ void lint_unused_axes(const LintInput& input, Diagnostics& diags) {
     const AxisNames& zero = input.options.zero_axes;
     if (saving.size == 1 || saving.sharded_tensors > 0 ||
         saving.axis == input.options.pipeline_axis ||
-        contains(zero, saving.axis) ||
-        contains(input.meeting.unmentioned, saving.axis)) {
+        contains(zero, saving.axis) || is_unmentioned(input, saving.axis)) {
       continue;
     }
     auto report = diags.report(
@@ -52,7 +67,7 @@ constexpr int64_t kLargeFraction = 1000;
 
 void lint_large(const LintInput& input, Diagnostics& diags) {
   if (input.plan.mesh.devices() == 1 || !input.options.zero_axes.empty() ||
-      input.meeting.misses_names || input.meeting.misses_labels) {
+      is_for_others(input)) {
     return;
   }
   for (size_t i = 0; i < input.folding.classes.size(); ++i) {

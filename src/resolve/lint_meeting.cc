@@ -244,6 +244,39 @@ void check_labels(const LintInput& input, Meeting& meeting) {
   meeting.misses_labels = !any_found && !meeting.misses_names;
 }
 
+// Words for the same kind of parallelism.
+constexpr std::array<std::array<std::string_view, 6>, 6> kAlike = {{
+    {"tp", "tensor", "model", "mp", "tensor_parallel", "mdl"},
+    {"dp", "data", "replica", "batch", "data_parallel", "ddp"},
+    {"fsdp", "data", "zero", "shard", "dp_shard", "fully_sharded"},
+    {"ep", "expert", "experts", "expert_parallel", "moe", "ep_shard"},
+    {"sp", "seq", "sequence", "context", "cp", "context_parallel"},
+    {"pp", "stage", "pipe", "pipeline", "pipeline_parallel", "stages"},
+}};
+
+bool is_for_copies(const AxisName& axis) {
+  return axis == "dp" || axis == "data" || axis == "replica" || axis == "batch";
+}
+
+// The axis of the rules that the mesh calls otherwise.
+std::optional<AxisName> meant_axis(const Plan& plan, const AxisName& axis) {
+  std::vector<std::string> absent;
+  const auto add = [&](const AxisNames& names) {
+    for (const AxisName& name : names) {
+      if (!plan.mesh.find(name)) absent.push_back(name);
+    }
+  };
+  add(axes_in_specs(plan));
+  add(plan.declared_axes);
+  for (const auto& words : kAlike) {
+    if (!contains(words, axis)) continue;
+    for (const std::string& name : absent) {
+      if (contains(words, name)) return name;
+    }
+  }
+  return nearest(axis, absent);
+}
+
 void check_axes(const LintInput& input, Meeting& meeting) {
   const Plan& plan = input.plan;
   const LintOptions& options = input.options;
@@ -264,7 +297,9 @@ void check_axes(const LintInput& input, Meeting& meeting) {
               p.spec.dims.begin(), p.spec.dims.end(),
               [&](const AxisNames& axes) { return contains(axes, axis.name); });
         });
-    if (!shards) meeting.unmentioned.push_back(axis.name);
+    if (shards) continue;
+    meeting.unmentioned.push_back(
+        {axis.name, meant_axis(plan, axis.name).value_or("")});
   }
 }
 
@@ -386,40 +421,6 @@ void report_missed_labels(const LintInput& input, Diagnostics& diags) {
                   : "name the model's logical axes in the rules");
 }
 
-// Words for the same kind of parallelism.
-constexpr std::array<std::array<std::string_view, 6>, 6> kAlike = {{
-    {"tp", "tensor", "model", "mp", "tensor_parallel", "mdl"},
-    {"dp", "data", "replica", "batch", "data_parallel", "ddp"},
-    {"fsdp", "data", "zero", "shard", "dp_shard", "fully_sharded"},
-    {"ep", "expert", "experts", "expert_parallel", "moe", "ep_shard"},
-    {"sp", "seq", "sequence", "context", "cp", "context_parallel"},
-    {"pp", "stage", "pipe", "pipeline", "pipeline_parallel", "stages"},
-}};
-
-bool is_for_copies(const AxisName& axis) {
-  return axis == "dp" || axis == "data" || axis == "replica" || axis == "batch";
-}
-
-// The axis of the rules that the mesh calls otherwise.
-std::optional<AxisName> meant_axis(const LintInput& input,
-                                   const AxisName& axis) {
-  std::vector<std::string> absent;
-  const auto add = [&](const AxisNames& names) {
-    for (const AxisName& name : names) {
-      if (!input.plan.mesh.find(name)) absent.push_back(name);
-    }
-  };
-  add(axes_in_specs(input.plan));
-  add(input.plan.declared_axes);
-  for (const auto& words : kAlike) {
-    if (!contains(words, axis)) continue;
-    for (const std::string& name : absent) {
-      if (contains(words, name)) return name;
-    }
-  }
-  return nearest(axis, absent);
-}
-
 std::string renamed_mesh(const Mesh& mesh, const AxisName& from,
                          const AxisName& to) {
   std::vector<Axis> axes = mesh.axes();
@@ -429,41 +430,42 @@ std::string renamed_mesh(const Mesh& mesh, const AxisName& from,
   return mesh_text(Mesh(std::move(axes)));
 }
 
-void report_unmentioned(const LintInput& input, const AxisName& axis,
+void report_unmentioned(const LintInput& input,
+                        const Meeting::Unmentioned& unmentioned,
                         Diagnostics& diags) {
+  const auto& [axis, meant] = unmentioned;
   const Mesh& mesh = input.plan.mesh;
   const AxisNames named = axes_in_specs(input.plan);
-  const auto meant = meant_axis(input, axis);
-  const std::string& used =
+  const std::string used =
       named.empty()
           ? "the rules declare " + quoted_list(input.plan.declared_axes)
           : "the rules use " + quoted_list(named);
   auto report =
       diags.report(Code::UnmentionedAxis, {},
-                   meant ? used + "; the mesh has " + quoted(axis) +
-                               ": did you mean " + quoted(*meant) + "?"
-                         : "the rules neither name nor declare " +
-                               quoted(axis) + ", which the mesh has");
-  if (!meant) report.fact(used);
+                   !meant.empty() ? used + "; the mesh has " + quoted(axis) +
+                                        ": did you mean " + quoted(meant) + "?"
+                                  : "the rules neither name nor declare " +
+                                        quoted(axis) + ", which the mesh has");
+  if (meant.empty()) report.fact(used);
   report.fact(
       "every parameter is stored " + std::to_string(mesh.size_of(axis)) +
       " times over " + quoted(axis) + ": " +
       bytes_text(static_cast<double>(input.memory.max)) + " per device");
-  if (meant) {
-    report.help("write `--mesh " + renamed_mesh(mesh, axis, *meant) + "`");
+  if (!meant.empty()) {
+    report.help("write `--mesh " + renamed_mesh(mesh, axis, meant) + "`");
   } else if (!is_for_copies(axis)) {
     report.help("name " + quoted(axis) + " in a rule");
   }
   report.help("declare it with `--axes " + axis +
               "`, or below `axes:` in the rules, where it is for data "
               "parallelism alone");
-  const bool is_free = !meant && !is_for_copies(axis);
+  const bool is_free = meant.empty() && !is_for_copies(axis);
   report.about({0, -1, is_free ? axis : ""});
 }
 
 // Declared axes that a spec names and the mesh lacks, what they are counted as,
 // and what others make of them.
-void report_absent(const LintInput& input, Diagnostics& diags) {
+void report_absent(const LintInput& input, bool misnamed, Diagnostics& diags) {
   const Plan& plan = input.plan;
   AxisNames present = plan.declared_axes;
   std::erase_if(present,
@@ -507,14 +509,17 @@ void report_absent(const LintInput& input, Diagnostics& diags) {
               (parameters == 1 ? " names " : " name ") +
               (absent.size() == 1 ? "it" : "them") +
               "; eFormer would leave such dimensions whole, " +
-              bytes_text(static_cast<double>(more)) +
-              " more per device, and JAX refuse such specs");
+              (more == 0 ? ""
+                         : bytes_text(static_cast<double>(more)) +
+                               " more per device, ") +
+              "and JAX refuse such specs");
+  report.findings(1);
+  if (misnamed) return;  // the mesh is to be written anew anyway
   std::string mesh = mesh_text(plan.mesh);
   for (const AxisName& axis : absent) mesh += "," + axis + "=1";
   report.help("`--mesh " + mesh +
               "` is the same plan, and read alike by all; `--parity` shows "
               "eFormer's");
-  report.findings(1);
 }
 
 }  // namespace
@@ -535,10 +540,15 @@ void lint_meeting(const LintInput& input, Diagnostics& diags) {
     report_missed_names(input, diags);
   }
   if (meeting.misses_labels) report_missed_labels(input, diags);
-  for (const AxisName& axis : meeting.unmentioned) {
-    report_unmentioned(input, axis, diags);
+}
+
+void lint_mesh_axes(const LintInput& input, Diagnostics& diags) {
+  bool misnamed = false;
+  for (const auto& unmentioned : input.meeting.unmentioned) {
+    report_unmentioned(input, unmentioned, diags);
+    misnamed = misnamed || !unmentioned.meant.empty();
   }
-  report_absent(input, diags);
+  report_absent(input, misnamed, diags);
 }
 
 }  // namespace shardplan

@@ -170,9 +170,9 @@ void explain_unknown(const LintInput& input, const AxisName& axis,
   report.fact("the mesh has " + mesh_text(plan.mesh));
   if (is_declared(input, axis)) {
     report.fact("the rules declare it, which is nothing to eFormer and JAX");
+    report.help("without `--parity` it counts as size 1");
     report.help("add the axis with `--mesh " + mesh_text(plan.mesh) + "," +
                 printable(axis) + "=1`");
-    report.help("without `--parity` it counts as size 1");
     return;
   }
   std::vector<std::string> candidates;

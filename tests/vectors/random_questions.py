@@ -148,6 +148,39 @@ def manager_inputs(r):
     return inputs
 
 
+def asked_twice():
+    """Axes of a PartitionManager that come from two places at once."""
+    train, decode = MODES[0], MODES[2]
+    batch = {"axes": ["__BATCH__"], "mode": train}
+    later = {"axes": ["__HEAD__", "__EMBED__"], "mode": decode}
+    questions = [
+        {"axes_class": "RowWise", "dynamic_class": "ColumnWise"},
+        {"axes_class": "RowWise", "dynamic_instance": batch},
+        {"axes_class": "RowWise", "dynamic_instance": None},
+        {"axes_class": "RowWise", "dynamic_class": "ColumnWise", "mode": train},
+        {"axes_class": "RowWise", "mode": train},
+        {"axes_class": "AttnQSharding", "dynamic_class": "HiddenStateSharding",
+         "shape": [4, 1, 8, 8]},
+        {"axes_instance": batch, "mode": train},
+        {"axes_instance": batch, "mode": decode},
+        {"axes_instance": batch, "mode": 1, "shape": [4, 1]},
+        {"axes_instance": batch, "mode": 1},
+        {"axes_instance": {"axes": ["__BATCH__"], "mode": 1}, "mode": train,
+         "shape": [4, 1]},
+        {"axes_instance": later, "mode": train},
+        {"axes_instance": batch, "dynamic_class": "ColumnWise"},
+        {"axes_instance": batch, "dynamic_class": "ColumnWise", "mode": train},
+        {"axes_instance": batch, "dynamic_instance": later},
+        {"axes": ["__BATCH__"], "dynamic_class": "ColumnWise"},
+        {"axes": ["__BATCH__"], "dynamic_class": "ColumnWise", "mode": train},
+        {"axes": [{"$list": ["__LENGTH__", "__KV_HEAD_DIM__"]}], "mode": train},
+        {"axes": [{"$list": ["__KV_HEAD_DIM__", "__LENGTH__"]}, "__HEAD__"],
+         "mode": train},
+        {"axes": [{"$list": ["__KV_HEAD_DIM__"]}], "mode": train},
+    ]
+    return [dict(question, kwargs={}) for question in questions]
+
+
 def tree(r, depth=0):
     kind = r.random()
     if depth > 2 or kind < 0.3 and depth > 0:
@@ -276,4 +309,17 @@ def make_cases():
         for number in range(count):
             cases.append({"id": "recorded-%s-%03d" % (function, number),
                           "function": function, "inputs": make(r)})
+    function = "PartitionManager.resolve"
+    for number, inputs in enumerate(asked_twice()):
+        cases.append({"id": "recorded-%s-twice-%03d" % (function, number),
+                      "function": function, "inputs": inputs})
+    # None beside an axis, as eFormer corrects it.
+    for number, made in enumerate([[["sp", None]], [[None, "sp"], "tp"],
+                                   [["sp", None], ["tp", "fsdp"]], [[None]]]):
+        cases.append({"id": "recorded-none-beside-an-axis-%03d" % number,
+                      "function": "get_corrected_named_sharding",
+                      "inputs": {"shape": [8, 8], "spec": made,
+                                 "mesh": {"axis_names": ["sp", "tp", "fsdp"],
+                                          "shape": [2, 2, 2]},
+                                 "raise_mesh_error": True}})
     return cases

@@ -100,10 +100,12 @@ def manager_answer(inputs):
         given["axes"] = getattr(common_types, inputs["axes_class"])
     if "dynamic_class" in inputs:
         given["dynamic_axes"] = getattr(common_types, inputs["dynamic_class"])
-    if "axes_instance" in inputs:
-        instance = inputs["axes_instance"]
-        given["axes"] = common_types.DynamicShardingAxes(
-            list(decode(instance["axes"])), instance["mode"])
+    for key, name in (("axes_instance", "axes"),
+                      ("dynamic_instance", "dynamic_axes")):
+        if key in inputs:
+            instance = inputs[key]
+            given[name] = instance and common_types.DynamicShardingAxes(
+                list(decode(instance["axes"])), instance["mode"])
     if "axes" in inputs:
         given["axes"] = list(decode(inputs["axes"]))
     for key in ("mode", "shape"):

@@ -75,6 +75,7 @@ bool lint_mesh(Context& context, const Sweep& sweep, const Plan& plan,
     lint_meeting(input, context.diags);
     lint_rules(input, context.diags);
   }
+  lint_mesh_axes(input, diags);
   lint_specs(input, diags);
   lint_units(input, diags);
   lint_costs(input, diags);
