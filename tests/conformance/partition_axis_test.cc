@@ -57,6 +57,36 @@ TEST_CASE("a manager takes axes and mode from one place") {
                 R"({"expected": ["x"]})") == "passed");
 }
 
+TEST_CASE(
+    "Axes from two places were taken from the first in every version: later "
+    "ones keep the dynamic axes, and an instance may have a mode beside it") {
+  const char* both =
+      R"({"axes_class": "RowWise", "dynamic_class": "ColumnWise"})";
+  CHECK(outcome(kManager, both, R"({"expected": ["tp", ["fsdp", "sp"]],
+                                    "expected_head": [["fsdp", "sp"], "tp"]})") ==
+        "passed");
+  // What was answered before is wrong in one version or the other.
+  CHECK(outcome(kManager, both, R"({"expected": ["tp", ["fsdp", "sp"]]})") ==
+        "failed");
+  CHECK(outcome(kManager, both, R"({"expected": [["fsdp", "sp"], "tp"]})") ==
+        "failed");
+  const char* instance = R"({"axes_instance": {"axes": ["__BATCH__"],
+                             "mode": "__train__"}, "mode": "__train__"})";
+  const char* unknown = R"({"error": {"type": "ValueError", "message":
+      "Unknown semantic axis name: '__train__'"},
+      "expected_head": [["fsdp", "dp"]]})";
+  CHECK(outcome(kManager, instance, unknown) == "passed");
+  CHECK(outcome(kManager, instance, R"({"error": {"type": "ValueError",
+      "message": "if axes or mode is empty you should provide dynamic axes"},
+      "expected_head": [["fsdp", "dp"]]})") == "failed");
+  CHECK(outcome(kManager,
+                R"({"axes_class": "RowWise", "dynamic_class": "ColumnWise",
+                    "mode": "__train__"})",
+                R"({"expected": ["tp", ["fsdp", "sp"]], "error_head":
+                    {"type": "TypeError", "message":
+                     "'type' object is not iterable"}})") == "passed");
+}
+
 TEST_CASE("a safe hash is of Python's text of a value") {
   const char* hash = "get_safe_hash_int";
   // md5("None")

@@ -179,7 +179,7 @@ TEST_CASE(
 TEST_CASE(
     "A declared axis that the mesh lacks counted as size 1 without a word: one "
     "note says so, and `parity` makes it unknown") {
-  RuleSet set = rules({{"w", "tp, fsdp+sp"}});
+  RuleSet set = rules({{"w", "tp, (fsdp, sp)"}});
   set.declared_axes = {"dp", "sp"};
   const Manifest manifest = testing::manifest({{"w", "bf16[8, 8]"}});
   const Linted found = lint_of(manifest, set, "fsdp=2,tp=2");

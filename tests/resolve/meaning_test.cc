@@ -46,6 +46,50 @@ TEST_CASE("a name that the mesh has is that axis, whatever else it could be") {
   CHECK(names.kind_of(kUnconstrained) == NameKind::Mesh);
 }
 
+TEST_CASE(
+    "None beside an axis was left out, so that the dimension was sharded: the "
+    "whole dimension stays whole, as eFormer has it") {
+  const RuleSet rules;
+  const Mesh on = testing::mesh("dp=2,sp=4,tp=2");
+  const auto corrected = [&](const PartitionSpec& written) {
+    return correct(Vocabulary(rules, on, {}).of(written, 2).spec, {8, 8}, on,
+                   {}, OnIndivisible::Drop);
+  };
+  for (const char* none : {"KV_HEAD_DIM", "_", "EXPERT_GATE"}) {
+    for (const bool first : {false, true}) {
+      const AxisNames dim =
+          first ? AxisNames{none, "LENGTH"} : AxisNames{"LENGTH", none};
+      const CorrectedSpec result = corrected({{dim, {"KV_HEAD"}}});
+      CHECK(spec_text(result.spec) == "P(None, tp)");
+      REQUIRE(result.corrections.size() == 1);
+      CHECK(result.corrections[0].code == Code::UnknownAxis);
+    }
+    // Alone it says so itself.
+    const CorrectedSpec alone = corrected({{{none}, {"KV_HEAD"}}});
+    CHECK(spec_text(alone.spec) == "P(None, tp)");
+    CHECK(alone.corrections.empty());
+  }
+  // Beside an axis that means several, all count, in order.
+  CHECK(meaning(rules, "(BATCH, SP), TP", 2).spec ==
+        spec("(fsdp, dp, sp), tp"));
+}
+
+TEST_CASE("the axes that rules mention stand in many places") {
+  RuleSet rules = logical({{"embed", {"a"}}});
+  rules.rules = testing::rules({{"x", "b, embed"}, {"y", "mesh:c"}}).rules;
+  rules.activations = testing::rules({{"z", "d"}}).rules;
+  rules.mesh = {{"e", 2, {}, {}, {}}};
+  const Mesh on = testing::mesh("a=2,b=2,c=2,d=2,e=2,f=2");
+  const auto mentioned = [&] { return Vocabulary(rules, on, {}).mentioned(); };
+  CHECK(mentioned() == AxisNames{"a", "b", "c", "d", "e"});
+  // Whoever uses one semantic axis has a PartitionAxis.
+  rules.rules = testing::rules({{"x", "HEAD"}}).rules;
+  CHECK(mentioned() ==
+        AxisNames{"a", "d", "dp", "e", "ep", "fsdp", "sp", "tp"});
+  rules.rules = testing::rules({{"x", "_"}}).rules;
+  CHECK(mentioned() == AxisNames{"a", "d", "e"});
+}
+
 TEST_CASE("a mesh axis with logical rules is ambiguous unless it says which") {
   const Mesh mesh = testing::mesh("embed=2,expert=4,tp=2");
   const RuleSet rules =
