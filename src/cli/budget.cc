@@ -126,6 +126,7 @@ bool lint_state(const StateSpecs& specs, const RuleSet& rules,
                            options.unmatched != Unmatched::Error};
   const LintInput input =
       make_lint_input(specs.leaves, specs.plan, folding, &rules, *memory, how);
+  lint_meeting(input, diags);
   lint_rules(input, diags);
   lint_specs(input, diags);
   return true;

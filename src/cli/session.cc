@@ -175,21 +175,14 @@ std::optional<Made> read_saved_plan(Context& context,
   auto plan = plan_for(manifest, std::move(*saved), path, context.diags);
   if (!plan) return std::nullopt;
   const Options& options = context.options;
-  if (options.mesh == nullptr) {
-    for (const AxisName& axis : options.axes) {
-      AxisNames& known = plan->declared_axes;
-      if (std::find(known.begin(), known.end(), axis) == known.end()) {
-        known.push_back(axis);
-      }
-    }
-    return Made{*std::move(plan), std::nullopt};
-  }
+  if (options.mesh == nullptr) return Made{*std::move(plan), std::nullopt};
   auto mesh =
       written_mesh(options.mesh, options, options.devices, context.diags);
   if (!mesh) return std::nullopt;
   auto converted = convert_plan(
       manifest, *plan, mesh->mesh,
-      {options.axes, options.unmatched == Unmatched::Auto}, context.diags);
+      {options.axes, options.unmatched == Unmatched::Auto, options.parity},
+      context.diags);
   if (!converted) return std::nullopt;
   return Made{*std::move(converted), std::move(mesh->slices)};
 }

@@ -74,6 +74,7 @@ std::optional<Plan> convert_plan(const Manifest& manifest, const Plan& saved,
   how.strict = saved.strict;
   how.declarations = saved.declarations;
   how.auto_unmatched = options.auto_unmatched;
+  how.parity = options.parity;
   auto plan = resolve(manifest, rules_of(saved, options.declared_axes),
                       matches_of(saved), mesh, how, diags);
   if (!plan) return std::nullopt;
@@ -92,6 +93,7 @@ std::optional<Plan> convert_plan(const Manifest& manifest, const Plan& saved,
     }
   }
   plan->rules = saved.rules;
+  plan->other_names = saved.other_names;
   return plan;
 }
 

@@ -21,6 +21,7 @@ struct ConvertOptions {
   // the plan declares.
   AxisNames declared_axes;
   bool auto_unmatched = false;  // see ResolveOptions
+  bool parity = false;          // likewise
 };
 
 // `saved` places the parameters of `manifest`, in its order. Policy, strictness

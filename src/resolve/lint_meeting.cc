@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether rules, model and mesh are for each other: rules for the names of
-// another scheme, for logical axes that the model lacks, and axes that only the
-// mesh or only the rules know.
+// Whether rules and model are for each other: rules for the names of another
+// scheme, or for logical axes that the model lacks.
 #include <algorithm>
 #include <array>
+#include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -12,10 +13,9 @@
 
 #include "base/checked.h"
 #include "base/text.h"
-#include "resolve/correct.h"
 #include "resolve/lint.h"
+#include "resolve/lint_mesh_axes.h"
 #include "resolve/match.h"
-#include "resolve/resolve.h"
 
 namespace shardplan {
 namespace {
@@ -244,96 +244,31 @@ void check_labels(const LintInput& input, Meeting& meeting) {
   meeting.misses_labels = !any_found && !meeting.misses_names;
 }
 
-// Words for the same kind of parallelism.
-constexpr std::array<std::array<std::string_view, 6>, 6> kAlike = {{
-    {"tp", "tensor", "model", "mp", "tensor_parallel", "mdl"},
-    {"dp", "data", "replica", "batch", "data_parallel", "ddp"},
-    {"fsdp", "data", "zero", "shard", "dp_shard", "fully_sharded"},
-    {"ep", "expert", "experts", "expert_parallel", "moe", "ep_shard"},
-    {"sp", "seq", "sequence", "context", "cp", "context_parallel"},
-    {"pp", "stage", "pipe", "pipeline", "pipeline_parallel", "stages"},
-}};
-
-bool is_for_copies(const AxisName& axis) {
-  return axis == "dp" || axis == "data" || axis == "replica" || axis == "batch";
-}
-
-// The axis of the rules that the mesh calls otherwise.
-std::optional<AxisName> meant_axis(const Plan& plan, const AxisName& axis) {
-  std::vector<std::string> absent;
-  const auto add = [&](const AxisNames& names) {
-    for (const AxisName& name : names) {
-      if (!plan.mesh.find(name)) absent.push_back(name);
-    }
-  };
-  add(axes_in_specs(plan));
-  add(plan.declared_axes);
-  for (const auto& words : kAlike) {
-    if (!contains(words, axis)) continue;
-    for (const std::string& name : absent) {
-      if (contains(words, name)) return name;
-    }
-  }
-  return nearest(axis, absent);
-}
-
-void check_axes(const LintInput& input, Meeting& meeting) {
-  const Plan& plan = input.plan;
-  const LintOptions& options = input.options;
-  const AxisNames named = axes_in_specs(plan);
-  // Rules that shard nothing at all say so for every axis.
-  if (named.empty() && plan.declared_axes.empty()) return;
-  for (const Axis& axis : plan.mesh.axes()) {
-    if (axis.size == 1 || contains(named, axis.name) ||
-        contains(plan.declared_axes, axis.name) ||
-        contains(options.named_axes, axis.name) ||
-        contains(options.zero_axes, axis.name) ||
-        axis.name == options.pipeline_axis) {
-      continue;
-    }
-    const bool shards = std::any_of(
-        plan.placements.begin(), plan.placements.end(), [&](const auto& p) {
-          return std::any_of(
-              p.spec.dims.begin(), p.spec.dims.end(),
-              [&](const AxisNames& axes) { return contains(axes, axis.name); });
-        });
-    if (shards) continue;
-    meeting.unmentioned.push_back(
-        {axis.name, meant_axis(plan, axis.name).value_or("")});
-  }
-}
-
 // What the findings say.
 
 // What is placed without any of the rules that shard.
 void report_outcome(const LintInput& input, Diagnostics::Builder& report) {
-  int64_t caught = 0;
-  int64_t unmatched = 0;
-  Int128 bytes = 0;
-  int catch_all = 0;
+  struct Share {
+    int64_t parameters = 0;
+    Int128 bytes = 0;
+  };
+  std::map<int, Share> shares;  // by catch-all; 0: no rule
   for (size_t i = 0; i < input.plan.placements.size(); ++i) {
     const Placement& placement = input.plan.placements[i];
+    const bool caught =
+        placement.rule > 0 && !is_specific(rule_of(input.plan, placement.rule));
+    if (!caught && !input.plan.is_unmatched(placement)) continue;
     const auto count = static_cast<int64_t>(input.of_placement.of(i).size());
-    if (input.plan.is_unmatched(placement)) {
-      unmatched += count;
-    } else if (placement.rule > 0 &&
-               !is_specific(rule_of(input.plan, placement.rule))) {
-      caught += count;
-      catch_all = placement.rule;
-    } else {
-      continue;
-    }
-    bytes += static_cast<Int128>(placement.bytes_per_device) * count;
+    Share& share = shares[placement.rule];
+    share.parameters += count;
+    share.bytes += static_cast<Int128>(placement.bytes_per_device) * count;
   }
-  const std::string held =
-      ": " + bytes_text(static_cast<double>(bytes)) + " on every device";
-  if (caught > 0) {
-    report.fact("only the catch-all " + rule_text(input.plan, catch_all) +
-                " decides " + plural(caught, "parameter") +
-                (unmatched > 0 ? ", none " + count_text(unmatched) : "") +
-                held);
-  } else if (unmatched > 0) {
-    report.fact("no rule decides " + plural(unmatched, "parameter") + held);
+  for (const auto& [rule, share] : shares) {
+    report.fact((rule > 0 ? "only the catch-all " +
+                                rule_text(input.plan, rule) + " decides "
+                          : std::string("no rule decides ")) +
+                plural(share.parameters, "parameter") + ": " +
+                bytes_text(static_cast<double>(share.bytes)) + " per device");
   }
 }
 
@@ -421,114 +356,13 @@ void report_missed_labels(const LintInput& input, Diagnostics& diags) {
                   : "name the model's logical axes in the rules");
 }
 
-std::string renamed_mesh(const Mesh& mesh, const AxisName& from,
-                         const AxisName& to) {
-  std::vector<Axis> axes = mesh.axes();
-  for (Axis& axis : axes) {
-    if (axis.name == from) axis.name = to;
-  }
-  return mesh_text(Mesh(std::move(axes)));
-}
-
-void report_unmentioned(const LintInput& input,
-                        const Meeting::Unmentioned& unmentioned,
-                        Diagnostics& diags) {
-  const auto& [axis, meant] = unmentioned;
-  const Mesh& mesh = input.plan.mesh;
-  const AxisNames named = axes_in_specs(input.plan);
-  const std::string used =
-      named.empty()
-          ? "the rules declare " + quoted_list(input.plan.declared_axes)
-          : "the rules use " + quoted_list(named);
-  auto report =
-      diags.report(Code::UnmentionedAxis, {},
-                   !meant.empty() ? used + "; the mesh has " + quoted(axis) +
-                                        ": did you mean " + quoted(meant) + "?"
-                                  : "the rules neither name nor declare " +
-                                        quoted(axis) + ", which the mesh has");
-  if (meant.empty()) report.fact(used);
-  report.fact(
-      "every parameter is stored " + std::to_string(mesh.size_of(axis)) +
-      " times over " + quoted(axis) + ": " +
-      bytes_text(static_cast<double>(input.memory.max)) + " per device");
-  if (!meant.empty()) {
-    report.help("write `--mesh " + renamed_mesh(mesh, axis, meant) + "`");
-  } else if (!is_for_copies(axis)) {
-    report.help("name " + quoted(axis) + " in a rule");
-  }
-  report.help("declare it with `--axes " + axis +
-              "`, or below `axes:` in the rules, where it is for data "
-              "parallelism alone");
-  const bool is_free = meant.empty() && !is_for_copies(axis);
-  report.about({0, -1, is_free ? axis : ""});
-}
-
-// Declared axes that a spec names and the mesh lacks, what they are counted as,
-// and what others make of them.
-void report_absent(const LintInput& input, bool misnamed, Diagnostics& diags) {
-  const Plan& plan = input.plan;
-  AxisNames present = plan.declared_axes;
-  std::erase_if(present,
-                [&](const AxisName& axis) { return !plan.mesh.find(axis); });
-  AxisNames absent;
-  int64_t parameters = 0;
-  Int128 more = 0;
-  for (size_t i = 0; i < plan.placements.size(); ++i) {
-    const Placement& placement = plan.placements[i];
-    if (!placement.requested) continue;
-    const auto& dims = placement.asked().dims;
-    const size_t rank = placement.type.shape.size();
-    bool lacks = false;
-    for (size_t dim = 0; dim < std::min(rank, dims.size()); ++dim) {
-      for (const AxisName& axis : dims[dim]) {
-        if (plan.mesh.find(axis) || !contains(plan.declared_axes, axis)) {
-          continue;
-        }
-        lacks = true;
-        if (!contains(absent, axis)) absent.push_back(axis);
-      }
-    }
-    if (!lacks) continue;
-    Placement other = placement;
-    other.spec = correct(placement.asked(), stored_shape(placement), plan.mesh,
-                         present, plan.on_indivisible)
-                     .spec;
-    measure(other, plan.mesh, plan.on_indivisible);
-    const auto count = static_cast<int64_t>(input.of_placement.of(i).size());
-    parameters += count;
-    more += static_cast<Int128>(other.bytes_per_device -
-                                placement.bytes_per_device) *
-            count;
-  }
-  if (absent.empty()) return;
-  auto report =
-      diags.report(Code::AbsentAxis, {},
-                   "the mesh lacks " + quoted_list(absent) +
-                       ", which the rules declare: counted as size 1");
-  report.fact("the specs of " + plural(parameters, "parameter") +
-              (parameters == 1 ? " names " : " name ") +
-              (absent.size() == 1 ? "it" : "them") +
-              "; eFormer would leave such dimensions whole, " +
-              (more == 0 ? ""
-                         : bytes_text(static_cast<double>(more)) +
-                               " more per device, ") +
-              "and JAX refuse such specs");
-  report.findings(1);
-  if (misnamed) return;  // the mesh is to be written anew anyway
-  std::string mesh = mesh_text(plan.mesh);
-  for (const AxisName& axis : absent) mesh += "," + axis + "=1";
-  report.help("`--mesh " + mesh +
-              "` is the same plan, and read alike by all; `--parity` shows "
-              "eFormer's");
-}
-
 }  // namespace
 
 Meeting meeting_of(const LintInput& input) {
   Meeting meeting;
   check_names(input, meeting);
   check_labels(input, meeting);
-  check_axes(input, meeting);
+  meeting.unmentioned = unmentioned_axes(input);
   return meeting;
 }
 
@@ -540,15 +374,6 @@ void lint_meeting(const LintInput& input, Diagnostics& diags) {
     report_missed_names(input, diags);
   }
   if (meeting.misses_labels) report_missed_labels(input, diags);
-}
-
-void lint_mesh_axes(const LintInput& input, Diagnostics& diags) {
-  bool misnamed = false;
-  for (const auto& unmentioned : input.meeting.unmentioned) {
-    report_unmentioned(input, unmentioned, diags);
-    misnamed = misnamed || !unmentioned.meant.empty();
-  }
-  report_absent(input, misnamed, diags);
 }
 
 }  // namespace shardplan

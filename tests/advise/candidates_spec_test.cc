@@ -30,7 +30,11 @@ TEST_CASE("an unknown axis: the one that was meant, or none") {
   const Advised plan = advised(two(), "rules:\n  - [w, [fsdb, tp]]\n",
                                testing::mesh("fsdp=2,tp=2"));
   CHECK(fixed(plan, Code::UnknownAxis) == "rules:\n  - [w, [fsdp, tp]]\n");
-  CHECK(fixed(plan, Code::UnknownAxis, 1) == "rules:\n  - [w, [null, tp]]\n");
+  // Without it the mesh would have an axis that no rule names (SP208).
+  CHECK(plan.find(Code::UnknownAxis)[0].fixes.size() == 1);
+  const Advised fewer =
+      advised(two(), "rules:\n  - [w, [zzzz, tp]]\n", testing::mesh("tp=2"));
+  CHECK(fixed(fewer, Code::UnknownAxis) == "rules:\n  - [w, [null, tp]]\n");
 }
 
 TEST_CASE("None becomes null, and a rule that decides nothing is mended too") {
@@ -80,8 +84,22 @@ TEST_CASE("an unused axis is named where most bytes are") {
   const Advised plan =
       advised(two(), "rules:\n  - [\"a/w\", [tp]]\n  - [w, [tp]]\n",
               testing::mesh("fsdp=2,tp=2"));
-  CHECK(fixed(plan, Code::UnusedAxis) ==
+  CHECK(fixed(plan, Code::UnmentionedAxis) ==
         "rules:\n  - [\"a/w\", [[tp, fsdp], null]]\n  - [w, [tp]]\n");
+  const Advised declared = advised(
+      two(), "axes: [fsdp]\nrules:\n  - [\"a/w\", [tp]]\n  - [w, [tp]]\n",
+      testing::mesh("fsdp=2,tp=2"));
+  CHECK(fixed(declared, Code::UnusedAxis) ==
+        "axes: [fsdp]\nrules:\n  - [\"a/w\", [[tp, fsdp], null]]\n"
+        "  - [w, [tp]]\n");
+  // One for copies, or called otherwise, is not put into rules.
+  const Advised copies =
+      advised(two(), "rules:\n  - [w, [tp]]\n", testing::mesh("dp=2,tp=2"));
+  CHECK(copies.find(Code::UnmentionedAxis).at(0).fixes.empty());
+  const Advised other =
+      advised(two(), "axes: [tp, fsdp]\nrules:\n  - [w, [tp, fsdp]]\n",
+              testing::mesh("fsdp=2,tensor=2"));
+  CHECK(other.find(Code::UnmentionedAxis).at(0).fixes.empty());
 }
 
 }  // namespace

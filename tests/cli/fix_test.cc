@@ -146,6 +146,12 @@ TEST_CASE("an axis for copies of the model is not put into rules unasked") {
   host.files["rules.yaml"] = "rules:\n  - [w, [tp]]\n";
   CHECK(cli::run({"check", "model.json", "--rules", "rules.yaml", "--mesh",
                   "dp=2,tp=2", "--fix"},
+                 host) == 1);
+  CHECK(host.written.empty());
+  CHECK(host.out.find("SP208") != std::string::npos);
+  // Nor when it is declared.
+  CHECK(cli::run({"check", "model.json", "--rules", "rules.yaml", "--mesh",
+                  "dp=2,tp=2", "--axes", "dp", "--fix"},
                  host) == 0);
   CHECK(host.written.empty());
   CHECK(host.out.find("SP204") != std::string::npos);

@@ -52,7 +52,7 @@ TEST_CASE("the mesh of a dump serves where nobody gives another") {
   host.files["d/named_shardings.json"] = R"({".params/['w']": {
     "mesh": {"axis_names": ["fsdp", "tp"], "shape": {"fsdp": 4, "tp": 2}},
     "partition_spec": ["fsdp", "tp"], "shape": [8, 8]}})";
-  host.files["w.yaml"] = R"(rules: [["w", [tp, null]]])";
+  host.files["w.yaml"] = R"({axes: [fsdp], rules: [["w", [tp, null]]]})";
   const auto mesh_of = [&](std::vector<std::string> words) {
     host.out.clear();
     words.insert(words.begin(), {"resolve", "d", "--json"});

@@ -104,8 +104,8 @@ ops:
   CHECK(run({"simulate", "g.yaml", "--mesh", "dp=2"}, host) == 1);
   CHECK(host.err.find("SP201") != std::string::npos);
   host.err.clear();
-  CHECK(run({"simulate", "g.yaml", "--mesh", "dp=2", "--axes", "tp"}, host) ==
-        0);
+  CHECK(run({"simulate", "g.yaml", "--mesh", "dp=2", "--axes", "tp,dp"},
+            host) == 0);
 }
 
 }  // namespace

@@ -86,7 +86,7 @@ TEST_CASE("the tokens that are given are those that are run") {
   REQUIRE(model);
   CHECK(model->run.batch == 2);
   CHECK(model->run.length == 3);
-  Reading contrary("tp=2");
+  Reading contrary("fsdp=1,sp=1,tp=2");
   contrary.options.simulation.batch = 2;
   contrary.options.simulation.length = 16;
   CHECK_FALSE(contrary.read(ids));

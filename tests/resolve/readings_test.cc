@@ -97,7 +97,14 @@ TEST_CASE("scalars, ranks, unknown and repeated axes are told apart") {
        "P(None, fsdp); dimension 0 stays whole: the mesh has no axis `pp`"},
       {"gspmd", "f32[8, 8]", "(tp, pp), fsdp",
        "refused; the mesh has no axis `pp`"},
-      {"dtensor", "f32[8]", "declared", "P()"},
+      // Nobody else knows that an axis is declared.
+      {"dtensor", "f32[8]", "declared",
+       "refused; the mesh has no axis `declared`"},
+      {"eformer", "f32[8, 8]", "(declared, tp), fsdp",
+       "P(None, fsdp); dimension 0 stays whole: the mesh has no axis "
+       "`declared`"},
+      {"flax", "f32[8]", "declared",
+       "refused; the mesh has no axis `declared`"},
       {"maxtext", "f32[8]", "one", "P(); `one` of size 1 is removed"},
       {"flax", "f32[8, 8]", "tp, tp", "refused; axis `tp` is named twice"},
       {"eformer", "f32[8, 8]", "tp, tp", "refused; axis `tp` is named twice"},

@@ -51,13 +51,15 @@ std::string verdict(const Diagnostics& diags, const Session& session) {
 }
 
 // The first of the most severe ones, with which the answer begins.
-const Diagnostic* first_shown(const Diagnostics& diags) {
+const Diagnostic* first_shown(const Diagnostics& diags, bool quiet) {
   const auto& all = diags.all();
   const auto first = std::max_element(
       all.begin(), all.end(), [](const Diagnostic& a, const Diagnostic& b) {
         return a.severity < b.severity;
       });
-  return first == all.end() ? nullptr : &*first;
+  const bool none =
+      first == all.end() || (quiet && first->severity != Severity::Error);
+  return none ? nullptr : &*first;
 }
 
 void add_budget(const Context& context, const BudgetAnswer& answer,
@@ -96,7 +98,8 @@ std::optional<Report> check_report(Context& context, const Session& session) {
   }
   if (answer) add_budget(context, *answer, report);
   report.notes.push_back(verdict(context.diags, session));
-  if (const Diagnostic* first = first_shown(context.diags)) {
+  if (const Diagnostic* first =
+          first_shown(context.diags, context.options.quiet)) {
     report.next_step =
         "`shardplan explain " + code_id(first->code) + "` describes a code.";
   }
