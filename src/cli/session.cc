@@ -263,10 +263,10 @@ std::optional<Mesh> planned_mesh(Context& context, Inputs& inputs) {
   return mesh->mesh;
 }
 
-std::optional<Session> open_session(Context& context, AxisNames named_axes) {
+std::optional<Session> open_session(Context& context) {
   std::optional<Manifest> manifest = read_manifest(context);
   if (!manifest) return std::nullopt;
-  return open_session(context, std::move(*manifest), {}, std::move(named_axes));
+  return open_session(context, std::move(*manifest));
 }
 
 std::optional<Session> open_session(Context& context, Manifest manifest,

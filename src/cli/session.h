@@ -47,12 +47,10 @@ std::optional<Mesh> planned_mesh(Context& context, Inputs& inputs);
 
 // Empty when there can be no answer; the diagnostics say why. Otherwise they
 // hold every finding.
-// `named_axes` are axes that something else than the rules names, such as the
-// values of a graph.
-std::optional<Session> open_session(Context& context,
-                                    AxisNames named_axes = {});
+std::optional<Session> open_session(Context& context);
 // The same for a model that has been read; with `rules`, by these instead of
-// those that the options name.
+// those that the options name. `named_axes` are axes that something else than
+// the rules names, such as the values of a graph.
 std::optional<Session> open_session(Context& context, Manifest manifest,
                                     std::optional<RuleSet> rules = {},
                                     AxisNames named_axes = {});
