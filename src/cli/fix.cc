@@ -77,18 +77,29 @@ std::vector<Choice> choose(const Diagnostics& diags,
   return chosen;
 }
 
+// False for shipped sets, which have names of files too.
+bool is_a_file_of(const Options& options, const SourceFile& source) {
+  const std::string& name = source.name();
+  return name == kStandardInput ||
+         std::any_of(options.rules.begin(), options.rules.end(),
+                     [&](const std::string& path) {
+                       return name == path || name.starts_with(path + "/");
+                     });
+}
+
 // All texts as they will be, by path.
 std::map<std::string, std::string> texts_with(
-    const FixRun& run, const std::vector<Choice>& chosen) {
+    const Options& options, const FixRun& run,
+    const std::vector<Choice>& chosen) {
   std::map<std::string, std::string> texts;
-  for (const auto& [path, file] : run.files) texts[path] = file.after;
+  // A pipe can be read only once, and nothing else need be read again.
   if (run.session.rules) {
     for (const SourcePtr& source : run.session.rules->sources) {
-      if (source->name() == kStandardInput) {
+      if (is_a_file_of(options, *source))
         texts[source->name()] = source->text();
-      }
     }
   }
+  for (const auto& [path, file] : run.files) texts[path] = file.after;
   std::map<const SourceFile*, std::vector<TextEdit>> edits;
   for (const Choice& choice : chosen) {
     for (const TextEdit& edit : choice.fix->edits) {
@@ -158,7 +169,8 @@ void take_over(const std::vector<Choice>& chosen,
 bool pass(const Context& context, std::set<std::string>& refused, FixRun& run) {
   std::vector<Choice> chosen = choose(run.diags, refused);
   while (!chosen.empty()) {
-    const std::map<std::string, std::string> texts = texts_with(run, chosen);
+    const std::map<std::string, std::string> texts =
+        texts_with(context.options, run, chosen);
     Checked checked = check_again(context, run.session.manifest, texts);
     if (is_better(run, chosen, checked)) {
       take_over(chosen, texts, std::move(checked), run);
@@ -177,18 +189,19 @@ bool pass(const Context& context, std::set<std::string>& refused, FixRun& run) {
 bool write_one(const std::string& path, const ChangedFile& file, Host& host,
                Diagnostics& diags) {
   std::string why;
+  // First of all, since it refuses pipes, of which reading might never end.
+  const std::unique_ptr<OutputFile> output = host.edit_file(path, why);
+  if (output == nullptr) {
+    diags.error(Code::UnreadableFile, {},
+                "cannot write `" + path + "`: " + why);
+    return false;
+  }
   const auto now = host.read_file(path, kWholeFile, why);
   if (now == nullptr || now->view() != file.before) {
     diags
         .error(Code::UnreadableFile, {},
                "`" + path + "` has changed since it was read")
         .help("run the command again");
-    return false;
-  }
-  const std::unique_ptr<OutputFile> output = host.edit_file(path, why);
-  if (output == nullptr) {
-    diags.error(Code::UnreadableFile, {},
-                "cannot write `" + path + "`: " + why);
     return false;
   }
   if (output->write(file.after) && output->commit()) return true;

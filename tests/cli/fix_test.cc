@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/fix.h"
 
+#include <map>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -62,6 +65,29 @@ TEST_CASE("rules whose owner cannot be kept stay as they are") {
   CHECK(host.files["rules.yaml"] == before);
   CHECK(host.err.find("cannot write `rules.yaml`: its owner cannot be kept") !=
         std::string::npos);
+}
+
+// Rules from a pipe were read again for every change that was tried, when the
+// pipe had nothing left, or nobody to write to it.
+TEST_CASE("no rules are read twice while fixes are tried") {
+  struct CountingHost : MemoryHost {
+    explicit CountingHost(MemoryHost host) : MemoryHost(std::move(host)) {}
+    std::shared_ptr<const Bytes> read_file(const std::string& path,
+                                           int64_t limit,
+                                           std::string& why) override {
+      ++reads[path];
+      return MemoryHost::read_file(path, limit, why);
+    }
+    std::map<std::string, int> reads;
+  };
+  MemoryHost ready = broken_host();
+  ready.files["more.yaml"] = "rules:\n  - [norm, []]\n";
+  ready.pipes = {"more.yaml"};
+  CountingHost host(ready);
+  CHECK(check(host, {"--rules", "more.yaml", "--fix"}) == 0);
+  CHECK(host.written == std::vector<std::string>{"rules.yaml"});
+  CHECK(host.reads["more.yaml"] == 1);
+  CHECK(host.reads["rules.yaml"] == 2);  // before it is written, too
 }
 
 TEST_CASE("--diff on a terminal shows control characters as escapes") {
