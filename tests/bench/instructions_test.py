@@ -18,6 +18,7 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
+import against_page  # noqa: E402
 import instructions  # noqa: E402
 
 PROGRAM = sys.argv.pop() if len(sys.argv) > 1 else None
@@ -70,6 +71,37 @@ class Workloads(unittest.TestCase):
         for key, counts in record.items():
             self.assertEqual(list(counts), names, key)
             self.assertTrue(all(n > 0 for n in counts.values()), key)
+
+
+OUTPUT = """
+     100000 tensors   text     {seconds} s CPU       24 MB peak    240 bytes
+     20 rules   shardplan                       174 ns a name   1.08x RE2::Set
+     20 rules   bare RE2::Set                   322 ns a name   1.00x RE2::Set
+"""
+
+
+class Page(unittest.TestCase):
+    """Times beside those of docs/design/performance.md."""
+
+    def test_the_page_is_read(self):
+        known = against_page.from_page(against_page.PAGE.read_text("utf-8"))
+        self.assertEqual(len(known), 15)
+
+    def test_what_is_slower_than_written_is_marked(self):
+        page = {("seconds", 100000, "text"): 0.1, ("ours", 20): 174.0,
+                ("RE2::Set", 20): 161.0}
+        lines = against_page.table(page, against_page.from_output(
+            OUTPUT.format(seconds=0.40)))
+        self.assertIn("2.00x of the time", lines[0])
+        self.assertIn("4.00x   2.00x   slower than written", lines[2])
+        self.assertNotIn("slower than written", lines[3])
+        lines = against_page.table(page, against_page.from_output(
+            OUTPUT.format(seconds=0.25)))
+        self.assertNotIn("slower than written", lines[2])
+
+    def test_an_output_that_is_not_understood_is_said(self):
+        lines = against_page.table({"reading": 1.0}, {})
+        self.assertIn("nothing to compare", lines[-1])
 
 
 def small(tensors):
