@@ -192,6 +192,12 @@ void settle(const CommandLine& line, std::optional<FencedHost>& fenced,
   }
 }
 
+// The command of words that could not be read, or "".
+std::string likely_command(const std::vector<std::string>& words) {
+  const bool known = !words.empty() && find_command(words[0]) != nullptr;
+  return known ? words[0] : std::string();
+}
+
 // Runs out of memory as of anything else that it lacks.
 Exit run_within(AllocationLimit& limit, const Command& command,
                 Context& context) {
@@ -222,10 +228,7 @@ int run_command(const std::vector<std::string>& arguments, Host& host,
   if (options.max_memory) use_limit();
   if (diags.cannot_run()) {
     if (ask_for_json(arguments)) options.format = "json";
-    if (line.command == nullptr && !arguments.empty() &&
-        find_command(arguments.front()) != nullptr) {
-      options.command = arguments.front();
-    }
+    if (line.command == nullptr) options.command = likely_command(arguments);
     return fail(options, diags, host);
   }
   if (line.version) {
@@ -269,6 +272,7 @@ int report_bug(const std::vector<std::string>& arguments,
 int fail_without_memory(const std::vector<std::string>& arguments, Host& host) {
   Options options;
   if (ask_for_json(arguments)) options.format = "json";
+  options.command = likely_command(arguments);
   Diagnostics diags;
   report_no_memory(options, diags);
   return fail(options, diags, host);
