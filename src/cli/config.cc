@@ -158,12 +158,12 @@ class Reader {
     if (stays_within(path, root_, host_)) return true;
     diags_
         .error(Code::Usage, from,
-               "`" + printable(path) + "` is not in `" + printable(root_) + "`")
-        .fact(
-            "a configuration that was found names nothing outside of its "
-            "repository, or of its folder where there is none, and nothing "
-            "in `.git`")
-        .help("`--config FILE` names a configuration, which may");
+               "a configuration that was found may not name `" +
+                   printable(path) + "`")
+        .fact("it names what is in `" + printable(root_) +
+              "`, and nothing in a `.git`: its repository, or its folder "
+              "where there is none")
+        .help("`--config FILE` names a configuration, which may name any");
     return false;
   }
 

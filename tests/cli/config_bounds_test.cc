@@ -114,8 +114,9 @@ TEST_CASE("a path outside is refused where it stands, and --config may") {
   MemoryHost host = ready("mesh: {tp: 2}\nrules: ../../outside.yaml\n");
   CHECK(run({"check", "m.json"}, host) == 2);
   CHECK(contains(host.err,
-                 "error[SP010]: `../../outside.yaml` is not in "
-                 "`/home/ann/repo`\n --> shardplan.yaml:2:8\n"));
+                 "error[SP010]: a configuration that was found may not name "
+                 "`../../outside.yaml`\n --> shardplan.yaml:2:8\n"));
+  CHECK(contains(host.err, "  = it names what is in `/home/ann/repo`, and"));
   CHECK(run({"check", "m.json", "--config", "shardplan.yaml"}, host) == 0);
   host.files["shardplan.yaml"] = "mesh: {tp: 2}\nrules: ../rules.yaml\n";
   CHECK(run({"check", "m.json"}, host) == 0);
