@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <limits>
+
 #include <doctest/doctest.h>
 
 #include "conformance/vector_case.h"
@@ -25,6 +27,19 @@ TEST_CASE("specs are canonicalised as jax does") {
     CHECK(encode_spec(decode_spec(Json::parse(row.spec))) ==
           Json::parse(row.canonical));
   }
+}
+
+// A unit of the largest float was infinite, so that it agreed with any number.
+TEST_CASE("numbers agree within four units in the last place of a float") {
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  CHECK(agree_within_4_ulps(0.5, 0.5));
+  CHECK(agree_within_4_ulps(0.5 + 0x1p-22, 0.5));
+  CHECK_FALSE(agree_within_4_ulps(0.5 + 0x1p-21, 0.5));
+  CHECK_FALSE(agree_within_4_ulps(3, 4));
+  CHECK(agree_within_4_ulps(kLargest, kLargest));
+  CHECK_FALSE(agree_within_4_ulps(1, kLargest));
+  CHECK_FALSE(agree_within_4_ulps(1, 1e39));
+  CHECK_FALSE(agree_within_4_ulps(nullptr, 0.5));
 }
 
 TEST_CASE("a mesh is names with sizes in a list or an object, or text") {
