@@ -125,7 +125,7 @@ TEST_CASE("shard_map: axes are those of the mesh, or declared") {
   const auto unknown = checked(op);
   CHECK_FALSE(unknown->fine);
   CHECK(unknown->messages ==
-        "SP201 g:5:10 the `shard_map` of `y` (relu) names axis `sp`, which the "
+        "SP015 g:5:10 the `shard_map` of `y` (relu) names axis `sp`, which the "
         "mesh lacks");
   const auto declared = checked(op, "dp=2,tp=4", {"sp"});
   CHECK(declared->fine);
