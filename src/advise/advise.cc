@@ -2,8 +2,12 @@
 #include "advise/advise.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <set>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,29 +21,34 @@ namespace {
 constexpr size_t kMaxFixes = 8;     // of one finding
 constexpr int64_t kMaxTrials = 24;  // for one finding
 
-// How many trials there may be. Each visits every parameter and takes about a
-// quarter of the time of `check` itself, so a model of 10,000 parameters gets
-// 200 of them and one of a million 4.
+// How much may be done to find fixes, in parameters, rules and findings
+// visited (Trial::work): half a second of it, however large the model and
+// however many its findings. Two trials there are always.
 class Budget {
  public:
-  Budget(size_t parameters, size_t findings)
-      : trials_(kPasses + kVisits / (static_cast<int64_t>(parameters) + 100)),
-        findings_(static_cast<int64_t>(findings)) {}
+  explicit Budget(size_t findings)
+      : findings_(static_cast<int64_t>(findings)) {}
 
-  // Of the next finding: an equal share of what is left, but enough to find
-  // something while there is anything.
-  int64_t next_share() {
-    const int64_t share = std::max(kLeast, trials_ / findings_--);
-    return std::min({share, trials_, kMaxTrials});
+  // Up to where the next finding may go: an equal share of what is left, but
+  // enough to find something while there is anything.
+  int64_t next_limit(int64_t work) {
+    return work + std::max<int64_t>(0, kVisits - work) / findings_--;
   }
-  void spend() { --trials_; }
+  bool is_spent(int64_t work) const {
+    return trials_ >= kLeast && work >= kVisits;
+  }
+  // Whether a finding that had so many trials has to stop.
+  bool must_stop(int64_t tried, int64_t work, int64_t limit) const {
+    return is_spent(work) || tried >= kMaxTrials ||
+           (tried >= kLeast && work >= limit);
+  }
+  void spend() { ++trials_; }
 
  private:
-  static constexpr int64_t kVisits = 2000000;
-  static constexpr int64_t kPasses = 2;
+  static constexpr int64_t kVisits = 1000000;
   static constexpr int64_t kLeast = 2;
-  int64_t trials_;
   int64_t findings_;
+  int64_t trials_ = 0;
 };
 
 std::string cost_text(int64_t bytes) {
@@ -53,15 +62,34 @@ struct Tried {
   Fix fix;
 };
 
-std::vector<Tried> fixes_of(const Found& found, Trial& trial, Budget& budget) {
+// What trials of several findings at once settled.
+using Settled = std::set<const Diagnostic*>;
+
+struct Advising {
+  Trial& trial;
+  Budget budget;
+  int64_t work = 0;   // of finding candidates
+  Settled removable;  // their rules decide nothing and may be removed
+
+  int64_t total() const { return work + trial.work(); }
+};
+
+std::vector<Tried> fixes_of(const Found& found, Advising& how) {
   std::vector<Tried> good;
-  int64_t share = budget.next_share();
-  if (share == 0) return good;
+  const int64_t limit = how.budget.next_limit(how.total());
+  const bool settled = how.removable.contains(&found.diagnostic);
+  if (!settled && how.budget.is_spent(how.total())) return good;
+  int64_t tried = 0;
   for (Candidate& candidate : candidates_for(found)) {
-    if (share-- == 0) break;
-    budget.spend();
-    const auto effect =
-        trial.effect(candidate.change, found.diagnostic, found.parameters);
+    std::optional<Effect> effect;
+    if (settled) {
+      effect = Effect{};
+    } else {
+      if (how.budget.must_stop(tried++, how.total(), limit)) break;
+      how.budget.spend();
+      effect = how.trial.effect(candidate.change, found.diagnostic,
+                                found.parameters);
+    }
     if (!effect) continue;
     Fix fix = std::move(candidate.fix);
     fix.bytes_per_device = effect->bytes_per_device;
@@ -127,31 +155,72 @@ void put_into_help(const std::vector<Tried>& fixes, Diagnostic& diagnostic) {
   help.insert(help.begin(), lines.begin(), lines.end());
 }
 
+// Rules that are found in nothing are often many, and what is to be done about
+// one is to be done about all: they are tried together, and halved where that
+// does not tell.
+void settle_removals(std::span<const Diagnostic* const> findings,
+                     Advising& how) {
+  if (findings.size() < 2 || how.budget.is_spent(how.total())) return;
+  how.budget.spend();
+  if (how.trial.can_all_go(findings)) {
+    how.removable.insert(findings.begin(), findings.end());
+    return;
+  }
+  const size_t half = findings.size() / 2;
+  settle_removals(findings.first(half), how);
+  settle_removals(findings.subspan(half), how);
+}
+
+// Those whose only remedy is to remove the rule. Of equal patterns none is: the
+// finding would stay, about the other.
+std::vector<const Diagnostic*> removals(
+    const Planned& planned, std::span<const Diagnostic* const> findings) {
+  std::map<std::string_view, int> patterns;
+  const auto pattern_of = [&](const Diagnostic& finding) -> std::string_view {
+    const auto rule = static_cast<size_t>(finding.subject.rule);
+    return planned.plan.rules[rule - 1].pattern;
+  };
+  std::vector<const Diagnostic*> result;
+  for (const Diagnostic* finding : findings) {
+    if (finding->code != Code::UnusedRule || finding->subject.rule < 1) {
+      continue;
+    }
+    ++patterns[pattern_of(*finding)];
+    const auto rule = static_cast<size_t>(finding->subject.rule);
+    if (is_editable(planned.rules.rules[rule - 1])) result.push_back(finding);
+  }
+  std::erase_if(result, [&](const Diagnostic* finding) {
+    return patterns[pattern_of(*finding)] > 1;
+  });
+  return result;
+}
+
 }  // namespace
 
-void advise(const Planned& planned, size_t first, Diagnostics& diags) {
+int64_t advise(const Planned& planned, size_t first, Diagnostics& diags) {
   std::vector<Diagnostic*> findings;
   for (size_t i = first; i < diags.all().size(); ++i) {
     findings.push_back(&diags.all()[i]);
   }
-  if (findings.empty()) return;
-  Trial trial(planned,
-              std::vector<const Diagnostic*>(findings.begin(), findings.end()),
-              diags);
-  Budget budget(planned.manifest.size(), findings.size());
+  if (findings.empty()) return 0;
+  const std::vector<const Diagnostic*> all(findings.begin(), findings.end());
+  Trial trial(planned, all, diags);
+  Advising how{trial, Budget(findings.size()), 0, {}};
+  settle_removals(removals(planned, all), how);
   for (const Severity severity :
        {Severity::Error, Severity::Warning, Severity::Note}) {
     for (Diagnostic* finding : findings) {
       if (finding->severity != severity) continue;
       const std::vector<uint32_t> parameters = trial.parameters_of(*finding);
       std::vector<Tried> fixes =
-          fixes_of({planned, *finding, parameters}, trial, budget);
+          fixes_of({planned, *finding, parameters, how.work}, how);
       put_into_help(fixes, *finding);
       for (Tried& tried : fixes) {
         finding->fixes.push_back(std::move(tried.fix));
       }
     }
   }
+  return how.total();
 }
 
 }  // namespace shardplan

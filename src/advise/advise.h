@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "advise/trial.h"
 #include "base/diagnostic.h"
@@ -17,6 +18,7 @@ namespace shardplan {
 
 // Fills `fixes` of the diagnostics from number `first` on, which are the
 // findings of the plan, and puts those to try first in place of their help.
-void advise(const Planned& planned, size_t first, Diagnostics& diags);
+// Returns the work that it took (Trial::work).
+int64_t advise(const Planned& planned, size_t first, Diagnostics& diags);
 
 }  // namespace shardplan

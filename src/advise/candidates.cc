@@ -94,7 +94,7 @@ void add_respec(const Found& found, int rule,
   added.kind = RuleChange::Kind::Insert;
   added.rule = insertion_place(planned.rules, rule);
   const auto pattern = others || !own
-                           ? pattern_before(planned, parameters, added.rule)
+                           ? pattern_before(found, parameters, added.rule)
                            : std::nullopt;
   if (pattern) {
     added.added = {{*pattern, spec}};
@@ -108,10 +108,13 @@ void add_respec(const Found& found, int rule,
   }
 }
 
-std::optional<std::string> pattern_before(const Planned& planned,
+std::optional<std::string> pattern_before(const Found& found,
                                           std::span<const uint32_t> parameters,
                                           int before) {
+  const Planned& planned = found.planned;
   const Folding& folding = planned.folding;
+  found.work +=
+      static_cast<int64_t>(parameters.size() + folding.classes.size());
   std::set<uint32_t> classes;
   for (const uint32_t i : parameters) classes.insert(folding.class_of[i]);
   std::set<std::string_view> targets;

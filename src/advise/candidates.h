@@ -33,6 +33,7 @@ struct Found {
   const Planned& planned;
   const Diagnostic& diagnostic;
   std::span<const uint32_t> parameters;
+  int64_t& work;  // grows by what is visited to find candidates
 
   // Of the first parameter. REQUIRES: there is one.
   const Placement& placement() const {
@@ -68,7 +69,7 @@ void add_respec(const Found& found, int rule,
                 int tier, Candidates& all);
 // A pattern for the parameters and no others that `before` or a later rule
 // decides, or none does.
-std::optional<std::string> pattern_before(const Planned& planned,
+std::optional<std::string> pattern_before(const Found& found,
                                           std::span<const uint32_t> parameters,
                                           int before);
 // The free axes over the dimensions of a placement, each on one of them behind

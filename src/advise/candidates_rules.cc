@@ -36,14 +36,14 @@ std::vector<NewRule> rules_for(const Found& found,
   }
   for (const uint32_t i : parameters) specs.insert(spec(i));
   if (specs.size() == 1) {
-    if (const auto pattern = pattern_before(found.planned, parameters, place)) {
+    if (const auto pattern = pattern_before(found, parameters, place)) {
       return {{*pattern, spec(parameters.front())}};
     }
   }
   if (by_name.size() > kMaxAdded) return {};
   std::vector<NewRule> rules;
   for (const auto& [folded, members] : by_name) {
-    const auto pattern = pattern_before(found.planned, members, place);
+    const auto pattern = pattern_before(found, members, place);
     if (!pattern) return {};
     rules.push_back({*pattern, spec(members.front())});
   }
@@ -72,6 +72,7 @@ std::vector<PartitionSpec> specs_by_analogy(const Found& found) {
       leaf(planned.manifest.name(found.parameters.front()));
   std::map<PartitionSpec, int64_t> same_shape;
   std::map<PartitionSpec, int64_t> same_role;
+  found.work += static_cast<int64_t>(planned.folding.classes.size());
   for (const ParameterClass& c : planned.folding.classes) {
     const Placement& other = planned.plan.placements[c.kind];
     if (other.rule == 0 || !other.corrections.empty()) continue;
@@ -169,6 +170,7 @@ void add_broad(const Found& found, Candidates& all) {
   const int rule = found.diagnostic.subject.rule;
   const Plan& plan = found.planned.plan;
   std::map<size_t, int64_t> bytes;  // by rank
+  found.work += static_cast<int64_t>(plan.placement_of.size());
   for (const ParameterClass& c : found.planned.folding.classes) {
     const Placement& placement = plan.placements[c.kind];
     if (placement.rule != rule) continue;

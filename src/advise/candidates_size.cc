@@ -184,6 +184,7 @@ void add_loss_candidates(const Found& found, Candidates& all) {
   constexpr size_t kLosses = 3;
   const Planned& planned = found.planned;
   std::vector<std::pair<int64_t, uint32_t>> losses;  // bytes, placement
+  found.work += static_cast<int64_t>(planned.plan.placement_of.size());
   const Members members(planned.plan.placement_of,
                         planned.plan.placements.size());
   for (uint32_t i = 0; i < planned.plan.placements.size(); ++i) {

@@ -127,6 +127,7 @@ void add_unused(const Found& found, Candidates& all) {
   if (found.diagnostic.subject.axis.empty()) return;
   constexpr size_t kRules = 3;
   const Planned& planned = found.planned;
+  found.work += static_cast<int64_t>(planned.folding.classes.size());
   std::map<int, int64_t> bytes;      // per device, by rule
   std::map<int, uint32_t> first_of;  // its largest placement
   for (const ParameterClass& c : planned.folding.classes) {

@@ -80,12 +80,17 @@ struct Ending {
   }
 };
 
-// The last `count` pieces of all names.
+// Alternatives that a pattern may have.
+constexpr size_t kMaxAlternatives = 6;
+
+// The last `count` pieces of all names; of one that differs too much, no more
+// than tells that.
 Ending ending_of(const std::vector<Pieces>& names, size_t count) {
   Ending ending;
   for (size_t i = count; i-- > 0;) {
     std::vector<std::string_view> distinct;
     for (const Pieces& pieces : names) {
+      if (distinct.size() > kMaxAlternatives) break;
       const std::string_view piece = pieces[pieces.size() - 1 - i];
       if (std::find(distinct.begin(), distinct.end(), piece) ==
           distinct.end()) {
@@ -101,7 +106,6 @@ Ending ending_of(const std::vector<Pieces>& names, size_t count) {
 // none is a number; the first may not be a number, since a search would find
 // it in the middle of one.
 bool is_usable(const Ending& ending) {
-  constexpr size_t kMaxAlternatives = 6;
   size_t with_alternatives = 0;
   for (const auto& alternatives : ending.pieces) {
     if (alternatives.size() == 1) continue;

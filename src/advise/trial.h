@@ -2,10 +2,14 @@
 // Trial: what a change would make of a plan and of its findings.
 //
 // Every change is really made: rules decide anew, specs are corrected,
-// placements measured and lints told, on all parameters of the model. Matching
-// is done once, so that a change of the order, the specs, the mesh or a shape
-// asks no pattern again, and a new pattern is asked for one name of those that
-// differ in numbers only; such patterns must treat numbers alike.
+// placements measured and lints told. Parameters that no change tells apart
+// (alike but for numbers in their names, of one placement, found by the same
+// rules) are tried as one, so a trial costs as much as there are kinds of
+// parameters, rules and findings, however many layers a model has; what does
+// not depend on the change (names, facts, what is found where) is read once.
+// Matching is done once too: a change of the order, the specs, the mesh or a
+// shape asks no pattern again, and a new pattern is asked for one name of those
+// that differ in numbers only; such patterns must treat numbers alike.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +42,8 @@ struct Planned {
   const LintOptions& linting;
 };
 
-// Dimension `dim` of some parameters gets another size.
+// Dimension `dim` of some parameters gets another size. Of parameters that are
+// tried as one, all or none.
 struct Padding {
   std::vector<uint32_t> parameters;  // ascending
   int dim = 0;
@@ -74,8 +79,17 @@ class Trial {
   std::optional<Effect> effect(const Change& change, const Diagnostic& finding,
                                std::span<const uint32_t> parameters);
 
+  // Of findings of rules that decide nothing (SP102): whether removing each of
+  // the rules alone removes its finding and does nothing else. One trial of all
+  // at once tells it; false says only that this one could not.
+  bool can_all_go(std::span<const Diagnostic* const> findings);
+
   // The parameters of a finding by number, ascending.
   std::vector<uint32_t> parameters_of(const Diagnostic& finding);
+
+  // What it has cost so far: parameters, rules and findings visited. The same
+  // on every machine, so it is what budgets are made of.
+  int64_t work() const;
 
  private:
   struct Impl;

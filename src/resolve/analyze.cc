@@ -13,8 +13,8 @@ namespace shardplan {
 namespace {
 
 // Parameters per placement.
-std::vector<int64_t> placement_counts(const Plan& plan) {
-  std::vector<int64_t> counts(plan.placements.size());
+PlacementCounts placement_counts(const Plan& plan) {
+  PlacementCounts counts(plan.placements.size());
   for (const uint32_t number : plan.placement_of) ++counts[number];
   return counts;
 }
@@ -22,7 +22,7 @@ std::vector<int64_t> placement_counts(const Plan& plan) {
 // The byte sum of all placements with the given numbers of parameters, where
 // `bytes(placement)` says what one parameter takes.
 template <typename BytesOf>
-Int128 sum_bytes(const Plan& plan, const std::vector<int64_t>& counts,
+Int128 sum_bytes(const Plan& plan, const PlacementCounts& counts,
                  BytesOf bytes) {
   Int128 sum = 0;
   for (size_t i = 0; i < plan.placements.size(); ++i) {
@@ -40,7 +40,7 @@ constexpr int64_t kMaxClasses = int64_t{1} << 20;
 
 // The classes of devices under `chunk`; empty when they are too many.
 std::optional<std::map<int64_t, int64_t>> chunked_classes(
-    const Plan& plan, const std::vector<int64_t>& counts) {
+    const Plan& plan, const PlacementCounts& counts, int64_t* work) {
   Breakpoints breakpoints;
   Int128 even_bytes = 0;
   std::vector<size_t> uneven;
@@ -55,7 +55,11 @@ std::optional<std::map<int64_t, int64_t>> chunked_classes(
   const auto classes = coordinate_classes(plan.mesh, breakpoints, kMaxClasses);
   if (!classes || static_cast<int64_t>(classes->size() * uneven.size()) >
                       64 * kMaxClasses) {
+    if (work != nullptr) *work += kMaxClasses;
     return std::nullopt;
+  }
+  if (work != nullptr) {
+    *work += static_cast<int64_t>(classes->size() * (uneven.size() + 1));
   }
   std::map<int64_t, int64_t> devices_with;  // bytes -> devices
   for (const CoordinateClass& c : *classes) {
@@ -77,7 +81,12 @@ std::optional<DeviceMemory> device_memory(const Manifest& manifest,
                                           const Plan& plan,
                                           Diagnostics& diags) {
   SHARDPLAN_CHECK(plan.placement_of.size() == manifest.size());
-  const std::vector<int64_t> counts = placement_counts(plan);
+  return device_memory(plan, placement_counts(plan), diags, nullptr);
+}
+
+std::optional<DeviceMemory> device_memory(const Plan& plan,
+                                          const PlacementCounts& counts,
+                                          Diagnostics& diags, int64_t* work) {
   // The device at the origin holds the first piece of every cut: the largest.
   const Int128 most = sum_bytes(
       plan, counts, [](const Placement& p) { return p.bytes_per_device; });
@@ -88,7 +97,7 @@ std::optional<DeviceMemory> device_memory(const Manifest& manifest,
   DeviceMemory memory;
   memory.max = static_cast<int64_t>(most);
   if (plan.on_indivisible == OnIndivisible::Chunk) {
-    const auto classes = chunked_classes(plan, counts);
+    const auto classes = chunked_classes(plan, counts, work);
     if (!classes) {
       return diags
           .error(Code::InvalidMesh, {},
@@ -115,8 +124,12 @@ std::optional<DeviceMemory> device_memory(const Manifest& manifest,
 
 Balance balance(const Manifest& manifest, const Plan& plan,
                 const DeviceMemory& memory) {
+  return balance(plan, placement_counts(plan), manifest.total_bytes(), memory);
+}
+
+Balance balance(const Plan& plan, const PlacementCounts& counts,
+                int64_t total_bytes, const DeviceMemory& memory) {
   Balance result;
-  const std::vector<int64_t> counts = placement_counts(plan);
   Int128 with_replicas = 0;
   Int128 unsharded = 0;
   for (size_t i = 0; i < plan.placements.size(); ++i) {
@@ -130,8 +143,8 @@ Balance balance(const Manifest& manifest, const Plan& plan,
       unsharded += bytes;
     }
   }
-  const auto logical = static_cast<double>(manifest.total_bytes());
-  if (manifest.total_bytes() == 0) return result;
+  const auto logical = static_cast<double>(total_bytes);
+  if (total_bytes == 0) return result;
   const auto most = static_cast<double>(memory.max);
   result.balance_score = memory.mean / most;
   result.efficiency =
@@ -207,7 +220,11 @@ std::vector<Repetition> repetitions(const Plan& plan, const Folding& folding) {
 std::vector<AxisSaving> axis_savings(const Manifest& manifest,
                                      const Plan& plan) {
   SHARDPLAN_CHECK(plan.placement_of.size() == manifest.size());
-  const std::vector<int64_t> counts = placement_counts(plan);
+  return axis_savings(plan, placement_counts(plan));
+}
+
+std::vector<AxisSaving> axis_savings(const Plan& plan,
+                                     const PlacementCounts& counts) {
   std::vector<AxisSaving> result;
   for (const Axis& axis : plan.mesh.axes()) {
     AxisSaving saving{axis.name, axis.size, 0, 0};

@@ -39,6 +39,15 @@ struct DeviceMemory {
 std::optional<DeviceMemory> device_memory(const Manifest& manifest,
                                           const Plan& plan, Diagnostics& diags);
 
+// The same, and those below, for a plan whose placements have `counts`
+// parameters: all that they need of a model. `work` grows by how many times a
+// placement was looked at.
+using PlacementCounts = std::vector<int64_t>;
+std::optional<DeviceMemory> device_memory(const Plan& plan,
+                                          const PlacementCounts& counts,
+                                          Diagnostics& diags,
+                                          int64_t* work = nullptr);
+
 // The ratios of the JSON report; definitions in docs/formats/report.md.
 struct Balance {
   double balance_score = 1;        // mean(b) / max(b)
@@ -51,6 +60,8 @@ struct Balance {
 };
 Balance balance(const Manifest& manifest, const Plan& plan,
                 const DeviceMemory& memory);
+Balance balance(const Plan& plan, const PlacementCounts& counts,
+                int64_t total_bytes, const DeviceMemory& memory);
 
 // How far bytes per device are from equal, each in [0, 1].
 struct Imbalance {
@@ -81,5 +92,7 @@ struct AxisSaving {
 };
 std::vector<AxisSaving> axis_savings(const Manifest& manifest,
                                      const Plan& plan);
+std::vector<AxisSaving> axis_savings(const Plan& plan,
+                                     const PlacementCounts& counts);
 
 }  // namespace shardplan

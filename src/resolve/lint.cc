@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "base/text.h"
 #include "resolve/correct.h"
@@ -35,6 +36,18 @@ LintInput make_lint_input(const Manifest& manifest, const Plan& plan,
                   {}};
   input.meeting = meeting_of(input);
   return input;
+}
+
+int64_t count_of(const LintInput& input, std::span<const uint32_t> parameters) {
+  if (input.summary == nullptr) return static_cast<int64_t>(parameters.size());
+  int64_t count = 0;
+  for (const uint32_t i : parameters) count += input.summary->counts[i];
+  return count;
+}
+
+void name_parameters(Diagnostics::Builder& report,
+                     std::vector<std::string> names, int64_t count) {
+  report.parameters(std::move(names)).findings(count);
 }
 
 std::vector<std::string> names_of(const Manifest& manifest,

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,6 +20,7 @@
 #include "core/plan.h"
 #include "core/rules.h"
 #include "resolve/analyze.h"
+#include "resolve/unit_facts.h"
 
 namespace shardplan {
 
@@ -61,6 +63,17 @@ struct Meeting {
   std::vector<Unmentioned> unmentioned;
 };
 
+// A model of which parameters that are alike in all that a change can touch are
+// one, with how many they are (advise/trial.h). What is told of it is counted
+// and compared, never shown.
+struct Summary {
+  std::vector<int64_t> counts;  // per parameter of the manifest
+  int64_t total_bytes = 0;
+  const UnitFacts& known;  // of the whole model
+  // is_catch_all() of resolve/match.h, which compiles the pattern, remembered.
+  std::function<bool(const std::string&)> is_catch_all;
+};
+
 struct LintInput {
   const Manifest& manifest;
   const Plan& plan;
@@ -71,6 +84,7 @@ struct LintInput {
   Members of_placement;
   Members of_class;
   Meeting meeting;
+  const Summary* summary = nullptr;  // null: every parameter is there
 };
 
 LintInput make_lint_input(const Manifest& manifest, const Plan& plan,
@@ -102,6 +116,12 @@ void lint_units(const LintInput& input, Diagnostics& diags);
 void lint_costs(const LintInput& input, Diagnostics& diags);
 
 // What the lints share.
+
+// How many parameters these are.
+int64_t count_of(const LintInput& input, std::span<const uint32_t> parameters);
+// Says which parameters a finding is about; it counts as many findings.
+void name_parameters(Diagnostics::Builder& report,
+                     std::vector<std::string> names, int64_t count);
 
 std::vector<std::string> names_of(const Manifest& manifest,
                                   std::span<const uint32_t> parameters);

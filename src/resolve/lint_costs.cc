@@ -37,10 +37,24 @@ std::string amount(Int128 bytes) {
   return bytes_text(static_cast<double>(bytes));
 }
 
+PlacementCounts placement_counts(const LintInput& input) {
+  PlacementCounts counts;
+  for (size_t i = 0; i < input.plan.placements.size(); ++i) {
+    counts.push_back(count_of(input, input.of_placement.of(i)));
+  }
+  return counts;
+}
+
+int64_t total_bytes(const LintInput& input) {
+  return input.summary == nullptr ? input.manifest.total_bytes()
+                                  : input.summary->total_bytes;
+}
+
 void lint_unused_axes(const LintInput& input, Diagnostics& diags) {
   // What rules shard that meet no name cannot be told.
   if (input.meeting.misses_names || input.meeting.misses_labels) return;
-  for (const AxisSaving& saving : axis_savings(input.manifest, input.plan)) {
+  for (const AxisSaving& saving :
+       axis_savings(input.plan, placement_counts(input))) {
     const AxisNames& zero = input.options.zero_axes;
     if (saving.size == 1 || saving.sharded_tensors > 0 ||
         saving.axis == input.options.pipeline_axis ||
@@ -77,7 +91,7 @@ void lint_large(const LintInput& input, Diagnostics& diags) {
     // What correction or a missing rule did is reported there.
     if (placement.shards > 1 || !placement.corrections.empty() ||
         input.plan.is_unmatched(placement) || bytes < kLargeBytes ||
-        bytes < input.manifest.total_bytes() / kLargeFraction) {
+        bytes < total_bytes(input) / kLargeFraction) {
       continue;
     }
     std::vector<std::string> names =
@@ -95,7 +109,7 @@ void lint_large(const LintInput& input, Diagnostics& diags) {
     report.help("shard a dimension in " +
                 rule_text(input.plan, placement.rule));
     report.about({placement.rule, -1, ""});
-    report.parameters(std::move(names));
+    name_parameters(report, std::move(names), c.count);
   }
 }
 
@@ -122,7 +136,7 @@ void lint_lost(const LintInput& input, Diagnostics& diags) {
   std::vector<std::pair<Int128, size_t>> losses;  // extra bytes, placement
   for (size_t i = 0; i < input.plan.placements.size(); ++i) {
     const Placement& placement = input.plan.placements[i];
-    const auto count = static_cast<int64_t>(input.of_placement.of(i).size());
+    const int64_t count = count_of(input, input.of_placement.of(i));
     const int64_t requested = requested_bytes(input.plan, placement);
     asked += static_cast<Int128>(requested) * count;
     const Int128 extra =
@@ -155,7 +169,8 @@ void lint_lost(const LintInput& input, Diagnostics& diags) {
 
 void lint_replicated(const LintInput& input, Diagnostics& diags) {
   if (!input.options.max_replicated) return;
-  const Balance ratios = balance(input.manifest, input.plan, input.memory);
+  const Balance ratios = balance(input.plan, placement_counts(input),
+                                 total_bytes(input), input.memory);
   if (ratios.replicated_fraction <= *input.options.max_replicated) return;
   diags
       .report(Code::ShardingLost, {},
@@ -163,7 +178,7 @@ void lint_replicated(const LintInput& input, Diagnostics& diags) {
                   " of the bytes are not sharded at all")
       .fact("they take " +
             bytes_text(ratios.replicated_fraction *
-                       static_cast<double>(input.manifest.total_bytes())) +
+                       static_cast<double>(total_bytes(input))) +
             " on every device")
       .fact("`--max-replicated` allows " +
             percent_text(*input.options.max_replicated))

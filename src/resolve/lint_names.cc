@@ -27,6 +27,7 @@ struct Losers {
   int64_t held = 0;  // bytes per device
   Span where;
   std::vector<std::string> names;
+  int64_t count = 0;  // of parameters
 };
 
 // The last rule of that name, where another would go behind it.
@@ -66,7 +67,7 @@ void report_lost(const LintInput& input, const LostLabel& lost, Losers losers,
     report.help("add a rule `[" + printable(lost.label) +
                 ", null]`, or with axes instead of `null`");
   }
-  report.parameters(std::move(losers.names));
+  name_parameters(report, std::move(losers.names), losers.count);
 }
 
 void lint_lost_labels(const LintInput& input, Diagnostics& diags) {
@@ -92,8 +93,9 @@ void lint_lost_labels(const LintInput& input, Diagnostics& diags) {
                            ? spec_span(input, placement.rule, c.dim)
                            : input.manifest.where(members.front());
       }
-      losers.held +=
-          static_cast<int64_t>(members.size()) * placement.bytes_per_device;
+      const int64_t count = count_of(input, members);
+      losers.count += count;
+      losers.held += count * placement.bytes_per_device;
       for (std::string& name : names_of(input.manifest, members)) {
         losers.names.push_back(std::move(name));
       }
@@ -148,7 +150,7 @@ void lint_overridden(const LintInput& input, Diagnostics& diags) {
         "remove the catch-all: what no rule is found in is then placed "
         "by its logical axes");
     report.about({rule, -1, ""});
-    report.parameters(std::move(names));
+    name_parameters(report, std::move(names), count_of(input, parameters));
   }
 }
 

@@ -54,6 +54,10 @@ void lint_unmatched(const LintInput& input, Diagnostics& diags) {
                      input.manifest.where(c.first),
                      (many ? "parameters " : "parameter ") + names_text(names) +
                          (many ? " match no rule" : " matches no rule"));
+    if (input.summary != nullptr) {  // nobody reads the rest
+      name_parameters(report, std::move(names), c.count);
+      continue;
+    }
     const double bytes = static_cast<double>(placement.bytes_per_device) *
                          static_cast<double>(c.count);
     report.fact((by_size ? "placed by size: " + spec_text(placement.spec) + ", "
@@ -69,7 +73,7 @@ void lint_unmatched(const LintInput& input, Diagnostics& diags) {
       report.help("a rule `[\"" + suggestion + "\", []]` would replicate " +
                   (many ? "them" : "it"));
     }
-    report.parameters(std::move(names));
+    name_parameters(report, std::move(names), c.count);
   }
 }
 
@@ -116,6 +120,7 @@ void lint_unused(const LintInput& input, Diagnostics& diags) {
                   "sharded"
             : rule_text(input.plan, number) + " is found in no parameter");
     report.about({number, -1, ""});
+    if (input.summary != nullptr) continue;
     report.fact("it places 0 bytes; pattern `" + printable(rule.pattern) + "`");
     report.help("remove it");
     report.help("`shardplan inspect` shows the names that there are");
@@ -205,6 +210,7 @@ void lint_shadowed(const LintInput& input, Diagnostics& diags) {
         diags.report(Code::ShadowedRule, {},
                      rule_text(input.plan, number) + " never applies");
     report.about({number, -1, ""});
+    if (input.summary != nullptr) continue;
     std::string takers = "rule " + std::to_string(winner);
     if (rule.shadowed_by.size() > 1) {
       takers =
@@ -272,15 +278,20 @@ void lint_catch_all(const LintInput& input, Diagnostics& diags) {
   if (input.meeting.misses_names || input.meeting.misses_labels) return;
   for (const auto& [rule, classes] : classes_by_rule(input)) {
     const PlanRule& asked = input.plan.rules[static_cast<size_t>(rule) - 1];
-    if (!is_catch_all(asked.pattern)) continue;
+    const bool catches_all = input.summary == nullptr
+                                 ? is_catch_all(asked.pattern)
+                                 : input.summary->is_catch_all(asked.pattern);
+    if (!catches_all) continue;
     std::vector<std::string> names;
     double bytes = 0;
+    int64_t count = 0;
     for (const uint32_t number : classes) {
       const ParameterClass& c = input.folding.classes[number];
       for (std::string& name :
            names_of(input.manifest, input.of_class.of(number))) {
         names.push_back(std::move(name));
       }
+      count += c.count;
       bytes +=
           static_cast<double>(c.count) *
           static_cast<double>(input.plan.placements[c.kind].bytes_per_device);
@@ -295,7 +306,7 @@ void lint_catch_all(const LintInput& input, Diagnostics& diags) {
         "write a rule for them, so that a new or misspelt name is "
         "noticed");
     report.about({rule, -1, ""});
-    report.parameters(std::move(names));
+    name_parameters(report, std::move(names), count);
   }
 }
 

@@ -70,13 +70,13 @@ std::string padding_help(int64_t size, int64_t shards) {
 
 void report_indivisible(const LintInput& input, const Placement& placement,
                         const Correction& correction,
-                        std::vector<std::string> names, Diagnostics& diags) {
+                        std::vector<std::string> names, int64_t count,
+                        Diagnostics& diags) {
   const Mesh& mesh = input.plan.mesh;
   const AxisNames axes = mesh_axes(mesh, placement.asked(), correction.dim);
   const int64_t size =
       stored_shape(placement)[static_cast<size_t>(correction.dim)];
   const int64_t shards = shard_count(mesh, axes);
-  const auto count = static_cast<int64_t>(names.size());
   auto report = diags.report(
       Code::IndivisibleDimension,
       input.plan.on_indivisible == OnIndivisible::Error
@@ -85,6 +85,11 @@ void report_indivisible(const LintInput& input, const Placement& placement,
       {},
       "dimension " + std::to_string(correction.dim) + " of " +
           names_text(names) + " is not divisible by " + axis_word(axes));
+  if (input.summary != nullptr) {  // nobody reads the rest
+    report.about({placement.rule, correction.dim, ""});
+    name_parameters(report, std::move(names), count);
+    return;
+  }
   report.label(asked_span(input, placement, correction.dim),
                "shards dimension " + std::to_string(correction.dim));
   report.fact("dimension " + std::to_string(correction.dim) + " is " +
@@ -97,7 +102,7 @@ void report_indivisible(const LintInput& input, const Placement& placement,
   report.fact(legal_sizes(mesh, axes, size));
   report.help(padding_help(size, shards));
   report.about({placement.rule, correction.dim, ""});
-  report.parameters(std::move(names));
+  name_parameters(report, std::move(names), count);
 }
 
 // Findings about a rule's spec entry, over all placements that it made.
@@ -114,6 +119,7 @@ struct EntryUse {
   int64_t extra = 0;  // bytes per device beyond what was asked for
   int64_t held = 0;   // bytes per device
   std::vector<std::string> names;
+  int64_t count = 0;  // of parameters
 };
 
 // An unsharded entry beyond the rank, where another one says it already.
@@ -277,7 +283,7 @@ void report_entry(const LintInput& input, const EntryKey& key, EntryUse use,
   if (use.names.empty()) {
     report.findings(1);
   } else {
-    report.parameters(std::move(use.names));
+    name_parameters(report, std::move(use.names), use.count);
   }
 }
 
@@ -296,13 +302,15 @@ void add_idle_rules(const LintInput& input,
                                         spec_span(input, key.rule, key.dim),
                                         0,
                                         0,
-                                        {}});
+                                        {},
+                                        0});
     }
   }
 }
 
 void lint_uneven(const LintInput& input, const Placement& placement,
-                 const std::vector<std::string>& names, Diagnostics& diags) {
+                 const std::vector<std::string>& names, int64_t count,
+                 Diagnostics& diags) {
   const Mesh& mesh = input.plan.mesh;
   const Cut cut = cut_of(input.plan.on_indivisible);
   const Shape shape = stored_shape(placement);
@@ -329,12 +337,12 @@ void lint_uneven(const LintInput& input, const Placement& placement,
                         static_cast<double>(placement.shards);
     report.fact(
         bytes_text((static_cast<double>(placement.bytes_per_device) - even) *
-                   static_cast<double>(names.size())) +
+                   static_cast<double>(count)) +
         " more on the fullest device than even shards would take");
     report.fact(legal_sizes(mesh, axes, size));
     report.help(padding_help(size, shards));
     report.about({placement.rule, static_cast<int>(dim), ""});
-    report.parameters(names);
+    name_parameters(report, names, count);
   }
 }
 
@@ -345,7 +353,7 @@ void lint_specs(const LintInput& input, Diagnostics& diags) {
   for (size_t i = 0; i < input.plan.placements.size(); ++i) {
     const Placement& placement = input.plan.placements[i];
     const std::span<const uint32_t> members = input.of_placement.of(i);
-    const auto count = static_cast<int64_t>(members.size());
+    const int64_t count = count_of(input, members);
     for (const Correction& correction : placement.corrections) {
       if (correction.code == Code::IndivisibleDimension ||
           is_about_names(correction.code)) {
@@ -361,6 +369,7 @@ void lint_specs(const LintInput& input, Diagnostics& diags) {
                                correction.reason}];
       use.dropped = correction.dropped;
       use.where = asked_span(input, placement, correction.dim);
+      use.count += count;
       use.held += count * placement.bytes_per_device;
       use.extra += count * std::max<int64_t>(
                                0, placement.bytes_per_device -
@@ -379,9 +388,10 @@ void lint_specs(const LintInput& input, Diagnostics& diags) {
     const auto names = [&] {
       return names_of(input.manifest, input.of_placement.of(i));
     };
+    const int64_t count = count_of(input, input.of_placement.of(i));
     for (const Correction& correction : placement.corrections) {
       if (correction.code != Code::IndivisibleDimension) continue;
-      report_indivisible(input, placement, correction, names(), diags);
+      report_indivisible(input, placement, correction, names(), count, diags);
     }
     if (input.plan.on_indivisible == OnIndivisible::Pad ||
         input.plan.on_indivisible == OnIndivisible::Chunk) {
@@ -396,7 +406,7 @@ void lint_specs(const LintInput& input, Diagnostics& diags) {
         }
         return false;
       }();
-      if (uneven) lint_uneven(input, placement, names(), diags);
+      if (uneven) lint_uneven(input, placement, names(), count, diags);
     }
   }
 }

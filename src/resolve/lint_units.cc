@@ -138,7 +138,9 @@ void report_split(const LintInput& input, const Finding& finding,
   const Placement& placement = input.plan.placements[finding.placement];
   const Declarations& declared = input.plan.declarations;
   std::vector<std::string> names;
+  int64_t count = 0;
   for (const uint32_t number : finding.classes) {
+    count += input.folding.classes[number].count;
     for (std::string& member :
          names_of(input.manifest, input.of_class.of(number))) {
       names.push_back(std::move(member));
@@ -151,7 +153,7 @@ void report_split(const LintInput& input, const Finding& finding,
                "shards dimension " + std::to_string(split.unit.dim));
   report.fact(split_fact(split));
   report.fact(legal_sizes(split, input.plan.mesh, declared));
-  report.fact(whole_text(input, finding, static_cast<int64_t>(names.size())));
+  report.fact(whole_text(input, finding, count));
   const std::string scales = scales_text(split, known, names.front());
   if (!scales.empty()) report.fact(scales);
   const bool needs_facts = rests_on_facts(split.unit.kind);
@@ -168,13 +170,15 @@ void report_split(const LintInput& input, const Finding& finding,
         "sure");
   }
   report.about({placement.rule, split.unit.dim, ""});
-  report.parameters(std::move(names));
+  name_parameters(report, std::move(names), count);
 }
 
 }  // namespace
 
 void lint_units(const LintInput& input, Diagnostics& diags) {
-  const UnitFacts known = unit_facts(input.manifest, input.folding);
+  const UnitFacts known = input.summary == nullptr
+                              ? unit_facts(input.manifest, input.folding)
+                              : input.summary->known;
   std::vector<Finding> findings;
   std::map<std::tuple<uint32_t, int, UnitKind, int64_t>, size_t> seen;
   for (size_t i = 0; i < input.folding.classes.size(); ++i) {

@@ -304,14 +304,6 @@ std::optional<Matches> match_rules(const Manifest& manifest,
       options.jobs);
 }
 
-std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
-                            const Mesh& mesh, const ResolveOptions& options,
-                            Diagnostics& diags) {
-  const auto matches = match_rules(manifest, rules, options, diags);
-  if (!matches) return std::nullopt;
-  return resolve(manifest, rules, *matches, mesh, options, diags);
-}
-
 // The declared axes that a spec may name on this mesh.
 static AxisNames known_axes(const RuleSet& rules, const Mesh& mesh,
                             const ResolveOptions& options) {
@@ -340,9 +332,13 @@ static void declare_mentioned(const Vocabulary& names, Plan& plan) {
   }
 }
 
-std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
-                            const Matches& matches, const Mesh& mesh,
-                            const ResolveOptions& options, Diagnostics& diags) {
+// `folding` is by type, where anything is declared.
+static std::optional<Plan> plan_of(const Manifest& manifest,
+                                   const RuleSet& rules, const Matches& matches,
+                                   const Mesh& mesh,
+                                   const ResolveOptions& options,
+                                   const UnitFacts& known,
+                                   const Folding& folding, Diagnostics& diags) {
   Plan plan{mesh,
             options.on_indivisible,
             options.strict,
@@ -354,18 +350,11 @@ std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
     plan.rules.push_back(plan_rule(rules.rules[i], matches.rules[i]));
   }
   plan.declarations = options.declarations;
-  UnitFacts known;
-  Folding folding;
-  const bool declared = options.declarations.any();
-  if (declared) {
-    folding = fold_by_type(manifest);
-    known = unit_facts(manifest, folding);
-  }
   const Vocabulary names(rules, mesh, options.names);
   plan.other_names = names.others();
   const AxisNames declared_axes = plan.declared_axes;
   const Placing how{rules, declared_axes, mesh, options, known, names};
-  Placer placer(how, declared ? &folding : nullptr);
+  Placer placer(how, options.declarations.any() ? &folding : nullptr);
   plan.placement_of.reserve(manifest.size());
   for (size_t i = 0; i < manifest.size(); ++i) {
     const auto number =
@@ -379,6 +368,37 @@ std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
   }
   declare_mentioned(names, plan);
   return plan;
+}
+
+std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
+                            const Mesh& mesh, const ResolveOptions& options,
+                            Diagnostics& diags) {
+  const auto matches = match_rules(manifest, rules, options, diags);
+  if (!matches) return std::nullopt;
+  return resolve(manifest, rules, *matches, mesh, options, diags);
+}
+
+std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
+                            const Matches& matches, const Mesh& mesh,
+                            const ResolveOptions& options, Diagnostics& diags) {
+  UnitFacts known;
+  Folding folding;  // by type, where names matter
+  if (options.declarations.any()) {
+    folding = fold_by_type(manifest);
+    known = unit_facts(manifest, folding);
+  }
+  return plan_of(manifest, rules, matches, mesh, options, known, folding,
+                 diags);
+}
+
+std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
+                            const Matches& matches, const Mesh& mesh,
+                            const ResolveOptions& options,
+                            const UnitFacts& known, Diagnostics& diags) {
+  Folding folding;
+  if (options.declarations.any()) folding = fold_by_type(manifest);
+  return plan_of(manifest, rules, matches, mesh, options, known, folding,
+                 diags);
 }
 
 }  // namespace shardplan

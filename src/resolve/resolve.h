@@ -19,6 +19,7 @@
 #include "core/rules.h"
 #include "resolve/match.h"
 #include "resolve/meaning.h"
+#include "resolve/unit_facts.h"
 
 namespace shardplan {
 
@@ -51,6 +52,11 @@ std::optional<Matches> match_rules(const Manifest& manifest,
 std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
                             const Matches& matches, const Mesh& mesh,
                             const ResolveOptions& options, Diagnostics& diags);
+// The same for a part of a model whose facts are known (resolve/unit_facts.h).
+std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
+                            const Matches& matches, const Mesh& mesh,
+                            const ResolveOptions& options,
+                            const UnitFacts& known, Diagnostics& diags);
 
 // The spec that a rule gives to a tensor, before correction: what
 // match_partition_rules returns for it.
