@@ -67,6 +67,7 @@ using Settled = std::set<const Diagnostic*>;
 
 struct Advising {
   Trial& trial;
+  RulePlaces places;
   Budget budget;
   int64_t work = 0;   // of finding candidates
   Settled removable;  // their rules decide nothing and may be removed
@@ -95,7 +96,8 @@ std::vector<Tried> fixes_of(const Found& found, Advising& how) {
     fix.bytes_per_device = effect->bytes_per_device;
     fix.finding_bytes_per_device = effect->finding_bytes_per_device;
     if (candidate.change.rules) {
-      fix.edits = edits_of(found.planned.rules, *candidate.change.rules);
+      fix.edits =
+          edits_of(found.planned.rules, how.places, *candidate.change.rules);
     }
     const bool known = std::any_of(
         good.begin(), good.end(),
@@ -205,7 +207,8 @@ int64_t advise(const Planned& planned, size_t first, Diagnostics& diags) {
   if (findings.empty()) return 0;
   const std::vector<const Diagnostic*> all(findings.begin(), findings.end());
   Trial trial(planned, all, diags);
-  Advising how{trial, Budget(findings.size()), 0, {}};
+  Advising how{
+      trial, RulePlaces(planned.rules), Budget(findings.size()), 0, {}};
   settle_removals(removals(planned, all), how);
   for (const Severity severity :
        {Severity::Error, Severity::Warning, Severity::Note}) {

@@ -82,7 +82,8 @@ Edits spec_edits(const Rule& rule, const PartitionSpec& spec, bool quoted) {
   return edits;
 }
 
-Edits insert_edits(const RuleSet& rules, const RuleChange& change) {
+Edits insert_edits(const RuleSet& rules, const RulePlaces& places,
+                   const RuleChange& change) {
   const auto count = static_cast<int>(rules.rules.size());
   const auto editable = [&](int number) {
     return number >= 1 && number <= count &&
@@ -92,7 +93,7 @@ Edits insert_edits(const RuleSet& rules, const RuleChange& change) {
   if (!in_front && !editable(change.rule - 1)) return {};
   const int anchor = in_front ? change.rule : change.rule - 1;
   const Rule& rule = rules.rules[static_cast<size_t>(anchor) - 1];
-  const auto item = item_layout(rules, rule);
+  const auto item = places.layout_of(rule);
   if (!item) return {};
   std::vector<std::string> sources;
   for (const NewRule& added : change.added) {
@@ -103,15 +104,16 @@ Edits insert_edits(const RuleSet& rules, const RuleChange& change) {
                    : insertion_behind(*item, sources)};
 }
 
-Edits move_edits(const RuleSet& rules, const RuleChange& change) {
+Edits move_edits(const RuleSet& rules, const RulePlaces& places,
+                 const RuleChange& change) {
   const Rule& rule = rules.rules[static_cast<size_t>(change.rule) - 1];
   const Rule& before = rules.rules[static_cast<size_t>(change.before) - 1];
   if (!is_editable(rule) || !is_editable(before) ||
       rule.where.file != before.where.file) {
     return {};
   }
-  const auto item = item_layout(rules, rule);
-  const auto target = item_layout(rules, before);
+  const auto item = places.layout_of(rule);
+  const auto target = places.layout_of(before);
   if (!item || !target) return {};
   const auto removal = removal_of(*item);
   const auto insertion = copy_before(*target, *item);
@@ -141,12 +143,17 @@ std::string rule_source(std::string_view pattern, const PartitionSpec& spec,
 }
 
 std::vector<TextEdit> edits_of(const RuleSet& rules, const RuleChange& change) {
+  return edits_of(rules, RulePlaces(rules), change);
+}
+
+std::vector<TextEdit> edits_of(const RuleSet& rules, const RulePlaces& places,
+                               const RuleChange& change) {
   if (change.kind == RuleChange::Kind::Insert) {
-    return insert_edits(rules, change);
+    return insert_edits(rules, places, change);
   }
   const Rule& rule = rules.rules[static_cast<size_t>(change.rule) - 1];
   if (!is_editable(rule)) return {};
-  const auto item = item_layout(rules, rule);
+  const auto item = places.layout_of(rule);
   if (!item) return {};
   Edits edits;
   switch (change.kind) {
@@ -161,7 +168,7 @@ std::vector<TextEdit> edits_of(const RuleSet& rules, const RuleChange& change) {
       if (const auto removal = removal_of(*item)) return {*removal};
       return {};
     default:
-      return move_edits(rules, change);
+      return move_edits(rules, places, change);
   }
   for (const TextEdit& edit : edits) {
     const bool insertion = edit.where.begin == edit.where.end;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "advise/rule_change.h"
+#include "advise/rule_layout.h"
 #include "base/fix.h"
 
 namespace shardplan {
@@ -27,6 +28,9 @@ std::string rule_source(std::string_view pattern, const PartitionSpec& spec,
 // file of the user's own, or where the layout (aliases, several rules in a
 // line, comments between entries) does not allow it safely.
 std::vector<TextEdit> edits_of(const RuleSet& rules, const RuleChange& change);
+// The same for one of many changes.
+std::vector<TextEdit> edits_of(const RuleSet& rules, const RulePlaces& places,
+                               const RuleChange& change);
 
 // The text with its edits made. REQUIRES: ascending and apart.
 std::string edited(std::string_view text, std::span<const TextEdit> edits);

@@ -10,11 +10,6 @@ namespace {
 
 constexpr std::string_view kBlanks = " \t";
 
-uint64_t line_start(std::string_view text, uint64_t at) {
-  const size_t found = text.substr(0, at).rfind('\n');
-  return found == std::string_view::npos ? 0 : found + 1;
-}
-
 // Behind the line end; the size of the text for a last line without one.
 uint64_t line_stop(std::string_view text, uint64_t at) {
   const size_t found = text.find('\n', at);
@@ -46,36 +41,6 @@ bool is_separator(std::string_view text) {
          text.find(',', comma + 1) == std::string_view::npos;
 }
 
-// An alias gives two rules one place.
-bool is_shared(const RuleSet& rules, const Rule& rule) {
-  return std::any_of(
-      rules.rules.begin(), rules.rules.end(), [&](const Rule& other) {
-        return &other != &rule && other.where.file == rule.where.file &&
-               (other.where.begin == rule.where.begin ||
-                other.spec_where.begin == rule.spec_where.begin);
-      });
-}
-
-void find_neighbours(const RuleSet& rules, const Rule& rule,
-                     ItemLayout& layout) {
-  layout.alone = true;
-  for (const Rule& other : rules.rules) {
-    if (&other == &rule || other.item_where.file != rule.item_where.file) {
-      continue;
-    }
-    layout.alone = false;
-    const Span at = other.item_where;
-    if (at.end <= layout.item.begin &&
-        (!layout.previous || at.begin > layout.previous->begin)) {
-      layout.previous = at;
-    }
-    if (at.begin >= layout.item.end &&
-        (!layout.next || at.begin < layout.next->begin)) {
-      layout.next = at;
-    }
-  }
-}
-
 // What follows a comma in front of a flow item: a new line where the item has
 // its own.
 std::string gap(const ItemLayout& layout) {
@@ -105,14 +70,60 @@ bool is_json(const SourceFile& file) {
          (text[first] == '{' || text[first] == '[');
 }
 
-std::optional<ItemLayout> item_layout(const RuleSet& rules, const Rule& rule) {
-  if (!is_editable(rule) || is_shared(rules, rule)) return std::nullopt;
+RulePlaces::RulePlaces(const RuleSet& rules) {
+  for (const Rule& rule : rules.rules) {
+    const SourceFile* file = rule.where.file;
+    ++patterns_at_[{file, rule.where.begin}];
+    ++specs_at_[{file, rule.spec_where.begin}];
+    if (rule.item_where) {
+      files_[rule.item_where.file].items.push_back(rule.item_where);
+    }
+  }
+  for (auto& [source, file] : files_) {
+    std::sort(file.items.begin(), file.items.end(),
+              [](const Span& a, const Span& b) { return a.begin < b.begin; });
+    const std::string_view text = source->text();
+    file.line_end = text.find("\r\n") == std::string_view::npos ? "\n" : "\r\n";
+    file.line_starts = {0};
+    for (size_t at = text.find('\n'); at != std::string_view::npos;
+         at = text.find('\n', at + 1)) {
+      file.line_starts.push_back(at + 1);
+    }
+  }
+}
+
+// An alias gives two rules one place.
+bool RulePlaces::is_shared(const Rule& rule) const {
+  const SourceFile* file = rule.where.file;
+  return patterns_at_.at({file, rule.where.begin}) > 1 ||
+         specs_at_.at({file, rule.spec_where.begin}) > 1;
+}
+
+std::optional<ItemLayout> RulePlaces::layout_of(const Rule& rule) const {
+  if (!is_editable(rule) || is_shared(rule)) return std::nullopt;
+  const File& file = files_.at(rule.item_where.file);
   const std::string_view text = rule.item_where.file->text();
   ItemLayout layout;
   layout.item = rule.item_where;
-  layout.line_end = text.find("\r\n") == std::string_view::npos ? "\n" : "\r\n";
-  find_neighbours(rules, rule, layout);
-  const uint64_t begin = line_start(text, layout.item.begin);
+  layout.line_end = file.line_end;
+  layout.alone = file.items.size() == 1;
+  const auto from = [&](uint64_t begin) {
+    return std::lower_bound(
+        file.items.begin(), file.items.end(), begin,
+        [](const Span& item, uint64_t at) { return item.begin < at; });
+  };
+  for (auto it = from(layout.item.begin);
+       it != file.items.begin() && !layout.previous;) {
+    --it;
+    if (it->end <= layout.item.begin) layout.previous = *it;
+  }
+  if (const auto next = from(layout.item.end); next != file.items.end()) {
+    layout.next = *next;
+  }
+  const uint64_t begin =
+      *(std::upper_bound(file.line_starts.begin(), file.line_starts.end(),
+                         layout.item.begin) -
+        1);
   const std::string_view head = text.substr(begin, layout.item.begin - begin);
   layout.block = is_dash(head);
   if (!layout.block) {

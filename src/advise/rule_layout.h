@@ -4,10 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/fix.h"
 #include "core/rules.h"
@@ -29,9 +32,30 @@ struct ItemLayout {
   bool alone = false;  // the only rule of its file
 };
 
-// Empty where the rule shares its lines with others in a block list, its text
-// with others through aliases, or the like.
-std::optional<ItemLayout> item_layout(const RuleSet& rules, const Rule& rule);
+// Where all rules of a set stand, looked through once: there may be as many
+// changes as rules. The rules must outlive it.
+class RulePlaces {
+ public:
+  explicit RulePlaces(const RuleSet& rules);
+
+  // Empty where the rule shares its lines with others in a block list, its text
+  // with others through aliases, or the like.
+  std::optional<ItemLayout> layout_of(const Rule& rule) const;
+
+ private:
+  struct File {
+    std::vector<Span> items;            // ascending
+    std::vector<uint64_t> line_starts;  // ascending; the first is 0
+    std::string_view line_end;
+  };
+  bool is_shared(const Rule& rule) const;
+
+  std::map<const SourceFile*, File> files_;
+  // How many rules have their pattern, or their spec, at a place.
+  using Place = std::pair<const SourceFile*, uint64_t>;
+  std::map<Place, int> patterns_at_;
+  std::map<Place, int> specs_at_;
+};
 
 // A file whose first character opens a JSON value.
 bool is_json(const SourceFile& file);

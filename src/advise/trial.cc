@@ -416,7 +416,16 @@ struct Trial::Impl {
         make_lint_input(firsts, plan, folding, &by, *memory, planned.linting);
     input.summary = &summary;
     lint(input, diags);
-    constexpr int64_t kFinding = 8;  // visits that telling one is worth
+    // Visits that resolving and telling one are worth.
+    constexpr int64_t kPlacement = 4;
+    constexpr int64_t kFinding = 8;
+    const size_t axes = plan.mesh.axes().size();
+    for (const Placement& placement : plan.placements) {
+      const size_t entries = placement.requested
+                                 ? placement.requested->dims.size()
+                                 : placement.spec.dims.size();
+      work += kPlacement + static_cast<int64_t>(axes + entries);
+    }
     Findings errors;
     for (const Diagnostic& diagnostic : diags.all()) {
       work += kFinding + static_cast<int64_t>(diagnostic.parameters.size());

@@ -184,7 +184,7 @@ bool check_memory_flags(const Options& options, Diagnostics& diags) {
 
 std::optional<BudgetInput> budget_input(Context& context,
                                         const Manifest& manifest,
-                                        const Plan& plan) {
+                                        const Plan& plan, NamesRead& read) {
   const Options& options = context.options;
   const MemoryOptions& m = options.memory;
   if (!check_memory_flags(options, context.diags)) return std::nullopt;
@@ -200,8 +200,9 @@ std::optional<BudgetInput> budget_input(Context& context,
   input.options.reserve = *reserve;
   input.options.kv = kv_request(options);
   if (input.options.kv) {
+    if (!read.projections) read.projections = key_projections(manifest);
     input.kv_axes =
-        kv_axes(manifest, key_projections(manifest), plan,
+        kv_axes(manifest, *read.projections, plan,
                 {m.kv_axes, m.batch_axes, m.sequence_axes}, context.diags);
     if (!input.kv_axes ||
         !check_stage_axis(options, *input.kv_axes, context.diags)) {
@@ -213,16 +214,21 @@ std::optional<BudgetInput> budget_input(Context& context,
       !read_state_rules(context, manifest, plan, input)) {
     return std::nullopt;
   }
-  input.units =
-      layer_units(manifest, input.state_specs ? input.state_specs->kind_of
-                                              : plan.placement_of);
+  const std::vector<uint32_t>& kind_of =
+      input.state_specs ? input.state_specs->kind_of : plan.placement_of;
+  if (read.kind_of != kind_of) {
+    read.units = layer_units(manifest, kind_of);
+    read.kind_of = kind_of;
+  }
+  input.units = read.units;
   return input;
 }
 
 std::optional<BudgetAnswer> answer_budget(Context& context,
                                           const Manifest& manifest,
                                           const Plan& plan) {
-  auto input = budget_input(context, manifest, plan);
+  NamesRead read;
+  auto input = budget_input(context, manifest, plan, read);
   if (!input) return std::nullopt;
   auto budget =
       make_budget(manifest, plan, input->units, input->options, context.diags);

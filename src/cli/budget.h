@@ -31,11 +31,19 @@ struct BudgetInput {
   LayerUnits units;
 };
 
+// What names tell, for plans that differ in the mesh alone: reading them again
+// for every mesh would take most of the time.
+struct NamesRead {
+  std::optional<std::vector<KeyProjection>> projections;
+  std::vector<uint32_t> kind_of;  // that the units were told for
+  LayerUnits units;
+};
+
 // Empty, with the reason reported. Findings about state rules are reported
-// too.
+// too. `read` is of the same manifest.
 std::optional<BudgetInput> budget_input(Context& context,
                                         const Manifest& manifest,
-                                        const Plan& plan);
+                                        const Plan& plan, NamesRead& read);
 
 struct BudgetAnswer {
   BudgetInput input;

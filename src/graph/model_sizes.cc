@@ -13,8 +13,6 @@ namespace {
 
 // So large that no model has it, so small that products of two fit 63 bits.
 constexpr int64_t kMaxSize = int64_t{1} << 31;
-// As a config reader's (io/formats/hf_families): a graph has nodes for each.
-constexpr int64_t kMaxLayers = 10'000;
 
 using Where = SizeSource::Where;
 using Size = std::optional<int64_t>;
@@ -156,7 +154,7 @@ class Completion {
                 needed("hidden", config_.hidden, sizes_.hidden) &&
                 needed("vocab", config_.vocab, sizes_.vocab) &&
                 fits("intermediate", config_.intermediate) &&
-                fits("layers", config_.layers, kMaxLayers) &&
+                fits("layers", config_.layers, kMaxModelLayers) &&
                 fits("experts", config_.experts) &&
                 fits("expert_intermediate", config_.expert_intermediate) &&
                 fits("max_positions", config_.max_positions) &&

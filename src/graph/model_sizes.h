@@ -26,6 +26,9 @@ struct SizeSource {
   int64_t parts = 1;  // the size is a dimension over so many
 };
 
+// A model with more layers is refused: a graph has nodes for each.
+inline constexpr int64_t kMaxModelLayers = 10'000;
+
 // What is known of a family.
 struct FamilySizes {
   std::string_view family;

@@ -2,8 +2,10 @@
 // Specs against shapes and the mesh: what correction had to change, and what
 // padding or uneven chunks cost.
 #include <algorithm>
+#include <climits>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -122,18 +124,26 @@ struct EntryUse {
   int64_t count = 0;  // of parameters
 };
 
-// An unsharded entry beyond the rank, where another one says it already.
-bool is_cut_null(const Placement& placement, const Correction& correction) {
-  if (correction.code != Code::SpecLongerThanRank ||
-      !correction.dropped.empty()) {
-    return false;
+// Unsharded entries beyond the rank are not told where another one says it
+// already: one with axes, or one before.
+struct CutEntries {
+  bool has_axes = false;
+  int first_dim = INT_MAX;
+};
+CutEntries cut_entries(const Placement& placement) {
+  CutEntries cut;
+  for (const Correction& correction : placement.corrections) {
+    if (correction.code != Code::SpecLongerThanRank) continue;
+    cut.has_axes = cut.has_axes || !correction.dropped.empty();
+    cut.first_dim = std::min(cut.first_dim, correction.dim);
   }
-  return std::any_of(
-      placement.corrections.begin(), placement.corrections.end(),
-      [&](const Correction& other) {
-        return other.code == Code::SpecLongerThanRank &&
-               (!other.dropped.empty() || other.dim < correction.dim);
-      });
+  return cut;
+}
+
+bool is_cut_null(const CutEntries& cut, const Correction& correction) {
+  return correction.code == Code::SpecLongerThanRank &&
+         correction.dropped.empty() &&
+         (cut.has_axes || cut.first_dim < correction.dim);
 }
 
 // Left to lint_names.
@@ -141,19 +151,62 @@ bool is_about_names(Code code) {
   return code == Code::RepeatedLogicalAxis || code == Code::UnplacedLogicalAxis;
 }
 
-// The first of `axes` that neither the mesh nor a declaration has.
-std::optional<AxisName> first_unknown(const Plan& plan, const AxisNames& axes) {
-  const AxisNames& declared = plan.declared_axes;
-  const AxisNames& other = plan.other_names;
-  for (const AxisName& axis : axes) {
-    const bool known =
-        axis == kUnconstrained || plan.mesh.find(axis).has_value() ||
-        std::find(declared.begin(), declared.end(), axis) != declared.end() ||
-        std::find(other.begin(), other.end(), axis) != other.end();
-    if (!known) return axis;
+// What entries may name, and what they mean: looked up once for all findings,
+// since there may be as many of these as rules.
+class Entries {
+ public:
+  explicit Entries(const Plan& plan)
+      : known_(plan.declared_axes.begin(), plan.declared_axes.end()),
+        others_(plan.other_names.begin(), plan.other_names.end()),
+        meant_(plan.rules.size() + 1) {
+    known_.emplace(kUnconstrained);
+    for (const Axis& axis : plan.mesh.axes()) {
+      known_.insert(axis.name);
+      axes_.push_back(axis.name);
+    }
+    axes_.insert(axes_.end(), plan.declared_axes.begin(),
+                 plan.declared_axes.end());
+    for (const Placement& placement : plan.placements) {
+      if (placement.rule < 1 || !placement.meant) continue;
+      meant_[static_cast<size_t>(placement.rule)].push_back(&*placement.meant);
+    }
   }
-  return std::nullopt;
-}
+
+  bool is_other(const AxisName& name) const { return others_.contains(name); }
+
+  // The first of `axes` that neither the mesh nor a declaration has.
+  std::optional<AxisName> first_unknown(const AxisNames& axes) const {
+    for (const AxisName& axis : axes) {
+      if (!known_.contains(axis) && !is_other(axis)) return axis;
+    }
+    return std::nullopt;
+  }
+
+  // The axis that was meant. Where thousands of names meet thousands of axes,
+  // only the first are compared.
+  std::optional<std::string> nearest_to(const AxisName& axis) {
+    constexpr size_t kMaxCompared = 100000;
+    const auto [entry, is_new] = nearest_.try_emplace(axis, std::nullopt);
+    if (is_new && compared_ < kMaxCompared) {
+      compared_ += axes_.size();
+      entry->second = nearest(axis, axes_);
+    }
+    return entry->second;
+  }
+
+  // What a rule's spec means, placement by placement.
+  const std::vector<const PartitionSpec*>& meanings(int rule) const {
+    return meant_[static_cast<size_t>(rule)];
+  }
+
+ private:
+  std::set<AxisName> known_;
+  std::set<AxisName> others_;
+  std::vector<std::string> axes_;
+  std::vector<std::vector<const PartitionSpec*>> meant_;  // by rule
+  std::map<AxisName, std::optional<std::string>> nearest_;
+  size_t compared_ = 0;
+};
 
 // Under `--parity`, an axis that is declared does not exist all the same.
 bool is_declared(const LintInput& input, const AxisName& axis) {
@@ -163,7 +216,7 @@ bool is_declared(const LintInput& input, const AxisName& axis) {
 }
 
 void explain_unknown(const LintInput& input, const AxisName& axis,
-                     Diagnostics::Builder& report) {
+                     Entries& entries, Diagnostics::Builder& report) {
   const Plan& plan = input.plan;
   if (axis.empty()) {
     // A field of `partition_axis` that is None: within the tuple of another
@@ -181,10 +234,7 @@ void explain_unknown(const LintInput& input, const AxisName& axis,
                 printable(axis) + "=1`");
     return;
   }
-  std::vector<std::string> candidates;
-  for (const Axis& known : plan.mesh.axes()) candidates.push_back(known.name);
-  for (const AxisName& known : plan.declared_axes) candidates.push_back(known);
-  if (const auto near = nearest(axis, candidates)) {
+  if (const auto near = entries.nearest_to(axis)) {
     report.help("replace `" + printable(axis) + "` by `" + *near + "`");
   } else if (axis == "None" || axis == "none") {
     report.help("write `null` for None");
@@ -234,42 +284,47 @@ std::string loss_of(const EntryKey& key, const EntryUse& use) {
 }
 
 // "`HEAD` means `tp`", where the entry names anything but mesh axes.
-std::string meaning_text(const LintInput& input, const EntryKey& key) {
+std::string meaning_text(const LintInput& input, const EntryKey& key,
+                         const Entries& entries) {
   if (key.rule < 1) return "";
   const PartitionSpec& written =
       input.plan.rules[static_cast<size_t>(key.rule) - 1].spec;
   const auto dim = static_cast<size_t>(key.dim);
   if (dim >= written.dims.size()) return "";
-  const AxisNames& others = input.plan.other_names;
-  for (const Placement& placement : input.plan.placements) {
-    if (placement.rule != key.rule || !placement.meant ||
-        dim >= placement.meant->dims.size()) {
-      continue;
-    }
-    for (const AxisName& name : written.dims[dim]) {
-      if (std::find(others.begin(), others.end(), name) == others.end()) {
-        continue;
-      }
-      return "`" + printable(axes_text(written.dims[dim])) + "` means `" +
-             printable(axes_text(placement.meant->dims[dim])) + "`";
-    }
+  const AxisNames& names = written.dims[dim];
+  if (std::none_of(names.begin(), names.end(), [&](const AxisName& name) {
+        return entries.is_other(name);
+      })) {
+    return "";
+  }
+  for (const PartitionSpec* meant : entries.meanings(key.rule)) {
+    if (dim >= meant->dims.size()) continue;
+    return "`" + printable(axes_text(names)) + "` means `" +
+           printable(axes_text(meant->dims[dim])) + "`";
   }
   return "";
 }
 
 void report_entry(const LintInput& input, const EntryKey& key, EntryUse use,
-                  Diagnostics& diags) {
-  const AxisName unknown = first_unknown(input.plan, use.dropped).value_or("");
+                  Entries& entries, Diagnostics& diags) {
+  const AxisName unknown = entries.first_unknown(use.dropped).value_or("");
   auto report =
       diags.report(key.code, use.where, message_of(key, use, unknown));
+  if (input.summary != nullptr) {  // nobody reads the rest
+    report.about({key.rule, key.dim, unknown});
+    name_parameters(report, std::move(use.names), use.count);
+    if (use.count == 0) report.findings(1);
+    return;
+  }
   if (input.rules == nullptr && key.rule > 0) {
     report.fact(rule_text(input.plan, key.rule));
   }
-  if (const std::string meaning = meaning_text(input, key); !meaning.empty()) {
+  if (const std::string meaning = meaning_text(input, key, entries);
+      !meaning.empty()) {
     report.fact(meaning);
   }
   if (key.code == Code::UnknownAxis) {
-    explain_unknown(input, unknown, report);
+    explain_unknown(input, unknown, entries, report);
   }
   report.about({key.rule, key.dim, unknown});
   if (key.code == Code::SmallParameter) report.fact(key.reason);
@@ -288,12 +343,12 @@ void report_entry(const LintInput& input, const EntryKey& key, EntryUse use,
 }
 
 // A rule that decided nothing may still name an axis that does not exist.
-void add_idle_rules(const LintInput& input,
+void add_idle_rules(const LintInput& input, const Entries& known,
                     std::map<EntryKey, EntryUse>& entries) {
   for (size_t i = 0; i < input.plan.rules.size(); ++i) {
     const PlanRule& rule = input.plan.rules[i];
     for (size_t dim = 0; dim < rule.spec.dims.size(); ++dim) {
-      const auto unknown = first_unknown(input.plan, rule.spec.dims[dim]);
+      const auto unknown = known.first_unknown(rule.spec.dims[dim]);
       if (!unknown || is_declared(input, *unknown)) continue;
       const EntryKey key{Code::UnknownAxis, static_cast<int>(i) + 1,
                          static_cast<int>(dim),
@@ -354,6 +409,8 @@ void lint_specs(const LintInput& input, Diagnostics& diags) {
     const Placement& placement = input.plan.placements[i];
     const std::span<const uint32_t> members = input.of_placement.of(i);
     const int64_t count = count_of(input, members);
+    const CutEntries cut = cut_entries(placement);
+    std::optional<int64_t> requested;  // bytes, once somebody asks
     for (const Correction& correction : placement.corrections) {
       if (correction.code == Code::IndivisibleDimension ||
           is_about_names(correction.code)) {
@@ -364,24 +421,25 @@ void lint_specs(const LintInput& input, Diagnostics& diags) {
           &correction != &placement.corrections.front()) {
         continue;
       }
-      if (is_cut_null(placement, correction)) continue;
+      if (is_cut_null(cut, correction)) continue;
       EntryUse& use = entries[{correction.code, placement.rule, correction.dim,
                                correction.reason}];
       use.dropped = correction.dropped;
       use.where = asked_span(input, placement, correction.dim);
       use.count += count;
       use.held += count * placement.bytes_per_device;
-      use.extra += count * std::max<int64_t>(
-                               0, placement.bytes_per_device -
-                                      requested_bytes(input.plan, placement));
+      if (!requested) requested = requested_bytes(input.plan, placement);
+      use.extra +=
+          count * std::max<int64_t>(0, placement.bytes_per_device - *requested);
       for (std::string& name : names_of(input.manifest, members)) {
         use.names.push_back(std::move(name));
       }
     }
   }
-  add_idle_rules(input, entries);
+  Entries known(input.plan);
+  add_idle_rules(input, known, entries);
   for (auto& [key, use] : entries) {
-    report_entry(input, key, std::move(use), diags);
+    report_entry(input, key, std::move(use), known, diags);
   }
   for (size_t i = 0; i < input.plan.placements.size(); ++i) {
     const Placement& placement = input.plan.placements[i];

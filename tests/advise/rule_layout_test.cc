@@ -18,7 +18,7 @@ using testing::read_rules;
 template <typename Make>
 std::string after(const std::string& text, size_t rule, const Make& make) {
   const RuleSet rules = read_rules(text);
-  const auto layout = item_layout(rules, rules.rules.at(rule));
+  const auto layout = RulePlaces(rules).layout_of(rules.rules.at(rule));
   if (!layout) return "no layout";
   const std::optional<TextEdit> edit = make(*layout);
   if (!edit) return "no edit";

@@ -3,10 +3,13 @@
 #include "memory/sweep.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/text.h"
 #include "cli/budget.h"
 #include "cli/commands.h"
@@ -27,9 +30,21 @@ namespace {
 constexpr size_t kRowsForPeople = 40;
 constexpr size_t kMaxPoints = 200'000;
 
+// The model once for parameters that no mesh tells apart: of one type, decided
+// alike, and named alike but for numbers. Resolving and telling findings then
+// costs as much as there are kinds of parameters, for every mesh.
+struct Kinds {
+  Manifest firsts;
+  Matches matches;  // of the firsts
+  Folding folding;  // of all parameters
+  UnitFacts known;
+  std::vector<int64_t> counts;  // of parameters
+};
+
 struct Sweep {
   Inputs inputs;
-  Matches matches;
+  Kinds kinds;
+  NamesRead names;
   std::vector<Workload> workloads;
   std::vector<SweepDevice> devices;
   std::vector<SweepMesh> meshes;
@@ -58,23 +73,103 @@ class Findings {
   Diagnostics diags_;
 };
 
+Kinds kinds_of(const Manifest& manifest, const Matches& matches) {
+  std::map<std::tuple<uint32_t, int32_t, AxisLabels>, uint32_t> numbers;
+  std::vector<uint32_t> kinds;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const AxisLabels* labels = manifest.axes(i);
+    kinds.push_back(
+        numbers
+            .try_emplace({manifest.type_number(i), matches.winner[i],
+                          labels ? *labels : AxisLabels()},
+                         static_cast<uint32_t>(numbers.size()))
+            .first->second);
+  }
+  Kinds result;
+  result.folding = fold(kinds, [&](size_t i) { return manifest.name(i); });
+  result.known = unit_facts(manifest);
+  result.firsts.facts = manifest.facts;
+  result.matches.rules = matches.rules;
+  for (const ParameterClass& c : result.folding.classes) {
+    SHARDPLAN_CHECK(result.firsts.add(manifest.name(c.first),
+                                      manifest.type(c.first),
+                                      manifest.where(c.first)));
+    if (const AxisLabels* labels = manifest.axes(c.first)) {
+      result.firsts.set_axes(result.firsts.size() - 1, *labels);
+    }
+    result.matches.winner.push_back(matches.winner[c.first]);
+    result.counts.push_back(c.count);
+  }
+  return result;
+}
+
+// The plan of all parameters, from that of their kinds.
+Plan unfolded(Plan plan, const Kinds& kinds) {
+  std::vector<uint32_t> placement_of;
+  placement_of.reserve(kinds.folding.class_of.size());
+  for (const uint32_t kind : kinds.folding.class_of) {
+    placement_of.push_back(plan.placement_of[kind]);
+  }
+  plan.placement_of = std::move(placement_of);
+  return plan;
+}
+
+// The folding of the kinds by placement; classes count parameters.
+Folding folded_by_placement(const Kinds& kinds, const Plan& plan) {
+  Folding folding;
+  folding.folded_names = kinds.folding.folded_names;
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> numbers;
+  for (size_t i = 0; i < kinds.counts.size(); ++i) {
+    const uint32_t folded = kinds.folding.classes[i].folded;
+    const auto [entry, is_new] =
+        numbers.try_emplace({folded, plan.placement_of[i]},
+                            static_cast<uint32_t>(folding.classes.size()));
+    if (is_new) {
+      folding.classes.push_back({folded, plan.placement_of[i], i, 0});
+    }
+    folding.classes[entry->second].count += kinds.counts[i];
+    folding.class_of.push_back(entry->second);
+  }
+  return folding;
+}
+
+LintOptions lint_options(const Options& options) {
+  return {options.tolerance, options.max_replicated,
+          options.unmatched != Unmatched::Error};
+}
+
 // What the rules are to the names is the same on every mesh: told once.
-bool lint_mesh(Context& context, const Sweep& sweep, const Plan& plan,
-               Diagnostics& diags) {
-  const Options& options = context.options;
+bool lint_names_once(Context& context, const Sweep& sweep, const Plan& plan) {
   const Manifest& manifest = sweep.inputs.manifest;
-  const auto memory = device_memory(manifest, plan, diags);
+  const auto memory = device_memory(manifest, plan, context.diags);
   if (!memory) return false;
   const Folding folding =
       fold(plan.placement_of, [&](size_t i) { return manifest.name(i); });
-  const LintOptions how = {options.tolerance, options.max_replicated,
-                           options.unmatched != Unmatched::Error};
+  const LintOptions how = lint_options(context.options);
   const LintInput input = make_lint_input(manifest, plan, folding,
                                           &sweep.inputs.rules, *memory, how);
-  if (sweep.meshes.empty()) {
-    lint_meeting(input, context.diags);
-    lint_rules(input, context.diags);
+  lint_meeting(input, context.diags);
+  lint_rules(input, context.diags);
+  return true;
+}
+
+// `plan` is of the kinds of parameters.
+bool lint_mesh(const Options& options, const Sweep& sweep, const Plan& plan,
+               Diagnostics& diags) {
+  const Kinds& kinds = sweep.kinds;
+  PlacementCounts placed(plan.placements.size());
+  for (size_t i = 0; i < kinds.counts.size(); ++i) {
+    placed[plan.placement_of[i]] += kinds.counts[i];
   }
+  const auto memory = device_memory(plan, placed, diags);
+  if (!memory) return false;
+  const Folding folding = folded_by_placement(kinds, plan);
+  const LintOptions how = lint_options(options);
+  const Summary summary = {kinds.counts, sweep.inputs.manifest.total_bytes(),
+                           kinds.known, is_catch_all};
+  LintInput input = make_lint_input(kinds.firsts, plan, folding,
+                                    &sweep.inputs.rules, *memory, how);
+  input.summary = &summary;
   lint_mesh_axes(input, diags);
   lint_specs(input, diags);
   lint_units(input, diags);
@@ -109,8 +204,9 @@ bool add_points(const Sweep& sweep, const SweepMesh& mesh, BudgetInput& input,
 bool add_mesh(Context& context, const Mesh& mesh, Sweep& sweep) {
   Findings findings(context.options);
   Diagnostics& diags = findings.diags();
-  auto plan = resolve(sweep.inputs.manifest, sweep.inputs.rules, sweep.matches,
-                      mesh, sweep.inputs.how, diags);
+  auto plan =
+      resolve(sweep.kinds.firsts, sweep.inputs.rules, sweep.kinds.matches, mesh,
+              sweep.inputs.how, sweep.kinds.known, diags);
   // Limits come from the list of devices.
   Options options = context.options;
   options.memory.hardware.reset();
@@ -118,14 +214,21 @@ bool add_mesh(Context& context, const Mesh& mesh, Sweep& sweep) {
   options.memory.reserve_fraction = 0;
   Context own{options, context.host, diags, context.progress};
   std::optional<BudgetInput> input;
-  if (plan && lint_mesh(context, sweep, *plan, diags)) {
-    input = budget_input(own, sweep.inputs.manifest, *plan);
+  if (plan && lint_mesh(options, sweep, *plan, diags)) {
+    plan = unfolded(*std::move(plan), sweep.kinds);
+    if (!sweep.meshes.empty() || lint_names_once(context, sweep, *plan)) {
+      input = budget_input(own, sweep.inputs.manifest, *plan, sweep.names);
+    }
   }
   if (input) {
     SweepMesh added{*std::move(plan), input->options.kv_sharding,
                     diags.count(Severity::Error),
                     diags.count(Severity::Warning)};
     if (add_points(sweep, added, *input, sweep.points, diags)) {
+      // Thousands of meshes are kept, of whose plans nobody asks any more.
+      added.plan.placement_of = {};
+      added.plan.placements = {};
+      added.plan.rules = {};
       sweep.meshes.push_back(std::move(added));
     }
   }
@@ -155,15 +258,20 @@ std::optional<Sweep> run(Context& context) {
   auto matches =
       match_rules(inputs->manifest, inputs->rules, inputs->how, context.diags);
   if (!matches) return std::nullopt;
+  Kinds kinds = kinds_of(inputs->manifest, *matches);
   Sweep sweep{*std::move(inputs),
-              *std::move(matches),
+              std::move(kinds),
+              {},
               sweep_workloads(context.options),
               *std::move(devices),
               {},
               {}};
   if (!check_count(sweep, meshes->size(), context.diags)) return std::nullopt;
+  const std::string count = count_text(static_cast<int64_t>(meshes->size()));
+  int64_t number = 0;
   for (const Mesh& mesh : *meshes) {
-    context.progress.stage("mesh " + mesh_text(mesh));
+    context.progress.stage("mesh " + count_text(++number) + " of " + count +
+                           ": " + mesh_text(mesh));
     if (!add_mesh(context, mesh, sweep)) return std::nullopt;
   }
   return sweep;

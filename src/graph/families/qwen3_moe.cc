@@ -18,7 +18,8 @@ std::optional<ModelConfig> complete(const FamilyInput& input,
   sizes.normalise_top_k = false;
   const ParameterNames& names = input.names;
   // The first layer that has what is looked for; which one, only a config says.
-  const int64_t layers = names.layers("layers");
+  // A number in a name may be any; complete_config refuses those too large.
+  const int64_t layers = std::min(names.layers("layers"), kMaxModelLayers);
   const auto first = [&](std::string_view name) {
     for (int64_t i = 0; i < layers; ++i) {
       std::string at = "layers." + std::to_string(i) + "." + std::string(name);
