@@ -2,6 +2,7 @@
 #include "base/source.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 namespace shardplan {
@@ -18,6 +19,49 @@ class StringBytes : public Bytes {
 
 bool starts_code_point(char c) {
   return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
+}
+
+// Columns are counted from the start of a line, and a file may be one line with
+// as many findings as it has bytes: so counting goes on where it last stopped.
+struct Counted {
+  std::weak_ptr<const Bytes> bytes;
+  uint64_t start = 0;   // of the line
+  uint64_t offset = 0;  // up to which code points were counted
+  int64_t points = 0;
+};
+
+bool is_same(const std::weak_ptr<const Bytes>& a,
+             const std::shared_ptr<const Bytes>& b) {
+  return !a.owner_before(b) && !b.owner_before(a);
+}
+
+// Code points of [start, offset) of a line.
+int64_t points_before(const std::shared_ptr<const Bytes>& bytes, uint64_t start,
+                      uint64_t offset) {
+  constexpr uint64_t kLong = 4096;  // shorter lines are counted at once
+  const std::string_view all = bytes->view();
+  const auto count = [&](uint64_t from) {
+    const std::string_view some = all.substr(from, offset - from);
+    return static_cast<int64_t>(
+        std::count_if(some.begin(), some.end(), starts_code_point));
+  };
+  if (offset - start < kLong) return count(start);
+  // Findings name places in a few files in turn.
+  thread_local std::array<Counted, 4> recent;
+  thread_local size_t next = 0;
+  auto known =
+      std::find_if(recent.begin(), recent.end(), [&](const Counted& c) {
+        return c.start == start && c.offset <= offset &&
+               is_same(c.bytes, bytes);
+      });
+  if (known == recent.end()) {
+    known = recent.begin() + static_cast<std::ptrdiff_t>(next);
+    next = (next + 1) % recent.size();
+    *known = {bytes, start, start, 0};
+  }
+  known->points += count(known->offset);
+  known->offset = offset;
+  return known->points;
 }
 
 }  // namespace
@@ -50,9 +94,7 @@ Position SourceFile::position(uint64_t offset) const {
   const std::vector<uint64_t>& starts = line_starts();
   const auto after = std::upper_bound(starts.begin(), starts.end(), offset);
   const uint64_t start = *(after - 1);
-  const std::string_view before = all.substr(start, offset - start);
-  return {after - starts.begin(),
-          1 + std::count_if(before.begin(), before.end(), starts_code_point)};
+  return {after - starts.begin(), 1 + points_before(bytes_, start, offset)};
 }
 
 std::string_view SourceFile::line(int64_t number) const {

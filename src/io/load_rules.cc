@@ -4,6 +4,7 @@
 #include <array>
 #include <iterator>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -146,11 +147,10 @@ bool append_rules(RuleSet more, bool shipped, RuleSet& rules,
     rule.shipped = shipped;
     rules.rules.push_back(std::move(rule));
   }
+  AxisNames& axes = rules.declared_axes;
+  std::set<AxisName> known(axes.begin(), axes.end());
   for (AxisName& axis : more.declared_axes) {
-    AxisNames& known = rules.declared_axes;
-    if (std::find(known.begin(), known.end(), axis) == known.end()) {
-      known.push_back(std::move(axis));
-    }
+    if (known.insert(axis).second) axes.push_back(std::move(axis));
   }
   const bool joined = append_logical(more, rules, diags);
   std::move(more.activations.begin(), more.activations.end(),

@@ -74,25 +74,52 @@ std::optional<RulesFallback> find_fallback(std::string_view name) {
   return static_cast<RulesFallback>(found - kFallbacks.begin());
 }
 
+LogicalIndex::LogicalIndex(std::span<const LogicalRule> rules) {
+  for (size_t i = 0; i < rules.size(); ++i) {
+    const int number = static_cast<int>(i) + 1;
+    if (rules[i].name) {
+      numbers_[*rules[i].name].push_back(number);
+    } else {
+      nameless_.push_back(number);
+    }
+  }
+}
+
+std::span<const int> LogicalIndex::of(std::string_view name) const {
+  const auto found = numbers_.find(name);
+  if (found == numbers_.end()) return {};
+  return found->second;
+}
+
+std::set<int> LogicalIndex::of_any(const AxisLabels& labels) const {
+  std::set<int> numbers(nameless_.begin(), nameless_.end());
+  for (const auto& label : labels) {
+    if (!label) continue;
+    const std::span<const int> some = of(*label);
+    numbers.insert(some.begin(), some.end());
+  }
+  return numbers;
+}
+
 LogicalMapping map_logical_axes(const AxisLabels& labels,
                                 std::span<const LogicalRule> rules,
                                 FlaxVersion version, LogicalReading reading,
-                                const AxisNames& reserved) {
+                                const AxisNames& reserved,
+                                const LogicalIndex* index) {
   LogicalMapping mapping;
   mapping.repeated = repeated_labels(labels, version);
   if (!mapping.repeated.empty()) return mapping;
   for (const auto& label : labels) {
     mapping.dims.push_back(initial_dim(label, version));
   }
-  for (size_t i = 0; i < rules.size(); ++i) {
-    const LogicalRule& rule = rules[i];
-    if (!rule.name && version == FlaxVersion::Current) continue;
+  const auto apply = [&](int number) {
+    const LogicalRule& rule = rules[static_cast<size_t>(number) - 1];
+    if (!rule.name && version == FlaxVersion::Current) return;
     const auto found = std::find(labels.begin(), labels.end(), rule.name);
-    if (found == labels.end()) continue;
+    if (found == labels.end()) return;
     LogicalDim& dim = mapping.dims[static_cast<size_t>(found - labels.begin())];
     const bool is_mapping = reading == LogicalReading::Mapping;
-    if (dim.placed && !is_mapping) continue;
-    const int number = static_cast<int>(i) + 1;
+    if (dim.placed && !is_mapping) return;
     if (is_mapping || (is_free(rule.axes, mapping.dims, version) &&
                        shares_nothing(rule.axes, reserved))) {
       dim.placed = true;
@@ -101,6 +128,11 @@ LogicalMapping map_logical_axes(const AxisLabels& labels,
     } else {
       dim.blocked.push_back(number);
     }
+  };
+  if (index == nullptr) {
+    for (size_t i = 0; i < rules.size(); ++i) apply(static_cast<int>(i) + 1);
+  } else {
+    for (const int number : index->of_any(labels)) apply(number);
   }
   return mapping;
 }

@@ -11,7 +11,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -56,13 +58,30 @@ struct LogicalMapping {
   std::vector<std::string> repeated;
 };
 
+// Which rules name a label: there may be as many rules as arrays.
+class LogicalIndex {
+ public:
+  // The rules must outlive it.
+  explicit LogicalIndex(std::span<const LogicalRule> rules);
+
+  // 1-based, ascending.
+  std::span<const int> of(std::string_view name) const;
+  // Those of all labels, and those for None.
+  std::set<int> of_any(const AxisLabels& labels) const;
+
+ private:
+  std::map<std::string_view, std::vector<int>> numbers_;
+  std::vector<int> nameless_;
+};
+
 // `reserved` axes are in use from the start. LogicalReading::Mapping asks no
-// axis to be free, and the last rule of a name counts.
+// axis to be free, and the last rule of a name counts. `index` is of the same
+// rules; without it all of them are gone through.
 LogicalMapping map_logical_axes(
     const AxisLabels& labels, std::span<const LogicalRule> rules,
     FlaxVersion version = FlaxVersion::Current,
     LogicalReading reading = LogicalReading::Priority,
-    const AxisNames& reserved = {});
+    const AxisNames& reserved = {}, const LogicalIndex* index = nullptr);
 
 // True when every dimension is placed.
 bool is_placed(const LogicalMapping& mapping);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "base/check.h"
@@ -107,38 +108,34 @@ Vocabulary::Vocabulary(const RuleSet& rules, const Mesh& mesh,
     : rules_(rules),
       mesh_(mesh),
       reading_(reading),
-      axis_(rules.partition_axis ? *rules.partition_axis
-                                 : resolved_defaults()) {}
+      axis_(rules.partition_axis ? *rules.partition_axis : resolved_defaults()),
+      declared_(rules.declared_axes.begin(), rules.declared_axes.end()),
+      logical_(rules.logical_rules) {}
 
 NameKind Vocabulary::kind_of(std::string_view name) const {
   const PrefixedName parts = split_prefix(name);
   if (parts.prefix == kMeshPrefix) return NameKind::Mesh;
   if (parts.prefix == kLogicalPrefix) return NameKind::Logical;
-  const AxisNames& declared = rules_.declared_axes;
-  if (name == kUnconstrained || mesh_.find(name) ||
-      std::find(declared.begin(), declared.end(), name) != declared.end()) {
+  if (name == kUnconstrained || declared_.contains(name) || mesh_.find(name)) {
     return NameKind::Mesh;
   }
   if (name == kEmptyToken || find_semantic_token(name, true)) {
     return NameKind::Semantic;
   }
-  const bool is_logical = std::any_of(
-      rules_.logical_rules.begin(), rules_.logical_rules.end(),
-      [&](const LogicalRule& rule) { return rule.name && *rule.name == name; });
-  return is_logical ? NameKind::Logical : NameKind::Unknown;
+  return logical_.of(name).empty() ? NameKind::Unknown : NameKind::Logical;
 }
 
 bool Vocabulary::is_ambiguous(std::string_view name) const {
   if (kind_of(name) != NameKind::Mesh || !split_prefix(name).prefix.empty()) {
     return false;
   }
-  bool is_logical = false;
-  for (const LogicalRule& rule : rules_.logical_rules) {
-    if (!rule.name || *rule.name != name) continue;
-    if (rule.axes == AxisNames{std::string(name)}) return false;
-    is_logical = true;
-  }
-  return is_logical;
+  const std::span<const int> numbers = logical_.of(name);
+  return !numbers.empty() &&
+         std::none_of(numbers.begin(), numbers.end(), [&](int number) {
+           const auto rule = static_cast<size_t>(number) - 1;
+           return rules_.logical_rules[rule].axes ==
+                  AxisNames{std::string(name)};
+         });
 }
 
 AxisNames Vocabulary::others() const {
@@ -213,7 +210,7 @@ void Vocabulary::place_logical(const AxisLabels& labels,
                                Meaning& meaning) const {
   const LogicalMapping mapping =
       map_logical_axes(labels, rules_.logical_rules, reading_.flax,
-                       rules_.logical_reading, reserved);
+                       rules_.logical_reading, reserved, &logical_);
   meaning.logical_rules.assign(meaning.spec.dims.size(), 0);
   const auto leave_out = [&](size_t i, Code code, std::string reason) {
     meaning.corrections.push_back(

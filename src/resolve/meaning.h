@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -81,6 +82,9 @@ class Vocabulary {
   const Mesh& mesh_;
   NameReading reading_;
   PartitionAxis axis_;
+  // There may be as many names as rules, and each is looked up for each rule.
+  std::set<std::string_view> declared_;
+  LogicalIndex logical_;
 };
 
 // The spec for the last dimensions of an array, as one for all of them; what is

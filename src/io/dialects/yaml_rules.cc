@@ -12,7 +12,9 @@
 //     - ["residual|hidden", [BATCH, LENGTH, null]]
 #include <algorithm>
 #include <array>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -50,6 +52,7 @@ bool read_declared_axes(const Node& node, RuleSet& rules, Diagnostics& diags) {
   if (!require(node, NodeKind::List, "axes", diags)) return false;
   bool good = true;
   AxisNames names;
+  std::map<AxisName, size_t> index_of;
   for (size_t i = 0; i < node.size(); ++i) {
     auto name = read_axis_node(node.item(i), diags);
     good = good && name;
@@ -57,23 +60,21 @@ bool read_declared_axes(const Node& node, RuleSet& rules, Diagnostics& diags) {
       names.emplace_back();  // keeps places and names in step
       continue;
     }
-    const auto first = std::find(names.begin(), names.end(), *name);
-    if (first != names.end()) {
-      const auto index = static_cast<size_t>(first - names.begin());
+    const auto [first, is_new] = index_of.try_emplace(*name, names.size());
+    if (!is_new) {
       diags
           .error(Code::DuplicateKey, node.item(i).span(),
                  "axis `" + *name + "` is declared twice")
-          .label(node.item(index).span(), "first declared here");
+          .label(node.item(first->second).span(), "first declared here");
       good = false;
     }
     names.push_back(*std::move(name));
   }
   if (!good) return false;
+  AxisNames& all = rules.declared_axes;
+  const std::set<AxisName> known(all.begin(), all.end());
   for (AxisName& name : names) {  // an earlier file may have declared it too
-    AxisNames& all = rules.declared_axes;
-    if (std::find(all.begin(), all.end(), name) == all.end()) {
-      all.push_back(std::move(name));
-    }
+    if (!known.contains(name)) all.push_back(std::move(name));
   }
   return true;
 }
