@@ -324,7 +324,7 @@ struct Trial::Impl {
         severities(how.fresh()),
         grouping(group(made)),
         model(firsts_of(made.manifest, grouping)),
-        known(unit_facts(made.manifest)),
+        known(unit_facts(made.manifest, made.folding)),
         rules(without_places(made.rules)) {
     for (const Group& members : grouping.groups) {
       counts_of_groups.push_back(members.count);

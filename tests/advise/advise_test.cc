@@ -9,6 +9,7 @@
 
 #include "tests/support/advised.h"
 #include "tests/support/generators.h"
+#include "tests/support/slow_advice.h"
 
 namespace shardplan {
 namespace {
@@ -105,6 +106,185 @@ TEST_CASE("where nothing helps the general help stays") {
   CHECK(unused[0].fixes.size() == 1);
   CHECK(unused[0].help.back() ==
         "`shardplan inspect` shows the names that there are");
+}
+
+// A model with more layers than most findings tell apart, labels and facts.
+rc::Gen<Manifest> layered_model() {
+  return rc::gen::exec([] {
+    Manifest manifest = *model();
+    Manifest result;
+    const auto labelled = *rc::gen::arbitrary<bool>();
+    for (size_t i = 0; i < manifest.size(); ++i) {
+      TensorType type = manifest.type(i);
+      RC_ASSERT(result.add(manifest.name(i), type, {}));
+      if (labelled && *rc::gen::arbitrary<bool>()) {
+        AxisLabels labels(type.shape.size());
+        for (auto& label : labels) {
+          label = *rc::gen::element<std::string>("embed", "mlp");
+        }
+        result.set_axes(i, labels);
+      }
+    }
+    if (*rc::gen::arbitrary<bool>()) {
+      result.facts.heads = 4;
+      result.facts.kv_heads = 2;
+      result.facts.head_dim = 2;
+      result.facts.from = FactsFrom::Manifest;
+    }
+    return result;
+  });
+}
+
+TEST_CASE("advice is what trying each change on the whole model gives") {
+  // Trials were made anew on every parameter; now kinds of parameters stand
+  // for them, and findings share trials. Nothing of what is said may differ.
+  int fixes = 0;
+  CHECK(rc::check("fixes are those of the slow way", [&] {
+    ResolveOptions options;
+    options.on_indivisible = *rc::gen::element(
+        OnIndivisible::Drop, OnIndivisible::Prefix, OnIndivisible::Pad,
+        OnIndivisible::Chunk, OnIndivisible::Error);
+    options.declarations.replicate_kv_heads = *rc::gen::arbitrary<bool>();
+    Diagnostics severities;
+    if (*rc::gen::arbitrary<bool>()) {
+      severities.set_severity(Code::OverlyBroadPattern, Severity::Warning);
+    }
+    if (*rc::gen::arbitrary<bool>()) severities.deny_warnings();
+    std::string text = *rules_text();
+    for (int i = *rc::gen::inRange(0, 3); i > 0; --i) {
+      text += "  - [" + *rc::gen::element<std::string>("absent", "gone", "no") +
+              ", [tp]]\n";
+    }
+    if (*rc::gen::arbitrary<bool>()) {
+      text += "logical_axis_rules: [[embed, tp], [mlp, dp]]\n";
+    }
+    const Advised before = advised(*layered_model(), text,
+                                   *testing::gen::mesh(), options, severities);
+    for (const Diagnostic& finding : before.diags.all()) {
+      const auto slow = testing::slow_fixes(before, finding);
+      if (slow != testing::fix_texts(finding)) {
+        RC_LOG() << before.text << code_id(finding.code) << " "
+                 << finding.message;
+      }
+      RC_ASSERT(testing::fix_texts(finding) == slow);
+      fixes += static_cast<int>(slow.size());
+    }
+  }));
+  CHECK(fixes > 100);
+}
+
+std::string unused_rules(int count) {
+  std::string text = "rules:\n  - ['proj|[abcd]$', []]\n";
+  for (int i = 0; i < count; ++i) {
+    text += "  - [nothing" + std::to_string(i) + ", [tp]]\n";
+  }
+  return text;
+}
+
+Manifest layers(int count) {
+  Manifest manifest;
+  for (int i = 0; i < count; ++i) {
+    for (const std::string leaf : {"q_proj", "k_proj", "up_proj"}) {
+      const std::string name = "l." + std::to_string(i) + "." + leaf;
+      CHECK(manifest.add(name, {DType::U8, {8, 8}}, {}));
+    }
+  }
+  return manifest;
+}
+
+// Which findings of a code have a fix.
+int fixed(const Advised& plan, Code code) {
+  int count = 0;
+  for (const Diagnostic& finding : plan.find(code)) {
+    count += finding.fixes.empty() ? 0 : 1;
+  }
+  return count;
+}
+
+TEST_CASE("rules that are found in nothing cost two trials, not one each") {
+  // 50 unused rules made `check` of a large model 20 times slower: each was
+  // removed in a trial of its own, which looked at every parameter again.
+  const Advised few =
+      advised(layers(100), unused_rules(50), testing::mesh("tp=2"));
+  const Advised many =
+      advised(layers(1000), unused_rules(50), testing::mesh("tp=2"));
+  CHECK(fixed(few, Code::UnusedRule) == 50);
+  CHECK(fixed(many, Code::UnusedRule) == 50);
+  // Ten times the layers are more parameters to read, and no more to try.
+  CHECK(many.work - few.work == 2700);
+  CHECK(many.work < 3000 + 2000);  // 50 trials visited 150,000 parameters
+
+  // 10,000 of them over 4 tensors took more than 30 seconds.
+  const auto tensors = [] {
+    return testing::manifest(
+        {{"a", "u8[8]"}, {"b", "u8[8]"}, {"c", "u8[8]"}, {"d", "u8[8]"}});
+  };
+  const Advised once =
+      advised(tensors(), unused_rules(500), testing::mesh("tp=2"));
+  const Advised twice =
+      advised(tensors(), unused_rules(1000), testing::mesh("tp=2"));
+  CHECK(fixed(twice, Code::UnusedRule) == 1000);
+  CHECK(twice.work <= 2 * once.work + 100);
+  CHECK(twice.work < 10000);  // a rule at a time: 9 million
+}
+
+TEST_CASE("where one rule may not go, the others still share a trial") {
+  Manifest manifest = testing::manifest({{"w", "u8[8]"}, {"v", "u8[8]"}});
+  std::string text =
+      "rules:\n  - [w, [tp]]\n  - ['^v', []]\n  - [same, []]\n"
+      "  - [same, [tp]]\n";
+  for (int i = 0; i < 6; ++i) {
+    text += "  - [gone" + std::to_string(i) + ", []]\n";
+  }
+  const Advised plan =
+      advised(std::move(manifest), text, testing::mesh("tp=2"));
+  REQUIRE(plan.find(Code::UnusedRule).size() == 8);
+  // Of equal patterns the finding stays when one of them goes.
+  CHECK(fixed(plan, Code::UnusedRule) == 6);
+  for (const Diagnostic& finding : plan.find(Code::UnusedRule)) {
+    CHECK(testing::fix_texts(finding) == testing::slow_fixes(plan, finding));
+  }
+}
+
+TEST_CASE("the work of finding fixes is bounded, whatever the findings") {
+  // 10 unused rules over 50,000 unmatched tensors, and 400 rules that do not
+  // divide, took half a minute: only the number of trials was bounded, and each
+  // told every finding again.
+  constexpr int64_t kMost = 1000000 + 200000;  // and the last trial's own
+  Manifest unmatched;
+  for (int i = 0; i < 1500; ++i) {
+    CHECK(
+        unmatched.add("x" + std::to_string(i) + "y/w", {DType::U8, {64}}, {}));
+  }
+  const Advised missing =
+      advised(std::move(unmatched), unused_rules(10), testing::mesh("tp=2"));
+  CHECK(missing.find(Code::UnmatchedParameter).size() == 1500);
+  CHECK(missing.work > 500000);
+  CHECK(missing.work < kMost);
+
+  Manifest odd;
+  std::string text = "rules:\n";
+  for (int i = 0; i < 300; ++i) {
+    const std::string name = "x" + std::to_string(i) + "y/w";
+    CHECK(odd.add(name, {DType::U8, {63, 64}}, {}));
+    text += "  - [\"" + name + "\", [tp]]\n";
+  }
+  const Advised uneven = advised(std::move(odd), text, testing::mesh("tp=4"));
+  CHECK(uneven.find(Code::IndivisibleDimension).size() == 300);
+  CHECK(uneven.work < kMost);
+  CHECK(fixed(uneven, Code::IndivisibleDimension) > 10);
+  // Same input, same work: no clock has a say.
+  const Advised again = advised(
+      [&] {
+        Manifest manifest;
+        for (size_t i = 0; i < uneven.manifest.size(); ++i) {
+          CHECK(manifest.add(uneven.manifest.name(i), uneven.manifest.type(i),
+                             {}));
+        }
+        return manifest;
+      }(),
+      text, testing::mesh("tp=4"));
+  CHECK(again.work == uneven.work);
 }
 
 }  // namespace

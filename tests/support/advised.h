@@ -38,6 +38,7 @@ struct Advised {
   Diagnostics diags;
   Plan plan;
   int64_t fullest = 0;  // bytes of the fullest device
+  int64_t work = 0;     // of finding fixes
 
   std::vector<Diagnostic> find(Code code) const {
     std::vector<Diagnostic> found;
@@ -68,9 +69,9 @@ inline Advised advised(Manifest manifest, const std::string& text, Mesh mesh,
   lint(make_lint_input(result.manifest, result.plan, folding, &result.rules,
                        *memory, result.linting),
        result.diags);
-  advise({result.manifest, result.rules, result.plan, folding, *memory,
-          result.resolving, result.linting},
-         first, result.diags);
+  result.work = advise({result.manifest, result.rules, result.plan, folding,
+                        *memory, result.resolving, result.linting},
+                       first, result.diags);
   return result;
 }
 
