@@ -194,6 +194,12 @@ std::vector<PartitionSpec> spread(const Planned& planned,
 
 Candidates candidates_for(const Found& found) {
   Candidates all;
+  const int rule = found.diagnostic.subject.rule;
+  if (rule > 0) {  // candidates are copies of its spec
+    const auto index = static_cast<size_t>(rule) - 1;
+    found.work +=
+        static_cast<int64_t>(found.planned.plan.rules[index].spec.dims.size());
+  }
   switch (found.diagnostic.code) {
     case Code::IndivisibleDimension:
     case Code::SplitUnit:

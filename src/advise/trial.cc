@@ -346,6 +346,14 @@ struct Trial::Impl {
     sort_groups(errors_before);
     RuleChange nothing;
     nothing.kind = RuleChange::Kind::Insert;
+    // What is copied and gone through for each change.
+    size = static_cast<int64_t>(rules.logical_rules.size());
+    for (const Rule& rule : rules.rules) {
+      size += 1 + static_cast<int64_t>(rule.spec.dims.size());
+    }
+    for (size_t g = 0; g < model.size(); ++g) {
+      size += 1 + static_cast<int64_t>(model.type(g).shape.size());
+    }
     unchanged.rules = changed(rules, nothing);
     unchanged.matches = *rematch(planned, grouping, unchanged.rules, work);
     work += static_cast<int64_t>(made.manifest.size());
@@ -443,9 +451,7 @@ struct Trial::Impl {
   // Empty where the change cannot be made at all.
   std::optional<Outcome> outcome_of(const Change& change,
                                     const Rematched& rematched) {
-    work += static_cast<int64_t>(grouping.groups.size() +
-                                 rematched.rules.rules.rules.size() +
-                                 rules.logical_rules.size());
+    work += size;
     std::optional<Manifest> other;
     std::optional<UnitFacts> other_facts;
     if (change.padding) {
@@ -534,6 +540,7 @@ struct Trial::Impl {
   const Planned planned;
   const Diagnostics severities;
   int64_t work = 0;
+  int64_t size = 0;  // of the rules and groups
   const Grouping grouping;
   const Manifest model;  // of the groups' firsts
   const UnitFacts known;

@@ -225,7 +225,7 @@ TEST_CASE("rules that are found in nothing cost two trials, not one each") {
       advised(tensors(), unused_rules(1000), testing::mesh("tp=2"));
   CHECK(fixed(twice, Code::UnusedRule) == 1000);
   CHECK(twice.work <= 2 * once.work + 100);
-  CHECK(twice.work < 10000);  // a rule at a time: 9 million
+  CHECK(twice.work < 20000);  // a rule at a time: 9 million
 }
 
 TEST_CASE("where one rule may not go, the others still share a trial") {
