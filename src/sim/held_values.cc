@@ -20,6 +20,11 @@ Tensor held_value(HeldValues& held, int value, Element element) {
   held.doubles.resize(held.graph->values.size());
   Tensor& place = element == Element::F32 ? held.singles[v] : held.doubles[v];
   if (place.storage != nullptr) return place;
+  const bool makes_single = !held.exact && element == Element::F64;
+  if (!makes_single && held.singles[v].storage == nullptr &&
+      held.doubles[v].storage == nullptr) {
+    held.present.push_back(v);
+  }
   if (held.exact) {
     place = held.read(value, Element::F64);
   } else if (element == Element::F32) {
@@ -34,7 +39,7 @@ Tensor held_value(HeldValues& held, int value, Element element) {
 
 void release_doubles(HeldValues& held, int stretch) {
   if (held.exact) return;
-  for (size_t v = 0; v < held.doubles.size(); ++v) {
+  for (const size_t v : held.present) {
     if (held.doubles[v].storage == nullptr ||
         held.graph->values[v].kind == Value::Kind::Input ||
         is_needed_soon(held.lives->needed[v], stretch)) {
@@ -45,19 +50,16 @@ void release_doubles(HeldValues& held, int stretch) {
 }
 
 void release_values(HeldValues& held, int stretch) {
-  for (size_t v = 0; v < held.singles.size(); ++v) {
-    if (held.singles[v].storage == nullptr &&
-        held.doubles[v].storage == nullptr) {
-      continue;
-    }
+  std::erase_if(held.present, [&](size_t v) {
     const std::vector<int>& needed = held.lives->needed[v];
     const bool keep = held.graph->values[v].kind == Value::Kind::Input
                           ? is_needed_later(needed, stretch)
                           : is_needed_soon(needed, stretch);
-    if (keep) continue;
+    if (keep) return false;
     held.singles[v] = {};
     held.doubles[v] = {};
-  }
+    return true;
+  });
 }
 
 }  // namespace shardplan

@@ -24,6 +24,8 @@ struct HeldValues {
   // By value; no storage where nothing is held.
   std::vector<Tensor> singles = {};
   std::vector<Tensor> doubles = {};
+  // The values that are held: a graph has a hundred thousand, of which few are.
+  std::vector<size_t> present = {};
 };
 
 // What a run stores of an input or parameter: residues, doubles and integers as

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/lanes.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace shardplan {
@@ -43,11 +44,17 @@ void advance_unsharded(Lanes& lanes, int stretch) {
 }
 
 void release_results(Lanes& lanes, int stretch) {
-  std::vector<Tensor>& results = lanes.unsharded.results;
-  for (size_t v = 0; v < results.size(); ++v) {
-    if (results[v].storage == nullptr) continue;
-    if (!is_needed_later(lanes.lives.needed[v], stretch)) results[v] = {};
+  const std::vector<GraphNode>& nodes = lanes.program.graph->nodes;
+  const auto end = std::min(nodes.size(), static_cast<size_t>(stretch) + 1);
+  for (; lanes.seen < end; ++lanes.seen) {
+    lanes.present.push_back(static_cast<size_t>(nodes[lanes.seen].result));
   }
+  std::vector<Tensor>& results = lanes.unsharded.results;
+  std::erase_if(lanes.present, [&](size_t v) {
+    if (is_needed_later(lanes.lives.needed[v], stretch)) return false;
+    results[v] = {};
+    return true;
+  });
 }
 
 }  // namespace shardplan

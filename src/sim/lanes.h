@@ -23,6 +23,9 @@ struct Lanes {
   Evaluation unsharded;
   std::vector<bool> integers;  // integer_values
   ShardedRun sharded;
+  // Results of the unsharded run that are held, of the nodes before `seen`.
+  std::vector<size_t> present = {};
+  size_t seen = 0;
 };
 
 // The unsharded run's part of a stretch: its node, if there is one. The sharded
