@@ -4,8 +4,8 @@
 // A fix is proposed only if making it was tried (advise/trial.h): the finding
 // is gone, no error is new, and fewer findings are left. Its bytes are those
 // that were measured. Findings are treated in order, errors first, while the
-// trials' work stays within a few passes over the model; where that ends, or
-// where nothing helps, a finding keeps its general help.
+// work stays within a bound that is the same for every model and machine; where
+// that ends, or where nothing helps, a finding keeps its general help.
 #pragma once
 
 #include <cstddef>
