@@ -427,6 +427,16 @@ struct Trial::Impl {
     // Visits that resolving and telling one are worth.
     constexpr int64_t kPlacement = 4;
     constexpr int64_t kFinding = 8;
+    // Where no rule that shards is found, lints ask all for names of others.
+    constexpr int64_t kPattern = 40;  // to compile one, of a thousand at most
+    const bool is_sought = std::none_of(
+        plan.rules.begin(), plan.rules.end(), [](const auto& rule) {
+          return rule.found > 0 && !names_no_axis(rule.spec);
+        });
+    if (is_sought) {
+      work += kPattern *
+              static_cast<int64_t>(std::min<size_t>(1000, plan.rules.size()));
+    }
     const size_t axes = plan.mesh.axes().size();
     for (const Placement& placement : plan.placements) {
       const size_t entries = placement.requested

@@ -174,7 +174,7 @@ TEST_CASE("advice is what trying each change on the whole model gives") {
 }
 
 std::string unused_rules(int count) {
-  std::string text = "rules:\n  - ['proj|[abcd]$', []]\n";
+  std::string text = "rules:\n  - ['proj|[abcd]$', [tp]]\n";
   for (int i = 0; i < count; ++i) {
     text += "  - [nothing" + std::to_string(i) + ", [tp]]\n";
   }
@@ -251,7 +251,7 @@ TEST_CASE("the work of finding fixes is bounded, whatever the findings") {
   // divide, took half a minute: only the number of trials was bounded, and each
   // told every finding again.
   constexpr int64_t kMost = 1000000 + 200000;  // and the last trial's own
-  Manifest unmatched;
+  Manifest unmatched = testing::manifest({{"a", "u8[8]"}});
   for (int i = 0; i < 1500; ++i) {
     CHECK(
         unmatched.add("x" + std::to_string(i) + "y/w", {DType::U8, {64}}, {}));
