@@ -619,6 +619,16 @@ bool Trial::can_all_go(std::span<const Diagnostic* const> findings) {
     removed.insert(rule);
   }
   if (removed.size() != findings.size()) return false;
+  // Whether rules are for other names (SP115) is told of all together, unless
+  // one that shards is found and stays.
+  bool stays = false;
+  for (size_t i = 0; i < plan.rules.size(); ++i) {
+    const PlanRule& rule = plan.rules[i];
+    stays = stays || (rule.won > 0 && !rule.shipped &&
+                      !names_no_axis(rule.spec) &&
+                      !removed.contains(static_cast<int>(i) + 1));
+  }
+  if (!stays) return false;
   Rematched rematched{without(impl_->rules, removed), {}};
   auto matches =
       rematch(impl_->planned, impl_->grouping, rematched.rules, impl_->work);
