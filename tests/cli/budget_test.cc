@@ -83,7 +83,7 @@ TEST_CASE("decode counts a cache from the facts of the model") {
                         {"analyze", "--mode", "decode", "--seq", "8", "--json"},
                         "fsdp=1") == 2);
   // The model tells no number of layers.
-  CHECK(host.err.find("layers") != std::string::npos);
+  CHECK(host.out.find("layers") != std::string::npos);
 }
 
 }  // namespace

@@ -84,6 +84,10 @@ TEST_CASE("the help of a small command reads well") {
 Arguments
   SHELL  bash, zsh or fish
 
+Inputs
+      --max-memory SIZE  what shardplan itself may allocate (default three
+                         quarters of the machine's memory)
+
 Output
       --color WHEN  colours (default auto: on a terminal): auto, always, never
 

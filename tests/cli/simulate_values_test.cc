@@ -55,11 +55,11 @@ TEST_CASE("a checkpoint's own weights are the default") {
 
 TEST_CASE("weights that are not there cannot be asked for") {
   CHECK(ran(gpt2({"--shrink", "--values", "checkpoint"}))
-            .err.find("a model made smaller has none") != std::string::npos);
+            .out.find("a model made smaller has none") != std::string::npos);
   const Ran config = ran({"tests/data/configs/llama-3.2-1b.json", "--rules",
                           "@llama", "--values", "checkpoint"});
   CHECK(config.code == 2);
-  CHECK(config.err.find("is no checkpoint with data") != std::string::npos);
+  CHECK(config.out.find("is no checkpoint with data") != std::string::npos);
 }
 
 TEST_CASE("the tokens that are given decide the outputs") {
@@ -74,7 +74,7 @@ TEST_CASE("the tokens that are given decide the outputs") {
   CHECK(other.out.find("SP511") != std::string::npos);
   const Ran beyond = ran(gpt2({"--input-ids", "1,1000000"}));
   CHECK(beyond.code == 2);
-  CHECK(beyond.err.find("token 1000000 is not in the vocabulary") !=
+  CHECK(beyond.out.find("token 1000000 is not in the vocabulary") !=
         std::string::npos);
 }
 

@@ -72,9 +72,9 @@ TEST_CASE("every algorithm that can make the sums is run") {
 
 TEST_CASE("what cannot be varied is refused") {
   const auto host = ran({"--vary", "pt"}, 2);
-  CHECK(host.err.find("--vary takes a mesh axis or `algorithm`, not `pt`") !=
+  CHECK(host.out.find("--vary takes a mesh axis or `algorithm`, not `pt`") !=
         std::string::npos);
-  CHECK(host.err.find("one with a similar name is `tp`") != std::string::npos);
+  CHECK(host.out.find("one with a similar name is `tp`") != std::string::npos);
 }
 
 TEST_CASE("a picture of the errors is written") {
@@ -82,7 +82,7 @@ TEST_CASE("a picture of the errors is written") {
   REQUIRE(host.files.count("errors.svg") == 1);
   CHECK(host.files.at("errors.svg").find("<svg") == 0);
   CHECK(ran({"--values", "field", "--plot", "errors.svg"}, 2)
-            .err.find("--plot is about rounding") != std::string::npos);
+            .out.find("--plot is about rounding") != std::string::npos);
 }
 
 }  // namespace
