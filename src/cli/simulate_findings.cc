@@ -333,7 +333,7 @@ void report_reshard(const SimulateInput& input, const Program& program,
   auto finding = diags.report(
       at.rematerializes ? Code::FullRematerialization : Code::ImplicitReshard,
       where, message);
-  const Precision precision{Arithmetic::F32, input.storage, input.reduce};
+  const KeptTypes precision{Arithmetic::F32, input.storage, input.reduce};
   const auto number = static_cast<size_t>(&from - program.registers.data());
   const int64_t bytes =
       *element_count(from.local_shape) *

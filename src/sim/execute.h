@@ -73,7 +73,7 @@ class ShardedRun {
   const Lifetimes& lives_;
   ReadWhole read_;
   ExecuteOptions options_;
-  Precision precision_;
+  KeptTypes precision_;
   std::vector<Storage> types_;  // per register
   Made made_ = {};
   size_t next_ = 0;              // instruction

@@ -3,7 +3,7 @@
 
 namespace shardplan {
 Tensor as_stored(const Value& value, const Tensor& tensor,
-                 const Precision& precision, int threads) {
+                 const KeptTypes& precision, int threads) {
   if (precision.arithmetic != Arithmetic::F32 || value.integers_below > 0 ||
       precision.storage == Storage::F32) {
     return tensor;

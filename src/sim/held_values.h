@@ -31,7 +31,7 @@ struct HeldValues {
 // What a run stores of an input or parameter: residues, doubles and integers as
 // they are, else a rounded copy.
 Tensor as_stored(const Value& value, const Tensor& tensor,
-                 const Precision& precision, int threads);
+                 const KeptTypes& precision, int threads);
 
 Tensor held_value(HeldValues& held, int value, Element element);
 

@@ -6,7 +6,7 @@
 namespace shardplan {
 
 std::vector<Storage> register_types(const Program& program,
-                                    const Precision& precision) {
+                                    const KeptTypes& precision) {
   const std::vector<bool> integers = integer_values(*program.graph);
   std::vector<Storage> types;
   for (const Register& one : program.registers) {
@@ -37,7 +37,7 @@ Tensor kept(const Tensor& tensor, std::span<const Tensor> operands,
 
 TransferTypes transfer_types(const Instruction& at,
                              std::span<const Storage> registers,
-                             const Precision& precision) {
+                             const KeptTypes& precision) {
   const auto type_of = [&](int number) {
     return registers[static_cast<size_t>(number)];
   };

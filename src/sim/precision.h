@@ -17,7 +17,7 @@
 
 namespace shardplan {
 
-struct Precision {
+struct KeptTypes {
   Arithmetic arithmetic = Arithmetic::F32;
   Storage storage = Storage::F32;
   Storage reduce = Storage::F32;
@@ -25,7 +25,7 @@ struct Precision {
 
 // Per register. Integers (graph/evaluate.h) are not rounded, and take 4 bytes.
 std::vector<Storage> register_types(const Program& program,
-                                    const Precision& precision);
+                                    const KeptTypes& precision);
 
 // Rounds in place, in runs that round.
 void keep(const Tensor& tensor, Arithmetic arithmetic, Storage as,
@@ -45,6 +45,6 @@ struct TransferTypes {
 // `registers`: register_types() of its program.
 TransferTypes transfer_types(const Instruction& at,
                              std::span<const Storage> registers,
-                             const Precision& precision);
+                             const KeptTypes& precision);
 
 }  // namespace shardplan

@@ -52,7 +52,7 @@ int64_t permuted_bytes(const Program& program, const Instruction& at,
 
 std::vector<CollectivePrice> price(const Program& program, Storage storage,
                                    Storage reduce) {
-  const Precision precision{Arithmetic::F32, storage, reduce};
+  const KeptTypes precision{Arithmetic::F32, storage, reduce};
   const std::vector<Storage> registers = register_types(program, precision);
   std::vector<CollectivePrice> prices;
   for (size_t i = 0; i < program.instructions.size(); ++i) {

@@ -75,7 +75,7 @@ TEST_CASE("precision: a collective sends what its operand is kept in") {
   const int h = g.einsum("bd,df->bf", x, g.parameter({8, 4}, "tp, None"));
   g.want(h, "None, None");
   g.einsum("bd,df->bf", h, g.parameter({4, 8}, "tp, None"));
-  const Precision mixed{Arithmetic::F32, Storage::BF16, Storage::F16};
+  const KeptTypes mixed{Arithmetic::F32, Storage::BF16, Storage::F16};
   for (const Overlap overlap : {Overlap::Off, Overlap::Ring}) {
     const Program program = g.plan({overlap, nullptr});
     const std::vector<Storage> registers = register_types(program, mixed);
