@@ -25,20 +25,6 @@ bool contains(const Names& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-std::string quoted(std::string_view text) {
-  return "`" + printable(text) + "`";
-}
-
-// "`tp`, `fsdp`, .."
-std::string quoted_list(const std::vector<std::string>& names) {
-  constexpr size_t kShown = 5;
-  std::string text;
-  for (size_t i = 0; i < std::min(kShown, names.size()); ++i) {
-    text += (i == 0 ? "" : ", ") + quoted(names[i]);
-  }
-  return names.size() > kShown ? text + ", .." : text;
-}
-
 // Names of parameters, by schemes.
 
 enum class Scheme : uint8_t { Dots, Slashes, KeyPath };

@@ -20,20 +20,6 @@ bool contains(const Names& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-std::string quoted(std::string_view text) {
-  return "`" + printable(text) + "`";
-}
-
-// "`tp`, `fsdp`, .."
-std::string quoted_list(const AxisNames& names) {
-  constexpr size_t kShown = 5;
-  std::string text;
-  for (size_t i = 0; i < std::min(kShown, names.size()); ++i) {
-    text += (i == 0 ? "" : ", ") + quoted(names[i]);
-  }
-  return names.size() > kShown ? text + ", .." : text;
-}
-
 // Words for the same kind of parallelism.
 constexpr std::array<std::array<std::string_view, 6>, 6> kAlike = {{
     {"tp", "tensor", "model", "mp", "tensor_parallel", "mdl"},
@@ -182,6 +168,19 @@ void report_absent(const LintInput& input, bool misnamed, Diagnostics& diags) {
 }
 
 }  // namespace
+
+std::string quoted(std::string_view text) {
+  return "`" + printable(text) + "`";
+}
+
+std::string quoted_list(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 5;
+  std::string text;
+  for (size_t i = 0; i < std::min(kShown, names.size()); ++i) {
+    text += (i == 0 ? "" : ", ") + quoted(names[i]);
+  }
+  return names.size() > kShown ? text + ", .." : text;
+}
 
 std::vector<Meeting::Unmentioned> unmentioned_axes(const LintInput& input) {
   std::vector<Meeting::Unmentioned> all;

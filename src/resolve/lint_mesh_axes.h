@@ -3,11 +3,18 @@
 // lint_mesh_axes (resolve/lint.h) tells.
 #pragma once
 
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "resolve/lint.h"
 
 namespace shardplan {
+
+// "`tp`"
+std::string quoted(std::string_view text);
+// "`tp`, `fsdp`, .."; the first five.
+std::string quoted_list(const std::vector<std::string>& names);
 
 // Axes of the mesh, of more than one device, that shard nothing and that
 // neither the rules nor the options know. None where the rules shard nothing at

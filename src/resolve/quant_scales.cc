@@ -40,25 +40,8 @@ int64_t likeliest(const Sizes& sizes) {
 
 // Types in which quantised numbers are stored, alone or several in one.
 bool holds_quantised(DType dtype) {
-  switch (dtype) {
-    case DType::F8E4M3:
-    case DType::F8E5M2:
-    case DType::F8E4M3FN:
-    case DType::F8E4M3FNUZ:
-    case DType::F8E5M2FNUZ:
-    case DType::F6E2M3:
-    case DType::F6E3M2:
-    case DType::F4E2M1:
-    case DType::I8:
-    case DType::I4:
-    case DType::U4:
-    case DType::U8:
-    case DType::I32:
-    case DType::U32:
-      return true;
-    default:
-      return false;
-  }
+  return is_quantised(dtype) || dtype == DType::U8 || dtype == DType::I32 ||
+         dtype == DType::U32;
 }
 
 bool may_be_scales(std::string_view name) {
@@ -229,6 +212,25 @@ class Reader {
 };
 
 }  // namespace
+
+bool is_quantised(DType dtype) {
+  switch (dtype) {
+    case DType::F8E4M3:
+    case DType::F8E5M2:
+    case DType::F8E4M3FN:
+    case DType::F8E4M3FNUZ:
+    case DType::F8E5M2FNUZ:
+    case DType::F6E2M3:
+    case DType::F6E3M2:
+    case DType::F4E2M1:
+    case DType::I8:
+    case DType::I4:
+    case DType::U4:
+      return true;
+    default:
+      return false;
+  }
+}
 
 QuantBlocksByName quant_blocks(const Manifest& manifest,
                                const Folding& folding) {

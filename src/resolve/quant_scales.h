@@ -19,6 +19,10 @@
 
 namespace shardplan {
 
+// Whether elements of that type are quantised values. Whole bytes (u8) may be
+// anything: packed values, scales, or zero points.
+bool is_quantised(DType dtype);
+
 struct QuantBlocks {
   // Per dimension: elements of the tensor, as stored, that must stay together;
   // 1 or less where any cut will do.

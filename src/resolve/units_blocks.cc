@@ -12,31 +12,11 @@
 // their scales, so that no part of a block can be stored at all.
 #include <optional>
 
+#include "resolve/quant_scales.h"
 #include "resolve/unit_kinds.h"
 
 namespace shardplan {
 namespace {
-
-// Whether elements of that type are quantised values. Whole bytes (u8) may be
-// anything: packed values, scales, or zero points.
-bool is_quantised(DType dtype) {
-  switch (dtype) {
-    case DType::F8E4M3:
-    case DType::F8E5M2:
-    case DType::F8E4M3FN:
-    case DType::F8E4M3FNUZ:
-    case DType::F8E5M2FNUZ:
-    case DType::F6E2M3:
-    case DType::F6E3M2:
-    case DType::F4E2M1:
-    case DType::I8:
-    case DType::I4:
-    case DType::U4:
-      return true;
-    default:
-      return false;
-  }
-}
 
 std::optional<Unit> block_unit(size_t dim, int64_t size,
                                std::optional<int64_t> block) {
