@@ -25,6 +25,10 @@ bool contains(const Names& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+std::string quoted(std::string_view text) {
+  return "`" + printable(text) + "`";
+}
+
 // Names of parameters, by schemes.
 
 enum class Scheme : uint8_t { Dots, Slashes, KeyPath };

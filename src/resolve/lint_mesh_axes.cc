@@ -20,6 +20,10 @@ bool contains(const Names& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+std::string quoted(std::string_view text) {
+  return "`" + printable(text) + "`";
+}
+
 // Words for the same kind of parallelism.
 constexpr std::array<std::array<std::string_view, 6>, 6> kAlike = {{
     {"tp", "tensor", "model", "mp", "tensor_parallel", "mdl"},
@@ -168,10 +172,6 @@ void report_absent(const LintInput& input, bool misnamed, Diagnostics& diags) {
 }
 
 }  // namespace
-
-std::string quoted(std::string_view text) {
-  return "`" + printable(text) + "`";
-}
 
 std::string quoted_list(const std::vector<std::string>& names) {
   constexpr size_t kShown = 5;

@@ -4,15 +4,12 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "resolve/lint.h"
 
 namespace shardplan {
 
-// "`tp`"
-std::string quoted(std::string_view text);
 // "`tp`, `fsdp`, .."; the first five.
 std::string quoted_list(const std::vector<std::string>& names);
 
