@@ -204,7 +204,12 @@ int64_t advise(const Planned& planned, size_t first, Diagnostics& diags) {
   for (size_t i = first; i < diags.all().size(); ++i) {
     findings.push_back(&diags.all()[i]);
   }
-  if (findings.empty()) return 0;
+  // What others make of an absent axis is told, and no change of ours mends it.
+  if (std::all_of(findings.begin(), findings.end(), [](const Diagnostic* d) {
+        return d->code == Code::AbsentAxis;
+      })) {
+    return 0;
+  }
   const std::vector<const Diagnostic*> all(findings.begin(), findings.end());
   Trial trial(planned, all, diags);
   Advising how{

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/checked.h"
@@ -57,25 +59,48 @@ constexpr std::string_view kScales = "scales";
 
 // The last component of a name; `stem` is what stands before it.
 std::string_view leaf_of(std::string_view name, std::string_view& stem) {
-  const size_t cut = name.find_last_of("./");
-  stem = cut == name.npos ? "" : name.substr(0, cut + 1);
-  return cut == name.npos ? name : name.substr(cut + 1);
+  size_t cut = name.size();
+  while (cut > 0 && name[cut - 1] != '.' && name[cut - 1] != '/') --cut;
+  stem = name.substr(0, cut);
+  return name.substr(cut);
 }
 
-// The names that the scales of a weight may have.
-std::vector<std::string> names_of_scales(std::string_view name) {
+// How another tensor is called: without the last `cut` characters, and with
+// `added`.
+struct OtherName {
+  size_t cut = 0;
+  std::string_view added;
+};
+
+// What the name of a weight says, alike for all of a class.
+struct ReadName {
+  bool quantised = false;  // by its type
+  bool scales = false;     // it may hold those of a packed weight
+  bool packed = false;
+  bool order = false;  // of groups: one entry per row of the weight
+  std::vector<OtherName> names_of_scales;
+};
+
+ReadName read_name(std::string_view name, DType dtype) {
   std::string_view stem;
   const std::string_view leaf = leaf_of(name, stem);
-  const std::string before(stem);
-  if (leaf == kPacked || leaf == kOrder) return {before + "scales"};
-  std::vector<std::string> names = {std::string(name) + "_scale_inv",
-                                    std::string(name) + "_scale"};
-  if (leaf == "weight") {
-    names.push_back(before + "scales");  // MLX
-    names.push_back(before + "scale");
+  ReadName read;
+  read.quantised = holds_quantised(dtype);
+  read.scales = leaf == kScales;
+  read.packed = leaf == kPacked;
+  read.order = leaf == kOrder;
+  std::vector<OtherName>& names = read.names_of_scales;
+  if (read.packed || read.order) {
+    names = {{leaf.size(), kScales}};
+    return read;
   }
-  if (leaf == "weight_packed") names.push_back(before + "weight_scale");
-  return names;
+  names = {{0, "_scale_inv"}, {0, "_scale"}};
+  if (leaf == "weight") {
+    names.push_back({leaf.size(), kScales});  // MLX
+    names.push_back({leaf.size(), "scale"});
+  }
+  if (leaf == "weight_packed") names.push_back({leaf.size(), "weight_scale"});
+  return read;
 }
 
 // A dimension of a weight and the number of scales along it.
@@ -91,7 +116,8 @@ using Kind = std::tuple<std::string_view, DType, size_t>;
 
 class Reader {
  public:
-  explicit Reader(const Manifest& manifest) : manifest_(manifest) {}
+  Reader(const Manifest& manifest, const Folding& folding)
+      : manifest_(manifest), folding_(folding) {}
 
   QuantBlocksByName read() {
     // Scales are parameters in some formats and buffers in others.
@@ -104,6 +130,11 @@ class Reader {
       }
     }
     if (known_.empty()) return {};
+    for (const ParameterClass& c : folding_.classes) {
+      names_.push_back(
+          read_name(manifest_.name(c.first), manifest_.type(c.first).dtype));
+    }
+    seen_.resize(names_.size());
     for (size_t i = 0; i < manifest_.size(); ++i) pair(i);
     for (const Pair& each : pairs_) {
       Sizes& sizes = of_kind_[kind_of(each)];
@@ -122,30 +153,48 @@ class Reader {
                : manifest_.buffers()[i - manifest_.size()].type.shape;
   }
 
+  // The tensor that a name leads to.
+  std::optional<size_t> find(std::string_view name, const OtherName& other) {
+    wanted_.assign(name, 0, name.size() - other.cut);
+    wanted_ += other.added;
+    const auto found = known_.find(wanted_);
+    if (found == known_.end()) return std::nullopt;
+    return found->second;
+  }
+
+  // Whether the class has met that shape there: layers are alike.
+  bool is_known(uint32_t number, size_t which, size_t tensor) {
+    std::vector<std::pair<size_t, Shape>>& seen = seen_[number];
+    const Shape& met = shape(tensor);
+    for (const auto& [at, known] : seen) {
+      if (at == which && known == met) return true;
+    }
+    seen.emplace_back(which, met);
+    return false;
+  }
+
   void pair(size_t i) {
-    const DType dtype = manifest_.type(i).dtype;
+    const uint32_t number = folding_.class_of[i];
+    const ReadName& read = names_[number];
     const std::string_view name = manifest_.name(i);
-    std::string_view stem;
-    if (leaf_of(name, stem) == kScales) pair_packed_scales(i, stem);
-    if (!holds_quantised(dtype)) return;
-    for (const std::string& wanted : names_of_scales(name)) {
-      const auto found = known_.find(wanted);
-      if (found == known_.end()) continue;
+    if (read.scales) pair_packed_scales(i);
+    if (!read.quantised) return;
+    for (size_t which = 0; which < read.names_of_scales.size(); ++which) {
+      const auto found = find(name, read.names_of_scales[which]);
+      if (!found) continue;
       const Shape& mine = shape(i);
-      const Shape& scales = shape(found->second);
-      // The order of groups has one entry per row of the weight.
-      const bool order = leaf_of(name, stem) == kOrder;
-      const size_t rank = order ? 1 : mine.size();
+      const Shape& scales = shape(*found);
+      const size_t rank = read.order ? 1 : mine.size();
       if (mine.size() != rank || mine.empty() ||
-          (order ? scales.size() < 1 : scales.size() != rank)) {
+          (read.order ? scales.empty() : scales.size() != rank)) {
         continue;
       }
-      const bool packed = leaf_of(name, stem) == kPacked;
+      if (is_known(number, which, *found)) return;
       for (size_t dim = 0; dim < rank; ++dim) {
         // Columns of `qweight` have a scale each, however packed.
-        if (packed && dim + 1 == rank) continue;
+        if (read.packed && dim + 1 == rank) continue;
         if (scales[dim] < 1 || scales[dim] > mine[dim]) continue;
-        pairs_.push_back({i, found->second, dim});
+        pairs_.push_back({i, *found, dim});
       }
       return;
     }
@@ -153,17 +202,17 @@ class Reader {
 
   // Columns of `scales` that share an element of `qweight` (AWQ) or of `qzeros`
   // (GPTQ).
-  void pair_packed_scales(size_t i, std::string_view stem) {
+  void pair_packed_scales(size_t i) {
     const Shape& mine = shape(i);
     if (mine.empty()) return;
     for (const std::string_view leaf : {kZeros, kPacked}) {
-      const auto found = known_.find(std::string(stem) + std::string(leaf));
-      if (found == known_.end()) continue;
-      const Shape& packed = shape(found->second);
+      const auto found = find(manifest_.name(i), {kScales.size(), leaf});
+      if (!found) continue;
+      const Shape& packed = shape(*found);
       if (packed.size() != mine.size() || packed.back() < 1) continue;
       if (mine.back() % packed.back() != 0) continue;
       const int64_t together = mine.back() / packed.back();
-      if (together > 1) add(i, found->second, mine.size() - 1, together);
+      if (together > 1) add(i, *found, mine.size() - 1, together);
       return;
     }
   }
@@ -205,7 +254,12 @@ class Reader {
   }
 
   const Manifest& manifest_;
+  const Folding& folding_;
   std::unordered_map<std::string_view, size_t> known_;
+  std::vector<ReadName> names_;  // by class
+  // By class: which of its names of scales led to what shapes.
+  std::vector<std::vector<std::pair<size_t, Shape>>> seen_;
+  std::string wanted_;
   std::vector<Pair> pairs_;
   std::map<Kind, Sizes> of_kind_;
   QuantBlocksByName result_;
@@ -239,7 +293,7 @@ QuantBlocksByName quant_blocks(const Manifest& manifest,
                   [&](const ParameterClass& c) {
                     return holds_quantised(manifest.type(c.first).dtype);
                   });
-  return quantised ? Reader(manifest).read() : QuantBlocksByName();
+  return quantised ? Reader(manifest, folding).read() : QuantBlocksByName();
 }
 
 const QuantBlocks* find_blocks(const QuantBlocksByName& known,

@@ -35,7 +35,9 @@ struct QuantBlocks {
 // By folded name (core/fold.h) and shape: layers are alike.
 using QuantBlocksByName = std::map<std::pair<std::string, Shape>, QuantBlocks>;
 
-// O(parameters); of a model whose types are not quantised, O(classes).
+// REQUIRES: all of a class of the folding have one type, as by placements and
+// by types. O(parameters); of a model whose types are not quantised,
+// O(classes).
 QuantBlocksByName quant_blocks(const Manifest& manifest,
                                const Folding& folding);
 
