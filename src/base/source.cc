@@ -101,8 +101,10 @@ std::string_view SourceFile::line(int64_t number) const {
   const std::vector<uint64_t>& starts = line_starts();
   if (number < 1 || number > static_cast<int64_t>(starts.size())) return {};
   const auto index = static_cast<size_t>(number - 1);
-  std::string_view rest = text().substr(starts[index]);
-  rest = rest.substr(0, rest.find('\n'));
+  // A file may be one long line, and asked for it thousands of times.
+  const uint64_t end =
+      index + 1 < starts.size() ? starts[index + 1] - 1 : text().size();
+  std::string_view rest = text().substr(starts[index], end - starts[index]);
   if (!rest.empty() && rest.back() == '\r') rest.remove_suffix(1);
   return rest;
 }
