@@ -14,6 +14,7 @@
 
 #include <doctest/doctest.h>
 
+#include "base/source.h"
 #include "cli/commands.h"
 #include "tests/support/memory_host.h"
 
@@ -130,6 +131,29 @@ TEST_CASE("time grows with the input, not with its square") {
     }
     CHECK(least < 10);
   }
+}
+
+// Each finding of a file of one line shows that line, which was sought to its
+// end each time.
+double seconds_of_lines(int64_t bytes) {
+  const SourceFile source("m.json",
+                          std::string(static_cast<size_t>(bytes), 'x'));
+  CHECK(source.line(1).size() == static_cast<size_t>(bytes));
+  const std::clock_t start = std::clock();
+  size_t sum = 0;
+  for (int i = 0; i < 20000; ++i) sum += source.line(1).size();
+  const std::clock_t end = std::clock();
+  CHECK(sum == 20000 * static_cast<size_t>(bytes));
+  return static_cast<double>(end - start + 1) / CLOCKS_PER_SEC;
+}
+
+TEST_CASE("the time to find a line does not grow with its length") {
+  double least = std::numeric_limits<double>::max();
+  for (int i = 0; i < 4 && least > 4; ++i) {
+    const double small = seconds_of_lines(int64_t{1} << 15U);
+    least = std::min(least, seconds_of_lines(int64_t{1} << 20U) / small);
+  }
+  CHECK(least < 8);
 }
 
 }  // namespace
