@@ -34,6 +34,8 @@ std::atomic<int64_t> g_refused_limit{0};
 constinit thread_local int64_t t_credit = 0;
 constinit thread_local int64_t t_most = 4 * kPiece;
 
+constinit thread_local int t_unrefused = 0;  // UnrefusedAllocations that live
+
 void refused(int64_t bytes, bool by_limit) {
   g_asked = bytes;
   g_held = g_taken - t_credit - g_limit_base;
@@ -59,6 +61,11 @@ bool count_down() {
 // When t_credit has gone below zero by a piece of `bytes`.
 bool refill(int64_t bytes) {
   const int64_t lacking = -t_credit;
+  if (t_unrefused > 0) {
+    g_taken += lacking;
+    t_credit = 0;
+    return true;
+  }
   const bool spare = t_most > 0 && take_from_all(lacking + kPiece);
   if (count_down() && (spare || take_from_all(lacking))) {
     t_credit += lacking + (spare ? kPiece : 0);
@@ -97,7 +104,7 @@ std::array<char, 256> g_work{};
 constexpr size_t kLarge = size_t{1} << 20U;
 
 bool is_out_of_question(size_t size) {
-  if (size < kLarge) return false;
+  if (size < kLarge || t_unrefused > 0) return false;
   const int64_t left = g_limit - g_taken + t_credit;
   return size > static_cast<size_t>(std::max<int64_t>(left, 0));
 }
@@ -178,6 +185,9 @@ void AllocationLimit::make_room() {
   const int64_t taken = g_taken;
   if (g_limit < taken + kRoom) g_limit = taken + kRoom;
 }
+
+UnrefusedAllocations::UnrefusedAllocations() noexcept { ++t_unrefused; }
+UnrefusedAllocations::~UnrefusedAllocations() { --t_unrefused; }
 
 Refusal last_refusal() { return {g_asked, g_held, g_refused_limit}; }
 

@@ -54,6 +54,19 @@ class AllocationLimit {
   int64_t before_;
 };
 
+// While one lives, allocations of this thread are counted and never refused:
+// for code of others through which nothing may be thrown. RE2 allocates within
+// std::call_once, a frame of libc whose unwinder is not the one that a
+// statically linked program throws with; it keeps to a budget of its own. What
+// it took is refused to whoever allocates next.
+class UnrefusedAllocations {
+ public:
+  UnrefusedAllocations() noexcept;
+  ~UnrefusedAllocations();
+  UnrefusedAllocations(const UnrefusedAllocations&) = delete;
+  UnrefusedAllocations& operator=(const UnrefusedAllocations&) = delete;
+};
+
 // What could not be had last. `limit` is the most that might be held, counted
 // from where the limit was set; 0 where the system had no more.
 struct Refusal {

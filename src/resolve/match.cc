@@ -10,6 +10,7 @@
 #include <re2/re2.h>
 #include <re2/set.h>
 
+#include "base/allocation.h"
 #include "base/check.h"
 #include "base/parallel.h"
 #include "base/text.h"
@@ -163,7 +164,11 @@ Matcher::~Matcher() = default;
 std::optional<Matcher> Matcher::compile(const RuleSet& rules, bool plain_names,
                                         Diagnostics& diags) {
   auto impl = std::make_unique<Impl>();
-  impl->set = std::make_unique<RE2::Set>(options(kSetMemory), RE2::UNANCHORED);
+  {
+    const UnrefusedAllocations re2;
+    impl->set =
+        std::make_unique<RE2::Set>(options(kSetMemory), RE2::UNANCHORED);
+  }
   bool ok = true;
   for (const Rule& rule : rules.rules) {
     auto translated = translate_pattern(rule.pattern, plain_names);
@@ -173,7 +178,15 @@ std::optional<Matcher> Matcher::compile(const RuleSet& rules, bool plain_names,
       continue;
     }
     const auto& pattern = std::get<TranslatedPattern>(translated);
-    auto compiled = std::make_unique<RE2>(pattern.re2, options(kRuleMemory));
+    std::unique_ptr<RE2> compiled;
+    {
+      const UnrefusedAllocations re2;
+      compiled = std::make_unique<RE2>(pattern.re2, options(kRuleMemory));
+      if (compiled->ok() && impl->set != nullptr &&
+          impl->set->Add(pattern.re2, nullptr) < 0) {
+        impl->set.reset();
+      }
+    }
     if (!compiled->ok()) {
       report_problem(rule, re2_problem(rule, *compiled), diags);
       ok = false;
@@ -186,12 +199,10 @@ std::optional<Matcher> Matcher::compile(const RuleSet& rules, bool plain_names,
                       "` looks at ASCII only, and some names are not ASCII")
           .help("spell out the characters that are meant");
     }
-    if (impl->set != nullptr && impl->set->Add(pattern.re2, nullptr) < 0) {
-      impl->set.reset();
-    }
     impl->rules.push_back(std::move(compiled));
   }
   if (!ok) return std::nullopt;
+  const UnrefusedAllocations re2;
   if (impl->rules.empty() || (impl->set && !impl->set->Compile())) {
     impl->set.reset();
   }
@@ -212,6 +223,7 @@ bool Matcher::has_combined_automaton() const { return impl_->set != nullptr; }
 void Matcher::find(std::string_view name, std::vector<int>& found) const {
   found.clear();
   if (impl_->set == nullptr) return find_one_by_one(name, found);
+  const UnrefusedAllocations re2;
   RE2::Set::ErrorInfo error{};
   if (!impl_->set->Match(name, &found, &error) &&
       error.kind != RE2::Set::kNoError) {
@@ -223,6 +235,7 @@ void Matcher::find(std::string_view name, std::vector<int>& found) const {
 void Matcher::find_one_by_one(std::string_view name,
                               std::vector<int>& found) const {
   found.clear();
+  const UnrefusedAllocations re2;
   for (size_t i = 0; i < impl_->rules.size(); ++i) {
     if (RE2::PartialMatch(name, *impl_->rules[i])) {
       found.push_back(static_cast<int>(i));
@@ -262,6 +275,7 @@ Matches match(const Matcher& matcher, const Manifest& manifest,
 bool is_catch_all(std::string_view pattern) {
   const auto translated = translate_pattern(pattern, true);
   if (!std::holds_alternative<TranslatedPattern>(translated)) return false;
+  const UnrefusedAllocations re2;
   const RE2 compiled(std::get<TranslatedPattern>(translated).re2,
                      options(kRuleMemory));
   // Names that no model has, of several shapes and characters.
