@@ -12,9 +12,9 @@
 
 #include "base/text.h"
 #include "core/fold.h"
-#include "graph/layers.h"
 #include "sim/decisions.h"
 #include "sim/precision.h"
+#include "sim/repeated_biases.h"
 #include "sim/tied_layouts.h"
 #include "sim/unread_parameters.h"
 #include "sim/verdict.h"

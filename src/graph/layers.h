@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "base/diagnostic.h"
-#include "graph/graph.h"
 #include "graph/tensor.h"
 
 namespace shardplan {
@@ -44,11 +43,5 @@ Tensor dense_kernel(AsyncLayout layout,
 // The dense bias [out] of the biases that the devices' `shard_0` hold.
 // REQUIRES: n vectors of one size and element type.
 Tensor dense_bias(AsyncLayout layout, std::span<const Tensor> biases);
-
-// Biases of which every device of a model axis adds its own to a sum over these
-// devices, as TPDense does in mode scatter: parameters [n, ..] that are summed
-// over their first dimension and added to a product that contracts the first
-// dimension, of the same size, of another parameter. SP505 warns of them.
-std::vector<int> repeated_biases(const Graph& graph);
 
 }  // namespace shardplan

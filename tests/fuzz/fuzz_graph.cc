@@ -4,8 +4,8 @@
 #include <string>
 
 #include "graph/build.h"
-#include "graph/layers.h"
 #include "io/graph_file.h"
+#include "sim/repeated_biases.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace {
