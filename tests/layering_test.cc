@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps the drawing in docs/how-it-works.md true: who includes whom, which
-// file may use which library, how long files get, what has a test and a page.
+// Keeps the map in docs/how-it-works.md true: who includes whom, which file may
+// use which library, how large files and folders get, what has tests and a
+// page.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -23,51 +24,65 @@ namespace fs = std::filesystem;
 
 const fs::path kRoot = source_dir();
 
+bool starts_with(std::string_view text, std::string_view head) {
+  return text.substr(0, head.size()) == head;
+}
+
 // What each layer may include; main.cc counts as the layer "main.cc".
 const std::map<std::string, std::set<std::string>> kLayers = {
     {"base", {"base"}},
     {"core", {"base", "core"}},
-    {"io", {"base", "core", "io"}},
-    {"resolve", {"base", "core", "resolve"}},
-    {"report", {"base", "core", "report"}},
+    {"syntax", {"base", "core", "syntax"}},
+    {"io", {"base", "core", "syntax", "io"}},
+    {"model", {"base", "core", "model"}},
+    {"resolve", {"base", "core", "model", "resolve"}},
+    {"memory", {"base", "core", "model", "resolve", "memory"}},
     {"comm", {"base", "core", "comm"}},
     {"graph", {"base", "core", "graph"}},
     {"spmd", {"base", "core", "comm", "graph", "spmd"}},
     {"sim", {"base", "core", "resolve", "comm", "graph", "spmd", "sim"}},
-    {"memory", {"base", "core", "resolve", "memory"}},
-    {"advise", {"base", "core", "resolve", "memory", "advise"}},
+    {"findings",
+     {"base", "core", "model", "resolve", "memory", "graph", "spmd", "sim",
+      "findings"}},
+    {"advise",
+     {"base", "core", "model", "resolve", "memory", "findings", "advise"}},
+    {"report", {"base", "core", "report"}},
     {"cli",
-     {"base", "core", "io", "resolve", "report", "memory", "advise", "comm",
-      "graph", "spmd", "sim", "cli"}},
+     {"base", "core", "syntax", "io", "model", "resolve", "memory", "comm",
+      "graph", "spmd", "sim", "findings", "advise", "report", "cli"}},
     {"conformance",
-     {"base", "core", "io", "resolve", "report", "memory", "comm", "graph",
-      "spmd", "sim", "cli", "conformance"}},
+     {"base", "core", "syntax", "io", "model", "resolve", "memory", "comm",
+      "graph", "spmd", "sim", "report", "cli", "conformance"}},
     {"main.cc", {"base", "cli"}},
 };
 
-// Folders of leaves: one format, renderer or command per file, none of which
-// knows another. The one header there, named as its folder, is their table.
-const std::set<std::string> kLeafFolders = {
-    "io/formats",      "io/dialects", "io/exporters",   "report/renderers",
-    "comm/algorithms", "graph/ops",   "graph/families", "cli/commands"};
+// Leaf folders: what is known of one file format stands in one folder of io,
+// and no such folder knows another. What they share stands above them.
+bool is_leaf_folder(const std::string& folder) {
+  return starts_with(folder, "io/");
+}
+
+// Folders of leaf files: one renderer, algorithm or kind of operation per file,
+// none of which knows another. The one header there is their table.
+const std::set<std::string> kLeafFiles = {"report/renderers", "comm/algorithms",
+                                          "graph/ops", "graph/families"};
 
 // Headers that are slow to compile, or tie a file to a library or system, stay
 // in the few files that need them. Paths without extension.
 const std::map<std::string, std::set<std::string>> kConfined = {
     {"re2/", {"resolve/match"}},
-    {"yaml-cpp/", {"io/document", "io/document_yaml"}},
+    {"yaml-cpp/", {"syntax/document", "syntax/yaml"}},
     {"CLI/", {"cli/args", "cli/flags"}},
-    {"openssl/", {"core/digest"}},
+    {"openssl/", {"core/plan"}},
     {"nlohmann/", {"conformance/"}},
     {"blis", {"graph/gemm"}},
-    {"sys/", {"base/real_host", "base/real_output", "base/signals"}},
-    {"fcntl.h", {"base/posix", "base/real_host", "base/real_output"}},
+    {"sys/", {"base/real_host", "base/real_output"}},
+    {"fcntl.h", {"base/real_host", "base/real_output"}},
     {"poll.h", {"base/real_host", "base/real_output"}},
     {"sched.h", {"base/real_host"}},
-    {"unistd.h",
-     {"base/posix", "base/real_host", "base/real_output", "base/signals"}},
-    {"csignal", {"base/signals"}},
-    {"pthread.h", {"base/signals"}},
+    {"unistd.h", {"base/real_host", "base/real_output"}},
+    {"csignal", {"base/real_output"}},
+    {"pthread.h", {"base/real_output"}},
     {"fstream", {}},
     {"iostream", {}},
     {"filesystem", {"base/real_host", "base/real_output"}},
@@ -78,11 +93,8 @@ const std::map<std::string, std::set<std::string>> kConfined = {
     {"locale", {}},
 };
 
-constexpr size_t kMaxLines = 600;
-// Files that are longer, each with the reason why it is not cut.
-const std::map<std::string, std::string> kLongFiles = {
-    {"src/advise/trial.cc",
-     "one change, from the kinds of parameters to what is left of findings"}};
+constexpr size_t kMaxLines = 700;
+constexpr size_t kMaxFiles = 26;  // of a folder
 
 struct File {
   std::string path;  // below src/ or tests/, with `/`
@@ -111,10 +123,6 @@ std::vector<File> files_below(const std::string& folder) {
 // "core" for "core/mesh.h".
 std::string first_part(const std::string& path) {
   return path.substr(0, path.find('/'));
-}
-
-bool starts_with(std::string_view text, std::string_view head) {
-  return text.substr(0, head.size()) == head;
 }
 
 struct Include {
@@ -148,16 +156,25 @@ TEST_CASE("each folder includes only the layers below it") {
 }
 
 TEST_CASE("leaves include no leaves") {
+  size_t leaves = 0;
   for (const File& file : files_below("src")) {
+    const std::string folder = fs::path(file.path).parent_path();
+    leaves += is_leaf_folder(folder) || kLeafFiles.count(folder) > 0 ? 1 : 0;
     for (const Include& include : includes_of(file)) {
+      if (!include.own) continue;
       const std::string target = fs::path(include.path).parent_path();
-      if (!include.own || kLeafFolders.count(target) == 0) continue;
       CAPTURE(file.path);
       CAPTURE(include.path);
-      const std::string table = fs::path(target).filename();
-      CHECK(include.path == target + "/" + table + ".h");
+      if (is_leaf_folder(folder) && is_leaf_folder(target)) {
+        CHECK(folder == target);
+      }
+      if (kLeafFiles.count(target) > 0) {
+        const std::string table = fs::path(target).filename();
+        CHECK(include.path == target + "/" + table + ".h");
+      }
     }
   }
+  CHECK(leaves > 50);
 }
 
 TEST_CASE("libraries and the system are used only where they belong") {
@@ -186,14 +203,16 @@ TEST_CASE("libraries and the system are used only where they belong") {
   }
 }
 
-TEST_CASE("files stay short, or say why not") {
+TEST_CASE("a file is one idea, and a folder can be looked through") {
   std::vector<std::pair<size_t, std::string>> sizes;
+  std::map<std::string, size_t> in_folder;
   for (const std::string folder : {"src", "tests"}) {
     for (const File& file : files_below(folder)) {
       const std::string path = folder + "/" + file.path;
       sizes.emplace_back(file.lines.size(), path);
       CAPTURE(path);
-      if (kLongFiles.count(path) == 0) CHECK(file.lines.size() <= kMaxLines);
+      CHECK(file.lines.size() <= kMaxLines);
+      ++in_folder[fs::path(path).parent_path()];
     }
   }
   std::sort(sizes.rbegin(), sizes.rend());
@@ -203,6 +222,12 @@ TEST_CASE("files stay short, or say why not") {
     largest += " " + path + " " + std::to_string(lines);
   }
   MESSAGE(largest);
+  for (const auto& [folder, files] : in_folder) {
+    if (folder == "tests/support" || folder == "tests/fuzz") continue;
+    const size_t count = files;
+    const std::string which = folder;
+    CHECK_MESSAGE(count <= kMaxFiles, which);
+  }
 }
 
 TEST_CASE("every file says its licence, and headers are included once") {
@@ -220,15 +245,24 @@ TEST_CASE("every file says its licence, and headers are included once") {
   }
 }
 
-TEST_CASE("every source has a test of the same name") {
+TEST_CASE("every folder has tests") {
+  std::set<std::string> folders;
   for (const File& file : files_below("src")) {
     const fs::path path(file.path);
-    if (path.extension() != ".cc" || path.filename() == "main.cc") continue;
-    const fs::path test =
-        path.parent_path() / (path.stem().string() + "_test.cc");
-    CAPTURE(test);
-    CHECK(fs::exists(kRoot / "tests" / test));
+    if (path.extension() == ".cc" && path.has_parent_path()) {
+      folders.insert(path.parent_path());
+    }
   }
+  std::set<std::string> tested;
+  for (const File& file : files_below("tests")) {
+    if (!file.path.ends_with("_test.cc")) continue;
+    tested.insert(fs::path(file.path).parent_path());
+    tested.insert(file.path.substr(0, file.path.size() - 8));
+  }
+  for (const std::string& folder : folders) {
+    CHECK_MESSAGE(tested.count(folder) == 1, folder << " has no tests");
+  }
+  CHECK(folders.size() > 20);
 }
 
 TEST_CASE("every code has a page") {

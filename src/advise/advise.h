@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The advisor: for each finding the nearest legal changes that remove it.
 //
-// A fix is proposed only if making it was tried (advise/trial.h): the finding
+// A fix is proposed only if making it was tried (advise/what_if.h): the finding
 // is gone, no error is new, and fewer findings are left. Its bytes are those
 // that were measured. Findings are treated in order, errors first, while the
 // work stays within a bound that is the same for every model and machine; where
@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "advise/trial.h"
+#include "advise/what_if.h"
 #include "base/diagnostic.h"
 
 namespace shardplan {

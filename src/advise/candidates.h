@@ -2,7 +2,7 @@
 // Candidates: changes that may remove a finding, to be tried in turn.
 //
 // Each function looks at the placements of the finding's parameters only, and
-// proposes a handful; advise/trial.h says which of them help, and what they
+// proposes a handful; advise/what_if.h says which of them help, and what they
 // cost. Texts are statements without the cost.
 #pragma once
 
@@ -13,8 +13,8 @@
 #include <string_view>
 #include <vector>
 
-#include "advise/rule_change.h"
-#include "advise/trial.h"
+#include "advise/rule_edit.h"
+#include "advise/what_if.h"
 #include "base/diagnostic.h"
 
 namespace shardplan {

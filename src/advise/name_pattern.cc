@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/text.h"
+
 namespace shardplan {
 namespace {
 
@@ -30,14 +32,7 @@ std::string escaped(std::string_view piece) {
   if (is_number(piece)) {
     return "[0-9]+" + escaped(piece.substr(1));
   }
-  std::string result;
-  for (const char c : piece) {
-    if (std::string_view(".[](){}*+?|^$\\").find(c) != std::string_view::npos) {
-      result += '\\';
-    }
-    result += c;
-  }
-  return result;
+  return escape_pattern(piece);
 }
 
 // The last pieces of several names of equal length: one text per piece, or

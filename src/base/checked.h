@@ -1,15 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
+// Programming mistakes: checked in every build, reported with their place.
+//
+// A failed check is a bug in shardplan, never a user's mistake. It throws
+// InternalError, which only cli::run catches: it prints how to report the bug
+// and exits with 3.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+namespace shardplan {
+
+class InternalError : public std::logic_error {
+ public:
+  using std::logic_error::logic_error;
+};
+
+[[noreturn]] inline void check_failed(const char* condition, const char* file,
+                                      int line) {
+  throw InternalError(std::string(file) + ":" + std::to_string(line) +
+                      ": check failed: " + condition);
+}
+
+}  // namespace shardplan
+
+#define SHARDPLAN_CHECK(condition) \
+  ((condition) ? (void)0           \
+               : ::shardplan::check_failed(#condition, __FILE__, __LINE__))
+namespace shardplan {
+
 // Integer arithmetic that reports overflow instead of wrapping.
 //
 // Sizes come from users' files, so a product of dimensions or a sum of bytes
 // may exceed 63 bits. Every such product or sum goes through these functions;
 // an empty result means "does not fit".
-#pragma once
-
-#include <cstdint>
-#include <optional>
-
-namespace shardplan {
 
 // Wide enough for bytes over 2^40 devices.
 __extension__ using Int128 = __int128;

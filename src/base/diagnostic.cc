@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "base/check.h"
+#include "base/checked.h"
 
 namespace shardplan {
 

@@ -27,9 +27,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "base/posix.h"
 #include "base/real_output.h"
-#include "base/signals.h"
 
 namespace shardplan {
 namespace {

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that are written on the machine we run on; see Host::create_file.
+// What signals do to the process: unfinished files vanish when one ends it, and
+// a mapped file that becomes shorter reads as zeros instead of ending it.
+//
+// A handler can reach nothing but globals that need no lock, so this is the one
+// state that hosts share.
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -9,6 +15,41 @@
 #include "base/host.h"
 
 namespace shardplan {
+
+inline constexpr size_t kMostUnfinished = 64;
+
+// While one exists no signal is handled, so that making a file and noting it
+// are one step.
+class SignalHold {
+ public:
+  SignalHold();
+  ~SignalHold();
+  SignalHold(const SignalHold&) = delete;
+  SignalHold& operator=(const SignalHold&) = delete;
+};
+
+// From now on any signal that ends the program and can be caught removes the
+// file. `path` must stay where it is until forget_unfinished(). False when
+// kMostUnfinished are noted already.
+bool note_unfinished(const char* path);
+void forget_unfinished(const char* path);
+
+inline constexpr std::string_view kEraseLine = "\r\x1b[K";
+
+// The same for a status line on the terminal: it is erased.
+void note_status_line(bool open);
+
+// Makes reading [data, data + size), a mapped file, safe: where the file no
+// longer has a page, or its disk fails, that and what follows reads as zeros,
+// and `shortened` becomes true. False, and nothing is safe, when very many are
+// noted already. `shortened` must live until forget_mapping().
+bool note_mapping(const void* data, size_t size, std::atomic<bool>* shortened);
+void forget_mapping(const void* data);
+
+// SIGPIPE and SIGXFSZ become errors of the write.
+void ignore_write_signals();
+
+// Files that are written on the machine we run on; see Host::create_file.
 
 // False, with errno, when not all of it could be written.
 bool write_all(int fd, std::string_view text);

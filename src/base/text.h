@@ -22,6 +22,18 @@ std::string count_text(int64_t count);
 std::string short_count_text(int64_t count);
 // "1 parameter", "3 parameters"
 std::string plural(int64_t count, std::string_view noun);
+// The texts with `between` between them, or `last` between the last two.
+std::string joined(std::span<const std::string> texts, std::string_view between,
+                   std::string_view last);
+std::string joined(std::span<const std::string> texts,
+                   std::string_view between);
+// "`a`": printable, in backticks.
+std::string quoted(std::string_view text);
+// "`a`, `b` and `c`"
+std::string quoted_names(std::span<const std::string> names,
+                         std::string_view last = " and ");
+// "`a`, `b`, `c`, `d`, `e` and 7 more"
+std::string some_names(std::span<const std::string> names, size_t most = 5);
 // "1, 2, 4 or 8"; at most `limit` items, then "..."
 std::string list_text(std::span<const int64_t> numbers, size_t limit = 12);
 
@@ -29,6 +41,14 @@ std::string list_text(std::span<const int64_t> numbers, size_t limit = 12);
 // meant (at most a third of the word's length, and at least one).
 std::optional<std::string> nearest(std::string_view word,
                                    std::span<const std::string> candidates);
+
+// The text as a regular expression that matches it alone.
+std::string escape_pattern(std::string_view text);
+
+constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
+constexpr bool is_letter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
 
 // Columns that a terminal needs for UTF-8 text: East Asian wide characters and
 // emoji take two, combining marks none.
@@ -47,5 +67,30 @@ bool is_printable(char32_t code_point);
 // Escapes what is not printable as \n, \x1b, \u{202e} and invalid bytes as
 // \xff, so that a name from a file cannot write to the terminal.
 std::string printable(std::string_view text);
+
+// How many columns of a terminal a code point takes.
+//
+// Source of the tables: the Unicode Character Database 14.0, properties
+// General_Category and East_Asian_Width (UAX #11).
+
+// 2 for East Asian wide characters and emoji; 0 for combining marks, format
+// characters and controls; 1 for everything else.
+int code_point_width(char32_t code_point);
+
+// Sizes in bytes as people write them.
+
+// "80GiB" (2^30), "95.7GB" (10^9), "81559 MiB", "1048576" (bytes), rounded down
+// to whole bytes. Empty when it is no size or not within [1, 2^62).
+std::optional<int64_t> parse_bytes(std::string_view text);
+
+// What to tell somebody whose size was not understood.
+inline constexpr std::string_view kByteSizeHelp =
+    "sizes are written like `80GiB` (2^30 bytes) or `95.7GB` (10^9)";
+
+// Strings as JSON spells them.
+
+// Appends `text`, which must be valid UTF-8, in quotes and as RFC 8785 section
+// 3.2.2.2 has it: only what must be escaped is.
+void append_json_string(std::string& out, std::string_view text);
 
 }  // namespace shardplan

@@ -2,18 +2,61 @@
 #include "cli/budget.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 
-#include "cli/device_limit.h"
+#include "base/text.h"
 #include "core/fold.h"
+#include "findings/lint.h"
+#include "findings/memory_findings.h"
+#include "io/hardware.h"
 #include "io/load.h"
-#include "memory/misfit.h"
 #include "memory/zero.h"
 #include "resolve/analyze.h"
-#include "resolve/lint.h"
 
 namespace shardplan::cli {
+
+std::optional<DeviceLimit> device_limit(const Options& options, Host& host,
+                                        Diagnostics& diags) {
+  const MemoryOptions& memory = options.memory;
+  std::optional<HardwareProfile> profile;
+  if (memory.hardware) {
+    profile = load_hardware(*memory.hardware, host, diags);
+    if (!profile) return std::nullopt;
+  }
+  if (memory.limit) {
+    return DeviceLimit{"--memory", *memory.limit, *memory.limit, false};
+  }
+  if (!profile) return std::nullopt;
+  if (!profile->hbm_bytes) {
+    return diags
+        .error(Code::Usage, {},
+               "hardware profile `" + profile->name +
+                   "` does not say how much memory a device has")
+        .help("`--memory SIZE` says it");
+  }
+  const int64_t nominal = profile->hbm_bytes->value;
+  const auto& usable = profile->hbm_usable_bytes;
+  return DeviceLimit{profile->name, nominal, usable ? usable->value : nominal,
+                     !usable || usable->estimated};
+}
+
+std::optional<int64_t> reserve_bytes(const Options& options,
+                                     const std::optional<DeviceLimit>& limit,
+                                     Diagnostics& diags) {
+  const double fraction = options.memory.reserve_fraction;
+  if (fraction == 0) return options.memory.reserve;
+  if (!limit) {
+    return diags
+        .error(Code::Usage, {},
+               "`--reserve` is a fraction of a memory that nothing states")
+        .help("`--hardware` or `--memory` says what a device has");
+  }
+  return static_cast<int64_t>(
+      std::ceil(fraction * static_cast<double>(limit->usable)));
+}
+
 namespace {
 
 struct Given {
@@ -21,7 +64,7 @@ struct Given {
   bool given;
 };
 
-std::vector<Given> cache_flags(const Options& options) {
+std::vector<Given> given_cache_flags(const Options& options) {
   const MemoryOptions& m = options.memory;
   return {{"--batch", m.batch.has_value()},
           {"--seq", m.seq.has_value()},
@@ -60,7 +103,7 @@ bool check_training(const Options& options, Diagnostics& diags) {
 bool check_cache(const Options& options, Diagnostics& diags) {
   bool good = true;
   const bool trains = options.mode == Mode::Train;
-  for (const Given& flag : cache_flags(options)) {
+  for (const Given& flag : given_cache_flags(options)) {
     if (!flag.given) continue;
     if (trains) {
       good = false;

@@ -1,22 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-// From options and a plan to a budget: what the flags of the group "Memory"
-// ask for, checked against one another and the mesh.
+// What a device may hold, from --memory, --hardware and --reserve.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/diagnostic.h"
+#include "base/host.h"
 #include "cli/commands.h"
+#include "cli/options.h"
 #include "core/manifest.h"
 #include "core/plan.h"
 #include "memory/budget.h"
-#include "memory/kv_sharding.h"
-#include "memory/layers.h"
-#include "memory/state_rules.h"
+#include "memory/kv_cache.h"
+#include "memory/stages.h"
+#include "memory/state.h"
 
 namespace shardplan::cli {
+
+// Empty when neither --memory nor --hardware is given, which is no mistake, or
+// when the profile cannot be read or states no memory: then
+// diags.cannot_run(). --memory overrides the profile's size, but a profile
+// that is named is read all the same.
+std::optional<DeviceLimit> device_limit(const Options& options, Host& host,
+                                        Diagnostics& diags);
+
+// --reserve in bytes, rounded up: as given, or the fraction of what is usable.
+// Empty, with the reason reported (SP010), for a fraction without a limit.
+std::optional<int64_t> reserve_bytes(const Options& options,
+                                     const std::optional<DeviceLimit>& limit,
+                                     Diagnostics& diags);
+
+// From options and a plan to a budget: what the flags of the group "Memory"
+// ask for, checked against one another and the mesh.
 
 // Whether anything was asked for beyond what parameters take.
 bool asks_for_budget(const Options& options);

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 
-#include "base/byte_size.h"
 #include "base/text.h"
 
 namespace shardplan::cli {
@@ -182,8 +181,8 @@ void append_declarations(const Setting& setting, Declarations& declarations,
     if (const auto near = nearest(text, forms)) {
       problem.help("write `" + *near + "` if that is what was meant");
     }
-    problem.help("known are " + names_text(forms, " and ") +
-                 ", with M from 1 to " + count_text(kMaxPadVocab));
+    problem.help("known are " + quoted_names(forms) + ", with M from 1 to " +
+                 count_text(kMaxPadVocab));
   }
 }
 
@@ -195,7 +194,7 @@ bool is_choice(const Setting& setting, Diagnostics& diags) {
   }
   auto problem =
       diags.error(Code::Usage, setting.where,
-                  must_be(setting, "one of " + names_text(choices, " or ")));
+                  must_be(setting, "one of " + quoted_names(choices, " or ")));
   if (const auto near = nearest(setting.value, choices)) {
     problem.help("a value with a similar name exists: `" + *near + "`");
   }
@@ -208,16 +207,6 @@ void append_codes(const Setting& setting, bool deny,
     if (!deny || word != "warnings") check_code(word, deny, setting, diags);
     codes.push_back(word);
   }
-}
-
-std::string names_text(const std::vector<std::string>& names,
-                       std::string_view last_joint) {
-  std::string text;
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (i > 0) text += i + 1 == names.size() ? last_joint : ", ";
-    text += "`" + names[i] + "`";
-  }
-  return text;
 }
 
 }  // namespace shardplan::cli

@@ -11,8 +11,8 @@
 
 #include "base/diagnostic.h"
 #include "cli/flags.h"
-#include "core/declarations.h"
 #include "core/mesh.h"
+#include "core/rules.h"
 #include "core/types.h"
 #include "memory/budget.h"
 
@@ -58,9 +58,5 @@ bool is_choice(const Setting& setting, Diagnostics& diags);
 // is accepted too; what prevents running cannot be allowed.
 void append_codes(const Setting& setting, bool deny,
                   std::vector<std::string>& codes, Diagnostics& diags);
-
-// "a, b and c", each in backticks.
-std::string names_text(const std::vector<std::string>& names,
-                       std::string_view last_joint);
 
 }  // namespace shardplan::cli

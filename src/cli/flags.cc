@@ -6,20 +6,21 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <utility>
 
-#include "base/check.h"
+#include "base/checked.h"
 #include "base/text.h"
-#include "cli/explain_flags.h"
 #include "cli/flag_values.h"
 #include "cli/memory_flags.h"
 #include "cli/simulate_flags.h"
+#include "cli/views/algorithm_report.h"
 #include "core/mesh.h"
 #include "core/plan.h"
 #include "io/export.h"
 #include "io/load.h"
 #include "report/report.h"
-#include "resolve/readings.h"
+#include "resolve/framework_semantics.h"
 
 namespace shardplan::cli {
 namespace {
@@ -399,13 +400,7 @@ bool makes_plan(const Flag& flag) {
 }
 
 std::string takers_text(const Flag& flag) {
-  const std::vector<std::string> takers = split_list(flag.commands, ' ');
-  std::string text;
-  for (size_t i = 0; i < takers.size(); ++i) {
-    if (i > 0) text += i + 1 == takers.size() ? " and " : ", ";
-    text += "`" + takers[i] + "`";
-  }
-  return text;
+  return quoted_names(split_list(flag.commands, ' '));
 }
 
 void apply_settings(std::span<const Setting> settings, Options& options,
@@ -440,6 +435,41 @@ void apply_severities(const Options& options, Diagnostics& diags) {
 std::string join_path(const std::string& directory, const std::string& path) {
   if (directory.empty() || path.starts_with('/')) return path;
   return directory.ends_with('/') ? directory + path : directory + "/" + path;
+}
+
+const std::vector<Flag>& explain_flags() {
+  static const std::vector<Flag> kFlags = {
+      {"matmul", 0, Takes::Text, "SPECS", "Inputs",
+       "describe a product of matrices instead: \"P(dp, None) @ P(None, tp)\"",
+       "explain", false, false, nullptr,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.matmul = std::make_shared<SourceFile>("--matmul", s.value);
+       }},
+      {"algorithm", 0, Takes::Choice, "NAME", "Inputs",
+       "of collectives: whose schedule to draw over --ranks (explain), or to "
+       "run "
+       "where it can (simulate)",
+       "explain simulate", false, true, algorithm_names,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.algorithm = s.value;
+       }},
+      {"ranks", 0, Takes::Text, "N", "Inputs",
+       "how many ranks the schedule has", "explain", false, false, nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         o.ranks = integer_of(s, 1, kMaxDevices, d);
+       }},
+      {"kind", 0, Takes::Choice, "COLLECTIVE", "Inputs",
+       "what the schedule does (default all-reduce)", "explain", false, false,
+       collective_names,
+       [](const Setting& s, Options& o, Diagnostics&) { o.kind = s.value; }},
+      {"inner", 0, Takes::Text, "K", "Inputs",
+       "how many neighbouring ranks the fast axis has, for hierarchical",
+       "explain", false, false, nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         o.inner = integer_of(s, 1, kMaxDevices, d);
+       }},
+  };
+  return kFlags;
 }
 
 }  // namespace shardplan::cli

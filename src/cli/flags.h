@@ -65,4 +65,9 @@ void apply_severities(const Options& options, Diagnostics& diags);
 // `path` as written in a file of `directory` ("" is the working directory).
 std::string join_path(const std::string& directory, const std::string& path);
 
+// The flags that say what `explain` explains. Rows of the one table of flags
+// (cli/flags.h), kept apart because they are many.
+
+const std::vector<Flag>& explain_flags();
+
 }  // namespace shardplan::cli

@@ -6,7 +6,7 @@
 
 #include "cli/flag_values.h"
 #include "core/mesh.h"
-#include "core/mode.h"
+#include "core/partition_axis.h"
 #include "io/hardware.h"
 
 namespace shardplan::cli {
@@ -17,7 +17,7 @@ constexpr std::string_view kBudgeting = "check analyze sweep";
 constexpr std::string_view kMoving =
     "check resolve analyze sweep simulate export inspect diff";
 // More tokens or sequences than anybody caches; keeps products within 63 bits.
-constexpr int64_t kMaxTokens = int64_t{1} << 40;
+constexpr int64_t kMaxSequence = int64_t{1} << 40;
 
 std::vector<std::string> words(std::span<const std::string_view> names) {
   return {names.begin(), names.end()};
@@ -40,7 +40,7 @@ void set_master(const Setting& s, Options& o, Diagnostics& d) {
 }
 
 template <AxisNames MemoryOptions::*member>
-void set_axes(const Setting& s, Options& o, Diagnostics& d) {
+void set_memory_axes(const Setting& s, Options& o, Diagnostics& d) {
   o.memory.*member = axes_of(s, d);
 }
 
@@ -195,14 +195,14 @@ const std::vector<Flag>& cache_flags() {
        "sequences in the KV cache, over all devices", kBudgeting, false, true,
        nullptr,
        [](const Setting& s, Options& o, Diagnostics& d) {
-         o.sweep.batch = integers_of(s, o.command, 1, kMaxTokens, d);
+         o.sweep.batch = integers_of(s, o.command, 1, kMaxSequence, d);
          if (!o.sweep.batch.empty()) o.memory.batch = o.sweep.batch[0];
        }},
       {"seq", 0, Takes::Text, "N", "Memory",
        "tokens of each sequence in the KV cache", kBudgeting, false, true,
        nullptr,
        [](const Setting& s, Options& o, Diagnostics& d) {
-         o.sweep.seq = integers_of(s, o.command, 1, kMaxTokens, d);
+         o.sweep.seq = integers_of(s, o.command, 1, kMaxSequence, d);
          if (!o.sweep.seq.empty()) o.memory.seq = o.sweep.seq[0];
        }},
       {"kv-dtype", 0, Takes::Text, "DTYPE", "Memory",
@@ -214,17 +214,19 @@ const std::vector<Flag>& cache_flags() {
        "tokens in a page of the KV cache (default 1)", kBudgeting, false, true,
        nullptr,
        [](const Setting& s, Options& o, Diagnostics& d) {
-         o.memory.kv_block = integer_of(s, 1, kMaxTokens, d).value_or(1);
+         o.memory.kv_block = integer_of(s, 1, kMaxSequence, d).value_or(1);
        }},
       {"kv-axes", 0, Takes::Text, "A,B", "Memory",
        "axes that shard KV heads (default: as the plan shards `k_proj`)",
-       kBudgeting, false, true, nullptr, set_axes<&MemoryOptions::kv_axes>},
+       kBudgeting, false, true, nullptr,
+       set_memory_axes<&MemoryOptions::kv_axes>},
       {"batch-axes", 0, Takes::Text, "A,B", "Memory",
        "axes that shard the batch (default dp, fsdp, data, replica)",
-       kBudgeting, false, true, nullptr, set_axes<&MemoryOptions::batch_axes>},
+       kBudgeting, false, true, nullptr,
+       set_memory_axes<&MemoryOptions::batch_axes>},
       {"sequence-axes", 0, Takes::Text, "A,B", "Memory",
        "axes that shard the context (default none)", kBudgeting, false, true,
-       nullptr, set_axes<&MemoryOptions::sequence_axes>},
+       nullptr, set_memory_axes<&MemoryOptions::sequence_axes>},
   };
   return kFlags;
 }

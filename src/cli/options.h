@@ -10,14 +10,14 @@
 
 #include "base/source.h"
 #include "core/mesh.h"
-#include "core/mode.h"
+#include "core/partition_axis.h"
 #include "core/plan.h"
-#include "graph/rounding.h"
-#include "io/graph_dims.h"
+#include "graph/elementwise.h"
+#include "io/graph/graph_reader.h"
 #include "io/load.h"
 #include "memory/budget.h"
 #include "memory/state.h"
-#include "resolve/logical_axes.h"
+#include "resolve/name_resolution.h"
 #include "sim/values.h"
 #include "spmd/program.h"
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/check.h"
+#include "base/checked.h"
 #include "report/diagnostics_text.h"
 
 namespace shardplan::cli {

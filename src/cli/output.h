@@ -11,8 +11,8 @@
 #include "base/host.h"
 #include "cli/commands.h"
 #include "cli/options.h"
-#include "report/line_guard.h"
 #include "report/report.h"
+#include "report/snippet.h"
 
 namespace shardplan::cli {
 

@@ -11,10 +11,9 @@
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "cli/config.h"
-#include "cli/config_bounds.h"
 #include "cli/flag_values.h"
 #include "cli/help.h"
-#include "cli/max_memory.h"
+#include "cli/host_memory.h"
 #include "cli/output.h"
 
 namespace shardplan::cli {

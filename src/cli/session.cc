@@ -9,13 +9,14 @@
 #include <vector>
 
 #include "advise/advise.h"
+#include "base/checked.h"
 #include "base/text.h"
-#include "cli/mesh_input.h"
+#include "cli/flag_values.h"
+#include "core/mesh.h"
+#include "findings/lint.h"
 #include "io/load.h"
 #include "io/pattern_rules.h"
-#include "io/plan_file.h"
-#include "resolve/convert.h"
-#include "resolve/lint.h"
+#include "io/plan/plan_file.h"
 #include "resolve/resolve.h"
 
 namespace shardplan::cli {
@@ -94,21 +95,6 @@ std::optional<SlicedMesh> read_mesh(Context& context, const RuleSet& rules,
           "the rules");
 }
 
-// Names a few of the tensors that differ.
-std::string some_names(const std::vector<std::string>& names) {
-  constexpr size_t kShown = 3;
-  std::string text;
-  for (size_t i = 0; i < std::min(kShown, names.size()); ++i) {
-    if (i > 0) text += ", ";
-    text += "`" + printable(names[i]) + "`";
-  }
-  if (names.size() > kShown) {
-    text += " and " + count_text(static_cast<int64_t>(names.size() - kShown)) +
-            " more";
-  }
-  return text;
-}
-
 // Brings a saved plan's placements into the model's order (SP011 when they are
 // not for the same tensors).
 std::optional<Plan> plan_for(const Manifest& manifest, SavedPlan saved,
@@ -141,9 +127,10 @@ std::optional<Plan> plan_for(const Manifest& manifest, SavedPlan saved,
   auto report =
       diags.error(Code::PlanMismatch, {},
                   "the plan `" + printable(path) + "` is for another model");
-  if (!missing.empty()) report.fact("not in the plan: " + some_names(missing));
+  if (!missing.empty())
+    report.fact("not in the plan: " + some_names(missing, 3));
   if (!different.empty()) {
-    report.fact("of another type in the plan: " + some_names(different));
+    report.fact("of another type in the plan: " + some_names(different, 3));
   }
   if (!planned.empty()) {
     std::vector<std::string> extra;
@@ -152,7 +139,7 @@ std::optional<Plan> plan_for(const Manifest& manifest, SavedPlan saved,
         extra.emplace_back(saved.manifest.name(i));
       }
     }
-    report.fact("only in the plan: " + some_names(extra));
+    report.fact("only in the plan: " + some_names(extra, 3));
   }
   report.help("resolve this model again with `-o FILE.plan.json`");
   return report;
@@ -309,6 +296,73 @@ std::optional<Session> open_session(Context& context, Manifest manifest,
   return Session{std::move(manifest),    std::move(rules),   std::move(plan),
                  std::move(folding),     std::move(*memory), ratios,
                  std::move(made->slices)};
+}
+
+namespace {
+
+// No name anywhere, and a number in front.
+bool is_sizes(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t");
+  return first != std::string_view::npos &&
+         std::string_view("-0123456789").find(text[first]) !=
+             std::string_view::npos &&
+         text.find_first_of("=:") == std::string_view::npos;
+}
+
+// The whole text, to be pointed at.
+Span whole(const SourceFile& source) {
+  return {&source, 0, source.text().size()};
+}
+
+std::optional<std::vector<AxisRequest>> read_sizes(const SourceFile& source,
+                                                   const AxisNames& names,
+                                                   Diagnostics& diags) {
+  const std::string_view text = source.text();
+  const auto sizes =
+      static_cast<size_t>(std::count(text.begin(), text.end(), ',')) + 1;
+  if (sizes == names.size()) return parse_mesh_dims(source, names, diags);
+  const std::string count = plural(static_cast<int64_t>(sizes), "size");
+  if (names.empty()) {
+    return diags
+        .error(Code::InvalidMesh, whole(source), "the sizes have no names")
+        .fact("there are " + count + ": " + printable(text))
+        .help(
+            "name each with `--axes`, e.g. `--axes fsdp,tp`, or write "
+            "`--mesh fsdp=8,tp=4`");
+  }
+  return diags
+      .error(Code::InvalidMesh, whole(source),
+             "there are " + count + " for " +
+                 plural(static_cast<int64_t>(names.size()), "name"))
+      .fact("the sizes are " + printable(text))
+      .fact("`--axes` names " + quoted_names(names))
+      .help(
+          "`--axes` names each size in its order; with `--mesh fsdp=8,tp=4` it "
+          "may declare axes that the mesh lacks");
+}
+
+}  // namespace
+
+std::optional<SlicedMesh> written_mesh(const SourcePtr& text,
+                                       const Options& options,
+                                       std::optional<int64_t> devices,
+                                       Diagnostics& diags) {
+  diags.keep(text);
+  const auto axes = is_sizes(text->text())
+                        ? read_sizes(*text, options.axes, diags)
+                        : parse_mesh_text(*text, diags);
+  if (!axes) return std::nullopt;
+  return make_sliced_mesh(*axes, {}, devices, options.slices, whole(*text),
+                          diags);
+}
+
+std::optional<SlicedMesh> mesh_of_rules(const RuleSet& rules,
+                                        std::optional<int64_t> devices,
+                                        std::optional<int64_t> slices,
+                                        Diagnostics& diags) {
+  SHARDPLAN_CHECK(rules.mesh.has_value());
+  return make_sliced_mesh(*rules.mesh, rules.dcn_mesh, devices, slices,
+                          rules.mesh_where, diags);
 }
 
 }  // namespace shardplan::cli

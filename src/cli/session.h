@@ -3,14 +3,18 @@
 // check, resolve and analyze have in common.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
+#include "base/diagnostic.h"
+#include "base/source.h"
 #include "cli/commands.h"
+#include "cli/options.h"
 #include "core/fold.h"
 #include "core/manifest.h"
+#include "core/mesh.h"
 #include "core/plan.h"
 #include "core/rules.h"
-#include "core/slices.h"
 #include "resolve/analyze.h"
 #include "resolve/resolve.h"
 
@@ -54,5 +58,21 @@ std::optional<Session> open_session(Context& context);
 std::optional<Session> open_session(Context& context, Manifest manifest,
                                     std::optional<RuleSet> rules = {},
                                     AxisNames named_axes = {});
+
+// The mesh of a run: from --mesh with --axes, --devices and --slices, or from
+// the rules.
+
+// Reads `fsdp=4,tp=2`, or sizes alone, `4,2`, whose names are --axes, one for
+// each. The diagnostics keep the text.
+std::optional<SlicedMesh> written_mesh(const SourcePtr& text,
+                                       const Options& options,
+                                       std::optional<int64_t> devices,
+                                       Diagnostics& diags);
+
+// REQUIRES: the rules have a mesh.
+std::optional<SlicedMesh> mesh_of_rules(const RuleSet& rules,
+                                        std::optional<int64_t> devices,
+                                        std::optional<int64_t> slices,
+                                        Diagnostics& diags);
 
 }  // namespace shardplan::cli

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "base/text.h"
+#include "cli/commands/simulate_model.h"
 #include "cli/flag_values.h"
-#include "cli/input_ids.h"
 
 namespace shardplan::cli {
 namespace {

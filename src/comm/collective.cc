@@ -4,10 +4,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "base/check.h"
 #include "base/checked.h"
 #include "comm/algorithms/algorithms.h"
-#include "comm/even_cut.h"
+#include "comm/schedule.h"
 
 namespace shardplan {
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "base/check.h"
+#include "base/checked.h"
 #include "conformance/vector_case.h"
 
 namespace shardplan::conformance {

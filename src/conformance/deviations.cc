@@ -5,7 +5,7 @@
 #include <memory>
 #include <set>
 
-#include "conformance/tree.h"
+#include "conformance/runner.h"
 #include "conformance/vector_case.h"
 #include "io/pattern_rules.h"
 #include "resolve/python_regex.h"
@@ -255,7 +255,7 @@ bool is_none_there(const Json& inputs, const Answer& answer) {
   return good;
 }
 
-constexpr const char* kRepeated =
+constexpr const char* kRepeatedReason =
     "the original swallows the error and leaves the whole tree alone: SP202";
 constexpr const char* kBlank =
     "later versions of eformer take it for an axis of that name; it is None, "
@@ -288,7 +288,7 @@ constexpr Deviation kDeviations[] = {
      "the original leaves the array alone; shardplan needs a mesh: SP007",
      lacks_mesh, is_invalid_mesh},
     {"with_sharding_constraint", "a repeated axis in the spec of a tree",
-     kRepeated, repeats_axis_in_tree, is_repeated_axis},
+     kRepeatedReason, repeats_axis_in_tree, is_repeated_axis},
     {"create_pattern_based_partition_spec",
      "a pattern that RE2 or Python cannot compile",
      "RE2 has no look-around, back-references or possessive repetition: SP105 "

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conformance/graph_run.h"
 
-#include "base/check.h"
+#include "base/checked.h"
 #include "graph/build.h"
-#include "io/graph_file.h"
+#include "io/graph/graph_file.h"
 #include "sim/execute.h"
 #include "spmd/partition.h"
 

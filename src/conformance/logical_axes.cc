@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // flax.linen.spmd: logical_to_mesh_axes and its companions.
-#include "resolve/logical_axes.h"
-
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "base/text.h"
 #include "conformance/vector_case.h"
+#include "resolve/name_resolution.h"
 
 namespace shardplan::conformance {
 namespace {

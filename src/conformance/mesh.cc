@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // eformer's questions to a mesh: sizes of axes, coordinates, names in a spec.
+#include "core/mesh.h"
+
 #include <algorithm>
 #include <set>
 
 #include "base/text.h"
 #include "conformance/vector_case.h"
-#include "core/mesh_dims.h"
 #include "core/spec.h"
 
 namespace shardplan::conformance {

@@ -1,14 +1,197 @@
 // SPDX-License-Identifier: Apache-2.0
-// EasyDeL: ParallelLinear and its row and column parallel kinds, by the shipped
-// graph. A layer without a bias runs with a bias of zeros.
+#include "conformance/parallel_linear.h"
+
 #include <algorithm>
 #include <array>
 #include <string>
 
 #include "conformance/graph_run.h"
-#include "graph/promotion.h"
+#include "conformance/vector_case.h"
+#include "resolve/matmul_spec.h"
+
+namespace shardplan {
+namespace {
+
+enum class Class : uint8_t { Integer, NarrowFloat, Float, Complex, Blocks };
+
+Class class_of(DType dtype) {
+  switch (dtype) {
+    case DType::F64:
+    case DType::F32:
+    case DType::F16:
+    case DType::BF16:
+      return Class::Float;
+    case DType::C64:
+    case DType::C128:
+      return Class::Complex;
+    case DType::F8E4M3:
+    case DType::F8E5M2:
+    case DType::F8E4M3FN:
+    case DType::F8E8M0:
+    case DType::F6E2M3:
+    case DType::F6E3M2:
+    case DType::F4E2M1:
+    case DType::F8E4M3FNUZ:
+    case DType::F8E5M2FNUZ:
+      return Class::NarrowFloat;
+    case DType::I64:
+    case DType::I32:
+    case DType::I16:
+    case DType::I8:
+    case DType::I4:
+    case DType::U64:
+    case DType::U32:
+    case DType::U16:
+    case DType::U8:
+    case DType::U4:
+    case DType::Bool:
+      return Class::Integer;
+    default:
+      return Class::Blocks;
+  }
+}
+
+bool is_64_bit(DType dtype) {
+  return dtype == DType::F64 || dtype == DType::C128;
+}
+
+// The least type above both, any integer for two integers; empty when there is
+// none. REQUIRES: no blocks.
+std::optional<DType> joined(DType a, DType b) {
+  if (a == b) return a;
+  const Class of_a = class_of(a);
+  const Class of_b = class_of(b);
+  if (of_a == Class::Complex || of_b == Class::Complex) {
+    return is_64_bit(a) || is_64_bit(b) ? DType::C128 : DType::C64;
+  }
+  if (of_a != of_b) return of_a < of_b ? b : a;
+  if (of_a == Class::Integer) return a;
+  if (of_a == Class::NarrowFloat) return std::nullopt;
+  return is_64_bit(a) || is_64_bit(b) ? DType::F64 : DType::F32;
+}
+
+}  // namespace
+
+std::optional<DType> promoted_dtype(std::span<const DType> operands,
+                                    std::optional<DType> wish,
+                                    Diagnostics& diags) {
+  if (wish) {
+    const Class kind = class_of(*wish);
+    if (kind != Class::Integer && kind != Class::Blocks) return wish;
+    return diags
+        .error(Code::InvalidGraph, {},
+               "`" + std::string(dtype_name(*wish)) +
+                   "` is no dtype to compute in")
+        .help("it must be a float or complex");
+  }
+  std::optional<DType> result;
+  for (const DType dtype : operands) {
+    const auto next = result ? joined(*result, dtype) : dtype;
+    if (class_of(dtype) == Class::Blocks || !next) {
+      return diags.error(Code::InvalidGraph, {},
+                         "`" + std::string(dtype_name(dtype)) + "` and " +
+                             (result ? "`" + std::string(dtype_name(*result)) +
+                                           "` have no common dtype"
+                                     : "other dtypes have none in common"));
+    }
+    result = *next;
+  }
+  if (!result || class_of(*result) == Class::Integer) return DType::F32;
+  return result;
+}
+
+}  // namespace shardplan
 
 namespace shardplan::conformance {
+// EasyDeL: get_matmul_output_sharding, get_output_partition_spec and the checks
+// of TensorParallelConfig.
+
+namespace {
+
+std::optional<PartitionSpec> decode_optional(const Json& spec) {
+  if (spec.is_null()) return std::nullopt;
+  return decode_spec(spec);
+}
+
+Answer matmul(const Json& inputs) {
+  return {encode_spec(
+              original_matmul_output(decode_optional(inputs.at("lhs_pspec")),
+                                     decode_optional(inputs.at("rhs_pspec")))),
+          std::nullopt, ""};
+}
+
+Answer collective(const Json& inputs) {
+  const auto rank = inputs.at("lhs_ndim").get<int>();
+  const auto spec_of = [&](const char* has, const char* key) {
+    return inputs.value(has, true) ? decode_optional(inputs.at(key))
+                                   : std::nullopt;
+  };
+  const auto left = spec_of("lhs_has_sharding", "lhs_spec");
+  const auto right = spec_of("rhs_has_sharding", "rhs_spec");
+  if (left && right && rank == 2 && right->dims.size() < 2) {
+    return {nullptr, Code::SpecLongerThanRank, "the weight has two dimensions"};
+  }
+  const PartitionSpec axes = decode_spec(Json::array({inputs.at("axis_name")}));
+  const auto spec =
+      original_collective_output(rank, left, right, axes.dims.front());
+  return {spec ? encode_spec(*spec) : Json(), std::nullopt, ""};
+}
+
+// Names of a mesh that is given with sizes, as a list, or by one name.
+Json names_of_mesh(const Json& mesh) {
+  if (mesh.is_object()) return mesh.at("axis_names");
+  return mesh.is_string() ? Json::array({mesh}) : mesh;
+}
+
+// A configuration is checked only where a method of multiplying is chosen.
+Answer parallel_config(const Json& inputs) {
+  const Json method = inputs.value("matmul_method", Json());
+  const Json axis = inputs.value("axis_name", Json("tp"));
+  const Json names = names_of_mesh(inputs.value("mesh", Json()));
+  if (!method.is_null() && names.is_null()) {
+    return {nullptr, Code::InvalidMesh, "no mesh"};
+  }
+  if (!method.is_null() &&
+      std::find(names.begin(), names.end(), axis) == names.end()) {
+    return {nullptr, Code::UnknownAxis, axis.dump()};
+  }
+  return {{{"axis_name", axis},
+           {"mesh_axis_names", names},
+           {"reduce_output", inputs.value("reduce_output", Json(false))},
+           {"reduce_scatter_output",
+            inputs.value("reduce_scatter_output", Json(false))},
+           {"matmul_method", method}},
+          std::nullopt,
+          ""};
+}
+
+bool is_same_matmul_error(const Answer& answer, const Json& error) {
+  const auto type = error.at("type").get<std::string>();
+  if (type == "IndexError") return answer.refused == Code::SpecLongerThanRank;
+  if (type == "AssertionError") return answer.refused == Code::InvalidMesh;
+  return type == "ValueError" && answer.refused == Code::UnknownAxis;
+}
+
+bool never_refuses(const Answer& /*answer*/, const Json& /*error*/) {
+  return false;
+}
+
+}  // namespace
+
+const std::vector<Function>& matmul_functions() {
+  static const std::vector<Function> kFunctions = {
+      {"get_matmul_output_sharding", matmul, never_refuses, nullptr,
+       canonical_spec},
+      {"get_output_partition_spec", collective, is_same_matmul_error, nullptr,
+       canonical_spec},
+      {"TensorParallelConfig", parallel_config, is_same_matmul_error},
+  };
+  return kFunctions;
+}
+
+// EasyDeL: ParallelLinear and its row and column parallel kinds, by the shipped
+// graph. A layer without a bias runs with a bias of zeros.
+
 namespace {
 
 // NumPy's names of what a layer may compute in.
@@ -32,7 +215,7 @@ std::optional<DType> decode_dtype(const Json& name) {
   return name.is_null() ? std::nullopt : find_dtype(name.get<std::string>());
 }
 
-Answer refused(std::string message) {
+Answer refused_layer(std::string message) {
   return {nullptr, Code::InvalidGraph, std::move(message)};
 }
 
@@ -96,13 +279,13 @@ Answer parallel_linear(const Json& inputs) {
   const Json& kwargs = inputs.at("kwargs");
   const auto outputs = outputs_of(kwargs.at("out_features"));
   const bool bias = kwargs.value("use_bias", true);
-  if (!outputs) return refused("a list of one size is no size");
+  if (!outputs) return refused_layer("a list of one size is no size");
   if (bias && outputs->merged > 1) {
-    return refused("a bias of several sizes has no shape");
+    return refused_layer("a bias of several sizes has no shape");
   }
   const Json scale = kwargs.value("scale", Json());
   if (scale == "fan_out" && outputs->merged > 1) {
-    return refused("`scale: fan_out` of several sizes");
+    return refused_layer("`scale: fan_out` of several sizes");
   }
   Diagnostics diags;
   const auto dtype = computed_dtype(inputs, diags);

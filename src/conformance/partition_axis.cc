@@ -4,7 +4,7 @@
 #include "core/partition_axis.h"
 
 #include "conformance/vector_case.h"
-#include "core/digest.h"
+#include "core/plan.h"
 
 namespace shardplan::conformance {
 namespace {
@@ -56,7 +56,7 @@ std::string decode_token(const Json& token) {
   return token.is_string() ? token.get<std::string>() : token.dump();
 }
 
-SemanticEntry decode_entry(const Json& entry) {
+SemanticEntry decode_axis_entry(const Json& entry) {
   SemanticEntry result;
   if (entry.is_null()) return result;
   const Json plain = plain_lists(entry);
@@ -74,7 +74,7 @@ std::vector<SemanticEntry> decode_entries(const Json& entries) {
   std::vector<SemanticEntry> result;
   const bool wrapped = entries.is_object();
   for (const Json& entry : wrapped ? entries.begin().value() : entries) {
-    result.push_back(decode_entry(entry));
+    result.push_back(decode_axis_entry(entry));
   }
   return result;
 }
@@ -175,8 +175,8 @@ std::optional<Request> decode_request(const Json& inputs,
     // An instance can: it is a tuple of its axes and its mode.
     if (has_instance) {
       const Json& given = inputs.at("axes_instance");
-      SemanticEntry axes = decode_entry(Json{{"$list", given.at("axes")}});
-      SemanticEntry mode = decode_entry(given.at("mode"));
+      SemanticEntry axes = decode_axis_entry(Json{{"$list", given.at("axes")}});
+      SemanticEntry mode = decode_axis_entry(given.at("mode"));
       return Request{{std::move(axes), std::move(mode)}, inputs.at("mode")};
     }
     if (inputs.contains("axes")) {
@@ -279,20 +279,20 @@ Json plain_values(const Json& expected) {
   return result;
 }
 
-constexpr auto kNow = EformerVersion::Current;
-constexpr auto kThen = EformerVersion::January2026;
+constexpr auto kNowOfAxes = EformerVersion::Current;
+constexpr auto kThenOfAxes = EformerVersion::January2026;
 
 }  // namespace
 
 const std::vector<Function>& partition_axis_functions() {
   static const std::vector<Function> kFunctions = {
       {"PartitionAxis", show_axis, is_same_axis_error, nullptr, plain_values},
-      {"PartitionAxis.resolve_axis", resolve_axis<kNow>, is_same_axis_error,
-       resolve_axis<kThen>, plain_values},
-      {"PartitionAxis.resolve_spec", resolve_spec<kNow>, is_same_axis_error,
-       resolve_spec<kThen>, canonical_spec},
-      {"PartitionManager.resolve", manage<kNow>, is_same_axis_error,
-       manage<kThen>, canonical_spec},
+      {"PartitionAxis.resolve_axis", resolve_axis<kNowOfAxes>,
+       is_same_axis_error, resolve_axis<kThenOfAxes>, plain_values},
+      {"PartitionAxis.resolve_spec", resolve_spec<kNowOfAxes>,
+       is_same_axis_error, resolve_spec<kThenOfAxes>, canonical_spec},
+      {"PartitionManager.resolve", manage<kNowOfAxes>, is_same_axis_error,
+       manage<kThenOfAxes>, canonical_spec},
       {"get_safe_hash_int", safe_hash, is_same_hash_error},
   };
   return kFunctions;

@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "conformance/vector_case.h"
-#include "graph/initialise.h"
 
 namespace shardplan::conformance {
 namespace {

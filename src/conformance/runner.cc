@@ -3,8 +3,77 @@
 
 #include <algorithm>
 #include <exception>
+#include <utility>
+
+#include "base/real_host.h"
+#include "conformance/vector_case.h"
+#include "io/formats.h"
 
 namespace shardplan::conformance {
+namespace {
+
+Json nested(const Json& tree) {
+  if (tree.is_null()) return nullptr;
+  if (tree.is_object() && tree.contains("$shape")) {
+    return {{"shape", tree.at("$shape")}, {"dtype", "f32"}};
+  }
+  for (const char* list : {"$list", "$tuple"}) {
+    if (tree.is_object() && tree.contains(list)) return nested(tree.at(list));
+  }
+  if (tree.is_array()) {
+    Json items = Json::array();
+    for (const Json& item : tree) items.push_back(nested(item));
+    return items;
+  }
+  if (!tree.is_object()) return {{"shape", Json::array()}, {"dtype", "f32"}};
+  Json map = Json::object();
+  for (const auto& [key, value] : tree.items()) map[key] = nested(value);
+  return map;
+}
+
+}  // namespace
+
+std::optional<Manifest> decode_tree(const Json& tree, Diagnostics& diags) {
+  Json document = nested(tree);
+  if (document.is_object() && document.contains("shape") &&
+      document.contains("dtype")) {
+    Manifest bare;  // a bare array has the empty path
+    const auto shape = document.at("shape").get<Shape>();
+    if (!bare.add("", {DType::F32, shape}, {})) return std::nullopt;
+    return bare;
+  }
+  // The wrapper keeps keys such as `name` from meaning something else.
+  document = {{"parameters", std::move(document)}};
+  const std::unique_ptr<Host> host = make_real_host();
+  const ModelSource source = {
+      "tree", "", std::make_shared<SourceFile>("tree", document.dump())};
+  return kNative.read(source, *host, diags);
+}
+
+// The table of functions under test.
+
+std::span<const Function> functions() {
+  static const std::vector<Function> kAll = [] {
+    std::vector<Function> all = {
+        {"match_partition_rules", match_partition_rules, is_same_match_error},
+        {"get_corrected_named_sharding", get_corrected_named_sharding,
+         is_same_correction_error},
+        {"with_sharding_constraint", with_sharding_constraint,
+         is_same_correction_error},
+        {"shard_layout", shard_layout, is_same_layout_error},
+    };
+    for (const auto* rows :
+         {&auto_spec_functions(), &logical_axes_functions(),
+          &matmul_functions(), &mesh_functions(), &parallel_linear_functions(),
+          &partition_axis_functions(), &pattern_functions(),
+          &random_functions(), &ring_functions(), &tp_dense_functions()}) {
+      all.insert(all.end(), rows->begin(), rows->end());
+    }
+    return all;
+  }();
+  return kAll;
+}
+
 namespace {
 
 enum class Outcome : uint8_t { Passed, Failed, Deviates };

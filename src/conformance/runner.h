@@ -1,16 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs vector files and counts: per function passed, failed, deviates.
+// Trees of a vector as manifests.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/diagnostic.h"
 #include "base/host.h"
 #include "conformance/vector_case.h"
+#include "core/manifest.h"
 
 namespace shardplan::conformance {
+
+// Written as a nested manifest and read by the program's own reader, which
+// sorts keys per level and joins paths. A leaf without a shape is a scalar.
+std::optional<Manifest> decode_tree(const Json& tree, Diagnostics& diags);
+
+// Runs vector files and counts: per function passed, failed, deviates.
 
 struct Tally {
   int64_t passed = 0;

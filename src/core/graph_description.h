@@ -20,7 +20,7 @@ namespace shardplan {
 // Sizes of a graph file by their names.
 using DimSizes = std::map<std::string, int64_t, std::less<>>;
 
-// How a parameter's numbers are drawn (graph/initialise.h).
+// How a parameter's numbers are drawn (graph/random.h).
 struct Initialiser {
   std::string name;      // "lecun_normal"; "" leaves the choice to the caller
   double scale = 1;      // of the result (xlstm's scale_init)

@@ -7,6 +7,7 @@
 // bytes, and their totals over parameters and over buffers, fit 63 bits.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -127,5 +128,21 @@ class Manifest {
   int64_t buffer_bytes_ = 0;
   bool plain_ = true;
 };
+
+// StoredTensor: numbers as a checkpoint holds them, in a mapped file.
+//
+// Nothing is read before it is looked at, and nothing is copied: a tensor of
+// 100 GB costs address space.
+
+struct StoredTensor {
+  DType dtype = DType::F32;
+  Shape shape;
+  // Row-major, little endian, not aligned; null where there are no numbers.
+  const std::byte* data = nullptr;
+  std::shared_ptr<const void> owner = {};  // keeps the file mapped
+};
+
+// The numbers of a model: one tensor per parameter of its manifest.
+using StoredTensors = std::vector<StoredTensor>;
 
 }  // namespace shardplan

@@ -3,21 +3,19 @@
 
 #include <algorithm>
 #include <charconv>
+#include <string_view>
 #include <utility>
 
-#include "base/check.h"
 #include "base/checked.h"
 #include "base/text.h"
 
 namespace shardplan {
 namespace {
 
-bool is_letter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
+bool starts_name(char c) { return is_letter(c) || c == '_'; }
 
 bool is_name_character(char c) {
-  return is_letter(c) || (c >= '0' && c <= '9') || c == '.' || c == '-';
+  return starts_name(c) || (c >= '0' && c <= '9') || c == '.' || c == '-';
 }
 
 // One `name=size` entry at [begin, end) of the source.
@@ -123,8 +121,12 @@ bool check_names_and_sizes(const std::vector<AxisRequest>& axes,
 
 }  // namespace
 
+bool contains(const AxisNames& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 bool is_axis_name(std::string_view text) {
-  return !text.empty() && is_letter(text.front()) &&
+  return !text.empty() && starts_name(text.front()) &&
          std::all_of(text.begin(), text.end(), is_name_character);
 }
 
@@ -255,6 +257,297 @@ std::string mesh_text(const Mesh& mesh) {
     text += axis.name + "=" + std::to_string(axis.size);
   }
   return text;
+}
+
+namespace {
+
+Span trimmed(Span span) {
+  const auto is_blank = [](char c) {
+    return c == ' ' || (c >= '\t' && c <= '\r');
+  };
+  while (span.begin < span.end && is_blank(span.text().front())) ++span.begin;
+  while (span.begin < span.end && is_blank(span.text().back())) --span.end;
+  return span;
+}
+
+// What Python's int() takes: blanks around it, a sign, `_` between digits.
+std::optional<int64_t> parse_size(Span where, Diagnostics& diags) {
+  const std::string_view text = trimmed(where).text();
+  std::string digits;
+  bool after_digit = false;
+  bool good = true;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    const bool is_digit = c >= '0' && c <= '9';
+    const bool sign = i == 0 && (c == '-' || c == '+');
+    good = good && (is_digit || sign || (c == '_' && after_digit));
+    if (is_digit || c == '-') digits += c;
+    after_digit = is_digit;
+  }
+  int64_t size = 0;
+  const auto [last, problem] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), size);
+  if (good && after_digit && problem == std::errc()) return size;
+  return diags
+      .error(Code::InvalidMesh, where,
+             "`" + printable(text) + "` is not the size of an axis")
+      .help("a size is a positive integer, or -1 for the rest of `--devices`");
+}
+
+Diagnostics::Builder report_count(size_t sizes, const AxisNames& names,
+                                  Span where, Diagnostics& diags) {
+  auto report =
+      diags.error(Code::InvalidMesh, where,
+                  "there are " + std::to_string(sizes) + " sizes for " +
+                      plural(static_cast<int64_t>(names.size()), "axis"));
+  report.fact("the axes are " + quoted_names(names, ", "));
+  return report;
+}
+
+// The parts of a text between commas.
+std::vector<Span> split_at(const SourceFile& source) {
+  std::vector<Span> parts;
+  const std::string_view text = source.text();
+  for (uint64_t begin = 0; begin <= text.size();) {
+    const uint64_t end = std::min<uint64_t>(text.find(',', begin), text.size());
+    parts.push_back({&source, begin, end});
+    begin = end + 1;
+  }
+  return parts;
+}
+
+std::optional<AxisRequest> parse_named(Span part, const AxisNames& names,
+                                       Diagnostics& diags) {
+  const size_t colon = part.text().find(':');
+  const Span name{part.file, part.begin, part.begin + colon};
+  if (colon == std::string_view::npos ||
+      std::find(names.begin(), names.end(), name.text()) == names.end()) {
+    return diags
+        .error(Code::InvalidMesh, part,
+               "`" + printable(part.text().substr(0, colon)) +
+                   "` is not one of the axes")
+        .fact("the axes are " + quoted_names(names, ", "));
+  }
+  const Span size{part.file, part.begin + colon + 1, part.end};
+  const auto number = parse_size(size, diags);
+  if (!number) return std::nullopt;
+  return AxisRequest{std::string(name.text()), *number, part, name, size};
+}
+
+}  // namespace
+
+std::optional<std::vector<AxisRequest>> axes_of_dims(
+    std::span<const int64_t> dims, const AxisNames& names, Span where,
+    Diagnostics& diags) {
+  if (dims.size() != names.size()) {
+    return report_count(dims.size(), names, where, diags);
+  }
+  std::vector<AxisRequest> axes;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    axes.push_back({names[i], dims[i] < 0 ? -1 : dims[i], where, where, where});
+  }
+  return axes;
+}
+
+std::optional<std::vector<AxisRequest>> parse_mesh_dims(
+    const SourceFile& source, const AxisNames& names, Diagnostics& diags) {
+  const std::vector<Span> parts = split_at(source);
+  if (source.text().find(':') == std::string_view::npos) {
+    std::vector<int64_t> sizes;
+    for (const Span& part : parts) {
+      const auto size = parse_size(part, diags);
+      if (!size) return std::nullopt;
+      sizes.push_back(*size);
+    }
+    return axes_of_dims(sizes, names, {&source, 0, source.text().size()},
+                        diags);
+  }
+  if (parts.size() != names.size()) {
+    return report_count(parts.size(), names, {&source, 0, source.text().size()},
+                        diags);
+  }
+  std::vector<AxisRequest> axes;
+  for (const Span& part : parts) {
+    auto axis = parse_named(part, names, diags);
+    if (!axis) return std::nullopt;
+    axis->size = std::max<int64_t>(axis->size, -1);
+    axes.push_back(*std::move(axis));
+  }
+  for (const AxisName& name : names) {
+    const bool used =
+        std::any_of(axes.begin(), axes.end(),
+                    [&](const AxisRequest& a) { return a.name == name; });
+    if (used) continue;
+    return diags.error(Code::InvalidMesh, {&source, 0, source.text().size()},
+                       "axis `" + printable(name) + "` has no size");
+  }
+  return axes;
+}
+
+namespace {
+
+// The product of the sizes that are not open, and the axis that is.
+struct Product {
+  int64_t value = 1;
+  const AxisRequest* open = nullptr;
+};
+
+// Empty, with the reason reported, when it exceeds 2^40 or a size is none.
+std::optional<Product> product_of(const std::vector<AxisRequest>& axes,
+                                  std::string_view what, Diagnostics& diags) {
+  Product product;
+  for (const AxisRequest& axis : axes) {
+    if (axis.size == -1) {
+      if (product.open != nullptr) {
+        return diags
+            .error(Code::InvalidMesh, axis.size_where,
+                   "only one axis may have size -1 " + std::string(what))
+            .label(product.open->size_where, "the other one");
+      }
+      product.open = &axis;
+      continue;
+    }
+    if (axis.size < 1) {
+      return diags
+          .error(Code::InvalidMesh, axis.size_where,
+                 "axis `" + printable(axis.name) + "` has size " +
+                     std::to_string(axis.size) + " " + std::string(what))
+          .help("1 is the size of an axis that is not used");
+    }
+    const auto next = checked_mul(product.value, axis.size);
+    if (!next || *next > kMaxDevices) {
+      return diags.error(
+          Code::InvalidMesh, axis.size_where,
+          "the axes have more than 2^40 devices " + std::string(what));
+    }
+    product.value = *next;
+  }
+  return product;
+}
+
+std::string mod_text(int64_t a, int64_t b) {
+  return std::to_string(a) + " mod " + std::to_string(b) + " = " +
+         std::to_string(a % b);
+}
+
+// The sizes over slices, none of them open.
+std::optional<std::vector<int64_t>> sizes_over_slices(
+    const std::vector<AxisRequest>& dcn, std::optional<int64_t> slices,
+    Diagnostics& diags) {
+  const auto product = product_of(dcn, "over slices", diags);
+  if (!product) return std::nullopt;
+  const int64_t asked = slices.value_or(product->value);
+  const int64_t rest = product->open != nullptr ? asked / product->value : 1;
+  if (rest * product->value != asked || rest == 0) {
+    auto problem = diags.error(
+        Code::InvalidMesh,
+        product->open != nullptr ? product->open->size_where : Span(),
+        "the axes do not cross " + plural(asked, "slice"));
+    problem.fact(product->open != nullptr
+                     ? "without `" + product->open->name + "` they cross " +
+                           std::to_string(product->value) + "; " +
+                           mod_text(asked, product->value)
+                     : "they cross " + std::to_string(product->value));
+    problem.help("the sizes over slices multiply to `--slices`");
+    return problem;
+  }
+  std::vector<int64_t> sizes;
+  for (const AxisRequest& axis : dcn) {
+    sizes.push_back(axis.size == -1 ? rest : axis.size);
+  }
+  return sizes;
+}
+
+// Fills the open size of `axes`, within a slice, with what `devices` leaves.
+bool fill_open(std::vector<AxisRequest>& axes, int64_t slices,
+               std::optional<int64_t> devices, Diagnostics& diags) {
+  const auto product = product_of(axes, "within a slice", diags);
+  if (!product) return false;
+  if (product->open == nullptr || !devices) return true;
+  const auto others = checked_mul(product->value, slices);
+  if (!others || *devices < *others || *devices % *others != 0) {
+    diags
+        .error(Code::InvalidMesh, product->open->size_where,
+               "no size of axis `" + printable(product->open->name) +
+                   "` gives " + plural(*devices, "device") + " in " +
+                   plural(slices, "slice"))
+        .fact("the other axes have " + std::to_string(product->value) +
+              " devices in each of " + plural(slices, "slice") +
+              (others ? "; " + mod_text(*devices, *others) : ""));
+    return false;
+  }
+  const auto open = static_cast<size_t>(product->open - axes.data());
+  axes[open].size = *devices / *others;
+  return true;
+}
+
+// Both kinds of sizes are known: the mesh over all slices.
+std::optional<SlicedMesh> combine(std::vector<AxisRequest> axes,
+                                  const std::vector<AxisRequest>& dcn,
+                                  std::optional<int64_t> devices,
+                                  std::optional<int64_t> slices, Span where,
+                                  Diagnostics& diags) {
+  SHARDPLAN_CHECK(dcn.size() == axes.size());
+  auto over = sizes_over_slices(dcn, slices, diags);
+  if (!over) return std::nullopt;
+  Slices crossed{*std::move(over)};
+  if (!fill_open(axes, crossed.count(), devices, diags)) return std::nullopt;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    if (axes[i].size == -1) continue;  // make_mesh says what is missing
+    const auto size = checked_mul(axes[i].size, crossed.crossed[i]);
+    // Beyond 63 bits it is as much too large as any size beyond 2^40.
+    axes[i].size = size.value_or(INT64_MAX);
+  }
+  auto mesh = make_mesh(axes, devices, where, diags);
+  if (!mesh) return std::nullopt;
+  SlicedMesh result{*std::move(mesh), std::nullopt};
+  if (slices || crossed.count() > 1) result.slices = std::move(crossed);
+  return result;
+}
+
+}  // namespace
+
+int64_t Slices::count() const {
+  int64_t count = 1;  // at most 2^40, as the mesh has devices
+  for (const int64_t pieces : crossed) count *= pieces;
+  return count;
+}
+
+std::optional<SlicedMesh> make_sliced_mesh(const std::vector<AxisRequest>& axes,
+                                           const std::vector<AxisRequest>& dcn,
+                                           std::optional<int64_t> devices,
+                                           std::optional<int64_t> slices,
+                                           Span where, Diagnostics& diags) {
+  if (!dcn.empty()) return combine(axes, dcn, devices, slices, where, diags);
+  auto mesh = make_mesh(axes, devices, where, diags);
+  if (!mesh) return std::nullopt;
+  SlicedMesh result{*std::move(mesh), std::nullopt};
+  if (!slices) return result;
+  Slices cut{std::vector<int64_t>(result.mesh.axes().size(), 1)};
+  for (size_t i = 0; i < cut.crossed.size(); ++i) {
+    if (result.mesh.axes()[i].size % *slices != 0) continue;
+    cut.crossed[i] = *slices;
+    result.slices = std::move(cut);
+    return result;
+  }
+  return diags
+      .error(Code::InvalidMesh, where,
+             "no axis of the mesh can cross " + plural(*slices, "slice"))
+      .fact("the mesh has " + mesh_text(result.mesh) +
+            ", and the first axis that " + std::to_string(*slices) +
+            " divides would be cut")
+      .help("make one axis a multiple of " + std::to_string(*slices));
+}
+
+std::string slices_text(const Mesh& mesh, const Slices& slices) {
+  std::string crossing;
+  for (size_t i = 0; i < slices.crossed.size(); ++i) {
+    if (slices.crossed[i] == 1) continue;
+    crossing += (crossing.empty() ? " (" : ", ") + mesh.axes()[i].name +
+                " crosses " + std::to_string(slices.crossed[i]);
+  }
+  if (!crossing.empty()) crossing += ")";
+  return plural(slices.count(), "slice") + crossing;
 }
 
 }  // namespace shardplan

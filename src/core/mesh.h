@@ -8,16 +8,19 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/diagnostic.h"
+#include "base/source.h"
 
 namespace shardplan {
 
 using AxisName = std::string;
 using AxisNames = std::vector<AxisName>;
+bool contains(const AxisNames& names, std::string_view name);
 
 struct Axis {
   AxisName name;
@@ -72,5 +75,60 @@ std::optional<Mesh> make_mesh(const std::vector<AxisRequest>& axes,
                               Diagnostics& diags);
 
 std::string mesh_text(const Mesh& mesh);  // "fsdp=4,tp=2"
+
+// Meshes as EasyDeL's configurations give them: a list of names and the sizes
+// that belong to it, `1,-1,1,1,1`, or sizes by name, `dp:2,tp:4`, that use all
+// of the names, in the order of the text.
+//
+// Source: eformer's create_mesh and parse_mesh_from_string. As there, blanks
+// may stand around numbers, and any negative size is the rest of the devices.
+
+// For make_mesh. SP007 when there are not as many sizes as names.
+std::optional<std::vector<AxisRequest>> axes_of_dims(
+    std::span<const int64_t> dims, const AxisNames& names, Span where,
+    Diagnostics& diags);
+
+// SP007 when a size is no number, or a name is not one of `names`, or one of
+// them is not used.
+std::optional<std::vector<AxisRequest>> parse_mesh_dims(
+    const SourceFile& source, const AxisNames& names, Diagnostics& diags);
+
+// Slices: equal parts of a mesh that are joined by a slower network (DCN), each
+// joined in itself by a faster one (ICI).
+//
+// Every axis is cut into as many pieces as it crosses slices, so the product of
+// these numbers is the number of slices. Sizes come in two ways: sizes within a
+// slice beside those over slices, which are multiplied axis by axis (MaxText's
+// ici_ and dcn_ parallelism; jax's create_hybrid_device_mesh), or sizes of the
+// whole mesh, of which the first axis that N divides is cut (eformer's
+// create_mesh under MEGASCALE_NUM_SLICES).
+
+struct Slices {
+  // Per axis of the mesh, how many slices it crosses; 1: it stays within one.
+  std::vector<int64_t> crossed;
+
+  int64_t count() const;
+  bool operator==(const Slices&) const = default;
+};
+
+struct SlicedMesh {
+  Mesh mesh;                     // over all slices
+  std::optional<Slices> slices;  // where several are known or asked for
+};
+
+// Combines sizes within a slice with `dcn`, sizes over slices: empty, or one
+// per axis of `axes` in the same order. One size of each may be -1: the former
+// takes what `devices` and the others leave, the latter what `slices` leaves;
+// without `slices` there are as many as the sizes over them say, a -1 counting
+// as 1. Without `dcn`, `axes` are sizes of the whole mesh. SP007 with the
+// numbers when a division leaves a rest, and what make_mesh reports.
+std::optional<SlicedMesh> make_sliced_mesh(const std::vector<AxisRequest>& axes,
+                                           const std::vector<AxisRequest>& dcn,
+                                           std::optional<int64_t> devices,
+                                           std::optional<int64_t> slices,
+                                           Span where, Diagnostics& diags);
+
+// "2 slices (fsdp crosses 2)"
+std::string slices_text(const Mesh& mesh, const Slices& slices);
 
 }  // namespace shardplan

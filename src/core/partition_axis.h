@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// PartitionAxis: which mesh axes a semantic axis (`BATCH`, `HEAD`, `EMBED`)
-// means, in training and in generation.
-//
-// Source: eformer's PartitionAxis. Fields that are not given follow others:
-// head_axis the tensor-parallel axis, decode_head_axis whatever head_axis is.
-// In generation (decode, insert) seven fields are replaced by their decode_*
-// twins, unless the twin is None: "unsharded in decode" cannot be said there.
+// Mode: what the model is run for. It decides which semantic axis table
+// applies, and whether there is training state or a KV cache.
 #pragma once
 
 #include <array>
@@ -18,10 +13,34 @@
 
 #include "base/diagnostic.h"
 #include "core/mesh.h"
-#include "core/mode.h"
 #include "core/spec.h"
 
 namespace shardplan {
+
+enum class Mode : uint8_t { Train, Prefill, Decode, Insert };
+
+// In the order of Mode.
+inline constexpr std::array<std::string_view, 4> kModeNames = {
+    "train", "prefill", "decode", "insert"};
+
+inline std::string_view mode_name(Mode mode) {
+  return kModeNames.at(static_cast<size_t>(mode));
+}
+
+inline std::optional<Mode> find_mode(std::string_view name) {
+  for (size_t i = 0; i < kModeNames.size(); ++i) {
+    if (kModeNames.at(i) == name) return static_cast<Mode>(i);
+  }
+  return std::nullopt;
+}
+
+// PartitionAxis: which mesh axes a semantic axis (`BATCH`, `HEAD`, `EMBED`)
+// means, in training and in generation.
+//
+// Source: eformer's PartitionAxis. Fields that are not given follow others:
+// head_axis the tensor-parallel axis, decode_head_axis whatever head_axis is.
+// In generation (decode, insert) seven fields are replaced by their decode_*
+// twins, unless the twin is None: "unsharded in decode" cannot be said there.
 
 inline constexpr size_t kPartitionFields = 27;
 

@@ -1,4 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
+// Hashes of texts: SHA-256 for fingerprints, and eformer's get_safe_hash_int.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "core/manifest.h"
+#include "core/mesh.h"
+#include "core/rules.h"
+#include "core/spec.h"
+#include "core/types.h"
+
+namespace shardplan {
+
+// SHA-256 of a text that is given piece by piece.
+class Sha256 {
+ public:
+  Sha256();
+  ~Sha256();
+
+  void update(std::string_view text);
+  // In hex, lower case. Call once.
+  std::string hex();
+
+ private:
+  struct Context;
+  std::unique_ptr<Context> context_;
+};
+
+// The digest of a text as an integer, big-endian, in decimal. `algorithm` as
+// Python's hashlib names it: md5, sha1, sha224 .. sha512, sha3_224 .. sha3_512,
+// blake2b, blake2s. Refused (SP010): any other name, as eformer does; and the
+// names of hashlib that give no digest of a text alone, such as shake_128.
+//
+// A function for those who link the library: no command needs it, only the
+// conformance runner calls it.
+std::optional<std::string> hash_as_integer(std::string_view text,
+                                           std::string_view algorithm,
+                                           Diagnostics& diags);
+
 // Plan: where every parameter of a manifest goes on a mesh.
 //
 // The waist of the program: rules or a saved file make a Plan; memory reports,
@@ -7,22 +52,6 @@
 // Invariants: exactly one placement number per parameter, in manifest order;
 // every final spec is legal for its shape on the mesh (see Sharding), where
 // `pad` and `chunk` also allow indivisible dimensions.
-#pragma once
-
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include "base/diagnostic.h"
-#include "core/declarations.h"
-#include "core/manifest.h"
-#include "core/mesh.h"
-#include "core/spec.h"
-#include "core/types.h"
-
-namespace shardplan {
 
 // What to do with a dimension that is not divisible by its axes.
 enum class OnIndivisible : uint8_t {
@@ -48,7 +77,7 @@ struct Correction {
   bool operator==(const Correction&) const = default;
 };
 
-// A dimension that is stored as was declared (core/declarations.h): of another
+// A dimension that is stored as was declared (core/rules.h): of another
 // size than the checkpoint has, or of the same size but reordered.
 struct StoredDim {
   int dim = 0;       // 0-based

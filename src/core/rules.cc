@@ -1,9 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/rules.h"
 
+#include <array>
+#include <charconv>
 #include <string_view>
+#include <utility>
 
 namespace shardplan {
+namespace {
+
+constexpr std::string_view kPadVocab = "pad-vocab=";
+
+// Those that are there or not.
+constexpr std::array<std::pair<std::string_view, bool Declarations::*>, 3>
+    kSwitches = {{
+        {"replicate-kv-heads", &Declarations::replicate_kv_heads},
+        {"interleave-gate-up", &Declarations::interleave_gate_up},
+        {"interleave-qkv", &Declarations::interleave_qkv},
+    }};
+
+}  // namespace
+
+bool add_declaration(std::string_view text, Declarations& declarations) {
+  for (const auto& [name, member] : kSwitches) {
+    if (text != name) continue;
+    declarations.*member = true;
+    return true;
+  }
+  if (!text.starts_with(kPadVocab)) return false;
+  text.remove_prefix(kPadVocab.size());
+  int64_t multiple = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, problem] = std::from_chars(text.data(), end, multiple);
+  if (problem != std::errc() || rest != end || multiple < 1 ||
+      multiple > kMaxPadVocab) {
+    return false;
+  }
+  declarations.pad_vocab = multiple;
+  return true;
+}
+
+std::vector<std::string> declaration_texts(const Declarations& declarations) {
+  std::vector<std::string> texts;
+  for (const auto& [name, member] : kSwitches) {
+    if (declarations.*member) texts.emplace_back(name);
+  }
+  if (declarations.pad_vocab > 0) {
+    texts.push_back(std::string(kPadVocab) +
+                    std::to_string(declarations.pad_vocab));
+  }
+  return texts;
+}
+
+std::vector<std::string> declaration_forms() {
+  std::vector<std::string> forms;
+  for (const auto& [name, member] : kSwitches) forms.emplace_back(name);
+  forms.push_back(std::string(kPadVocab) + "M");
+  return forms;
+}
 
 std::string exact_pattern(std::string_view name) {
   std::string pattern = "^";

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "base/check.h"
+#include "base/checked.h"
 
 namespace shardplan {
 namespace {

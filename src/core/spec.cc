@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <map>
 
-#include "base/check.h"
 #include "base/checked.h"
 
 namespace shardplan {

@@ -5,7 +5,6 @@
 #include <array>
 #include <cctype>
 
-#include "base/check.h"
 #include "base/checked.h"
 #include "base/text.h"
 

@@ -11,13 +11,12 @@
 #include <utility>
 
 #include "base/text.h"
-#include "graph/initialise.h"
-#include "graph/map_nodes.h"
+#include "graph/graph.h"
+#include "graph/random.h"
 
 namespace shardplan {
 namespace {
 
-constexpr int64_t kMaxErrors = 20;
 // Beyond these, the nearest name is not looked for.
 constexpr size_t kMaxCandidates = 10'000;
 // A value whose making failed: what reads it fails without a word.

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "base/diagnostic.h"
-#include "graph/append.h"
 #include "graph/graph.h"
 
 namespace shardplan {

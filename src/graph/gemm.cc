@@ -8,10 +8,9 @@
 
 #include <blis.h>
 
-#include "base/check.h"
 #include "base/checked.h"
 #include "base/parallel.h"
-#include "graph/field.h"
+#include "graph/elementwise.h"
 
 namespace shardplan {
 namespace {
@@ -120,7 +119,7 @@ void multiply(const Product<T>& p, T beta, cntx_t* context) {
 
 // Calls change(c_ij) along the matrix's memory.
 template <typename T, typename Change>
-void change_each(const Product<T>& p, Change change) {
+void scale_each(const Product<T>& p, Change change) {
   const bool by_rows = p.c.column_stride <= p.c.row_stride;
   const int64_t outer = by_rows ? p.m : p.n;
   const int64_t inner = by_rows ? p.n : p.m;
@@ -140,7 +139,7 @@ void multiply_in_field(const Product<double>& p, cntx_t* context) {
     multiply<double>(
         {p.m, p.n, depth, part(p.a, 0, done), part(p.b, done, 0), p.c},
         done == 0 ? 0 : 1, context);
-    change_each(p, [](double& x) { x = field::residue(x); });
+    scale_each(p, [](double& x) { x = field::residue(x); });
   }
 }
 
@@ -165,7 +164,7 @@ void by_tiles(const Product<T>& whole, int threads, Kernels kernels,
               MultiplyTile multiply_tile) {
   if (whole.m == 0 || whole.n == 0) return;
   if (whole.k == 0) {
-    change_each(whole, [](T& x) { x = 0; });
+    scale_each(whole, [](T& x) { x = 0; });
     return;
   }
   cntx_t* context = context_of(

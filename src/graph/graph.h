@@ -6,15 +6,21 @@
 // an earlier node; every node's operands fit (graph/build.h checks).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/diagnostic.h"
 #include "base/source.h"
 #include "core/graph_description.h"
 #include "core/spec.h"
 #include "graph/op.h"
+#include "graph/tensor.h"
 
 namespace shardplan {
 
@@ -39,7 +45,7 @@ struct Value {
   int node = -1;  // that computes it, of a result
 };
 
-// Named apart from the nodes of documents (io/document.h).
+// Named apart from the nodes of documents (syntax/document.h).
 struct GraphNode {
   const OpDef* op = nullptr;
   Attributes attributes;
@@ -63,5 +69,74 @@ struct Graph {
   std::vector<int> probes;  // values where the growth of errors is looked at
   std::vector<SourcePtr> sources;  // keeps spans alive
 };
+
+// Growing a graph by one operation at a time.
+
+// Adds an input or a parameter; its number.
+int append_value(Graph& graph, Value value);
+
+// What is to be computed. `name` becomes the result's; it is not checked.
+struct NewNode {
+  std::string_view op;  // one of ops()
+  std::vector<int> operands;
+  Attributes attributes;
+  std::string name;
+  std::string label;
+  Span where;       // of the operation
+  Span name_where;  // of the result's name
+};
+
+// Adds the operation and its result, whose number it gives. SP015 when the
+// operands do not fit or the result exceeds 2^63 elements. A dimension of the
+// result that is one factor has the label of the first operand's dimension that
+// is the same factor and has a label.
+// REQUIRES: there is such an operation, and it takes so many operands and these
+// attributes.
+std::optional<int> append_node(Graph& graph, NewNode node, Diagnostics& diags);
+
+// An operation's shard_map in a graph file, given to the nodes that it became.
+
+// Whether the operation may have the shard_map that it has, if any: one spec
+// per operand, and something to compute. `mappable`: it is one operation, or a
+// composite that may stand there (graph/composites.h). Else SP015.
+bool may_be_mapped(const DescribedOp& op, bool mappable, Diagnostics& diags);
+
+// Gives it to the nodes from number `first` on. Every one of them leaves what
+// the out spec and `psum` say; an operand that none of the `operands` of the
+// file is comes from the node before. SP015 where a spec is longer than a rank
+// or names an axis twice.
+bool map_nodes(Graph& graph, size_t first, const DescribedOp& op,
+               const std::vector<int>& operands, Diagnostics& diags);
+
+// The unsharded run of a graph: what every sharded one is compared with.
+
+// Gives a whole input or parameter, in elements of the run that asks. The same
+// value may be asked for again rather than kept.
+using ReadWhole = std::function<Tensor(int value)>;
+
+// A run, one node after the other, whose caller says what may be forgotten.
+struct Evaluation {
+  const Graph* graph = nullptr;
+  ReadWhole read;
+  Arithmetic arithmetic = Arithmetic::F32;
+  int threads = 1;
+  std::vector<Tensor> results = {};  // by value; no storage where there is none
+};
+
+// Puts its result into `results`. REQUIRES: its operands are there.
+void evaluate_node(Evaluation& run, int node);
+// A result that is there, or an input or parameter, which is read.
+Tensor whole_of(const Evaluation& run, int value);
+
+// All values of the graph, by number. `given` holds inputs and parameters by
+// their numbers; what it holds in the place of results is not looked at.
+// REQUIRES: every input and parameter is given in its shape, with elements of
+// `arithmetic`.
+std::vector<Tensor> evaluate(const Graph& graph, std::span<const Tensor> given,
+                             Arithmetic arithmetic, int threads = 1);
+
+// Per value, whether it holds integers that are no measurements, such as token
+// ids and choices, or only moves them: these are not rounded.
+std::vector<bool> integer_values(const Graph& graph);
 
 }  // namespace shardplan

@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "base/diagnostic.h"
+#include "core/facts.h"
 #include "core/graph_description.h"
-#include "core/model_config.h"
 #include "graph/family.h"
 
 namespace shardplan {
@@ -49,7 +49,7 @@ struct LinearUse {
 
 class ModelWriter {
  public:
-  // `config` is complete (graph/model_sizes.h); all must outlive the writer.
+  // `config` is complete (graph/family.h); all must outlive the writer.
   ModelWriter(const FamilyInput& input, const ModelConfig& config,
               std::string_view family, Diagnostics& diags);
 
@@ -58,7 +58,7 @@ class ModelWriter {
   // False after something was refused: what is written then is thrown away.
   bool good() const { return good_; }
 
-  // By names of the convention (graph/parameter_names.h).
+  // By names of the convention (graph/family.h).
   bool has(std::string_view parameter) const;
   // Whether its matrices are [in, out].
   bool inputs_first(std::string_view parameter) const;

@@ -3,8 +3,7 @@
 
 #include <algorithm>
 
-#include "base/check.h"
-#include "graph/indices.h"
+#include "base/checked.h"
 
 namespace shardplan {
 namespace {

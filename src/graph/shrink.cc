@@ -8,7 +8,7 @@
 
 #include "base/checked.h"
 #include "graph/build.h"
-#include "graph/model_sizes.h"
+#include "graph/family.h"
 
 namespace shardplan {
 namespace {

@@ -9,18 +9,19 @@
 // (heads * head_dim) and that they are as wide as the residual stream where
 // they were. So every spec that the large model has is legal for the small one,
 // and one that is corrected there is corrected here. Of the layers two are left
-// unless the pass says how many. Weights stay larger than the activations of the
-// pass where they were, so that the same of them are sent. Not kept: everything that is about magnitude,
-// as bytes, and what `--min-size` leaves out.
+// unless the pass says how many. Weights stay larger than the activations of
+// the pass where they were, so that the same of them are sent. Not kept:
+// everything that is about magnitude, as bytes, and what `--min-size` leaves
+// out.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 
 #include "base/diagnostic.h"
+#include "core/facts.h"
 #include "core/manifest.h"
 #include "core/mesh.h"
-#include "core/model_config.h"
 #include "graph/family.h"
 
 namespace shardplan {

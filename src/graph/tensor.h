@@ -13,13 +13,15 @@
 #include <span>
 #include <vector>
 
+#include "core/manifest.h"
 #include "core/types.h"
 
 namespace shardplan {
 
 enum class Element : uint8_t { F32, F64 };
 
-// How numbers are computed with. Field values (graph/field.h) are doubles.
+// How numbers are computed with. Field values (graph/elementwise.h) are
+// doubles.
 enum class Arithmetic : uint8_t { F32, F64, Field };
 inline Element element_of(Arithmetic arithmetic) {
   return arithmetic == Arithmetic::F32 ? Element::F32 : Element::F64;
@@ -84,5 +86,15 @@ struct TensorMemory {
 };
 TensorMemory tensor_memory();
 void restart_peak();  // from what is held now
+
+// Numbers of a checkpoint as a tensor to compute with.
+
+// Whether numbers of that type can be computed with: F64, F32, F16, BF16.
+bool is_computable(DType dtype);
+
+// A copy in float32 or double, every number exact but for F64 as float32 (round
+// to nearest). An F32 tensor that is aligned is no copy but a view of the file.
+// REQUIRES: is_computable, and there are numbers.
+Tensor load(const StoredTensor& stored, Element element);
 
 }  // namespace shardplan

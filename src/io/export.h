@@ -8,6 +8,7 @@
 // further flags, gives the same plan.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -45,5 +46,86 @@ struct ExportTarget {
 };
 std::span<const ExportTarget> export_targets();
 const ExportTarget* find_export_target(std::string_view name);
+
+// The targets of `export`, one file each, as io/export.cc lists them.
+
+// Our own rules format; docs/formats/rules.md.
+extern const ExportTarget kYamlTarget;
+extern const ExportTarget kJsonTarget;
+// A table of (pattern, PartitionSpec), as EasyLM, EasyDeL and eFormer have it.
+extern const ExportTarget kPythonTarget;
+// A module with a PartitionSpec per parameter and a function that makes the
+// mesh.
+extern const ExportTarget kJaxTarget;
+// Logical axis rules: of flax as Python, of MaxText as YAML.
+extern const ExportTarget kFlaxTarget;
+extern const ExportTarget kMaxTextTarget;
+// Of Hugging Face, of PyTorch, and of StableHLO.
+extern const ExportTarget kHfTpPlanTarget;
+extern const ExportTarget kDtensorTarget;
+extern const ExportTarget kShardyTarget;
+
+// What a target of `export` cannot say (SP014), and the comment that stands
+// above what it does say.
+
+// What no spec says: dimensions that are stored otherwise (`--declare`), that
+// axes do not divide (`pad`, `chunk`), or that are left to the compiler
+// (UNCONSTRAINED). Reports one diagnostic per kind, with all its parameters.
+bool specs_are_expressible(const ExportInput& input, std::string_view target,
+                           Diagnostics& diags);
+
+// Patterns end in `$`, which is also found before a newline that ends a name.
+bool names_are_expressible(const ExportInput& input, std::string_view target,
+                           Diagnostics& diags);
+
+// The logical axis rules, for targets that have no others; null, with the
+// reason reported, where the plan is not made from them alone.
+const RuleSet* logical_rules_of(const ExportInput& input,
+                                std::string_view target, Diagnostics& diags);
+
+// Why the rules alone would not give the plan again; empty where they do, and
+// `input.rules` is there then.
+std::string why_no_rules(const ExportInput& input);
+
+// What stands in a rules file and is no part of a plan: a note that the target
+// leaves it out.
+void note_activations(const ExportInput& input, std::string_view target,
+                      Diagnostics& diags);
+void note_slices(const ExportInput& input, std::string_view target,
+                 Diagnostics& diags);
+
+// "Partition rules, as given; `shardplan export --to yaml`", then what they
+// come from and what else a reader should know; a line each, without `# `.
+std::vector<std::string> header_lines(const ExportInput& input,
+                                      std::string_view what,
+                                      std::string_view target);
+// How many parameters are left out, where any are, and why.
+void add_left_out(int64_t count, std::vector<std::string>& lines);
+// Each behind `# `.
+std::string comment_text(const std::vector<std::string>& lines);
+
+// The resolved table: a plan as rules, for targets that read rules.
+//
+// One anchored pattern per parameter; parameters that differ only in numbers
+// (whole components of digits) and have equal specs share one, where no other
+// parameter of the manifest has such a name. So every pattern is found in the
+// names it stands for and in no other, and their order does not matter.
+
+struct TableEntry {
+  std::string pattern;
+  PartitionSpec spec;  // of mesh axes
+};
+
+struct ResolvedTable {
+  std::vector<TableEntry> entries;  // by their first parameter
+  // Parameters that no rule is found in are left out: a reader reports them as
+  // they are reported here. None where they are meant to be replicated.
+  int64_t left_out = 0;
+};
+
+ResolvedTable resolved_table(const ExportInput& input);
+
+// Whether a table leaves the parameter out.
+bool is_left_out(const ExportInput& input, size_t parameter);
 
 }  // namespace shardplan

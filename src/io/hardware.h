@@ -12,6 +12,7 @@
 #include "base/host.h"
 #include "base/source.h"
 #include "core/hardware.h"
+#include "syntax/document.h"
 
 namespace shardplan {
 
@@ -33,5 +34,11 @@ std::vector<HardwareProfile> shipped_hardware();
 // The profile that a text describes.
 std::optional<HardwareProfile> read_hardware(SourcePtr source,
                                              Diagnostics& diags);
+
+// The keys of a hardware profile, from a tree of nodes (io/hardware.h).
+
+// Reports everything that is wrong, not only the first.
+std::optional<HardwareProfile> read_hardware_node(const Node& root,
+                                                  Diagnostics& diags);
 
 }  // namespace shardplan

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/text.h"
-#include "io/train_state.h"
 
 namespace shardplan {
 namespace {
@@ -107,6 +106,21 @@ void add_recorded_rules(const std::vector<RecordedSharding>& shardings,
               plural(left_out, "sharding") +
                   " of the optimizer's state and of counters left out")
       .fact("rules place parameters; moments are placed as these are");
+}
+
+StatePart state_part(std::string_view name) {
+  const size_t end = std::min(name.find_first_of("./"), name.size());
+  const std::string_view first = name.substr(0, end);
+  if (first == "opt_state" || first == "opt_states" || first == "optimizer") {
+    return StatePart::Optimizer;
+  }
+  if (first == "step" || first == "rng") return StatePart::Counter;
+  for (size_t begin = 0; begin <= name.size();) {
+    const size_t cut = std::min(name.find_first_of("./", begin), name.size());
+    if (name.substr(begin, cut - begin) == "rngs") return StatePart::Counter;
+    begin = cut + 1;
+  }
+  return StatePart::Parameter;
 }
 
 }  // namespace shardplan

@@ -8,7 +8,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
-#include "io/safetensors_header.h"
+#include "io/safetensors/header.h"
 
 namespace shardplan {
 
@@ -94,21 +94,6 @@ bool check_distinct(std::span<const Shard> shards, Diagnostics& diags) {
       .label(there, "first found here")
       .parameters(repeated);
   return false;
-}
-
-std::string some_names(std::span<const std::string> names) {
-  constexpr size_t kShown = 5;
-  std::string text;
-  const size_t shown = std::min(kShown, names.size());
-  for (size_t i = 0; i < shown; ++i) {
-    if (i > 0) text += i + 1 == names.size() ? " and " : ", ";
-    text += "`" + names[i] + "`";
-  }
-  if (names.size() > kShown) {
-    text += " and " + count_text(static_cast<int64_t>(names.size() - kShown)) +
-            " more";
-  }
-  return text;
 }
 
 }  // namespace shardplan

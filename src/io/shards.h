@@ -40,7 +40,4 @@ void adopt_shards(std::span<const Shard> shards, Manifest& into);
 // SP008 when two shards have a tensor of the same name.
 bool check_distinct(std::span<const Shard> shards, Diagnostics& diags);
 
-// "`a`, `b`, `c`, `d`, `e` and 7 more"
-std::string some_names(std::span<const std::string> names);
-
 }  // namespace shardplan

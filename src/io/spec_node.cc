@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/spec_node.h"
 
+#include <algorithm>
 #include <array>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -9,8 +11,6 @@
 
 namespace shardplan {
 namespace {
-
-constexpr int64_t kMaxErrors = 20;
 
 std::nullopt_t refuse_name(const Node& node, std::string_view name,
                            Diagnostics& diags) {
@@ -241,6 +241,144 @@ bool read_all(const Node& list, std::string_view what, Diagnostics& diags,
     }
   }
   return good;
+}
+
+namespace {
+
+using Axes = std::optional<std::vector<AxisRequest>>;
+
+// Read as the flag's value would be, with places moved into this file.
+Axes read_mesh_text(const Node& node, Diagnostics& diags) {
+  const SourceFile text("mesh", std::string(node.text()));
+  const size_t inside = node.span().text().find(node.text());
+  const auto moved = [&](Span span) {
+    const Span whole = node.span();
+    // Escapes in the text: only the whole of it has a place.
+    if (inside == std::string_view::npos) return whole;
+    const uint64_t base = whole.begin + inside;
+    return Span{whole.file, base + span.begin, base + span.end};
+  };
+  Diagnostics problems;
+  Axes axes = parse_mesh_text(text, problems);
+  for (const Diagnostic& problem : problems.all()) {
+    auto copy = diags.error(problem.code, {}, problem.message);
+    for (const Label& label : problem.labels) {
+      copy.label(moved(label.where), label.text);
+    }
+    for (const std::string& fact : problem.facts) copy.fact(fact);
+    for (const std::string& help : problem.help) copy.help(help);
+  }
+  if (!axes) return std::nullopt;
+  for (AxisRequest& axis : *axes) {
+    axis.where = moved(axis.where);
+    axis.name_where = moved(axis.name_where);
+    axis.size_where = moved(axis.size_where);
+  }
+  return axes;
+}
+
+}  // namespace
+
+std::optional<AxisRequest> read_axis_size(const Node& map, size_t index,
+                                          Diagnostics& diags) {
+  const Node size = map.item(index);
+  const std::string name(map.key(index));
+  if (!require(size, NodeKind::Integer, name, diags)) return std::nullopt;
+  if (!size.integer()) {
+    return diags.error(
+        Code::InvalidMesh, size.span(),
+        "the size of axis `" + printable(name) + "` does not fit 63 bits");
+  }
+  const Span key = map.key_span(index);
+  return AxisRequest{
+      name, *size.integer(),
+      Span{key.file, key.begin, std::max(key.end, size.span().end)}, key,
+      size.span()};
+}
+
+Axes read_mesh_node(const Node& node, Diagnostics& diags) {
+  if (node.is_string()) return read_mesh_text(node, diags);
+  if (!require(node, NodeKind::Map, "mesh", diags)) return std::nullopt;
+  Axes axes{std::in_place};
+  for (size_t i = 0; i < node.size(); ++i) {
+    auto axis = read_axis_size(node, i, diags);
+    if (!axis) return std::nullopt;
+    axes->push_back(*std::move(axis));
+  }
+  return axes;
+}
+
+namespace {
+
+constexpr std::string_view kLogicalForm =
+    "a logical axis rule is `[name, axes]`: null, an axis or a list of axes";
+
+bool read_logical_rule(const Node& node, RuleSet& rules, Diagnostics& diags) {
+  if (!node.is_list() || node.size() != 2) {
+    diags
+        .error(Code::MalformedDocument, node.span(),
+               node.is_list()
+                   ? "a logical axis rule has " +
+                         plural(static_cast<int64_t>(node.size()), "item") +
+                         " instead of 2"
+                   : "a logical axis rule must be a list, not " +
+                         std::string(kind_name(node.kind())))
+        .help(std::string(kLogicalForm));
+    return false;
+  }
+  LogicalRule rule;
+  const Node name = node.item(0);
+  if (!name.is_null()) {
+    if (!require(name, NodeKind::String, "logical axis", diags)) return false;
+    rule.name = std::string(name.text());
+  }
+  auto axes = read_axes_node(node.item(1), diags);
+  if (!axes) return false;
+  rule.axes = *std::move(axes);
+  rule.where = name.span();
+  rule.axes_where = node.item(1).span();
+  rules.logical_rules.push_back(std::move(rule));
+  return true;
+}
+
+}  // namespace
+
+bool read_logical_rules(const Node& node, RuleSet& rules, Diagnostics& diags) {
+  return read_all(node, "logical_axis_rules", diags, read_logical_rule, rules);
+}
+
+bool read_axis_mapping(const Node& node, RuleSet& rules, Diagnostics& diags) {
+  if (!require(node, NodeKind::Map, "axis mapping", diags)) return false;
+  bool good = true;
+  for (size_t i = 0; i < node.size(); ++i) {
+    auto axes = read_axes_node(node.item(i), diags);
+    good = good && axes;
+    if (!axes) continue;
+    rules.logical_rules.push_back({std::string(node.key(i)), *std::move(axes),
+                                   node.key_span(i), node.item(i).span()});
+  }
+  return good;
+}
+
+bool read_partition_axis(const Node& node, RuleSet& rules, Diagnostics& diags) {
+  if (!require(node, NodeKind::Map, "partition_axis", diags)) return false;
+  std::vector<std::string> known;
+  for (const PartitionField& field : partition_fields()) {
+    known.emplace_back(field.name);
+  }
+  PartitionAxis axis = default_partition_axis();
+  bool good = reject_unknown_keys(node, known, diags);
+  for (size_t i = 0; i < node.size(); ++i) {
+    const auto field = find_partition_field(node.key(i));
+    auto axes = read_axes_node(node.item(i), diags);
+    good = good && axes && field;
+    if (!good) continue;
+    axis.at(*field) = AxisValue{*std::move(axes), node.item(i).is_list()};
+  }
+  if (!good) return false;
+  rules.partition_axis = resolve_partition_axis(axis, diags);
+  rules.partition_axis_where = node.span();
+  return rules.partition_axis.has_value();
 }
 
 }  // namespace shardplan

@@ -14,10 +14,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/diagnostic.h"
+#include "core/mesh.h"
 #include "core/rules.h"
-#include "io/document.h"
+#include "syntax/document.h"
 
 namespace shardplan {
 
@@ -46,5 +48,30 @@ PartitionSpec preset_spec(const ShardingPreset& preset);
 bool read_all(const Node& list, std::string_view what, Diagnostics& diags,
               bool (*read)(const Node&, RuleSet&, Diagnostics&),
               RuleSet& rules);
+
+// A mesh as a node of a document: `{fsdp: 8, tp: 4}`, or text as the flag takes
+// it, `fsdp=8,tp=4`.
+
+std::optional<std::vector<AxisRequest>> read_mesh_node(const Node& node,
+                                                       Diagnostics& diags);
+// One entry of such a map, whose key is the axis.
+std::optional<AxisRequest> read_axis_size(const Node& map, size_t index,
+                                          Diagnostics& diags);
+
+// Tables that give names their mesh axes, as nodes of a document:
+//
+//   logical_axis_rules:
+//     - [embed, fsdp]
+//     - [mlp, [tp, sp]]
+//     - [norm, null]          # `[]` too: unsharded
+//   partition_axis: {head_axis: tp, batch_axis: [fsdp, dp]}
+
+// Appends; false when something was reported.
+bool read_logical_rules(const Node& node, RuleSet& rules, Diagnostics& diags);
+// `{embed: fsdp, mlp: [tp, sp]}`; appends a rule per entry.
+bool read_axis_mapping(const Node& node, RuleSet& rules, Diagnostics& diags);
+// Fields of eformer's PartitionAxis (core/partition_axis.h) by name; those not
+// given take its defaults.
+bool read_partition_axis(const Node& node, RuleSet& rules, Diagnostics& diags);
 
 }  // namespace shardplan

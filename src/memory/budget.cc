@@ -8,10 +8,9 @@
 #include <set>
 #include <utility>
 
-#include "memory/gathered.h"
-#include "memory/kv_sharding.h"
+#include "memory/kv_cache.h"
 #include "memory/zero.h"
-#include "resolve/device_classes.h"
+#include "resolve/analyze.h"
 
 namespace shardplan {
 namespace {
@@ -32,7 +31,7 @@ size_t index_of(StateKind kind) { return static_cast<size_t>(kind); }
 using Totals = std::array<Int128, kCategories>;
 using Counts = std::vector<int64_t>;  // per kind
 
-Int128 sum_of(const Totals& totals) {
+Int128 sum_of_leaves(const Totals& totals) {
   return std::accumulate(totals.begin(), totals.end(), Int128{0});
 }
 
@@ -285,7 +284,7 @@ class Maker {
     constexpr int64_t kMillion = 1'000'000;
     const Int128 lost = std::llround(options_.fragmentation * kMillion);
     bytes[index_of(Category::Fragmentation)] =
-        (sum_of(bytes) * lost + kMillion - 1) / kMillion;
+        (sum_of_leaves(bytes) * lost + kMillion - 1) / kMillion;
     bytes[index_of(Category::Reserve)] = options_.reserve;
   }
 
@@ -299,7 +298,7 @@ class Maker {
       });
       const size_t stage = stage_at(place.coordinates);
       add_rest(stage, totals);
-      if (sum_of(totals) > INT64_MAX) {
+      if (sum_of_leaves(totals) > INT64_MAX) {
         return too_large("the bytes of one device");
       }
       CategoryBytes bytes{};

@@ -21,12 +21,9 @@
 #include "base/diagnostic.h"
 #include "core/manifest.h"
 #include "core/plan.h"
-#include "memory/held_state.h"
 #include "memory/kv_cache.h"
-#include "memory/layers.h"
 #include "memory/stages.h"
 #include "memory/state.h"
-#include "memory/state_rules.h"
 
 namespace shardplan {
 
@@ -114,7 +111,7 @@ struct Budget {
 
 // Empty, with the reason reported, when something cannot be told (no facts for
 // the KV cache, stages without layers) or exceeds 63 bits. Whether the plan
-// fits is not reported here (memory/misfit.h).
+// fits is not reported here (findings/memory_findings.h).
 std::optional<Budget> make_budget(const Manifest& manifest, const Plan& plan,
                                   const BudgetOptions& options,
                                   Diagnostics& diags);

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sweep: budgets of one model on many meshes, under many workloads, against
-// many devices.
-//
-// What a mesh decides (placements, layers, axes of the KV cache) is told once
-// per mesh; a point then costs one budget and its margins.
+// Margins: how far a workload may grow before a device is full.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +11,31 @@
 #include "core/mesh.h"
 #include "core/plan.h"
 #include "memory/budget.h"
-#include "memory/kv_sharding.h"
-#include "memory/layers.h"
-#include "memory/margins.h"
+#include "memory/kv_cache.h"
+#include "memory/stages.h"
 
 namespace shardplan {
+
+// The largest batch (context) with which every device still fits while the
+// other stays; 0 when not even 1 does, and empty when there is no limit below
+// kMaxKvCount.
+struct Margins {
+  std::optional<int64_t> batch;
+  std::optional<int64_t> context;
+};
+
+// Exact: the budget with these fits, with one more it does not. REQUIRES:
+// `options` has a KV request and a limit, and `budget` is what make_budget gave
+// for them. Reports nothing new.
+Margins find_margins(const Manifest& manifest, const Plan& plan,
+                     const LayerUnits& units, const BudgetOptions& options,
+                     const Budget& budget);
+
+// Sweep: budgets of one model on many meshes, under many workloads, against
+// many devices.
+//
+// What a mesh decides (placements, layers, axes of the KV cache) is told once
+// per mesh; a point then costs one budget and its margins.
 
 // All ways to write `devices` as a product of one size per axis, sizes of 1
 // among them; the first axis varies slowest, from large to small. Empty when

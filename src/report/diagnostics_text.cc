@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/text.h"
-#include "report/labels.h"
 #include "report/output.h"
+#include "report/report.h"
 #include "report/snippet.h"
 #include "report/style.h"
 

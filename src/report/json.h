@@ -19,7 +19,7 @@ namespace shardplan {
 void append_json(std::string& out, const Cell& cell);
 void append_json_integer(std::string& out, int64_t number);
 void append_json_double(std::string& out, double number);
-// A string with its quotes. Unlike the canonical form of base/json_text.h it
+// A string with its quotes. Unlike the canonical form of base/text.h it
 // takes any bytes and is safe to print.
 void append_printable_json(std::string& out, std::string_view text);
 

@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Report: what a command found, as typed data; renderers turn it into bytes.
-//
-// Commands fill reports and know nothing of formats; renderers know nothing of
-// commands. A cell says what a value is (bytes, a count, a spec), so text can
-// show `29.3 MiB` where JSON carries 30720000. Rows are produced on demand: the
-// tables of a model with a million parameters are never held in memory.
+// Where a diagnostic points, as lines and columns.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +18,28 @@
 #include "core/types.h"
 
 namespace shardplan {
+
+// 1-based; columns count code points. A span of several lines is cut at the
+// end of its first one. REQUIRES: the span has a file.
+struct Place {
+  int64_t line = 1;
+  int64_t column = 1;
+  int64_t end_column = 1;  // behind the last character
+};
+Place place_of(Span where);
+
+// True for the value of a flag (`--mesh`), which has no lines to speak of.
+bool is_flag(const SourceFile& file);
+
+// The main place of a diagnostic: its first label that has one, else null.
+const Label* main_label(const Diagnostic& diagnostic);
+
+// Report: what a command found, as typed data; renderers turn it into bytes.
+//
+// Commands fill reports and know nothing of formats; renderers know nothing of
+// commands. A cell says what a value is (bytes, a count, a spec), so text can
+// show `29.3 MiB` where JSON carries 30720000. Rows are produced on demand: the
+// tables of a model with a million parameters are never held in memory.
 
 struct Count {
   int64_t value = 0;

@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kMostRows = 16;   // of boxes
 constexpr size_t kMostGrids = 4;   // one below the other
 constexpr size_t kLeastShown = 3;  // of columns: first, a gap, last
-constexpr std::string_view kGap = "..";
+constexpr std::string_view kCellGap = "..";
 
 // Runs of three and more consecutive ids as one: "0-3".
 std::vector<std::string> runs_of(const std::vector<int64_t>& devices) {
@@ -74,7 +74,8 @@ class Grid {
     if (label_width_ > 0) ++label_width_;
     const int room = width - label_width_ - 1;
     const auto columns = static_cast<int>(count(dims.column));
-    int least = std::max(widest(dims.column), static_cast<int>(kGap.size()));
+    int least =
+        std::max(widest(dims.column), static_cast<int>(kCellGap.size()));
     int most = least;
     for (size_t row = 0; row < count(dims.row); ++row) {
       for (size_t column = 0; column < count(dims.column); ++column) {
@@ -109,7 +110,7 @@ class Grid {
 
   std::string label(int dim, std::optional<size_t> index) const {
     if (dim < 0) return "";
-    if (!index) return std::string(kGap);
+    if (!index) return std::string(kCellGap);
     const auto d = static_cast<size_t>(dim);
     return slice_text(map_.slices[d][*index], map_.padding[d][*index]);
   }
@@ -160,7 +161,7 @@ class Grid {
     for (const auto& column : columns) {
       const std::string text =
           row && column ? device_list_text(devices(*row, *column), text_width_)
-                        : std::string(kGap);
+                        : std::string(kCellGap);
       line += "│ " + centred(text, text_width_) + " ";
     }
     return line + "│";
@@ -231,7 +232,7 @@ std::string leading_text(const ShardMap& map, const std::vector<size_t>& dims,
 std::string device_list_text(const std::vector<int64_t>& devices, int width) {
   const auto room = static_cast<size_t>(std::max(0, width));
   const std::string rest =
-      "," + std::string(kGap) + " (" + std::to_string(devices.size()) + ")";
+      "," + std::string(kCellGap) + " (" + std::to_string(devices.size()) + ")";
   std::string all;
   std::string some;  // the most that fits with `rest`, or the first
   for (const std::string& run : runs_of(devices)) {

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A line of a user's file with marks under it:
+// Lines that the runners of CI jobs take for commands.
 //
-//   - ["embed", [tp, fsdp]]
-//      -----     ^^ shards dimension 0
-//      |
-//      rule 3
-//
-// What the file holds cannot harm the terminal: tabs are four blanks, controls
-// and invalid bytes are escaped. A line that is too wide (a manifest may be one
-// line of 100 MB) is cut to a window around its marks; the work done depends on
-// the width of the window, not of the line.
+// GitHub's runner obeys `::name ..::text` at the beginning of any line of a
+// job's log, behind blanks too, and `##[name ..]text` anywhere in one; Azure's
+// and TeamCity's have `##vso[..]` and `##teamcity[..]`. What people are shown
+// holds names from files, so there the first sign of these is escaped, as
+// printable() does it.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +18,36 @@
 #include "report/style.h"
 
 namespace shardplan {
+
+// Whole lines (the last may lack its end) without commands.
+std::string without_commands(std::string_view lines);
+
+// Passes on text that comes in pieces, line by line. finish() hands over a last
+// line without an end; false once the sink has refused anything.
+class LineGuard {
+ public:
+  // `sink` must outlive the guard.
+  explicit LineGuard(const TextSink& sink) : sink_(sink) {}
+  bool write(std::string_view piece);
+  bool finish();
+
+ private:
+  const TextSink& sink_;
+  std::string rest_;
+  bool refused_ = false;
+};
+
+// A line of a user's file with marks under it:
+//
+//   - ["embed", [tp, fsdp]]
+//      -----     ^^ shards dimension 0
+//      |
+//      rule 3
+//
+// What the file holds cannot harm the terminal: tabs are four blanks, controls
+// and invalid bytes are escaped. A line that is too wide (a manifest may be one
+// line of 100 MB) is cut to a window around its marks; the work done depends on
+// the width of the window, not of the line.
 
 // Bytes [begin, end) of a line, with what to say about them (may be empty).
 struct Mark {

@@ -13,7 +13,7 @@
 
 #include <fmt/format.h>
 
-#include "base/check.h"
+#include "base/checked.h"
 #include "base/text.h"
 
 namespace shardplan {

@@ -1,4 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
+// Cells as people read them: `31.3 MiB`, `2048 × 256`, `P(fsdp, tp)`, `89.3 %`.
+//
+// Used by every format for people, so that a value looks the same everywhere.
+// With Style::exact, numbers are written as JSON has them (report/json.h).
+#pragma once
+
+#include <string>
+
+#include "report/output.h"
+#include "report/report.h"
+
+namespace shardplan {
+
+// One line, printable. An absent value is a dash.
+std::string cell_text(const Cell& cell, const Style& style);
+
 // One table as aligned columns.
 //
 // The rows are produced twice, once to measure the columns and once to print
@@ -6,12 +22,6 @@
 // Style::width, the elastic ones lose the middle of their texts, the widest
 // first. No line ends in a blank. A column in which nothing is written is left
 // out, and a table under a title is indented.
-#pragma once
-
-#include "report/output.h"
-#include "report/report.h"
-
-namespace shardplan {
 
 // Prints nothing, and returns false, when the table has no rows. Otherwise the
 // table stands below an empty line if `apart`.

@@ -4,12 +4,105 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <unordered_map>
+#include <utility>
 
-#include "base/check.h"
+#include "base/checked.h"
 #include "base/text.h"
-#include "resolve/device_classes.h"
 
 namespace shardplan {
+namespace {
+
+// Runs of coordinates between breakpoints.
+struct Run {
+  int64_t first = 0;
+  int64_t length = 1;
+};
+
+std::vector<Run> runs_of(const Axis& axis, const Breakpoints& breakpoints) {
+  std::vector<Run> runs;
+  int64_t begin = 0;
+  if (const auto found = breakpoints.find(axis.name);
+      found != breakpoints.end()) {
+    for (const int64_t at : found->second) {
+      if (at > begin) runs.push_back({begin, at - begin});
+      begin = at;
+    }
+  }
+  runs.push_back({begin, axis.size - begin});
+  return runs;
+}
+
+// Sizes of the pieces that torch.chunk makes of `sizes` over `axis`.
+std::set<int64_t> cut(const std::set<int64_t>& sizes, const AxisName& axis,
+                      int64_t n, Breakpoints& breakpoints, bool& uneven) {
+  std::set<int64_t> next;
+  for (const int64_t size : sizes) {
+    const int64_t step = ceil_div(size, n);
+    next.insert(step);
+    if (step == 0 || size % n == 0) continue;
+    const int64_t full = size / step;
+    const bool partial = size % step != 0;
+    if (partial) next.insert(size % step);
+    if (full + (partial ? 1 : 0) < n) next.insert(0);
+    for (const int64_t at : {full, full + (partial ? 1 : 0)}) {
+      if (at >= n) continue;
+      breakpoints[axis].insert(at);
+      uneven = true;
+    }
+  }
+  return next;
+}
+
+}  // namespace
+
+bool add_breakpoints(const Mesh& mesh, const Shape& shape,
+                     const PartitionSpec& spec, Breakpoints& breakpoints) {
+  bool uneven = false;
+  for (size_t dim = 0; dim < spec.dims.size(); ++dim) {
+    std::set<int64_t> sizes = {shape[dim]};
+    for (const AxisName& axis : spec.dims[dim]) {
+      sizes = cut(sizes, axis, mesh.size_of(axis), breakpoints, uneven);
+    }
+  }
+  return uneven;
+}
+
+std::optional<std::vector<CoordinateClass>> coordinate_classes(
+    const Mesh& mesh, const Breakpoints& breakpoints, int64_t most) {
+  std::vector<CoordinateClass> classes = {{}};
+  for (const Axis& axis : mesh.axes()) {
+    const std::vector<Run> runs = runs_of(axis, breakpoints);
+    if (static_cast<int64_t>(classes.size() * runs.size()) > most) {
+      return std::nullopt;
+    }
+    std::vector<CoordinateClass> next;
+    next.reserve(classes.size() * runs.size());
+    for (const CoordinateClass& before : classes) {
+      for (const Run& run : runs) {
+        CoordinateClass entry = before;
+        entry.coordinates.push_back(run.first);
+        entry.devices *= run.length;
+        next.push_back(std::move(entry));
+      }
+    }
+    classes = std::move(next);
+  }
+  return classes;
+}
+
+int64_t chunk_bytes(const Mesh& mesh, const TensorType& type,
+                    const PartitionSpec& spec,
+                    const std::vector<int64_t>& coordinates) {
+  TensorType local = type;
+  for (size_t dim = 0; dim < spec.dims.size(); ++dim) {
+    const Slice slice = dimension_slice(mesh, spec.dims[dim], Cut::Chunked,
+                                        local.shape[dim], coordinates);
+    local.shape[dim] = slice.end - slice.begin;
+  }
+  return local.bytes();
+}
+
 namespace {
 
 // Parameters per placement.
@@ -244,6 +337,74 @@ std::vector<AxisSaving> axis_savings(const Plan& plan,
     result.push_back(std::move(saving));
   }
   return result;
+}
+
+namespace {
+
+template <typename KeyOf>
+std::vector<GroupSum> group(const Plan& plan, const Folding& folding,
+                            KeyOf key_of) {
+  std::vector<GroupSum> groups;
+  std::unordered_map<std::string, size_t> numbers;
+  for (const ParameterClass& c : folding.classes) {
+    const Placement& placement = plan.placements[c.kind];
+    const std::string key = key_of(c, placement);
+    const auto [entry, is_new] = numbers.try_emplace(key, groups.size());
+    if (is_new) groups.push_back({key, 0, 0, 0, 0});
+    GroupSum& sums = groups[entry->second];
+    sums.tensors += c.count;
+    sums.elements += c.count * placement.type.elements();
+    sums.bytes += c.count * placement.type.bytes();
+    sums.bytes_per_device += c.count * placement.bytes_per_device;
+  }
+  return groups;
+}
+
+}  // namespace
+
+std::string module_of(std::string_view folded_name) {
+  constexpr std::string_view kSeparators = "/.";
+  size_t end = 0;
+  for (int depth = 0; depth < 2; ++depth) {
+    const size_t begin = end == 0 ? 0 : end + 1;
+    const size_t stop = folded_name.find_first_of(kSeparators, begin);
+    if (stop == std::string_view::npos ||
+        folded_name.substr(begin, stop - begin) == "*") {
+      break;
+    }
+    end = stop;
+  }
+  return std::string(end == 0 ? folded_name : folded_name.substr(0, end));
+}
+
+std::vector<GroupSum> by_dtype(const Plan& plan, const Folding& folding) {
+  return group(plan, folding,
+               [](const ParameterClass&, const Placement& placement) {
+                 return std::string(dtype_name(placement.type.dtype));
+               });
+}
+
+std::vector<GroupSum> by_module(const Plan& plan, const Folding& folding) {
+  return group(plan, folding, [&](const ParameterClass& c, const Placement&) {
+    return module_of(folding.folded_names[c.folded]);
+  });
+}
+
+std::vector<GroupSum> by_rule(const Plan& plan, const Folding& folding) {
+  std::vector<GroupSum> groups =
+      group(plan, folding, [](const ParameterClass&, const Placement& p) {
+        if (p.rule == 0) return std::string(p.requested ? "axes" : "none");
+        return std::to_string(p.rule);
+      });
+  const auto number = [](const GroupSum& g) {
+    if (g.name == "none") return INT32_MAX;
+    return g.name == "axes" ? INT32_MAX - 1 : std::stoi(g.name);
+  };
+  std::stable_sort(groups.begin(), groups.end(),
+                   [&](const GroupSum& a, const GroupSum& b) {
+                     return number(a) < number(b);
+                   });
+  return groups;
 }
 
 }  // namespace shardplan

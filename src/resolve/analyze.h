@@ -1,24 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
-// Analysis: what a plan makes every device store.
+// Device classes: devices whose shards of every tensor are of equal size.
 //
-// Under every policy but `chunk` all devices store the same bytes. Under
-// `chunk` they differ, and are computed per class of devices whose coordinates
-// get equally many rows of every tensor, so 100,000 devices are as quick as 8.
-// Identity: bytes over all devices = sum of replicas x logical bytes + padding.
+// Under torch.chunk shards differ, but along each axis only at a few
+// coordinates; so 100,000 devices fall into a handful of classes.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/checked.h"
 #include "base/diagnostic.h"
 #include "core/fold.h"
 #include "core/manifest.h"
+#include "core/mesh.h"
 #include "core/plan.h"
+#include "core/spec.h"
+#include "core/types.h"
 
 namespace shardplan {
+
+// Coordinates of an axis at which a shard's size changes.
+using Breakpoints = std::map<AxisName, std::set<int64_t>>;
+
+// Adds those of one tensor under Cut::Chunked; false when all its shards are
+// equal.
+bool add_breakpoints(const Mesh& mesh, const Shape& shape,
+                     const PartitionSpec& spec, Breakpoints& breakpoints);
+
+// Devices between the breakpoints of every axis.
+struct CoordinateClass {
+  std::vector<int64_t> coordinates;  // of the first of them
+  int64_t devices = 1;
+};
+
+// The class of device 0 comes first. Empty when there are more than `most`.
+std::optional<std::vector<CoordinateClass>> coordinate_classes(
+    const Mesh& mesh, const Breakpoints& breakpoints, int64_t most);
+
+// Bytes of a tensor's shard at the given coordinates, under Cut::Chunked.
+int64_t chunk_bytes(const Mesh& mesh, const TensorType& type,
+                    const PartitionSpec& spec,
+                    const std::vector<int64_t>& coordinates);
+
+// Analysis: what a plan makes every device store.
+//
+// Under every policy but `chunk` all devices store the same bytes. Under
+// `chunk` they differ, and are computed per class of devices whose coordinates
+// get equally many rows of every tensor, so 100,000 devices are as quick as 8.
+// Identity: bytes over all devices = sum of replicas x logical bytes + padding.
 
 // Devices that store equally many bytes.
 struct DeviceClass {
@@ -94,5 +128,25 @@ std::vector<AxisSaving> axis_savings(const Manifest& manifest,
                                      const Plan& plan);
 std::vector<AxisSaving> axis_savings(const Plan& plan,
                                      const PlacementCounts& counts);
+
+// Sums over groups of parameters: by dtype, by top-level module, by rule.
+
+struct GroupSum {
+  std::string name;
+  int64_t tensors = 0;
+  int64_t elements = 0;
+  int64_t bytes = 0;             // logical
+  int64_t bytes_per_device = 0;  // of the largest shards
+};
+
+// In order of first appearance. `folding` is by placement.
+std::vector<GroupSum> by_dtype(const Plan& plan, const Folding& folding);
+// By the path in front of the first number, at most two components and never
+// the leaf: `model.layers.0.mlp.w` belongs to `model.layers`.
+std::vector<GroupSum> by_module(const Plan& plan, const Folding& folding);
+// `1`, `2`, ... ; `none` for parameters that no rule decided.
+std::vector<GroupSum> by_rule(const Plan& plan, const Folding& folding);
+
+std::string module_of(std::string_view folded_name);
 
 }  // namespace shardplan

@@ -8,6 +8,9 @@
 // adjust_pspec_for_indivisible_shapes (prefix), GSPMD (pad), torch.chunk.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "core/mesh.h"
@@ -30,5 +33,23 @@ struct CorrectedSpec {
 CorrectedSpec correct(const PartitionSpec& requested, const Shape& shape,
                       const Mesh& mesh, const AxisNames& declared_axes,
                       OnIndivisible policy);
+
+// A spec for an array that no rule mentions: large dimensions get large axes.
+//
+// Source: eformer's auto_partition_spec. Dimensions are taken by size, largest
+// first (or smallest first), and each gets the first axis left that divides it.
+
+struct AutoSpecOptions {
+  // What dimensions may get, in order of preference; several names are taken
+  // together. Empty: the mesh's axes, largest first.
+  std::span<const AxisNames> choices;
+  // Arrays of fewer elements are replicated; 0: fewer than there are devices.
+  int64_t min_size = 0;
+  bool smallest_first = false;
+};
+
+// One entry per dimension; P() where the array is too small.
+PartitionSpec auto_spec(const Shape& shape, const Mesh& mesh,
+                        const AutoSpecOptions& options);
 
 }  // namespace shardplan

@@ -11,7 +11,7 @@
 #include <re2/set.h>
 
 #include "base/allocation.h"
-#include "base/check.h"
+#include "base/checked.h"
 #include "base/parallel.h"
 #include "base/text.h"
 #include "resolve/python_regex.h"

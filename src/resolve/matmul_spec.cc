@@ -6,14 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
+#include "base/checked.h"
 
 namespace shardplan {
 namespace {
-
-bool contains(const AxisNames& axes, const AxisName& axis) {
-  return std::find(axes.begin(), axes.end(), axis) != axes.end();
-}
 
 AxisNames entry(const PartitionSpec& spec, size_t dim) {
   return dim < spec.dims.size() ? spec.dims[dim] : AxisNames();

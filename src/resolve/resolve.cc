@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <string>
@@ -13,15 +14,69 @@
 #include <utility>
 #include <vector>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "core/fold.h"
-#include "resolve/auto_spec.h"
+#include "core/rules.h"
+#include "model/tensor_name.h"
+#include "model/units.h"
 #include "resolve/correct.h"
 #include "resolve/match.h"
-#include "resolve/stored.h"
-#include "resolve/unit_facts.h"
 
 namespace shardplan {
+namespace {
+
+AxisNames axes_of(const PartitionSpec& spec, size_t dim) {
+  return dim < spec.dims.size() ? spec.dims[dim] : AxisNames();
+}
+
+// The smallest multiple of both `multiple` and `shards` that holds `size`.
+std::optional<int64_t> padded(int64_t size, int64_t multiple, int64_t shards) {
+  const auto both = checked_mul(multiple / std::gcd(multiple, shards), shards);
+  if (!both) return std::nullopt;
+  return checked_mul(ceil_div(size, *both), *both);
+}
+
+std::optional<StoredDim> stored_vocab(
+    std::string_view name, const TensorType& type, const PartitionSpec& spec,
+    const Mesh& mesh, const Declarations& declared, const UnitFacts& known) {
+  if (declared.pad_vocab == 0) return std::nullopt;
+  const auto dim = vocab_dim(name, type, known.facts);
+  if (!dim) return std::nullopt;
+  const int64_t size = type.shape[*dim];
+  const int64_t shards = shard_count(mesh, axes_of(spec, *dim));
+  const auto stored = padded(size, declared.pad_vocab, shards);
+  if (!stored || *stored == size) return std::nullopt;
+  std::string why =
+      "pad-vocab=" + std::to_string(declared.pad_vocab) + ": smallest multiple";
+  if (shards > 1) why += " that " + std::to_string(shards) + " shards divide";
+  return StoredDim{static_cast<int>(*dim), *stored, std::move(why)};
+}
+
+}  // namespace
+
+std::vector<StoredDim> stored_dims(std::string_view name,
+                                   const TensorType& type,
+                                   const PartitionSpec& spec, const Mesh& mesh,
+                                   const Declarations& declared,
+                                   const UnitFacts& known) {
+  std::vector<StoredDim> result;
+  if (!declared.any()) return result;
+  if (auto vocab = stored_vocab(name, type, spec, mesh, declared, known)) {
+    result.push_back(*std::move(vocab));
+  }
+  for (const Unit& unit : units_of(name, type, known.facts, known.hints)) {
+    const auto dim = static_cast<size_t>(unit.dim);
+    const int64_t shards =
+        shard_count(mesh, cutting_axes(unit, axes_of(spec, dim)));
+    StoredSize stored = stored_size(unit, type.shape[dim], shards, declared);
+    if (stored.why.empty()) continue;
+    result.push_back({unit.dim, stored.size, std::move(stored.why)});
+  }
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
 namespace {
 
 // A shape whose product exceeds 63 bits is larger than any limit.
@@ -399,6 +454,93 @@ std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
   if (options.declarations.any()) folding = fold_by_type(manifest);
   return plan_of(manifest, rules, matches, mesh, options, known, folding,
                  diags);
+}
+
+namespace {
+
+bool is_small_on(const Placement& placement) {
+  return std::any_of(
+      placement.corrections.begin(), placement.corrections.end(),
+      [](const Correction& c) { return c.code == Code::SmallParameter; });
+}
+
+// One rule per placement of the plan, which asks for what that one asked for.
+RuleSet rules_of(const Plan& saved, const AxisNames& declared) {
+  RuleSet rules;
+  rules.declared_axes = saved.declared_axes;
+  for (const AxisName& axis : declared) {
+    AxisNames& known = rules.declared_axes;
+    if (std::find(known.begin(), known.end(), axis) == known.end()) {
+      known.push_back(axis);
+    }
+  }
+  for (const Placement& placement : saved.placements) {
+    Rule& rule = rules.rules.emplace_back();
+    if (placement.requested && !is_small_on(placement)) {
+      rule.spec = placement.asked();
+    }
+  }
+  return rules;
+}
+
+// Each parameter is decided by the rule of its placement; what asked for
+// nothing is unmatched, or a scalar, again.
+Matches matches_of(const Plan& saved) {
+  Matches matches;
+  matches.rules.resize(saved.placements.size());
+  matches.winner.reserve(saved.placement_of.size());
+  for (const uint32_t number : saved.placement_of) {
+    const bool asked = saved.placements[number].requested.has_value();
+    matches.winner.push_back(asked ? static_cast<int32_t>(number) : -1);
+  }
+  return matches;
+}
+
+// Logical axes that no rule placed are lost on any mesh.
+void keep_lost_names(const Placement& before, Placement& placement) {
+  std::vector<Correction> lost;
+  for (const Correction& correction : before.corrections) {
+    if (correction.code == Code::UnplacedLogicalAxis ||
+        correction.code == Code::RepeatedLogicalAxis) {
+      lost.push_back(correction);
+    }
+  }
+  placement.corrections.insert(placement.corrections.begin(), lost.begin(),
+                               lost.end());
+}
+
+}  // namespace
+
+std::optional<Plan> convert_plan(const Manifest& manifest, const Plan& saved,
+                                 const Mesh& mesh,
+                                 const ConvertOptions& options,
+                                 Diagnostics& diags) {
+  ResolveOptions how;
+  how.on_indivisible = saved.on_indivisible;
+  how.strict = saved.strict;
+  how.declarations = saved.declarations;
+  how.auto_unmatched = options.auto_unmatched;
+  how.parity = options.parity;
+  auto plan = resolve(manifest, rules_of(saved, options.declared_axes),
+                      matches_of(saved), mesh, how, diags);
+  if (!plan) return std::nullopt;
+  for (Placement& placement : plan->placements) {
+    if (placement.rule == 0) continue;
+    const Placement& before =
+        saved.placements[static_cast<size_t>(placement.rule) - 1];
+    placement.rule = before.rule;
+    placement.requested = before.requested;
+    placement.meant = before.meant;
+    placement.logical_rules = before.logical_rules;
+    if (is_small_on(before)) {
+      placement.corrections = before.corrections;
+    } else {
+      keep_lost_names(before, placement);
+    }
+  }
+  plan->rules = saved.rules;
+  plan->other_names = saved.other_names;
+  return plan;
 }
 
 }  // namespace shardplan

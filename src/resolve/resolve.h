@@ -1,4 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
+// Stored sizes: what declarations make of a parameter's dimensions on a mesh.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "core/manifest.h"
+#include "core/mesh.h"
+#include "core/plan.h"
+#include "core/rules.h"
+#include "core/spec.h"
+#include "model/units.h"
+#include "resolve/match.h"
+#include "resolve/name_resolution.h"
+
+namespace shardplan {
+
+// The dimensions of a parameter that are stored otherwise, where `spec` cuts
+// it. Ascending; empty where nothing that is declared applies. Whether the
+// stored tensor still fits 63 bits is not checked. `spec` names axes of the
+// mesh only, at most one entry per dimension.
+std::vector<StoredDim> stored_dims(std::string_view name,
+                                   const TensorType& type,
+                                   const PartitionSpec& spec, const Mesh& mesh,
+                                   const Declarations& declared,
+                                   const UnitFacts& known);
+
 // Resolving: manifest x rules x mesh -> plan.
 //
 // Strict mode, as eformer's match_partition_rules: scalars get the empty spec
@@ -6,22 +36,8 @@
 // match, and a spec is cut to the rank. Otherwise the first rule found decides
 // with its spec verbatim. What no rule decides is placed by its logical axes,
 // where the manifest gives them and there are logical rules. Then names become
-// mesh axes (resolve/meaning.h), and every spec is corrected for the mesh.
-#pragma once
-
-#include <cstdint>
-#include <optional>
-
-#include "base/diagnostic.h"
-#include "core/manifest.h"
-#include "core/mesh.h"
-#include "core/plan.h"
-#include "core/rules.h"
-#include "resolve/match.h"
-#include "resolve/meaning.h"
-#include "resolve/unit_facts.h"
-
-namespace shardplan {
+// mesh axes (resolve/name_resolution.h), and every spec is corrected for the
+// mesh.
 
 struct ResolveOptions {
   int64_t min_size = 0;  // elements; arrays with fewer are replicated
@@ -39,7 +55,7 @@ struct ResolveOptions {
 
 // Only a pattern that cannot be compiled (SP105), or a tensor that as declared
 // exceeds 63 bits (SP007), prevents a plan; what else is wrong is found in the
-// plan itself (resolve/lint.h).
+// plan itself (findings/lint.h).
 std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
                             const Mesh& mesh, const ResolveOptions& options,
                             Diagnostics& diags);
@@ -52,7 +68,7 @@ std::optional<Matches> match_rules(const Manifest& manifest,
 std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
                             const Matches& matches, const Mesh& mesh,
                             const ResolveOptions& options, Diagnostics& diags);
-// The same for a part of a model whose facts are known (resolve/unit_facts.h).
+// The same for a part of a model whose facts are known (model/units.h).
 std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
                             const Matches& matches, const Mesh& mesh,
                             const ResolveOptions& options,
@@ -66,5 +82,29 @@ PartitionSpec matched_spec(const PartitionSpec& rule, const Shape& shape,
 // The mesh axes that the specs of a plan name: those of its rules as written,
 // and those that its parameters were asked to have; each once, in that order.
 AxisNames axes_in_specs(const Plan& plan);
+
+// A plan on another mesh: what was requested is kept and corrected anew.
+//
+// Source of the task: eformer's convert_sharding_strategy. That one asks its
+// auto_partition_spec for a new spec and takes the old mesh's split factor as
+// the least size of an array; here the specs that rules asked for are placed
+// again, and every departure is a correction.
+
+struct ConvertOptions {
+  // Axes that specs may name though the new mesh lacks them, besides those that
+  // the plan declares.
+  AxisNames declared_axes;
+  bool auto_unmatched = false;  // see ResolveOptions
+  bool parity = false;          // likewise
+};
+
+// `saved` places the parameters of `manifest`, in its order. Policy, strictness
+// and declarations stay those of the plan; an array that it replicated for its
+// few elements (SP207) stays so, since a plan does not tell the limit. A name
+// that the new mesh lacks and nobody declares is SP201 of the new plan.
+std::optional<Plan> convert_plan(const Manifest& manifest, const Plan& saved,
+                                 const Mesh& mesh,
+                                 const ConvertOptions& options,
+                                 Diagnostics& diags);
 
 }  // namespace shardplan

@@ -17,7 +17,7 @@
 #include "core/plan.h"
 #include "core/rules.h"
 #include "graph/graph.h"
-#include "resolve/meaning.h"
+#include "resolve/name_resolution.h"
 #include "spmd/partition.h"
 
 namespace shardplan {
@@ -27,7 +27,7 @@ struct PlacedValues {
   std::vector<std::string> from;  // who said so; "" for the partitioner
 };
 
-// Names mean what they mean in rules (resolve/meaning.h), and specs are
+// Names mean what they mean in rules (resolve/name_resolution.h), and specs are
 // corrected as there: every departure is reported, naming the value. An
 // activation rule that is found in no value is SP506. Empty, with the reason
 // reported, when a parameter is not in the model or is cut unevenly (SP015,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a program on simulated devices: every device computes its own part, also
-// where others compute the same, and gets what it lacks by collectives alone.
+// DevicePart: what one device computes of an operation.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +7,54 @@
 #include <span>
 #include <vector>
 
-#include "graph/evaluate.h"
+#include "graph/graph.h"
 #include "graph/tensor.h"
 #include "sim/lifetimes.h"
 #include "sim/transfers.h"
+#include "spmd/layout.h"
 #include "spmd/program.h"
 
 namespace shardplan {
+
+struct DevicePart {
+  std::vector<Tensor> operands;  // local
+  RunContext context;
+};
+
+// The range of every factor that a device computes.
+LocalRange range_of(const Mesh& mesh, const ShardingRule& rule,
+                    const FactorAxes& axes, int64_t device);
+
+// Runs it and adds its floating-point operations to `flops`. Under shard_map
+// the operands are all there is to it (spmd/shard_mapped.h), but for the rows
+// of an embedding, which know their numbers (Megatron-LM's
+// VocabParallelEmbedding). There, an operand that could not be cut evenly is
+// whole: of `size` rows, a device takes `size / devices`.
+Tensor run_part(const GraphNode& node, const DevicePart& part, int64_t& flops);
+
+// Products interleaved with their collective: chunks are multiplied as they
+// arrive, or just before they are sent, in the orders and associations of
+// xlstm's async_gather and async_scatter.
+
+// `parts`: what every device has, where the overlapped operand is not gathered
+// yet. Chunks of one product that end in the same sum on a device are added up
+// as the product adds up its terms, in float32; sums that travel are rounded
+// (sim/transfers.h). REQUIRES: the node is an einsum.
+DeviceTensors run_overlapped(const Mesh& mesh, const Instruction& instruction,
+                             const GraphNode& node,
+                             std::vector<DevicePart>& parts,
+                             const TransferTypes& types, int threads,
+                             std::vector<int64_t>& flops,
+                             std::vector<int64_t>& sent);
+
+// The rows of a gathered dimension in the order in which rank `rank` of `count`
+// multiplies them, `size` in all: its own first, then those of rank - 1, ..;
+// split: the first halves so, then the second halves of rank, rank + 1, ..
+std::vector<Slice> arrival_order(Overlap overlap, int64_t rank, int64_t count,
+                                 int64_t size);
+
+// Runs a program on simulated devices: every device computes its own part, also
+// where others compute the same, and gets what it lacks by collectives alone.
 
 struct Execution {
   // Per register, per device; released after its last use unless all are kept.
@@ -30,7 +70,7 @@ struct ExecuteOptions {
   Arithmetic arithmetic = Arithmetic::F32;
   int threads = 1;
   bool keep_registers = false;
-  // See sim/precision.h.
+  // See sim/price.h.
   Storage storage = Storage::F32;
   Storage reduce = Storage::F32;
 };

@@ -1,10 +1,185 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/locate.h"
 
-#include "sim/decisions.h"
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "graph/graph.h"
+#include "sim/execute.h"
 #include "sim/verdict.h"
+#include "spmd/propagate.h"
 
 namespace shardplan {
+namespace {
+
+Layout settled(Layout layout) {
+  layout.partial.clear();
+  layout.reduction = Reduction::Sum;
+  return layout;
+}
+
+// How many indices mean something to an operation that selects by its second
+// operand; 0 for others. Fresh indices beyond them would select nothing.
+int64_t index_limit(const Graph& graph, const GraphNode& node) {
+  const auto shape_of = [&](int value) -> const Shape& {
+    return graph.values[static_cast<size_t>(value)].shape;
+  };
+  const std::string_view name = node.op->name;
+  if (name == "embedding" || name == "combine") {
+    return shape_of(node.operands[0])[0];
+  }
+  if (name == "take") return shape_of(node.operands[0]).back();
+  return name == "dispatch" ? shape_of(node.result)[0] : 0;
+}
+
+}  // namespace
+
+Isolated isolate(const Program& program, int node,
+                 const PartitionOptions& options) {
+  const Graph& whole = *program.graph;
+  const std::vector<bool> weights = find_weights(whole);
+  Isolated one{std::make_unique<Graph>(), {}, {program.mesh}};
+  Graph& graph = *one.graph;
+  graph.name = whole.name;
+  graph.nodes = {whole.nodes[static_cast<size_t>(node)]};
+  GraphNode& only = graph.nodes[0];
+  // What comes from within a shard_map is no value that could be made afresh:
+  // only the whole graph shows what is done with it.
+  if (only.inner_operand >= 0) only.shard_map.reset();
+  only.inner_operand = -1;
+  WantedLayouts wanted;
+  const auto add = [&](int value, Value::Kind kind) {
+    const auto v = static_cast<size_t>(value);
+    graph.values.push_back(whole.values[v]);
+    graph.values.back().kind = kind;
+    graph.values.back().node = kind == Value::Kind::Result ? 0 : -1;
+    wanted.push_back(settled(program.layouts[v]));
+    return static_cast<int>(graph.values.size()) - 1;
+  };
+  for (int& operand : only.operands) {
+    const auto known =
+        std::find(one.operands.begin(), one.operands.end(), operand);
+    if (known != one.operands.end()) {
+      operand = static_cast<int>(known - one.operands.begin());
+      continue;
+    }
+    one.operands.push_back(operand);
+    operand = add(operand, weights[static_cast<size_t>(operand)]
+                               ? Value::Kind::Parameter
+                               : Value::Kind::Input);
+  }
+  only.result = add(only.result, Value::Kind::Result);
+  graph.outputs = {only.result};
+  if (const int64_t limit = index_limit(graph, only); limit > 0) {
+    graph.values[static_cast<size_t>(only.operands[1])].integers_below = limit;
+  }
+  one.program = partition(graph, program.mesh, wanted, options);
+  return one;
+}
+
+namespace {
+
+// REQUIRES: a row-major tensor of doubles.
+void make_absolute(const Tensor& tensor) {
+  double* const numbers = tensor.data<double>();
+  std::transform(numbers, numbers + tensor.elements(), numbers,
+                 [](double x) { return std::abs(x); });
+}
+
+Tensor absolute(const Tensor& tensor) {
+  const Tensor result = copy(converted(tensor, Element::F64));
+  make_absolute(result);
+  return result;
+}
+
+// sum |P| over the parts of the sum, of a run that kept its registers; empty
+// where the parts are not there to see.
+std::optional<Tensor> sum_of_parts(const Program& program,
+                                   const Execution& run) {
+  for (const Instruction& at : program.instructions) {
+    if (at.kind != Instruction::Kind::Compute) continue;
+    const Register& made = program.registers[static_cast<size_t>(at.result)];
+    if (at.overlap != Overlap::Off) return std::nullopt;
+    const auto value = static_cast<size_t>(made.value);
+    Tensor sum = make_tensor(Element::F64, program.graph->values[value].shape);
+    AxisNames used = axes_in_use(made.layout);
+    for (int64_t device = 0; device < program.mesh.devices(); ++device) {
+      const std::vector<int64_t> where = program.mesh.coordinates(device);
+      bool repeats = false;
+      for (size_t axis = 0; axis < where.size(); ++axis) {
+        const AxisName& name = program.mesh.axes()[axis].name;
+        repeats = repeats || (where[axis] > 0 && !contains(used, name));
+      }
+      if (repeats) continue;
+      const auto& parts = run.registers[static_cast<size_t>(at.result)];
+      add_into(shard_of(program.mesh, made.layout, sum, device),
+               absolute(parts[static_cast<size_t>(device)]), Arithmetic::F64);
+    }
+    return sum;
+  }
+  return std::nullopt;
+}
+
+// The whole result of the one node of a graph.
+Tensor result_of(const Graph& graph, const std::vector<Tensor>& operands,
+                 int threads) {
+  Evaluation run{
+      &graph, [&](int value) { return operands[static_cast<size_t>(value)]; },
+      Arithmetic::F64, threads};
+  evaluate_node(run, 0);
+  return whole_of(run, graph.outputs[0]);
+}
+
+}  // namespace
+
+bool is_product(const GraphNode& node) { return node.op->name == "einsum"; }
+
+std::optional<double> bound_ratio_of(const Program& program, int node,
+                                     const ReadWhole& operand,
+                                     const SimulateOptions& options) {
+  const auto n = static_cast<size_t>(node);
+  if (!is_product(program.graph->nodes[n])) return std::nullopt;
+  const Isolated one = isolate(program, node, options.partition);
+  const Graph& graph = *one.graph;
+  std::vector<Tensor> plain;
+  for (const int value : one.operands) plain.push_back(operand(value));
+  // In doubles, one after the other: each is as large as the weight.
+  std::vector<Tensor> wide;
+  for (const Tensor& tensor : plain) {
+    wide.push_back(converted(tensor, Element::F64, options.threads));
+  }
+  const Tensor y64 = result_of(graph, wide, options.threads);
+  for (Tensor& tensor : wide) make_absolute(tensor);
+  const Tensor products = result_of(graph, wide, options.threads);
+  wide.clear();
+  plain.resize(graph.values.size());
+  const Execution run = execute(one.program, plain,
+                                {Arithmetic::F32, options.threads, true,
+                                 options.storage, options.reduce});
+  const auto output = static_cast<size_t>(one.program.outputs[0]);
+  const Tensor s = assemble(program.mesh, one.program.registers[output].layout,
+                            y64.shape, run.registers[output]);
+  const Tensor parts = sum_of_parts(one.program, run).value_or(products);
+  int64_t length = 1;
+  int64_t shards = 1;
+  const ShardingRule& rule = graph.nodes[0].rule;
+  for (const Instruction& at : one.program.instructions) {
+    if (at.kind != Instruction::Kind::Compute) continue;
+    for (size_t f = 0; f < rule.factors.size(); ++f) {
+      if (rule.factors[f].kind != FactorKind::Sum) continue;
+      length *= rule.factors[f].size;
+      shards *= shard_count(program.mesh, at.factor_axes[f]);
+    }
+  }
+  return bound_ratio(y64, s, products, parts, length, shards, options.reduce,
+                     options.storage);
+}
+
 namespace {
 
 // 0 where both are the same as far as the arithmetic can tell.
@@ -65,6 +240,115 @@ std::optional<Divergence> first_divergence(
     release_values(lanes.held, s);
   }
   return found;
+}
+
+namespace {
+
+const GraphNode& node_of(const Program& program, const Instruction& at) {
+  return program.graph->nodes[static_cast<size_t>(at.node)];
+}
+
+// Rows of scores, of which every entry chooses one.
+struct Scores {
+  std::vector<double> numbers;
+  std::vector<double> scales;  // per row
+  int64_t width = 0;
+
+  // As structural_error() sees it, of two scores of a row; NaN where an index
+  // names none.
+  double gap(size_t row, double a, double b) const {
+    const auto count = static_cast<double>(width);
+    if (!(a >= 0 && a < count && b >= 0 && b < count)) {
+      return std::nan("");
+    }
+    const double x = at(row, a);
+    const double y = at(row, b);
+    if (x == y || (std::isnan(x) && std::isnan(y))) return 0;
+    const double d = std::abs(x - y) / scales[row];
+    return std::isfinite(d) ? d : kInfinity;
+  }
+  double at(size_t row, double index) const {
+    return numbers[row * static_cast<size_t>(width) +
+                   static_cast<size_t>(index)];
+  }
+};
+
+// The rows of a device, whole along the last dimension.
+Scores scores_of(const Program& program, const Layout& layout,
+                 const Tensor& scores, int64_t device) {
+  Layout rows = layout;
+  rows.spec.dims.back().clear();
+  const int64_t width = scores.shape.back();
+  Shape per_row = scores.shape;
+  per_row.back() = 1;
+  const Tensor scales = make_tensor(Element::F64, per_row, row_scales(scores));
+  return {values_of(shard_of(program.mesh, rows, scores, device)),
+          values_of(shard_of(program.mesh, rows, scales, device)), width};
+}
+
+}  // namespace
+
+bool is_decision(const Program& program, const Instruction& instruction) {
+  return instruction.kind == Instruction::Kind::Compute &&
+         node_of(program, instruction).op->is_decision;
+}
+
+std::optional<Divergence> wrong_choice(const Program& program,
+                                       const Instruction& instruction,
+                                       const Tensor& scores,
+                                       const Tensor& recorded,
+                                       const DeviceTensors& made) {
+  const Register& result =
+      program.registers[static_cast<size_t>(instruction.result)];
+  const bool by_index = node_of(program, instruction).op->name == "top_k";
+  for (size_t d = 0; d < made.size(); ++d) {
+    const auto device = static_cast<int64_t>(d);
+    Divergence found{result.value, device, kInfinity, false};
+    const Tensor part = shard_of(program.mesh, result.layout, recorded, device);
+    if (part.shape != made[d].shape) return found;
+    const std::vector<double> taken = values_of(part);
+    const std::vector<double> own = values_of(made[d]);
+    if (own == taken) continue;
+    if (!by_index) return found;
+    const Scores of = scores_of(program, result.layout, scores, device);
+    const auto choices = static_cast<size_t>(part.shape.back());
+    for (size_t i = 0; i < own.size(); ++i) {
+      if (own[i] == taken[i]) continue;
+      const double gap = of.gap(i / choices, own[i], taken[i]);
+      if (gap <= kTie) continue;
+      found.error = std::isnan(gap) ? kInfinity : gap;
+      found.choice = OtherChoice{static_cast<int64_t>(own[i]),
+                                 static_cast<int64_t>(taken[i])};
+      return found;
+    }
+  }
+  return std::nullopt;
+}
+
+int64_t replay(const Program& program, const Instruction& instruction,
+               const Tensor& recorded, DeviceTensors& made) {
+  const Layout& layout =
+      program.registers[static_cast<size_t>(instruction.result)].layout;
+  const Tensor choice = converted(recorded, made[0].element);
+  const auto part_of = [&](const Tensor& whole, size_t device) {
+    return shard_of(program.mesh, layout, whole, static_cast<int64_t>(device));
+  };
+  for (size_t device = 0; device < made.size(); ++device) {
+    if (part_of(choice, device).shape != made[device].shape) return 0;
+  }
+  // 1 where some device would have chosen otherwise: replicas may differ.
+  const Tensor turned = make_tensor(Element::F64, recorded.shape);
+  for (size_t device = 0; device < made.size(); ++device) {
+    const Tensor part = part_of(choice, device);
+    const std::vector<double> taken = values_of(part);
+    std::vector<double> own = values_of(made[device]);
+    for (size_t i = 0; i < own.size(); ++i) own[i] = own[i] != taken[i] ? 1 : 0;
+    max_into(part_of(turned, device),
+             make_tensor(Element::F64, part.shape, own));
+    made[device] = part;
+  }
+  const std::vector<double> all = values_of(turned);
+  return static_cast<int64_t>(std::count(all.begin(), all.end(), 1.0));
 }
 
 }  // namespace shardplan

@@ -5,13 +5,10 @@
 #include <map>
 #include <utility>
 
-#include "base/check.h"
+#include "base/checked.h"
 #include "graph/routing.h"
-#include "sim/decisions.h"
-#include "sim/isolate.h"
-#include "sim/lanes.h"
 #include "sim/locate.h"
-#include "sim/products.h"
+#include "sim/paired_runs.h"
 #include "sim/verdict.h"
 
 namespace shardplan {
@@ -89,7 +86,7 @@ class Simulator {
   }
 
   // Every run counts bytes of the types that are asked for, also the runs that
-  // round nothing (sim/precision.h).
+  // round nothing (sim/price.h).
   ExecuteOptions how(Arithmetic arithmetic) const {
     return {arithmetic, options_.threads, false, options_.storage,
             options_.reduce};

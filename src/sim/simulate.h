@@ -10,11 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "graph/rounding.h"
-#include "sim/non_finite.h"
+#include "graph/elementwise.h"
 #include "sim/price.h"
-#include "sim/unseen.h"
 #include "sim/values.h"
+#include "sim/verdict.h"
 #include "spmd/partition.h"
 #include "spmd/program.h"
 
@@ -47,7 +46,7 @@ struct Divergence {
   int value = 0;  // of the graph
   int64_t device = 0;
   double error = 0;  // structural, of that device's part; 1 in the field; of a
-                     // choice, how far apart the scores are (sim/decisions.h)
+                     // choice, how far apart the scores are (sim/locate.h)
   // In the field: one operation by itself on fresh inputs, not the whole graph.
   bool isolated = false;
   std::optional<OtherChoice> choice = {};

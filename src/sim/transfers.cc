@@ -7,11 +7,10 @@
 #include <functional>
 #include <utility>
 
-#include "base/check.h"
+#include "base/checked.h"
 #include "base/parallel.h"
 #include "graph/elementwise.h"
-#include "graph/field.h"
-#include "spmd/groups.h"
+#include "spmd/layout.h"
 
 namespace shardplan {
 namespace {

@@ -2,7 +2,7 @@
 // Collectives on the tensors of simulated devices: bytes really move, step by
 // step as the schedule says, and are counted where they are copied.
 //
-// Bytes are those of the type that is sent (sim/precision.h), also where the
+// Bytes are those of the type that is sent (sim/price.h), also where the
 // run itself computes in doubles: a run is about numbers of that type, however
 // exactly it is checked. Of a sum, the terms and every addition on the way are
 // rounded to it, in the order of the schedule; the result to its own.
@@ -13,7 +13,7 @@
 
 #include "core/mesh.h"
 #include "graph/tensor.h"
-#include "sim/precision.h"
+#include "sim/price.h"
 #include "spmd/program.h"
 
 namespace shardplan {

@@ -12,8 +12,11 @@
 #include <span>
 #include <vector>
 
-#include "graph/rounding.h"
+#include "graph/elementwise.h"
+#include "graph/graph.h"
 #include "graph/tensor.h"
+#include "sim/transfers.h"
+#include "spmd/program.h"
 
 namespace shardplan {
 
@@ -28,7 +31,7 @@ std::vector<double> row_scales(const Tensor& y64);
 // max over rows r of |s_r - y_r| / max(|y_r|, median |y|). 0 when both are all
 // zero, infinite when y alone is. NaNs and infinities are equal where both runs
 // have the same, so that the numbers beside them are compared: that they are
-// there is another finding (sim/non_finite.h), without which 0 means nothing.
+// there is another finding (sim/verdict.h), without which 0 means nothing.
 double structural_error(const Tensor& y64, const Tensor& s64);
 // The largest over several results.
 double structural_error(std::span<const Tensor> y64,
@@ -59,5 +62,83 @@ std::optional<double> bound_ratio(const Tensor& y64, const Tensor& s,
                                   const Tensor& partials, int64_t length,
                                   int64_t shards, Storage reduce = Storage::F32,
                                   Storage storage = Storage::F32);
+
+// Infinities and NaNs of a run: two of them compare as equal, or as nothing, so
+// that they have to be found before anything is compared.
+//
+// The -inf of a causal mask is meant, and so is what is computed of it as long
+// as it stays -inf; everything else that is not finite is found.
+
+struct NonFinite {
+  int value = 0;        // of the graph
+  int64_t device = -1;  // of a sharded run; -1: the unsharded one
+  int64_t count = 0;    // of `elements` numbers of the value, or of the part
+  int64_t elements = 0;
+  double worst = 0;  // NaN, inf or -inf, the first of these that there is
+};
+
+// What kinds of numbers a tensor holds.
+struct NumberKinds {
+  int64_t elements = 0;
+  int64_t nan = 0;
+  int64_t infinite = 0;  // +inf
+  int64_t minus_infinite = 0;
+  bool all_zero = false;  // and there are some
+};
+NumberKinds kinds_of(const Tensor& tensor);
+
+// The numbers of a value that are not finite and not meant to be.
+std::optional<NonFinite> non_finite_of(const NumberKinds& kinds, int value,
+                                       int64_t device, bool masked);
+
+// Whether the -inf in a node's result are a mask's; `masked`: the same of
+// values before.
+bool passes_mask(const GraphNode& node, const std::vector<bool>& masked);
+
+// Faults that the values of a run could not show: where numbers are such that a
+// sum may be dropped or taken twice, or shards exchanged, and everything stays
+// as it is, equal results say nothing about the plan.
+//
+// A term is seen where leaving it out changes some row by more than kMismatch.
+// All of it is told from the unsharded run and from what devices hold in double
+// precision, while the runs advance.
+
+struct Unseen {
+  enum class Kind : uint8_t {
+    ZeroInput,   // an input or a parameter is all zero: its uses give 0, or add
+                 // nothing
+    ZeroResult,  // an operation on numbers that are not gives nothing but
+                 // zeros, or an output or a probe is zero
+    LostTerm,    // `operand` is added, and nothing changes
+    LostParts,   // of a sum over `axes`, no two devices' parts are seen
+    AlikeShards,  // devices along `axes` hold the same, and could have each
+                  // other's
+    OneToken,     // attention among one token gives its value, whatever the
+                  // scores are
+    NoNumbers,    // there is nothing to compare
+  };
+  Kind kind = Kind::NoNumbers;
+  int value = 0;     // of the graph
+  int operand = -1;  // LostTerm: a value, too
+  AxisNames axes = {};
+};
+
+// Of node `n` of the unsharded run. `whole`: its operands, then its result;
+// `kinds` alike, all finite; `integers`: integer_values of the graph.
+std::optional<Unseen> unseen_in_node(const Graph& graph, int n,
+                                     const std::vector<Tensor>& whole,
+                                     const std::vector<NumberKinds>& kinds,
+                                     const std::vector<bool>& integers);
+
+// Of what an instruction made on the devices: of parts of a sum (`whole`: the
+// value in the unsharded run), of an input or a parameter that is cut.
+std::optional<Unseen> unseen_parts(const Program& program,
+                                   const Instruction& at,
+                                   const DeviceTensors& made,
+                                   const Tensor& whole);
+std::optional<Unseen> unseen_shards(const Program& program,
+                                    const Instruction& at,
+                                    const DeviceTensors& made,
+                                    const std::vector<bool>& integers);
 
 }  // namespace shardplan

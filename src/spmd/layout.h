@@ -8,13 +8,16 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "comm/collective.h"
 #include "core/mesh.h"
 #include "core/spec.h"
 #include "core/types.h"
+#include "graph/op.h"
 
 namespace shardplan {
 
@@ -45,5 +48,44 @@ bool covers(const Layout& from, const Layout& to);
 AxisNames in_mesh_order(const Mesh& mesh, const AxisNames& axes);
 // "P(fsdp, None) partial over tp"
 std::string layout_text(const Layout& layout);
+
+// Which devices take part in a collective together, and which device gets its
+// shard from which when axes change places.
+
+// One group per combination of the other axes' coordinates; within a group
+// devices stand in the order of ranks: `axes` major to minor.
+std::vector<std::vector<int>> device_groups(const Mesh& mesh,
+                                            const AxisNames& axes);
+
+// How many ranks that are, the last axis being the fast one.
+Ranks ranks_along(const Mesh& mesh, const AxisNames& axes);
+
+// Per device, the one whose shard under `from` is its own under `to`. Every
+// device sends to exactly one; those that hold what they need keep it.
+// REQUIRES: both have the same local shape and the same partial axes.
+std::vector<int> permute_sources(const Mesh& mesh, const Layout& from,
+                                 const Layout& to);
+
+// The shard of every dimension that a device holds.
+std::vector<int64_t> shard_indices(const Mesh& mesh, const Layout& layout,
+                                   int64_t device);
+
+// Between dimensions and factors: what a spec means for the indices that an
+// operation runs over, and the reverse.
+
+using FactorAxes = std::vector<AxisNames>;  // per factor, major to minor
+
+// The axes of a tensor's dimensions, given to the factors that they cut; axes
+// that would cut across factors, or a factor that may not be sharded, are left
+// out. One entry per factor of the rule.
+FactorAxes factor_axes(const Mesh& mesh, const ShardingRule& rule,
+                       const std::vector<DimFactors>& dims,
+                       const PartitionSpec& spec);
+
+// The spec of a tensor whose factors have these axes. Empty where that cannot
+// be: a minor factor cut though the major one is not cut into single indices.
+std::optional<PartitionSpec> spec_of(const Mesh& mesh, const ShardingRule& rule,
+                                     const std::vector<DimFactors>& dims,
+                                     const FactorAxes& axes);
 
 }  // namespace shardplan

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <string_view>
+#include <tuple>
+#include <utility>
 
-#include "spmd/factors.h"
+#include "base/checked.h"
+#include "spmd/layout.h"
 
 namespace shardplan {
 namespace {
@@ -174,6 +177,298 @@ std::vector<std::vector<bool>> find_batch_dims(
     }
   }
   return batch;
+}
+
+namespace {
+
+// Operations have few factors and tensors few axes; beyond this many
+// assignments only the first of each factor's candidates are weighed.
+constexpr int64_t kMaxAssignments = 20'000;
+
+// Bytes, collectives before the operation, operations of one device, bytes of
+// the result.
+using Weight = std::tuple<double, size_t, int64_t, int64_t>;
+
+bool contains_all(const AxisNames& axes, const AxisNames& some) {
+  return std::all_of(some.begin(), some.end(), [&](const AxisName& axis) {
+    return contains(axes, axis);
+  });
+}
+
+class Chooser {
+ public:
+  Chooser(const Mesh& mesh, const GraphNode& node,
+          const std::vector<OperandChoice>& operands, const Shape& result,
+          const std::optional<Layout>& wanted, const PartitionSpec& suggested,
+          ReshardCache& reshards)
+      : mesh_(mesh),
+        node_(node),
+        operands_(operands),
+        result_(result),
+        wanted_(wanted),
+        suggested_(suggested),
+        reshards_(reshards),
+        candidates_(node.rule.factors.size()),
+        axes_(node.rule.factors.size()) {}
+
+  NodeChoice choose() {
+    collect();
+    assign(0);
+    SHARDPLAN_CHECK(best_.has_value());
+    return std::move(best_->second);
+  }
+
+ private:
+  void propose(const std::vector<DimFactors>& dims, const PartitionSpec& spec) {
+    const FactorAxes axes = factor_axes(mesh_, node_.rule, dims, spec);
+    for (size_t f = 0; f < axes.size(); ++f) {
+      for (size_t count = axes[f].size(); count > 0; --count) {
+        const AxisNames some(axes[f].begin(),
+                             axes[f].begin() + static_cast<ptrdiff_t>(count));
+        auto& known = candidates_[f];
+        if (std::find(known.begin(), known.end(), some) == known.end()) {
+          known.push_back(some);
+        }
+      }
+    }
+  }
+
+  void collect() {
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      for (const Layout& layout : operands_[i].available) {
+        propose(node_.rule.operands[i], layout.spec);
+      }
+    }
+    propose(node_.rule.result, wanted_ ? wanted_->spec : suggested_);
+    for (auto& of_factor : candidates_) of_factor.emplace_back();
+    keep_batches();
+    int64_t assignments = 1;
+    for (auto& of_factor : candidates_) {
+      assignments *= static_cast<int64_t>(of_factor.size());
+      if (assignments <= kMaxAssignments) continue;
+      assignments /= static_cast<int64_t>(of_factor.size());
+      if (of_factor.size() > 1) of_factor = {of_factor.front(), {}};
+      assignments = std::min(assignments * 2, kMaxAssignments);
+    }
+  }
+
+  // A batch factor keeps the axes that it has, where operands agree on them.
+  // One that has more of them than the others has them all.
+  void keep_batches() {
+    std::vector<AxisNames> kept(candidates_.size());
+    std::vector<bool> disputed(candidates_.size());
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      const FactorAxes axes = held_by(i);
+      for (size_t dim = 0; dim < operands_[i].batch.size(); ++dim) {
+        if (!operands_[i].batch[dim] || node_.rule.operands[i][dim].empty()) {
+          continue;
+        }
+        const auto f = static_cast<size_t>(node_.rule.operands[i][dim][0]);
+        disputed[f] = disputed[f] || !(contains_all(kept[f], axes[f]) ||
+                                       contains_all(axes[f], kept[f]));
+        if (axes[f].size() > kept[f].size()) kept[f] = axes[f];
+      }
+    }
+    for (size_t f = 0; f < kept.size(); ++f) {
+      if (kept[f].empty() || disputed[f]) continue;
+      candidates_[f] = {kept[f]};
+      batch_axes_.insert(batch_axes_.end(), kept[f].begin(), kept[f].end());
+      AxisNames rest = kept[f];
+      std::erase_if(rest, [&](const AxisName& axis) {
+        return shards_a_common_factor(axis, f);
+      });
+      if (rest != kept[f]) candidates_[f].push_back(rest);
+    }
+  }
+
+  FactorAxes held_by(size_t operand) const {
+    return factor_axes(mesh_, node_.rule, node_.rule.operands[operand],
+                       operands_[operand].available.front().spec);
+  }
+
+  // Whether an operand of a product has the axis on another factor that is in
+  // all tensors, as experts are: tokens may then go to their weights (expert
+  // parallelism) instead of weights to tokens.
+  bool shards_a_common_factor(const AxisName& axis, size_t batch) const {
+    const auto& factors = node_.rule.factors;
+    const bool is_product = std::any_of(
+        factors.begin(), factors.end(),
+        [](const Factor& factor) { return factor.kind == FactorKind::Sum; });
+    if (!is_product || node_.op->linearity != Linearity::Multilinear) {
+      return false;
+    }
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      const FactorAxes axes = held_by(i);
+      for (size_t f = 0; f < axes.size(); ++f) {
+        if (f != batch && contains(axes[f], axis) && is_common(f)) return true;
+      }
+    }
+    return false;
+  }
+
+  bool is_common(size_t factor) const {
+    const auto has = [&](const std::vector<DimFactors>& dims) {
+      return std::any_of(dims.begin(), dims.end(), [&](const DimFactors& dim) {
+        return std::find(dim.begin(), dim.end(), static_cast<int>(factor)) !=
+               dim.end();
+      });
+    };
+    return has(node_.rule.result) &&
+           std::all_of(node_.rule.operands.begin(), node_.rule.operands.end(),
+                       has);
+  }
+
+  void assign(size_t factor) {
+    if (factor == candidates_.size()) {
+      weigh_all();
+      return;
+    }
+    for (const AxisNames& axes : candidates_[factor]) {
+      const bool free = std::none_of(
+          axes.begin(), axes.end(),
+          [&](const AxisName& axis) { return contains(used_, axis); });
+      if (!free) continue;
+      axes_[factor] = axes;
+      used_.insert(used_.end(), axes.begin(), axes.end());
+      assign(factor + 1);
+      used_.resize(used_.size() - axes.size());
+    }
+    axes_[factor].clear();
+  }
+
+  // The parts of sums that operand `i` may keep.
+  AxisNames keepable(size_t i) const {
+    AxisNames axes;
+    const Layout& layout = operands_[i].available.front();
+    if (layout.reduction != Reduction::Sum) return axes;
+    for (const AxisName& axis : layout.partial) {
+      if (!contains(used_, axis)) axes.push_back(axis);
+    }
+    return axes;
+  }
+
+  // Every way to treat operands that are parts of sums.
+  void weigh_all() {
+    const std::vector<AxisNames> settled(operands_.size());
+    weigh(settled);
+    if (node_.op->linearity == Linearity::Multilinear) {
+      for (size_t i = 0; i < operands_.size(); ++i) {
+        if (!is_linear_in(*node_.op, static_cast<int>(i))) continue;
+        std::vector<AxisNames> kept = settled;
+        kept[i] = keepable(i);
+        if (!kept[i].empty()) weigh(kept);
+      }
+    } else if (node_.op->linearity == Linearity::Additive) {
+      AxisNames common = keepable(0);
+      for (size_t i = 1; i < operands_.size(); ++i) {
+        const AxisNames mine = keepable(i);
+        std::erase_if(common,
+                      [&](const AxisName& a) { return !contains(mine, a); });
+      }
+      if (!common.empty()) weigh(std::vector(operands_.size(), common));
+    }
+  }
+
+  // The layout that the operation leaves; empty where it cannot.
+  std::optional<Layout> result_layout(const std::vector<AxisNames>& kept) {
+    const std::optional<PartitionSpec> spec =
+        spec_of(mesh_, node_.rule, node_.rule.result, axes_);
+    if (!spec) return std::nullopt;
+    Layout layout{*spec, {}, Reduction::Sum};
+    bool sums = false;
+    bool maxima = false;
+    for (size_t f = 0; f < axes_.size(); ++f) {
+      const FactorKind kind = node_.rule.factors[f].kind;
+      if (axes_[f].empty()) continue;
+      if (kind != FactorKind::Sum && kind != FactorKind::Max) continue;
+      (kind == FactorKind::Sum ? sums : maxima) = true;
+      layout.partial.insert(layout.partial.end(), axes_[f].begin(),
+                            axes_[f].end());
+    }
+    for (const AxisNames& axes : kept) {
+      for (const AxisName& axis : axes) {
+        sums = true;
+        if (!contains(layout.partial, axis)) layout.partial.push_back(axis);
+      }
+    }
+    if (sums && maxima) return std::nullopt;
+    if (maxima) layout.reduction = Reduction::Max;
+    layout.partial = in_mesh_order(mesh_, layout.partial);
+    return layout;
+  }
+
+  void weigh(const std::vector<AxisNames>& kept) {
+    const std::optional<Layout> result = result_layout(kept);
+    if (!result) return;
+    NodeChoice choice{axes_, {}, *result, batch_axes_};
+    double bytes = 0;
+    size_t collectives = 0;
+    std::vector<Shape> local;
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      const auto spec =
+          spec_of(mesh_, node_.rule, node_.rule.operands[i], axes_);
+      if (!spec) return;
+      const Layout layout{*spec, kept[i], Reduction::Sum};
+      const Reshard* nearest = nullptr;
+      for (const Layout& from : operands_[i].available) {
+        if (!covers(from, layout)) continue;
+        const Reshard& way = reshards_.find(*operands_[i].shape, from, layout);
+        if (nearest == nullptr || way.bytes < nearest->bytes) nearest = &way;
+      }
+      if (nearest == nullptr) return;
+      bytes += nearest->bytes;
+      collectives += nearest->steps.size();
+      local.push_back(local_shape(mesh_, layout, *operands_[i].shape));
+      choice.operands.push_back(layout);
+    }
+    const Shape local_result = local_shape(mesh_, *result, result_);
+    const TensorType type{DType::F32, local_result};
+    bytes += settling(*result, static_cast<double>(type.bytes()));
+    const Weight weight{bytes, collectives,
+                        node_.op->flops(local, local_result, node_.attributes),
+                        type.bytes()};
+    if (!best_ || weight < best_->first) best_.emplace(weight, choice);
+  }
+
+  // Bytes until the result is what is wanted of it: known where a layout is
+  // wanted, else an all-reduce, or half of it where the sum may be scattered.
+  double settling(const Layout& result, double local_bytes) {
+    if (wanted_) return reshards_.find(result_, result, *wanted_).bytes;
+    if (result.partial.empty()) return 0;
+    const auto n = static_cast<double>(shard_count(mesh_, result.partial));
+    bool scattered = true;
+    for (const AxisName& axis : result.partial) {
+      scattered = scattered &&
+                  std::any_of(suggested_.dims.begin(), suggested_.dims.end(),
+                              [&](const AxisNames& dim) {
+                                return contains(dim, axis);
+                              });
+    }
+    return (scattered ? 1 : 2) * local_bytes * (n - 1) / n;
+  }
+
+  const Mesh& mesh_;
+  const GraphNode& node_;
+  const std::vector<OperandChoice>& operands_;
+  const Shape& result_;
+  const std::optional<Layout>& wanted_;
+  const PartitionSpec& suggested_;
+  ReshardCache& reshards_;
+  std::vector<std::vector<AxisNames>> candidates_;  // per factor
+  FactorAxes axes_;                                 // being tried
+  AxisNames used_;
+  AxisNames batch_axes_;
+  std::optional<std::pair<Weight, NodeChoice>> best_;
+};
+
+}  // namespace
+
+NodeChoice choose(const Mesh& mesh, const GraphNode& node,
+                  const std::vector<OperandChoice>& operands,
+                  const Shape& result, const std::optional<Layout>& wanted,
+                  const PartitionSpec& suggested, ReshardCache& reshards) {
+  return Chooser(mesh, node, operands, result, wanted, suggested, reshards)
+      .choose();
 }
 
 }  // namespace shardplan

@@ -8,8 +8,8 @@
 #include <set>
 #include <utility>
 
-#include "base/check.h"
-#include "graph/rounding.h"
+#include "base/checked.h"
+#include "graph/elementwise.h"
 
 namespace shardplan {
 namespace {

@@ -16,14 +16,13 @@
 #include "base/diagnostic.h"
 #include "core/mesh.h"
 #include "graph/graph.h"
-#include "spmd/factors.h"
 #include "spmd/layout.h"
 
 namespace shardplan {
 
 // The layout in which operand `index` is brought to the operation. A dimension
 // that does not divide stays whole there, and is cut by the operation itself
-// (sim/part.h). REQUIRES, here and below: the node has a shard_map.
+// (sim/execute.h). REQUIRES, here and below: the node has a shard_map.
 Layout mapped_operand(const Graph& graph, const Mesh& mesh,
                       const GraphNode& node, size_t index);
 // The layout of what the devices leave; sums over `psum` are not taken yet.

@@ -363,4 +363,5 @@ TEST_CASE("the clock does not go back and there is a processor") {
 }
 
 }  // namespace
+
 }  // namespace shardplan

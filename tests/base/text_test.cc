@@ -2,8 +2,10 @@
 #include "base/text.h"
 
 #include <limits>
+#include <string>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 #include <rapidcheck.h>
 
 namespace shardplan {
@@ -11,6 +13,28 @@ namespace {
 
 constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+
+TEST_CASE("a few names stand for many") {
+  const std::vector<std::string> names = {"a", "b", "c", "d", "e", "f", "g"};
+  const std::span<const std::string> all(names);
+  CHECK(some_names(all.first(1)) == "`a`");
+  CHECK(some_names(all.first(2)) == "`a` and `b`");
+  CHECK(some_names(all.first(5)) == "`a`, `b`, `c`, `d` and `e`");
+  CHECK(some_names(all) == "`a`, `b`, `c`, `d`, `e` and 2 more");
+}
+
+TEST_CASE("texts are joined, and names of strangers cannot write") {
+  const std::vector<std::string> texts = {"a", "b", "c"};
+  const std::span<const std::string> all(texts);
+  CHECK(joined(all, ", ") == "a, b, c");
+  CHECK(joined(all, ", ", " or ") == "a, b or c");
+  CHECK(joined(all.first(0), ", ").empty());
+  CHECK(quoted_names(all) == "`a`, `b` and `c`");
+  CHECK(quoted_names(all.first(1), " or ") == "`a`");
+  CHECK(some_names(all, 1) == "`a` and 2 more");
+  CHECK(quoted("a\x1b[2J") == "`a\\x1b[2J`");
+  CHECK(escape_pattern("a.b[0]") == "a\\.b\\[0\\]");
+}
 
 }  // namespace
 
@@ -257,5 +281,106 @@ TEST_CASE("printable text of any bytes is valid and has no controls") {
     }
   }));
 }
+
+TEST_CASE("a code point takes the columns that Unicode gives it") {
+  struct Case {
+    char32_t code_point;
+    int width;
+  };
+  constexpr Case kCases[] = {
+      {U'a', 1},     {U' ', 1},    {U'~', 1},    {U'\n', 0},   {0x1B, 0},
+      {0x7F, 0},     {0x9F, 0},    {0xA0, 1},    {0xAD, 1},    {U'é', 1},
+      {0x300, 0},    {0x36F, 0},   {0x370, 1},   {U'×', 1},    {U'…', 1},
+      {U'█', 1},     {0x10FF, 1},  {0x1100, 2},  {0x1160, 0},  {0x200B, 0},
+      {0x200D, 0},   {0xFE0F, 0},  {U'日', 2},   {U'가', 2},   {0xFF21, 2},
+      {0xFF61, 1},   {0x1F600, 2}, {0x1F680, 2}, {0x20000, 2}, {0x2FFFD, 2},
+      {0x10FFFF, 1}, {0xFFFD, 1},
+  };
+  for (const Case& test : kCases) {
+    CAPTURE(static_cast<unsigned>(test.code_point));
+    CHECK(code_point_width(test.code_point) == test.width);
+  }
+}
+
+namespace {
+
+TEST_CASE("sizes are read with decimal and binary units") {
+  const struct {
+    const char* text;
+    std::optional<int64_t> bytes;
+  } rows[] = {{"1", 1},
+              {"1048576", 1'048'576},
+              {"512B", 512},
+              {"80GiB", 85'899'345'920},
+              {"80 GiB", 85'899'345'920},
+              {"80GB", 80'000'000'000},
+              {"95.7GB", 95'700'000'000},
+              {"81559MiB", 85'520'809'984},
+              {"1.5KiB", 1536},
+              {"2kB", 2000},
+              {"2KB", 2000},
+              {"0.5TiB", 549'755'813'888},
+              {"1e9", 1'000'000'000},
+              {"1e+9", 1'000'000'000},
+              {"1.9B", 1},
+              {"4611686018427387903", std::nullopt},  // rounds to 2^62
+              {"0", std::nullopt},
+              {"0.5", std::nullopt},
+              {"-1GiB", std::nullopt},
+              {"80gib", std::nullopt},
+              {"80G", std::nullopt},
+              {"GiB", std::nullopt},
+              {"", std::nullopt},
+              {" 80GiB", std::nullopt},
+              {"80GiB ", std::nullopt},
+              {"8e", std::nullopt},
+              {"1e400", std::nullopt},
+              {"nan", std::nullopt},
+              {"inf", std::nullopt},
+              {"8388608TiB", std::nullopt}};
+  for (const auto& row : rows) {
+    CAPTURE(row.text);
+    CHECK(parse_bytes(row.text) == row.bytes);
+  }
+}
+
+TEST_CASE("whole bytes are read as they are written, in any unit") {
+  CHECK(rc::check("parse_bytes", [] {
+    // Exact in double, also as multiples of every unit below.
+    const auto n = *rc::gen::inRange<int64_t>(1, int64_t{1} << 21U);
+    const std::string text = std::to_string(n);
+    RC_ASSERT(parse_bytes(text) == n);
+    RC_ASSERT(parse_bytes(text + "B") == n);
+    RC_ASSERT(parse_bytes(text + " MB") == n * 1'000'000);
+    RC_ASSERT(parse_bytes(text + "GiB") == n * (int64_t{1} << 30U));
+  }));
+}
+
+std::string spelled(std::string_view text) {
+  std::string out;
+  append_json_string(out, text);
+  return out;
+}
+
+TEST_CASE("a string escapes only what JSON demands") {
+  CHECK(spelled("") == R"("")");
+  CHECK(spelled("a/b \u00e9") == "\"a/b \u00e9\"");
+  CHECK(spelled("\"\\") == R"("\"\\")");
+  CHECK(spelled("\b\t\n\f\r") == R"("\b\t\n\f\r")");
+  CHECK(spelled("\v\x1b") == R"("\u000b\u001b")");
+  CHECK(spelled(std::string_view("\0", 1)) == R"("\u0000")");
+}
+
+TEST_CASE("another parser reads back what was written") {
+  CHECK(rc::check("parse(spelled(x)) = x", [] {
+    std::string text;
+    for (const auto code : *rc::gen::arbitrary<std::vector<uint8_t>>()) {
+      text += static_cast<char>(code & 0x7fU);
+    }
+    RC_ASSERT(nlohmann::json::parse(spelled(text)).get<std::string>() == text);
+  }));
+}
+
+}  // namespace
 
 }  // namespace shardplan

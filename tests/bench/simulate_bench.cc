@@ -9,7 +9,7 @@
 
 #include "graph/build.h"
 #include "graph/gemm.h"
-#include "io/graph_file.h"
+#include "io/graph/graph_file.h"
 #include "sim/execute.h"
 #include "sim/values.h"
 #include "spmd/partition.h"

@@ -2,12 +2,16 @@
 #include "cli/help.h"
 
 #include <filesystem>
+#include <set>
 #include <string>
 #include <string_view>
 
 #include <doctest/doctest.h>
 
 #include "base/text.h"
+#include "cli/commands.h"
+#include "cli/progress.h"
+#include "tests/support/memory_host.h"
 #include "tests/support/source_dir.h"
 
 namespace shardplan::cli {
@@ -113,5 +117,86 @@ TEST_CASE("the pages that help names exist") {
   }
 }
 
+TEST_CASE("every command is found by its name and by no other") {
+  std::set<std::string_view> names;
+  for (const Command& command : commands()) {
+    CAPTURE(command.name);
+    CHECK(find_command(command.name) == &command);
+    CHECK(names.insert(command.name).second);
+    CHECK((command.run != nullptr));
+    CHECK(command.exits.size() == 3);
+    CHECK_FALSE(command.arguments.empty());
+    CHECK_FALSE(command.examples.empty());
+  }
+  CHECK(find_command("help") == nullptr);
+  CHECK(find_command("train") == nullptr);
+  CHECK(find_command("") == nullptr);
+}
+
+TEST_CASE("the commands of one group stand together") {
+  std::set<std::string_view> closed;
+  std::string_view group;
+  for (const Command& command : commands()) {
+    if (command.group == group) continue;
+    CHECK(closed.insert(command.group).second);
+    group = command.group;
+  }
+}
+
+TEST_CASE("arguments are written as they are typed") {
+  CHECK(arguments_text(find_command("diff")->arguments) ==
+        "A.plan.json B.plan.json");
+  CHECK(arguments_text(find_command("list")->arguments) == "[TOPIC] [NAME]");
+  CHECK(arguments_text(find_command("inspect")->arguments) == "MODEL");
+}
+
+using shardplan::testing::MemoryHost;
+
+TEST_CASE("the status line comes after half a second and is erased") {
+  MemoryHost host;
+  host.terminals = {Stream::Err};
+  {
+    Progress progress(host, true);
+    host.clock = 0.4;
+    progress.stage("reading");
+    CHECK(host.err.empty());
+    host.clock = 0.6;
+    progress.stage("matching");
+    CHECK(host.err == "\r\x1b[Kmatching ...");
+  }
+  CHECK(host.err == "\r\x1b[Kmatching ...\r\x1b[K");
+  CHECK(host.out.empty());
+}
+
+TEST_CASE("nothing is shown where it would disturb") {
+  const struct {
+    bool terminal;
+    bool enabled;
+  } rows[] = {{false, true}, {true, false}, {false, false}};
+  for (const auto& row : rows) {
+    CAPTURE(row.terminal);
+    CAPTURE(row.enabled);
+    MemoryHost host;
+    if (row.terminal) host.terminals = {Stream::Err};
+    Progress progress(host, row.enabled);
+    host.clock = 10;
+    progress.stage("reading");
+    progress.clear();
+    CHECK(host.err.empty());
+  }
+}
+
+TEST_CASE("a status line fits the terminal and cannot write escapes") {
+  MemoryHost host;
+  host.terminals = {Stream::Err};
+  host.width = 20;
+  Progress progress(host, true);
+  host.clock = 1;
+  progress.stage("reading \x1b[31m" + std::string(100, 'x'));
+  CHECK(host.err.size() == 19 + std::string_view("\r\x1b[K").size());
+  CHECK(host.err.find("\x1b[31m") == std::string::npos);
+}
+
 }  // namespace
+
 }  // namespace shardplan::cli

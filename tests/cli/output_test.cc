@@ -7,7 +7,7 @@
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
 
-#include "base/check.h"
+#include "base/checked.h"
 #include "tests/support/memory_host.h"
 
 namespace shardplan::cli {

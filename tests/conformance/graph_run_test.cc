@@ -40,4 +40,5 @@ TEST_CASE("tensors are stacked along a new dimension") {
 }
 
 }  // namespace
+
 }  // namespace shardplan::conformance

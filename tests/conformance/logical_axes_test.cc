@@ -76,4 +76,5 @@ TEST_CASE("the compatibility mode gives the answer of the year") {
 }
 
 }  // namespace
+
 }  // namespace shardplan::conformance

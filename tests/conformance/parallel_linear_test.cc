@@ -1,12 +1,104 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "conformance/parallel_linear.h"
+
 #include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
 
 #include "tests/conformance/cases.h"
+#include "tests/support/messages.h"
+
+namespace shardplan {
+namespace {
+
+// The short name of the result, or why there is none.
+std::string promoted(const std::vector<DType>& operands,
+                     std::optional<DType> wish = std::nullopt) {
+  Diagnostics diags;
+  const auto result = promoted_dtype(operands, wish, diags);
+  return result ? std::string(dtype_name(*result)) : testing::messages(diags);
+}
+
+TEST_CASE("operands decide as in JAX's lattice") {
+  CHECK(promoted({DType::F32, DType::F32}) == "f32");
+  CHECK(promoted({DType::BF16, DType::BF16}) == "bf16");
+  CHECK(promoted({DType::BF16, DType::F16}) == "f32");
+  CHECK(promoted({DType::BF16, DType::F32}) == "f32");
+  CHECK(promoted({DType::F16, DType::F64}) == "f64");
+  CHECK(promoted({DType::I64, DType::BF16}) == "bf16");
+  CHECK(promoted({DType::I8, DType::I32, DType::F16}) == "f16");
+  CHECK(promoted({DType::F8E4M3FN, DType::BF16}) == "bf16");
+  CHECK(promoted({DType::C64, DType::F64}) == "c128");
+  CHECK(promoted({DType::C64, DType::F32, DType::I64}) == "c64");
+}
+
+TEST_CASE("integers alone become f32") {
+  CHECK(promoted({DType::I32, DType::I32}) == "f32");
+  CHECK(promoted({DType::I64, DType::Bool}) == "f32");
+  CHECK(promoted({}) == "f32");
+}
+
+TEST_CASE("a wish wins, if it can be computed in") {
+  CHECK(promoted({DType::F32, DType::F32}, DType::BF16) == "bf16");
+  CHECK(promoted({DType::I32}, DType::F8E5M2) == "f8_e5m2");
+  CHECK(promoted({DType::F32}, DType::I32) ==
+        "SP015 `i32` is no dtype to compute in");
+  CHECK(promoted({DType::F32}, DType::Q4_0) ==
+        "SP015 `q4_0` is no dtype to compute in");
+}
+
+TEST_CASE("what has no common dtype is refused") {
+  CHECK(promoted({DType::F8E4M3FN, DType::F8E5M2}) ==
+        "SP015 `f8_e5m2` and `f8_e4m3fn` have no common dtype");
+  CHECK(promoted({DType::Q4_0, DType::F32}) ==
+        "SP015 `q4_0` and other dtypes have none in common");
+}
+
+}  // namespace
+
+}  // namespace shardplan
 
 namespace shardplan::conformance {
 namespace {
+
+TEST_CASE("None within a tuple is a name like any other") {
+  const char* matmul = "get_matmul_output_sharding";
+  CHECK(outcome(matmul,
+                R"({"lhs_pspec": [["a", null], null], "rhs_pspec": ["b"]})",
+                R"({"expected": [["a", null], "b"]})") == "passed");
+  CHECK(outcome(matmul,
+                R"({"lhs_pspec": [null, ["a", null], null],
+                    "rhs_pspec": ["b"]})",
+                R"({"expected": [null, "a", "b"]})") == "passed");
+}
+
+TEST_CASE("a collective product's axis may be none or several") {
+  const char* collective = "get_output_partition_spec";
+  CHECK(outcome(collective,
+                R"({"lhs_ndim": 2, "lhs_spec": [], "rhs_spec": ["a"],
+                    "axis_name": "tp"})",
+                R"({"error": {"type": "IndexError", "message":
+                    "tuple index out of range"}})") == "passed");
+  CHECK(outcome(collective,
+                R"({"lhs_ndim": 1, "lhs_spec": [], "rhs_spec": [],
+                    "axis_name": ["a", "b"]})",
+                R"({"expected": [["a", "b"]]})") == "passed");
+}
+
+TEST_CASE("a configuration is checked where a method is chosen") {
+  const char* config = "TensorParallelConfig";
+  CHECK(outcome(config, R"({"mesh": {"axis_names": ["tp"], "shape": [2]}})",
+                R"({"expected": {"axis_name": "tp", "mesh_axis_names": ["tp"],
+                    "reduce_output": false, "reduce_scatter_output": false,
+                    "matmul_method": null}})") == "passed");
+  CHECK(outcome(config, R"({"mesh": "dp", "matmul_method": "ALL_GATHER"})",
+                R"({"error": {"type": "ValueError", "message":
+                    "axis_name 'tp' not found"}})") == "passed");
+  CHECK(outcome(config, R"({"matmul_method": "ALL_GATHER"})",
+                R"({"error": {"type": "AssertionError", "message":
+                    "No mesh found"}})") == "passed");
+}
 
 // A layer of two inputs and two outputs with these arguments.
 std::string layer(const std::string& kwargs, const std::string& more = "") {
@@ -72,4 +164,5 @@ TEST_CASE("what the original cannot construct or call is refused") {
 }
 
 }  // namespace
+
 }  // namespace shardplan::conformance

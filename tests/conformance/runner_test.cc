@@ -1,12 +1,70 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conformance/runner.h"
 
+#include <set>
+#include <string>
+
 #include <doctest/doctest.h>
 
+#include "conformance/vector_case.h"
 #include "tests/support/memory_host.h"
 
 namespace shardplan::conformance {
 namespace {
+
+std::string names(const char* tree) {
+  Diagnostics diags;
+  const auto manifest = decode_tree(Json::parse(tree), diags);
+  if (!manifest) return "refused " + code_id(diags.all().front().code);
+  std::string text;
+  for (size_t i = 0; i < manifest->size(); ++i) {
+    text += std::string(manifest->name(i)) +
+            shape_text(manifest->type(i).shape) + " ";
+  }
+  return text;
+}
+
+TEST_CASE("a tree is walked with sorted keys, lists by position") {
+  CHECK(names(R"({"b": {"$shape": [1]}, "a-b": {"$shape": [2]},
+                  "a": {"z": {"$shape": [3]}, "n": null}})") ==
+        "a/z[3] a-b[2] b[1] ");
+  CHECK(names(R"({"l": {"$tuple": [[{"$shape": [1]}], {"$shape": [2]}]}})") ==
+        "l/0/0[1] l/1[2] ");
+}
+
+TEST_CASE("what has no shape is a scalar, and a bare array has no name") {
+  CHECK(names(R"({"step": 3, "name": {"$shape": [4]}})") == "name[4] step[] ");
+  CHECK(names(R"({"$shape": [5]})") == "[5] ");
+  CHECK(names("{}").empty());
+}
+
+TEST_CASE("every function is there once, with an answer and kinds of errors") {
+  std::set<std::string> names;
+  for (const Function& function : functions()) {
+    CAPTURE(function.name);
+    CHECK(names.insert(std::string(function.name)).second);
+    const bool is_whole =
+        function.answer != nullptr && function.same_kind != nullptr;
+    CHECK(is_whole);
+  }
+  for (const char* name :
+       {"match_partition_rules", "flax.logical_to_mesh_axes",
+        "PartitionManager.resolve", "create_pattern_based_partition_spec",
+        "get_matmul_output_sharding", "auto_partition_spec", "create_mesh",
+        "get_safe_hash_int", "async_scatter_split", "split_array_over_mesh"}) {
+    CHECK_MESSAGE(names.count(name) == 1, name);
+  }
+}
+
+TEST_CASE("every deviation is of a function that is there") {
+  for (const Deviation& deviation : deviations()) {
+    bool found = false;
+    for (const Function& function : functions()) {
+      found = found || function.name == deviation.function;
+    }
+    CHECK_MESSAGE(found, deviation.function);
+  }
+}
 
 constexpr const char* kRight = R"({"id": "a", "function": "shard_layout",
   "inputs": {"shape": [], "spec": [], "mesh": "tp=1"},
@@ -67,4 +125,5 @@ TEST_CASE("what is no list of cases cannot be run") {
 }
 
 }  // namespace
+
 }  // namespace shardplan::conformance

@@ -3,13 +3,166 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+#include <rapidcheck.h>
 
+#include "core/mesh.h"
+#include "core/spec.h"
+#include "core/types.h"
 #include "tests/support/builders.h"
+#include "tests/support/generators.h"
+#include "tests/support/resolved.h"
 
 namespace shardplan {
 namespace {
+
+TEST_CASE("find_dtype takes every spelling in any case") {
+  struct Row {
+    const char* text;
+    const char* name;
+  };
+  for (const Row& row : {Row{"bf16", "bf16"},
+                         {"BF16", "bf16"},
+                         {"bfloat16", "bf16"},
+                         {"float32", "f32"},
+                         {"Float64", "f64"},
+                         {"int4", "i4"},
+                         {"uint4", "u4"},
+                         {"U8", "u8"},
+                         {"BOOL", "bool"},
+                         {"complex64", "c64"},
+                         {"C128", "c128"},
+                         {"Q4_K", "q4_k"},
+                         {"F8_E4M3", "f8_e4m3"},
+                         {"float8_e4m3fn", "f8_e4m3fn"},
+                         {"float8_e8m0fnu", "f8_e8m0"},
+                         {"float6_e2m3fn", "f6_e2m3"},
+                         {"float4_e2m1fn", "f4_e2m1"}}) {
+    CAPTURE(row.text);
+    const auto dtype = find_dtype(row.text);
+    REQUIRE(dtype.has_value());
+    CHECK(dtype_name(*dtype) == row.name);
+  }
+  for (const char* text : {"", "f", "float", "f33", "bf16 ", "int", "q4_9"}) {
+    CAPTURE(text);
+    CHECK_FALSE(find_dtype(text).has_value());
+  }
+  CHECK(nearest_dtype("bf61") == "bf16");
+}
+
+TEST_CASE("a printed dtype reads as itself") {
+  for (int i = 0; i < kDTypeCount; ++i) {
+    const auto dtype = static_cast<DType>(i);
+    CAPTURE(dtype_name(dtype));
+    CHECK(find_dtype(dtype_name(dtype)) == dtype);
+  }
+}
+
+TEST_CASE("element_count multiplies, and says when it does not fit") {
+  CHECK(element_count({}) == 1);
+  CHECK(element_count({3, 4}) == 12);
+  CHECK(element_count({INT64_MAX}) == INT64_MAX);
+  CHECK_FALSE(element_count({INT64_MAX, 2}).has_value());
+  CHECK_FALSE(element_count({1LL << 32, 1LL << 32}).has_value());
+  CHECK(element_count({INT64_MAX, INT64_MAX, 0}) == 0);
+}
+
+TEST_CASE("byte_count rounds bits up to whole bytes") {
+  CHECK(byte_count(3, DType::I4) == 2);
+  CHECK(byte_count(5, DType::F6E3M2) == 4);
+  CHECK(byte_count(3, DType::Bool) == 3);
+  CHECK(byte_count(0, DType::C128) == 0);
+  CHECK(byte_count(INT64_MAX, DType::U8) == INT64_MAX);
+  CHECK(byte_count(INT64_MAX, DType::U4) == (INT64_MAX / 2) + 1);
+  CHECK_FALSE(byte_count(INT64_MAX, DType::BF16).has_value());
+}
+
+TEST_CASE("byte_count rounds elements up to whole blocks") {
+  CHECK(byte_count(64, DType::Q4_0) == 36);
+  CHECK(byte_count(65, DType::Q4_0) == 54);
+  CHECK(byte_count(256, DType::Q6_K) == 210);
+  CHECK(byte_count(0, DType::MXFP4) == 0);
+  CHECK(byte_count(INT64_MAX, DType::Q8_1).has_value() == false);
+  CHECK(byte_count(INT64_MAX, DType::Q4_K) ==
+        static_cast<int64_t>((static_cast<Int128>(1) << 55U) * 144));
+}
+
+TEST_CASE("is_narrower compares the bits of an element") {
+  CHECK(is_narrower(DType::Q4_0, DType::F16));
+  CHECK(is_narrower(DType::Q4_0, DType::Q4_1));
+  CHECK_FALSE(is_narrower(DType::Q8_0, DType::I8));
+  CHECK_FALSE(is_narrower(DType::F32, DType::F32));
+}
+
+TEST_CASE("bytes are the elements' bits rounded up once") {
+  CHECK(rc::check([] {
+    const TensorType type = *testing::gen::tensor_type();
+    const DTypeBlock block = dtype_block(type.dtype);
+    const int64_t bits = type.elements() * block.bits;  // of as many blocks
+    const int64_t bytes = type.bytes() * block.elements;
+    RC_ASSERT(bytes * 8 >= bits);
+    RC_ASSERT(bytes * 8 < bits + (block.bits * block.elements) + 8);
+  }));
+}
+
+TEST_CASE("types print as dtype and shape") {
+  CHECK(type_text({DType::BF16, {2048, 256}}) == "bf16[2048, 256]");
+  CHECK(type_text({DType::F32, {}}) == "f32[]");
+}
+
+}  // namespace
+
+// The policy `chunk` held against PyTorch: tests/data/torch/dtensor.json has
+// the shape and the offset of DTensor's shard on every rank
+// (tests/data/record_torch_padding.py).
+
+namespace {
+
+using nlohmann::json;
+
+// Mesh axes a0, a1, ..; axis i shards tensor dimension dims[i]. Axes that
+// share a dimension cut it in mesh order, as DTensor does.
+PartitionSpec spec_over(const json& dims, size_t rank) {
+  PartitionSpec spec;
+  spec.dims.resize(rank);
+  for (size_t axis = 0; axis < dims.size(); ++axis) {
+    if (dims[axis].is_null()) continue;
+    spec.dims[dims[axis].get<size_t>()].push_back("a" + std::to_string(axis));
+  }
+  return spec;
+}
+
+TEST_CASE("chunked shards lie where DTensor has them, on every rank") {
+  const json record =
+      testing::read_json(testing::data_path("torch/dtensor.json"));
+  for (const json& row : record.at("rows")) {
+    CAPTURE(row.dump());
+    std::vector<Axis> axes;
+    for (const json& size : row.at("mesh")) {
+      axes.push_back({"a" + std::to_string(axes.size()), size});
+    }
+    const Mesh mesh(axes);
+    const auto shape = row.at("shape").get<Shape>();
+    const PartitionSpec spec = spec_over(row.at("dims"), shape.size());
+    REQUIRE(row.at("ranks").size() == static_cast<size_t>(mesh.devices()));
+    for (int64_t device = 0; device < mesh.devices(); ++device) {
+      CAPTURE(device);
+      const json& found = row.at("ranks")[static_cast<size_t>(device)];
+      for (size_t d = 0; d < shape.size(); ++d) {
+        CAPTURE(d);
+        const Slice slice = dimension_slice(mesh, spec.dims[d], Cut::Chunked,
+                                            shape[d], mesh.coordinates(device));
+        const int64_t rows = found[0][d];
+        CHECK(slice.end - slice.begin == rows);
+        // Where an empty shard begins means nothing.
+        if (rows > 0) CHECK(slice.begin == found[1][d].get<int64_t>());
+      }
+    }
+  }
+}
 
 using testing::type;
 
@@ -87,4 +240,5 @@ TEST_CASE("axes are kept for the parameters that have them") {
 }
 
 }  // namespace
+
 }  // namespace shardplan

@@ -118,5 +118,235 @@ TEST_CASE("a printed mesh reads as itself") {
   }));
 }
 
+// "dp=2,tp=-1", or the messages.
+std::string axes_text(const std::optional<std::vector<AxisRequest>>& axes,
+                      const Diagnostics& diags) {
+  if (!axes) return testing::messages(diags);
+  std::string text;
+  for (const AxisRequest& axis : *axes) {
+    text +=
+        (text.empty() ? "" : ",") + axis.name + "=" + std::to_string(axis.size);
+  }
+  return text;
+}
+
+std::string read_dims(const std::string& text,
+                      const AxisNames& names = {"dp", "tp"}) {
+  Diagnostics diags;
+  const SourceFile source("--mesh", text);
+  return axes_text(parse_mesh_dims(source, names, diags), diags);
+}
+
+TEST_CASE("sizes belong to the names in order, or by name in the text's") {
+  CHECK(read_dims("2,4") == "dp=2,tp=4");
+  CHECK(read_dims("dp:2,tp:4") == "dp=2,tp=4");
+  CHECK(read_dims("tp:4,dp:2") == "tp=4,dp=2");
+  CHECK(read_dims(" 2 ,\t-1") == "dp=2,tp=-1");
+  CHECK(read_dims("dp: 2,tp:-1 ") == "dp=2,tp=-1");
+  CHECK(read_dims("+2,1_000") == "dp=2,tp=1000");
+}
+
+TEST_CASE("any negative size is the rest") {
+  CHECK(read_dims("-7,2") == "dp=-1,tp=2");
+  CHECK(read_dims("dp:-7,tp:2") == "dp=-1,tp=2");
+  Diagnostics diags;
+  const int64_t dims[] = {-3, 1};
+  CHECK(axes_text(axes_of_dims(dims, {"a", "b"}, {}, diags), diags) ==
+        "a=-1,b=1");
+}
+
+TEST_CASE("what is no mesh is SP007 at its place") {
+  struct Row {
+    const char* text;
+    const char* message;
+  };
+  for (const Row& row : std::initializer_list<Row>{
+           {"2", "SP007 --mesh:1:1 there are 1 sizes for 2 axes"},
+           {"2,4,1", "SP007 --mesh:1:1 there are 3 sizes for 2 axes"},
+           {"", "SP007 --mesh:1:1 `` is not the size of an axis"},
+           {"2,x", "SP007 --mesh:1:3 `x` is not the size of an axis"},
+           {"2,4-", "SP007 --mesh:1:3 `4-` is not the size of an axis"},
+           {"2,1__0", "SP007 --mesh:1:3 `1__0` is not the size of an axis"},
+           {"2,_1", "SP007 --mesh:1:3 `_1` is not the size of an axis"},
+           {"2,1_", "SP007 --mesh:1:3 `1_` is not the size of an axis"},
+           {"2,-", "SP007 --mesh:1:3 `-` is not the size of an axis"},
+           {"2,9223372036854775808",
+            "SP007 --mesh:1:3 `9223372036854775808` is not the size of an "
+            "axis"},
+           {"dp:2,xx:4", "SP007 --mesh:1:6 `xx` is not one of the axes"},
+           {" dp:2,tp:4", "SP007 --mesh:1:1 ` dp` is not one of the axes"},
+           {"dp:2,4", "SP007 --mesh:1:6 `4` is not one of the axes"},
+           {"dp:2,tp:3:4", "SP007 --mesh:1:9 `3:4` is not the size of an axis"},
+           {"dp:2,dp:4", "SP007 --mesh:1:1 axis `tp` has no size"},
+           {"dp:2,dp:2,tp:2", "SP007 --mesh:1:1 there are 3 sizes for 2 axes"},
+       }) {
+    CAPTURE(row.text);
+    CHECK(read_dims(row.text) == row.message);
+  }
+}
+
+TEST_CASE("any text is read or refused, and nothing else happens") {
+  CHECK(rc::check([] {
+    const auto text = *rc::gen::container<std::string>(
+        rc::gen::element('d', 'p', 't', ':', ',', '-', '+', '_', '1', ' '));
+    Diagnostics diags;
+    const SourceFile source("--mesh", text);
+    const auto axes = parse_mesh_dims(source, {"dp", "tp"}, diags);
+    RC_ASSERT(axes.has_value() != diags.has_errors());
+    if (axes) RC_ASSERT(axes->size() == 2U);
+  }));
+}
+
+using Sizes = std::vector<int64_t>;
+
+std::vector<AxisRequest> requests(const Sizes& sizes) {
+  std::vector<AxisRequest> axes;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    axes.push_back({testing::gen::kAxisNames[i], sizes[i], {}, {}, {}});
+  }
+  return axes;
+}
+
+struct Case {
+  Sizes ici;
+  Sizes dcn;
+  std::optional<int64_t> devices;
+  std::optional<int64_t> slices;
+};
+
+std::optional<SlicedMesh> made(const Case& c, Diagnostics& diags) {
+  return make_sliced_mesh(requests(c.ici), requests(c.dcn), c.devices, c.slices,
+                          {}, diags);
+}
+
+TEST_CASE("sizes within slices and over them multiply, and -1 takes the rest") {
+  const struct {
+    Case given;
+    std::string mesh;
+    std::string slices;  // "": none
+  } rows[] = {
+      {{{4, 2}, {}, {}, {}}, "dp=4,fsdp=2", ""},
+      {{{4, 2}, {2, 1}, {}, {}}, "dp=8,fsdp=2", "2 slices (dp crosses 2)"},
+      {{{-1, 2}, {2, 1}, 32, {}}, "dp=16,fsdp=2", "2 slices (dp crosses 2)"},
+      {{{4, 2}, {-1, 1}, {}, 3}, "dp=12,fsdp=2", "3 slices (dp crosses 3)"},
+      {{{1, -1}, {-1, 2}, 64, 8},
+       "dp=4,fsdp=16",
+       "8 slices (dp crosses 4, fsdp crosses 2)"},
+      // MaxText's own default: one slice unless it is told otherwise.
+      {{{1, 8}, {-1, 1}, {}, {}}, "dp=1,fsdp=8", ""},
+      {{{1, 8}, {1, 1}, {}, 1}, "dp=1,fsdp=8", "1 slice"},
+  };
+  for (const auto& row : rows) {
+    CAPTURE(row.mesh);
+    Diagnostics diags;
+    const auto result = made(row.given, diags);
+    CHECK(diags.all().empty());
+    REQUIRE(result);
+    CHECK(mesh_text(result->mesh) == row.mesh);
+    CHECK((result->slices ? slices_text(result->mesh, *result->slices) : "") ==
+          row.slices);
+  }
+}
+
+TEST_CASE("without sizes over slices the first axis that N divides is cut") {
+  const struct {
+    Sizes sizes;
+    int64_t slices;
+    Sizes crossed;
+  } rows[] = {{{4, 2}, 2, {2, 1}},
+              {{3, 2}, 2, {1, 2}},
+              {{2, 8}, 4, {1, 4}},
+              {{2, 8}, 1, {1, 1}}};
+  for (const auto& row : rows) {
+    Diagnostics diags;
+    const auto result = made({row.sizes, {}, {}, row.slices}, diags);
+    REQUIRE(result);
+    CHECK(result->mesh.axes()[1].size == row.sizes[1]);
+    REQUIRE(result->slices);
+    CHECK(result->slices->crossed == row.crossed);
+  }
+}
+
+TEST_CASE("what cannot be divided is told with its numbers") {
+  const struct {
+    Case given;
+    Code code;
+    const char* message;
+    const char* fact;
+  } rows[] = {
+      {{{4, 2}, {}, {}, 3},
+       Code::InvalidMesh,
+       "no axis of the mesh can cross 3 slices",
+       "the mesh has dp=4,fsdp=2, and the first axis that 3 divides would be "
+       "cut"},
+      {{{4, 2}, {2, -1}, {}, 3},
+       Code::InvalidMesh,
+       "the axes do not cross 3 slices",
+       "without `fsdp` they cross 2; 3 mod 2 = 1"},
+      {{{4, 2}, {2, 1}, {}, 4},
+       Code::InvalidMesh,
+       "the axes do not cross 4 slices",
+       "they cross 2"},
+      {{{-1, 2}, {2, 1}, 30, {}},
+       Code::InvalidMesh,
+       "no size of axis `dp` gives 30 devices in 2 slices",
+       "the other axes have 2 devices in each of 2 slices; 30 mod 4 = 2"},
+      {{{-1, 2}, {2, 1}, {}, {}},
+       Code::InvalidMesh,
+       "size -1 of axis `dp` needs the number of devices",
+       nullptr},
+      {{{2, 2}, {-1, -1}, {}, 2},
+       Code::InvalidMesh,
+       "only one axis may have size -1 over slices",
+       nullptr},
+      {{{-1, -1}, {2, 1}, 8, {}},
+       Code::InvalidMesh,
+       "only one axis may have size -1 within a slice",
+       nullptr},
+      {{{2, 2}, {0, 1}, {}, 2},
+       Code::InvalidMesh,
+       "axis `dp` has size 0 over slices",
+       nullptr},
+      {{{int64_t{1} << 39, 1}, {2, 2}, {}, {}},
+       Code::InvalidMesh,
+       "the mesh has too many devices",
+       nullptr},
+      {{{4, 2}, {2, 1}, 8, {}},
+       Code::DeviceCountMismatch,
+       "the mesh has 16 devices, not the 8 asked for",
+       nullptr},
+  };
+  for (const auto& row : rows) {
+    CAPTURE(row.message);
+    Diagnostics diags;
+    const auto result = made(row.given, diags);
+    CHECK(result.has_value() == (row.code == Code::DeviceCountMismatch));
+    REQUIRE(diags.all().size() == 1);
+    const Diagnostic& problem = diags.all()[0];
+    CHECK(problem.code == row.code);
+    CHECK(problem.message == row.message);
+    if (row.fact != nullptr) CHECK(problem.facts.at(0) == row.fact);
+  }
+}
+
+TEST_CASE("slices are equal parts of the mesh") {
+  CHECK(rc::check("devices = slices x devices of a slice", [] {
+    const auto size = rc::gen::inRange<int64_t>(1, 6);
+    const Sizes ici = *rc::gen::container<Sizes>(3, size);
+    const Sizes dcn = *rc::gen::container<Sizes>(3, size);
+    Diagnostics diags;
+    const auto result = made({ici, dcn, {}, {}}, diags);
+    RC_ASSERT(result.has_value());
+    int64_t within = 1;
+    for (size_t i = 0; i < 3; ++i) {
+      within *= ici[i];
+      RC_ASSERT(result->mesh.axes()[i].size == ici[i] * dcn[i]);
+    }
+    const int64_t slices = result->slices ? result->slices->count() : 1;
+    RC_ASSERT(result->mesh.devices() == within * slices);
+  }));
+}
+
 }  // namespace
+
 }  // namespace shardplan

@@ -238,4 +238,5 @@ TEST_CASE("the presets resolve as the original's do, in training") {
 }
 
 }  // namespace
+
 }  // namespace shardplan

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // JSON and YAML documents: every node reached has its place inside the text.
-#include "io/document.h"
+#include "syntax/document.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace shardplan::fuzz {

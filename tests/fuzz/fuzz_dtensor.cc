@@ -2,7 +2,7 @@
 // Placements of DTensor, with names of mesh dimensions from outside.
 #include <memory>
 
-#include "io/dialects/dialects.h"
+#include "io/dialects.h"
 #include "resolve/match.h"
 #include "tests/fuzz/fuzz.h"
 

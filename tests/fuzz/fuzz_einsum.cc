@@ -4,8 +4,8 @@
 #include <map>
 #include <vector>
 
-#include "graph/equation.h"
 #include "graph/op.h"
+#include "graph/ops/einsum.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -3,9 +3,9 @@
 #include <memory>
 #include <string>
 
+#include "findings/graph_findings.h"
 #include "graph/build.h"
-#include "io/graph_file.h"
-#include "sim/repeated_biases.h"
+#include "io/graph/graph_file.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace {

@@ -3,8 +3,8 @@
 // fold to.
 #include <memory>
 
-#include "core/folded_key.h"
-#include "io/dialects/dialects.h"
+#include "core/fold.h"
+#include "io/dialects.h"
 #include "resolve/match.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -2,8 +2,6 @@
 // Meshes on the command line, by name and by sizes, and their slices: what is
 // accepted prints back to itself, and slices are equal parts.
 #include "core/mesh.h"
-#include "core/mesh_dims.h"
-#include "core/slices.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saved plans: what is read, written and read again is the same plan.
-#include "io/plan_file.h"
+#include "io/plan/plan_file.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace {

@@ -2,8 +2,8 @@
 // StableHLO modules, as a model and as rules.
 #include <memory>
 
-#include "io/dialects/dialects.h"
-#include "io/formats/formats.h"
+#include "io/dialects.h"
+#include "io/formats.h"
 #include "tests/fuzz/fuzz_manifest.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include "graph/evaluate.h"
+#include "graph/graph.h"
 #include "tests/support/built_graph.h"
 
 namespace shardplan {

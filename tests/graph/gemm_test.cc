@@ -11,8 +11,8 @@
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
 
-#include "base/check.h"
-#include "graph/field.h"
+#include "base/checked.h"
+#include "graph/elementwise.h"
 
 namespace shardplan {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/diagnostic.h"
-#include "io/document.h"
+#include "syntax/document.h"
 
 namespace shardplan::testing {
 
@@ -49,11 +49,11 @@ inline std::string text_of(const Diagnostics& diags) {
   std::string all;
   for (const Diagnostic& d : diags.all()) {
     all += code_id(d.code) + " " +
-           line_and_column(d.labels.empty() ? Span() : d.labels[0].where) + " " +
-           d.message;
+           line_and_column(d.labels.empty() ? Span() : d.labels[0].where) +
+           " " + d.message;
     for (size_t i = 1; i < d.labels.size(); ++i) {
-      all +=
-          " (" + d.labels[i].text + " " + line_and_column(d.labels[i].where) + ")";
+      all += " (" + d.labels[i].text + " " +
+             line_and_column(d.labels[i].where) + ")";
     }
     all += "\n";
   }

@@ -14,13 +14,16 @@
 
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
+#include <re2/re2.h>
 
 #include "core/partition_axis.h"
-#include "io/dialects/dialects.h"
-#include "io/python_literal.h"
-#include "io/python_rules.h"
-#include "io/python_tokens.h"
+#include "io/dialects.h"
+#include "io/python/rules.h"
 #include "resolve/resolve.h"
+#include "syntax/python_literal.h"
+#include "syntax/python_tokens.h"
+#include "tests/support/builders.h"
+#include "tests/support/exported.h"
 #include "tests/support/generators.h"
 
 namespace shardplan {
@@ -302,5 +305,161 @@ TEST_CASE("every target is found by its name") {
   CHECK(find_export_target("jaxx") == nullptr);
 }
 
+using testing::exported;
+using testing::Exporting;
+
+Exporting model() {
+  return {testing::manifest({{"layers.0.w", "f32[10, 8]"},
+                             {"layers.1.w", "f32[10, 8]"},
+                             {"lm_head.weight", "f32[10, 8]"}}),
+          testing::rules({{"", "tp"}}), testing::mesh("tp=4")};
+}
+
+TEST_CASE("uneven shards are no spec, whatever the target") {
+  for (const char* target : {"yaml", "json", "python", "jax"}) {
+    for (const auto policy : {OnIndivisible::Pad, OnIndivisible::Chunk}) {
+      Exporting what = model();
+      what.how.on_indivisible = policy;
+      CHECK(exported(target, what) ==
+            "SP014 `" + std::string(target) +
+                "` cannot say how `--on-indivisible " +
+                std::string(policy_name(policy)) +
+                "` cuts `layers.0.w` and 2 more");
+      what.mesh = testing::mesh("tp=2");  // divides
+      CHECK(exported(target, what).find("SP014") == std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("what is declared is no spec") {
+  Exporting what = model();
+  what.model.facts.vocab = 10;
+  what.how.declarations.pad_vocab = 4;
+  CHECK(exported("jax", what) ==
+        "SP014 `jax` cannot say what `--declare` changes of "
+        "`lm_head.weight`");
+}
+
+TEST_CASE("UNCONSTRAINED is no axis, where a parameter asks for it") {
+  Exporting what = model();
+  what.rules.rules[0].spec.dims = {{std::string(kUnconstrained)}};
+  CHECK(exported("python", what) ==
+        "SP014 `python` cannot say UNCONSTRAINED, which is asked for "
+        "`layers.0.w` and 2 more");
+  // A rule that decides nothing is not in the table.
+  what.rules = testing::rules({{"", ""}, {"never", ""}});
+  what.rules.rules[1].spec.dims = {{std::string(kUnconstrained)}};
+  CHECK(exported("python", what).find("# a rule says UNCONSTRAINED\n") !=
+        std::string::npos);
+}
+
+TEST_CASE("a pattern cannot tell a name from itself with a newline") {
+  Exporting what = model();
+  what.model = testing::manifest({{"w", "f32[8]"}, {"w\n", "f32[8]"}});
+  what.saved = true;
+  CHECK(exported("python", what) ==
+        "SP014 `python` cannot tell `w\\n` from the same without the newline");
+  CHECK(exported("jax", what).find("\"w\\n\": PartitionSpec(\"tp\")") !=
+        std::string::npos);
+}
+
+TEST_CASE("comments cannot be left") {
+  const Exporting what = model();
+  Diagnostics diags;
+  const auto plan = resolve(what.model, what.rules, what.mesh, {}, diags);
+  ExportInput input{what.model, *plan};
+  input.origin = {"model: a\nimport os"};
+  CHECK(comment_text(header_lines(input, "Rules", "yaml")) ==
+        "# Rules; `shardplan export --to yaml`.\n"
+        "# model: a\\nimport os\n# mesh: tp=4\n");
+}
+
+using testing::manifest;
+using testing::mesh;
+using testing::rules;
+
+std::string table_text(const Manifest& model, const RuleSet& given,
+                       bool replicate_unmatched = false) {
+  Diagnostics diags;
+  const auto plan = resolve(model, given, mesh("fsdp=2,tp=2"), {}, diags);
+  REQUIRE(plan);
+  ExportInput input{model, *plan};
+  input.replicate_unmatched = replicate_unmatched;
+  const ResolvedTable table = resolved_table(input);
+  std::string text;
+  for (const TableEntry& entry : table.entries) {
+    text += entry.pattern + " " + spec_text(entry.spec) + "\n";
+  }
+  if (table.left_out > 0) text += std::to_string(table.left_out) + " left out";
+  return text;
+}
+
+TEST_CASE("parameters fold where all with such names have one spec") {
+  const Manifest model = manifest({{"layers/0/w", "f32[8, 8]"},
+                                   {"layers/1/w", "f32[8, 8]"},
+                                   {"layers/0/v", "f32[8, 8]"},
+                                   {"layers/1/v", "f32[8, 7]"},
+                                   {"h.0.w1", "f32[4]"},
+                                   {"h.1.w1", "f32[4]"},
+                                   {"head[0]", "f32[8]"}});
+  CHECK(table_text(model, rules({{"/", "fsdp, tp"}, {".*", "tp"}})) ==
+        "^layers/[0-9]+/w$ P(fsdp, tp)\n"
+        "^layers/0/v$ P(fsdp, tp)\n"
+        "^layers/1/v$ P(fsdp, None)\n"
+        "^h\\.[0-9]+\\.w1$ P(tp)\n"
+        "^head\\[0\\]$ P(tp)\n");
+}
+
+TEST_CASE("parameters without a rule are left out, unless they are meant to") {
+  const Manifest model = manifest({{"layers/0/w", "f32[8, 8]"},
+                                   {"layers/1/w", "f32[8, 8]"},
+                                   {"b", "f32[8]"},
+                                   {"step", "i32[]"}});
+  const RuleSet given = rules({{"layers/0", ""}});
+  CHECK(table_text(model, given) == "^layers/0/w$ P()\n^step$ P()\n2 left out");
+  CHECK(table_text(model, given, true) ==
+        "^layers/[0-9]+/w$ P()\n^b$ P()\n^step$ P()\n");
+}
+
+TEST_CASE("every parameter is found by one pattern, which has its spec") {
+  CHECK(rc::check("resolved_table", [] {
+    Manifest model;
+    auto names = *rc::gen::container<std::vector<std::string>>(
+        rc::gen::map(rc::gen::container<std::vector<std::string>>(
+                         rc::gen::element<std::string>("a", "0", "1", "12",
+                                                       "w1", "[0-9]+", "")),
+                     [](const std::vector<std::string>& parts) {
+                       std::string name;
+                       for (const std::string& part : parts) {
+                         name += (part == "a" ? "." : "/") + part;
+                       }
+                       return name;
+                     }));
+    std::sort(names.begin(), names.end());
+    names.erase(std::unique(names.begin(), names.end()), names.end());
+    for (const std::string& name : names) {
+      RC_ASSERT(model.add(name, {DType::F32, {4, 4}}, {}));
+    }
+    const RuleSet given = rules({{"^/0", "tp"}, {"1$", "None, fsdp"}});
+    Diagnostics diags;
+    const auto plan = resolve(model, given, mesh("fsdp=2,tp=2"), {}, diags);
+    RC_ASSERT(plan.has_value());
+    const ExportInput input{model, *plan};
+    const ResolvedTable table = resolved_table(input);
+    for (size_t i = 0; i < model.size(); ++i) {
+      int found = 0;
+      for (const TableEntry& entry : table.entries) {
+        if (!RE2::PartialMatch(std::string(model.name(i)), entry.pattern)) {
+          continue;
+        }
+        ++found;
+        RC_ASSERT(entry.spec == plan->of(i).spec);
+      }
+      RC_ASSERT(found == (is_left_out(input, i) ? 0 : 1));
+    }
+  }));
+}
+
 }  // namespace
+
 }  // namespace shardplan

@@ -1,14 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/shards.h"
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
 
+#include "io/recorded_sharding.h"
+#include "io/shipped.h"
+#include "resolve/match.h"
+#include "tests/support/builders.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/messages.h"
 #include "tests/support/safetensors.h"
+#include "tests/support/source_dir.h"
 
 namespace shardplan {
 namespace {
@@ -121,14 +130,154 @@ TEST_CASE("tensors in two shards are reported together") {
   CHECK(diags.count(Severity::Error) == 2);
 }
 
-TEST_CASE("a few names stand for many") {
-  const std::vector<std::string> names = {"a", "b", "c", "d", "e", "f", "g"};
-  const std::span<const std::string> all(names);
-  CHECK(some_names(all.first(1)) == "`a`");
-  CHECK(some_names(all.first(2)) == "`a` and `b`");
-  CHECK(some_names(all.first(5)) == "`a`, `b`, `c`, `d` and `e`");
-  CHECK(some_names(all) == "`a`, `b`, `c`, `d`, `e` and 2 more");
+namespace fs = std::filesystem;
+
+TEST_CASE("every file below rules is shipped as it stands there") {
+  const fs::path root = fs::path(source_dir()) / "rules";
+  size_t files = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(root)) {
+    if (!entry.is_regular_file()) continue;
+    const std::string path = fs::relative(entry.path(), root);
+    CAPTURE(path);
+    ++files;
+    std::ostringstream text;
+    text << std::ifstream(entry.path()).rdbuf();
+    const auto all = shipped_files();
+    const auto found = std::find_if(
+        all.begin(), all.end(),
+        [&](const ShippedFile& file) { return file.path == path; });
+    REQUIRE(found != all.end());
+    CHECK(found->text == text.str());
+  }
+  CHECK(shipped_files().size() == files);
+}
+
+TEST_CASE("a folder's files are told from those of another") {
+  Diagnostics diags;
+  CHECK(shipped_name({"models/llama.yaml", ""}) == "llama");
+  CHECK(shipped_name({"hardware/a.b.yaml", ""}) == "a.b");
+  CHECK(shipped_files("models").size() + shipped_files("hardware").size() +
+            shipped_files("logical").size() + shipped_files("graphs").size() ==
+        shipped_files().size());
+  CHECK(shipped_files("model").empty());
+  const SourcePtr llama = find_shipped("models", "llama", diags);
+  REQUIRE(llama != nullptr);
+  CHECK(llama->name() == "rules/models/llama.yaml");
+  CHECK(find_shipped("hardware", "llama", diags) == nullptr);
+  CHECK(find_shipped("models", "models/llama", diags) == nullptr);
+  CHECK(find_shipped("models", "", diags) == nullptr);
+  CHECK(diags.all().empty());
+}
+
+RecordedSharding recorded(const std::string& name, const std::string& mesh,
+                          const std::string& spec) {
+  RecordedSharding sharding;
+  sharding.name = name;
+  if (!mesh.empty()) {
+    const Mesh parsed = testing::mesh(mesh);
+    for (const Axis& axis : parsed.axes()) {
+      sharding.mesh.push_back({axis.name, axis.size, {}, {}, {}});
+    }
+  }
+  sharding.spec = testing::spec(spec);
+  return sharding;
+}
+
+// Whether the pattern of a recorded name is found in another.
+bool finds(const std::string& recorded_name, const std::string& name) {
+  RuleSet rules;
+  Rule rule;
+  rule.pattern = recorded_pattern(recorded_name);
+  rules.rules.push_back(rule);
+  Diagnostics diags;
+  const auto matcher = Matcher::compile(rules, true, diags);
+  REQUIRE(matcher.has_value());
+  std::vector<int> found;
+  matcher->find(name, found);
+  return !found.empty();
+}
+
+TEST_CASE("a recorded name is found with either separator, and alone") {
+  CHECK(recorded_pattern("params.w") == "^params[./]w$");
+  CHECK(finds("params.params.w", "params/params/w"));
+  CHECK(finds("params/params/w", "params.params.w"));
+  CHECK_FALSE(finds("params.w", "params/params/w"));
+  CHECK_FALSE(finds("params.w", "params/w2"));
+  CHECK_FALSE(finds("params.w", "paramsxw"));
+  CHECK(finds("a+b[0]\\.c", "a+b[0]\\/c"));
+}
+
+TEST_CASE("the box that NNX puts last may be there or not") {
+  CHECK(recorded_pattern("model.w.value") == "^model[./]w([./]value)?$");
+  CHECK(finds("model.w.value", "model/w"));
+  CHECK(finds("model.w.value", "model/w/value"));
+  CHECK_FALSE(finds("model.w", "model/w/value"));
+  CHECK(recorded_pattern("value") == "^value$");
+  CHECK(recorded_pattern("xvalue") == "^xvalue$");
+}
+
+TEST_CASE(
+    "the mesh is that of the first, and others are not dropped silently") {
+  Diagnostics diags;
+  CHECK(common_mesh({}, diags).axes.empty());
+  const auto mesh = common_mesh(
+      {recorded("step", "", ""), recorded("a", "fsdp=4,tp=2", "fsdp"),
+       recorded("b", "fsdp=4,tp=2", "")},
+      diags);
+  CHECK(axes_text(mesh.axes) == "fsdp=4,tp=2");
+  CHECK(diags.all().empty());
+  const auto other =
+      common_mesh({recorded("a", "fsdp=4", ""), recorded("b", "fsdp=8", ""),
+                   recorded("c", "tp=4", "")},
+                  diags);
+  CHECK(axes_text(other.axes) == "fsdp=4");
+  CHECK(testing::messages(diags) ==
+        "SP007 warning 2 arrays recorded on another mesh than the first");
+}
+
+TEST_CASE("each parameter gives a rule, the optimizer's state a note") {
+  RuleSet rules;
+  Diagnostics diags;
+  add_recorded_rules({recorded("params.w", "fsdp=4", "None, fsdp"),
+                      recorded("opt_state.0.mu.w", "fsdp=4", "fsdp"),
+                      recorded("step", "", "")},
+                     rules, diags);
+  REQUIRE(rules.rules.size() == 1);
+  CHECK(spec_text(rules.rules[0].spec) == "P(None, fsdp)");
+  CHECK(rules.rules[0].dim_where.size() == 2);
+  CHECK(testing::messages(diags) ==
+        "SP012 note 2 shardings of the optimizer's state and of counters left "
+        "out");
+}
+
+TEST_CASE("a state that is all optimizer gives rules too") {
+  RuleSet rules;
+  Diagnostics diags;
+  add_recorded_rules({recorded("opt_state.0.mu.w", "fsdp=4", "fsdp")}, rules,
+                     diags);
+  CHECK(rules.rules.size() == 1);
+  CHECK(diags.all().empty());
+}
+
+TEST_CASE("the names of a training state say what is a parameter") {
+  for (const char* name :
+       {"params/params/decoder/w", "params.w", "model/decoder/scale", "w",
+        "stepper/w", "decoder/optimizer/w", "", "a//b"}) {
+    CAPTURE(name);
+    CHECK(state_part(name) == StatePart::Parameter);
+  }
+  for (const char* name : {"opt_state/0/mu/params/w", "opt_state.0.count",
+                           "optimizer/opt_state/0/nu/w"}) {
+    CAPTURE(name);
+    CHECK(state_part(name) == StatePart::Optimizer);
+  }
+  for (const char* name :
+       {"step", "rng", "model/decoder/rngs/params/key", "a.rngs"}) {
+    CAPTURE(name);
+    CHECK(state_part(name) == StatePart::Counter);
+  }
 }
 
 }  // namespace
+
 }  // namespace shardplan

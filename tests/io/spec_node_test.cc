@@ -72,5 +72,103 @@ TEST_CASE("every preset becomes one entry per semantic axis") {
   }
 }
 
+std::string read_mesh_node(const std::string& text) {
+  Diagnostics diags;
+  const auto document =
+      parse_document(std::make_shared<SourceFile>("m.yaml", text), diags);
+  REQUIRE(document.has_value());
+  const auto axes = read_mesh_node(document->root(), diags);
+  CHECK(axes.has_value() != diags.has_errors());
+  if (!axes) return diags.all().front().message;
+  std::string all;
+  for (const AxisRequest& axis : *axes) {
+    all += axis.name + "=" + std::to_string(axis.size) + "@" +
+           std::string(axis.size_where.text()) + " ";
+  }
+  return all;
+}
+
+TEST_CASE("a mesh is a map of sizes, or text as the flag takes it") {
+  CHECK(read_mesh_node("{fsdp: 8, tp: -1}") == "fsdp=8@8 tp=-1@-1 ");
+  CHECK(read_mesh_node("fsdp=8,tp=4") == "fsdp=8@8 tp=4@4 ");
+}
+
+TEST_CASE("what is no mesh says so at its place") {
+  CHECK(read_mesh_node("[8, 4]") == "`mesh` must be a map, not a list");
+  CHECK(read_mesh_node("{fsdp: eight}") ==
+        "`fsdp` must be an integer, not text");
+  CHECK(read_mesh_node("{fsdp: 99999999999999999999}") ==
+        "the size of axis `fsdp` does not fit 63 bits");
+}
+
+using Reader = bool (*)(const Node&, RuleSet&, Diagnostics&);
+
+struct Tables {
+  bool good = false;
+  RuleSet rules;
+  Diagnostics diags;
+
+  std::string lines() const {
+    std::string all;
+    for (const LogicalRule& rule : rules.logical_rules) {
+      all += rule.name.value_or("(none)") + "=" + axes_text(rule.axes) + " ";
+    }
+    return all;
+  }
+  std::string first() const {
+    return diags.all().empty() ? "" : diags.all().front().message;
+  }
+};
+
+Tables read_tables(Reader reader, const std::string& text) {
+  Tables result;
+  const auto document = parse_document(
+      std::make_shared<SourceFile>("rules.yaml", text), result.diags);
+  REQUIRE(document.has_value());
+  result.good = reader(document->root(), result.rules, result.diags);
+  CHECK(result.good != result.diags.has_errors());
+  return result;
+}
+
+TEST_CASE("logical rules keep their order, their repetitions and their None") {
+  const Tables result = read_tables(
+      read_logical_rules,
+      "[[embed, fsdp], [mlp, [tp, sp]], [embed, dp], [kv, null], [q, []], "
+      "[null, dp]]");
+  CHECK(result.lines() ==
+        "embed=fsdp mlp=(tp, sp) embed=dp kv=None q=None (none)=dp ");
+}
+
+TEST_CASE("every mistake in logical rules is reported") {
+  const Tables result =
+      read_tables(read_logical_rules, "[[embed], mlp, [kv, [null]], [q, 3]]");
+  CHECK(result.diags.count(Severity::Error) == 4);
+  CHECK(result.first() == "a logical axis rule has 1 item instead of 2");
+}
+
+TEST_CASE("a mapping is one rule per entry") {
+  CHECK(read_tables(read_axis_mapping, "{embed: data, mlp: [model, data]}")
+            .lines() == "embed=data mlp=(model, data) ");
+}
+
+TEST_CASE("a PartitionAxis derives what it is not given") {
+  const Tables result = read_tables(
+      read_partition_axis, "{tensor_parallel_axis: model, kv_head_axis: null}");
+  REQUIRE(result.rules.partition_axis.has_value());
+  const PartitionAxis& axis = *result.rules.partition_axis;
+  CHECK(axis[*find_partition_field("head_axis")]->axes == AxisNames{"model"});
+  CHECK(axis[*find_partition_field("kv_head_axis")]->axes.empty());
+  CHECK(axis[*find_partition_field("batch_axis")]->axes ==
+        AxisNames{"fsdp", "dp"});
+}
+
+TEST_CASE("a field that PartitionAxis does not have has a neighbour") {
+  const Tables result = read_tables(read_partition_axis, "{heads_axis: tp}");
+  CHECK(result.diags.all().front().code == Code::UnknownKey);
+  CHECK(result.diags.all().front().help.front().find("head_axis") !=
+        std::string::npos);
+}
+
 }  // namespace
+
 }  // namespace shardplan

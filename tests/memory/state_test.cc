@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memory/state.h"
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -200,5 +201,127 @@ TEST_CASE("state is stored as was declared") {
   }
 }
 
+TEST_CASE("rules place leaves under their role and the parameter's name") {
+  const Manifest manifest =
+      testing::manifest({{"w", "bf16[8, 4]"}, {"b", "bf16[4]"}});
+  const Plan plan =
+      testing::placed(manifest, testing::rules({{".", "tp"}}), "dp=2,tp=2");
+  StateOptions options;
+  options.optimizer = Optimizer::AdamW;
+  Diagnostics diags;
+  const auto specs = resolve_state_rules(
+      manifest, plan, options,
+      testing::rules({{"^mu/w$", "(dp, tp)"}, {"^nu/", "dp"}}), {}, diags);
+  REQUIRE(specs);
+  CHECK(specs->leaves.size() == 4);
+  CHECK(specs->leaves.name(0) == "mu/w");
+  CHECK(type_text(specs->leaves.type(0)) == "f32[8, 4]");
+  const StateSpecs::Kind& kind = specs->kinds[specs->kind_of[0]];
+  CHECK(spec_text(kind.specs.at("mu")) == "P((dp, tp), None)");
+  CHECK(spec_text(kind.specs.at("nu")) == "P(dp, None)");
+  // No rule is found in mu/b: replicated, and a finding of the leaves' plan.
+  CHECK(spec_text(specs->kinds[specs->kind_of[1]].specs.at("mu")) == "P()");
+  CHECK(specs->plan.is_unmatched(specs->plan.of(2)));
+}
+
+TEST_CASE("placeholders and counters are not asked for") {
+  const Manifest manifest = testing::manifest({{"w", "f32[256, 128]"}});
+  const Plan plan =
+      testing::placed(manifest, testing::rules({{".", ""}}), "dp=2");
+  StateOptions options;
+  options.optimizer = Optimizer::Adafactor;
+  Diagnostics diags;
+  const auto specs = resolve_state_rules(
+      manifest, plan, options, testing::rules({{".", "dp"}}), {}, diags);
+  REQUIRE(specs);
+  CHECK(specs->leaves.size() == 2);
+  CHECK(specs->leaves.name(0) == "v_row/w");
+  CHECK(specs->leaves.name(1) == "v_col/w");
+}
+
+TEST_CASE("a pattern that cannot be compiled leaves no specs") {
+  const Manifest manifest = testing::manifest({{"w", "f32[8]"}});
+  const Plan plan =
+      testing::placed(manifest, testing::rules({{".", ""}}), "dp=2");
+  StateOptions options;
+  options.optimizer = Optimizer::Lion;
+  Diagnostics diags;
+  CHECK_FALSE(resolve_state_rules(
+      manifest, plan, options, testing::rules({{"(?=w)", "dp"}}), {}, diags));
+  CHECK(diags.cannot_run());
+}
+
+// Bytes by role on the first device, with all parameters on it.
+std::map<std::string, int64_t> held_bytes(const Manifest& manifest,
+                                          const Plan& plan,
+                                          const StateOptions& options) {
+  const HeldState held = hold_state(plan, options, nullptr);
+  std::vector<int64_t> counts(plan.placements.size());
+  for (size_t i = 0; i < manifest.size(); ++i) ++counts[plan.placement_of[i]];
+  std::map<std::string, int64_t> bytes;
+  visit_held(held, plan.mesh, options, counts,
+             std::vector<int64_t>(plan.mesh.axes().size()),
+             [&](size_t sum, StateKind, Int128 size) {
+               bytes[std::string(held.sums[sum].role)] +=
+                   static_cast<int64_t>(size);
+             });
+  return bytes;
+}
+
+StateOptions zero1(ZeroStyle style, Optimizer optimizer = Optimizer::Lion) {
+  StateOptions options;
+  options.optimizer = optimizer;
+  options.zero = 1;
+  options.zero_axes = {"dp"};
+  options.zero_style = style;
+  return options;
+}
+
+TEST_CASE("deepspeed pads one buffer per dtype of weights") {
+  const Manifest manifest =
+      testing::manifest({{"a", "bf16[5]"}, {"b", "bf16[6]"}, {"c", "f32[3]"}});
+  const Plan plan =
+      testing::placed(manifest, testing::rules({{".", ""}}), "dp=4");
+  const auto bytes = held_bytes(manifest, plan, zero1(ZeroStyle::DeepSpeed));
+  // 11 and 3 elements, padded to multiples of 8.
+  CHECK(bytes.at("param") == 16 * 2 + 8 * 4);
+  CHECK(bytes.at("grad") == 11 * 2 + 3 * 4);
+  CHECK(bytes.at("master") == 16 / 4 * 4);
+  CHECK(bytes.at("mu") == 16 / 4 * 4 + 8 / 4 * 4);
+}
+
+TEST_CASE("megatron begins parameters at multiples of 64 elements") {
+  const Manifest manifest =
+      testing::manifest({{"a", "bf16[65]"}, {"b", "bf16[100]"}});
+  const Plan plan =
+      testing::placed(manifest, testing::rules({{".", ""}}), "dp=4");
+  const auto bytes = held_bytes(manifest, plan, zero1(ZeroStyle::Megatron));
+  CHECK(bytes.at("param") == 256 * 2);
+  CHECK(bytes.at("grad") == 256 * 2);
+  CHECK(bytes.at("mu") == 256 / 4 * 4);
+}
+
+TEST_CASE("weights that use an axis have a buffer of their own") {
+  const Manifest manifest =
+      testing::manifest({{"dense", "f32[3]"}, {"experts", "f32[8]"}});
+  const Plan plan = testing::placed(
+      manifest, testing::rules({{"experts", "dp"}, {"dense", ""}}), "dp=4");
+  const auto bytes = held_bytes(manifest, plan, zero1(ZeroStyle::DeepSpeed));
+  // 3 elements padded to 8 over 4 ranks; 2 local ones over one rank.
+  CHECK(bytes.at("mu") == (2 + 2) * 4);
+}
+
+TEST_CASE("muon's matrices and other weights are apart") {
+  const Manifest manifest =
+      testing::manifest({{"w", "f32[3, 3]"}, {"b", "f32[3]"}});
+  const Plan plan =
+      testing::placed(manifest, testing::rules({{".", ""}}), "dp=4");
+  const auto bytes =
+      held_bytes(manifest, plan, zero1(ZeroStyle::DeepSpeed, Optimizer::Muon));
+  CHECK(bytes.at("mu") == (16 + 8) / 4 * 4);
+  CHECK(bytes.at("nu") == 8 / 4 * 4);
+}
+
 }  // namespace
+
 }  // namespace shardplan

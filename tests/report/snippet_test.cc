@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/snippet.h"
 
+#include <string>
+
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
 
@@ -8,6 +10,91 @@
 
 namespace shardplan {
 namespace {
+
+// What GitHub's runner does with a line, as its source has it.
+bool is_command(std::string_view line) {
+  const size_t begin = line.find_first_not_of(" \t\r\v\f");
+  if (begin == std::string_view::npos) return false;
+  if (line.substr(begin).starts_with("::")) return true;
+  const size_t hash = line.find("##[");
+  return hash != std::string_view::npos ||
+         line.find("##vso[") != std::string_view::npos;
+}
+
+bool has_command(std::string_view text) {
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    if (is_command(text.substr(0, end))) return true;
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return false;
+}
+
+TEST_CASE("lines that CI runners take for commands are escaped") {
+  const struct {
+    const char* text;
+    const char* shown;
+  } rows[] = {
+      {"::error::x", "\\x3a:error::x"},
+      {"a\n::error::x\n", "a\n\\x3a:error::x\n"},
+      {"  \t::add-mask::x", "  \t\\x3a:add-mask::x"},
+      {"\xC2\xA0::x", "\xC2\xA0\\x3a:x"},
+      {"\xE3\x80\x80::x", "\xE3\x80\x80\\x3a:x"},
+      {"\x1b[1m::x\x1b[0m", "\x1b[1m\\x3a:x\x1b[0m"},
+      {":::", "\\x3a::"},
+      {"a ::error::x", "a ::error::x"},
+      {"std::x", "std::x"},
+      {":x:", ":x:"},
+      {"a ##[error]x", "a #\\x23[error]x"},
+      {"###[x] ##vso[y] ##teamcity[z]",
+       "##\\x23[x] #\\x23vso[y] #\\x23teamcity[z]"},
+      {"::##[x]", "\\x3a:#\\x23[x]"},
+      {"# [x] #[x] ## [x] ##1[x]", "# [x] #[x] ## [x] ##1[x]"},
+      {"", ""},
+      {"\n\n", "\n\n"},
+  };
+  for (const auto& row : rows) {
+    CAPTURE(row.text);
+    CHECK(without_commands(row.text) == row.shown);
+  }
+}
+
+TEST_CASE("no text leaves a command, however it is cut into pieces") {
+  const bool holds = rc::check([] {
+    const auto text = *rc::gen::container<std::string>(
+        rc::gen::element(':', '#', '[', ' ', '\n', '1', '\t'));
+    const auto size = *rc::gen::inRange<size_t>(1, 5);
+    std::string out;
+    const TextSink sink = [&](std::string_view piece) {
+      out += piece;
+      return true;
+    };
+    LineGuard guard(sink);
+    for (size_t at = 0; at < text.size(); at += size) {
+      RC_ASSERT(guard.write(std::string_view(text).substr(at, size)));
+    }
+    RC_ASSERT(guard.finish());
+    RC_ASSERT(out == without_commands(text));
+    RC_ASSERT(!has_command(out));
+    // The mutation: as it is, unless there was none.
+    RC_ASSERT((out == text) == !has_command(text));
+  });
+  CHECK(holds);
+}
+
+TEST_CASE("a refusing sink is told, and gets nothing more") {
+  int calls = 0;
+  const TextSink sink = [&](std::string_view) {
+    ++calls;
+    return false;
+  };
+  LineGuard guard(sink);
+  CHECK(guard.write("no end yet"));
+  CHECK_FALSE(guard.write("\n"));
+  CHECK_FALSE(guard.write("more\n"));
+  CHECK_FALSE(guard.finish());
+  CHECK(calls == 1);
+}
 
 using Lines = std::vector<std::string>;
 

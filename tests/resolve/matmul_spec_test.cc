@@ -151,4 +151,5 @@ TEST_CASE("the original's collective product turns a weight's spec round") {
 }
 
 }  // namespace
+
 }  // namespace shardplan

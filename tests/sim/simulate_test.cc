@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "base/check.h"
+#include "base/checked.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/small_graph.h"
 

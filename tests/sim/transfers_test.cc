@@ -6,10 +6,10 @@
 
 #include <doctest/doctest.h>
 
-#include "graph/field.h"
+#include "graph/elementwise.h"
 #include "sim/execute.h"
 #include "sim/price.h"
-#include "spmd/groups.h"
+#include "spmd/layout.h"
 #include "spmd/reshard.h"
 #include "tests/support/builders.h"
 #include "tests/support/random_graph.h"

@@ -2,8 +2,14 @@
 #include "sim/verdict.h"
 
 #include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
 
 #include <doctest/doctest.h>
+
+#include "sim/simulate.h"
+#include "tests/support/small_graph.h"
 
 namespace shardplan {
 namespace {
@@ -186,5 +192,429 @@ TEST_CASE("verdict: a relative error is over all rows") {
   CHECK(relative_error(zero, y) == kInfinity);
 }
 
+using testing::SmallGraph;
+
+constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+TEST_CASE("non-finite: numbers are counted by kind") {
+  for (const Element element : {Element::F32, Element::F64}) {
+    const double numbers[] = {0, kNotANumber, kInf, -kInf, -kInf, 1};
+    const Tensor x = make_tensor(element, {2, 3}, numbers);
+    const NumberKinds kinds = kinds_of(x);
+    CHECK(kinds.elements == 6);
+    CHECK(kinds.nan == 1);
+    CHECK(kinds.infinite == 1);
+    CHECK(kinds.minus_infinite == 2);
+    CHECK_FALSE(kinds.all_zero);
+    // A view: the middle column, then the first number.
+    CHECK(kinds_of(slice(x, 1, 1, 2)).nan == 1);
+    CHECK(kinds_of(slice(x, 1, 1, 2)).minus_infinite == 1);
+    CHECK(kinds_of(slice(slice(x, 0, 0, 1), 1, 0, 1)).all_zero);
+    CHECK_FALSE(kinds_of(slice(slice(x, 0, 0, 1), 1, 1, 2)).all_zero);
+    CHECK(kinds_of(make_tensor(element, {})).all_zero);
+    CHECK_FALSE(kinds_of(make_tensor(element, {0, 3})).all_zero);
+  }
+}
+
+TEST_CASE("non-finite: what a mask hides is meant") {
+  NumberKinds kinds;
+  kinds.elements = 9;
+  kinds.minus_infinite = 3;
+  CHECK_FALSE(non_finite_of(kinds, 1, -1, true));
+  REQUIRE(non_finite_of(kinds, 1, -1, false));
+  CHECK(non_finite_of(kinds, 1, -1, false)->worst == -kInf);
+  kinds.infinite = 2;
+  REQUIRE(non_finite_of(kinds, 1, 4, true));
+  CHECK(non_finite_of(kinds, 1, 4, true)->count == 2);
+  CHECK(non_finite_of(kinds, 1, 4, true)->device == 4);
+  CHECK(non_finite_of(kinds, 1, 4, true)->worst == kInf);
+  kinds.nan = 1;
+  CHECK(std::isnan(non_finite_of(kinds, 1, -1, true)->worst));
+}
+
+// y = x w, from a sum over devices.
+struct Product {
+  Product() : g("tp=2") {
+    x = g.input({4, 8}, "None, tp");
+    w = g.parameter({8, 8}, "tp, None");
+    y = g.einsum("bd,df->bf", x, w);
+  }
+  Simulation run(const Program& program) const {
+    return simulate(program, values, {});
+  }
+  SmallGraph g;
+  std::vector<Tensor> values;
+  int x = 0, w = 0, y = 0;
+};
+
+// All of a result was NaN in both runs, which was "agree to 12 digits".
+TEST_CASE("non-finite: a parameter that has NaN is found, and no run is ok") {
+  Product p;
+  Program program = p.g.plan();
+  p.values = p.g.values();
+  CHECK(verdict_of(p.run(program)) == Verdict::Ok);
+  const auto w = static_cast<size_t>(p.w);
+  p.values[w] = copy(p.values[w]);
+  for (int64_t i = 0; i < 8; ++i) p.values[w].data<float>()[i] = kNotANumber;
+  const Simulation s = p.run(program);
+  CHECK(verdict_of(s) == Verdict::Inconclusive);
+  REQUIRE(s.non_finite);
+  CHECK(s.non_finite->value == p.w);
+  CHECK(s.non_finite->count == 8);
+  CHECK(s.non_finite->elements == 64);
+  CHECK(s.non_finite->device == -1);
+  CHECK(std::isnan(s.error_amplification));
+  CHECK_FALSE(s.bound_ratio);
+}
+
+TEST_CASE("non-finite: rows that are finite show a sum that is missing") {
+  Product p;
+  Program program = p.g.plan();
+  p.values = p.g.values();
+  // One row of x: three of four rows of the result are finite.
+  const auto x = static_cast<size_t>(p.x);
+  p.values[x] = copy(p.values[x]);
+  p.values[x].data<float>()[0] = kNotANumber;
+  CHECK_FALSE(p.run(program).mismatch);
+  for (Instruction& at : program.instructions) {
+    if (at.kind != Instruction::Kind::Collective) continue;
+    at.kind = Instruction::Kind::Slice;
+    at.axes.clear();
+  }
+  const Simulation s = p.run(program);
+  CHECK(verdict_of(s) == Verdict::Mismatch);
+  REQUIRE(s.mismatch);
+  CHECK(s.mismatch->value == p.y);
+  REQUIRE(s.non_finite);
+  CHECK(s.non_finite->value == p.x);
+}
+
+TEST_CASE("non-finite: values before show what the outputs hide") {
+  for (const bool sums : {true, false}) {
+    CAPTURE(sums);
+    Product p;
+    const int large = p.g.node("scale", {p.y}, {{"by", 1e300}});
+    const int infinite = p.g.node("square", {large});
+    const int opposite = p.g.node("negate", {infinite});
+    p.g.node("add", {infinite, opposite});
+    p.g.want(p.y, "None, None");
+    Program program = p.g.plan();
+    p.values = p.g.values();
+    for (Instruction& at : program.instructions) {
+      if (sums || at.kind != Instruction::Kind::Collective) continue;
+      at.kind = Instruction::Kind::Slice;
+      at.axes.clear();
+    }
+    const Simulation s = p.run(program);
+    REQUIRE(s.non_finite);
+    CHECK(s.non_finite->value == infinite);
+    CHECK(verdict_of(s) == (sums ? Verdict::Inconclusive : Verdict::Mismatch));
+    if (!sums) CHECK(s.mismatch->value == p.y);
+  }
+}
+
+TEST_CASE("non-finite: in the sharded run alone it is a mismatch") {
+  SmallGraph g("tp=2");
+  const int x = g.input({4, 8}, "tp, None");
+  const int large = g.node("scale", {x}, {{"by", 1e200}});
+  const int small = g.node("scale", {x}, {{"by", 1e-200}});
+  const int y = g.node("multiply", {large, small});
+  g.node("sigmoid", {y});
+  Program program = g.plan();
+  CHECK(verdict_of(simulate(program, g.values(), {})) == Verdict::Ok);
+  // A fault: the devices take the large one twice.
+  for (Instruction& at : program.instructions) {
+    const int value = program.registers[static_cast<size_t>(at.result)].value;
+    if (value == y) at.operands[1] = at.operands[0];
+  }
+  const Simulation s = simulate(program, g.values(), {});
+  CHECK_FALSE(s.non_finite);
+  REQUIRE(s.mismatch);
+  CHECK(s.mismatch->value == y);
+  CHECK(std::isinf(s.mismatch->error));
+}
+
+TEST_CASE("non-finite: the -inf of a causal mask is no finding") {
+  SmallGraph g("tp=2");
+  const int x = g.input({2, 4, 8}, "None, None, tp");
+  const int scores = g.node("causal_mask", {x});
+  const int scaled = g.node("scale", {scores}, {{"by", 0.5}});
+  const int shares = g.composite("softmax", {scaled});
+  g.node("einsum", {shares, g.parameter({8, 4}, "tp, None")},
+         {{"equation", std::string("bqk,kd->bqd")}});
+  const Simulation s = simulate(g.plan(), g.values(), {});
+  CHECK_FALSE(s.non_finite);
+  CHECK_FALSE(s.overflow);
+  CHECK_FALSE(s.sharded_overflow);
+  CHECK(verdict_of(s) == Verdict::Ok);
+}
+
+TEST_CASE("non-finite: an overflow of working precision is told") {
+  for (const Storage storage : {Storage::F16, Storage::BF16}) {
+    SmallGraph g("tp=2");
+    const int x = g.input({4, 8}, "None, tp");
+    const int large = g.node("scale", {x}, {{"by", 1e5}});
+    g.node("scale", {large}, {{"by", 1e-5}});
+    SimulateOptions options;
+    options.storage = storage;
+    options.reduce = storage;
+    const Simulation s = simulate(g.plan(), g.values(), options);
+    CHECK(verdict_of(s) == Verdict::Ok);
+    CHECK(s.overflow.has_value() == (storage == Storage::F16));
+    if (!s.overflow) continue;
+    CHECK(s.overflow->value == large);
+    CHECK(s.overflow->device == -1);
+    CHECK(std::isnan(s.error_amplification));
+  }
+}
+
+TEST_CASE("non-finite: sums overflow in the sharded run alone") {
+  SmallGraph g("tp=2");
+  const int x = g.input({4, 8}, "None, tp");
+  const int large = g.node("scale", {x}, {{"by", 1e5}});
+  const int total = g.node("sum", {large}, {{"dims", std::vector<int64_t>{1}}});
+  SimulateOptions options;
+  options.reduce = Storage::F16;
+  const Simulation s = simulate(g.plan(), g.values(), options);
+  CHECK(verdict_of(s) == Verdict::Ok);
+  CHECK_FALSE(s.overflow);
+  REQUIRE(s.sharded_overflow);
+  CHECK(s.sharded_overflow->value == total);
+  CHECK(s.sharded_overflow->device >= 0);
+}
+
 }  // namespace
+
+// Values that could not have shown a fault: where they are found, a fault of
+// that kind really passes; where they are not, it is caught.
+
+namespace {
+
+using Kind = Unseen::Kind;
+using testing::SmallGraph;
+
+Simulation run(SmallGraph& g, const std::vector<Tensor>& values,
+               const std::function<void(Program&)>& fault = {}) {
+  Program program = g.plan();
+  if (fault) fault(program);
+  return simulate(program, values, {});
+}
+
+void check_only(const Simulation& s, Kind kind, int value) {
+  CHECK_FALSE(s.mismatch);
+  CHECK(verdict_of(s) == Verdict::Inconclusive);
+  REQUIRE(s.unseen.size() == 1);
+  CHECK(s.unseen[0].kind == kind);
+  CHECK(s.unseen[0].value == value);
+}
+
+Tensor filled(const Shape& shape, double number) {
+  return make_tensor(
+      Element::F32, shape,
+      std::vector<double>(static_cast<size_t>(*element_count(shape)), number));
+}
+
+void set(std::vector<Tensor>& values, int value, double number) {
+  Tensor& tensor = values[static_cast<size_t>(value)];
+  tensor = filled(tensor.shape, number);
+}
+
+// Reductions are left out, or done twice.
+void drop_sums(Program& program) {
+  for (Instruction& at : program.instructions) {
+    if (at.kind != Instruction::Kind::Collective ||
+        at.collective != CollectiveKind::AllReduce) {
+      continue;
+    }
+    at.kind = Instruction::Kind::Slice;
+    at.axes.clear();
+  }
+}
+void swap_loads(Program& program, int value) {
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    Instruction& at = program.instructions[i];
+    if (program.registers[static_cast<size_t>(at.result)].value != value) {
+      continue;
+    }
+    Instruction swap;
+    swap.kind = Instruction::Kind::Collective;
+    swap.collective = CollectiveKind::Permute;
+    swap.sources = {1, 0};
+    swap.result = at.result;
+    at.result = static_cast<int>(program.registers.size());
+    swap.operands = {at.result};
+    program.registers.push_back(
+        program.registers[static_cast<size_t>(swap.result)]);
+    program.instructions.insert(
+        program.instructions.begin() + static_cast<ptrdiff_t>(i) + 1, swap);
+    return;
+  }
+}
+
+TEST_CASE("unseen: zeros hide a sum that is dropped") {
+  SmallGraph g("tp=2");
+  const int x = g.input({4, 8}, "None, tp");
+  const int w = g.parameter({8, 8}, "tp, None");
+  g.einsum("bd,df->bf", x, w);
+  std::vector<Tensor> values = g.values();
+  CHECK(verdict_of(run(g, values)) == Verdict::Ok);
+  CHECK(verdict_of(run(g, values, drop_sums)) == Verdict::Mismatch);
+  for (const int zero : {x, w}) {
+    CAPTURE(zero);
+    std::vector<Tensor> zeros = values;
+    set(zeros, zero, 0);
+    check_only(run(g, zeros), Kind::ZeroInput, zero);
+    check_only(run(g, zeros, drop_sums), Kind::ZeroInput, zero);
+  }
+}
+
+TEST_CASE("unseen: an operation may make zeros of numbers") {
+  SmallGraph g("tp=2");
+  const int x = g.input({4, 8}, "tp, None");
+  const int y = g.node("relu", {x});
+  std::vector<Tensor> values = g.values();
+  CHECK(verdict_of(run(g, values)) == Verdict::Ok);
+  const Tensor square = copy(values[0]);
+  for (int64_t i = 0; i < 32; ++i) {
+    square.data<float>()[i] =
+        -1 - square.data<float>()[i] * square.data<float>()[i];
+  }
+  values[0] = square;
+  check_only(run(g, values), Kind::ZeroResult, y);
+  check_only(run(g, values, [&](Program& p) { swap_loads(p, x); }),
+             Kind::ZeroResult, y);
+}
+
+TEST_CASE("unseen: zeros that the graph itself asks for are none") {
+  SmallGraph g("tp=2");
+  const int x = g.input({4, 8}, "tp, None");
+  const int nothing = g.node("scale", {x}, {{"by", 0.0}});
+  g.node("concatenate", {nothing, x}, {{"dim", 0.0}});
+  const int one = g.input({4, 8, 1}, "tp, None, None");
+  g.composite("softmax", {one});
+  CHECK(run(g, g.values()).unseen.empty());
+  // But where it is all that is compared.
+  SmallGraph all("tp=2");
+  const int y =
+      all.node("scale", {all.input({4, 8}, "tp, None")}, {{"by", 0.0}});
+  check_only(run(all, all.values()), Kind::ZeroResult, y);
+}
+
+TEST_CASE("unseen: what is too small to be added might be added twice") {
+  SmallGraph g("tp=2");
+  const int x = g.input({4, 8}, "tp, None");
+  const int bias = g.parameter({8}, "");
+  const int y = g.node("add", {x, bias});
+  for (const std::string op : {"add", "subtract"}) {
+    g.graph.nodes[0].op = find_op(op);
+    std::vector<Tensor> values = g.values();
+    CHECK(verdict_of(run(g, values)) == Verdict::Ok);
+    const Tensor tiny = copy(values[1]);
+    for (int64_t i = 0; i < 8; ++i) tiny.data<float>()[i] *= 1e-12F;
+    values[1] = tiny;
+    const Simulation small = run(g, values);
+    check_only(small, Kind::LostTerm, y);
+    CHECK(small.unseen[0].operand == bias);
+    const Tensor tiny_x = copy(values[0]);
+    for (int64_t i = 0; i < 32; ++i) tiny_x.data<float>()[i] *= 1e-30F;
+    values[0] = tiny_x;
+    const Simulation large = run(g, values);
+    check_only(large, Kind::LostTerm, y);
+    CHECK(large.unseen[0].operand == x);
+  }
+}
+
+TEST_CASE("unseen: a sum of which one device has all") {
+  SmallGraph g("tp=4");
+  const int x = g.input({4, 8}, "None, tp");
+  const int y = g.einsum("bd,df->bf", x, g.parameter({8, 8}, "tp, None"));
+  std::vector<Tensor> values = g.values();
+  CHECK(verdict_of(run(g, values)) == Verdict::Ok);
+  // Only the first two of eight rows of the weight, those of device 0.
+  const Tensor w = copy(values[1]);
+  for (int64_t i = 16; i < 64; ++i) w.data<float>()[i] = 0;
+  values[1] = w;
+  const Simulation s = run(g, values);
+  // Those of other devices are all zeros: alike, but not the first's.
+  check_only(s, Kind::LostParts, y);
+  CHECK(s.unseen[0].axes == AxisNames{"tp"});
+  // Two devices are enough.
+  w.data<float>()[16] = 1;
+  CHECK(verdict_of(run(g, values)) == Verdict::Ok);
+}
+
+TEST_CASE("unseen: rows of a table come from one device each") {
+  SmallGraph g("tp=4");
+  const int table = g.parameter({16, 8}, "tp, None");
+  const int ids = g.input({3}, "", 16);
+  g.node("embedding", {table, ids});
+  std::vector<Tensor> values = g.values();
+  values[1] = make_tensor(Element::F32, {3}, std::vector<double>{1, 2, 3});
+  CHECK(verdict_of(run(g, values)) == Verdict::Ok);
+  CHECK(verdict_of(run(g, values, drop_sums)) == Verdict::Mismatch);
+}
+
+TEST_CASE("unseen: shards that are alike could be exchanged") {
+  SmallGraph g("tp=2");
+  const int x = g.input({4, 8}, "None, tp");
+  const int scale = g.parameter({8}, "tp");
+  g.node("multiply", {x, scale});
+  std::vector<Tensor> values = g.values();
+  const auto fault = [&](Program& p) { swap_loads(p, scale); };
+  CHECK(verdict_of(run(g, values)) == Verdict::Ok);
+  CHECK(verdict_of(run(g, values, fault)) == Verdict::Mismatch);
+  set(values, scale, 1);
+  check_only(run(g, values), Kind::AlikeShards, scale);
+  check_only(run(g, values, fault), Kind::AlikeShards, scale);
+  // Whole on every device, there is nothing to exchange.
+  g.want(scale, "None");
+  g.want(x, "None, None");
+  CHECK(verdict_of(run(g, values)) == Verdict::Ok);
+}
+
+TEST_CASE("unseen: shards may be alike along one axis of several") {
+  SmallGraph g("a=2,b=2");
+  const int w = g.parameter({4, 4}, "a, b");
+  g.node("relu", {w});
+  std::vector<Tensor> values = g.values();
+  // Rows repeat, columns do not.
+  for (int64_t i = 8; i < 16; ++i) {
+    values[0].data<float>()[i] = values[0].data<float>()[i - 8];
+  }
+  const Simulation s = run(g, values);
+  check_only(s, Kind::AlikeShards, w);
+  CHECK(s.unseen[0].axes == AxisNames{"a"});
+}
+
+TEST_CASE("unseen: few integers may be alike by chance, many may not") {
+  for (const int64_t rows : {1, 32}) {
+    SmallGraph g("tp=2");
+    const int ids = g.input({2 * rows}, "tp", 16);
+    g.node("embedding", {g.parameter({16, 8}, ""), ids});
+    std::vector<Tensor> values = g.values();
+    set(values, ids, 3);
+    CHECK(run(g, values).unseen.size() == (rows == 1 ? 0 : 1));
+  }
+}
+
+TEST_CASE("unseen: nothing is compared where there are no numbers") {
+  SmallGraph g("tp=2");
+  const int x = g.input({0, 8}, "None, tp");
+  const int y = g.node("relu", {x});
+  check_only(run(g, g.values()), Kind::NoNumbers, y);
+}
+
+TEST_CASE("unseen: exact integers are never in doubt") {
+  SmallGraph g("tp=2");
+  const int x = g.input({4, 8}, "None, tp");
+  g.einsum("bd,df->bf", x, g.parameter({8, 8}, "tp, None"));
+  SimulateOptions options;
+  options.values = ValueSource::Field;
+  CHECK(verdict_of(simulate(g.plan(), g.values(ValueSource::Field), options)) ==
+        Verdict::Ok);
+}
+
+}  // namespace
+
 }  // namespace shardplan

@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include "spmd/groups.h"
+#include "spmd/layout.h"
 #include "tests/support/builders.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/small_graph.h"

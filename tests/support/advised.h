@@ -12,7 +12,7 @@
 
 #include "advise/advise.h"
 #include "advise/rule_edit.h"
-#include "io/dialects/dialects.h"
+#include "io/dialects.h"
 #include "tests/support/builders.h"
 
 namespace shardplan::testing {

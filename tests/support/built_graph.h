@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "graph/build.h"
-#include "io/graph_file.h"
+#include "io/graph/graph_file.h"
 #include "tests/support/messages.h"
 
 namespace shardplan::testing {

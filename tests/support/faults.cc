@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "spmd/groups.h"
+#include "spmd/layout.h"
 
 namespace shardplan::testing {
 namespace {

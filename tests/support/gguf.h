@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "io/gguf_types.h"
+#include "io/gguf/header.h"
 
 namespace shardplan::testing {
 

@@ -15,7 +15,7 @@
 
 #include "base/diagnostic.h"
 #include "core/manifest.h"
-#include "io/formats/formats.h"
+#include "io/formats.h"
 #include "tests/support/source_dir.h"
 
 namespace shardplan::testing {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "resolve/lint.h"
+#include "findings/lint.h"
 #include "resolve/resolve.h"
 #include "tests/support/builders.h"
 

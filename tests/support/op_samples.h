@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/diagnostic.h"
-#include "graph/field.h"
+#include "graph/elementwise.h"
 #include "graph/op.h"
 #include "tests/support/messages.h"
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json_text.h"
+#include "base/text.h"
 
 namespace shardplan::testing {
 

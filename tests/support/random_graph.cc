@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "base/check.h"
-#include "graph/append.h"
+#include "base/checked.h"
+#include "graph/graph.h"
 #include "tests/support/small_graph.h"
 
 namespace shardplan::testing {

@@ -9,7 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "io/graph_file.h"
+#include "io/graph/graph_file.h"
 #include "tests/support/messages.h"
 #include "tests/support/source_dir.h"
 

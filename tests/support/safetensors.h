@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json_text.h"
+#include "base/text.h"
 #include "core/types.h"
 
 namespace shardplan::testing {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "cli/commands/simulate_input.h"
 #include "cli/flags.h"
 #include "cli/progress.h"
-#include "cli/simulate_input.h"
 #include "tests/support/memory_host.h"
 
 namespace shardplan::testing {

@@ -3,9 +3,9 @@
 
 #include <utility>
 
-#include "base/check.h"
-#include "graph/append.h"
+#include "base/checked.h"
 #include "graph/composites.h"
+#include "graph/graph.h"
 #include "tests/support/builders.h"
 
 namespace shardplan::testing {

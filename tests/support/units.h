@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include "resolve/units.h"
+#include "model/units.h"
 #include "tests/support/builders.h"
 
 namespace shardplan::testing {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "graph/build.h"
-#include "graph/evaluate.h"
+#include "graph/graph.h"
 #include "resolve/resolve.h"
 #include "sim/activations.h"
 #include "tests/support/builders.h"

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/facts.h"
 #include "core/manifest.h"
-#include "core/model_config.h"
 #include "graph/family.h"
 #include "graph/graph.h"
 #include "graph/tensor.h"

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // `shardplan analyze MODEL`: bytes per device, and where they come from.
+#include "resolve/analyze.h"
+
 #include <algorithm>
 #include <utility>
 
 #include "base/text.h"
 #include "cli/budget.h"
-#include "cli/budget_tables.h"
 #include "cli/commands.h"
-#include "cli/kv_tables.h"
 #include "cli/output.h"
 #include "cli/session.h"
-#include "cli/tables.h"
-#include "resolve/group.h"
+#include "cli/views/budget_tables.h"
+#include "cli/views/tables.h"
 
 namespace shardplan::cli {
 namespace {
@@ -156,7 +156,7 @@ Table axes_table(const Session& session) {
 }
 
 Table group_table(const char* id, const char* title, const char* key,
-                  std::vector<Group> groups) {
+                  std::vector<GroupSum> groups) {
   Table table;
   table.id = id;
   table.title = title;
@@ -166,7 +166,7 @@ Table group_table(const char* id, const char* title, const char* key,
                    {"bytes", "bytes", Align::Right},
                    {"bytes_per_device", "per device", Align::Right}};
   table.rows = [groups = std::move(groups)](const RowSink& sink) {
-    for (const Group& g : groups) {
+    for (const GroupSum& g : groups) {
       sink(Row{g.name, Count{g.tensors}, Count{g.elements}, ByteSize{g.bytes},
                ByteSize{g.bytes_per_device}});
     }

@@ -8,12 +8,12 @@
 #include "advise/unified_diff.h"
 #include "base/text.h"
 #include "cli/budget.h"
-#include "cli/budget_tables.h"
 #include "cli/commands.h"
-#include "cli/fix.h"
+#include "cli/commands/fix.h"
 #include "cli/output.h"
 #include "cli/session.h"
-#include "cli/tables.h"
+#include "cli/views/budget_tables.h"
+#include "cli/views/tables.h"
 
 namespace shardplan::cli {
 namespace {
@@ -62,8 +62,8 @@ const Diagnostic* first_shown(const Diagnostics& diags, bool quiet) {
   return none ? nullptr : &*first;
 }
 
-void add_budget(const Context& context, const BudgetAnswer& answer,
-                Report& report) {
+void add_checked_budget(const Context& context, const BudgetAnswer& answer,
+                        Report& report) {
   for (auto& entry : budget_summary(answer.budget)) {
     report.summary.push_back(std::move(entry));
   }
@@ -96,7 +96,7 @@ std::optional<Report> check_report(Context& context, const Session& session) {
                            plural(mesh.devices(), "device") + " in " +
                            slices_text(mesh, *session.slices));
   }
-  if (answer) add_budget(context, *answer, report);
+  if (answer) add_checked_budget(context, *answer, report);
   report.notes.push_back(verdict(context.diags, session));
   if (const Diagnostic* first =
           first_shown(context.diags, context.options.quiet)) {

@@ -8,21 +8,13 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/help.h"
 #include "cli/output.h"
-#include "cli/topics.h"
 #include "io/hardware.h"
 #include "io/shipped.h"
 
 namespace shardplan::cli {
 namespace {
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) {
-    text += (text.empty() ? "" : " ") + word;
-  }
-  return text;
-}
 
 std::vector<std::string> command_names() {
   std::vector<std::string> names;
@@ -107,7 +99,7 @@ std::string bash_script() {
   for (const Flag& flag : flags()) {
     if (flag.takes == Takes::Nothing) continue;
     valued += (valued.empty() ? "" : "|") + case_pattern(flag);
-    const std::string words = joined(values_of(flag));
+    const std::string words = joined(values_of(flag), " ");
     const bool files = flag.takes == Takes::File;
     values += "    " + case_pattern(flag) + ")\n      COMPREPLY=($(compgen" +
               (words.empty() ? "" : " -W '" + words + "'") +
@@ -116,7 +108,7 @@ std::string bash_script() {
   }
   std::string per_command;
   for (const Command& command : commands()) {
-    const std::string words = joined(argument_words(command));
+    const std::string words = joined(argument_words(command), " ");
     per_command += "    " + std::string(command.name) + ")\n      flags='" +
                    flags_of(command) + "'\n      words='" + words + "'\n" +
                    "      files=" + (words.empty() ? "1" : "''") + " ;;\n";
@@ -142,7 +134,7 @@ std::string bash_script() {
          "  esac\n"
          "  case $command in\n"
          "    '')\n      flags='--help --version'\n      words='" +
-         joined(command_names()) + "'\n      files='' ;;\n" + per_command +
+         joined(command_names(), " ") + "'\n      files='' ;;\n" + per_command +
          "  esac\n"
          "  if [[ $current == -* ]]; then\n"
          "    COMPREPLY=($(compgen -W \"$flags\" -- \"$current\"))\n"
@@ -156,7 +148,7 @@ std::string bash_script() {
 }
 
 // Inside single quotes of zsh and fish alike, where help has no backslashes.
-std::string quoted(std::string_view text) {
+std::string shell_quoted(std::string_view text) {
   std::string result;
   for (char c : text) {
     if (c == '\'') {
@@ -171,7 +163,7 @@ std::string quoted(std::string_view text) {
 // `_arguments` gives `[`, `]` and `:` a meaning of their own.
 std::string zsh_escaped(std::string_view text) {
   std::string result;
-  for (char c : quoted(text)) {
+  for (char c : shell_quoted(text)) {
     if (c == '[' || c == ']' || c == ':') result += '\\';
     result += c;
   }
@@ -182,7 +174,7 @@ std::string zsh_flag(const Flag& flag) {
   const std::string star = flag.repeats ? "*" : "";
   std::string value;
   if (flag.takes != Takes::Nothing) {
-    const std::string words = joined(values_of(flag));
+    const std::string words = joined(values_of(flag), " ");
     value = ":" + zsh_escaped(flag.value) + ":";
     if (flag.takes == Takes::File) {
       value += words.empty() ? "_files" : "{_files; compadd -- " + words + "}";
@@ -205,7 +197,7 @@ std::string zsh_script() {
   for (const Command& command : commands()) {
     const std::string name(command.name);
     names += "    '" + name + ":" + zsh_escaped(command.summary) + "'\n";
-    const std::string words = joined(argument_words(command));
+    const std::string words = joined(argument_words(command), " ");
     cases += "    " + name + ")\n      _arguments \\\n";
     for (const Flag& flag : flags()) {
       if (is_taken_by(flag, command.name)) cases += zsh_flag(flag);
@@ -246,19 +238,21 @@ std::string fish_flag(const Flag& flag) {
   if (flag.letter != 0) text.append(" -s ").append(1, flag.letter);
   if (flag.takes != Takes::Nothing) text += " -r";
   if (flag.takes == Takes::File) text += " -F";
-  const std::string words = joined(values_of(flag));
+  const std::string words = joined(values_of(flag), " ");
   if (!words.empty()) text.append(" -a '").append(words).append("'");
-  return text.append(" -d '").append(quoted(flag.help)).append("'\n");
+  return text.append(" -d '").append(shell_quoted(flag.help)).append("'\n");
 }
 
 std::string fish_command(const Command& command) {
   std::string text =
       "complete -c shardplan -n 'not __fish_seen_subcommand_from ";
-  text.append(joined(command_names())).append("' -a ").append(command.name);
-  text.append(" -d '").append(quoted(command.summary)).append("'\n");
+  text.append(joined(command_names(), " "))
+      .append("' -a ")
+      .append(command.name);
+  text.append(" -d '").append(shell_quoted(command.summary)).append("'\n");
   text.append("complete -c shardplan -n '__fish_seen_subcommand_from ");
   text.append(command.name).append("'");
-  const std::string words = joined(argument_words(command));
+  const std::string words = joined(argument_words(command), " ");
   if (words.empty()) return text.append(" -F\n");
   return text.append(" -a '").append(words).append("'\n");
 }

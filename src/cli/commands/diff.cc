@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `shardplan diff A B`: which tensors two saved plans place differently, and
-// what that does to the fullest device. (With --semantics: cli/semantics.h.)
+// what that does to the fullest device. (With --semantics:
+// cli/commands/semantics.h.)
 #include <cmath>
 #include <cstdint>
 #include <map>
@@ -16,11 +17,11 @@
 
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/commands/semantics.h"
 #include "cli/output.h"
-#include "cli/semantics.h"
 #include "core/fold.h"
 #include "io/load.h"
-#include "io/plan_file.h"
+#include "io/plan/plan_file.h"
 #include "report/report.h"
 #include "resolve/analyze.h"
 

@@ -8,13 +8,13 @@
 #include <string_view>
 #include <vector>
 
-#include "base/check.h"
+#include "base/checked.h"
 #include "base/text.h"
-#include "cli/algorithm_report.h"
 #include "cli/code_pages.h"
 #include "cli/commands.h"
-#include "cli/matmul_report.h"
 #include "cli/output.h"
+#include "cli/views/algorithm_report.h"
+#include "cli/views/matmul_report.h"
 
 namespace shardplan::cli {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
+#include "base/checked.h"
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/session.h"

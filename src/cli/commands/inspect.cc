@@ -16,7 +16,7 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/session.h"
-#include "cli/shard_report.h"
+#include "cli/views/parameter_report.h"
 #include "core/fold.h"
 #include "core/manifest.h"
 #include "io/load.h"
@@ -27,7 +27,7 @@ namespace {
 
 constexpr size_t kLargest = 10;
 
-std::string_view from_text(FactsFrom from) {
+std::string_view facts_from_text(FactsFrom from) {
   switch (from) {
     case FactsFrom::Config:
       return "config";
@@ -62,7 +62,7 @@ Table facts_table(const ModelFacts& facts) {
                        const std::optional<int64_t>& value) {
     if (value) {
       rows.push_back({std::string(name), Count{*value},
-                      std::string(from_text(facts.from))});
+                      std::string(facts_from_text(facts.from))});
     }
   };
   for (const FactField& field : kFactFields) {
@@ -70,7 +70,7 @@ Table facts_table(const ModelFacts& facts) {
   }
   if (!facts.windows.empty()) {
     rows.push_back({"windows", windows_text(facts.windows),
-                    std::string(from_text(facts.from))});
+                    std::string(facts_from_text(facts.from))});
   }
   Table table;
   table.id = "facts";
@@ -158,8 +158,9 @@ Layers fold_buffers(const std::vector<Manifest::Buffer>& buffers) {
 }
 
 // Layers folded; bytes and elements are those of all that a row stands for.
-Table folded_table(const Layers& layers,
-                   const std::function<const TensorType&(size_t)>& type_of) {
+Table inspect_folded_table(
+    const Layers& layers,
+    const std::function<const TensorType&(size_t)>& type_of) {
   std::vector<Row> rows;
   for (size_t i = 0; i < layers.labels.size(); ++i) {
     const ParameterClass& group = layers.folding.classes[i];
@@ -181,7 +182,7 @@ Table folded_table(const Layers& layers,
 }
 
 Table layers_table(const Manifest& manifest, const Layers& layers) {
-  Table table = folded_table(
+  Table table = inspect_folded_table(
       layers, [&](size_t i) -> const TensorType& { return manifest.type(i); });
   table.id = "layers";
   table.title = "Parameters";
@@ -256,7 +257,7 @@ constexpr const char* kBuffersTitle = "Buffers (not parameters, never placed)";
 
 Table folded_buffers(const Manifest& manifest) {
   const std::vector<Manifest::Buffer>& buffers = manifest.buffers();
-  Table table = folded_table(
+  Table table = inspect_folded_table(
       fold_buffers(buffers),
       [&](size_t i) -> const TensorType& { return buffers[i].type; });
   table.id = "folded_buffers";
@@ -280,28 +281,29 @@ Table buffers_table(const Manifest& manifest, Audience audience) {
   return table;
 }
 
-std::string size_text(int64_t bytes, bool exact) {
+std::string inspect_size_text(int64_t bytes, bool exact) {
   return exact ? std::to_string(bytes) + " bytes"
                : bytes_text(static_cast<double>(bytes));
 }
 
-std::string headline(const Manifest& manifest, bool exact) {
+std::string inspect_headline(const Manifest& manifest, bool exact) {
   const int64_t elements = manifest.total_elements();
   std::string line =
       printable(manifest.title) + ": " +
       plural(static_cast<int64_t>(manifest.size()), "parameter") + ", " +
       (exact ? std::to_string(elements) : short_count_text(elements)) +
-      " elements, " + size_text(manifest.total_bytes(), exact) + " (" +
+      " elements, " + inspect_size_text(manifest.total_bytes(), exact) + " (" +
       manifest.format + ")";
   if (!manifest.buffers().empty()) {
     line += "; " +
             plural(static_cast<int64_t>(manifest.buffers().size()), "buffer") +
-            " of " + size_text(manifest.buffer_bytes(), exact) + " beside them";
+            " of " + inspect_size_text(manifest.buffer_bytes(), exact) +
+            " beside them";
   }
   return line;
 }
 
-void add_summary(const Manifest& manifest, Report& report) {
+void add_inspect_summary(const Manifest& manifest, Report& report) {
   const std::string& name =
       manifest.model_name.empty() ? manifest.title : manifest.model_name;
   report.summary = {{"name", name},
@@ -315,7 +317,7 @@ void add_summary(const Manifest& manifest, Report& report) {
                     {"buffer_bytes", ByteSize{manifest.buffer_bytes()}}};
 }
 
-void add_tables(const Manifest& manifest, bool expand, Report& report) {
+void add_inspect_tables(const Manifest& manifest, bool expand, Report& report) {
   std::vector<Table>& tables = report.tables;
   if (manifest.facts.from != FactsFrom::None) {
     tables.push_back(facts_table(manifest.facts));
@@ -344,7 +346,7 @@ Exit run_shard(Context& context) {
   auto report = shard_report(context, *session, *context.options.shard);
   if (!report) return Exit::CouldNotRun;
   Report whole;
-  add_summary(session->manifest, whole);
+  add_inspect_summary(session->manifest, whole);
   report->summary.insert(report->summary.begin(), whole.summary.begin(),
                          whole.summary.end());
   return finish(context, *std::move(report));
@@ -360,9 +362,9 @@ Exit run_inspect(Context& context) {
   if (!manifest) return Exit::CouldNotRun;
   Report report;
   report.command = context.options.command;
-  report.headline = {headline(*manifest, context.options.exact)};
-  add_summary(*manifest, report);
-  add_tables(*manifest, context.options.expand, report);
+  report.headline = {inspect_headline(*manifest, context.options.exact)};
+  add_inspect_summary(*manifest, report);
+  add_inspect_tables(*manifest, context.options.expand, report);
   report.notes = manifest->remarks;
   return finish(context, std::move(report));
 }

@@ -7,20 +7,20 @@
 
 #include "base/text.h"
 #include "cli/commands.h"
-#include "cli/hardware_tables.h"
+#include "cli/help.h"
 #include "cli/output.h"
-#include "cli/topics.h"
+#include "cli/views/hardware_tables.h"
 #include "comm/collective.h"
-#include "graph/family.h"
 #include "graph/composites.h"
+#include "graph/family.h"
 #include "graph/op.h"
 #include "io/export.h"
-#include "io/graph_file.h"
+#include "io/graph/graph_file.h"
 #include "io/hardware.h"
 #include "io/load.h"
 #include "io/shipped.h"
 #include "report/report.h"
-#include "resolve/readings.h"
+#include "resolve/framework_semantics.h"
 
 namespace shardplan::cli {
 namespace {

@@ -4,9 +4,9 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/session.h"
-#include "cli/tables.h"
-#include "cli/why.h"
-#include "io/plan_file.h"
+#include "cli/views/parameter_report.h"
+#include "cli/views/tables.h"
+#include "io/plan/plan_file.h"
 
 namespace shardplan::cli {
 namespace {

@@ -7,12 +7,12 @@
 
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/commands/simulate_findings.h"
+#include "cli/commands/simulate_input.h"
+#include "cli/commands/simulate_values.h"
+#include "cli/commands/simulate_variants.h"
 #include "cli/output.h"
-#include "cli/simulate_findings.h"
-#include "cli/simulate_input.h"
-#include "cli/simulate_report.h"
-#include "cli/simulate_values.h"
-#include "cli/simulate_variants.h"
+#include "cli/views/simulate_report.h"
 #include "report/svg_plot.h"
 
 namespace shardplan::cli {

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "comm/algorithms/algorithms.h"
-#include "comm/even_cut.h"
+#include "comm/schedule.h"
 
 namespace shardplan {
 namespace {

@@ -8,8 +8,11 @@
 // all-reduce is both in turn, in 2 (n - 1) steps (Patarasuk and Yuan,
 // "Bandwidth optimal all-reduce algorithms for clusters of workstations",
 // 2009). A broadcast is a pipeline of n chunks from rank 0 on.
+#include <algorithm>
+#include <utility>
+
 #include "comm/algorithms/algorithms.h"
-#include "comm/even_cut.h"
+#include "comm/schedule.h"
 
 namespace shardplan {
 namespace {
@@ -33,16 +36,16 @@ Schedule rotation(int n, int direction, int lag, bool reduce) {
   return schedule;
 }
 
-Schedule all_gather(int n, int direction) {
+Schedule ring_all_gather(int n, int direction) {
   return rotation(n, direction, 0, false);
 }
 
-Schedule reduce_scatter(int n, int direction) {
+Schedule ring_reduce_scatter(int n, int direction) {
   return rotation(n, direction, 1, true);
 }
 
 // Chunk c leaves rank 0 in step c, and each other rank one step after it came.
-Schedule broadcast(int n, int direction) {
+Schedule ring_broadcast(int n, int direction) {
   Schedule schedule = empty_schedule(n, n);
   for (int step = 0; step < 2 * n - 2; ++step) {
     Step transfers;
@@ -68,13 +71,13 @@ Schedule permute(int n) {
   return schedule;
 }
 
-Schedule schedule_of(CollectiveKind kind, int n, int direction) {
-  if (kind == CollectiveKind::AllGather) return all_gather(n, direction);
-  if (kind == CollectiveKind::Broadcast) return broadcast(n, direction);
+Schedule ring_schedule(CollectiveKind kind, int n, int direction) {
+  if (kind == CollectiveKind::AllGather) return ring_all_gather(n, direction);
+  if (kind == CollectiveKind::Broadcast) return ring_broadcast(n, direction);
   if (kind == CollectiveKind::Permute) return permute(n);
-  Schedule schedule = reduce_scatter(n, direction);
+  Schedule schedule = ring_reduce_scatter(n, direction);
   if (kind == CollectiveKind::AllReduce) {
-    append(schedule, all_gather(n, direction));
+    append(schedule, ring_all_gather(n, direction));
   }
   return schedule;
 }
@@ -109,11 +112,11 @@ bool supports_down(CollectiveKind kind, const Ranks& /*ranks*/) {
 }
 
 Schedule schedule_up(CollectiveKind kind, const Ranks& ranks) {
-  return schedule_of(kind, ranks.count, kUp);
+  return ring_schedule(kind, ranks.count, kUp);
 }
 
 Schedule schedule_down(CollectiveKind kind, const Ranks& ranks) {
-  return schedule_of(kind, ranks.count, kDown);
+  return ring_schedule(kind, ranks.count, kDown);
 }
 
 int64_t sent_up(CollectiveKind kind, const Ranks& ranks, int rank,
@@ -133,5 +136,228 @@ const Algorithm kRing = {
     supports_up, schedule_up, sent_up};
 const Algorithm kRingDown = {"ring-down", "the ring in the other direction",
                              supports_down, schedule_down, sent_down};
+
+// Bidirectional ring: both directions of every link are used in every step, so
+// that an all-gather takes half the steps of a ring: each shard goes up for
+// n / 2 ranks and at the same time down for (n - 1) / 2, rounded down. The
+// shards arrive as in async_gather_bidirectional of
+// xlstm_jax.distributed.tensor_parallel, which takes the directions in turn.
+//
+// All-to-all takes the shorter way round for every pair of ranks. Its chunks
+// are passed on by the ranks between, as on a torus, so that it sends more
+// than one that every rank can do directly.
+
+namespace {
+
+int hops_up(int n) { return n / 2; }
+int hops_down(int n) { return (n - 1) / 2; }
+
+int rank_at(int64_t index, int n) { return static_cast<int>(wrap(index, n)); }
+
+Schedule gather_both_ways(int n) {
+  Schedule schedule = empty_schedule(n, n);
+  for (int hop = 0; hop < hops_up(n); ++hop) {
+    Step step;
+    for (int rank = 0; rank < n; ++rank) {
+      step.push_back({rank, rank_at(rank + 1, n), rank_at(rank - hop, n)});
+      if (hop >= hops_down(n)) continue;
+      step.push_back({rank, rank_at(rank - 1, n), rank_at(rank + hop, n)});
+    }
+    schedule.steps.push_back(std::move(step));
+  }
+  return schedule;
+}
+
+// A pipeline of n chunks in each direction.
+Schedule broadcast_both_ways(int n) {
+  Schedule schedule = empty_schedule(n, n);
+  const auto pass = [&](Step& step, int direction, int hops, int time) {
+    for (int hop = 0; hop < hops; ++hop) {
+      const int chunk = time - hop;
+      if (chunk < 0 || chunk >= n) continue;
+      step.push_back({rank_at(direction * hop, n),
+                      rank_at(direction * (hop + 1), n), chunk});
+    }
+  };
+  for (int time = 0; n > 1 && time < n + hops_up(n) - 1; ++time) {
+    Step& step = schedule.steps.emplace_back();
+    pass(step, 1, hops_up(n), time);
+    pass(step, -1, hops_down(n), time);
+  }
+  return schedule;
+}
+
+// What `source` has for `count` ranks from `first` on, as at most two
+// transfers of neighbouring chunks.
+void push_parts(Step& step, int rank, int target, int n, int source, int first,
+                int count) {
+  const int straight = std::min(count, n - first);
+  step.push_back({rank, target, source * n + first, straight});
+  if (count > straight) {
+    step.push_back({rank, target, source * n, count - straight});
+  }
+}
+
+// After h hops a rank passes on what came h ranks far and goes further.
+Schedule ring_all_to_all(int n) {
+  Schedule schedule = empty_schedule(n, int64_t{n} * n);
+  for (int hop = 0; hop < hops_up(n); ++hop) {
+    Step step;
+    for (int rank = 0; rank < n; ++rank) {
+      push_parts(step, rank, rank_at(rank + 1, n), n, rank_at(rank - hop, n),
+                 rank_at(rank + 1, n), hops_up(n) - hop);
+      if (hop >= hops_down(n)) continue;
+      push_parts(step, rank, rank_at(rank - 1, n), n, rank_at(rank + hop, n),
+                 rank_at(rank + hop - hops_down(n), n), hops_down(n) - hop);
+    }
+    schedule.steps.push_back(std::move(step));
+  }
+  return schedule;
+}
+
+bool bidirectional_supports(CollectiveKind kind, const Ranks& /*ranks*/) {
+  return kind != CollectiveKind::Permute;
+}
+
+Schedule bidirectional_schedule(CollectiveKind kind, const Ranks& ranks) {
+  const int n = ranks.count;
+  if (kind == CollectiveKind::AllGather) return gather_both_ways(n);
+  if (kind == CollectiveKind::Broadcast) return broadcast_both_ways(n);
+  if (kind == CollectiveKind::AllToAll) return ring_all_to_all(n);
+  Schedule schedule = backwards(gather_both_ways(n));
+  if (kind == CollectiveKind::AllReduce) append(schedule, gather_both_ways(n));
+  return schedule;
+}
+
+// What is for the rank d up passes through from n / 2 - d + 1 sources.
+int64_t sent_to_all(const EvenCut& cut, int rank, int n) {
+  int64_t sum = 0;
+  for (int away = 1; away <= hops_up(n); ++away) {
+    sum += cut.size(rank + away) * (hops_up(n) - away + 1);
+  }
+  for (int away = 1; away <= hops_down(n); ++away) {
+    sum += cut.size(rank - away) * (hops_down(n) - away + 1);
+  }
+  return sum;
+}
+
+// Copies of the whole: each way one, unless the way ends at or before `rank`.
+int64_t copies_from(int rank, int n) {
+  if (rank == 0) return (hops_up(n) > 0 ? 1 : 0) + (hops_down(n) > 0 ? 1 : 0);
+  return rank == hops_up(n) || rank == n - hops_down(n) ? 0 : 1;
+}
+
+int64_t ring_sent(CollectiveKind kind, const Ranks& ranks, int rank,
+                  int64_t payload) {
+  const int n = ranks.count;
+  const EvenCut cut{payload, n};
+  const int64_t gathered =
+      cut.run(rank - hops_up(n) + 1, hops_up(n)) + cut.run(rank, hops_down(n));
+  const int64_t reduced = payload - cut.size(rank);
+  switch (kind) {
+    case CollectiveKind::AllGather:
+      return gathered;
+    case CollectiveKind::ReduceScatter:
+      return reduced;
+    case CollectiveKind::AllReduce:
+      return reduced + gathered;
+    case CollectiveKind::AllToAll:
+      return sent_to_all(cut, rank, n);
+    default:
+      return payload * copies_from(rank, n);
+  }
+}
+
+// The sum of the shorter ways from one rank to all others is n n / 4.
+int64_t ring_copies(CollectiveKind kind, const Ranks& ranks) {
+  const int64_t n = ranks.count;
+  return kind == CollectiveKind::AllToAll ? n * n / 4
+                                          : least_copies(kind, ranks.count);
+}
+
+}  // namespace
+
+const Algorithm kBidirectionalRing = {
+    "bidirectional-ring",
+    "up and down at the same time: half the steps of a ring",
+    bidirectional_supports,
+    bidirectional_schedule,
+    ring_sent,
+    ring_copies};
+
+// Split ring: every shard is cut in two halves, of which the first goes up a
+// ring and the second down another at the same time. As many steps as a ring,
+// with half the bytes on each direction of a link; async_gather_split and
+// async_scatter_split of xlstm_jax.distributed.tensor_parallel.
+
+namespace {
+
+// The ring moves whole shards; a broadcast is cut in halves instead, and
+// each half into n chunks.
+int half_of(CollectiveKind kind, int n, int chunk, int half) {
+  return kind == CollectiveKind::Broadcast ? half * n + chunk
+                                           : 2 * chunk + half;
+}
+
+Schedule split_schedule(CollectiveKind kind, const Ranks& ranks) {
+  const int n = ranks.count;
+  const Schedule up = kRing.schedule(kind, ranks);
+  const Schedule down = kRingDown.schedule(kind, ranks);
+  Schedule schedule = empty_schedule(n, 2 * int64_t{n});
+  for (size_t step = 0; step < up.steps.size(); ++step) {
+    Step& both = schedule.steps.emplace_back();
+    for (Transfer t : up.steps[step]) {
+      t.first_chunk = half_of(kind, n, t.first_chunk, 0);
+      both.push_back(t);
+    }
+    for (Transfer t : down.steps[step]) {
+      t.first_chunk = half_of(kind, n, t.first_chunk, 1);
+      both.push_back(t);
+    }
+  }
+  return schedule;
+}
+
+bool split_supports(CollectiveKind kind, const Ranks& ranks) {
+  return kRingDown.supports(kind, ranks);
+}
+
+// The first or second half of the shard of a rank.
+int64_t half_size(CollectiveKind kind, int n, int64_t payload, int64_t rank,
+                  int half) {
+  if (kind == CollectiveKind::AllReduce) {
+    return EvenCut{payload, 2 * int64_t{n}}.size(2 * rank + half);
+  }
+  return EvenCut{EvenCut{payload, n}.size(rank), 2}.size(half);
+}
+
+int64_t split_sent(CollectiveKind kind, const Ranks& ranks, int rank,
+                   int64_t payload) {
+  const int n = ranks.count;
+  const auto half = [&](int64_t of, int which) {
+    return half_size(kind, n, payload, of, which);
+  };
+  const int64_t reduced = payload - half(rank, 0) - half(rank, 1);
+  const int64_t gathered = payload - half(rank + 1, 0) - half(rank - 1, 1);
+  switch (kind) {
+    case CollectiveKind::AllGather:
+      return gathered;
+    case CollectiveKind::ReduceScatter:
+      return reduced;
+    case CollectiveKind::AllReduce:
+      return reduced + gathered;
+    default: {
+      const EvenCut halves{payload, 2};
+      return (wrap(rank + 1, n) == 0 ? 0 : halves.size(0)) +
+             (wrap(rank - 1, n) == 0 ? 0 : halves.size(1));
+    }
+  }
+}
+
+}  // namespace
+
+const Algorithm kSplitRing = {"split-ring",
+                              "halves of each shard in opposite directions",
+                              split_supports, split_schedule, split_sent};
 
 }  // namespace shardplan

@@ -5,15 +5,15 @@
 #include <utility>
 
 #include "base/text.h"
-#include "graph/attention.h"
+#include "graph/decoder.h"
 #include "graph/families/families.h"
-#include "graph/model_sizes.h"
+#include "graph/family.h"
 #include "graph/model_writer.h"
 
 namespace shardplan {
 namespace {
 
-Labels residual_labels() { return {"BATCH", "LENGTH", ""}; }
+Labels bert_residual_labels() { return {"BATCH", "LENGTH", ""}; }
 
 class BertWriter {
  public:
@@ -47,8 +47,9 @@ class BertWriter {
 
   std::string embed() {
     const std::string ids = out_.token_ids("input_ids", {"BATCH", "LENGTH"});
-    const std::string words = out_.op("embedding", {table(), ids},
-                                      "embedded:words", {}, residual_labels());
+    const std::string words =
+        out_.op("embedding", {table(), ids}, "embedded:words", {},
+                bert_residual_labels());
     const int64_t length = out_.input().pass.length;
     const int64_t positions = config_.max_positions.value_or(0);
     const std::string all_positions = "embeddings.position_embeddings.weight";
@@ -66,7 +67,8 @@ class BertWriter {
         out_.op("slice", {out_.parameter(all_positions, {positions, hidden_})},
                 "embedded:positions", {{"dim", 0.0}, {"end", number(length)}});
     const std::string sum = out_.op("add", {typed, first}, "embedded:sum");
-    return norm("embeddings.LayerNorm", sum, "embedded", residual_labels());
+    return norm("embeddings.LayerNorm", sum, "embedded",
+                bert_residual_labels());
   }
 
   std::string norm(const std::string& name, const std::string& x,
@@ -85,11 +87,11 @@ class BertWriter {
     const std::string output =
         out_.linear({mixed, "bs", from + "attention.output.dense",
                      heads_.heads * heads_.head_dim, hidden_,
-                     at + ".attn.output", residual_labels()});
+                     at + ".attn.output", bert_residual_labels()});
     const std::string attended =
         norm(from + "attention.output.LayerNorm",
              out_.op("add", {output, x}, at + ".attn.sum"),
-             at + ".attn.residual", residual_labels());
+             at + ".attn.residual", bert_residual_labels());
     const std::string wide =
         out_.linear({attended, "bs", from + "intermediate.dense", hidden_,
                      inner_, at + ".mlp.up"});
@@ -97,11 +99,11 @@ class BertWriter {
         wide, at + ".mlp.hidden", {"BATCH", "LENGTH", "MLP_INTERMEDIATE"});
     const std::string narrow =
         out_.linear({active, "bs", from + "output.dense", inner_, hidden_,
-                     at + ".mlp.output", residual_labels()});
+                     at + ".mlp.output", bert_residual_labels()});
     const std::string sum = out_.op("add", {narrow, attended}, at + ".mlp.sum");
     if (result.empty()) result = at + ".residual";
     std::string name = norm(from + "output.LayerNorm", sum, std::move(result),
-                            residual_labels());
+                            bert_residual_labels());
     out_.probe(name);
     return name;
   }
@@ -141,8 +143,8 @@ class BertWriter {
     const std::string dense = out_.linear(
         {x, "bs", from + "transform.dense", hidden_, hidden_, "head:dense"});
     const std::string active = out_.activation(dense, "head:active", {});
-    const std::string normed =
-        norm(from + "transform.LayerNorm", active, "head", residual_labels());
+    const std::string normed = norm(from + "transform.LayerNorm", active,
+                                    "head", bert_residual_labels());
     const Labels labels = {"BATCH", "LENGTH", "VOCAB"};
     const std::string weight = from + "decoder.weight";
     const std::string bias =
@@ -167,8 +169,8 @@ class BertWriter {
   int64_t inner_;
 };
 
-std::optional<ModelConfig> complete(const FamilyInput& input,
-                                    Diagnostics& diags) {
+std::optional<ModelConfig> complete_bert(const FamilyInput& input,
+                                         Diagnostics& diags) {
   using Where = SizeSource::Where;
   FamilySizes sizes;
   sizes.family = "bert";
@@ -187,9 +189,9 @@ std::optional<ModelConfig> complete(const FamilyInput& input,
   return complete_config(input, sizes, diags);
 }
 
-std::optional<GraphDescription> describe(const FamilyInput& input,
-                                         Diagnostics& diags) {
-  const auto config = complete(input, diags);
+std::optional<GraphDescription> describe_bert(const FamilyInput& input,
+                                              Diagnostics& diags) {
+  const auto config = complete_bert(input, diags);
   if (!config) return std::nullopt;
   ModelWriter out(input, *config, "bert", diags);
   BertWriter(out).run();
@@ -210,8 +212,8 @@ Family bert_family() {
                   "encoder.layer.*.intermediate.dense.weight",
                   "encoder.layer.*.output.dense.weight"};
   family.foreign = {"encoder.layer.*.crossattention.self.query.weight"};
-  family.complete = complete;
-  family.describe = describe;
+  family.complete = complete_bert;
+  family.describe = describe_bert;
   return family;
 }
 

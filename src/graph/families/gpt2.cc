@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "base/text.h"
-#include "graph/attention.h"
+#include "graph/decoder.h"
 #include "graph/families/families.h"
-#include "graph/model_sizes.h"
+#include "graph/family.h"
 #include "graph/model_writer.h"
 
 namespace shardplan {
@@ -134,8 +134,8 @@ class Gpt2Writer {
   int64_t inner_;
 };
 
-std::optional<ModelConfig> complete(const FamilyInput& input,
-                                    Diagnostics& diags) {
+std::optional<ModelConfig> complete_gpt2(const FamilyInput& input,
+                                         Diagnostics& diags) {
   using Where = SizeSource::Where;
   FamilySizes sizes;
   sizes.family = "gpt2";
@@ -162,9 +162,9 @@ std::optional<ModelConfig> complete(const FamilyInput& input,
             count_text(*config->hidden));
 }
 
-std::optional<GraphDescription> describe(const FamilyInput& input,
-                                         Diagnostics& diags) {
-  const auto config = complete(input, diags);
+std::optional<GraphDescription> describe_gpt2(const FamilyInput& input,
+                                              Diagnostics& diags) {
+  const auto config = complete_gpt2(input, diags);
   if (!config) return std::nullopt;
   ModelWriter out(input, *config, "gpt2", diags);
   Gpt2Writer(out).run();
@@ -188,8 +188,8 @@ Family gpt2_family() {
                   "ln_f.weight"};
   family.foreign = {"h.*.crossattention.c_attn.weight",
                     "h.*.attn.q_attn.weight"};
-  family.complete = complete;
-  family.describe = describe;
+  family.complete = complete_gpt2;
+  family.describe = describe_gpt2;
   return family;
 }
 

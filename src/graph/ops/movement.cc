@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/checked.h"
-#include "graph/op_shapes.h"
+#include "graph/op.h"
 #include "graph/ops/ops.h"
 
 namespace shardplan {

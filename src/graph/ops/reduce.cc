@@ -154,7 +154,7 @@ T maximum(const Row<T>& row) {
   return most;
 }
 
-// Its surrogate (graph/field.h).
+// Its surrogate (graph/elementwise.h).
 double field_maximum(const Row<double>& row) {
   double sum = 0;
   for (int64_t i = 0; i < row.count; ++i) {

@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "base/check.h"
+#include "base/checked.h"
 #include "base/text.h"
 #include "report/json.h"
 #include "report/output.h"
@@ -86,7 +86,7 @@ void append_row(std::string& out, std::span<const Cell> row,
   out += '\n';
 }
 
-void write_table(const Table& table, Output& out) {
+void write_csv_table(const Table& table, Output& out) {
   std::string& text = out.buffer();
   for (size_t i = 0; i < table.columns.size(); ++i) {
     if (i > 0) text += ',';
@@ -102,7 +102,7 @@ void write_table(const Table& table, Output& out) {
   });
 }
 
-void write_summary(const Report& report, Output& out) {
+void write_csv_summary(const Report& report, Output& out) {
   out.buffer() += "key,value\n";
   std::string scratch;
   for (const auto& [key, cell] : report.summary) {
@@ -123,9 +123,9 @@ void render_csv(const Report& report, const Style&, const TextSink& sink) {
   Output out(sink);
   for (size_t i = 0; i < tables.size(); ++i) {
     if (i > 0) out.buffer() += '\n';
-    write_table(*tables[i], out);
+    write_csv_table(*tables[i], out);
   }
-  if (tables.empty() && !report.summary.empty()) write_summary(report, out);
+  if (tables.empty() && !report.summary.empty()) write_csv_summary(report, out);
   out.finish();
 }
 

@@ -7,9 +7,9 @@
 // Source: GitHub's "Workflow commands for GitHub Actions". Percent signs and
 // line ends are escaped everywhere, colons and commas in properties too.
 #include "base/text.h"
-#include "report/labels.h"
 #include "report/output.h"
 #include "report/renderers/renderers.h"
+#include "report/report.h"
 
 namespace shardplan {
 namespace {

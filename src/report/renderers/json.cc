@@ -6,11 +6,11 @@
 
 #include <utility>
 
-#include "base/check.h"
-#include "base/json_text.h"
-#include "report/labels.h"
+#include "base/checked.h"
+#include "base/text.h"
 #include "report/output.h"
 #include "report/renderers/renderers.h"
+#include "report/report.h"
 
 namespace shardplan {
 namespace {

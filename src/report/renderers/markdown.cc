@@ -3,12 +3,12 @@
 // headline, the tables for people, the findings as a list.
 #include "report/markdown.h"
 
-#include "base/check.h"
+#include "base/checked.h"
 #include "base/text.h"
-#include "report/cell_text.h"
-#include "report/labels.h"
 #include "report/output.h"
 #include "report/renderers/renderers.h"
+#include "report/report.h"
+#include "report/table_text.h"
 
 namespace shardplan {
 namespace {

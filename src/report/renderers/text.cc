@@ -76,4 +76,11 @@ void render_text(const Report& report, const Style& style,
   out.finish();
 }
 
+// One line per finding, `file:line:column: error[SP101] message`, and nothing
+// else: the form that editors and grep understand.
+
+void render_concise(const Report& report, const Style&, const TextSink& sink) {
+  if (report.diagnostics != nullptr) write_concise(*report.diagnostics, sink);
+}
+
 }  // namespace shardplan

@@ -1,10 +1,105 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "cli/commands/sweep.h"
+
 #include <doctest/doctest.h>
 
+#include "cli/progress.h"
+#include "tests/support/memory_host.h"
 #include "tests/support/planning.h"
 
 namespace shardplan::cli {
 namespace {
+
+using testing::MemoryHost;
+
+struct Given {
+  MemoryHost host;
+  Diagnostics diags;
+  Options options;
+
+  std::optional<std::vector<Mesh>> meshes() {
+    Progress progress(host, false);
+    Context context{options, host, diags, progress};
+    return sweep_meshes(context, RuleSet());
+  }
+};
+
+std::vector<std::string> texts(const std::optional<std::vector<Mesh>>& meshes) {
+  std::vector<std::string> result;
+  if (!meshes) return {"none"};
+  for (const Mesh& mesh : *meshes) result.push_back(mesh_text(mesh));
+  return result;
+}
+
+TEST_CASE("meshes are written out, or made of numbers of devices") {
+  Given given;
+  given.options.mesh =
+      std::make_shared<SourceFile>("--mesh", "tp=4;dp=-1,tp=2;tp=4");
+  given.options.sweep.devices = {4};
+  CHECK(texts(given.meshes()) == std::vector<std::string>{"tp=4", "dp=2,tp=2"});
+  given.options.mesh = nullptr;
+  given.options.sweep.over = {"dp", "tp"};
+  given.options.sweep.devices = {2, 3};
+  CHECK(texts(given.meshes()) ==
+        std::vector<std::string>{"dp=2,tp=1", "dp=1,tp=2", "dp=3,tp=1",
+                                 "dp=1,tp=3"});
+  CHECK(given.diags.all().empty());
+}
+
+TEST_CASE("what makes no mesh is told with help") {
+  const auto problem = [](Given given) {
+    CHECK_FALSE(given.meshes());
+    REQUIRE(given.diags.all().size() == 1);
+    CHECK_FALSE(given.diags.all()[0].help.empty());
+    return given.diags.all()[0].message;
+  };
+  Given none;
+  CHECK(problem(none) == "no mesh was given");
+  Given over;
+  over.options.sweep.over = {"tp"};
+  CHECK(problem(over) == "`--over` needs numbers of devices to cut");
+  over.options.sweep.devices = {8};
+  over.options.sweep.over = {"tp", "tp"};
+  CHECK(problem(over) == "`--over` names axis `tp` twice");
+  over.options.sweep.over = {"tp"};
+  over.options.mesh = std::make_shared<SourceFile>("--mesh", "tp=4");
+  CHECK(problem(over) == "both `--mesh` and `--over` are given");
+  Given many;
+  many.options.sweep.over = {"a", "b", "c", "d", "e", "f"};
+  many.options.sweep.devices = {int64_t{1} << 40};
+  CHECK(problem(many) == "`--over` makes more than 10,000 meshes");
+}
+
+TEST_CASE("workloads are all pairs of batch and context") {
+  Options options;
+  CHECK(sweep_workloads(options).empty());
+  options.sweep.seq = {64, 128};
+  CHECK(sweep_workloads(options).size() == 2);
+  options.sweep.batch = {1, 2, 3};
+  const auto all = sweep_workloads(options);
+  REQUIRE(all.size() == 6);
+  CHECK(all[3].batch == 2);
+  CHECK(all[3].seq == 128);
+}
+
+TEST_CASE("each device has its own limit and reserve") {
+  Given given;
+  Progress progress(given.host, false);
+  Context context{given.options, given.host, given.diags, progress};
+  auto devices = sweep_devices(context);
+  REQUIRE(devices);
+  REQUIRE(devices->size() == 1);
+  CHECK_FALSE(devices->front().limit);
+  given.options.sweep.hardware = {"h100-sxm", "h200"};
+  given.options.memory.reserve_fraction = 0.5;
+  devices = sweep_devices(context);
+  REQUIRE(devices);
+  REQUIRE(devices->size() == 2);
+  CHECK(devices->at(0).limit->name == "h100-sxm");
+  CHECK(devices->at(1).reserve > devices->at(0).reserve);
+  given.options.sweep.hardware = {"h1000"};
+  CHECK_FALSE(sweep_devices(context));
+}
 
 using nlohmann::json;
 using testing::MemoryHost;
@@ -71,4 +166,5 @@ TEST_CASE("lists are for sweep alone") {
 }
 
 }  // namespace
+
 }  // namespace shardplan::cli

@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
 
-#include "graph/field.h"
+#include "graph/elementwise.h"
 #include "tests/support/generators.h"
 #include "tests/support/op_samples.h"
 

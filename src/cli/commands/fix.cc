@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/commands/fix.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "advise/rule_edit.h"
+#include "advise/what_if.h"
+#include "base/text.h"
+#include "cli/flags.h"
+
+namespace shardplan::cli {
+
+OverlayHost::OverlayHost(Host& host, std::map<std::string, std::string> files)
+    : host_(host), files_(std::move(files)) {}
+
+std::optional<FileInfo> OverlayHost::file_info(const std::string& path) {
+  const auto found = files_.find(path);
+  if (found == files_.end()) return host_.file_info(path);
+  return FileInfo{false, static_cast<int64_t>(found->second.size())};
+}
+
+std::shared_ptr<const Bytes> OverlayHost::read_file(const std::string& path,
+                                                    int64_t limit,
+                                                    std::string& why) {
+  const auto found = files_.find(path);
+  if (found == files_.end()) return host_.read_file(path, limit, why);
+  return bytes_of(limit < 0
+                      ? found->second
+                      : found->second.substr(0, static_cast<size_t>(limit)));
+}
+
+std::optional<std::string> OverlayHost::real_path(const std::string& path) {
+  return host_.real_path(path);
+}
+int64_t OverlayHost::user() { return host_.user(); }
+void OverlayHost::may_wait_for(const std::string& path) {
+  host_.may_wait_for(path);
+}
+bool OverlayHost::was_read(const std::string& path) {
+  return host_.was_read(path);
+}
+std::string OverlayHost::shortened_file() { return host_.shortened_file(); }
+std::vector<std::string> OverlayHost::list_directory(const std::string& path) {
+  return host_.list_directory(path);
+}
+std::shared_ptr<const Bytes> OverlayHost::read_stdin(std::string& why) {
+  const auto found = files_.find(std::string(kStandardInput));
+  return found == files_.end() ? host_.read_stdin(why)
+                               : bytes_of(found->second);
+}
+std::unique_ptr<OutputFile> OverlayHost::create_file(const std::string& path,
+                                                     std::string& why) {
+  return host_.create_file(path, why);
+}
+std::unique_ptr<OutputFile> OverlayHost::edit_file(const std::string& path,
+                                                   std::string& why) {
+  return host_.edit_file(path, why);
+}
+bool OverlayHost::append_file(const std::string& path, std::string_view text,
+                              std::string& why) {
+  return host_.append_file(path, text, why);
+}
+bool OverlayHost::write(Stream stream, std::string_view text) {
+  return host_.write(stream, text);
+}
+std::string OverlayHost::write_problem(Stream stream) {
+  return host_.write_problem(stream);
+}
+bool OverlayHost::is_terminal(Stream stream) {
+  return host_.is_terminal(stream);
+}
+std::optional<int> OverlayHost::terminal_width() {
+  return host_.terminal_width();
+}
+std::optional<std::string> OverlayHost::environment(const std::string& name) {
+  return host_.environment(name);
+}
+std::string OverlayHost::working_directory() {
+  return host_.working_directory();
+}
+double OverlayHost::now() { return host_.now(); }
+int OverlayHost::processors() { return host_.processors(); }
+
+namespace {
+
+constexpr int kMaxPasses = 100;
+
+// An axis of this name that shards nothing is there for copies of the model;
+// only its user can say that weights should be cut over it too.
+bool is_for_copies(const std::string& axis) {
+  return axis == "dp" || axis == "data" || axis == "replica" || axis == "batch";
+}
+
+// A finding with the edit that is to remove it.
+struct Choice {
+  const Diagnostic* finding = nullptr;
+  const Fix* fix = nullptr;
+};
+
+std::string key_of(const Choice& choice) {
+  return code_id(choice.finding->code) + " " + choice.fix->text;
+}
+
+bool touch(const TextEdit& a, const TextEdit& b) {
+  return a.where.file == b.where.file && a.where.begin <= b.where.end &&
+         b.where.begin <= a.where.end;
+}
+
+bool touch(const Fix& a, const Fix& b) {
+  return std::any_of(a.edits.begin(), a.edits.end(), [&](const TextEdit& one) {
+    return std::any_of(
+        b.edits.begin(), b.edits.end(),
+        [&](const TextEdit& other) { return touch(one, other); });
+  });
+}
+
+bool is_standard_input(const Fix& fix) {
+  return fix.edits.front().where.file->name() == kStandardInput;
+}
+
+// Of each finding the first fix that is an edit and was not refused, while
+// they do not touch.
+std::vector<Choice> choose(const Diagnostics& diags,
+                           const std::set<std::string>& refused) {
+  std::vector<Choice> chosen;
+  for (const Diagnostic& finding : diags.all()) {
+    // A note says what the user asked for.
+    if (finding.severity == Severity::Note ||
+        ((finding.code == Code::UnusedAxis ||
+          finding.code == Code::UnmentionedAxis) &&
+         is_for_copies(finding.subject.axis))) {
+      continue;
+    }
+    for (const Fix& fix : finding.fixes) {
+      const Choice choice{&finding, &fix};
+      if (fix.edits.empty() || is_standard_input(fix) ||
+          refused.contains(key_of(choice)))
+        continue;
+      const bool free = std::none_of(
+          chosen.begin(), chosen.end(),
+          [&](const Choice& other) { return touch(*other.fix, fix); });
+      if (free) chosen.push_back(choice);
+      break;
+    }
+  }
+  return chosen;
+}
+
+// False for shipped sets, which have names of files too.
+bool is_a_file_of(const Options& options, const SourceFile& source) {
+  const std::string& name = source.name();
+  return name == kStandardInput ||
+         std::any_of(options.rules.begin(), options.rules.end(),
+                     [&](const std::string& path) {
+                       return name == path || name.starts_with(path + "/");
+                     });
+}
+
+// All texts as they will be, by path.
+std::map<std::string, std::string> texts_with(
+    const Options& options, const FixRun& run,
+    const std::vector<Choice>& chosen) {
+  std::map<std::string, std::string> texts;
+  // A pipe can be read only once, and nothing else need be read again.
+  if (run.session.rules) {
+    for (const SourcePtr& source : run.session.rules->sources) {
+      if (is_a_file_of(options, *source))
+        texts[source->name()] = source->text();
+    }
+  }
+  for (const auto& [path, file] : run.files) texts[path] = file.after;
+  std::map<const SourceFile*, std::vector<TextEdit>> edits;
+  for (const Choice& choice : chosen) {
+    for (const TextEdit& edit : choice.fix->edits) {
+      edits[edit.where.file].push_back(edit);
+    }
+  }
+  for (auto& [file, all] : edits) {
+    std::stable_sort(all.begin(), all.end(),
+                     [](const TextEdit& a, const TextEdit& b) {
+                       return a.where.begin < b.where.begin;
+                     });
+    texts[file->name()] = edited(file->text(), all);
+  }
+  return texts;
+}
+
+struct Checked {
+  std::optional<Session> session;
+  Diagnostics diags;
+};
+
+Diagnostics fresh_diagnostics(const Options& options) {
+  Diagnostics diags;
+  apply_severities(options, diags);
+  return diags;
+}
+
+Checked check_again(const Context& context, Manifest manifest,
+                    const std::map<std::string, std::string>& texts) {
+  Checked checked{std::nullopt, fresh_diagnostics(context.options)};
+  OverlayHost host(context.host, texts);
+  Context again = {context.options, host, checked.diags, context.progress};
+  checked.session = open_session(again, std::move(manifest));
+  return checked;
+}
+
+bool is_better(const FixRun& run, const std::vector<Choice>& chosen,
+               const Checked& checked) {
+  return checked.session && !checked.diags.cannot_run() &&
+         finding_counts(checked.diags) < finding_counts(run.diags) &&
+         std::all_of(chosen.begin(), chosen.end(), [&](const Choice& choice) {
+           return is_gone(*choice.finding, run.session.plan, checked.diags,
+                          checked.session->plan);
+         });
+}
+
+void take_over(const std::vector<Choice>& chosen,
+               const std::map<std::string, std::string>& texts, Checked checked,
+               FixRun& run) {
+  for (const Choice& choice : chosen) {
+    const Span where = choice.fix->edits.front().where;
+    run.applied.push_back({choice.finding->code, where.file->name(),
+                           where.file->position(where.begin).line,
+                           choice.fix->text, choice.fix->bytes_per_device});
+    for (const TextEdit& edit : choice.fix->edits) {
+      run.files.try_emplace(
+          edit.where.file->name(),
+          ChangedFile{std::string(edit.where.file->text()), ""});
+    }
+  }
+  for (auto& [path, file] : run.files) file.after = texts.at(path);
+  run.session = std::move(*checked.session);
+  run.diags = std::move(checked.diags);
+}
+
+// One pass; false when there is nothing left to try.
+bool pass(const Context& context, std::set<std::string>& refused, FixRun& run) {
+  std::vector<Choice> chosen = choose(run.diags, refused);
+  while (!chosen.empty()) {
+    const std::map<std::string, std::string> texts =
+        texts_with(context.options, run, chosen);
+    Checked checked = check_again(context, run.session.manifest, texts);
+    if (is_better(run, chosen, checked)) {
+      take_over(chosen, texts, std::move(checked), run);
+      return true;
+    }
+    // Not all of them together: the first one alone; or not even that one.
+    if (chosen.size() == 1) {
+      refused.insert(key_of(chosen.front()));
+      return true;
+    }
+    chosen.resize(1);
+  }
+  return false;
+}
+
+bool write_one(const std::string& path, const ChangedFile& file, Host& host,
+               Diagnostics& diags) {
+  std::string why;
+  // First of all, since it refuses pipes, of which reading might never end.
+  const std::unique_ptr<OutputFile> output = host.edit_file(path, why);
+  if (output == nullptr) {
+    diags.error(Code::UnreadableFile, {},
+                "cannot write `" + path + "`: " + why);
+    return false;
+  }
+  const auto now = host.read_file(path, kWholeFile, why);
+  if (now == nullptr || now->view() != file.before) {
+    diags
+        .error(Code::UnreadableFile, {},
+               "`" + path + "` has changed since it was read")
+        .help("run the command again");
+    return false;
+  }
+  if (output->write(file.after) && output->commit()) return true;
+  const std::string problem = output->problem();
+  diags
+      .error(Code::UnreadableFile, {},
+             "cannot write all of `" + path + "`" +
+                 (problem.empty() ? "" : ": " + problem))
+      .fact("it stays as it was");
+  return false;
+}
+
+}  // namespace
+
+std::optional<FixRun> find_fixes(Context& context) {
+  std::optional<Session> session = open_session(context);
+  if (!session) return std::nullopt;
+  FixRun run{std::move(*session), std::move(context.diags), {}, {}};
+  context.diags = fresh_diagnostics(context.options);
+  std::set<std::string> refused;
+  for (int i = 0; i < kMaxPasses; ++i) {
+    if (!pass(context, refused, run)) break;
+  }
+  return run;
+}
+
+bool write_fixes(const FixRun& run, Host& host, Diagnostics& diags) {
+  std::string written;
+  for (const auto& [path, file] : run.files) {
+    if (!write_one(path, file, host, diags)) {
+      if (!written.empty()) {
+        diags.all().back().facts.push_back("written before: " + written);
+      }
+      return false;
+    }
+    written += (written.empty() ? "`" : ", `") + path + "`";
+  }
+  return true;
+}
+
+}  // namespace shardplan::cli

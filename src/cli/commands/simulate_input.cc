@@ -1,0 +1,604 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/commands/simulate_input.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/allocation.h"
+#include "base/checked.h"
+#include "base/text.h"
+#include "graph/build.h"
+#include "io/graph/graph_file.h"
+#include "io/load.h"
+#include "io/safetensors/checkpoint.h"
+#include "resolve/match.h"
+
+namespace shardplan::cli {
+namespace {
+
+template <typename Integer>
+int64_t integer_at(const std::byte* data, size_t index) {
+  Integer number{};
+  std::memcpy(&number, data + index * sizeof number, sizeof number);
+  return number;
+}
+
+}  // namespace
+
+std::optional<ExpectedOutputs> read_expected(const std::string& path,
+                                             Host& host, Diagnostics& diags) {
+  auto manifest = load_manifest(path, host, diags);
+  if (!manifest) return std::nullopt;
+  auto numbers = open_weights(path, *manifest, host, diags);
+  if (!numbers) return std::nullopt;
+  return ExpectedOutputs{path, *std::move(manifest), *std::move(numbers)};
+}
+
+InputIds recorded_ids(const ExpectedOutputs& expected) {
+  for (size_t i = 0; i < expected.manifest.size(); ++i) {
+    const StoredTensor& tensor = expected.numbers[i];
+    const bool wide = tensor.dtype == DType::I64;
+    if (expected.manifest.name(i) != "input_ids" || tensor.shape.size() != 2 ||
+        (!wide && tensor.dtype != DType::I32)) {
+      continue;
+    }
+    InputIds ids;
+    size_t next = 0;
+    for (int64_t row = 0; row < tensor.shape[0]; ++row) {
+      std::vector<int64_t>& sequence = ids.emplace_back();
+      for (int64_t column = 0; column < tensor.shape[1]; ++column, ++next) {
+        sequence.push_back(wide ? integer_at<int64_t>(tensor.data, next)
+                                : integer_at<int32_t>(tensor.data, next));
+      }
+    }
+    return ids;
+  }
+  return {};
+}
+
+std::optional<std::vector<ExpectedError>> check_expected(
+    const ExpectedOutputs& expected, const Graph& graph,
+    const Simulation& outcome, bool judge, Diagnostics& diags) {
+  const auto errors =
+      compare_expected(graph, outcome.unsharded, outcome.sharded,
+                       expected.manifest, expected.numbers, diags);
+  if (!errors || !judge) return errors;
+  for (const ExpectedError& error : *errors) {
+    if (error.agrees()) continue;
+    const std::string& name =
+        graph.values[static_cast<size_t>(error.value)].name;
+    diags
+        .report(Code::UnexpectedOutputs, {},
+                "`" + name + "` is not what `" + printable(expected.path) +
+                    "` holds")
+        .fact(fmt::format("of its largest number, the unsharded run is off by "
+                          "{:.2g}, the sharded one by {:.2g}",
+                          error.unsharded, error.sharded))
+        .fact("float32 agrees within 1e-5")
+        .help(
+            "weights, tokens and config must be those of the recording; with "
+            "`--layers` a part of the model is run");
+  }
+  return errors;
+}
+
+namespace {
+
+// What is held of every number at least, while a node is computed in doubles:
+// of an input a float32 and the double that it became; of a parameter the
+// double alone, since the float32 may be mapped; of an earlier result what the
+// unsharded and the sharded run have of it in both precisions; of the one that
+// is made, a double in both runs. Residues are doubles, and in one precision.
+constexpr int64_t kInput = 12;
+constexpr int64_t kParameter = 8;
+constexpr int64_t kEarlier = 24;
+constexpr int64_t kMade = 16;
+constexpr int64_t kResidue = 8;
+// What is tried where nothing says how much memory there is.
+constexpr int64_t kUnknown = int64_t{64} << 30U;
+
+// Whether the result is the operand's numbers in other words, or a part of
+// them, which takes no memory.
+bool may_be_view(const GraphNode& node) {
+  static constexpr std::array<std::string_view, 4> kViews = {
+      "transpose", "slice", "reshape", "constraint"};
+  return std::find(kViews.begin(), kViews.end(), node.op->name) != kViews.end();
+}
+
+// More than any sum of sizes that fit 63 bits.
+constexpr Int128 kUncounted = Int128{1} << 100U;
+
+Int128 bytes_of(const Value& value, int64_t unit) {
+  if (unit == 0) return 0;
+  const auto elements = element_count(value.shape);
+  return elements ? Int128{*elements} * unit : kUncounted;
+}
+
+class Counter {
+ public:
+  Counter(const Graph& graph, bool exact)
+      : graph_(graph), exact_(exact), last_(graph.values.size(), -1) {
+    for (size_t n = 0; n < graph.nodes.size(); ++n) {
+      for (const int operand : graph.nodes[n].operands) {
+        last_[static_cast<size_t>(operand)] = static_cast<int>(n);
+      }
+    }
+    for (const int output : graph.outputs) {
+      last_[static_cast<size_t>(output)] = static_cast<int>(graph.nodes.size());
+    }
+  }
+
+  // What is held at least while a node is computed. To be called for all nodes
+  // in their order.
+  Int128 next(int node) {
+    const GraphNode& at = graph_.nodes[static_cast<size_t>(node)];
+    Int128 total = earlier_ + bytes(at.result, node);
+    std::vector<int> read = at.operands;
+    std::sort(read.begin(), read.end());
+    read.erase(std::unique(read.begin(), read.end()), read.end());
+    for (const int operand : read) {
+      const auto v = static_cast<size_t>(operand);
+      const bool result = graph_.values[v].kind == Value::Kind::Result;
+      if (!result) total += bytes(operand, node);
+      // From the next node on it is not there any more.
+      if (result && last_[v] == node) earlier_ -= bytes(operand, node);
+    }
+    if (last_[static_cast<size_t>(at.result)] > node) {
+      earlier_ += bytes(at.result, node + 1);
+    }
+    return total;
+  }
+
+  // Of one value, while a node is computed.
+  Int128 bytes(int value, int node) const {
+    const Value& of = graph_.values[static_cast<size_t>(value)];
+    return bytes_of(of, unit(of, last_[static_cast<size_t>(value)], node));
+  }
+
+ private:
+  int64_t unit(const Value& value, int last, int node) const {
+    const bool read = last >= node;
+    if (value.kind == Value::Kind::Parameter) return read ? kParameter : 0;
+    if (value.kind == Value::Kind::Input) {
+      if (!read) return 0;
+      return exact_ ? kResidue : kInput;
+    }
+    if (value.node > node || (value.node < node && !read) ||
+        may_be_view(graph_.nodes[static_cast<size_t>(value.node)])) {
+      return 0;
+    }
+    if (value.node == node) return kMade;
+    return exact_ ? 2 * kResidue : kEarlier;
+  }
+
+  const Graph& graph_;
+  bool exact_;
+  std::vector<int> last_;  // by value: the last node that reads it, the number
+                           // of nodes for outputs; -1 where none does
+  Int128 earlier_ = 0;     // of results that are there before the next node
+};
+
+std::string graph_size_text(Int128 bytes) {
+  return bytes < kUncounted ? bytes_text(static_cast<double>(bytes))
+                            : std::string("more than 2^63 bytes");
+}
+
+bool has_limit() { return memory_left() < std::numeric_limits<int64_t>::max(); }
+
+std::string allowed_text(const Options& options) {
+  if (options.max_memory) {
+    return "the program may use " + graph_size_text(*options.max_memory);
+  }
+  // This differs between machines.
+  return has_limit()
+             ? graph_size_text(memory_left()) + " are left of what it may use"
+             : graph_size_text(kUnknown) + " are as much as is tried";
+}
+
+}  // namespace
+
+bool fits_memory(const Graph& graph, bool exact, const Options& options,
+                 Diagnostics& diags) {
+  const int64_t limit = has_limit() ? memory_left() : kUnknown;
+  Counter counter(graph, exact);
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const auto node = static_cast<int>(n);
+    const Int128 total = counter.next(node);
+    if (total <= limit) continue;
+    int largest = graph.nodes[n].result;
+    for (size_t v = 0; v < graph.values.size(); ++v) {
+      const auto value = static_cast<int>(v);
+      if (counter.bytes(value, node) > counter.bytes(largest, node)) {
+        largest = value;
+      }
+    }
+    const Value& value = graph.values[static_cast<size_t>(largest)];
+    const Value& made =
+        graph.values[static_cast<size_t>(graph.nodes[n].result)];
+    diags
+        .error(Code::MemoryBudget,
+               value.where ? value.where : graph.nodes[n].where,
+               "the graph is too large to run: to compute `" +
+                   printable(made.name) + "` takes at least " +
+                   graph_size_text(total))
+        .fact("`" + printable(value.name) + "` is " + shape_text(value.shape) +
+              ", which takes " + graph_size_text(counter.bytes(largest, node)))
+        .fact(allowed_text(options))
+        .help(
+            "smaller `--tokens` or `--dims` keep the same structure, and so "
+            "does `--shrink`")
+        .help("`--max-memory SIZE` sets what the program may use");
+    return false;
+  }
+  return true;
+}
+
+namespace {
+
+// Parameters that the graph gives a spec itself.
+std::vector<const DescribedValue*> placed_by_graph(
+    const GraphDescription& description) {
+  std::vector<const DescribedValue*> placed;
+  for (const DescribedValue& parameter : description.parameters) {
+    if (parameter.spec) placed.push_back(&parameter);
+  }
+  return placed;
+}
+
+// The spec that a graph file gives a parameter, as a rule.
+Rule rule_of(const DescribedValue& parameter) {
+  Rule rule;
+  rule.pattern = exact_pattern(parameter.parameter);
+  rule.spec = *parameter.spec;
+  rule.where = parameter.where;
+  rule.spec_where = parameter.spec_where;
+  rule.dim_where.assign(rule.spec.dims.size(), parameter.spec_where);
+  return rule;
+}
+
+std::unordered_map<std::string_view, size_t> numbers_of(
+    const Manifest& manifest) {
+  std::unordered_map<std::string_view, size_t> numbers;
+  numbers.reserve(manifest.size());
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    numbers.emplace(manifest.name(i), i);
+  }
+  return numbers;
+}
+
+// The given rules, then those of the graph for parameters that none of them is
+// found in: rules win over what a graph says of a model. Empty, with the reason
+// reported; SP105 is left to whoever resolves them.
+std::optional<RuleSet> rules_of(Context& context, const Manifest& manifest,
+                                const GraphDescription& description) {
+  const Options& options = context.options;
+  RuleSet rules;
+  if (!options.rules.empty() || options.pattern != nullptr) {
+    auto given = read_given_rules(context);
+    if (!given) return std::nullopt;
+    rules = *std::move(given);
+  }
+  Diagnostics quiet;
+  const auto matcher =
+      Matcher::compile(rules, manifest.names_are_plain(), quiet);
+  if (!matcher) return rules;
+  const auto numbers = numbers_of(manifest);
+  std::vector<int> found;
+  for (const DescribedValue* parameter : placed_by_graph(description)) {
+    matcher->find(parameter->parameter, found);
+    if (!found.empty() || !numbers.contains(parameter->parameter)) continue;
+    rules.rules.push_back(rule_of(*parameter));
+  }
+  rules.sources.insert(rules.sources.end(), description.sources.begin(),
+                       description.sources.end());
+  return rules;
+}
+
+// "`up` and 2 more"
+std::string first_of(const std::vector<std::string>& names) {
+  std::string text = "`" + printable(names.front()) + "`";
+  if (names.size() == 1) return text;
+  return text + " and " + count_text(static_cast<int64_t>(names.size()) - 1) +
+         " more";
+}
+
+// Specs that a graph gives and the rules, or the plan, overrule.
+void report_overruled(const GraphDescription& description,
+                      const Session& session, Diagnostics& diags) {
+  const auto numbers = numbers_of(session.manifest);
+  std::vector<std::string> names;
+  const DescribedValue* first = nullptr;
+  for (const DescribedValue* parameter : placed_by_graph(description)) {
+    const auto found = numbers.find(parameter->parameter);
+    if (found == numbers.end()) continue;
+    const Placement& placement = session.plan.of(found->second);
+    const size_t rank = placement.type.shape.size();
+    // In full: [tp] is [tp, null].
+    const auto full = [&](PartitionSpec spec) {
+      spec.dims.resize(std::max(rank, spec.dims.size()));
+      return spec;
+    };
+    if (placement.requested &&
+        full(*placement.requested) == full(*parameter->spec)) {
+      continue;
+    }
+    if (full(placement.spec) == full(*parameter->spec)) continue;
+    if (names.empty()) first = parameter;
+    names.push_back(parameter->parameter);
+  }
+  if (names.empty()) return;
+  const Placement& placement = session.plan.of(numbers.at(first->parameter));
+  const std::string who =
+      session.rules ? "the rules decide" : "the saved plan decides";
+  diags
+      .report(Code::ShadowedRule, Severity::Note, first->spec_where,
+              who + " where " + first_of(names) +
+                  (names.size() == 1 ? " lies, not the graph's own spec"
+                                     : " lie, not the graph's own specs"))
+      .fact("`" + printable(first->parameter) + "` lies as " +
+            spec_text(placement.spec) + "; the graph says " +
+            spec_text(*first->spec))
+      .help(session.rules
+                ? "leave the rules that are found in it out to run the graph "
+                  "as it is"
+                : "leave out `--plan` to run the graph as it is")
+      .parameters(std::move(names));
+}
+
+// Labels of the graph's parameters, where the model gives none itself.
+void add_labels(const GraphDescription& description, Manifest& manifest,
+                Diagnostics& diags) {
+  const auto numbers = numbers_of(manifest);
+  for (const DescribedValue& parameter : description.parameters) {
+    const auto found = numbers.find(parameter.parameter);
+    if (found == numbers.end() || parameter.axes.empty()) continue;
+    if (parameter.axes.size() != manifest.type(found->second).shape.size()) {
+      continue;
+    }
+    AxisLabels labels;
+    for (const std::string& axis : parameter.axes) {
+      labels.push_back(axis.empty() ? std::optional<std::string>() : axis);
+    }
+    const AxisLabels* own = manifest.axes(found->second);
+    if (own == nullptr) {
+      manifest.set_axes(found->second, std::move(labels));
+    } else if (*own != labels) {
+      diags
+          .report(
+              Code::OverriddenLogicalAxes, Severity::Note, parameter.axes_where,
+              "the model's logical axes of `" + printable(parameter.parameter) +
+                  "` are taken, not the graph's")
+          .help("leave out `axes` of the parameter, or make them agree");
+    }
+  }
+}
+
+// The axes that a graph names by itself, which need no rule.
+AxisNames axes_of(const GraphDescription& description) {
+  AxisNames names;
+  const auto add = [&](const PartitionSpec& spec) {
+    for (const AxisNames& axes : spec.dims) {
+      names.insert(names.end(), axes.begin(), axes.end());
+    }
+  };
+  for (const auto* values : {&description.inputs, &description.parameters}) {
+    for (const DescribedValue& value : *values) {
+      if (value.spec) add(*value.spec);
+    }
+  }
+  for (const DescribedOp& op : description.ops) {
+    for (const DescribedAttribute& attribute : op.attributes) {
+      if (const auto* spec = std::get_if<PartitionSpec>(&attribute.value)) {
+        add(*spec);
+      }
+    }
+    if (!op.shard_map) continue;
+    for (const PartitionSpec& spec : op.shard_map->in_specs) add(spec);
+    add(op.shard_map->out_spec);
+    const AxisNames& psum = op.shard_map->psum;
+    names.insert(names.end(), psum.begin(), psum.end());
+  }
+  return names;
+}
+
+std::optional<Session> session_of(Context& context,
+                                  const GraphDescription& description) {
+  const Options& options = context.options;
+  const auto& graph = options.simulation.graph;
+  const bool apart = graph && *graph != options.arguments.front();
+  std::optional<Manifest> manifest =
+      apart ? read_manifest(context)
+            : graph_manifest(description, context.diags);
+  if (!manifest) return std::nullopt;
+  if (apart) add_labels(description, *manifest, context.diags);
+  const bool given = !options.rules.empty() || options.pattern != nullptr;
+  const bool placed = !placed_by_graph(description).empty();
+  std::optional<RuleSet> rules;
+  // A graph without parameters needs no rules; one that says nothing of those
+  // that it has needs others.
+  const bool needs_none = !apart && description.parameters.empty();
+  if (!options.plan && (placed || (needs_none && !given))) {
+    rules = rules_of(context, *manifest, description);
+    if (!rules) return std::nullopt;
+  }
+  auto session = open_session(context, *std::move(manifest), std::move(rules),
+                              axes_of(description));
+  if (session) report_overruled(description, *session, context.diags);
+  return session;
+}
+
+// Every device has tensors of its own.
+constexpr int64_t kMaxDevicesRun = 1024;
+
+bool has_few_enough_devices(const Mesh& mesh, Diagnostics& diags) {
+  if (mesh.devices() <= kMaxDevicesRun) return true;
+  diags
+      .error(
+          Code::Usage, {},
+          "`simulate` runs at most " + count_text(kMaxDevicesRun) + " devices")
+      .fact("the mesh " + mesh_text(mesh) + " has " +
+            count_text(mesh.devices()))
+      .help("a smaller mesh with the same axes shows the same collectives");
+  return false;
+}
+
+// Whether the model itself is a graph file; what cannot be read is reported
+// where it is read.
+bool brings_graph(Context& context) {
+  const std::string& path = context.options.arguments.front();
+  if (path == "-" || path.starts_with('@')) return true;
+  Diagnostics quiet = context.diags.fresh();
+  const SourcePtr source = read_source(path, kWholeFile, context.host, quiet);
+  return source != nullptr && looks_like_graph(source->text());
+}
+
+// Flags that say how a whole model is run, given with a graph.
+bool fit_a_graph(const SimulationFlags& flags, Diagnostics& diags) {
+  const std::pair<bool, const char*> given[] = {
+      {flags.layers.has_value(), "--layers"},
+      {flags.batch.has_value(), "--tokens"},
+      {flags.input_ids.has_value(), "--input-ids"},
+      {flags.capacity.has_value(), "--capacity"},
+      {flags.shrink, "--shrink"}};
+  bool fit = true;
+  for (const auto& [is_given, name] : given) {
+    if (!is_given) continue;
+    diags
+        .error(Code::Usage, {},
+               std::string(name) + " is for whole models, not for graph files")
+        .help("`--dims` gives the sizes of a graph file");
+    fit = false;
+  }
+  return fit;
+}
+
+// What the run computes with: weights where there are any and nothing else is
+// asked for.
+std::optional<ValueSource> value_source(Context& context,
+                                        const std::optional<ModelRun>& model) {
+  const SimulationFlags& flags = context.options.simulation;
+  const std::string& path = context.options.arguments.front();
+  const bool shrunk = model && model->shrunk;
+  const auto wanted = flags.values;
+  if (wanted && *wanted != ValueSource::Checkpoint) return wanted;
+  const bool weights = !shrunk && has_weights(path, context.host);
+  if (weights) return ValueSource::Checkpoint;
+  if (!wanted) return ValueSource::Random;
+  return context.diags
+      .error(Code::Usage, {}, "there are no weights to compute with")
+      .fact(shrunk ? "a model made smaller has none"
+                   : "`" + printable(path) + "` is no checkpoint with data")
+      .help("`--values random` draws numbers");
+}
+
+// Whether recorded outputs can be asked for: they are of the model's own
+// weights.
+bool can_expect(Context& context, ValueSource source) {
+  if (!context.options.simulation.expect) return true;
+  if (source == ValueSource::Checkpoint) return true;
+  context.diags
+      .error(Code::Usage, {}, "--expect needs the weights of a checkpoint")
+      .help("recorded outputs are not those of drawn numbers");
+  return false;
+}
+
+NameReading reading_of(const Options& options) {
+  return {options.mode, options.fallback, options.flax};
+}
+
+// A graph, and the session of the model that it is the forward pass of.
+struct Placed {
+  Session session;
+  std::optional<ModelRun> model;
+  GraphDescription description;
+};
+
+std::optional<Placed> read_graph_and_model(Context& context) {
+  const Options& options = context.options;
+  const SimulationFlags& flags = options.simulation;
+  context.progress.stage("reading the graph");
+  if (!fit_a_graph(flags, context.diags)) return std::nullopt;
+  auto description = load_graph(flags.graph.value_or(options.arguments.front()),
+                                flags.dims, context.host, context.diags);
+  if (!description) return std::nullopt;
+  std::optional<Session> session = session_of(context, *description);
+  if (!session) return std::nullopt;
+  return Placed{*std::move(session), std::nullopt, *std::move(description)};
+}
+
+std::optional<Placed> read_family_model(Context& context, const InputIds& ids) {
+  if (!context.options.simulation.dims.empty()) {
+    return context.diags.error(Code::Usage, {}, "--dims is for graph files")
+        .help("`--tokens` and `--layers` give the sizes of a whole model's run")
+        .help("`--shrink` makes a smaller model of the same structure");
+  }
+  std::optional<WholeModel> model = read_whole_model(context, ids);
+  if (!model) return std::nullopt;
+  return Placed{std::move(model->session), std::move(model->run),
+                std::move(model->description)};
+}
+
+}  // namespace
+
+std::optional<SimulateInput> read_simulation(Context& context) {
+  const Options& options = context.options;
+  const SimulationFlags& flags = options.simulation;
+  const bool has_graph = flags.graph.has_value() || brings_graph(context);
+  InputIds ids;
+  if (!has_graph && flags.input_ids) {
+    ids = read_input_ids(*flags.input_ids, context.host, context.diags);
+    if (ids.empty()) return std::nullopt;
+  }
+  std::optional<ExpectedOutputs> expected;
+  if (flags.expect) {
+    expected = read_expected(*flags.expect, context.host, context.diags);
+    if (!expected) return std::nullopt;
+    if (!has_graph && ids.empty()) ids = recorded_ids(*expected);
+  }
+  std::optional<Placed> given = has_graph ? read_graph_and_model(context)
+                                          : read_family_model(context, ids);
+  if (!given ||
+      !has_few_enough_devices(given->session.plan.mesh, context.diags)) {
+    return std::nullopt;
+  }
+  std::optional<Graph> graph =
+      build_graph(given->description, given->session.manifest, context.diags);
+  if (!graph || !fits_memory(*graph, flags.values == ValueSource::Field,
+                             context.options, context.diags)) {
+    return std::nullopt;
+  }
+  static const RuleSet kNoRules;
+  const Session& session = given->session;
+  std::optional<PlacedValues> placed =
+      place_values(*graph, session.manifest, session.plan,
+                   session.rules ? *session.rules : kNoRules,
+                   reading_of(options), context.diags);
+  if (!placed) return std::nullopt;
+  const auto source = value_source(context, given->model);
+  if (!source || !can_expect(context, *source)) return std::nullopt;
+  const Storage storage = flags.storage.value_or(Storage::F32);
+  const Algorithm* algorithm =
+      options.algorithm ? find_algorithm(*options.algorithm) : nullptr;
+  return SimulateInput{std::move(given->session),
+                       std::move(given->model),
+                       *std::move(graph),
+                       *std::move(placed),
+                       {flags.overlap, algorithm},
+                       *source,
+                       storage,
+                       flags.reduce.value_or(storage),
+                       std::move(ids),
+                       std::move(expected)};
+}
+
+}  // namespace shardplan::cli

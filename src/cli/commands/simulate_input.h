@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// `simulate --expect FILE`: outputs that another program recorded, and the
+// tokens that it ran on.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "base/host.h"
+#include "cli/commands.h"
+#include "cli/commands/simulate_model.h"
+#include "cli/options.h"
+#include "cli/session.h"
+#include "core/manifest.h"
+#include "graph/graph.h"
+#include "sim/activations.h"
+#include "sim/simulate.h"
+#include "sim/values.h"
+#include "spmd/partition.h"
+
+namespace shardplan::cli {
+
+struct ExpectedOutputs {
+  std::string path;
+  Manifest manifest;
+  StoredTensors numbers;
+};
+
+// Empty, with the reason reported, when the file cannot be read.
+std::optional<ExpectedOutputs> read_expected(const std::string& path,
+                                             Host& host, Diagnostics& diags);
+
+// Its tensor `input_ids` [sequences, tokens] of I32 or I64; no sequences where
+// it has none such.
+InputIds recorded_ids(const ExpectedOutputs& expected);
+
+// How far the outputs are from it. Those of another program in float32 must
+// agree (SP511); runs in lower precision are not judged. Empty, with the reason
+// reported, when it holds no output of the graph.
+std::optional<std::vector<ExpectedError>> check_expected(
+    const ExpectedOutputs& expected, const Graph& graph,
+    const Simulation& outcome, bool judge, Diagnostics& diags);
+
+// Whether a graph can be run in the memory that the program may use, told
+// before anything is computed.
+
+// False, with the value, its shape and its bytes reported (SP017), when what
+// must be held while some operation is computed is more than may be had. What
+// passes may still meet the limit: replicas and collectives take more.
+// `exact`: all numbers are residues, held as doubles.
+bool fits_memory(const Graph& graph, bool exact, const Options& options,
+                 Diagnostics& diags);
+
+// What `simulate` runs: a graph, the session of its model, and the program that
+// the plan makes of them.
+
+struct SimulateInput {
+  Session session;
+  std::optional<ModelRun> model;  // where no graph is given
+  Graph graph;
+  PlacedValues placed;
+  PartitionOptions how;
+  ValueSource source = ValueSource::Random;
+  // Of the runs in working precision.
+  Storage storage = Storage::F32;
+  Storage reduce = Storage::F32;
+  InputIds ids;  // none: random ones
+  std::optional<ExpectedOutputs> expected;
+};
+
+// Empty, with the reason reported. Without `--graph` the model is a graph file
+// itself, or of a family whose forward pass is known; a graph file's own specs
+// count where there are no rules.
+std::optional<SimulateInput> read_simulation(Context& context);
+
+}  // namespace shardplan::cli

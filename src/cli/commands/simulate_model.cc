@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/commands/simulate_model.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "base/text.h"
+#include "cli/flag_values.h"
+#include "core/shard_map.h"
+#include "graph/family.h"
+#include "graph/shrink.h"
+#include "io/hf_config/facts.h"
+#include "io/load.h"
+#include "syntax/document.h"
+
+namespace shardplan::cli {
+namespace {
+
+std::optional<int64_t> number_in(std::string_view text) {
+  int64_t number = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, problem] = std::from_chars(text.data(), end, number);
+  if (problem != std::errc() || rest != end) return std::nullopt;
+  return number;
+}
+
+InputIds from_text(const std::string& text, Diagnostics& diags) {
+  InputIds ids;
+  for (const std::string& sequence : split_list(text, ';')) {
+    std::vector<int64_t>& row = ids.emplace_back();
+    for (const std::string& entry : split_list(sequence)) {
+      const auto number = number_in(entry);
+      if (!number) {
+        diags
+            .error(Code::Usage, {},
+                   "`" + printable(entry) + "` in --input-ids is no token")
+            .help("for example `--input-ids 1,2,3;4,5,6`, without blanks");
+        return {};
+      }
+      row.push_back(*number);
+    }
+  }
+  return ids;
+}
+
+std::optional<std::vector<int64_t>> sequence_of(const Node& list,
+                                                Diagnostics& diags) {
+  std::vector<int64_t> row;
+  for (size_t i = 0; i < list.size(); ++i) {
+    const auto number = list.item(i).integer();
+    if (!number) {
+      return diags.error(Code::MalformedDocument, list.item(i).span(),
+                         "a token is an integer");
+    }
+    row.push_back(*number);
+  }
+  return row;
+}
+
+InputIds from_file(const std::string& path, Host& host, Diagnostics& diags) {
+  SourcePtr source =
+      read_source(path, static_cast<int64_t>(kMaxDocumentBytes), host, diags);
+  if (source == nullptr) return {};
+  const auto document = parse_document(std::move(source), diags);
+  if (!document) return {};
+  const Node root = document->root();
+  const bool flat = root.size() > 0 && !root.item(0).is_list();
+  InputIds ids;
+  for (size_t i = 0; i < (flat ? 1 : root.size()); ++i) {
+    const Node list = flat ? root : root.item(i);
+    if (!list.is_list()) {
+      diags
+          .error(Code::MalformedDocument, list.span(),
+                 "input ids are a list of sequences")
+          .help("for example [[1, 2, 3], [4, 5, 6]]");
+      return {};
+    }
+    const auto row = sequence_of(list, diags);
+    if (!row) return {};
+    ids.push_back(*row);
+  }
+  return ids;
+}
+
+}  // namespace
+
+bool is_written_out(const std::string& text) {
+  return text.find_first_not_of("0123456789,; -") == std::string::npos;
+}
+
+InputIds read_input_ids(const std::string& written, Host& host,
+                        Diagnostics& diags) {
+  const int64_t errors = diags.count(Severity::Error);
+  InputIds ids = is_written_out(written) ? from_text(written, diags)
+                                         : from_file(written, host, diags);
+  if (diags.count(Severity::Error) > errors) return {};
+  if (ids.empty() || ids.front().empty()) {
+    diags.error(Code::Usage, {}, "--input-ids gives no tokens");
+    return {};
+  }
+  for (const std::vector<int64_t>& row : ids) {
+    if (row.size() == ids.front().size()) continue;
+    diags.error(Code::Usage, {}, "sequences of --input-ids differ in length")
+        .fact("the first has " +
+              plural(static_cast<int64_t>(ids.front().size()), "token") +
+              ", another " + plural(static_cast<int64_t>(row.size()), "token"))
+        .help("a batch is rectangular: cut or pad the sequences");
+    return {};
+  }
+  return ids;
+}
+
+namespace {
+
+constexpr int64_t kDefaultBatch = 2;
+constexpr int64_t kDefaultLength = 16;
+constexpr int64_t kShrunkLayers = 2;
+
+// Among how many devices a semantic axis divides, such as __BATCH__.
+int64_t shards_of(std::string_view token, const RuleSet* rules,
+                  const Mesh& mesh, Mode mode) {
+  Diagnostics quiet;
+  auto axis = rules != nullptr ? rules->partition_axis : std::nullopt;
+  if (!axis) axis = resolve_partition_axis(default_partition_axis(), quiet);
+  const SemanticEntry entry = {{std::string(token)}};
+  const auto spec = resolve_semantic_spec(*axis, std::span(&entry, 1), mode,
+                                          EformerVersion::Current, quiet);
+  int64_t shards = 1;
+  if (!spec || spec->dims.empty()) return shards;
+  for (const Axis& each : mesh.axes()) {
+    if (contains(spec->dims.front(), each.name)) shards *= each.size;
+  }
+  return shards;
+}
+
+// The smallest multiple of `unit` from `least` up.
+int64_t multiple(int64_t unit, int64_t least) {
+  return (least + unit - 1) / unit * unit;
+}
+
+// Sizes of the run; empty when the flags contradict one another. Those that
+// nobody gives are such that every device has some of the batch.
+std::optional<ForwardPass> forward_pass(const Options& options,
+                                        const InputIds& ids,
+                                        const RuleSet* rules, const Mesh& mesh,
+                                        Diagnostics& diags) {
+  const SimulationFlags& flags = options.simulation;
+  ForwardPass pass;
+  pass.layers = flags.layers;
+  pass.capacity = flags.capacity;
+  if (flags.batch) {
+    pass.batch = *flags.batch;
+    pass.length = flags.length.value_or(kDefaultLength);
+  } else {
+    const auto shards = [&](std::string_view token) {
+      return shards_of(token, rules, mesh, options.mode);
+    };
+    pass.batch = multiple(shards("__BATCH__"), kDefaultBatch);
+    pass.length = multiple(shards("__LENGTH__"), kDefaultLength);
+  }
+  if (ids.empty()) return pass;
+  const auto sequences = static_cast<int64_t>(ids.size());
+  const auto tokens = static_cast<int64_t>(ids.front().size());
+  if (flags.batch && (pass.batch != sequences || pass.length != tokens)) {
+    return diags.error(Code::Usage, {}, "--tokens and the input ids disagree")
+        .fact("--tokens " + std::to_string(pass.batch) + "x" +
+              std::to_string(pass.length) + ", and ids for " +
+              std::to_string(sequences) + "x" + std::to_string(tokens))
+        .help("leave out --tokens: it follows from the ids");
+  }
+  pass.batch = sequences;
+  pass.length = tokens;
+  return pass;
+}
+
+// What a model is, before it is placed.
+struct Recognised {
+  Manifest manifest;
+  ModelConfig config;
+  const Family* family = nullptr;
+};
+
+std::optional<Recognised> recognise(Context& context) {
+  const std::string& path = context.options.arguments.front();
+  context.progress.stage("reading the model");
+  auto manifest = load_manifest(path, context.host, context.diags);
+  if (!manifest) return std::nullopt;
+  auto config = find_model_config(path, context.host, context.diags);
+  if (!config) return std::nullopt;
+  Recognised model{*std::move(manifest), *std::move(config)};
+  model.family =
+      recognise_family(model.manifest, ParameterNames(model.manifest),
+                       model.config, context.diags);
+  if (model.family == nullptr) return std::nullopt;
+  return model;
+}
+
+// A session, and how much of its model is run.
+struct Opened {
+  Session session;
+  ForwardPass pass;
+};
+
+// With --shrink the mesh is needed before the model is placed: a smaller one
+// takes the place of the one that was read.
+std::optional<Opened> open_shrunk(Context& context, Recognised& model,
+                                  const InputIds& ids) {
+  Diagnostics& diags = context.diags;
+  if (context.options.plan) {
+    return diags
+        .error(Code::Usage, {}, "--shrink makes another model than the plan's")
+        .help("give `--rules` and `--mesh` instead of `--plan`");
+  }
+  std::optional<Inputs> inputs = read_inputs(context);
+  if (!inputs) return std::nullopt;
+  const auto mesh = planned_mesh(context, *inputs);
+  if (!mesh) return std::nullopt;
+  auto pass = forward_pass(context.options, ids, &inputs->rules, *mesh, diags);
+  if (!pass) return std::nullopt;
+  if (!pass->layers) pass->layers = kShrunkLayers;
+  const ParameterNames names(model.manifest);
+  auto smaller =
+      shrink(*model.family, {model.manifest, names, model.config, *pass},
+             context.options.simulation.shrink_mesh.value_or(*mesh), diags);
+  if (!smaller) return std::nullopt;
+  model.config = std::move(smaller->config);
+  auto session = open_session(context, std::move(smaller->manifest),
+                              std::move(inputs->rules));
+  if (!session) return std::nullopt;
+  return Opened{*std::move(session), *pass};
+}
+
+std::optional<Opened> open_whole(Context& context, Recognised& model,
+                                 const InputIds& ids) {
+  auto session = open_session(context, std::move(model.manifest));
+  if (!session) return std::nullopt;
+  const auto pass = forward_pass(context.options, ids,
+                                 session->rules ? &*session->rules : nullptr,
+                                 session->plan.mesh, context.diags);
+  if (!pass) return std::nullopt;
+  return Opened{*std::move(session), *pass};
+}
+
+}  // namespace
+
+std::optional<WholeModel> read_whole_model(Context& context,
+                                           const InputIds& ids) {
+  const SimulationFlags& flags = context.options.simulation;
+  auto model = recognise(context);
+  if (!model) return std::nullopt;
+  ModelRun run;
+  run.family = model->family->name;
+  run.tied = model->config.tied;
+  run.shrunk = flags.shrink;
+  run.all_layers =
+      model->config.layers.value_or(model->manifest.facts.layers.value_or(0));
+  auto opened = flags.shrink ? open_shrunk(context, *model, ids)
+                             : open_whole(context, *model, ids);
+  if (!opened) return std::nullopt;
+  const ForwardPass& pass = opened->pass;
+  run.only_layers = pass.layers;
+  run.batch = pass.batch;
+  run.length = pass.length;
+  const ParameterNames names(opened->session.manifest);
+  auto description = model->family->describe(
+      {opened->session.manifest, names, model->config, pass}, context.diags);
+  if (!description) return std::nullopt;
+  return WholeModel{std::move(opened->session), *std::move(description),
+                    std::move(run)};
+}
+
+}  // namespace shardplan::cli

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tokens that a whole model is run on.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "base/host.h"
+#include "cli/commands.h"
+#include "cli/session.h"
+#include "core/graph_description.h"
+
+namespace shardplan::cli {
+
+// Sequences of token numbers, all of one length.
+using InputIds = std::vector<std::vector<int64_t>>;
+
+// Whether these are tokens, and no path.
+bool is_written_out(const std::string& text);
+
+// `1,2,3;4,5,6`, or a file with a JSON or YAML list of lists, or of numbers for
+// one sequence. Empty, with the reason reported (SP010, SP002), when it is
+// neither, when sequences differ in length, or when one is empty.
+InputIds read_input_ids(const std::string& written, Host& host,
+                        Diagnostics& diags);
+
+// A model as `simulate` runs it where no graph is given: recognised as one of a
+// family, whose forward pass is known.
+
+// What is told of the run.
+struct ModelRun {
+  std::string family;  // "llama"
+  std::optional<bool>
+      tied;  // whether head and embedding are one, if it is said
+  std::optional<int64_t> only_layers;  // the first so many, as asked for
+  int64_t all_layers = 0;              // 0 where nothing says how many
+  int64_t batch = 0;
+  int64_t length = 0;
+  bool shrunk = false;
+};
+
+struct WholeModel {
+  Session session;
+  GraphDescription description;
+  ModelRun run;
+};
+
+// Sizes of the run: those of `ids` where there are any, else --tokens. Empty,
+// with the reason reported: no family recognises the model (SP016), sizes
+// contradict one another (SP010, SP013, SP015).
+std::optional<WholeModel> read_whole_model(Context& context,
+                                           const InputIds& ids);
+
+}  // namespace shardplan::cli

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/commands/simulate_values.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "graph/tensor.h"
+#include "io/safetensors/checkpoint.h"
+
+namespace shardplan::cli {
+namespace {
+
+// The value of the graph that holds token ids; -1 where there is none.
+int find_tokens(const Graph& graph) {
+  for (size_t v = 0; v < graph.values.size(); ++v) {
+    if (graph.values[v].kind == Value::Kind::Input &&
+        graph.values[v].integers_below > 0) {
+      return static_cast<int>(v);
+    }
+  }
+  return -1;
+}
+
+std::optional<Tensor> tokens_tensor(const InputIds& ids, const Value& value,
+                                    Diagnostics& diags) {
+  std::vector<double> numbers;
+  for (const std::vector<int64_t>& row : ids) {
+    for (const int64_t id : row) {
+      if (id < 0 || id >= value.integers_below) {
+        return diags
+            .error(Code::Usage, {},
+                   "token " + std::to_string(id) + " is not in the vocabulary")
+            .fact("its tokens are 0 to " +
+                  count_text(value.integers_below - 1));
+      }
+      numbers.push_back(static_cast<double>(id));
+    }
+  }
+  return make_tensor(Element::F64, value.shape, numbers);
+}
+
+// Weights by number of the graph's values.
+using Weights = std::map<int, StoredTensor>;
+
+std::optional<Weights> open_parameters(Context& context,
+                                       const SimulateInput& input) {
+  const Manifest& manifest = input.session.manifest;
+  const auto stored = open_weights(context.options.arguments.front(), manifest,
+                                   context.host, context.diags);
+  if (!stored) return std::nullopt;
+  std::unordered_map<std::string_view, size_t> index;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    index.emplace(manifest.name(i), i);
+  }
+  Weights weights;
+  for (size_t v = 0; v < input.graph.values.size(); ++v) {
+    const Value& value = input.graph.values[v];
+    if (value.kind != Value::Kind::Parameter) continue;
+    const auto found = index.find(value.parameter);
+    if (found == index.end()) continue;  // drawn, as the graph file says
+    const StoredTensor& tensor = (*stored)[found->second];
+    if (!is_computable(tensor.dtype)) {
+      context.diags
+          .error(Code::Usage, manifest.where(found->second),
+                 "`" + printable(value.parameter) +
+                     "` cannot be computed with: it is stored as " +
+                     std::string(dtype_name(tensor.dtype)))
+          .help("`--values random` draws numbers in its place");
+      return std::nullopt;
+    }
+    weights.emplace(static_cast<int>(v), tensor);
+  }
+  return weights;
+}
+
+}  // namespace
+
+std::optional<ReadValue> simulation_values(Context& context,
+                                           const SimulateInput& input) {
+  const bool has_weights = input.source == ValueSource::Checkpoint;
+  auto drawn =
+      draw_values(input.graph, has_weights ? ValueSource::Random : input.source,
+                  context.options.simulation.seed, context.diags);
+  if (!drawn) return std::nullopt;
+  auto weights = std::make_shared<Weights>();
+  if (has_weights) {
+    auto opened = open_parameters(context, input);
+    if (!opened) return std::nullopt;
+    *weights = *std::move(opened);
+  }
+  const int tokens = input.ids.empty() ? -1 : find_tokens(input.graph);
+  Tensor ids;
+  if (tokens >= 0) {
+    const auto given = tokens_tensor(
+        input.ids, input.graph.values[static_cast<size_t>(tokens)],
+        context.diags);
+    if (!given) return std::nullopt;
+    ids = *given;
+  }
+  return ReadValue([drawn = *std::move(drawn), weights, tokens, ids](
+                       int value, Element element) {
+    if (value == tokens) return converted(ids, element);
+    const auto found = weights->find(value);
+    return found == weights->end() ? drawn(value, element)
+                                   : load(found->second, element);
+  });
+}
+
+}  // namespace shardplan::cli

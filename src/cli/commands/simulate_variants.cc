@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/commands/simulate_variants.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/parallel.h"
+#include "base/text.h"
+#include "cli/commands/simulate_values.h"
+#include "spmd/layout.h"
+
+namespace shardplan::cli {
+namespace {
+
+constexpr const char* kAlgorithms = "algorithm";
+
+// A run that differs from the one asked for.
+struct VariantChange {
+  Mesh mesh;
+  std::string algorithm;
+};
+
+const Algorithm& algorithm_of(const PartitionOptions& how) {
+  return how.algorithm != nullptr ? *how.algorithm : algorithms().front();
+}
+
+bool is_reduction(CollectiveKind kind) {
+  return kind == CollectiveKind::AllReduce ||
+         kind == CollectiveKind::ReduceScatter;
+}
+
+// Whether the program's sums can be made with the algorithm; of another one
+// the table's first would be taken in its place.
+bool fits(const Program& program, const Algorithm& algorithm) {
+  for (const CollectivePrice& priced :
+       price(program, Storage::F32, Storage::F32)) {
+    if (is_reduction(priced.kind) &&
+        !algorithm.supports(priced.kind,
+                            ranks_along(program.mesh, priced.axes))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+Mesh resized(const Mesh& mesh, size_t axis, int64_t size) {
+  std::vector<Axis> axes = mesh.axes();
+  axes[axis].size = size;
+  return Mesh(std::move(axes));
+}
+
+std::optional<std::vector<VariantChange>> changes_of(Context& context,
+                                                     const SimulateInput& input,
+                                                     const Program& program) {
+  const Mesh& mesh = program.mesh;
+  const std::string own(algorithm_of(input.how).name);
+  std::vector<VariantChange> changes;
+  for (const std::string& wish : context.options.simulation.vary) {
+    const auto axis =
+        std::find_if(mesh.axes().begin(), mesh.axes().end(),
+                     [&](const Axis& each) { return each.name == wish; });
+    if (axis != mesh.axes().end()) {
+      const auto number = static_cast<size_t>(axis - mesh.axes().begin());
+      for (int64_t size = axis->size - 1; size >= 1; --size) {
+        if (axis->size % size != 0) continue;
+        changes.push_back({resized(mesh, number, size), own});
+      }
+      continue;
+    }
+    if (wish != kAlgorithms) {
+      std::vector<std::string> known = {kAlgorithms};
+      for (const Axis& each : mesh.axes()) known.push_back(each.name);
+      auto problem =
+          context.diags.error(Code::Usage, {},
+                              "--vary takes a mesh axis or `algorithm`, not `" +
+                                  printable(wish) + "`");
+      if (const auto near = nearest(wish, known)) {
+        problem.help("one with a similar name is `" + *near + "`");
+      } else {
+        problem.fact("the mesh is " + mesh_text(mesh));
+      }
+      return std::nullopt;
+    }
+    for (const Algorithm& each : algorithms()) {
+      if (each.name != own && fits(program, each)) {
+        changes.push_back({mesh, std::string(each.name)});
+      }
+    }
+  }
+  return changes;
+}
+
+// What keeps this run from telling, and did not the one asked for.
+void report_new_doubts(Context& context, const std::string& where,
+                       const SimulateInput& input, const Simulation& base,
+                       const Simulation& outcome) {
+  const auto name_of = [&](int value) {
+    return "`" +
+           printable(input.graph.values[static_cast<size_t>(value)].name) + "`";
+  };
+  const auto report = [&](Code code, const std::string& what, int value) {
+    context.diags.report(code, {}, "on " + where + " " + what)
+        .fact(name_of(value) + " is the first");
+  };
+  if (outcome.non_finite && !base.non_finite) {
+    report(Code::NonFiniteValues, "the unsharded run is not finite",
+           outcome.non_finite->value);
+  }
+  if (outcome.overflow && !base.overflow) {
+    report(Code::NonFiniteValues,
+           "the unsharded run is not finite in its precision",
+           outcome.overflow->value);
+  } else if (outcome.sharded_overflow && !base.sharded_overflow) {
+    report(Code::NonFiniteValues,
+           "the sharded run is not finite in its precision",
+           outcome.sharded_overflow->value);
+  }
+  if (!outcome.unseen.empty() && base.unseen.empty()) {
+    report(Code::Inconclusive, "these values could not have shown a fault",
+           outcome.unseen.front().value);
+  }
+}
+
+std::optional<Variant> run_changed(Context& context, const SimulateInput& base,
+                                   const Simulation& base_outcome,
+                                   const VariantChange& change) {
+  Options options = context.options;
+  options.mesh = std::make_shared<SourceFile>("--mesh", mesh_text(change.mesh));
+  options.devices.reset();
+  options.slices.reset();
+  options.algorithm = change.algorithm;
+  options.simulation.shrink_mesh = base.session.plan.mesh;
+  if (base.model) {
+    options.simulation.batch = base.model->batch;
+    options.simulation.length = base.model->length;
+  }
+  // Findings are those of the plan that was asked for.
+  Diagnostics diags = context.diags.fresh();
+  Context changed{options, context.host, diags, context.progress};
+  const auto input = read_simulation(changed);
+  const auto values = input ? simulation_values(changed, *input) : std::nullopt;
+  const std::string where =
+      mesh_text(change.mesh) + ", algorithm " + change.algorithm;
+  if (!values) {
+    auto problem =
+        context.diags.error(Code::Usage, {}, "--vary could not run " + where);
+    for (const Diagnostic& each : diags.all()) {
+      if (each.severity == Severity::Error) problem.fact(each.message);
+    }
+    return std::nullopt;
+  }
+  const Program program = partition(input->graph, input->session.plan.mesh,
+                                    input->placed.wanted, input->how);
+  const SimulateOptions how = simulate_options(changed, *input);
+  Variant variant{change.mesh, change.algorithm, how.storage, how.reduce,
+                  simulate(program, *values, how)};
+  report_new_doubts(context, where, *input, base_outcome, variant.outcome);
+  if (variant.outcome.mismatch) {
+    const auto value = static_cast<size_t>(variant.outcome.mismatch->value);
+    context.diags
+        .report(Code::SimulationMismatch, {},
+                "on " + where + " the sharded run computes something else")
+        .fact("`" + input->graph.values[value].name + "` differs first");
+  }
+  return variant;
+}
+
+}  // namespace
+
+SimulateOptions simulate_options(Context& context, const SimulateInput& input) {
+  const SimulationFlags& flags = context.options.simulation;
+  SimulateOptions options;
+  options.values = input.source;
+  options.storage = input.storage;
+  options.reduce = input.reduce;
+  options.seed = flags.seed;
+  options.partition = input.how;
+  options.threads = thread_count(context.options.jobs);
+  options.progress = [&](const char* stage) { context.progress.stage(stage); };
+  return options;
+}
+
+std::optional<std::vector<Variant>> run_variants(Context& context,
+                                                 const SimulateInput& input,
+                                                 const Program& program,
+                                                 const Simulation& outcome) {
+  const SimulateOptions how = simulate_options(context, input);
+  std::vector<Variant> variants;
+  variants.push_back({program.mesh, std::string(algorithm_of(input.how).name),
+                      how.storage, how.reduce, outcome});
+  const auto changes = changes_of(context, input, program);
+  if (!changes) return std::nullopt;
+  for (const VariantChange& change : *changes) {
+    auto variant = run_changed(context, input, outcome, change);
+    if (!variant) return std::nullopt;
+    variants.push_back(*std::move(variant));
+  }
+  return variants;
+}
+
+}  // namespace shardplan::cli

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/host_memory.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <string>
+#include <string_view>
+
+#include "base/allocation.h"
+#include "base/checked.h"
+#include "base/text.h"
+
+namespace shardplan::cli {
+namespace {
+
+// Of a control group without a limit, or nearly so.
+constexpr int64_t kUnlimited = int64_t{1} << 60U;
+// More of a file of the system than says what we look for.
+constexpr int64_t kHeadBytes = int64_t{1} << 16U;
+
+std::string text_of(const std::string& path, Host& host) {
+  std::string why;
+  const auto bytes = host.read_file(path, kHeadBytes, why);
+  return bytes == nullptr ? std::string() : std::string(bytes->view());
+}
+
+// The number with which a text begins.
+std::optional<int64_t> leading_number(std::string_view text) {
+  const size_t begin = text.find_first_not_of(" \t");
+  if (begin == std::string_view::npos) return std::nullopt;
+  text.remove_prefix(begin);
+  int64_t value = 0;
+  const auto result =
+      std::from_chars(text.data(), text.data() + text.size(), value);
+  if (result.ec != std::errc() || value <= 0) return std::nullopt;
+  return value;
+}
+
+// What follows `key` at the start of a line.
+std::string_view line_behind(std::string_view text, std::string_view key) {
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    if (line.starts_with(key)) return line.substr(key.size());
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+  }
+  return {};
+}
+
+// "MemTotal:       24586364 kB"
+std::optional<int64_t> physical_memory(Host& host) {
+  const std::string text = text_of("/proc/meminfo", host);
+  const auto kibibytes = leading_number(line_behind(text, "MemTotal:"));
+  return kibibytes ? checked_mul(*kibibytes, 1024) : std::nullopt;
+}
+
+// The least limit of the group that we are in and of those around it.
+std::optional<int64_t> group_limit(Host& host) {
+  std::optional<int64_t> least;
+  const auto look = [&](const std::string& path) {
+    const auto limit = leading_number(text_of(path, host));
+    if (limit && *limit < kUnlimited)
+      least = std::min(*limit, least.value_or(*limit));
+  };
+  const std::string groups = text_of("/proc/self/cgroup", host);
+  std::string group(line_behind(groups, "0::"));
+  while (!group.empty() && group.back() == '/') group.pop_back();
+  for (;;) {
+    look("/sys/fs/cgroup" + group + "/memory.max");
+    if (group.empty()) break;
+    group.resize(std::min(group.rfind('/'), group.size()));
+  }
+  look("/sys/fs/cgroup/memory/memory.limit_in_bytes");  // version 1
+  return least;
+}
+
+std::string size_text(int64_t bytes) {
+  return bytes_text(static_cast<double>(bytes));
+}
+
+}  // namespace
+
+std::optional<int64_t> default_max_memory(Host& host) {
+  const std::optional<int64_t> physical = physical_memory(host);
+  const std::optional<int64_t> group = group_limit(host);
+  if (!physical && !group) return std::nullopt;
+  const int64_t whole =
+      std::min(physical.value_or(kUnlimited), group.value_or(kUnlimited));
+  return whole / 4 * 3;
+}
+
+void report_no_memory(const Options& options, Diagnostics& diags) {
+  const Refusal refusal = last_refusal();
+  const bool limited = refusal.limit > 0 && refusal.limit < kUnlimited;
+  auto problem = diags.error(
+      Code::MemoryBudget, {},
+      limited ? "more than the " + size_text(refusal.limit) +
+                    " of memory that the program may use would be needed"
+              : "the system has no more memory for the program");
+  const std::string work(current_work());
+  if (!work.empty()) problem.fact("what it was doing: " + printable(work));
+  problem.fact("it held " + size_text(std::max<int64_t>(0, refusal.held)) +
+               " and asked for " + size_text(refusal.asked) + " more");
+  if (limited)
+    problem.help(
+        "`--max-memory SIZE` sets what it may use; by default three quarters "
+        "of the machine's memory");
+  if (options.command == "simulate") {
+    problem.help(
+        "smaller `--tokens`, `--layers` or `--dims` need less, and so "
+        "does `--shrink`");
+  }
+}
+
+}  // namespace shardplan::cli

@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/views/algorithm_report.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "base/checked.h"
+#include "base/text.h"
+#include "cli/flag_values.h"
+#include "comm/collective.h"
+#include "report/shard_grid.h"
+
+namespace shardplan::cli {
+namespace {
+
+constexpr size_t kMostSteps = 24;
+constexpr size_t kMostLines = 8;  // of one cell
+constexpr int kListWidth = 14;    // of chunks, and of targets
+constexpr int kGap = 2;           // between columns
+
+using SentNumbers = std::vector<int64_t>;
+using Cell = std::vector<std::string>;  // one line for each
+
+// Chunks that go the same way are one line, as are targets of the same chunks.
+Cell cell_of(const Step& step, int rank, const Style& style) {
+  std::map<std::pair<int, bool>, SentNumbers> chunks_to;
+  for (const Transfer& t : step) {
+    if (t.source != rank) continue;
+    SentNumbers& chunks = chunks_to[{t.target, t.reduce}];
+    for (int i = 0; i < t.chunk_count; ++i) chunks.push_back(t.first_chunk + i);
+  }
+  std::map<std::pair<SentNumbers, bool>, SentNumbers> targets_of;
+  for (auto& [target, chunks] : chunks_to) {
+    std::sort(chunks.begin(), chunks.end());
+    targets_of[{chunks, target.second}].push_back(target.first);
+  }
+  Cell cell;
+  for (const auto& [sent, targets] : targets_of) {
+    cell.push_back(device_list_text(sent.first, kListWidth) +
+                   (style.unicode ? " → " : " -> ") + (sent.second ? "+" : "") +
+                   device_list_text(targets, kListWidth));
+  }
+  return cell;
+}
+
+void shorten(Cell& cell) {
+  if (cell.size() <= kMostLines) return;
+  const size_t more = cell.size() - kMostLines + 1;
+  cell.resize(kMostLines - 1);
+  cell.push_back("and " + std::to_string(more) + " more");
+}
+
+class Chart {
+ public:
+  Chart(const Schedule& schedule, const Style& style, bool expand)
+      : schedule_(schedule), style_(style), expand_(expand) {
+    choose_steps();
+    for (const size_t step : steps_) {
+      auto& row = rows_.emplace_back();
+      for (int rank = 0; rank < schedule.ranks; ++rank) {
+        row.push_back(cell_of(schedule.steps[step], rank, style));
+        if (!expand) shorten(row.back());
+      }
+    }
+    choose_widths();
+  }
+
+  std::vector<std::string> lines() && {
+    const auto ranks = static_cast<size_t>(schedule_.ranks);
+    for (size_t first = 0; first < ranks;) {
+      const size_t end = std::min(ranks, first + fitting(first));
+      if (first > 0) lines_.emplace_back();
+      block(first, end);
+      first = end;
+      if (expand_) continue;
+      note_left_out(ranks - end);
+      break;
+    }
+    return std::move(lines_);
+  }
+
+ private:
+  void choose_steps() {
+    const size_t count = schedule_.steps.size();
+    const size_t lead = expand_ || count <= kMostSteps ? count : kMostSteps - 2;
+    for (size_t step = 0; step < lead; ++step) steps_.push_back(step);
+    if (lead < count) steps_.push_back(count - 1);
+  }
+
+  void choose_widths() {
+    for (int rank = 0; rank < schedule_.ranks; ++rank) {
+      int width = display_width(title_of(static_cast<size_t>(rank)));
+      for (const auto& row : rows_) {
+        for (const std::string& line : row[static_cast<size_t>(rank)]) {
+          width = std::max(width, display_width(line));
+        }
+      }
+      widths_.push_back(width);
+    }
+  }
+
+  static std::string title_of(size_t rank) {
+    return "rank " + std::to_string(rank);
+  }
+
+  // How many ranks from `first` on stand side by side; at least one.
+  size_t fitting(size_t first) const {
+    int room = style_.width - display_width("step");
+    size_t count = 0;
+    while (first + count < widths_.size()) {
+      room -= kGap + widths_[first + count];
+      if (room < 0 && count > 0) break;
+      ++count;
+    }
+    return count;
+  }
+
+  void line(const std::string& label, const std::vector<std::string>& texts,
+            size_t first) {
+    std::string text = pad(label, display_width("step"), true);
+    for (size_t i = 0; i < texts.size(); ++i) {
+      text += std::string(kGap, ' ') + pad(texts[i], widths_[first + i]);
+    }
+    text.erase(text.find_last_not_of(' ') + 1);
+    lines_.push_back(std::move(text));
+  }
+
+  void block(size_t first, size_t end) {
+    std::vector<std::string> titles;
+    for (size_t rank = first; rank < end; ++rank) {
+      titles.push_back(title_of(rank));
+    }
+    line("step", titles, first);
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      if (i > 0 && steps_[i] > steps_[i - 1] + 1) line("..", {}, first);
+      size_t height = 1;
+      for (size_t rank = first; rank < end; ++rank) {
+        height = std::max(height, rows_[i][rank].size());
+      }
+      for (size_t at = 0; at < height; ++at) {
+        std::vector<std::string> texts;
+        for (size_t rank = first; rank < end; ++rank) {
+          const Cell& cell = rows_[i][rank];
+          texts.push_back(at < cell.size() ? cell[at] : "");
+        }
+        line(at == 0 ? std::to_string(steps_[i] + 1) : "", texts, first);
+      }
+    }
+  }
+
+  void note_left_out(size_t ranks) {
+    const size_t steps = schedule_.steps.size() - steps_.size();
+    std::string text;
+    if (ranks > 0) text += plural(static_cast<int64_t>(ranks), "rank");
+    if (ranks > 0 && steps > 0) text += " and ";
+    if (steps > 0) text += plural(static_cast<int64_t>(steps), "step");
+    if (!text.empty()) lines_.push_back(text + " not shown (--expand)");
+  }
+
+  const Schedule& schedule_;
+  const Style& style_;
+  bool expand_;
+  std::vector<size_t> steps_;            // shown
+  std::vector<std::vector<Cell>> rows_;  // [shown step][rank]
+  std::vector<int> widths_;              // per rank
+  std::vector<std::string> lines_;
+};
+
+}  // namespace
+
+std::vector<std::string> draw_schedule(const Schedule& schedule,
+                                       const Style& style, bool expand) {
+  return Chart(schedule, style, expand).lines();
+}
+
+namespace {
+
+// A schedule of more ranks shows nothing new, and all-to-all has n n chunks.
+constexpr int64_t kMostRanks = 256;
+
+struct Question {
+  const Algorithm* algorithm = nullptr;
+  CollectiveKind kind = CollectiveKind::AllReduce;
+  Ranks ranks;
+};
+
+std::string share_text(const Ranks& ranks) {
+  return " over " + plural(ranks.count, "rank") +
+         (ranks.inner > 1 ? fmt::format(", {} of them fast", ranks.inner) : "");
+}
+
+// What an algorithm of the same kind needs, for the help.
+std::vector<std::string> names_that_support(CollectiveKind kind,
+                                            const Ranks& ranks) {
+  std::vector<std::string> names;
+  for (const Algorithm& algorithm : algorithms()) {
+    if (algorithm.supports(kind, ranks)) names.emplace_back(algorithm.name);
+  }
+  return names;
+}
+
+std::nullopt_t refuse_algorithm(const Question& question, Diagnostics& diags) {
+  const std::string kind(collective_name(question.kind));
+  auto problem =
+      diags.error(Code::Usage, {},
+                  fmt::format("`{}` has no {}{}", question.algorithm->name,
+                              kind, share_text(question.ranks)));
+  if (question.ranks.inner == 1 && question.algorithm->name == "hierarchical") {
+    problem.help(
+        "`--inner K` says how many ranks the fast axis has: more than one, and "
+        "fewer than all");
+  }
+  return problem.help("these have: " + quoted_names(names_that_support(
+                                           question.kind, question.ranks)));
+}
+
+std::optional<Question> question_of(const Options& options,
+                                    Diagnostics& diags) {
+  Question question;
+  question.algorithm = find_algorithm(*options.algorithm);
+  SHARDPLAN_CHECK(question.algorithm != nullptr);
+  if (!options.ranks) {
+    return diags.error(Code::Usage, {}, "`--algorithm` needs `--ranks N`")
+        .help(fmt::format("for example `--algorithm {} --ranks 4`",
+                          question.algorithm->name));
+  }
+  if (*options.ranks > kMostRanks) {
+    return diags
+        .error(Code::Usage, {},
+               fmt::format("a schedule of {} ranks is too large to show",
+                           count_text(*options.ranks)))
+        .help(fmt::format("up to {} can be shown; fewer show the same pattern",
+                          kMostRanks));
+  }
+  const int64_t inner = options.inner.value_or(1);
+  if (*options.ranks % inner != 0) {
+    return diags
+        .error(Code::Usage, {},
+               fmt::format("a fast axis of {} does not divide {} ranks", inner,
+                           *options.ranks))
+        .help("`--inner` is the number of neighbouring ranks on the fast axis");
+  }
+  if (options.kind) question.kind = *find_collective(*options.kind);
+  question.ranks = {static_cast<int>(*options.ranks), static_cast<int>(inner)};
+  if (!question.algorithm->supports(question.kind, question.ranks)) {
+    return refuse_algorithm(question, diags);
+  }
+  return question;
+}
+
+// What bytes are counted in.
+std::string_view payload_of(CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::AllGather:
+      return "the gathered array";
+    case CollectiveKind::ReduceScatter:
+    case CollectiveKind::AllReduce:
+      return "what one rank contributes";
+    case CollectiveKind::AllToAll:
+    case CollectiveKind::Permute:
+      return "what one rank holds";
+    case CollectiveKind::Broadcast:
+      break;
+  }
+  return "what rank 0 holds";
+}
+
+// How much is sent when all chunks are equally large, in payloads.
+struct Sent {
+  int64_t copies = 0;
+  int64_t least_copies = 0;
+  double busiest = 0;
+};
+
+Sent sent_by(const Question& question, const Schedule& schedule) {
+  const bool per_rank = question.kind == CollectiveKind::AllToAll ||
+                        question.kind == CollectiveKind::Permute;
+  const int64_t payload =
+      per_rank ? schedule.chunks / schedule.ranks : schedule.chunks;
+  const auto moved =
+      traffic(schedule, chunk_sizes(question.kind, schedule, payload));
+  return {moved.total / payload,
+          least_copies(question.kind, question.ranks.count),
+          static_cast<double>(moved.busiest) / static_cast<double>(payload)};
+}
+
+std::vector<std::string> notes_of(const Question& question, const Sent& sent) {
+  std::string total =
+      fmt::format("all ranks send {} in all", plural(sent.copies, "payload"));
+  total += sent.copies == sent.least_copies
+               ? ", the least that is possible"
+               : fmt::format("; the least that is possible is {}",
+                             sent.least_copies);
+  return {fmt::format("{}; the busiest one sends {:.4g}", total, sent.busiest),
+          fmt::format("a payload is {}", payload_of(question.kind))};
+}
+
+std::string legend_of(CollectiveKind kind) {
+  const bool sums = kind == CollectiveKind::AllReduce ||
+                    kind == CollectiveKind::ReduceScatter;
+  return std::string("under each rank: chunks → the rank that they go to") +
+         (sums ? ", + where they are added" : "");
+}
+
+Table steps_table(const std::shared_ptr<const Schedule>& schedule) {
+  Table table;
+  table.id = "steps";
+  table.columns = {{"step", "step", Align::Right},
+                   {"source", "source", Align::Right},
+                   {"target", "target", Align::Right},
+                   {"first_chunk", "first chunk", Align::Right},
+                   {"chunk_count", "chunks", Align::Right},
+                   {"reduce", "added"}};
+  table.audience = Audience::Programs;
+  table.rows = [schedule](const RowSink& sink) {
+    for (size_t step = 0; step < schedule->steps.size(); ++step) {
+      for (const Transfer& t : schedule->steps[step]) {
+        sink(Row{Count{static_cast<int64_t>(step) + 1}, Count{t.source},
+                 Count{t.target}, Count{t.first_chunk}, Count{t.chunk_count},
+                 shardplan::Flag{t.reduce}});
+      }
+    }
+  };
+  return table;
+}
+
+}  // namespace
+
+std::vector<std::string> algorithm_names() {
+  std::vector<std::string> names;
+  for (const Algorithm& algorithm : algorithms()) {
+    names.emplace_back(algorithm.name);
+  }
+  return names;
+}
+
+std::vector<std::string> collective_names() {
+  std::vector<std::string> names;
+  for (int kind = 0; kind < kCollectiveKinds; ++kind) {
+    names.emplace_back(collective_name(static_cast<CollectiveKind>(kind)));
+  }
+  return names;
+}
+
+std::optional<Report> algorithm_report(const Options& options,
+                                       Diagnostics& diags) {
+  const auto question = question_of(options, diags);
+  if (!question) return std::nullopt;
+  const Ranks& ranks = question->ranks;
+  const auto schedule = std::make_shared<const Schedule>(
+      question->algorithm->schedule(question->kind, ranks));
+  const Sent sent = sent_by(*question, *schedule);
+  const std::string name(question->algorithm->name);
+  const std::string kind(collective_name(question->kind));
+  const auto steps = static_cast<int64_t>(schedule->steps.size());
+
+  Report report;
+  report.command = "explain";
+  report.diagnostics = &diags;
+  report.summary = {{"algorithm", name},
+                    {"kind", kind},
+                    {"ranks", Count{ranks.count}},
+                    {"inner", Count{ranks.inner}},
+                    {"chunks", Count{schedule->chunks}},
+                    {"steps", Count{steps}},
+                    {"copies", Count{sent.copies}},
+                    {"least_copies", Count{sent.least_copies}},
+                    {"busiest", Ratio{sent.busiest}}};
+  report.headline = {
+      fmt::format("{} {}{}: {}, {}", name, kind, share_text(ranks),
+                  plural(steps, "step"), plural(schedule->chunks, "chunk")),
+      legend_of(question->kind)};
+  if (steps > 0) {
+    const bool expand = options.expand;
+    report.drawing = [schedule, expand](const Style& style) {
+      return draw_schedule(*schedule, style, expand);
+    };
+  }
+  report.tables = {steps_table(schedule)};
+  report.notes = notes_of(*question, sent);
+  return report;
+}
+
+}  // namespace shardplan::cli

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of reports about budgets.
+//
+// Tables refer to the session and the answer: both must outlive the report.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/budget.h"
+#include "cli/session.h"
+#include "core/manifest.h"
+#include "core/mesh.h"
+#include "memory/kv_cache.h"
+#include "memory/sweep.h"
+#include "report/report.h"
+
+namespace shardplan::cli {
+
+// "Memory per device" for people: category, bytes, share; the total against
+// the limit, and what is left.
+Table breakdown_table(const Session& session, const Budget& budget);
+// Classes of devices with stacked bars, for people, when there are several.
+Table device_class_table(const Budget& budget);
+
+// For programs: one row per class and category; what all devices store by
+// category; leaves by role; what is gathered; stages.
+Table memory_rows(const Budget& budget);
+Table memory_totals(const Budget& budget);
+Table state_table(const Budget& budget, bool for_people);
+Table gathered_table(const Budget& budget, bool for_people);
+Table stages_table(const Budget& budget);
+
+// `memory_needed`, `memory_limit`, `headroom`, `fits`; the last three null
+// without a limit.
+std::vector<std::pair<std::string, Cell>> budget_summary(const Budget& budget);
+
+// What the numbers leave out or assume, as lines.
+std::vector<std::string> budget_notes(const Context& context,
+                                      const BudgetAnswer& answer);
+
+// The parts of reports about the KV cache.
+
+// One row per kind of layer, and what prefill holds on top: layers, heads,
+// tokens, copies, bytes on the fullest device, whatever stages there are.
+// REQUIRES: kv_bytes_per_device() of these is not empty.
+Table kv_table(const Mesh& mesh, const std::vector<KvLayer>& layers,
+               const KvAxes& axes, const KvRequest& request);
+
+// "KV cache in bf16: heads over tp=8 (as `..k_proj.weight` is sharded), batch
+// over fsdp=4, context whole", and what else a reader must know.
+std::vector<std::string> kv_notes(const Mesh& mesh,
+                                  const std::vector<KvLayer>& layers,
+                                  const KvAxes& axes, const KvRequest& request);
+
+// "fits up to batch 226 at context 8,192, and up to context 1,858,185 at batch
+// 1". REQUIRES: a limit.
+std::string kv_fit_note(const Margins& margins, const KvRequest& request);
+
+}  // namespace shardplan::cli

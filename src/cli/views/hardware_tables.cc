@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/views/hardware_tables.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+
+namespace shardplan::cli {
+namespace {
+
+constexpr std::string_view kFlops = "FLOP/s";
+constexpr std::string_view kRate = "B/s";
+
+// A number of a profile, as programs and as people read it.
+struct NumberRow {
+  std::string quantity;  // the keys that lead to it: "links.ici.devices"
+  Cell value;
+  std::string unit;                  // "B/s"; empty for counts and words
+  std::string text;                  // "540 GB/s"
+  const Citation* source = nullptr;  // none for words such as a topology
+  bool estimated = false;
+  std::string note;
+};
+
+class Numbers {
+ public:
+  explicit Numbers(const HardwareProfile& profile) : profile_(profile) {}
+
+  void word(std::string quantity, std::string_view word) {
+    rows_.push_back({std::move(quantity), std::string(word), "",
+                     std::string(word), nullptr, false, ""});
+  }
+
+  void count(std::string quantity, const Sourced<int64_t>& number) {
+    add(std::move(quantity), number, Count{number.value}, "",
+        count_text(number.value));
+  }
+
+  void bytes(std::string quantity, const Sourced<int64_t>& number) {
+    add(std::move(quantity), number, ByteSize{number.value}, "B",
+        bytes_text(static_cast<double>(number.value)));
+  }
+
+  void rate(std::string quantity, const Sourced<double>& number,
+            std::string_view unit) {
+    add(std::move(quantity), number, Ratio{number.value}, unit,
+        si_text(number.value, unit));
+  }
+
+  void sizes(std::string quantity,
+             const Sourced<std::vector<int64_t>>& number) {
+    std::string text;
+    for (const int64_t size : number.value) {
+      text += (text.empty() ? "" : " x ") + std::to_string(size);
+    }
+    add(std::move(quantity), number, shardplan::Numbers{number.value}, "",
+        std::move(text));
+  }
+
+  std::vector<NumberRow> take() && { return std::move(rows_); }
+
+ private:
+  template <typename T>
+  void add(std::string quantity, const Sourced<T>& number, Cell value,
+           std::string_view unit, std::string text) {
+    rows_.push_back({std::move(quantity), std::move(value), std::string(unit),
+                     std::move(text), &profile_.sources[number.source],
+                     number.estimated, number.note});
+  }
+
+  const HardwareProfile& profile_;
+  std::vector<NumberRow> rows_;
+};
+
+void add_link(const LinkTier& link, Numbers& numbers) {
+  const std::string head = "links." + link.name + ".";
+  numbers.word(head + "topology",
+               kTopologyNames[static_cast<size_t>(link.topology)]);
+  numbers.rate(head + "bytes_per_second", link.bytes_per_second, kRate);
+  if (link.latency_seconds) {
+    numbers.rate(head + "latency_seconds", *link.latency_seconds, "s");
+  }
+  if (link.devices) numbers.count(head + "devices", *link.devices);
+  if (link.extents) numbers.sizes(head + "extents", *link.extents);
+  if (link.wrap_multiple) {
+    numbers.word(head + "wrap", kWrapNames[static_cast<size_t>(link.wrap)]);
+    numbers.count(head + "wrap_multiple", *link.wrap_multiple);
+  }
+}
+
+std::vector<NumberRow> numbers_of(const HardwareProfile& profile) {
+  Numbers numbers(profile);
+  numbers.count("devices_per_chip", profile.devices_per_chip);
+  if (profile.devices_per_host) {
+    numbers.count("devices_per_host", *profile.devices_per_host);
+  }
+  if (profile.hbm_bytes) numbers.bytes("hbm_bytes", *profile.hbm_bytes);
+  if (profile.hbm_usable_bytes) {
+    numbers.bytes("hbm_usable_bytes", *profile.hbm_usable_bytes);
+  }
+  if (profile.hbm_bytes_per_second) {
+    numbers.rate("hbm_bytes_per_second", *profile.hbm_bytes_per_second, kRate);
+  }
+  for (const auto& rate : profile.flops_per_second) {
+    numbers.rate(
+        "flops_per_second." +
+            std::string(kPrecisionNames[static_cast<size_t>(rate.first)]),
+        rate.second, kFlops);
+  }
+  for (const LinkTier& link : profile.links) add_link(link, numbers);
+  return std::move(numbers).take();
+}
+
+Cell bytes_cell(const std::optional<Sourced<int64_t>>& bytes) {
+  if (!bytes) return {};
+  return ByteSize{bytes->value};
+}
+
+const Sourced<double>* bf16_rate(const HardwareProfile& profile) {
+  for (const auto& rate : profile.flops_per_second) {
+    if (rate.first == Precision::BF16) return &rate.second;
+  }
+  return nullptr;
+}
+
+const LinkTier* fastest_link(const HardwareProfile& profile) {
+  const auto fastest = std::max_element(
+      profile.links.begin(), profile.links.end(),
+      [](const LinkTier& a, const LinkTier& b) {
+        return a.bytes_per_second.value < b.bytes_per_second.value;
+      });
+  return fastest == profile.links.end() ? nullptr : &*fastest;
+}
+
+Row row_for_people(const HardwareProfile& profile) {
+  Row row = {profile.name,
+             profile.title,
+             bytes_cell(profile.hbm_bytes),
+             bytes_cell(profile.hbm_usable_bytes),
+             {},
+             {}};
+  if (const auto* rate = bf16_rate(profile)) {
+    row[4] = si_text(rate->value, kFlops);
+  }
+  if (const auto* link = fastest_link(profile)) {
+    row[5] = link->name + " " + si_text(link->bytes_per_second.value, kRate);
+  }
+  return row;
+}
+
+Row row_for_programs(const HardwareProfile& profile) {
+  Row row = {profile.name,
+             profile.title,
+             profile.vendor,
+             bytes_cell(profile.hbm_bytes),
+             bytes_cell(profile.hbm_usable_bytes),
+             {},
+             {},
+             {}};
+  if (const auto* rate = bf16_rate(profile)) row[5] = Ratio{rate->value};
+  if (const auto* link = fastest_link(profile)) {
+    row[6] = link->name;
+    row[7] = Ratio{link->bytes_per_second.value};
+  }
+  return row;
+}
+
+Cell text_or_nothing(std::string text) {
+  if (text.empty()) return {};
+  return text;
+}
+
+}  // namespace
+
+std::string si_text(double value, std::string_view unit) {
+  constexpr std::array<std::pair<double, std::string_view>, 9> kPrefixes = {
+      {{1e15, "P"},
+       {1e12, "T"},
+       {1e9, "G"},
+       {1e6, "M"},
+       {1e3, "k"},
+       {1, ""},
+       {1e-3, "m"},
+       {1e-6, "u"},
+       {1e-9, "n"}}};
+  const auto* chosen = std::find_if(
+      kPrefixes.begin(), kPrefixes.end(),
+      // Rounding to four digits must not reach the next prefix.
+      [&](const auto& prefix) { return value >= prefix.first * 0.99995; });
+  if (chosen == kPrefixes.end()) --chosen;
+  return fmt::format("{:.4g} {}{}", value / chosen->first, chosen->second,
+                     unit);
+}
+
+std::vector<Table> hardware_overview(
+    const std::vector<HardwareProfile>& profiles) {
+  std::vector<Row> people;
+  std::vector<Row> programs;
+  for (const HardwareProfile& profile : profiles) {
+    people.push_back(row_for_people(profile));
+    programs.push_back(row_for_programs(profile));
+  }
+  Table shown;
+  shown.id = "hardware_overview";
+  shown.columns = {{"name", "name"},
+                   {"title", ""},
+                   {"hbm_bytes", "HBM", Align::Right},
+                   {"hbm_usable_bytes", "usable", Align::Right},
+                   {"bf16", "bf16", Align::Right},
+                   {"fastest_link", "fastest link"}};
+  shown.rows = rows_of(std::move(people));
+  shown.audience = Audience::People;
+  Table written;
+  written.id = "hardware";
+  written.columns = {
+      {"name", "name"},
+      {"title", "title"},
+      {"vendor", "vendor"},
+      {"hbm_bytes", "hbm_bytes"},
+      {"hbm_usable_bytes", "hbm_usable_bytes"},
+      {"bf16_flops_per_second", "bf16_flops_per_second"},
+      {"fastest_link", "fastest_link"},
+      {"fastest_link_bytes_per_second", "fastest_link_bytes_per_second"}};
+  written.rows = rows_of(std::move(programs));
+  written.audience = Audience::Programs;
+  return {shown, written};
+}
+
+Table hardware_numbers_table(const std::vector<HardwareProfile>& profiles) {
+  std::vector<Row> rows;
+  for (const HardwareProfile& profile : profiles) {
+    for (NumberRow& row : numbers_of(profile)) {
+      const Citation* source = row.source;
+      rows.push_back({profile.name, row.quantity, row.value,
+                      text_or_nothing(row.unit), Flag{row.estimated},
+                      text_or_nothing(row.note),
+                      source != nullptr ? Cell(source->title) : Cell(),
+                      source != nullptr ? text_or_nothing(source->url) : Cell(),
+                      source != nullptr ? Cell(source->read) : Cell()});
+    }
+  }
+  Table table;
+  table.id = "hardware_numbers";
+  table.columns = {{"profile", "profile"},
+                   {"quantity", "quantity"},
+                   {"value", "value"},
+                   {"unit", "unit"},
+                   {"estimated", "estimated"},
+                   {"note", "note"},
+                   {"source", "source"},
+                   {"url", "url"},
+                   {"read", "read"}};
+  table.rows = rows_of(std::move(rows));
+  table.audience = Audience::Programs;
+  return table;
+}
+
+std::vector<Table> hardware_details(const HardwareProfile& profile,
+                                    bool exact) {
+  std::vector<Row> rows;
+  for (NumberRow& row : numbers_of(profile)) {
+    std::string note = row.estimated ? "estimated: " : "";
+    note += row.note;
+    rows.push_back({row.quantity, exact ? row.value : Cell(row.text),
+                    row.source != nullptr ? Cell(row.source->id) : Cell(""),
+                    note});
+  }
+  Table numbers;
+  numbers.id = "numbers";
+  numbers.columns = {{"quantity", "quantity"},
+                     {"value", "value", Align::Right},
+                     {"source", "source"},
+                     {"note", ""}};
+  numbers.rows = rows_of(std::move(rows));
+  numbers.audience = Audience::People;
+
+  std::vector<Row> cited;
+  for (const Citation& source : profile.sources) {
+    cited.push_back(
+        {source.id, source.read,
+         source.title + (source.url.empty() ? "" : ", ") + source.url});
+  }
+  Table sources;
+  sources.id = "sources";
+  sources.title = "Sources";
+  sources.columns = {{"source", "source"}, {"read", "read"}, {"title", ""}};
+  sources.rows = rows_of(std::move(cited));
+  sources.audience = Audience::People;
+  return {numbers, sources};
+}
+
+}  // namespace shardplan::cli

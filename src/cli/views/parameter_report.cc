@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/views/parameter_report.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "cli/views/tables.h"
+#include "core/rules.h"
+#include "core/shard_map.h"
+#include "report/shard_grid.h"
+#include "resolve/match.h"
+
+namespace shardplan::cli {
+namespace {
+
+// The parameters that a pattern is found in; none where it is not a pattern.
+std::vector<size_t> found_in(const Manifest& manifest,
+                             const std::string& pattern) {
+  RuleSet rules;
+  rules.rules.emplace_back().pattern = pattern;
+  Diagnostics ignored;  // a name need not be a pattern
+  const auto matcher =
+      Matcher::compile(rules, manifest.names_are_plain(), ignored);
+  std::vector<size_t> parameters;
+  if (!matcher) return parameters;
+  std::vector<int> found;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    matcher->find_one_by_one(manifest.name(i), found);
+    if (!found.empty()) parameters.push_back(i);
+  }
+  return parameters;
+}
+
+}  // namespace
+
+std::optional<size_t> find_parameter(const Manifest& manifest,
+                                     const Folding& folding,
+                                     const std::string& name,
+                                     Diagnostics& diags) {
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    if (manifest.name(i) == name) return i;
+  }
+  const std::vector<size_t> found = found_in(manifest, name);
+  if (found.size() == 1) return found.front();
+  auto report = diags.error(
+      Code::Usage, {}, "the model has no parameter `" + printable(name) + "`");
+  if (!found.empty()) {
+    report.fact("as a pattern it is found in " +
+                plural(static_cast<int64_t>(found.size()), "name"));
+    report.help("a parameter of that name's kind exists: `" +
+                printable(manifest.name(found.front())) + "`");
+    return report;
+  }
+  // Names within a class differ in numbers alone: one of each is enough.
+  std::vector<std::string> candidates;
+  for (const ParameterClass& c : folding.classes) {
+    candidates.emplace_back(manifest.name(c.first));
+    if (candidates.back().find(name) != std::string::npos) {
+      report.help("a parameter of that name's kind exists: `" +
+                  printable(candidates.back()) + "`");
+      return report;
+    }
+  }
+  if (const auto near = nearest(name, candidates)) {
+    report.help("a parameter with a similar name exists: `" + printable(*near) +
+                "`");
+  }
+  return report;
+}
+
+namespace {
+
+const AxisNames& axes_of_dim(const PartitionSpec& spec, size_t dim) {
+  static const AxisNames kNone;
+  return dim < spec.dims.size() ? spec.dims[dim] : kNone;
+}
+
+// Axes larger than 1 that no dimension names: along them all hold the same.
+AxisNames repeating_axes(const Mesh& mesh, const PartitionSpec& spec) {
+  AxisNames axes;
+  for (const Axis& axis : mesh.axes()) {
+    const bool used = std::any_of(
+        spec.dims.begin(), spec.dims.end(), [&](const AxisNames& names) {
+          return std::find(names.begin(), names.end(), axis.name) !=
+                 names.end();
+        });
+    if (axis.size > 1 && !used) axes.push_back(axis.name);
+  }
+  return axes;
+}
+
+Table dimensions_table(const Placement& p, const Mesh& mesh,
+                       OnIndivisible policy) {
+  const Shape shape = stored_shape(p);
+  std::vector<Row> rows;
+  for (size_t dim = 0; dim < shape.size(); ++dim) {
+    const AxisNames& axes = axes_of_dim(p.spec, dim);
+    const int64_t shards = shard_count(mesh, axes);
+    int64_t stored = 0;  // over all shards
+    for (const ShardSize& s :
+         shard_sizes(mesh, axes, cut_of(policy), shape[dim])) {
+      stored += s.rows * s.count;
+    }
+    rows.push_back({Count{static_cast<int64_t>(dim)}, Count{shape[dim]},
+                    Names{axes}, Count{shards}, Count{p.local_shape[dim]},
+                    Count{stored - shape[dim]}});
+  }
+  Table table;
+  table.id = "dimensions";
+  table.columns = {{"dim", "dimension", Align::Right},
+                   {"size", "size", Align::Right},
+                   {"axes", "axes"},
+                   {"shards", "shards", Align::Right},
+                   {"local_size", "rows of a shard", Align::Right},
+                   {"padding", "padding", Align::Right}};
+  table.rows = rows_of(std::move(rows));
+  return table;
+}
+
+Table shards_table(const Placement& p, const Mesh& mesh, OnIndivisible policy) {
+  Table table;
+  table.id = "shards";
+  table.columns = {{"device", "device"},
+                   {"coordinates", "coordinates"},
+                   {"begin", "begin"},
+                   {"end", "end"},
+                   {"padding", "padding"}};
+  table.audience = Audience::Programs;
+  table.rows = [&p, &mesh, policy](const RowSink& sink) {
+    for (int64_t device = 0; device < mesh.devices(); ++device) {
+      HeldSlice held = held_slice(p, mesh, policy, device);
+      Numbers begin;
+      Numbers end;
+      for (const Slice& slice : held.slices) {
+        begin.values.push_back(slice.begin);
+        end.values.push_back(slice.end);
+      }
+      sink(Row{Count{device}, Numbers{std::move(held.coordinates)}, begin, end,
+               Numbers{std::move(held.padding)}});
+    }
+  };
+  return table;
+}
+
+// What is rows and what is columns in the drawing.
+std::string drawn_text(const ShardMap& map) {
+  const DrawnDims dims = drawn_dims(map);
+  if (dims.column < 0) return "a scalar has one";
+  std::string text = "columns are dimension " + std::to_string(dims.column);
+  if (dims.row >= 0) {
+    text = "rows are dimension " + std::to_string(dims.row) + ", " + text;
+  }
+  return text;
+}
+
+std::vector<std::string> notes_of_parameter(const Placement& p,
+                                            const Plan& plan) {
+  std::vector<std::string> notes;
+  const AxisNames repeating = repeating_axes(plan.mesh, p.spec);
+  if (!repeating.empty()) {
+    std::string axes;
+    for (const AxisName& axis : repeating) {
+      axes += (axes.empty() ? "" : ", ") + axis;
+    }
+    notes.push_back("every shard lies on " + plural(p.replicas, "device") +
+                    ", along " + axes);
+  }
+  for (const StoredDim& stored : p.stored) {
+    notes.push_back("dimension " + std::to_string(stored.dim) +
+                    " is stored as " + std::to_string(stored.size) +
+                    " rows: " + stored.why);
+  }
+  return notes;
+}
+
+}  // namespace
+
+std::optional<Report> shard_report(Context& context, const Session& session,
+                                   const std::string& name) {
+  const auto parameter =
+      find_parameter(session.manifest, session.folding, name, context.diags);
+  if (!parameter) return std::nullopt;
+  const Mesh& mesh = session.plan.mesh;
+  if (mesh.devices() > kMaxMappedDevices) {
+    return context.diags
+        .error(Code::Usage, {},
+               "`--shard` lists at most " + count_text(kMaxMappedDevices) +
+                   " devices")
+        .fact("the mesh has " + count_text(mesh.devices()))
+        .help("a smaller mesh shows the same pattern");
+  }
+  const Placement& p = session.plan.of(*parameter);
+  const OnIndivisible policy = session.plan.on_indivisible;
+  auto map = std::make_shared<const ShardMap>(shard_map(p, mesh, policy));
+  const std::string title(session.manifest.name(*parameter));
+
+  Report report;
+  report.command = "inspect";
+  report.diagnostics = &context.diags;
+  report.summary = {{"parameter", title},
+                    {"dtype", std::string(dtype_name(p.type.dtype))},
+                    {"shape", Dims{p.type.shape}},
+                    {"spec", p.spec},
+                    {"local_shape", Dims{p.local_shape}},
+                    {"bytes_per_device", ByteSize{p.bytes_per_device}},
+                    {"shards", Count{p.shards}},
+                    {"replicas", Count{p.replicas}},
+                    {"devices", Count{mesh.devices()}},
+                    {"mesh", MeshCell{mesh}}};
+  report.headline = {printable(title) + "  " + type_text(p.type) + "  " +
+                         spec_text(p.spec) + "    mesh " + mesh_text(mesh) +
+                         ": " + plural(mesh.devices(), "device"),
+                     "ids of devices in boxes; " + drawn_text(*map)};
+  const bool expand = context.options.expand;
+  report.drawing = [map, expand](const Style& style) {
+    return draw_shards(*map, style.width, expand);
+  };
+  report.tables = {dimensions_table(p, mesh, policy),
+                   shards_table(p, mesh, policy)};
+  report.notes = notes_of_parameter(p, session.plan);
+  return report;
+}
+
+namespace {
+
+// Rules before and after the winner, equal outcomes in one row.
+class RuleRows {
+ public:
+  RuleRows(const Session& session, std::vector<Row>& rows)
+      : session_(session), rows_(rows) {}
+
+  void not_found(int rule) {
+    if (first_ == 0) first_ = rule;
+    last_ = rule;
+  }
+  void flush() {
+    if (first_ == 0) return;
+    const std::string range =
+        first_ == last_
+            ? "rule " + std::to_string(first_)
+            : "rules " + std::to_string(first_) + "-" + std::to_string(last_);
+    rows_.push_back(
+        {range, std::string("not found"), std::string(), std::string()});
+    first_ = 0;
+  }
+  void found(int rule, std::string outcome) {
+    flush();
+    const PlanRule& of = session_.plan.rules[static_cast<size_t>(rule) - 1];
+    const std::string place =
+        of.file.empty() ? "" : of.file + ":" + std::to_string(of.line);
+    rows_.push_back({"rule " + std::to_string(rule), of.pattern, place,
+                     std::move(outcome)});
+  }
+
+ private:
+  const Session& session_;
+  std::vector<Row>& rows_;
+  int first_ = 0;
+  int last_ = 0;
+};
+
+void add_rules(const Session& session, size_t parameter,
+               std::vector<Row>& rows) {
+  RuleSet rules;
+  for (const PlanRule& rule : session.plan.rules) {
+    rules.rules.push_back({rule.pattern, rule.spec, {}, {}, {}, false});
+  }
+  Diagnostics ignored;  // they compiled before
+  const auto matcher =
+      Matcher::compile(rules, session.manifest.names_are_plain(), ignored);
+  const Placement& placement = session.plan.of(parameter);
+  if (!matcher) return;
+  if (placement.rule == 0 && placement.requested) {
+    rows.push_back({std::string("logical axes"), std::string("decide"),
+                    std::string("no rule is found"), std::string()});
+    return;
+  }
+  if (placement.rule == 0 && !session.plan.is_unmatched(placement)) {
+    rows.push_back({std::string("scalar"), std::string("never sharded"),
+                    std::string("no rule is asked"), std::string()});
+    return;
+  }
+  std::vector<int> found;
+  matcher->find_one_by_one(session.manifest.name(parameter), found);
+  RuleRows out(session, rows);
+  for (int rule = 1; rule <= static_cast<int>(session.plan.rules.size());
+       ++rule) {
+    if (!std::binary_search(found.begin(), found.end(), rule - 1)) {
+      out.not_found(rule);
+    } else {
+      out.found(rule, rule == placement.rule ? "decides"
+                                             : "found too, but comes later");
+    }
+  }
+  out.flush();
+}
+
+std::string quotient(const Mesh& mesh, const AxisNames& axes) {
+  std::string text;
+  for (const AxisName& axis : axes) {
+    text += " / " + axis +
+            (mesh.find(axis) ? "=" + std::to_string(mesh.size_of(axis)) : "");
+  }
+  return text;
+}
+
+std::string dropped_text(const Correction& correction) {
+  std::string text = correction.dropped.empty() ? "cut off" : "dropped ";
+  for (size_t i = 0; i < correction.dropped.size(); ++i) {
+    text += (i > 0 ? ", `" : "`") + correction.dropped[i] + "`";
+  }
+  return text + ": " + correction.reason + " (" + code_id(correction.code) +
+         ")";
+}
+
+void add_dimensions(const Session& session, const Placement& p,
+                    std::vector<Row>& rows) {
+  if (!p.requested) {
+    if (p.spec.dims.empty()) return;
+    rows.push_back({std::string("by size"), spec_text(p.spec), std::string(),
+                    std::string("no rule is found")});
+    return;
+  }
+  rows.push_back({std::string("requested"), spec_text(*p.requested),
+                  std::string(), std::string()});
+  const Shape shape = stored_shape(p);
+  if (p.meant && *p.meant != *p.requested) {
+    rows.push_back({std::string("means"), spec_text(*p.meant), std::string(),
+                    std::string()});
+  }
+  const PartitionSpec& meant = p.asked();
+  const size_t dims = std::max(meant.dims.size(), shape.size());
+  for (size_t dim = 0; dim < dims; ++dim) {
+    const bool exists = dim < p.type.shape.size();
+    const AxisNames asked =
+        dim < meant.dims.size() ? meant.dims[dim] : AxisNames();
+    std::string outcome = asked.empty() ? "whole" : "kept";
+    if (!exists) outcome = "no such dimension";
+    for (const Correction& c : p.corrections) {
+      if (c.dim == static_cast<int>(dim)) outcome = dropped_text(c);
+    }
+    for (const StoredDim& stored : p.stored) {
+      if (stored.dim != static_cast<int>(dim)) continue;
+      const size_t colon = std::min(stored.why.find(": "), stored.why.size());
+      const size_t after = std::min(colon + 2, stored.why.size());
+      rows.push_back({"dimension " + std::to_string(dim),
+                      std::to_string(p.type.shape[dim]) + " stored as " +
+                          std::to_string(stored.size),
+                      stored.why.substr(0, colon), stored.why.substr(after)});
+    }
+    rows.push_back({"dimension " + std::to_string(dim),
+                    (exists ? std::to_string(shape[dim]) : std::string("-")) +
+                        quotient(session.plan.mesh, asked),
+                    exists ? std::to_string(p.local_shape[dim]) : std::string(),
+                    outcome});
+  }
+}
+
+}  // namespace
+
+std::optional<Report> why_report(Context& context, const Session& session,
+                                 const std::string& name) {
+  const std::optional<size_t> parameter =
+      find_parameter(session.manifest, session.folding, name, context.diags);
+  if (!parameter) return std::nullopt;
+  const Placement& p = session.plan.of(*parameter);
+
+  std::vector<Row> rows;
+  add_rules(session, *parameter, rows);
+  add_dimensions(session, p, rows);
+  rows.push_back({std::string("final"), spec_text(p.spec),
+                  "local " + type_text({p.type.dtype, p.local_shape}),
+                  bytes_text(static_cast<double>(p.bytes_per_device)) +
+                      " on each of " +
+                      plural(session.plan.mesh.devices(), "device") + ", " +
+                      plural(p.replicas, "replica")});
+
+  Table table;
+  table.id = "why";
+  table.columns = {{"step", ""},
+                   {"subject", "", Align::Left, true},
+                   {"detail", ""},
+                   {"outcome", "", Align::Left, true}};
+  table.show_header = false;
+  table.rows = rows_of(std::move(rows));
+
+  Report report;
+  report.command = "resolve";
+  report.diagnostics = &context.diags;
+  report.summary = summary_of(context, session);
+  report.headline = {printable(session.manifest.name(*parameter)) + "  " +
+                     type_text(p.type) + "  " +
+                     bytes_text(static_cast<double>(p.type.bytes()))};
+  report.tables = {std::move(table), placements_table(session),
+                   corrections_table(session), rules_table(session)};
+  if (session.plan.declarations.any()) {
+    report.tables.push_back(declared_table(session));
+  }
+  return report;
+}
+
+}  // namespace shardplan::cli

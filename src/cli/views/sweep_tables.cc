@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/views/sweep_tables.h"
+
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+#include "base/text.h"
+
+namespace shardplan::cli {
+namespace {
+
+std::string sweep_size_text(int64_t bytes) {
+  return bytes_text(static_cast<double>(bytes));
+}
+
+Cell count_cell(const std::optional<int64_t>& count) {
+  return count ? Cell(Count{*count}) : Cell();
+}
+
+// "1.80 GiB left", "2.10 GiB over"; empty without a limit.
+std::string headroom_text(const SweepPoint& point) {
+  if (!point.limit) return "";
+  return point.headroom >= 0 ? sweep_size_text(point.headroom) + " left"
+                             : sweep_size_text(-point.headroom) + " over";
+}
+
+std::string findings_text(const SweepMesh& mesh) {
+  std::string text;
+  if (mesh.errors > 0) text = plural(mesh.errors, "error");
+  if (mesh.warnings > 0) {
+    text += (text.empty() ? "" : ", ") + plural(mesh.warnings, "warning");
+  }
+  return text;
+}
+
+// Which columns say anything.
+struct Shown {
+  bool limit = false;
+  bool workload = false;
+  bool findings = false;
+};
+Shown shown_of(const std::vector<SweepPoint>& points,
+               const std::vector<SweepMesh>& meshes) {
+  Shown shown;
+  for (const SweepPoint& point : points) {
+    shown.limit = shown.limit || point.limit;
+    shown.workload = shown.workload || point.seq;
+    const SweepMesh& mesh = meshes[point.mesh];
+    shown.findings = shown.findings || mesh.errors + mesh.warnings > 0;
+  }
+  return shown;
+}
+
+std::vector<Column> people_columns(const Shown& shown) {
+  std::vector<Column> columns = {{"mesh", "mesh", Align::Left, true},
+                                 {"devices", "devices", Align::Right}};
+  if (shown.limit) columns.push_back({"hardware", "hardware"});
+  if (shown.workload) {
+    columns.push_back({"batch", "batch", Align::Right});
+    columns.push_back({"seq", "context", Align::Right});
+  }
+  columns.push_back({"bytes_per_device", "per device", Align::Right});
+  if (shown.limit) columns.push_back({"headroom", "of its memory"});
+  if (shown.limit && shown.workload) {
+    columns.push_back({"breaks_at", "breaks at"});
+  }
+  if (shown.findings) columns.push_back({"findings", "findings"});
+  return columns;
+}
+
+Row people_row(const SweepPoint& point, const SweepMesh& mesh,
+               const Shown& shown) {
+  Row row = {mesh_text(mesh.plan.mesh), Count{mesh.plan.mesh.devices()}};
+  if (shown.limit) row.emplace_back(point.limit ? point.limit->name : "");
+  if (shown.workload) {
+    row.push_back(count_cell(point.batch));
+    row.push_back(count_cell(point.seq));
+  }
+  row.emplace_back(ByteSize{point.total});
+  if (shown.limit) row.emplace_back(headroom_text(point));
+  if (shown.limit && shown.workload) {
+    row.emplace_back(breaks_text(point.margins));
+  }
+  if (shown.findings) row.emplace_back(findings_text(mesh));
+  return row;
+}
+
+std::vector<size_t> sorted(const std::vector<SweepPoint>& points,
+                           const std::vector<SweepMesh>& meshes) {
+  std::vector<size_t> order(points.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto key = [&](size_t i) {
+    return std::tuple(!points[i].fits,
+                      meshes[points[i].mesh].plan.mesh.devices(),
+                      points[i].total);
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return key(a) < key(b); });
+  return order;
+}
+
+Row program_row(const SweepPoint& point, const SweepMesh& mesh) {
+  Row row = {MeshCell{mesh.plan.mesh},
+             Count{mesh.plan.mesh.devices()},
+             point.limit ? Cell(point.limit->name) : Cell(),
+             count_cell(point.batch),
+             count_cell(point.seq),
+             ByteSize{point.total},
+             point.limit ? Cell(ByteSize{point.limit->usable}) : Cell(),
+             point.limit ? Cell(ByteSize{point.headroom}) : Cell(),
+             point.limit ? Cell(Flag{point.fits}) : Cell(),
+             count_cell(point.margins.batch),
+             count_cell(point.margins.context),
+             Count{mesh.errors},
+             Count{mesh.warnings}};
+  for (const int64_t bytes : point.bytes) row.emplace_back(ByteSize{bytes});
+  return row;
+}
+
+}  // namespace
+
+std::string breaks_text(const Margins& margins) {
+  std::string text;
+  if (margins.batch) text = "batch " + count_text(*margins.batch + 1);
+  if (margins.context) {
+    text += (text.empty() ? "context " : " or context ") +
+            count_text(*margins.context + 1);
+  }
+  return text;
+}
+
+Table points_table(const std::vector<SweepPoint>& points,
+                   const std::vector<SweepMesh>& meshes) {
+  Table table;
+  table.id = "points";
+  table.title = "Points";
+  table.audience = Audience::Programs;
+  table.columns = {{"mesh", "mesh"},
+                   {"devices", "devices"},
+                   {"hardware", "hardware"},
+                   {"batch", "batch"},
+                   {"seq", "context"},
+                   {"bytes_per_device", "per device"},
+                   {"memory_limit", "memory"},
+                   {"headroom", "headroom"},
+                   {"fits", "fits"},
+                   {"largest_batch", "largest batch"},
+                   {"longest_context", "longest context"},
+                   {"errors", "errors"},
+                   {"warnings", "warnings"}};
+  for (size_t i = 0; i < kCategories; ++i) {
+    const std::string name(category_name(static_cast<Category>(i)));
+    table.columns.push_back({name, name});
+  }
+  table.rows = [&points, &meshes](const RowSink& sink) {
+    for (const SweepPoint& point : points) {
+      sink(program_row(point, meshes[point.mesh]));
+    }
+  };
+  return table;
+}
+
+Table sorted_points(const std::vector<SweepPoint>& points,
+                    const std::vector<SweepMesh>& meshes, size_t limit) {
+  const Shown shown = shown_of(points, meshes);
+  Table table;
+  table.id = "sorted_points";
+  table.title = "All points, what fits first";
+  table.audience = Audience::People;
+  table.columns = people_columns(shown);
+  std::vector<Row> rows;
+  for (const size_t i : sorted(points, meshes)) {
+    if (rows.size() == limit) {
+      Row rest(table.columns.size());
+      rest[0] = "and " +
+                count_text(static_cast<int64_t>(points.size() - limit)) +
+                " more (--expand)";
+      rows.push_back(std::move(rest));
+      break;
+    }
+    rows.push_back(people_row(points[i], meshes[points[i].mesh], shown));
+  }
+  table.rows = rows_of(std::move(rows));
+  return table;
+}
+
+Table frontier_table(const std::vector<SweepPoint>& points,
+                     const std::vector<SweepMesh>& meshes) {
+  const Shown shown = shown_of(points, meshes);
+  Table table;
+  table.id = "frontier";
+  table.title = "Frontier of memory against devices";
+  table.columns = people_columns(shown);
+  std::vector<Row> rows;
+  for (const size_t i : frontier(points, meshes)) {
+    rows.push_back(people_row(points[i], meshes[points[i].mesh], shown));
+  }
+  table.rows = rows_of(std::move(rows));
+  return table;
+}
+
+}  // namespace shardplan::cli

@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/views/tables.h"
+
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+
+namespace shardplan::cli {
+namespace {
+
+Cell spec_cell(const std::optional<PartitionSpec>& spec) {
+  if (!spec) return std::monostate();
+  return *spec;
+}
+
+const PlanRule* rule_of(const Session& session, const Placement& placement) {
+  if (placement.rule == 0) return nullptr;
+  return &session.plan.rules[static_cast<size_t>(placement.rule) - 1];
+}
+
+// The cells of a placements row; the parameter's name goes in front.
+Row placement_row(const Session& session, const Placement& p) {
+  const PlanRule* rule = rule_of(session, p);
+  return {std::string(),
+          std::string(dtype_name(p.type.dtype)),
+          Dims{p.type.shape},
+          rule == nullptr ? Cell() : Cell(Count{p.rule}),
+          rule == nullptr ? Cell() : Cell(rule->pattern),
+          spec_cell(p.requested),
+          p.spec,
+          Dims{p.local_shape},
+          ByteSize{p.bytes_per_device},
+          Count{p.shards},
+          Count{p.replicas}};
+}
+
+std::string count_mark(int64_t count) {
+  return count == 1 ? "" : "×" + std::to_string(count);
+}
+
+Row folded_row(std::string name, const Placement& p, int64_t count) {
+  return {std::move(name),
+          count_mark(count),
+          Dims{p.type.shape},
+          spec_text(p.spec) + (p.corrections.empty() ? "" : " ~"),
+          ByteSize{p.bytes_per_device * count},
+          p.rule == 0 ? Cell(std::string(p.requested ? "axes" : "none"))
+                      : Cell(Count{p.rule})};
+}
+
+std::string size_text(int64_t bytes, bool exact) {
+  return exact ? std::to_string(bytes) + " bytes"
+               : bytes_text(static_cast<double>(bytes));
+}
+
+bool wants_fingerprint(const std::string& format) {
+  return format != "text" && format != "concise" && format != "github";
+}
+
+std::string correction_phrase(Code code, int64_t count) {
+  const std::string dimensions = plural(count, "dimension");
+  const std::string is = count == 1 ? " is " : " are ";
+  switch (code) {
+    case Code::IndivisibleDimension:
+      return dimensions + is + "not divisible by " +
+             (count == 1 ? "its" : "their") + " axes";
+    case Code::UnknownAxis:
+      return dimensions + (count == 1 ? " names" : " name") +
+             " an unknown axis";
+    case Code::RepeatedAxis:
+      return dimensions + (count == 1 ? " repeats" : " repeat") + " an axis";
+    case Code::SpecLongerThanRank:
+      return plural(count, "dimension") + " of specs" + is + "beyond the rank";
+    case Code::RepeatedLogicalAxis:
+      return (count == 1 ? "1 logical axis"
+                         : count_text(count) + " logical axes") +
+             is + "given twice in an array";
+    case Code::UnplacedLogicalAxis:
+      return (count == 1 ? "1 logical axis"
+                         : count_text(count) + " logical axes") +
+             is + "not placed";
+    default:
+      return dimensions + is + "left whole, the parameter being small";
+  }
+}
+
+}  // namespace
+
+int64_t correction_count(const Session& session) {
+  int64_t count = 0;
+  for (const ParameterClass& c : session.folding.classes) {
+    count += c.count * static_cast<int64_t>(
+                           session.plan.placements[c.kind].corrections.size());
+  }
+  return count;
+}
+
+std::vector<std::pair<std::string, Cell>> summary_of(const Context& context,
+                                                     const Session& session) {
+  const Manifest& manifest = session.manifest;
+  const Balance& balance = session.balance;
+  const DeviceMemory& memory = session.memory;
+  std::vector<std::pair<std::string, Cell>> summary = {
+      {"tensors", Count{static_cast<int64_t>(manifest.size())}},
+      {"sharded_tensors", Count{balance.sharded_tensors}},
+      {"total_parameters", Count{manifest.total_elements()}},
+      {"sharded_parameters", Count{balance.sharded_elements}},
+      {"total_bytes", ByteSize{manifest.total_bytes()}},
+      {"devices", Count{session.plan.mesh.devices()}},
+      {"mesh", MeshCell{session.plan.mesh}},
+      {"memory_per_device", MemoryRange{memory.max, memory.min, memory.mean}},
+      {"balance_score", Ratio{balance.balance_score}},
+      {"efficiency", Ratio{balance.efficiency}},
+      {"replication_factor", Ratio{balance.replication_factor}},
+      {"padding_bytes", ByteSize{balance.padding_bytes}},
+      {"replicated_fraction", Ratio{balance.replicated_fraction}},
+      {"corrections", Count{correction_count(session)}},
+      {"errors", Count{context.diags.count(Severity::Error)}},
+      {"warnings", Count{context.diags.count(Severity::Warning)}},
+  };
+  if (session.slices) {
+    std::vector<Axis> crossed = session.plan.mesh.axes();
+    for (size_t i = 0; i < crossed.size(); ++i) {
+      crossed[i].size = session.slices->crossed[i];
+    }
+    summary.emplace_back("slices", MeshCell{Mesh(std::move(crossed))});
+  }
+  if (wants_fingerprint(context.options.format)) {
+    summary.emplace_back("fingerprint",
+                         fingerprint(session.manifest, session.plan));
+  }
+  return summary;
+}
+
+Table placements_table(const Session& session) {
+  Table table;
+  table.id = "placements";
+  table.title = "Placements";
+  table.columns = {{"parameter", "parameter"},
+                   {"dtype", "dtype"},
+                   {"shape", "shape"},
+                   {"rule", "rule"},
+                   {"pattern", "pattern"},
+                   {"requested", "requested"},
+                   {"spec", "spec"},
+                   {"local_shape", "local shape"},
+                   {"bytes_per_device", "per device"},
+                   {"shards", "shards"},
+                   {"replicas", "replicas"}};
+  table.audience = Audience::Programs;
+  table.rows = [&session](const RowSink& sink) {
+    std::vector<Row> rows;
+    rows.reserve(session.plan.placements.size());
+    for (const Placement& placement : session.plan.placements) {
+      rows.push_back(placement_row(session, placement));
+    }
+    for (size_t i = 0; i < session.manifest.size(); ++i) {
+      Row& row = rows[session.plan.placement_of[i]];
+      std::get<std::string>(row[0]).assign(session.manifest.name(i));
+      sink(row);
+    }
+  };
+  return table;
+}
+
+Table corrections_table(const Session& session) {
+  Table table;
+  table.id = "corrections";
+  table.title = "Corrections";
+  table.columns = {{"parameter", "parameter"},
+                   {"dim", "dim"},
+                   {"code", "code"},
+                   {"dropped", "dropped"},
+                   {"reason", "reason"}};
+  table.audience = Audience::Programs;
+  table.rows = [&session](const RowSink& sink) {
+    for (size_t i = 0; i < session.manifest.size(); ++i) {
+      for (const Correction& c : session.plan.of(i).corrections) {
+        sink(Row{std::string(session.manifest.name(i)), Count{c.dim},
+                 code_id(c.code), Names{c.dropped}, c.reason});
+      }
+    }
+  };
+  return table;
+}
+
+Table rules_table(const Session& session) {
+  Table table;
+  table.id = "rules";
+  table.title = "Rules";
+  table.columns = {{"rule", "rule"}, {"pattern", "pattern"},
+                   {"spec", "spec"}, {"file", "file"},
+                   {"line", "line"}, {"found", "found"},
+                   {"won", "won"},   {"shadowed_by", "shadowed by"}};
+  table.audience = Audience::Programs;
+  table.rows = [&session](const RowSink& sink) {
+    for (size_t i = 0; i < session.plan.rules.size(); ++i) {
+      const PlanRule& rule = session.plan.rules[i];
+      sink(Row{Count{static_cast<int64_t>(i) + 1}, rule.pattern, rule.spec,
+               rule.file, Count{rule.line}, Count{rule.found}, Count{rule.won},
+               Numbers{{rule.shadowed_by.begin(), rule.shadowed_by.end()}}});
+    }
+  };
+  return table;
+}
+
+Table folded_placements(const Session& session, bool expand) {
+  Table table;
+  table.id = "folded_placements";
+  table.columns = {{"parameter", "parameter", Align::Left, true},
+                   {"count", "", Align::Right},
+                   {"shape", "shape"},
+                   {"spec", "spec"},
+                   {"bytes_per_device", "per device", Align::Right},
+                   {"rule", "rule", Align::Right}};
+  table.audience = Audience::People;
+  table.footer =
+      Row{Cell(), Cell(), Cell(), Cell(), ByteSize{session.memory.max}, Cell()};
+  table.rows = [&session, expand](const RowSink& sink) {
+    const auto name_of = [&](size_t i) { return session.manifest.name(i); };
+    if (expand) {
+      for (size_t i = 0; i < session.manifest.size(); ++i) {
+        sink(folded_row(std::string(name_of(i)), session.plan.of(i), 1));
+      }
+      return;
+    }
+    const std::vector<std::string> labels =
+        class_labels(session.folding, name_of);
+    for (size_t i = 0; i < session.folding.classes.size(); ++i) {
+      const ParameterClass& c = session.folding.classes[i];
+      sink(folded_row(labels[i], session.plan.placements[c.kind], c.count));
+    }
+  };
+  return table;
+}
+
+std::string headline_of(const Session& session, bool exact) {
+  const Manifest& manifest = session.manifest;
+  std::string mesh;
+  for (const Axis& axis : session.plan.mesh.axes()) {
+    mesh += " " + axis.name + "=" + std::to_string(axis.size);
+  }
+  return printable(manifest.title) + ": " +
+         plural(static_cast<int64_t>(manifest.size()), "parameter") + ", " +
+         size_text(manifest.total_bytes(), exact) + "    mesh" + mesh + ": " +
+         plural(session.plan.mesh.devices(), "device") +
+         (session.slices
+              ? " in " + slices_text(session.plan.mesh, *session.slices)
+              : "");
+}
+
+std::string efficiency_line(const Session& session) {
+  const Balance& balance = session.balance;
+  std::string text =
+      fmt::format("efficiency {}: replication {:.2f}×, balance {}",
+                  percent_text(balance.efficiency), balance.replication_factor,
+                  percent_text(balance.balance_score));
+  if (balance.padding_bytes > 0) {
+    text +=
+        ", padding " + bytes_text(static_cast<double>(balance.padding_bytes));
+  }
+  return text;
+}
+
+std::vector<std::string> remarks_of(const Session& session) {
+  const Manifest& manifest = session.manifest;
+  std::vector<std::string> lines = manifest.remarks;
+  if (!manifest.buffers().empty()) {
+    lines.push_back(
+        plural(static_cast<int64_t>(manifest.buffers().size()), "buffer") +
+        " of " + bytes_text(static_cast<double>(manifest.buffer_bytes())) +
+        " in all are counted apart: they are no parameters and are not placed");
+  }
+  return lines;
+}
+
+std::vector<std::string> correction_notes(const Session& session) {
+  std::map<Code, int64_t> counts;
+  for (const ParameterClass& c : session.folding.classes) {
+    for (const Correction& correction :
+         session.plan.placements[c.kind].corrections) {
+      counts[correction.code] += c.count;
+    }
+  }
+  std::vector<std::string> lines;
+  lines.reserve(counts.size());
+  for (const auto& [code, count] : counts) {
+    lines.push_back("~ corrected: " + correction_phrase(code, count) + " (" +
+                    code_id(code) + ")");
+  }
+  return lines;
+}
+
+Table declared_table(const Session& session) {
+  Table table;
+  table.id = "declared";
+  table.title = "Stored as declared";
+  table.columns = {{"parameter", "parameter"},
+                   {"dim", "dim"},
+                   {"logical", "logical"},
+                   {"stored", "stored"},
+                   {"why", "why"}};
+  table.audience = Audience::Programs;
+  table.rows = [&session](const RowSink& sink) {
+    for (size_t i = 0; i < session.manifest.size(); ++i) {
+      const Placement& placement = session.plan.of(i);
+      for (const StoredDim& stored : placement.stored) {
+        const auto dim = static_cast<size_t>(stored.dim);
+        sink(Row{std::string(session.manifest.name(i)), Count{stored.dim},
+                 Count{placement.type.shape[dim]}, Count{stored.size},
+                 stored.why});
+      }
+    }
+  };
+  return table;
+}
+
+void add_declared(const Session& session, Report& report) {
+  const Plan& plan = session.plan;
+  if (!plan.declarations.any()) return;
+  report.tables.push_back(declared_table(session));
+  std::map<std::string, int64_t> dimensions;  // by why
+  for (const ParameterClass& c : session.folding.classes) {
+    for (const StoredDim& stored : plan.placements[c.kind].stored) {
+      dimensions[stored.why] += c.count;
+    }
+  }
+  for (const auto& [why, count] : dimensions) {
+    report.notes.push_back(plural(count, "dimension") + " stored by " + why);
+  }
+  for (const std::string& declared : declaration_texts(plan.declarations)) {
+    const bool applies = std::any_of(
+        dimensions.begin(), dimensions.end(), [&](const auto& entry) {
+          return entry.first.find(declared + ":") != std::string::npos;
+        });
+    if (applies) continue;
+    report.notes.push_back("`" + declared +
+                           "` was declared, but changes no dimension here");
+  }
+}
+
+Report plan_report(const Context& context, const Session& session,
+                   const std::string& command) {
+  Report report;
+  report.command = command;
+  report.summary = summary_of(context, session);
+  report.tables = {placements_table(session), corrections_table(session),
+                   rules_table(session)};
+  return report;
+}
+
+}  // namespace shardplan::cli

@@ -1,0 +1,570 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "findings/axis_findings.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/checked.h"
+#include "base/text.h"
+#include "findings/lint.h"
+#include "resolve/correct.h"
+#include "resolve/match.h"
+#include "resolve/resolve.h"
+
+namespace shardplan {
+namespace {
+
+template <typename Names>
+bool contains(const Names& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Words for the same kind of parallelism.
+constexpr std::array<std::array<std::string_view, 6>, 6> kAlike = {{
+    {"tp", "tensor", "model", "mp", "tensor_parallel", "mdl"},
+    {"dp", "data", "replica", "batch", "data_parallel", "ddp"},
+    {"fsdp", "data", "zero", "shard", "dp_shard", "fully_sharded"},
+    {"ep", "expert", "experts", "expert_parallel", "moe", "ep_shard"},
+    {"sp", "seq", "sequence", "context", "cp", "context_parallel"},
+    {"pp", "stage", "pipe", "pipeline", "pipeline_parallel", "stages"},
+}};
+
+bool is_for_copies(const AxisName& axis) {
+  return axis == "dp" || axis == "data" || axis == "replica" || axis == "batch";
+}
+
+// The axis of the rules that the mesh seems to call otherwise; empty for none.
+AxisName meant_axis(const AxisNames& absent, const AxisName& axis) {
+  constexpr size_t kShortest = 3;  // any two letters are near any others
+  bool is_word = false;
+  for (const auto& words : kAlike) {
+    if (!contains(words, axis)) continue;
+    is_word = true;
+    for (const AxisName& name : absent) {
+      if (contains(words, name)) return name;
+    }
+  }
+  if (is_word || axis.size() < kShortest) return "";
+  return nearest(axis, absent).value_or("");
+}
+
+// Whether one of these, which neither the mesh nor a declaration has, may be
+// meant to be `axis`: that is told as an unknown axis (SP201), and by what is
+// near to it there.
+bool is_misspelt(const AxisName& axis, const AxisNames& unknown) {
+  const AxisNames known = {axis};
+  return !meant_axis(unknown, axis).empty() ||
+         std::any_of(unknown.begin(), unknown.end(), [&](const AxisName& name) {
+           return nearest(name, known).has_value();
+         });
+}
+
+// The names that the mesh lacks.
+AxisNames lacking(const Mesh& mesh, AxisNames names) {
+  std::erase_if(names, [&](const AxisName& name) { return mesh.find(name); });
+  return names;
+}
+
+std::string renamed_mesh(const Mesh& mesh, const AxisName& from,
+                         const AxisName& to) {
+  std::vector<Axis> axes = mesh.axes();
+  for (Axis& axis : axes) {
+    if (axis.name == from) axis.name = to;
+  }
+  return mesh_text(Mesh(std::move(axes)));
+}
+
+void report_unmentioned(const LintInput& input,
+                        const Meeting::Unmentioned& unmentioned,
+                        Diagnostics& diags) {
+  const auto& [axis, meant] = unmentioned;
+  const Mesh& mesh = input.plan.mesh;
+  const AxisNames named = axes_in_specs(input.plan);
+  const std::string used =
+      named.empty()
+          ? "the rules declare " + quoted_list(input.plan.declared_axes)
+          : "the rules use " + quoted_list(named);
+  auto report =
+      diags.report(Code::UnmentionedAxis, {},
+                   !meant.empty() ? used + "; the mesh has " + quoted(axis) +
+                                        ": did you mean " + quoted(meant) + "?"
+                                  : "the rules neither name nor declare " +
+                                        quoted(axis) + ", which the mesh has");
+  if (meant.empty()) report.fact(used);
+  report.fact(
+      "every parameter is stored " + std::to_string(mesh.size_of(axis)) +
+      " times over " + quoted(axis) + ": " +
+      bytes_text(static_cast<double>(input.memory.max)) + " per device");
+  if (!meant.empty()) {
+    report.help("write `--mesh " + renamed_mesh(mesh, axis, meant) + "`");
+  } else if (!is_for_copies(axis)) {
+    report.help("name " + quoted(axis) + " in a rule");
+  }
+  report.help("declare it with `--axes " + axis +
+              "`, or below `axes:` in the rules, where it is for data "
+              "parallelism alone");
+  const bool is_free = meant.empty() && !is_for_copies(axis);
+  report.about({0, -1, is_free ? axis : ""});
+}
+
+// Declared axes that a spec names and the mesh lacks, what they are counted as,
+// and what others make of them.
+void report_absent(const LintInput& input, bool misnamed, Diagnostics& diags) {
+  const Plan& plan = input.plan;
+  AxisNames present = plan.declared_axes;
+  std::erase_if(present,
+                [&](const AxisName& axis) { return !plan.mesh.find(axis); });
+  AxisNames absent;
+  int64_t parameters = 0;
+  Int128 more = 0;
+  for (size_t i = 0; i < plan.placements.size(); ++i) {
+    const Placement& placement = plan.placements[i];
+    if (!placement.requested) continue;
+    const auto& dims = placement.asked().dims;
+    const size_t rank = placement.type.shape.size();
+    bool lacks = false;
+    for (size_t dim = 0; dim < std::min(rank, dims.size()); ++dim) {
+      for (const AxisName& axis : dims[dim]) {
+        if (plan.mesh.find(axis) || !contains(plan.declared_axes, axis)) {
+          continue;
+        }
+        lacks = true;
+        if (!contains(absent, axis)) absent.push_back(axis);
+      }
+    }
+    if (!lacks) continue;
+    Placement other = placement;
+    other.spec = correct(placement.asked(), stored_shape(placement), plan.mesh,
+                         present, plan.on_indivisible)
+                     .spec;
+    measure(other, plan.mesh, plan.on_indivisible);
+    const auto count = static_cast<int64_t>(input.of_placement.of(i).size());
+    parameters += count;
+    more += static_cast<Int128>(other.bytes_per_device -
+                                placement.bytes_per_device) *
+            count;
+  }
+  if (absent.empty()) return;
+  auto report =
+      diags.report(Code::AbsentAxis, {},
+                   "the mesh lacks " + quoted_list(absent) +
+                       ", which the rules declare: counted as size 1");
+  report.fact(
+      (parameters == 1
+           ? std::string("the spec of 1 parameter names ")
+           : "the specs of " + plural(parameters, "parameter") + " name ") +
+      (absent.size() == 1 ? "it" : "them") +
+      "; eFormer would leave such dimensions whole, " +
+      (more == 0
+           ? ""
+           : bytes_text(static_cast<double>(more)) + " more per device, ") +
+      "and JAX refuse such specs");
+  report.findings(1);
+  if (misnamed) return;  // the mesh is to be written anew anyway
+  std::string mesh = mesh_text(plan.mesh);
+  for (const AxisName& axis : absent) mesh += "," + axis + "=1";
+  report.help("`--mesh " + mesh + "` is the same plan, and read alike by all");
+}
+
+}  // namespace
+
+std::string quoted_list(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 5;
+  std::string text;
+  for (size_t i = 0; i < std::min(kShown, names.size()); ++i) {
+    text += (i == 0 ? "" : ", ") + quoted(names[i]);
+  }
+  return names.size() > kShown ? text + ", .." : text;
+}
+
+std::vector<Meeting::Unmentioned> unmentioned_axes(const LintInput& input) {
+  std::vector<Meeting::Unmentioned> all;
+  const Plan& plan = input.plan;
+  const LintOptions& options = input.options;
+  const AxisNames named = axes_in_specs(plan);
+  // Rules that shard nothing at all say so for every axis.
+  if (named.empty() && plan.declared_axes.empty()) return all;
+  const AxisNames declared = lacking(plan.mesh, plan.declared_axes);
+  AxisNames unknown = lacking(plan.mesh, named);
+  std::erase_if(unknown, [&](const AxisName& axis) {
+    return contains(plan.declared_axes, axis);
+  });
+  for (const Axis& axis : plan.mesh.axes()) {
+    if (axis.size == 1 || contains(named, axis.name) ||
+        contains(plan.declared_axes, axis.name) ||
+        contains(options.named_axes, axis.name) ||
+        contains(options.zero_axes, axis.name) ||
+        axis.name == options.pipeline_axis) {
+      continue;
+    }
+    const bool shards = std::any_of(
+        plan.placements.begin(), plan.placements.end(), [&](const auto& p) {
+          return std::any_of(
+              p.spec.dims.begin(), p.spec.dims.end(),
+              [&](const AxisNames& axes) { return contains(axes, axis.name); });
+        });
+    if (shards || is_misspelt(axis.name, unknown)) continue;
+    all.push_back({axis.name, meant_axis(declared, axis.name)});
+  }
+  return all;
+}
+
+void lint_mesh_axes(const LintInput& input, Diagnostics& diags) {
+  bool misnamed = false;
+  for (const auto& unmentioned : input.meeting.unmentioned) {
+    report_unmentioned(input, unmentioned, diags);
+    misnamed = misnamed || !unmentioned.meant.empty();
+  }
+  report_absent(input, misnamed, diags);
+}
+
+// Whether rules and model are for each other: rules for the names of another
+// scheme, or for logical axes that the model lacks.
+
+namespace {
+
+// Names of parameters, by schemes.
+
+enum class Scheme : uint8_t { Dots, Slashes, KeyPath };
+
+struct SplitName {
+  Scheme scheme = Scheme::Dots;
+  std::vector<std::string> parts;
+};
+
+SplitName split_at(Scheme scheme, std::string_view text,
+                   std::string_view separator) {
+  SplitName split{scheme, {}};
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find(separator, at), text.size());
+    split.parts.emplace_back(text.substr(at, end - at));
+    at = end + separator.size();
+  }
+  return split;
+}
+
+SplitName split_name(std::string_view name) {
+  if (name.size() > 4 && name.starts_with("['") && name.ends_with("']")) {
+    return split_at(Scheme::KeyPath, name.substr(2, name.size() - 4), "']['");
+  }
+  return name.find('/') == std::string_view::npos
+             ? split_at(Scheme::Dots, name, ".")
+             : split_at(Scheme::Slashes, name, "/");
+}
+
+std::string joined(Scheme scheme, const std::vector<std::string>& parts) {
+  std::string name;
+  for (const std::string& part : parts) {
+    if (scheme == Scheme::KeyPath) {
+      name += "['" + part + "']";
+    } else {
+      if (!name.empty()) name += scheme == Scheme::Dots ? "." : "/";
+      name += part;
+    }
+  }
+  return name;
+}
+
+// What Flax calls what PyTorch calls a weight.
+constexpr std::array<std::string_view, 3> kFlaxLeaves = {"kernel", "embedding",
+                                                         "scale"};
+
+// The names that other schemes give to the same parameter.
+std::vector<std::string> other_names(std::string_view name) {
+  const SplitName split = split_name(name);
+  const std::string& leaf = split.parts.back();
+  std::vector<std::string> leaves;
+  if (leaf == "weight") {
+    leaves.assign(kFlaxLeaves.begin(), kFlaxLeaves.end());
+  } else if (contains(kFlaxLeaves, leaf)) {
+    leaves.emplace_back("weight");
+  }
+  leaves.push_back(leaf);
+  std::vector<std::string> names;
+  for (const Scheme scheme : {Scheme::Slashes, Scheme::Dots, Scheme::KeyPath}) {
+    for (const std::string& other : leaves) {
+      std::vector<std::string> parts = split.parts;
+      parts.back() = other;
+      std::string text = joined(scheme, parts);
+      if (text != name) names.push_back(std::move(text));
+    }
+  }
+  return names;
+}
+
+std::string scheme_word(std::string_view name) {
+  const SplitName split = split_name(name);
+  const std::string& leaf = split.parts.back();
+  switch (split.scheme) {
+    case Scheme::KeyPath:
+      return "key paths of JAX";
+    case Scheme::Slashes:
+      return contains(kFlaxLeaves, leaf) ? "Flax names" : "names with `/`";
+    case Scheme::Dots:
+      break;
+  }
+  return leaf == "weight" ? "Hugging Face names" : "names with `.`";
+}
+
+// The last parts, which patterns are about: "self_attn/q_proj/kernel".
+std::string end_of(std::string_view name) {
+  constexpr size_t kParts = 3;
+  SplitName split = split_name(name);
+  if (split.parts.size() > kParts) {
+    split.parts.erase(split.parts.begin(), split.parts.end() - kParts);
+  }
+  return joined(split.scheme, split.parts);
+}
+
+// Rules.
+
+bool is_specific(const PlanRule& rule) { return !is_catch_all(rule.pattern); }
+
+// Rules that shard, but for those found in any name whatever; 1-based.
+std::vector<int> sharding_rules(const Plan& plan) {
+  std::vector<int> numbers;
+  for (size_t i = 0; i < plan.rules.size(); ++i) {
+    if (is_specific(plan.rules[i]) && !names_no_axis(plan.rules[i].spec)) {
+      numbers.push_back(static_cast<int>(i) + 1);
+    }
+  }
+  return numbers;
+}
+
+const PlanRule& rule_of(const Plan& plan, int number) {
+  return plan.rules[static_cast<size_t>(number) - 1];
+}
+
+bool asks_for_shards(const Plan& plan) {
+  return std::any_of(plan.placements.begin(), plan.placements.end(),
+                     [](const Placement& placement) {
+                       return placement.requested &&
+                              !names_no_axis(placement.asked());
+                     });
+}
+
+bool has_unmatched(const Plan& plan) {
+  return std::any_of(
+      plan.placements.begin(), plan.placements.end(),
+      [&](const Placement& placement) { return plan.is_unmatched(placement); });
+}
+
+// Looks for a parameter that one of the rules would be found in, had it the
+// name of another scheme. Asked only where no rule is found, and then of few
+// names and rules: one is enough.
+void find_other_scheme(const LintInput& input, const std::vector<int>& rules,
+                       Meeting& meeting) {
+  constexpr size_t kMaxRules = 1000;
+  constexpr size_t kMaxClasses = 1000;
+  RuleSet few;
+  for (size_t i = 0; i < std::min(kMaxRules, rules.size()); ++i) {
+    Rule& rule = few.rules.emplace_back();
+    rule.pattern = rule_of(input.plan, rules[i]).pattern;
+  }
+  Diagnostics ignored;
+  const auto matcher =
+      Matcher::compile(few, input.manifest.names_are_plain(), ignored);
+  if (!matcher) return;
+  std::vector<int> found;
+  const auto& classes = input.folding.classes;
+  for (size_t i = 0; i < std::min(kMaxClasses, classes.size()); ++i) {
+    const size_t parameter = classes[i].first;
+    for (std::string& name : other_names(input.manifest.name(parameter))) {
+      matcher->find(name, found);
+      if (found.empty()) continue;
+      meeting.other_rule = rules[static_cast<size_t>(found.front())];
+      meeting.other_parameter = parameter;
+      meeting.other_name = std::move(name);
+      return;
+    }
+  }
+}
+
+// Rules for other names: none of those that shard is found anywhere. Three
+// signs that they were meant for this model under other names: they would be
+// found in the names of another scheme; or nothing is sharded, though nothing
+// is without a rule; or they are more than a slip or two.
+void check_names(const LintInput& input, Meeting& meeting) {
+  constexpr size_t kSlips = 2;
+  const Plan& plan = input.plan;
+  const std::vector<int> rules = sharding_rules(plan);
+  const auto is_found = [&](int rule) { return rule_of(plan, rule).found > 0; };
+  if (rules.empty() || input.manifest.size() == 0 ||
+      std::any_of(rules.begin(), rules.end(), is_found)) {
+    return;
+  }
+  find_other_scheme(input, rules, meeting);
+  if (meeting.other_rule > 0) {
+    meeting.misses_names = true;
+    return;
+  }
+  const bool any_found = std::any_of(
+      plan.rules.begin(), plan.rules.end(),
+      [](const PlanRule& r) { return is_specific(r) && r.found > 0; });
+  if (any_found || asks_for_shards(plan)) return;
+  meeting.misses_names = !has_unmatched(plan) || rules.size() > kSlips;
+}
+
+// Logical axis rules of which none is for a label of the model.
+void check_labels(const LintInput& input, Meeting& meeting) {
+  if (input.rules == nullptr || asks_for_shards(input.plan)) return;
+  std::set<std::string_view> placed;
+  bool shards = false;
+  for (const LogicalRule& rule : input.rules->logical_rules) {
+    if (rule.name) placed.insert(*rule.name);
+    shards = shards || !rule.axes.empty();
+  }
+  if (!shards || input.manifest.size() == 0) return;
+  for (size_t i = 0; i < input.manifest.size(); ++i) {
+    const AxisLabels* labels = input.manifest.axes(i);
+    if (labels == nullptr) continue;
+    for (const auto& label : *labels) {
+      if (label && placed.contains(*label)) return;
+    }
+  }
+  const bool any_found = std::any_of(
+      input.plan.rules.begin(), input.plan.rules.end(),
+      [](const PlanRule& r) { return is_specific(r) && r.found > 0; });
+  meeting.misses_labels = !any_found && !meeting.misses_names;
+}
+
+// What the findings say.
+
+// What is placed without any of the rules that shard.
+void report_outcome(const LintInput& input, Diagnostics::Builder& report) {
+  struct Share {
+    int64_t parameters = 0;
+    Int128 bytes = 0;
+  };
+  std::map<int, Share> shares;  // by catch-all; 0: no rule
+  for (size_t i = 0; i < input.plan.placements.size(); ++i) {
+    const Placement& placement = input.plan.placements[i];
+    const bool caught =
+        placement.rule > 0 && !is_specific(rule_of(input.plan, placement.rule));
+    if (!caught && !input.plan.is_unmatched(placement)) continue;
+    const auto count = static_cast<int64_t>(input.of_placement.of(i).size());
+    Share& share = shares[placement.rule];
+    share.parameters += count;
+    share.bytes += static_cast<Int128>(placement.bytes_per_device) * count;
+  }
+  for (const auto& [rule, share] : shares) {
+    report.fact((rule > 0 ? "only the catch-all " +
+                                rule_text(input.plan, rule) + " decides "
+                          : std::string("no rule decides ")) +
+                plural(share.parameters, "parameter") + ": " +
+                bytes_text(static_cast<double>(share.bytes)) + " per device");
+  }
+}
+
+std::string rules_found_nowhere(const LintInput& input) {
+  int64_t count = 0;
+  for (const PlanRule& rule : input.plan.rules) {
+    count += is_specific(rule) && rule.found == 0 ? 1 : 0;
+  }
+  return plural(count, "rule") + (count == 1 ? " is" : " are") +
+         " found in no name";
+}
+
+void report_other_scheme(const LintInput& input, Diagnostics& diags) {
+  const Meeting& meeting = input.meeting;
+  const std::string_view name = input.manifest.name(meeting.other_parameter);
+  const std::string theirs = scheme_word(meeting.other_name);
+  const std::string ours = scheme_word(name);
+  auto report = diags.report(Code::RulesForOtherNames, {},
+                             "these rules are for " + theirs + " (" +
+                                 quoted(end_of(meeting.other_name)) +
+                                 "), the model has " + ours + " (" +
+                                 quoted(end_of(name)) + ")");
+  report.label(rule_span(input, meeting.other_rule),
+               "would be found in " + quoted(end_of(meeting.other_name)));
+  report.fact(rules_found_nowhere(input) + ", among them " +
+              rule_text(input.plan, meeting.other_rule));
+  report_outcome(input, report);
+  report.help("write the rules for " + ours +
+              ", or give the model under those of the rules");
+  const auto is_flax = [](std::string_view text) {
+    return text == "Flax names";
+  };
+  if (is_flax(theirs) != is_flax(ours)) {
+    report.help(
+        "renaming is not enough: a kernel of Flax is [in, out], a weight of "
+        "PyTorch [out, in], so the entries of a spec change places");
+    report.help("shipped sets know both: `shardplan list rules`");
+  }
+}
+
+void report_missed_names(const LintInput& input, Diagnostics& diags) {
+  const std::vector<int> rules = sharding_rules(input.plan);
+  const int first = rules.front();
+  auto report =
+      diags.report(Code::RulesForOtherNames, {},
+                   "the rules are for other names than the model has");
+  report.label(rule_span(input, first), "found in no name");
+  report.fact(rules_found_nowhere(input) + "; " + rule_text(input.plan, first) +
+              " looks for " + quoted(rule_of(input.plan, first).pattern) +
+              ", the first name is " + quoted(input.manifest.name(0)));
+  report_outcome(input, report);
+  report.help("`shardplan inspect` shows the names that there are");
+}
+
+void report_missed_labels(const LintInput& input, Diagnostics& diags) {
+  std::set<std::string> labels;
+  for (size_t i = 0; i < input.manifest.size(); ++i) {
+    const AxisLabels* axes = input.manifest.axes(i);
+    if (axes == nullptr) continue;
+    for (const auto& label : *axes) {
+      if (label) labels.insert(*label);
+    }
+  }
+  std::vector<std::string> placed;
+  Span where;
+  for (const LogicalRule& rule : input.rules->logical_rules) {
+    if (!rule.name || contains(placed, *rule.name)) continue;
+    if (placed.empty()) where = rule.where;
+    placed.push_back(*rule.name);
+  }
+  auto report = diags.report(
+      Code::RulesForOtherNames, where,
+      labels.empty() ? "the rules place logical axes, and the model has none"
+                     : "the rules place other logical axes than the model has");
+  report.fact("the rules place " + quoted_list(placed));
+  if (labels.empty()) {
+    report.fact("no parameter of the model has `axes`, which are its labels");
+  } else {
+    report.fact("the model has " + quoted_list({labels.begin(), labels.end()}));
+  }
+  report_outcome(input, report);
+  report.help(labels.empty()
+                  ? "give the parameters `axes` in a manifest, or write rules "
+                    "for their names"
+                  : "name the model's logical axes in the rules");
+}
+
+}  // namespace
+
+Meeting meeting_of(const LintInput& input) {
+  Meeting meeting;
+  check_names(input, meeting);
+  check_labels(input, meeting);
+  meeting.unmentioned = unmentioned_axes(input);
+  return meeting;
+}
+
+void lint_meeting(const LintInput& input, Diagnostics& diags) {
+  const Meeting& meeting = input.meeting;
+  if (meeting.other_rule > 0) {
+    report_other_scheme(input, diags);
+  } else if (meeting.misses_names) {
+    report_missed_names(input, diags);
+  }
+  if (meeting.misses_labels) report_missed_labels(input, diags);
+}
+
+}  // namespace shardplan

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "findings/graph_findings.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "core/fold.h"
+#include "model/tensor_name.h"
+#include "sim/price.h"
+#include "spmd/reshard.h"
+
+namespace shardplan {
+namespace {
+
+const Value& value_of(const Graph& graph, int number) {
+  return graph.values[static_cast<size_t>(number)];
+}
+
+// The parameter that a value is, perhaps in a layout of its own; -1: none.
+int parameter_of(const Graph& graph, int value) {
+  while (value_of(graph, value).kind == Value::Kind::Result) {
+    const GraphNode& node =
+        graph.nodes[static_cast<size_t>(value_of(graph, value).node)];
+    if (node.op->name != "constraint") return -1;
+    value = node.operands[0];
+  }
+  return value_of(graph, value).kind == Value::Kind::Parameter ? value : -1;
+}
+
+// An operation that reads a parameter, and the layout in which it does.
+struct Use {
+  int node = 0;
+  Layout layout;
+};
+
+// The first use of each kind.
+struct Uses {
+  std::optional<Use> table;
+  std::optional<Use> head;
+};
+
+// Bytes that all devices send of a parameter, but for what FSDP gathers.
+int64_t moved_bytes(const Program& program, int parameter, Storage storage,
+                    Storage reduce) {
+  int64_t total = 0;
+  for (const CollectivePrice& priced : price(program, storage, reduce)) {
+    const Instruction& at =
+        program.instructions[static_cast<size_t>(priced.instruction)];
+    const int number = at.operands[0];
+    const int value = program.registers[static_cast<size_t>(number)].value;
+    if (at.cause != Cause::WeightUse && at.kind != Instruction::Kind::Compute &&
+        parameter_of(*program.graph, value) == parameter) {
+      total += priced.bytes;
+    }
+  }
+  return total;
+}
+
+std::string use_text(const Graph& graph, const Use& use) {
+  const GraphNode& node = graph.nodes[static_cast<size_t>(use.node)];
+  const std::string& name = value_of(graph, node.result).name;
+  return "`" + name.substr(0, name.find(':')) + "` (" + node.label +
+         ") reads it as " + layout_text(use.layout);
+}
+
+// A layout of a table or a head as that of [vocabulary, features].
+Layout vocab_first(const Mesh& mesh, const PartitionSpec& spec,
+                   size_t vocab_dim) {
+  Layout layout = layout_of(mesh, spec, 2);
+  if (vocab_dim == 1) std::swap(layout.spec.dims[0], layout.spec.dims[1]);
+  return layout;
+}
+
+// Table or head of the model, where it is the only one.
+struct VocabMatrix {
+  size_t index = 0;
+  size_t vocab_dim = 0;
+};
+std::optional<VocabMatrix> only_matrix(const Manifest& manifest, VocabUse use) {
+  std::optional<VocabMatrix> found;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    if (vocab_use(manifest.name(i)) != use ||
+        manifest.type(i).shape.size() != 2) {
+      continue;
+    }
+    const auto dim =
+        vocab_dim(manifest.name(i), manifest.type(i), manifest.facts);
+    if (!dim) continue;
+    if (found) return std::nullopt;
+    found = VocabMatrix{i, *dim};
+  }
+  return found;
+}
+
+}  // namespace
+
+void report_tied_uses(const Program& program, Storage storage, Storage reduce,
+                      Diagnostics& diags) {
+  const Graph& graph = *program.graph;
+  std::vector<Uses> uses(graph.values.size());
+  for (const Instruction& at : program.instructions) {
+    if (at.kind != Instruction::Kind::Compute) continue;
+    const GraphNode& node = graph.nodes[static_cast<size_t>(at.node)];
+    for (size_t i = 0; i < node.operands.size(); ++i) {
+      const bool table = node.op->name == "embedding" && i == 0;
+      if (!table && node.op->name != "einsum") continue;
+      const int parameter = parameter_of(graph, node.operands[i]);
+      if (parameter < 0) continue;
+      Uses& of = uses[static_cast<size_t>(parameter)];
+      std::optional<Use>& use = table ? of.table : of.head;
+      const auto number = static_cast<size_t>(at.operands[i]);
+      if (!use) use = Use{at.node, program.registers[number].layout};
+    }
+  }
+  for (size_t v = 0; v < uses.size(); ++v) {
+    const auto& [table, head] = uses[v];
+    if (!table || !head || table->layout == head->layout) continue;
+    const int64_t bytes =
+        moved_bytes(program, static_cast<int>(v), storage, reduce);
+    if (bytes == 0) continue;
+    const Value& value = graph.values[v];
+    diags
+        .report(Code::TiedLayoutsDiffer,
+                graph.nodes[static_cast<size_t>(head->node)].where,
+                "`" + printable(value.parameter) +
+                    "` is looked up in one layout and multiplied in another")
+        .fact("it lies as " + layout_text(program.layouts[v]))
+        .fact(use_text(graph, *table))
+        .fact(use_text(graph, *head))
+        .fact("for that, all devices together send " +
+              bytes_text(static_cast<double>(bytes)) +
+              " of it in every forward pass")
+        .help(
+            "with the vocabulary on the same axes in both, a device looks up "
+            "the rows that it has and makes their logits");
+  }
+}
+
+void report_tied_copies(const Manifest& manifest, const Plan& plan,
+                        Diagnostics& diags) {
+  const auto table = only_matrix(manifest, VocabUse::Table);
+  const auto head = only_matrix(manifest, VocabUse::Head);
+  if (!table || !head) return;
+  const Placement& of_table = plan.of(table->index);
+  const Placement& of_head = plan.of(head->index);
+  const Layout from = vocab_first(plan.mesh, of_table.spec, table->vocab_dim);
+  const Layout to = vocab_first(plan.mesh, of_head.spec, head->vocab_dim);
+  if (from == to) return;
+  const std::string first = printable(manifest.name(table->index));
+  const std::string second = printable(manifest.name(head->index));
+  auto finding = diags.report(
+      Code::TiedLayoutsDiffer, manifest.where(head->index),
+      "`" + first + "` and `" + second + "` are tied, and lie differently");
+  finding.fact("`" + first + "` " + shape_text(of_table.type.shape) +
+               " lies as " + spec_text(of_table.spec));
+  finding.fact("`" + second + "` " + shape_text(of_head.type.shape) +
+               " lies as " + spec_text(of_head.spec));
+  const Shape shape = {of_table.type.shape[table->vocab_dim],
+                       of_table.type.shape[1 - table->vocab_dim]};
+  const bool even = shape[0] % shard_count(plan.mesh, from.spec.dims[0]) == 0 &&
+                    shape[1] % shard_count(plan.mesh, from.spec.dims[1]) == 0 &&
+                    shape[0] % shard_count(plan.mesh, to.spec.dims[0]) == 0 &&
+                    shape[1] % shard_count(plan.mesh, to.spec.dims[1]) == 0;
+  if (even) {
+    const TensorType& type = of_table.type;
+    const double of_floats = plan_reshard(plan.mesh, shape, from, to).bytes;
+    const double bytes =
+        of_floats * static_cast<double>(type.bytes()) /
+        static_cast<double>(TensorType{DType::F32, shape}.bytes());
+    if (bytes > 0) {
+      finding.fact("from one to the other every device sends " +
+                   bytes_text(bytes));
+    }
+  }
+  finding
+      .help(
+          "give both the same axes for the vocabulary and for the features, "
+          "or store the weight once")
+      .parameters({std::string(manifest.name(table->index)),
+                   std::string(manifest.name(head->index))});
+}
+
+namespace {
+
+constexpr size_t kShown = 8;
+
+// Names in the manifest of the parameters behind the outputs and the probes.
+std::unordered_set<std::string_view> read_names(const Graph& graph) {
+  std::vector<bool> wanted(graph.values.size());
+  for (const int value : graph.outputs)
+    wanted[static_cast<size_t>(value)] = true;
+  for (const int value : graph.probes)
+    wanted[static_cast<size_t>(value)] = true;
+  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+    if (!wanted[static_cast<size_t>(node->result)]) continue;
+    for (const int value : node->operands) {
+      wanted[static_cast<size_t>(value)] = true;
+    }
+  }
+  std::unordered_set<std::string_view> names;
+  for (size_t v = 0; v < wanted.size(); ++v) {
+    const Value& value = graph.values[v];
+    if (wanted[v] && value.kind == Value::Kind::Parameter) {
+      names.insert(value.parameter);
+    }
+  }
+  return names;
+}
+
+bool counts_layers(std::string_view component) {
+  static constexpr std::array<std::string_view, 6> kNames = {
+      "layers", "layer", "h", "blocks", "block", "blk"};
+  for (const std::string_view name : kNames) {
+    if (component == name) return true;
+  }
+  return false;
+}
+
+// The number after the component that counts layers.
+std::optional<int64_t> layer_of(std::string_view name) {
+  std::string_view before;
+  for (size_t begin = 0; begin < name.size();) {
+    const size_t end = std::min(name.find_first_of("/.", begin), name.size());
+    const std::string_view part = name.substr(begin, end - begin);
+    int64_t number = 0;
+    const auto read =
+        std::from_chars(part.data(), part.data() + part.size(), number);
+    if (counts_layers(before) && read.ec == std::errc() &&
+        read.ptr == part.data() + part.size()) {
+      return number;
+    }
+    before = part;
+    begin = end + 1;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void report_unread_parameters(const Graph& graph, const Manifest& manifest,
+                              const UnreadScope& scope, Diagnostics& diags) {
+  const auto read = read_names(graph);
+  constexpr uint32_t kRead = 0;
+  constexpr uint32_t kUnread = 1;
+  constexpr uint32_t kLeftOut = 2;
+  std::vector<uint32_t> kinds(manifest.size(), kRead);
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    if (read.count(manifest.name(i)) > 0) continue;
+    const auto layer = scope.layers ? layer_of(manifest.name(i)) : std::nullopt;
+    kinds[i] = layer && *layer >= *scope.layers ? kLeftOut : kUnread;
+  }
+  const auto name_of = [&](size_t i) { return manifest.name(i); };
+  const Folding folding = fold(kinds, name_of);
+  std::vector<int64_t> read_of_name(folding.folded_names.size());
+  for (const ParameterClass& c : folding.classes) {
+    if (c.kind == kRead) read_of_name[c.folded] += c.count;
+  }
+  const auto is_reported = [&](const ParameterClass& c) {
+    return c.kind == kUnread &&
+           (scope.whole_model || read_of_name[c.folded] > 0);
+  };
+  std::vector<std::string> names;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    if (is_reported(folding.classes[folding.class_of[i]])) {
+      names.emplace_back(manifest.name(i));
+    }
+  }
+  if (names.empty()) return;
+  const std::string count =
+      plural(static_cast<int64_t>(names.size()), "parameter");
+  auto finding =
+      diags.report(Code::UnreadParameter, {},
+                   "the forward pass never reads " + count + " of the model");
+  const std::vector<std::string> labels = class_labels(folding, name_of);
+  size_t shown = 0;
+  for (size_t i = 0; i < labels.size(); ++i) {
+    const ParameterClass& c = folding.classes[i];
+    if (!is_reported(c)) continue;
+    if (++shown > kShown) continue;
+    const int64_t others = read_of_name[c.folded];
+    finding.fact("`" + printable(labels[i]) + "` " +
+                 (c.count == 1 ? "is" : "are") + " not read" +
+                 (others == 0
+                      ? ""
+                      : "; " + count_text(others) + " of the same kind " +
+                            (others == 1 ? "is" : "are")));
+  }
+  if (shown > kShown) {
+    finding.fact("and so on: " +
+                 plural(static_cast<int64_t>(shown - kShown), "more kind"));
+  }
+  finding.help(
+      "what the model would compute with them is lost without an error: look "
+      "for layers that no stage runs");
+  finding.parameters(std::move(names));
+}
+
+namespace {
+
+// How far back from an addition its product and its bias are looked for: no
+// layer has more between them, and a graph of a million additions takes no
+// time.
+constexpr int kMaxSteps = 8;
+
+const GraphNode* maker(const Graph& graph, int value) {
+  const int node = graph.values[static_cast<size_t>(value)].node;
+  return node < 0 ? nullptr : &graph.nodes[static_cast<size_t>(node)];
+}
+
+bool is_parameter(const Graph& graph, int value) {
+  return graph.values[static_cast<size_t>(value)].kind ==
+         Value::Kind::Parameter;
+}
+
+// The bias that `value` is the sum of, over its first dimension; else nothing.
+std::optional<int> summed_bias(const Graph& graph, int value) {
+  const GraphNode* node = maker(graph, value);
+  for (int step = 0; step < kMaxSteps && node != nullptr; ++step) {
+    if (node->op->name != "reshape" && node->op->name != "constraint") break;
+    node = maker(graph, node->operands.front());
+  }
+  if (node == nullptr || node->op->name != "sum") return std::nullopt;
+  const int bias = node->operands.front();
+  const auto dims = integers_of(node->attributes, "dims");
+  const Shape& shape = graph.values[static_cast<size_t>(bias)].shape;
+  if (!is_parameter(graph, bias) || shape.size() < 2 || dims.size() != 1) {
+    return std::nullopt;
+  }
+  const auto rank = static_cast<int64_t>(shape.size());
+  if (dims.front() != 0 && dims.front() != -rank) return std::nullopt;
+  return bias;
+}
+
+bool contracts_first_dim(const Graph& graph, const GraphNode& einsum,
+                         int64_t size) {
+  for (size_t i = 0; i < einsum.operands.size(); ++i) {
+    const auto& dims = einsum.rule.operands[i];
+    if (!is_parameter(graph, einsum.operands[i]) || dims.empty() ||
+        dims.front().size() != 1) {
+      continue;
+    }
+    const Factor& factor =
+        einsum.rule.factors[static_cast<size_t>(dims.front().front())];
+    if (factor.kind == FactorKind::Sum && factor.size == size) return true;
+  }
+  return false;
+}
+
+// Whether `value` is such a product, perhaps scaled or with more added to it.
+bool is_product_over(const Graph& graph, int value, int64_t size) {
+  const GraphNode* node = maker(graph, value);
+  for (int step = 0; step < kMaxSteps && node != nullptr; ++step) {
+    const std::string_view name = node->op->name;
+    if (name == "einsum") return contracts_first_dim(graph, *node, size);
+    if (name != "scale" && name != "add" && name != "reshape" &&
+        name != "constraint") {
+      return false;
+    }
+    node = maker(graph, node->operands.front());
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<int> repeated_biases(const Graph& graph) {
+  std::vector<int> found;
+  for (const GraphNode& node : graph.nodes) {
+    if (node.op->name != "add") continue;
+    for (const size_t side : {size_t{0}, size_t{1}}) {
+      const auto bias = summed_bias(graph, node.operands[side]);
+      if (!bias ||
+          std::find(found.begin(), found.end(), *bias) != found.end()) {
+        continue;
+      }
+      const int64_t size =
+          graph.values[static_cast<size_t>(*bias)].shape.front();
+      if (is_product_over(graph, node.operands[1 - side], size)) {
+        found.push_back(*bias);
+      }
+    }
+  }
+  return found;
+}
+
+}  // namespace shardplan

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "findings/memory_findings.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/checked.h"
+#include "base/text.h"
+#include "model/units.h"
+
+namespace shardplan {
+namespace {
+
+std::string amount_over(int64_t bytes) {
+  return bytes_text(static_cast<double>(bytes));
+}
+
+struct Change {
+  std::string flags;
+  BudgetOptions options;
+};
+
+// Axes that ZeRO could shard over: those given, else those of the batch.
+AxisNames data_axes(const Plan& plan, const BudgetOptions& options) {
+  if (!options.state.zero_axes.empty()) return options.state.zero_axes;
+  AxisNames axes;
+  for (const Axis& axis : plan.mesh.axes()) {
+    const bool pipeline =
+        options.stages.has_value() && options.stages->axis == axis.name;
+    if (axis.size > 1 && is_gathered_axis(axis.name) && !pipeline) {
+      axes.push_back(axis.name);
+    }
+  }
+  return axes;
+}
+
+void add_zero(const Plan& plan, const BudgetOptions& options,
+              std::vector<Change>& changes) {
+  const AxisNames axes = data_axes(plan, options);
+  const int most = options.state.zero_style == ZeroStyle::Megatron ? 1 : 3;
+  if (axes.empty()) return;
+  for (int stage = options.state.zero + 1; stage <= most; ++stage) {
+    Change change{"--zero " + std::to_string(stage), options};
+    if (options.state.zero_axes.empty()) {
+      change.flags += " --zero-axes " + joined(axes, ",");
+    }
+    change.options.state.zero = stage;
+    change.options.state.zero_axes = axes;
+    changes.push_back(std::move(change));
+  }
+}
+
+void add_optimizers(const BudgetOptions& options,
+                    std::vector<Change>& changes) {
+  if (!options.state.moment_dtype) {
+    Change change{"--moment-dtype bf16", options};
+    change.options.state.moment_dtype = DType::BF16;
+    changes.push_back(std::move(change));
+  }
+  for (const Optimizer other : {Optimizer::Lion, Optimizer::Adafactor}) {
+    Change change{"--optimizer " + std::string(optimizer_name(other)), options};
+    change.options.state.optimizer = other;
+    changes.push_back(std::move(change));
+  }
+}
+
+std::vector<Change> changes_of(const Plan& plan, const BudgetOptions& options) {
+  std::vector<Change> changes;
+  if (options.state.optimizer != Optimizer::None) {
+    add_zero(plan, options, changes);
+    add_optimizers(options, changes);
+  }
+  return changes;
+}
+
+struct Outcome {
+  std::string flags;
+  int64_t needed = 0;
+  int64_t headroom = 0;
+};
+
+// The changes that make it fit, in their order, then the two that come nearest
+// and save a twentieth at least.
+std::vector<Outcome> outcomes(const Manifest& manifest, const Plan& plan,
+                              const LayerUnits& units, const Budget& budget,
+                              std::vector<Change> changes) {
+  std::vector<Outcome> fitting;
+  std::vector<Outcome> others;
+  for (Change& change : changes) {
+    Diagnostics ignored;
+    const auto changed =
+        make_budget(manifest, plan, units, change.options, ignored);
+    if (!changed) continue;
+    const int64_t needed = changed->classes.front().total;
+    const int64_t total = budget.classes.front().total;
+    if (!changed->fits() && needed > total - total / 20) continue;
+    (changed->fits() ? fitting : others)
+        .push_back({std::move(change.flags), needed, changed->headroom});
+  }
+  std::stable_sort(
+      others.begin(), others.end(),
+      [](const Outcome& a, const Outcome& b) { return a.needed < b.needed; });
+  if (others.size() > 2) others.resize(2);
+  fitting.insert(fitting.end(), others.begin(), others.end());
+  return fitting;
+}
+
+// What is left for what a device may share with others: neither the reserve
+// nor what does not shrink with more devices.
+int64_t room_for_state(const Budget& budget, const BudgetOptions& options) {
+  const CategoryBytes& bytes = budget.classes.front().bytes;
+  const auto of = [&](Category category) {
+    return bytes[static_cast<size_t>(category)];
+  };
+  const auto room = static_cast<double>(budget.limit->usable - options.reserve);
+  return static_cast<int64_t>(room / (1 + options.fragmentation)) -
+         of(Category::GatheredLayer) - of(Category::KvCache);
+}
+
+void help_devices(const Plan& plan, const Budget& budget,
+                  const BudgetOptions& options, Diagnostics::Builder& report) {
+  Int128 state = 0;
+  for (const LeafSum& sum : budget.leaves) state += sum.logical;
+  const int64_t room = room_for_state(budget, options);
+  const std::string what = options.state.optimizer == Optimizer::None
+                               ? "the parameters"
+                               : "parameters and training state";
+  const std::string all =
+      what + " are " + bytes_text(static_cast<double>(state)) + " in all: ";
+  if (room <= 0) {
+    report.fact(all + "nothing is left for them on any device");
+    return;
+  }
+  const auto least = static_cast<int64_t>(
+      std::min<Int128>((state + room - 1) / room, INT64_MAX));
+  const int64_t devices = plan.mesh.devices();
+  if (least <= devices) {
+    report.help(
+        all + count_text(devices) + " devices could hold them at " +
+        bytes_text(static_cast<double>(state) / static_cast<double>(devices)) +
+        " each, if nothing repeated");
+    return;
+  }
+  report.help(all + "at least " + count_text(least) +
+              " devices of this kind hold them (" +
+              count_text(ceil_div(least, devices)) + " times as many)");
+}
+
+void help_cache(const Manifest& manifest, const Budget& budget,
+                const BudgetOptions& options, Diagnostics::Builder& report) {
+  if (!options.kv || options.stages) return;
+  const auto layers = kv_layers(manifest.facts);
+  if (!layers) return;
+  const CategoryBytes& bytes = budget.classes.front().bytes;
+  const int64_t room = room_for_state(budget, options) +
+                       bytes[static_cast<size_t>(Category::KvCache)] -
+                       bytes[static_cast<size_t>(Category::Parameters)];
+  if (room <= 0) return;
+  const auto batch =
+      largest_batch(*layers, options.kv_sharding, *options.kv, room);
+  const auto seq =
+      longest_context(*layers, options.kv_sharding, *options.kv, room);
+  if (batch && *batch > 0) {
+    report.help("`--batch " + std::to_string(*batch) + "` would fit at " +
+                count_text(options.kv->seq) + " tokens");
+  }
+  if (seq && *seq > 0) {
+    report.help("`--seq " + std::to_string(*seq) + "` would fit at batch " +
+                count_text(options.kv->batch));
+  }
+}
+
+// "gradients 1.00 GiB, optimizer state 2.00 GiB", the largest first.
+std::string categories_text(const CategoryBytes& bytes) {
+  std::vector<std::pair<int64_t, size_t>> sorted;
+  for (size_t i = 0; i < kCategories; ++i) {
+    if (bytes[i] > 0) sorted.emplace_back(bytes[i], i);
+  }
+  std::stable_sort(
+      sorted.begin(), sorted.end(),
+      [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::string text;
+  for (const auto& [size, category] : sorted) {
+    text += (text.empty() ? "" : ", ") +
+            std::string(category_title(static_cast<Category>(category))) + " " +
+            amount_over(size);
+  }
+  return text;
+}
+
+std::string limit_text(const DeviceLimit& limit, int64_t reserve) {
+  std::string text = limit.name + ": " + amount_over(limit.usable);
+  if (limit.usable != limit.nominal) {
+    text += " usable of " + amount_over(limit.nominal);
+  }
+  if (reserve > 0)
+    text += ", of which " + amount_over(reserve) + " are reserved";
+  return text;
+}
+
+}  // namespace
+
+std::string_view category_title(Category category) {
+  constexpr std::array<std::string_view, kCategories> kTitles = {
+      "parameters",     "gradients", "master weights", "optimizer state",
+      "gathered layer", "KV cache",  "fragmentation",  "reserve"};
+  return kTitles.at(static_cast<size_t>(category));
+}
+
+void report_misfit(const Manifest& manifest, const Plan& plan,
+                   const LayerUnits& units, const BudgetOptions& options,
+                   const Budget& budget, Diagnostics& diags) {
+  if (budget.fits()) return;
+  const BudgetClass& fullest = budget.classes.front();
+  auto report = diags.report(
+      Code::OverMemory, {},
+      "the plan needs " + amount_over(fullest.total) + " per device, " +
+          amount_over(-budget.headroom) + " more than there is");
+  report.fact(categories_text(fullest.bytes));
+  report.fact(limit_text(*budget.limit, options.reserve));
+  if (!fullest.label.empty()) {
+    report.fact("the fullest devices are those of " + fullest.label);
+  }
+  for (const Outcome& outcome :
+       outcomes(manifest, plan, units, budget, changes_of(plan, options))) {
+    report.help(
+        "`" + outcome.flags + "` would need " + amount_over(outcome.needed) +
+        " per device: " +
+        (outcome.headroom >= 0
+             ? "it fits, with " + amount_over(outcome.headroom) + " to spare"
+             : amount_over(-outcome.headroom) + " too much"));
+  }
+  help_cache(manifest, budget, options, report);
+  help_devices(plan, budget, options, report);
+}
+
+void report_stages(const Budget& budget, const BudgetOptions& options,
+                   Diagnostics& diags) {
+  if (!budget.stages || !budget.stages->uneven) return;
+  const StagePlan& stages = *budget.stages;
+  const int64_t more = stages.layers % stages.stages;
+  const int64_t least = stages.layers / stages.stages;
+  auto report = diags.report(Code::UnevenStages, {},
+                             plural(stages.layers, "layer") +
+                                 " do not divide evenly into " +
+                                 plural(stages.stages, "stage"));
+  report.fact(
+      (more == 1 ? "stage 0 has "
+                 : "stages 0 to " + std::to_string(more - 1) + " have ") +
+      plural(least + 1, "layer") + ", the others " + std::to_string(least));
+  std::string layers;
+  for (const auto& [begin, end] : stages.ranges) {
+    layers += (layers.empty() ? "" : ",") + std::to_string(end - begin);
+  }
+  report.help("name the layers of each stage, e.g. `--stages " +
+              options.stages->axis + ":" + layers +
+              "`, which is what was assumed");
+}
+
+}  // namespace shardplan

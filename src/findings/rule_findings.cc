@@ -1,0 +1,469 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules against names: unmatched, unused, shadowed, too broad, catch-all.
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "core/fold.h"
+#include "findings/lint.h"
+#include "resolve/correct.h"
+#include "resolve/match.h"
+#include "resolve/name_resolution.h"
+
+namespace shardplan {
+namespace {
+
+// A pattern for the end of a name: its last two components.
+std::string suggested_pattern(std::string_view name) {
+  size_t at = name.find_last_of("/.");
+  if (at != std::string_view::npos && at > 0) {
+    at = name.find_last_of("/.", at - 1);
+  }
+  return escape_pattern(at == std::string_view::npos ? name
+                                                     : name.substr(at + 1)) +
+         "$";
+}
+
+void lint_unmatched(const LintInput& input, Diagnostics& diags) {
+  for (size_t i = 0; i < input.folding.classes.size(); ++i) {
+    const ParameterClass& c = input.folding.classes[i];
+    const Placement& placement = input.plan.placements[c.kind];
+    if (!input.plan.is_unmatched(placement)) continue;
+    std::vector<std::string> names =
+        names_of(input.manifest, input.of_class.of(i));
+    const std::string suggestion = suggested_pattern(names.front());
+    const bool many = names.size() > 1;
+    const bool by_size = !placement.spec.dims.empty();
+    auto report =
+        diags.report(Code::UnmatchedParameter,
+                     input.options.accept_unmatched
+                         ? Severity::Note
+                         : code_info(Code::UnmatchedParameter).severity,
+                     input.manifest.where(c.first),
+                     (many ? "parameters " : "parameter ") + names_text(names) +
+                         (many ? " match no rule" : " matches no rule"));
+    if (input.summary != nullptr) {  // nobody reads the rest
+      name_parameters(report, std::move(names), c.count);
+      continue;
+    }
+    const double bytes = static_cast<double>(placement.bytes_per_device) *
+                         static_cast<double>(c.count);
+    report.fact((by_size ? "placed by size: " + spec_text(placement.spec) + ", "
+                         : "every device holds all of " +
+                               std::string(many ? "them: " : "it: ")) +
+                bytes_text(bytes) + " per device");
+    if (input.rules != nullptr && !input.rules->logical_rules.empty()) {
+      report.fact("the manifest gives no logical axes for " +
+                  std::string(many ? "them" : "it") +
+                  ", so the logical axis rules do not apply");
+    }
+    if (!input.options.accept_unmatched) {
+      report.help("a rule `[\"" + suggestion + "\", []]` would replicate " +
+                  (many ? "them" : "it"));
+    }
+    name_parameters(report, std::move(names), c.count);
+  }
+}
+
+// Rules of a table of Hugging Face that place nothing: entries may be there for
+// what a module does, and the last rule stands for all that has no entry.
+bool may_idle(const Plan& plan, size_t number) {
+  const PlanRule& rule = plan.rules[number];
+  if (!names_no_axis(rule.spec)) return false;
+  return key_of_pattern(rule.pattern).has_value() ||
+         (number > 0 && is_catch_all(rule.pattern) &&
+          key_of_pattern(plan.rules[number - 1].pattern).has_value());
+}
+
+// Keys of such tables that were found. Each gives a rule for the weights of a
+// module and one for its bias, which is unused only if both are.
+std::set<std::string> used_keys(const Plan& plan) {
+  std::set<std::string> used;
+  for (const PlanRule& rule : plan.rules) {
+    const auto key = key_of_pattern(rule.pattern);
+    if (key && rule.found > 0) used.insert(*key);
+  }
+  return used;
+}
+
+void lint_unused(const LintInput& input, Diagnostics& diags) {
+  std::set<std::string> told = used_keys(input.plan);
+  for (size_t i = 0; i < input.plan.rules.size(); ++i) {
+    const PlanRule& rule = input.plan.rules[i];
+    const int number = static_cast<int>(i) + 1;
+    // Without a winner, nothing it was found in could be decided at all.
+    const bool only_scalars =
+        rule.found > 0 && rule.won == 0 && rule.shadowed_by.empty();
+    if (rule.shipped || (rule.found > 0 && !only_scalars)) continue;
+    // Said once for all of them (SP115).
+    if (input.meeting.misses_names && !only_scalars) continue;
+    if (may_idle(input.plan, i)) continue;
+    const auto key = key_of_pattern(rule.pattern);
+    if (key && !told.insert(*key).second) continue;
+    auto report = diags.report(
+        Code::UnusedRule, rule_span(input, number),
+        only_scalars
+            ? rule_text(input.plan, number) +
+                  " is found in scalars only, which are never "
+                  "sharded"
+            : rule_text(input.plan, number) + " is found in no parameter");
+    report.about({number, -1, ""});
+    if (input.summary != nullptr) continue;
+    report.fact("it places 0 bytes; pattern `" + printable(rule.pattern) + "`");
+    report.help("remove it");
+    report.help("`shardplan inspect` shows the names that there are");
+  }
+}
+
+// How many names of each placement a shadowed rule is found in. Empty where
+// telling it would take too long.
+std::optional<std::vector<int64_t>> found_by_placement(const LintInput& input,
+                                                       const PlanRule& rule) {
+  constexpr size_t kMaxNames = 100000;  // a second at most, over all rules
+  const Manifest& manifest = input.manifest;
+  if (manifest.size() > kMaxNames) return std::nullopt;
+  std::vector<int64_t> counts(input.plan.placements.size());
+  if (rule.found == static_cast<int64_t>(manifest.size())) {
+    for (size_t i = 0; i < counts.size(); ++i) {
+      counts[i] = static_cast<int64_t>(input.of_placement.of(i).size());
+    }
+    return counts;
+  }
+  RuleSet alone;
+  alone.rules.push_back({rule.pattern, rule.spec, {}, {}, {}, false});
+  Diagnostics ignored;
+  const std::optional<Matcher> matcher =
+      Matcher::compile(alone, manifest.names_are_plain(), ignored);
+  if (!matcher) return std::nullopt;
+  // Others took every name that rules decide.
+  const std::set<int> takers(rule.shadowed_by.begin(), rule.shadowed_by.end());
+  std::vector<int> found;
+  for (size_t number = 0; number < counts.size(); ++number) {
+    const int winner = input.plan.placements[number].rule;
+    if (winner > 0 && !takers.contains(winner)) continue;
+    for (const uint32_t i : input.of_placement.of(number)) {
+      matcher->find_one_by_one(manifest.name(i), found);
+      counts[number] += found.empty() ? 0 : 1;
+    }
+  }
+  return counts;
+}
+
+// Bytes per device of all names that a rule is found in: as its spec would
+// place them, and as they are placed.
+struct Comparison {
+  Int128 by_its_spec = 0;
+  Int128 as_placed = 0;
+};
+std::optional<Comparison> compare(const LintInput& input,
+                                  const PlanRule& rule) {
+  const auto counts = found_by_placement(input, rule);
+  if (!counts) return std::nullopt;
+  Comparison result;
+  for (size_t number = 0; number < counts->size(); ++number) {
+    const auto count = static_cast<Int128>((*counts)[number]);
+    if (count == 0) continue;
+    const Placement& placed = input.plan.placements[number];
+    Placement other = placed;
+    other.spec = correct(rule.spec, stored_shape(other), input.plan.mesh,
+                         input.plan.declared_axes, input.plan.on_indivisible)
+                     .spec;
+    measure(other, input.plan.mesh, input.plan.on_indivisible);
+    result.by_its_spec += count * other.bytes_per_device;
+    result.as_placed += count * placed.bytes_per_device;
+  }
+  return result;
+}
+
+// A shipped rule that only rules of the user's own take over is meant to be
+// taken over.
+bool is_overridden(const Plan& plan, const PlanRule& rule) {
+  return rule.shipped &&
+         std::none_of(
+             rule.shadowed_by.begin(), rule.shadowed_by.end(), [&](int winner) {
+               return plan.rules[static_cast<size_t>(winner) - 1].shipped;
+             });
+}
+
+void lint_shadowed(const LintInput& input, Diagnostics& diags) {
+  constexpr int kMaxCompared = 10;
+  int compared = 0;
+  for (size_t i = 0; i < input.plan.rules.size(); ++i) {
+    const PlanRule& rule = input.plan.rules[i];
+    if (rule.shadowed_by.empty() || is_overridden(input.plan, rule)) continue;
+    if (may_idle(input.plan, i)) continue;
+    const int number = static_cast<int>(i) + 1;
+    const int winner = rule.shadowed_by.front();
+    auto report =
+        diags.report(Code::ShadowedRule, {},
+                     rule_text(input.plan, number) + " never applies");
+    report.about({number, -1, ""});
+    if (input.summary != nullptr) continue;
+    std::string takers = "rule " + std::to_string(winner);
+    if (rule.shadowed_by.size() > 1) {
+      takers =
+          "rules " + list_text(std::vector<int64_t>(rule.shadowed_by.begin(),
+                                                    rule.shadowed_by.end()));
+    }
+    const std::string taken = "found in " + plural(rule.found, "parameter") +
+                              ", all taken by " + takers;
+    if (const Span where = rule_span(input, number)) {
+      report.label(where, taken);
+      report.label(rule_span(input, winner),
+                   "rule " + std::to_string(winner) +
+                       " comes first and is found in the same names");
+    } else {
+      report.fact(taken);
+    }
+    if (compared++ < kMaxCompared) {
+      if (const auto bytes = compare(input, rule)) {
+        report.fact("its spec would hold " +
+                    bytes_text(static_cast<double>(bytes->by_its_spec)) +
+                    " per device of what now takes " +
+                    bytes_text(static_cast<double>(bytes->as_placed)));
+      }
+    }
+    report.help("move rule " + std::to_string(number) + " above " + takers);
+  }
+}
+
+// The classes that each rule decided.
+std::map<int, std::vector<uint32_t>> classes_by_rule(const LintInput& input) {
+  std::map<int, std::vector<uint32_t>> result;
+  for (size_t i = 0; i < input.folding.classes.size(); ++i) {
+    const int rule = input.plan.placements[input.folding.classes[i].kind].rule;
+    if (rule > 0) result[rule].push_back(static_cast<uint32_t>(i));
+  }
+  return result;
+}
+
+void lint_broad(const LintInput& input, Diagnostics& diags) {
+  for (const auto& [rule, classes] : classes_by_rule(input)) {
+    std::set<size_t> ranks;
+    int64_t parameters = 0;
+    int64_t bytes = 0;
+    for (const uint32_t number : classes) {
+      const ParameterClass& c = input.folding.classes[number];
+      const Placement& placement = input.plan.placements[c.kind];
+      ranks.insert(placement.type.shape.size());
+      parameters += c.count;
+      bytes += c.count * placement.bytes_per_device;
+    }
+    if (ranks.size() > 1) {
+      auto report =
+          diags.report(Code::OverlyBroadPattern, rule_span(input, rule),
+                       rule_text(input.plan, rule) + " decides parameters of " +
+                           std::to_string(ranks.size()) + " different ranks");
+      report.fact(plural(parameters, "parameter") + ", " +
+                  bytes_text(static_cast<double>(bytes)) + " per device");
+      report.help("one spec seldom suits several ranks: write a rule for each");
+      report.findings(1).about({rule, -1, ""});
+    }
+  }
+}
+
+void lint_catch_all(const LintInput& input, Diagnostics& diags) {
+  if (input.meeting.misses_names || input.meeting.misses_labels) return;
+  for (const auto& [rule, classes] : classes_by_rule(input)) {
+    const PlanRule& asked = input.plan.rules[static_cast<size_t>(rule) - 1];
+    const bool catches_all = input.summary == nullptr
+                                 ? is_catch_all(asked.pattern)
+                                 : input.summary->is_catch_all(asked.pattern);
+    if (!catches_all) continue;
+    std::vector<std::string> names;
+    double bytes = 0;
+    int64_t count = 0;
+    for (const uint32_t number : classes) {
+      const ParameterClass& c = input.folding.classes[number];
+      for (std::string& name :
+           names_of(input.manifest, input.of_class.of(number))) {
+        names.push_back(std::move(name));
+      }
+      count += c.count;
+      bytes +=
+          static_cast<double>(c.count) *
+          static_cast<double>(input.plan.placements[c.kind].bytes_per_device);
+    }
+    auto report =
+        diags.report(Code::CatchAllOnly, rule_span(input, rule),
+                     "only the catch-all " + rule_text(input.plan, rule) +
+                         " decides " + names_text(names));
+    report.fact("they take " + bytes_text(bytes) + " per device, as " +
+                spec_text(asked.spec) + " places them");
+    report.help(
+        "write a rule for them, so that a new or misspelt name is "
+        "noticed");
+    report.about({rule, -1, ""});
+    name_parameters(report, std::move(names), count);
+  }
+}
+
+}  // namespace
+
+void lint_rules(const LintInput& input, Diagnostics& diags) {
+  lint_unmatched(input, diags);
+  lint_unused(input, diags);
+  lint_shadowed(input, diags);
+  lint_broad(input, diags);
+  lint_catch_all(input, diags);
+}
+
+// Semantic and logical names: what was not placed, and what is unclear.
+
+namespace {
+
+// One finding for all parameters that lose the same label for the same reason.
+struct LostLabel {
+  Code code;
+  std::string label;
+  std::string reason;
+  int rule;
+  auto operator<=>(const LostLabel&) const = default;  // NOLINT: no pointer
+};
+struct Losers {
+  int dim = 0;
+  int64_t held = 0;  // bytes per device
+  Span where;
+  std::vector<std::string> names;
+  int64_t count = 0;  // of parameters
+};
+
+// The last rule of that name, where another would go behind it.
+Span last_rule_of(const LintInput& input, const std::string& label) {
+  Span where;
+  if (input.rules == nullptr) return where;
+  for (const LogicalRule& rule : input.rules->logical_rules) {
+    if (rule.name && *rule.name == label) where = rule.where;
+  }
+  return where;
+}
+
+void report_lost(const LintInput& input, const LostLabel& lost, Losers losers,
+                 Diagnostics& diags) {
+  const bool repeats = lost.code == Code::RepeatedLogicalAxis;
+  const Severity severity = !repeats && input.options.raise_unplaced
+                                ? Severity::Error
+                                : code_info(lost.code).severity;
+  auto report = diags.report(
+      lost.code, severity, losers.where,
+      repeats ? "the logical axes of " + names_text(losers.names) +
+                    " cannot be told apart"
+              : "logical axis `" + printable(lost.label) + "` of " +
+                    names_text(losers.names) + " is not placed");
+  const Span last = last_rule_of(input, lost.label);
+  if (last && !repeats) report.label(last, "the last rule for it");
+  report.fact(lost.reason);
+  report.fact("dimension " + std::to_string(losers.dim) +
+              " becomes unsharded: " +
+              bytes_text(static_cast<double>(losers.held)) + " per device");
+  if (repeats) {
+    report.help("give each dimension of an array a name of its own");
+  } else if (last) {
+    report.help("add a later rule that gives `" + printable(lost.label) +
+                "` other axes, or `null` to leave it unsharded on purpose");
+  } else {
+    report.help("add a rule `[" + printable(lost.label) +
+                ", null]`, or with axes instead of `null`");
+  }
+  name_parameters(report, std::move(losers.names), losers.count);
+}
+
+void lint_lost_labels(const LintInput& input, Diagnostics& diags) {
+  std::map<LostLabel, Losers> all;
+  for (size_t i = 0; i < input.plan.placements.size(); ++i) {
+    const Placement& placement = input.plan.placements[i];
+    const std::span<const uint32_t> members = input.of_placement.of(i);
+    // A repeated label makes one finding of all the labels of an array.
+    bool repeats = false;
+    for (const Correction& c : placement.corrections) {
+      const bool is_repeat = c.code == Code::RepeatedLogicalAxis;
+      if (!is_repeat && c.code != Code::UnplacedLogicalAxis) continue;
+      if (is_repeat && std::exchange(repeats, true)) continue;
+      // Said once for all of them (SP115).
+      if (!is_repeat && input.meeting.misses_labels) continue;
+      const std::string label = c.dropped.empty() ? "" : c.dropped.front();
+      const auto [entry, is_new] =
+          all.try_emplace({c.code, label, c.reason, placement.rule}, Losers{});
+      Losers& losers = entry->second;
+      if (is_new) {
+        losers.dim = c.dim;
+        losers.where = placement.rule > 0
+                           ? spec_span(input, placement.rule, c.dim)
+                           : input.manifest.where(members.front());
+      }
+      const int64_t count = count_of(input, members);
+      losers.count += count;
+      losers.held += count * placement.bytes_per_device;
+      for (std::string& name : names_of(input.manifest, members)) {
+        losers.names.push_back(std::move(name));
+      }
+    }
+  }
+  for (auto& [lost, losers] : all) {
+    report_lost(input, lost, std::move(losers), diags);
+  }
+}
+
+void lint_ambiguous(const LintInput& input, Diagnostics& diags) {
+  const Vocabulary names(*input.rules, input.plan.mesh, {});
+  for (const Rule& rule : input.rules->rules) {
+    for (size_t dim = 0; dim < rule.spec.dims.size(); ++dim) {
+      for (const AxisName& name : rule.spec.dims[dim]) {
+        if (!names.is_ambiguous(name)) continue;
+        const Span where =
+            dim < rule.dim_where.size() ? rule.dim_where[dim] : rule.spec_where;
+        auto report = diags.error(
+            Code::AmbiguousAxis, where,
+            "`" + printable(name) + "` is a mesh axis and a logical axis");
+        report.label(last_rule_of(input, name), "the logical axis");
+        report.fact("it is taken for the mesh axis, of size " +
+                    std::to_string(input.plan.mesh.size_of(name)));
+        report.help("write `mesh:" + name + "` or `logical:" + name + "`");
+        report.findings(1);
+      }
+    }
+  }
+}
+
+void lint_overridden(const LintInput& input, Diagnostics& diags) {
+  std::map<int, std::vector<uint32_t>> taken;  // parameters by catch-all rule
+  for (size_t i = 0; i < input.manifest.size(); ++i) {
+    const int rule = input.plan.of(i).rule;
+    if (rule < 1 || input.manifest.axes(i) == nullptr) continue;
+    if (!is_catch_all(
+            input.plan.rules[static_cast<size_t>(rule) - 1].pattern)) {
+      continue;
+    }
+    taken[rule].push_back(static_cast<uint32_t>(i));
+  }
+  for (const auto& [rule, parameters] : taken) {
+    std::vector<std::string> names = names_of(input.manifest, parameters);
+    auto report =
+        diags.report(Code::OverriddenLogicalAxes, rule_span(input, rule),
+                     "the catch-all " + rule_text(input.plan, rule) +
+                         " decides " + names_text(names) + ", which " +
+                         (names.size() > 1 ? "have" : "has") + " logical axes");
+    report.fact("a rule found in a name comes before logical axis rules");
+    report.help(
+        "remove the catch-all: what no rule is found in is then placed "
+        "by its logical axes");
+    report.about({rule, -1, ""});
+    name_parameters(report, std::move(names), count_of(input, parameters));
+  }
+}
+
+}  // namespace
+
+void lint_names(const LintInput& input, Diagnostics& diags) {
+  lint_lost_labels(input, diags);
+  if (input.rules == nullptr || input.rules->logical_rules.empty()) return;
+  lint_ambiguous(input, diags);
+  lint_overridden(input, diags);
+}
+
+}  // namespace shardplan

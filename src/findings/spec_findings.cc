@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: Apache-2.0
+// Specs against shapes and the mesh: what correction had to change, and what
+// padding or uneven chunks cost.
+#include <algorithm>
+#include <climits>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/text.h"
+#include "findings/lint.h"
+
+namespace shardplan {
+namespace {
+
+std::string axis_word(const AxisNames& axes) {
+  return (axes.size() == 1 ? "axis " : "axes ") + quoted_names(axes);
+}
+
+std::string sized(const Mesh& mesh, const AxisNames& axes) {
+  std::string text;
+  for (const AxisName& axis : axes) {
+    if (!text.empty()) text += ", ";
+    text += "axis `" + axis + "` is " + std::to_string(mesh.size_of(axis));
+  }
+  return text;
+}
+
+// The requested axes of a dimension that the mesh has.
+AxisNames mesh_axes(const Mesh& mesh, const PartitionSpec& spec, int dim) {
+  AxisNames axes = spec.dims[static_cast<size_t>(dim)];
+  std::erase_if(axes, [&](const AxisName& a) { return !mesh.find(a); });
+  return axes;
+}
+
+// "`tp` may be 1, 3 or 9": for each axis, its sizes that would divide while the
+// others stay as they are.
+std::string legal_sizes(const Mesh& mesh, const AxisNames& axes, int64_t size) {
+  std::string text;
+  for (const AxisName& axis : axes) {
+    const int64_t others = shard_count(mesh, axes) / mesh.size_of(axis);
+    if (size % others != 0) continue;
+    if (!text.empty()) text += "; ";
+    const std::vector<int64_t> all = common_divisors(
+        size / others, size / others, std::max<int64_t>(mesh.devices(), 64));
+    text += "`" + axis + "` may be " + list_text(all, all.size());
+  }
+  if (!text.empty()) return text;
+  return "no size of a single axis divides " + std::to_string(size) +
+         " while the others stay";
+}
+
+std::string padding_help(int64_t size, int64_t shards) {
+  constexpr int64_t kTile = 128;  // what matrix units and Megatron pad to
+  const auto smallest = checked_mul(ceil_div(size, shards), shards);
+  const auto rounded = checked_mul(ceil_div(size, kTile), kTile);
+  if (!smallest) return "use a smaller mesh";
+  std::string text = "pad the dimension to " + std::to_string(*smallest);
+  if (rounded && *rounded % shards == 0 && rounded != smallest) {
+    text += ", or to " + std::to_string(*rounded) + " (a multiple of 128)";
+  }
+  return text;
+}
+
+void report_indivisible(const LintInput& input, const Placement& placement,
+                        const Correction& correction,
+                        std::vector<std::string> names, int64_t count,
+                        Diagnostics& diags) {
+  const Mesh& mesh = input.plan.mesh;
+  const AxisNames axes = mesh_axes(mesh, placement.asked(), correction.dim);
+  const int64_t size =
+      stored_shape(placement)[static_cast<size_t>(correction.dim)];
+  const int64_t shards = shard_count(mesh, axes);
+  auto report = diags.report(
+      Code::IndivisibleDimension,
+      input.plan.on_indivisible == OnIndivisible::Error
+          ? Severity::Error
+          : code_info(Code::IndivisibleDimension).severity,
+      {},
+      "dimension " + std::to_string(correction.dim) + " of " +
+          names_text(names) + " is not divisible by " + axis_word(axes));
+  if (input.summary != nullptr) {  // nobody reads the rest
+    report.about({placement.rule, correction.dim, ""});
+    name_parameters(report, std::move(names), count);
+    return;
+  }
+  report.label(asked_span(input, placement, correction.dim),
+               "shards dimension " + std::to_string(correction.dim));
+  report.fact("dimension " + std::to_string(correction.dim) + " is " +
+              std::to_string(size) + "; " + sized(mesh, axes) + "; " +
+              std::to_string(size) + " mod " + std::to_string(shards) + " = " +
+              std::to_string(size % shards));
+  report.fact("resolving drops " + axis_word(correction.dropped) +
+              " here: " + spec_text(placement.spec) + ", " +
+              cost_text(input.plan, placement, count));
+  report.fact(legal_sizes(mesh, axes, size));
+  report.help(padding_help(size, shards));
+  report.about({placement.rule, correction.dim, ""});
+  name_parameters(report, std::move(names), count);
+}
+
+// Findings about a rule's spec entry, over all placements that it made.
+struct EntryKey {
+  Code code;
+  int rule;  // 0: logical axes asked for it
+  int dim;
+  std::string reason;
+  auto operator<=>(const EntryKey&) const = default;  // NOLINT: no pointer
+};
+struct EntryUse {
+  AxisNames dropped;
+  Span where;         // what asked for it
+  int64_t extra = 0;  // bytes per device beyond what was asked for
+  int64_t held = 0;   // bytes per device
+  std::vector<std::string> names;
+  int64_t count = 0;  // of parameters
+};
+
+// Unsharded entries beyond the rank are not told where another one says it
+// already: one with axes, or one before.
+struct CutEntries {
+  bool has_axes = false;
+  int first_dim = INT_MAX;
+};
+CutEntries cut_entries(const Placement& placement) {
+  CutEntries cut;
+  for (const Correction& correction : placement.corrections) {
+    if (correction.code != Code::SpecLongerThanRank) continue;
+    cut.has_axes = cut.has_axes || !correction.dropped.empty();
+    cut.first_dim = std::min(cut.first_dim, correction.dim);
+  }
+  return cut;
+}
+
+bool is_cut_null(const CutEntries& cut, const Correction& correction) {
+  return correction.code == Code::SpecLongerThanRank &&
+         correction.dropped.empty() &&
+         (cut.has_axes || cut.first_dim < correction.dim);
+}
+
+// Left to lint_names.
+bool is_about_names(Code code) {
+  return code == Code::RepeatedLogicalAxis || code == Code::UnplacedLogicalAxis;
+}
+
+// What entries may name, and what they mean: looked up once for all findings,
+// since there may be as many of these as rules.
+class Entries {
+ public:
+  explicit Entries(const Plan& plan)
+      : known_(plan.declared_axes.begin(), plan.declared_axes.end()),
+        others_(plan.other_names.begin(), plan.other_names.end()),
+        meant_(plan.rules.size() + 1) {
+    known_.emplace(kUnconstrained);
+    for (const Axis& axis : plan.mesh.axes()) {
+      known_.insert(axis.name);
+      axes_.push_back(axis.name);
+    }
+    axes_.insert(axes_.end(), plan.declared_axes.begin(),
+                 plan.declared_axes.end());
+    for (const Placement& placement : plan.placements) {
+      if (placement.rule < 1 || !placement.meant) continue;
+      meant_[static_cast<size_t>(placement.rule)].push_back(&*placement.meant);
+    }
+  }
+
+  bool is_other(const AxisName& name) const { return others_.contains(name); }
+
+  // The first of `axes` that neither the mesh nor a declaration has.
+  std::optional<AxisName> first_unknown(const AxisNames& axes) const {
+    for (const AxisName& axis : axes) {
+      if (!known_.contains(axis) && !is_other(axis)) return axis;
+    }
+    return std::nullopt;
+  }
+
+  // The axis that was meant. Where thousands of names meet thousands of axes,
+  // only the first are compared.
+  std::optional<std::string> nearest_to(const AxisName& axis) {
+    constexpr size_t kMaxCompared = 100000;
+    const auto [entry, is_new] = nearest_.try_emplace(axis, std::nullopt);
+    if (is_new && compared_ < kMaxCompared) {
+      compared_ += axes_.size();
+      entry->second = nearest(axis, axes_);
+    }
+    return entry->second;
+  }
+
+  // What a rule's spec means, placement by placement.
+  const std::vector<const PartitionSpec*>& meanings(int rule) const {
+    return meant_[static_cast<size_t>(rule)];
+  }
+
+ private:
+  std::set<AxisName> known_;
+  std::set<AxisName> others_;
+  std::vector<std::string> axes_;
+  std::vector<std::vector<const PartitionSpec*>> meant_;  // by rule
+  std::map<AxisName, std::optional<std::string>> nearest_;
+  size_t compared_ = 0;
+};
+
+// Under `--parity`, an axis that is declared does not exist all the same.
+bool is_declared(const LintInput& input, const AxisName& axis) {
+  if (input.rules == nullptr) return false;
+  const AxisNames& declared = input.rules->declared_axes;
+  return std::find(declared.begin(), declared.end(), axis) != declared.end();
+}
+
+void explain_unknown(const LintInput& input, const AxisName& axis,
+                     Entries& entries, Diagnostics::Builder& report) {
+  const Plan& plan = input.plan;
+  if (axis.empty()) {
+    // A field of `partition_axis` that is None: within the tuple of another
+    // field, or beside an axis in a spec.
+    report.help(
+        "give the field in `partition_axis` that is None the axes that are "
+        "meant, or leave it out of the dimension");
+    return;
+  }
+  report.fact("the mesh has " + mesh_text(plan.mesh));
+  if (is_declared(input, axis)) {
+    report.fact("the rules declare it, which is nothing to eFormer and JAX");
+    report.help("without `--parity` it counts as size 1");
+    report.help("add the axis with `--mesh " + mesh_text(plan.mesh) + "," +
+                printable(axis) + "=1`");
+    return;
+  }
+  if (const auto near = entries.nearest_to(axis)) {
+    report.help("replace `" + printable(axis) + "` by `" + *near + "`");
+  } else if (axis == "None" || axis == "none") {
+    report.help("write `null` for None");
+  } else {
+    report.help("remove `" + printable(axis) + "` from the spec");
+  }
+  report.help("add the axis with `--mesh " + mesh_text(plan.mesh) + "," +
+              printable(axis) +
+              "=N`, or declare it with `axes:` to let it be missing");
+}
+
+std::string message_of(const EntryKey& key, const EntryUse& use,
+                       const AxisName& unknown) {
+  const std::string names = names_text(use.names);
+  switch (key.code) {
+    case Code::UnknownAxis:
+      return unknown.empty() ? "None stands among the axes of a dimension"
+                             : "unknown axis `" + printable(unknown) + "`";
+    case Code::RepeatedAxis:
+      return key.reason + " of " + names;
+    case Code::SpecLongerThanRank:
+      return "the spec of rule " + std::to_string(key.rule) +
+             " has an entry for dimension " + std::to_string(key.dim) +
+             ", but " + key.reason + ": " + names;
+    default:
+      return names + " is replicated, being small";
+  }
+}
+
+// What the parameters of an entry lose by it. What an unknown or repeated axis
+// was meant to save cannot be told, so the bytes held are given.
+std::string loss_of(const EntryKey& key, const EntryUse& use) {
+  const std::string held =
+      bytes_text(static_cast<double>(use.held)) + " per device";
+  const std::string dim = "dimension " + std::to_string(key.dim);
+  switch (key.code) {
+    case Code::UnknownAxis:
+    case Code::RepeatedAxis:
+      return dim + " of " + names_text(use.names) +
+             " becomes unsharded: " + held;
+    case Code::SpecLongerThanRank:
+      return "the entry is cut off: " + held;
+    default:
+      return bytes_text(static_cast<double>(use.extra)) +
+             " more per device than asked for";
+  }
+}
+
+// "`HEAD` means `tp`", where the entry names anything but mesh axes.
+std::string meaning_text(const LintInput& input, const EntryKey& key,
+                         const Entries& entries) {
+  if (key.rule < 1) return "";
+  const PartitionSpec& written =
+      input.plan.rules[static_cast<size_t>(key.rule) - 1].spec;
+  const auto dim = static_cast<size_t>(key.dim);
+  if (dim >= written.dims.size()) return "";
+  const AxisNames& names = written.dims[dim];
+  if (std::none_of(names.begin(), names.end(), [&](const AxisName& name) {
+        return entries.is_other(name);
+      })) {
+    return "";
+  }
+  for (const PartitionSpec* meant : entries.meanings(key.rule)) {
+    if (dim >= meant->dims.size()) continue;
+    return "`" + printable(axes_text(names)) + "` means `" +
+           printable(axes_text(meant->dims[dim])) + "`";
+  }
+  return "";
+}
+
+void report_entry(const LintInput& input, const EntryKey& key, EntryUse use,
+                  Entries& entries, Diagnostics& diags) {
+  const AxisName unknown = entries.first_unknown(use.dropped).value_or("");
+  auto report =
+      diags.report(key.code, use.where, message_of(key, use, unknown));
+  if (input.summary != nullptr) {  // nobody reads the rest
+    report.about({key.rule, key.dim, unknown});
+    name_parameters(report, std::move(use.names), use.count);
+    if (use.count == 0) report.findings(1);
+    return;
+  }
+  if (input.rules == nullptr && key.rule > 0) {
+    report.fact(rule_text(input.plan, key.rule));
+  }
+  if (const std::string meaning = meaning_text(input, key, entries);
+      !meaning.empty()) {
+    report.fact(meaning);
+  }
+  if (key.code == Code::UnknownAxis) {
+    explain_unknown(input, unknown, entries, report);
+  }
+  report.about({key.rule, key.dim, unknown});
+  if (key.code == Code::SmallParameter) report.fact(key.reason);
+  if (!use.names.empty()) report.fact(loss_of(key, use));
+  if (key.code == Code::RepeatedAxis) {
+    report.help("let each axis shard one dimension of a parameter");
+  }
+  if (key.code == Code::SpecLongerThanRank) {
+    report.help("write a rule of its own for parameters of this rank");
+  }
+  if (use.names.empty()) {
+    report.findings(1);
+  } else {
+    name_parameters(report, std::move(use.names), use.count);
+  }
+}
+
+// A rule that decided nothing may still name an axis that does not exist.
+void add_idle_rules(const LintInput& input, const Entries& known,
+                    std::map<EntryKey, EntryUse>& entries) {
+  for (size_t i = 0; i < input.plan.rules.size(); ++i) {
+    const PlanRule& rule = input.plan.rules[i];
+    for (size_t dim = 0; dim < rule.spec.dims.size(); ++dim) {
+      const auto unknown = known.first_unknown(rule.spec.dims[dim]);
+      if (!unknown || is_declared(input, *unknown)) continue;
+      const EntryKey key{Code::UnknownAxis, static_cast<int>(i) + 1,
+                         static_cast<int>(dim),
+                         "axis `" + *unknown + "` is unknown"};
+      entries.try_emplace(key, EntryUse{rule.spec.dims[dim],
+                                        spec_span(input, key.rule, key.dim),
+                                        0,
+                                        0,
+                                        {},
+                                        0});
+    }
+  }
+}
+
+void lint_uneven(const LintInput& input, const Placement& placement,
+                 const std::vector<std::string>& names, int64_t count,
+                 Diagnostics& diags) {
+  const Mesh& mesh = input.plan.mesh;
+  const Cut cut = cut_of(input.plan.on_indivisible);
+  const Shape shape = stored_shape(placement);
+  for (size_t dim = 0; dim < placement.spec.dims.size(); ++dim) {
+    const AxisNames& axes = placement.spec.dims[dim];
+    const int64_t size = shape[dim];
+    const int64_t shards = shard_count(mesh, axes);
+    if (size % shards == 0) continue;
+    auto report = diags.report(
+        Code::UnevenShards, asked_span(input, placement, static_cast<int>(dim)),
+        "dimension " + std::to_string(dim) + " of " + names_text(names) +
+            (cut == Cut::Even ? " is padded over " : " is cut unevenly over ") +
+            axis_word(axes));
+    std::string sizes;
+    for (const ShardSize& s : shard_sizes(mesh, axes, cut, size)) {
+      if (!sizes.empty()) sizes += ", ";
+      sizes += std::to_string(s.count) + " of " + std::to_string(s.rows);
+    }
+    report.fact("dimension " + std::to_string(dim) + " is " +
+                std::to_string(size) + "; " + sized(mesh, axes) +
+                "; shards by rows: " + sizes);
+    const TensorType stored{placement.type.dtype, shape};
+    const double even = static_cast<double>(stored.bytes()) /
+                        static_cast<double>(placement.shards);
+    report.fact(
+        bytes_text((static_cast<double>(placement.bytes_per_device) - even) *
+                   static_cast<double>(count)) +
+        " more on the fullest device than even shards would take");
+    report.fact(legal_sizes(mesh, axes, size));
+    report.help(padding_help(size, shards));
+    report.about({placement.rule, static_cast<int>(dim), ""});
+    name_parameters(report, names, count);
+  }
+}
+
+}  // namespace
+
+void lint_specs(const LintInput& input, Diagnostics& diags) {
+  std::map<EntryKey, EntryUse> entries;
+  for (size_t i = 0; i < input.plan.placements.size(); ++i) {
+    const Placement& placement = input.plan.placements[i];
+    const std::span<const uint32_t> members = input.of_placement.of(i);
+    const int64_t count = count_of(input, members);
+    const CutEntries cut = cut_entries(placement);
+    std::optional<int64_t> requested;  // bytes, once somebody asks
+    for (const Correction& correction : placement.corrections) {
+      if (correction.code == Code::IndivisibleDimension ||
+          is_about_names(correction.code)) {
+        continue;
+      }
+      // A small parameter is one finding, however many dimensions it loses.
+      if (correction.code == Code::SmallParameter &&
+          &correction != &placement.corrections.front()) {
+        continue;
+      }
+      if (is_cut_null(cut, correction)) continue;
+      EntryUse& use = entries[{correction.code, placement.rule, correction.dim,
+                               correction.reason}];
+      use.dropped = correction.dropped;
+      use.where = asked_span(input, placement, correction.dim);
+      use.count += count;
+      use.held += count * placement.bytes_per_device;
+      if (!requested) requested = requested_bytes(input.plan, placement);
+      use.extra +=
+          count * std::max<int64_t>(0, placement.bytes_per_device - *requested);
+      for (std::string& name : names_of(input.manifest, members)) {
+        use.names.push_back(std::move(name));
+      }
+    }
+  }
+  Entries known(input.plan);
+  add_idle_rules(input, known, entries);
+  for (auto& [key, use] : entries) {
+    report_entry(input, key, std::move(use), known, diags);
+  }
+  for (size_t i = 0; i < input.plan.placements.size(); ++i) {
+    const Placement& placement = input.plan.placements[i];
+    const auto names = [&] {
+      return names_of(input.manifest, input.of_placement.of(i));
+    };
+    const int64_t count = count_of(input, input.of_placement.of(i));
+    for (const Correction& correction : placement.corrections) {
+      if (correction.code != Code::IndivisibleDimension) continue;
+      report_indivisible(input, placement, correction, names(), count, diags);
+    }
+    if (input.plan.on_indivisible == OnIndivisible::Pad ||
+        input.plan.on_indivisible == OnIndivisible::Chunk) {
+      const bool uneven = [&] {
+        const Shape shape = stored_shape(placement);
+        for (size_t dim = 0; dim < placement.spec.dims.size(); ++dim) {
+          if (shape[dim] %
+                  shard_count(input.plan.mesh, placement.spec.dims[dim]) !=
+              0) {
+            return true;
+          }
+        }
+        return false;
+      }();
+      if (uneven) lint_uneven(input, placement, names(), count, diags);
+    }
+  }
+}
+
+}  // namespace shardplan

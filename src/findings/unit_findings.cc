@@ -1,0 +1,574 @@
+// SPDX-License-Identifier: Apache-2.0
+// SP206: what a plan cuts though numbers divide; units.h has the kinds.
+#include "findings/unit_findings.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <numeric>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/checked.h"
+#include "base/text.h"
+#include "findings/lint.h"
+#include "resolve/resolve.h"
+
+namespace shardplan {
+namespace {
+
+std::string number(int64_t value) { return std::to_string(value); }
+
+// "half a head", "1/3 of a head", "1/4 of an expert"
+std::string share_text(int64_t units, int64_t devices, std::string_view name) {
+  const int64_t common = std::gcd(units, devices);
+  const int64_t parts = devices / common;
+  const int64_t whole = units / common;
+  const bool vowel = name.starts_with('e');
+  const std::string one = (vowel ? "an " : "a ") + std::string(name);
+  if (whole == 1 && parts == 2) return "half " + one;
+  return number(whole) + "/" + number(parts) + " of " + one;
+}
+
+// What the dimension of a matrix has: the last is its columns.
+std::string_view lines_name(const SplitUnit& split) {
+  const bool last =
+      static_cast<size_t>(split.unit.dim) + 1 == split.type.shape.size();
+  return last && split.type.shape.size() > 1 ? "columns" : "rows";
+}
+
+std::string part_names(const Unit& unit) {
+  std::string text;
+  for (size_t i = 0; i < unit.parts.size(); ++i) {
+    if (i > 0) text += i + 1 == unit.parts.size() ? " and " : ", ";
+    text += unit.parts[i].name;
+  }
+  return text;
+}
+
+// "device 0 would hold gate rows 0-2047 and no up rows"
+std::string first_shard_text(const SplitUnit& split) {
+  const std::string lines(lines_name(split));
+  const int64_t end = ceil_div(split.size, split.shards);
+  std::string held;
+  std::string missing;
+  int64_t begin = 0;
+  for (const Part& part : split.unit.parts) {
+    const std::string name = std::string(part.name) + " " + lines;
+    if (begin < end) {
+      held += (held.empty() ? "" : ", ") + name + " 0-" +
+              number(std::min(end - begin, part.rows) - 1) + " of " +
+              number(part.rows);
+    } else {
+      missing += (missing.empty() ? "no " : ", no ") + name;
+    }
+    begin += part.rows;
+  }
+  return "device 0 would hold " + held +
+         (missing.empty() ? "" : " and " + missing);
+}
+
+std::string packed_fact(const SplitUnit& split) {
+  return part_names(split.unit) + " are side by side in the " +
+         number(split.size) + " " + std::string(lines_name(split)) + ": " +
+         first_shard_text(split);
+}
+
+std::string block_fact(const SplitUnit& split) {
+  return "dimension " + number(split.unit.dim) + " is " + number(split.size) +
+         ", in " + plural(split.unit.count, "quantisation block") + "; " +
+         number(split.shards) + " shards of " +
+         number(ceil_div(split.size, split.shards)) +
+         " begin or end within a block";
+}
+
+std::string layer_fact(const SplitUnit& split) {
+  return "dimension " + number(split.unit.dim) + " is the stack of " +
+         number(split.unit.count) + " layers: a device would hold " +
+         number(ceil_div(split.size, split.shards)) +
+         " of them whole, and nothing of the others, which it needs too";
+}
+
+// The sizes of one axis that cut nothing, while `others` shards stay.
+std::vector<int64_t> legal_counts(const SplitUnit& split, int64_t others,
+                                  const Declarations& declared) {
+  const Unit& unit = split.unit;
+  std::set<int64_t> candidates = {1};
+  const int64_t logical = split.type.shape[static_cast<size_t>(unit.dim)];
+  if (logical > 0) {
+    for (const int64_t n : common_divisors(logical, logical, logical)) {
+      if (n % others == 0) candidates.insert(n / others);
+    }
+  }
+  // Replication stores more rows than there are.
+  if (declared.replicate_kv_heads && unit.queries > 0) {
+    for (const int64_t n :
+         common_divisors(unit.queries, unit.queries, unit.queries)) {
+      if (n % others == 0) candidates.insert(n / others);
+    }
+  }
+  std::vector<int64_t> legal;
+  for (const int64_t n : candidates) {
+    if (!is_cut(unit, n * others, declared)) legal.push_back(n);
+  }
+  return legal;
+}
+
+bool is_kv(const Unit& unit) {
+  return unit.kind == UnitKind::KvHead || unit.kind == UnitKind::HeadGroup;
+}
+
+}  // namespace
+
+std::string split_message(const SplitUnit& split, const Mesh& mesh) {
+  std::string axes;
+  for (const AxisName& axis : split.axes) {
+    if (!axes.empty()) axes += ",";
+    axes += axis + "=" + number(mesh.size_of(axis));
+  }
+  const std::string name(unit_name(split.unit.kind));
+  if (split.unit.kind == UnitKind::Layer) {
+    return axes + " spreads the stacked layers of";
+  }
+  return axes + " cuts the " + name +
+         (split.unit.parts.empty() ? "s of" : " of");
+}
+
+std::string split_fact(const SplitUnit& split) {
+  const Unit& unit = split.unit;
+  const std::string name(unit_name(unit.kind));
+  if (unit.kind == UnitKind::Layer) return layer_fact(split);
+  if (unit.inside) {
+    return "dimension " + number(unit.dim) + ", of " + number(split.size) +
+           ", lies within one " + name + ": any cut splits it";
+  }
+  if (!unit.parts.empty()) return packed_fact(split);
+  if (unit.kind == UnitKind::QuantBlock) return block_fact(split);
+  return plural(unit.count, name) + " over " + number(split.shards) +
+         " shards: " + share_text(unit.count, split.shards, name) +
+         " on each, though " + number(split.size) + " mod " +
+         number(split.shards) + " = " + number(split.size % split.shards);
+}
+
+std::string legal_sizes(const SplitUnit& split, const Mesh& mesh,
+                        const Declarations& declared) {
+  std::string text;
+  for (const AxisName& axis : split.axes) {
+    const int64_t others = split.shards / mesh.size_of(axis);
+    const std::vector<int64_t> legal = legal_counts(split, others, declared);
+    if (legal.empty()) continue;
+    if (!text.empty()) text += "; ";
+    text += "`" + axis + "` may be " + list_text(legal, legal.size());
+  }
+  if (!text.empty()) return text;
+  return "no size of a single axis keeps them whole while the others stay";
+}
+
+std::vector<std::string> split_help(const SplitUnit& split,
+                                    const Declarations& declared) {
+  const Unit& unit = split.unit;
+  const std::string dim = "dimension " + number(unit.dim);
+  if (unit.kind == UnitKind::Layer) {
+    return {"write `null` for " + dim +
+            ": rules for scanned layers have one entry more, at the stack"};
+  }
+  std::vector<std::string> help;
+  if (unit.parts.empty() && !unit.inside && unit.count > 1) {
+    help.push_back("use a size of the axis that divides " + number(unit.count) +
+                   ", or leave the dimension unsharded " +
+                   (is_kv(unit) ? "to replicate the " : "to keep the ") +
+                   std::string(unit_name(unit.kind)) + "s" +
+                   (is_kv(unit) ? "" : " whole"));
+  } else {
+    help.push_back("leave " + dim + " unsharded, or shard another dimension");
+  }
+  if (!unit.inside && is_kv(unit) && !declared.replicate_kv_heads &&
+      split.shards > unit.count && split.shards % unit.count == 0) {
+    help.emplace_back(
+        "`--declare replicate-kv-heads` where each shard stores a whole KV "
+        "head instead");
+  }
+  if (unit.kind == UnitKind::PackedGateUp && !declared.interleave_gate_up) {
+    help.emplace_back(
+        "`--declare interleave-gate-up` where each shard stores its part of "
+        "both");
+  }
+  if (unit.kind == UnitKind::FusedQkv && !declared.interleave_qkv) {
+    help.emplace_back(
+        "`--declare interleave-qkv` where each shard stores its part of each");
+  }
+  return help;
+}
+
+namespace {
+
+// One unit of one placement, and all parameters that it is cut in: keys and
+// values are alike.
+struct Finding {
+  SplitUnit split;
+  uint32_t placement = 0;
+  std::vector<uint32_t> classes;
+};
+
+// What is declared counts for a placement that is stored so. A plan that was
+// changed by hand may say the one without the other.
+Declarations declared_for(const LintInput& input, std::string_view name,
+                          const Placement& placement, const UnitFacts& known) {
+  if (!input.plan.declarations.any()) return {};
+  const std::vector<StoredDim> expected =
+      stored_dims(name, placement.type, placement.spec, input.plan.mesh,
+                  input.plan.declarations, known);
+  const bool same = std::equal(expected.begin(), expected.end(),
+                               placement.stored.begin(), placement.stored.end(),
+                               [](const StoredDim& a, const StoredDim& b) {
+                                 return a.dim == b.dim && a.size == b.size;
+                               });
+  return same ? input.plan.declarations : Declarations();
+}
+
+std::vector<Finding> split_units(const LintInput& input,
+                                 const ParameterClass& c,
+                                 const UnitFacts& known) {
+  const Placement& placement = input.plan.placements[c.kind];
+  std::vector<Finding> result;
+  if (placement.shards == 1) return result;
+  const std::string_view name = input.manifest.name(c.first);
+  const Declarations declared = declared_for(input, name, placement, known);
+  const Shape stored = stored_shape(placement);
+  for (const Unit& unit :
+       units_of(name, placement.type, known.facts, known.hints)) {
+    const auto dim = static_cast<size_t>(unit.dim);
+    if (dim >= placement.spec.dims.size()) continue;
+    SplitUnit split{unit, cutting_axes(unit, placement.spec.dims[dim]), 1,
+                    placement.type, stored[dim]};
+    split.shards = shard_count(input.plan.mesh, split.axes);
+    std::erase_if(split.axes, [&](const AxisName& axis) {
+      return input.plan.mesh.size_of(axis) == 1;
+    });
+    if (is_cut(unit, split.shards, declared)) {
+      result.push_back({std::move(split), c.kind, {}});
+    }
+  }
+  return result;
+}
+
+// Cutting a group of experts is common (DeepSeek runs so), and only means more
+// traffic. Layers over an axis that gathers are slow, not wrong. Half of a
+// stored block does not exist, whoever gives the facts.
+Severity severity_of(const SplitUnit& split, const UnitFacts& known) {
+  if (split.unit.kind == UnitKind::ExpertGroup) return Severity::Note;
+  if (split.unit.stored) return Severity::Error;
+  const bool gathers =
+      std::all_of(split.axes.begin(), split.axes.end(), is_gathered_axis);
+  // Blocks are never inferred from a name: facts or scales tell them.
+  const bool told = known.given() || split.unit.kind == UnitKind::QuantBlock;
+  return told && !gathers ? Severity::Error : Severity::Warning;
+}
+
+// Where the scales of a weight tell its blocks, and no facts do: what they
+// tell, and what becomes of them.
+std::string scales_text(const SplitUnit& split, const UnitFacts& known,
+                        std::string_view name) {
+  const QuantBlocks* told =
+      split.unit.kind == UnitKind::QuantBlock && !known.facts.quant_rows &&
+              !known.facts.quant_columns
+          ? find_blocks(known.hints.blocks, name, split.type.shape)
+          : nullptr;
+  if (told == nullptr) return "";
+  const auto dim = static_cast<size_t>(split.unit.dim);
+  std::string text = "`" + printable(told->scales) + "` " +
+                     shape_text(told->scales_shape) + " tells blocks of " +
+                     std::to_string(told->blocks[dim]) + " in dimension " +
+                     std::to_string(dim);
+  if (told->placed && dim < told->scales_shape.size() &&
+      told->scales_shape.size() == split.type.shape.size() &&
+      told->scales_shape[dim] % split.shards != 0) {
+    text += "; " + std::to_string(split.shards) + " shards do not divide its " +
+            std::to_string(told->scales_shape[dim]) +
+            ", so that every device would hold all of them";
+  }
+  return text;
+}
+
+// Packed tensors and stacks are told by names and shapes alone.
+bool rests_on_facts(UnitKind kind) {
+  return kind != UnitKind::PackedGateUp && kind != UnitKind::GateUpPair &&
+         kind != UnitKind::QuantBlock && kind != UnitKind::Layer;
+}
+
+// What all of the parameters would take more if the axes that cut the unit left
+// the dimension.
+std::string whole_text(const LintInput& input, const Finding& finding,
+                       int64_t parameters) {
+  const Placement& placement = input.plan.placements[finding.placement];
+  Placement whole = placement;
+  std::erase_if(whole.spec.dims[static_cast<size_t>(finding.split.unit.dim)],
+                [&](const AxisName& a) {
+                  const AxisNames& cutting = finding.split.axes;
+                  return std::find(cutting.begin(), cutting.end(), a) !=
+                         cutting.end();
+                });
+  measure(whole, input.plan.mesh, input.plan.on_indivisible);
+  return "kept whole on every device they would take " +
+         bytes_text(static_cast<double>(whole.bytes_per_device -
+                                        placement.bytes_per_device) *
+                    static_cast<double>(parameters)) +
+         " more per device";
+}
+
+void report_split(const LintInput& input, const Finding& finding,
+                  const UnitFacts& known, Diagnostics& diags) {
+  const SplitUnit& split = finding.split;
+  const Placement& placement = input.plan.placements[finding.placement];
+  const Declarations& declared = input.plan.declarations;
+  std::vector<std::string> names;
+  int64_t count = 0;
+  for (const uint32_t number : finding.classes) {
+    count += input.folding.classes[number].count;
+    for (std::string& member :
+         names_of(input.manifest, input.of_class.of(number))) {
+      names.push_back(std::move(member));
+    }
+  }
+  auto report = diags.report(
+      Code::SplitUnit, severity_of(split, known), {},
+      split_message(split, input.plan.mesh) + " " + names_text(names));
+  report.label(asked_span(input, placement, split.unit.dim),
+               "shards dimension " + std::to_string(split.unit.dim));
+  report.fact(split_fact(split));
+  report.fact(legal_sizes(split, input.plan.mesh, declared));
+  report.fact(whole_text(input, finding, count));
+  const std::string scales = scales_text(split, known, names.front());
+  if (!scales.empty()) report.fact(scales);
+  const bool needs_facts = rests_on_facts(split.unit.kind);
+  for (const std::string& why : known.why) {
+    if (needs_facts) report.fact(why);
+  }
+  for (std::string& help : split_help(split, declared)) {
+    report.help(std::move(help));
+  }
+  if (needs_facts && !known.given()) {
+    report.help(
+        "give `heads`, `kv_heads` and `head_dim` as `facts` of the "
+        "manifest, or put the model's config.json beside it, to be "
+        "sure");
+  }
+  report.about({placement.rule, split.unit.dim, ""});
+  name_parameters(report, std::move(names), count);
+}
+
+}  // namespace
+
+void lint_units(const LintInput& input, Diagnostics& diags) {
+  const UnitFacts known = input.summary == nullptr
+                              ? unit_facts(input.manifest, input.folding)
+                              : input.summary->known;
+  std::vector<Finding> findings;
+  std::map<std::tuple<uint32_t, int, UnitKind, int64_t>, size_t> seen;
+  for (size_t i = 0; i < input.folding.classes.size(); ++i) {
+    for (Finding& finding :
+         split_units(input, input.folding.classes[i], known)) {
+      const Unit& unit = finding.split.unit;
+      const auto [entry, is_new] =
+          seen.try_emplace({finding.placement, unit.dim, unit.kind, unit.count},
+                           findings.size());
+      if (is_new) findings.push_back(std::move(finding));
+      findings[entry->second].classes.push_back(static_cast<uint32_t>(i));
+    }
+  }
+  for (const Finding& finding : findings) {
+    report_split(input, finding, known, diags);
+  }
+}
+
+// What a plan as a whole leaves replicated: unused axes, large parameters, and
+// sharding that was asked for and lost.
+
+namespace {
+
+bool has_parameter(const AxisNames& axes, const AxisName& axis) {
+  return std::find(axes.begin(), axes.end(), axis) != axes.end();
+}
+
+// Told as SP208.
+bool is_unmentioned(const LintInput& input, const AxisName& axis) {
+  const auto& all = input.meeting.unmentioned;
+  return std::any_of(all.begin(), all.end(),
+                     [&](const auto& each) { return each.axis == axis; });
+}
+
+// Rules that shard nothing because names or axes are called otherwise: what
+// they leave replicated is a consequence, and no rule would help.
+bool is_for_others(const LintInput& input) {
+  const Meeting& meeting = input.meeting;
+  return meeting.misses_names || meeting.misses_labels ||
+         std::any_of(meeting.unmentioned.begin(), meeting.unmentioned.end(),
+                     [](const auto& each) { return !each.meant.empty(); });
+}
+
+std::string amount(Int128 bytes) {
+  return bytes_text(static_cast<double>(bytes));
+}
+
+PlacementCounts placement_counts(const LintInput& input) {
+  PlacementCounts counts;
+  for (size_t i = 0; i < input.plan.placements.size(); ++i) {
+    counts.push_back(count_of(input, input.of_placement.of(i)));
+  }
+  return counts;
+}
+
+int64_t total_bytes(const LintInput& input) {
+  return input.summary == nullptr ? input.manifest.total_bytes()
+                                  : input.summary->total_bytes;
+}
+
+void lint_unused_axes(const LintInput& input, Diagnostics& diags) {
+  // What rules shard that meet no name cannot be told.
+  if (input.meeting.misses_names || input.meeting.misses_labels) return;
+  for (const AxisSaving& saving :
+       axis_savings(input.plan, placement_counts(input))) {
+    const AxisNames& zero = input.options.zero_axes;
+    if (saving.size == 1 || saving.sharded_tensors > 0 ||
+        saving.axis == input.options.pipeline_axis ||
+        has_parameter(zero, saving.axis) ||
+        is_unmentioned(input, saving.axis)) {
+      continue;
+    }
+    auto report = diags.report(
+        Code::UnusedAxis, {}, "axis `" + saving.axis + "` shards no parameter");
+    report.fact(
+        "every parameter is stored " + std::to_string(saving.size) +
+        " times over `" + saving.axis +
+        "`; sharding all of them over it too would save " +
+        amount(input.memory.max - ceil_div(input.memory.max, saving.size)) +
+        " per device");
+    report.about({0, -1, saving.axis});
+    report.help("name `" + saving.axis + "` in a rule");
+    report.help("`--allow SP204` if it is for data parallelism alone");
+  }
+}
+
+// A parameter counts as large from 1 MiB and a thousandth of the model.
+constexpr int64_t kLargeBytes = int64_t{1} << 20;
+constexpr int64_t kLargeFraction = 1000;
+
+void lint_large(const LintInput& input, Diagnostics& diags) {
+  if (input.plan.mesh.devices() == 1 || !input.options.zero_axes.empty() ||
+      is_for_others(input)) {
+    return;
+  }
+  for (size_t i = 0; i < input.folding.classes.size(); ++i) {
+    const ParameterClass& c = input.folding.classes[i];
+    const Placement& placement = input.plan.placements[c.kind];
+    const int64_t bytes = placement.type.bytes();
+    // What correction or a missing rule did is reported there.
+    if (placement.shards > 1 || !placement.corrections.empty() ||
+        input.plan.is_unmatched(placement) || bytes < kLargeBytes ||
+        bytes < total_bytes(input) / kLargeFraction) {
+      continue;
+    }
+    std::vector<std::string> names =
+        names_of(input.manifest, input.of_class.of(i));
+    auto report = diags.report(
+        Code::LargeReplicatedParameter, asked_span(input, placement, 0),
+        "every device holds all of " + names_text(names));
+    report.fact(
+        type_text(placement.type) + " is " +
+        amount(static_cast<Int128>(bytes) * c.count) +
+        " per device; spread over all " +
+        count_text(input.plan.mesh.devices()) + " devices it would be " +
+        amount(static_cast<Int128>(ceil_div(bytes, input.plan.mesh.devices())) *
+               c.count));
+    report.help("shard a dimension in " +
+                rule_text(input.plan, placement.rule));
+    report.about({placement.rule, -1, ""});
+    name_parameters(report, std::move(names), c.count);
+  }
+}
+
+// "SP203", "SP203 or SP207": the corrections that can cost memory.
+std::string causes(const Plan& plan) {
+  std::set<Code> codes;
+  for (const Placement& placement : plan.placements) {
+    for (const Correction& correction : placement.corrections) {
+      if (correction.code == Code::IndivisibleDimension ||
+          correction.code == Code::SmallParameter) {
+        codes.insert(correction.code);
+      }
+    }
+  }
+  std::string text;
+  for (const Code code : codes) {
+    text += (text.empty() ? "" : " or ") + code_id(code);
+  }
+  return text;
+}
+
+void lint_lost(const LintInput& input, Diagnostics& diags) {
+  Int128 asked = 0;
+  std::vector<std::pair<Int128, size_t>> losses;  // extra bytes, placement
+  for (size_t i = 0; i < input.plan.placements.size(); ++i) {
+    const Placement& placement = input.plan.placements[i];
+    const int64_t count = count_of(input, input.of_placement.of(i));
+    const int64_t requested = requested_bytes(input.plan, placement);
+    asked += static_cast<Int128>(requested) * count;
+    const Int128 extra =
+        static_cast<Int128>(placement.bytes_per_device - requested) * count;
+    if (extra > 0) losses.emplace_back(extra, i);
+  }
+  const Int128 growth = static_cast<Int128>(input.memory.max) - asked;
+  const double fraction =
+      asked == 0 ? 0 : static_cast<double>(growth) / static_cast<double>(asked);
+  if (growth <= 0 || fraction <= input.options.tolerance) return;
+  std::stable_sort(
+      losses.begin(), losses.end(),
+      [](const auto& a, const auto& b) { return a.first > b.first; });
+  auto report =
+      diags.report(Code::ShardingLost, {},
+                   "corrections cost " + amount(growth) + " per device, " +
+                       percent_text(fraction) + " more than asked for");
+  report.fact("the fullest device holds " + amount(input.memory.max) +
+              "; as asked for, padded, it would hold " + amount(asked));
+  report.fact("the tolerance is " + percent_text(input.options.tolerance));
+  constexpr size_t kShown = 3;
+  for (size_t i = 0; i < std::min(kShown, losses.size()); ++i) {
+    const std::vector<std::string> names =
+        names_of(input.manifest, input.of_placement.of(losses[i].second));
+    report.fact(names_text(names) + ": " + amount(losses[i].first));
+  }
+  report.help("change what " + causes(input.plan) +
+              " names, or raise `--tolerance`");
+}
+
+void lint_replicated(const LintInput& input, Diagnostics& diags) {
+  if (!input.options.max_replicated) return;
+  const Balance ratios = balance(input.plan, placement_counts(input),
+                                 total_bytes(input), input.memory);
+  if (ratios.replicated_fraction <= *input.options.max_replicated) return;
+  diags
+      .report(Code::ShardingLost, {},
+              percent_text(ratios.replicated_fraction) +
+                  " of the bytes are not sharded at all")
+      .fact("they take " +
+            bytes_text(ratios.replicated_fraction *
+                       static_cast<double>(total_bytes(input))) +
+            " on every device")
+      .fact("`--max-replicated` allows " +
+            percent_text(*input.options.max_replicated))
+      .help("`shardplan analyze` lists where repetition comes from");
+}
+
+}  // namespace
+
+void lint_costs(const LintInput& input, Diagnostics& diags) {
+  lint_unused_axes(input, diags);
+  lint_large(input, diags);
+  lint_lost(input, diags);
+  lint_replicated(input, diags);
+}
+
+}  // namespace shardplan

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "graph/graph.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/text.h"
+
+namespace shardplan {
+namespace {
+
+bool has_label(const std::vector<std::string>& labels) {
+  return std::any_of(labels.begin(), labels.end(),
+                     [](const std::string& label) { return !label.empty(); });
+}
+
+std::string label_of(const Graph& graph, const GraphNode& node, int factor) {
+  for (size_t i = 0; i < node.operands.size(); ++i) {
+    const Value& operand = graph.values[static_cast<size_t>(node.operands[i])];
+    if (operand.axes.empty()) continue;
+    const std::vector<DimFactors>& dims = node.rule.operands[i];
+    for (size_t dim = 0; dim < dims.size(); ++dim) {
+      if (dims[dim] == DimFactors{factor} && !operand.axes[dim].empty()) {
+        return operand.axes[dim];
+      }
+    }
+  }
+  return "";
+}
+
+std::vector<std::string> labels_of(const Graph& graph, const GraphNode& node) {
+  std::vector<std::string> labels;
+  for (const DimFactors& factors : node.rule.result) {
+    labels.push_back(
+        factors.size() == 1 ? label_of(graph, node, factors.front()) : "");
+  }
+  if (!has_label(labels)) labels.clear();
+  return labels;
+}
+
+}  // namespace
+
+int append_value(Graph& graph, Value value) {
+  graph.values.push_back(std::move(value));
+  return static_cast<int>(graph.values.size()) - 1;
+}
+
+std::optional<int> append_node(Graph& graph, NewNode node, Diagnostics& diags) {
+  GraphNode added;
+  added.op = find_op(node.op);
+  SHARDPLAN_CHECK(added.op != nullptr);
+  std::vector<Shape> shapes;
+  for (const int operand : node.operands) {
+    shapes.push_back(graph.values[static_cast<size_t>(operand)].shape);
+  }
+  auto shape = added.op->infer(shapes, node.attributes, node.where, diags);
+  if (!shape) return std::nullopt;
+  if (!element_count(*shape)) {
+    return diags
+        .error(Code::InvalidGraph, node.where,
+               "the result of `" + node.label + "` has more than 2^63 elements")
+        .fact("its sizes are " + shape_text(*shape));
+  }
+  added.rule = added.op->rule(shapes, node.attributes);
+  added.attributes = std::move(node.attributes);
+  added.operands = std::move(node.operands);
+  added.label = std::move(node.label);
+  added.where = node.where;
+
+  Value result;
+  result.name = std::move(node.name);
+  result.shape = *std::move(shape);
+  result.axes = labels_of(graph, added);
+  result.where = node.name_where;
+  result.node = static_cast<int>(graph.nodes.size());
+  const auto spec = added.attributes.find("spec");
+  if (spec != added.attributes.end()) {
+    result.spec = std::get<PartitionSpec>(spec->second);
+  }
+  added.result = append_value(graph, std::move(result));
+  graph.nodes.push_back(std::move(added));
+  return graph.nodes.back().result;
+}
+
+namespace {
+
+// The operand of the file that a node's operand `index` is; by its place where
+// one value is read twice. Empty: what the node before has computed.
+std::optional<size_t> place_of(const std::vector<int>& operands, int value,
+                               size_t index) {
+  if (index < operands.size() && operands[index] == value) return index;
+  const auto found = std::find(operands.begin(), operands.end(), value);
+  if (found == operands.end()) return std::nullopt;
+  return static_cast<size_t>(found - operands.begin());
+}
+
+void map_node(GraphNode& node, const ShardMapUse& written,
+              const std::vector<int>& operands) {
+  node.shard_map = ShardMapUse{{}, written.out_spec, written.psum};
+  for (size_t i = 0; i < node.operands.size(); ++i) {
+    const auto place = place_of(operands, node.operands[i], i);
+    if (!place) node.inner_operand = static_cast<int>(i);
+    node.shard_map->in_specs.push_back(place ? written.in_specs[*place]
+                                             : written.out_spec);
+  }
+}
+
+// An axis that `spec`, or `spec` and `psum`, name twice.
+std::optional<AxisName> repeated_axis(const PartitionSpec& spec,
+                                      AxisNames used) {
+  for (const AxisNames& axes : spec.dims) {
+    for (const AxisName& axis : axes) {
+      if (std::find(used.begin(), used.end(), axis) != used.end()) return axis;
+      used.push_back(axis);
+    }
+  }
+  return std::nullopt;
+}
+
+bool spec_fits(const DescribedOp& op, const PartitionSpec& spec,
+               const AxisNames& psum, const Value& value, Diagnostics& diags) {
+  if (const auto axis = repeated_axis(spec, psum)) {
+    diags
+        .error(Code::InvalidGraph, op.shard_map_where,
+               "`shard_map` uses axis `" + printable(*axis) + "` twice for `" +
+                   value.name + "`")
+        .fact("its spec is " + spec_text(spec))
+        .help("an axis of `psum` has parts of a sum: it shards no dimension");
+    return false;
+  }
+  if (spec.dims.size() <= value.shape.size()) return true;
+  diags.error(Code::InvalidGraph, op.shard_map_where,
+              spec_text(spec) + " is longer than the rank of `" + value.name +
+                  "` " + shape_text(value.shape));
+  return false;
+}
+
+}  // namespace
+
+bool may_be_mapped(const DescribedOp& op, bool mappable, Diagnostics& diags) {
+  if (!op.shard_map) return true;
+  const Span where = op.shard_map_where;
+  if (!mappable || op.op == "constraint") {
+    auto problem = diags.error(Code::InvalidGraph, where,
+                               "`shard_map` on `" + op.op + "`");
+    if (mappable) {
+      problem.fact("a constraint computes nothing");
+    } else {
+      problem.fact("it stands for several operations, with sums in between")
+          .help("write these operations, each with a `shard_map` of its own");
+    }
+    return false;
+  }
+  const size_t specs = op.shard_map->in_specs.size();
+  if (specs == op.operands.size()) return true;
+  diags
+      .error(Code::InvalidGraph, where,
+             plural(static_cast<int64_t>(specs), "spec") +
+                 " in `in_specs` for " +
+                 plural(static_cast<int64_t>(op.operands.size()), "operand"))
+      .help("`in_specs` has a spec per operand; `[]` shards nothing");
+  return false;
+}
+
+bool map_nodes(Graph& graph, size_t first, const DescribedOp& op,
+               const std::vector<int>& operands, Diagnostics& diags) {
+  if (!op.shard_map) return true;
+  const ShardMapUse& map = *op.shard_map;
+  const auto value = [&](int number) -> const Value& {
+    return graph.values[static_cast<size_t>(number)];
+  };
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (!spec_fits(op, map.in_specs[i], {}, value(operands[i]), diags)) {
+      return false;
+    }
+  }
+  for (size_t n = first; n < graph.nodes.size(); ++n) {
+    GraphNode& node = graph.nodes[n];
+    if (!spec_fits(op, map.out_spec, map.psum, value(node.result), diags)) {
+      return false;
+    }
+    map_node(node, map, operands);
+  }
+  return true;
+}
+
+namespace {
+
+// Whether an operation only moves numbers (graph/op.h, `flops`).
+bool only_moves(const Graph& graph, const GraphNode& node) {
+  std::vector<Shape> shapes;
+  for (const int operand : node.operands) {
+    shapes.push_back(graph.values[static_cast<size_t>(operand)].shape);
+  }
+  return node.op->flops(shapes,
+                        graph.values[static_cast<size_t>(node.result)].shape,
+                        node.attributes) == 0;
+}
+
+}  // namespace
+
+Tensor whole_of(const Evaluation& run, int value) {
+  const auto v = static_cast<size_t>(value);
+  const Value& of = run.graph->values[v];
+  Tensor tensor =
+      of.kind == Value::Kind::Result ? run.results[v] : run.read(value);
+  SHARDPLAN_CHECK(tensor.storage != nullptr && tensor.shape == of.shape &&
+                  tensor.element == element_of(run.arithmetic));
+  return tensor;
+}
+
+void evaluate_node(Evaluation& run, int node) {
+  const GraphNode& at = run.graph->nodes[static_cast<size_t>(node)];
+  std::vector<Tensor> operands;
+  for (const int operand : at.operands) {
+    operands.push_back(whole_of(run, operand));
+  }
+  const RunContext context{run.arithmetic, &at.rule, {}, run.threads};
+  const auto result = static_cast<size_t>(at.result);
+  run.results.resize(run.graph->values.size());
+  run.results[result] = at.op->run(operands, at.attributes, context);
+}
+
+std::vector<Tensor> evaluate(const Graph& graph, std::span<const Tensor> given,
+                             Arithmetic arithmetic, int threads) {
+  Evaluation run{&graph,
+                 [&](int value) {
+                   SHARDPLAN_CHECK(static_cast<size_t>(value) < given.size());
+                   return given[static_cast<size_t>(value)];
+                 },
+                 arithmetic, threads};
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    evaluate_node(run, static_cast<int>(n));
+  }
+  run.results.resize(graph.values.size());
+  for (size_t v = 0; v < graph.values.size(); ++v) {
+    if (graph.values[v].kind == Value::Kind::Result) continue;
+    run.results[v] = whole_of(run, static_cast<int>(v));
+  }
+  return std::move(run.results);
+}
+
+std::vector<bool> integer_values(const Graph& graph) {
+  std::vector<bool> integers(graph.values.size());
+  for (size_t v = 0; v < integers.size(); ++v) {
+    integers[v] = graph.values[v].integers_below > 0;
+  }
+  for (const GraphNode& node : graph.nodes) {
+    const bool moved =
+        !node.operands.empty() &&
+        std::all_of(node.operands.begin(), node.operands.end(),
+                    [&](int v) { return integers[static_cast<size_t>(v)]; }) &&
+        only_moves(graph, node);
+    if (node.op->is_decision || moved) {
+      integers[static_cast<size_t>(node.result)] = true;
+    }
+  }
+  return integers;
+}
+
+}  // namespace shardplan

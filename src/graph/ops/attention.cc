@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention scores without those of keys that a query may not see.
+//
+// The last query sees all keys: with Q queries and K keys, query q stands at
+// position q + K - Q. Keys after it are masked, and under a sliding window of w
+// those before the last w that it could see (Beltagy et al., "Longformer",
+// 2020; Mistral counts the query's own position among the w). A window of 0
+// hides no earlier key, as in configurations.
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <string>
+
+#include "graph/elementwise.h"
+#include "graph/ops/ops.h"
+#include "graph/random.h"
+
+namespace shardplan {
+namespace {
+
+std::optional<Shape> infer_masked(std::span<const Shape> operands,
+                                  const Attributes& attributes, Span where,
+                                  Diagnostics& diags) {
+  const Shape& shape = operands[0];
+  if (shape.size() < 2) {
+    return diags
+        .error(Code::InvalidGraph, where,
+               "scores " + shape_text(shape) + " have no queries and keys")
+        .help("give them the shape [..., queries, keys]");
+  }
+  const auto window = find_integer(attributes, "window", 0, where, diags);
+  if (!window) return std::nullopt;
+  if (*window >= 0) return shape;
+  return diags
+      .error(Code::InvalidGraph, where,
+             "a window of " + std::to_string(*window) + " keys over scores " +
+                 shape_text(shape) + " hides every key")
+      .help("give `window` at least 1, or 0 for all earlier keys");
+}
+
+// Keys [begin, end), counted in the device's part, that a query sees.
+struct Seen {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+class Mask {
+ public:
+  Mask(const DimRange& queries, const DimRange& keys, int64_t window)
+      : queries_(queries), keys_(keys), window_(window) {}
+
+  Seen seen_by(int64_t query) const {
+    const int64_t position =
+        queries_.begin + query + keys_.whole - queries_.whole;
+    const int64_t end = position + 1;
+    const int64_t begin = window_ < end ? end - window_ : 0;
+    return {in_part(begin), in_part(end)};
+  }
+
+ private:
+  int64_t in_part(int64_t key) const {
+    return std::clamp<int64_t>(key - keys_.begin, 0, keys_.size);
+  }
+
+  DimRange queries_;
+  DimRange keys_;
+  int64_t window_;
+};
+
+template <typename T>
+void hide(const Mask& mask, T masked, const Tensor& scores) {
+  const size_t rank = scores.shape.size();
+  const int64_t queries = scores.shape[rank - 2];
+  const int64_t keys = scores.shape[rank - 1];
+  const int64_t rows = scores.elements() == 0 ? 0 : scores.elements() / keys;
+  T* row = scores.data<T>();
+  for (int64_t i = 0; i < rows; ++i, row += keys) {
+    const Seen seen = mask.seen_by(i % queries);
+    std::fill(row, row + seen.begin, masked);
+    std::fill(row + seen.end, row + keys, masked);
+  }
+}
+
+Tensor run_masked(std::span<const Tensor> operands,
+                  const Attributes& attributes, const RunContext& context) {
+  const Tensor result = copy(operands[0]);
+  const std::vector<DimFactors>& dims = context.rule->operands[0];
+  const int64_t window = integer_of(attributes, "window", 0);
+  const Mask mask(range_of(dims[dims.size() - 2], context),
+                  range_of(dims[dims.size() - 1], context),
+                  window > 0 ? window : std::numeric_limits<int64_t>::max());
+  for_element_type(context.arithmetic, [&](auto type) {
+    using T = typename decltype(type)::type;
+    hide<T>(mask,
+            context.arithmetic == Arithmetic::Field
+                ? T{0}
+                : -std::numeric_limits<T>::infinity(),
+            result);
+  });
+  return result;
+}
+
+}  // namespace
+
+OpDef causal_mask_op() {
+  OpDef op;
+  op.name = "causal_mask";
+  op.summary = "scores [..., Q, K], -inf for keys that a query may not see";
+  op.attributes = {{"window", AttributeDef::Kind::Number, false,
+                    "how many keys a query sees, its own among them; 0 "
+                    "(default): all earlier ones"}};
+  op.factors = "every dimension";
+  op.infer = infer_masked;
+  op.rule = elementwise_rule;
+  op.flops = flops_per_element<1>;
+  op.run = run_masked;
+  return op;
+}
+
+// Rotary position embedding (Su et al., "RoFormer", 2021).
+//
+// Of the first `rotary_dim` numbers of a head, those at i and i + rotary_dim/2
+// are turned by position * frequency[i]: the order of Hugging Face's
+// rotate_half, not the interleaved one of the paper. Frequencies and their
+// scalings are those of transformers' modeling_rope_utils.py ("default",
+// "linear", "llama3"). Positions are those of the whole: a device that has a
+// part of the length starts where its part does.
+//
+// In the field cosines and sines are random residues, fixed by the position and
+// the frequency's number: as linear as in reals, and no two positions alike.
+
+namespace {
+
+struct Rotation {
+  size_t dim = 0;  // of positions
+  int64_t rotary = 0;
+  int64_t first = 0;  // position of the whole's first index
+  double theta = 10'000;
+  std::string_view scaling;
+  double factor = 1;
+  double low = 1;
+  double high = 4;
+  double original = 0;
+};
+
+// REQUIRES: infer_rotated gave a shape.
+Rotation rotation_of(const Attributes& attributes, const Shape& shape) {
+  Rotation rotation;
+  rotation.dim = static_cast<size_t>(
+      dim_at(integer_of(attributes, "dim", 1), shape.size()));
+  rotation.rotary = integer_of(attributes, "rotary_dim", shape.back());
+  rotation.first = integer_of(attributes, "offset", 0);
+  rotation.theta = number_of(attributes, "theta", rotation.theta);
+  rotation.scaling = text_of(attributes, "scaling", "none");
+  rotation.factor = number_of(attributes, "factor", rotation.factor);
+  rotation.low = number_of(attributes, "low_freq_factor", rotation.low);
+  rotation.high = number_of(attributes, "high_freq_factor", rotation.high);
+  rotation.original =
+      number_of(attributes, "original_positions", rotation.original);
+  return rotation;
+}
+
+std::optional<Shape> infer_rotated(std::span<const Shape> operands,
+                                   const Attributes& attributes, Span where,
+                                   Diagnostics& diags) {
+  const Shape& shape = operands[0];
+  const auto dim = find_integer(attributes, "dim", 1, where, diags);
+  const auto first = find_integer(attributes, "offset", 0, where, diags);
+  if (!dim || !first) return std::nullopt;
+  const auto at = find_dim(*dim, shape, where, diags);
+  if (!at) return std::nullopt;
+  if (static_cast<size_t>(*at) + 1 == shape.size()) {
+    return refuse(diags, where,
+                  "dimension " + std::to_string(*at) + " of " +
+                      shape_text(shape) +
+                      " cannot be both positions and a head",
+                  "the last dimension is turned; positions are another one");
+  }
+  const auto rotary =
+      find_integer(attributes, "rotary_dim", shape.back(), where, diags);
+  if (!rotary) return std::nullopt;
+  if (*rotary < 0 || *rotary > shape.back() || *rotary % 2 != 0) {
+    return refuse(
+        diags, where,
+        "cannot turn " + std::to_string(*rotary) + " numbers of a head of " +
+            shape_text(shape),
+        "numbers are turned in pairs: give an even `rotary_dim` up to "
+        "the size of the last dimension");
+  }
+  if (*first < 0) {
+    return refuse(diags, where, "`offset` is " + std::to_string(*first),
+                  "positions are counted from 0");
+  }
+  const Rotation rotation = rotation_of(attributes, shape);
+  if (rotation.scaling != "none" && rotation.scaling != "linear" &&
+      rotation.scaling != "llama3") {
+    return refuse(diags, where,
+                  "there is no scaling `" + std::string(rotation.scaling) + "`",
+                  "give `none`, `linear` or `llama3`");
+  }
+  if (!(rotation.theta > 0) || !(rotation.factor > 0)) {
+    return refuse(diags, where, "`theta` and `factor` must be above 0",
+                  "10000 and 1 are the defaults");
+  }
+  if (rotation.scaling == "llama3" &&
+      !(rotation.original > 0 && rotation.low > 0 &&
+        rotation.high > rotation.low)) {
+    return refuse(diags, where,
+                  "`llama3` needs `original_positions` above 0, and "
+                  "`high_freq_factor` above `low_freq_factor`",
+                  "Llama 3.1 has 8192, 4 and 1");
+  }
+  return shape;
+}
+
+ShardingRule rotation_rule(std::span<const Shape> operands,
+                           const Attributes& /*attributes*/) {
+  ShardingRule rule;
+  const Shape& shape = operands[0];
+  for (size_t dim = 0; dim < shape.size(); ++dim) {
+    rule.result.push_back(add_factor(
+        rule, shape[dim],
+        dim + 1 == shape.size() ? FactorKind::Whole : FactorKind::Pass));
+  }
+  rule.operands.push_back(rule.result);
+  return rule;
+}
+
+// Radians per position.
+double frequency(const Rotation& rotation, int64_t number) {
+  const double exponent =
+      2 * static_cast<double>(number) / static_cast<double>(rotation.rotary);
+  const double plain = std::pow(rotation.theta, -exponent);
+  if (rotation.scaling == "none") return plain;
+  if (rotation.scaling == "linear") return plain / rotation.factor;
+  const double turns = rotation.original * plain / (2 * std::numbers::pi);
+  if (turns > rotation.high) return plain;
+  if (turns < rotation.low) return plain / rotation.factor;
+  const double smooth = (turns - rotation.low) / (rotation.high - rotation.low);
+  return (1 - smooth) * plain / rotation.factor + smooth * plain;
+}
+
+// Of every position and frequency: cosine and sine, one after the other.
+template <typename T>
+std::vector<T> turns_of(const Rotation& rotation, int64_t begin,
+                        int64_t count) {
+  std::vector<double> frequencies;
+  for (int64_t i = 0; i < rotation.rotary / 2; ++i) {
+    frequencies.push_back(frequency(rotation, i));
+  }
+  std::vector<T> turns;
+  turns.reserve(static_cast<size_t>(count) * frequencies.size() * 2);
+  for (int64_t i = 0; i < count; ++i) {
+    const auto position = static_cast<double>(begin + i);
+    for (const double each : frequencies) {
+      turns.push_back(static_cast<T>(std::cos(position * each)));
+      turns.push_back(static_cast<T>(std::sin(position * each)));
+    }
+  }
+  return turns;
+}
+
+std::vector<double> field_turns(const Rotation& rotation, int64_t begin,
+                                int64_t count) {
+  const int64_t pairs = rotation.rotary / 2;
+  std::vector<double> turns;
+  turns.reserve(static_cast<size_t>(count * pairs * 2));
+  for (int64_t i = 0; i < count; ++i) {
+    const Key position = random_key(begin + i);
+    for (int64_t pair = 0; pair < pairs; ++pair) {
+      for (const uint32_t bits :
+           fold_in(position, static_cast<uint32_t>(pair))) {
+        turns.push_back(field::residue(bits));
+      }
+    }
+  }
+  return turns;
+}
+
+// Turns every pair in place.
+template <typename T, typename Turn>
+void rotate(const Tensor& x, size_t dim, int64_t rotary,
+            const std::vector<T>& turns, const Turn& turn) {
+  int64_t inner = 1;  // heads that stand between two positions
+  for (size_t d = dim + 1; d + 1 < x.shape.size(); ++d) inner *= x.shape[d];
+  const int64_t head = x.shape.back();
+  const int64_t count = x.shape[dim];
+  const int64_t rows = x.elements() == 0 ? 0 : x.elements() / head;
+  const int64_t pairs = rotary / 2;
+  T* row = x.data<T>();
+  for (int64_t i = 0; i < rows; ++i, row += head) {
+    const T* at = turns.data() + i / inner % count * rotary;
+    for (int64_t pair = 0; pair < pairs; ++pair, at += 2) {
+      turn(row[pair], row[pair + pairs], at[0], at[1]);
+    }
+  }
+}
+
+Tensor run_rotated(std::span<const Tensor> operands,
+                   const Attributes& attributes, const RunContext& context) {
+  const Tensor result = copy(operands[0]);
+  const Rotation rotation = rotation_of(attributes, result.shape);
+  const DimRange part =
+      range_of(context.rule->operands[0][rotation.dim], context);
+  const int64_t begin = rotation.first + part.begin;
+  const int64_t count = result.shape[rotation.dim];
+  if (context.arithmetic == Arithmetic::Field) {
+    rotate<double>(result, rotation.dim, rotation.rotary,
+                   field_turns(rotation, begin, count),
+                   [](double& a, double& b, double cosine, double sine) {
+                     const double x = a;
+                     a = field::residue(x * cosine - b * sine);
+                     b = field::residue(b * cosine + x * sine);
+                   });
+    return result;
+  }
+  for_element_type(context.arithmetic, [&](auto type) {
+    using T = typename decltype(type)::type;
+    rotate<T>(result, rotation.dim, rotation.rotary,
+              turns_of<T>(rotation, begin, count),
+              [](T& a, T& b, T cosine, T sine) {
+                const T x = a;
+                a = x * cosine - b * sine;
+                b = b * cosine + x * sine;
+              });
+  });
+  return result;
+}
+
+}  // namespace
+
+OpDef rope_op() {
+  OpDef op;
+  op.name = "rope";
+  op.summary = "heads [.., D] turned by their positions (rotate_half)";
+  op.linearity = Linearity::Additive;
+  using Kind = AttributeDef::Kind;
+  op.attributes = {
+      {"dim", Kind::Number, false, "the dimension of positions; default 1"},
+      {"theta", Kind::Number, false, "base of the frequencies; default 10000"},
+      {"rotary_dim", Kind::Number, false,
+       "how many numbers of a head are turned; default all"},
+      {"offset", Kind::Number, false, "the first position; default 0"},
+      {"scaling", Kind::Text, false, "none (default), linear or llama3"},
+      {"factor", Kind::Number, false,
+       "by how much frequencies are made lower; default 1"},
+      {"low_freq_factor", Kind::Number, false, "of llama3; default 1"},
+      {"high_freq_factor", Kind::Number, false, "of llama3; default 4"},
+      {"original_positions", Kind::Number, false,
+       "of llama3: the length before scaling"}};
+  op.factors = "every dimension but the last";
+  op.infer = infer_rotated;
+  op.rule = rotation_rule;
+  op.flops = flops_per_element<3>;
+  op.run = run_rotated;
+  return op;
+}
+
+}  // namespace shardplan

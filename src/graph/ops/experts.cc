@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which numbers of a row are the largest.
+//
+// Largest first; of equal ones the lower index, as jax.lax.top_k, and
+// torch.topk on a CPU; a NaN counts as larger than any number, as in both.
+// Indices are numbers of the element type. In the field, residues are compared
+// as integers.
+#include <cmath>
+#include <numeric>
+
+#include "graph/elementwise.h"
+#include "graph/ops/ops.h"
+#include "graph/routing.h"
+
+namespace shardplan {
+namespace {
+
+std::optional<Shape> infer_chosen(std::span<const Shape> operands,
+                                  const Attributes& attributes, Span where,
+                                  Diagnostics& diags) {
+  Shape shape = operands[0];
+  const auto k = find_integer(attributes, "k", 1, where, diags);
+  if (!k) return std::nullopt;
+  if (shape.empty() || *k < 1 || *k > shape.back()) {
+    return diags
+        .error(Code::InvalidGraph, where,
+               "cannot choose " + std::to_string(*k) +
+                   " along the last dimension of " + shape_text(shape))
+        .help("give `k` from 1 to the size of that dimension");
+  }
+  shape.back() = *k;
+  return shape;
+}
+
+ShardingRule choice_rule(std::span<const Shape> operands,
+                         const Attributes& attributes) {
+  const Shape& shape = operands[0];
+  ShardingRule rule;
+  for (size_t dim = 0; dim + 1 < shape.size(); ++dim) {
+    rule.result.push_back(add_factor(rule, shape[dim], FactorKind::Pass));
+  }
+  rule.operands.push_back(rule.result);
+  rule.operands[0].push_back(add_factor(rule, shape.back(), FactorKind::Whole));
+  rule.result.push_back(
+      add_factor(rule, integer_of(attributes, "k", 1), FactorKind::Whole));
+  return rule;
+}
+
+int64_t choice_flops(std::span<const Shape> operands, const Shape& /*result*/,
+                     const Attributes& /*attributes*/) {
+  return count_of(operands[0]);
+}
+
+template <typename T>
+void choose_each(const Tensor& x, const Tensor& result) {
+  const int64_t n = x.shape.back();
+  const int64_t k = result.shape.back();
+  const int64_t rows = result.elements() / k;
+  std::vector<int64_t> order(static_cast<size_t>(n));
+  const T* row = x.data<T>();
+  T* out = result.data<T>();
+  for (int64_t i = 0; i < rows; ++i, row += n, out += k) {
+    std::iota(order.begin(), order.end(), 0);
+    std::partial_sort(order.begin(), order.begin() + k, order.end(),
+                      [&](int64_t a, int64_t b) {
+                        const bool odd_a = std::isnan(row[a]);
+                        const bool odd_b = std::isnan(row[b]);
+                        if (odd_a != odd_b) return odd_a;
+                        if (!odd_a && row[a] != row[b]) return row[a] > row[b];
+                        return a < b;
+                      });
+    std::copy_n(order.begin(), k, out);
+  }
+}
+
+Tensor run_choice(std::span<const Tensor> operands,
+                  const Attributes& attributes, const RunContext& context) {
+  const Tensor x = contiguous(operands[0]);
+  Shape shape = x.shape;
+  shape.back() = integer_of(attributes, "k", 1);
+  const Tensor result = make_tensor(element_of(context.arithmetic), shape);
+  for_element_type(context.arithmetic, [&](auto type) {
+    using T = typename decltype(type)::type;
+    choose_each<T>(x, result);
+  });
+  return result;
+}
+
+}  // namespace
+
+OpDef top_k_op() {
+  OpDef op;
+  op.name = "top_k";
+  op.summary = "indices [.., k] of the k largest of x [.., n], largest first";
+  op.attributes = {{"k", AttributeDef::Kind::Number, true, "how many"}};
+  op.factors = "every dimension but the last";
+  op.infer = infer_chosen;
+  op.rule = choice_rule;
+  op.flops = choice_flops;
+  op.run = run_choice;
+  op.is_decision = true;
+  return op;
+}
+
+// Tokens brought to the experts that they chose, and what experts make of them
+// brought back.
+//
+// The layout is GShard's (Lepikhin et al., 2020): every expert has `capacity`
+// places per sequence (graph/routing.h says who takes which), so shapes do not
+// depend on choices, and the exchange between devices that have tokens and
+// those that have experts is an all-to-all of [experts, .., capacity, m]. By
+// default there are as many places as tokens: none is dropped whose choices
+// differ.
+//
+// A device dispatches to its own experts only, and combines what its own
+// experts have given: the sum is the whole.
+
+namespace {
+
+// [.., length, ?] and [.., length, ?]
+bool are_of_the_same_tokens(const Shape& a, const Shape& b) {
+  return a.size() >= 2 && a.size() == b.size() &&
+         std::equal(a.begin(), a.end() - 1, b.begin());
+}
+
+std::optional<Shape> infer_dispatched(std::span<const Shape> operands,
+                                      const Attributes& attributes, Span where,
+                                      Diagnostics& diags) {
+  const Shape& x = operands[0];
+  if (!are_of_the_same_tokens(x, operands[1])) {
+    return refuse(diags, where,
+                  "cannot dispatch " + shape_text(x) + " by choices " +
+                      shape_text(operands[1]),
+                  "give tokens [.., length, m] and choices [.., length, k]");
+  }
+  const int64_t length = x[x.size() - 2];
+  const auto experts = find_integer(attributes, "experts", 1, where, diags);
+  const auto capacity =
+      find_integer(attributes, "capacity", length, where, diags);
+  if (!experts || !capacity) return std::nullopt;
+  if (*experts < 1 || *capacity < 0) {
+    return refuse(diags, where,
+                  std::to_string(*experts) + " experts of capacity " +
+                      std::to_string(*capacity),
+                  "give at least one expert, and a capacity of 0 or more");
+  }
+  Shape result = x;
+  result[x.size() - 2] = *capacity;
+  result.insert(result.begin(), *experts);
+  return countable(std::move(result), where, diags);
+}
+
+// The rule of both, whose tensors are [experts, batch.., capacity, m],
+// [batch.., length, m] and, as choices and weights, [batch.., length, k].
+struct RoutingRule {
+  ShardingRule rule;
+  std::vector<DimFactors> of_experts;
+  std::vector<DimFactors> of_tokens;
+  std::vector<DimFactors> of_choices;
+};
+
+RoutingRule routing_rule(const Shape& of_experts, const Shape& of_choices,
+                         FactorKind experts) {
+  RoutingRule result;
+  ShardingRule& rule = result.rule;
+  result.of_experts.push_back(add_factor(rule, of_experts[0], experts));
+  const size_t batches = of_choices.size() - 2;
+  for (size_t dim = 0; dim < batches; ++dim) {
+    result.of_tokens.push_back(
+        add_factor(rule, of_choices[dim], FactorKind::Pass));
+    result.of_experts.push_back(result.of_tokens.back());
+  }
+  result.of_tokens.push_back(
+      add_factor(rule, of_choices[batches], FactorKind::Whole));
+  result.of_choices = result.of_tokens;
+  result.of_choices.push_back(
+      add_factor(rule, of_choices[batches + 1], FactorKind::Whole));
+  result.of_experts.push_back(
+      add_factor(rule, of_experts[batches + 1], FactorKind::Whole));
+  result.of_experts.push_back(
+      add_factor(rule, of_experts[batches + 2], FactorKind::Pass));
+  result.of_tokens.push_back(result.of_experts.back());
+  return result;
+}
+
+ShardingRule dispatch_rule(std::span<const Shape> operands,
+                           const Attributes& attributes) {
+  Diagnostics none;
+  RoutingRule made =
+      routing_rule(*infer_dispatched(operands, attributes, {}, none),
+                   operands[1], FactorKind::Pass);
+  made.rule.operands = {made.of_tokens, made.of_choices};
+  made.rule.result = made.of_experts;
+  return std::move(made.rule);
+}
+
+ShardingRule combine_rule(std::span<const Shape> operands,
+                          const Attributes& /*attributes*/) {
+  RoutingRule made = routing_rule(operands[0], operands[1], FactorKind::Sum);
+  made.rule.operands = {made.of_experts, made.of_choices, made.of_choices};
+  made.rule.result = made.of_tokens;
+  return std::move(made.rule);
+}
+
+// Rows of [experts, batch.., capacity, m], of the experts of one device.
+class ExpertRows {
+ public:
+  ExpertRows(const Tensor& row_major, const DimRange& experts)
+      : experts_(experts), width_(row_major.shape.back()) {
+    const Shape& shape = row_major.shape;
+    capacity_ = shape[shape.size() - 2];
+    for (size_t dim = 1; dim + 2 < shape.size(); ++dim)
+      sequences_ *= shape[dim];
+  }
+
+  int64_t width() const { return width_; }
+  int64_t capacity() const { return capacity_; }
+  int64_t experts() const { return experts_.whole; }
+
+  // Elements before the row of a place; -1 where this device has no such row.
+  int64_t offset(const ExpertPlace& place, int64_t sequence) const {
+    const int64_t expert = place.expert - experts_.begin;
+    if (place.slot < 0 || expert < 0 || expert >= experts_.size) return -1;
+    return ((expert * sequences_ + sequence) * capacity_ + place.slot) * width_;
+  }
+
+ private:
+  DimRange experts_;
+  int64_t sequences_ = 1;
+  int64_t capacity_ = 0;
+  int64_t width_ = 0;
+};
+
+// Calls visit(choice, token, offset of its row) for every choice that has a row
+// on this device: numbers of the choice and of the token among all.
+template <typename Visit>
+void for_each_row_of(const Tensor& choices, const ExpertRows& rows,
+                     const Visit& visit) {
+  const std::vector<ExpertPlace> places =
+      places_of(choices, rows.experts(), rows.capacity());
+  const int64_t k = choices.shape.back();
+  const int64_t length = choices.shape[choices.shape.size() - 2];
+  for (size_t i = 0; i < places.size(); ++i) {
+    const auto choice = static_cast<int64_t>(i);
+    const int64_t token = choice / k;
+    const int64_t offset = rows.offset(places[i], token / length);
+    if (offset >= 0) visit(choice, token, offset);
+  }
+}
+
+Tensor run_dispatch(std::span<const Tensor> operands,
+                    const Attributes& attributes, const RunContext& context) {
+  const Tensor x = contiguous(operands[0]);
+  const size_t rank = x.shape.size();
+  const DimRange experts = range_of(context.rule->result[0], context);
+  Shape shape = x.shape;
+  shape[rank - 2] = integer_of(attributes, "capacity", shape[rank - 2]);
+  shape.insert(shape.begin(), experts.size);
+  const Tensor result = make_tensor(element_of(context.arithmetic), shape);
+  const ExpertRows rows(result, experts);
+  for_element_type(context.arithmetic, [&](auto type) {
+    using T = typename decltype(type)::type;
+    const T* from = x.data<T>();
+    T* to = result.data<T>();
+    for_each_row_of(operands[1], rows,
+                    [&](int64_t /*choice*/, int64_t token, int64_t offset) {
+                      std::copy_n(from + token * rows.width(), rows.width(),
+                                  to + offset);
+                    });
+  });
+  return result;
+}
+
+std::optional<Shape> infer_combined(std::span<const Shape> operands,
+                                    const Attributes& /*attributes*/,
+                                    Span where, Diagnostics& diags) {
+  const Shape& y = operands[0];
+  const Shape& choices = operands[1];
+  const bool fits =
+      choices.size() >= 2 && y.size() == choices.size() + 1 &&
+      std::equal(choices.begin(), choices.end() - 2, y.begin() + 1) &&
+      operands[2] == choices;
+  if (!fits) {
+    return refuse(diags, where, "cannot combine " + shapes_text(operands),
+                  "give [experts, .., capacity, m], then choices and weights, "
+                  "both [.., length, k]");
+  }
+  Shape result = choices;
+  result.back() = y.back();
+  return countable(std::move(result), where, diags);
+}
+
+Tensor run_combine(std::span<const Tensor> operands,
+                   const Attributes& /*attributes*/,
+                   const RunContext& context) {
+  const Tensor y = contiguous(operands[0]);
+  const Tensor weights = contiguous(operands[2]);
+  const ExpertRows rows(y, range_of(context.rule->operands[0][0], context));
+  Shape shape = weights.shape;
+  shape.back() = rows.width();
+  const Tensor result = make_tensor(element_of(context.arithmetic), shape);
+  const auto add_rows = [&](auto type, const auto& plus) {
+    using T = typename decltype(type)::type;
+    const T* from = y.data<T>();
+    const T* weight = weights.data<T>();
+    T* to = result.data<T>();
+    for_each_row_of(operands[1], rows,
+                    [&](int64_t choice, int64_t token, int64_t offset) {
+                      T* sum = to + token * rows.width();
+                      for (int64_t i = 0; i < rows.width(); ++i) {
+                        sum[i] = plus(sum[i], weight[choice], from[offset + i]);
+                      }
+                    });
+  };
+  if (context.arithmetic == Arithmetic::Field) {
+    add_rows(std::type_identity<double>{},
+             [](double sum, double weight, double value) {
+               return field::residue(sum + weight * value);
+             });
+    return result;
+  }
+  for_element_type(context.arithmetic, [&](auto type) {
+    using T = typename decltype(type)::type;
+    add_rows(type,
+             [](T sum, T weight, T value) { return sum + weight * value; });
+  });
+  return result;
+}
+
+// Two per number of a row and choice, were every choice one of an expert here.
+int64_t combine_flops(std::span<const Shape> operands, const Shape& result,
+                      const Attributes& /*attributes*/) {
+  return saturating_product(saturating_product(2, operands[1].back()),
+                            count_of(result));
+}
+
+}  // namespace
+
+OpDef dispatch_op() {
+  OpDef op;
+  op.name = "dispatch";
+  op.summary =
+      "tokens [.., L, m] to their experts, by choices [.., L, k]: [experts, "
+      ".., "
+      "capacity, m]";
+  op.min_operands = 2;
+  op.max_operands = 2;
+  op.linearity = Linearity::Multilinear;
+  op.linear_in = {0};
+  op.keeps_batch = true;
+  op.attributes = {
+      {"experts", AttributeDef::Kind::Number, true, "how many there are"},
+      {"capacity", AttributeDef::Kind::Number, false,
+       "places of an expert per sequence, tokens beyond are dropped; default "
+       "L"}};
+  op.factors = "experts, .. and m";
+  op.infer = infer_dispatched;
+  op.rule = dispatch_rule;
+  op.flops = flops_per_element<0>;
+  op.run = run_dispatch;
+  return op;
+}
+
+OpDef combine_op() {
+  OpDef op;
+  op.name = "combine";
+  op.summary =
+      "results of experts [experts, .., capacity, m] times the weights of the "
+      "choices, added up per token: [.., L, m]";
+  op.min_operands = 3;
+  op.max_operands = 3;
+  op.linearity = Linearity::Multilinear;
+  op.linear_in = {0, 2};
+  op.keeps_batch = true;
+  op.factors = "experts, .. and m; experts give partial sums";
+  op.infer = infer_combined;
+  op.rule = combine_rule;
+  op.flops = combine_flops;
+  op.run = run_combine;
+  return op;
+}
+
+}  // namespace shardplan

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rule dialects, one file each, as io/load.cc lists them.
+#pragma once
+
+#include "io/load.h"
+
+namespace shardplan {
+
+extern const RuleDialect kFlax;
+extern const RuleDialect kLevanter;
+extern const RuleDialect kMaxText;
+extern const RuleDialect kPythonRules;
+// `rules`, `mesh` and `axes` in YAML or JSON; docs/formats/rules.md.
+extern const RuleDialect kYamlRules;
+// docs/formats/hf-tp-plan.md, dtensor.md, shardy.md.
+extern const RuleDialect kHfTpPlan;
+extern const RuleDialect kDtensor;
+extern const RuleDialect kShardy;
+
+// What another program recorded; docs/formats/orbax.md and maxtext-dump.md.
+extern const RuleDialect kOrbaxRules;
+extern const RuleDialect kMaxtextDumpRules;
+
+}  // namespace shardplan

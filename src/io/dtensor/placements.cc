@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/dtensor/placements.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/text.h"
+
+namespace shardplan {
+namespace {
+
+constexpr std::string_view kForms =
+    "placements are Shard(d), Replicate() and _StridedShard(d, split_factor=n)";
+
+class Parser {
+ public:
+  Parser(std::span<const PythonToken> tokens, size_t at, Diagnostics& diags)
+      : tokens_(tokens), at_(at), diags_(diags) {}
+
+  size_t at() const { return at_; }
+
+  std::optional<std::vector<MeshPlacement>> list() {
+    std::vector<MeshPlacement> placements;
+    const bool is_list = here().is("[") || here().is("(");
+    if (!is_list) {
+      const auto only = placement();
+      if (!only) return std::nullopt;
+      placements.push_back(*only);
+      return placements;
+    }
+    const std::string_view close = here().is("[") ? "]" : ")";
+    ++at_;
+    while (!here().is(close)) {
+      const auto next = placement();
+      if (!next) return std::nullopt;
+      placements.push_back(*next);
+      if (here().is(",")) {
+        ++at_;
+      } else if (!here().is(close)) {
+        return malformed(here(), "a comma or `" + std::string(close) +
+                                     "` is missing before this");
+      }
+    }
+    ++at_;
+    return placements;
+  }
+
+ private:
+  const PythonToken& here() const {
+    return tokens_[std::min(at_, tokens_.size() - 1)];
+  }
+
+  Diagnostics::Builder malformed(const PythonToken& token,
+                                 std::string message) {
+    return diags_
+        .error(Code::MalformedDocument, token.where, std::move(message))
+        .help(std::string(kForms));
+  }
+
+  std::optional<MeshPlacement> placement() {
+    if (here().kind == PythonTokenKind::Bad) {
+      return malformed(here(), "here is " + here().text);
+    }
+    if (here().kind != PythonTokenKind::Name) {
+      return malformed(here(), here().kind == PythonTokenKind::End
+                                   ? "a placement is missing here"
+                                   : "this is no placement");
+    }
+    const PythonToken& first = here();
+    std::string name = here().text;
+    ++at_;
+    while (here().is(".") && at_ + 1 < tokens_.size() &&
+           tokens_[at_ + 1].kind == PythonTokenKind::Name) {
+      name = tokens_[at_ + 1].text;
+      at_ += 2;
+    }
+    MeshPlacement result;
+    result.where = first.where;
+    if (name == "R") return result;
+    if (name == "Partial" || name == "P" || name == "_Partial") {
+      return diags_
+          .error(Code::Inexpressible, first.where,
+                 "a parameter cannot be Partial()")
+          .fact("devices would hold summands of it, not its values")
+          .help("write the placement that it is stored with");
+    }
+    if (name == "Shard" || name == "S") {
+      result.kind = MeshPlacementKind::Shard;
+    } else if (name == "_StridedShard") {
+      result.kind = MeshPlacementKind::Strided;
+    } else if (name != "Replicate") {
+      return malformed(first, "`" + printable(name) + "` is no placement");
+    }
+    if (!arguments(first, result)) return std::nullopt;
+    return result;
+  }
+
+  bool arguments(const PythonToken& first, MeshPlacement& result) {
+    if (!here().is("(")) {
+      malformed(here(),
+                "`(` is missing behind `" + printable(first.text) + "`");
+      return false;
+    }
+    ++at_;
+    bool has_dim = false;
+    bool has_factor = false;
+    for (size_t position = 0; !here().is(")"); ++position) {
+      bool is_dim = position == 0;
+      if (here().kind == PythonTokenKind::Name) {
+        is_dim = here().is("dim");
+        const bool is_factor = here().is("split_factor") || here().is("sf");
+        if ((!is_dim && !is_factor) || at_ + 1 >= tokens_.size() ||
+            !tokens_[at_ + 1].is("=")) {
+          malformed(here(), "this is no argument of a placement");
+          return false;
+        }
+        at_ += 2;
+      } else if (position > 0) {
+        malformed(here(), "this argument has no name");
+        return false;
+      }
+      const auto value = integer();
+      if (!value) return false;
+      bool& has = is_dim ? has_dim : has_factor;
+      if (std::exchange(has, true)) {
+        malformed(here(), "an argument is given twice");
+        return false;
+      }
+      (is_dim ? result.dim : result.split_factor) = *value;
+      if (here().is(",")) {
+        ++at_;
+      } else if (!here().is(")")) {
+        malformed(here(), "`)` is missing before this");
+        return false;
+      }
+    }
+    result.where.end = here().where.end;
+    ++at_;
+    return check(first, result, has_dim, has_factor);
+  }
+
+  bool check(const PythonToken& first, const MeshPlacement& placement,
+             bool has_dim, bool has_factor) {
+    const bool takes_dim = placement.kind != MeshPlacementKind::Replicate;
+    const bool takes_factor = placement.kind == MeshPlacementKind::Strided;
+    if (has_dim != takes_dim || has_factor != takes_factor) {
+      malformed(first, "`" + printable(placement.where.text()) +
+                           "` does not have the arguments of a placement");
+      return false;
+    }
+    if (placement.dim >= kMaxPlacementDim ||
+        placement.dim < -kMaxPlacementDim || placement.split_factor < 1) {
+      diags_
+          .error(
+              Code::MalformedDocument, placement.where,
+              takes_factor && placement.split_factor < 1
+                  ? "a split factor is less than 1"
+                  : "no tensor has dimension " + std::to_string(placement.dim))
+          .help("dimensions count from 0, or from -1 backwards");
+      return false;
+    }
+    return true;
+  }
+
+  std::optional<int64_t> integer() {
+    const bool negative = here().is("-");
+    if (negative) ++at_;
+    int64_t value = 0;
+    const std::string& text = here().text;
+    const auto [end, error] =
+        std::from_chars(text.data(), text.data() + text.size(), value);
+    if (here().kind != PythonTokenKind::Number || error != std::errc() ||
+        end != text.data() + text.size()) {
+      return malformed(here(), "a whole number is expected here");
+    }
+    ++at_;
+    return negative ? -value : value;
+  }
+
+  std::span<const PythonToken> tokens_;
+  size_t at_;
+  Diagnostics& diags_;
+};
+
+// The axes of one dimension of the tensor, major to minor, while mesh
+// dimensions are added from the last to the first.
+struct Order {
+  std::vector<AxisRequest> axes;
+
+  // Behind the axes that cut into `factor` parts; false when there are none.
+  bool add(const AxisRequest& axis, int64_t factor) {
+    int64_t parts = 1;
+    size_t at = 0;
+    while (parts != factor) {
+      if (at == axes.size() || axes[at].size < 1) return false;
+      const auto product = checked_mul(parts, axes[at++].size);
+      if (!product || *product > factor) return false;
+      parts = *product;
+    }
+    axes.insert(axes.begin() + static_cast<std::ptrdiff_t>(at), axis);
+    return true;
+  }
+
+  std::string text() const {
+    std::string all;
+    for (const AxisRequest& axis : axes) {
+      all += (all.empty() ? "" : " x ") + axis.name;
+      all +=
+          axis.size < 1 ? " (size unknown)" : "=" + std::to_string(axis.size);
+    }
+    return all.empty() ? "none" : all;
+  }
+};
+
+}  // namespace
+
+std::optional<std::vector<MeshPlacement>> parse_placements(
+    std::span<const PythonToken> tokens, size_t& at, Diagnostics& diags) {
+  Parser parser(tokens, at, diags);
+  auto placements = parser.list();
+  at = parser.at();
+  return placements;
+}
+
+std::optional<PlacedSpec> spec_of_placements(
+    std::span<const MeshPlacement> placements,
+    std::span<const AxisRequest> mesh, Span where, Diagnostics& diags) {
+  if (placements.size() != mesh.size()) {
+    std::string names;
+    for (const AxisRequest& axis : mesh) {
+      names += (names.empty() ? "" : ", ") + axis.name;
+    }
+    return diags
+        .error(
+            Code::MalformedDocument, where,
+            "there " + std::string(placements.size() == 1 ? "is " : "are ") +
+                plural(static_cast<int64_t>(placements.size()), "placement") +
+                " for " +
+                plural(static_cast<int64_t>(mesh.size()), "mesh dimension"))
+        .fact("mesh dimensions: " + names)
+        .help("write one placement per mesh dimension");
+  }
+  std::map<int64_t, Order> orders;
+  PlacedSpec result;
+  std::map<int64_t, Span> places;
+  for (size_t i = placements.size(); i-- > 0;) {
+    const MeshPlacement& placement = placements[i];
+    if (placement.kind == MeshPlacementKind::Replicate) continue;
+    places[placement.dim] = placement.where;
+    Order& order = orders[placement.dim];
+    if (order.add(mesh[i], placement.split_factor)) continue;
+    return diags
+        .error(Code::Inexpressible, placement.where,
+               "no order of axes is that of this _StridedShard")
+        .fact("it wants " + std::to_string(placement.split_factor) +
+              " parts by the mesh dimensions behind it that shard dimension " +
+              std::to_string(placement.dim) + ": " + order.text())
+        .help(
+            "the split factor must be the product of the sizes of such mesh "
+            "dimensions; give the sizes with `mesh`");
+  }
+  if (orders.empty()) return result;
+  const int64_t lowest = orders.begin()->first;
+  const int64_t highest = orders.rbegin()->first;
+  if (lowest < 0 && highest >= 0) {
+    return diags
+        .error(Code::Inexpressible, where,
+               "dimensions are counted from the first and from the last")
+        .fact("Shard(" + std::to_string(highest) + ") and Shard(" +
+              std::to_string(lowest) +
+              ") may be one dimension: the rank is not known here")
+        .help("count all dimensions from 0");
+  }
+  result.from_last = lowest < 0;
+  const int64_t first = result.from_last ? lowest : 0;
+  const int64_t last = result.from_last ? -1 : highest;
+  for (int64_t dim = first; dim <= last; ++dim) {
+    AxisNames axes;
+    const auto order = orders.find(dim);
+    if (order != orders.end()) {
+      for (const AxisRequest& axis : order->second.axes) {
+        axes.push_back(axis.name);
+      }
+    }
+    result.spec.dims.push_back(std::move(axes));
+    const auto place = places.find(dim);
+    result.dim_where.push_back(place == places.end() ? where : place->second);
+  }
+  return result;
+}
+
+}  // namespace shardplan

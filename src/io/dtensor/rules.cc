@@ -1,0 +1,519 @@
+// SPDX-License-Identifier: Apache-2.0
+// Placements of PyTorch's DTensor, per parameter:
+//
+//   mesh_dim_names: [dp, tp]
+//   mesh: {dp: 8, tp: 4}          # optional
+//   placements: {"layers.*.wq.weight": ["Replicate()", "Shard(0)"]}
+//
+// or a dictionary in Python, {"wq.weight": [Replicate(), Shard(0)]}, whose mesh
+// dimensions `--axes` names. Keys are matched part by part between dots, as
+// parallelize_module matches them (fnmatch).
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "io/dialects.h"
+#include "io/dtensor/placements.h"
+#include "io/export.h"
+#include "syntax/document.h"
+#include "syntax/python_literal.h"
+#include "syntax/text.h"
+
+namespace shardplan {
+namespace {
+
+constexpr std::string_view kSpecial = "*?[";
+
+// One part of a key, between dots.
+std::string part_pattern(std::string_view part) {
+  std::string pattern;
+  for (size_t i = 0; i < part.size(); ++i) {
+    if (part[i] == '*' || part[i] == '?') {
+      pattern += part[i] == '*' ? "[^.]*" : "[^.]";
+      continue;
+    }
+    const bool negated = part.substr(i + 1).starts_with('!');
+    const size_t inside = i + (negated ? 2 : 1);
+    // A `]` that stands first is one of the characters.
+    const size_t close =
+        part[i] == '[' ? part.find(']', inside + 1) : std::string_view::npos;
+    if (close == std::string_view::npos) {
+      const std::string exact = exact_pattern(part.substr(i, 1));
+      pattern += exact.substr(1, exact.size() - 2);
+      continue;
+    }
+    pattern += negated ? "[^" : "[";
+    for (const char c : part.substr(inside, close - inside)) {
+      if (std::string_view("\\[]^&~|").find(c) != std::string_view::npos) {
+        pattern += '\\';
+      }
+      pattern += c;
+    }
+    pattern += ']';
+    i = close;
+  }
+  return pattern;
+}
+
+std::string pattern_of(std::string_view key) {
+  if (key.find_first_of(kSpecial) == std::string_view::npos) {
+    return exact_pattern(key);
+  }
+  std::string pattern = "^";
+  for (size_t begin = 0; begin <= key.size();) {
+    const size_t end = std::min(key.find('.', begin), key.size());
+    if (begin > 0) pattern += "\\.";
+    pattern += part_pattern(key.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return pattern + "$";
+}
+
+bool recognize(std::string_view head) {
+  if (head.find('\0') != std::string_view::npos) return false;
+  return head.find("Shard(") != std::string_view::npos ||
+         head.find("Replicate(") != std::string_view::npos;
+}
+
+class Reader {
+ public:
+  Reader(const RuleReading& reading, RuleSet& rules, Diagnostics& diags)
+      : reading_(reading), rules_(rules), errors_(diags, "the file") {}
+
+  bool read(const SourcePtr& source) {
+    errors_.diags().keep(source);
+    const std::vector<PythonToken> tokens = python_tokens(*source);
+    const std::vector<PythonDict> dicts = python_dicts(tokens);
+    std::vector<const PythonDict*> tables;
+    for (const PythonDict& dict : dicts) {
+      const bool is_table = std::any_of(
+          dict.entries.begin(), dict.entries.end(),
+          [&](const PythonEntry& entry) { return calls(tokens, entry); });
+      // Flow style of YAML looks alike, but is not assigned.
+      const bool is_python =
+          !dict.name.empty() || dict.where.begin == tokens.front().where.begin;
+      if (is_table && is_python) tables.push_back(&dict);
+    }
+    const bool good = tables.empty() ? read_document(source)
+                                     : read_python(*source, tokens, tables);
+    return good && errors_.errors() == 0;
+  }
+
+ private:
+  // Whether a value is a call or a list of calls, and not text.
+  static bool calls(std::span<const PythonToken> tokens,
+                    const PythonEntry& entry) {
+    for (size_t i = entry.begin; i + 1 < entry.end; ++i) {
+      if (tokens[i].kind == PythonTokenKind::Name && tokens[i + 1].is("(") &&
+          (tokens[i].text.ends_with("Shard") || tokens[i].is("Replicate") ||
+           tokens[i].is("Partial"))) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  bool read_python(const SourceFile& source,
+                   std::span<const PythonToken> tokens,
+                   const std::vector<const PythonDict*>& tables) {
+    std::vector<const PythonDict*> chosen;
+    for (const PythonDict* table : tables) {
+      if (!reading_.table || table->name == *reading_.table) {
+        chosen.push_back(table);
+      }
+    }
+    if (chosen.size() != 1) {
+      auto report = errors_.malformed(
+          {&source, 0, 0},
+          chosen.empty()
+              ? "no dictionary of placements is named `" +
+                    printable(*reading_.table) + "`"
+              : "the file holds " +
+                    plural(static_cast<int64_t>(chosen.size()), "dictionary") +
+                    " of placements");
+      for (const PythonDict* table : tables) {
+        report.fact("a dictionary: `" + printable(table->name) + "`");
+      }
+      report.help("choose one with `--table NAME`");
+      return false;
+    }
+    if (!name_dimensions(chosen.front()->where)) return false;
+    for (const PythonEntry& entry : chosen.front()->entries) {
+      if (errors_.stopped()) return false;
+      size_t at = entry.begin;
+      const size_t last = std::max(entry.begin + 1, entry.end) - 1;
+      const Span value = {&source, tokens[entry.begin].where.begin,
+                          tokens[last].where.end};
+      const auto placements = parsed(tokens, at);
+      if (!placements) continue;
+      if (at != entry.end) {
+        errors_.malformed(tokens[at].where, "this is not evaluated")
+            .help("write a list of placements");
+        continue;
+      }
+      add_rule(entry.key, entry.where, value, *placements);
+    }
+    if (chosen.front()->problem) {
+      errors_
+          .malformed(chosen.front()->problem, "this entry has no literal key")
+          .help("write every entry as \"NAME\": [PLACEMENTS]");
+    }
+    return true;
+  }
+
+  std::optional<std::vector<MeshPlacement>> parsed(
+      std::span<const PythonToken> tokens, size_t& at) {
+    Diagnostics found;
+    auto placements = parse_placements(tokens, at, found);
+    forward(found, {});
+    return placements;
+  }
+
+  // Counts what was reported, in text that has a place of its own at `where`.
+  void forward(const Diagnostics& found, Span where) {
+    for (const Diagnostic& problem : found.all()) {
+      const Span at = where || problem.labels.empty()
+                          ? where
+                          : problem.labels.front().where;
+      auto report = errors_.error(problem.code, at, problem.message);
+      for (const std::string& fact : problem.facts) report.fact(fact);
+      for (const std::string& help : problem.help) report.help(help);
+    }
+  }
+
+  bool read_document(const SourcePtr& source) {
+    const auto document = parse_document(source, errors_.diags());
+    if (!document) return false;
+    const auto root =
+        require(document->root(), NodeKind::Map, "placements", errors_.diags());
+    if (!root) return false;
+    static const std::array<std::string, 3> kKeys = {"mesh_dim_names", "mesh",
+                                                     "placements"};
+    const auto placements = root->find("placements");
+    if (placements) {
+      if (!reject_unknown_keys(*root, kKeys, errors_.diags())) return false;
+      if (const auto mesh = root->find("mesh")) read_sizes(*mesh);
+      if (const auto names = root->find("mesh_dim_names")) read_names(*names);
+    }
+    if (errors_.errors() > 0) return false;
+    const Node map = placements ? *placements : *root;
+    if (!name_dimensions(map.span())) return false;
+    if (!require(map, NodeKind::Map, "placements", errors_.diags())) {
+      return false;
+    }
+    for (size_t i = 0; i < map.size() && !errors_.stopped(); ++i) {
+      read_value(map, i);
+    }
+    return true;
+  }
+
+  void read_value(const Node& map, size_t index) {
+    const Node value = map.item(index);
+    std::vector<MeshPlacement> placements;
+    bool good = true;
+    const auto add = [&](const Node& node) {
+      const auto read = placements_of(node);
+      good = good && read;
+      if (!read) return;
+      for (MeshPlacement placement : *read) {
+        placement.where = node.span();
+        placements.push_back(placement);
+      }
+    };
+    if (value.is_list()) {
+      for (size_t i = 0; i < value.size(); ++i) add(value.item(i));
+    } else {
+      add(value);
+    }
+    if (!good) return;
+    add_rule(map.key(index), map.key_span(index), value.span(), placements);
+  }
+
+  std::optional<std::vector<MeshPlacement>> placements_of(const Node& node) {
+    if (!node.is_string()) {
+      return errors_
+          .malformed(node.span(), "a placement must be text, not " +
+                                      std::string(kind_name(node.kind())))
+          .help("write it as in `\"Shard(0)\"`");
+    }
+    const SourceFile text("placement", std::string(node.text()));
+    const std::vector<PythonToken> tokens = python_tokens(text);
+    size_t at = 0;
+    Diagnostics found;
+    auto placements = parse_placements(tokens, at, found);
+    forward(found, node.span());
+    if (placements && tokens[at].kind != PythonTokenKind::End) {
+      return errors_.malformed(node.span(),
+                               "something stands behind the placement");
+    }
+    return placements;
+  }
+
+  void read_names(const Node& node) {
+    if (!node.is_list()) {
+      errors_.malformed(node.span(), "`mesh_dim_names` must be a list, not " +
+                                         std::string(kind_name(node.kind())));
+      return;
+    }
+    std::vector<AxisRequest> named;
+    for (size_t i = 0; i < node.size(); ++i) {
+      const Node item = node.item(i);
+      if (!item.is_string() || !is_axis_name(item.text())) {
+        errors_
+            .malformed(item.span(), "this is not the name of a mesh dimension")
+            .help(
+                "names start with a letter or `_` and go on with letters, "
+                "digits, `_`, `.` and `-`");
+        return;
+      }
+      const std::string name(item.text());
+      const auto sized = std::find_if(
+          mesh_.begin(), mesh_.end(),
+          [&](const AxisRequest& axis) { return axis.name == name; });
+      const auto twice = std::find_if(
+          named.begin(), named.end(),
+          [&](const AxisRequest& axis) { return axis.name == name; });
+      if (twice != named.end() || (has_sizes_ && sized == mesh_.end())) {
+        errors_.malformed(item.span(),
+                          twice != named.end()
+                              ? "mesh dimension `" + name + "` appears twice"
+                              : "`mesh` has no size of `" + name + "`");
+        return;
+      }
+      named.push_back(
+          sized != mesh_.end()
+              ? *sized
+              : AxisRequest{name, -1, item.span(), item.span(), item.span()});
+    }
+    if (has_sizes_ && named.size() != mesh_.size()) {
+      errors_.malformed(
+          node.span(),
+          "`mesh` has " + plural(static_cast<int64_t>(mesh_.size()), "size") +
+              " for " + plural(static_cast<int64_t>(named.size()), "name"));
+      return;
+    }
+    mesh_ = std::move(named);
+  }
+
+  void read_sizes(const Node& node) {
+    if (!node.is_map()) {
+      errors_
+          .malformed(node.span(), "`mesh` must be a map, not " +
+                                      std::string(kind_name(node.kind())))
+          .help("write it as in `mesh: {dp: 8, tp: 4}`");
+      return;
+    }
+    has_sizes_ = true;
+    rules_.mesh_where = node.span();
+    for (size_t i = 0; i < node.size(); ++i) {
+      const auto size = node.item(i).integer();
+      const std::string name(node.key(i));
+      if (!size || *size < 1 || !is_axis_name(name)) {
+        errors_
+            .error(Code::InvalidMesh, node.item(i).span(),
+                   "`" + printable(name) + "` is no mesh dimension of a size")
+            .help("write it as in `mesh: {dp: 8, tp: 4}`");
+        return;
+      }
+      mesh_.push_back({name, *size, node.key_span(i), node.key_span(i),
+                       node.item(i).span()});
+    }
+  }
+
+  // Takes the names that the command line gives where the file has none.
+  bool name_dimensions(Span where) {
+    if (mesh_.empty()) {
+      for (const AxisName& name : reading_.axes) {
+        mesh_.push_back({name, -1, where, where, where});
+      }
+    }
+    if (mesh_.empty()) {
+      errors_.malformed(where, "the mesh dimensions have no names")
+          .fact("placements are given per mesh dimension")
+          .help(
+              "give their names in order: `--axes dp,tp`, or "
+              "`mesh_dim_names` in the file");
+      return false;
+    }
+    for (const AxisRequest& axis : mesh_) {
+      AxisNames& all = rules_.declared_axes;
+      if (std::find(all.begin(), all.end(), axis.name) == all.end()) {
+        all.push_back(axis.name);
+      }
+    }
+    if (has_sizes_) rules_.mesh = mesh_;
+    return true;
+  }
+
+  void add_rule(std::string_view key, Span where, Span value,
+                std::span<const MeshPlacement> placements) {
+    Diagnostics found;
+    auto placed = spec_of_placements(placements, mesh_, value, found);
+    forward(found, {});
+    if (!placed) return;
+    Rule rule;
+    rule.pattern = pattern_of(key);
+    rule.spec = std::move(placed->spec);
+    rule.from_last = placed->from_last;
+    rule.where = where;
+    rule.spec_where = value;
+    rule.dim_where = std::move(placed->dim_where);
+    rules_.rules.push_back(std::move(rule));
+  }
+
+  const RuleReading& reading_;
+  RuleSet& rules_;
+  ErrorLimit errors_;
+  std::vector<AxisRequest> mesh_;  // mesh dimensions in order; size -1: unknown
+  bool has_sizes_ = false;
+};
+
+bool read(SourcePtr source, const RuleReading& reading, RuleSet& rules,
+          Diagnostics& diags) {
+  const bool good = Reader(reading, rules, diags).read(source);
+  rules.sources.push_back(std::move(source));
+  return good;
+}
+
+}  // namespace
+
+const RuleDialect kDtensor = {"dtensor",
+                              "placements of PyTorch's DTensor per parameter",
+                              recognize, read};
+
+// The resolved table as placements per mesh dimension, which docs/formats/
+// dtensor.md describes. Mesh dimensions that shard one dimension of a tensor do
+// so in the order of the mesh: another order is refused, since PyTorch can say
+// it only by a private class.
+
+namespace {
+
+std::string json_quoted(std::string_view text) {
+  std::string result;
+  append_json_string(result, text);
+  return result;
+}
+
+// Keys are fnmatch patterns.
+std::string escaped_key(std::string_view name) {
+  std::string key;
+  for (const char c : name) {
+    const bool special = c == '*' || c == '?' || c == '[';
+    if (special) key += '[';
+    key += c;
+    if (special) key += ']';
+  }
+  return key;
+}
+
+// Why a placement cannot be said, or empty.
+std::string problem_of(const Placement& placement, const Plan& plan) {
+  if (!placement.stored.empty()) return "it is stored otherwise, as declared";
+  if (placement.requested) {
+    for (const AxisNames& axes : placement.asked().dims) {
+      if (std::find(axes.begin(), axes.end(), kUnconstrained) != axes.end()) {
+        return "a dimension is UNCONSTRAINED, and placements leave nothing "
+               "open";
+      }
+    }
+  }
+  for (size_t dim = 0; dim < placement.spec.dims.size(); ++dim) {
+    const AxisNames& axes = placement.spec.dims[dim];
+    const auto number = [&](const AxisName& axis) {
+      return *plan.mesh.find(axis);
+    };
+    const bool in_order = std::is_sorted(
+        axes.begin(), axes.end(), [&](const AxisName& a, const AxisName& b) {
+          return number(a) < number(b);
+        });
+    if (!in_order) {
+      return "dimension " + std::to_string(dim) + " is cut over " +
+             axes_text(axes) + ", which is not the order of the mesh " +
+             mesh_text(plan.mesh);
+    }
+    const int64_t size = placement.type.shape[dim];
+    if (plan.on_indivisible == OnIndivisible::Pad &&
+        size % shard_count(plan.mesh, axes) != 0) {
+      return "dimension " + std::to_string(dim) + " of size " +
+             std::to_string(size) + " is padded to a multiple of " +
+             std::to_string(shard_count(plan.mesh, axes)) +
+             "; DTensor stores shorter shards instead";
+    }
+  }
+  return "";
+}
+
+std::string placements_text(const PartitionSpec& spec, const Mesh& mesh) {
+  std::string text = "[";
+  for (const Axis& axis : mesh.axes()) {
+    std::string placement = "Replicate()";
+    for (size_t dim = 0; dim < spec.dims.size(); ++dim) {
+      const AxisNames& axes = spec.dims[dim];
+      if (std::find(axes.begin(), axes.end(), axis.name) != axes.end()) {
+        placement = "Shard(" + std::to_string(dim) + ")";
+      }
+    }
+    text += (text.size() == 1 ? "\"" : ", \"") + placement + "\"";
+  }
+  return text + "]";
+}
+
+std::optional<std::string> write(const ExportInput& input, Diagnostics& diags) {
+  const Plan& plan = input.plan;
+  std::vector<std::string> texts;  // per placement; empty: refused
+  for (const Placement& placement : plan.placements) {
+    const bool good = problem_of(placement, plan).empty();
+    texts.push_back(good ? placements_text(placement.spec, plan.mesh) : "");
+  }
+  std::string names;
+  std::string sizes;
+  for (const Axis& axis : plan.mesh.axes()) {
+    const std::string comma = names.empty() ? "" : ", ";
+    names += comma + json_quoted(axis.name);
+    sizes += comma + json_quoted(axis.name) + ": " + std::to_string(axis.size);
+  }
+  std::string text = "{\n  \"mesh_dim_names\": [" + names +
+                     "],\n  \"mesh\": {" + sizes + "},\n  \"placements\": {";
+  std::vector<bool> told(plan.placements.size());
+  bool good = true;
+  for (size_t i = 0; i < input.manifest.size(); ++i) {
+    const uint32_t number = plan.placement_of[i];
+    if (texts[number].empty()) {
+      good = false;
+      if (told[number]) continue;
+      told[number] = true;
+      diags
+          .error(Code::Inexpressible, {},
+                 "`" + printable(input.manifest.name(i)) +
+                     "` cannot be said in placements")
+          .fact(problem_of(plan.placements[number], plan))
+          .fact(std::to_string(std::count(plan.placement_of.begin(),
+                                          plan.placement_of.end(), number)) +
+                " parameters are placed so")
+          .help(
+              "name the axes of a dimension in the order of the mesh, use "
+              "`--on-indivisible chunk` as PyTorch does, or export to "
+              "another target")
+          .parameters({std::string(input.manifest.name(i))});
+      continue;
+    }
+    text += i == 0 ? "\n" : ",\n";
+    text += "    " + json_quoted(escaped_key(input.manifest.name(i))) + ": " +
+            texts[number];
+  }
+  if (!good) return std::nullopt;
+  text += input.manifest.size() == 0 ? "}\n}\n" : "\n  }\n}\n";
+  return text;
+}
+
+}  // namespace
+
+const ExportTarget kDtensorTarget = {
+    "dtensor", "placements of PyTorch's DTensor per parameter, in JSON", write};
+
+}  // namespace shardplan

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+// GGUF: one file, all parts of a split one, or the one model of a directory.
+//
+// llama.cpp's gguf-split names the parts `model-00001-of-00003.gguf` and writes
+// `split.no`, `split.count` and `split.tensors.count` into each.
+#include "io/gguf/gguf.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/checked.h"
+#include "base/text.h"
+#include "io/formats.h"
+#include "io/gguf/header.h"
+#include "io/paths.h"
+#include "io/shards.h"
+
+namespace shardplan {
+namespace {
+
+constexpr std::string_view kEnding = ".gguf";
+constexpr size_t kDigits = 5;
+constexpr int64_t kMostParts = 99'999;
+
+std::string five_digits(int64_t number) {
+  std::string text = std::to_string(number);
+  return std::string(kDigits - std::min(kDigits, text.size()), '0') + text;
+}
+
+// "-00002-of-00003.gguf"
+std::string part_ending(int64_t number, int64_t count) {
+  return "-" + five_digits(number) + "-of-" + five_digits(count) +
+         std::string(kEnding);
+}
+
+std::optional<GgufHeader> read_header(const std::string& path,
+                                      const SourcePtr& file, Host& host,
+                                      Diagnostics& diags) {
+  auto size = static_cast<int64_t>(file->text().size());
+  // Of a file only the header may have been read; pipes have no size.
+  const auto info = path == "-" ? std::nullopt : host.file_info(path);
+  if (info) size = std::max(size, info->size);
+  return read_gguf_header(file, size, diags);
+}
+
+std::optional<Manifest> together(std::vector<Shard> shards,
+                                 Diagnostics& diags) {
+  if (!check_distinct(shards, diags)) return std::nullopt;
+  Manifest manifest;
+  adopt_shards(shards, manifest);
+  for (const Shard& shard : shards) {
+    for (size_t i = 0; i < tensor_count(shard.manifest); ++i) {
+      if (!copy_tensor(shard.manifest, i, manifest, diags)) return std::nullopt;
+    }
+    for (const std::string& remark : shard.manifest.remarks) {
+      manifest.remarks.push_back(remark);
+    }
+  }
+  manifest.facts = std::move(shards.front().manifest.facts);
+  manifest.model_name = std::move(shards.front().manifest.model_name);
+  return manifest;
+}
+
+Diagnostics::Builder inconsistent(Diagnostics& diags, std::string message) {
+  return diags.error(Code::InconsistentCheckpoint, {}, std::move(message));
+}
+
+// All parts of which `path` is one.
+std::optional<Manifest> read_parts(const std::string& path,
+                                   const GgufHeader& one, int64_t count,
+                                   Host& host, Diagnostics& diags) {
+  const int64_t number = one.metadata.integer("split.no").value_or(-1) + 1;
+  const std::string ending = part_ending(number, std::min(count, kMostParts));
+  if (number < 1 || number > count || count > kMostParts ||
+      !path.ends_with(ending)) {
+    return inconsistent(diags, "`" + path + "` is part " +
+                                   std::to_string(number) + " of " +
+                                   std::to_string(count) +
+                                   " of a split model, but is not named so")
+        .help("the parts are found by their names: `model" + part_ending(1, 3) +
+              "`, as gguf-split gives them");
+  }
+  const std::string stem = path.substr(0, path.size() - ending.size());
+  std::vector<std::string> missing;
+  for (int64_t i = 1; i <= count; ++i) {
+    const std::string part = stem + part_ending(i, count);
+    if (!host.file_info(part)) missing.push_back(part);
+  }
+  if (!missing.empty()) {
+    return inconsistent(
+        diags, plural(static_cast<int64_t>(missing.size()), "part") + " of " +
+                   std::to_string(count) +
+                   " of the split model not beside it: " + some_names(missing));
+  }
+  std::vector<Shard> shards;
+  int64_t tensors = 0;
+  for (int64_t i = 1; i <= count; ++i) {
+    const std::string part = stem + part_ending(i, count);
+    const SourcePtr file = read_source(part, kWholeFile, host, diags);
+    if (file == nullptr) return std::nullopt;
+    auto header = read_header(part, file, host, diags);
+    if (!header) return std::nullopt;
+    if (header->metadata.integer("split.no") != i - 1 ||
+        header->metadata.integer("split.count") != count) {
+      return inconsistent(diags,
+                          "`" + part + "` is not the part that its name says");
+    }
+    tensors += static_cast<int64_t>(tensor_count(header->manifest));
+    shards.push_back({part, std::move(header->manifest), header->data_absent});
+  }
+  const auto expected = one.metadata.integer("split.tensors.count");
+  if (expected && *expected != tensors) {
+    return inconsistent(diags, "the parts have " + plural(tensors, "tensor") +
+                                   ", but `split.tensors.count` is " +
+                                   count_text(*expected));
+  }
+  return together(std::move(shards), diags);
+}
+
+std::optional<Manifest> read_model(const std::string& path,
+                                   const SourcePtr& file, Host& host,
+                                   Diagnostics& diags) {
+  auto header = read_header(path, file, host, diags);
+  if (!header) return std::nullopt;
+  const int64_t parts = header->metadata.integer("split.count").value_or(1);
+  if (parts > 1) return read_parts(path, *header, parts, host, diags);
+  std::vector<Shard> shards;
+  shards.push_back(
+      {file->name(), std::move(header->manifest), header->data_absent});
+  Manifest manifest = std::move(shards.front().manifest);
+  shards.front().manifest = Manifest();
+  adopt_shards(shards, manifest);
+  return manifest;
+}
+
+// Whether all are the parts of one model.
+bool is_one_model(const std::vector<std::string>& names) {
+  const auto count = static_cast<int64_t>(names.size());
+  if (count < 2 || count > kMostParts) return count == 1;
+  const size_t length = part_ending(1, count).size();
+  for (int64_t i = 1; i <= count; ++i) {
+    const std::string& name = names[static_cast<size_t>(i - 1)];
+    if (!name.ends_with(part_ending(i, count)) ||
+        name.substr(0, name.size() - length) !=
+            names[0].substr(0, names[0].size() - length)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::optional<Manifest> read_directory(const std::string& directory, Host& host,
+                                       Diagnostics& diags) {
+  std::vector<std::string> names;
+  for (const std::string& name : host.list_directory(directory)) {
+    if (name.ends_with(kEnding)) names.push_back(name);
+  }
+  if (!is_one_model(names)) {
+    return diags
+        .error(Code::UnrecognizedFormat, {},
+               "directory `" + directory + "` has " +
+                   plural(static_cast<int64_t>(names.size()), "GGUF file") +
+                   " of different models")
+        .fact("they are " + some_names(names))
+        .help("name one of them");
+  }
+  const std::string path = join_path(directory, names.front());
+  const SourcePtr file = read_source(path, kWholeFile, host, diags);
+  if (file == nullptr) return std::nullopt;
+  return read_model(path, file, host, diags);
+}
+
+std::optional<Manifest> read(const ModelSource& source, Host& host,
+                             Diagnostics& diags) {
+  if (source.file == nullptr) {
+    return read_directory(source.directory, host, diags);
+  }
+  return read_model(source.path, source.file, host, diags);
+}
+
+}  // namespace
+
+const ManifestFormat kGguf = {
+    "gguf",  "weights of llama.cpp; only their headers are read",
+    is_gguf, read,
+    true,    gguf_bytes_needed,
+};
+
+namespace {
+
+class FactReader {
+ public:
+  FactReader(const GgufMetadata& metadata, std::vector<std::string>& remarks)
+      : metadata_(metadata), remarks_(remarks) {
+    if (const auto name = metadata.text("general.architecture")) {
+      prefix_ = std::string(*name) + ".";
+    }
+  }
+
+  ModelFacts read() {
+    ModelFacts facts;
+    if (prefix_.empty()) return facts;
+    facts.layers = size("block_count");
+    facts.heads = agreed("attention.head_count");
+    facts.experts = size("expert_count");
+    facts.expert_groups = size("expert_group_count");
+    facts.vocab = size("vocab_size");
+    if (!facts.vocab) facts.vocab = metadata_.length("tokenizer.ggml.tokens");
+    if (facts.vocab == 0) facts.vocab.reset();
+    size("attention.kv_lora_rank") ? read_latent(facts) : read_heads(facts);
+    read_windows(facts);
+    if (facts.heads || facts.kv_heads || facts.experts || facts.layers) {
+      facts.from = FactsFrom::Manifest;
+    }
+    return facts;
+  }
+
+ private:
+  // A positive number.
+  std::optional<int64_t> size(const std::string& key) const {
+    const auto value = metadata_.integer(prefix_ + key);
+    return value && *value > 0 ? value : std::nullopt;
+  }
+
+  // A number for all layers, or one per layer, 0 for those without attention.
+  std::optional<int64_t> agreed(const std::string& key) {
+    const auto values = metadata_.integers(prefix_ + key);
+    if (!values) return std::nullopt;
+    std::optional<int64_t> found;
+    for (const int64_t value : *values) {
+      if (value < 1) continue;
+      if (found && *found != value) {
+        remarks_.push_back("layers differ in `" + printable(prefix_ + key) +
+                           "` (" + std::to_string(*found) + " and " +
+                           std::to_string(value) +
+                           "), so this fact is taken as unknown");
+        return std::nullopt;
+      }
+      found = value;
+    }
+    return found;
+  }
+
+  void read_heads(ModelFacts& facts) {
+    const bool says_kv =
+        metadata_.integers(prefix_ + "attention.head_count_kv").has_value();
+    facts.kv_heads = says_kv ? agreed("attention.head_count_kv") : facts.heads;
+    facts.head_dim = size("attention.key_length");
+    const auto hidden = size("embedding_length");
+    if (!facts.head_dim && hidden && facts.heads &&
+        *hidden % *facts.heads == 0) {
+      facts.head_dim = *hidden / *facts.heads;
+    }
+    const auto value_dim = size("attention.value_length");
+    if (value_dim != facts.head_dim) facts.value_dim = value_dim;
+  }
+
+  // Every head has its own part of what the latent is projected to; the cache
+  // has the latent and, beside it, the rotated positions.
+  void read_latent(ModelFacts& facts) {
+    facts.kv_heads = facts.heads;
+    facts.value_dim = size("attention.value_length_mla");
+    if (!facts.value_dim) facts.value_dim = size("attention.value_length");
+    if (const auto rope = size("rope.dimension_count")) {
+      facts.kv_latent = checked_add(*size("attention.kv_lora_rank"), *rope);
+    }
+  }
+
+  void read_windows(ModelFacts& facts) {
+    if (!facts.layers) return;
+    const auto layers = static_cast<size_t>(*facts.layers);
+    const auto window = size("attention.sliding_window");
+    const auto sliding =
+        metadata_.integers(prefix_ + "attention.sliding_window_pattern");
+    const auto kv = metadata_.integers(prefix_ + "attention.head_count_kv");
+    const bool per_layer = kv && kv->size() == layers && layers > 1;
+    const bool some_without =
+        per_layer && std::find(kv->begin(), kv->end(), 0) != kv->end();
+    if (!window && !some_without) return;
+    const bool patterned = sliding && sliding->size() == layers && layers > 1;
+    // Only so many as an array in the file has, or a model may have.
+    constexpr size_t kMostLayers = 100'000;
+    if (layers > kMostLayers) return;
+    for (size_t i = 0; i < layers; ++i) {
+      int64_t reach = 0;
+      if (window) {
+        reach = !patterned ? kUnknownWindow : sliding->at(i) != 0 ? *window : 0;
+      }
+      if (some_without && kv->at(i) == 0) reach = kUnknownWindow;
+      facts.windows.push_back(reach);
+    }
+  }
+
+  const GgufMetadata& metadata_;
+  std::vector<std::string>& remarks_;
+  std::string prefix_;  // "llama."
+};
+
+}  // namespace
+
+ModelFacts gguf_facts(const GgufMetadata& metadata,
+                      std::vector<std::string>& remarks) {
+  return FactReader(metadata, remarks).read();
+}
+
+}  // namespace shardplan

@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/gguf/header.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/checked.h"
+#include "base/text.h"
+#include "io/formats.h"
+#include "io/gguf/gguf.h"
+#include "syntax/text.h"
+
+namespace shardplan {
+namespace {
+
+constexpr std::string_view kMagic = "GGUF";
+// What a repository holds instead of a large file until it is fetched.
+constexpr std::string_view kLfsPointer = "version https://git-lfs";
+constexpr uint64_t kLeastPair = 8 + 1 + 4 + 1;    // bytes
+constexpr uint64_t kLeastTensor = 8 + 4 + 4 + 8;  // bytes
+constexpr uint32_t kMaxDims = 4;
+constexpr int64_t kDefaultAlignment = 32;
+
+// A tensor as the file has it.
+struct StoredTensor {
+  std::string_view name;
+  Shape shape;  // slowest first
+  uint32_t type = 0;
+  uint64_t offset = 0;
+  bool sizes_fit = true;  // 63 bits
+};
+
+// The header as far as its grammar goes.
+struct Layout {
+  uint32_t version = 0;
+  GgufMetadata metadata;
+  std::vector<StoredTensor> tensors;
+  size_t end = 0;       // of the header
+  bool cut = false;     // the bytes end within it
+  std::string problem;  // why it is malformed
+  Code code = Code::MalformedDocument;
+  std::string help;
+};
+
+void refuse_version(Layout& layout) {
+  layout.code = Code::UnrecognizedFormat;
+  const uint32_t version = layout.version;
+  if (version != 0 && (version & 0xffffU) == 0) {
+    layout.problem = "this GGUF file is big-endian, which is not read";
+    layout.help = "llama.cpp's gguf_convert_endian.py makes it little-endian";
+    return;
+  }
+  layout.problem = "GGUF version " + std::to_string(version) +
+                   " is not read; versions 2 and 3 are";
+  if (version == 1) {
+    layout.help = "convert the model again: llama.cpp writes version 3";
+  }
+}
+
+StoredTensor read_tensor(GgufCursor& cursor, Layout& layout) {
+  StoredTensor tensor;
+  tensor.name = cursor.text();
+  const uint32_t dims = cursor.u32();
+  if (dims > kMaxDims) {
+    layout.problem = "tensor `" + printable(tensor.name.substr(0, 100)) +
+                     "` has " + std::to_string(dims) +
+                     " dimensions; GGUF has at most " +
+                     std::to_string(kMaxDims);
+    return tensor;
+  }
+  for (uint32_t i = 0; i < dims; ++i) {
+    const uint64_t size = cursor.u64();
+    const auto most = static_cast<uint64_t>(INT64_MAX);
+    tensor.sizes_fit = tensor.sizes_fit && size <= most;
+    tensor.shape.push_back(static_cast<int64_t>(std::min(size, most)));
+  }
+  std::reverse(tensor.shape.begin(), tensor.shape.end());
+  tensor.type = cursor.u32();
+  tensor.offset = cursor.u64();
+  return tensor;
+}
+
+// Counts are what a file says: they are held to its length first.
+bool check_count(uint64_t count, uint64_t least, uint64_t left,
+                 std::string_view what, int64_t file_size, Layout& layout) {
+  if (count <= left / least) return true;
+  if (file_size < 0) {
+    layout.cut = true;
+    return false;
+  }
+  layout.problem = "the header tells of " + std::to_string(count) + " " +
+                   std::string(what) + ", but the file has " +
+                   count_text(file_size) + " bytes";
+  return false;
+}
+
+// `file_size` is negative where the bytes are only a part of the file.
+Layout read_layout(std::string_view bytes, int64_t file_size) {
+  Layout layout;
+  GgufCursor cursor(bytes, std::min(kMagic.size(), bytes.size()));
+  layout.version = cursor.u32();
+  if (cursor.good() && layout.version != 2 && layout.version != 3) {
+    refuse_version(layout);
+    return layout;
+  }
+  const uint64_t tensors = cursor.u64();
+  const uint64_t pairs = cursor.u64();
+  layout.cut = !cursor.good();
+  if (layout.cut || !check_count(pairs, kLeastPair, cursor.left(),
+                                 "pairs of metadata", file_size, layout)) {
+    return layout;
+  }
+  for (uint64_t i = 0; i < pairs && cursor.good(); ++i) {
+    layout.problem = layout.metadata.add(cursor);
+    if (!layout.problem.empty()) return layout;
+  }
+  layout.cut = !cursor.good();
+  if (layout.cut || !check_count(tensors, kLeastTensor, cursor.left(),
+                                 "tensors", file_size, layout)) {
+    return layout;
+  }
+  for (uint64_t i = 0; i < tensors && cursor.good(); ++i) {
+    layout.tensors.push_back(read_tensor(cursor, layout));
+    if (!layout.problem.empty()) return layout;
+  }
+  layout.cut = !cursor.good();
+  layout.end = cursor.at();
+  return layout;
+}
+
+// A place for remarks about a file whose bytes cannot be shown.
+Span nowhere_in(const std::string& name, Diagnostics& diags) {
+  auto source = std::make_shared<SourceFile>(name, std::string());
+  diags.keep(source);
+  return {source.get(), 0, 0};
+}
+
+std::string type_name(uint32_t number) {
+  if (const auto dtype = ggml_dtype(number)) {
+    return std::string(dtype_name(*dtype));
+  }
+  return "type " + std::to_string(number);
+}
+
+struct Place {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+};
+
+// One line per tensor: `blk.0.attn_q.weight q4_k[4096, 4096]`.
+std::string listing_of(const std::vector<StoredTensor>& tensors,
+                       std::vector<Place>& names) {
+  std::string text;
+  for (const StoredTensor& tensor : tensors) {
+    const uint64_t begin = text.size();
+    text += printable(tensor.name);
+    names.push_back({begin, text.size()});
+    text += " " + type_name(tensor.type) + shape_text(tensor.shape) + "\n";
+  }
+  return text;
+}
+
+struct DataRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+  Span name;
+};
+
+class TensorReader {
+ public:
+  TensorReader(const Layout& layout, const std::string& file,
+               Diagnostics& diags)
+      : layout_(layout), errors_(diags, "the header") {
+    std::vector<Place> places;
+    const auto listing =
+        std::make_shared<SourceFile>(file, listing_of(layout.tensors, places));
+    diags.keep(listing);
+    manifest_.sources.push_back(listing);
+    for (const Place& place : places) {
+      names_.push_back({listing.get(), place.begin, place.end});
+    }
+  }
+
+  bool read() {
+    read_alignment();
+    for (size_t i = 0; i < names_.size() && !errors_.stopped(); ++i) {
+      add(layout_.tensors[i], names_[i]);
+    }
+    check_names();
+    check_ranges();
+    return errors_.errors() == 0;
+  }
+  Manifest take() { return std::move(manifest_); }
+  // REQUIRES: read(). Where the file ends at least, and at most.
+  int64_t data_begin() const {
+    const auto end = static_cast<int64_t>(layout_.end);
+    return ceil_div(end, alignment_) * alignment_;
+  }
+  int64_t data_bytes() const { return data_bytes_; }
+
+ private:
+  void read_alignment() {
+    const std::string key = "general.alignment";
+    const auto value = layout_.metadata.integer(key);
+    if (!value) return;
+    constexpr int64_t kMost = int64_t{1} << 31;
+    if (*value > 0 && *value <= kMost && (*value & (*value - 1)) == 0) {
+      alignment_ = *value;
+      return;
+    }
+    errors_.malformed(nowhere_in(manifest_.sources[0]->name(), errors_.diags()),
+                      "`" + key + "` is " + std::to_string(*value) +
+                          ", but must be a power of two");
+  }
+
+  std::optional<DType> dtype_of(const StoredTensor& tensor, Span name) {
+    const std::optional<DType> dtype = ggml_dtype(tensor.type);
+    if (dtype) return dtype;
+    const std::string number = std::to_string(tensor.type);
+    if (const auto refused = refused_ggml_type(tensor.type)) {
+      errors_.error(Code::UnknownDtype, name,
+                    text_of(name) + " has ggml type " + number + ", " +
+                        std::string(refused->name) + ", " +
+                        std::string(refused->why));
+    } else {
+      errors_.error(Code::UnknownDtype, name,
+                    text_of(name) + " has ggml type " + number +
+                        ", which ggml does not have");
+    }
+    return std::nullopt;
+  }
+
+  void add(const StoredTensor& tensor, Span name) {
+    if (!is_valid_utf8(tensor.name)) {
+      errors_.malformed(name, "the name " + text_of(name) + " is not UTF-8");
+      return;
+    }
+    const std::optional<DType> dtype = dtype_of(tensor, name);
+    if (!dtype) return;
+    const TensorType type{*dtype, tensor.shape};
+    const DTypeBlock block = dtype_block(*dtype);
+    const int64_t row = tensor.shape.empty() ? 1 : tensor.shape.back();
+    if (row % block.elements != 0) {
+      errors_.malformed(
+          name, text_of(name) + " is " + type_text(type) + ", but a row of " +
+                    std::string(dtype_name(*dtype)) + " has a multiple of " +
+                    std::to_string(block.elements) + " elements");
+      return;
+    }
+    if (!tensor.sizes_fit ||
+        !manifest_.add(tensor.name, type, name,
+                       is_known_buffer(tensor.name, type))) {
+      errors_.malformed(
+          name, "with " + text_of(name) + " the tensors exceed 2^63 bytes");
+      return;
+    }
+    add_range(tensor, type, name);
+  }
+
+  void add_range(const StoredTensor& tensor, const TensorType& type,
+                 Span name) {
+    const auto alignment = static_cast<uint64_t>(alignment_);
+    if (tensor.offset % alignment != 0) {
+      errors_.malformed(name, text_of(name) + " begins at byte " +
+                                  std::to_string(tensor.offset) +
+                                  " of the data, which is no multiple of " +
+                                  std::to_string(alignment_));
+      return;
+    }
+    constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 2;
+    if (tensor.offset > static_cast<uint64_t>(kMost) || type.bytes() > kMost) {
+      errors_.malformed(name, text_of(name) + " ends behind byte 2^62");
+      return;
+    }
+    const auto begin = static_cast<int64_t>(tensor.offset);
+    ranges_.push_back({begin, begin + type.bytes(), name});
+  }
+
+  void check_names() {
+    const auto duplicate = manifest_.find_duplicate();
+    if (!duplicate) return;
+    errors_
+        .error(Code::DuplicateKey, manifest_.any_where(duplicate->second),
+               "`" + printable(manifest_.any_name(duplicate->second)) +
+                   "` is given twice")
+        .label(manifest_.any_where(duplicate->first), "first given here");
+  }
+
+  // Sorted by place, no tensor may begin before the one before it ends.
+  void check_ranges() {
+    std::sort(ranges_.begin(), ranges_.end(),
+              [](const DataRange& a, const DataRange& b) {
+                return std::tuple(a.begin, a.end, a.name.begin) <
+                       std::tuple(b.begin, b.end, b.name.begin);
+              });
+    const DataRange* last = nullptr;
+    int64_t unused = 0;
+    Span after_unused;
+    for (const DataRange& range : ranges_) {
+      if (errors_.stopped()) return;
+      if (range.begin < data_bytes_) {
+        errors_
+            .malformed(range.name, "the data of " + text_of(range.name) +
+                                       " overlaps that of " +
+                                       text_of(last->name))
+            .label(last->name, "this one ends at byte " + count_text(last->end))
+            .fact(text_of(range.name) + " begins at byte " +
+                  count_text(range.begin));
+      } else if (range.begin - data_bytes_ >= alignment_) {
+        if (unused == 0) after_unused = range.name;
+        unused += range.begin - data_bytes_;
+      }
+      if (range.end > data_bytes_ || last == nullptr) last = &range;
+      data_bytes_ = std::max(data_bytes_, range.end);
+    }
+    if (unused == 0 || errors_.errors() > 0) return;
+    errors_.diags()
+        .report(Code::MalformedDocument, Severity::Warning, after_unused,
+                count_text(unused) + " bytes between tensors belong to none")
+        .fact("the first of them stand before " + text_of(after_unused))
+        .fact("llama.cpp refuses such a file");
+  }
+
+  static std::string text_of(Span name) {
+    return "`" + std::string(name.text()) + "`";
+  }
+
+  const Layout& layout_;
+  ErrorLimit errors_;
+  Manifest manifest_;
+  std::vector<Span> names_;
+  std::vector<DataRange> ranges_;
+  int64_t alignment_ = kDefaultAlignment;
+  int64_t data_bytes_ = 0;
+};
+
+}  // namespace
+
+bool is_gguf(std::string_view head) { return head.starts_with(kMagic); }
+
+int64_t gguf_bytes_needed(std::string_view head) {
+  if (!is_gguf(head)) return 0;
+  const Layout layout = read_layout(head, -1);
+  if (layout.cut) return std::numeric_limits<int64_t>::max();
+  return layout.problem.empty() ? static_cast<int64_t>(layout.end) : 0;
+}
+
+std::optional<GgufHeader> read_gguf_header(const SourcePtr& file,
+                                           int64_t file_size,
+                                           Diagnostics& diags) {
+  const auto refuse = [&](Code code, std::string why) {
+    return diags.error(code, nowhere_in(file->name(), diags), std::move(why));
+  };
+  if (file->text().starts_with(kLfsPointer)) {
+    return refuse(Code::UnreadableFile,
+                  "this is a Git LFS pointer, not the file itself")
+        .help("`git lfs pull` fetches the file");
+  }
+  if (!is_gguf(file->text())) {
+    return refuse(Code::MalformedDocument,
+                  "a GGUF file must start with `GGUF`");
+  }
+  Layout layout = read_layout(file->text(), file_size);
+  if (layout.cut) {
+    return refuse(Code::MalformedDocument,
+                  "the file ends inside its header: it has " +
+                      count_text(file_size) + " bytes");
+  }
+  if (!layout.problem.empty()) {
+    auto report = refuse(layout.code, layout.problem);
+    if (!layout.help.empty()) report.help(layout.help);
+    return report;
+  }
+  TensorReader reader(layout, file->name(), diags);
+  if (!reader.read()) return std::nullopt;
+  GgufHeader header;
+  // The file may end with its last tensor or with the padding behind it.
+  header.data_absent = file_size - reader.data_begin() < reader.data_bytes();
+  header.manifest = reader.take();
+  header.manifest.facts = gguf_facts(layout.metadata, header.manifest.remarks);
+  if (const auto name = layout.metadata.text("general.name")) {
+    if (is_valid_utf8(*name)) header.manifest.model_name = *name;
+  }
+  header.metadata = std::move(layout.metadata);
+  return header;
+}
+
+namespace {
+
+// ggml.h, enum ggml_type.
+constexpr std::array<std::pair<uint32_t, DType>, 32> kTypes = {{
+    {0, DType::F32},     {1, DType::F16},      {2, DType::Q4_0},
+    {3, DType::Q4_1},    {6, DType::Q5_0},     {7, DType::Q5_1},
+    {8, DType::Q8_0},    {9, DType::Q8_1},     {10, DType::Q2_K},
+    {11, DType::Q3_K},   {12, DType::Q4_K},    {13, DType::Q5_K},
+    {14, DType::Q6_K},   {15, DType::Q8_K},    {16, DType::IQ2_XXS},
+    {17, DType::IQ2_XS}, {18, DType::IQ3_XXS}, {19, DType::IQ1_S},
+    {20, DType::IQ4_NL}, {21, DType::IQ3_S},   {22, DType::IQ2_S},
+    {23, DType::IQ4_XS}, {24, DType::I8},      {25, DType::I16},
+    {26, DType::I32},    {27, DType::I64},     {28, DType::F64},
+    {29, DType::IQ1_M},  {30, DType::BF16},    {34, DType::TQ1_0},
+    {35, DType::TQ2_0},  {39, DType::MXFP4},
+}};
+
+constexpr std::string_view kRemoved = "which ggml has removed";
+constexpr std::string_view kLater = "which this version does not read";
+constexpr std::array<std::pair<uint32_t, RefusedType>, 11> kRefused = {{
+    {4, {"Q4_2", kRemoved}},
+    {5, {"Q4_3", kRemoved}},
+    {31, {"Q4_0_4_4", kRemoved}},
+    {32, {"Q4_0_4_8", kRemoved}},
+    {33, {"Q4_0_8_8", kRemoved}},
+    {36, {"IQ4_NL_4_4", kRemoved}},
+    {37, {"IQ4_NL_4_8", kRemoved}},
+    {38, {"IQ4_NL_8_8", kRemoved}},
+    {40, {"NVFP4", kLater}},
+    {41, {"Q1_0", kLater}},
+    {42, {"Q2_0", kLater}},
+}};
+
+}  // namespace
+
+std::optional<DType> ggml_dtype(uint32_t number) {
+  for (const auto& [known, dtype] : kTypes) {
+    if (known == number) return dtype;
+  }
+  return std::nullopt;
+}
+
+std::optional<RefusedType> refused_ggml_type(uint32_t number) {
+  for (const auto& [known, type] : kRefused) {
+    if (known == number) return type;
+  }
+  return std::nullopt;
+}
+
+}  // namespace shardplan

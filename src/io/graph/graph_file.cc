@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/graph/graph_file.h"
+
+#include <optional>
+#include <utility>
+
+#include "base/text.h"
+#include "io/formats.h"
+#include "io/graph/graph_reader.h"
+#include "io/load.h"
+#include "io/shipped.h"
+#include "syntax/document.h"
+
+namespace shardplan {
+namespace {
+
+// What stands behind `key` in JSON, from its first character on.
+std::string_view behind_key(std::string_view text, std::string_view key) {
+  const size_t at = text.find(key);
+  if (at == text.npos) return {};
+  text.remove_prefix(at + key.size());
+  for (const char expected : {':', '\0'}) {
+    const size_t next = text.find_first_not_of(" \t\r\n");
+    if (next == text.npos) return {};
+    text.remove_prefix(next);
+    if (expected == '\0') return text;
+    if (text.front() != expected) return {};
+    text.remove_prefix(1);
+  }
+  return text;
+}
+
+bool looks_like_json_graph(std::string_view head) {
+  return behind_key(head, "\"graph\"").starts_with('"') &&
+         behind_key(head, "\"ops\"").starts_with('[');
+}
+
+bool has_key(std::string_view line, std::string_view key) {
+  return line.starts_with(key) && line.size() > key.size() &&
+         line[key.size()] == ':';
+}
+
+bool looks_like_yaml_graph(std::string_view head) {
+  bool named = false;
+  bool has_parts = false;
+  while (!head.empty()) {
+    const std::string_view line = head.substr(0, head.find('\n'));
+    head.remove_prefix(std::min(head.size(), line.size() + 1));
+    if (has_key(line, "graph")) {
+      const size_t value = line.find_first_not_of(" \t\r", 6);
+      named = value != line.npos && line[value] != '{' && line[value] != '#';
+    }
+    for (const char* key : {"ops", "inputs", "parameters"}) {
+      has_parts = has_parts || has_key(line, key);
+    }
+    if (named && has_parts) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool looks_like_graph(std::string_view head) {
+  const size_t begin = head.find_first_not_of(" \t\r\n");
+  if (begin != head.npos && head[begin] == '{') {
+    return looks_like_json_graph(head);
+  }
+  return looks_like_yaml_graph(head);
+}
+
+std::optional<GraphDescription> read_graph(SourcePtr source,
+                                           const DimSizes& dims,
+                                           Diagnostics& diags) {
+  diags.keep(source);
+  const auto document = parse_document(source, diags);
+  if (!document) return std::nullopt;
+  auto graph = read_graph_node(document->root(), dims, diags);
+  if (graph) graph->sources.push_back(std::move(source));
+  return graph;
+}
+
+SourcePtr find_shipped_graph(std::string_view name, Diagnostics& diags) {
+  SourcePtr found = find_shipped(kGraphFolder, name, diags);
+  if (found != nullptr) return found;
+  auto problem =
+      diags.error(Code::UnreadableFile, {},
+                  "no graph named `@" + printable(name) + "` is shipped");
+  if (const auto near = nearest(name, shipped_names(kGraphFolder))) {
+    problem.help("one with a similar name is `@" + *near + "`");
+  }
+  return nullptr;
+}
+
+std::optional<GraphDescription> load_graph(const std::string& path,
+                                           const DimSizes& dims, Host& host,
+                                           Diagnostics& diags) {
+  SourcePtr source = path.starts_with('@')
+                         ? find_shipped_graph(path.substr(1), diags)
+                         : read_source(path, kWholeFile, host, diags);
+  if (source == nullptr) return std::nullopt;
+  return read_graph(std::move(source), dims, diags);
+}
+
+std::optional<Manifest> graph_manifest(const GraphDescription& description,
+                                       Diagnostics& diags) {
+  Manifest manifest;
+  bool good = true;
+  for (const DescribedValue& value : description.parameters) {
+    if (!value.shape) {
+      diags
+          .error(Code::InvalidGraph, value.where,
+                 "parameter `" + value.name + "` has no shape")
+          .help("a graph that is read as a model gives the shapes itself");
+      good = false;
+      continue;
+    }
+    if (!manifest.add(value.parameter, {value.dtype, *value.shape},
+                      value.where)) {
+      return diags.error(Code::MalformedDocument, value.where,
+                         "the parameters exceed 2^63 bytes");
+    }
+    if (value.axes.size() != value.shape->size()) continue;
+    AxisLabels labels;
+    for (const std::string& axis : value.axes) {
+      labels.push_back(axis.empty() ? std::optional<std::string>() : axis);
+    }
+    manifest.set_axes(manifest.size() - 1, std::move(labels));
+  }
+  if (!good) return std::nullopt;
+  manifest.model_name = description.name;
+  manifest.sources = description.sources;
+  return manifest;
+}
+
+// A graph file as a model: its parameters.
+
+namespace {
+
+std::optional<Manifest> read(const ModelSource& model, Host& /*host*/,
+                             Diagnostics& diags) {
+  const auto graph = read_graph(model.file, {}, diags);
+  if (!graph) return std::nullopt;
+  return graph_manifest(*graph, diags);
+}
+
+}  // namespace
+
+const ManifestFormat kGraph = {
+    "graph", "the parameters of a graph file, or of a shipped graph (@NAME)",
+    looks_like_graph, read};
+
+}  // namespace shardplan

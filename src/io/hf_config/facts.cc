@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+// The facts that a config states, whatever its family and spelling.
+#include "io/hf_config/facts.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <string_view>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/text.h"
+#include "io/formats.h"
+#include "io/hf_config/family.h"
+#include "io/load.h"
+#include "io/paths.h"
+
+namespace shardplan {
+namespace {
+
+// The first of the keys that holds a positive integer.
+std::optional<int64_t> find_size(const Node& config,
+                                 std::initializer_list<const char*> keys) {
+  for (const char* key : keys) {
+    const auto value = config.find(key);
+    if (!value) continue;
+    const std::optional<int64_t> number = value->integer();
+    if (number && *number > 0) return number;
+  }
+  return std::nullopt;
+}
+
+bool is_null(const Node& config, const char* key) {
+  const auto value = config.find(key);
+  return value && value->is_null();
+}
+
+// What the family's class takes where the key holds no number; `derived` is
+// what the other sizes give.
+std::optional<int64_t> default_of(const HeadDefault& rule, bool null,
+                                  std::optional<int64_t> derived) {
+  const int64_t taken = null ? rule.null : rule.absent;
+  if (taken == kRefused) return std::nullopt;
+  return taken == kDerived ? derived : taken;
+}
+
+std::optional<int64_t> find_kv_heads(const Node& config, const HfFamily* family,
+                                     std::optional<int64_t> heads) {
+  if (const auto count = find_size(
+          config, {"num_key_value_heads", "num_kv_heads", "n_kv_heads"})) {
+    return count;
+  }
+  if (family != nullptr) {
+    return default_of(family->kv_heads, is_null(config, "num_key_value_heads"),
+                      heads);
+  }
+  // Falcon and GPTBigCode say it with a switch, each in its own way.
+  if (config.find("multi_query")) return std::nullopt;
+  return heads;
+}
+
+std::optional<int64_t> find_head_dim(const Node& config, const HfFamily* family,
+                                     std::optional<int64_t> heads) {
+  if (const auto size = find_size(config, {"head_dim", "kv_channels"})) {
+    return size;
+  }
+  const auto hidden = find_size(config, {"hidden_size", "n_embd", "d_model"});
+  std::optional<int64_t> derived;
+  if (hidden && heads && *hidden % *heads == 0) derived = *hidden / *heads;
+  if (family == nullptr) return derived;
+  return default_of(family->head_dim, is_null(config, "head_dim"), derived);
+}
+
+// The quantisation block: FP8 says it as [rows, columns], MXFP4 has 32 values
+// of a row share a scale (OCP Microscaling Formats v1.0, 5.3).
+void read_quantization(const Node& config, ModelFacts& facts) {
+  const auto section = config.find("quantization_config");
+  if (!section || !section->is_map()) return;
+  const auto method = section->find("quant_method");
+  if (method && method->text() == "mxfp4") {
+    facts.quant_rows = 1;
+    facts.quant_columns = 32;
+    return;
+  }
+  const auto block = section->find("weight_block_size");
+  if (!block || !block->is_list() || block->size() != 2) return;
+  const auto rows = block->item(0).integer();
+  const auto columns = block->item(1).integer();
+  if (!rows || !columns || *rows < 1 || *columns < 1) return;
+  facts.quant_rows = rows;
+  facts.quant_columns = columns;
+}
+
+}  // namespace
+
+ModelFacts config_facts(const Node& config) {
+  const auto inner = config.find("text_config");
+  const bool nested = inner && inner->is_map();
+  const Node map = nested ? *inner : config;
+  // gemma3's text_config may not say what it is: ask the whole config then.
+  const HfFamily* family = find_family(map);
+  if (family == nullptr) family = find_family(config);
+
+  ModelFacts facts;
+  facts.heads =
+      find_size(map, {"num_attention_heads", "n_head", "n_heads", "num_heads"});
+  if (!facts.heads && family != nullptr && family->heads != kRefused) {
+    facts.heads = family->heads;
+  }
+  facts.experts =
+      find_size(map, {"num_local_experts", "n_routed_experts", "num_experts"});
+  facts.expert_groups = find_size(map, {"n_group"});
+  facts.vocab = find_size(map, {"vocab_size"});
+  read_quantization(nested && map.find("quantization_config") ? map : config,
+                    facts);
+  facts.layers = find_size(
+      map, {"num_hidden_layers", "n_layer", "n_layers", "num_layers"});
+  if (const auto rank = find_size(map, {"kv_lora_rank"})) {
+    // Latent attention: each head has its own part of kv_b_proj, and heads of
+    // q, of k with v, and of the output differ in size. Positions are rotated
+    // beside the latent.
+    facts.kv_heads = facts.heads;
+    facts.value_dim = find_size(map, {"v_head_dim"});
+    if (const auto rope = find_size(map, {"qk_rope_head_dim"})) {
+      facts.kv_latent = checked_add(*rank, *rope);
+    }
+  } else {
+    facts.kv_heads = find_kv_heads(map, family, facts.heads);
+    facts.head_dim = find_head_dim(map, family, facts.heads);
+  }
+  if (facts.layers) facts.windows = layer_windows(map, family, *facts.layers);
+  if (facts.heads || facts.kv_heads || facts.experts || facts.layers) {
+    facts.from = FactsFrom::Config;
+  }
+  return facts;
+}
+
+namespace {
+
+constexpr int64_t kHeadBytes = int64_t{1} << 16U;
+using Keys = std::initializer_list<std::string_view>;
+
+// The value of the first key that has one.
+std::optional<int64_t> first_size(ConfigReader& config, Keys keys) {
+  for (const std::string_view key : keys) {
+    if (config.find(key)) return config.size(key);
+  }
+  return std::nullopt;
+}
+
+std::optional<bool> optional_flag(ConfigReader& config, std::string_view key) {
+  if (!config.find(key)) return std::nullopt;
+  return config.flag(key, false);
+}
+
+std::optional<double> optional_number(ConfigReader& config,
+                                      std::string_view key) {
+  if (!config.find(key)) return std::nullopt;
+  return config.positive(key, 1);
+}
+
+std::string first_text(ConfigReader& config, Keys keys) {
+  for (const std::string_view key : keys) {
+    if (config.find(key)) return config.text(key);
+  }
+  return "";
+}
+
+void read_sizes(ConfigReader& config, ModelConfig& model) {
+  model.hidden = first_size(config, {"hidden_size", "n_embd"});
+  model.intermediate = first_size(config, {"intermediate_size", "n_inner"});
+  model.layers = first_size(config, {"num_hidden_layers", "n_layer"});
+  model.heads = first_size(config, {"num_attention_heads", "n_head"});
+  model.kv_heads = first_size(config, {"num_key_value_heads"});
+  model.head_dim = first_size(config, {"head_dim"});
+  model.vocab = first_size(config, {"vocab_size"});
+  model.max_positions =
+      first_size(config, {"max_position_embeddings", "n_positions"});
+  model.token_types = first_size(config, {"type_vocab_size"});
+
+  model.experts = first_size(config, {"num_local_experts", "num_experts"});
+  model.experts_per_token = first_size(config, {"num_experts_per_tok"});
+  model.expert_intermediate = first_size(config, {"moe_intermediate_size"});
+  model.normalise_top_k = optional_flag(config, "norm_topk_prob");
+  model.sparse_step = first_size(config, {"decoder_sparse_step"});
+  model.dense_layers = config.integers("mlp_only_layers");
+}
+
+// Kinds that keep every frequency as it is.
+bool is_plain(std::string_view kind) {
+  return kind.empty() || kind == "default";
+}
+
+// `rope_scaling`, or `rope_parameters` of transformers 5.
+void read_scaling(std::string_view key, ConfigReader& section,
+                  RopeConfig& rope) {
+  const char* kind_key = section.find("rope_type") ? "rope_type" : "type";
+  const std::string kind = section.text(kind_key);
+  if (const auto theta = optional_number(section, "rope_theta")) {
+    rope.theta = theta;
+  }
+  if (const auto part = optional_number(section, "partial_rotary_factor")) {
+    rope.partial = part;
+  }
+  if (is_plain(kind)) return;
+  if (kind != "linear" && kind != "llama3") {
+    section
+        .refuse(kind_key, "rope scaling `" + printable(kind) + "` is not known")
+        .fact("known: default, linear, llama3");
+    return;
+  }
+  rope.scaling = kind;
+  const auto required = [&](std::string_view name, double absent) {
+    if (!section.find(name)) {
+      section.refuse(name, "`" + std::string(key) + "." + std::string(name) +
+                               "` is missing");
+    }
+    return section.positive(name, absent);
+  };
+  rope.factor = required("factor", 1);
+  if (kind == "linear") return;
+  rope.low_freq_factor = required("low_freq_factor", 1);
+  rope.high_freq_factor = required("high_freq_factor", 4);
+  rope.original_positions = section.size("original_max_position_embeddings");
+  if (rope.high_freq_factor <= rope.low_freq_factor) {
+    section.refuse("high_freq_factor",
+                   "`high_freq_factor` must exceed `low_freq_factor`");
+  }
+}
+
+void read_rope(ConfigReader& config, RopeConfig& rope) {
+  rope.theta = optional_number(config, "rope_theta");
+  rope.partial = optional_number(config, "partial_rotary_factor");
+  for (const std::string_view key : {"rope_scaling", "rope_parameters"}) {
+    const auto value = config.find(key);
+    if (!value) continue;
+    // Families that mix kinds of attention give each kind its own.
+    const auto is_own = [](const Node& map) {
+      for (size_t i = 0; i < map.size(); ++i) {
+        if (map.item(i).is_map()) return true;
+      }
+      return false;
+    };
+    if (value->is_map() && is_own(*value)) {
+      config.refuse(key, "`" + std::string(key) +
+                             "` differs between kinds of attention, which is "
+                             "not known");
+      continue;
+    }
+    if (auto section = config.section(key)) read_scaling(key, *section, rope);
+  }
+  if (rope.partial && *rope.partial > 1) {
+    config.refuse("partial_rotary_factor",
+                  "`partial_rotary_factor` is more than 1");
+  }
+}
+
+// Switches that change what is computed, and that no family here follows.
+void refuse_switches(ConfigReader& config) {
+  struct Switch {
+    std::string_view key;
+    bool known;
+  };
+  for (const auto& [key, known] :
+       {Switch{"scale_attn_weights", true},
+        Switch{"scale_attn_by_inverse_layer_idx", false},
+        Switch{"add_cross_attention", false}, Switch{"is_decoder", false}}) {
+    if (config.flag(key, known) == known) continue;
+    config.refuse(key, "`" + std::string(key) + "` is " +
+                           (known ? "false" : "true") +
+                           ", which no family here computes");
+  }
+  const std::string positions = config.text("position_embedding_type");
+  if (!positions.empty() && positions != "absolute") {
+    config.refuse(
+        "position_embedding_type",
+        "positions of type `" + printable(positions) + "` are not known");
+  }
+}
+
+std::string first_architecture(const Node& config) {
+  const auto list = config.find("architectures");
+  if (!list || !list->is_list() || list->size() == 0) return "";
+  return std::string(list->item(0).text());
+}
+
+// The config.json that says what the model at `path` is; "" for none.
+std::string config_path(const std::string& path, Host& host) {
+  const std::optional<FileInfo> info = host.file_info(path);
+  if (path == "-" || path.starts_with('@') || !info) return "";
+  if (info->directory) return join_path(path, "config.json");
+  // What has no size may be a pipe, which can be read only once.
+  if (info->size == 0) return "";
+  std::string why;
+  const auto bytes = host.read_file(path, kHeadBytes, why);
+  if (bytes == nullptr) return "";
+  const std::string_view head = bytes->view();
+  for (const ManifestFormat& format : manifest_formats()) {
+    if (!format.recognize(head)) continue;
+    if (format.is_weights) return join_path(directory_of(path), "config.json");
+    return format.name == kHfConfig.name ? path : "";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::optional<ModelConfig> read_model_config(const Node& config,
+                                             Diagnostics& diags) {
+  const auto root = require(config, NodeKind::Map, "a config", diags);
+  if (!root) return std::nullopt;
+  const auto inner = root->find("text_config");
+  const bool nested = inner && inner->is_map();
+  const Node map = nested ? *inner : *root;
+  ConfigReader whole(*root, "", diags);
+  ConfigReader reader(map, nested ? "text_config." : "", diags);
+
+  ModelConfig model;
+  const Span place = root->span();
+  model.where = {place.file, place.begin, std::min(place.begin + 1, place.end)};
+  model.model_type = reader.text("model_type");
+  if (model.model_type.empty()) model.model_type = whole.text("model_type");
+  model.architecture = first_architecture(*root);
+  read_sizes(reader, model);
+  model.norm_epsilon = optional_number(reader, "rms_norm_eps");
+  for (const char* key : {"layer_norm_epsilon", "layer_norm_eps"}) {
+    if (!model.norm_epsilon) model.norm_epsilon = optional_number(reader, key);
+  }
+  model.activation = first_text(
+      reader, {"hidden_act", "hidden_activation", "activation_function"});
+  model.tied = optional_flag(reader, "tie_word_embeddings");
+  if (!model.tied) model.tied = optional_flag(whole, "tie_word_embeddings");
+  read_rope(reader, model.rope);
+  refuse_switches(reader);
+  if (model.layers) {
+    model.windows = layer_windows(map, find_family(map), *model.layers);
+  }
+  if (!reader.ok()) return std::nullopt;
+  return model;
+}
+
+std::optional<ModelConfig> find_model_config(const std::string& path,
+                                             Host& host, Diagnostics& diags) {
+  const std::string file = config_path(path, host);
+  if (file.empty() || !host.file_info(file)) return ModelConfig{};
+  const SourcePtr source = read_source(file, kWholeFile, host, diags);
+  if (source == nullptr) return std::nullopt;
+  const auto document = parse_document(source, diags);
+  if (!document) return std::nullopt;
+  return read_model_config(document->root(), diags);
+}
+
+}  // namespace shardplan

@@ -1,0 +1,445 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/hf_tp_plan/rules.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "core/fold.h"
+#include "io/dialects.h"
+#include "syntax/document.h"
+#include "syntax/python_literal.h"
+#include "syntax/text.h"
+
+namespace shardplan {
+namespace {
+
+constexpr auto kWhole = TpCut::Whole;
+constexpr auto kFirst = TpCut::First;
+constexpr auto kOut = TpCut::SecondLast;
+constexpr auto kLast = TpCut::Last;
+
+constexpr std::array<TpStyle, 26> kStyles = {{
+    {"colwise", kOut, kLast},
+    {"rowwise", kLast, kWhole},
+    {"grouped_gemm", kFirst, kFirst},
+    {"colwise_rep", kOut, kLast},
+    {"colwise_gather_output", kOut, kLast},
+    {"rowwise_rep", kLast, kWhole},
+    {"rowwise_split_input", kLast, kWhole},
+    {"local_colwise", kOut, kLast},
+    {"local_rowwise", kLast, kWhole},
+    {"packed_colwise", kOut, kLast, true},
+    {"packed_rowwise", kLast, kWhole, true},
+    {"local_packed_rowwise", kLast, kWhole, true},
+    {"embedding_rowwise", kFirst, kWhole},
+    {"embedding_colwise", kLast, kWhole},
+    {"replicate", kWhole, kWhole},
+    {"local", kWhole, kWhole},
+    {"gather", kWhole, kWhole},
+    {"sequence_parallel", kWhole, kWhole},
+    {"ep_router", kWhole, kWhole},
+    {"ep_dispatch_experts", kWhole, kWhole},
+    {"moe_tp_experts", kWhole, kWhole},
+    {"moe_identity_expert", kWhole, kWhole},
+    {"mla_kv_a_proj", kWhole, kWhole},
+    {"all_reduce", kWhole, kWhole},
+    {"local_params", kWhole, kWhole},
+    {"replicated_with_grad_allreduce", kWhole, kWhole},
+}};
+
+}  // namespace
+
+std::span<const TpStyle> tp_styles() { return kStyles; }
+
+const TpStyle* find_tp_style(std::string_view name) {
+  const auto* const found =
+      std::find_if(kStyles.begin(), kStyles.end(),
+                   [&](const TpStyle& style) { return style.name == name; });
+  return found == kStyles.end() ? nullptr : found;
+}
+
+// Tensor-parallel plans of Hugging Face transformers: a map from names, with
+// `*` for digits, to styles.
+//
+//   {"base_model_tp_plan": {"layers.*.self_attn.q_proj": "colwise", ..}}
+//
+// The whole name of a parameter is looked up first, then that of its module. A
+// parameter that has no entry is replicated without a word; here a catch-all
+// rule behind the others does that, so it is reported.
+
+namespace {
+
+constexpr std::string_view kVersionKey = "transformers_version";
+// The first version that folds only whole parts of a name.
+constexpr int64_t kWholePartsMajor = 5;
+constexpr int64_t kWholePartsMinor = 2;
+
+struct Entry {
+  std::string key;
+  Span where;
+  std::string style;
+  Span style_where;
+};
+
+struct Table {
+  std::string name;  // "base_model_tp_plan", ""
+  Span where;
+  std::vector<Entry> entries;
+};
+
+struct TpPlan {
+  std::vector<Table> tables;
+  DigitFolding folding = DigitFolding::EveryRun;
+};
+
+constexpr std::array<std::string_view, 3> kPlanNames = {"tp_plan", "_tp_plan",
+                                                        "base_model_tp_plan"};
+constexpr std::array<std::string_view, 3> kExpertPlanNames = {
+    "ep_plan", "_ep_plan", "base_model_ep_plan"};
+
+// `LlamaConfig.base_model_tp_plan` is one too.
+template <typename Names>
+bool is_one_of(std::string_view name, const Names& names) {
+  const size_t dot = name.rfind('.');
+  const std::string_view last =
+      dot == std::string_view::npos ? name : name.substr(dot + 1);
+  return std::find(names.begin(), names.end(), last) != names.end();
+}
+
+// Keys of a base model's plan lack the name that the whole model gives it, and
+// so may those of a plan of no name.
+bool is_of_base_model(const Table& table) {
+  return table.name.empty() || table.name.find("base_model") != table.name.npos;
+}
+
+bool is_quote(char c) { return c == '"' || c == '\''; }
+
+// `: "colwise"`, quoted or not; names of styles that cut nothing are words that
+// any file may have.
+bool has_style_value(std::string_view text) {
+  for (const TpStyle& style : tp_styles()) {
+    if (style.weight == TpCut::Whole) continue;
+    for (size_t at = text.find(style.name); at != text.npos;
+         at = text.find(style.name, at + 1)) {
+      const size_t end = at + style.name.size();
+      size_t before = at;
+      if (before > 0 && is_quote(text[before - 1])) --before;
+      while (before > 0 && text[before - 1] == ' ') --before;
+      const bool ends = end == text.size() ||
+                        std::string_view("\"' \r\n,}#").find(text[end]) !=
+                            std::string_view::npos;
+      if (ends && before > 0 && text[before - 1] == ':') return true;
+    }
+  }
+  return false;
+}
+
+bool recognize(std::string_view head) {
+  if (head.find('\0') != std::string_view::npos) return false;
+  return head.find("tp_plan\"") != std::string_view::npos ||
+         head.find("tp_plan:") != std::string_view::npos ||
+         head.find("tp_plan =") != std::string_view::npos ||
+         head.find("tp_plan=") != std::string_view::npos ||
+         has_style_value(head);
+}
+
+class Reader {
+ public:
+  Reader(const RuleReading& reading, RuleSet& rules, Diagnostics& diags)
+      : reading_(reading), rules_(rules), errors_(diags, "the plan") {}
+
+  bool read(const SourcePtr& source) {
+    errors_.diags().keep(source);
+    const std::string_view text = source->text();
+    const size_t first = text.find_first_not_of(" \t\r\n");
+    const bool is_flow = first != text.npos && text[first] == '{';
+    std::vector<PythonDict> dicts;
+    std::vector<PythonToken> tokens;
+    if (!is_flow) {
+      tokens = python_tokens(*source);
+      dicts = python_dicts(tokens);
+    }
+    // A map in YAML may look like a dictionary, but nothing is assigned there.
+    const bool is_python =
+        std::any_of(dicts.begin(), dicts.end(),
+                    [](const PythonDict& dict) { return !dict.name.empty(); });
+    if (!is_python) {
+      if (!read_document(source)) return false;
+    } else {
+      read_python(tokens, dicts);
+    }
+    const std::vector<const Table*> chosen = choose(*source);
+    if (chosen.empty()) return false;
+    for (const Table* table : chosen) add_table(*table);
+    if (errors_.errors() > 0) return false;
+    finish(chosen);
+    return true;
+  }
+
+ private:
+  void read_python(std::span<const PythonToken> tokens,
+                   const std::vector<PythonDict>& dicts) {
+    for (const PythonDict& dict : dicts) {
+      if (!is_one_of(dict.name, kPlanNames) &&
+          !is_one_of(dict.name, kExpertPlanNames) &&
+          !all_styles(tokens, dict)) {
+        continue;
+      }
+      Table table{dict.name, dict.where, {}};
+      for (const PythonEntry& entry : dict.entries) {
+        const bool is_text =
+            entry.end == entry.begin + 1 &&
+            tokens[entry.begin].kind == PythonTokenKind::String;
+        if (is_text) {
+          table.entries.push_back({entry.key, entry.where,
+                                   tokens[entry.begin].text,
+                                   tokens[entry.begin].where});
+        } else {
+          errors_
+              .malformed(
+                  tokens[entry.begin].where,
+                  "the style of `" + printable(entry.key) + "` is not a string")
+              .help("write the name of a style; nothing is evaluated");
+        }
+      }
+      if (dict.problem) {
+        errors_.malformed(dict.problem, "this entry has no literal key")
+            .help("write every entry as \"NAME\": \"STYLE\"");
+      }
+      plan_.tables.push_back(std::move(table));
+    }
+  }
+
+  static bool all_styles(std::span<const PythonToken> tokens,
+                         const PythonDict& dict) {
+    return std::any_of(dict.entries.begin(), dict.entries.end(),
+                       [&](const PythonEntry& entry) {
+                         return find_tp_style(tokens[entry.begin].text) !=
+                                nullptr;
+                       });
+  }
+
+  bool read_document(const SourcePtr& source) {
+    const auto document = parse_document(source, errors_.diags());
+    if (!document) return false;
+    const auto root =
+        require(document->root(), NodeKind::Map, "tp_plan", errors_.diags());
+    if (!root) return false;
+    if (const auto version = root->find(kVersionKey)) read_version(*version);
+    bool named = false;
+    for (size_t i = 0; i < root->size(); ++i) {
+      const std::string_view key = root->key(i);
+      if (!is_one_of(key, kPlanNames) && !is_one_of(key, kExpertPlanNames)) {
+        continue;
+      }
+      named = true;
+      if (root->item(i).is_null()) continue;
+      read_map(root->item(i), key, root->key_span(i));
+    }
+    if (!named) read_map(*root, "", {source.get(), 0, 1});
+    return true;
+  }
+
+  void read_version(const Node& node) {
+    const std::string_view text = node.text();
+    int64_t major = 0;
+    int64_t minor = 0;
+    const char* const end = text.data() + text.size();
+    const auto first = std::from_chars(text.data(), end, major);
+    bool good = first.ec == std::errc();
+    if (good && first.ptr != end && *first.ptr == '.') {
+      good = std::from_chars(first.ptr + 1, end, minor).ec == std::errc();
+    }
+    if (!good) {
+      errors_
+          .malformed(node.span(), "`" + printable(text) +
+                                      "` is not a version of transformers")
+          .help("write it as in \"4.57.1\"");
+      return;
+    }
+    if (std::pair(major, minor) >=
+        std::pair(kWholePartsMajor, kWholePartsMinor)) {
+      plan_.folding = DigitFolding::WholeParts;
+    }
+  }
+
+  void read_map(const Node& node, std::string_view name, Span where) {
+    if (!node.is_map()) {
+      errors_.malformed(node.span(), "`" + std::string(name) +
+                                         "` must be a map, not " +
+                                         std::string(kind_name(node.kind())));
+      return;
+    }
+    Table table{std::string(name), where, {}};
+    for (size_t i = 0; i < node.size() && !errors_.stopped(); ++i) {
+      if (name.empty() && node.key(i) == kVersionKey) continue;
+      const Node value = node.item(i);
+      if (!value.is_string()) {
+        errors_
+            .malformed(value.span(), "the style of `" + printable(node.key(i)) +
+                                         "` must be text, not " +
+                                         std::string(kind_name(value.kind())))
+            .help("styles are names such as `colwise` and `rowwise`");
+        continue;
+      }
+      table.entries.push_back({std::string(node.key(i)), node.key_span(i),
+                               std::string(value.text()), value.span()});
+    }
+    plan_.tables.push_back(std::move(table));
+  }
+
+  // The tables that make the plan: those of `tp_plan` and of the base model
+  // together, or the one that was asked for.
+  std::vector<const Table*> choose(const SourceFile& source) {
+    std::vector<const Table*> chosen;
+    std::vector<std::string> names;
+    for (const Table& table : plan_.tables) {
+      names.push_back(table.name);
+      const bool wanted = reading_.table
+                              ? table.name == *reading_.table ||
+                                    table.name.ends_with("." + *reading_.table)
+                              : !is_one_of(table.name, kExpertPlanNames);
+      if (wanted) chosen.push_back(&table);
+    }
+    const bool all_plans = std::all_of(
+        chosen.begin(), chosen.end(),
+        [](const Table* table) { return is_one_of(table->name, kPlanNames); });
+    if (chosen.size() == 1 || (!chosen.empty() && all_plans)) return chosen;
+    if (errors_.errors() > 0) return {};
+    auto report = errors_.malformed(
+        {&source, 0, 0},
+        chosen.empty()
+            ? (reading_.table
+                   ? "no plan is named `" + printable(*reading_.table) + "`"
+                   : std::string("no tensor-parallel plan is found"))
+            : "the file holds " +
+                  plural(static_cast<int64_t>(chosen.size()), "plan"));
+    for (const std::string& name : names) {
+      report.fact("a plan: `" + printable(name) + "`");
+    }
+    report.help(names.empty()
+                    ? "a plan is a map from names to styles, at best under "
+                      "`base_model_tp_plan` or `tp_plan`"
+                    : "choose one with `--table NAME`");
+    return {};
+  }
+
+  void add_table(const Table& table) {
+    std::vector<const Entry*> entries;
+    for (const Entry& entry : table.entries) entries.push_back(&entry);
+    // Whole names come before the modules that they belong to.
+    const auto depth = [](const Entry* entry) {
+      return std::count(entry->key.begin(), entry->key.end(), '.');
+    };
+    std::stable_sort(
+        entries.begin(), entries.end(),
+        [&](const Entry* a, const Entry* b) { return depth(a) > depth(b); });
+    for (const Entry* entry : entries) {
+      if (errors_.stopped()) return;
+      add_entry(*entry, is_of_base_model(table));
+    }
+  }
+
+  void add_entry(const Entry& entry, bool below) {
+    const TpStyle* style = find_tp_style(entry.style);
+    if (style == nullptr) return report_style(entry);
+    if (!can_be_folded_name(entry.key, plan_.folding)) {
+      return report_dead_key(entry);
+    }
+    const bool is_bias = entry.key == "bias" || entry.key.ends_with(".bias");
+    if (!is_bias && style->bias != style->weight) {
+      add_rule(entry, KeyPart::Bias, below, style->bias);
+    }
+    add_rule(entry, KeyPart::Module, below,
+             is_bias ? style->bias : style->weight);
+  }
+
+  void add_rule(const Entry& entry, KeyPart part, bool below, TpCut cut) {
+    Rule rule;
+    rule.pattern = key_pattern(entry.key, part, below);
+    rule.where = entry.where;
+    rule.spec_where = entry.style_where;
+    const AxisNames axis = {std::string(kTpAxis)};
+    if (cut != TpCut::Whole) rule.spec.dims.push_back(axis);
+    if (cut == TpCut::SecondLast) rule.spec.dims.emplace_back();
+    rule.from_last = cut == TpCut::SecondLast || cut == TpCut::Last;
+    rule.dim_where.assign(rule.spec.dims.size(), entry.style_where);
+    rules_.rules.push_back(std::move(rule));
+  }
+
+  void report_style(const Entry& entry) {
+    std::vector<std::string> known;
+    for (const TpStyle& style : tp_styles()) known.emplace_back(style.name);
+    auto report = errors_.malformed(
+        entry.style_where, "`" + printable(entry.style) +
+                               "` is not a style of tensor parallelism");
+    if (const auto near = nearest(entry.style, known)) {
+      report.help("a style with a similar name is `" + *near + "`");
+    } else {
+      report.help(
+          "styles are `colwise`, `rowwise`, `grouped_gemm`, "
+          "`replicate` and others; docs/formats/hf-tp-plan.md has all");
+    }
+  }
+
+  void report_dead_key(const Entry& entry) {
+    const bool every_run = plan_.folding == DigitFolding::EveryRun;
+    std::string sample = entry.key;
+    std::replace(sample.begin(), sample.end(), '*', '0');
+    auto report = errors_.diags().report(
+        Code::UnusedRule, entry.where,
+        "`" + printable(entry.key) + "` can stand for no parameter");
+    report.fact("`" + printable(sample) + "` is looked up as `" +
+                printable(fold_digits(sample, plan_.folding)) + "`");
+    if (!every_run) {
+      report.help(
+          "since transformers 5.2 `*` stands for a number between dots, and of "
+          "two numbers in a row only for the first");
+    } else if (can_be_folded_name(entry.key, DigitFolding::WholeParts)) {
+      report.help(
+          "before transformers 5.2 every digit of a name is `*`; if "
+          "the plan is for a later one, say so with "
+          "`\"transformers_version\": \"5.2.0\"` beside the plan");
+    } else {
+      report.help("every digit of a name is `*` in a plan");
+    }
+  }
+
+  void finish(const std::vector<const Table*>& chosen) {
+    Rule rest;
+    rest.pattern = ".*";
+    rest.where = chosen.front()->where;
+    rest.spec_where = rest.where;
+    rules_.rules.push_back(std::move(rest));
+    AxisNames& axes = rules_.declared_axes;
+    if (std::find(axes.begin(), axes.end(), kTpAxis) == axes.end()) {
+      axes.emplace_back(kTpAxis);
+    }
+  }
+
+  const RuleReading& reading_;
+  RuleSet& rules_;
+  ErrorLimit errors_;
+  TpPlan plan_;
+};
+
+bool read(SourcePtr source, const RuleReading& reading, RuleSet& rules,
+          Diagnostics& diags) {
+  const bool good = Reader(reading, rules, diags).read(source);
+  rules.sources.push_back(std::move(source));
+  return good;
+}
+
+}  // namespace
+
+const RuleDialect kHfTpPlan = {
+    "hf-tp-plan", "tensor-parallel plans of Hugging Face transformers",
+    recognize, read};
+
+}  // namespace shardplan

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// Levanter's trainer configs; docs/formats/logical.md.
+//
+//   trainer:
+//     fsdp_axis: embed
+//     tensor_parallel_axes: [mlp, heads]
+//     axis_resources: {vocab: model}
+//     parameter_axis_resources: {embed: data}
+//     model_axis_size: 4
+//
+// An axis of an array means its mesh axes, whatever the other axes mean, and a
+// later entry replaces an earlier one: axis_resources, tensor_parallel_axes on
+// `model`, batch_axis on (replica, data), then, for what is stored,
+// parameter_axis_resources, and fsdp_axis on `data`. Newer configs have a
+// block for all of it:
+//
+//   trainer:
+//     mesh:
+//       axes: {data: -1, model: 4}
+//       dcn_axes: {replica_dcn: -1}
+//       shared_mapping: {vocab: model}
+//       param_mapping: {embed: data}
+//
+// What is stored has the shared mapping, `mlp` and `heads` on `model` unless it
+// says otherwise, and the mapping of parameters. Source: levanter's MeshConfig.
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "io/dialects.h"
+#include "io/spec_node.h"
+#include "syntax/document.h"
+
+namespace shardplan {
+namespace {
+
+constexpr std::array<std::string_view, 8> kKeys = {
+    "axis_resources", "parameter_axis_resources", "tensor_parallel_axes",
+    "fsdp_axis",      "model_axis_size",          "param_mapping",
+    "shared_mapping", "compute_mapping"};
+
+// One logical axis, or a list of them, all on the same mesh axes.
+bool add_axes(const Node& node, const AxisNames& axes, RuleSet& rules,
+              Diagnostics& diags) {
+  if (node.is_null()) return true;
+  if (!node.is_list()) {
+    if (!require(node, NodeKind::String, "axis", diags)) return false;
+    rules.logical_rules.push_back(
+        {std::string(node.text()), axes, node.span(), node.span()});
+    return true;
+  }
+  bool good = true;
+  for (size_t i = 0; i < node.size(); ++i) {
+    good = add_axes(node.item(i), axes, rules, diags) && good;
+  }
+  return good;
+}
+
+void add_default(std::string_view name, const AxisNames& axes, Span where,
+                 RuleSet& rules) {
+  rules.logical_rules.push_back({std::string(name), axes, where, where});
+}
+
+std::optional<AxisRequest> axis_of(const Node& trainer, std::string_view name,
+                                   std::string_view key, int64_t size,
+                                   Diagnostics& diags) {
+  AxisRequest axis{std::string(name), size, trainer.span(), trainer.span(),
+                   trainer.span()};
+  const auto given = trainer.find(key);
+  if (!given) return axis;
+  if (!require(*given, NodeKind::Integer, key, diags)) return std::nullopt;
+  if (!given->integer()) {
+    return diags.error(Code::InvalidMesh, given->span(),
+                       "`" + std::string(key) + "` does not fit 63 bits");
+  }
+  axis.size = *given->integer();
+  axis.where = axis.size_where = given->span();
+  return axis;
+}
+
+bool read_mesh(const Node& trainer, RuleSet& rules, Diagnostics& diags) {
+  const auto replica =
+      axis_of(trainer, "replica", "replica_ici_axis_size", 1, diags);
+  const auto model = axis_of(trainer, "model", "model_axis_size", 1, diags);
+  const auto slices =
+      axis_of(trainer, "replica", "replica_dcn_axis_size", 1, diags);
+  if (!replica || !model || !slices) return false;
+  const Span where = trainer.span();
+  rules.declared_axes = {"replica", "data", "model"};
+  rules.mesh = {*replica, {"data", -1, where, where, where}, *model};
+  rules.dcn_mesh = {*slices,
+                    {"data", 1, where, where, where},
+                    {"model", 1, where, where, where}};
+  rules.mesh_where = where;
+  return true;
+}
+
+bool has_axis(const std::vector<AxisRequest>& axes, std::string_view name) {
+  return std::any_of(axes.begin(), axes.end(), [&](const AxisRequest& axis) {
+    return axis.name == name;
+  });
+}
+
+// The axes that a block gives, by name, over those that it always has. The
+// default axis that takes the rest, the first, gives way to another that does.
+std::optional<std::vector<AxisRequest>> sizes_of(
+    const Node& mesh, std::string_view key, std::vector<AxisRequest> defaults,
+    Diagnostics& diags) {
+  std::vector<AxisRequest> given;
+  if (const auto node = mesh.find(key)) {
+    auto read = read_mesh_node(*node, diags);
+    if (!read) return std::nullopt;
+    given = *std::move(read);
+  }
+  const bool rest_is_taken =
+      std::any_of(given.begin(), given.end(),
+                  [](const AxisRequest& axis) { return axis.size == -1; });
+  if (rest_is_taken) defaults.front().size = 1;
+  for (AxisRequest& axis : given) {
+    const auto known = std::find_if(
+        defaults.begin(), defaults.end(),
+        [&](const AxisRequest& other) { return other.name == axis.name; });
+    if (known != defaults.end()) {
+      *known = std::move(axis);
+    } else {
+      defaults.push_back(std::move(axis));
+    }
+  }
+  return defaults;
+}
+
+bool read_block_mesh(const Node& mesh, RuleSet& rules, Diagnostics& diags) {
+  const Span where = mesh.span();
+  const auto axis = [&](const char* name, int64_t size) {
+    return AxisRequest{name, size, where, where, where};
+  };
+  const auto within =
+      sizes_of(mesh, "axes",
+               {axis("data", -1), axis("replica", 1), axis("model", 1)}, diags);
+  const auto across =
+      sizes_of(mesh, "dcn_axes", {axis("replica_dcn", -1)}, diags);
+  if (!within || !across) return false;
+  rules.mesh = within;
+  rules.mesh_where = where;
+  for (AxisRequest one : *within) {
+    one.size = 1;
+    rules.dcn_mesh.push_back(std::move(one));
+  }
+  for (AxisRequest one : *across) {
+    if (has_axis(*within, one.name)) {
+      diags.error(Code::InvalidMesh, one.where,
+                  "axis `" + one.name + "` is in `axes` and in `dcn_axes`");
+      return false;
+    }
+    rules.dcn_mesh.push_back(one);
+    one.size = 1;
+    rules.mesh->push_back(std::move(one));
+  }
+  for (const AxisRequest& one : *rules.mesh) {
+    rules.declared_axes.push_back(one.name);
+  }
+  return true;
+}
+
+bool read_mesh_block(const Node& mesh, RuleSet& rules, Diagnostics& diags) {
+  if (!require(mesh, NodeKind::Map, "mesh", diags) ||
+      !read_block_mesh(mesh, rules, diags)) {
+    return false;
+  }
+  add_default("mlp", {"model"}, mesh.span(), rules);
+  add_default("heads", {"model"}, mesh.span(), rules);
+  bool good = true;
+  if (const auto shared = mesh.find("shared_mapping")) {
+    good = read_axis_mapping(*shared, rules, diags);
+  }
+  const auto parameters = mesh.find("param_mapping");
+  if (!parameters) {
+    add_default("embed", {"data"}, mesh.span(), rules);
+    return good;
+  }
+  return read_axis_mapping(*parameters, rules, diags) && good;
+}
+
+bool read_trainer(const Node& trainer, RuleSet& rules, Diagnostics& diags) {
+  if (!require(trainer, NodeKind::Map, "trainer", diags)) return false;
+  rules.logical_reading = LogicalReading::Mapping;
+  if (const auto mesh = trainer.find("mesh")) {
+    return read_mesh_block(*mesh, rules, diags);
+  }
+  bool good = read_mesh(trainer, rules, diags);
+  const auto mapping = [&](std::string_view key) {
+    const auto node = trainer.find(key);
+    good = (!node || read_axis_mapping(*node, rules, diags)) && good;
+  };
+  const auto axes = [&](std::string_view key, const AxisNames& on,
+                        std::string_view otherwise) {
+    const auto node = trainer.find(key);
+    if (node) {
+      good = add_axes(*node, on, rules, diags) && good;
+    } else if (!otherwise.empty()) {
+      add_default(otherwise, on, trainer.span(), rules);
+    }
+  };
+  mapping("axis_resources");
+  axes("tensor_parallel_axes", {"model"}, "");
+  axes("batch_axis", {"replica", "data"}, "batch");
+  mapping("parameter_axis_resources");
+  axes("fsdp_axis", {"data"}, "embed");
+  return good;
+}
+
+bool recognize(std::string_view head) {
+  return std::any_of(kKeys.begin(), kKeys.end(), [&](std::string_view key) {
+    return head.find(std::string(key) + ":") != std::string_view::npos;
+  });
+}
+
+bool read(SourcePtr source, const RuleReading&, RuleSet& rules,
+          Diagnostics& diags) {
+  const auto document = parse_document(source, diags);
+  if (!document) return false;
+  rules.sources.push_back(std::move(source));
+  const Node root = document->root();
+  if (!require(root, NodeKind::Map, "a Levanter config", diags)) return false;
+  return read_trainer(root.find("trainer").value_or(root), rules, diags);
+}
+
+}  // namespace
+
+const RuleDialect kLevanter = {
+    "levanter", "Levanter's trainer configs: axis_resources and fsdp_axis",
+    recognize, read};
+
+}  // namespace shardplan

@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/maxtext/dump.h"
+
+#include <algorithm>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "io/dialects.h"
+#include "io/formats.h"
+#include "io/paths.h"
+#include "io/recorded_sharding.h"
+#include "io/shards.h"
+#include "syntax/document.h"
+#include "syntax/text.h"
+
+namespace shardplan {
+namespace {
+
+// One key at the beginning of `path`, which loses it: `['w']`, `[0]` or `.w`.
+std::optional<std::string> cut_key(std::string_view& path) {
+  if (path.starts_with('.')) {
+    const size_t end = std::min(path.find('/'), path.size());
+    std::string key(path.substr(1, end - 1));
+    path.remove_prefix(end);
+    if (key.empty()) return std::nullopt;
+    return key;
+  }
+  if (!path.starts_with('[')) return std::nullopt;
+  path.remove_prefix(1);
+  std::string key;
+  const char quote = path.empty() ? '\0' : path[0];
+  const bool quoted = quote == '\'' || quote == '"';
+  if (quoted) path.remove_prefix(1);
+  const char last = quoted ? quote : ']';
+  size_t at = 0;
+  for (; at < path.size() && path[at] != last; ++at) {
+    if (quoted && path[at] == '\\' && at + 1 < path.size()) ++at;
+    key += path[at];
+  }
+  if (at == path.size()) return std::nullopt;
+  path.remove_prefix(at + 1);
+  if (quoted) {
+    if (!path.starts_with(']')) return std::nullopt;
+    path.remove_prefix(1);
+  }
+  return key;
+}
+
+class DumpReader {
+ public:
+  explicit DumpReader(Diagnostics& diags) : errors_(diags, "the dump") {}
+
+  std::optional<MaxtextDump> read(const Node& root) {
+    MaxtextDump dump;
+    for (size_t i = 0; i < root.size() && !errors_.stopped(); ++i) {
+      DumpEntry entry;
+      entry.sharding.name = key_path_name(root.key(i));
+      entry.sharding.where = root.key_span(i);
+      if (!root.item(i).is_map()) {
+        errors_.malformed(root.item(i).span(),
+                          "an array of the dump must be a map");
+        continue;
+      }
+      read_entry(root.item(i), entry);
+      dump.named = dump.named || !entry.sharding.mesh.empty();
+      dump.entries.push_back(std::move(entry));
+    }
+    if (errors_.errors() > 0) return std::nullopt;
+    return dump;
+  }
+
+ private:
+  void read_entry(const Node& map, DumpEntry& entry) {
+    if (const auto mesh = map.find("mesh")) read_mesh(*mesh, entry.sharding);
+    const auto spec = map.find("partition_spec");
+    if (spec && spec->is_list()) {
+      read_spec(*spec, entry.sharding);
+    } else {
+      errors_.malformed(spec ? spec->span() : map.span(),
+                        "an array must have a list as `partition_spec`");
+    }
+    const auto shape = map.find("shape");
+    if (!shape || shape->is_null()) return;
+    entry.shape.emplace();
+    for (size_t i = 0; i < shape->size(); ++i) {
+      const auto size = shape->item(i).integer();
+      if (!size || *size < 0) {
+        errors_.malformed(shape->item(i).span(),
+                          "an entry of `shape` must be a size");
+        return;
+      }
+      entry.shape->push_back(*size);
+    }
+    if (!shape->is_list()) {
+      errors_.malformed(shape->span(), "`shape` must be a list of sizes");
+    } else if (entry.sharding.spec.dims.size() > entry.shape->size()) {
+      errors_.malformed(
+          entry.sharding.spec_where,
+          "the spec has " +
+              plural(static_cast<int64_t>(entry.sharding.spec.dims.size()),
+                     "dimension") +
+              ", but the shape has " + std::to_string(entry.shape->size()));
+    }
+  }
+
+  void read_mesh(const Node& mesh, RecordedSharding& sharding) {
+    const auto names = mesh.find("axis_names");
+    const auto sizes = mesh.find("shape");
+    if (!names || !names->is_list() || !sizes || !sizes->is_map()) {
+      errors_.malformed(mesh.span(),
+                        "a mesh must have a list of `axis_names` and a map of "
+                        "sizes, `shape`");
+      return;
+    }
+    sharding.mesh_where = mesh.span();
+    for (size_t i = 0; i < names->size(); ++i) {
+      const Node name = names->item(i);
+      const auto size =
+          name.is_string() ? sizes->find(name.text()) : std::nullopt;
+      if (!size || !size->integer()) {
+        errors_.malformed(name.span(), "this axis has no size in `shape`");
+        return;
+      }
+      sharding.mesh.push_back({std::string(name.text()), *size->integer(),
+                               name.span(), name.span(), size->span()});
+    }
+  }
+
+  void read_spec(const Node& spec, RecordedSharding& sharding) {
+    sharding.spec_where = spec.span();
+    for (size_t i = 0; i < spec.size(); ++i) {
+      const Node dim = spec.item(i);
+      AxisNames& axes = sharding.spec.dims.emplace_back();
+      if (dim.is_null()) continue;
+      if (!dim.is_list()) {
+        read_axis(dim, axes);
+        continue;
+      }
+      for (size_t k = 0; k < dim.size(); ++k) read_axis(dim.item(k), axes);
+    }
+  }
+
+  void read_axis(const Node& node, AxisNames& axes) {
+    if (node.is_string() && is_axis_name(node.text())) {
+      axes.emplace_back(node.text());
+      return;
+    }
+    errors_.malformed(node.span(), "this is not an axis name");
+  }
+
+  ErrorLimit errors_;
+};
+
+}  // namespace
+
+std::string key_path_name(std::string_view path) {
+  const std::string whole(path);
+  std::string name;
+  while (true) {
+    const bool attribute = path.starts_with('.');
+    const auto key = cut_key(path);
+    if (!key) return whole;
+    const bool boxed =
+        attribute && *key == "value" && path.empty() && !name.empty();
+    if (!boxed) name += (name.empty() ? "" : "/") + *key;
+    if (path.empty()) return name;
+    if (!path.starts_with('/')) return whole;
+    path.remove_prefix(1);
+  }
+}
+
+bool is_maxtext_dump(std::string_view head) {
+  const size_t first = head.find_first_not_of(" \t\r\n");
+  return first != std::string_view::npos && head[first] == '{' &&
+         head.find("\"partition_spec\"") != std::string_view::npos &&
+         head.find("\"dtype\"") == std::string_view::npos;
+}
+
+std::optional<MaxtextDump> read_maxtext_dump(const SourcePtr& file,
+                                             Diagnostics& diags) {
+  const auto document = parse_document(file, diags);
+  if (!document || !require(document->root(), NodeKind::Map, "dump", diags)) {
+    return std::nullopt;
+  }
+  return DumpReader(diags).read(document->root());
+}
+
+// MaxText's sharding dumps: names and shapes from the file that is given, the
+// logical axes from `logical_shardings.json`, the mesh from
+// `named_shardings.json`; whichever is given, the other beside it is read
+// too.
+
+namespace {
+
+std::vector<RecordedSharding> shardings_of(const MaxtextDump& dump) {
+  std::vector<RecordedSharding> shardings;
+  for (const DumpEntry& entry : dump.entries) {
+    shardings.push_back(entry.sharding);
+  }
+  return shardings;
+}
+
+// The file beside the one that is given. One that is broken takes nothing from
+// it.
+std::optional<MaxtextDump> read_twin(const ModelSource& source, bool named,
+                                     Manifest& manifest, Host& host,
+                                     Diagnostics& diags) {
+  const bool is_named = file_name_of(source.path) == kNamedShardings;
+  const bool is_logical = file_name_of(source.path) == kLogicalShardings;
+  if (named ? !is_named : !is_logical) return std::nullopt;
+  const std::string path =
+      join_path(source.directory, named ? kLogicalShardings : kNamedShardings);
+  if (!host.file_info(path)) return std::nullopt;
+  Diagnostics problems;
+  const SourcePtr file = read_source(path, kWholeFile, host, problems);
+  std::optional<MaxtextDump> twin;
+  if (file != nullptr) twin = read_maxtext_dump(file, problems);
+  if (twin && twin->named != named) {
+    diags.keep(file);
+    manifest.sources.push_back(file);
+    return twin;
+  }
+  std::string why = "it is of the same kind";
+  Code code = Code::InconsistentCheckpoint;
+  if (!problems.all().empty()) {
+    why = problems.all().front().message;
+    code = problems.all().front().code;
+  }
+  diags.report(code, Severity::Warning, {},
+               "`" + path + "` is not used: " + why);
+  return std::nullopt;
+}
+
+// Labels of an array's dimensions; those that the spec leaves out have none.
+AxisLabels labels_of(const DumpEntry& entry) {
+  AxisLabels labels(entry.shape->size());
+  const std::vector<AxisNames>& dims = entry.sharding.spec.dims;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (!dims[i].empty()) labels[i] = dims[i].front();
+  }
+  return labels;
+}
+
+// Newer dumps write what logical names became: axes of the mesh, several for a
+// dimension.
+bool names_mesh_axes(const MaxtextDump& logical,
+                     const std::vector<AxisRequest>& mesh) {
+  bool any = false;
+  bool all_in_mesh = !mesh.empty();
+  for (const DumpEntry& entry : logical.entries) {
+    for (const AxisNames& axes : entry.sharding.spec.dims) {
+      if (axes.size() > 1) return true;
+      for (const AxisName& name : axes) {
+        any = true;
+        all_in_mesh = all_in_mesh && std::any_of(mesh.begin(), mesh.end(),
+                                                 [&](const AxisRequest& axis) {
+                                                   return axis.name == name;
+                                                 });
+      }
+    }
+  }
+  return any && all_in_mesh;
+}
+
+class ManifestMaker {
+ public:
+  ManifestMaker(Manifest& manifest, Diagnostics& diags)
+      : manifest_(manifest), diags_(diags) {}
+
+  bool make(const MaxtextDump& dump, const MaxtextDump* axes_from) {
+    std::unordered_map<std::string_view, const DumpEntry*> axes_of;
+    if (axes_from != nullptr) {
+      for (const DumpEntry& entry : axes_from->entries) {
+        axes_of.emplace(entry.sharding.name, &entry);
+      }
+    }
+    const bool any = std::any_of(
+        dump.entries.begin(), dump.entries.end(), [](const DumpEntry& entry) {
+          return state_part(entry.sharding.name) == StatePart::Parameter;
+        });
+    for (const DumpEntry& entry : dump.entries) {
+      const StatePart part = state_part(entry.sharding.name);
+      if (any && part == StatePart::Optimizer) {
+        ++left_out_;
+        continue;
+      }
+      const auto twin = axes_of.find(entry.sharding.name);
+      if (!add(entry, any && part == StatePart::Counter,
+               twin == axes_of.end() ? nullptr : twin->second)) {
+        return false;
+      }
+    }
+    report();
+    return true;
+  }
+
+ private:
+  bool add(const DumpEntry& entry, bool buffer, const DumpEntry* axes) {
+    const Span where = entry.sharding.where;
+    if (!entry.shape) {
+      diags_.error(Code::MissingFacts, where,
+                   "the dump does not give the shape of `" +
+                       printable(entry.sharding.name) + "`");
+      return false;
+    }
+    const size_t index = manifest_.size();
+    if (!manifest_.add(entry.sharding.name, {DType::F32, *entry.shape}, where,
+                       buffer)) {
+      diags_.error(Code::MalformedDocument, where,
+                   "with this array the dump exceeds 2^63 bytes");
+      return false;
+    }
+    if (!buffer && first_.file == nullptr) first_ = where;
+    if (axes == nullptr || buffer) return true;
+    if (axes->shape == entry.shape) {
+      manifest_.set_axes(index, labels_of(*axes));
+    } else {
+      differing_.push_back(entry.sharding.name);
+    }
+    return true;
+  }
+
+  void report() {
+    if (!differing_.empty()) {
+      diags_
+          .report(
+              Code::InconsistentCheckpoint, Severity::Warning, {},
+              "the two dumps differ in the shape of " + some_names(differing_))
+          .fact("logical axes of these are not used")
+          .parameters(differing_);
+    }
+    if (manifest_.size() > 0) {
+      diags_
+          .report(Code::MissingFacts, Severity::Warning, first_,
+                  "a sharding dump does not say dtypes: f32 is assumed for all")
+          .fact("all bytes follow from that: in bf16 they would be half")
+          .help(
+              "f32 is MaxText's default for weights; give a native manifest to "
+              "have other dtypes");
+    }
+    if (left_out_ > 0) {
+      manifest_.remarks.push_back(
+          plural(left_out_, "array") +
+          " of the optimizer's state left out: `--optimizer` computes it");
+    }
+  }
+
+  Manifest& manifest_;
+  Diagnostics& diags_;
+  Span first_;
+  std::vector<std::string> differing_;
+  int64_t left_out_ = 0;
+};
+
+std::optional<Manifest> read_dump(const ModelSource& source, Host& host,
+                                  Diagnostics& diags) {
+  const auto given = read_maxtext_dump(source.file, diags);
+  if (!given) return std::nullopt;
+  Manifest manifest;
+  manifest.sources.push_back(source.file);
+  const auto twin = source.path == "-" ? std::nullopt
+                                       : read_twin(source, given->named,
+                                                   manifest, host, diags);
+  const MaxtextDump* named = given->named ? &*given : twin ? &*twin : nullptr;
+  const MaxtextDump* logical = !given->named ? &*given
+                               : twin        ? &*twin
+                                             : nullptr;
+  if (named != nullptr) {
+    manifest.mesh = common_mesh(shardings_of(*named), diags).axes;
+  }
+  if (logical != nullptr && names_mesh_axes(*logical, manifest.mesh)) {
+    manifest.remarks.emplace_back(
+        "`" + std::string(kLogicalShardings) +
+        "` names axes of the mesh, not logical ones: these are not used");
+    logical = nullptr;
+  }
+  if (!ManifestMaker(manifest, diags).make(*given, logical)) {
+    return std::nullopt;
+  }
+  return manifest;
+}
+
+}  // namespace
+
+const ManifestFormat kMaxtextDump = {
+    "maxtext-dump", "MaxText's sharding dumps: names, shapes, axes and mesh",
+    is_maxtext_dump, read_dump};
+
+// MaxText's `named_shardings.json`: for each array a rule for its name alone,
+// with the spec that it had.
+
+namespace {
+
+bool read_recorded_rules(SourcePtr source, const RuleReading&, RuleSet& rules,
+                         Diagnostics& diags) {
+  const auto dump = read_maxtext_dump(source, diags);
+  if (!dump) return false;
+  if (!dump->named) {
+    diags
+        .error(Code::UnrecognizedFormat, {},
+               "`" + source->name() +
+                   "` has logical axes, not the specs they became")
+        .help(
+            "give `named_shardings.json` as rules, or this as the model and "
+            "`logical_axis_rules` as rules");
+    return false;
+  }
+  std::vector<RecordedSharding> shardings;
+  for (const DumpEntry& entry : dump->entries) {
+    shardings.push_back(entry.sharding);
+  }
+  RecordedMesh mesh = common_mesh(shardings, diags);
+  if (!mesh.axes.empty()) {
+    rules.mesh = std::move(mesh.axes);
+    rules.mesh_where = mesh.where;
+  }
+  add_recorded_rules(shardings, rules, diags);
+  rules.sources.push_back(std::move(source));
+  return true;
+}
+
+}  // namespace
+
+const RuleDialect kMaxtextDumpRules = {
+    "maxtext-dump", "the shardings in MaxText's `named_shardings.json`",
+    is_maxtext_dump, read_recorded_rules};
+
+}  // namespace shardplan

@@ -1,0 +1,563 @@
+// SPDX-License-Identifier: Apache-2.0
+// The native manifest: {"parameters": {"path": {"shape": [..], "dtype": ..}}}
+// and its shorter forms, in JSON, which is streamed, or YAML.
+#include "io/native/manifest.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "io/formats.h"
+#include "io/native/tensor_entry.h"
+#include "syntax/document.h"
+#include "syntax/json.h"
+#include "syntax/text.h"
+#include "syntax/tokens.h"
+
+namespace shardplan {
+namespace {
+
+// JSON begins with a bracket and then a string, or with empty brackets; YAML's
+// flow style mostly does not.
+bool looks_like_json(std::string_view text) {
+  const size_t first = text.find_first_not_of("{[ \t\r\n");
+  return first > 0 && text.find_first_of("{[") < first &&
+         (first == std::string_view::npos || text[first] == '"' ||
+          text[first] == ']' || text[first] == '}');
+}
+
+// Most manifests without a wrapper are told by a search alone, without a second
+// pass over their tokens. An escape may hide the word.
+bool may_have_wrapper(std::string_view text) {
+  static constexpr std::string_view kWord = "parameters";
+  const std::boyer_moore_horspool_searcher search(kWord.begin(), kWord.end());
+  return std::search(text.begin(), text.end(), search) != text.end() ||
+         text.find("\\u") != std::string_view::npos;
+}
+
+std::optional<Manifest> read_json(const SourceFile& source,
+                                  Diagnostics& diags) {
+  const bool wrapped = may_have_wrapper(source.text()) && [&] {
+    JsonScanner ahead(source);
+    return has_wrapper(TokenSource(ahead));
+  }();
+  JsonScanner scanner(source);
+  auto manifest = read_native(TokenSource(scanner), wrapped, diags);
+  if (scanner.token() == JsonScanner::Token::Error) scanner.report(diags);
+  return manifest;
+}
+
+std::optional<Manifest> read_tree(const SourcePtr& source, Diagnostics& diags) {
+  const auto document = parse_document(source, diags);
+  if (!document) return std::nullopt;
+  NodeTokens tokens(*document);
+  NodeTokens ahead(*document);
+  const bool wrapped = has_wrapper(TokenSource(ahead));
+  return read_native(TokenSource(tokens), wrapped, diags);
+}
+
+// The last format that is tried: what no other format claims, if it is text.
+bool recognize(std::string_view head) {
+  if (head.find('\0') != std::string_view::npos) return false;
+  const auto names = {"\"weight_map\"", "\"model_type\"", "\"architectures\"",
+                      "\"shardplan.plan/"};
+  return std::none_of(names.begin(), names.end(), [&](std::string_view name) {
+    return head.find(name) != std::string_view::npos;
+  });
+}
+
+std::optional<Manifest> read(const ModelSource& model, Host& /*host*/,
+                             Diagnostics& diags) {
+  diags.keep(model.file);
+  auto manifest = looks_like_json(model.file->text())
+                      ? read_json(*model.file, diags)
+                      : read_tree(model.file, diags);
+  if (!manifest) return std::nullopt;
+  manifest->title = model.path;
+  manifest->format = kNative.name;
+  manifest->sources.push_back(model.file);
+  return manifest;
+}
+
+}  // namespace
+
+const ManifestFormat kNative = {
+    "native", "names, shapes and dtypes in JSON or YAML", recognize, read};
+
+namespace {
+
+using Token = JsonScanner::Token;
+
+constexpr std::string_view kForm =
+    "a manifest maps names to objects such as {\"shape\": [1024, 256], "
+    "\"dtype\": \"bf16\"}, or is a list of such objects with a `name`";
+
+bool is_ignored(std::string_view key) {
+  return key == "__metadata__" || key == "$schema";
+}
+
+std::optional<int64_t> ModelFacts::*fact_member(std::string_view name) {
+  for (const FactField& fact : kFactFields) {
+    if (fact.name == name) return fact.member;
+  }
+  return nullptr;
+}
+
+// "`layers`, `heads`, ..."
+std::string known_facts() {
+  std::string text;
+  for (const FactField& fact : kFactFields) {
+    text += quoted(fact.name) + ", ";
+  }
+  return text + "`windows`";
+}
+
+class NativeReader {
+ public:
+  NativeReader(TokenSource tokens, Diagnostics& diags)
+      : tokens_(tokens), errors_(diags, "the manifest") {}
+
+  // Empty when something was reported, or when the tokens ended with Error,
+  // which the caller reports.
+  std::optional<Manifest> read(bool wrapped) {
+    const Token first = tokens_.next();
+    if (const SourceFile* file = tokens_.span().file) {
+      manifest_.reserve_for(file->text().size());
+    }
+    switch (first) {
+      case Token::BeginObject:
+        wrapped ? read_wrapper() : read_top_level();
+        break;
+      case Token::BeginArray:
+        read_named_list();
+        break;
+      case Token::Error:
+        return std::nullopt;
+      default:
+        return unrecognized(tokens_.span());
+    }
+    if (!errors_.stopped() && tokens_.next() == Token::Error)
+      return std::nullopt;
+    if (!strays_.empty() && !wrapped && !attributes_.seen_any()) {
+      return unrecognized(strays_.front().where);
+    }
+    report_strays();
+    if (errors_.errors() > 0 || !put_in_order()) return std::nullopt;
+    manifest_.model_name = std::move(model_name_);
+    manifest_.facts = facts_;
+    return std::move(manifest_);
+  }
+
+ private:
+  std::nullopt_t unrecognized(Span where) {
+    return errors_.diags()
+        .error(Code::UnrecognizedFormat, where, "this is no manifest")
+        .fact(std::string(kForm));
+  }
+  bool next_key() { return !errors_.stopped() && tokens_.next() == Token::Key; }
+  bool next_item() { return attributes_.next_item(); }
+
+  // Whether a key was there before, which is reported.
+  bool is_repeated(const std::string& key, Span where,
+                   std::map<std::string, Span>& seen) {
+    const auto [first, is_new] = seen.emplace(key, where);
+    if (is_new) return false;
+    errors_
+        .error(Code::DuplicateKey, where,
+               "key " + quoted(key) + " is given twice")
+        .label(first->second, "first given here");
+    return true;
+  }
+
+  // The path of the node that is read.
+  struct Mark {
+    size_t name = 0;
+    size_t path = 0;
+  };
+  Mark enter(std::string_view key) {
+    const Mark mark = enter_part();
+    name_ += key;
+    append_key(path_, key);
+    return mark;
+  }
+  Mark enter(size_t index) {
+    const Mark mark = enter_part();
+    name_ += std::to_string(index);
+    append_index(path_, index);
+    return mark;
+  }
+  Mark enter_part() {
+    const Mark mark{name_.size(), path_.size()};
+    if (depth_++ > 0) name_ += '/';
+    key_begin_ = name_.size();
+    return mark;
+  }
+  void leave(const Mark& mark) {
+    --depth_;
+    name_.resize(mark.name);
+    path_.resize(mark.path);
+  }
+
+  void read_wrapper() {
+    static const std::array<std::string, 5> kKnown = {
+        "name", "parameters", "facts", "$schema", "__metadata__"};
+    std::map<std::string, Span> seen;
+    while (next_key()) {
+      const std::string key(tokens_.text());
+      const Span where = tokens_.span();
+      const bool repeated = is_repeated(key, where, seen);
+      const Token token = tokens_.next();
+      if (token == Token::Error) return;
+      if (!repeated && key == "parameters") {
+        read_parameters(token);
+        continue;
+      }
+      if (!repeated && key == "facts") {
+        read_facts(token);
+        continue;
+      }
+      if (std::find(kKnown.begin(), kKnown.end(), key) == kKnown.end()) {
+        errors_.unknown_key(key, where, kKnown);
+      } else if (key == "name" && token == Token::String) {
+        model_name_ = tokens_.text();
+      } else if (key == "name") {
+        attributes_.report_kind(key, "text", tokens_.span(), token);
+      }
+      tokens_.skip_value();
+    }
+  }
+
+  void read_parameters(Token token) {
+    if (token == Token::BeginArray) {
+      read_named_list();
+    } else if (token == Token::BeginObject) {
+      TensorEntry group;
+      while (next_key()) {
+        const Span where = tokens_.span();
+        const Mark mark = enter(tokens_.text());
+        tokens_.next();
+        read_child(group, where);
+        leave(mark);
+      }
+    } else {
+      attributes_.report_kind("parameters", "a map or a list", tokens_.span(),
+                              token);
+    }
+  }
+
+  void read_facts(Token token) {
+    if (token != Token::BeginObject) {
+      attributes_.report_kind("facts", "a map", tokens_.span(), token);
+      tokens_.skip_value();
+      return;
+    }
+    facts_.from = FactsFrom::Manifest;
+    std::map<std::string, Span> seen;
+    while (next_key()) {
+      const std::string name(tokens_.text());
+      const Span where = tokens_.span();
+      const bool repeated = is_repeated(name, where, seen);
+      if (tokens_.next() == Token::Error) return;
+      if (!repeated && name == "windows" &&
+          tokens_.token() == Token::BeginArray) {
+        read_windows();
+        continue;
+      }
+      if (!repeated) read_fact(name, where);
+      tokens_.skip_value();
+    }
+  }
+
+  void read_windows() {
+    while (next_item()) {
+      const std::optional<int64_t> window = tokens_.integer();
+      if (window && *window >= 0) {
+        facts_.windows.push_back(*window);
+      } else {
+        errors_.malformed(tokens_.span(),
+                          "an item of `windows` must be a number of tokens, or "
+                          "0 for all of them");
+      }
+      tokens_.skip_value();
+    }
+  }
+
+  void read_fact(const std::string& name, Span where) {
+    if (name == "windows") {
+      attributes_.report_kind(name, "a list", tokens_.span(), tokens_.token());
+    } else if (!tokens_.integer() || *tokens_.integer() < 1) {
+      errors_.malformed(tokens_.span(),
+                        "fact " + quoted(name) + " must be a positive integer");
+    } else if (const auto member = fact_member(name)) {
+      facts_.*member = tokens_.integer();
+    } else {
+      errors_.diags()
+          .report(Code::UnknownKey, Severity::Warning, where,
+                  "fact " + quoted(name) + " is not used")
+          .fact("known facts: " + known_facts());
+    }
+  }
+
+  // Without a wrapper all keys are parameters or groups, but for a few.
+  void read_top_level() {
+    TensorEntry group;
+    std::map<std::string, Span> seen;
+    while (next_key()) {
+      const Span where = tokens_.span();
+      const bool ignored = is_ignored(tokens_.text());
+      const bool may_be_title = tokens_.text() == "name";
+      const Mark mark = enter(tokens_.text());
+      const Token token = tokens_.next();
+      if (ignored) {
+        tokens_.skip_value();
+      } else if (may_be_title && token == Token::String) {
+        is_repeated("name", where, seen);
+        model_name_ = tokens_.text();
+      } else {
+        read_child(group, where);
+      }
+      leave(mark);
+    }
+  }
+
+  void read_named_list() {
+    while (next_item()) {
+      if (tokens_.token() == Token::BeginObject) {
+        read_object(tokens_.span(), /*in_list=*/true);
+      } else {
+        add_stray_item(tokens_.span());
+        tokens_.skip_value();
+      }
+    }
+  }
+
+  void add_stray_item(Span where) {
+    if (strays_.size() == kMaxErrors) return;
+    strays_.push_back(
+        {"", "an item of the list", depth_ + 1, where, where, tokens_.token()});
+  }
+
+  // A member that is no attribute; the path is already its own.
+  void read_child(TensorEntry& parent, Span key) {
+    const Token token = tokens_.token();
+    if (token == Token::Error) return;
+    const bool scalar = token != Token::BeginObject &&
+                        token != Token::BeginArray && token != Token::Null;
+    if (scalar ? strays_.size() < kMaxErrors : !parent.child) {
+      Member member{name_.substr(key_begin_), quoted(name_), depth_, key,
+                    tokens_.span(),           token};
+      if (scalar) {
+        strays_.push_back(std::move(member));
+      } else {
+        parent.child = std::move(member);
+      }
+    }
+    if (token == Token::BeginObject) read_object(key, /*in_list=*/false);
+    if (token == Token::BeginArray) read_positional_list(key);
+    if (token == Token::Null) record(TreeEntry::Kind::Group, 0, key);
+  }
+
+  void read_positional_list(Span key) {
+    become_nested();
+    record(TreeEntry::Kind::Group, 0, key);
+    TensorEntry group;
+    for (size_t index = 0; next_item(); ++index) {
+      const Mark mark = enter(index);
+      read_child(group, tokens_.span());
+      leave(mark);
+    }
+  }
+
+  void read_object(Span where, bool in_list) {
+    TensorEntry entry;
+    entry.first_stray = strays_.size();
+    while (next_key()) {
+      const Span key = tokens_.span();
+      const Attribute attribute = attribute_of(tokens_.text());
+      if (attribute == Attribute::None ||
+          (attribute == Attribute::Name && !in_list)) {
+        const Mark mark = enter(tokens_.text());
+        tokens_.next();
+        read_child(entry, key);
+        leave(mark);
+      } else if (tokens_.next(); !attributes_.read(attribute, key, entry)) {
+        const Mark mark = enter(attribute_name(attribute));
+        read_child(entry, key);
+        leave(mark);
+      }
+    }
+    if (errors_.stopped() || tokens_.token() == Token::Error) return;
+    if (!in_list) {
+      finish_object(entry, where);
+    } else if (entry.has(Attribute::Name)) {
+      name_ = entry.name;
+      finish_object(entry, entry.name_where);
+      name_.clear();
+    } else if (entry.has_any()) {
+      errors_.malformed(where, "an entry of the list has no `name`");
+    } else {
+      add_stray_item(where);
+    }
+  }
+
+  void finish_object(const TensorEntry& entry, Span where) {
+    if (entry.has(Attribute::Sizes)) {
+      finish_tensor(entry, where);
+    } else if (entry.has_any()) {
+      if (has_wrong_attribute(entry)) return;
+      errors_.malformed(where,
+                        "parameter " + quoted(name_) + " has no `shape`");
+    } else {
+      become_nested();
+      record(TreeEntry::Kind::Group, 0, where);
+    }
+  }
+
+  // Reports members of a parameter that are none of its attributes, and forgets
+  // what was odd below them.
+  bool has_wrong_attribute(const TensorEntry& entry) {
+    bool found = entry.child.has_value();
+    for (size_t i = entry.first_stray; i < strays_.size(); ++i) {
+      if (strays_[i].depth != depth_ + 1) continue;
+      found = true;
+      attributes_.report(strays_[i]);
+    }
+    strays_.resize(std::min(strays_.size(), entry.first_stray));
+    if (entry.child) attributes_.report(*entry.child);
+    return found;
+  }
+
+  void finish_tensor(const TensorEntry& entry, Span where) {
+    if (has_wrong_attribute(entry)) return;
+    if (!entry.has(Attribute::Type)) {
+      errors_.malformed(where,
+                        "parameter " + quoted(name_) + " has no `dtype`");
+      return;
+    }
+    if (entry.broken) return;
+    if (!attributes_.axes_fit(entry, name_)) return;
+    type_.shape = attributes_.shape();
+    type_.dtype = *entry.dtype;
+    add_tensor(entry, where);
+  }
+
+  void add_tensor(const TensorEntry& entry, Span where) {
+    if (depth_ > 1) become_nested();
+    const bool buffer = entry.buffer;
+    const size_t index = buffer ? manifest_.buffers().size() : manifest_.size();
+    if (!manifest_.add(name_, type_, where, buffer)) {
+      errors_
+          .malformed(where,
+                     "with " + quoted(name_) +
+                         " the size of the manifest does not fit 63 bits")
+          .fact("shape: " + shape_text(type_.shape));
+      return;
+    }
+    if (!buffer && entry.has(Attribute::Axes)) {
+      manifest_.set_axes(index, entry.axes);
+    }
+    if (!nested_) return;
+    record(buffer ? TreeEntry::Kind::Buffer : TreeEntry::Kind::Parameter, index,
+           where);
+  }
+
+  void report_strays() {
+    for (const Member& stray : strays_) {
+      if (errors_.stopped()) return;
+      errors_
+          .malformed(stray.where,
+                     stray.name + " is neither a parameter nor a group of them")
+          .fact(std::string(kForm));
+    }
+  }
+
+  void record(TreeEntry::Kind kind, size_t index, Span where) {
+    entries_.push_back({path_, kind, static_cast<uint32_t>(index), where});
+  }
+
+  // Until now every tensor stood at the top.
+  void become_nested() {
+    if (nested_) return;
+    nested_ = true;
+    record_all();
+  }
+  void record_all() {
+    for (size_t i = 0; i < manifest_.size(); ++i) {
+      std::string path;
+      append_key(path, manifest_.name(i));
+      entries_.push_back({std::move(path), TreeEntry::Kind::Parameter,
+                          static_cast<uint32_t>(i), manifest_.where(i)});
+    }
+    for (size_t i = 0; i < manifest_.buffers().size(); ++i) {
+      const Manifest::Buffer& buffer = manifest_.buffers()[i];
+      std::string path;
+      append_key(path, buffer.name);
+      entries_.push_back({std::move(path), TreeEntry::Kind::Buffer,
+                          static_cast<uint32_t>(i), buffer.where});
+    }
+  }
+
+  // Two flat tensors of one name are found by load_manifest.
+  bool put_in_order() {
+    if (entries_.empty()) return true;
+    if (!nested_) record_all();  // a null may bear the name of a tensor
+    if (!sort_entries(entries_, errors_.diags())) return false;
+    if (nested_) manifest_ = reordered(manifest_, entries_);
+    return true;
+  }
+
+  TokenSource tokens_;
+  ErrorLimit errors_;
+  AttributeReader attributes_{tokens_, errors_};
+  Manifest manifest_;
+  std::string model_name_;
+  ModelFacts facts_;
+  // Scalars where tensors and groups are expected, at most
+  // kMaxErrors.
+  std::vector<Member> strays_;
+
+  std::string name_;
+  std::string path_;
+  size_t depth_ = 0;
+  size_t key_begin_ = 0;  // of the last part within `name_`
+  bool nested_ = false;
+  std::vector<TreeEntry> entries_;  // of a nested tree, and nulls
+
+  TensorType type_;  // reused
+};
+
+}  // namespace
+
+bool has_wrapper(TokenSource tokens) {
+  if (tokens.next() != Token::BeginObject) return false;
+  while (tokens.next() == Token::Key) {
+    const bool found = tokens.text() == "parameters";
+    const Token value = tokens.next();
+    if (!found) {
+      tokens.skip_value();
+      continue;
+    }
+    if (value != Token::BeginObject) return value == Token::BeginArray;
+    if (tokens.next() != Token::Key) return true;
+    const Attribute attribute = attribute_of(tokens.text());
+    const Token first = tokens.next();
+    if (attribute == Attribute::Type) return first != Token::String;
+    if (attribute == Attribute::Sizes) return first != Token::BeginArray;
+    return true;
+  }
+  return false;
+}
+
+std::optional<Manifest> read_native(TokenSource tokens, bool wrapped,
+                                    Diagnostics& diags) {
+  return NativeReader(tokens, diags).read(wrapped);
+}
+
+}  // namespace shardplan

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/orbax/checkpoint.h"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <utility>
+
+#include "base/text.h"
+#include "io/dialects.h"
+#include "io/paths.h"
+#include "syntax/document.h"
+#include "syntax/json.h"
+#include "syntax/text.h"
+
+namespace shardplan {
+namespace {
+
+bool is_json_map(std::string_view head) {
+  const size_t first = head.find_first_not_of(" \t\r\n");
+  return first != std::string_view::npos && head[first] == '{';
+}
+
+std::optional<Shape> read_shape(const Node& list, ErrorLimit& errors) {
+  Shape shape;
+  bool good = list.is_list();
+  for (size_t i = 0; good && i < list.size(); ++i) {
+    const std::optional<int64_t> size = list.item(i).integer();
+    good = size && *size >= 0;
+    shape.push_back(size.value_or(0));
+  }
+  if (good) return shape;
+  errors.malformed(list.span(), "`write_shape` must be a list of sizes");
+  return std::nullopt;
+}
+
+// Appends the keys of a leaf to its names.
+bool read_keys(const Node& entry, OrbaxLeaf& leaf, ErrorLimit& errors) {
+  const auto keys = entry.find("key_metadata");
+  if (!keys || !keys->is_list() || keys->size() == 0) {
+    errors.malformed(leaf.where,
+                     "a leaf must have its keys as a list in `key_metadata`");
+    return false;
+  }
+  for (size_t i = 0; i < keys->size(); ++i) {
+    const Node item = keys->item(i);
+    const auto key = item.is_map() ? item.find("key") : std::nullopt;
+    if (!key || (!key->is_string() && !key->integer())) {
+      errors.malformed(item.span(),
+                       "an item of `key_metadata` must have a `key`");
+      return false;
+    }
+    if (i > 0) {
+      leaf.name += '/';
+      leaf.dotted += '.';
+    }
+    leaf.name += key->text();
+    leaf.dotted += key->text();
+  }
+  return true;
+}
+
+bool read_value(const Node& entry, OrbaxLeaf& leaf, ErrorLimit& errors) {
+  const auto value = entry.find("value_metadata");
+  const auto type =
+      value && value->is_map() ? value->find("value_type") : std::nullopt;
+  if (!type || !type->is_string()) {
+    errors.malformed(leaf.where,
+                     "a leaf must have `value_metadata` with a `value_type`");
+    return false;
+  }
+  leaf.value_type = type->text();
+  const auto skip = value->find("skip_deserialize");
+  leaf.empty = skip && skip->boolean().value_or(false);
+  const auto written = value->find("write_shape");
+  if (written && !written->is_null()) {
+    leaf.write_shape = read_shape(*written, errors);
+    return leaf.write_shape.has_value();
+  }
+  return true;
+}
+
+constexpr std::string_view kBase64 =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+std::optional<std::string> decode_base64(std::string_view text) {
+  std::string bytes;
+  while (text.ends_with('=')) text.remove_suffix(1);
+  uint32_t bits = 0;
+  int count = 0;
+  for (const char c : text) {
+    const size_t value = kBase64.find(c);
+    if (value == std::string_view::npos) return std::nullopt;
+    bits = (bits << 6U) | static_cast<uint32_t>(value);
+    count += 6;
+    if (count >= 8) {
+      count -= 8;
+      bytes +=
+          static_cast<char>((bits >> static_cast<unsigned>(count)) & 0xffU);
+    }
+  }
+  return bytes;
+}
+
+// One sharding, from the JSON in its text.
+class ShardingReader {
+ public:
+  ShardingReader(std::string_view text, Span outer, RecordedSharding& into)
+      : source_(std::make_shared<SourceFile>("a sharding", std::string(text))),
+        json_(*source_, problems_),
+        outer_(outer),
+        into_(into) {}
+
+  enum class Kind : uint8_t { Broken, Other, Known };
+
+  Kind read() {
+    const bool good =
+        json_.advance() &&
+        json_.map("a sharding", [&](const std::string& key,
+                                    Span) { return read_key(key); }) &&
+        json_.finish();
+    if (!good) return Kind::Broken;
+    if (type_ == "SingleDeviceSharding") return Kind::Known;
+    if (type_ != "NamedSharding") return Kind::Other;
+    return bind() ? Kind::Known : Kind::Broken;
+  }
+  const std::string& type() const { return type_; }
+  // Why it is broken.
+  std::string why() const {
+    if (!why_.empty()) return why_;
+    return problems_.all().empty() ? "" : problems_.all().front().message;
+  }
+
+ private:
+  bool read_key(const std::string& key) {
+    if (key == "sharding_type") return json_.string("`sharding_type`", type_);
+    if (key == "shape") {
+      return json_.list("`shape`", [&] {
+        return json_.size("a size of the mesh", sizes_.emplace_back());
+      });
+    }
+    if (key == "axis_names") {
+      return json_.list("`axis_names`", [&] {
+        return json_.string("a name of an axis", names_.emplace_back());
+      });
+    }
+    if (key == "partition_spec") {
+      return json_.list("`partition_spec`", [&] { return read_dimension(); });
+    }
+    return json_.skip();
+  }
+
+  bool read_dimension() {
+    AxisNames& axes = into_.spec.dims.emplace_back();
+    if (json_.token() == JsonReader::Token::Null) return true;
+    if (json_.token() == JsonReader::Token::BeginArray) {
+      return json_.list("a dimension", [&] {
+        return json_.string("an axis", axes.emplace_back());
+      });
+    }
+    return json_.string("a dimension of the spec", axes.emplace_back());
+  }
+
+  bool bind() {
+    if (names_.empty() || names_.size() != sizes_.size()) {
+      why_ = "it has " + std::to_string(names_.size()) + " names of axes and " +
+             std::to_string(sizes_.size()) + " sizes";
+      return false;
+    }
+    for (size_t i = 0; i < names_.size(); ++i) {
+      if (!is_axis_name(names_[i])) {
+        why_ = "`" + printable(names_[i]) + "` is not an axis name";
+        return false;
+      }
+      into_.mesh.push_back({names_[i], sizes_[i], outer_, outer_, outer_});
+    }
+    for (const AxisNames& axes : into_.spec.dims) {
+      for (const AxisName& axis : axes) {
+        if (std::find(names_.begin(), names_.end(), axis) == names_.end()) {
+          why_ = "its mesh has no axis `" + printable(axis) + "`";
+          return false;
+        }
+      }
+    }
+    return true;
+  }
+
+  std::shared_ptr<SourceFile> source_;
+  Diagnostics problems_;
+  JsonReader json_;
+  Span outer_;
+  RecordedSharding& into_;
+  std::string type_;
+  std::vector<int64_t> sizes_;
+  std::vector<std::string> names_;
+  std::string why_;
+};
+
+}  // namespace
+
+bool is_orbax_metadata(std::string_view head) {
+  return is_json_map(head) &&
+         head.find("\"tree_metadata\"") != std::string_view::npos;
+}
+
+bool is_orbax_sharding(std::string_view head) {
+  return is_json_map(head) &&
+         head.find("\\\"sharding_type\\\"") != std::string_view::npos;
+}
+
+std::optional<std::string> find_orbax_item(const std::string& directory,
+                                           Host& host) {
+  const auto has_metadata = [&](const std::string& path) {
+    return host.file_info(join_path(path, kOrbaxMetadata)).has_value();
+  };
+  if (has_metadata(directory)) return directory;
+  constexpr std::array<std::string_view, 4> kItems = {"items", "state",
+                                                      "default", "params"};
+  for (const std::string_view item : kItems) {
+    std::string path = join_path(directory, item);
+    if (has_metadata(path)) return path;
+  }
+  return std::nullopt;
+}
+
+std::optional<OrbaxTree> read_orbax_metadata(const SourcePtr& file,
+                                             Diagnostics& diags) {
+  const auto document = parse_document(file, diags);
+  if (!document ||
+      !require(document->root(), NodeKind::Map, "_METADATA", diags)) {
+    return std::nullopt;
+  }
+  const auto tree = document->root().find("tree_metadata");
+  if (!tree) {
+    return diags.error(Code::MalformedDocument, document->root().span(),
+                       "`_METADATA` has no `tree_metadata`");
+  }
+  if (!require(*tree, NodeKind::Map, "tree_metadata", diags)) {
+    return std::nullopt;
+  }
+  ErrorLimit errors(diags, "`_METADATA`");
+  OrbaxTree result;
+  if (const auto ocdbt = document->root().find("use_ocdbt")) {
+    result.use_ocdbt = ocdbt->boolean().value_or(false);
+  }
+  for (size_t i = 0; i < tree->size() && !errors.stopped(); ++i) {
+    OrbaxLeaf leaf;
+    leaf.where = tree->key_span(i);
+    const Node entry = tree->item(i);
+    if (!entry.is_map()) {
+      errors.malformed(entry.span(), "a leaf of `tree_metadata` must be a map");
+      continue;
+    }
+    if (read_keys(entry, leaf, errors) && read_value(entry, leaf, errors)) {
+      result.leaves.push_back(std::move(leaf));
+    }
+  }
+  if (errors.errors() > 0) return std::nullopt;
+  return result;
+}
+
+std::optional<std::vector<RecordedSharding>> read_orbax_sharding(
+    const SourcePtr& file, Diagnostics& diags) {
+  std::vector<RecordedSharding> result;
+  ErrorLimit errors(diags, "`_sharding`");
+  JsonReader json(*file, diags);
+  int64_t others = 0;
+  std::string other;
+  Span other_where;
+  const auto read_entry = [&](const std::string& key, Span where) {
+    RecordedSharding sharding;
+    std::string text;
+    if (!json.string("a sharding", text)) return false;
+    const Span place = json.span();
+    const auto name = decode_base64(key);
+    if (!name || !is_valid_utf8(*name)) {
+      errors.malformed(where, "a key of `_sharding` is not base64 of a name");
+      return !errors.stopped();
+    }
+    sharding.name = *name;
+    sharding.where = where;
+    sharding.mesh_where = place;
+    sharding.spec_where = place;
+    ShardingReader reader(text, place, sharding);
+    switch (reader.read()) {
+      case ShardingReader::Kind::Known:
+        result.push_back(std::move(sharding));
+        break;
+      case ShardingReader::Kind::Other:
+        if (others++ == 0) {
+          other = reader.type();
+          other_where = place;
+        }
+        break;
+      case ShardingReader::Kind::Broken:
+        errors.malformed(place, "the sharding of `" + printable(*name) +
+                                    "` is malformed: " + reader.why());
+        break;
+    }
+    return !errors.stopped();
+  };
+  const bool good =
+      json.advance() && json.map("`_sharding`", read_entry) && json.finish();
+  if (!good || errors.errors() > 0) return std::nullopt;
+  if (others > 0) {
+    diags
+        .report(Code::UnsupportedKey, Severity::Warning, other_where,
+                plural(others, "sharding") + " of a kind that is not read: `" +
+                    printable(other) + "`")
+        .fact("named shardings and those of a single device are");
+  }
+  return result;
+}
+
+// The `_sharding` of an Orbax checkpoint: for each array a rule for its name
+// alone, with the spec that it had.
+
+namespace {
+
+bool read_recorded_shardings(SourcePtr source, const RuleReading&,
+                             RuleSet& rules, Diagnostics& diags) {
+  const auto shardings = read_orbax_sharding(source, diags);
+  if (!shardings) return false;
+  RecordedMesh mesh = common_mesh(*shardings, diags);
+  if (!mesh.axes.empty()) {
+    rules.mesh = std::move(mesh.axes);
+    rules.mesh_where = mesh.where;
+  }
+  add_recorded_rules(*shardings, rules, diags);
+  rules.sources.push_back(std::move(source));
+  return true;
+}
+
+}  // namespace
+
+const RuleDialect kOrbaxRules = {
+    "orbax", "the shardings recorded in an Orbax checkpoint's `_sharding`",
+    is_orbax_sharding, read_recorded_shardings};
+
+}  // namespace shardplan

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Saved plans: `*.plan.json`, schema "shardplan.plan/1".
+//
+// Like a Plan in memory, a file holds each distinct placement once and a number
+// per parameter, so the plan of a million tensors is written and read as a
+// stream. Readers accept keys they do not know within version 1 and refuse
+// other versions (SP002).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string_view>
+
+#include "base/diagnostic.h"
+#include "base/source.h"
+#include "core/facts.h"
+#include "core/manifest.h"
+#include "core/plan.h"
+
+namespace shardplan {
+
+struct SavedPlan {
+  Manifest manifest;  // names and types of the parameters that it places
+  Plan plan;
+};
+
+std::optional<SavedPlan> read_plan(SourcePtr source, Diagnostics& diags);
+
+// False when `write` failed.
+bool write_plan(const Manifest& manifest, const Plan& plan,
+                const std::function<bool(std::string_view)>& write);
+
+// Whether a text looks like a saved plan; looks at its beginning only.
+bool is_plan(std::string_view head);
+
+// What the writer and the reader of saved plans agree on.
+
+inline constexpr std::string_view kPlanFamily = "shardplan.plan/";
+inline constexpr std::string_view kPlanSchema = "shardplan.plan/1";
+
+// In the order of FactsFrom.
+inline constexpr std::array<std::string_view, 4> kFactsFromNames = {
+    "none", "inferred", "manifest", "config"};
+
+inline std::string_view facts_from_name(FactsFrom from) {
+  return kFactsFromNames.at(static_cast<size_t>(from));
+}
+
+}  // namespace shardplan

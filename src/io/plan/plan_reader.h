@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The values that a saved plan is made of, read one by one.
+//
+// Each starts and ends as JsonReader's functions do; false means that the
+// reason has been reported.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/plan.h"
+#include "syntax/json.h"
+
+namespace shardplan {
+
+// A requested spec may hold the name that stands for UNCONSTRAINED.
+bool read_axis_name(JsonReader& json, std::string_view what, AxisName& axis);
+bool read_axes(JsonReader& json, std::string_view what, AxisNames& axes);
+bool read_spec(JsonReader& json, std::string_view what, PartitionSpec& spec);
+// The same, of names that need not be mesh axes.
+bool read_names(JsonReader& json, std::string_view what, AxisNames& names);
+bool read_name_spec(JsonReader& json, std::string_view what,
+                    PartitionSpec& spec);
+// An integer from 0 to `limit`.
+bool read_int(JsonReader& json, std::string_view what, int64_t limit,
+              int& value);
+bool read_rule(JsonReader& json, PlanRule& rule);
+// Appends a correction.
+bool read_correction(JsonReader& json, std::vector<Correction>& corrections);
+// Appends a dimension that is stored as declared.
+bool read_stored_dim(JsonReader& json, std::vector<StoredDim>& stored);
+// A declaration, as it is written.
+bool read_declaration(JsonReader& json, Declarations& declarations);
+// The value of key `dtype` or `shape` (SP005 for an unknown dtype).
+bool read_type_key(JsonReader& json, const std::string& key, TensorType& type,
+                   Diagnostics& diags);
+
+}  // namespace shardplan

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// A table of rules as EasyLM, EasyDeL and eFormer have it. It names mesh axes
+// only, and declares none: declared axes that the mesh lacks have size 1 and
+// are left out.
+#include "io/export.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/text.h"
+#include "syntax/python_tokens.h"
+
+namespace shardplan {
+namespace {
+
+constexpr std::string_view kName = "python";
+
+// Whether the name is a mesh axis, or unknown, with and without what the rules
+// file says about logical and semantic axes.
+bool is_mesh_axis(const AxisName& name, const RuleSet& rules,
+                  const Mesh& mesh) {
+  if (!is_axis_name(name) || name == "_") return false;  // "logical:embed"
+  const bool logical =
+      std::any_of(rules.logical_rules.begin(), rules.logical_rules.end(),
+                  [&](const LogicalRule& rule) { return rule.name == name; });
+  if (logical) return false;
+  return mesh.find(name) || contains(rules.declared_axes, name) ||
+         !find_semantic_token(name, true);
+}
+
+bool names_mesh_axes_only(const RuleSet& rules, const Mesh& mesh) {
+  for (const Rule& rule : rules.rules) {
+    for (const AxisNames& axes : rule.spec.dims) {
+      for (const AxisName& axis : axes) {
+        if (!is_mesh_axis(axis, rules, mesh)) return false;
+      }
+    }
+  }
+  return true;
+}
+
+std::string why_resolved(const ExportInput& input) {
+  std::string why = why_no_rules(input);
+  if (!why.empty()) return why;
+  if (!names_mesh_axes_only(*input.rules, input.plan.mesh)) {
+    return "the rules name axes that are none of the mesh";
+  }
+  const auto& placements = input.plan.placements;
+  const bool logical = std::any_of(
+      placements.begin(), placements.end(),
+      [](const Placement& p) { return p.rule == 0 && p.requested; });
+  return logical ? "logical axes place some parameters" : "";
+}
+
+// Without the declared axes that the mesh lacks; those go to `left_out`.
+PartitionSpec on_mesh(const PartitionSpec& spec, const ExportInput& input,
+                      AxisNames& left_out) {
+  PartitionSpec result = spec;
+  for (AxisNames& axes : result.dims) {
+    std::erase_if(axes, [&](const AxisName& axis) {
+      const bool absent = !input.plan.mesh.find(axis) &&
+                          contains(input.rules->declared_axes, axis);
+      if (absent && !contains(left_out, axis)) left_out.push_back(axis);
+      return absent;
+    });
+  }
+  return result;
+}
+
+std::string entry_text(const std::string& pattern, const PartitionSpec& spec) {
+  return "    (" + python_string(pattern) + ", " + python_spec(spec) + "),\n";
+}
+
+std::optional<std::string> write(const ExportInput& input, Diagnostics& diags) {
+  if (!specs_are_expressible(input, kName, diags)) return std::nullopt;
+  const std::string why = why_resolved(input);
+  std::string entries;
+  std::vector<std::string> lines;
+  if (why.empty()) {
+    lines = header_lines(input, "Partition rules, as given", kName);
+    AxisNames left_out;
+    for (const Rule& rule : input.rules->rules) {
+      entries += entry_text(rule.pattern, on_mesh(rule.spec, input, left_out));
+    }
+    if (!left_out.empty()) {
+      std::string names;
+      for (const AxisName& axis : left_out) names += " " + axis;
+      lines.push_back("declared axes that the mesh lacks are left out:" +
+                      names);
+    }
+  } else {
+    if (!names_are_expressible(input, kName, diags)) return std::nullopt;
+    lines = header_lines(input, "Partition rules, one per parameter or layer",
+                         kName);
+    lines.push_back(why);
+    const ResolvedTable table = resolved_table(input);
+    for (const TableEntry& entry : table.entries) {
+      entries += entry_text(entry.pattern, entry.spec);
+    }
+    add_left_out(table.left_out, lines);
+  }
+  note_activations(input, kName, diags);
+  note_slices(input, kName, diags);
+  return comment_text(lines) +
+         "from jax.sharding import PartitionSpec\n\nRULES = (" +
+         (entries.empty() ? "" : "\n") + entries + ")\n";
+}
+
+}  // namespace
+
+const ExportTarget kPythonTarget = {
+    kName, "a table of patterns and PartitionSpecs (EasyLM, EasyDeL, eFormer)",
+    write};
+
+// A Python module for JAX: a dict of name to PartitionSpec, and the mesh. It
+// needs nothing of ours.
+
+namespace {
+
+constexpr std::string_view kJaxName = "jax";
+
+constexpr std::string_view kMakeMesh = R"(
+
+def make_mesh(devices=None):
+    """The mesh over `devices` (all of this process's, if None), row-major."""
+    devices = jax.devices() if devices is None else list(devices)
+    if len(devices) != math.prod(MESH_SHAPE):
+        raise ValueError(
+            "the mesh has %d devices, not %d"
+            % (math.prod(MESH_SHAPE), len(devices))
+        )
+    grid = np.array(devices, dtype=object).reshape(MESH_SHAPE)
+    return Mesh(grid, AXIS_NAMES)
+)";
+
+// `(4, 2)`, `(8,)`.
+std::string sizes_text(const Mesh& mesh) {
+  std::string text = "(";
+  for (const Axis& axis : mesh.axes()) {
+    text += (text.size() == 1 ? "" : " ") + std::to_string(axis.size) + ",";
+  }
+  if (mesh.axes().size() > 1) text.pop_back();
+  return text + ")";
+}
+
+AxisNames names_of(const Mesh& mesh) {
+  AxisNames names;
+  for (const Axis& axis : mesh.axes()) names.push_back(axis.name);
+  return names;
+}
+
+std::optional<std::string> write_jax(const ExportInput& input,
+                                     Diagnostics& diags) {
+  if (!specs_are_expressible(input, kJaxName, diags)) return std::nullopt;
+  std::string entries;
+  int64_t left_out = 0;
+  for (size_t i = 0; i < input.manifest.size(); ++i) {
+    if (is_left_out(input, i)) {
+      ++left_out;
+      continue;
+    }
+    entries += "    " + python_string(input.manifest.name(i)) + ": " +
+               python_spec(input.plan.of(i).spec) + ",\n";
+  }
+  std::vector<std::string> lines =
+      header_lines(input, "A PartitionSpec per parameter", kJaxName);
+  add_left_out(left_out, lines);
+  note_activations(input, kJaxName, diags);
+  note_slices(input, kJaxName, diags);
+  return comment_text(lines) +
+         "\"\"\"How parameters are sharded: PARTITION_SPECS over "
+         "make_mesh().\"\"\"\n\n"
+         "import math\n\nimport jax\nimport numpy as np\n"
+         "from jax.sharding import Mesh, PartitionSpec\n\n"
+         "AXIS_NAMES = " +
+         python_names(names_of(input.plan.mesh)) +
+         "\nMESH_SHAPE = " + sizes_text(input.plan.mesh) +
+         "\n\nPARTITION_SPECS = {" + (entries.empty() ? "" : "\n") + entries +
+         "}\n" + std::string(kMakeMesh);
+}
+
+}  // namespace
+
+const ExportTarget kJaxTarget = {
+    kJaxName, "a Python module: a PartitionSpec per parameter, and the mesh",
+    write_jax};
+
+// Logical axis rules of flax, and the logical axes of the parameters. JAX
+// refuses what does not divide, so such a plan cannot be said.
+
+namespace {
+
+constexpr std::string_view kFlaxName = "flax";
+
+std::string label_text(const std::optional<std::string>& label) {
+  return label ? python_string(*label) : "None";
+}
+
+// `("embed", None)`, `("embed",)`, `()`.
+std::string labels_text(const AxisLabels& labels) {
+  std::string text = "(";
+  for (const auto& label : labels) {
+    text += (text.size() == 1 ? "" : " ") + label_text(label) + ",";
+  }
+  if (labels.size() > 1) text.pop_back();
+  return text + ")";
+}
+
+bool divides_everything(const ExportInput& input, Diagnostics& diags) {
+  for (size_t i = 0; i < input.manifest.size(); ++i) {
+    for (const Correction& c : input.plan.of(i).corrections) {
+      if (c.code != Code::IndivisibleDimension) continue;
+      diags
+          .error(Code::Inexpressible, input.manifest.where(i),
+                 "`flax` cannot leave dimension " + std::to_string(c.dim) +
+                     " of `" + printable(input.manifest.name(i)) +
+                     "` whole: its rules shard it, and JAX refuses that")
+          .fact(c.reason)
+          .help("change the rules or the size, or `--to jax`");
+      return false;
+    }
+  }
+  return true;
+}
+
+std::string axes_text_of(const ExportInput& input, int64_t& without) {
+  std::string text;
+  for (size_t i = 0; i < input.manifest.size(); ++i) {
+    const AxisLabels* labels = input.manifest.axes(i);
+    if (labels == nullptr) {
+      ++without;
+      continue;
+    }
+    text += "    " + python_string(input.manifest.name(i)) + ": " +
+            labels_text(*labels) + ",\n";
+  }
+  return text;
+}
+
+std::optional<std::string> write_flax(const ExportInput& input,
+                                      Diagnostics& diags) {
+  const RuleSet* rules = logical_rules_of(input, kFlaxName, diags);
+  const bool good = specs_are_expressible(input, kFlaxName, diags);
+  if (rules == nullptr || !good || !divides_everything(input, diags)) {
+    return std::nullopt;
+  }
+  std::vector<std::string> lines =
+      header_lines(input, "Logical axis rules, as given", kFlaxName);
+  int64_t without = 0;
+  const std::string axes = axes_text_of(input, without);
+  if (without > 0) {
+    lines.push_back(plural(without, "parameter") +
+                    " without logical axes in the model: left out");
+  }
+  note_activations(input, kFlaxName, diags);
+  note_slices(input, kFlaxName, diags);
+  std::string text = comment_text(lines) + "LOGICAL_AXIS_RULES = (\n";
+  for (const LogicalRule& rule : rules->logical_rules) {
+    text += "    (" + label_text(rule.name) + ", " + python_axes(rule.axes) +
+            "),\n";
+  }
+  return text + ")\n\nLOGICAL_AXES = {" + (axes.empty() ? "" : "\n") + axes +
+         "}\n";
+}
+
+}  // namespace
+
+const ExportTarget kFlaxTarget = {
+    kFlaxName, "logical axis rules of flax, and the axes of the parameters",
+    write_flax};
+
+}  // namespace shardplan

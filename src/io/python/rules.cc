@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/python/rules.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "io/dialects.h"
+#include "io/python/tables.h"
+#include "io/spec_node.h"
+#include "syntax/document.h"
+#include "syntax/python_literal.h"
+#include "syntax/python_tokens.h"
+
+namespace shardplan {
+namespace {
+
+// Rewrites one part's pattern so that nothing in it is found in a `/`.
+class SegmentWriter {
+ public:
+  explicit SegmentWriter(std::string_view pattern) : in_(pattern) {}
+
+  // Empty when `why` is filled.
+  std::optional<std::string> run(std::string& why) {
+    std::vector<std::string> branches;
+    int depth = 0;
+    bool anchored = false;
+    const auto end_branch = [&](bool is_last) {
+      // Only the last branch has the `$` that is put behind the whole.
+      if (!is_last && !anchored) out_ += "[^/]*";
+      branches.push_back(std::exchange(out_, ""));
+      anchored = false;
+    };
+    for (at_ = 0; at_ < in_.size(); ++at_) {
+      const char c = in_[at_];
+      if (c == '\\') {
+        if (!escape(false)) break;
+      } else if (c == '[') {
+        if (!char_class()) break;
+      } else if (c == '.') {
+        out_ += "[^/]";
+      } else if (c == '/') {
+        why_ = "a part of a path has no `/`";
+      } else if (c == '^' || c == '$') {
+        anchor(c, depth, anchored);
+      } else if (c == '|' && depth == 0) {
+        end_branch(false);
+      } else {
+        depth += c == '(' ? 1 : c == ')' ? -1 : 0;
+        out_ += c;
+      }
+      if (!why_.empty()) break;
+    }
+    end_branch(true);
+    why = why_;
+    if (!why_.empty()) return std::nullopt;
+    if (branches.size() == 1) return branches.front();
+    std::string all = "(?:";
+    for (const std::string& branch : branches) {
+      if (&branch != &branches.front()) all += '|';
+      all += branch;
+    }
+    return all + ")";
+  }
+
+ private:
+  // `^` begins a branch, `$` ends one; elsewhere they stay for the part alone.
+  void anchor(char c, int depth, bool& anchored) {
+    const bool begins = out_.empty();
+    const bool ends = at_ + 1 == in_.size() || in_[at_ + 1] == '|';
+    if (depth == 0 && c == '^' && begins) return;
+    if (depth == 0 && c == '$' && ends) {
+      anchored = true;
+      return;
+    }
+    why_ = "`" + std::string(1, c) +
+           "` within a part cannot be said about the whole name";
+  }
+
+  bool escape(bool in_class) {
+    if (at_ + 1 >= in_.size()) {
+      why_ = "it ends with a backslash";
+      return false;
+    }
+    const char c = in_[++at_];
+    if (c == 'A' || c == 'Z') {
+      why_ = "`\\" + std::string(1, c) +
+             "` within a part cannot be said about the whole name";
+      return false;
+    }
+    if (c == 'W' || c == 'D' || c == 'S') {
+      if (in_class) {
+        why_ = "`\\" + std::string(1, c) + "` within a class contains `/`";
+        return false;
+      }
+      const char lower = static_cast<char>(c - 'A' + 'a');
+      out_ += "[^/\\" + std::string(1, lower) + "]";
+      return true;
+    }
+    out_ += '\\';
+    out_ += c;
+    return true;
+  }
+
+  bool char_class() {
+    out_ += '[';
+    ++at_;
+    const bool is_negated = at_ < in_.size() && in_[at_] == '^';
+    if (is_negated) {
+      out_ += "^/";
+      ++at_;
+    }
+    bool first = true;
+    for (; at_ < in_.size(); ++at_, first = false) {
+      if (in_[at_] == ']' && !first) {
+        out_ += ']';
+        return true;
+      }
+      if (!is_negated && holds_slash()) {
+        why_ = "a class contains `/`";
+        return false;
+      }
+      if (in_[at_] == '\\') {
+        if (!escape(true)) return false;
+      } else {
+        if (in_[at_] == ']' || in_[at_] == '[') out_ += '\\';
+        out_ += in_[at_];
+      }
+    }
+    why_ = "a class does not end";
+    return false;
+  }
+
+  // A `/`, or a range around it.
+  bool holds_slash() const {
+    if (in_[at_] == '/') return true;
+    return in_[at_] == '-' && at_ > 0 && at_ + 1 < in_.size() &&
+           in_[at_ - 1] != '[' && in_[at_ - 1] < '/' && in_[at_ + 1] > '/' &&
+           in_[at_ + 1] != ']';
+  }
+
+  std::string_view in_;
+  size_t at_ = 0;
+  std::string out_;
+  std::string why_;
+};
+
+void replace_all(std::string& text, std::string_view from,
+                 std::string_view to) {
+  for (size_t at = text.find(from); at != std::string::npos;
+       at = text.find(from, at + to.size())) {
+    text.replace(at, from.size(), to);
+  }
+}
+
+constexpr std::string_view kOpen = "\\['";
+constexpr std::string_view kClose = "'\\]";
+
+}  // namespace
+
+std::optional<std::string> pattern_of_segments(
+    std::span<const std::string> segments, SegmentProblem& problem) {
+  std::string pattern = "(?:^|/)";
+  for (size_t i = 0; i < segments.size(); ++i) {
+    problem.segment = i;
+    const auto part = SegmentWriter(segments[i]).run(problem.why);
+    if (!part) return std::nullopt;
+    if (i > 0) pattern += '/';
+    pattern += *part;
+  }
+  return pattern + "(?:/|$)";
+}
+
+bool is_keystr_pattern(std::string_view pattern) {
+  return pattern.find(kOpen) != std::string_view::npos;
+}
+
+std::optional<std::string> pattern_of_keystr(std::string_view pattern) {
+  std::string path(pattern);
+  // `.*` around the whole is found in anything.
+  if (path.starts_with(".*\\['")) path.erase(0, 2);
+  if (path.ends_with("'\\].*")) path.erase(path.size() - 2);
+  replace_all(path, "'\\]\\['", "/");
+  replace_all(path, "'\\].*\\['", "/(?:.*/)?");
+  // `'\]$` is the end of a name, `^\['` its beginning.
+  replace_all(path, "'\\]$", "$");
+  replace_all(path, "^\\['", "^");
+  if (path.starts_with(kOpen)) {
+    path.replace(0, kOpen.size(), "(?:^|/)");
+  }
+  if (path.ends_with(kClose)) {
+    path.replace(path.size() - kClose.size(), kClose.size(), "(?:/|$)");
+  }
+  // A bracket or a quote that is left would look for itself.
+  if (path.find("\\[") != std::string::npos ||
+      path.find("\\]") != std::string::npos ||
+      path.find('\'') != std::string::npos) {
+    return std::nullopt;
+  }
+  return path;
+}
+
+namespace {
+
+bool is_sequence(const PythonValue& value) {
+  return value.kind == PythonKind::Tuple || value.kind == PythonKind::List;
+}
+
+class RuleReader {
+ public:
+  RuleReader(RuleSet& rules, Diagnostics& diags)
+      : rules_(rules), diags_(diags) {}
+
+  bool read(const PythonValue& table) {
+    bool any_spec = false;
+    for (const PythonValue& item : table.items) {
+      if (!is_sequence(item) || item.items.size() < 2) continue;
+      any_spec = any_spec || is_python_spec(item.items[1]) ||
+                 is_sequence(item.items[0]);
+      keystr_ = keystr_ || (item.items[0].kind == PythonKind::String &&
+                            is_keystr_pattern(item.items[0].text));
+    }
+    bool good = true;
+    for (const PythonValue& item : table.items) {
+      good = (any_spec ? rule(item) : logical_rule(item)) && good;
+    }
+    return good;
+  }
+
+ private:
+  bool refuse(Span where, std::string message, std::string help) {
+    diags_.error(Code::MalformedDocument, where, std::move(message))
+        .help(std::move(help));
+    return false;
+  }
+
+  bool is_pair(const PythonValue& value, const char* what, const char* help) {
+    return (is_sequence(value) && value.items.size() == 2) ||
+           refuse(value.where, what, help);
+  }
+
+  bool rule(const PythonValue& value) {
+    if (!is_pair(value, "a rule is a pattern and a PartitionSpec",
+                 "write (\"pattern\", PartitionSpec(..))")) {
+      return false;
+    }
+    Rule rule;
+    rule.where = value.items[0].where;
+    const bool has_pattern = pattern(value.items[0], rule);
+    // The rules of segments say None for what is replicated.
+    const bool is_replicated =
+        is_sequence(value.items[0]) && value.items[1].kind == PythonKind::None;
+    rule.spec_where = value.items[1].where;
+    if (!is_replicated && !read_python_spec(value.items[1], rule, diags_)) {
+      return false;
+    }
+    if (has_pattern) rules_.rules.push_back(std::move(rule));
+    return has_pattern;
+  }
+
+  bool pattern(const PythonValue& value, Rule& rule) {
+    if (is_sequence(value)) return segments(value, rule);
+    if (value.kind != PythonKind::String) {
+      return refuse(value.where, "the pattern of a rule is not a string",
+                    "write the pattern itself");
+    }
+    rule.pattern = value.text;
+    if (!keystr_) return true;
+    const auto path = pattern_of_keystr(value.text);
+    if (!path) {
+      return refuse(value.where,
+                    "this pattern looks for brackets in a way that paths "
+                    "without brackets cannot be searched for",
+                    "write it for names such as `h/0/attn/kernel`");
+    }
+    rule.pattern = *path;
+    return true;
+  }
+
+  bool segments(const PythonValue& value, Rule& rule) {
+    std::vector<std::string> parts;
+    for (const PythonValue& item : value.items) {
+      if (item.kind != PythonKind::String) {
+        return refuse(item.where, "a part of a path is not a string",
+                      "write the pattern of the part itself");
+      }
+      parts.push_back(item.text);
+    }
+    if (parts.empty()) {
+      return refuse(value.where, "there is no pattern",
+                    "write one pattern per part of the path");
+    }
+    SegmentProblem problem;
+    auto found = pattern_of_segments(parts, problem);
+    if (!found) {
+      return refuse(value.items[problem.segment].where, problem.why,
+                    "write a pattern for the whole name instead");
+    }
+    rule.pattern = *std::move(found);
+    return true;
+  }
+
+  bool logical_rule(const PythonValue& value) {
+    if (!is_pair(value, "a logical axis rule is a name and its axes",
+                 "write (\"name\", \"axis\"), with None or a tuple of axes")) {
+      return false;
+    }
+    const PythonValue& name = value.items[0];
+    if (name.kind != PythonKind::String && name.kind != PythonKind::None) {
+      return refuse(name.where, "a logical axis is not a string",
+                    "write its name");
+    }
+    auto axes = read_python_axes(value.items[1], diags_);
+    if (!axes) return false;
+    LogicalRule rule;
+    if (name.kind == PythonKind::String) rule.name = name.text;
+    rule.axes = *std::move(axes);
+    rule.where = name.where;
+    rule.axes_where = value.items[1].where;
+    rules_.logical_rules.push_back(std::move(rule));
+    return true;
+  }
+
+  RuleSet& rules_;
+  Diagnostics& diags_;
+  bool keystr_ = false;
+};
+
+bool uses_semantic_axes(const RuleSet& rules) {
+  return std::any_of(
+      rules.rules.begin(), rules.rules.end(), [](const Rule& rule) {
+        return std::any_of(
+            rule.spec.dims.begin(), rule.spec.dims.end(),
+            [](const AxisNames& axes) {
+              return std::any_of(
+                  axes.begin(), axes.end(), [](const AxisName& name) {
+                    return find_semantic_token(name, false).has_value();
+                  });
+            });
+      });
+}
+
+// `PartitionAxis(..)`, the first that is called.
+bool read_partition_axis(std::span<const PythonToken> tokens, RuleSet& rules,
+                         Diagnostics& diags) {
+  for (size_t i = 0; i + 1 < tokens.size(); ++i) {
+    const bool is_definition = i > 0 && tokens[i - 1].is("class");
+    if (!tokens[i].is("PartitionAxis") || !tokens[i + 1].is("(") ||
+        is_definition) {
+      continue;
+    }
+    const auto value = parse_python_value(tokens, i, diags);
+    if (!value) return false;
+    rules.partition_axis = read_python_partition_axis(*value, diags);
+    rules.partition_axis_where = value->where;
+    return rules.partition_axis.has_value();
+  }
+  return true;
+}
+
+// EasyDeL's meshes have all the axes that semantic axes stand for, some of
+// size 1.
+void declare_axes(RuleSet& rules) {
+  const PartitionAxis axis =
+      rules.partition_axis.value_or(default_partition_axis());
+  constexpr size_t kMeshFields = 5;
+  for (size_t i = 0; i < kMeshFields; ++i) {
+    for (const AxisName& name : axis.at(i).value_or(AxisValue()).axes) {
+      AxisNames& all = rules.declared_axes;
+      if (std::find(all.begin(), all.end(), name) == all.end()) {
+        all.push_back(name);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+bool looks_like_python_rules(std::string_view text) {
+  const SourceFile source("rules", std::string(text));
+  const std::vector<PythonToken> tokens = python_tokens(source);
+  const std::vector<PythonTable> tables = find_python_tables(tokens);
+  if (tables.empty()) return false;
+  const size_t at = tables.front().at;
+  // A list of lists may also be JSON or YAML.
+  return tokens[at].is("(") || tokens[at + 1].is("(") ||
+         (at > 0 && (tokens[at - 1].is("=") || tokens[at - 1].is("return")));
+}
+
+bool read_python_rules(const SourcePtr& source,
+                       const std::optional<std::string>& table, RuleSet& rules,
+                       Diagnostics& diags) {
+  diags.keep(source);
+  const auto value = read_python_table(*source, table, diags);
+  if (!value || !RuleReader(rules, diags).read(*value)) return false;
+  rules.sources.push_back(source);
+  if (!uses_semantic_axes(rules)) return true;
+  if (!read_partition_axis(python_tokens(*source), rules, diags)) return false;
+  declare_axes(rules);
+  return true;
+}
+
+// Python source with a table of rules; docs/formats/python.md.
+
+namespace {
+
+bool read(SourcePtr source, const RuleReading& how, RuleSet& rules,
+          Diagnostics& diags) {
+  return read_python_rules(source, how.table, rules, diags);
+}
+
+}  // namespace
+
+const RuleDialect kPythonRules = {
+    "python", "tuples in Python source: EasyDeL, EasyLM, JAXSeq, grok-1, flax",
+    looks_like_python_rules, read};
+
+// A list of logical axis rules alone, in JSON or YAML:
+//
+//   [["batch", "data"], ["embed", ["fsdp", "sp"]], ["mlp", null]]
+//
+// In Python it is a table of the dialect `python`.
+
+namespace {
+
+// Pairs are also how rules of patterns are written; only a second item that is
+// no spec tells that these are none.
+bool is_pair_of_axes(const Node& node) {
+  if (!node.is_list() || node.size() != 2) return false;
+  const Node second = node.item(1);
+  const bool is_axis =
+      second.is_string() && find_sharding_preset(second.text()) == nullptr;
+  return second.is_null() || is_axis;
+}
+
+bool recognize(std::string_view head) {
+  if (head.find("rules:") != std::string_view::npos) return false;
+  Diagnostics ignored;
+  const auto document = parse_document(
+      std::make_shared<SourceFile>("rules", std::string(head)), ignored);
+  if (!document || !document->root().is_list()) return false;
+  const Node root = document->root();
+  for (size_t i = 0; i < root.size(); ++i) {
+    if (is_pair_of_axes(root.item(i))) return true;
+  }
+  return false;
+}
+
+bool read_flax(SourcePtr source, const RuleReading& how, RuleSet& rules,
+               Diagnostics& diags) {
+  if (looks_like_python_rules(source->text())) {
+    return read_python_rules(source, how.table, rules, diags);
+  }
+  const auto document = parse_document(source, diags);
+  if (!document) return false;
+  rules.sources.push_back(std::move(source));
+  return read_logical_rules(document->root(), rules, diags);
+}
+
+}  // namespace
+
+const RuleDialect kFlax = {
+    "flax", "a list of logical axis rules: [[embed, fsdp], [mlp, null]]",
+    recognize, read_flax};
+
+}  // namespace shardplan

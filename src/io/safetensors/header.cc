@@ -1,0 +1,468 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/safetensors/header.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "io/formats.h"
+#include "io/load.h"
+#include "io/paths.h"
+#include "io/shards.h"
+#include "syntax/json.h"
+
+namespace shardplan {
+namespace {
+
+constexpr size_t kLengthBytes = 8;
+constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
+
+// What a repository holds instead of a large file until it is fetched.
+constexpr std::string_view kLfsPointer = "version https://git-lfs";
+constexpr int64_t kLfsPointerBytes = 512;
+
+// N, or the largest integer when N is larger.
+int64_t header_length(std::string_view head) {
+  uint64_t length = 0;
+  for (size_t i = kLengthBytes; i-- > 0;) {
+    length = (length << 8U) | static_cast<unsigned char>(head[i]);
+  }
+  return static_cast<int64_t>(
+      std::min(length, static_cast<uint64_t>(kUnlimited)));
+}
+
+// A file's header, so that places count from its first character.
+class HeaderBytes : public Bytes {
+ public:
+  HeaderBytes(SourcePtr file, size_t length)
+      : file_(std::move(file)), length_(length) {}
+  std::string_view view() const override {
+    return file_->text().substr(kLengthBytes, length_);
+  }
+
+ private:
+  SourcePtr file_;
+  size_t length_;
+};
+
+struct DataRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+  Span name;  // in quotes, as the header spells it
+};
+
+std::string tensor_text(Span name) {
+  const std::string_view quoted = name.text();
+  return "`" + std::string(quoted.substr(1, quoted.size() - 2)) + "`";
+}
+
+// A tensor's entry as far as it has been read.
+struct TensorEntry {
+  bool has_dtype = false, has_shape = false, has_offsets = false;
+  std::string dtype;
+  Span dtype_where, shape_where, offsets_where;
+  Shape shape;
+  std::vector<int64_t> offsets;
+};
+
+class HeaderReader {
+ public:
+  HeaderReader(SourcePtr header, Diagnostics& diags)
+      : header_(std::move(header)), diags_(diags), json_(*header_, diags) {
+    manifest_.sources.push_back(header_);
+    manifest_.reserve_for(header_->text().size());
+  }
+
+  bool read();
+  // REQUIRES: read().
+  int64_t data_bytes() const { return data_bytes_; }
+  Manifest take() { return std::move(manifest_); }
+  std::vector<int64_t> take_begins() { return std::move(begins_); }
+
+ private:
+  bool read_metadata(Span key);
+  bool read_tensor(const std::string& name, Span where);
+  bool read_tensor_key(const std::string& key, Span where, TensorEntry& tensor);
+  // Adds a tensor whose entry is complete.
+  void add(const std::string& name, Span where, const TensorEntry& tensor);
+  void check_length(const DataRange& range, const TensorType& type, Span where);
+  void check_ranges();
+  void check_names();
+  void note_unknown_keys();
+  void fail(Span where, std::string message);
+
+  SourcePtr header_;
+  Diagnostics& diags_;
+  JsonReader json_;
+  Manifest manifest_;
+  std::vector<DataRange> ranges_;
+  std::vector<int64_t> begins_;  // per parameter
+  bool ranges_complete_ = true;  // every tensor has one
+  bool has_metadata_ = false;
+  int64_t data_bytes_ = 0;
+  int errors_ = 0;
+  Span unknown_key_;
+  int64_t unknown_keys_ = 0;
+};
+
+void HeaderReader::fail(Span where, std::string message) {
+  ++errors_;
+  json_.malformed(where, std::move(message));
+}
+
+bool HeaderReader::read() {
+  const bool well_formed =
+      json_.advance() &&
+      json_.map("the header",
+                [&](const std::string& key, Span where) {
+                  if (key == "__metadata__") return read_metadata(where);
+                  return read_tensor(key, where) && errors_ < kMaxErrors;
+                }) &&
+      json_.finish();
+  if (!well_formed) return false;
+  check_names();
+  if (ranges_complete_) check_ranges();
+  note_unknown_keys();
+  return errors_ == 0;
+}
+
+bool HeaderReader::read_metadata(Span key) {
+  if (std::exchange(has_metadata_, true)) {
+    ++errors_;
+    diags_.error(Code::DuplicateKey, key, "`__metadata__` is given twice");
+  }
+  if (json_.token() == JsonReader::Token::Null) return true;
+  std::set<std::string> keys;
+  return json_.map("`__metadata__`", [&](const std::string& name, Span where) {
+    if (!keys.insert(name).second) {
+      ++errors_;
+      diags_.error(Code::DuplicateKey, where,
+                   "`" + name + "` is given twice in `__metadata__`");
+    }
+    std::string value;
+    return json_.string("an entry of `__metadata__`", value);
+  });
+}
+
+bool HeaderReader::read_tensor(const std::string& name, Span where) {
+  TensorEntry tensor;
+  if (!json_.map("`" + name + "`", [&](const std::string& key, Span place) {
+        return read_tensor_key(key, place, tensor);
+      })) {
+    return false;
+  }
+  for (const auto& [present, key] :
+       {std::pair(tensor.has_dtype, "dtype"),
+        std::pair(tensor.has_shape, "shape"),
+        std::pair(tensor.has_offsets, "data_offsets")}) {
+    if (!present) {
+      ranges_complete_ = false;
+      fail(where, "`" + name + "` has no `" + key + "`");
+      return true;
+    }
+  }
+  add(name, where, tensor);
+  return true;
+}
+
+bool HeaderReader::read_tensor_key(const std::string& key, Span where,
+                                   TensorEntry& tensor) {
+  const auto first = [&](bool& seen) {
+    if (!std::exchange(seen, true)) return true;
+    diags_.error(Code::DuplicateKey, where, "`" + key + "` is given twice");
+    return false;
+  };
+  if (key == "dtype") {
+    tensor.dtype_where = json_.span();
+    return first(tensor.has_dtype) && json_.string("`dtype`", tensor.dtype);
+  }
+  const auto read_sizes = [&](std::vector<int64_t>& sizes, Span& place) {
+    place = json_.span();
+    const bool good = json_.list("`" + key + "`", [&] {
+      return json_.size("an entry of `" + key + "`", sizes.emplace_back());
+    });
+    place.end = json_.span().end;
+    return good;
+  };
+  if (key == "shape") {
+    return first(tensor.has_shape) &&
+           read_sizes(tensor.shape, tensor.shape_where);
+  }
+  if (key == "data_offsets") {
+    return first(tensor.has_offsets) &&
+           read_sizes(tensor.offsets, tensor.offsets_where);
+  }
+  if (unknown_keys_++ == 0) unknown_key_ = where;
+  return json_.skip();
+}
+
+void HeaderReader::add(const std::string& name, Span where,
+                       const TensorEntry& tensor) {
+  DataRange range{0, 0, where};
+  if (tensor.offsets.size() == 2 && tensor.offsets[0] <= tensor.offsets[1]) {
+    range.begin = tensor.offsets[0];
+    range.end = tensor.offsets[1];
+    ranges_.push_back(range);
+  } else {
+    ranges_complete_ = false;
+    fail(tensor.offsets_where,
+         "`data_offsets` must be a begin and an end that is not before it");
+    return;
+  }
+  std::optional<DType> dtype = find_dtype(tensor.dtype);
+  // Blocks are GGUF's.
+  if (dtype && dtype_block(*dtype).elements > 1) dtype.reset();
+  if (!dtype) {
+    ++errors_;
+    auto report = diags_.error(Code::UnknownDtype, tensor.dtype_where,
+                               "unknown dtype `" + tensor.dtype + "`");
+    const std::string near = nearest_dtype(tensor.dtype);
+    if (!near.empty())
+      report.help("a dtype with a similar name is `" + near + "`");
+    return;
+  }
+  const TensorType type{*dtype, tensor.shape};
+  const bool buffer = is_known_buffer(name, type);
+  if (!manifest_.add(name, type, where, buffer)) {
+    fail(tensor.shape_where,
+         "with `" + name + "` the tensors exceed 2^63 bytes");
+    return;
+  }
+  if (!buffer) begins_.push_back(range.begin);
+  check_length(range, type, tensor.offsets_where);
+}
+
+void HeaderReader::check_length(const DataRange& range, const TensorType& type,
+                                Span where) {
+  if (range.end - range.begin == type.bytes()) return;
+  fail(where, tensor_text(range.name) + " is " + type_text(type) +
+                  " and takes " + count_text(type.bytes()) +
+                  " bytes, but its offsets span " +
+                  count_text(range.end - range.begin));
+}
+
+// Sorted by place, each tensor must begin where the one before ends.
+void HeaderReader::check_ranges() {
+  std::sort(ranges_.begin(), ranges_.end(),
+            [](const DataRange& a, const DataRange& b) {
+              return std::tuple(a.begin, a.end, a.name.begin) <
+                     std::tuple(b.begin, b.end, b.name.begin);
+            });
+  const DataRange* last = nullptr;
+  for (const DataRange& range : ranges_) {
+    if (errors_ >= kMaxErrors) return;
+    if (range.begin > data_bytes_) {
+      fail(range.name, "bytes " + count_text(data_bytes_) + " to " +
+                           count_text(range.begin) + " before " +
+                           tensor_text(range.name) + " belong to no tensor");
+    } else if (range.begin < data_bytes_) {
+      ++errors_;
+      diags_
+          .error(Code::MalformedDocument, range.name,
+                 "the data of " + tensor_text(range.name) +
+                     " overlaps that of " + tensor_text(last->name))
+          .label(last->name, "this one ends at byte " + count_text(last->end))
+          .fact(tensor_text(range.name) + " begins at byte " +
+                count_text(range.begin));
+    }
+    if (range.end > data_bytes_ || last == nullptr) last = &range;
+    data_bytes_ = std::max(data_bytes_, range.end);
+  }
+}
+
+void HeaderReader::check_names() {
+  const auto duplicate = manifest_.find_duplicate();
+  if (!duplicate) return;
+  ++errors_;
+  diags_
+      .error(Code::DuplicateKey, manifest_.any_where(duplicate->second),
+             "`" + std::string(manifest_.any_name(duplicate->second)) +
+                 "` is given twice")
+      .label(manifest_.any_where(duplicate->first), "first given here");
+}
+
+void HeaderReader::note_unknown_keys() {
+  if (unknown_keys_ == 0) return;
+  diags_
+      .report(Code::UnknownKey, Severity::Note, unknown_key_,
+              std::string(unknown_key_.text()) +
+                  " means nothing in a safetensors header")
+      .fact(plural(unknown_keys_, "such entry") == "1 such entry"
+                ? "it was passed over"
+                : count_text(unknown_keys_) + " such entries were passed over");
+}
+
+// A place for remarks about a file whose bytes cannot be shown.
+Span nowhere_in(const std::string& name, Diagnostics& diags) {
+  auto source = std::make_shared<SourceFile>(name, std::string());
+  diags.keep(source);
+  return {source.get(), 0, 0};
+}
+
+// Whether the file can have a header, as its length and first bytes tell.
+bool check_frame(const SourceFile& file, int64_t file_size,
+                 Diagnostics& diags) {
+  const std::string_view text = file.text();
+  const auto fail = [&](Code code, std::string message) {
+    return diags.error(code, nowhere_in(file.name(), diags),
+                       std::move(message));
+  };
+  if (text.starts_with(kLfsPointer)) {
+    fail(Code::UnreadableFile, "this is a Git LFS pointer, not the file itself")
+        .help("`git lfs pull` fetches the file");
+    return false;
+  }
+  if (text.size() < kLengthBytes) {
+    fail(Code::MalformedDocument,
+         "a safetensors file starts with 8 bytes of length, but this one has " +
+             count_text(file_size));
+    return false;
+  }
+  const int64_t length = header_length(text);
+  if (length > kMaxSafetensorsHeader) {
+    fail(Code::MalformedDocument,
+         "the first 8 bytes give the header " + count_text(length) +
+             " bytes; safetensors allows " + count_text(kMaxSafetensorsHeader));
+    return false;
+  }
+  const int64_t end = length + static_cast<int64_t>(kLengthBytes);
+  if (end > static_cast<int64_t>(text.size())) {
+    fail(Code::MalformedDocument,
+         "the file ends inside its header: it has " + count_text(file_size) +
+             " bytes, and the header ends at " + count_text(end));
+    return false;
+  }
+  if (length == 0 || text[kLengthBytes] != '{') {
+    fail(Code::MalformedDocument, "a safetensors header must start with `{`");
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool is_safetensors(std::string_view head) {
+  // A length below 2^48: texts have no zero bytes there.
+  return head.size() > kLengthBytes && head[6] == '\0' && head[7] == '\0' &&
+         head[kLengthBytes] == '{';
+}
+
+int64_t safetensors_bytes_needed(std::string_view head) {
+  if (head.starts_with(kLfsPointer.substr(0, kLengthBytes))) {
+    return kLfsPointerBytes;
+  }
+  constexpr auto kLength = static_cast<int64_t>(kLengthBytes);
+  if (head.size() < kLengthBytes) return kLength;
+  const int64_t length = header_length(head);
+  return length > kMaxSafetensorsHeader ? kLength : kLength + length;
+}
+
+std::optional<SafetensorsHeader> read_safetensors_header(const SourcePtr& file,
+                                                         int64_t file_size,
+                                                         Diagnostics& diags) {
+  if (!check_frame(*file, file_size, diags)) return std::nullopt;
+  const auto length = static_cast<size_t>(header_length(file->text()));
+  const auto header = std::make_shared<SourceFile>(
+      file->name(), std::make_shared<HeaderBytes>(file, length));
+  diags.keep(header);
+  HeaderReader reader(header, diags);
+  if (!reader.read()) return std::nullopt;
+  const int64_t data = file_size - static_cast<int64_t>(kLengthBytes + length);
+  if (data > reader.data_bytes()) {
+    return diags
+        .error(Code::MalformedDocument, nowhere_in(file->name(), diags),
+               count_text(data - reader.data_bytes()) +
+                   " bytes behind the data of the last tensor")
+        .fact("the tensors take " + count_text(reader.data_bytes()) +
+              " bytes, " + count_text(data) + " follow the header");
+  }
+  SafetensorsHeader result;
+  result.data_absent = data < reader.data_bytes();
+  result.manifest = reader.take();
+  result.data_begin = static_cast<int64_t>(kLengthBytes + length);
+  result.begins = reader.take_begins();
+  return result;
+}
+
+std::optional<SafetensorsHeader> open_safetensors(const std::string& path,
+                                                  Host& host,
+                                                  Diagnostics& diags) {
+  const SourcePtr head =
+      read_source(path, static_cast<int64_t>(kLengthBytes), host, diags);
+  if (head == nullptr) return std::nullopt;
+  const SourcePtr file =
+      read_source(path, safetensors_bytes_needed(head->text()), host, diags);
+  if (file == nullptr) return std::nullopt;
+  const std::optional<FileInfo> info = host.file_info(path);
+  const auto size = std::max(info ? info->size : 0,
+                             static_cast<int64_t>(file->text().size()));
+  return read_safetensors_header(file, size, diags);
+}
+
+// safetensors: one file, or every *.safetensors of a directory without index.
+
+namespace {
+
+std::optional<Manifest> together(std::vector<Shard> shards,
+                                 Diagnostics& diags) {
+  Manifest manifest;
+  if (shards.size() == 1) {
+    manifest = std::move(shards.front().manifest);
+    shards.front().manifest = Manifest();
+  }
+  adopt_shards(shards, manifest);
+  if (!check_distinct(shards, diags)) return std::nullopt;
+  for (const Shard& shard : shards) {
+    for (size_t i = 0; i < tensor_count(shard.manifest); ++i) {
+      if (!copy_tensor(shard.manifest, i, manifest, diags)) return std::nullopt;
+    }
+  }
+  return manifest;
+}
+
+std::optional<Manifest> read_directory(const std::string& directory, Host& host,
+                                       Diagnostics& diags) {
+  std::vector<std::string> paths;
+  for (const std::string& name : host.list_directory(directory)) {
+    if (name.ends_with(".safetensors")) {
+      paths.push_back(join_path(directory, name));
+    }
+  }
+  auto shards = read_shards(paths, host, diags);
+  if (!shards) return std::nullopt;
+  return together(*std::move(shards), diags);
+}
+
+std::optional<Manifest> read(const ModelSource& source, Host& host,
+                             Diagnostics& diags) {
+  if (source.file == nullptr) {
+    return read_directory(source.directory, host, diags);
+  }
+  auto size = static_cast<int64_t>(source.file->text().size());
+  // Of a file only the header has been read; pipes have no size.
+  const auto info =
+      source.path == "-" ? std::nullopt : host.file_info(source.path);
+  if (info) size = std::max(size, info->size);
+  auto header = read_safetensors_header(source.file, size, diags);
+  if (!header) return std::nullopt;
+  std::vector<Shard> shards;
+  shards.push_back(
+      {source.file->name(), std::move(header->manifest), header->data_absent});
+  return together(std::move(shards), diags);
+}
+
+}  // namespace
+
+const ManifestFormat kSafetensors = {
+    "safetensors",  "weights; only their headers are read",
+    is_safetensors, read,
+    true,           safetensors_bytes_needed,
+};
+
+}  // namespace shardplan

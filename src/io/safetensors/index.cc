@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: Apache-2.0
+// model.safetensors.index.json: which shard holds which tensor.
+//
+//   {"metadata": {"total_size": 24}, "weight_map": {"wte.weight":
+//   "a.safetensors"}}
+//
+// It has no shapes: those come from the shards beside it or, when none is
+// there, from a config.json, of which `total_size` is then the check.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <string>
+#include <system_error>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "io/formats.h"
+#include "io/paths.h"
+#include "io/shards.h"
+#include "syntax/json.h"
+
+namespace shardplan {
+namespace {
+
+struct ShardFile {
+  std::string name;  // as the index spells it
+  Span where;        // its first mention
+};
+
+struct IndexEntry {
+  std::string name;
+  uint32_t shard = 0;
+  Span where;
+};
+
+struct Index {
+  std::vector<ShardFile> shards;    // in order of their first mention
+  std::vector<IndexEntry> entries;  // in the file's order
+  std::optional<int64_t> total_size;
+  Span total_size_where;
+  Span weight_map_where;
+};
+
+bool inconsistent(Diagnostics& diags, Span where, std::string message) {
+  diags.error(Code::InconsistentCheckpoint, where, std::move(message));
+  return false;
+}
+
+// Shards are read from the index's own folder only.
+bool stays_inside(std::string_view shard) {
+  return !shard.empty() && shard.front() != '/' &&
+         shard.find('\\') == std::string_view::npos &&
+         shard.find(':') == std::string_view::npos &&
+         shard.find('\0') == std::string_view::npos &&
+         ("/" + std::string(shard) + "/").find("/../") == std::string::npos;
+}
+
+class IndexReader {
+ public:
+  IndexReader(const SourceFile& source, Diagnostics& diags)
+      : diags_(diags), json_(source, diags) {}
+
+  std::optional<Index> read();
+
+ private:
+  bool read_key(const std::string& key, Span where);
+  bool read_total_size();
+  bool read_entry(const std::string& name, Span where);
+  bool check_names();
+
+  Diagnostics& diags_;
+  JsonReader json_;
+  Index index_;
+  std::unordered_map<std::string, uint32_t> shard_numbers_;
+  bool shards_are_safe_ = true;
+};
+
+std::optional<Index> IndexReader::read() {
+  const bool good = json_.advance() &&
+                    json_.map("the index",
+                              [&](const std::string& key, Span where) {
+                                return read_key(key, where);
+                              }) &&
+                    json_.finish();
+  if (!good || !shards_are_safe_ || !check_names()) return std::nullopt;
+  if (!index_.weight_map_where) {
+    return diags_.error(Code::MalformedDocument, json_.span(),
+                        "the index has no `weight_map`");
+  }
+  return std::move(index_);
+}
+
+bool IndexReader::read_key(const std::string& key, Span where) {
+  if (key == "metadata") {
+    return json_.map("`metadata`", [&](const std::string& name, Span) {
+      return name == "total_size" ? read_total_size() : json_.skip();
+    });
+  }
+  if (key == "weight_map") {
+    if (index_.weight_map_where) {
+      diags_.error(Code::DuplicateKey, where, "`weight_map` is given twice")
+          .label(index_.weight_map_where, "first given here");
+      return false;
+    }
+    index_.weight_map_where = where;
+    return json_.map("`weight_map`", [&](const std::string& name, Span place) {
+      return read_entry(name, place);
+    });
+  }
+  diags_.report(Code::UnknownKey, Severity::Note, where,
+                "`" + key + "` means nothing in an index");
+  return json_.skip();
+}
+
+// The value of a number spelled as a float that is a whole number of bytes.
+std::optional<int64_t> whole_number(std::string_view text) {
+  constexpr double kExact = 9007199254740992.0;  // 2^53
+  double value = 0;
+  const auto [end, problem] =
+      std::from_chars(text.data(), text.data() + text.size(), value);
+  if (problem != std::errc() || value < 0 || value > kExact ||
+      std::trunc(value) != value) {
+    return std::nullopt;
+  }
+  return static_cast<int64_t>(value);
+}
+
+// Some writers spell it as a float.
+bool IndexReader::read_total_size() {
+  int64_t size = 0;
+  const bool is_float =
+      json_.token() == JsonReader::Token::Number &&
+      json_.text().find_first_of(".eE") != std::string_view::npos;
+  const auto whole = is_float ? whole_number(json_.text()) : std::nullopt;
+  if (whole) {
+    size = *whole;
+  } else if (!json_.size("`total_size`", size)) {
+    return false;
+  }
+  index_.total_size = size;
+  index_.total_size_where = json_.span();
+  return true;
+}
+
+bool IndexReader::read_entry(const std::string& name, Span where) {
+  std::string shard;
+  if (!json_.string("the shard of `" + name + "`", shard)) return false;
+  const auto next = static_cast<uint32_t>(index_.shards.size());
+  const auto [known, is_new] = shard_numbers_.emplace(shard, next);
+  if (is_new) {
+    index_.shards.push_back({shard, json_.span()});
+    if (!stays_inside(shard)) {
+      shards_are_safe_ = false;
+      diags_
+          .error(Code::InconsistentCheckpoint, json_.span(),
+                 "shard `" + shard + "` is not inside the index's folder")
+          .fact(
+              "shards are read only from the folder that the index is "
+              "in");
+    }
+  }
+  index_.entries.push_back({name, known->second, where});
+  return true;
+}
+
+bool IndexReader::check_names() {
+  std::unordered_map<std::string_view, Span> first;
+  first.reserve(index_.entries.size());
+  for (const IndexEntry& entry : index_.entries) {
+    const auto [known, is_new] = first.emplace(entry.name, entry.where);
+    if (is_new) continue;
+    diags_
+        .error(Code::DuplicateKey, entry.where,
+               "`" + entry.name + "` is given twice")
+        .label(known->second, "first given here");
+    return false;
+  }
+  return true;
+}
+
+// Where a tensor really is.
+struct Place {
+  size_t shard = 0;
+  size_t index = 0;
+  bool used = false;
+};
+using Places = std::unordered_map<std::string_view, Place>;
+
+Places places_of(const std::vector<Shard>& shards) {
+  Places places;
+  for (size_t s = 0; s < shards.size(); ++s) {
+    for (size_t i = 0; i < tensor_count(shards[s].manifest); ++i) {
+      places.emplace(shards[s].manifest.any_name(i), Place{s, i});
+    }
+  }
+  return places;
+}
+
+// Adds the tensors of the index in its order, marking them used.
+bool add_indexed(const Index& index, const std::vector<Shard>& shards,
+                 Places& places, Manifest& manifest, Diagnostics& diags) {
+  std::vector<std::string> lacking;
+  Span first;
+  for (const IndexEntry& entry : index.entries) {
+    const auto found = places.find(entry.name);
+    if (found == places.end() || found->second.shard != entry.shard) {
+      if (lacking.empty()) first = entry.where;
+      lacking.push_back(entry.name);
+      if (found != places.end()) found->second.used = true;
+      continue;
+    }
+    found->second.used = true;
+    if (!copy_tensor(shards[entry.shard].manifest, found->second.index,
+                     manifest, diags)) {
+      return false;
+    }
+  }
+  if (lacking.empty()) return true;
+  const auto count = static_cast<int64_t>(lacking.size());
+  diags
+      .error(
+          Code::InconsistentCheckpoint, first,
+          plural(count, "tensor") +
+              " not in the shard that the index names: " + some_names(lacking))
+      .parameters(lacking);
+  return false;
+}
+
+// Tensors that no entry of the index names follow, in the shards' order.
+bool add_others(const std::vector<Shard>& shards, const Places& places,
+                Manifest& manifest, Diagnostics& diags) {
+  std::vector<std::string> others;
+  Span first;
+  for (const Shard& shard : shards) {
+    for (size_t i = 0; i < tensor_count(shard.manifest); ++i) {
+      const std::string_view name = shard.manifest.any_name(i);
+      if (places.at(name).used) continue;
+      if (others.empty()) first = shard.manifest.any_where(i);
+      others.emplace_back(name);
+      if (!copy_tensor(shard.manifest, i, manifest, diags)) return false;
+    }
+  }
+  if (others.empty()) return true;
+  const auto count = static_cast<int64_t>(others.size());
+  diags
+      .report(Code::InconsistentCheckpoint, Severity::Warning, first,
+              plural(count, "tensor") +
+                  " in the shards, but not in the index: " + some_names(others))
+      .fact("they are counted, after the others")
+      .parameters(others);
+  return true;
+}
+
+std::string size_mismatch(int64_t said, int64_t real, std::string_view whose) {
+  return "`total_size` is " + count_text(said) + ", but the tensors of the " +
+         std::string(whose) + " take " + count_text(real) + " bytes";
+}
+
+std::optional<Manifest> read_with_shards(const ModelSource& source,
+                                         const Index& index, Host& host,
+                                         Diagnostics& diags) {
+  std::vector<std::string> paths;
+  for (const ShardFile& shard : index.shards) {
+    paths.push_back(join_path(source.directory, shard.name));
+  }
+  const auto shards = read_shards(paths, host, diags);
+  if (!shards || !check_distinct(*shards, diags)) return std::nullopt;
+  Places places = places_of(*shards);
+  Manifest manifest;
+  manifest.sources.push_back(source.file);
+  adopt_shards(*shards, manifest);
+  if (!add_indexed(index, *shards, places, manifest, diags) ||
+      !add_others(*shards, places, manifest, diags)) {
+    return std::nullopt;
+  }
+  const std::optional<int64_t> bytes = tensor_bytes(manifest);
+  if (index.total_size && index.total_size != bytes) {
+    diags.report(
+        Code::InconsistentCheckpoint, Severity::Warning, index.total_size_where,
+        size_mismatch(*index.total_size, bytes.value_or(INT64_MAX), "shards"));
+  }
+  return manifest;
+}
+
+// The names that the config implies must be those of the index.
+bool check_same_names(const Index& index, const Manifest& manifest,
+                      Diagnostics& diags) {
+  std::unordered_map<std::string_view, bool> implied;  // seen in the index?
+  for (size_t i = 0; i < tensor_count(manifest); ++i) {
+    implied.emplace(manifest.any_name(i), false);
+  }
+  std::vector<std::string> only_index, only_config;
+  for (const IndexEntry& entry : index.entries) {
+    const auto found = implied.find(entry.name);
+    if (found == implied.end()) {
+      only_index.push_back(entry.name);
+    } else {
+      found->second = true;
+    }
+  }
+  for (size_t i = 0; i < tensor_count(manifest); ++i) {
+    if (!implied.at(manifest.any_name(i))) {
+      only_config.emplace_back(manifest.any_name(i));
+    }
+  }
+  if (only_index.empty() && only_config.empty()) return true;
+  auto report =
+      diags.error(Code::InconsistentCheckpoint, index.weight_map_where,
+                  "the index and the config.json beside it name different "
+                  "tensors");
+  if (!only_index.empty()) {
+    report.fact("only in the index: " + some_names(only_index));
+  }
+  if (!only_config.empty()) {
+    report.fact("only implied by the config: " + some_names(only_config));
+  }
+  report.help("the shards beside the index settle what the tensors are");
+  return false;
+}
+
+bool check_implied_size(const Index& index, Manifest& manifest,
+                        Diagnostics& diags) {
+  if (index.total_size.value_or(0) == 0) {
+    manifest.remarks.emplace_back(
+        "the index gives no `total_size`, so the sizes that the config implies "
+        "could not be checked");
+    return true;
+  }
+  const std::optional<int64_t> bytes = tensor_bytes(manifest);
+  if (bytes == index.total_size) return true;
+  return inconsistent(
+      diags, index.total_size_where,
+      size_mismatch(*index.total_size, bytes.value_or(INT64_MAX), "config"));
+}
+
+std::optional<Manifest> read_with_config(const ModelSource& source,
+                                         const Index& index, Host& host,
+                                         Diagnostics& diags) {
+  const std::string path = join_path(source.directory, "config.json");
+  if (source.path == "-" || !host.file_info(path)) {
+    const auto count = static_cast<int64_t>(index.shards.size());
+    return diags
+        .error(Code::InconsistentCheckpoint, index.weight_map_where,
+               "an index alone does not tell the shapes of its tensors")
+        .fact("none of its " + plural(count, "shard") +
+              " is beside it, nor is a config.json")
+        .help(
+            "add the shards (their first megabytes are enough), or the "
+            "model's config.json");
+  }
+  const SourcePtr file = read_source(path, kWholeFile, host, diags);
+  if (file == nullptr || is_quantised_beside(source.directory, host, diags)) {
+    return std::nullopt;
+  }
+  const std::optional<Document> config = parse_document(file, diags);
+  if (!config) return std::nullopt;
+  std::optional<Manifest> manifest = synthesize_manifest(*config, diags);
+  if (!manifest || !check_same_names(index, *manifest, diags) ||
+      !check_implied_size(index, *manifest, diags)) {
+    return std::nullopt;
+  }
+  manifest->remarks.emplace_back(
+      "no shard is beside the index; shapes and dtypes come from `" + path +
+      "`");
+  manifest->sources.push_back(file);
+  manifest->sources.push_back(source.file);
+  return manifest;
+}
+
+std::optional<Manifest> read_index(const ModelSource& source, Host& host,
+                                   Diagnostics& diags) {
+  auto index = IndexReader(*source.file, diags).read();
+  if (!index) return std::nullopt;
+  std::vector<const ShardFile*> missing;
+  for (const ShardFile& shard : index->shards) {
+    if (source.path == "-" ||
+        !host.file_info(join_path(source.directory, shard.name))) {
+      missing.push_back(&shard);
+    }
+  }
+  if (missing.empty()) return read_with_shards(source, *index, host, diags);
+  if (missing.size() == index->shards.size()) {
+    return read_with_config(source, *index, host, diags);
+  }
+  for (const ShardFile* shard : missing) {
+    diags.error(Code::UnreadableFile, shard->where,
+                "shard `" + shard->name + "` is not beside the index");
+  }
+  return std::nullopt;
+}
+
+// Sorted keys put a long `weight_map` last, so either key tells.
+bool recognize(std::string_view head) {
+  const size_t first = head.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos || head[first] != '{') return false;
+  return head.find("\"weight_map\"") != std::string_view::npos;
+}
+
+}  // namespace
+
+const ManifestFormat kSafetensorsIndex = {
+    "safetensors-index",
+    "an index with its shards, or a config.json, beside it",
+    recognize,
+    read_index,
+    true,
+};
+
+}  // namespace shardplan

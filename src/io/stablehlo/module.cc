@@ -1,0 +1,498 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/stablehlo/module.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/text.h"
+#include "io/formats.h"
+#include "syntax/mlir.h"
+#include "syntax/text.h"
+
+namespace shardplan {
+namespace {
+
+class Reader {
+ public:
+  Reader(const SourceFile& source, Diagnostics& diags)
+      : source_(source), errors_(diags, "the module") {}
+
+  std::optional<StableHloModule> read() {
+    scan();
+    if (errors_.errors() > 0) return std::nullopt;
+    const auto function = choose();
+    if (!function) return std::nullopt;
+    read_arguments(*function);
+    if (errors_.errors() > 0) return std::nullopt;
+    return std::move(module_);
+  }
+
+ private:
+  struct Function {
+    std::string name;
+    uint64_t arguments = 0;  // behind the opening bracket
+  };
+
+  // What a parser reports counts here.
+  template <typename Parse>
+  auto reported(Parse parse) {
+    Diagnostics found;
+    auto result = parse(found);
+    for (const Diagnostic& problem : found.all()) {
+      auto report = errors_.error(
+          problem.code,
+          problem.labels.empty() ? Span{} : problem.labels.front().where,
+          problem.message);
+      for (const std::string& fact : problem.facts) report.fact(fact);
+      for (const std::string& help : problem.help) report.help(help);
+    }
+    return result;
+  }
+
+  // Meshes, public functions and names of locations may stand anywhere.
+  void scan() {
+    for (MlirCursor cursor(source_); !cursor.done() && !errors_.stopped();) {
+      const char c = cursor.peek();
+      if (c == '#') {
+        location_alias(cursor);
+      } else if (c == 's' && cursor.accept("sdy.mesh")) {
+        mesh(cursor);
+      } else if (c == 'f' && cursor.accept("func.func")) {
+        function(cursor);
+      } else if (c == 'm' && cursor.accept("mhlo.num_partitions")) {
+        if (cursor.accept("=")) module_.partitions = cursor.integer();
+      } else if (cursor.word().empty()) {
+        if (c == '"') {
+          generic_form(cursor);
+        } else {
+          cursor.skip_one();
+        }
+      }
+    }
+  }
+
+  // `#loc3 = loc("params['w']")`; places in files have a colon behind the text.
+  void location_alias(MlirCursor& cursor) {
+    cursor.skip_one();
+    const std::string name(cursor.word());
+    if (!cursor.accept("=") || !cursor.accept("loc") || !cursor.accept("(")) {
+      return;
+    }
+    auto text = cursor.string();
+    if (text && (cursor.peek() == ')' || cursor.peek() == '(')) {
+      locations_[name] = *std::move(text);
+    }
+  }
+
+  void mesh(MlirCursor& cursor) {
+    const uint64_t begin = cursor.at();
+    const auto name = cursor.symbol();
+    if (!name || !cursor.accept("=")) {
+      errors_.malformed(cursor.here(), "a mesh has no name")
+          .help("write it as in `sdy.mesh @mesh = <[\"a\"=2]>`");
+      return;
+    }
+    auto mesh = reported(
+        [&](Diagnostics& diags) { return parse_shardy_mesh(cursor, diags); });
+    if (!mesh) return;
+    const Span where = mesh->where;
+    const auto [known, is_new] =
+        module_.meshes.try_emplace(*name, *std::move(mesh));
+    if (is_new) return;
+    errors_
+        .error(Code::DuplicateKey, cursor.span_from(begin),
+               "mesh `" + printable(*name) + "` is given twice")
+        .label(known->second.where, "first given here")
+        .label(where, "then here");
+  }
+
+  void function(MlirCursor& cursor) {
+    if (cursor.accept("private")) return;
+    if (!cursor.accept("public")) cursor.accept("nested");
+    auto name = cursor.symbol();
+    if (name && cursor.accept("(")) {
+      functions_.push_back({*std::move(name), cursor.at()});
+    }
+  }
+
+  void generic_form(MlirCursor& cursor) {
+    const Span where = cursor.here();
+    const auto text = cursor.string();
+    if (!text) {
+      cursor.skip_one();
+    } else if (*text == "func.func" && cursor.peek() == '(') {
+      errors_.malformed(where, "the module is printed in generic form")
+          .help("print it without `--mlir-print-op-generic`");
+    }
+  }
+
+  std::optional<Function> choose() {
+    for (const Function& function : functions_) {
+      if (function.name == "main") return function;
+    }
+    if (functions_.size() == 1) return functions_.front();
+    auto report = errors_.malformed(
+        {&source_, 0, 0},
+        functions_.empty() ? "the module has no public function"
+                           : "the module has " +
+                                 plural(static_cast<int64_t>(functions_.size()),
+                                        "public function") +
+                                 ", none of which is `@main`");
+    constexpr size_t kShown = 5;
+    for (size_t i = 0; i < std::min(functions_.size(), kShown); ++i) {
+      report.fact("a function: `" + printable(functions_[i].name) + "`");
+    }
+    report.help("name the function whose arguments are the parameters `@main`");
+    return std::nullopt;
+  }
+
+  void read_arguments(const Function& function) {
+    MlirCursor cursor(source_, function.arguments);
+    while (!errors_.stopped() && !cursor.accept(")")) {
+      if (!argument(cursor)) return;
+      if (cursor.peek() != ')' && !cursor.accept(",")) {
+        errors_.malformed(cursor.here(), "`,` or `)` is missing here");
+        return;
+      }
+    }
+  }
+
+  // False when what follows cannot be found.
+  bool argument(MlirCursor& cursor) {
+    StableHloArgument argument;
+    const uint64_t begin = cursor.at();
+    if (!cursor.accept("%")) {
+      errors_.malformed(cursor.here(), "an argument is missing here")
+          .help("arguments are `%NAME: TYPE {ATTRIBUTES} loc(..)`");
+      return false;
+    }
+    argument.name = cursor.word();
+    argument.where = cursor.span_from(begin);
+    if (!cursor.accept(":")) {
+      errors_.malformed(cursor.here(), "an argument has no type");
+      return false;
+    }
+    const auto type = tensor_type(cursor);
+    if (!type && cursor.done()) return false;
+    const size_t before = errors_.errors();
+    std::optional<std::string> given_name;
+    if (cursor.accept("{") && !attributes(cursor, argument, given_name)) {
+      return false;
+    }
+    if (cursor.accept("loc")) {
+      if (!location(cursor, argument)) return false;
+    }
+    if (given_name) argument.name = *std::move(given_name);
+    if (!type || errors_.errors() > before) return true;
+    argument.type = *type;
+    check_rank(argument);
+    module_.arguments.push_back(std::move(argument));
+    return true;
+  }
+
+  void check_rank(const StableHloArgument& argument) {
+    const size_t rank = argument.type.shape.size();
+    size_t dims = rank;
+    Span where;
+    if (argument.sharding) {
+      dims = argument.sharding->spec.dims.size();
+      where = argument.sharding->where;
+    } else if (argument.hlo_sharding && !argument.hlo_sharding->tiles.empty()) {
+      dims = argument.hlo_sharding->rank();
+      where = argument.hlo_sharding->where;
+    }
+    if (dims == rank) return;
+    errors_.malformed(
+        where, "the sharding of `" + printable(argument.name) + "` has " +
+                   plural(static_cast<int64_t>(dims), "dimension") +
+                   ", its type " + std::to_string(rank));
+  }
+
+  std::optional<TensorType> tensor_type(MlirCursor& cursor) {
+    const uint64_t begin = cursor.at();
+    const bool is_tensor = cursor.accept("tensor") && cursor.accept("<");
+    if (!is_tensor) {
+      cursor.skip_to(",){");
+      return errors_
+          .malformed(cursor.span_from(begin), "an argument is no tensor")
+          .help("only functions of tensors can be read");
+    }
+    const uint64_t inside = cursor.at();
+    cursor.skip_to(">");
+    const Span where = cursor.span_from(inside);
+    if (!cursor.accept(">")) {
+      return errors_.malformed(where, "a type does not end");
+    }
+    return parse_type(where);
+  }
+
+  // `8x16xf32`, with an encoding behind a comma.
+  std::optional<TensorType> parse_type(Span where) {
+    std::string_view text = where.text();
+    TensorType type;
+    while (!text.empty() && is_digit(text.front())) {
+      int64_t size = 0;
+      const auto [end, error] =
+          std::from_chars(text.data(), text.data() + text.size(), size);
+      const auto digits = static_cast<size_t>(end - text.data());
+      if (error != std::errc() || text.substr(digits, 1) != "x") {
+        return errors_.malformed(
+            where, "`" + printable(where.text()) + "` is no shape");
+      }
+      type.shape.push_back(size);
+      text.remove_prefix(digits + 1);
+    }
+    if (text.starts_with('?') || text.starts_with('*')) {
+      return errors_
+          .malformed(where,
+                     "the shape `" + printable(where.text()) + "` is not known")
+          .help("lower the program for shapes of constant sizes");
+    }
+    std::string_view element = text.substr(0, text.find(','));
+    while (element.ends_with(' ')) element.remove_suffix(1);
+    if (const auto dtype = find_mlir_type(element)) {
+      type.dtype = *dtype;
+      return type;
+    }
+    return errors_.error(
+        Code::UnknownDtype, where,
+        "`" + printable(element) + "` is not a type of elements that is read");
+  }
+
+  bool attributes(MlirCursor& cursor, StableHloArgument& argument,
+                  std::optional<std::string>& name) {
+    while (!cursor.accept("}")) {
+      const uint64_t begin = cursor.at();
+      auto quoted = cursor.string();
+      const std::string key =
+          quoted ? *std::move(quoted) : std::string(cursor.word());
+      if (key.empty()) {
+        errors_.malformed(cursor.here(), "an attribute is missing here");
+        return false;
+      }
+      if (cursor.accept("=") &&
+          !attribute(cursor, key, begin, argument, name)) {
+        return false;
+      }
+      if (cursor.peek() != '}' && !cursor.accept(",")) {
+        errors_.malformed(cursor.here(), "`,` or `}` is missing here");
+        return false;
+      }
+    }
+    return true;
+  }
+
+  bool attribute(MlirCursor& cursor, const std::string& key, uint64_t begin,
+                 StableHloArgument& argument,
+                 std::optional<std::string>& name) {
+    if (key == "sdy.sharding") {
+      const uint64_t at = cursor.at();
+      argument.sharding = reported([&](Diagnostics& diags) {
+        return parse_shardy_sharding(cursor, diags);
+      });
+      if (argument.sharding) return true;
+      cursor = MlirCursor(source_, at);  // to pass over all of the value
+    } else if (key == "mhlo.sharding" || key == "jax.arg_info" ||
+               key == "mhlo.arg_name") {
+      const uint64_t at = cursor.at();
+      auto text = cursor.string();
+      if (text && key == "mhlo.sharding") {
+        const Span where = cursor.span_from(at);
+        argument.hlo_sharding = reported([&](Diagnostics& diags) {
+          return parse_hlo_sharding(*text, where, diags);
+        });
+      } else if (text) {
+        name = name_of_location(*text);
+      } else {
+        errors_.malformed(cursor.here(), "`" + key + "` is no string");
+      }
+    }
+    if (cursor.skip_to(",}")) return true;
+    errors_.malformed(cursor.span_from(begin), "an attribute does not end");
+    return false;
+  }
+
+  // `loc("name")`, `loc("name"(..))` or `loc(#loc3)`.
+  bool location(MlirCursor& cursor, StableHloArgument& argument) {
+    const uint64_t begin = cursor.at();
+    if (!cursor.accept("(")) return true;
+    if (auto text = cursor.string()) {
+      if (cursor.peek() == ')' || cursor.peek() == '(') {
+        argument.name = name_of_location(*text);
+      }
+    } else if (cursor.accept("#")) {
+      const auto known = locations_.find(cursor.word());
+      if (known != locations_.end()) {
+        argument.name = name_of_location(known->second);
+      }
+    }
+    if (cursor.skip_to(")") && cursor.accept(")")) return true;
+    errors_.malformed(cursor.span_from(begin), "a location does not end");
+    return false;
+  }
+
+  const SourceFile& source_;
+  ErrorLimit errors_;
+  StableHloModule module_;
+  std::vector<Function> functions_;
+  std::map<std::string, std::string, std::less<>> locations_;
+};
+
+}  // namespace
+
+bool looks_like_stablehlo(std::string_view head) {
+  if (head.find('\0') != std::string_view::npos) return false;
+  const bool has_function = head.find("func.func") != std::string_view::npos;
+  const size_t module = head.find("module @");
+  return (has_function && head.find("tensor<") != std::string_view::npos) ||
+         (module != std::string_view::npos &&
+          head.find("mhlo.num_partitions") != std::string_view::npos) ||
+         head.find("sdy.mesh @") != std::string_view::npos;
+}
+
+std::optional<StableHloModule> read_stablehlo(const SourceFile& source,
+                                              Diagnostics& diags) {
+  return Reader(source, diags).read();
+}
+
+bool find_mesh(const StableHloModule& module, const ShardyMesh*& mesh,
+               Diagnostics& diags) {
+  mesh = nullptr;
+  bool good = true;
+  const auto refuse = [&](Code code, Span where, std::string message) {
+    good = false;
+    return diags.error(code, where, std::move(message));
+  };
+  for (const StableHloArgument& argument : module.arguments) {
+    if (!argument.sharding) continue;
+    const ShardySharding& sharding = *argument.sharding;
+    const ShardyMesh* own = nullptr;
+    if (sharding.inlined) {
+      own = &*sharding.inlined;
+    } else if (const auto found = module.meshes.find(sharding.mesh_name);
+               found != module.meshes.end()) {
+      own = &found->second;
+    } else {
+      refuse(Code::MalformedDocument, sharding.where,
+             "the module has no mesh `" + printable(sharding.mesh_name) + "`");
+      continue;
+    }
+    if (own->axes.empty()) {
+      refuse(Code::Inexpressible, sharding.where,
+             "`" + printable(argument.name) + "` lies on one device only")
+          .fact("its mesh has no axes")
+          .help("shard or replicate it over a mesh");
+      continue;
+    }
+    if (mesh != nullptr && !mesh->is_like(*own)) {
+      refuse(Code::Inexpressible, sharding.where,
+             "arguments are on different meshes")
+          .label(mesh->where, "the mesh of arguments before")
+          .help("a plan has one mesh");
+      return false;
+    }
+    if (mesh == nullptr) mesh = own;
+    const auto check = [&](const AxisName& axis, Span where) {
+      const bool known =
+          axis == kUnconstrained ||
+          std::any_of(own->axes.begin(), own->axes.end(),
+                      [&](const AxisRequest& a) { return a.name == axis; });
+      if (!known) {
+        refuse(Code::MalformedDocument, where,
+               "the mesh has no axis `" + printable(axis) + "`");
+      }
+    };
+    for (size_t dim = 0; dim < sharding.spec.dims.size(); ++dim) {
+      for (const AxisName& axis : sharding.spec.dims[dim]) {
+        check(axis, sharding.dim_where[dim]);
+      }
+    }
+    for (const AxisName& axis : sharding.replicated) {
+      check(axis, sharding.where);
+    }
+  }
+  return good;
+}
+
+std::string name_of_location(std::string_view text) {
+  std::string name;
+  size_t at = text.find_first_of("[.");
+  if (at == std::string_view::npos || text.find('[') == text.npos || at == 0) {
+    return std::string(text);
+  }
+  name = text.substr(0, at);
+  while (at < text.size()) {
+    std::string_view part;
+    if (text[at] == '.') {
+      const size_t end =
+          std::min(text.find_first_of("[.", at + 1), text.size());
+      part = text.substr(at + 1, end - at - 1);
+      at = end;
+    } else {
+      size_t begin = at + 1;
+      const bool quoted = begin < text.size() && text[begin] == '\'';
+      const size_t end = text.find(quoted ? "']" : "]", begin);
+      if (text[at] != '[' || end == std::string_view::npos) {
+        return std::string(text);
+      }
+      begin += quoted ? 1 : 0;
+      if (begin > end) return std::string(text);
+      part = text.substr(begin, end - begin);
+      constexpr std::string_view kFlat = "<flat index ";
+      if (part.starts_with(kFlat) && part.ends_with('>')) {
+        part = part.substr(kFlat.size(), part.size() - kFlat.size() - 1);
+      }
+      at = end + (quoted ? 2 : 1);
+    }
+    if (part.empty()) return std::string(text);
+    name += "/";
+    name += part;
+  }
+  return name;
+}
+
+// StableHLO: the arguments of a lowered program, as JAX prints it.
+
+namespace {
+
+std::optional<Manifest> read(const ModelSource& model, Host& /*host*/,
+                             Diagnostics& diags) {
+  diags.keep(model.file);
+  const auto module = read_stablehlo(*model.file, diags);
+  if (!module) return std::nullopt;
+  Manifest manifest;
+  for (const StableHloArgument& argument : module->arguments) {
+    if (argument.name.empty() || !is_valid_utf8(argument.name)) {
+      return diags.error(Code::MalformedDocument, argument.where,
+                         argument.name.empty()
+                             ? "the name of an argument is empty"
+                             : "the name of an argument is not UTF-8");
+    }
+    if (!manifest.add(argument.name, argument.type, argument.where)) {
+      return diags
+          .error(Code::MalformedDocument, argument.where,
+                 "`" + printable(argument.name) + "` exceeds 2^63 bytes")
+          .fact("its shape is " + shape_text(argument.type.shape));
+    }
+  }
+  const ShardyMesh* mesh = nullptr;
+  // What is wrong with shardings is not a matter of names and shapes.
+  Diagnostics ignored;
+  if (find_mesh(*module, mesh, ignored) && mesh != nullptr) {
+    manifest.mesh = mesh->axes;
+  }
+  manifest.title = model.path;
+  manifest.sources.push_back(model.file);
+  return manifest;
+}
+
+}  // namespace
+
+const ManifestFormat kStableHlo = {
+    "stablehlo", "the arguments of a lowered program, in MLIR text",
+    looks_like_stablehlo, read};
+
+}  // namespace shardplan

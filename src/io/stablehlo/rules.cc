@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shardings of the arguments of a StableHLO module: `sdy.sharding` of
+// Shardy, or `mhlo.sharding`, which has no names of axes. A rule per argument.
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "io/dialects.h"
+#include "io/export.h"
+#include "io/stablehlo/module.h"
+#include "syntax/mlir.h"
+
+namespace shardplan {
+namespace {
+
+Rule rule_of(const StableHloArgument& argument, Span where) {
+  Rule rule;
+  rule.pattern = exact_pattern(argument.name);
+  rule.where = argument.where;
+  rule.spec_where = where;
+  return rule;
+}
+
+// What a sharding says beyond where the values lie is told, once per file.
+void note_openness(const StableHloModule& module, Diagnostics& diags) {
+  const StableHloArgument* open = nullptr;
+  const StableHloArgument* ordered = nullptr;
+  int64_t count = 0;
+  for (const StableHloArgument& argument : module.arguments) {
+    if (!argument.sharding) continue;
+    if (argument.sharding->open_beside_axes) {
+      if (open == nullptr) open = &argument;
+      ++count;
+    }
+    if (argument.sharding->priorities && ordered == nullptr) {
+      ordered = &argument;
+    }
+  }
+  if (open != nullptr) {
+    diags
+        .report(Code::Inexpressible, Severity::Note, open->sharding->where,
+                "open dimensions are read as closed")
+        .fact(plural(count, "argument") + (count == 1 ? " has" : " have") +
+              " a dimension that `?` allows to be sharded further; a spec "
+              "has the axes that are listed");
+  }
+  if (ordered != nullptr) {
+    diags
+        .report(Code::Inexpressible, Severity::Note, ordered->sharding->where,
+                "priorities of shardings are not kept")
+        .fact("they order how shardings are propagated to other values");
+  }
+}
+
+bool read_shardy(const StableHloModule& module, RuleSet& rules,
+                 Diagnostics& diags) {
+  const ShardyMesh* mesh = nullptr;
+  if (!find_mesh(module, mesh, diags)) return false;
+  for (const StableHloArgument& argument : module.arguments) {
+    if (!argument.sharding) continue;
+    Rule rule = rule_of(argument, argument.sharding->where);
+    rule.spec = argument.sharding->spec;
+    rule.dim_where = argument.sharding->dim_where;
+    rules.rules.push_back(std::move(rule));
+  }
+  rules.mesh = mesh->axes;
+  rules.mesh_where = mesh->where;
+  if (mesh->has_device_ids) {
+    diags
+        .report(Code::Inexpressible, Severity::Note, mesh->where,
+                "the order of devices is not kept")
+        .fact("devices are numbered by their coordinates on the mesh here");
+  }
+  note_openness(module, diags);
+  return true;
+}
+
+bool name_axes(const std::vector<int64_t>& sizes, const RuleReading& reading,
+               Span where, std::vector<Axis>& mesh, Diagnostics& diags) {
+  std::string found;
+  for (const int64_t size : sizes) {
+    found += (found.empty() ? "" : " x ") + std::to_string(size);
+  }
+  if (reading.axes.size() != sizes.size()) {
+    diags
+        .error(Code::MalformedDocument, where,
+               reading.axes.empty()
+                   ? "`mhlo.sharding` has no names of axes"
+                   : plural(static_cast<int64_t>(reading.axes.size()), "name") +
+                         (reading.axes.size() == 1 ? " is" : " are") +
+                         " given for " +
+                         plural(static_cast<int64_t>(sizes.size()), "axis"))
+        .fact("the shardings are made of axes of " +
+              (found.empty() ? std::string("no size") : found) +
+              " devices, major to minor")
+        .help("name them in that order: `--axes a,b`");
+    return false;
+  }
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    mesh.push_back({reading.axes[i], sizes[i]});
+  }
+  return true;
+}
+
+bool read_hlo(const StableHloModule& module, const RuleReading& reading,
+              RuleSet& rules, Diagnostics& diags) {
+  std::vector<HloSharding> shardings;
+  for (const StableHloArgument& argument : module.arguments) {
+    if (argument.hlo_sharding) shardings.push_back(*argument.hlo_sharding);
+  }
+  const auto sizes = axis_sizes_of(shardings, diags);
+  if (!sizes) return false;
+  std::vector<Axis> mesh;
+  if (!sizes->empty()) {
+    const auto first = std::find_if(
+        shardings.begin(), shardings.end(),
+        [](const HloSharding& sharding) { return !sharding.tiles.empty(); });
+    if (module.partitions && *module.partitions != first->devices()) {
+      diags
+          .error(Code::MalformedDocument, first->where,
+                 "a sharding is not over all devices")
+          .fact("it is over " + std::to_string(first->devices()) +
+                ", the module has " + std::to_string(*module.partitions) +
+                " partitions");
+      return false;
+    }
+    if (!name_axes(*sizes, reading, first->where, mesh, diags)) return false;
+    rules.mesh.emplace();
+    rules.mesh_where = first->where;
+    for (const Axis& axis : mesh) {
+      rules.mesh->push_back(
+          {axis.name, axis.size, first->where, first->where, first->where});
+    }
+  }
+  for (const StableHloArgument& argument : module.arguments) {
+    if (!argument.hlo_sharding) continue;
+    Rule rule = rule_of(argument, argument.hlo_sharding->where);
+    rule.spec = spec_of(*argument.hlo_sharding, mesh);
+    rule.dim_where.assign(rule.spec.dims.size(), rule.spec_where);
+    rules.rules.push_back(std::move(rule));
+  }
+  return true;
+}
+
+bool read_shardings(SourcePtr source, const RuleReading& reading,
+                    RuleSet& rules, Diagnostics& diags) {
+  diags.keep(source);
+  const auto module = read_stablehlo(*source, diags);
+  const SourceFile& file = *source;
+  rules.sources.push_back(std::move(source));
+  if (!module) return false;
+  const auto has = [&](auto member) {
+    return std::any_of(module->arguments.begin(), module->arguments.end(),
+                       [&](const StableHloArgument& argument) {
+                         return (argument.*member).has_value();
+                       });
+  };
+  const bool shardy = has(&StableHloArgument::sharding);
+  const bool hlo = has(&StableHloArgument::hlo_sharding);
+  if (shardy && hlo) {
+    diags
+        .error(Code::Inexpressible, {&file, 0, 0},
+               "some arguments have `sdy.sharding`, others `mhlo.sharding`")
+        .help("lower the program with one partitioner");
+    return false;
+  }
+  if (shardy) return read_shardy(*module, rules, diags);
+  if (hlo) return read_hlo(*module, reading, rules, diags);
+  diags
+      .error(Code::UnrecognizedFormat, {&file, 0, 0},
+             "no argument of the module has a sharding")
+      .fact("it has " +
+            plural(static_cast<int64_t>(module->arguments.size()), "argument"))
+      .help(
+          "pass shardings to jit (`in_shardings`, or arrays that have some) "
+          "before lowering");
+  return false;
+}
+
+}  // namespace
+
+const RuleDialect kShardy = {"shardy",
+                             "shardings of the arguments of a StableHLO module",
+                             looks_like_stablehlo, read_shardings};
+
+// The resolved table as a StableHLO module whose function takes the parameters:
+// names, types and Shardy shardings. It has no body but a return.
+
+namespace {
+
+std::string quoted_text(std::string_view text) {
+  static constexpr std::string_view kHex = "0123456789ABCDEF";
+  std::string result = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\' || byte < 0x20 || byte == 0x7F) {
+      result += '\\';
+      result += kHex[byte >> 4U];
+      result += kHex[byte & 0xFU];
+    } else {
+      result += c;
+    }
+  }
+  return result + "\"";
+}
+
+std::string sharding_text(const Placement& placement) {
+  std::string text = "#sdy.sharding<@mesh, [";
+  for (size_t dim = 0; dim < placement.type.shape.size(); ++dim) {
+    text += dim == 0 ? "{" : ", {";
+    std::string axes;
+    if (dim < placement.spec.dims.size()) {
+      for (const AxisName& axis : placement.spec.dims[dim]) {
+        axes += (axes.empty() ? "" : ", ") + quoted_text(axis);
+      }
+    }
+    const bool open =
+        placement.requested && dim < placement.asked().dims.size() &&
+        placement.asked().dims[dim] == AxisNames{std::string(kUnconstrained)};
+    text += axes.empty() && open ? "?" : axes;
+    text += "}";
+  }
+  return text + "]>";
+}
+
+std::string type_name(const TensorType& type) {
+  std::string text = "tensor<";
+  for (const int64_t size : type.shape) text += std::to_string(size) + "x";
+  text += mlir_type_name(type.dtype);
+  return text + ">";
+}
+
+// Why a parameter cannot be an argument, or empty.
+std::string problem_of(std::string_view name, const Placement& placement,
+                       const Plan& plan) {
+  if (mlir_type_name(placement.type.dtype).empty()) {
+    return "MLIR has no type for elements of " +
+           std::string(dtype_name(placement.type.dtype));
+  }
+  if (!placement.stored.empty()) return "it is stored otherwise, as declared";
+  if (name_of_location(name) != name) {
+    return "its name would be read as a path of JAX, `" +
+           printable(name_of_location(name)) + "`";
+  }
+  if (plan.on_indivisible != OnIndivisible::Chunk) return "";
+  for (size_t dim = 0; dim < placement.spec.dims.size(); ++dim) {
+    const int64_t shards = shard_count(plan.mesh, placement.spec.dims[dim]);
+    if (placement.type.shape[dim] % shards != 0) {
+      return "dimension " + std::to_string(dim) + " of size " +
+             std::to_string(placement.type.shape[dim]) +
+             " is cut into chunks of different sizes; Shardy pads them";
+    }
+  }
+  return "";
+}
+
+std::optional<std::string> write(const ExportInput& input, Diagnostics& diags) {
+  const Plan& plan = input.plan;
+  std::string mesh;
+  for (const Axis& axis : plan.mesh.axes()) {
+    mesh += (mesh.empty() ? "" : ", ") + quoted_text(axis.name) + "=" +
+            std::to_string(axis.size);
+  }
+  std::string text = "module @shardplan {\n  sdy.mesh @mesh = <[" + mesh +
+                     "]>\n  func.func public @main(";
+  bool good = true;
+  for (size_t i = 0; i < input.manifest.size(); ++i) {
+    const std::string_view name = input.manifest.name(i);
+    const Placement& placement = plan.of(i);
+    const std::string problem = problem_of(name, placement, plan);
+    if (!problem.empty()) {
+      good = false;
+      diags
+          .error(Code::Inexpressible, {},
+                 "`" + printable(name) + "` cannot be an argument in Shardy")
+          .fact(problem)
+          .help("export to another target, or leave the parameter out")
+          .parameters({std::string(name)});
+      continue;
+    }
+    text += i == 0 ? "\n" : ",\n";
+    text += "      %arg" + std::to_string(i) + ": " +
+            type_name(placement.type) +
+            " {sdy.sharding = " + sharding_text(placement) + "} loc(" +
+            quoted_text(name) + ")";
+  }
+  if (!good) return std::nullopt;
+  return text + ") {\n    return\n  }\n}\n";
+}
+
+}  // namespace
+
+const ExportTarget kShardyTarget = {
+    "shardy", "a StableHLO module with Shardy shardings, in MLIR text", write};
+
+}  // namespace shardplan

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/quant_scales.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/checked.h"
+
+namespace shardplan {
+namespace {
+
+constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max();
+
+// The sizes that a block may have.
+struct Sizes {
+  int64_t least = 1;
+  int64_t most = kUnbounded;
+};
+
+// `count` blocks of b cover `size`: (count - 1) b < size <= count b.
+Sizes sizes_of(int64_t size, int64_t count) {
+  return {ceil_div(size, count),
+          count == 1 ? kUnbounded : ceil_div(size, count - 1) - 1};
+}
+
+Sizes both(const Sizes& a, const Sizes& b) {
+  return {std::max(a.least, b.least), std::min(a.most, b.most)};
+}
+
+// Blocks are powers of two wherever anybody has made some.
+int64_t likeliest(const Sizes& sizes) {
+  int64_t power = 1;
+  while (power < sizes.least && power <= kUnbounded / 2) power *= 2;
+  return power >= sizes.least && power <= sizes.most ? power : sizes.least;
+}
+
+// Types in which quantised numbers are stored, alone or several in one.
+bool holds_quantised(DType dtype) {
+  return is_quantised(dtype) || dtype == DType::U8 || dtype == DType::I32 ||
+         dtype == DType::U32;
+}
+
+bool may_be_scales(std::string_view name) {
+  return name.ends_with("scale_inv") || name.ends_with("scale") ||
+         name.ends_with("scales");
+}
+
+// How AWQ and GPTQ call what belongs to one weight.
+constexpr std::string_view kPacked = "qweight";
+constexpr std::string_view kZeros = "qzeros";
+constexpr std::string_view kOrder = "g_idx";
+constexpr std::string_view kScales = "scales";
+
+// The last component of a name; `stem` is what stands before it.
+std::string_view leaf_of(std::string_view name, std::string_view& stem) {
+  size_t cut = name.size();
+  while (cut > 0 && name[cut - 1] != '.' && name[cut - 1] != '/') --cut;
+  stem = name.substr(0, cut);
+  return name.substr(cut);
+}
+
+// How another tensor is called: without the last `cut` characters, and with
+// `added`.
+struct OtherName {
+  size_t cut = 0;
+  std::string_view added;
+};
+
+// What the name of a weight says, alike for all of a class.
+struct ReadName {
+  bool quantised = false;  // by its type
+  bool scales = false;     // it may hold those of a packed weight
+  bool packed = false;
+  bool order = false;  // of groups: one entry per row of the weight
+  std::vector<OtherName> names_of_scales;
+};
+
+ReadName read_name(std::string_view name, DType dtype) {
+  std::string_view stem;
+  const std::string_view leaf = leaf_of(name, stem);
+  ReadName read;
+  read.quantised = holds_quantised(dtype);
+  read.scales = leaf == kScales;
+  read.packed = leaf == kPacked;
+  read.order = leaf == kOrder;
+  std::vector<OtherName>& names = read.names_of_scales;
+  if (read.packed || read.order) {
+    names = {{leaf.size(), kScales}};
+    return read;
+  }
+  names = {{0, "_scale_inv"}, {0, "_scale"}};
+  if (leaf == "weight") {
+    names.push_back({leaf.size(), kScales});  // MLX
+    names.push_back({leaf.size(), "scale"});
+  }
+  if (leaf == "weight_packed") names.push_back({leaf.size(), "weight_scale"});
+  return read;
+}
+
+// A dimension of a weight and the number of scales along it.
+struct Pair {
+  size_t weight = 0;
+  size_t scales = 0;
+  size_t dim = 0;
+};
+
+// The dimensions that mean the same in all layers: of tensors called alike, and
+// as far from the last one.
+using Kind = std::tuple<std::string_view, DType, size_t>;
+
+class Reader {
+ public:
+  Reader(const Manifest& manifest, const Folding& folding)
+      : manifest_(manifest), folding_(folding) {}
+
+  QuantBlocksByName read() {
+    // Scales are parameters in some formats and buffers in others.
+    for (size_t i = 0; i < manifest_.size() + manifest_.buffers().size(); ++i) {
+      const std::string_view name = manifest_.any_name(i);
+      std::string_view stem;
+      const std::string_view leaf = leaf_of(name, stem);
+      if (may_be_scales(name) || leaf == kZeros || leaf == kPacked) {
+        known_.emplace(name, i);
+      }
+    }
+    if (known_.empty()) return {};
+    for (const ParameterClass& c : folding_.classes) {
+      names_.push_back(
+          read_name(manifest_.name(c.first), manifest_.type(c.first).dtype));
+    }
+    seen_.resize(names_.size());
+    for (size_t i = 0; i < manifest_.size(); ++i) pair(i);
+    for (const Pair& each : pairs_) {
+      Sizes& sizes = of_kind_[kind_of(each)];
+      sizes = both(sizes, own_sizes(each));
+    }
+    for (const Pair& each : pairs_) {
+      add(each.weight, each.scales, each.dim, block_of(each));
+    }
+    return std::move(result_);
+  }
+
+ private:
+  const Shape& shape(size_t i) const {
+    return i < manifest_.size()
+               ? manifest_.type(i).shape
+               : manifest_.buffers()[i - manifest_.size()].type.shape;
+  }
+
+  // The tensor that a name leads to.
+  std::optional<size_t> find(std::string_view name, const OtherName& other) {
+    wanted_.assign(name, 0, name.size() - other.cut);
+    wanted_ += other.added;
+    const auto found = known_.find(wanted_);
+    if (found == known_.end()) return std::nullopt;
+    return found->second;
+  }
+
+  // Whether the class has met that shape there: layers are alike.
+  bool is_known(uint32_t number, size_t which, size_t tensor) {
+    std::vector<std::pair<size_t, Shape>>& seen = seen_[number];
+    const Shape& met = shape(tensor);
+    for (const auto& [at, known] : seen) {
+      if (at == which && known == met) return true;
+    }
+    seen.emplace_back(which, met);
+    return false;
+  }
+
+  void pair(size_t i) {
+    const uint32_t number = folding_.class_of[i];
+    const ReadName& read = names_[number];
+    const std::string_view name = manifest_.name(i);
+    if (read.scales) pair_packed_scales(i);
+    if (!read.quantised) return;
+    for (size_t which = 0; which < read.names_of_scales.size(); ++which) {
+      const auto found = find(name, read.names_of_scales[which]);
+      if (!found) continue;
+      const Shape& mine = shape(i);
+      const Shape& scales = shape(*found);
+      const size_t rank = read.order ? 1 : mine.size();
+      if (mine.size() != rank || mine.empty() ||
+          (read.order ? scales.empty() : scales.size() != rank)) {
+        continue;
+      }
+      if (is_known(number, which, *found)) return;
+      for (size_t dim = 0; dim < rank; ++dim) {
+        // Columns of `qweight` have a scale each, however packed.
+        if (read.packed && dim + 1 == rank) continue;
+        if (scales[dim] < 1 || scales[dim] > mine[dim]) continue;
+        pairs_.push_back({i, *found, dim});
+      }
+      return;
+    }
+  }
+
+  // Columns of `scales` that share an element of `qweight` (AWQ) or of `qzeros`
+  // (GPTQ).
+  void pair_packed_scales(size_t i) {
+    const Shape& mine = shape(i);
+    if (mine.empty()) return;
+    for (const std::string_view leaf : {kZeros, kPacked}) {
+      const auto found = find(manifest_.name(i), {kScales.size(), leaf});
+      if (!found) continue;
+      const Shape& packed = shape(*found);
+      if (packed.size() != mine.size() || packed.back() < 1) continue;
+      if (mine.back() % packed.back() != 0) continue;
+      const int64_t together = mine.back() / packed.back();
+      if (together > 1) add(i, *found, mine.size() - 1, together);
+      return;
+    }
+  }
+
+  Kind kind_of(const Pair& pair) const {
+    std::string_view stem;
+    const std::string_view leaf =
+        leaf_of(manifest_.any_name(pair.scales), stem);
+    return {leaf, manifest_.type(pair.weight).dtype,
+            shape(pair.weight).size() - pair.dim};
+  }
+
+  Sizes own_sizes(const Pair& pair) const {
+    return sizes_of(shape(pair.weight)[pair.dim], shape(pair.scales)[pair.dim]);
+  }
+
+  // What agrees with all weights of the kind, or with this one alone. One scale
+  // for a whole dimension says nothing of blocks, where no other does.
+  int64_t block_of(const Pair& pair) const {
+    const Sizes& all = of_kind_.at(kind_of(pair));
+    if (all.most == kUnbounded) return 1;
+    if (all.least <= all.most) return likeliest(all);
+    const Sizes own = own_sizes(pair);
+    return own.most == kUnbounded ? 1 : likeliest(own);
+  }
+
+  void add(size_t weight, size_t scales, size_t dim, int64_t block) {
+    const auto [entry, is_new] = result_.try_emplace(
+        {folded_name(manifest_.name(weight)), shape(weight)});
+    QuantBlocks& blocks = entry->second;
+    if (is_new) {
+      blocks.blocks.assign(shape(weight).size(), 1);
+      blocks.scales = manifest_.any_name(scales);
+      blocks.placed = scales < manifest_.size();
+      blocks.scales_shape = shape(scales);
+    }
+    // Where layers differ, what is whole in all of them.
+    blocks.blocks[dim] = std::max(blocks.blocks[dim], block);
+  }
+
+  const Manifest& manifest_;
+  const Folding& folding_;
+  std::unordered_map<std::string_view, size_t> known_;
+  std::vector<ReadName> names_;  // by class
+  // By class: which of its names of scales led to what shapes.
+  std::vector<std::vector<std::pair<size_t, Shape>>> seen_;
+  std::string wanted_;
+  std::vector<Pair> pairs_;
+  std::map<Kind, Sizes> of_kind_;
+  QuantBlocksByName result_;
+};
+
+}  // namespace
+
+bool is_quantised(DType dtype) {
+  switch (dtype) {
+    case DType::F8E4M3:
+    case DType::F8E5M2:
+    case DType::F8E4M3FN:
+    case DType::F8E4M3FNUZ:
+    case DType::F8E5M2FNUZ:
+    case DType::F6E2M3:
+    case DType::F6E3M2:
+    case DType::F4E2M1:
+    case DType::I8:
+    case DType::I4:
+    case DType::U4:
+      return true;
+    default:
+      return false;
+  }
+}
+
+QuantBlocksByName quant_blocks(const Manifest& manifest,
+                               const Folding& folding) {
+  const bool quantised =
+      std::any_of(folding.classes.begin(), folding.classes.end(),
+                  [&](const ParameterClass& c) {
+                    return holds_quantised(manifest.type(c.first).dtype);
+                  });
+  return quantised ? Reader(manifest, folding).read() : QuantBlocksByName();
+}
+
+const QuantBlocks* find_blocks(const QuantBlocksByName& known,
+                               std::string_view name, const Shape& shape) {
+  if (known.empty()) return nullptr;
+  const auto found = known.find({folded_name(name), shape});
+  return found == known.end() ? nullptr : &found->second;
+}
+
+}  // namespace shardplan

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Units: what of a dimension must stay whole, though numbers would divide it.
+//
+// `k_proj` of a model with 8 KV heads has 1,024 rows, which 16 divides; half a
+// head per device is wrong all the same (SP206). A unit says that a dimension
+// consists of `count` equal parts (attention heads, experts, quantisation
+// blocks), so it may be cut into n shards only where n divides `count`; or that
+// it is packed: several tensors side by side, of which a contiguous shard would
+// hold one and not the others.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/fold.h"
+#include "core/manifest.h"
+#include "core/mesh.h"
+#include "core/rules.h"
+#include "core/types.h"
+#include "model/tensor_name.h"
+
+namespace shardplan {
+
+enum class UnitKind : uint8_t {
+  Head,
+  KvHead,
+  HeadGroup,     // query heads with the key and value head that they share
+  FusedQkv,      // packed: q, k, v
+  PackedGateUp,  // packed: gate, up
+  GateUpPair,    // a gate row and its up row, alternating
+  Expert,
+  ExpertGroup,  // experts that routing chooses together
+  QuantBlock,   // elements that share a scale
+  Layer,        // of scanned layers, stacked along the dimension
+};
+std::string_view unit_name(UnitKind kind);  // "head", "KV head", "expert"
+
+// One of the tensors that are packed in a dimension.
+struct Part {
+  std::string_view name;  // "gate", "k"
+  int64_t rows = 0;
+  int64_t count = 0;  // units in it: heads, or rows
+  bool kv = false;    // consists of KV heads
+};
+
+struct Unit {
+  int dim = 0;  // 0-based
+  UnitKind kind = UnitKind::Head;
+  int64_t count = 1;  // units in the dimension; 1: any cut splits it
+  // The dimension lies within one unit: an element of it is less than a unit.
+  bool inside = false;
+  std::vector<Part> parts = {};  // of a packed dimension; else empty
+  // Query heads of the model, where KV heads can be replicated; else 0.
+  int64_t queries = 0;
+  // Less than a unit cannot be stored, so that every axis meets it, also those
+  // over which a weight is gathered before use.
+  bool stored = false;
+};
+
+// The units of a parameter, told from its name (Hugging Face, Flax, EasyDeL,
+// MaxText, Megatron and vLLM spellings, weights and biases, either layout), its
+// shape, the facts and what all names together tell. Nothing is claimed where a
+// name is not known or the shape does not agree with the facts.
+std::vector<Unit> units_of(std::string_view name, const TensorType& type,
+                           const ModelFacts& facts,
+                           const LayoutHints& hints = {});
+
+// The axes of a dimension that meet its units. Those of the batch (fsdp, dp,
+// data, replica) do not: a weight is gathered over them before use. For stacked
+// layers every axis counts, but for those of a pipeline (pp, stage, ..).
+// Quantisation blocks do not meet axes of experts and sequences (ep, sp, cp)
+// either, whose devices have other tokens: shipped sets store hidden dimensions
+// over them, unless a block is how the elements are stored.
+AxisNames cutting_axes(const Unit& unit, AxisNames axes);
+
+// Whether a cut into that many shards splits a unit or gives a device one part
+// of a packed dimension without the others, stored as declared.
+bool is_cut(const Unit& unit, int64_t shards, const Declarations& declared);
+
+// What a declaration makes of a dimension of `size` rows cut into `shards`: its
+// stored size and why, or an empty `why` where none applies.
+struct StoredSize {
+  int64_t size = 0;
+  std::string why;
+};
+StoredSize stored_size(const Unit& unit, int64_t size, int64_t shards,
+                       const Declarations& declared);
+
+// Everything that must be known of a model to tell the units of its tensors.
+
+struct UnitFacts {
+  ModelFacts facts;  // given, or inferred
+  LayoutHints hints;
+  // How inferred facts were come by; empty where they were given.
+  std::vector<std::string> why;
+
+  // From a config or the manifest, and taken at their word.
+  bool given() const {
+    return facts.from == FactsFrom::Config || facts.from == FactsFrom::Manifest;
+  }
+};
+
+// Names are read once per class; `folding` is by placement or by type.
+UnitFacts unit_facts(const Manifest& manifest, const Folding& folding);
+// The same where nothing is folded yet. O(parameters).
+UnitFacts unit_facts(const Manifest& manifest);
+
+// The mesh axes that shard the batch, by their usual names.
+//
+// A weight that such an axis shards is gathered over it before use (FSDP), and
+// sequences are dealt out over it. eformer's PartitionAxis calls them fsdp and
+// dp, levanter and t5x data.
+
+inline constexpr std::array<std::string_view, 4> kGatheredAxes = {
+    "dp", "fsdp", "data", "replica"};
+
+inline bool is_gathered_axis(std::string_view axis) {
+  return std::find(kGatheredAxes.begin(), kGatheredAxes.end(), axis) !=
+         kGatheredAxes.end();
+}
+
+}  // namespace shardplan

@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolve/name_resolution.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <span>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/text.h"
+#include "core/spec.h"
+
+namespace shardplan {
+namespace {
+
+// In the order of RulesFallback.
+constexpr std::array<std::string_view, 3> kFallbacks = {
+    "axis_is_unsharded", "raise_error", "no_constraint"};
+
+// In order of the first of each.
+std::vector<std::string> repeated_labels(const AxisLabels& labels,
+                                         FlaxVersion version) {
+  std::vector<std::string> repeated;
+  for (auto at = labels.begin(); at != labels.end(); ++at) {
+    const bool may_repeat =
+        !*at || (version == FlaxVersion::Current && **at == kUnconstrained);
+    const bool is_first = std::find(labels.begin(), at, *at) == at;
+    if (!may_repeat && is_first &&
+        std::find(at + 1, labels.end(), *at) != labels.end()) {
+      repeated.push_back(**at);
+    }
+  }
+  return repeated;
+}
+
+LogicalDim initial_dim(const std::optional<std::string>& label,
+                       FlaxVersion version) {
+  if (version == FlaxVersion::March2024) return {};
+  if (!label) return {true, {}, 0, {}};
+  if (*label == kUnconstrained) {
+    return {true, {std::string(kUnconstrained)}, 0, {}};
+  }
+  return {};
+}
+
+bool is_free(const AxisNames& axes, const std::vector<LogicalDim>& dims,
+             FlaxVersion version) {
+  const auto is_used = [&](const AxisName& axis) {
+    return std::any_of(dims.begin(), dims.end(), [&](const LogicalDim& dim) {
+      return std::find(dim.axes.begin(), dim.axes.end(), axis) !=
+             dim.axes.end();
+    });
+  };
+  return std::none_of(axes.begin(), axes.end(), [&](const AxisName& axis) {
+    // None within a tuple.
+    if (axis.empty()) return false;
+    if (axis == kUnconstrained && version == FlaxVersion::Current) return false;
+    return is_used(axis);
+  });
+}
+
+bool shares_nothing(const AxisNames& a, const AxisNames& b) {
+  return std::none_of(a.begin(), a.end(), [&](const AxisName& axis) {
+    return std::find(b.begin(), b.end(), axis) != b.end();
+  });
+}
+
+}  // namespace
+
+std::string_view fallback_name(RulesFallback fallback) {
+  return kFallbacks.at(static_cast<size_t>(fallback));
+}
+
+std::optional<RulesFallback> find_fallback(std::string_view name) {
+  const auto* const found =
+      std::find(kFallbacks.begin(), kFallbacks.end(), name);
+  if (found == kFallbacks.end()) return std::nullopt;
+  return static_cast<RulesFallback>(found - kFallbacks.begin());
+}
+
+LogicalIndex::LogicalIndex(std::span<const LogicalRule> rules) {
+  for (size_t i = 0; i < rules.size(); ++i) {
+    const int number = static_cast<int>(i) + 1;
+    if (rules[i].name) {
+      numbers_[*rules[i].name].push_back(number);
+    } else {
+      nameless_.push_back(number);
+    }
+  }
+}
+
+std::span<const int> LogicalIndex::of(std::string_view name) const {
+  const auto found = numbers_.find(name);
+  if (found == numbers_.end()) return {};
+  return found->second;
+}
+
+std::set<int> LogicalIndex::of_any(const AxisLabels& labels) const {
+  std::set<int> numbers(nameless_.begin(), nameless_.end());
+  for (const auto& label : labels) {
+    if (!label) continue;
+    const std::span<const int> some = of(*label);
+    numbers.insert(some.begin(), some.end());
+  }
+  return numbers;
+}
+
+LogicalMapping map_logical_axes(const AxisLabels& labels,
+                                std::span<const LogicalRule> rules,
+                                FlaxVersion version, LogicalReading reading,
+                                const AxisNames& reserved,
+                                const LogicalIndex* index) {
+  LogicalMapping mapping;
+  mapping.repeated = repeated_labels(labels, version);
+  if (!mapping.repeated.empty()) return mapping;
+  for (const auto& label : labels) {
+    mapping.dims.push_back(initial_dim(label, version));
+  }
+  const auto apply = [&](int number) {
+    const LogicalRule& rule = rules[static_cast<size_t>(number) - 1];
+    if (!rule.name && version == FlaxVersion::Current) return;
+    const auto found = std::find(labels.begin(), labels.end(), rule.name);
+    if (found == labels.end()) return;
+    LogicalDim& dim = mapping.dims[static_cast<size_t>(found - labels.begin())];
+    const bool is_mapping = reading == LogicalReading::Mapping;
+    if (dim.placed && !is_mapping) return;
+    if (is_mapping || (is_free(rule.axes, mapping.dims, version) &&
+                       shares_nothing(rule.axes, reserved))) {
+      dim.placed = true;
+      dim.axes = rule.axes;
+      dim.rule = number;
+    } else {
+      dim.blocked.push_back(number);
+    }
+  };
+  if (index == nullptr) {
+    for (size_t i = 0; i < rules.size(); ++i) apply(static_cast<int>(i) + 1);
+  } else {
+    for (const int number : index->of_any(labels)) apply(number);
+  }
+  return mapping;
+}
+
+bool is_placed(const LogicalMapping& mapping) {
+  return std::all_of(mapping.dims.begin(), mapping.dims.end(),
+                     [](const LogicalDim& dim) { return dim.placed; });
+}
+
+PartitionSpec spec_of(const LogicalMapping& mapping) {
+  PartitionSpec spec;
+  for (const LogicalDim& dim : mapping.dims) spec.dims.push_back(dim.axes);
+  return spec;
+}
+
+LogicalConstraint logical_constraint(const std::optional<AxisLabels>& labels,
+                                     std::span<const LogicalRule> rules,
+                                     RulesFallback fallback,
+                                     FlaxVersion version) {
+  if (!labels || rules.empty()) return {};
+  const LogicalMapping mapping = map_logical_axes(*labels, rules, version);
+  if (!mapping.repeated.empty()) return {ConstraintOutcome::RepeatedLabel, {}};
+  if (fallback != RulesFallback::AxisIsUnsharded && !is_placed(mapping)) {
+    return {fallback == RulesFallback::RaiseError
+                ? ConstraintOutcome::Unplaced
+                : ConstraintOutcome::Unconstrained,
+            {}};
+  }
+  return {ConstraintOutcome::Constrained, spec_of(mapping)};
+}
+
+namespace {
+
+constexpr std::string_view kMeshPrefix = "mesh";
+constexpr std::string_view kLogicalPrefix = "logical";
+constexpr std::string_view kEmptyToken = "_";  // eformer's EMPTY
+
+PartitionAxis resolved_defaults() {
+  Diagnostics none;
+  auto axis = resolve_partition_axis(default_partition_axis(), none);
+  SHARDPLAN_CHECK(axis.has_value());
+  return *std::move(axis);
+}
+
+// "`mlp` has `tp`": who has an axis of a rule that was found blocked.
+std::string blocker_text(const LogicalMapping& mapping,
+                         const AxisLabels& labels, const LogicalRule& rule,
+                         int number) {
+  for (const AxisName& axis : rule.axes) {
+    for (size_t i = 0; i < labels.size(); ++i) {
+      const LogicalDim& other = mapping.dims[i];
+      const bool has_it = std::find(other.axes.begin(), other.axes.end(),
+                                    axis) != other.axes.end();
+      if (!has_it || other.rule > number || !labels[i]) continue;
+      return "`" + printable(*labels[i]) + "` has `" + printable(axis) + "`";
+    }
+  }
+  return "the spec names an axis of it itself";
+}
+
+// Why the rules of label `i` did not place it.
+std::string unplaced_reason(const LogicalMapping& mapping,
+                            const AxisLabels& labels, size_t i,
+                            const std::vector<LogicalRule>& rules) {
+  const std::string label = printable(*labels[i]);
+  const std::vector<int>& blocked = mapping.dims[i].blocked;
+  if (blocked.empty()) return "no logical axis rule names `" + label + "`";
+  std::vector<std::string> blockers;
+  for (const int number : blocked) {
+    std::string text = blocker_text(
+        mapping, labels, rules[static_cast<size_t>(number) - 1], number);
+    if (std::find(blockers.begin(), blockers.end(), text) == blockers.end()) {
+      blockers.push_back(std::move(text));
+    }
+  }
+  std::string all;
+  for (const std::string& text : blockers) {
+    all += (all.empty() ? "" : ", ") + text;
+  }
+  return "every rule for `" + label + "` names an axis that is in use: " + all;
+}
+
+// flax's NO_CONSTRAINT leaves the whole array as it is.
+void leave_whole(Meaning& meaning) {
+  for (size_t dim = 0; dim < meaning.spec.dims.size(); ++dim) {
+    AxisNames& axes = meaning.spec.dims[dim];
+    if (axes.empty()) continue;
+    meaning.corrections.push_back(
+        {static_cast<int>(dim), Code::UnplacedLogicalAxis, std::move(axes),
+         "another logical axis is not placed, so the array stays as it is"});
+  }
+  meaning.spec.dims.clear();
+  meaning.logical_rules.clear();
+}
+
+}  // namespace
+
+PrefixedName split_prefix(std::string_view name) {
+  const size_t colon = name.find(':');
+  if (colon == std::string_view::npos) return {"", name};
+  return {name.substr(0, colon), name.substr(colon + 1)};
+}
+
+PartitionSpec spec_of_labels(const AxisLabels& labels) {
+  PartitionSpec spec;
+  for (const auto& label : labels) {
+    spec.dims.push_back(label ? AxisNames{*label} : AxisNames());
+  }
+  return spec;
+}
+
+PartitionSpec aligned_to_last(const PartitionSpec& spec, size_t rank) {
+  PartitionSpec result = spec;
+  const size_t length = spec.dims.size();
+  if (length > rank) {
+    result.dims.erase(
+        result.dims.begin(),
+        result.dims.begin() + static_cast<std::ptrdiff_t>(length - rank));
+  } else {
+    result.dims.insert(result.dims.begin(), rank - length, AxisNames());
+  }
+  return result;
+}
+
+Vocabulary::Vocabulary(const RuleSet& rules, const Mesh& mesh,
+                       const NameReading& reading)
+    : rules_(rules),
+      mesh_(mesh),
+      reading_(reading),
+      axis_(rules.partition_axis ? *rules.partition_axis : resolved_defaults()),
+      declared_(rules.declared_axes.begin(), rules.declared_axes.end()),
+      logical_(rules.logical_rules) {}
+
+NameKind Vocabulary::kind_of(std::string_view name) const {
+  const PrefixedName parts = split_prefix(name);
+  if (parts.prefix == kMeshPrefix) return NameKind::Mesh;
+  if (parts.prefix == kLogicalPrefix) return NameKind::Logical;
+  if (name == kUnconstrained || declared_.contains(name) || mesh_.find(name)) {
+    return NameKind::Mesh;
+  }
+  if (name == kEmptyToken || find_semantic_token(name, true)) {
+    return NameKind::Semantic;
+  }
+  return logical_.of(name).empty() ? NameKind::Unknown : NameKind::Logical;
+}
+
+bool Vocabulary::is_ambiguous(std::string_view name) const {
+  if (kind_of(name) != NameKind::Mesh || !split_prefix(name).prefix.empty()) {
+    return false;
+  }
+  const std::span<const int> numbers = logical_.of(name);
+  return !numbers.empty() &&
+         std::none_of(numbers.begin(), numbers.end(), [&](int number) {
+           const auto rule = static_cast<size_t>(number) - 1;
+           return rules_.logical_rules[rule].axes ==
+                  AxisNames{std::string(name)};
+         });
+}
+
+AxisNames Vocabulary::others() const {
+  std::set<AxisName> names;
+  for (const Rule& rule : rules_.rules) {
+    if (is_literal(rule.spec)) continue;
+    for (const AxisNames& axes : rule.spec.dims) {
+      for (const AxisName& name : axes) {
+        if (!is_literal({{{name}}})) names.insert(name);
+      }
+    }
+  }
+  return {names.begin(), names.end()};
+}
+
+AxisNames Vocabulary::mentioned() const {
+  std::set<AxisName> names;
+  bool is_semantic = rules_.partition_axis.has_value();
+  const auto add = [&](const Rule& rule) {
+    for (const AxisNames& axes : rule.spec.dims) {
+      for (const AxisName& name : axes) {
+        const NameKind kind = kind_of(name);
+        is_semantic =
+            is_semantic || (kind == NameKind::Semantic && name != kEmptyToken);
+        if (kind == NameKind::Mesh) names.emplace(split_prefix(name).name);
+      }
+    }
+  };
+  for (const Rule& rule : rules_.rules) add(rule);
+  for (const Rule& rule : rules_.activations) add(rule);
+  for (const LogicalRule& rule : rules_.logical_rules) {
+    names.insert(rule.axes.begin(), rule.axes.end());
+  }
+  if (rules_.mesh) {
+    for (const AxisRequest& axis : *rules_.mesh) names.insert(axis.name);
+  }
+  if (is_semantic) {
+    for (const auto& value : axis_) {
+      if (value) names.insert(value->axes.begin(), value->axes.end());
+    }
+  }
+  return {names.begin(), names.end()};
+}
+
+bool Vocabulary::is_literal(const PartitionSpec& spec) const {
+  for (const AxisNames& axes : spec.dims) {
+    for (const AxisName& name : axes) {
+      const NameKind kind = kind_of(name);
+      const bool stays = kind == NameKind::Mesh || kind == NameKind::Unknown;
+      if (!stays || !split_prefix(name).prefix.empty()) return false;
+    }
+  }
+  return true;
+}
+
+AxisNames Vocabulary::semantic_axes(std::string_view name, Mode mode) const {
+  if (name == kEmptyToken) return {};
+  const auto field = find_semantic_token(name, true);
+  SHARDPLAN_CHECK(field.has_value());
+  Diagnostics none;
+  const SemanticEntry entry = {{std::string(partition_fields()[*field].token)},
+                               EntryKind::One};
+  const auto values =
+      resolve_entry(axis_, entry, mode, EformerVersion::Current, none);
+  SHARDPLAN_CHECK(values && values->size() == 1);
+  return values->front().axes;
+}
+
+void Vocabulary::place_logical(const AxisLabels& labels,
+                               const std::vector<size_t>& dims,
+                               const AxisNames& reserved,
+                               Meaning& meaning) const {
+  const LogicalMapping mapping =
+      map_logical_axes(labels, rules_.logical_rules, reading_.flax,
+                       rules_.logical_reading, reserved, &logical_);
+  meaning.logical_rules.assign(meaning.spec.dims.size(), 0);
+  const auto leave_out = [&](size_t i, Code code, std::string reason) {
+    meaning.corrections.push_back(
+        {static_cast<int>(dims[i]), code, {*labels[i]}, std::move(reason)});
+  };
+  if (!mapping.repeated.empty()) {
+    for (size_t i = 0; i < labels.size(); ++i) {
+      if (!labels[i]) continue;
+      const bool repeats =
+          std::find(mapping.repeated.begin(), mapping.repeated.end(),
+                    *labels[i]) != mapping.repeated.end();
+      leave_out(i, Code::RepeatedLogicalAxis,
+                repeats ? "two dimensions have the logical axis `" +
+                              printable(*labels[i]) + "`"
+                        : "another logical axis stands at two dimensions");
+    }
+    return;
+  }
+  for (size_t i = 0; i < labels.size(); ++i) {
+    const LogicalDim& placed = mapping.dims[i];
+    AxisNames& axes = meaning.spec.dims[dims[i]];
+    axes.insert(axes.end(), placed.axes.begin(), placed.axes.end());
+    if (placed.rule > 0) meaning.logical_rules[dims[i]] = placed.rule;
+    if (placed.placed || !labels[i]) continue;
+    leave_out(i, Code::UnplacedLogicalAxis,
+              unplaced_reason(mapping, labels, i, rules_.logical_rules));
+  }
+  const bool is_left =
+      reading_.fallback == RulesFallback::NoConstraint && !is_placed(mapping);
+  if (is_left) leave_whole(meaning);
+}
+
+Meaning Vocabulary::of(const PartitionSpec& written, size_t rank,
+                       std::optional<Mode> mode) const {
+  Meaning meaning;
+  meaning.spec.dims.resize(written.dims.size());
+  AxisLabels labels;
+  std::vector<size_t> dims;
+  AxisNames reserved;
+  for (size_t dim = 0; dim < written.dims.size(); ++dim) {
+    AxisNames& axes = meaning.spec.dims[dim];
+    if (dim >= rank) {
+      axes = written.dims[dim];
+      continue;
+    }
+    for (const AxisName& name : written.dims[dim]) {
+      const NameKind kind = kind_of(name);
+      const std::string_view bare = split_prefix(name).name;
+      if (kind == NameKind::Logical) {
+        labels.emplace_back(bare);
+        dims.push_back(dim);
+      } else if (kind == NameKind::Semantic) {
+        AxisNames meant = semantic_axes(name, mode.value_or(reading_.mode));
+        // None beside an axis is no axis of the mesh, so that the dimension
+        // stays whole; alone it says so itself.
+        if (meant.empty() && written.dims[dim].size() > 1) meant = {""};
+        axes.insert(axes.end(), meant.begin(), meant.end());
+      } else {
+        axes.emplace_back(bare);
+      }
+    }
+    reserved.insert(reserved.end(), axes.begin(), axes.end());
+  }
+  if (!labels.empty()) place_logical(labels, dims, reserved, meaning);
+  return meaning;
+}
+
+Meaning Vocabulary::of_labels(const AxisLabels& labels) const {
+  Meaning meaning;
+  meaning.spec.dims.resize(labels.size());
+  std::vector<size_t> dims(labels.size());
+  for (size_t i = 0; i < dims.size(); ++i) dims[i] = i;
+  place_logical(labels, dims, {}, meaning);
+  return meaning;
+}
+
+}  // namespace shardplan

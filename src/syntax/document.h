@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// Document: JSON or YAML as one tree of nodes with places.
+//
+// Rules, configs and hand-written manifests are small and are read as trees;
+// both syntaxes give the same nodes, so every reader gets file:line:column,
+// duplicate-key and unknown-key errors from here. A text whose first character
+// is `{` or `[` is tried as JSON first, anything else is YAML 1.2 core:
+// unquoted `null`, `~` and nothing at all are Null, `true` and `false` are
+// Bool, integers and decimals are numbers. Refused, with one diagnostic:
+// duplicate keys (SP003), several documents in a file, aliases that contain
+// themselves or expand beyond a million nodes, nesting deeper than 256, keys
+// that are not text, merge keys, tags other than YAML's own (SP002).
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "base/source.h"
+
+namespace shardplan {
+
+class Document;
+
+enum class NodeKind : uint8_t { Null, Bool, Integer, Real, String, List, Map };
+
+// A view of one node; as cheap to copy as a pointer. Valid while its Document
+// lives.
+class Node {
+ public:
+  Node(const Document* document, uint32_t index)
+      : document_(document), index_(index) {}
+
+  NodeKind kind() const;
+  Span span() const;
+  bool is_null() const { return kind() == NodeKind::Null; }
+  bool is_string() const { return kind() == NodeKind::String; }
+  bool is_list() const { return kind() == NodeKind::List; }
+  bool is_map() const { return kind() == NodeKind::Map; }
+
+  // String: its text. Numbers and booleans: their spelling.
+  std::string_view text() const;
+  // Integer that fits 63 bits and a sign; also 0x1F and 0o17 in YAML.
+  std::optional<int64_t> integer() const;
+  std::optional<double> number() const;  // Integer or Real
+  std::optional<bool> boolean() const;
+
+  // List: its items; Map: its values. Null and scalars have none.
+  size_t size() const;
+  Node item(size_t index) const;
+  // Map: the key of entry `index`, and its place.
+  std::string_view key(size_t index) const;
+  Span key_span(size_t index) const;
+  std::optional<Node> find(std::string_view key) const;
+
+ private:
+  const Document* document_;
+  uint32_t index_;
+};
+
+class Document {
+ public:
+  Node root() const { return Node(this, root_); }
+  const SourceFile& source() const { return *source_; }
+
+ private:
+  friend class Node;
+  friend class DocumentBuilder;
+  // Twelve megabytes can be six million nodes, so these are kept small: places
+  // as offsets, and texts as views of the source wherever it spells them so.
+  struct Key {
+    std::string_view text;
+    uint32_t begin = 0;
+    uint32_t end = 0;
+  };
+  struct Children {
+    std::vector<uint32_t> items;
+    std::vector<Key> keys;  // of a map, as many as items
+  };
+  struct Entry {
+    std::string_view text;
+    uint32_t begin = 0;
+    uint32_t end = 0;
+    uint32_t children = 0;  // of a list or map; of others none, which is 0
+    NodeKind kind = NodeKind::Null;
+  };
+  Span span(uint32_t begin, uint32_t end) const {
+    return {source_.get(), begin, end};
+  }
+
+  SourcePtr source_;
+  // A deque gives room piece by piece: nothing is held twice as it grows.
+  std::deque<Entry> entries_;
+  std::vector<Children> children_ = std::vector<Children>(1);
+  // Texts that the source spells otherwise. Shared: views stay valid.
+  std::shared_ptr<std::deque<std::string>> texts_;
+  uint32_t root_ = 0;
+};
+
+// Longer texts are refused (SP002): trees are for what people write.
+// Offsets fit 32 bits.
+inline constexpr size_t kMaxDocumentBytes = size_t{64} << 20U;
+
+std::optional<Document> parse_document(SourcePtr source, Diagnostics& diags);
+
+// Readers' helpers: each reports what is wrong and returns empty.
+// "`mesh` must be a map, not a list" (SP002). An integer is a Real too.
+std::optional<Node> require(const Node& node, NodeKind kind,
+                            std::string_view what, Diagnostics& diags);
+// Reports SP004 for every key that is not in `known`, with the nearest of them.
+// False when there was one.
+bool reject_unknown_keys(const Node& map, std::span<const std::string> known,
+                         Diagnostics& diags);
+void report_unknown_key(std::string_view key, Span where,
+                        std::span<const std::string> known, Diagnostics& diags);
+// "a map", "a list", "text", "an integer", "a number", "true or false",
+// "nothing".
+std::string_view kind_name(NodeKind kind);
+
+// DocumentBuilder: events of a parser, JSON's or YAML's, become a Document.
+//
+// Internal to io/document*.cc. Values arrive in the order of the text; inside
+// a map each is preceded by key(). Duplicate keys are reported here, since both
+// syntaxes need it. REQUIRES of every call: the events form one tree.
+
+class DocumentBuilder {
+ public:
+  DocumentBuilder(SourcePtr source, Diagnostics& diags);
+
+  // Texts are copied where the source does not spell them so.
+  // Within a map: the key of the value that follows.
+  void key(std::string_view text, Span where);
+  // Each returns the node's number.
+  uint32_t scalar(NodeKind kind, std::string_view text, Span where);
+  uint32_t begin(NodeKind kind, uint64_t offset);
+  uint32_t end(uint64_t offset);
+  // Puts a complete node in a second place (a YAML alias).
+  void repeat(uint32_t node) { attach(node); }
+  // A scalar that has no place in the tree, for aliases of map keys.
+  uint32_t detached(std::string_view text, Span where);
+
+  size_t depth() const { return open_.size(); }
+  bool wants_key() const;
+  NodeKind kind(uint32_t node) const { return document_.entries_[node].kind; }
+  std::string_view text(uint32_t node) const {
+    return document_.entries_[node].text;
+  }
+
+  // Empty when a duplicate key was reported. A text without a value is Null.
+  std::optional<Document> finish();
+
+ private:
+  uint32_t add(NodeKind kind, std::string_view text, Span where);
+  // The same text for as long as the document lives.
+  std::string_view kept(std::string_view text, Span where);
+  Document::Children& children(uint32_t node) {
+    return document_.children_[document_.entries_[node].children];
+  }
+  const Document::Children& children(uint32_t node) const {
+    return document_.children_[document_.entries_[node].children];
+  }
+  void attach(uint32_t node);
+  void check_keys(uint32_t map);
+  void report_duplicate(std::string_view key, Span first, Span second);
+
+  Diagnostics& diags_;
+  Document document_;
+  std::vector<uint32_t> open_;  // the lists and maps that we are in
+  int64_t duplicates_ = 0;
+};
+
+// Why a text is not well-formed, and where.
+struct SyntaxError {
+  std::string message;
+  Span where;
+  std::string help;
+};
+
+// Reads YAML into the builder (syntax/yaml.cc).
+std::optional<SyntaxError> read_yaml(const SourceFile& source,
+                                     DocumentBuilder& builder);
+
+}  // namespace shardplan

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "syntax/python_literal.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "base/text.h"
+
+namespace shardplan {
+namespace {
+
+constexpr int kMaxDepth = 64;
+
+class Parser {
+ public:
+  Parser(std::span<const PythonToken> tokens, size_t at, Diagnostics& diags)
+      : tokens_(tokens), at_(at), diags_(diags) {}
+
+  std::optional<PythonValue> value(int depth) {
+    if (depth > kMaxDepth) {
+      return refuse(here().where, "this is nested deeper than 64 levels",
+                    "a table of rules is nested three or four levels deep");
+    }
+    std::optional<PythonValue> result = operand(depth);
+    // What stands behind the whole is the caller's business.
+    if (!result || depth == 0 || ends_value()) return result;
+    return refuse_operator();
+  }
+  size_t at() const { return at_; }
+
+ private:
+  const PythonToken& here() const {
+    return tokens_[std::min(at_, tokens_.size() - 1)];
+  }
+
+  std::optional<PythonValue> refuse(Span where, std::string message,
+                                    std::string help) {
+    return diags_.error(Code::MalformedDocument, where, std::move(message))
+        .help(std::move(help));
+  }
+
+  // What may follow a value.
+  bool ends_value() const {
+    static constexpr std::array<std::string_view, 4> kEnds = {",", ")", "]",
+                                                              ":"};
+    if (here().kind == PythonTokenKind::End) return true;
+    return std::any_of(kEnds.begin(), kEnds.end(),
+                       [&](std::string_view end) { return here().is(end); }) ||
+           here().starts_line;
+  }
+
+  std::optional<PythonValue> refuse_operator() {
+    if (here().is("if")) {
+      return refuse(here().where, "a condition chooses this value",
+                    "write the one value that is meant");
+    }
+    if (here().is("for")) {
+      return refuse(here().where, "a loop makes these values",
+                    "write them out, one after the other");
+    }
+    if (here().kind == PythonTokenKind::Bad) return refuse_bad();
+    return refuse(here().where,
+                  "`" + printable(here().text) +
+                      "` makes this an expression, which is not evaluated",
+                  "write its value");
+  }
+
+  std::optional<PythonValue> refuse_bad() {
+    return refuse(here().where, "here is " + here().text,
+                  "only plain and raw strings are read");
+  }
+
+  std::optional<PythonValue> refuse_end() {
+    return refuse(here().where, "the table does not end",
+                  "a bracket is missing");
+  }
+
+  std::optional<PythonValue> operand(int depth) {
+    switch (here().kind) {
+      case PythonTokenKind::String:
+        return string(depth);
+      case PythonTokenKind::Formatted:
+        return refuse(here().where, "this string is computed or of bytes",
+                      "write the text itself, without the prefix");
+      case PythonTokenKind::Number: {
+        PythonValue number{
+            PythonKind::Number, here().text, {}, here().where, ""};
+        ++at_;
+        return number;
+      }
+      case PythonTokenKind::Name:
+        return name(depth);
+      case PythonTokenKind::Bad:
+        return refuse_bad();
+      case PythonTokenKind::End:
+        return refuse_end();
+      case PythonTokenKind::Operator:
+        break;
+    }
+    if (here().is("(") || here().is("[")) return bracketed(depth);
+    if (here().is("*")) {
+      return refuse(here().where, "another table is put in here",
+                    "write its rules out");
+    }
+    return refuse(
+        here().where, "`" + printable(here().text) + "` begins no literal",
+        "strings, None, tuples, lists and PartitionSpec(..) are read");
+  }
+
+  // Adjacent strings are one.
+  std::optional<PythonValue> string(int depth) {
+    PythonValue value{PythonKind::String, "", {}, here().where, ""};
+    while (here().kind == PythonTokenKind::String) {
+      value.text += here().text;
+      value.where.end = here().where.end;
+      ++at_;
+    }
+    if (here().kind == PythonTokenKind::Formatted) {
+      return refuse(here().where, "this string is computed or of bytes",
+                    "write the text itself, without the prefix");
+    }
+    return is_join() ? joined(std::move(value), depth) : value;
+  }
+
+  bool is_join() const {
+    return here().is(".") && at_ + 2 < tokens_.size() &&
+           tokens_[at_ + 1].is("join") && tokens_[at_ + 2].is("(");
+  }
+
+  // `"".join((a, b))`, where all are strings.
+  std::optional<PythonValue> joined(PythonValue separator, int depth) {
+    at_ += 2;
+    const auto arguments = items(depth, false);
+    if (!arguments) return std::nullopt;
+    const bool is_list = arguments->items.size() == 1 &&
+                         (arguments->items[0].kind == PythonKind::Tuple ||
+                          arguments->items[0].kind == PythonKind::List);
+    PythonValue value{PythonKind::String, "", {}, separator.where, ""};
+    value.where.end = arguments->where.end;
+    if (is_list) {
+      for (const PythonValue& part : arguments->items[0].items) {
+        if (part.kind != PythonKind::String) {
+          return refuse(part.where, "this part is not a string",
+                        "write the whole text");
+        }
+        if (&part != &arguments->items[0].items.front()) {
+          value.text += separator.text;
+        }
+        value.text += part.text;
+      }
+      return value;
+    }
+    return refuse(arguments->where, "the parts are not written out here",
+                  "write the whole text");
+  }
+
+  // What Python's re.escape does since 3.7.
+  static std::string escaped(std::string_view text) {
+    std::string result;
+    for (const char c : text) {
+      constexpr std::string_view kSpecial = "()[]{}?*+-|^$\\.&~# \t\n\r\v\f";
+      if (kSpecial.find(c) != std::string_view::npos) result += '\\';
+      result += c;
+    }
+    return result;
+  }
+
+  std::optional<PythonValue> name(int depth) {
+    PythonValue value{PythonKind::Name, here().text, {}, here().where, ""};
+    ++at_;
+    while (here().is(".") && at_ + 1 < tokens_.size() &&
+           tokens_[at_ + 1].kind == PythonTokenKind::Name) {
+      value.text += "." + tokens_[at_ + 1].text;
+      value.where.end = tokens_[at_ + 1].where.end;
+      at_ += 2;
+    }
+    if (value.text == "None") value.kind = PythonKind::None;
+    if (value.text == "lambda" || value.text == "not" ||
+        value.text == "await") {
+      return refuse(value.where,
+                    "`" + value.text + "` makes this an expression",
+                    "write its value");
+    }
+    if (!here().is("(")) return value;
+    value.kind = PythonKind::Call;
+    const auto arguments = items(depth, true);
+    if (!arguments) return std::nullopt;
+    value.items = arguments->items;
+    value.where.end = arguments->where.end;
+    const bool is_escape = value.text == "re.escape" &&
+                           value.items.size() == 1 &&
+                           value.items[0].kind == PythonKind::String;
+    if (is_escape) {
+      return PythonValue{PythonKind::String,
+                         escaped(value.items[0].text),
+                         {},
+                         value.where,
+                         ""};
+    }
+    return value;
+  }
+
+  // (a), (a, b), (a,), [a, b].
+  std::optional<PythonValue> bracketed(int depth) {
+    const bool is_list = here().is("[");
+    auto inside = items(depth, false);
+    if (!inside) return std::nullopt;
+    inside->kind = is_list ? PythonKind::List : PythonKind::Tuple;
+    const bool grouping =
+        !is_list && inside->items.size() == 1 && !ends_with_comma_;
+    if (!grouping) return inside;
+    PythonValue only = std::move(inside->items.front());
+    only.where = inside->where;
+    return only;
+  }
+
+  // Values between a bracket and the one that closes it.
+  std::optional<PythonValue> items(int depth, bool is_call) {
+    PythonValue result;
+    result.where = here().where;
+    const std::string_view close = here().is("[") ? "]" : ")";
+    ++at_;
+    bool comma = false;
+    while (!here().is(close)) {
+      std::string keyword;
+      if (is_call && at_ + 1 < tokens_.size() &&
+          here().kind == PythonTokenKind::Name && tokens_[at_ + 1].is("=")) {
+        keyword = here().text;
+        at_ += 2;
+      }
+      auto item = value(depth + 1);
+      if (!item) return std::nullopt;
+      item->keyword = std::move(keyword);
+      result.items.push_back(*std::move(item));
+      comma = here().is(",");
+      if (comma) {
+        ++at_;
+      } else if (here().kind == PythonTokenKind::End) {
+        return refuse_end();
+      } else if (!here().is(close)) {
+        return refuse(
+            here().where,
+            "a comma or `" + std::string(close) + "` is missing before this",
+            "items are separated by commas");
+      }
+    }
+    result.where.end = here().where.end;
+    ++at_;
+    ends_with_comma_ = comma;
+    return result;
+  }
+
+  std::span<const PythonToken> tokens_;
+  size_t at_;
+  Diagnostics& diags_;
+  bool ends_with_comma_ = false;
+};
+
+}  // namespace
+
+std::optional<PythonValue> parse_python_value(
+    std::span<const PythonToken> tokens, size_t& at, Diagnostics& diags) {
+  Parser parser(tokens, at, diags);
+  std::optional<PythonValue> value = parser.value(0);
+  at = parser.at();
+  return value;
+}
+
+namespace {
+
+using Tokens = std::span<const PythonToken>;
+
+bool opens(const PythonToken& token) {
+  return token.is("(") || token.is("[") || token.is("{");
+}
+bool closes(const PythonToken& token) {
+  return token.is(")") || token.is("]") || token.is("}");
+}
+
+// Behind the adjacent strings that begin at `at`.
+size_t past_strings(Tokens tokens, size_t at) {
+  while (at < tokens.size() && tokens[at].kind == PythonTokenKind::String) ++at;
+  return at;
+}
+
+bool begins_dict(Tokens tokens, size_t at) {
+  if (!tokens[at].is("{") || at + 1 >= tokens.size()) return false;
+  if (tokens[at + 1].is("}")) return at > 0 && tokens[at - 1].is("=");
+  const size_t colon = past_strings(tokens, at + 1);
+  return colon > at + 1 && colon < tokens.size() && tokens[colon].is(":");
+}
+
+// `a.b: T = {` gives "a.b".
+std::string assigned_name(Tokens tokens, size_t brace) {
+  if (brace == 0 || !tokens[brace - 1].is("=")) return "";
+  size_t first = brace - 1;
+  while (first > 0 && !tokens[first].starts_line) --first;
+  std::string name;
+  for (size_t i = first; i + 1 < brace && !tokens[i].is(":"); ++i) {
+    name += tokens[i].text;
+  }
+  return name;
+}
+
+// The end of a value: a comma or a closing bracket that is not its own.
+size_t past_value(Tokens tokens, size_t at) {
+  int depth = 0;
+  for (; at < tokens.size(); ++at) {
+    if (tokens[at].kind == PythonTokenKind::End) break;
+    if (depth == 0 && (tokens[at].is(",") || closes(tokens[at]))) break;
+    if (opens(tokens[at])) ++depth;
+    if (closes(tokens[at])) --depth;
+  }
+  return at;
+}
+
+size_t read_entries(Tokens tokens, size_t at, PythonDict& dict) {
+  while (at < tokens.size() && tokens[at].kind != PythonTokenKind::End) {
+    if (tokens[at].is("}")) return at + 1;
+    const size_t colon = past_strings(tokens, at);
+    if (colon == at || colon >= tokens.size() || !tokens[colon].is(":")) {
+      if (!dict.problem) dict.problem = tokens[at].where;
+    } else {
+      PythonEntry entry;
+      for (size_t i = at; i < colon; ++i) entry.key += tokens[i].text;
+      entry.where = tokens[at].where;
+      entry.where.end = tokens[colon - 1].where.end;
+      entry.begin = colon + 1;
+      entry.end = past_value(tokens, colon + 1);
+      dict.entries.push_back(std::move(entry));
+    }
+    at = past_value(tokens, at);
+    if (at < tokens.size() && tokens[at].is(",")) {
+      ++at;
+    } else if (at < tokens.size() && closes(tokens[at]) &&
+               !tokens[at].is("}")) {
+      if (!dict.problem) dict.problem = tokens[at].where;
+      ++at;
+    }
+  }
+  if (!dict.problem && !tokens.empty()) dict.problem = tokens.back().where;
+  return at;
+}
+
+}  // namespace
+
+std::vector<PythonDict> python_dicts(Tokens tokens) {
+  std::vector<PythonDict> dicts;
+  for (size_t i = 0; i < tokens.size();) {
+    if (!begins_dict(tokens, i)) {
+      ++i;
+      continue;
+    }
+    PythonDict dict{assigned_name(tokens, i), tokens[i].where, {}};
+    i = read_entries(tokens, i + 1, dict);
+    dicts.push_back(std::move(dict));
+  }
+  return dicts;
+}
+
+}  // namespace shardplan

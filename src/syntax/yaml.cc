@@ -1,0 +1,485 @@
+// SPDX-License-Identifier: Apache-2.0
+// YAML through yaml-cpp's events. The parser accepts much that is not what its
+// author meant, so this file refuses it: a tail that it would drop (`- a` and
+// then `b: c`), further documents, aliases that contain themselves or explode,
+// merge keys, keys that are not text. Marks give where things begin; where they
+// end is read off the text.
+#include "syntax/yaml.h"
+
+#include <algorithm>
+#include <array>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/mark.h>
+#include <yaml-cpp/parser.h>
+
+#include "base/text.h"
+#include "syntax/document.h"
+#include "syntax/text.h"
+
+namespace shardplan {
+namespace {
+
+constexpr size_t kMaxDepth = 256;
+constexpr int64_t kMaxExpanded = 1'000'000;
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+constexpr std::string_view kPlain = "?";   // yaml-cpp's tag of `text`
+constexpr std::string_view kQuoted = "!";  // and of `"text"` and blocks
+constexpr std::string_view kCore = "tag:yaml.org,2002:";
+
+// Ends the parser's run from within one of its events.
+struct Refused {
+  SyntaxError error;
+};
+
+bool is_blank(char c) {
+  return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+bool one_of(std::string_view text, std::span<const std::string_view> words) {
+  return std::find(words.begin(), words.end(), text) != words.end();
+}
+
+bool is_null_word(std::string_view text) {
+  static constexpr std::array<std::string_view, 4> kWords = {"~", "null",
+                                                             "Null", "NULL"};
+  return one_of(text, kWords);
+}
+
+bool is_bool_word(std::string_view text) {
+  static constexpr std::array<std::string_view, 6> kWords = {
+      "true", "True", "TRUE", "false", "False", "FALSE"};
+  return one_of(text, kWords);
+}
+
+// Removes and counts leading characters out of `set`.
+size_t take(std::string_view& text, std::string_view set) {
+  const size_t count = std::min(text.find_first_not_of(set), text.size());
+  text.remove_prefix(count);
+  return count;
+}
+
+constexpr std::string_view kDigits = "0123456789";
+
+bool is_integer(std::string_view text) {
+  if (text.substr(0, 2) == "0x") {
+    text.remove_prefix(2);
+    return take(text, "0123456789abcdefABCDEF") > 0 && text.empty();
+  }
+  if (text.substr(0, 2) == "0o") {
+    text.remove_prefix(2);
+    return take(text, "01234567") > 0 && text.empty();
+  }
+  if (!text.empty() && (text[0] == '-' || text[0] == '+')) {
+    text.remove_prefix(1);
+  }
+  return take(text, kDigits) > 0 && text.empty();
+}
+
+bool is_real(std::string_view text) {
+  static constexpr std::array<std::string_view, 6> kWords = {
+      ".inf", ".Inf", ".INF", ".nan", ".NaN", ".NAN"};
+  const bool is_signed = !text.empty() && (text[0] == '-' || text[0] == '+');
+  if (is_signed) text.remove_prefix(1);
+  if (one_of(text, std::span(kWords).first(is_signed ? 3 : 6))) return true;
+  size_t digits = take(text, kDigits);
+  if (!text.empty() && text[0] == '.') {
+    text.remove_prefix(1);
+    digits += take(text, kDigits);
+  }
+  if (digits == 0) return false;
+  if (!text.empty() && (text[0] == 'e' || text[0] == 'E')) {
+    text.remove_prefix(1);
+    if (!text.empty() && (text[0] == '-' || text[0] == '+')) {
+      text.remove_prefix(1);
+    }
+    if (take(text, kDigits) == 0) return false;
+  }
+  return text.empty();
+}
+
+// YAML 1.2's core schema: `yes`, `on` and `1:30` are text.
+NodeKind plain_kind(std::string_view text) {
+  if (text.empty() || is_null_word(text)) return NodeKind::Null;
+  if (is_bool_word(text)) return NodeKind::Bool;
+  if (is_integer(text)) return NodeKind::Integer;
+  return is_real(text) ? NodeKind::Real : NodeKind::String;
+}
+
+std::string_view core_tag(NodeKind kind) {
+  static constexpr std::array<std::string_view, 7> kNames = {
+      "null", "bool", "int", "float", "str", "seq", "map"};
+  return kNames.at(static_cast<size_t>(kind));
+}
+
+// Where things end. yaml-cpp tells only where they begin, anchor and tag
+// included.
+class Places {
+ public:
+  explicit Places(const SourceFile& source, uint64_t base)
+      : source_(source), text_(source.text()), base_(base) {}
+
+  Span at(uint64_t begin, uint64_t end) const { return {&source_, begin, end}; }
+  Span character(uint64_t begin) const {
+    if (begin >= text_.size()) return at(text_.size(), text_.size());
+    return at(begin, begin + std::max<size_t>(1, utf8_length(text_, begin)));
+  }
+  uint64_t offset(const YAML::Mark& mark) const {
+    if (mark.is_null()) return base_;
+    return std::min<uint64_t>(base_ + static_cast<uint64_t>(mark.pos),
+                              text_.size());
+  }
+  // Behind `&anchor` and `!tag`.
+  uint64_t value(const YAML::Mark& mark) const {
+    uint64_t at = offset(mark);
+    while (at < text_.size() && (text_[at] == '&' || text_[at] == '!')) {
+      while (at < text_.size() && !is_blank(text_[at])) ++at;
+      at = skip_blanks(at);
+    }
+    return at;
+  }
+  char character_at(uint64_t at) const {
+    return at < text_.size() ? text_[at] : '\0';
+  }
+  Span word(uint64_t begin) const {
+    const size_t end = text_.find_first_of(" \t\r\n,[]{}", begin);
+    return at(begin, std::min(end, text_.size()));
+  }
+  Span scalar(uint64_t begin, const std::string& value, bool plain) const {
+    const char c = character_at(begin);
+    if (!plain && (c == '"' || c == '\'')) return quoted(begin, c);
+    if (!plain) return character(begin);  // a block: its `|` or `>`
+    if (text_.substr(begin, value.size()) == value) {
+      return at(begin, begin + value.size());
+    }
+    const size_t line_end = std::min(text_.find('\n', begin), text_.size());
+    return at(begin, line_end);
+  }
+  // Behind the bracket that closes a list or map whose last item ends at `at`.
+  uint64_t close(uint64_t at, char bracket) const {
+    while (true) {
+      const uint64_t next = skip_blanks(at);
+      if (character_at(next) == bracket) return next + 1;
+      if (character_at(next) != ',' && character_at(next) != ':') return at;
+      at = next + 1;
+    }
+  }
+
+ private:
+  uint64_t skip_blanks(uint64_t at) const {
+    while (at < text_.size()) {
+      if (text_[at] == '#') {
+        at = std::min(text_.find('\n', at), text_.size());
+      } else if (is_blank(text_[at])) {
+        ++at;
+      } else {
+        break;
+      }
+    }
+    return at;
+  }
+  // yaml-cpp takes the end of the text for the missing quote.
+  Span quoted(uint64_t begin, char quote) const {
+    for (uint64_t end = begin + 1; end < text_.size(); ++end) {
+      if (text_[end] == '\\' && quote == '"') {
+        ++end;
+      } else if (text_[end] == quote) {
+        if (quote == '"' || character_at(end + 1) != quote) {
+          return at(begin, end + 1);
+        }
+        ++end;
+      }
+    }
+    throw Refused{{"a quoted text is not closed", character(begin), ""}};
+  }
+
+  const SourceFile& source_;
+  std::string_view text_;
+  uint64_t base_;
+};
+
+class Handler : public YAML::EventHandler {
+ public:
+  Handler(const Places& places, DocumentBuilder& builder)
+      : places_(places), builder_(builder) {}
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (++documents_ > 1) {
+      refuse(places_.character(places_.offset(mark)),
+             "the text goes on where the document has ended",
+             "indent what belongs to the value above; a file holds one "
+             "document");
+    }
+  }
+  void OnDocumentEnd() override {}
+
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    const Span word = places_.word(places_.value(mark));
+    if (is_null_word(word.text())) {
+      scalar(NodeKind::Null, std::string(word.text()), word, anchor);
+    } else {  // nothing was written; the mark is that of what follows
+      scalar(NodeKind::Null, "", places_.at(last_end_, last_end_), anchor);
+    }
+  }
+
+  void OnScalar(const YAML::Mark& mark, const std::string& tag,
+                YAML::anchor_t anchor, const std::string& value) override {
+    const uint64_t begin = places_.value(mark);
+    const char first = places_.character_at(begin);
+    const bool plain =
+        tag == kPlain || (tag != kQuoted && first != '"' && first != '\'' &&
+                          first != '|' && first != '>');
+    const Span where = value.empty() && plain
+                           ? places_.at(begin, begin)
+                           : places_.scalar(begin, value, plain);
+    NodeKind kind = plain ? plain_kind(value) : NodeKind::String;
+    if (tag != kPlain && tag != kQuoted) kind = tagged(tag, kind, value, mark);
+    scalar(kind, value, where, anchor);
+  }
+
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    const Span where = places_.word(places_.offset(mark));
+    const auto found = anchors_.find(anchor);
+    if (found == anchors_.end()) {
+      refuse(where, "an alias stands inside what it repeats", "");
+    }
+    const Anchor& target = found->second;
+    aliased_ += target.nodes;
+    if (aliased_ > kMaxExpanded) {
+      refuse(where, "aliases expand to more than 1,000,000 nodes", "");
+    }
+    last_end_ = where.end;
+    nodes_ += target.nodes;
+    if (builder_.wants_key()) {
+      if (target.height > 0) refuse_key(where);
+      put_key(builder_.kind(target.node), builder_.text(target.node), where);
+      return;
+    }
+    grow(target.height, where);
+    builder_.repeat(target.node);
+  }
+
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag,
+                       YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value style) override {
+    begin(NodeKind::List, mark, tag, anchor, style == YAML::EmitterStyle::Flow);
+  }
+  void OnSequenceEnd() override { end(); }
+
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag,
+                  YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value style) override {
+    begin(NodeKind::Map, mark, tag, anchor, style == YAML::EmitterStyle::Flow);
+  }
+  void OnMapEnd() override { end(); }
+
+ private:
+  struct Anchor {
+    uint32_t node = 0;
+    int64_t nodes = 1;  // with aliases expanded
+    size_t height = 0;  // levels of lists and maps
+  };
+  struct Open {
+    YAML::anchor_t anchor = YAML::NullAnchor;
+    int64_t nodes_before = 0;
+    size_t height = 1;
+    char bracket = '\0';  // that closes it, in flow style
+  };
+
+  [[noreturn]] static void refuse(Span where, std::string message,
+                                  std::string help) {
+    throw Refused{{std::move(message), where, std::move(help)}};
+  }
+  [[noreturn]] static void refuse_key(Span where) {
+    refuse(where, "a key must be text", "");
+  }
+
+  void put_key(NodeKind kind, std::string_view text, Span where) {
+    if (kind == NodeKind::Null) refuse_key(where);
+    if (text == "<<" && where.text() == "<<") {
+      refuse(where, "merge keys (`<<`) are not read",
+             "write the keys out, or quote `\"<<\"` if it is a name");
+    }
+    builder_.key(text, where);
+  }
+
+  void scalar(NodeKind kind, std::string_view text, Span where,
+              YAML::anchor_t anchor) {
+    last_end_ = std::max(last_end_, where.end);
+    ++nodes_;
+    if (builder_.wants_key()) {
+      if (anchor != YAML::NullAnchor) {
+        anchors_[anchor] = {builder_.detached(text, where)};
+      }
+      put_key(kind, text, where);
+      return;
+    }
+    grow(0, where);
+    const uint32_t node = builder_.scalar(kind, text, where);
+    if (anchor != YAML::NullAnchor) anchors_[anchor] = {node};
+  }
+
+  // What an explicit tag makes of a scalar.
+  NodeKind tagged(const std::string& tag, NodeKind plain,
+                  const std::string& value, const YAML::Mark& mark) const {
+    static constexpr std::array<NodeKind, 5> kScalars = {
+        NodeKind::Null, NodeKind::Bool, NodeKind::Integer, NodeKind::Real,
+        NodeKind::String};
+    for (const NodeKind kind : kScalars) {
+      if (tag != std::string(kCore).append(core_tag(kind))) continue;
+      const NodeKind own =
+          plain == NodeKind::String ? plain_kind(value) : plain;
+      const bool widened = kind == NodeKind::Real && own == NodeKind::Integer;
+      if (kind == NodeKind::String || kind == own || widened) return kind;
+    }
+    refuse_tag(tag, mark);
+  }
+
+  [[noreturn]] void refuse_tag(const std::string& tag,
+                               const YAML::Mark& mark) const {
+    const bool core = tag.substr(0, kCore.size()) == kCore;
+    refuse(places_.word(places_.offset(mark)),
+           "tag `" + printable(core ? "!!" + tag.substr(kCore.size()) : tag) +
+               "` does not suit its value",
+           "remove the tag; only YAML's own, such as `!!str`, have a meaning "
+           "here");
+  }
+
+  void begin(NodeKind kind, const YAML::Mark& mark, const std::string& tag,
+             YAML::anchor_t anchor, bool flow) {
+    const uint64_t offset = places_.value(mark);
+    if (builder_.wants_key()) refuse_key(places_.character(offset));
+    if (tag != kPlain && tag != kQuoted && !tag.empty() &&
+        tag != std::string(kCore).append(core_tag(kind))) {
+      refuse_tag(tag, mark);
+    }
+    const char c = places_.character_at(offset);
+    const char bracket = !flow ? '\0' : c == '[' ? ']' : c == '{' ? '}' : '\0';
+    grow(1, places_.character(offset));
+    open_.push_back({anchor, nodes_++, 1, bracket});
+    builder_.begin(kind, offset);
+    last_end_ = std::max(last_end_, offset + (bracket == '\0' ? 0 : 1));
+  }
+
+  void end() {
+    const Open done = open_.back();
+    open_.pop_back();
+    if (done.bracket != '\0') {
+      last_end_ = places_.close(last_end_, done.bracket);
+    }
+    const uint32_t node = builder_.end(last_end_);
+    if (done.anchor != YAML::NullAnchor) {
+      anchors_[done.anchor] = {node, nodes_ - done.nodes_before, done.height};
+    }
+    if (!open_.empty()) {
+      open_.back().height = std::max(open_.back().height, done.height + 1);
+    }
+  }
+
+  // A value of this height comes next, inside all that is open.
+  void grow(size_t height, Span where) {
+    if (open_.size() + height > kMaxDepth) {
+      refuse(where, "values are nested deeper than 256 levels", "");
+    }
+    if (!open_.empty()) {
+      open_.back().height = std::max(open_.back().height, height + 1);
+    }
+  }
+
+  const Places& places_;
+  DocumentBuilder& builder_;
+  int documents_ = 0;
+  uint64_t last_end_ = 0;  // of what was read last
+  std::vector<Open> open_;
+  std::unordered_map<YAML::anchor_t, Anchor> anchors_;  // complete nodes only
+  int64_t nodes_ = 0;                                   // with aliases expanded
+  int64_t aliased_ = 0;  // of these, through aliases
+};
+
+// Bytes that yaml-cpp would take for something else: another encoding, or the
+// end of the text.
+std::optional<SyntaxError> bad_character(const Places& places,
+                                         std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t length = utf8_length(text, at);
+    const auto c = static_cast<unsigned char>(text[at]);
+    if (length == 0) {
+      return SyntaxError{"the text holds bytes that are not UTF-8",
+                         places.character(at), ""};
+    }
+    if ((c < 0x20 && !is_blank(text[at])) || c == 0x7F) {
+      return SyntaxError{"the text holds a control character",
+                         places.character(at), ""};
+    }
+    at += length;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<SyntaxError> read_yaml(const SourceFile& source,
+                                     DocumentBuilder& builder) {
+  const std::string_view text = source.text();
+  const bool marked = text.substr(0, 3) == kByteOrderMark;
+  const uint64_t base = marked ? kByteOrderMark.size() : 0;
+  const Places places(source, base);
+  if (auto error = bad_character(places, text)) return error;
+  try {
+    std::istringstream stream{std::string(text.substr(base))};
+    YAML::Parser parser(stream);
+    Handler handler(places, builder);
+    // The second call finds what the first one left unread.
+    if (parser.HandleNextDocument(handler)) parser.HandleNextDocument(handler);
+  } catch (const Refused& refused) {
+    return refused.error;
+  } catch (const YAML::Exception& problem) {
+    return SyntaxError{"malformed YAML: " + problem.msg,
+                       places.character(places.offset(problem.mark)), ""};
+  }
+  return std::nullopt;
+}
+
+namespace {
+
+bool starts_name(char c) { return is_letter(c) || c == '_'; }
+
+// Booleans and nulls of YAML 1.1 and 1.2.
+bool is_reserved(std::string_view text) {
+  static constexpr std::array<std::string_view, 9> kWords = {
+      "y", "yes", "n", "no", "on", "off", "true", "false", "null"};
+  std::string lower(text);
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return std::find(kWords.begin(), kWords.end(), lower) != kWords.end();
+}
+
+}  // namespace
+
+std::string yaml_string(std::string_view text) {
+  std::string out = "\"";
+  for (size_t at = 0; at < text.size();) {
+    const size_t begin = at;
+    const char32_t code = decode_utf8(text, at);
+    const std::string escape = text_escape(code);
+    out += escape.empty() ? text.substr(begin, at - begin) : escape;
+  }
+  return out + "\"";
+}
+
+std::string yaml_word(std::string_view text) {
+  const bool plain = !text.empty() && starts_name(text.front()) &&
+                     std::all_of(text.begin(), text.end(), [](char c) {
+                       return starts_name(c) || is_digit(c);
+                     });
+  return plain && !is_reserved(text) ? std::string(text) : yaml_string(text);
+}
+
+}  // namespace shardplan

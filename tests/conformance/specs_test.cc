@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include "conformance/vector_case.h"
+#include "tests/conformance/cases.h"
+
+namespace shardplan::conformance {
+namespace {
+
+std::string auto_outcome(const char* names, const char* least,
+                         const char* answer) {
+  const std::string inputs =
+      R"({"shape": [8, 8], "mesh": "fsdp=4,tp=2", "reverse": false, "names": )" +
+      std::string(names) + R"(, "min_sharding_size": )" + least + "}";
+  return outcome("auto_partition_spec", inputs.c_str(), answer);
+}
+
+TEST_CASE("sizes may be fractions, and no size is the number of devices") {
+  CHECK(auto_outcome("null", "null", R"({"expected": ["fsdp", "tp"]})") ==
+        "passed");
+  CHECK(auto_outcome("null", "64.5", R"({"expected": []})") == "passed");
+}
+
+TEST_CASE("a name that the mesh lacks is refused") {
+  CHECK(auto_outcome(R"(["zz"])", "null",
+                     R"({"error": {"type": "KeyError", "message": "'zz'"}})") ==
+        "passed");
+}
+
+TEST_CASE("names that overlap deviate: an axis shards one dimension") {
+  CHECK(auto_outcome(R"([["fsdp", "tp"], "tp"])", "1",
+                     R"({"expected": [["fsdp", "tp"], "tp"]})") == "deviates");
+}
+
+Json inputs(const char* shape, const char* spec) {
+  return {{"shape", Json::parse(shape)},
+          {"spec", Json::parse(spec)},
+          {"mesh", {{"axis_names", {"dp", "tp"}}, {"shape", {2, 4}}}}};
+}
+
+TEST_CASE("correction gives the spec and the mesh's names") {
+  const Json expected = {{"spec", {nullptr, "tp"}},
+                         {"mesh_axis_names", {"dp", "tp"}}};
+  CHECK(
+      get_corrected_named_sharding(inputs("[3, 8]", R"(["dp", "tp"])")).value ==
+      expected);
+}
+
+TEST_CASE("an empty spec constrains nothing, a lost one replicates") {
+  CHECK(with_sharding_constraint(inputs("[8]", "[]")).value ==
+        Json({{"applied", nullptr}}));
+  CHECK(with_sharding_constraint(inputs("[3]", R"(["dp"])")).value ==
+        Json({{"applied", Json::array()}}));
+}
+
+TEST_CASE("a repeated axis is refused as a duplicate, no mesh as none") {
+  const Json duplicate = {{"type", "DuplicateSpecError"}, {"message", ""}};
+  const Answer answer =
+      get_corrected_named_sharding(inputs("[8, 8]", R"(["tp", "tp"])"));
+  CHECK(is_same_correction_error(answer, duplicate));
+  Json no_mesh = inputs("[8]", "[]");
+  no_mesh["mesh"] = nullptr;
+  const Answer refused = get_corrected_named_sharding(no_mesh);
+  CHECK_FALSE(is_same_correction_error(refused, duplicate));
+  CHECK(is_same_correction_error(refused, {{"type", "AssertionError"}}));
+}
+
+Answer layout(const char* spec, int64_t size = 6) {
+  return shard_layout(
+      {{"shape", {size}},
+       {"spec", Json::parse(spec)},
+       {"mesh", {{"axis_names", {"a", "b"}}, {"shape", {2, 3}}}}});
+}
+
+TEST_CASE("the first axis of a dimension is the most significant") {
+  const Json ab = layout(R"([["a", "b"]])").value;
+  const Json ba = layout(R"([["b", "a"]])").value;
+  CHECK(ab.at("shard_shape") == Json({1}));
+  CHECK(ab.at("shard_index[device]") == Json({{0}, {1}, {2}, {3}, {4}, {5}}));
+  CHECK(ba.at("shard_index[device]") == Json({{0}, {2}, {4}, {1}, {3}, {5}}));
+  CHECK(ba.at("slices[device]")[1] == Json::parse("[[2, 3]]"));
+}
+
+TEST_CASE("a layout is refused for the reason that jax gives") {
+  struct Row {
+    const char* spec;
+    int64_t size;
+    const char* message;
+  };
+  const Row rows[] = {
+      {R"([["a", "b"]])", 8, "should evenly divide the shape"},
+      {R"([["a", "c", "a"]])", 8, "has duplicate entries for `a`"},
+      {R"(["c"])", 6, "Resource axis: c is not found in mesh"},
+      {R"([null, "a"])", 6, "is only valid for values of rank at least 2"},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.spec);
+    const Answer answer = layout(row.spec, row.size);
+    REQUIRE(answer.refused.has_value());
+    CHECK(is_same_layout_error(answer, {{"message", row.message}}));
+    CHECK_FALSE(is_same_layout_error(answer, {{"message", "another"}}));
+  }
+}
+
+}  // namespace
+
+}  // namespace shardplan::conformance

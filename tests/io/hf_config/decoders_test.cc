@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/hf_config/decoders.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/support/hf_config.h"
+
+namespace shardplan {
+namespace {
+
+using testing::Json;
+
+const Json kSizes = {{"vocab_size", 96},
+                     {"hidden_size", 48},
+                     {"intermediate_size", 64},
+                     {"num_hidden_layers", 2},
+                     {"num_attention_heads", 6}};
+
+struct Read {
+  Decoder decoder;
+  std::string problem;
+  size_t problems = 0;
+};
+
+Read read(const HfFamily& family, const Json& changes) {
+  Diagnostics diags;
+  const auto document = parse_document(
+      std::make_shared<const SourceFile>(
+          "config.json", testing::changed(kSizes, changes).dump()),
+      diags);
+  REQUIRE(document);
+  ConfigReader config(document->root(), "", diags);
+  Read result{read_decoder(family, config), "", 0};
+  if (!config.ok()) result.problem = diags.all()[0].message;
+  result.problems = diags.all().size();
+  return result;
+}
+
+TEST_CASE("KV heads and head_dim: given, absent and null") {
+  const HfFamily derived{};
+  const HfFamily given{.kv_heads = {3, kDerived}, .head_dim = {10, kRefused}};
+  struct Row {
+    const HfFamily& family;
+    Json changes;
+    int64_t kv_heads;
+    int64_t head_dim;
+  };
+  const Row rows[] = {
+      {derived, Json::object(), 6, 8},
+      {derived, {{"num_key_value_heads", 2}, {"head_dim", 5}}, 2, 5},
+      {derived,
+       {{"num_key_value_heads", nullptr}, {"head_dim", nullptr}},
+       6,
+       8},
+      {given, Json::object(), 3, 10},
+      {given, {{"num_key_value_heads", nullptr}}, 6, 10},
+      {given, {{"num_key_value_heads", 1}, {"head_dim", 2}}, 1, 2},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.changes.dump());
+    const Read result = read(row.family, row.changes);
+    CHECK(result.problem.empty());
+    CHECK(result.decoder.kv_heads == row.kv_heads);
+    CHECK(result.decoder.head_dim == row.head_dim);
+    CHECK(result.decoder.query_size() == 6 * row.head_dim);
+    CHECK(result.decoder.kv_size() == row.kv_heads * row.head_dim);
+  }
+}
+
+TEST_CASE("sizes that contradict one another are refused") {
+  const HfFamily derived{};
+  const HfFamily given{.kv_heads = {4, kRefused}, .head_dim = {10, kRefused}};
+  const std::string multiple =
+      "`num_attention_heads` must be a multiple of `num_key_value_heads`";
+  CHECK(read(derived, {{"num_key_value_heads", 4}}).problem == multiple);
+  CHECK(read(given, Json::object()).problem == multiple);
+  CHECK(read(derived, {{"hidden_size", 50}}).problem ==
+        "without `head_dim`, `hidden_size` must be a multiple of "
+        "`num_attention_heads`");
+  CHECK(read(derived, {{"hidden_size", 50}, {"head_dim", 7}}).problem == "");
+  CHECK(read(given, {{"num_key_value_heads", 2}, {"head_dim", nullptr}})
+            .problem == "`head_dim` is null");
+  CHECK(read(given, {{"num_key_value_heads", nullptr}}).problem ==
+        "`num_key_value_heads` is null");
+}
+
+TEST_CASE("a size that is wrong does not make others look wrong") {
+  const HfFamily derived{};
+  const Read result = read(derived, {{"hidden_size", -4}});
+  CHECK(result.problem == "`hidden_size` is -4");
+  CHECK(result.problems == 1);
+}
+
+TEST_CASE("the head is tied as the config says, else as the family does") {
+  const HfFamily untied{};
+  const HfFamily tied{.tied = true};
+  CHECK_FALSE(read(untied, Json::object()).decoder.tied);
+  CHECK(read(tied, Json::object()).decoder.tied);
+  CHECK(read(untied, {{"tie_word_embeddings", true}}).decoder.tied);
+  CHECK_FALSE(read(tied, {{"tie_word_embeddings", false}}).decoder.tied);
+}
+
+TEST_CASE("layers are named below their root") {
+  CHECK(layer_name(12) == "model.layers.12.");
+  CHECK(layer_name(0, "encoder.") == "encoder.layers.0.");
+}
+
+using testing::changed;
+using testing::has_tensor;
+using testing::Json;
+using testing::sample_config;
+using testing::small_config;
+using testing::synthesize;
+using testing::type_of;
+using testing::without;
+
+TEST_CASE("biases are those of the family, whatever the config says") {
+  struct Row {
+    const char* name;
+    Json changes;
+    bool query, output, mlp;
+  };
+  const Json all = {{"attention_bias", true}, {"mlp_bias", true}};
+  const Row rows[] = {
+      {"llama", Json::object(), false, false, false},
+      {"llama", all, true, true, true},
+      {"llama", {{"attention_bias", true}}, true, true, false},
+      {"llama", {{"mlp_bias", true}}, false, false, true},
+      {"mistral", all, false, false, false},
+      {"qwen2", Json::object(), true, false, false},
+      {"qwen2", {{"attention_bias", false}}, true, false, false},
+      {"qwen3", Json::object(), false, false, false},
+      {"qwen3", all, true, true, false},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.name);
+    CAPTURE(row.changes.dump());
+    const auto result =
+        synthesize(changed(small_config(row.name), row.changes));
+    const Manifest& manifest = result->good();
+    const std::string at = "model.layers.1.";
+    for (const char* name : {"q_proj", "k_proj", "v_proj"}) {
+      CHECK(has_tensor(manifest, at + "self_attn." + name + ".bias") ==
+            row.query);
+    }
+    CHECK(has_tensor(manifest, at + "self_attn.o_proj.bias") == row.output);
+    for (const char* name : {"gate_proj", "up_proj", "down_proj"}) {
+      CHECK(has_tensor(manifest, at + "mlp." + name + ".bias") == row.mlp);
+    }
+  }
+}
+
+TEST_CASE("only qwen3 norms the heads of q and k") {
+  for (const char* name : {"llama", "mistral", "qwen2", "qwen3"}) {
+    CAPTURE(name);
+    const auto result = synthesize(small_config(name));
+    CHECK(
+        has_tensor(result->good(), "model.layers.0.self_attn.q_norm.weight") ==
+        (std::string(name) == "qwen3"));
+  }
+}
+
+TEST_CASE("a tied head is not stored") {
+  const Json config = sample_config("llama-3.2-1b");
+  CHECK_FALSE(has_tensor(synthesize(config)->good(), "lm_head.weight"));
+  const auto untied =
+      synthesize(changed(config, {{"tie_word_embeddings", false}}));
+  CHECK(type_of(untied->good(), "lm_head.weight") ==
+        TensorType{DType::BF16, {128'256, 2048}});
+  const auto absent = synthesize(without(config, "tie_word_embeddings"));
+  CHECK(has_tensor(absent->good(), "lm_head.weight"));
+}
+
+TEST_CASE("sizes whose product exceeds 63 bits are refused") {
+  const auto result = synthesize(
+      changed(small_config("llama"), {{"vocab_size", 1 << 30},
+                                      {"hidden_size", 1 << 30},
+                                      {"intermediate_size", 1 << 30},
+                                      {"num_hidden_layers", 100'000}}));
+  CHECK(result->problem() == "SP009 the model's size exceeds 63 bits");
+  CHECK(result->diags.all().size() == 1);
+}
+
+TEST_CASE("gemma ties its head unless the config says otherwise") {
+  const Json config = sample_config("gemma-2-9b");
+  CHECK_FALSE(has_tensor(synthesize(config)->good(), "lm_head.weight"));
+  CHECK(has_tensor(
+      synthesize(changed(config, {{"tie_word_embeddings", false}}))->good(),
+      "lm_head.weight"));
+}
+
+TEST_CASE("gemma2 and gemma3 differ in the norms of the heads") {
+  const std::string norm = "model.layers.0.self_attn.q_norm.weight";
+  CHECK_FALSE(has_tensor(synthesize(small_config("gemma2"))->good(), norm));
+  CHECK(type_of(synthesize(sample_config("gemma-3-1b"))->good(), norm) ==
+        TensorType{DType::BF16, {256}});
+}
+
+TEST_CASE("the class's heads serve gemma3 alone") {
+  const Json three =
+      without(small_config("gemma3_text"), "num_attention_heads");
+  CHECK(type_of(synthesize(three)->good(),
+                "model.layers.0.self_attn.q_proj.weight")
+            .shape == Shape{2048, 32});
+  const Json two = without(small_config("gemma2"), "num_attention_heads");
+  CHECK(synthesize(two)->problem() == "SP009 `num_attention_heads` is missing");
+}
+
+TEST_CASE("gemma3 with vision names both towers as the Hub does") {
+  const auto result = synthesize(sample_config("gemma-3-4b"));
+  const Manifest& manifest = result->good();
+  CHECK(type_of(manifest, "language_model.model.embed_tokens.weight").shape ==
+        Shape{262'208, 2560});
+  CHECK(type_of(manifest,
+                "vision_tower.vision_model.embeddings.position_embedding"
+                ".weight")
+            .shape == Shape{4096, 1152});
+  CHECK(type_of(manifest, "multi_modal_projector.mm_input_projection_weight")
+            .shape == Shape{1152, 2560});
+  CHECK(manifest.size() == 883);
+  const auto untied = synthesize(
+      changed(sample_config("gemma-3-4b"), {{"tie_word_embeddings", false}}));
+  CHECK(has_tensor(untied->good(), "language_model.lm_head.weight"));
+}
+
+TEST_CASE("a gemma3 that is not what the Hub has is refused") {
+  const Json config = small_config("gemma3");
+  CHECK(synthesize(without(config, "vision_config"))->problem() ==
+        "SP009 `vision_config` is missing");
+  CHECK(synthesize(without(config, "text_config"))->problem() ==
+        "SP009 `text_config` is missing");
+  Json pooled = config;
+  pooled["vision_config"]["vision_use_head"] = true;
+  CHECK(synthesize(pooled)->problem() ==
+        "SP009 a vision tower with a pooling head is not known");
+  Json broken = config;
+  broken["text_config"].erase("hidden_size");
+  CHECK(synthesize(broken)->problem() ==
+        "SP009 `text_config.hidden_size` is missing");
+}
+
+using testing::changed;
+using testing::Json;
+using testing::sample_config;
+using testing::small_config;
+using testing::synthesize;
+using testing::type_of;
+using testing::without;
+
+TEST_CASE("MXFP4 experts are blocks of bytes and scales, with bf16 biases") {
+  const auto result = synthesize(sample_config("gpt-oss-20b"));
+  const Manifest& manifest = result->good();
+  const std::string at = "model.layers.23.mlp.experts.";
+  CHECK(type_of(manifest, at + "gate_up_proj_blocks") ==
+        TensorType{DType::U8, {32, 5760, 90, 16}});
+  CHECK(type_of(manifest, at + "gate_up_proj_scales") ==
+        TensorType{DType::U8, {32, 5760, 90}});
+  CHECK(type_of(manifest, at + "gate_up_proj_bias") ==
+        TensorType{DType::BF16, {32, 5760}});
+  CHECK(type_of(manifest, at + "down_proj_blocks") ==
+        TensorType{DType::U8, {32, 2880, 90, 16}});
+  CHECK(manifest.buffers().empty());
+}
+
+TEST_CASE("everything but the experts is bf16, as the Hub counts it") {
+  const auto result = synthesize(sample_config("gpt-oss-20b"));
+  const Manifest& manifest = result->good();
+  int64_t bf16 = 0;
+  int64_t u8 = 0;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const TensorType& type = manifest.type(i);
+    (type.dtype == DType::BF16 ? bf16 : u8) += type.elements();
+  }
+  CHECK(bf16 == 1'804'459'584);
+  CHECK(u8 == 9'555'148'800 + 597'196'800);
+}
+
+TEST_CASE("without quantisation experts are stored in by out") {
+  const Json config =
+      changed(without(sample_config("gpt-oss-20b"), "quantization_config"),
+              {{"torch_dtype", "bfloat16"}});
+  const auto result = synthesize(config);
+  const Manifest& manifest = result->good();
+  CHECK(type_of(manifest, "model.layers.0.mlp.experts.gate_up_proj") ==
+        TensorType{DType::BF16, {32, 2880, 5760}});
+  CHECK(manifest.total_elements() == 20'914'757'184);
+}
+
+TEST_CASE("a quantisation that the config does not settle is refused") {
+  const Json config = small_config("gpt_oss-mxfp4");
+  Json kept = config;
+  kept["quantization_config"]["modules_to_not_convert"] = {
+      "lm_head", "model.layers.0.mlp.experts"};
+  CHECK(synthesize(kept)->problem() ==
+        "SP009 experts that are kept from MXFP4 are not known");
+  CHECK(synthesize(changed(config, {{"intermediate_size", 48}}))->problem() ==
+        "SP009 sizes are not a multiple of an MXFP4 block of 32");
+  Json fp8 = config;
+  fp8["quantization_config"]["quant_method"] = "fp8";
+  CHECK(synthesize(fp8)->problem() ==
+        "SP009 the config is quantised with `fp8`");
+}
+
+using testing::changed;
+using testing::has_tensor;
+using testing::Json;
+using testing::sample_config;
+using testing::synthesize;
+using testing::type_of;
+using testing::without;
+
+TEST_CASE("each expert has w1 and w3 in, w2 out, and a row of the gate") {
+  const auto result = synthesize(sample_config("mixtral-8x7b"));
+  const Manifest& manifest = result->good();
+  const std::string at = "model.layers.31.block_sparse_moe.";
+  const TensorType in{DType::BF16, {14'336, 4096}};
+  const TensorType out{DType::BF16, {4096, 14'336}};
+  CHECK(type_of(manifest, at + "gate.weight") ==
+        TensorType{DType::BF16, {8, 4096}});
+  CHECK(type_of(manifest, at + "experts.7.w1.weight") == in);
+  CHECK(type_of(manifest, at + "experts.7.w2.weight") == out);
+  CHECK(type_of(manifest, at + "experts.7.w3.weight") == in);
+  CHECK_FALSE(has_tensor(manifest, at + "experts.8.w1.weight"));
+  CHECK_FALSE(has_tensor(manifest, "model.layers.31.mlp.up_proj.weight"));
+}
+
+TEST_CASE("a mixtral without a number of experts is refused") {
+  const Json config = sample_config("mixtral-8x7b");
+  CHECK(synthesize(without(config, "num_local_experts"))->problem() ==
+        "SP009 `num_local_experts` is missing");
+  CHECK(synthesize(changed(config, {{"num_local_experts", 0}}))->problem() ==
+        "SP009 `num_local_experts` is 0");
+}
+
+TEST_CASE("more experts than any model has are refused without making them") {
+  const auto result = synthesize(changed(
+      sample_config("mixtral-8x7b"),
+      {{"num_local_experts", 100'000}, {"num_hidden_layers", 100'000}}));
+  CHECK(result->problem() == "SP009 the model would have too many tensors");
+}
+
+std::string kinds(const Json& changes) {
+  const auto result =
+      synthesize(changed(small_config("qwen3_moe-some-dense"), changes));
+  std::string found;
+  for (int layer = 0; layer < 6; ++layer) {
+    const std::string at = "model.layers." + std::to_string(layer) + ".mlp.";
+    const bool moe = has_tensor(result->good(), at + "gate.weight");
+    const bool dense = has_tensor(result->good(), at + "up_proj.weight");
+    CHECK(moe != dense);
+    found += moe ? 'e' : 'd';
+  }
+  return found;
+}
+
+TEST_CASE("the step and the list of dense layers say which have experts") {
+  CHECK(kinds(Json::object()) == "deddde");
+  CHECK(kinds({{"mlp_only_layers", Json::array()}}) == "dedede");
+  CHECK(kinds({{"mlp_only_layers", nullptr}}) == "dedede");
+  CHECK(kinds({{"decoder_sparse_step", 3}}) == "ddedde");
+  CHECK(kinds({{"decoder_sparse_step", 1}, {"mlp_only_layers", {0, 5, 9}}}) ==
+        "deeeed");
+  CHECK(kinds({{"num_experts", 0}}) == "dddddd");
+}
+
+TEST_CASE("experts have a size of their own") {
+  const auto result = synthesize(sample_config("qwen3-30b-a3b"));
+  CHECK(type_of(result->good(),
+                "model.layers.47.mlp.experts.127.down_proj.weight") ==
+        TensorType{DType::BF16, {2048, 768}});
+  CHECK(synthesize(
+            without(sample_config("qwen3-30b-a3b"), "moe_intermediate_size"))
+            ->problem() == "SP009 `moe_intermediate_size` is missing");
+}
+
+TEST_CASE("null is no number of KV heads for qwen3_moe") {
+  CHECK(synthesize(changed(small_config("qwen3_moe"),
+                           {{"num_key_value_heads", nullptr}}))
+            ->problem() == "SP009 `num_key_value_heads` is null");
+}
+
+}  // namespace
+
+}  // namespace shardplan

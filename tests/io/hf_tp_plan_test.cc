@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <memory>
+#include <set>
+#include <string>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+#include <rapidcheck.h>
+
+#include "io/dialects.h"
+#include "io/export.h"
+#include "io/hf_tp_plan/rules.h"
+#include "tests/io/document_text.h"
+#include "tests/support/messages.h"
+#include "tests/support/planned_model.h"
+#include "tests/support/resolved.h"
+
+namespace shardplan {
+namespace {
+
+TEST_CASE("styles are found by name, each once") {
+  std::set<std::string_view> names;
+  for (const TpStyle& style : tp_styles()) {
+    CAPTURE(style.name);
+    CHECK(names.insert(style.name).second);
+    CHECK(find_tp_style(style.name) == &style);
+    // A bias has one dimension.
+    CHECK(style.bias != TpCut::SecondLast);
+  }
+  CHECK(find_tp_style("colwise")->weight == TpCut::SecondLast);
+  CHECK(find_tp_style("rowwise")->bias == TpCut::Whole);
+  CHECK(find_tp_style("Colwise") == nullptr);
+}
+
+using nlohmann::json;
+
+// "pattern -> P(..)" per rule, then diagnostics.
+std::string rules_text(const std::string& text, RuleReading reading = {}) {
+  Diagnostics diags;
+  RuleSet rules;
+  const bool good = kHfTpPlan.read(std::make_shared<SourceFile>("r", text),
+                                   reading, rules, diags);
+  std::string all;
+  for (const Rule& rule : rules.rules) {
+    all += rule.pattern + " -> " + spec_text(rule.spec) +
+           (rule.from_last ? " from the last\n" : "\n");
+  }
+  return (good ? "" : "refused\n") + all + testing::text_of(diags);
+}
+
+TEST_CASE("entries become anchored rules, and what has none is replicated") {
+  const std::string expected =
+      "^(?:(?:model|transformer|language_model)\\.)*l\\.\\d+\\.q(?:\\.bias)$"
+      " -> P(tp) from the last\n"
+      "^(?:(?:model|transformer|language_model)\\.)*l\\.\\d+\\.q(?:\\.[^.]+)?$"
+      " -> P(tp, None) from the last\n"
+      ".* -> P()\n";
+  CHECK(rules_text("{\"base_model_tp_plan\": {\"l.*.q\": \"colwise\"}}") ==
+        expected);
+  CHECK(rules_text("base_model_tp_plan:\n  l.*.q: colwise\n") == expected);
+  CHECK(rules_text("{'l.*.q': 'colwise',}") == expected);
+  CHECK(rules_text("class C:\n  base_model_tp_plan: dict = {\n"
+                   "    \"l.*\" \".q\": \"colwise\",  # heads\n  }\n") ==
+        expected);
+  CHECK(rules_text(
+            "{\"model_type\": \"x\", \"base_model_pp_plan\": {\"a\": 1}, "
+            "\"base_model_tp_plan\": {\"l.*.q\": \"colwise\"}}") == expected);
+}
+
+TEST_CASE("each style cuts its dimension of weights and of biases") {
+  const auto rules = [](const std::string& style) {
+    return rules_text("{\"tp_plan\": {\"a\": \"" + style + "\"}}");
+  };
+  const std::string rest = ".* -> P()\n";
+  CHECK(rules("rowwise") ==
+        "^a(?:\\.bias)$ -> P()\n"
+        "^a(?:\\.[^.]+)?$ -> P(tp) from the last\n" +
+            rest);
+  CHECK(rules("grouped_gemm") == "^a(?:\\.[^.]+)?$ -> P(tp)\n" + rest);
+  CHECK(rules("sequence_parallel") == "^a(?:\\.[^.]+)?$ -> P()\n" + rest);
+  CHECK(rules_text("{\"tp_plan\": {\"a.bias\": \"rowwise\"}}") ==
+        "^a\\.bias(?:\\.[^.]+)?$ -> P()\n" + rest);
+}
+
+TEST_CASE("a style that is none is refused with the nearest name") {
+  Diagnostics diags;
+  RuleSet rules;
+  const auto source = std::make_shared<SourceFile>(
+      "r", "{\"tp_plan\": {\"a\": \"colwize\", \"b\": \"\", \"c\": 3}}");
+  CHECK_FALSE(kHfTpPlan.read(source, {}, rules, diags));
+  CHECK(testing::text_of(diags) ==
+        "SP002 1:44 the style of `c` must be text, not an integer\n"
+        "SP002 1:19 `colwize` is not a style of tensor parallelism\n"
+        "SP002 1:35 `` is not a style of tensor parallelism\n");
+  CHECK(diags.all()[1].help[0] == "a style with a similar name is `colwise`");
+}
+
+TEST_CASE("a key that no name folds to is dropped with a warning") {
+  CHECK(rules_text("{\"tp_plan\": {\"e.*.w1\": \"rowwise\"}}") ==
+        ".* -> P()\nSP102 1:14 `e.*.w1` can stand for no parameter\n");
+  CHECK(rules_text("{\"transformers_version\": \"5.23.0\", "
+                   "\"tp_plan\": {\"e.*.w1\": \"grouped_gemm\"}}") ==
+        "^e\\.\\d+\\.w1(?:\\.[^.]+)?$ -> P(tp)\n.* -> P()\n");
+  CHECK(rules_text("{\"transformers_version\": \"5.1\", "
+                   "\"tp_plan\": {\"e.*.*\": \"gather\"}}") ==
+        "^e\\.\\d+\\.\\d+(?:\\.[^.]+)?$ -> P()\n.* -> P()\n");
+}
+
+TEST_CASE("plans are chosen by name, and those of one model are one") {
+  const std::string both =
+      "{\"tp_plan\": {\"a\": \"gather\"}, \"base_model_tp_plan\": {\"b\": "
+      "\"local\"}, \"base_model_ep_plan\": {\"c\": \"ep_router\"}}";
+  CHECK(rules_text(both) ==
+        "^a(?:\\.[^.]+)?$ -> P()\n"
+        "^(?:(?:model|transformer|language_model)\\.)*b(?:\\.[^.]+)?$ -> P()\n"
+        ".* -> P()\n");
+  CHECK(rules_text(both, {"base_model_ep_plan", {}}) ==
+        "^(?:(?:model|transformer|language_model)\\.)*c(?:\\.[^.]+)?$ -> P()\n"
+        ".* -> P()\n");
+  CHECK(rules_text(both, {"x", {}}) ==
+        "refused\nSP002 1:1 no plan is named `x`\n");
+  CHECK(rules_text("a = {\"x\": \"colwise\"}\nb = {\"x\": \"colwise\"}\n") ==
+        "refused\nSP002 1:1 the file holds 2 plans\n");
+}
+
+TEST_CASE("what is no plan is refused") {
+  CHECK(rules_text("[1]") ==
+        "refused\nSP002 1:1 `tp_plan` must be a map, not a "
+        "list\n");
+  CHECK(rules_text("{\"tp_plan\": 3}") ==
+        "refused\nSP002 1:13 `tp_plan` must be a map, not an integer\n");
+  CHECK(rules_text("{\"tp_plan\": null}") ==
+        "refused\nSP002 1:1 no tensor-parallel plan is found\n");
+  CHECK(rules_text("tp_plan = {\"a\": STYLE, **more}") ==
+        "refused\nSP002 1:17 the style of `a` is not a string\n"
+        "SP002 1:24 this entry has no literal key\n");
+  CHECK(rules_text("{\"transformers_version\": \"new\", \"tp_plan\": {}}") ==
+        "refused\nSP002 1:26 `new` is not a version of transformers\n");
+}
+
+TEST_CASE("plans are recognised by their keys or their styles") {
+  CHECK(kHfTpPlan.recognize("{\"x\": \"colwise\"}"));
+  CHECK(kHfTpPlan.recognize("x.y : rowwise\n"));
+  CHECK(kHfTpPlan.recognize("  base_model_tp_plan = {"));
+  CHECK_FALSE(kHfTpPlan.recognize("rules:\n- [\"colwise\", [tp]]\n"));
+  CHECK_FALSE(kHfTpPlan.recognize("unmatched: replicate\n"));
+}
+
+TEST_CASE("names find the entries that transformers finds for them") {
+  const json record = testing::read_json(testing::data_path("hf_tp_plan.json"));
+  for (const char* version : {"before", "since"}) {
+    CAPTURE(version);
+    const json plan = {{"transformers_version",
+                        std::string(version) == "since" ? "5.23.0" : "4.57.1"},
+                       {"tp_plan", record.at("plan")}};
+    Diagnostics diags;
+    const RuleSet rules = testing::read_rules(kHfTpPlan, plan.dump(), diags);
+    const auto matcher = Matcher::compile(rules, false, diags);
+    REQUIRE(matcher);
+    for (const json& row : record.at("rows")) {
+      CAPTURE(row.dump());
+      std::vector<int> found;
+      matcher->find(row.at("name").get<std::string>(), found);
+      REQUIRE_FALSE(found.empty());
+      const Rule& rule = rules.rules[static_cast<size_t>(found.front())];
+      if (row.at(version).is_null()) {
+        CHECK(rule.pattern == ".*");
+      } else {
+        CHECK(rule.spec_where.text() ==
+              row.at(version).dump());  // the style, in quotes
+      }
+    }
+  }
+}
+
+using testing::PlannedModel;
+
+std::optional<std::string> written(const PlannedModel& model,
+                                   Diagnostics& diags) {
+  return kHfTpPlanTarget.write({model.manifest, model.plan}, diags);
+}
+
+TEST_CASE("a style is found per module, and whole modules have none") {
+  Diagnostics diags;
+  const auto text =
+      written(testing::planned({{"l.0.q.weight", "f32[8, 4]"},
+                                {"l.0.q.bias", "f32[8]"},
+                                {"l.1.q.weight", "f32[8, 4]"},
+                                {"l.1.q.bias", "f32[8]"},
+                                {"l.0.o.weight", "f32[8, 4]"},
+                                {"l.0.o.bias", "f32[8]"},
+                                {"l.0.norm.weight", "f32[8]"},
+                                {"l.0.experts.up", "f32[4, 8, 2]"},
+                                {"l.0.experts.gate", "f32[4, 8, 2]"},
+                                {"l.0.mixed.a", "f32[4, 8]"},
+                                {"l.0.mixed.b", "f32[4, 8]"}},
+                               {"tp", "tp", "tp", "tp", "None, tp", "", "",
+                                "tp", "None, tp", "None, tp", ""},
+                               "dp=2,tp=2"),
+              diags);
+  REQUIRE_MESSAGE(text, testing::messages(diags));
+  CHECK(*text == R"({
+  "tp_plan": {
+    "l.*.q": "colwise",
+    "l.*.o": "rowwise",
+    "l.*.experts.up": "grouped_gemm",
+    "l.*.experts.gate": "colwise",
+    "l.*.mixed.a": "rowwise"
+  }
+}
+)");
+}
+
+TEST_CASE("where digits would merge layouts the later folding is asked for") {
+  Diagnostics diags;
+  const auto text = written(testing::planned({{"e.0.w1.weight", "f32[8, 4]"},
+                                              {"e.0.w2.weight", "f32[4, 8]"}},
+                                             {"tp", "None, tp"}, "tp=2"),
+                            diags);
+  REQUIRE(text);
+  CHECK(*text == R"({
+  "transformers_version": "5.2.0",
+  "tp_plan": {
+    "e.*.w1": "colwise",
+    "e.*.w2": "rowwise"
+  }
+}
+)");
+}
+
+TEST_CASE("a parameter that is called as a module has one entry with it") {
+  const auto said = [](const char* inner) {
+    Diagnostics diags;
+    return written(testing::planned({{"head.bias", "f32[]"},
+                                     {"head.w", "f32[8, 4]"},
+                                     {"head.v", "f32[8, 4]"},
+                                     {"head.w.inner", "f32[8, 4]"}},
+                                    {"", "tp", "", inner}, "tp=2"),
+                   diags)
+        .value_or(testing::messages(diags));
+  };
+  CHECK(said("tp") ==
+        "{\n  \"tp_plan\": {\n    \"head.w\": \"colwise\"\n  }\n}\n");
+  CHECK(said("None, tp") ==
+        "SP014 `head.w.inner` cannot be said in a tensor-parallel plan");
+}
+
+TEST_CASE("what no style says is refused with the reason") {
+  Diagnostics diags;
+  CHECK_FALSE(
+      written(testing::planned({{"a.weight", "f32[8, 4]"},
+                                {"b.weight", "f32[2, 2, 2, 2]"},
+                                {"c.0", "f32[4, 4]"},
+                                {"c.1", "f32[4, 4]"},
+                                {"d*", "f32[4]"}},
+                               {"fsdp", "None, tp", "tp", "None, tp", "tp"},
+                               "fsdp=2,tp=2"),
+              diags));
+  std::string all;
+  for (const Diagnostic& d : diags.all()) {
+    all += testing::message(d) + ": " + d.facts.at(0) + "\n";
+  }
+  CHECK(
+      all ==
+      "SP014 `a.weight` cannot be said in a tensor-parallel plan: it is cut "
+      "as P(fsdp); a plan has the axis `tp` alone\n"
+      "SP014 `b.weight` cannot be said in a tensor-parallel plan: dimension 1 "
+      "of 4 is cut; styles cut the first or one of the last two\n"
+      "SP014 `c.1` cannot be said in a tensor-parallel plan: `c.*` would also "
+      "stand for `c.0`, which is cut otherwise\n"
+      "SP014 `d*` cannot be said in a tensor-parallel plan: its name has a "
+      "`*`, which stands for digits there\n");
+}
+
+TEST_CASE("a tensor-parallel plan is read back as it was written") {
+  CHECK(rc::check("specs survive", [] {
+    PlannedModel model{{}, testing::empty_plan(testing::mesh("tp=2"))};
+    std::set<std::string> names;
+    const auto count = *rc::gen::inRange(0, 8);
+    for (int i = 0; i < count; ++i) {
+      const auto module = *rc::gen::element<std::string>(
+          "l.0.q", "l.1.q", "l.0.w1", "l.0.w2", "head", "l.0.1.x", "3.k");
+      const auto leaf = *rc::gen::element<std::string>("weight", "bias", "w",
+                                                       "0", "weight.inner");
+      if (!names.insert(module + "." + leaf).second) continue;
+      Placement placement;
+      placement.type = {DType::F32, Shape(*rc::gen::inRange<size_t>(0, 5), 4)};
+      const size_t rank = placement.type.shape.size();
+      placement.spec.dims.resize(rank);
+      const auto dim = *rc::gen::inRange<size_t>(0, rank + 1);
+      if (dim < rank) placement.spec.dims[dim] = {"tp"};
+      RC_ASSERT(model.manifest.add(module + "." + leaf, placement.type, {}));
+      model.plan.placement_of.push_back(
+          static_cast<uint32_t>(model.plan.placements.size()));
+      model.plan.placements.push_back(placement);
+    }
+    Diagnostics diags;
+    const auto text = written(model, diags);
+    RC_ASSERT(text.has_value() != diags.has_errors());
+    RC_CLASSIFY(text.has_value());
+    if (!text) return;
+    const RuleSet rules = testing::read_rules(kHfTpPlan, *text, diags);
+    RC_ASSERT(diags.all().empty());
+    for (size_t i = 0; i < model.manifest.size(); ++i) {
+      RC_ASSERT(testing::spec_by_rules(rules, model.manifest, i) ==
+                testing::without_trailing(model.plan.of(i).spec));
+    }
+  }));
+}
+
+}  // namespace
+
+}  // namespace shardplan

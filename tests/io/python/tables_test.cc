@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/python/tables.h"
+
+#include <string>
+
+#include <doctest/doctest.h>
+
+namespace shardplan {
+namespace {
+
+std::string found(const std::string& text) {
+  const SourceFile source("rules.py", text);
+  const auto tokens = python_tokens(source);
+  std::string all;
+  for (const PythonTable& table : find_python_tables(tokens)) {
+    all += table.name;
+    all += table.kind == PythonTable::Kind::Rules ? ":rules " : ":logical ";
+  }
+  return all;
+}
+
+TEST_CASE("tables are called after their variable, class and function") {
+  CHECK(found("rules = ((\"a\", P()),)\n") == "rules:rules ");
+  CHECK(found("class Llama:\n    def rules(self):\n"
+              "        return ((\"a\", PS()),)\n") == "Llama.rules:rules ");
+  CHECK(found("def f():\n  return [(\"a\", pm.resolve(X))]\n") == "f:rules ");
+  CHECK(found("a = ((\"x\", P()),)\na = ((\"y\", P()),)\n") ==
+        "a#1:rules a#2:rules ");
+}
+
+TEST_CASE("a pair with None, text or a list may be a logical axis rule") {
+  CHECK(found("r = ((\"batch\", \"data\"), (\"embed\", None))") ==
+        "r:logical ");
+  CHECK(found("r = [[\"embed\", (\"fsdp\", \"sp\")]]") == "r:logical ");
+  CHECK(found("r = [(None, \"data\")]") == "r:logical ");
+}
+
+TEST_CASE("tuples of patterns, joined and escaped text begin rules") {
+  CHECK(found("r = [((\"mlp\", \"kernel\"), P(None, \"mp\"))]") == "r:rules ");
+  CHECK(found("r = [(re.escape(\"['wte']\"), P(\"mp\"))]") == "r:rules ");
+  CHECK(found("r = [(''.join((\"a\", \"b\")), P(\"mp\"))]") == "r:rules ");
+}
+
+TEST_CASE("calls, and brackets with other things, are no tables") {
+  CHECK(found("f((\"a\", P()))").empty());
+  CHECK(found("x = ((1, 2), (3, 4))").empty());
+  CHECK(found("((").empty());
+  CHECK(found("((\"a\"").empty());
+  CHECK(found("").empty());
+}
+
+TEST_CASE("rules come before what may be logical rules unless one is named") {
+  const SourceFile source("r.py",
+                          "names = ((\"a\", \"b\"),)\n"
+                          "rules = ((\"w\", P(\"tp\")),)\n");
+  Diagnostics diags;
+  const auto rules = read_python_table(source, std::nullopt, diags);
+  REQUIRE(rules.has_value());
+  CHECK(rules->items.at(0).items.at(0).text == "w");
+  const auto names = read_python_table(source, "names", diags);
+  REQUIRE(names.has_value());
+  CHECK(names->items.at(0).items.at(0).text == "a");
+  CHECK_FALSE(diags.has_errors());
+}
+
+TEST_CASE("a choice between tables lists them") {
+  const SourceFile source("r.py", "a = ((\"w\", P()),)\nb = ((\"w\", P()),)\n");
+  Diagnostics diags;
+  CHECK_FALSE(read_python_table(source, std::nullopt, diags).has_value());
+  CHECK(diags.all().front().message == "the file holds 2 tables of rules");
+  CHECK_FALSE(read_python_table(source, "c", diags).has_value());
+  CHECK(diags.all().back().message == "no table is named `c`");
+}
+
+std::optional<PythonValue> parse(const SourceFile& source, Diagnostics& diags) {
+  const auto tokens = python_tokens(source);
+  size_t at = 0;
+  return parse_python_value(tokens, at, diags);
+}
+
+std::string spec_of(const std::string& text) {
+  const SourceFile source("s.py", text);
+  Diagnostics diags;
+  const auto value = parse(source, diags);
+  REQUIRE_MESSAGE(value, text);
+  Rule rule;
+  const bool good = read_python_spec(*value, rule, diags);
+  CHECK(good != diags.has_errors());
+  return good ? spec_text(rule.spec) : diags.all().front().message;
+}
+
+TEST_CASE("specs and presets are read under any qualified name") {
+  CHECK(spec_of("P('tp', ('fsdp', 'sp'), None)") == "P(tp, (fsdp, sp), None)");
+  CHECK(spec_of("jax.sharding.PartitionSpec()") == "P()");
+  CHECK(spec_of("P(P.UNCONSTRAINED)") ==
+        spec_text({{{std::string(kUnconstrained)}}}));
+  CHECK(spec_of("RowWise") == spec_of("ct.RowWise"));
+  CHECK(spec_of("self.partition_manager.resolve(RowWise)") ==
+        spec_of("RowWise"));
+  CHECK(spec_of("pmag.resolve(Replicated)") == "P(None)");
+}
+
+TEST_CASE("what is no spec is refused with what to write") {
+  CHECK(spec_of("None") == "the rule has no spec");
+  CHECK(spec_of("f('tp')") == "this is no PartitionSpec");
+  CHECK(spec_of("pmag.resolve(RowWize)") == "this is no PartitionSpec");
+  CHECK(spec_of("pmag.resolve(axes=['tp'])") ==
+        "only `resolve` of one preset is read");
+  CHECK(spec_of("P(tp)") == "`tp` is not known here");
+  CHECK(spec_of("P('t p')") == "`t p` is not an axis name");
+  CHECK(spec_of("P(unreduced='tp')") == "arguments by name are not read");
+  CHECK(spec_of("P(3)") == "this is no entry of a PartitionSpec");
+}
+
+TEST_CASE("a PartitionAxis is read by its fields' names") {
+  const SourceFile source(
+      "s.py", "PartitionAxis(batch_axis=('fsdp', 'dp'), head_axis=None)");
+  Diagnostics diags;
+  const auto value = parse(source, diags);
+  REQUIRE(value.has_value());
+  const auto axis = read_python_partition_axis(*value, diags);
+  REQUIRE(axis.has_value());
+  CHECK(axis->at(*find_partition_field("head_axis"))->axes.empty());
+  CHECK(axis->at(*find_partition_field("batch_axis"))->is_tuple);
+  CHECK(axis->at(*find_partition_field("decode_batch_axis"))->axes ==
+        AxisNames{"fsdp", "dp"});
+}
+
+TEST_CASE("fields that PartitionAxis lacks, or without a name, are refused") {
+  for (const char* text :
+       {"PartitionAxis(heads_axis='tp')", "PartitionAxis('dp')"}) {
+    CAPTURE(text);
+    const SourceFile source("s.py", text);
+    Diagnostics diags;
+    const auto value = parse(source, diags);
+    REQUIRE(value.has_value());
+    CHECK_FALSE(read_python_partition_axis(*value, diags).has_value());
+    CHECK(diags.all().front().code == Code::UnknownKey);
+  }
+}
+
+}  // namespace
+
+}  // namespace shardplan

@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/safetensors/header.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <rapidcheck.h>
+
+#include "io/formats.h"
+#include "tests/support/generators.h"
+#include "tests/support/memory_host.h"
+#include "tests/support/messages.h"
+#include "tests/support/safetensors.h"
+
+namespace shardplan {
+namespace {
+
+using testing::messages;
+using testing::safetensors;
+using testing::safetensors_bytes;
+
+// "name type; name type (buffer)", or what was reported.
+std::string outcome(const std::string& bytes) {
+  Diagnostics diags;
+  const auto file = std::make_shared<SourceFile>("m", bytes);
+  const auto header =
+      read_safetensors_header(file, static_cast<int64_t>(bytes.size()), diags);
+  CHECK(header.has_value() == !diags.has_errors());
+  if (!header) return messages(diags);
+  std::string text = messages(diags);
+  for (size_t i = 0; i < header->manifest.size(); ++i) {
+    text += std::string(header->manifest.name(i)) + " " +
+            type_text(header->manifest.type(i)) + "; ";
+  }
+  for (const Manifest::Buffer& buffer : header->manifest.buffers()) {
+    text += buffer.name + " " + type_text(buffer.type) + " (buffer); ";
+  }
+  return text + (header->data_absent ? "no data" : "");
+}
+
+std::string tensor(const std::string& name, const std::string& dtype,
+                   const std::string& shape, const std::string& offsets) {
+  return "\"" + name + R"(":{"dtype":")" + dtype + R"(","shape":)" + shape +
+         R"(,"data_offsets":)" + offsets + "}";
+}
+
+TEST_CASE("a header gives names and types in its order") {
+  CHECK(outcome(safetensors({{"b", "F32", {2, 3}}, {"a", "BF16", {}}})) ==
+        "b f32[2, 3]; a bf16[]; ");
+  CHECK(outcome(safetensors({})).empty());
+  CHECK(outcome(safetensors_bytes(R"({"__metadata__":{"format":"pt"},)" +
+                                      tensor("a", "U8", "[0,5]", "[0,0]") +
+                                      "}   ",
+                                  0)) == "a u8[0, 5]; ");
+}
+
+TEST_CASE("every dtype of the format is known") {
+  struct Row {
+    std::string dtype;
+    int bytes;  // of eight elements
+  };
+  for (const Row& row :
+       std::vector<Row>{{"BOOL", 8},        {"U8", 8},          {"I8", 8},
+                        {"F8_E5M2", 8},     {"F8_E4M3", 8},     {"F8_E8M0", 8},
+                        {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16},
+                        {"U16", 16},        {"F16", 16},        {"BF16", 16},
+                        {"I32", 32},        {"U32", 32},        {"F32", 32},
+                        {"C64", 64},        {"F64", 64},        {"I64", 64},
+                        {"U64", 64},        {"F4", 4},          {"F6_E2M3", 6},
+                        {"F6_E3M2", 6}}) {
+    CAPTURE(row.dtype);
+    const std::string end = std::to_string(row.bytes);
+    CHECK_FALSE(
+        outcome(
+            safetensors_bytes(
+                "{" + tensor("a", row.dtype, "[8]", "[0," + end + "]") + "}",
+                row.bytes))
+            .starts_with("SP"));
+  }
+}
+
+TEST_CASE("bits are rounded up to whole bytes") {
+  CHECK(outcome(safetensors_bytes("{" + tensor("a", "F4", "[3]", "[0,2]") + "}",
+                                  2)) == "a f4_e2m1[3]; ");
+}
+
+TEST_CASE("buffers that checkpoints carry are kept apart") {
+  CHECK(outcome(safetensors({{"h.0.attn.bias", "F32", {1, 1, 8, 8}},
+                             {"wte.weight", "F32", {2, 2}}})) ==
+        "wte.weight f32[2, 2]; h.0.attn.bias f32[1, 1, 8, 8] (buffer); ");
+}
+
+TEST_CASE("the data may be missing, wholly or in part") {
+  const std::string whole = safetensors({{"a", "F32", {4}}});
+  CHECK(outcome(whole) == "a f32[4]; ");
+  CHECK(outcome(whole.substr(0, whole.size() - 1)) == "a f32[4]; no data");
+  CHECK(outcome(whole.substr(0, whole.size() - 16)) == "a f32[4]; no data");
+  CHECK(outcome(whole + "yy") ==
+        "SP002 m:1:1 2 bytes behind the data of the last tensor");
+}
+
+TEST_CASE("tensors may lie in any order") {
+  CHECK(
+      outcome(safetensors_bytes("{" + tensor("b", "U8", "[4]", "[4,8]") + "," +
+                                    tensor("z", "U8", "[0]", "[4,4]") + "," +
+                                    tensor("a", "U8", "[4]", "[0,4]") + "}",
+                                8)) == "b u8[4]; z u8[0]; a u8[4]; ");
+}
+
+TEST_CASE("malformed headers are reported with their place") {
+  struct Row {
+    std::string header, expected;
+  };
+  for (const Row& row : std::vector<Row>{
+           {"[1]", "SP002 m:1:1 a safetensors header must start with `{`"},
+           {" {}", "SP002 m:1:1 a safetensors header must start with `{`"},
+           {"{\"a\":1}", "SP002 m:1:6 `a` must be a map, not a number"},
+           {"{\"a\":{\"dtype\":\"U8\",\"shape\":[]}}",
+            "SP002 m:1:2 `a` has no `data_offsets`"},
+           {"{" + tensor("a", "U8", "[-1]", "[0,1]") + "}",
+            "SP002 m:1:29 an entry of `shape` must not be negative, but is -1"},
+           {"{" + tensor("a", "U8", "[1.5]", "[0,1]") + "}",
+            "SP002 m:1:29 an entry of `shape` must be an integer below 2^63, "
+            "not `1.5`"},
+           {"{" + tensor("a", "U8", "[4]", "[-4,0]") + "}",
+            "SP002 m:1:48 an entry of `data_offsets` must not be negative, but "
+            "is -4"},
+           {"{" + tensor("a", "U8", "[4]", "[4,0]") + "}",
+            "SP002 m:1:47 `data_offsets` must be a begin and an end that is "
+            "not before it"},
+           {"{" + tensor("a", "U8", "[4]", "[0,4,8]") + "}",
+            "SP002 m:1:47 `data_offsets` must be a begin and an end that is "
+            "not before it"},
+           {"{" + tensor("a", "F32", "[4]", "[0,15]") + "}",
+            "SP002 m:1:48 `a` is f32[4] and takes 16 bytes, but its offsets "
+            "span 15"},
+           {"{" + tensor("a", "F32", "[4611686018427387904]", "[0,16]") + "}",
+            "SP002 m:1:29 with `a` the tensors exceed 2^63 bytes"},
+           {"{" + tensor("a", "Q4_K", "[4]", "[0,4]") + "}",
+            "SP005 m:1:15 unknown dtype `Q4_K`"},
+           {"{" + tensor("a", "U8", "[4]", "[0,4]") + "," +
+                tensor("b", "U8", "[4]", "[2,6]") + "}",
+            "SP002 m:1:54 the data of `b` overlaps that of `a`"},
+           {"{" + tensor("a", "U8", "[4]", "[0,4]") + "," +
+                tensor("b", "U8", "[4]", "[6,10]") + "}",
+            "SP002 m:1:54 bytes 4 to 6 before `b` belong to no tensor"},
+           {"{" + tensor("a", "U8", "[4]", "[1,5]") + "}",
+            "SP002 m:1:2 bytes 0 to 1 before `a` belong to no tensor"},
+           {"{" + tensor("a", "U8", "[0]", "[0,0]") + "," +
+                tensor("a", "U8", "[0]", "[0,0]") + "}",
+            "SP003 m:1:54 `a` is given twice"},
+           {R"({"a":{"dtype":"U8","dtype":"U8"}})",
+            "SP003 m:1:20 `dtype` is given twice"},
+           {R"({"__metadata__":{"a":1}})",
+            "SP002 m:1:22 an entry of `__metadata__` must be text, not a "
+            "number"},
+           {R"({"__metadata__":{"a":"1","a":"2"}})",
+            "SP003 m:1:26 `a` is given twice in `__metadata__`"},
+           {R"({"__metadata__":{},"__metadata__":{}})",
+            "SP003 m:1:20 `__metadata__` is given twice"},
+       }) {
+    CAPTURE(row.header);
+    CHECK(outcome(safetensors_bytes(row.header)) == row.expected);
+  }
+}
+
+TEST_CASE("an overlap says with what, even past tensors inside it") {
+  Diagnostics diags;
+  const auto file = std::make_shared<SourceFile>(
+      "m", safetensors_bytes("{" + tensor("a", "U8", "[9]", "[0,9]") + "," +
+                             tensor("b", "U8", "[1]", "[2,3]") + "," +
+                             tensor("c", "U8", "[1]", "[8,9]") + "}"));
+  CHECK_FALSE(read_safetensors_header(file, 1000, diags));
+  CHECK(messages(diags) ==
+        "SP002 m:1:54 the data of `b` overlaps that of `a`\n"
+        "SP002 m:1:106 the data of `c` overlaps that of `a`");
+}
+
+TEST_CASE("one run reports several tensors, but not thousands") {
+  std::string header = "{";
+  for (int i = 0; i < 1000; ++i) {
+    if (i > 0) header += ",";
+    header += tensor(std::to_string(i), "Q4", "[4]", "[0,4]");
+  }
+  Diagnostics diags;
+  const auto file =
+      std::make_shared<SourceFile>("m", safetensors_bytes(header + "}"));
+  CHECK_FALSE(read_safetensors_header(file, 1000, diags));
+  CHECK(diags.all().size() == 20);
+}
+
+TEST_CASE("unknown keys of tensors are passed over with a note") {
+  CHECK(outcome(safetensors_bytes(
+            R"({"a":{"dtype":"U8","shape":[],"data_offsets":[0,1],"x":[{}]}})",
+            1)) ==
+        "SP004 note m:1:52 \"x\" means nothing in a safetensors "
+        "headera u8[]; ");
+}
+
+TEST_CASE("a length that cannot be is refused before anything is read") {
+  CHECK(outcome("") ==
+        "SP002 m:1:1 a safetensors file starts with 8 bytes of length, but "
+        "this one has 0");
+  CHECK(outcome(std::string("\x10\0\0\0\0\0\0\0{}", 10)) ==
+        "SP002 m:1:1 the file ends inside its header: it has 10 bytes, and "
+        "the header ends at 24");
+  CHECK(outcome(std::string("\x01\xe1\xf5\x05\0\0\0\0{}", 10)) ==
+        "SP002 m:1:1 the first 8 bytes give the header 100,000,001 bytes; "
+        "safetensors allows 100,000,000");
+  CHECK(outcome(std::string(8, '\xff') + "{}")
+            .starts_with("SP002 m:1:1 the first 8 bytes give the header "
+                         "9,223,372,036,854,775,807 "
+                         "bytes"));
+  CHECK(safetensors_bytes_needed(std::string(8, '\xff')) == 8);
+  CHECK(safetensors_bytes_needed(std::string("\x10\0\0\0\0\0\0\0", 8)) == 24);
+  CHECK(outcome(std::string(8, '\0')) ==
+        "SP002 m:1:1 a safetensors header must start with `{`");
+}
+
+TEST_CASE("a Git LFS pointer is called what it is") {
+  const std::string pointer =
+      "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n";
+  CHECK(outcome(pointer) ==
+        "SP001 m:1:1 this is a Git LFS pointer, not the file itself");
+  CHECK(safetensors_bytes_needed(pointer.substr(0, 8)) > 8);
+}
+
+TEST_CASE("content tells a safetensors file from text") {
+  CHECK(is_safetensors(safetensors({})));
+  CHECK_FALSE(is_safetensors(R"({"parameters": {}})"));
+  CHECK_FALSE(is_safetensors("short"));
+}
+
+TEST_CASE("no more than the header of a file is read") {
+  testing::MemoryHost host;
+  host.files["m.safetensors"] = safetensors({{"a", "F32", {1 << 20}}});
+  const size_t data = size_t{4} << 20U;
+  Diagnostics diags;
+  const auto header = open_safetensors("m.safetensors", host, diags);
+  REQUIRE(header.has_value());
+  CHECK(header->manifest.total_bytes() == static_cast<int64_t>(data));
+  CHECK_FALSE(header->data_absent);
+  const size_t header_bytes = host.files["m.safetensors"].size() - data;
+  CHECK(host.bytes_read <= static_cast<int64_t>(header_bytes) + 8);
+  CHECK_FALSE(open_safetensors("n.safetensors", host, diags));
+  CHECK(messages(diags).starts_with("SP001 cannot read `n.safetensors`: "));
+}
+
+TEST_CASE("what was written is read") {
+  CHECK(rc::check("read(safetensors(m)) = m", [] {
+    const Manifest manifest = *testing::gen::manifest();
+    const std::vector<std::string> dtypes = {"F64", "BF16", "I8", "F8_E4M3"};
+    std::vector<testing::StoredTensor> tensors;
+    for (size_t i = 0; i < manifest.size(); ++i) {
+      tensors.push_back({std::string(manifest.name(i)), dtypes[i % 4],
+                         manifest.type(i).shape});
+    }
+    const std::string bytes = safetensors(tensors, *rc::gen::arbitrary<bool>());
+    Diagnostics diags;
+    const auto header =
+        read_safetensors_header(std::make_shared<SourceFile>("m", bytes),
+                                static_cast<int64_t>(bytes.size()), diags);
+    RC_ASSERT(header.has_value());
+    RC_ASSERT(header->manifest.size() == tensors.size());
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      RC_ASSERT(header->manifest.name(i) == tensors[i].name);
+      RC_ASSERT(header->manifest.type(i).shape == tensors[i].shape);
+      RC_ASSERT(header->manifest.where(i).text() ==
+                "\"" + tensors[i].name + "\"");
+    }
+  }));
+}
+
+TEST_CASE("damaged files never do more than report") {
+  const std::string whole =
+      safetensors({{"a", "F32", {2, 3}}, {"b", "BF16", {4}}});
+  CHECK(rc::check("any bytes changed", [&] {
+    std::string bytes = whole;
+    const auto changes = *rc::gen::inRange(1, 4);
+    for (int i = 0; i < changes; ++i) {
+      bytes[*rc::gen::inRange<size_t>(0, bytes.size())] =
+          static_cast<char>(*rc::gen::arbitrary<uint8_t>());
+    }
+    bytes.resize(*rc::gen::inRange<size_t>(0, bytes.size() + 1));
+    Diagnostics diags;
+    const auto header =
+        read_safetensors_header(std::make_shared<SourceFile>("m", bytes),
+                                static_cast<int64_t>(bytes.size()), diags);
+    RC_ASSERT(header.has_value() != diags.has_errors());
+  }));
+}
+
+using testing::messages;
+using testing::safetensors;
+
+std::string names(const Manifest& manifest) {
+  std::string text;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    text += std::string(manifest.name(i)) + " ";
+  }
+  return text;
+}
+
+TEST_CASE("a safetensors file is read through its table entry") {
+  testing::MemoryHost host;
+  const std::string bytes =
+      safetensors({{"b", "F32", {4}}, {"a", "F32", {4}}}, false);
+  CHECK(kSafetensors.recognize(bytes));
+  CHECK(kSafetensors.is_weights);
+  host.files["dir/m.safetensors"] = bytes;
+  const auto file = std::make_shared<SourceFile>("dir/m.safetensors", bytes);
+  Diagnostics diags;
+  const auto manifest =
+      kSafetensors.read({"dir/m.safetensors", "dir", file}, host, diags);
+  REQUIRE(manifest.has_value());
+  CHECK(names(*manifest) == "b a ");
+  REQUIRE(manifest->remarks.size() == 1);
+  CHECK(manifest->remarks[0] ==
+        "the data of `dir/m.safetensors` is absent (header only)");
+}
+
+TEST_CASE("the size of the whole file counts, not what was read of it") {
+  testing::MemoryHost host;
+  const std::string bytes = safetensors({{"a", "F32", {4}}});
+  host.files["m"] = bytes;
+  const auto head =
+      std::make_shared<SourceFile>("m", bytes.substr(0, bytes.size() - 16));
+  Diagnostics diags;
+  const auto manifest = kSafetensors.read({"m", "", head}, host, diags);
+  REQUIRE(manifest.has_value());
+  CHECK(manifest->remarks.empty());
+}
+
+TEST_CASE("standard input is not a file named `-`") {
+  testing::MemoryHost host;
+  host.files["-"] = std::string(1000, ' ');
+  const auto file =
+      std::make_shared<SourceFile>("<stdin>", safetensors({{"a", "F32", {4}}}));
+  Diagnostics diags;
+  CHECK(kSafetensors.read({"-", "", file}, host, diags).has_value());
+  CHECK(messages(diags).empty());
+}
+
+TEST_CASE("a directory's files are one model, in the order of their names") {
+  testing::MemoryHost host;
+  host.files["d/2.safetensors"] = safetensors({{"a", "F32", {4}}});
+  host.files["d/1.safetensors"] = safetensors({{"b", "F32", {4}}});
+  host.files["d/readme.md"] = "no weights";
+  Diagnostics diags;
+  const auto manifest = kSafetensors.read({"d", "d", nullptr}, host, diags);
+  REQUIRE(manifest.has_value());
+  CHECK(names(*manifest) == "b a ");
+  CHECK(manifest->where(1).file->name() == "d/2.safetensors");
+  CHECK(manifest->remarks.empty());
+
+  host.files["d/3.safetensors"] = safetensors({{"a", "F32", {4}}});
+  CHECK_FALSE(kSafetensors.read({"d", "d", nullptr}, host, diags));
+  CHECK(messages(diags) ==
+        "SP008 d/3.safetensors:1:2 1 tensor in more than one shard: `a`");
+}
+
+}  // namespace
+
+}  // namespace shardplan
