@@ -4,16 +4,16 @@ install(TARGETS shardplan RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md")
 
-# The program writes its own completion scripts, where each shell looks.
+# The program writes its own completion scripts, where each shell looks. They come
+# with it, so that `cmake --install` works when nothing else was built.
 if(SHARDPLAN_RELEASE)
   set(completions ${CMAKE_BINARY_DIR}/completions)
   file(MAKE_DIRECTORY ${completions})
-  add_custom_command(OUTPUT ${completions}/shardplan.bash ${completions}/_shardplan ${completions}/shardplan.fish
+  add_custom_command(TARGET shardplan POST_BUILD
     COMMAND shardplan completion bash > ${completions}/shardplan.bash
     COMMAND shardplan completion zsh > ${completions}/_shardplan
     COMMAND shardplan completion fish > ${completions}/shardplan.fish
-    DEPENDS shardplan COMMENT "Writing the completion scripts")
-  add_custom_target(completions ALL DEPENDS ${completions}/shardplan.bash)
+    COMMENT "Writing the completion scripts")
   set(share ${CMAKE_INSTALL_DATADIR})
   install(FILES ${completions}/shardplan.bash RENAME shardplan
     DESTINATION ${share}/bash-completion/completions)
