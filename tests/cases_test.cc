@@ -22,15 +22,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kRoot = source_dir();
+const fs::path kProject = source_dir();
 
 // Paths from the project's root, sorted.
 std::vector<std::string> pages_below(const std::string& folder) {
   std::vector<std::string> pages;
-  if (!fs::exists(kRoot / folder)) return pages;
-  for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder)) {
+  if (!fs::exists(kProject / folder)) return pages;
+  for (const auto& entry :
+       fs::recursive_directory_iterator(kProject / folder)) {
     if (entry.path().extension() == ".md") {
-      pages.push_back(fs::relative(entry.path(), kRoot).string());
+      pages.push_back(fs::relative(entry.path(), kProject).string());
     }
   }
   std::sort(pages.begin(), pages.end());
@@ -38,19 +39,19 @@ std::vector<std::string> pages_below(const std::string& folder) {
 }
 
 MarkdownRun run_page(const std::string& page) {
-  std::ifstream file(kRoot / page);
+  std::ifstream file(kProject / page);
   REQUIRE_MESSAGE(file.good(), page);
   const std::string text(std::istreambuf_iterator<char>(file), {});
   const auto real = make_real_host();
   MemoryHost host;
   host.below = real.get();
-  host.below_root = kRoot;
+  host.below_root = kProject;
   MarkdownRun result = run_markdown(text, host, cli::run);
   for (const MarkdownFailure& failure : result.failures) {
     FAIL_CHECK(page << ":" << failure.line << ": " << failure.what);
   }
   if (std::getenv("SHARDPLAN_UPDATE") != nullptr && result.corrected != text) {
-    std::ofstream(kRoot / page) << result.corrected;
+    std::ofstream(kProject / page) << result.corrected;
   }
   return result;
 }

@@ -66,7 +66,7 @@ struct Tried {
 using Settled = std::set<const Diagnostic*>;
 
 struct Advising {
-  Trial& trial;
+  WhatIf& trial;
   RulePlaces places;
   Budget budget;
   int64_t work = 0;   // of finding candidates
@@ -211,7 +211,7 @@ int64_t advise(const Planned& planned, size_t first, Diagnostics& diags) {
     return 0;
   }
   const std::vector<const Diagnostic*> all(findings.begin(), findings.end());
-  Trial trial(planned, all, diags);
+  WhatIf trial(planned, all, diags);
   Advising how{
       trial, RulePlaces(planned.rules), Budget(findings.size()), 0, {}};
   settle_removals(removals(planned, all), how);

@@ -316,7 +316,7 @@ std::string shared_key(const Change& change) {
 
 }  // namespace
 
-struct Trial::Impl {
+struct WhatIf::Impl {
   Impl(const Planned& made, std::span<const Diagnostic* const> findings,
        const Diagnostics& how)
       : planned(made),
@@ -566,16 +566,16 @@ struct Trial::Impl {
   std::unordered_map<std::string_view, uint32_t> number_of;  // by name
 };
 
-Trial::Trial(const Planned& planned,
-             std::span<const Diagnostic* const> findings,
-             const Diagnostics& severities)
+WhatIf::WhatIf(const Planned& planned,
+               std::span<const Diagnostic* const> findings,
+               const Diagnostics& severities)
     : impl_(std::make_unique<Impl>(planned, findings, severities)) {}
 
-Trial::~Trial() = default;
+WhatIf::~WhatIf() = default;
 
-int64_t Trial::work() const { return impl_->work; }
+int64_t WhatIf::work() const { return impl_->work; }
 
-std::vector<uint32_t> Trial::parameters_of(const Diagnostic& finding) {
+std::vector<uint32_t> WhatIf::parameters_of(const Diagnostic& finding) {
   const auto& number_of = impl_->number_of;
   std::vector<uint32_t> result;
   for (const std::string& name : finding.parameters) {
@@ -586,9 +586,9 @@ std::vector<uint32_t> Trial::parameters_of(const Diagnostic& finding) {
   return result;
 }
 
-std::optional<Effect> Trial::effect(const Change& change,
-                                    const Diagnostic& finding,
-                                    std::span<const uint32_t> parameters) {
+std::optional<Effect> WhatIf::effect(const Change& change,
+                                     const Diagnostic& finding,
+                                     std::span<const uint32_t> parameters) {
   const Sought& sought = impl_->seek(finding, parameters);
   const Outcome* outcome = impl_->tried(change);
   impl_->work += static_cast<int64_t>(sought.groups.size()) + 1;
@@ -606,7 +606,7 @@ std::optional<Effect> Trial::effect(const Change& change,
   return effect;
 }
 
-bool Trial::can_all_go(std::span<const Diagnostic* const> findings) {
+bool WhatIf::can_all_go(std::span<const Diagnostic* const> findings) {
   const Plan& plan = impl_->planned.plan;
   std::set<int> removed;
   for (const Diagnostic* finding : findings) {

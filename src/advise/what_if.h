@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trial: what a change would make of a plan and of its findings.
+// What-if: what a change would make of a plan and of its findings.
 //
 // Every change is really made: rules decide anew, specs are corrected,
 // placements measured and lints told. Parameters that no change tells apart
@@ -64,14 +64,14 @@ struct Effect {
   int64_t finding_bytes_per_device = 0;  // of the finding's parameters
 };
 
-class Trial {
+class WhatIf {
  public:
-  // `findings` are those of the plan; the references must outlive the Trial.
-  Trial(const Planned& planned, std::span<const Diagnostic* const> findings,
-        const Diagnostics& severities);
-  ~Trial();
-  Trial(const Trial&) = delete;
-  Trial& operator=(const Trial&) = delete;
+  // `findings` are those of the plan; the references must outlive the WhatIf.
+  WhatIf(const Planned& planned, std::span<const Diagnostic* const> findings,
+         const Diagnostics& severities);
+  ~WhatIf();
+  WhatIf(const WhatIf&) = delete;
+  WhatIf& operator=(const WhatIf&) = delete;
 
   // What the change does, if it removes `finding`, brings no new error, and
   // leaves fewer findings than there were: first fewer errors, then warnings,

@@ -102,7 +102,8 @@ void set_axes(const Setting& setting, Options& options, Diagnostics& diags) {
 void set_semantics(const Setting& setting, Options& options,
                    Diagnostics& diags) {
   std::vector<std::string> known;
-  for (const Reading& reading : readings()) known.emplace_back(reading.name);
+  for (const FrameworkSemantics& reading : framework_semantics())
+    known.emplace_back(reading.name);
   const std::vector<std::string> names = split_list(setting.value);
   bool fine = names.size() == 2;
   if (!fine) {
@@ -113,7 +114,7 @@ void set_semantics(const Setting& setting, Options& options,
         .help("for example `--semantics eformer,flax`");
   }
   for (const std::string& name : names) {
-    if (find_reading(name) != nullptr) continue;
+    if (find_framework_semantics(name) != nullptr) continue;
     fine = false;
     auto problem = diags.error(Code::Usage, setting.where,
                                "unknown reading `" + printable(name) + "`");

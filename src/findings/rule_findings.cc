@@ -92,7 +92,7 @@ std::set<std::string> used_keys(const Plan& plan) {
 }
 
 void lint_unused(const LintInput& input, Diagnostics& diags) {
-  std::set<std::string> told = used_keys(input.plan);
+  std::set<std::string> reported = used_keys(input.plan);
   for (size_t i = 0; i < input.plan.rules.size(); ++i) {
     const PlanRule& rule = input.plan.rules[i];
     const int number = static_cast<int>(i) + 1;
@@ -104,7 +104,7 @@ void lint_unused(const LintInput& input, Diagnostics& diags) {
     if (input.meeting.misses_names && !only_scalars) continue;
     if (may_idle(input.plan, i)) continue;
     const auto key = key_of_pattern(rule.pattern);
-    if (key && !told.insert(*key).second) continue;
+    if (key && !reported.insert(*key).second) continue;
     auto report = diags.report(
         Code::UnusedRule, rule_span(input, number),
         only_scalars

@@ -50,9 +50,10 @@ std::optional<int64_t> largest_that_fits(const Manifest& manifest,
 
 }  // namespace
 
-Margins find_margins(const Manifest& manifest, const Plan& plan,
-                     const LayerUnits& units, const BudgetOptions& options,
-                     const Budget& budget) {
+WorkloadHeadroom find_headroom(const Manifest& manifest, const Plan& plan,
+                               const LayerUnits& units,
+                               const BudgetOptions& options,
+                               const Budget& budget) {
   if (options.stages) {
     return {largest_that_fits(
                 manifest, plan, units, options,
@@ -134,7 +135,8 @@ std::optional<SweepPoint> sweep_point(const Manifest& manifest,
   point.headroom = budget->headroom;
   point.fits = budget->fits();
   if (options.kv && options.limit) {
-    point.margins = find_margins(manifest, mesh.plan, units, options, *budget);
+    point.workload_headroom =
+        find_headroom(manifest, mesh.plan, units, options, *budget);
   }
   return point;
 }

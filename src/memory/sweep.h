@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Margins: how far a workload may grow before a device is full.
+// Headroom: how far a workload may grow before a device is full.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace shardplan {
 // The largest batch (context) with which every device still fits while the
 // other stays; 0 when not even 1 does, and empty when there is no limit below
 // kMaxKvCount.
-struct Margins {
+struct WorkloadHeadroom {
   std::optional<int64_t> batch;
   std::optional<int64_t> context;
 };
@@ -27,9 +27,10 @@ struct Margins {
 // Exact: the budget with these fits, with one more it does not. REQUIRES:
 // `options` has a KV request and a limit, and `budget` is what make_budget gave
 // for them. Reports nothing new.
-Margins find_margins(const Manifest& manifest, const Plan& plan,
-                     const LayerUnits& units, const BudgetOptions& options,
-                     const Budget& budget);
+WorkloadHeadroom find_headroom(const Manifest& manifest, const Plan& plan,
+                               const LayerUnits& units,
+                               const BudgetOptions& options,
+                               const Budget& budget);
 
 // Sweep: budgets of one model on many meshes, under many workloads, against
 // many devices.
@@ -61,7 +62,7 @@ struct SweepPoint {
   int64_t total = 0;
   int64_t headroom = 0;  // 0 without a limit
   bool fits = true;
-  Margins margins;  // with a limit and a workload
+  WorkloadHeadroom workload_headroom;  // with a limit and a workload
 };
 
 // `options` is complete: KV request, limit, reserve. Empty, with the reason

@@ -15,7 +15,7 @@
 namespace shardplan {
 namespace {
 
-constexpr std::array<Reading, 7> kReadings = {{
+constexpr std::array<FrameworkSemantics, 7> kReadings = {{
     {"eformer", "corrects: a dimension that does not fit stays whole", true,
      false, Unasked::Scalars, true, true, true, false, false, Uneven::Whole},
     {"flax", "takes specs as they are; JAX refuses what does not fit", false,
@@ -53,7 +53,7 @@ std::string shards_text(const std::vector<ShardSize>& shards) {
   return text;
 }
 
-// What a reading starts from.
+// What semantics starts from.
 struct Asked {
   const TensorType* type = nullptr;
   const PartitionSpec* written = nullptr;  // null: no rule is found
@@ -63,8 +63,9 @@ struct Asked {
 
 class Reader {
  public:
-  Reader(const Reading& reading, const RuleSet& rules, const Mesh& mesh)
-      : reading_(reading), mesh_(mesh), vocabulary_(rules, mesh, {}) {}
+  Reader(const FrameworkSemantics& semantics, const RuleSet& rules,
+         const Mesh& mesh)
+      : semantics_(semantics), mesh_(mesh), vocabulary_(rules, mesh, {}) {}
 
   ReadOutcome read(const Asked& asked) {
     out_ = {};
@@ -75,7 +76,7 @@ class Reader {
                            : "an array of one element asks no rule");
       }
     } else if (asked.written == nullptr) {
-      if (reading_.needs_rule) refuse("no rule is found");
+      if (semantics_.needs_rule) refuse("no rule is found");
     } else if (understands(asked)) {
       place(asked.spec, shape);
     }
@@ -96,9 +97,9 @@ class Reader {
   }
 
   bool asks_no_rule(const TensorType& type) const {
-    if (reading_.unasked == Unasked::Nobody) return false;
+    if (semantics_.unasked == Unasked::Nobody) return false;
     if (type.shape.empty()) return true;
-    return reading_.unasked == Unasked::OneElement && type.elements() == 1;
+    return semantics_.unasked == Unasked::OneElement && type.elements() == 1;
   }
 
   bool understands(const Asked& asked) {
@@ -107,9 +108,9 @@ class Reader {
         const NameKind kind =
             asked.by_labels ? NameKind::Logical : vocabulary_.kind_of(axis);
         std::string what;
-        if (kind == NameKind::Logical && !reading_.logical_axes) {
+        if (kind == NameKind::Logical && !semantics_.logical_axes) {
           what = "a logical axis";
-        } else if (kind == NameKind::Semantic && !reading_.semantic_axes) {
+        } else if (kind == NameKind::Semantic && !semantics_.semantic_axes) {
           what = "a semantic axis";
         }
         if (what.empty()) continue;
@@ -124,7 +125,7 @@ class Reader {
   void place(const PartitionSpec& spec, const Shape& shape) {
     out_.spec.dims.resize(shape.size());
     const size_t rank = shape.size();
-    if (spec.dims.size() > rank && !reading_.cuts_to_rank) {
+    if (spec.dims.size() > rank && !semantics_.cuts_to_rank) {
       refuse("the spec is of " +
              plural(static_cast<int64_t>(spec.dims.size()), "dimension") +
              ", the array of " + count_text(static_cast<int64_t>(rank)));
@@ -152,14 +153,14 @@ class Reader {
       }
       if (!mesh_.find(axis)) {
         const std::string why = "the mesh has no axis " + quoted(axis);
-        if (reading_.drops_unknown) {
+        if (semantics_.drops_unknown) {
           remark(of_dim(dim) + " stays whole: " + why);
         } else {
           refuse(why);
         }
         return std::nullopt;
       }
-      if (reading_.drops_size_one && mesh_.size_of(axis) == 1) {
+      if (semantics_.drops_size_one && mesh_.size_of(axis) == 1) {
         remark(quoted(axis) + " of size 1 is removed");
         continue;
       }
@@ -177,7 +178,7 @@ class Reader {
     if (divides(size, axes)) return axes;
     const std::string why = std::to_string(size) + " is not divisible by " +
                             sizes_text(mesh_, axes);
-    switch (reading_.uneven) {
+    switch (semantics_.uneven) {
       case Uneven::Whole:
         remark(of_dim(dim) + " stays whole: " + why);
         return {};
@@ -214,11 +215,11 @@ class Reader {
   }
 
   std::vector<ShardSize> shards_of(const AxisNames& axes, int64_t size) const {
-    if (reading_.uneven == Uneven::Blocks) {
+    if (semantics_.uneven == Uneven::Blocks) {
       const Mesh line({{"blocks", shard_count(mesh_, axes)}});
       return shard_sizes(line, {"blocks"}, Cut::Chunked, size);
     }
-    const bool chunked = reading_.uneven == Uneven::Chunked;
+    const bool chunked = semantics_.uneven == Uneven::Chunked;
     return shard_sizes(mesh_, axes, chunked ? Cut::Chunked : Cut::Even, size);
   }
 
@@ -246,7 +247,7 @@ class Reader {
     return std::move(out_);
   }
 
-  const Reading& reading_;
+  const FrameworkSemantics& semantics_;
   const Mesh& mesh_;
   Vocabulary vocabulary_;
   ReadOutcome out_;
@@ -310,11 +311,11 @@ Asked asked_of(const TensorType& type, const Rule& rule) {
 
 }  // namespace
 
-std::span<const Reading> readings() { return kReadings; }
+std::span<const FrameworkSemantics> framework_semantics() { return kReadings; }
 
-const Reading* find_reading(std::string_view name) {
-  for (const Reading& reading : kReadings) {
-    if (reading.name == name) return &reading;
+const FrameworkSemantics* find_framework_semantics(std::string_view name) {
+  for (const FrameworkSemantics& semantics : kReadings) {
+    if (semantics.name == name) return &semantics;
   }
   return nullptr;
 }
@@ -326,11 +327,11 @@ bool agree(const ReadOutcome& a, const ReadOutcome& b) {
           a.shards == b.shards);
 }
 
-ReadModel read_as(const Reading& reading, const Manifest& manifest,
+ReadModel read_as(const FrameworkSemantics& semantics, const Manifest& manifest,
                   const RuleSet& rules, const Plan& verbatim) {
-  Reader reader(reading, rules, verbatim.mesh);
+  Reader reader(semantics, rules, verbatim.mesh);
   std::vector<int> merged;
-  if (reading.folds_digits) merged = merged_rules(manifest, verbatim);
+  if (semantics.folds_digits) merged = merged_rules(manifest, verbatim);
   std::map<std::pair<uint32_t, int>, uint32_t> known;
   ReadModel model;
   model.outcome_of.reserve(manifest.size());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Readings: what the programs of the field make of one and the same spec, where
-// they differ.
+// Framework semantics: what the programs of the field make of one and the same
+// spec, where they differ.
 //
-// A reading says who is asked no rule, what happens to an entry that has no
+// It says who is asked no rule, what happens to an entry that has no
 // place, an axis that the mesh lacks and a dimension that its axes do not
 // divide. Some refuse where others correct: JAX takes a NamedSharding as it is
 // or raises, eFormer and MaxText correct it first, GSPMD pads, DTensor cuts
@@ -40,7 +40,7 @@ enum class Uneven : uint8_t {
   Blocks,   // blocks of ceil(d/n) rows, the last ones smaller or empty
 };
 
-struct Reading {
+struct FrameworkSemantics {
   std::string_view name;
   std::string_view summary;
   bool semantic_axes = false;  // knows `HEAD`
@@ -53,13 +53,13 @@ struct Reading {
   bool folds_digits = false;    // `w1` and `w2` have one rule
   Uneven uneven = Uneven::Refused;
 };
-std::span<const Reading> readings();
-const Reading* find_reading(std::string_view name);
+std::span<const FrameworkSemantics> framework_semantics();
+const FrameworkSemantics* find_framework_semantics(std::string_view name);
 
 enum class ReadKind : uint8_t {
   Placed,
   Refused,  // the program would stop with an error
-  NotRead,  // the rule says what the reading has no notion of
+  NotRead,  // the rule says what the semantics has no notion of
 };
 
 struct ReadOutcome {
@@ -85,7 +85,7 @@ struct ReadModel {
 
 // `verbatim` is the plan of these rules with `strict` off: it says which rule
 // decides which parameter, and what the rule asks for.
-ReadModel read_as(const Reading& reading, const Manifest& manifest,
+ReadModel read_as(const FrameworkSemantics& semantics, const Manifest& manifest,
                   const RuleSet& rules, const Plan& verbatim);
 
 }  // namespace shardplan

@@ -221,16 +221,16 @@ std::string unplaced_reason(const LogicalMapping& mapping,
 }
 
 // flax's NO_CONSTRAINT leaves the whole array as it is.
-void leave_whole(Meaning& meaning) {
-  for (size_t dim = 0; dim < meaning.spec.dims.size(); ++dim) {
-    AxisNames& axes = meaning.spec.dims[dim];
+void leave_whole(ResolvedNames& names_meant) {
+  for (size_t dim = 0; dim < names_meant.spec.dims.size(); ++dim) {
+    AxisNames& axes = names_meant.spec.dims[dim];
     if (axes.empty()) continue;
-    meaning.corrections.push_back(
+    names_meant.corrections.push_back(
         {static_cast<int>(dim), Code::UnplacedLogicalAxis, std::move(axes),
          "another logical axis is not placed, so the array stays as it is"});
   }
-  meaning.spec.dims.clear();
-  meaning.logical_rules.clear();
+  names_meant.spec.dims.clear();
+  names_meant.logical_rules.clear();
 }
 
 }  // namespace
@@ -366,13 +366,13 @@ AxisNames Vocabulary::semantic_axes(std::string_view name, Mode mode) const {
 void Vocabulary::place_logical(const AxisLabels& labels,
                                const std::vector<size_t>& dims,
                                const AxisNames& reserved,
-                               Meaning& meaning) const {
+                               ResolvedNames& names_meant) const {
   const LogicalMapping mapping =
       map_logical_axes(labels, rules_.logical_rules, reading_.flax,
                        rules_.logical_reading, reserved, &logical_);
-  meaning.logical_rules.assign(meaning.spec.dims.size(), 0);
+  names_meant.logical_rules.assign(names_meant.spec.dims.size(), 0);
   const auto leave_out = [&](size_t i, Code code, std::string reason) {
-    meaning.corrections.push_back(
+    names_meant.corrections.push_back(
         {static_cast<int>(dims[i]), code, {*labels[i]}, std::move(reason)});
   };
   if (!mapping.repeated.empty()) {
@@ -390,27 +390,27 @@ void Vocabulary::place_logical(const AxisLabels& labels,
   }
   for (size_t i = 0; i < labels.size(); ++i) {
     const LogicalDim& placed = mapping.dims[i];
-    AxisNames& axes = meaning.spec.dims[dims[i]];
+    AxisNames& axes = names_meant.spec.dims[dims[i]];
     axes.insert(axes.end(), placed.axes.begin(), placed.axes.end());
-    if (placed.rule > 0) meaning.logical_rules[dims[i]] = placed.rule;
+    if (placed.rule > 0) names_meant.logical_rules[dims[i]] = placed.rule;
     if (placed.placed || !labels[i]) continue;
     leave_out(i, Code::UnplacedLogicalAxis,
               unplaced_reason(mapping, labels, i, rules_.logical_rules));
   }
   const bool is_left =
       reading_.fallback == RulesFallback::NoConstraint && !is_placed(mapping);
-  if (is_left) leave_whole(meaning);
+  if (is_left) leave_whole(names_meant);
 }
 
-Meaning Vocabulary::of(const PartitionSpec& written, size_t rank,
-                       std::optional<Mode> mode) const {
-  Meaning meaning;
-  meaning.spec.dims.resize(written.dims.size());
+ResolvedNames Vocabulary::of(const PartitionSpec& written, size_t rank,
+                             std::optional<Mode> mode) const {
+  ResolvedNames names_meant;
+  names_meant.spec.dims.resize(written.dims.size());
   AxisLabels labels;
   std::vector<size_t> dims;
   AxisNames reserved;
   for (size_t dim = 0; dim < written.dims.size(); ++dim) {
-    AxisNames& axes = meaning.spec.dims[dim];
+    AxisNames& axes = names_meant.spec.dims[dim];
     if (dim >= rank) {
       axes = written.dims[dim];
       continue;
@@ -433,17 +433,17 @@ Meaning Vocabulary::of(const PartitionSpec& written, size_t rank,
     }
     reserved.insert(reserved.end(), axes.begin(), axes.end());
   }
-  if (!labels.empty()) place_logical(labels, dims, reserved, meaning);
-  return meaning;
+  if (!labels.empty()) place_logical(labels, dims, reserved, names_meant);
+  return names_meant;
 }
 
-Meaning Vocabulary::of_labels(const AxisLabels& labels) const {
-  Meaning meaning;
-  meaning.spec.dims.resize(labels.size());
+ResolvedNames Vocabulary::of_labels(const AxisLabels& labels) const {
+  ResolvedNames names_meant;
+  names_meant.spec.dims.resize(labels.size());
   std::vector<size_t> dims(labels.size());
   for (size_t i = 0; i < dims.size(); ++i) dims[i] = i;
-  place_logical(labels, dims, {}, meaning);
-  return meaning;
+  place_logical(labels, dims, {}, names_meant);
+  return names_meant;
 }
 
 }  // namespace shardplan

@@ -127,7 +127,7 @@ struct NameReading {
 
 enum class NameKind : uint8_t { Mesh, Semantic, Logical, Unknown };
 
-struct Meaning {
+struct ResolvedNames {
   // Mesh axes; entries beyond the rank keep the names as written.
   PartitionSpec spec;
   // Per dimension, the logical rule (1-based) that placed it, or 0.
@@ -157,15 +157,16 @@ class Vocabulary {
   bool is_literal(const PartitionSpec& spec) const;
 
   // `mode` instead of the reading's.
-  Meaning of(const PartitionSpec& written, size_t rank,
-             std::optional<Mode> mode = {}) const;
+  ResolvedNames of(const PartitionSpec& written, size_t rank,
+                   std::optional<Mode> mode = {}) const;
   // Every label is a logical axis, whatever the mesh has.
-  Meaning of_labels(const AxisLabels& labels) const;
+  ResolvedNames of_labels(const AxisLabels& labels) const;
 
  private:
   AxisNames semantic_axes(std::string_view name, Mode mode) const;
   void place_logical(const AxisLabels& labels, const std::vector<size_t>& dims,
-                     const AxisNames& reserved, Meaning& meaning) const;
+                     const AxisNames& reserved,
+                     ResolvedNames& names_meant) const;
 
   const RuleSet& rules_;
   const Mesh& mesh_;

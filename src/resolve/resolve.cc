@@ -130,20 +130,20 @@ std::optional<Mode> mode_of(const Rule& rule, const Shape& shape) {
 void ask(const Rule* rule, const AxisLabels* labels, const Placing& how,
          Placement& placement) {
   const size_t rank = placement.type.shape.size();
-  Meaning meaning;
+  ResolvedNames names_meant;
   if (rule != nullptr) {
     placement.requested = rule->spec;
     if (!rule->from_last && how.names.is_literal(rule->spec)) return;
-    meaning = how.names.of(
+    names_meant = how.names.of(
         rule->from_last ? aligned_to_last(rule->spec, rank) : rule->spec, rank,
         mode_of(*rule, placement.type.shape));
   } else {
     placement.requested = spec_of_labels(*labels);
-    meaning = how.names.of_labels(*labels);
+    names_meant = how.names.of_labels(*labels);
   }
-  placement.meant = std::move(meaning.spec);
-  placement.logical_rules = std::move(meaning.logical_rules);
-  placement.corrections = std::move(meaning.corrections);
+  placement.meant = std::move(names_meant.spec);
+  placement.logical_rules = std::move(names_meant.logical_rules);
+  placement.corrections = std::move(names_meant.corrections);
 }
 
 // Fills the spec, its corrections and the stored dimensions. How a dimension is

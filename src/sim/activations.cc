@@ -192,11 +192,12 @@ class Placer {
   void read(size_t v, const PartitionSpec& written, Span where,
             const std::string& from) {
     const Value& value = graph_.values[v];
-    const Meaning meaning = vocabulary_.of(written, value.shape.size());
+    const ResolvedNames names_meant =
+        vocabulary_.of(written, value.shape.size());
     CorrectedSpec corrected =
-        correct(meaning.spec, value.shape, plan_.mesh, rules_.declared_axes,
+        correct(names_meant.spec, value.shape, plan_.mesh, rules_.declared_axes,
                 OnIndivisible::Drop);
-    std::vector<Correction> all = meaning.corrections;
+    std::vector<Correction> all = names_meant.corrections;
     all.insert(all.end(), corrected.corrections.begin(),
                corrected.corrections.end());
     for (const Correction& c : all) {

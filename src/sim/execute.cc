@@ -297,49 +297,49 @@ ShardedRun::ShardedRun(const Program& program, const Lifetimes& lives,
   run_.sent.assign(program.instructions.size(), std::vector<int64_t>(devices));
 }
 
-void ShardedRun::advance(int stretch, const Made& made) {
+void ShardedRun::advance(int phase, const Made& made) {
   made_ = made;
   for (; next_ < program_.instructions.size(); ++next_) {
-    if (lives_.stretch[next_] > stretch) break;
+    if (lives_.phase[next_] > phase) break;
     const Instruction& at = program_.instructions[next_];
     if (at.kind == Instruction::Kind::Load) continue;
     for (const int number : at.operands) tensors(number);
     const auto result = static_cast<size_t>(at.result);
     run_.registers[result] = step(next_, run_.sent[next_]);
-    if (lives_.made_again[result]) made_again_.push_back(at.result);
+    if (lives_.rematerialised[result]) rematerialised_.push_back(at.result);
     if (made_) made_(at, run_.registers[result]);
     for (const int number : at.operands) {
       if (is_over(number, next_)) release(number);
     }
   }
-  if (stretch == lives_.stretches - 1) {
+  if (phase == lives_.phases - 1) {
     for (const int number : program_.outputs) tensors(number);
   }
   if (options_.keep_registers) return;
   std::vector<int> kept;
-  for (const int number : made_again_) {
+  for (const int number : rematerialised_) {
     const auto& reads = lives_.reads[static_cast<size_t>(number)];
-    if (is_needed_soon(reads, stretch)) {
+    if (is_needed_soon(reads, phase)) {
       kept.push_back(number);
     } else {
       release(number);
     }
   }
-  made_again_ = std::move(kept);
+  rematerialised_ = std::move(kept);
 }
 
 const DeviceTensors& ShardedRun::tensors(int number) {
   const auto r = static_cast<size_t>(number);
   DeviceTensors& held = run_.registers[r];
   if (!held.empty()) return held;
-  SHARDPLAN_CHECK(lives_.made_again[r]);
+  SHARDPLAN_CHECK(lives_.rematerialised[r]);
   const auto maker = static_cast<size_t>(lives_.maker[r]);
   const Instruction& at = program_.instructions[maker];
   for (const int operand : at.operands) tensors(operand);
   // A device would have kept it: nothing is sent twice.
   std::vector<int64_t> sent(run_.flops.size());
   held = step(maker, sent);
-  made_again_.push_back(number);
+  rematerialised_.push_back(number);
   if (made_ && !told_[r] && at.kind == Instruction::Kind::Load) {
     made_(at, held);
   }
@@ -416,7 +416,7 @@ DeviceTensors ShardedRun::load(const Instruction& at) const {
 bool ShardedRun::is_large_gather(const Instruction& at) {
   const DeviceTensors& parts = tensors(at.operands[0]);
   return at.collective == CollectiveKind::AllGather &&
-         lives_.made_again[static_cast<size_t>(at.result)] &&
+         lives_.rematerialised[static_cast<size_t>(at.result)] &&
          parts[0].shape.size() > 1 &&
          parts[0].elements() * shard_count(program_.mesh, at.axes) >
              kSlabElements / program_.mesh.devices();
@@ -535,7 +535,7 @@ Execution execute(const Program& program, std::span<const Tensor> values,
                      {options.arithmetic, options.storage}, options.threads);
   };
   ShardedRun run(program, lives, read, options);
-  for (int s = 0; s < lives.stretches; ++s) run.advance(s);
+  for (int s = 0; s < lives.phases; ++s) run.advance(s);
   return run.finish();
 }
 

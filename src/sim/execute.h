@@ -75,13 +75,13 @@ struct ExecuteOptions {
   Storage reduce = Storage::F32;
 };
 
-// A run, stretch after stretch (sim/lifetimes.h). Parameters are not copied:
+// A run, phase after phase (sim/lifetimes.h). Parameters are not copied:
 // shards are views.
 class ShardedRun {
  public:
   // Told of what an instruction made, of a Compute while its operands are still
-  // there; may put something else in its place. What is made again is not told
-  // again.
+  // there; may put something else in its place. What is rematerialised is not
+  // told again.
   using Made = std::function<void(const Instruction&, DeviceTensors&)>;
 
   // REQUIRES: program and lifetimes outlive the run; what is read is rounded as
@@ -89,8 +89,8 @@ class ShardedRun {
   ShardedRun(const Program& program, const Lifetimes& lives, ReadWhole read,
              const ExecuteOptions& options);
 
-  // Runs the instructions of a stretch. REQUIRES: those of all before have run.
-  void advance(int stretch, const Made& made = {});
+  // Runs the instructions of a phase. REQUIRES: those of all before have run.
+  void advance(int phase, const Made& made = {});
   // What the devices have of a register. REQUIRES: it was made, and is read by
   // an instruction that comes next.
   const DeviceTensors& tensors(int number);
@@ -116,9 +116,10 @@ class ShardedRun {
   KeptTypes precision_;
   std::vector<Storage> types_;  // per register
   Made made_ = {};
-  size_t next_ = 0;              // instruction
-  std::vector<bool> told_;       // per register
-  std::vector<int> made_again_;  // registers that are held though they need not
+  size_t next_ = 0;         // instruction
+  std::vector<bool> told_;  // per register
+  std::vector<int>
+      rematerialised_;  // registers that are held though they need not
   Execution run_;
 };
 

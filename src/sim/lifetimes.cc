@@ -9,15 +9,15 @@ namespace {
 // A weight that is used twice in a layer is read once.
 constexpr int kSoon = 4;
 
-void set_stretches(const Program& program, Lifetimes& lives) {
+void set_phases(const Program& program, Lifetimes& lives) {
   const auto nodes = static_cast<int>(program.graph->nodes.size());
-  lives.stretches = nodes + 1;
-  lives.stretch.assign(program.instructions.size(), nodes);
+  lives.phases = nodes + 1;
+  lives.phase.assign(program.instructions.size(), nodes);
   int next = nodes;
   for (size_t i = program.instructions.size(); i-- > 0;) {
     const Instruction& at = program.instructions[i];
     if (at.kind == Instruction::Kind::Compute) next = std::min(next, at.node);
-    lives.stretch[i] = at.kind == Instruction::Kind::Load ? -1 : next;
+    lives.phase[i] = at.kind == Instruction::Kind::Load ? -1 : next;
   }
 }
 
@@ -36,10 +36,9 @@ bool keeps_numbers(const Instruction& at) {
 }
 
 void sort_out(std::vector<std::vector<int>>& all) {
-  for (std::vector<int>& stretches : all) {
-    std::sort(stretches.begin(), stretches.end());
-    stretches.erase(std::unique(stretches.begin(), stretches.end()),
-                    stretches.end());
+  for (std::vector<int>& phases : all) {
+    std::sort(phases.begin(), phases.end());
+    phases.erase(std::unique(phases.begin(), phases.end()), phases.end());
   }
 }
 
@@ -47,9 +46,9 @@ void sort_out(std::vector<std::vector<int>>& all) {
 
 Lifetimes lifetimes_of(const Program& program) {
   Lifetimes lives;
-  set_stretches(program, lives);
+  set_phases(program, lives);
   lives.maker.assign(program.registers.size(), -1);
-  lives.made_again.assign(program.registers.size(), false);
+  lives.rematerialised.assign(program.registers.size(), false);
   lives.reads.resize(program.registers.size());
   lives.last_read.assign(program.registers.size(), 0);
   lives.needed.resize(program.graph->values.size());
@@ -57,24 +56,24 @@ Lifetimes lifetimes_of(const Program& program) {
     const Instruction& at = program.instructions[i];
     const auto result = static_cast<size_t>(at.result);
     lives.maker[result] = static_cast<int>(i);
-    lives.made_again[result] =
+    lives.rematerialised[result] =
         keeps_numbers(at) &&
         std::all_of(at.operands.begin(), at.operands.end(), [&](int number) {
-          return lives.made_again[static_cast<size_t>(number)];
+          return lives.rematerialised[static_cast<size_t>(number)];
         });
     if (at.kind != Instruction::Kind::Load) {
       const auto value = static_cast<size_t>(program.registers[result].value);
-      lives.needed[value].push_back(lives.stretch[i]);
+      lives.needed[value].push_back(lives.phase[i]);
     }
     for (const int number : at.operands) {
       const auto operand = static_cast<size_t>(number);
       const auto value = static_cast<size_t>(program.registers[operand].value);
-      lives.reads[operand].push_back(lives.stretch[i]);
+      lives.reads[operand].push_back(lives.phase[i]);
       lives.last_read[operand] = i;
-      lives.needed[value].push_back(lives.stretch[i]);
+      lives.needed[value].push_back(lives.phase[i]);
     }
   }
-  const int last = lives.stretches - 1;
+  const int last = lives.phases - 1;
   for (const int number : program.outputs) {
     lives.reads[static_cast<size_t>(number)].push_back(last);
     lives.last_read[static_cast<size_t>(number)] = program.instructions.size();
@@ -92,13 +91,13 @@ Lifetimes lifetimes_of(const Program& program) {
   return lives;
 }
 
-bool is_needed_soon(const std::vector<int>& stretches, int after) {
-  const auto next = std::upper_bound(stretches.begin(), stretches.end(), after);
-  return next != stretches.end() && *next <= after + kSoon;
+bool is_needed_soon(const std::vector<int>& phases, int after) {
+  const auto next = std::upper_bound(phases.begin(), phases.end(), after);
+  return next != phases.end() && *next <= after + kSoon;
 }
 
-bool is_needed_later(const std::vector<int>& stretches, int after) {
-  return !stretches.empty() && stretches.back() > after;
+bool is_needed_later(const std::vector<int>& phases, int after) {
+  return !phases.empty() && phases.back() > after;
 }
 
 }  // namespace shardplan

@@ -213,31 +213,30 @@ std::optional<Divergence> divergence_of(const Program& program, int number,
 }
 
 std::optional<Divergence> first_divergence(
-    Lanes& lanes, const std::function<bool(int stretch)>& begin) {
-  const Program& program = lanes.program;
-  const Arithmetic arithmetic = lanes.options.arithmetic;
+    PairedRuns& runs, const std::function<bool(int phase)>& begin) {
+  const Program& program = runs.program;
+  const Arithmetic arithmetic = runs.options.arithmetic;
   std::optional<Divergence> found;
   const auto compare = [&](const Instruction& at, DeviceTensors& made) {
     if (found) return;
     const int value = program.registers[static_cast<size_t>(at.result)].value;
-    const Tensor whole = whole_of(lanes.unsharded, value);
+    const Tensor whole = whole_of(runs.unsharded, value);
     if (arithmetic != Arithmetic::Field && is_decision(program, at)) {
       const GraphNode& node =
           program.graph->nodes[static_cast<size_t>(at.node)];
-      found =
-          wrong_choice(program, at, whole_of(lanes.unsharded, node.operands[0]),
-                       whole, made);
+      found = wrong_choice(
+          program, at, whole_of(runs.unsharded, node.operands[0]), whole, made);
       if (found) return;
       replay(program, at, whole, made);
     }
     found = divergence_of(program, at.result, made, whole, arithmetic);
   };
-  for (int s = 0; s < lanes.lives.stretches && !found; ++s) {
+  for (int s = 0; s < runs.lives.phases && !found; ++s) {
     if (begin && !begin(s)) break;
-    advance_unsharded(lanes, s);
-    lanes.sharded.advance(s, compare);
-    release_results(lanes, s);
-    release_values(lanes.held, s);
+    advance_unsharded(runs, s);
+    runs.sharded.advance(s, compare);
+    release_results(runs, s);
+    release_values(runs.cache, s);
   }
   return found;
 }

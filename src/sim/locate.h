@@ -52,10 +52,10 @@ std::optional<Divergence> divergence_of(const Program& program, int number,
 
 // The first register for which it is so. Both runs advance until they part, and
 // nothing is kept. In floating point, choices are those of the unsharded run.
-// `begin` is called before every stretch; where it gives false, nothing more is
-// run. REQUIRES: nothing of the lanes has run.
+// `begin` is called before every phase; where it gives false, nothing more is
+// run. REQUIRES: nothing of the runs has run.
 std::optional<Divergence> first_divergence(
-    Lanes& lanes, const std::function<bool(int stretch)>& begin = {});
+    PairedRuns& runs, const std::function<bool(int phase)>& begin = {});
 
 // Choices that an operation makes (OpDef::is_decision), such as the experts of
 // a token: rounding may turn them over, so that results of two runs could not

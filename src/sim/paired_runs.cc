@@ -18,101 +18,101 @@ Tensor as_stored(const Value& value, const Tensor& tensor,
   return own;
 }
 
-Tensor held_value(HeldValues& held, int value, Element element) {
+Tensor cached_value(ValueCache& cache, int value, Element element) {
   const auto v = static_cast<size_t>(value);
-  held.singles.resize(held.graph->values.size());
-  held.doubles.resize(held.graph->values.size());
-  Tensor& place = element == Element::F32 ? held.singles[v] : held.doubles[v];
+  cache.singles.resize(cache.graph->values.size());
+  cache.doubles.resize(cache.graph->values.size());
+  Tensor& place = element == Element::F32 ? cache.singles[v] : cache.doubles[v];
   if (place.storage != nullptr) return place;
-  const bool makes_single = !held.exact && element == Element::F64;
-  if (!makes_single && held.singles[v].storage == nullptr &&
-      held.doubles[v].storage == nullptr) {
-    held.present.push_back(v);
+  const bool makes_single = !cache.exact && element == Element::F64;
+  if (!makes_single && cache.singles[v].storage == nullptr &&
+      cache.doubles[v].storage == nullptr) {
+    cache.present.push_back(v);
   }
-  if (held.exact) {
-    place = held.read(value, Element::F64);
+  if (cache.exact) {
+    place = cache.read(value, Element::F64);
   } else if (element == Element::F32) {
-    place = as_stored(held.graph->values[v], held.read(value, element),
-                      {Arithmetic::F32, held.storage}, held.threads);
+    place = as_stored(cache.graph->values[v], cache.read(value, element),
+                      {Arithmetic::F32, cache.storage}, cache.threads);
   } else {
-    place = converted(held_value(held, value, Element::F32), Element::F64,
-                      held.threads);
+    place = converted(cached_value(cache, value, Element::F32), Element::F64,
+                      cache.threads);
   }
   return place;
 }
 
-void release_doubles(HeldValues& held, int stretch) {
-  if (held.exact) return;
-  for (const size_t v : held.present) {
-    if (held.doubles[v].storage == nullptr ||
-        held.graph->values[v].kind == Value::Kind::Input ||
-        is_needed_soon(held.lives->needed[v], stretch)) {
+void release_doubles(ValueCache& cache, int phase) {
+  if (cache.exact) return;
+  for (const size_t v : cache.present) {
+    if (cache.doubles[v].storage == nullptr ||
+        cache.graph->values[v].kind == Value::Kind::Input ||
+        is_needed_soon(cache.lives->needed[v], phase)) {
       continue;
     }
-    held.doubles[v] = {};
+    cache.doubles[v] = {};
   }
 }
 
-void release_values(HeldValues& held, int stretch) {
-  std::erase_if(held.present, [&](size_t v) {
-    const std::vector<int>& needed = held.lives->needed[v];
-    const bool keep = held.graph->values[v].kind == Value::Kind::Input
-                          ? is_needed_later(needed, stretch)
-                          : is_needed_soon(needed, stretch);
+void release_values(ValueCache& cache, int phase) {
+  std::erase_if(cache.present, [&](size_t v) {
+    const std::vector<int>& needed = cache.lives->needed[v];
+    const bool keep = cache.graph->values[v].kind == Value::Kind::Input
+                          ? is_needed_later(needed, phase)
+                          : is_needed_soon(needed, phase);
     if (keep) return false;
-    held.singles[v] = {};
-    held.doubles[v] = {};
+    cache.singles[v] = {};
+    cache.doubles[v] = {};
     return true;
   });
 }
 
 namespace {
 
-ReadWhole reader(HeldValues& held, Arithmetic arithmetic) {
-  return [&held, arithmetic](int value) {
-    return held_value(held, value, element_of(arithmetic));
+ReadWhole reader(ValueCache& cache, Arithmetic arithmetic) {
+  return [&cache, arithmetic](int value) {
+    return cached_value(cache, value, element_of(arithmetic));
   };
 }
 
 }  // namespace
 
-Lanes::Lanes(const Program& of, const Lifetimes& of_values, HeldValues& values,
-             const ExecuteOptions& how)
+PairedRuns::PairedRuns(const Program& of, const Lifetimes& of_values,
+                       ValueCache& values, const ExecuteOptions& how)
     : program(of),
       lives(of_values),
-      held(values),
+      cache(values),
       options(how),
       unsharded{of.graph, reader(values, how.arithmetic), how.arithmetic,
                 how.threads},
       integers(integer_values(*of.graph)),
       sharded(of, of_values, reader(values, how.arithmetic), how) {}
 
-void advance_unsharded(Lanes& lanes, int stretch) {
-  const Graph& graph = *lanes.program.graph;
-  const auto n = static_cast<size_t>(stretch);
+void advance_unsharded(PairedRuns& runs, int phase) {
+  const Graph& graph = *runs.program.graph;
+  const auto n = static_cast<size_t>(phase);
   if (n >= graph.nodes.size()) return;
-  evaluate_node(lanes.unsharded, stretch);
+  evaluate_node(runs.unsharded, phase);
   const auto result = static_cast<size_t>(graph.nodes[n].result);
-  if (lanes.integers[result] || lanes.options.storage == Storage::F32) return;
+  if (runs.integers[result] || runs.options.storage == Storage::F32) return;
   std::vector<Tensor> operands;
   for (const int operand : graph.nodes[n].operands) {
-    operands.push_back(whole_of(lanes.unsharded, operand));
+    operands.push_back(whole_of(runs.unsharded, operand));
   }
-  const Tensor made = std::exchange(lanes.unsharded.results[result], {});
-  lanes.unsharded.results[result] =
-      kept(made, operands, lanes.options.arithmetic, lanes.options.storage,
-           lanes.options.threads);
+  const Tensor made = std::exchange(runs.unsharded.results[result], {});
+  runs.unsharded.results[result] =
+      kept(made, operands, runs.options.arithmetic, runs.options.storage,
+           runs.options.threads);
 }
 
-void release_results(Lanes& lanes, int stretch) {
-  const std::vector<GraphNode>& nodes = lanes.program.graph->nodes;
-  const auto end = std::min(nodes.size(), static_cast<size_t>(stretch) + 1);
-  for (; lanes.seen < end; ++lanes.seen) {
-    lanes.present.push_back(static_cast<size_t>(nodes[lanes.seen].result));
+void release_results(PairedRuns& runs, int phase) {
+  const std::vector<GraphNode>& nodes = runs.program.graph->nodes;
+  const auto end = std::min(nodes.size(), static_cast<size_t>(phase) + 1);
+  for (; runs.seen < end; ++runs.seen) {
+    runs.present.push_back(static_cast<size_t>(nodes[runs.seen].result));
   }
-  std::vector<Tensor>& results = lanes.unsharded.results;
-  std::erase_if(lanes.present, [&](size_t v) {
-    if (is_needed_later(lanes.lives.needed[v], stretch)) return false;
+  std::vector<Tensor>& results = runs.unsharded.results;
+  std::erase_if(runs.present, [&](size_t v) {
+    if (is_needed_later(runs.lives.needed[v], phase)) return false;
     results[v] = {};
     return true;
   });

@@ -16,7 +16,7 @@
 
 namespace shardplan {
 
-struct HeldValues {
+struct ValueCache {
   const Graph* graph = nullptr;
   const Lifetimes* lives = nullptr;
   ReadValue read;
@@ -35,29 +35,29 @@ struct HeldValues {
 Tensor as_stored(const Value& value, const Tensor& tensor,
                  const KeptTypes& precision, int threads);
 
-Tensor held_value(HeldValues& held, int value, Element element);
+Tensor cached_value(ValueCache& cache, int value, Element element);
 
 // Lets go of parameters in doubles where only runs in working precision are
-// left in a stretch, so that a weight is not held in all the forms that it
+// left in a phase, so that a weight is not held in all the forms that it
 // takes.
-void release_doubles(HeldValues& held, int stretch);
+void release_doubles(ValueCache& cache, int phase);
 
-// To be called after a stretch. Parameters that are needed much later are let
+// To be called after a phase. Parameters that are needed much later are let
 // go of as well, and read anew.
-void release_values(HeldValues& held, int stretch);
+void release_values(ValueCache& cache, int phase);
 
-// Lanes: the unsharded and the sharded run of a graph in one arithmetic, which
-// advance together, so that values can be compared while both have them and
-// released when neither needs them.
+// Paired runs: the unsharded and the sharded run of a graph in one arithmetic,
+// which advance together, so that values can be compared while both have them
+// and released when neither needs them.
 
-struct Lanes {
-  // REQUIRES: all three outlive the lanes.
-  Lanes(const Program& program, const Lifetimes& lives, HeldValues& held,
-        const ExecuteOptions& options);
+struct PairedRuns {
+  // REQUIRES: all three outlive the runs.
+  PairedRuns(const Program& program, const Lifetimes& lives, ValueCache& cache,
+             const ExecuteOptions& options);
 
   const Program& program;
   const Lifetimes& lives;
-  HeldValues& held;
+  ValueCache& cache;
   ExecuteOptions options;
   Evaluation unsharded;
   std::vector<bool> integers;  // integer_values
@@ -67,12 +67,12 @@ struct Lanes {
   size_t seen = 0;
 };
 
-// The unsharded run's part of a stretch: its node, if there is one. The sharded
+// The unsharded run's part of a phase: its node, if there is one. The sharded
 // run advances by itself (ShardedRun::advance).
-void advance_unsharded(Lanes& lanes, int stretch);
+void advance_unsharded(PairedRuns& runs, int phase);
 
-// To be called when both have done the stretch, but for the last one: outputs
+// To be called when both have done the phase, but for the last one: outputs
 // stay. Inputs and parameters are released by whom they belong to.
-void release_results(Lanes& lanes, int stretch);
+void release_results(PairedRuns& runs, int phase);
 
 }  // namespace shardplan

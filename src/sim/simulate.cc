@@ -79,7 +79,7 @@ class Simulator {
     return !result_.stopped;
   }
 
-  HeldValues held_values() const {
+  ValueCache value_cache() const {
     return {&graph_,          &lives_,
             values_,          options_.values == ValueSource::Field,
             options_.storage, options_.threads};
@@ -109,10 +109,10 @@ class Simulator {
 
   // Both runs again, to find where they part.
   void locate(Arithmetic arithmetic) {
-    HeldValues held = held_values();
-    Lanes lanes(program_, lives_, held, how(arithmetic));
-    result_.mismatch = first_divergence(lanes, [&](int stretch) {
-      return begin("looking for the difference", stretch);
+    ValueCache cache = value_cache();
+    PairedRuns runs(program_, lives_, cache, how(arithmetic));
+    result_.mismatch = first_divergence(runs, [&](int phase) {
+      return begin("looking for the difference", phase);
     });
     if (!result_.mismatch && !agree_) {
       result_.mismatch =
@@ -149,7 +149,7 @@ class Simulator {
 
   // Whether the devices choose from what the unsharded run chooses from, and
   // the same: once the choice is replayed, nobody else would see it.
-  bool chooses_same(Lanes& exact, const Instruction& at,
+  bool chooses_same(PairedRuns& exact, const Instruction& at,
                     const DeviceTensors& made) const {
     for (const int number : at.operands) {
       const Register& from = program_.registers[static_cast<size_t>(number)];
@@ -173,7 +173,7 @@ class Simulator {
 
   // What the values of node n of the unsharded run in doubles keep from being
   // seen, or seen from being compared.
-  void look_at_node(const Lanes& exact, int n) {
+  void look_at_node(const PairedRuns& exact, int n) {
     if (n >= static_cast<int>(graph_.nodes.size())) return;
     const GraphNode& node = graph_.nodes[static_cast<size_t>(n)];
     std::vector<Tensor> whole;
@@ -201,7 +201,7 @@ class Simulator {
       result_.unseen.push_back({Unseen::Kind::ZeroResult, node.result});
     }
   }
-  void look_at_value(const Lanes& exact, const GraphNode& node, int value,
+  void look_at_value(const PairedRuns& exact, const GraphNode& node, int value,
                      const Tensor& whole) {
     const auto v = static_cast<size_t>(value);
     const bool is_result = graph_.values[v].kind == Value::Kind::Result;
@@ -218,7 +218,7 @@ class Simulator {
   }
 
   // The same of what the devices make in doubles.
-  void look_at_devices(const Lanes& exact, const Instruction& at,
+  void look_at_devices(const PairedRuns& exact, const Instruction& at,
                        const DeviceTensors& made) {
     const Register& of = program_.registers[static_cast<size_t>(at.result)];
     const auto v = static_cast<size_t>(of.value);
@@ -255,7 +255,7 @@ class Simulator {
   }
 
   // What is finite in doubles, and not in working precision.
-  void look_for_overflow(const Lanes& working, int n) {
+  void look_for_overflow(const PairedRuns& working, int n) {
     if (n >= static_cast<int>(graph_.nodes.size())) return;
     const GraphNode& node = graph_.nodes[static_cast<size_t>(n)];
     std::vector<int> values = node.operands;
@@ -279,7 +279,7 @@ class Simulator {
 
   // The first whole sum of a probe, or what is no sum.
   void probe(const Instruction& at, const DeviceTensors& made,
-             const Lanes& exact, const Lanes& working) {
+             const PairedRuns& exact, const PairedRuns& working) {
     const Register& of = program_.registers[static_cast<size_t>(at.result)];
     const auto v = static_cast<size_t>(of.value);
     if (!is_among(graph_.probes, of.value) || !of.layout.partial.empty() ||
@@ -294,7 +294,7 @@ class Simulator {
         relative_error(y64, whole)};
   }
 
-  void bound(int node, const Lanes& working) {
+  void bound(int node, const PairedRuns& working) {
     const auto n = static_cast<size_t>(node);
     if (!bounded_ || n >= graph_.nodes.size() || !is_product(graph_.nodes[n])) {
       return;
@@ -310,8 +310,8 @@ class Simulator {
   }
 
   // Of a node that sends tokens to experts: how many find no room.
-  void count_routed(int stretch, const Evaluation& unsharded) {
-    const auto n = static_cast<size_t>(stretch);
+  void count_routed(int phase, const Evaluation& unsharded) {
+    const auto n = static_cast<size_t>(phase);
     if (n >= graph_.nodes.size() || graph_.nodes[n].op->name != "dispatch") {
       return;
     }
@@ -323,9 +323,10 @@ class Simulator {
     result_.dropped += count_dropped(choices, made[0], made[made.size() - 2]);
   }
 
-  // Stretch by stretch; false where it was stopped.
-  bool advance_floats(HeldValues& held, Lanes& exact, Lanes& working) {
-    for (int s = 0; s < lives_.stretches; ++s) {
+  // Stretch by phase; false where it was stopped.
+  bool advance_floats(ValueCache& cache, PairedRuns& exact,
+                      PairedRuns& working) {
+    for (int s = 0; s < lives_.phases; ++s) {
       if (!begin("running", s)) return false;
       advance_unsharded(exact, s);
       look_at_node(exact, s);
@@ -338,7 +339,7 @@ class Simulator {
             program_.registers[static_cast<size_t>(at.result)].value;
         replay(program_, at, whole_of(exact.unsharded, value), made);
       });
-      release_doubles(held, s);
+      release_doubles(cache, s);
       advance_unsharded(working, s);
       const auto n = static_cast<size_t>(s);
       if (n < graph_.nodes.size() && graph_.nodes[n].op->is_decision) {
@@ -359,10 +360,10 @@ class Simulator {
             probe(at, made, exact, working);
           });
       bound(s, working);
-      if (s + 1 == lives_.stretches) break;
+      if (s + 1 == lives_.phases) break;
       release_results(exact, s);
       release_results(working, s);
-      release_values(held, s);
+      release_values(cache, s);
     }
     return true;
   }
@@ -379,11 +380,11 @@ class Simulator {
   }
 
   void run_in_floats() {
-    HeldValues held = held_values();
+    ValueCache cache = value_cache();
     {
-      Lanes exact(program_, lives_, held, how(Arithmetic::F64));
-      Lanes working(program_, lives_, held, how(Arithmetic::F32));
-      if (!advance_floats(held, exact, working)) return;
+      PairedRuns exact(program_, lives_, cache, how(Arithmetic::F64));
+      PairedRuns working(program_, lives_, cache, how(Arithmetic::F32));
+      if (!advance_floats(cache, exact, working)) return;
       say("comparing");
       const std::vector<Tensor> y64 = outputs_of(exact.unsharded);
       look_at_outputs(y64);
@@ -412,24 +413,24 @@ class Simulator {
 
   void run_in_field() {
     {
-      HeldValues held = held_values();
-      Lanes lanes(program_, lives_, held, how(Arithmetic::Field));
-      for (int s = 0; s < lives_.stretches; ++s) {
+      ValueCache cache = value_cache();
+      PairedRuns runs(program_, lives_, cache, how(Arithmetic::Field));
+      for (int s = 0; s < lives_.phases; ++s) {
         if (!begin("running", s)) return;
-        advance_unsharded(lanes, s);
-        count_routed(s, lanes.unsharded);
-        lanes.sharded.advance(
-            s, [&](const Instruction& at, DeviceTensors& made) {
-              if (!is_decision(program_, at)) return;
-              agree_ = agree_ && chooses_same(lanes, at, made);
-            });
-        if (s + 1 == lives_.stretches) break;
-        release_results(lanes, s);
-        release_values(held, s);
+        advance_unsharded(runs, s);
+        count_routed(s, runs.unsharded);
+        runs.sharded.advance(s,
+                             [&](const Instruction& at, DeviceTensors& made) {
+                               if (!is_decision(program_, at)) return;
+                               agree_ = agree_ && chooses_same(runs, at, made);
+                             });
+        if (s + 1 == lives_.phases) break;
+        release_results(runs, s);
+        release_values(cache, s);
       }
-      const Execution run = lanes.sharded.finish();
+      const Execution run = runs.sharded.finish();
       count(run);
-      agree_ = agree_ && replicas_agree(run, outputs_of(lanes.unsharded),
+      agree_ = agree_ && replicas_agree(run, outputs_of(runs.unsharded),
                                         Arithmetic::Field);
     }
     if (!agree_) {
@@ -465,21 +466,21 @@ class Simulator {
     const Isolated one = isolate(program_, node, options_.partition);
     const Graph& graph = *one.graph;
     const Lifetimes lives = lifetimes_of(one.program);
-    HeldValues held{&graph,
-                    &lives,
-                    [&](int value, Element) {
-                      const auto v = static_cast<size_t>(value);
-                      return random_value(
-                          graph.values[v], ValueSource::Field,
-                          options_.seed + node + 1 +
-                              trial * static_cast<int>(graph_.nodes.size()),
-                          static_cast<uint32_t>(one.operands[v]));
-                    },
-                    true,
-                    Storage::F32,
-                    options_.threads};
-    Lanes lanes(one.program, lives, held, how(Arithmetic::Field));
-    const auto parted = first_divergence(lanes);
+    ValueCache cache{&graph,
+                     &lives,
+                     [&](int value, Element) {
+                       const auto v = static_cast<size_t>(value);
+                       return random_value(
+                           graph.values[v], ValueSource::Field,
+                           options_.seed + node + 1 +
+                               trial * static_cast<int>(graph_.nodes.size()),
+                           static_cast<uint32_t>(one.operands[v]));
+                     },
+                     true,
+                     Storage::F32,
+                     options_.threads};
+    PairedRuns runs(one.program, lives, cache, how(Arithmetic::Field));
+    const auto parted = first_divergence(runs);
     if (!parted) return;
     result_.structural_error = 1;
     result_.mismatch =

@@ -193,7 +193,7 @@ Manifest layers(int count) {
 }
 
 // Which findings of a code have a fix.
-int fixed(const Advised& plan, Code code) {
+int fixed_by_advice(const Advised& plan, Code code) {
   int count = 0;
   for (const Diagnostic& finding : plan.find(code)) {
     count += finding.fixes.empty() ? 0 : 1;
@@ -208,8 +208,8 @@ TEST_CASE("rules that are found in nothing cost two trials, not one each") {
       advised(layers(100), unused_rules(50), testing::mesh("tp=2"));
   const Advised many =
       advised(layers(1000), unused_rules(50), testing::mesh("tp=2"));
-  CHECK(fixed(few, Code::UnusedRule) == 50);
-  CHECK(fixed(many, Code::UnusedRule) == 50);
+  CHECK(fixed_by_advice(few, Code::UnusedRule) == 50);
+  CHECK(fixed_by_advice(many, Code::UnusedRule) == 50);
   // Ten times the layers are more parameters to read, and no more to try.
   CHECK(many.work - few.work == 2700);
   CHECK(many.work < 3000 + 2000);  // 50 trials visited 150,000 parameters
@@ -223,7 +223,7 @@ TEST_CASE("rules that are found in nothing cost two trials, not one each") {
       advised(tensors(), unused_rules(500), testing::mesh("tp=2"));
   const Advised twice =
       advised(tensors(), unused_rules(1000), testing::mesh("tp=2"));
-  CHECK(fixed(twice, Code::UnusedRule) == 1000);
+  CHECK(fixed_by_advice(twice, Code::UnusedRule) == 1000);
   CHECK(twice.work <= 2 * once.work + 100);
   CHECK(twice.work < 20000);  // a rule at a time: 9 million
 }
@@ -240,7 +240,7 @@ TEST_CASE("where one rule may not go, the others still share a trial") {
       advised(std::move(manifest), text, testing::mesh("tp=2"));
   REQUIRE(plan.find(Code::UnusedRule).size() == 8);
   // Of equal patterns the finding stays when one of them goes.
-  CHECK(fixed(plan, Code::UnusedRule) == 6);
+  CHECK(fixed_by_advice(plan, Code::UnusedRule) == 6);
   for (const Diagnostic& finding : plan.find(Code::UnusedRule)) {
     CHECK(testing::fix_texts(finding) == testing::slow_fixes(plan, finding));
   }
@@ -272,7 +272,7 @@ TEST_CASE("the work of finding fixes is bounded, whatever the findings") {
   const Advised uneven = advised(std::move(odd), text, testing::mesh("tp=4"));
   CHECK(uneven.find(Code::IndivisibleDimension).size() == 300);
   CHECK(uneven.work < kMost);
-  CHECK(fixed(uneven, Code::IndivisibleDimension) > 10);
+  CHECK(fixed_by_advice(uneven, Code::IndivisibleDimension) > 10);
   // Same input, same work: no clock has a say.
   const Advised again = advised(
       [&] {

@@ -30,9 +30,9 @@ std::optional<Effect> effect_of(const Advised& plan, Code code,
   for (const Diagnostic& finding : plan.diags.all()) {
     findings.push_back(&finding);
   }
-  Trial trial({plan.manifest, plan.rules, plan.plan, folding, memory,
-               plan.resolving, plan.linting},
-              findings, plan.diags);
+  WhatIf trial({plan.manifest, plan.rules, plan.plan, folding, memory,
+                plan.resolving, plan.linting},
+               findings, plan.diags);
   for (const Diagnostic* finding : findings) {
     if (finding->code != code) continue;
     return trial.effect(change, *finding, trial.parameters_of(*finding));

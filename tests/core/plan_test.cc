@@ -57,8 +57,8 @@ using testing::mesh;
 using testing::spec;
 using testing::type;
 
-Placement placed(const std::string& tensor, const std::string& axes,
-                 const Mesh& on, OnIndivisible policy) {
+Placement placed_in_plan(const std::string& tensor, const std::string& axes,
+                         const Mesh& on, OnIndivisible policy) {
   Placement placement;
   placement.type = type(tensor);
   placement.spec = spec(axes);
@@ -79,30 +79,33 @@ TEST_CASE("policies read as they print") {
 TEST_CASE("measure gives the largest shard, and how many there are") {
   const Mesh m = mesh("fsdp=4,tp=2");
   const Placement even =
-      placed("bf16[8, 6]", "fsdp, tp", m, OnIndivisible::Drop);
+      placed_in_plan("bf16[8, 6]", "fsdp, tp", m, OnIndivisible::Drop);
   CHECK(even.local_shape == Shape{2, 3});
   CHECK(even.bytes_per_device == 12);
   CHECK(even.shards == 8);
   CHECK(even.replicas == 1);
-  const Placement scalar = placed("f32[]", "", m, OnIndivisible::Drop);
+  const Placement scalar = placed_in_plan("f32[]", "", m, OnIndivisible::Drop);
   CHECK(scalar.local_shape.empty());
   CHECK(scalar.bytes_per_device == 4);
   CHECK(scalar.replicas == 8);
   // Per axis, major first: ceil(ceil(10 / 4) / 2); at once: ceil(10 / 8).
-  CHECK(placed("u8[10]", "(fsdp, tp)", m, OnIndivisible::Chunk).local_shape ==
-        Shape{2});
-  CHECK(placed("u8[9]", "(fsdp, tp)", mesh("fsdp=2,tp=3"), OnIndivisible::Pad)
+  CHECK(placed_in_plan("u8[10]", "(fsdp, tp)", m, OnIndivisible::Chunk)
+            .local_shape == Shape{2});
+  CHECK(placed_in_plan("u8[9]", "(fsdp, tp)", mesh("fsdp=2,tp=3"),
+                       OnIndivisible::Pad)
             .local_shape == Shape{2});
   // Each shard of 3 elements of 4 bits takes 2 bytes.
-  CHECK(placed("i4[6]", "tp", m, OnIndivisible::Drop).bytes_per_device == 2);
-  CHECK(placed("f32[0, 4]", "fsdp", m, OnIndivisible::Drop).bytes_per_device ==
-        0);
+  CHECK(
+      placed_in_plan("i4[6]", "tp", m, OnIndivisible::Drop).bytes_per_device ==
+      2);
+  CHECK(placed_in_plan("f32[0, 4]", "fsdp", m, OnIndivisible::Drop)
+            .bytes_per_device == 0);
 }
 
 TEST_CASE("a mesh of 2^40 devices is measured without overflow") {
   const Mesh m = mesh("a=1048576,b=1048576");
-  const Placement p =
-      placed("u8[9223372036854775807]", "(a, b)", m, OnIndivisible::Pad);
+  const Placement p = placed_in_plan("u8[9223372036854775807]", "(a, b)", m,
+                                     OnIndivisible::Pad);
   CHECK(p.shards == int64_t{1} << 40);
   CHECK(p.replicas == 1);
   CHECK(p.bytes_per_device == int64_t{1} << 23);
@@ -120,9 +123,10 @@ TEST_CASE("the fingerprint is the SHA-256 of the canonical JSON") {
                                                {"wk", "bf16[8, 6]"},
                                                {"wo", "i4[8, 6]"}});
   plan.placements = {
-      placed("bf16[8, 6]", "(fsdp, tp), None", plan.mesh, OnIndivisible::Drop),
-      placed("f32[]", "", plan.mesh, OnIndivisible::Drop),
-      placed("i4[8, 6]", "None, tp", plan.mesh, OnIndivisible::Drop)};
+      placed_in_plan("bf16[8, 6]", "(fsdp, tp), None", plan.mesh,
+                     OnIndivisible::Drop),
+      placed_in_plan("f32[]", "", plan.mesh, OnIndivisible::Drop),
+      placed_in_plan("i4[8, 6]", "None, tp", plan.mesh, OnIndivisible::Drop)};
   plan.placement_of = {0, 1, 0, 2};
   CHECK(fingerprint(manifest, plan) ==
         "de7be74da4fdb211d428b822023f8220812cfb1ac7deb74e3e8e437564998bc4");
@@ -131,7 +135,8 @@ TEST_CASE("the fingerprint is the SHA-256 of the canonical JSON") {
 TEST_CASE("the fingerprint is that of what is placed, not of how it came") {
   const Manifest manifest = testing::manifest({{"a", "u8[4]"}});
   Plan plan{mesh("tp=2"), {}, true, {}, {}, {}, {0}};
-  plan.placements = {placed("u8[4]", "tp", plan.mesh, OnIndivisible::Drop)};
+  plan.placements = {
+      placed_in_plan("u8[4]", "tp", plan.mesh, OnIndivisible::Drop)};
   const std::string before = fingerprint(manifest, plan);
   plan.on_indivisible = OnIndivisible::Chunk;
   plan.declared_axes = {"sp"};

@@ -2,8 +2,9 @@
 // What fuzz targets share. A target is one function over bytes; it must not
 // crash, hang or break an invariant, whatever the bytes.
 //
-// Under the preset `fuzz` libFuzzer calls it; otherwise driver.cc replays the
-// corpus, so what was once found stays found with any compiler.
+// Under the preset `fuzz` each is a program that libFuzzer calls; otherwise all
+// are one program, driver.cc, which replays the corpus, so what was once found
+// stays found with any compiler.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +14,12 @@
 #include <string>
 #include <string_view>
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
-
 namespace shardplan::fuzz {
+
+using Target = int (*)(const uint8_t* data, size_t size);
+
+// In the table of driver.cc; the result means nothing.
+bool add_target(const char* name, Target target);
 
 inline std::string_view text_of(const uint8_t* data, size_t size) {
   return {reinterpret_cast<const char*>(data), size};
@@ -29,3 +33,15 @@ inline void require(bool holds, const char* what) {
 }
 
 }  // namespace shardplan::fuzz
+
+// FUZZ_TARGET(name) { .. } of fuzz_name.cc, over `data` and `size`; returns 0.
+#ifdef SHARDPLAN_LIBFUZZER
+#define FUZZ_TARGET(name) \
+  extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size)
+#else
+#define FUZZ_TARGET(name)                                   \
+  static int fuzz_##name(const uint8_t* data, size_t size); \
+  [[maybe_unused]] static const bool kAdded_##name =        \
+      shardplan::fuzz::add_target(#name, fuzz_##name);      \
+  static int fuzz_##name(const uint8_t* data, size_t size)
+#endif

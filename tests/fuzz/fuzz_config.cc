@@ -2,7 +2,7 @@
 // Hugging Face configs.
 #include "tests/fuzz/fuzz_manifest.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(config) {
   using namespace shardplan;
   testing::MemoryHost host;
   host.files["config.json"] = std::string(fuzz::text_of(data, size));

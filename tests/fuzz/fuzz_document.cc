@@ -17,7 +17,7 @@ void visit(const Node& node, size_t length, int& budget) {
 }  // namespace
 }  // namespace shardplan::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(document) {
   using namespace shardplan;
   Diagnostics diags;
   auto source = std::make_shared<SourceFile>(

@@ -8,7 +8,7 @@
 #include "graph/ops/einsum.h"
 #include "tests/fuzz/fuzz.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(einsum) {
   using namespace shardplan;
   const std::string_view text = fuzz::text_of(data, size);
   Diagnostics diags;

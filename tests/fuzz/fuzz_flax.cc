@@ -2,6 +2,4 @@
 // Lists of logical axis rules.
 #include "tests/fuzz/fuzz_dialect.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  return shardplan::fuzz::read_rules_as("flax", data, size);
-}
+FUZZ_TARGET(flax) { return shardplan::fuzz::read_rules_as("flax", data, size); }

@@ -3,7 +3,7 @@
 // input says so.
 #include "tests/fuzz/fuzz_manifest.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(gguf) {
   using namespace shardplan;
   if (size == 0) return 0;
   std::string file;

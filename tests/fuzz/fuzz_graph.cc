@@ -40,7 +40,7 @@ void check_graph(const Graph& graph) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(graph) {
   using namespace shardplan;
   Diagnostics diags;
   auto source = std::make_shared<SourceFile>(

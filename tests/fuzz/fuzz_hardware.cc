@@ -54,7 +54,7 @@ void check_profile(const HardwareProfile& profile) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(hardware) {
   using namespace shardplan;
   Diagnostics diags;
   auto source = std::make_shared<SourceFile>(

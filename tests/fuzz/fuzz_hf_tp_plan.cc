@@ -8,7 +8,7 @@
 #include "resolve/match.h"
 #include "tests/fuzz/fuzz.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(hf_tp_plan) {
   using namespace shardplan;
   const auto source = std::make_shared<SourceFile>(
       "plan", std::string(fuzz::text_of(data, size)));

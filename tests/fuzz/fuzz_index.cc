@@ -3,7 +3,7 @@
 // bit, a config.
 #include "tests/fuzz/fuzz_manifest.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(index) {
   using namespace shardplan;
   if (size == 0) return 0;
   const std::string header =

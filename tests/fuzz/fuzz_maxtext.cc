@@ -2,6 +2,6 @@
 // MaxText's configs.
 #include "tests/fuzz/fuzz_dialect.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(maxtext) {
   return shardplan::fuzz::read_rules_as("maxtext", data, size);
 }

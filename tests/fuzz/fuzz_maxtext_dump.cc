@@ -6,7 +6,7 @@
 
 #include "tests/fuzz/fuzz_manifest.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(maxtext_dump) {
   using namespace shardplan;
   const std::string_view text = fuzz::text_of(data, size);
   const size_t end = std::min(text.find('\xff'), text.size());

@@ -41,7 +41,7 @@ void check_slices(std::string text, int64_t devices, int64_t slices,
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(mesh) {
   using namespace shardplan;
   if (size == 0) return 0;
   std::optional<int64_t> devices;

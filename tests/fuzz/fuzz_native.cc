@@ -2,7 +2,7 @@
 // Native manifests, JSON and YAML.
 #include "tests/fuzz/fuzz_manifest.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(native) {
   using namespace shardplan;
   testing::MemoryHost host;
   host.files["model"] = std::string(fuzz::text_of(data, size));

@@ -6,7 +6,7 @@
 
 #include "tests/fuzz/fuzz_manifest.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(orbax) {
   using namespace shardplan;
   std::string_view rest = fuzz::text_of(data, size);
   testing::MemoryHost host;

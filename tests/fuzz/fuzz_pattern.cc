@@ -5,7 +5,7 @@
 #include "io/pattern_rules.h"
 #include "tests/fuzz/fuzz_dialect.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(pattern) {
   using namespace shardplan;
   for (const auto reading :
        {PatternReading::Strict, PatternReading::Original}) {

@@ -16,7 +16,7 @@ std::string written(const shardplan::SavedPlan& saved) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(plan) {
   using namespace shardplan;
   Diagnostics diags;
   const auto saved =

@@ -2,6 +2,6 @@
 // Tables in Python source.
 #include "tests/fuzz/fuzz_dialect.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(python) {
   return shardplan::fuzz::read_rules_as("python", data, size);
 }

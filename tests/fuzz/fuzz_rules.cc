@@ -6,7 +6,7 @@
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/memory_host.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(rules) {
   using namespace shardplan;
   testing::MemoryHost host;
   host.files["rules"] = std::string(fuzz::text_of(data, size));

@@ -24,7 +24,7 @@ std::vector<std::string> cut(std::string_view text, char at) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(run) {
   using namespace shardplan;
   std::vector<std::string> parts = cut(fuzz::text_of(data, size), '\xff');
   parts.resize(4);

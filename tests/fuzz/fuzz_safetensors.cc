@@ -3,7 +3,7 @@
 // the input says so: the fuzzer need not learn to count.
 #include "tests/fuzz/fuzz_manifest.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(safetensors) {
   using namespace shardplan;
   if (size == 0) return 0;
   std::string file;

@@ -6,7 +6,7 @@
 #include "io/formats.h"
 #include "tests/fuzz/fuzz_manifest.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+FUZZ_TARGET(stablehlo) {
   using namespace shardplan;
   const auto source = std::make_shared<SourceFile>(
       "module", std::string(fuzz::text_of(data, size)));

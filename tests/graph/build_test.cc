@@ -67,48 +67,51 @@ TEST_CASE("shapes that the file leaves out are those of the model") {
 }
 
 // What is wrong with a graph of x [2, 3], w [3, 4] and these operations.
-std::string wrong(const std::string& ops) {
+std::string build_errors(const std::string& ops) {
   return built_graph(
              "graph: g\ninputs: {x: [2, 3]}\nparameters: {w: [3, 4]}\n" + ops)
       ->messages;
 }
 
 TEST_CASE("operations that do not fit are refused where they stand") {
-  CHECK(wrong("ops: [{op: linaer, in: [x, w], out: y}]") ==
+  CHECK(build_errors("ops: [{op: linaer, in: [x, w], out: y}]") ==
         "SP015 g:4:12 there is no operation `linaer`");
-  CHECK(wrong("ops: [{op: linear, in: [x, v], out: y}]") ==
+  CHECK(build_errors("ops: [{op: linear, in: [x, v], out: y}]") ==
         "SP015 g:4:28 there is no value named `v`");
-  CHECK(wrong("ops: [{op: linear, in: x, out: y}]") ==
+  CHECK(build_errors("ops: [{op: linear, in: x, out: y}]") ==
         "SP015 g:4:12 `linear` of 1 operand");
-  CHECK(wrong("ops: [{op: relu, in: x, out: [y, z]}]") ==
+  CHECK(build_errors("ops: [{op: relu, in: x, out: [y, z]}]") ==
         "SP015 g:4:12 `relu` with 2 results");
-  CHECK(wrong("ops: [{op: relu, in: x, out: y, by: 3}]") ==
+  CHECK(build_errors("ops: [{op: relu, in: x, out: y, by: 3}]") ==
         "SP015 g:4:33 `relu` takes no `by`");
-  CHECK(wrong("ops: [{op: scale, in: x, out: y, by: half}]") ==
+  CHECK(build_errors("ops: [{op: scale, in: x, out: y, by: half}]") ==
         "SP015 g:4:38 `by` of `scale` must be a number");
-  CHECK(wrong("ops: [{op: sum, in: x, out: y, dims: [a]}]") ==
+  CHECK(build_errors("ops: [{op: sum, in: x, out: y, dims: [a]}]") ==
         "SP015 g:4:39 `a` is no size: `a` is neither a number nor a name in "
         "`dims`");
-  CHECK(wrong("ops: [{op: einsum, in: [x, w], out: y}]") ==
+  CHECK(build_errors("ops: [{op: einsum, in: [x, w], out: y}]") ==
         "SP015 g:4:12 `einsum` needs `equation`");
-  CHECK(wrong("ops: [{op: relu, in: x, out: x}]") ==
+  CHECK(build_errors("ops: [{op: relu, in: x, out: x}]") ==
         "SP015 g:4:30 `x` is made twice");
-  CHECK(wrong("ops: [{op: relu, in: y, out: z}, {op: relu, in: x, out: y}]") ==
+  CHECK(build_errors(
+            "ops: [{op: relu, in: y, out: z}, {op: relu, in: x, out: y}]") ==
         "SP015 g:4:22 `y` is read before it is made");
-  CHECK(wrong("ops: [{op: relu, in: x, out: y, axes: [a]}]") ==
+  CHECK(build_errors("ops: [{op: relu, in: x, out: y, axes: [a]}]") ==
         "SP015 g:4:39 1 label for [2, 3]");
-  CHECK(wrong("ops: [{op: constraint, in: x, out: y, spec: [a, b, c]}]") ==
-        "SP015 g:4:12 P(a, b, c) is longer than the rank of [2, 3]");
-  CHECK(wrong("ops: []") == "SP015 graph `g` computes nothing");
-  CHECK(wrong("ops: [{op: relu, in: x, out: y}]\noutputs: [z]") ==
+  CHECK(
+      build_errors("ops: [{op: constraint, in: x, out: y, spec: [a, b, c]}]") ==
+      "SP015 g:4:12 P(a, b, c) is longer than the rank of [2, 3]");
+  CHECK(build_errors("ops: []") == "SP015 graph `g` computes nothing");
+  CHECK(build_errors("ops: [{op: relu, in: x, out: y}]\noutputs: [z]") ==
         "SP015 g:5:11 there is no value named `z`");
-  CHECK(wrong("ops: [{op: linear, in: [w, x], out: y}]")
+  CHECK(build_errors("ops: [{op: linear, in: [w, x], out: y}]")
             .starts_with("SP015 g:4:12 "));
 }
 
 TEST_CASE("one mistake is reported once, and several in one run") {
-  CHECK(wrong("ops: [{op: rleu, in: x, out: y}, {op: relu, in: y, out: z}, "
-              "{op: tnah, in: z, out: u}]") ==
+  CHECK(build_errors(
+            "ops: [{op: rleu, in: x, out: y}, {op: relu, in: y, out: z}, "
+            "{op: tnah, in: z, out: u}]") ==
         "SP015 g:4:12 there is no operation `rleu`\n"
         "SP015 g:4:66 there is no operation `tnah`");
   std::string many = "ops:\n";
@@ -130,14 +133,15 @@ TEST_CASE("sizes beyond 63 bits are refused, not computed") {
 }
 
 TEST_CASE("a masked shard must be there") {
-  const auto wrong = [](const std::string& parameter) {
+  const auto build_errors = [](const std::string& parameter) {
     return built_graph("graph: g\nparameters: {w: " + parameter +
                        "}\nops: [{op: silu, in: w, out: y}]\n")
         ->messages;
   };
-  CHECK(wrong("{shape: [4], init: {name: ones, per_shard: true, "
-              "mask_except: 4}}") == "SP015 g:2:36 there is no shard 4 in [4]");
-  CHECK(wrong("{shape: [], init: {name: ones, per_shard: true}}") ==
+  CHECK(build_errors("{shape: [4], init: {name: ones, per_shard: true, "
+                     "mask_except: 4}}") ==
+        "SP015 g:2:36 there is no shard 4 in [4]");
+  CHECK(build_errors("{shape: [], init: {name: ones, per_shard: true}}") ==
         "SP015 g:2:35 a scalar has no shards");
 }
 

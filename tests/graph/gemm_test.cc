@@ -45,7 +45,7 @@ enum class Order {
 };
 
 template <typename T>
-Stored<T> stored(int64_t rows, int64_t columns, Order order, T fill = 0) {
+Stored<T> stored_as(int64_t rows, int64_t columns, Order order, T fill = 0) {
   Stored<T> result{{}, rows, columns, columns + 3, 1};
   if (order == Order::Columns) {
     result.row_stride = 1;
@@ -101,7 +101,7 @@ bool is_product(Stored<T> a, Stored<T> b, Order order, Kernels kernels) {
   const int64_t n = b.columns;
   const int64_t k = a.columns;
   constexpr T kUntouched = 0.5;
-  Stored<T> c = stored<T>(m, n, order, kUntouched);
+  Stored<T> c = stored_as<T>(m, n, order, kUntouched);
   multiply(m, n, k, a.template matrix<const T>(), b.template matrix<const T>(),
            c.matrix(), kernels);
   for (int64_t i = 0; i < m; ++i) {
@@ -128,8 +128,8 @@ void check_any_product(int64_t largest) {
             : rc::gen::element(Order::Rows, Order::Columns, Order::Spread));
   };
   const int64_t k = size();
-  Stored<T> a = stored<T>(size(), k, order(true));
-  Stored<T> b = stored<T>(k, size(), order(true));
+  Stored<T> a = stored_as<T>(size(), k, order(true));
+  Stored<T> b = stored_as<T>(k, size(), order(true));
   Mixer mixer{*rc::gen::arbitrary<uint64_t>()};
   const auto next = [&] { return static_cast<T>(mixer.next(17) - 8); };
   fill(a, next);
@@ -150,8 +150,8 @@ TEST_CASE("gemm: larger products have edges too") {
   for (const int64_t m : {96, 101, 250}) {
     Mixer mixer;
     const auto next = [&] { return static_cast<float>(mixer.next(17) - 8); };
-    Stored<float> a = stored<float>(m, 300, Order::Rows);
-    Stored<float> b = stored<float>(300, 97, Order::Columns);
+    Stored<float> a = stored_as<float>(m, 300, Order::Rows);
+    Stored<float> b = stored_as<float>(300, 97, Order::Columns);
     fill(a, next);
     fill(b, next);
     CHECK(is_product(a, b, Order::Rows, Kernels::BySize));
@@ -161,8 +161,8 @@ TEST_CASE("gemm: larger products have edges too") {
 TEST_CASE("gemm: tiles together are the whole product") {
   Mixer mixer;
   const auto next = [&] { return static_cast<double>(mixer.next(17) - 8); };
-  Stored<double> a = stored<double>(1100, 3, Order::Columns);
-  Stored<double> b = stored<double>(3, 1030, Order::Rows);
+  Stored<double> a = stored_as<double>(1100, 3, Order::Columns);
+  Stored<double> b = stored_as<double>(3, 1030, Order::Rows);
   fill(a, next);
   fill(b, next);
   CHECK(is_product(a, b, Order::Columns, Kernels::BySize));
@@ -181,7 +181,7 @@ TEST_CASE("gemm: an empty contraction is zero, not what was there") {
 // The product modulo p, by integers.
 bool is_product_in_field(Stored<double> a, Stored<double> b, int threads) {
   const int64_t n = b.columns;
-  Stored<double> c = stored<double>(a.rows, n, Order::Spread, 0.5);
+  Stored<double> c = stored_as<double>(a.rows, n, Order::Spread, 0.5);
   gemm(a.rows, n, a.columns, a.matrix<const double>(), b.matrix<const double>(),
        c.matrix(), Arithmetic::Field, threads);
   for (int64_t i = 0; i < a.rows; ++i) {
@@ -206,8 +206,8 @@ TEST_CASE("gemm: products in the field are exact for any contraction") {
   const auto largest = [] { return static_cast<double>(field::kPrime - 1); };
   for (const int64_t k : {0, 1, 8191, 8192, 8193, 16385, 20000}) {
     CAPTURE(k);
-    Stored<double> a = stored<double>(5, k, Order::Rows);
-    Stored<double> b = stored<double>(k, 3, Order::Columns);
+    Stored<double> a = stored_as<double>(5, k, Order::Rows);
+    Stored<double> b = stored_as<double>(k, 3, Order::Columns);
     fill(a, any);
     fill(b, any);
     CHECK(is_product_in_field(a, b, 1));
@@ -222,12 +222,12 @@ TEST_CASE("gemm: the result is the same for any number of threads") {
   const auto next = [&] {
     return static_cast<float>(mixer.next(1 << 20)) * 0x1p-19F - 1;
   };
-  Stored<float> a = stored<float>(1100, 50, Order::Rows);
-  Stored<float> b = stored<float>(50, 2100, Order::Rows);
+  Stored<float> a = stored_as<float>(1100, 50, Order::Rows);
+  Stored<float> b = stored_as<float>(50, 2100, Order::Rows);
   fill(a, next);
   fill(b, next);
   const auto run = [&](int threads) {
-    Stored<float> c = stored<float>(1100, 2100, Order::Rows);
+    Stored<float> c = stored_as<float>(1100, 2100, Order::Rows);
     gemm(1100, 2100, 50, a.matrix<const float>(), b.matrix<const float>(),
          c.matrix(), threads);
     return c.storage;

@@ -22,7 +22,7 @@ namespace {
 using testing::GgufFile;
 using testing::MemoryHost;
 
-std::string load(MemoryHost& host, const std::string& path) {
+std::string load_gguf(MemoryHost& host, const std::string& path) {
   Diagnostics diags;
   const auto manifest = load_manifest(path, host, diags);
   std::string text = testing::messages(diags);
@@ -49,12 +49,12 @@ TEST_CASE("a GGUF file is known by its content") {
   GgufFile file = testing::llama_gguf();
   file.tensor("token_embd.weight", 0, {256, 1000});
   host.files["m"] = file.bytes();
-  CHECK(load(host, "m") == "gguf token_embd.weight");
+  CHECK(load_gguf(host, "m") == "gguf token_embd.weight");
   host.files["m"] = file.header();
-  CHECK(load(host, "m") ==
+  CHECK(load_gguf(host, "m") ==
         "gguf token_embd.weight; the data of `m` is absent (header only)");
   host.input = file.bytes();
-  CHECK(load(host, "-") == "gguf token_embd.weight");
+  CHECK(load_gguf(host, "-") == "gguf token_embd.weight");
 }
 
 TEST_CASE("123 tensors do not make safetensors of it") {
@@ -64,7 +64,7 @@ TEST_CASE("123 tensors do not make safetensors of it") {
   }
   MemoryHost host;
   host.files["m"] = file.bytes();
-  CHECK(load(host, "m").starts_with("gguf t0 t1 "));
+  CHECK(load_gguf(host, "m").starts_with("gguf t0 t1 "));
 }
 
 TEST_CASE("only the header of a large file is read where it is short") {
@@ -72,7 +72,7 @@ TEST_CASE("only the header of a large file is read where it is short") {
   file.tensor("w", 24, {10 << 20});
   MemoryHost host;
   host.files["m"] = file.bytes();
-  CHECK(load(host, "m") == "gguf w");
+  CHECK(load_gguf(host, "m") == "gguf w");
   CHECK(host.bytes_read < 200'000);
   GgufFile wordy;
   wordy
@@ -80,7 +80,7 @@ TEST_CASE("only the header of a large file is read where it is short") {
              std::vector<std::string>(20'000, "a token"))
       .tensor("w", 24, {1000});
   host.files["m"] = wordy.bytes();
-  CHECK(load(host, "m") == "gguf w");
+  CHECK(load_gguf(host, "m") == "gguf w");
 }
 
 TEST_CASE("the parts of a split model are one model, whichever is named") {
@@ -92,23 +92,23 @@ TEST_CASE("the parts of a split model are one model, whichever is named") {
   for (const char* path :
        {"d", "d/m-00001-of-00003.gguf", "d/m-00003-of-00003.gguf"}) {
     CAPTURE(path);
-    CHECK(load(host, path) == "gguf blk.0.w blk.1.w blk.2.w");
+    CHECK(load_gguf(host, path) == "gguf blk.0.w blk.1.w blk.2.w");
   }
   Diagnostics diags;
   CHECK(load_manifest("d", host, diags)->facts.heads == 4);
 
   auto incomplete = host;
   incomplete.files.erase("d/m-00002-of-00003.gguf");
-  CHECK(load(incomplete, "d/m-00001-of-00003.gguf") ==
+  CHECK(load_gguf(incomplete, "d/m-00001-of-00003.gguf") ==
         "SP008 1 part of 3 of the split model not beside it: "
         "`d/m-00002-of-00003.gguf`");
   auto swapped = host;
   swapped.files["d/m-00002-of-00003.gguf"] = part(0, 3).bytes();
-  CHECK(load(swapped, "d") ==
+  CHECK(load_gguf(swapped, "d") ==
         "SP008 `d/m-00002-of-00003.gguf` is not the part that its name says");
   auto renamed = host;
   renamed.files["m.gguf"] = part(1, 3).bytes();
-  CHECK(load(renamed, "m.gguf") ==
+  CHECK(load_gguf(renamed, "m.gguf") ==
         "SP008 `m.gguf` is part 2 of 3 of a split model, but is not named so");
 }
 
@@ -120,12 +120,12 @@ TEST_CASE("parts must not repeat a tensor, nor lack one") {
       .tensor("blk.0.w", 0, {4});
   host.files["m-00001-of-00002.gguf"] = part(0, 2).bytes();
   host.files["m-00002-of-00002.gguf"] = second.bytes();
-  CHECK(load(host, "m-00001-of-00002.gguf")
+  CHECK(load_gguf(host, "m-00001-of-00002.gguf")
             .find("1 tensor in more than one shard: `blk.0.w`") !=
         std::string::npos);
   second.tensor("more", 0, {4});
   host.files["m-00002-of-00002.gguf"] = second.bytes();
-  CHECK(load(host, "m-00001-of-00002.gguf") ==
+  CHECK(load_gguf(host, "m-00001-of-00002.gguf") ==
         "SP008 the parts have 3 tensors, but `split.tensors.count` is 2");
 }
 
@@ -134,9 +134,9 @@ TEST_CASE("a directory must have one model") {
   GgufFile file;
   file.tensor("w", 0, {2});
   host.files["d/a.gguf"] = file.bytes();
-  CHECK(load(host, "d") == "gguf w");
+  CHECK(load_gguf(host, "d") == "gguf w");
   host.files["d/b.gguf"] = file.bytes();
-  CHECK(load(host, "d") ==
+  CHECK(load_gguf(host, "d") ==
         "SP006 directory `d` has 2 GGUF files of different models");
 }
 
@@ -269,7 +269,7 @@ struct Result {
   std::string text;  // of the tensors, or what was reported
 };
 
-std::unique_ptr<Result> read(const std::string& bytes) {
+std::unique_ptr<Result> read_header(const std::string& bytes) {
   auto result = std::make_unique<Result>();
   const auto file = std::make_shared<SourceFile>("m.gguf", bytes);
   result->header =
@@ -287,7 +287,7 @@ std::unique_ptr<Result> read(const std::string& bytes) {
   return result;
 }
 
-std::string said(const std::string& bytes) { return read(bytes)->text; }
+std::string said(const std::string& bytes) { return read_header(bytes)->text; }
 
 TEST_CASE("sizes are read the other way round, types by their numbers") {
   GgufFile file = testing::llama_gguf();
@@ -295,7 +295,7 @@ TEST_CASE("sizes are read the other way round, types by their numbers") {
       .tensor("blk.0.attn_norm.weight", 0, {256})
       .tensor("scalar", 1, {})
       .tensor("blk.0.ffn_gate_exps.weight", 8, {256, 64, 4});
-  const auto result = read(file.bytes());
+  const auto result = read_header(file.bytes());
   CHECK(result->text ==
         "token_embd.weight q4_k[1000, 256]\n"
         "blk.0.attn_norm.weight f32[256]\n"
@@ -306,13 +306,13 @@ TEST_CASE("sizes are read the other way round, types by their numbers") {
   CHECK(result->header->manifest.facts.kv_heads == 2);
   CHECK(result->header->manifest.total_bytes() ==
         144000 + 256 * 4 + 2 + 4 * 64 * 8 * 34);
-  CHECK(read(file.header())->header->data_absent);
+  CHECK(read_header(file.header())->header->data_absent);
 }
 
 TEST_CASE("places are lines of a listing of the tensors") {
   GgufFile file;
   file.tensor("a", 0, {2}).tensor("b", 12, {256, 2});
-  const auto result = read(file.bytes());
+  const auto result = read_header(file.bytes());
   const Span where = result->header->manifest.where(1);
   CHECK(testing::place_text(where) == "m.gguf:2:1");
   CHECK(where.text() == "b");
@@ -324,7 +324,7 @@ TEST_CASE("rotation factors and router corrections are buffers") {
   file.tensor("rope_freqs.weight", 0, {64})
       .tensor("blk.3.exp_probs_b.bias", 0, {16})
       .tensor("blk.3.attn_q.bias", 0, {16});
-  const auto result = read(file.bytes());
+  const auto result = read_header(file.bytes());
   CHECK(result->text == "blk.3.attn_q.bias f32[16]\n");
   CHECK(result->header->manifest.buffers().size() == 2);
 }
@@ -340,7 +340,7 @@ TEST_CASE("other versions and byte orders are refused by name") {
   file.version = 4;
   CHECK(said(file.bytes()).find("version 4 is not read") != std::string::npos);
   file.version = 3U << 24U;
-  const auto big = read(file.bytes());
+  const auto big = read_header(file.bytes());
   CHECK(big->text ==
         "SP006 m.gguf:1:1 this GGUF file is big-endian, which is not read");
   CHECK(big->diags.all()[0].help.size() == 1);
@@ -440,7 +440,7 @@ TEST_CASE("a header that is cut anywhere is refused, never misread") {
   const std::string header = file.header();
   for (size_t size = 4; size < header.size(); ++size) {
     CAPTURE(size);
-    const auto result = read(header.substr(0, size));
+    const auto result = read_header(header.substr(0, size));
     CHECK_FALSE(result->header.has_value());
   }
 }
@@ -459,7 +459,7 @@ TEST_CASE("the bytes needed are those up to the header's end") {
 
 TEST_CASE("any bytes behind the magic are read or refused with a reason") {
   rc::check([](const std::string& tail) {
-    const auto result = read("GGUF" + tail);
+    const auto result = read_header("GGUF" + tail);
     RC_ASSERT(result->header.has_value() || result->diags.has_errors());
   });
 }
@@ -499,16 +499,16 @@ TEST_CASE("removed and later types are refused by name") {
 }
 
 // The pairs of a file's header, and what was wrong with one of them.
-struct Read {
+struct ReadHeader {
   std::string bytes;
   GgufMetadata metadata;
   std::string problem;
   bool good = true;
 };
 
-std::unique_ptr<Read> read_gguf_metadata(const GgufFile& file, int pairs,
-                                         size_t keep = std::string::npos) {
-  auto result = std::make_unique<Read>();
+std::unique_ptr<ReadHeader> read_gguf_metadata(
+    const GgufFile& file, int pairs, size_t keep = std::string::npos) {
+  auto result = std::make_unique<ReadHeader>();
   result->bytes = file.header().substr(24).substr(0, keep);
   GgufCursor cursor(result->bytes);
   for (int i = 0; i < pairs && result->problem.empty(); ++i) {

@@ -149,14 +149,14 @@ TEST_CASE("a manifest with parameters of these names stays a manifest") {
   CHECK(manifest->format == "native");
 }
 
-struct Read {
+struct ReadGraph {
   Diagnostics diags;
   std::optional<GraphDescription> graph;
   std::string messages;
 };
 
-std::unique_ptr<Read> read(const std::string& text) {
-  auto result = std::make_unique<Read>();
+std::unique_ptr<ReadGraph> read_graph_text(const std::string& text) {
+  auto result = std::make_unique<ReadGraph>();
   result->graph =
       read_graph(std::make_shared<SourceFile>("g", text), {}, result->diags);
   result->messages = testing::messages(result->diags);
@@ -164,7 +164,7 @@ std::unique_ptr<Read> read(const std::string& text) {
 }
 
 TEST_CASE("everything that a graph file says is read") {
-  const auto result = read(R"(graph: block
+  const auto result = read_graph_text(R"(graph: block
 title: a block
 dims: {batch: 2, embed: 8, vocab: 50}
 inputs:
@@ -217,7 +217,8 @@ outputs: e
 
 // What is wrong with a graph that has `line` before its one operation.
 std::string wrong(const std::string& lines) {
-  return read("graph: g\n" + lines + "\nops: [{op: relu, in: x, out: y}]\n")
+  return read_graph_text("graph: g\n" + lines +
+                         "\nops: [{op: relu, in: x, out: y}]\n")
       ->messages;
 }
 
@@ -247,8 +248,10 @@ TEST_CASE("parameters may be drawn shard by shard") {
 }
 
 TEST_CASE("what is no graph file is refused with its place") {
-  CHECK(read("graph: g\n")->messages == "SP002 g:1:1 there are no `ops`");
-  CHECK(read("ops: []\n")->messages == "SP002 g:1:1 there is no `graph`");
+  CHECK(read_graph_text("graph: g\n")->messages ==
+        "SP002 g:1:1 there are no `ops`");
+  CHECK(read_graph_text("ops: []\n")->messages ==
+        "SP002 g:1:1 there is no `graph`");
   CHECK(wrong("input: {}") == "SP004 g:2:1 key `input` means nothing here");
   CHECK(wrong("inputs: [x]") ==
         "SP002 g:2:9 `inputs` must be a map, not a list");
@@ -285,7 +288,7 @@ TEST_CASE("dtypes and limits of integers go together") {
 
 // What is wrong with one operation.
 std::string wrong_op(const std::string& op) {
-  return read("graph: g\nops: [" + op + "]\n")->messages;
+  return read_graph_text("graph: g\nops: [" + op + "]\n")->messages;
 }
 
 TEST_CASE("operations are maps with `op`, `in` and `out`") {
@@ -310,13 +313,13 @@ TEST_CASE("operations are maps with `op`, `in` and `out`") {
 TEST_CASE("a graph of mistakes is read no further than twenty of them") {
   std::string text = "graph: g\nops:\n";
   for (int i = 0; i < 1000; ++i) text += "  - relu\n";
-  const auto result = read(text);
+  const auto result = read_graph_text(text);
   CHECK(result->diags.count(Severity::Error) == 20);
   CHECK(result->diags.count(Severity::Note) == 1);
 }
 
 TEST_CASE("a shard_map says how devices do an operation") {
-  const auto result = read(R"(graph: g
+  const auto result = read_graph_text(R"(graph: g
 inputs: {x: [4, 8]}
 ops:
   - {op: relu, in: x, out: y, shard_map: {in_specs: [[[dp, sp], null]], out_specs: []}}
@@ -335,7 +338,7 @@ probes: [y]
 
 TEST_CASE("a shard_map that is none is refused") {
   const auto error = [](const std::string& map) {
-    const auto result = read(
+    const auto result = read_graph_text(
         "graph: g\ninputs: {x: [4]}\nops:\n  - {op: relu, in: x, out: y, "
         "shard_map: " +
         map + "}\n");

@@ -173,9 +173,9 @@ TEST_CASE("a file needs a dot or a slash, and one without is pointed out") {
       "sources: {us: {title: Ourselves, read: 2026-01-31}}\n"
       "devices_per_chip: {value: 1, source: us}\n";
   Diagnostics diags;
-  const auto read = load_hardware("./own", host, diags);
-  REQUIRE(read);
-  CHECK(read->title == "Own");
+  const auto read_profile = load_hardware("./own", host, diags);
+  REQUIRE(read_profile);
+  CHECK(read_profile->title == "Own");
   CHECK(diags.all().empty());
   CHECK_FALSE(load_hardware("own", host, diags));
   CHECK(diags.all()[0].help[0] == "`./own` is taken as a file");
@@ -191,16 +191,16 @@ const std::string kHead =
     "sources: {us: {title: Ourselves, read: 2026-01-31}}\n";
 const std::string kBase = kHead + "devices_per_chip: {value: 2, source: us}\n";
 
-struct Read {
+struct ReadProfile {
   std::optional<HardwareProfile> profile;
   std::string text;
 };
 
-Read read(const std::string& text) {
+ReadProfile read_profile(const std::string& text) {
   Diagnostics diags;
   auto source = std::make_shared<SourceFile>("hw.yaml", text);
   diags.keep(source);
-  Read result;
+  ReadProfile result;
   result.profile = read_hardware(source, diags);
   result.text = testing::messages(diags);
   CHECK(result.profile.has_value() == diags.all().empty());
@@ -223,7 +223,7 @@ std::string place_of(const std::string& text, const std::string& part) {
 }
 
 TEST_CASE("the least profile has a name, its sources and its devices") {
-  const Read result = read(kBase);
+  const ReadProfile result = read_profile(kBase);
   CHECK(result.text.empty());
   REQUIRE(result.profile);
   CHECK(result.profile->name == "own");
@@ -240,7 +240,7 @@ TEST_CASE("the least profile has a name, its sources and its devices") {
 }
 
 TEST_CASE("every number is read with its source and its remark") {
-  const Read result = read(
+  const ReadProfile result = read_profile(
       kHead +
       "links:\n"
       "  - name: ici\n"
@@ -289,11 +289,11 @@ TEST_CASE("every number is read with its source and its remark") {
 }
 
 TEST_CASE("JSON is read as YAML is") {
-  const Read result =
-      read(R"({"name": "own", "title": "Own", "vendor": "Us", "sources":)"
-           R"( {"us": {"title": "Ourselves", "read": "2026-01-31"}},)"
-           R"( "devices_per_chip": {"value": 1, "source": "us"},)"
-           R"( "hbm_bytes": {"value": "16GiB", "source": "us"}})");
+  const ReadProfile result = read_profile(
+      R"({"name": "own", "title": "Own", "vendor": "Us", "sources":)"
+      R"( {"us": {"title": "Ourselves", "read": "2026-01-31"}},)"
+      R"( "devices_per_chip": {"value": 1, "source": "us"},)"
+      R"( "hbm_bytes": {"value": "16GiB", "source": "us"}})");
   REQUIRE(result.profile);
   CHECK(result.profile->hbm_bytes->value == 17'179'869'184);
 }
@@ -309,9 +309,9 @@ void check_mistakes(std::span<const Mistake> rows) {
     CAPTURE(row.line);
     const std::string text = kBase + row.line + "\n";
     const std::string message = row.message;
-    CHECK(read(text).text == message.substr(0, 6) +
-                                 "hw.yaml:" + place_of(text, row.at) + " " +
-                                 message.substr(6));
+    CHECK(read_profile(text).text == message.substr(0, 6) +
+                                         "hw.yaml:" + place_of(text, row.at) +
+                                         " " + message.substr(6));
   }
 }
 
@@ -429,7 +429,7 @@ TEST_CASE("what a profile must have is asked for") {
   };
   for (const auto& row : rows) {
     CAPTURE(row.text);
-    CHECK(read(row.text).text == row.message);
+    CHECK(read_profile(row.text).text == row.message);
   }
 }
 

@@ -35,7 +35,7 @@ TEST_CASE("styles are found by name, each once") {
 using nlohmann::json;
 
 // "pattern -> P(..)" per rule, then diagnostics.
-std::string rules_text(const std::string& text, RuleReading reading = {}) {
+std::string tp_plan_text(const std::string& text, RuleReading reading = {}) {
   Diagnostics diags;
   RuleSet rules;
   const bool good = kHfTpPlan.read(std::make_shared<SourceFile>("r", text),
@@ -55,21 +55,21 @@ TEST_CASE("entries become anchored rules, and what has none is replicated") {
       "^(?:(?:model|transformer|language_model)\\.)*l\\.\\d+\\.q(?:\\.[^.]+)?$"
       " -> P(tp, None) from the last\n"
       ".* -> P()\n";
-  CHECK(rules_text("{\"base_model_tp_plan\": {\"l.*.q\": \"colwise\"}}") ==
+  CHECK(tp_plan_text("{\"base_model_tp_plan\": {\"l.*.q\": \"colwise\"}}") ==
         expected);
-  CHECK(rules_text("base_model_tp_plan:\n  l.*.q: colwise\n") == expected);
-  CHECK(rules_text("{'l.*.q': 'colwise',}") == expected);
-  CHECK(rules_text("class C:\n  base_model_tp_plan: dict = {\n"
-                   "    \"l.*\" \".q\": \"colwise\",  # heads\n  }\n") ==
+  CHECK(tp_plan_text("base_model_tp_plan:\n  l.*.q: colwise\n") == expected);
+  CHECK(tp_plan_text("{'l.*.q': 'colwise',}") == expected);
+  CHECK(tp_plan_text("class C:\n  base_model_tp_plan: dict = {\n"
+                     "    \"l.*\" \".q\": \"colwise\",  # heads\n  }\n") ==
         expected);
-  CHECK(rules_text(
+  CHECK(tp_plan_text(
             "{\"model_type\": \"x\", \"base_model_pp_plan\": {\"a\": 1}, "
             "\"base_model_tp_plan\": {\"l.*.q\": \"colwise\"}}") == expected);
 }
 
 TEST_CASE("each style cuts its dimension of weights and of biases") {
   const auto rules = [](const std::string& style) {
-    return rules_text("{\"tp_plan\": {\"a\": \"" + style + "\"}}");
+    return tp_plan_text("{\"tp_plan\": {\"a\": \"" + style + "\"}}");
   };
   const std::string rest = ".* -> P()\n";
   CHECK(rules("rowwise") ==
@@ -78,7 +78,7 @@ TEST_CASE("each style cuts its dimension of weights and of biases") {
             rest);
   CHECK(rules("grouped_gemm") == "^a(?:\\.[^.]+)?$ -> P(tp)\n" + rest);
   CHECK(rules("sequence_parallel") == "^a(?:\\.[^.]+)?$ -> P()\n" + rest);
-  CHECK(rules_text("{\"tp_plan\": {\"a.bias\": \"rowwise\"}}") ==
+  CHECK(tp_plan_text("{\"tp_plan\": {\"a.bias\": \"rowwise\"}}") ==
         "^a\\.bias(?:\\.[^.]+)?$ -> P()\n" + rest);
 }
 
@@ -96,13 +96,13 @@ TEST_CASE("a style that is none is refused with the nearest name") {
 }
 
 TEST_CASE("a key that no name folds to is dropped with a warning") {
-  CHECK(rules_text("{\"tp_plan\": {\"e.*.w1\": \"rowwise\"}}") ==
+  CHECK(tp_plan_text("{\"tp_plan\": {\"e.*.w1\": \"rowwise\"}}") ==
         ".* -> P()\nSP102 1:14 `e.*.w1` can stand for no parameter\n");
-  CHECK(rules_text("{\"transformers_version\": \"5.23.0\", "
-                   "\"tp_plan\": {\"e.*.w1\": \"grouped_gemm\"}}") ==
+  CHECK(tp_plan_text("{\"transformers_version\": \"5.23.0\", "
+                     "\"tp_plan\": {\"e.*.w1\": \"grouped_gemm\"}}") ==
         "^e\\.\\d+\\.w1(?:\\.[^.]+)?$ -> P(tp)\n.* -> P()\n");
-  CHECK(rules_text("{\"transformers_version\": \"5.1\", "
-                   "\"tp_plan\": {\"e.*.*\": \"gather\"}}") ==
+  CHECK(tp_plan_text("{\"transformers_version\": \"5.1\", "
+                     "\"tp_plan\": {\"e.*.*\": \"gather\"}}") ==
         "^e\\.\\d+\\.\\d+(?:\\.[^.]+)?$ -> P()\n.* -> P()\n");
 }
 
@@ -110,31 +110,31 @@ TEST_CASE("plans are chosen by name, and those of one model are one") {
   const std::string both =
       "{\"tp_plan\": {\"a\": \"gather\"}, \"base_model_tp_plan\": {\"b\": "
       "\"local\"}, \"base_model_ep_plan\": {\"c\": \"ep_router\"}}";
-  CHECK(rules_text(both) ==
+  CHECK(tp_plan_text(both) ==
         "^a(?:\\.[^.]+)?$ -> P()\n"
         "^(?:(?:model|transformer|language_model)\\.)*b(?:\\.[^.]+)?$ -> P()\n"
         ".* -> P()\n");
-  CHECK(rules_text(both, {"base_model_ep_plan", {}}) ==
+  CHECK(tp_plan_text(both, {"base_model_ep_plan", {}}) ==
         "^(?:(?:model|transformer|language_model)\\.)*c(?:\\.[^.]+)?$ -> P()\n"
         ".* -> P()\n");
-  CHECK(rules_text(both, {"x", {}}) ==
+  CHECK(tp_plan_text(both, {"x", {}}) ==
         "refused\nSP002 1:1 no plan is named `x`\n");
-  CHECK(rules_text("a = {\"x\": \"colwise\"}\nb = {\"x\": \"colwise\"}\n") ==
+  CHECK(tp_plan_text("a = {\"x\": \"colwise\"}\nb = {\"x\": \"colwise\"}\n") ==
         "refused\nSP002 1:1 the file holds 2 plans\n");
 }
 
 TEST_CASE("what is no plan is refused") {
-  CHECK(rules_text("[1]") ==
+  CHECK(tp_plan_text("[1]") ==
         "refused\nSP002 1:1 `tp_plan` must be a map, not a "
         "list\n");
-  CHECK(rules_text("{\"tp_plan\": 3}") ==
+  CHECK(tp_plan_text("{\"tp_plan\": 3}") ==
         "refused\nSP002 1:13 `tp_plan` must be a map, not an integer\n");
-  CHECK(rules_text("{\"tp_plan\": null}") ==
+  CHECK(tp_plan_text("{\"tp_plan\": null}") ==
         "refused\nSP002 1:1 no tensor-parallel plan is found\n");
-  CHECK(rules_text("tp_plan = {\"a\": STYLE, **more}") ==
+  CHECK(tp_plan_text("tp_plan = {\"a\": STYLE, **more}") ==
         "refused\nSP002 1:17 the style of `a` is not a string\n"
         "SP002 1:24 this entry has no literal key\n");
-  CHECK(rules_text("{\"transformers_version\": \"new\", \"tp_plan\": {}}") ==
+  CHECK(tp_plan_text("{\"transformers_version\": \"new\", \"tp_plan\": {}}") ==
         "refused\nSP002 1:26 `new` is not a version of transformers\n");
 }
 
@@ -175,29 +175,29 @@ TEST_CASE("names find the entries that transformers finds for them") {
 
 using testing::PlannedModel;
 
-std::optional<std::string> written(const PlannedModel& model,
-                                   Diagnostics& diags) {
+std::optional<std::string> written_tp_plan(const PlannedModel& model,
+                                           Diagnostics& diags) {
   return kHfTpPlanTarget.write({model.manifest, model.plan}, diags);
 }
 
 TEST_CASE("a style is found per module, and whole modules have none") {
   Diagnostics diags;
   const auto text =
-      written(testing::planned({{"l.0.q.weight", "f32[8, 4]"},
-                                {"l.0.q.bias", "f32[8]"},
-                                {"l.1.q.weight", "f32[8, 4]"},
-                                {"l.1.q.bias", "f32[8]"},
-                                {"l.0.o.weight", "f32[8, 4]"},
-                                {"l.0.o.bias", "f32[8]"},
-                                {"l.0.norm.weight", "f32[8]"},
-                                {"l.0.experts.up", "f32[4, 8, 2]"},
-                                {"l.0.experts.gate", "f32[4, 8, 2]"},
-                                {"l.0.mixed.a", "f32[4, 8]"},
-                                {"l.0.mixed.b", "f32[4, 8]"}},
-                               {"tp", "tp", "tp", "tp", "None, tp", "", "",
-                                "tp", "None, tp", "None, tp", ""},
-                               "dp=2,tp=2"),
-              diags);
+      written_tp_plan(testing::planned({{"l.0.q.weight", "f32[8, 4]"},
+                                        {"l.0.q.bias", "f32[8]"},
+                                        {"l.1.q.weight", "f32[8, 4]"},
+                                        {"l.1.q.bias", "f32[8]"},
+                                        {"l.0.o.weight", "f32[8, 4]"},
+                                        {"l.0.o.bias", "f32[8]"},
+                                        {"l.0.norm.weight", "f32[8]"},
+                                        {"l.0.experts.up", "f32[4, 8, 2]"},
+                                        {"l.0.experts.gate", "f32[4, 8, 2]"},
+                                        {"l.0.mixed.a", "f32[4, 8]"},
+                                        {"l.0.mixed.b", "f32[4, 8]"}},
+                                       {"tp", "tp", "tp", "tp", "None, tp", "",
+                                        "", "tp", "None, tp", "None, tp", ""},
+                                       "dp=2,tp=2"),
+                      diags);
   REQUIRE_MESSAGE(text, testing::messages(diags));
   CHECK(*text == R"({
   "tp_plan": {
@@ -213,10 +213,11 @@ TEST_CASE("a style is found per module, and whole modules have none") {
 
 TEST_CASE("where digits would merge layouts the later folding is asked for") {
   Diagnostics diags;
-  const auto text = written(testing::planned({{"e.0.w1.weight", "f32[8, 4]"},
-                                              {"e.0.w2.weight", "f32[4, 8]"}},
-                                             {"tp", "None, tp"}, "tp=2"),
-                            diags);
+  const auto text = written_tp_plan(
+      testing::planned(
+          {{"e.0.w1.weight", "f32[8, 4]"}, {"e.0.w2.weight", "f32[4, 8]"}},
+          {"tp", "None, tp"}, "tp=2"),
+      diags);
   REQUIRE(text);
   CHECK(*text == R"({
   "transformers_version": "5.2.0",
@@ -231,12 +232,12 @@ TEST_CASE("where digits would merge layouts the later folding is asked for") {
 TEST_CASE("a parameter that is called as a module has one entry with it") {
   const auto said = [](const char* inner) {
     Diagnostics diags;
-    return written(testing::planned({{"head.bias", "f32[]"},
-                                     {"head.w", "f32[8, 4]"},
-                                     {"head.v", "f32[8, 4]"},
-                                     {"head.w.inner", "f32[8, 4]"}},
-                                    {"", "tp", "", inner}, "tp=2"),
-                   diags)
+    return written_tp_plan(testing::planned({{"head.bias", "f32[]"},
+                                             {"head.w", "f32[8, 4]"},
+                                             {"head.v", "f32[8, 4]"},
+                                             {"head.w.inner", "f32[8, 4]"}},
+                                            {"", "tp", "", inner}, "tp=2"),
+                           diags)
         .value_or(testing::messages(diags));
   };
   CHECK(said("tp") ==
@@ -247,15 +248,15 @@ TEST_CASE("a parameter that is called as a module has one entry with it") {
 
 TEST_CASE("what no style says is refused with the reason") {
   Diagnostics diags;
-  CHECK_FALSE(
-      written(testing::planned({{"a.weight", "f32[8, 4]"},
-                                {"b.weight", "f32[2, 2, 2, 2]"},
-                                {"c.0", "f32[4, 4]"},
-                                {"c.1", "f32[4, 4]"},
-                                {"d*", "f32[4]"}},
-                               {"fsdp", "None, tp", "tp", "None, tp", "tp"},
-                               "fsdp=2,tp=2"),
-              diags));
+  CHECK_FALSE(written_tp_plan(
+      testing::planned({{"a.weight", "f32[8, 4]"},
+                        {"b.weight", "f32[2, 2, 2, 2]"},
+                        {"c.0", "f32[4, 4]"},
+                        {"c.1", "f32[4, 4]"},
+                        {"d*", "f32[4]"}},
+                       {"fsdp", "None, tp", "tp", "None, tp", "tp"},
+                       "fsdp=2,tp=2"),
+      diags));
   std::string all;
   for (const Diagnostic& d : diags.all()) {
     all += testing::message(d) + ": " + d.facts.at(0) + "\n";
@@ -295,7 +296,7 @@ TEST_CASE("a tensor-parallel plan is read back as it was written") {
       model.plan.placements.push_back(placement);
     }
     Diagnostics diags;
-    const auto text = written(model, diags);
+    const auto text = written_tp_plan(model, diags);
     RC_ASSERT(text.has_value() != diags.has_errors());
     RC_CLASSIFY(text.has_value());
     if (!text) return;

@@ -19,14 +19,14 @@
 namespace shardplan {
 namespace {
 
-struct Read {
+struct ReadRules {
   bool good = false;
   RuleSet rules;
   Diagnostics diags;
 };
 
-Read read(const std::string& text) {
-  Read result;
+ReadRules read_rules(const std::string& text) {
+  ReadRules result;
   CHECK(kMaxText.recognize(text));
   result.good = kMaxText.read(std::make_shared<SourceFile>("base.yml", text),
                               {}, result.rules, result.diags);
@@ -51,7 +51,7 @@ std::string names(const RuleSet& rules) {
 }
 
 TEST_CASE("a config gives mesh, slices and rules; other keys are passed over") {
-  const Read result = read(
+  const ReadRules result = read_rules(
       "run_name: test\n"
       "mesh_axes: ['data', 'fsdp', 'tensor']\n"
       "logical_axis_rules: [['embed', ['fsdp']], ['mlp', 'tensor'],\n"
@@ -70,7 +70,7 @@ TEST_CASE("a config gives mesh, slices and rules; other keys are passed over") {
 }
 
 TEST_CASE("pipeline parallelism is the size of the axis of stages") {
-  const Read result = read(
+  const ReadRules result = read_rules(
       "mesh_axes: [stage, fsdp]\nici_pipeline_parallelism: 4\n"
       "dcn_pipeline_parallelism: 2\n");
   REQUIRE(result.good);
@@ -79,14 +79,15 @@ TEST_CASE("pipeline parallelism is the size of the axis of stages") {
 }
 
 TEST_CASE("a parallelism that the mesh has no axis for is refused") {
-  const Read result = read(
+  const ReadRules result = read_rules(
       "mesh_axes: [data]\nlogical_axis_rules: []\n"
       "ici_tensor_parallelism: 4\n");
   CHECK(result.diags.all().front().message ==
         "`mesh_axes` has no axis `tensor`");
-  CHECK_FALSE(read("mesh_axes: [data]\nici_data_parallelism: two\n").good);
-  CHECK_FALSE(read("ici_data_parallelism: 2\n").good);
-  CHECK_FALSE(read("mesh_axes: data\n").good);
+  CHECK_FALSE(
+      read_rules("mesh_axes: [data]\nici_data_parallelism: two\n").good);
+  CHECK_FALSE(read_rules("ici_data_parallelism: 2\n").good);
+  CHECK_FALSE(read_rules("mesh_axes: data\n").good);
 }
 
 std::string merged(const std::string& second) {
@@ -272,14 +273,15 @@ constexpr const char* kLogical = R"({
 constexpr const char* kAssumed =
     "a sharding dump does not say dtypes: f32 is assumed for all";
 
-struct Loaded {
+struct LoadedDump {
   std::optional<Manifest> manifest;
   Diagnostics diags;
   std::string text;
 };
 
-std::unique_ptr<Loaded> load(MemoryHost& host, const std::string& path) {
-  auto result = std::make_unique<Loaded>();
+std::unique_ptr<LoadedDump> load_dump(MemoryHost& host,
+                                      const std::string& path) {
+  auto result = std::make_unique<LoadedDump>();
   result->manifest = load_manifest(path, host, result->diags);
   if (!result->manifest) {
     result->text = testing::messages(result->diags);
@@ -307,7 +309,7 @@ TEST_CASE("the two dumps beside each other complete each other") {
   for (const char* path :
        {"d", "d/named_shardings.json", "d/logical_shardings.json"}) {
     CAPTURE(path);
-    const auto result = load(host, path);
+    const auto result = load_dump(host, path);
     CHECK(result->text == "params/params/w f32[64, 8] embed -\nfsdp=16");
     CHECK(result->manifest->format == "maxtext-dump");
     CHECK(result->manifest->buffers().size() == 1);
@@ -321,18 +323,18 @@ TEST_CASE("the two dumps beside each other complete each other") {
 TEST_CASE("either dump alone gives what it has") {
   MemoryHost host;
   host.files["d/named_shardings.json"] = kNamed;
-  CHECK(load(host, "d")->text == "params/params/w f32[64, 8]\nfsdp=16");
+  CHECK(load_dump(host, "d")->text == "params/params/w f32[64, 8]\nfsdp=16");
   host.files["e/logical_shardings.json"] = kLogical;
-  CHECK(load(host, "e")->text == "params/params/w f32[64, 8] embed -\n");
+  CHECK(load_dump(host, "e")->text == "params/params/w f32[64, 8] embed -\n");
   host.input = kLogical;
-  CHECK(load(host, "-")->text == "params/params/w f32[64, 8] embed -\n");
+  CHECK(load_dump(host, "-")->text == "params/params/w f32[64, 8] embed -\n");
 }
 
 TEST_CASE("a dump of mesh axes gives no logical ones") {
   MemoryHost host;
   host.files["d/named_shardings.json"] = kNamed;
   host.files["d/logical_shardings.json"] = kNamed;
-  const auto same = load(host, "d");
+  const auto same = load_dump(host, "d");
   CHECK(same->text == "params/params/w f32[64, 8]\nfsdp=16");
   CHECK(
       testing::messages(same->diags)
@@ -342,7 +344,7 @@ TEST_CASE("a dump of mesh axes gives no logical ones") {
   host.files["d/logical_shardings.json"] =
       R"({".params/['params']/['w']":
           {"partition_spec": ["fsdp", null], "shape": [64, 8]}})";
-  const auto axes = load(host, "d");
+  const auto axes = load_dump(host, "d");
   CHECK(axes->text == "params/params/w f32[64, 8]\nfsdp=16");
   REQUIRE(axes->manifest->remarks.size() == 2);
   CHECK(axes->manifest->remarks[0] ==
@@ -354,7 +356,7 @@ TEST_CASE("a twin that is broken or differs takes nothing away") {
   MemoryHost host;
   host.files["d/named_shardings.json"] = kNamed;
   host.files["d/logical_shardings.json"] = "{";
-  const auto broken = load(host, "d");
+  const auto broken = load_dump(host, "d");
   CHECK(broken->text == "params/params/w f32[64, 8]\nfsdp=16");
   CHECK(testing::messages(broken->diags)
             .find("SP002 warning `d/logical_shardings.json` is not used: ") !=
@@ -362,7 +364,7 @@ TEST_CASE("a twin that is broken or differs takes nothing away") {
   host.files["d/logical_shardings.json"] =
       R"({".params/['params']/['w']":
           {"partition_spec": ["embed"], "shape": [64]}})";
-  const auto differs = load(host, "d");
+  const auto differs = load_dump(host, "d");
   CHECK(differs->text == "params/params/w f32[64, 8]\nfsdp=16");
   CHECK(testing::messages(differs->diags)
             .find("SP008 warning the two dumps differ in the shape of "
@@ -372,7 +374,7 @@ TEST_CASE("a twin that is broken or differs takes nothing away") {
 TEST_CASE("an array without a shape is an error") {
   MemoryHost host;
   host.files["d.json"] = R"({".params/['w']": {"partition_spec": []}})";
-  CHECK(load(host, "d.json")->text ==
+  CHECK(load_dump(host, "d.json")->text ==
         "SP013 d.json:1:2 the dump does not give the shape of `params/w`");
 }
 

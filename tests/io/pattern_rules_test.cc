@@ -16,7 +16,7 @@ constexpr auto kStrict = PatternReading::Strict;
 constexpr auto kOriginal = PatternReading::Original;
 
 // "a -> P(x); b -> P(y)", then what was reported.
-std::string read(const std::string& text, PatternReading reading) {
+std::string read_patterns(const std::string& text, PatternReading reading) {
   Diagnostics diags;
   RuleSet rules;
   const auto source = std::make_shared<SourceFile>("--pattern", text);
@@ -32,43 +32,43 @@ std::string read(const std::string& text, PatternReading reading) {
 }
 
 TEST_CASE("rules, alternatives and entries are split as the original does") {
-  CHECK(read("attention|mlp->data,hidden->model", kOriginal) ==
+  CHECK(read_patterns("attention|mlp->data,hidden->model", kOriginal) ==
         "attention -> P(data); mlp -> P(data); hidden -> P(model)");
-  CHECK(read("w->data.model", kOriginal) == "w -> P(data, model)");
-  CHECK(read("w->.model", kOriginal) == "w -> P(None, model)");
-  CHECK(read("w->", kOriginal) == "w -> P(None)");
-  CHECK(read("w->None", kOriginal) == "w -> P(None)");
-  CHECK(read("", kOriginal).empty());
-  CHECK(read("a b -> x", kOriginal) == "a b  -> P( x)");
-  CHECK(read("|a->x", kOriginal) == " -> P(x); a -> P(x)");
+  CHECK(read_patterns("w->data.model", kOriginal) == "w -> P(data, model)");
+  CHECK(read_patterns("w->.model", kOriginal) == "w -> P(None, model)");
+  CHECK(read_patterns("w->", kOriginal) == "w -> P(None)");
+  CHECK(read_patterns("w->None", kOriginal) == "w -> P(None)");
+  CHECK(read_patterns("", kOriginal).empty());
+  CHECK(read_patterns("a b -> x", kOriginal) == "a b  -> P( x)");
+  CHECK(read_patterns("|a->x", kOriginal) == " -> P(x); a -> P(x)");
 }
 
 TEST_CASE("the original splits within brackets and escapes, too") {
-  CHECK(read("(q|k)/w->x", kOriginal) == "(q -> P(x); k)/w -> P(x)");
-  CHECK(read("a\\|b->x", kOriginal) == "a\\ -> P(x); b -> P(x)");
-  CHECK(read("a{1,2}->x", kOriginal) ==
+  CHECK(read_patterns("(q|k)/w->x", kOriginal) == "(q -> P(x); k)/w -> P(x)");
+  CHECK(read_patterns("a\\|b->x", kOriginal) == "a\\ -> P(x); b -> P(x)");
+  CHECK(read_patterns("a{1,2}->x", kOriginal) ==
         "2} -> P(x) | SP109 warning --pattern:1:1 `a{1` has no arrow and is "
         "dropped");
-  CHECK(read("a->b->c", kOriginal) ==
+  CHECK(read_patterns("a->b->c", kOriginal) ==
         "SP002 --pattern:1:1 `a->b->c` has more than one arrow");
 }
 
 TEST_CASE("the strict reading splits outside of brackets only") {
-  CHECK(read("w->fsdp.tp,norm->None", kStrict)
+  CHECK(read_patterns("w->fsdp.tp,norm->None", kStrict)
             .starts_with("w -> P(fsdp, tp); norm -> P(None)"));
-  CHECK(read("(q|k)/w->x", kStrict).starts_with("(q|k)/w -> P(x)"));
-  CHECK(
-      read("a{1,2}[,|]\\,b->x", kStrict).starts_with("a{1,2}[,|]\\,b -> P(x)"));
-  CHECK(read(" a | b -> x . y ", kStrict)
+  CHECK(read_patterns("(q|k)/w->x", kStrict).starts_with("(q|k)/w -> P(x)"));
+  CHECK(read_patterns("a{1,2}[,|]\\,b->x", kStrict)
+            .starts_with("a{1,2}[,|]\\,b -> P(x)"));
+  CHECK(read_patterns(" a | b -> x . y ", kStrict)
             .starts_with("a -> P(x, y); b -> P(x, y)"));
-  CHECK(read("a->fsdp+tp.None.sp", kStrict)
+  CHECK(read_patterns("a->fsdp+tp.None.sp", kStrict)
             .starts_with("a -> P((fsdp, tp), None, sp)"));
 }
 
 TEST_CASE("where both readings agree, nothing is said") {
-  CHECK(read("attention|mlp->data,hidden->model.", kStrict) ==
+  CHECK(read_patterns("attention|mlp->data,hidden->model.", kStrict) ==
         "attention -> P(data); mlp -> P(data); hidden -> P(model, None)");
-  CHECK(read("(q|k)->x", kStrict) ==
+  CHECK(read_patterns("(q|k)->x", kStrict) ==
         "(q|k) -> P(x) | SP109 warning --pattern:1:1 eformer reads this "
         "pattern otherwise");
 }
@@ -85,7 +85,7 @@ TEST_CASE("the strict reading refuses what the original drops or takes on") {
            {"a->x+", "SP002 --pattern:1:6 `` is not an axis name"},
        }) {
     CAPTURE(row.first);
-    CHECK(read(row.first, kStrict) == row.second);
+    CHECK(read_patterns(row.first, kStrict) == row.second);
   }
   // All of them, not only the first.
   Diagnostics diags;

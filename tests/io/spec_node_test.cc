@@ -9,7 +9,7 @@
 namespace shardplan {
 namespace {
 
-struct Read {
+struct ReadSpec {
   std::optional<Rule> rule;
   Diagnostics diags;
   std::string first() const {
@@ -17,8 +17,8 @@ struct Read {
   }
 };
 
-Read read(const std::string& text) {
-  Read result;
+ReadSpec read_spec(const std::string& text) {
+  ReadSpec result;
   const auto document = parse_document(
       std::make_shared<SourceFile>("rules.yaml", text), result.diags);
   REQUIRE(document.has_value());
@@ -28,41 +28,44 @@ Read read(const std::string& text) {
 }
 
 TEST_CASE("names say whether they are mesh axes or logical axes") {
-  const Read result = read("[w, [mesh:tp, 'logical:embed', [HEAD, fsdp]]]");
+  const ReadSpec result =
+      read_spec("[w, [mesh:tp, 'logical:embed', [HEAD, fsdp]]]");
   REQUIRE(result.rule.has_value());
   CHECK(spec_text(result.rule->spec) ==
         "P(mesh:tp, logical:embed, (HEAD, fsdp))");
-  CHECK(read("[w, ['other:tp']]").first() == "`other:tp` is not an axis name");
-  CHECK(read("[w, ['mesh:']]").first() == "`mesh:` is not an axis name");
+  CHECK(read_spec("[w, ['other:tp']]").first() ==
+        "`other:tp` is not an axis name");
+  CHECK(read_spec("[w, ['mesh:']]").first() == "`mesh:` is not an axis name");
 }
 
 TEST_CASE("a preset stands for the semantic axes that it lists") {
-  const Read column = read("[q_proj, ColumnWise]");
+  const ReadSpec column = read_spec("[q_proj, ColumnWise]");
   REQUIRE(column.rule.has_value());
   CHECK(spec_text(column.rule->spec) ==
         "P((__FULLY_SHARDED_DATA_PARALLEL__, __SEQUENCE_PARALLEL__), "
         "__TENSOR_PARALLEL__)");
   CHECK_FALSE(column.rule->decode_dim.has_value());
-  CHECK(spec_text(read("[x, Replicated]").rule->spec) == "P(None)");
-  CHECK(read("[x, HiddenStateSharding]").rule->decode_dim == 1);
-  const Read wrong = read("[q_proj, ColumnWyse]");
+  CHECK(spec_text(read_spec("[x, Replicated]").rule->spec) == "P(None)");
+  CHECK(read_spec("[x, HiddenStateSharding]").rule->decode_dim == 1);
+  const ReadSpec wrong = read_spec("[q_proj, ColumnWyse]");
   CHECK(wrong.first() == "`ColumnWyse` is neither a list nor a preset");
   CHECK(wrong.diags.all().front().help.front() ==
         "a preset with a similar name is `ColumnWise`");
 }
 
 TEST_CASE("a rule written as a map may be aligned and know when it decodes") {
-  const Read result =
-      read("{pattern: w, spec: [tp], align: last, decode_dim: -2}");
+  const ReadSpec result =
+      read_spec("{pattern: w, spec: [tp], align: last, decode_dim: -2}");
   REQUIRE(result.rule.has_value());
   CHECK(result.rule->from_last);
   CHECK(result.rule->decode_dim == -2);
-  CHECK_FALSE(read("{pattern: w, spec: [tp], align: first}").rule->from_last);
-  CHECK(read("{pattern: w, spec: [], align: middle}").first() ==
+  CHECK_FALSE(
+      read_spec("{pattern: w, spec: [tp], align: first}").rule->from_last);
+  CHECK(read_spec("{pattern: w, spec: [], align: middle}").first() ==
         "`align` is neither `first` nor `last`");
-  CHECK(read("{pattern: w, spec: [], decode_dim: many}").first() ==
+  CHECK(read_spec("{pattern: w, spec: [], decode_dim: many}").first() ==
         "`decode_dim` must be the number of a dimension");
-  CHECK(read("{pattern: w}").first() == "a rule has no `spec`");
+  CHECK(read_spec("{pattern: w}").first() == "a rule has no `spec`");
 }
 
 TEST_CASE("every preset becomes one entry per semantic axis") {

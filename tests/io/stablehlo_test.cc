@@ -421,7 +421,7 @@ TEST_CASE("meshes have axes, and may list their devices") {
   CHECK(mesh("<[\"a\"=2]") == "SP002 m:1:9 `>` is missing here");
 }
 
-std::string rules_text(const std::string& text, AxisNames axes = {}) {
+std::string shardings_text(const std::string& text, AxisNames axes = {}) {
   Diagnostics diags;
   RuleSet rules;
   const bool good = kShardy.read(std::make_shared<SourceFile>("r", text),
@@ -472,16 +472,16 @@ TEST_CASE("what JAX lowered has the specs that were passed to it") {
 constexpr const char* kMesh = "sdy.mesh @m = <[\"a\"=2, \"b\"=2]>\n";
 
 TEST_CASE("each argument with a sharding has a rule") {
-  CHECK(rules_text(std::string(kMesh) +
-                   "func.func @main(%p: tensor<4x4xf32> {sdy.sharding = "
-                   "#sdy.sharding<@m, [{\"b\"}, {?}]>} loc(\"x.0\"), %q: "
-                   "tensor<4xf32>)") == "^x\\.0$ -> P(b, ?)\na=2 b=2 ");
+  CHECK(shardings_text(std::string(kMesh) +
+                       "func.func @main(%p: tensor<4x4xf32> {sdy.sharding = "
+                       "#sdy.sharding<@m, [{\"b\"}, {?}]>} loc(\"x.0\"), %q: "
+                       "tensor<4xf32>)") == "^x\\.0$ -> P(b, ?)\na=2 b=2 ");
 }
 
 TEST_CASE("what a spec does not keep is noted") {
-  CHECK(rules_text("sdy.mesh @m = <[\"a\"=2], device_ids=[1, 0]>\n"
-                   "func.func @main(%p: tensor<4xf32> {sdy.sharding = "
-                   "#sdy.sharding<@m, [{\"a\", ?}p1]>})") ==
+  CHECK(shardings_text("sdy.mesh @m = <[\"a\"=2], device_ids=[1, 0]>\n"
+                       "func.func @main(%p: tensor<4xf32> {sdy.sharding = "
+                       "#sdy.sharding<@m, [{\"a\", ?}p1]>})") ==
         "^p$ -> P(a)\na=2 "
         "SP014 note r:1:15 the order of devices is not kept\n"
         "SP014 note r:2:51 open dimensions are read as closed\n"
@@ -494,33 +494,34 @@ TEST_CASE("axes of mhlo.sharding are named on the command line") {
       "func.func @main(%p: tensor<4x4xf32> {mhlo.sharding = "
       "\"{devices=[2,2]<=[2,2]T(1,0)}\"}, %q: tensor<f32> {mhlo.sharding = "
       "\"{replicated}\"})}";
-  CHECK(rules_text(module, {"x", "y"}) ==
+  CHECK(shardings_text(module, {"x", "y"}) ==
         "^p$ -> P(y, x)\n^q$ -> P()\nx=2 y=2 ");
-  CHECK(rules_text(module) ==
+  CHECK(shardings_text(module) ==
         "refused\nSP002 r:2:54 `mhlo.sharding` has no names of axes");
-  CHECK(rules_text(module, {"x"}) ==
+  CHECK(shardings_text(module, {"x"}) ==
         "refused\nSP002 r:2:54 1 name is given for 2 axes");
-  CHECK(rules_text("module attributes {mhlo.num_partitions = 8 : i32} {" +
-                       module.substr(module.find('\n')),
-                   {"x", "y"}) ==
+  CHECK(shardings_text("module attributes {mhlo.num_partitions = 8 : i32} {" +
+                           module.substr(module.find('\n')),
+                       {"x", "y"}) ==
         "refused\nSP002 r:2:54 a sharding is not over all devices");
 }
 
 TEST_CASE("a module without shardings, or with both kinds, is refused") {
-  CHECK(rules_text("func.func @main(%p: tensor<4xf32>)") ==
+  CHECK(shardings_text("func.func @main(%p: tensor<4xf32>)") ==
         "refused\nSP006 r:1:1 no argument of the module has a sharding");
-  CHECK(rules_text(std::string(kMesh) +
-                   "func.func @main(%p: tensor<f32> {sdy.sharding = "
-                   "#sdy.sharding<@m, []>}, %q: tensor<f32> {mhlo.sharding = "
-                   "\"{replicated}\"})") ==
-        "refused\nSP014 r:1:1 some arguments have `sdy.sharding`, others "
-        "`mhlo.sharding`");
+  CHECK(
+      shardings_text(std::string(kMesh) +
+                     "func.func @main(%p: tensor<f32> {sdy.sharding = "
+                     "#sdy.sharding<@m, []>}, %q: tensor<f32> {mhlo.sharding = "
+                     "\"{replicated}\"})") ==
+      "refused\nSP014 r:1:1 some arguments have `sdy.sharding`, others "
+      "`mhlo.sharding`");
 }
 
 using testing::PlannedModel;
 
-std::optional<std::string> written(const PlannedModel& model,
-                                   Diagnostics& diags) {
+std::optional<std::string> written_shardings(const PlannedModel& model,
+                                             Diagnostics& diags) {
   return kShardyTarget.write({model.manifest, model.plan}, diags);
 }
 
@@ -531,7 +532,7 @@ TEST_CASE("a module takes the parameters with their shardings and names") {
   model.plan.placements[1].requested =
       PartitionSpec{{AxisNames{std::string(kUnconstrained)}}};
   Diagnostics diags;
-  const auto text = written(model, diags);
+  const auto text = written_shardings(model, diags);
   REQUIRE(text);
   CHECK(*text == R"(module @shardplan {
   sdy.mesh @mesh = <["dp"=2, "tp"=2]>
@@ -551,7 +552,7 @@ TEST_CASE("what a module cannot say is refused with the reason") {
       {"", "", "tp"}, "tp=2");
   model.plan.on_indivisible = OnIndivisible::Chunk;
   Diagnostics diags;
-  CHECK_FALSE(written(model, diags));
+  CHECK_FALSE(written_shardings(model, diags));
   REQUIRE(diags.all().size() == 3);
   CHECK(testing::message(diags.all()[0]) ==
         "SP014 `q` cannot be an argument in Shardy");
@@ -567,7 +568,7 @@ TEST_CASE("a module is read back as model, mesh and rules") {
   CHECK(rc::check("names, types and specs survive", [] {
     PlannedModel model = testing::any_planned_model();
     Diagnostics diags;
-    const auto text = written(model, diags);
+    const auto text = written_shardings(model, diags);
     RC_ASSERT(text.has_value() != diags.has_errors());
     if (!text || model.manifest.size() == 0) return;
     const RuleSet rules = testing::read_rules(kShardy, *text, diags);

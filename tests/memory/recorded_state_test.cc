@@ -179,7 +179,7 @@ using testing::Resolved;
 
 // Weights in bf16; gradients, master weights and moments in f32.
 constexpr int64_t kWeight = 2;
-constexpr int64_t kState = 4;
+constexpr int64_t kStateBytes = 4;
 
 StateOptions adamw(int stage, ZeroStyle style) {
   StateOptions options;
@@ -225,10 +225,10 @@ void check_deepspeed(const Resolved& model, const json& row) {
     auto bytes = bytes_by_role(model, adamw(stage, ZeroStyle::DeepSpeed));
     CHECK(bytes["param"] == flat * kWeight);
     CHECK(bytes["grad"] ==
-          (stage == 2 ? part : local_elements(model)) * kState);
+          (stage == 2 ? part : local_elements(model)) * kStateBytes);
     for (const char* role : {"master", "mu", "nu"}) {
       CAPTURE(role);
-      CHECK(bytes[role] == part * kState);
+      CHECK(bytes[role] == part * kStateBytes);
     }
   }
   const int64_t piece = row["deepspeed_stage3"]["partition"];
@@ -236,7 +236,7 @@ void check_deepspeed(const Resolved& model, const json& row) {
   CHECK(bytes["param"] == piece * kWeight);
   for (const char* role : {"grad", "master", "mu", "nu"}) {
     CAPTURE(role);
-    CHECK(bytes[role] == piece * kState);
+    CHECK(bytes[role] == piece * kStateBytes);
   }
 }
 
@@ -244,10 +244,10 @@ void check_fsdp2(const Resolved& model, const json& row) {
   const json& first = row["fsdp2"]["first"];
   auto bytes = bytes_by_role(model, adamw(3, ZeroStyle::Fsdp2));
   CHECK(bytes["param"] == first["stored"].get<int64_t>() * kWeight);
-  CHECK(bytes["grad"] == first["stored"].get<int64_t>() * kState);
+  CHECK(bytes["grad"] == first["stored"].get<int64_t>() * kStateBytes);
   for (const char* role : {"master", "mu", "nu"}) {
     CAPTURE(role);
-    CHECK(bytes[role] == first["moment"].get<int64_t>() * kState);
+    CHECK(bytes[role] == first["moment"].get<int64_t>() * kStateBytes);
   }
 }
 
@@ -258,11 +258,11 @@ void check_megatron(const Resolved& model, const json& row) {
   const int64_t most = row["megatron"]["most_state"];
   auto bytes = bytes_by_role(model, adamw(1, ZeroStyle::Megatron));
   CHECK(bytes["param"] == buffer * kWeight);
-  CHECK(bytes["grad"] == buffer * kState);
+  CHECK(bytes["grad"] == buffer * kStateBytes);
   for (const char* role : {"master", "mu", "nu"}) {
     CAPTURE(role);
-    CHECK(bytes[role] >= most * kState);
-    CHECK(bytes[role] <= (most + 128) * kState);
+    CHECK(bytes[role] >= most * kStateBytes);
+    CHECK(bytes[role] <= (most + 128) * kStateBytes);
   }
 }
 

@@ -10,7 +10,7 @@
 namespace shardplan {
 namespace {
 
-struct Case {
+struct SweepCase {
   Manifest manifest;
   Plan plan;
   LayerUnits units;
@@ -24,7 +24,7 @@ struct Case {
   }
 };
 
-Case drawn() {
+SweepCase drawn() {
   Manifest manifest = testing::manifest({
       {"model/layers/0/wq/kernel", "bf16[8, 8]"},
       {"model/layers/1/wq/kernel", "bf16[8, 8]"},
@@ -40,7 +40,7 @@ Case drawn() {
   auto plan = resolve(manifest, testing::rules({{".", ""}}),
                       testing::mesh("pp=3,dp=2"), ResolveOptions(), diags);
   RC_ASSERT(plan.has_value());
-  Case c{std::move(manifest), *std::move(plan), {}, {}};
+  SweepCase c{std::move(manifest), *std::move(plan), {}, {}};
   c.units = layer_units(c.manifest, c.plan.placement_of);
   KvRequest request;
   request.batch = *rc::gen::inRange<int64_t>(1, 9);
@@ -58,7 +58,7 @@ Case drawn() {
 }
 
 // With `found` it fits, and with one more it does not.
-void check_last(const Case& c, std::optional<int64_t> found,
+void check_last(const SweepCase& c, std::optional<int64_t> found,
                 int64_t KvRequest::*member) {
   KvRequest request = *c.options.kv;
   const auto fits = [&](int64_t value) {
@@ -76,13 +76,13 @@ void check_last(const Case& c, std::optional<int64_t> found,
 
 TEST_CASE("margins are where the budget itself stops to fit") {
   CHECK(rc::check("margins", [] {
-    const Case c = drawn();
+    const SweepCase c = drawn();
     const auto budget = c.budget(*c.options.kv);
     RC_ASSERT(budget.has_value());
-    const Margins margins =
-        find_margins(c.manifest, c.plan, c.units, c.options, *budget);
-    check_last(c, margins.batch, &KvRequest::batch);
-    check_last(c, margins.context, &KvRequest::seq);
+    const WorkloadHeadroom workload_headroom =
+        find_headroom(c.manifest, c.plan, c.units, c.options, *budget);
+    check_last(c, workload_headroom.batch, &KvRequest::batch);
+    check_last(c, workload_headroom.context, &KvRequest::seq);
   }));
 }
 
@@ -157,15 +157,15 @@ TEST_CASE("a point is the budget of its mesh with its margins") {
   CHECK(found->total == 64);  // half of 8 x 8 x 2
   CHECK(found->headroom == 936);
   CHECK_FALSE(found->seq);
-  CHECK_FALSE(found->margins.batch);
+  CHECK_FALSE(found->workload_headroom.batch);
   options.kv = KvRequest{2, 10, DType::BF16, 1, false};
   found = sweep_point(manifest, on, units, options, diags);
   REQUIRE(found);
   // One head, 4 + 4 elements of 2 bytes: 16 a token.
   CHECK(found->total == 64 + 2 * 10 * 16);
   CHECK(found->batch == 2);
-  CHECK(found->margins.batch == 5);     // 936 / 160
-  CHECK(found->margins.context == 29);  // 936 / 32
+  CHECK(found->workload_headroom.batch == 5);     // 936 / 160
+  CHECK(found->workload_headroom.context == 29);  // 936 / 32
   manifest.facts.head_dim = std::nullopt;
   CHECK_FALSE(sweep_point(manifest, on, units, options, diags));
   CHECK(diags.cannot_run());

@@ -241,7 +241,7 @@ Folding each_apart(const Manifest& model) {
   return fold(kinds, [&](size_t i) { return model.name(i); });
 }
 
-std::string text_of(const UnitFacts& known) {
+std::string text_of_facts(const UnitFacts& known) {
   std::string text;
   const auto add = [&](std::optional<int64_t> value) {
     text += value ? std::to_string(*value) + " " : "- ";
@@ -301,9 +301,10 @@ TEST_CASE("reading a name once per class loses nothing") {
                               "f32[4]", "f32[64, 64]", "f32[4, 8, 16]")),
                           {}));
     }
-    const std::string slow = text_of(unit_facts(model, each_apart(model)));
-    RC_ASSERT(text_of(unit_facts(model, fold_by_type(model))) == slow);
-    RC_ASSERT(text_of(unit_facts(model)) == slow);
+    const std::string slow =
+        text_of_facts(unit_facts(model, each_apart(model)));
+    RC_ASSERT(text_of_facts(unit_facts(model, fold_by_type(model))) == slow);
+    RC_ASSERT(text_of_facts(unit_facts(model)) == slow);
   }));
 }
 

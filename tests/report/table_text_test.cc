@@ -122,7 +122,7 @@ std::string printed(const Table& table, const Style& style = {},
   return text;
 }
 
-Style of_width(int width) {
+Style text_of_width(int width) {
   Style style;
   style.width = width;
   return style;
@@ -142,19 +142,19 @@ TEST_CASE("columns are aligned, numbers to the right, totals under a rule") {
 }
 
 TEST_CASE("elastic columns give way, the others do not") {
-  CHECK(printed(placements(), of_width(60)) ==
+  CHECK(printed(placements(), text_of_width(60)) ==
         "parameter              spec                 per device  rule\n"
         "layers…up_proj/kernel  P(None, (fsdp, tp))    31.3 MiB     1\n"
         "norm                   P()                    4.00 KiB     –\n"
         "                                              ────────\n"
         "                                              31.3 MiB\n");
   // Too narrow for all: names keep twenty columns, the rest its whole width.
-  CHECK(lines_of(printed(placements(), of_width(20)))[1] ==
+  CHECK(lines_of(printed(placements(), text_of_width(20)))[1] ==
         "layers…p_proj/kernel  P(None, (fsdp, tp))    31.3 MiB     1");
 }
 
 TEST_CASE("tables have a form in ASCII and in exact numbers") {
-  Style style = of_width(60);
+  Style style = text_of_width(60);
   style.unicode = false;
   style.exact = true;
   CHECK(printed(placements(), style) ==
@@ -221,7 +221,8 @@ TEST_CASE("elastic tables fit the width, and no line ends in a blank") {
                        {"b", "b", Align::Right},
                        {"c", "third", Align::Right, true}},
                       rows_of(rows)};
-    for (const std::string& line : lines_of(printed(table, of_width(width)))) {
+    for (const std::string& line :
+         lines_of(printed(table, text_of_width(width)))) {
       RC_ASSERT(display_width(line) <= width);
       RC_ASSERT(printable(line) == line);
       RC_ASSERT(line.empty() || line.back() != ' ');

@@ -15,7 +15,9 @@
 namespace shardplan {
 namespace {
 
-using namespace testing;
+using testing::bad_text;
+using testing::manifest;
+using testing::rules;
 
 std::string outcome_text(const ReadOutcome& read) {
   std::string text = read.kind == ReadKind::Placed    ? spec_text(read.spec)
@@ -36,20 +38,21 @@ Plan verbatim_plan(const Manifest& manifest, const RuleSet& rules,
 }
 
 // How a single parameter `w` is read; without a spec it has no rule.
-std::string read_text(const char* reading, const char* type, const char* spec,
+std::string read_text(const char* semantics, const char* type, const char* spec,
                       const char* axes = "fsdp=4,tp=2,one=1") {
   const Manifest model = manifest({{"w", type}});
   const RuleSet given =
       rules({{spec == nullptr ? "none" : "w", spec == nullptr ? "" : spec}},
             {"declared"});
   const Plan plan = verbatim_plan(model, given, testing::mesh(axes));
-  const ReadModel read = read_as(*find_reading(reading), model, given, plan);
+  const ReadModel read =
+      read_as(*find_framework_semantics(semantics), model, given, plan);
   return outcome_text(read.of(0));
 }
 
 TEST_CASE("each reading treats what does not divide in its own way") {
   const struct {
-    const char* reading;
+    const char* semantics;
     const char* expected;
   } rows[] = {
       {"eformer",
@@ -66,16 +69,16 @@ TEST_CASE("each reading treats what does not divide in its own way") {
        "fsdp=4,tp=2"},
   };
   for (const auto& row : rows) {
-    CAPTURE(row.reading);
-    CHECK(read_text(row.reading, "f32[12]", "(fsdp, tp)") == row.expected);
-    CHECK(read_text(row.reading, "f32[16]", "(fsdp, tp)") == "P((fsdp, tp))");
-    CHECK(read_text(row.reading, "f32[0]", "fsdp") == "P(fsdp)");
+    CAPTURE(row.semantics);
+    CHECK(read_text(row.semantics, "f32[12]", "(fsdp, tp)") == row.expected);
+    CHECK(read_text(row.semantics, "f32[16]", "(fsdp, tp)") == "P((fsdp, tp))");
+    CHECK(read_text(row.semantics, "f32[0]", "fsdp") == "P(fsdp)");
   }
 }
 
 TEST_CASE("scalars, ranks, unknown and repeated axes are told apart") {
   const struct {
-    const char* reading;
+    const char* semantics;
     const char* type;
     const char* spec;
     const char* expected;
@@ -114,9 +117,9 @@ TEST_CASE("scalars, ranks, unknown and repeated axes are told apart") {
        "not read; `HEAD` is a semantic axis, which is not known here"},
   };
   for (const auto& row : rows) {
-    CAPTURE(row.reading);
+    CAPTURE(row.semantics);
     CAPTURE(row.type);
-    CHECK(read_text(row.reading, row.type, row.spec) == row.expected);
+    CHECK(read_text(row.semantics, row.type, row.spec) == row.expected);
   }
 }
 
@@ -125,16 +128,18 @@ TEST_CASE("a name that is a logical axis is read by those who know them") {
   RuleSet given = rules({{"w", "mlp"}});
   given.logical_rules = {{"mlp", {"tp"}, {}, {}}};
   const Plan plan = verbatim_plan(model, given, testing::mesh("tp=2"));
-  const auto read = [&](const char* reading) {
-    return read_as(*find_reading(reading), model, given, plan).of(0).kind;
+  const auto read = [&](const char* semantics) {
+    return read_as(*find_framework_semantics(semantics), model, given, plan)
+        .of(0)
+        .kind;
   };
-  for (const char* reading : {"eformer", "easylm", "dtensor", "hf"}) {
-    CAPTURE(reading);
-    CHECK(read(reading) == ReadKind::NotRead);
+  for (const char* semantics : {"eformer", "easylm", "dtensor", "hf"}) {
+    CAPTURE(semantics);
+    CHECK(read(semantics) == ReadKind::NotRead);
   }
-  for (const char* reading : {"flax", "maxtext", "gspmd"}) {
-    CAPTURE(reading);
-    CHECK(read(reading) != ReadKind::NotRead);
+  for (const char* semantics : {"flax", "maxtext", "gspmd"}) {
+    CAPTURE(semantics);
+    CHECK(read(semantics) != ReadKind::NotRead);
   }
 }
 
@@ -145,7 +150,8 @@ TEST_CASE("a tp_plan has one rule for names that differ in digits") {
                                    {"norm", "f32[8]"}});
   const RuleSet given = rules({{"w2", "tp"}, {"w[13]", "None, tp"}});
   const Plan plan = verbatim_plan(model, given, testing::mesh("tp=2"));
-  const ReadModel read = read_as(*find_reading("hf"), model, given, plan);
+  const ReadModel read =
+      read_as(*find_framework_semantics("hf"), model, given, plan);
   CHECK(outcome_text(read.of(1)) == "P(tp, None)");
   for (const size_t merged : {size_t{0}, size_t{2}}) {
     CHECK(outcome_text(read.of(merged)) ==
@@ -159,8 +165,9 @@ TEST_CASE("uneven shards of equal size on the fullest device still disagree") {
   const Manifest model = manifest({{"w", "f32[10]"}});
   const RuleSet given = rules({{"w", "tp"}});
   const Plan plan = verbatim_plan(model, given, testing::mesh("tp=4"));
-  const auto read = [&](const char* reading) {
-    return read_as(*find_reading(reading), model, given, plan).of(0);
+  const auto read = [&](const char* semantics) {
+    return read_as(*find_framework_semantics(semantics), model, given, plan)
+        .of(0);
   };
   CHECK(read("gspmd").bytes_per_device == read("dtensor").bytes_per_device);
   CHECK_FALSE(agree(read("gspmd"), read("dtensor")));
@@ -168,20 +175,20 @@ TEST_CASE("uneven shards of equal size on the fullest device still disagree") {
   CHECK(agree(read("flax"), read("easylm")));
 }
 
-// The policies of this program are four of the readings.
+// The policies of this program are four of the semantics.
 TEST_CASE("a spec that is placed is placed as its policy places it") {
   CHECK(rc::check("read_as", [] {
-    const Manifest model = *gen::manifest();
+    const Manifest model = *testing::gen::manifest();
     RuleSet given;
     given.rules.resize(2);
     given.rules[0].pattern = "kernel|scale";
-    given.rules[0].spec = *gen::any_spec();
+    given.rules[0].spec = *testing::gen::any_spec();
     given.rules[1].pattern = "bias";
-    given.rules[1].spec = *gen::any_spec();
-    const Mesh mesh = *gen::mesh();
+    given.rules[1].spec = *testing::gen::any_spec();
+    const Mesh mesh = *testing::gen::mesh();
     const Plan plan = verbatim_plan(model, given, mesh);
     const struct {
-      const char* reading;
+      const char* semantics;
       OnIndivisible policy;
     } rows[] = {{"eformer", OnIndivisible::Drop},
                 {"maxtext", OnIndivisible::Prefix},
@@ -189,7 +196,7 @@ TEST_CASE("a spec that is placed is placed as its policy places it") {
                 {"dtensor", OnIndivisible::Chunk}};
     for (const auto& row : rows) {
       const ReadModel read =
-          read_as(*find_reading(row.reading), model, given, plan);
+          read_as(*find_framework_semantics(row.semantics), model, given, plan);
       for (size_t i = 0; i < model.size(); ++i) {
         const ReadOutcome& outcome = read.of(i);
         const Placement& asked = plan.of(i);
@@ -214,14 +221,14 @@ TEST_CASE("a spec that is placed is placed as its policy places it") {
 
 TEST_CASE("every reading is found by its name") {
   std::set<std::string_view> names;
-  for (const Reading& reading : readings()) {
-    CHECK(find_reading(reading.name) == &reading);
-    CHECK(names.insert(reading.name).second);
+  for (const FrameworkSemantics& semantics : framework_semantics()) {
+    CHECK(find_framework_semantics(semantics.name) == &semantics);
+    CHECK(names.insert(semantics.name).second);
   }
   CHECK(names == std::set<std::string_view>{"eformer", "flax", "maxtext",
                                             "easylm", "dtensor", "hf",
                                             "gspmd"});
-  CHECK(find_reading("jax") == nullptr);
+  CHECK(find_framework_semantics("jax") == nullptr);
 }
 
 }  // namespace

@@ -261,9 +261,9 @@ RuleSet logical(std::vector<std::pair<std::string, AxisNames>> rules,
   return set;
 }
 
-Meaning meaning(const RuleSet& rules, const char* written, size_t rank,
-                const char* mesh = "dp=2,fsdp=4,tp=2",
-                const NameReading& reading = {}) {
+ResolvedNames names_meant(const RuleSet& rules, const char* written,
+                          size_t rank, const char* mesh = "dp=2,fsdp=4,tp=2",
+                          const NameReading& reading = {}) {
   const Mesh on = testing::mesh(mesh);
   return Vocabulary(rules, on, reading).of(spec(written), rank);
 }
@@ -307,7 +307,7 @@ TEST_CASE(
     CHECK(alone.corrections.empty());
   }
   // Beside an axis that means several, all count, in order.
-  CHECK(meaning(rules, "(BATCH, SP), TP", 2).spec ==
+  CHECK(names_meant(rules, "(BATCH, SP), TP", 2).spec ==
         spec("(fsdp, dp, sp), tp"));
 }
 
@@ -341,23 +341,24 @@ TEST_CASE("a mesh axis with logical rules is ambiguous unless it says which") {
 
 TEST_CASE("semantic axes are those of PartitionAxis in the mode") {
   RuleSet rules;
-  CHECK(meaning(rules, "BATCH, _, HEAD", 3).spec ==
+  CHECK(names_meant(rules, "BATCH, _, HEAD", 3).spec ==
         spec("(fsdp, dp), None, tp"));
-  CHECK(meaning(rules, "(FSDP, SP), TP", 2).spec == spec("(fsdp, sp), tp"));
+  CHECK(names_meant(rules, "(FSDP, SP), TP", 2).spec == spec("(fsdp, sp), tp"));
   Diagnostics diags;
   PartitionAxis axis = default_partition_axis();
   axis[*find_partition_field("decode_head_axis")] = AxisValue{{"fsdp"}};
   rules.partition_axis = resolve_partition_axis(axis, diags);
   NameReading decode;
   decode.mode = Mode::Decode;
-  CHECK(meaning(rules, "HEAD", 1).spec == spec("tp"));
-  CHECK(meaning(rules, "HEAD", 1, "fsdp=2,tp=2", decode).spec == spec("fsdp"));
+  CHECK(names_meant(rules, "HEAD", 1).spec == spec("tp"));
+  CHECK(names_meant(rules, "HEAD", 1, "fsdp=2,tp=2", decode).spec ==
+        spec("fsdp"));
 }
 
 TEST_CASE("literal axes are reserved before logical ones are placed") {
   const RuleSet rules =
       logical({{"embed", {"fsdp"}}, {"embed", {"dp"}}, {"mlp", {"tp"}}});
-  const Meaning mixed = meaning(rules, "embed, fsdp, mlp", 3);
+  const ResolvedNames mixed = names_meant(rules, "embed, fsdp, mlp", 3);
   CHECK(mixed.spec == spec("dp, fsdp, tp"));
   CHECK(mixed.logical_rules == std::vector<int>{2, 0, 3});
   CHECK(mixed.corrections.empty());
@@ -365,13 +366,13 @@ TEST_CASE("literal axes are reserved before logical ones are placed") {
 
 TEST_CASE("entries beyond the rank keep their names and reserve nothing") {
   const RuleSet rules = logical({{"embed", {"fsdp"}}});
-  const Meaning cut = meaning(rules, "embed, fsdp", 1);
+  const ResolvedNames cut = names_meant(rules, "embed, fsdp", 1);
   CHECK(cut.spec == spec("fsdp, fsdp"));
 }
 
 TEST_CASE("a logical axis that no rule could place says why") {
   const RuleSet rules = logical({{"embed", {"fsdp"}}, {"mlp", {"fsdp"}}});
-  const Meaning blocked = meaning(rules, "mlp, embed, logical:kv", 3);
+  const ResolvedNames blocked = names_meant(rules, "mlp, embed, logical:kv", 3);
   CHECK(blocked.spec == spec("None, fsdp, None"));
   REQUIRE(blocked.corrections.size() == 2);
   CHECK(blocked.corrections[0].dim == 0);
@@ -385,7 +386,7 @@ TEST_CASE("a logical axis that no rule could place says why") {
 
 TEST_CASE("an axis that the spec names itself blocks, too") {
   const RuleSet rules = logical({{"embed", {"fsdp"}}});
-  const Meaning blocked = meaning(rules, "fsdp, embed", 2);
+  const ResolvedNames blocked = names_meant(rules, "fsdp, embed", 2);
   REQUIRE(blocked.corrections.size() == 1);
   CHECK(blocked.corrections[0].reason.ends_with(
       "the spec names an axis of it itself"));
@@ -393,7 +394,7 @@ TEST_CASE("an axis that the spec names itself blocks, too") {
 
 TEST_CASE("labels given twice place nothing") {
   const RuleSet rules = logical({{"a", {"fsdp"}}, {"b", {"tp"}}});
-  const Meaning twice = meaning(rules, "a, a, b", 3);
+  const ResolvedNames twice = names_meant(rules, "a, a, b", 3);
   CHECK(names_no_axis(twice.spec));
   REQUIRE(twice.corrections.size() == 3);
   for (const Correction& c : twice.corrections) {
@@ -405,20 +406,21 @@ TEST_CASE("no_constraint leaves the whole array as it is") {
   const RuleSet rules = logical({{"a", {"fsdp"}}});
   NameReading reading;
   reading.fallback = RulesFallback::NoConstraint;
-  CHECK(meaning(rules, "a, logical:b", 2, "fsdp=2", reading).spec ==
+  CHECK(names_meant(rules, "a, logical:b", 2, "fsdp=2", reading).spec ==
         PartitionSpec());
-  const Meaning left = meaning(rules, "a, logical:b, dp", 3, "dp=2", reading);
+  const ResolvedNames left =
+      names_meant(rules, "a, logical:b, dp", 3, "dp=2", reading);
   REQUIRE(left.corrections.size() == 3);
   CHECK(left.corrections[1].dropped == AxisNames{"fsdp"});
   CHECK(left.corrections[2].dropped == AxisNames{"dp"});
-  CHECK(meaning(rules, "a, None", 2, "fsdp=2", reading).spec ==
+  CHECK(names_meant(rules, "a, None", 2, "fsdp=2", reading).spec ==
         spec("fsdp, None"));
 }
 
 TEST_CASE("a manifest's labels are logical axes even if the mesh has them") {
   const RuleSet rules = logical({{"tp", {"fsdp"}}});
   const Mesh mesh = testing::mesh("fsdp=2,tp=2");
-  const Meaning found =
+  const ResolvedNames found =
       Vocabulary(rules, mesh, {}).of_labels({"tp", std::nullopt});
   CHECK(found.spec == spec("fsdp, None"));
 }
@@ -426,9 +428,9 @@ TEST_CASE("a manifest's labels are logical axes even if the mesh has them") {
 TEST_CASE("a mapping gives every axis what it means, taken or not") {
   RuleSet rules = logical({{"a", {"fsdp"}}, {"b", {"fsdp"}}, {"a", {"tp"}}});
   rules.logical_reading = LogicalReading::Mapping;
-  CHECK(meaning(rules, "a, b", 2).spec == spec("tp, fsdp"));
+  CHECK(names_meant(rules, "a, b", 2).spec == spec("tp, fsdp"));
   rules.logical_rules.pop_back();
-  CHECK(meaning(rules, "a, b", 2).spec == spec("fsdp, fsdp"));
+  CHECK(names_meant(rules, "a, b", 2).spec == spec("fsdp, fsdp"));
 }
 
 TEST_CASE("specs of the last dimensions are shifted, or lose their first") {
@@ -457,7 +459,7 @@ TEST_CASE("placed logical axes never name a mesh axis twice") {
       if (*rc::gen::arbitrary<bool>()) written.dims.push_back({label});
     }
     const Mesh mesh = testing::mesh("dp=2,fsdp=4,tp=2");
-    const Meaning found =
+    const ResolvedNames found =
         Vocabulary(rules, mesh, {}).of(written, written.dims.size());
     std::set<AxisName> used;
     for (const AxisNames& axes : found.spec.dims) {

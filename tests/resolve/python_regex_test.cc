@@ -102,7 +102,7 @@ TEST_CASE("only `\\W` inside a class is narrowed to ASCII, and says so") {
   CHECK(class_escape_ranges('d', false) == "\\p{Nd}");
 }
 
-using Json = nlohmann::json;
+using RecordedJson = nlohmann::json;
 
 // One digit per name, empty where the pattern is refused, "?" where a warning
 // says that the answer may differ.
@@ -156,12 +156,12 @@ TEST_CASE("patterns are found where Python finds them, or refused") {
   std::ifstream file(source_dir() / "tests/data/python_regex.jsonl");
   std::string line;
   REQUIRE(std::getline(file, line));
-  const Json head = Json::parse(line);
+  const RecordedJson head = RecordedJson::parse(line);
   const auto plain = head.at("names").get<std::vector<std::string>>();
   const auto all = head.at("unicode_names").get<std::vector<std::string>>();
   int compared = 0;
   while (std::getline(file, line)) {
-    const Json row = Json::parse(line);
+    const RecordedJson row = RecordedJson::parse(line);
     const auto pattern = row.at("pattern").get<std::string>();
     CAPTURE(pattern);
     const std::string ours = answer(pattern, plain, true);

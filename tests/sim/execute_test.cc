@@ -18,8 +18,8 @@ namespace {
 using testing::SmallGraph;
 
 // Factors in the order of the equation: b, d, f.
-struct Product {
-  Product() : g("dp=2,tp=4") {
+struct ProductModel {
+  ProductModel() : g("dp=2,tp=4") {
     g.einsum("bd,df->bf", g.input({6, 8}, ""), g.parameter({8, 16}, ""));
   }
   const GraphNode& node() const { return g.graph.nodes[0]; }
@@ -39,7 +39,7 @@ struct Product {
 };
 
 TEST_CASE("part: a device computes its range of every factor") {
-  const Product p;
+  const ProductModel p;
   const ShardingRule& rule = p.node().rule;
   const auto b = static_cast<size_t>(rule.result[0][0]);
   const auto f = static_cast<size_t>(rule.result[1][0]);
@@ -54,7 +54,7 @@ TEST_CASE("part: a device computes its range of every factor") {
 }
 
 TEST_CASE("part: ranges of all devices cover a sharded factor once") {
-  const Product p;
+  const ProductModel p;
   const ShardingRule& rule = p.node().rule;
   const auto f = static_cast<size_t>(rule.result[1][0]);
   std::vector<int> covered(16);
@@ -69,7 +69,7 @@ TEST_CASE("part: ranges of all devices cover a sharded factor once") {
 }
 
 TEST_CASE("part: two operations per multiply-add of what is local") {
-  const Product p;
+  const ProductModel p;
   DevicePart part;
   part.operands = {make_tensor(Element::F64, {3, 8}),
                    make_tensor(Element::F64, {8, 4})};

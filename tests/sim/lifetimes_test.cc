@@ -33,18 +33,18 @@ struct Tied {
 
 TEST_CASE("lifetimes: a stretch is what a node needs, and the node") {
   const Tied tied(3);
-  CHECK(tied.lives.stretches == 6);
+  CHECK(tied.lives.phases == 6);
   int last = -1;
   for (size_t i = 0; i < tied.program->instructions.size(); ++i) {
     const Instruction& at = tied.program->instructions[i];
-    const int stretch = tied.lives.stretch[i];
+    const int phase = tied.lives.phase[i];
     if (at.kind == Instruction::Kind::Load) {
-      CHECK(stretch == -1);
+      CHECK(phase == -1);
       continue;
     }
-    if (at.kind == Instruction::Kind::Compute) CHECK(stretch == at.node);
-    CHECK(stretch >= last);
-    last = stretch;
+    if (at.kind == Instruction::Kind::Compute) CHECK(phase == at.node);
+    CHECK(phase >= last);
+    last = phase;
   }
 }
 
@@ -59,7 +59,7 @@ TEST_CASE("lifetimes: weights are needed where they are used, and no longer") {
   CHECK_FALSE(is_needed_later(needed, 21));
   const auto& of_inner = tied.lives.needed[static_cast<size_t>(tied.inner)];
   CHECK(of_inner == std::vector<int>{19, 20});
-  // The last stretch hands out the outputs.
+  // The last phase hands out the outputs.
   CHECK(tied.lives.needed[static_cast<size_t>(tied.y)].back() == 22);
 }
 
@@ -71,9 +71,9 @@ TEST_CASE("lifetimes: what comes of weights alone can be made again") {
     const auto r = static_cast<size_t>(at.result);
     CHECK(tied.lives.maker[r] == static_cast<int>(i));
     const bool is_table = tied.program->registers[r].value == tied.table;
-    if (is_table) CHECK(tied.lives.made_again[r]);
+    if (is_table) CHECK(tied.lives.rematerialised[r]);
     if (at.kind == Instruction::Kind::Compute) {
-      CHECK_FALSE(tied.lives.made_again[r]);
+      CHECK_FALSE(tied.lives.rematerialised[r]);
     }
     gathered += is_table && at.kind == Instruction::Kind::Collective;
   }
@@ -93,9 +93,9 @@ TEST_CASE("lifetimes: nothing is read after its last reading") {
       for (const int number : program.instructions[i].operands) {
         const auto r = static_cast<size_t>(number);
         CHECK(lives.last_read[r] >= i);
-        CHECK(lives.reads[r].back() >= lives.stretch[i]);
+        CHECK(lives.reads[r].back() >= lives.phase[i]);
         const auto value = static_cast<size_t>(program.registers[r].value);
-        CHECK(lives.needed[value].back() >= lives.stretch[i]);
+        CHECK(lives.needed[value].back() >= lives.phase[i]);
       }
     }
     for (const int number : program.outputs) {

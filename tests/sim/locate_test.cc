@@ -236,15 +236,15 @@ TEST_CASE("locate: runs that advance together stop where they part") {
       at.axes.clear();
     }
     const Lifetimes lives = lifetimes_of(*kept.program);
-    HeldValues held{&kept.g.graph, &lives,
-                    read_from(kept.g.values(how == Arithmetic::Field
-                                                ? ValueSource::Field
-                                                : ValueSource::Random)),
-                    how == Arithmetic::Field};
-    Lanes lanes(*kept.program, lives, held, {how, 1, false});
+    ValueCache cache{&kept.g.graph, &lives,
+                     read_from(kept.g.values(how == Arithmetic::Field
+                                                 ? ValueSource::Field
+                                                 : ValueSource::Random)),
+                     how == Arithmetic::Field};
+    PairedRuns runs(*kept.program, lives, cache, {how, 1, false});
     std::vector<int> begun;
-    const auto parted = first_divergence(lanes, [&](int stretch) {
-      begun.push_back(stretch);
+    const auto parted = first_divergence(runs, [&](int phase) {
+      begun.push_back(phase);
       return true;
     });
     REQUIRE(parted.has_value());
@@ -252,7 +252,7 @@ TEST_CASE("locate: runs that advance together stop where they part") {
     CHECK(parted->device == 0);
     // The sum is made for the second operation, and the run goes no further.
     CHECK(begun == std::vector<int>{0, 1});
-    Lanes again(*kept.program, lives, held, {how, 1, false});
+    PairedRuns again(*kept.program, lives, cache, {how, 1, false});
     CHECK_FALSE(first_divergence(again, [](int) { return false; }).has_value());
   }
 }

@@ -29,7 +29,7 @@ struct Three {
     lives = lifetimes_of(*program);
     given = g.values();
   }
-  HeldValues held(Storage storage = Storage::F32) {
+  ValueCache cache(Storage storage = Storage::F32) {
     return {&g.graph, &lives,
             [this](int value, Element element) {
               ++reads[value];
@@ -48,12 +48,12 @@ struct Three {
 
 TEST_CASE("held values: all runs read the same, once") {
   Three t(0);
-  HeldValues held = t.held();
-  const Tensor single = held_value(held, t.w, Element::F32);
-  const Tensor wide = held_value(held, t.w, Element::F64);
+  ValueCache cache = t.cache();
+  const Tensor single = cached_value(cache, t.w, Element::F32);
+  const Tensor wide = cached_value(cache, t.w, Element::F64);
   CHECK(values_of(single) == values_of(wide));
   CHECK(wide.element == Element::F64);
-  CHECK(held_value(held, t.w, Element::F64).storage == wide.storage);
+  CHECK(cached_value(cache, t.w, Element::F64).storage == wide.storage);
   CHECK(t.reads[t.w] == 1);
 }
 
@@ -61,18 +61,18 @@ TEST_CASE("held values: a weight is let go of, and read again far on") {
   for (const int between : {0, 20}) {
     CAPTURE(between);
     Three t(between);
-    HeldValues held = t.held();
-    held_value(held, t.w, Element::F64);
-    held_value(held, t.x, Element::F64);
-    release_values(held, 0);
-    held_value(held, t.w, Element::F64);
+    ValueCache cache = t.cache();
+    cached_value(cache, t.w, Element::F64);
+    cached_value(cache, t.x, Element::F64);
+    release_values(cache, 0);
+    cached_value(cache, t.w, Element::F64);
     CHECK(t.reads[t.w] == 1);
-    release_values(held, 1);
+    release_values(cache, 1);
     const auto w = static_cast<size_t>(t.w);
-    CHECK((held.doubles[w].storage == nullptr) == (between == 20));
+    CHECK((cache.doubles[w].storage == nullptr) == (between == 20));
     // The input was read for the last time.
-    CHECK(held.doubles[static_cast<size_t>(t.x)].storage == nullptr);
-    held_value(held, t.w, Element::F64);
+    CHECK(cache.doubles[static_cast<size_t>(t.x)].storage == nullptr);
+    cached_value(cache, t.w, Element::F64);
     CHECK(t.reads[t.w] == (between == 20 ? 2 : 1));
   }
 }
@@ -81,40 +81,41 @@ TEST_CASE("held values: doubles go first, unless they are needed again") {
   for (const int between : {0, 20}) {
     CAPTURE(between);
     Three t(between);
-    HeldValues held = t.held();
-    for (const int value : {t.w, t.ids}) held_value(held, value, Element::F64);
-    release_doubles(held, 1);
+    ValueCache cache = t.cache();
+    for (const int value : {t.w, t.ids})
+      cached_value(cache, value, Element::F64);
+    release_doubles(cache, 1);
     const auto w = static_cast<size_t>(t.w);
-    CHECK((held.doubles[w].storage == nullptr) == (between == 20));
-    CHECK(held.singles[w].storage != nullptr);
-    CHECK(held.doubles[static_cast<size_t>(t.ids)].storage != nullptr);
+    CHECK((cache.doubles[w].storage == nullptr) == (between == 20));
+    CHECK(cache.singles[w].storage != nullptr);
+    CHECK(cache.doubles[static_cast<size_t>(t.ids)].storage != nullptr);
   }
 }
 
 TEST_CASE("held values: inputs are kept for as long as anyone reads them") {
   Three t(20);
-  HeldValues held = t.held();
-  held_value(held, t.ids, Element::F32);
-  release_values(held, 0);
-  held_value(held, t.ids, Element::F32);
+  ValueCache cache = t.cache();
+  cached_value(cache, t.ids, Element::F32);
+  release_values(cache, 0);
+  cached_value(cache, t.ids, Element::F32);
   CHECK(t.reads[t.ids] == 1);
 }
 
 TEST_CASE("held values: every run computes with what is stored") {
   Three t(0);
-  HeldValues held = t.held(Storage::BF16);
+  ValueCache cache = t.cache(Storage::BF16);
   const std::vector<double> before =
       values_of(t.given[static_cast<size_t>(t.w)]);
   const std::vector<double> single =
-      values_of(held_value(held, t.w, Element::F32));
-  CHECK(values_of(held_value(held, t.w, Element::F64)) == single);
+      values_of(cached_value(cache, t.w, Element::F32));
+  CHECK(values_of(cached_value(cache, t.w, Element::F64)) == single);
   CHECK(single != before);
   for (size_t i = 0; i < single.size(); ++i) {
     CHECK(single[i] == rounded(static_cast<float>(before[i]), Storage::BF16));
   }
   // What was given is not written to; integers are no measurements.
   CHECK(values_of(t.given[static_cast<size_t>(t.w)]) == before);
-  CHECK(values_of(held_value(held, t.ids, Element::F32)) ==
+  CHECK(values_of(cached_value(cache, t.ids, Element::F32)) ==
         values_of(t.given[static_cast<size_t>(t.ids)]));
 }
 
@@ -166,20 +167,20 @@ TEST_CASE("lanes: memory does not grow with the number of layers") {
 TEST_CASE("lanes: results stay while a run needs them, and no longer") {
   Deep deep(2);
   const Lifetimes lives = lifetimes_of(*deep.program);
-  HeldValues held{&deep.g.graph, &lives, read_from(deep.g.values())};
-  Lanes lanes(*deep.program, lives, held, {Arithmetic::F64, 1, false});
-  for (int s = 0; s + 1 < lives.stretches; ++s) {
-    advance_unsharded(lanes, s);
-    lanes.sharded.advance(s);
-    release_results(lanes, s);
-    release_values(held, s);
-    for (size_t v = 0; v < lanes.unsharded.results.size(); ++v) {
-      const bool there = lanes.unsharded.results[v].storage != nullptr;
+  ValueCache cache{&deep.g.graph, &lives, read_from(deep.g.values())};
+  PairedRuns runs(*deep.program, lives, cache, {Arithmetic::F64, 1, false});
+  for (int s = 0; s + 1 < lives.phases; ++s) {
+    advance_unsharded(runs, s);
+    runs.sharded.advance(s);
+    release_results(runs, s);
+    release_values(cache, s);
+    for (size_t v = 0; v < runs.unsharded.results.size(); ++v) {
+      const bool there = runs.unsharded.results[v].storage != nullptr;
       if (there) CHECK(is_needed_later(lives.needed[v], s));
     }
   }
   const auto output = static_cast<size_t>(deep.g.graph.outputs[0]);
-  CHECK(lanes.unsharded.results[output].storage != nullptr);
+  CHECK(runs.unsharded.results[output].storage != nullptr);
 }
 
 TEST_CASE("lanes: results in low precision are rounded, integers are not") {
@@ -191,21 +192,21 @@ TEST_CASE("lanes: results in low precision are rounded, integers are not") {
   const int y = g.node("exp", {x});
   const Program program = g.plan();
   const Lifetimes lives = lifetimes_of(program);
-  HeldValues held{&g.graph, &lives, read_from(g.values()), false,
-                  Storage::BF16};
-  Lanes lanes(program, lives, held,
-              {Arithmetic::F32, 1, false, Storage::BF16, Storage::BF16});
-  for (int s = 0; s < lives.stretches; ++s) {
-    advance_unsharded(lanes, s);
-    lanes.sharded.advance(s);
+  ValueCache cache{&g.graph, &lives, read_from(g.values()), false,
+                   Storage::BF16};
+  PairedRuns runs(program, lives, cache,
+                  {Arithmetic::F32, 1, false, Storage::BF16, Storage::BF16});
+  for (int s = 0; s < lives.phases; ++s) {
+    advance_unsharded(runs, s);
+    runs.sharded.advance(s);
   }
-  CHECK(values_of(whole_of(lanes.unsharded, rows)) ==
+  CHECK(values_of(whole_of(runs.unsharded, rows)) ==
         values_of(g.values()[static_cast<size_t>(ids)]));
-  const std::vector<double> numbers = values_of(whole_of(lanes.unsharded, y));
+  const std::vector<double> numbers = values_of(whole_of(runs.unsharded, y));
   for (const double number : numbers) {
     CHECK(rounded(static_cast<float>(number), Storage::BF16) == number);
   }
-  const Execution run = lanes.sharded.finish();
+  const Execution run = runs.sharded.finish();
   const auto output = static_cast<size_t>(program.outputs[1]);
   CHECK(values_of(assemble(program.mesh, program.registers[output].layout, {4},
                            run.registers[output])) == numbers);

@@ -194,23 +194,23 @@ TEST_CASE("so does every one of them sharded with its family's rules") {
     CAPTURE(name);
     const Checkpoint checkpoint = read_checkpoint(name);
     const std::string rules = "@" + std::string(checkpoint.model->family->name);
-    const auto run =
+    const auto run_recorded =
         simulated(*checkpoint.model, rules, "fsdp=2,tp=2",
                   ValueSource::Checkpoint, [&](int value, Element element) {
                     return checkpoint.read(value, element);
                   });
-    CAPTURE(run.messages);
-    REQUIRE(run.simulation);
-    CHECK_FALSE(run.simulation->mismatch);
-    CHECK_FALSE(run.moves.empty());
-    check_agreement(checkpoint, run.simulation->unsharded,
-                    run.simulation->sharded);
+    CAPTURE(run_recorded.messages);
+    REQUIRE(run_recorded.simulation);
+    CHECK_FALSE(run_recorded.simulation->mismatch);
+    CHECK_FALSE(run_recorded.moves.empty());
+    check_agreement(checkpoint, run_recorded.simulation->unsharded,
+                    run_recorded.simulation->sharded);
   }
 }
 
 TEST_CASE("a wrong weight is noticed") {
   Checkpoint checkpoint = read_checkpoint("llama");
-  const auto run = simulated(
+  const auto run_recorded = simulated(
       *checkpoint.model, "@llama", "tp=2", ValueSource::Checkpoint,
       [&](int number, Element element) {
         const Value& value =
@@ -222,11 +222,12 @@ TEST_CASE("a wrong weight is noticed") {
         }
         return tensor;
       });
-  REQUIRE(run.simulation);
+  REQUIRE(run_recorded.simulation);
   Diagnostics diags;
   const auto errors = compare_expected(
-      checkpoint.graph(), run.simulation->unsharded, run.simulation->sharded,
-      checkpoint.expected.manifest, checkpoint.expected.tensors, diags);
+      checkpoint.graph(), run_recorded.simulation->unsharded,
+      run_recorded.simulation->sharded, checkpoint.expected.manifest,
+      checkpoint.expected.tensors, diags);
   REQUIRE(errors);
   CHECK_FALSE(errors->front().agrees());
 }
@@ -279,8 +280,8 @@ std::unique_ptr<Case> prepare(const RecordedProgram& recorded) {
 }
 
 // The outputs of a sharded run, put together.
-std::vector<Tensor> run(const Case& what, Arithmetic arithmetic,
-                        std::span<const Tensor> values) {
+std::vector<Tensor> run_recorded(const Case& what, Arithmetic arithmetic,
+                                 std::span<const Tensor> values) {
   ExecuteOptions options;
   options.arithmetic = arithmetic;
   const Execution execution = execute(what.program, values, options);
@@ -304,7 +305,8 @@ TEST_CASE("sharded runs give the results that JAX recorded") {
     for (const Tensor& value : what->values) {
       values.push_back(value.storage ? converted(value, Element::F32) : value);
     }
-    const std::vector<Tensor> outputs = run(*what, Arithmetic::F32, values);
+    const std::vector<Tensor> outputs =
+        run_recorded(*what, Arithmetic::F32, values);
     REQUIRE(outputs.size() == recorded.results.size());
     for (size_t i = 0; i < outputs.size(); ++i) {
       REQUIRE(outputs[i].shape == recorded.results[i].shape);
@@ -331,7 +333,8 @@ TEST_CASE("sharded runs of the recorded programs equal unsharded ones") {
     for (const Arithmetic arithmetic : {Arithmetic::F64, Arithmetic::Field}) {
       const auto& values =
           arithmetic == Arithmetic::F64 ? what->values : residues;
-      const std::vector<Tensor> outputs = run(*what, arithmetic, values);
+      const std::vector<Tensor> outputs =
+          run_recorded(*what, arithmetic, values);
       const std::vector<Tensor> all = evaluate(what->graph, values, arithmetic);
       for (size_t i = 0; i < outputs.size(); ++i) {
         const Tensor& expected =
@@ -394,16 +397,16 @@ namespace {
 
 // A graph and what a program makes of it. Does not move: `program` points into
 // it.
-struct Placed {
+struct PlacedModel {
   std::unique_ptr<testing::BuiltGraph> built;
   Program program{Mesh({{"dp", 1}}), nullptr, {}, {}, {}, {}};
 };
 
 // @moe on a mesh, by a rule file or a shipped set (`@mixtral`).
-std::unique_ptr<Placed> placed(const std::string& mesh_text,
-                               const std::string& rules) {
+std::unique_ptr<PlacedModel> placed_model(const std::string& mesh_text,
+                                          const std::string& rules) {
   const DimSizes dims = {{"length", 4}, {"embed", 16}, {"mlp", 16}};
-  auto result = std::make_unique<Placed>();
+  auto result = std::make_unique<PlacedModel>();
   result->built = testing::shipped_graph("moe", dims);
   REQUIRE_MESSAGE(result->built->graph, result->built->messages);
   const Graph& graph = *result->built->graph;
@@ -453,14 +456,14 @@ void check_equal(const Program& program) {
 
 TEST_CASE(
     "experts: with the batch elsewhere, devices add their experts' sums") {
-  const auto p = placed("ep=4", "@mixtral");
+  const auto p = placed_model("ep=4", "@mixtral");
   CHECK(testing::moves(p->program) ==
         "all-reduce over ep of combined (partial sum)");
   check_equal(p->program);
 }
 
 TEST_CASE("experts: with the batch on their axis, tokens go there and back") {
-  const auto p = placed("ep=4", kBatchOnExperts);
+  const auto p = placed_model("ep=4", kBatchOnExperts);
   CHECK(testing::moves(p->program) ==
         "all-to-all over ep of dispatched (implicit); "
         "all-to-all over ep of downed (implicit)");
@@ -468,14 +471,14 @@ TEST_CASE("experts: with the batch on their axis, tokens go there and back") {
 }
 
 TEST_CASE("experts: other axes do what they do in a dense layer") {
-  const auto apart = placed("fsdp=2,ep=2,tp=2", "@mixtral");
+  const auto apart = placed_model("fsdp=2,ep=2,tp=2", "@mixtral");
   CHECK(testing::moves(apart->program) ==
         "all-gather over fsdp of gate (weight use); "
         "all-gather over fsdp of up (weight use); "
         "all-gather over fsdp of down (weight use); "
         "all-reduce over (ep, tp) of combined (partial sum)");
   check_equal(apart->program);
-  const auto together = placed("fsdp=2,ep=2,tp=2", kBatchOnExperts);
+  const auto together = placed_model("fsdp=2,ep=2,tp=2", kBatchOnExperts);
   CHECK(testing::moves(together->program) ==
         "all-to-all over ep of dispatched (implicit); "
         "all-gather over fsdp of gate (weight use); "
@@ -493,7 +496,7 @@ TEST_CASE("experts: every mesh gives what one device gives") {
     for (const char* rules : {"@mixtral", kBatchOnExperts}) {
       CAPTURE(mesh);
       CAPTURE(rules);
-      check_equal(placed(mesh, rules)->program);
+      check_equal(placed_model(mesh, rules)->program);
     }
   }
 }

@@ -18,7 +18,7 @@ using testing::draw;
 using testing::Random;
 using testing::SmallGraph;
 
-Simulation run(SmallGraph& g, ValueSource source = ValueSource::Field) {
+Simulation run_mapped(SmallGraph& g, ValueSource source = ValueSource::Field) {
   Diagnostics diags;
   REQUIRE(check_shard_maps(g.graph, g.mesh, {}, diags));
   const Program program = g.plan();
@@ -43,10 +43,10 @@ TEST_CASE("shard_map: an operation on every element is the plain one") {
     const PartitionSpec spec = testing::random_layout(random, mesh, shape).spec;
     g.node(draw(random, 0, 1) == 0 ? "add" : "multiply", {x, y});
     last_node(g).shard_map = ShardMapUse{{spec, spec}, spec, {}};
-    const Simulation s = run(g);
+    const Simulation s = run_mapped(g);
     CHECK_FALSE(s.mismatch);
     CHECK(s.bytes_moved == s.bytes_priced);
-    CHECK_FALSE(run(g, ValueSource::Random).mismatch);
+    CHECK_FALSE(run_mapped(g, ValueSource::Random).mismatch);
   }
 }
 
@@ -67,18 +67,18 @@ TEST_CASE("shard_map: a contraction is the sum over its axes, and needs it") {
         ShardMapUse{{{{axes[0], axes[1]}}, {{axes[1], axes[2]}}},
                     {{axes[0], axes[2]}},
                     axes[1]};
-    const Simulation s = run(g);
+    const Simulation s = run_mapped(g);
     CHECK_FALSE(s.mismatch);
     CHECK(s.bytes_moved == s.bytes_priced);
-    const Simulation real = run(g, ValueSource::Random);
+    const Simulation real = run_mapped(g, ValueSource::Random);
     CHECK_FALSE(real.mismatch);
     REQUIRE(real.bound_ratio);
     CHECK(*real.bound_ratio <= 1);
     if (axes[1].empty()) continue;
     // The sum forgotten.
     last_node(g).shard_map->psum.clear();
-    CHECK(run(g).mismatch);
-    CHECK(run(g, ValueSource::Random).mismatch);
+    CHECK(run_mapped(g).mismatch);
+    CHECK(run_mapped(g, ValueSource::Random).mismatch);
     ++wrong;
   }
   CHECK(wrong > 10);
@@ -88,9 +88,9 @@ TEST_CASE("shard_map: a result is put together in the order of its axes") {
   SmallGraph g("a=2,b=3");
   g.node("relu", {g.input({12}, "")});
   last_node(g).shard_map = ShardMapUse{{{{{"a", "b"}}}}, {{{"a", "b"}}}, {}};
-  CHECK_FALSE(run(g).mismatch);
+  CHECK_FALSE(run_mapped(g).mismatch);
   last_node(g).shard_map->out_spec = {{{"b", "a"}}};
-  CHECK(run(g).mismatch);
+  CHECK(run_mapped(g).mismatch);
 }
 
 // A sum stood for a maximum in the field, so that a psum for a pmax was found
@@ -101,12 +101,12 @@ TEST_CASE("shard_map: the sum of maxima is no maximum") {
       SmallGraph g("tp=4");
       const int x = g.input({rows, 8}, "None, tp");
       g.node("max", {x}, {{"dims", std::vector<int64_t>{1}}});
-      CHECK_FALSE(run(g, source).mismatch);
+      CHECK_FALSE(run_mapped(g, source).mismatch);
       last_node(g).shard_map = ShardMapUse{{{{{}, {"tp"}}}}, {}, {"tp"}};
-      CHECK(run(g, source).mismatch);
+      CHECK(run_mapped(g, source).mismatch);
       // Nor is the maximum of what one device has.
       last_node(g).shard_map = ShardMapUse{{{{{}, {"tp"}}}}, {}, {}};
-      CHECK(run(g, source).mismatch);
+      CHECK(run_mapped(g, source).mismatch);
     }
   }
 }
@@ -119,7 +119,7 @@ TEST_CASE("shard_map: what is read next is the whole sum") {
       ShardMapUse{{{{{}, {"tp"}}}, {{{"tp"}, {}}}}, {}, {"tp"}};
   const int z = g.node("relu", {y});
   last_node(g).shard_map = ShardMapUse{{{}}, {}, {}};
-  CHECK_FALSE(run(g).mismatch);
+  CHECK_FALSE(run_mapped(g).mismatch);
   CHECK(testing::moves(g.plan()) ==
         "all-reduce over tp of v" + std::to_string(y) + " (partial sum)");
   CHECK(g.graph.outputs == std::vector<int>{z});
@@ -140,7 +140,7 @@ TEST_CASE("shard_map: a bias within the sum is added once per device") {
       last_node(g).inner_operand = 0;
     }
     for (const ValueSource source : {ValueSource::Field, ValueSource::Random}) {
-      const Simulation s = run(g, source);
+      const Simulation s = run_mapped(g, source);
       REQUIRE(s.mismatch.has_value() == inside);
       if (inside) CHECK(s.mismatch->value == last_node(g).result);
     }
@@ -157,7 +157,7 @@ TEST_CASE("shard_map: a step within a body is not judged by itself") {
   g.node("scale", {y}, {{"by", 3.0}});
   last_node(g).shard_map = ShardMapUse{{{}}, {}, {"tp"}};
   last_node(g).inner_operand = 0;
-  CHECK_FALSE(run(g).mismatch);
+  CHECK_FALSE(run_mapped(g).mismatch);
 }
 
 TEST_CASE("shard_map: rows of a table know their numbers") {
@@ -176,9 +176,9 @@ TEST_CASE("shard_map: rows of a table know their numbers") {
     const int table = g.parameter({c.rows, 8}, "");
     g.node("embedding", {table, g.input({5, 7}, "", c.below)});
     last_node(g).shard_map = ShardMapUse{{{{{"tp"}, {}}}, {}}, {}, {"tp"}};
-    CHECK(run(g, ValueSource::Random).mismatch.has_value() == c.lost);
+    CHECK(run_mapped(g, ValueSource::Random).mismatch.has_value() == c.lost);
     // By itself, on tokens of the whole table, the rest always shows.
-    CHECK(run(g).mismatch.has_value() == (c.rows % 4 != 0));
+    CHECK(run_mapped(g).mismatch.has_value() == (c.rows % 4 != 0));
   }
 }
 
@@ -190,7 +190,7 @@ TEST_CASE("shard_map: rows left over are lost in a product, too") {
     g.einsum("te,ed->td", x, g.parameter({rows, 2}, ""));
     last_node(g).shard_map =
         ShardMapUse{{{{{}, {"ep"}}}, {{{"ep"}, {}}}}, {}, {"ep"}};
-    const Simulation s = run(g);
+    const Simulation s = run_mapped(g);
     CHECK(s.mismatch.has_value() == (rows != 15));
     // Five rows for each device.
     CHECK(s.flops == 2 * 4 * 5 * 2);
@@ -204,7 +204,7 @@ TEST_CASE("shard_map: with overlap, a product waits for its operands") {
   last_node(g).shard_map = ShardMapUse{{{}, {}}, {}, {}};
   CHECK(testing::moves(g.plan({Overlap::Ring, nullptr})) ==
         "all-gather over tp of x0 (declared)");
-  CHECK_FALSE(run(g).mismatch);
+  CHECK_FALSE(run_mapped(g).mismatch);
 }
 
 }  // namespace

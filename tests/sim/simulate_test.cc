@@ -258,7 +258,7 @@ TEST_CASE("simulate: stops as well where it looks for a difference") {
   sum.axes.clear();
   SimulateOptions options;
   int asked = 0;
-  // Five stretches of the runs, then the first of the search.
+  // Five phases of the runs, then the first of the search.
   options.stop = [&] { return ++asked == 6; };
   CHECK(simulate(program, mlp.g.values(), options).stopped);
   CHECK(asked == 6);

@@ -34,7 +34,7 @@ DeviceTensors numbered(const Mesh& m, const Shape& shape) {
   return tensors;
 }
 
-Tensor rows(const Tensor& t, int dim, size_t index, size_t count) {
+Tensor rows_of(const Tensor& t, int dim, size_t index, size_t count) {
   const Slice part =
       part_of(t.shape[static_cast<size_t>(dim)], static_cast<int64_t>(index),
               static_cast<int64_t>(count));
@@ -49,16 +49,16 @@ Tensor by_definition(CollectiveKind kind, const std::vector<Tensor>& group,
   for (size_t s = 0; s < n; ++s) {
     switch (kind) {
       case CollectiveKind::AllGather:
-        copy_into(rows(result, 0, s, n), group[s]);
+        copy_into(rows_of(result, 0, s, n), group[s]);
         break;
       case CollectiveKind::ReduceScatter:
-        add_into(result, rows(group[s], 0, rank, n), Arithmetic::F64);
+        add_into(result, rows_of(group[s], 0, rank, n), Arithmetic::F64);
         break;
       case CollectiveKind::AllReduce:
         add_into(result, group[s], Arithmetic::F64);
         break;
       default:
-        copy_into(rows(result, 1, s, n), rows(group[s], 0, rank, n));
+        copy_into(rows_of(result, 1, s, n), rows_of(group[s], 0, rank, n));
     }
   }
   return result;
@@ -303,8 +303,8 @@ TEST_CASE("transfers: the steps of a reshard turn one layout into the other") {
         for (size_t d = 0; d < held.size(); ++d) {
           const int64_t index =
               shard_index(m, step.axes, m.coordinates(static_cast<int64_t>(d)));
-          held[d] = rows(held[d], step.dim, static_cast<size_t>(index),
-                         static_cast<size_t>(shard_count(m, step.axes)));
+          held[d] = rows_of(held[d], step.dim, static_cast<size_t>(index),
+                            static_cast<size_t>(shard_count(m, step.axes)));
         }
         at = step.after;
         continue;

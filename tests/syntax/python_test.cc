@@ -31,7 +31,7 @@ std::string tokens_text(const std::string& text) {
 }
 
 // The value of one string literal.
-std::string value_of(const std::string& literal) {
+std::string python_value_of(const std::string& literal) {
   const SourceFile source("rules.py", literal);
   const auto tokens = python_tokens(source);
   REQUIRE(tokens.size() == 2);
@@ -79,7 +79,7 @@ TEST_CASE("strings have the value that Python gives them") {
     const char* literal = row.first;
     const char* value = row.second;
     CAPTURE(literal);
-    CHECK(value_of(literal) ==
+    CHECK(python_value_of(literal) ==
           (value == nullptr ? std::string(1, '\0') : std::string(value)));
   }
 }

@@ -213,15 +213,16 @@ void add_cache(Report& report, const Session& session,
     report.notes.push_back(std::move(line));
   }
   if (!options.limit) return;
-  const Margins margins =
-      find_margins(session.manifest, session.plan, answer.input.units, options,
-                   answer.budget);
-  report.notes.push_back(kv_fit_note(margins, *options.kv));
+  const WorkloadHeadroom workload_headroom =
+      find_headroom(session.manifest, session.plan, answer.input.units, options,
+                    answer.budget);
+  report.notes.push_back(kv_fit_note(workload_headroom, *options.kv));
   const auto cell = [](const std::optional<int64_t>& most) {
     return most ? Cell(Count{*most}) : Cell();
   };
-  report.summary.emplace_back("largest_batch", cell(margins.batch));
-  report.summary.emplace_back("longest_context", cell(margins.context));
+  report.summary.emplace_back("largest_batch", cell(workload_headroom.batch));
+  report.summary.emplace_back("longest_context",
+                              cell(workload_headroom.context));
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ std::vector<Table> list_targets() {
 }
 
 std::vector<Table> list_readings() {
-  return {named_table("readings", "", named_rows(readings()))};
+  return {named_table("readings", "", named_rows(framework_semantics()))};
 }
 
 std::vector<Table> list_commands() {

@@ -21,13 +21,13 @@ namespace shardplan::cli {
 namespace {
 
 struct SemanticsSide {
-  const Reading* reading = nullptr;
+  const FrameworkSemantics* semantics = nullptr;
   ReadModel model;
   Int128 bytes = 0;  // per device, of what is placed
   int64_t refused = 0;
   int64_t not_read = 0;
 
-  std::string name() const { return std::string(reading->name); }
+  std::string name() const { return std::string(semantics->name); }
 };
 
 struct SemanticsComparison {
@@ -40,9 +40,10 @@ struct SemanticsComparison {
 SemanticsSide read_semantics_side(const std::string& name, const Inputs& inputs,
                                   const Plan& verbatim) {
   SemanticsSide side;
-  side.reading = find_reading(name);
-  SHARDPLAN_CHECK(side.reading != nullptr);
-  side.model = read_as(*side.reading, inputs.manifest, inputs.rules, verbatim);
+  side.semantics = find_framework_semantics(name);
+  SHARDPLAN_CHECK(side.semantics != nullptr);
+  side.model =
+      read_as(*side.semantics, inputs.manifest, inputs.rules, verbatim);
   for (const uint32_t outcome : side.model.outcome_of) {
     const ReadOutcome& read = side.model.outcomes[outcome];
     side.bytes += read.bytes_per_device;
@@ -69,9 +70,9 @@ bool reads_anything(const SemanticsSide& side, const Inputs& inputs,
   report.fact("`" + printable(inputs.manifest.name(first)) +
               "`: " + side.model.of(first).why.front());
   std::string able;
-  for (const Reading& reading : readings()) {
-    if (logical.empty() ? reading.semantic_axes : reading.logical_axes) {
-      able += (able.empty() ? "`" : ", `") + std::string(reading.name) + "`";
+  for (const FrameworkSemantics& semantics : framework_semantics()) {
+    if (logical.empty() ? semantics.semantic_axes : semantics.logical_axes) {
+      able += (able.empty() ? "`" : ", `") + std::string(semantics.name) + "`";
     }
   }
   report.help("readings that know them: " + able);
@@ -167,8 +168,8 @@ std::string shape_words(const Shape& shape) {
 
 // A small table under what is asked for: a line per reading. The reasons are
 // long, so names do not share lines with them.
-Table reading_table(const SemanticsComparison& comparison, size_t parameter,
-                    const std::string& label, int64_t count) {
+Table semantics_table(const SemanticsComparison& comparison, size_t parameter,
+                      const std::string& label, int64_t count) {
   const Placement& placement = comparison.verbatim.of(parameter);
   Table table;
   table.id = "folded_disagreements";
@@ -207,7 +208,7 @@ void add_semantics_tables(const SemanticsComparison& comparison, bool expand,
   };
   if (expand) {
     for (size_t i = 0; i < comparison.disagreements.size(); ++i) {
-      report.tables.push_back(reading_table(
+      report.tables.push_back(semantics_table(
           comparison, comparison.disagreements[i], std::string(name(i)), 1));
     }
     return;
@@ -216,9 +217,9 @@ void add_semantics_tables(const SemanticsComparison& comparison, bool expand,
   const std::vector<std::string> labels = class_labels(folding, name);
   for (size_t i = 0; i < labels.size(); ++i) {
     const ParameterClass& group = folding.classes[i];
-    report.tables.push_back(reading_table(comparison,
-                                          comparison.disagreements[group.first],
-                                          labels[i], group.count));
+    report.tables.push_back(
+        semantics_table(comparison, comparison.disagreements[group.first],
+                        labels[i], group.count));
   }
 }
 

@@ -388,15 +388,16 @@ Table kv_table(const Mesh& mesh, const std::vector<KvLayer>& layers,
   return table;
 }
 
-std::string kv_fit_note(const Margins& margins, const KvRequest& request) {
+std::string kv_fit_note(const WorkloadHeadroom& workload_headroom,
+                        const KvRequest& request) {
   const auto up_to = [](const char* what, const std::optional<int64_t>& most) {
     if (!most) return "any " + std::string(what);
     return *most == 0 ? "no " + std::string(what)
                       : "up to " + std::string(what) + " " + count_text(*most);
   };
-  return "fits " + up_to("batch", margins.batch) + " at context " +
+  return "fits " + up_to("batch", workload_headroom.batch) + " at context " +
          count_text(request.seq) + ", and " +
-         up_to("context", margins.context) + " at batch " +
+         up_to("context", workload_headroom.context) + " at batch " +
          count_text(request.batch);
 }
 

@@ -56,6 +56,7 @@ std::vector<std::string> kv_notes(const Mesh& mesh,
 
 // "fits up to batch 226 at context 8,192, and up to context 1,858,185 at batch
 // 1". REQUIRES: a limit.
-std::string kv_fit_note(const Margins& margins, const KvRequest& request);
+std::string kv_fit_note(const WorkloadHeadroom& workload_headroom,
+                        const KvRequest& request);
 
 }  // namespace shardplan::cli

@@ -54,10 +54,10 @@ std::vector<std::string> folded(const std::vector<std::string>& names) {
   std::map<std::string, std::set<std::string>> alike;
   for (const std::string& name : names) alike[folded_name(name)].insert(name);
   std::vector<std::string> result;
-  std::set<std::string> told;
+  std::set<std::string> reported;
   for (const std::string& name : names) {
     const std::string family = folded_name(name);
-    if (!told.insert(family).second) continue;
+    if (!reported.insert(family).second) continue;
     const std::set<std::string>& members = alike[family];
     result.push_back(members.size() > 1 ? family : name);
   }

@@ -81,7 +81,7 @@ Row people_row(const SweepPoint& point, const SweepMesh& mesh,
   row.emplace_back(ByteSize{point.total});
   if (shown.limit) row.emplace_back(headroom_text(point));
   if (shown.limit && shown.workload) {
-    row.emplace_back(breaks_text(point.margins));
+    row.emplace_back(breaks_text(point.workload_headroom));
   }
   if (shown.findings) row.emplace_back(findings_text(mesh));
   return row;
@@ -111,8 +111,8 @@ Row program_row(const SweepPoint& point, const SweepMesh& mesh) {
              point.limit ? Cell(ByteSize{point.limit->usable}) : Cell(),
              point.limit ? Cell(ByteSize{point.headroom}) : Cell(),
              point.limit ? Cell(Flag{point.fits}) : Cell(),
-             count_cell(point.margins.batch),
-             count_cell(point.margins.context),
+             count_cell(point.workload_headroom.batch),
+             count_cell(point.workload_headroom.context),
              Count{mesh.errors},
              Count{mesh.warnings}};
   for (const int64_t bytes : point.bytes) row.emplace_back(ByteSize{bytes});
@@ -121,12 +121,13 @@ Row program_row(const SweepPoint& point, const SweepMesh& mesh) {
 
 }  // namespace
 
-std::string breaks_text(const Margins& margins) {
+std::string breaks_text(const WorkloadHeadroom& workload_headroom) {
   std::string text;
-  if (margins.batch) text = "batch " + count_text(*margins.batch + 1);
-  if (margins.context) {
+  if (workload_headroom.batch)
+    text = "batch " + count_text(*workload_headroom.batch + 1);
+  if (workload_headroom.context) {
     text += (text.empty() ? "context " : " or context ") +
-            count_text(*margins.context + 1);
+            count_text(*workload_headroom.context + 1);
   }
   return text;
 }

@@ -12,7 +12,7 @@ namespace shardplan::cli {
 
 // "batch 14 or context 61,440": with what the first device is full; empty when
 // nothing is. REQUIRES: a limit.
-std::string breaks_text(const Margins& margins);
+std::string breaks_text(const WorkloadHeadroom& workload_headroom);
 
 // Every point as computed, for programs.
 Table points_table(const std::vector<SweepPoint>& points,

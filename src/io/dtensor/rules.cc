@@ -479,14 +479,14 @@ std::optional<std::string> write(const ExportInput& input, Diagnostics& diags) {
   }
   std::string text = "{\n  \"mesh_dim_names\": [" + names +
                      "],\n  \"mesh\": {" + sizes + "},\n  \"placements\": {";
-  std::vector<bool> told(plan.placements.size());
+  std::vector<bool> reported(plan.placements.size());
   bool good = true;
   for (size_t i = 0; i < input.manifest.size(); ++i) {
     const uint32_t number = plan.placement_of[i];
     if (texts[number].empty()) {
       good = false;
-      if (told[number]) continue;
-      told[number] = true;
+      if (reported[number]) continue;
+      reported[number] = true;
       diags
           .error(Code::Inexpressible, {},
                  "`" + printable(input.manifest.name(i)) +

@@ -17,16 +17,16 @@ using shardplan::testing::MemoryHost;
 using shardplan::testing::planning_host;
 using shardplan::testing::run_on;
 
-json compared(const std::string& readings) {
+json compared_semantics(const std::string& framework_semantics) {
   MemoryHost host = planning_host();
-  CHECK(run_on(host, {"diff", "--semantics", readings, "--json"},
+  CHECK(run_on(host, {"diff", "--semantics", framework_semantics, "--json"},
                "fsdp=2,tp=2") == 0);
   CHECK(host.err.empty());
   return json::parse(host.out);
 }
 
 TEST_CASE("programs get one row per parameter that is read differently") {
-  const json report = compared("eformer,flax");
+  const json report = compared_semantics("eformer,flax");
   const json rows = report.at("tables").at("disagreements");
   REQUIRE(rows.size() == 1);
   const json embedding = {
@@ -48,7 +48,7 @@ TEST_CASE("programs get one row per parameter that is read differently") {
 }
 
 TEST_CASE("the summary counts both sides") {
-  const json summary = compared("eformer,flax").at("summary");
+  const json summary = compared_semantics("eformer,flax").at("summary");
   CHECK(summary.at("semantics_a") == "eformer");
   CHECK(summary.at("semantics_b") == "flax");
   CHECK(summary.at("tensors") == 7);
@@ -59,7 +59,7 @@ TEST_CASE("the summary counts both sides") {
 }
 
 TEST_CASE("a reading agrees with itself") {
-  const json report = compared("gspmd,gspmd");
+  const json report = compared_semantics("gspmd,gspmd");
   CHECK(report.at("summary").at("disagree") == 0);
   CHECK(report.at("tables").at("disagreements").empty());
 }

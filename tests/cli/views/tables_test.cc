@@ -295,7 +295,7 @@ Sample sample() {
     point.total = mesh == 0 ? 40 : 130;
     point.headroom = 100 - point.total;
     point.fits = point.headroom >= 0;
-    point.margins = {13, 61'439};
+    point.workload_headroom = {13, 61'439};
     s.points.push_back(point);
   }
   return s;

@@ -13,7 +13,7 @@ using testing::inferred;
 using testing::kArithmetics;
 using testing::run;
 
-using Dims = std::vector<int64_t>;
+using MovedDims = std::vector<int64_t>;
 
 // 0, 1, 2, ... of this shape.
 Tensor counted(Arithmetic arithmetic, const Shape& shape) {
@@ -22,7 +22,7 @@ Tensor counted(Arithmetic arithmetic, const Shape& shape) {
   return make_tensor(element_of(arithmetic), shape, values);
 }
 
-Attributes order(Dims dims) { return {{"order", std::move(dims)}}; }
+Attributes order(MovedDims dims) { return {{"order", std::move(dims)}}; }
 
 Attributes part(double dim, double begin, double end) {
   return {{"dim", dim}, {"begin", begin}, {"end", end}};
@@ -124,13 +124,13 @@ TEST_CASE("one layer of stacked kernels is a view of them") {
   const Tensor stacked = counted(Arithmetic::F32, {3, 4, 6});
   const Tensor layer = run("slice", {stacked}, part(0, 1, 2), Arithmetic::F32);
   const Tensor kernel =
-      run("reshape", {layer}, {{"shape", Dims{4, 6}}}, Arithmetic::F32);
+      run("reshape", {layer}, {{"shape", MovedDims{4, 6}}}, Arithmetic::F32);
   CHECK(kernel.storage == stacked.storage);
   CHECK(kernel.offset == 24);
   CHECK(is_row_major(kernel));
   // Of a device that has some of its columns, too.
   const Tensor columns = run("reshape", {slice(layer, 2, 3, 6)},
-                             {{"shape", Dims{4, 3}}}, Arithmetic::F32);
+                             {{"shape", MovedDims{4, 3}}}, Arithmetic::F32);
   CHECK(columns.storage == stacked.storage);
   CHECK(bitwise_equal(columns, slice(kernel, 1, 3, 6)));
 }

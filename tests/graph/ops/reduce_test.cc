@@ -32,7 +32,8 @@ struct Expected {
 };
 
 // With reduced dimensions kept.
-Expected by_definition(const Tensor& x, const std::vector<bool>& reduced) {
+Expected reduced_by_definition(const Tensor& x,
+                               const std::vector<bool>& reduced) {
   Expected result;
   int64_t elements = 1;
   for (size_t d = 0; d < reduced.size(); ++d) {
@@ -83,7 +84,7 @@ TEST_CASE("sums, means and maxima over any dimensions") {
       // Integers: sums are exact.
       const Tensor x =
           numbers(arithmetic, shape, 1, {testing::Domain::Integers, 64});
-      const Expected expected = by_definition(x, reduced);
+      const Expected expected = reduced_by_definition(x, reduced);
       const Tensor sum = run("sum", {x}, over(dims), arithmetic);
       RC_ASSERT(sum.shape == expected.shape);
       RC_ASSERT(values_of(sum) == expected.sums);

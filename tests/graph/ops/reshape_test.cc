@@ -14,9 +14,9 @@ using testing::inferred;
 using testing::numbers;
 using testing::run;
 
-using Dims = std::vector<int64_t>;
+using ReshapedDims = std::vector<int64_t>;
 
-Attributes to(const Shape& shape) { return {{"shape", Dims(shape)}}; }
+Attributes to(const Shape& shape) { return {{"shape", ReshapedDims(shape)}}; }
 
 // "4 2 3: (0)(1 2) -> (0)(1)(2)"; `!` where a factor is whole.
 std::string factors(const Shape& from, const Shape& shape) {

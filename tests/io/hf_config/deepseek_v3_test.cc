@@ -66,7 +66,7 @@ TEST_CASE("an MTP layer follows the last, with its own embedding and head") {
   CHECK_FALSE(has_tensor(manifest, "model.layers.62.enorm.weight"));
 }
 
-std::string kinds(const Json& changes) {
+std::string deepseek_kinds(const Json& changes) {
   const auto result = synthesize(
       changed(changed(small_config("deepseek_v3"), {{"num_hidden_layers", 4}}),
               changes));
@@ -79,11 +79,12 @@ std::string kinds(const Json& changes) {
 }
 
 TEST_CASE("dense layers come first, then experts at their step") {
-  CHECK(kinds({{"first_k_dense_replace", 1}}) == "deee");
-  CHECK(kinds({{"first_k_dense_replace", 0}}) == "eeee");
-  CHECK(kinds({{"first_k_dense_replace", 4}}) == "dddd");
-  CHECK(kinds({{"first_k_dense_replace", 1}, {"moe_layer_freq", 2}}) == "dded");
-  CHECK(kinds({{"n_routed_experts", nullptr}}) == "dddd");
+  CHECK(deepseek_kinds({{"first_k_dense_replace", 1}}) == "deee");
+  CHECK(deepseek_kinds({{"first_k_dense_replace", 0}}) == "eeee");
+  CHECK(deepseek_kinds({{"first_k_dense_replace", 4}}) == "dddd");
+  CHECK(deepseek_kinds({{"first_k_dense_replace", 1}, {"moe_layer_freq", 2}}) ==
+        "dded");
+  CHECK(deepseek_kinds({{"n_routed_experts", nullptr}}) == "dddd");
 }
 
 TEST_CASE("shared experts and corrections may be missing") {

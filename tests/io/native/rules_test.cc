@@ -15,7 +15,7 @@
 namespace shardplan {
 namespace {
 
-std::string axes_of(const AxisNames& axes) {
+std::string axes_of_rules(const AxisNames& axes) {
   std::string all;
   for (const AxisName& axis : axes) all += (all.empty() ? "" : ",") + axis;
   return all;
@@ -32,7 +32,7 @@ std::string rules_text(const std::string& text) {
     all += rule.pattern + " -> " + spec_text(rule.spec) + "\n";
   }
   if (!rules.declared_axes.empty()) {
-    all += "axes " + axes_of(rules.declared_axes) + "\n";
+    all += "axes " + axes_of_rules(rules.declared_axes) + "\n";
   }
   if (rules.mesh) {
     all += "mesh";
@@ -44,20 +44,20 @@ std::string rules_text(const std::string& text) {
   return (good ? "" : "refused\n") + all + testing::text_of(diags);
 }
 
-struct Case {
+struct RulesCase {
   std::string text;
   std::string expected;
 };
 
-void check(std::span<const Case> cases) {
-  for (const Case& c : cases) {
+void check_rules(std::span<const RulesCase> cases) {
+  for (const RulesCase& c : cases) {
     CAPTURE(c.text);
     CHECK(rules_text(c.text) == c.expected);
   }
 }
 
 TEST_CASE("both forms of a rule are read, in YAML and in JSON") {
-  const Case kCases[] = {
+  const RulesCase kCases[] = {
       {"rules:\n  - [\"embed\", [tp, [fsdp, sp]]]\n"
        "  - {pattern: norm, spec: []}\n",
        "embed -> P(tp, (fsdp, sp))\nnorm -> P()\n"},
@@ -66,27 +66,27 @@ TEST_CASE("both forms of a rule are read, in YAML and in JSON") {
       {"- [a, [tp]]\n", "a -> P(tp)\n"},
       {"rules: []\n", ""},
   };
-  check(kCases);
+  check_rules(kCases);
 }
 
 TEST_CASE("entries of a spec are canonicalised as JAX does") {
-  const Case kCases[] = {
+  const RulesCase kCases[] = {
       {"- [a, [[tp]]]\n", "a -> P(tp)\n"},
       {"- [a, [[], '', null, ~]]\n", "a -> P(None, None, None, None)\n"},
       {"- [a, [[tp, tp]]]\n", "a -> P((tp, tp))\n"},
       {"- [a, [BATCH, x.y-z_1]]\n", "a -> P(BATCH, x.y-z_1)\n"},
   };
-  check(kCases);
+  check_rules(kCases);
 }
 
 TEST_CASE("axes and a mesh may stand beside the rules") {
-  const Case kCases[] = {
+  const RulesCase kCases[] = {
       {"axes: [dp, tp]\nmesh: {fsdp: 8, tp: -1}\nrules: []\n",
        "axes dp,tp\nmesh fsdp=8 tp=-1\n"},
       {"mesh: fsdp=8,tp=4\nrules: []\n", "mesh fsdp=8 tp=4\n"},
       {"mesh: 'fsdp:8'\nrules: []\n", "mesh fsdp=8\n"},
   };
-  check(kCases);
+  check_rules(kCases);
 }
 
 TEST_CASE("places of rules, specs and axes are those of the file") {
@@ -123,7 +123,7 @@ TEST_CASE("a mesh given as a map has places too") {
 }
 
 TEST_CASE("common mistakes in rules are told with their place") {
-  const Case kCases[] = {
+  const RulesCase kCases[] = {
       {"- [a]\n", "refused\nSP002 1:3 a rule has 1 item instead of 2\n"},
       {"- [a, [tp], x]\n",
        "refused\nSP002 1:3 a rule has 3 items instead of 2\n"},
@@ -155,11 +155,11 @@ TEST_CASE("common mistakes in rules are told with their place") {
        "refused\na -> P(tp)\nc -> P(y)\n"
        "SP002 2:7 `x` is neither a list nor a preset\n"},
   };
-  check(kCases);
+  check_rules(kCases);
 }
 
 TEST_CASE("common mistakes beside the rules are told with their place") {
-  const Case kCases[] = {
+  const RulesCase kCases[] = {
       {"rules: []\nruels: []\n",
        "refused\nSP004 2:1 key `ruels` means nothing here\n"},
       {"rules: []\nactivations: []\npartition_axis: {}\n"
@@ -192,7 +192,7 @@ TEST_CASE("common mistakes beside the rules are told with their place") {
        "refused\nSP002 2:1 malformed YAML: end of sequence flow "
        "not found\n"},
   };
-  check(kCases);
+  check_rules(kCases);
 }
 
 TEST_CASE("of several files the first mesh counts and axes are collected") {
@@ -205,7 +205,7 @@ TEST_CASE("of several files the first mesh counts and axes are collected") {
                           diags));
   }
   CHECK(rules.mesh->at(0).name == "a");
-  CHECK(axes_of(rules.declared_axes) == "x,y,z");
+  CHECK(axes_of_rules(rules.declared_axes) == "x,y,z");
   CHECK(rules.rules.at(1).pattern == "q");
   CHECK(diags.all().empty());
 }

@@ -20,7 +20,7 @@ struct Result {
   std::string problems;
 };
 
-Result read(const std::string& text) {
+Result read_entry(const std::string& text) {
   Diagnostics diags;
   const SourceFile source("t", text);
   JsonScanner scanner(source);
@@ -45,7 +45,7 @@ Result read(const std::string& text) {
 
 TEST_CASE("an entry collects its attributes in any order") {
   const Result result =
-      read(R"({"buffer": true, "axes": ["a", null], "dtype": "BF16",
+      read_entry(R"({"buffer": true, "axes": ["a", null], "dtype": "BF16",
                "name": "w", "shape": [2, 3]})");
   CHECK(result.problems.empty());
   CHECK(result.shape == Shape{2, 3});
@@ -59,21 +59,21 @@ TEST_CASE("an entry collects its attributes in any order") {
 
 TEST_CASE("values of another kind are left to be read as something else") {
   const Result result =
-      read(R"({"buffer": 1, "axes": {}, "dtype": null, "name": [],
+      read_entry(R"({"buffer": 1, "axes": {}, "dtype": null, "name": [],
                "shape": "x", "other": [1]})");
   CHECK(result.unread == R"("buffer""axes""dtype""name""shape""other")");
   CHECK_FALSE(result.entry.has_any());
 }
 
 TEST_CASE("an absent list of axes is as good as none") {
-  const Result result = read(R"({"axes": null, "shape": [1]})");
+  const Result result = read_entry(R"({"axes": null, "shape": [1]})");
   CHECK_FALSE(result.entry.has(Attribute::Axes));
   CHECK(result.problems.empty());
 }
 
 TEST_CASE("wrong values break an entry, each with its place") {
-  const Result result =
-      read(R"({"shape": [1, -1, 1e3], "dtype": "f33", "axes": ["a", 2]})");
+  const Result result = read_entry(
+      R"({"shape": [1, -1, 1e3], "dtype": "f33", "axes": ["a", 2]})");
   CHECK(result.entry.broken);
   CHECK(result.problems ==
         "SP002 1:15 a dimension is negative\n"

@@ -78,7 +78,7 @@ std::optional<PythonValue> parse(const SourceFile& source, Diagnostics& diags) {
   return parse_python_value(tokens, at, diags);
 }
 
-std::string spec_of(const std::string& text) {
+std::string spec_of_table(const std::string& text) {
   const SourceFile source("s.py", text);
   Diagnostics diags;
   const auto value = parse(source, diags);
@@ -90,26 +90,27 @@ std::string spec_of(const std::string& text) {
 }
 
 TEST_CASE("specs and presets are read under any qualified name") {
-  CHECK(spec_of("P('tp', ('fsdp', 'sp'), None)") == "P(tp, (fsdp, sp), None)");
-  CHECK(spec_of("jax.sharding.PartitionSpec()") == "P()");
-  CHECK(spec_of("P(P.UNCONSTRAINED)") ==
+  CHECK(spec_of_table("P('tp', ('fsdp', 'sp'), None)") ==
+        "P(tp, (fsdp, sp), None)");
+  CHECK(spec_of_table("jax.sharding.PartitionSpec()") == "P()");
+  CHECK(spec_of_table("P(P.UNCONSTRAINED)") ==
         spec_text({{{std::string(kUnconstrained)}}}));
-  CHECK(spec_of("RowWise") == spec_of("ct.RowWise"));
-  CHECK(spec_of("self.partition_manager.resolve(RowWise)") ==
-        spec_of("RowWise"));
-  CHECK(spec_of("pmag.resolve(Replicated)") == "P(None)");
+  CHECK(spec_of_table("RowWise") == spec_of_table("ct.RowWise"));
+  CHECK(spec_of_table("self.partition_manager.resolve(RowWise)") ==
+        spec_of_table("RowWise"));
+  CHECK(spec_of_table("pmag.resolve(Replicated)") == "P(None)");
 }
 
 TEST_CASE("what is no spec is refused with what to write") {
-  CHECK(spec_of("None") == "the rule has no spec");
-  CHECK(spec_of("f('tp')") == "this is no PartitionSpec");
-  CHECK(spec_of("pmag.resolve(RowWize)") == "this is no PartitionSpec");
-  CHECK(spec_of("pmag.resolve(axes=['tp'])") ==
+  CHECK(spec_of_table("None") == "the rule has no spec");
+  CHECK(spec_of_table("f('tp')") == "this is no PartitionSpec");
+  CHECK(spec_of_table("pmag.resolve(RowWize)") == "this is no PartitionSpec");
+  CHECK(spec_of_table("pmag.resolve(axes=['tp'])") ==
         "only `resolve` of one preset is read");
-  CHECK(spec_of("P(tp)") == "`tp` is not known here");
-  CHECK(spec_of("P('t p')") == "`t p` is not an axis name");
-  CHECK(spec_of("P(unreduced='tp')") == "arguments by name are not read");
-  CHECK(spec_of("P(3)") == "this is no entry of a PartitionSpec");
+  CHECK(spec_of_table("P(tp)") == "`tp` is not known here");
+  CHECK(spec_of_table("P('t p')") == "`t p` is not an axis name");
+  CHECK(spec_of_table("P(unreduced='tp')") == "arguments by name are not read");
+  CHECK(spec_of_table("P(3)") == "this is no entry of a PartitionSpec");
 }
 
 TEST_CASE("a PartitionAxis is read by its fields' names") {
