@@ -33,8 +33,6 @@ struct Layout {
   bool operator<(const Layout& other) const { return tie() < other.tie(); }
 };
 
-bool contains(const AxisNames& axes, const AxisName& axis);
-
 // Unsharded, of a rank.
 Layout replicated(size_t rank);
 // A spec padded to the rank, without axes of size 1.
