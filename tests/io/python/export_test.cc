@@ -128,6 +128,7 @@ PARTITION_SPECS = {
     "say \"hi\"\\": PartitionSpec(),
 }
 
+
 def make_mesh(devices=None):
     """The mesh over `devices` (all of this process's, if None), row-major."""
     devices = jax.devices() if devices is None else list(devices)
