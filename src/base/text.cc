@@ -186,14 +186,14 @@ std::string joined(std::span<const std::string> texts,
   return joined(texts, between, between);
 }
 
-std::string quoted(std::string_view text) {
+std::string in_backticks(std::string_view text) {
   return "`" + printable(text) + "`";
 }
 
 std::string quoted_names(std::span<const std::string> names,
                          std::string_view last) {
   std::vector<std::string> texts;
-  for (const std::string& name : names) texts.push_back(quoted(name));
+  for (const std::string& name : names) texts.push_back(in_backticks(name));
   return joined(texts, ", ", last);
 }
 

@@ -28,7 +28,7 @@ std::string joined(std::span<const std::string> texts, std::string_view between,
 std::string joined(std::span<const std::string> texts,
                    std::string_view between);
 // "`a`": printable, in backticks.
-std::string quoted(std::string_view text);
+std::string in_backticks(std::string_view text);
 // "`a`, `b` and `c`"
 std::string quoted_names(std::span<const std::string> names,
                          std::string_view last = " and ");

@@ -91,21 +91,21 @@ void report_unmentioned(const LintInput& input,
       named.empty()
           ? "the rules declare " + quoted_list(input.plan.declared_axes)
           : "the rules use " + quoted_list(named);
-  auto report =
-      diags.report(Code::UnmentionedAxis, {},
-                   !meant.empty() ? used + "; the mesh has " + quoted(axis) +
-                                        ": did you mean " + quoted(meant) + "?"
-                                  : "the rules neither name nor declare " +
-                                        quoted(axis) + ", which the mesh has");
+  auto report = diags.report(
+      Code::UnmentionedAxis, {},
+      !meant.empty() ? used + "; the mesh has " + in_backticks(axis) +
+                           ": did you mean " + in_backticks(meant) + "?"
+                     : "the rules neither name nor declare " +
+                           in_backticks(axis) + ", which the mesh has");
   if (meant.empty()) report.fact(used);
   report.fact(
       "every parameter is stored " + std::to_string(mesh.size_of(axis)) +
-      " times over " + quoted(axis) + ": " +
+      " times over " + in_backticks(axis) + ": " +
       bytes_text(static_cast<double>(input.memory.max)) + " per device");
   if (!meant.empty()) {
     report.help("write `--mesh " + renamed_mesh(mesh, axis, meant) + "`");
   } else if (!is_for_copies(axis)) {
-    report.help("name " + quoted(axis) + " in a rule");
+    report.help("name " + in_backticks(axis) + " in a rule");
   }
   report.help("declare it with `--axes " + axis +
               "`, or below `axes:` in the rules, where it is for data "
@@ -179,7 +179,7 @@ std::string quoted_list(const std::vector<std::string>& names) {
   constexpr size_t kShown = 5;
   std::string text;
   for (size_t i = 0; i < std::min(kShown, names.size()); ++i) {
-    text += (i == 0 ? "" : ", ") + quoted(names[i]);
+    text += (i == 0 ? "" : ", ") + in_backticks(names[i]);
   }
   return names.size() > kShown ? text + ", .." : text;
 }
@@ -479,11 +479,11 @@ void report_other_scheme(const LintInput& input, Diagnostics& diags) {
   const std::string ours = scheme_word(name);
   auto report = diags.report(Code::RulesForOtherNames, {},
                              "these rules are for " + theirs + " (" +
-                                 quoted(end_of(meeting.other_name)) +
+                                 in_backticks(end_of(meeting.other_name)) +
                                  "), the model has " + ours + " (" +
-                                 quoted(end_of(name)) + ")");
+                                 in_backticks(end_of(name)) + ")");
   report.label(rule_span(input, meeting.other_rule),
-               "would be found in " + quoted(end_of(meeting.other_name)));
+               "would be found in " + in_backticks(end_of(meeting.other_name)));
   report.fact(rules_found_nowhere(input) + ", among them " +
               rule_text(input.plan, meeting.other_rule));
   report_outcome(input, report);
@@ -508,8 +508,8 @@ void report_missed_names(const LintInput& input, Diagnostics& diags) {
                    "the rules are for other names than the model has");
   report.label(rule_span(input, first), "found in no name");
   report.fact(rules_found_nowhere(input) + "; " + rule_text(input.plan, first) +
-              " looks for " + quoted(rule_of(input.plan, first).pattern) +
-              ", the first name is " + quoted(input.manifest.name(0)));
+              " looks for " + in_backticks(rule_of(input.plan, first).pattern) +
+              ", the first name is " + in_backticks(input.manifest.name(0)));
   report_outcome(input, report);
   report.help("`shardplan inspect` shows the names that there are");
 }

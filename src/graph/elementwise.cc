@@ -137,7 +137,7 @@ void round_row(float* numbers, int64_t count, int64_t step) {
 }
 
 // Numbers that take longer to round than a thread to start.
-constexpr int64_t kWorthThreads = int64_t{1} << 18U;
+constexpr int64_t kRoundedAtOnce = int64_t{1} << 18U;
 
 template <typename Rule>
 void round_all(const Tensor& tensor, int threads) {
@@ -151,10 +151,10 @@ void round_all(const Tensor& tensor, int threads) {
                     });
     return;
   }
-  const int64_t pieces = (elements + kWorthThreads - 1) / kWorthThreads;
+  const int64_t pieces = (elements + kRoundedAtOnce - 1) / kRoundedAtOnce;
   parallel_for(pieces, threads, [&](int64_t piece) {
-    const int64_t begin = piece * kWorthThreads;
-    round_row<Rule>(data + begin, std::min(kWorthThreads, elements - begin), 1);
+    const int64_t begin = piece * kRoundedAtOnce;
+    round_row<Rule>(data + begin, std::min(kRoundedAtOnce, elements - begin), 1);
   });
 }
 

@@ -115,7 +115,7 @@ class Reader {
         }
         if (what.empty()) continue;
         out_.kind = ReadKind::NotRead;
-        note(quoted(axis) + " is " + what + ", which is not known here");
+        note(in_backticks(axis) + " is " + what + ", which is not known here");
         return false;
       }
     }
@@ -152,7 +152,7 @@ class Reader {
         return std::nullopt;
       }
       if (!mesh_.find(axis)) {
-        const std::string why = "the mesh has no axis " + quoted(axis);
+        const std::string why = "the mesh has no axis " + in_backticks(axis);
         if (semantics_.drops_unknown) {
           remark(of_dim(dim) + " stays whole: " + why);
         } else {
@@ -161,7 +161,7 @@ class Reader {
         return std::nullopt;
       }
       if (semantics_.drops_size_one && mesh_.size_of(axis) == 1) {
-        remark(quoted(axis) + " of size 1 is removed");
+        remark(in_backticks(axis) + " of size 1 is removed");
         continue;
       }
       axes.push_back(axis);
@@ -208,7 +208,7 @@ class Reader {
     for (const AxisNames& axes : out_.spec.dims) {
       for (const AxisName& axis : axes) {
         if (used.insert(axis).second) continue;
-        refuse("axis " + quoted(axis) + " is named twice");
+        refuse("axis " + in_backticks(axis) + " is named twice");
         return;
       }
     }
@@ -353,7 +353,7 @@ ReadModel read_as(const FrameworkSemantics& semantics, const Manifest& manifest,
     model.outcomes.back().why.insert(
         model.outcomes.back().why.begin(),
         "rule " + std::to_string(rule) + " decides all of " +
-            quoted(without_digits(manifest.name(i))));
+            in_backticks(without_digits(manifest.name(i))));
   }
   return model;
 }

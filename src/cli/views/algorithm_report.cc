@@ -23,10 +23,10 @@ constexpr int kListWidth = 14;    // of chunks, and of targets
 constexpr int kGap = 2;           // between columns
 
 using SentNumbers = std::vector<int64_t>;
-using Cell = std::vector<std::string>;  // one line for each
+using ChartCell = std::vector<std::string>;  // one line for each
 
 // Chunks that go the same way are one line, as are targets of the same chunks.
-Cell cell_of(const Step& step, int rank, const Style& style) {
+ChartCell cell_of(const Step& step, int rank, const Style& style) {
   std::map<std::pair<int, bool>, SentNumbers> chunks_to;
   for (const Transfer& t : step) {
     if (t.source != rank) continue;
@@ -38,7 +38,7 @@ Cell cell_of(const Step& step, int rank, const Style& style) {
     std::sort(chunks.begin(), chunks.end());
     targets_of[{chunks, target.second}].push_back(target.first);
   }
-  Cell cell;
+  ChartCell cell;
   for (const auto& [sent, targets] : targets_of) {
     cell.push_back(device_list_text(sent.first, kListWidth) +
                    (style.unicode ? " → " : " -> ") + (sent.second ? "+" : "") +
@@ -47,7 +47,7 @@ Cell cell_of(const Step& step, int rank, const Style& style) {
   return cell;
 }
 
-void shorten(Cell& cell) {
+void shorten(ChartCell& cell) {
   if (cell.size() <= kMostLines) return;
   const size_t more = cell.size() - kMostLines + 1;
   cell.resize(kMostLines - 1);
@@ -144,7 +144,7 @@ class Chart {
       for (size_t at = 0; at < height; ++at) {
         std::vector<std::string> texts;
         for (size_t rank = first; rank < end; ++rank) {
-          const Cell& cell = rows_[i][rank];
+          const ChartCell& cell = rows_[i][rank];
           texts.push_back(at < cell.size() ? cell[at] : "");
         }
         line(at == 0 ? std::to_string(steps_[i] + 1) : "", texts, first);
@@ -164,9 +164,9 @@ class Chart {
   const Schedule& schedule_;
   const Style& style_;
   bool expand_;
-  std::vector<size_t> steps_;            // shown
-  std::vector<std::vector<Cell>> rows_;  // [shown step][rank]
-  std::vector<int> widths_;              // per rank
+  std::vector<size_t> steps_;                 // shown
+  std::vector<std::vector<ChartCell>> rows_;  // [shown step][rank]
+  std::vector<int> widths_;                   // per rank
   std::vector<std::string> lines_;
 };
 

@@ -75,9 +75,9 @@ Diagnostics::Builder report_unknown(const Node& root, ConfigReader& config) {
   const auto model_type = root.find("model_type");
   auto report =
       model_type && model_type->is_string()
-          ? config.refuse(
-                "model_type",
-                "model type " + quoted(model_type->text()) + " is not known")
+          ? config.refuse("model_type", "model type " +
+                                            in_backticks(model_type->text()) +
+                                            " is not known")
           : config.refuse("architectures",
                           "neither `model_type` nor `architectures` names a "
                           "known family");
@@ -114,8 +114,9 @@ void check_architecture(const Node& root, const HfFamily& family,
     known += (known.empty() ? "" : ", ") + std::string(row.architecture);
   }
   config
-      .refuse("architectures",
-              "architecture " + quoted(list->item(0).text()) + " is not known")
+      .refuse("architectures", "architecture " +
+                                   in_backticks(list->item(0).text()) +
+                                   " is not known")
       .fact("known for `" + std::string(family.model_type) + "`: " + known)
       .help(std::string(kUseTensors));
 }
@@ -128,7 +129,7 @@ constexpr std::string_view kPackedTensors =
 std::string method_text(const Node& quantization) {
   if (!quantization.is_map()) return "";
   const auto method = quantization.find("quant_method");
-  if (method && !method->text().empty()) return quoted(method->text());
+  if (method && !method->text().empty()) return in_backticks(method->text());
   const auto bits = quantization.find("bits");
   const auto group = quantization.find("group_size");
   if (!bits || !group || !bits->integer() || !group->integer()) return "";
@@ -188,7 +189,7 @@ std::optional<DType> read_dtype(const ConfigReader& config, const char* key,
   const std::optional<DType> dtype = find_dtype(text);
   if (!dtype) {
     auto report = diags.error(Code::UnknownDtype, value->span(),
-                              "dtype " + quoted(text) + " is not known");
+                              "dtype " + in_backticks(text) + " is not known");
     const std::string near = nearest_dtype(text);
     if (!near.empty()) report.help("the nearest known one is `" + near + "`");
     return report;
@@ -200,9 +201,9 @@ std::optional<DType> read_dtype(const ConfigReader& config, const char* key,
     case DType::BF16:
       return dtype;
     default:
-      return diags.error(
-          Code::UnsupportedConfig, value->span(),
-          "weights of dtype " + quoted(text) + " do not follow from a config");
+      return diags.error(Code::UnsupportedConfig, value->span(),
+                         "weights of dtype " + in_backticks(text) +
+                             " do not follow from a config");
   }
 }
 
@@ -303,7 +304,7 @@ bool is_quantised_beside(const std::string& directory, Host& host,
         .error(Code::UnsupportedConfig,
                algorithm ? algorithm->span() : root.span(),
                "the model is quantised" +
-                   (algorithm ? " with " + quoted(algorithm->text())
+                   (algorithm ? " with " + in_backticks(algorithm->text())
                               : std::string()) +
                    ", as `" + std::string(name) + "` beside its config says")
         .fact(std::string(kPackedTensors))

@@ -114,7 +114,7 @@ std::optional<int64_t> ModelFacts::*fact_member(std::string_view name) {
 std::string known_facts() {
   std::string text;
   for (const FactField& fact : kFactFields) {
-    text += quoted(fact.name) + ", ";
+    text += in_backticks(fact.name) + ", ";
   }
   return text + "`windows`";
 }
@@ -171,7 +171,7 @@ class NativeReader {
     if (is_new) return false;
     errors_
         .error(Code::DuplicateKey, where,
-               "key " + quoted(key) + " is given twice")
+               "key " + in_backticks(key) + " is given twice")
         .label(first->second, "first given here");
     return true;
   }
@@ -293,14 +293,14 @@ class NativeReader {
     if (name == "windows") {
       attributes_.report_kind(name, "a list", tokens_.span(), tokens_.token());
     } else if (!tokens_.integer() || *tokens_.integer() < 1) {
-      errors_.malformed(tokens_.span(),
-                        "fact " + quoted(name) + " must be a positive integer");
+      errors_.malformed(tokens_.span(), "fact " + in_backticks(name) +
+                                            " must be a positive integer");
     } else if (const auto member = fact_member(name)) {
       facts_.*member = tokens_.integer();
     } else {
       errors_.diags()
           .report(Code::UnknownKey, Severity::Warning, where,
-                  "fact " + quoted(name) + " is not used")
+                  "fact " + in_backticks(name) + " is not used")
           .fact("known facts: " + known_facts());
     }
   }
@@ -351,8 +351,12 @@ class NativeReader {
     const bool scalar = token != Token::BeginObject &&
                         token != Token::BeginArray && token != Token::Null;
     if (scalar ? strays_.size() < kMaxErrors : !parent.child) {
-      Member member{name_.substr(key_begin_), quoted(name_), depth_, key,
-                    tokens_.span(),           token};
+      Member member{name_.substr(key_begin_),
+                    in_backticks(name_),
+                    depth_,
+                    key,
+                    tokens_.span(),
+                    token};
       if (scalar) {
         strays_.push_back(std::move(member));
       } else {
@@ -413,7 +417,7 @@ class NativeReader {
     } else if (entry.has_any()) {
       if (has_wrong_attribute(entry)) return;
       errors_.malformed(where,
-                        "parameter " + quoted(name_) + " has no `shape`");
+                        "parameter " + in_backticks(name_) + " has no `shape`");
     } else {
       become_nested();
       record(TreeEntry::Kind::Group, 0, where);
@@ -438,7 +442,7 @@ class NativeReader {
     if (has_wrong_attribute(entry)) return;
     if (!entry.has(Attribute::Type)) {
       errors_.malformed(where,
-                        "parameter " + quoted(name_) + " has no `dtype`");
+                        "parameter " + in_backticks(name_) + " has no `dtype`");
       return;
     }
     if (entry.broken) return;
@@ -455,7 +459,7 @@ class NativeReader {
     if (!manifest_.add(name_, type_, where, buffer)) {
       errors_
           .malformed(where,
-                     "with " + quoted(name_) +
+                     "with " + in_backticks(name_) +
                          " the size of the manifest does not fit 63 bits")
           .fact("shape: " + shape_text(type_.shape));
       return;

@@ -144,8 +144,9 @@ void AttributeReader::read_dtype(TensorEntry& entry) {
   entry.dtype = last_dtype_;
   if (last_dtype_) return;
   entry.broken = true;
-  auto problem = errors_.error(Code::UnknownDtype, tokens_.span(),
-                               quoted(last_dtype_text_) + " is not a dtype");
+  auto problem =
+      errors_.error(Code::UnknownDtype, tokens_.span(),
+                    in_backticks(last_dtype_text_) + " is not a dtype");
   const std::string near = nearest_dtype(last_dtype_text_);
   if (!near.empty()) {
     problem.help("write `" + near + "` if that is what was meant");
@@ -187,8 +188,9 @@ void AttributeReader::report(const Member& member) {
 void AttributeReader::report_kind(std::string_view what,
                                   std::string_view expected, Span where,
                                   Token token) {
-  errors_.malformed(where, quoted(what) + " must be " + std::string(expected) +
-                               ", not " + std::string(token_kind(token)));
+  errors_.malformed(where, in_backticks(what) + " must be " +
+                               std::string(expected) + ", not " +
+                               std::string(token_kind(token)));
 }
 
 bool AttributeReader::axes_fit(const TensorEntry& entry,
@@ -197,7 +199,7 @@ bool AttributeReader::axes_fit(const TensorEntry& entry,
   if (entry.axes.size() == shape_.size()) return true;
   errors_.malformed(
       entry.at(Attribute::Axes),
-      "`axes` of " + quoted(name) + " names " +
+      "`axes` of " + in_backticks(name) + " names " +
           plural(static_cast<int64_t>(entry.axes.size()), "dimension") +
           ", but the shape has " + std::to_string(shape_.size()));
   return false;
