@@ -100,7 +100,7 @@ struct CellJson {
   void operator()(Seconds seconds) const {
     append_json_double(out, seconds.value);
   }
-  void operator()(Flag flag) const { out += flag.value ? "true" : "false"; }
+  void operator()(YesNo flag) const { out += flag.value ? "true" : "false"; }
   void operator()(Bar bar) const { append_json_double(out, bar.fraction); }
   void operator()(const Names& names) const {
     append_list(out, names.values, [&](std::string_view name) {

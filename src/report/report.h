@@ -59,7 +59,7 @@ struct Percent {
 struct Seconds {
   double value = 0;
 };
-struct Flag {
+struct YesNo {
   bool value = false;
 };
 struct Bar {
@@ -83,7 +83,7 @@ struct MemoryRange {
 };  // object
 
 using Cell = std::variant<std::monostate, std::string, Count, ByteSize,
-                          MeanBytes, Ratio, Percent, Seconds, Flag, Bar, Names,
+                          MeanBytes, Ratio, Percent, Seconds, YesNo, Bar, Names,
                           Numbers, Dims, PartitionSpec, MeshCell, MemoryRange>;
 
 enum class Align : uint8_t { Left, Right };

@@ -119,7 +119,7 @@ struct CellText {
     return style.exact ? exact_text(seconds.value)
                        : seconds_text(seconds.value, style);
   }
-  std::string operator()(Flag flag) const { return flag.value ? "yes" : "no"; }
+  std::string operator()(YesNo flag) const { return flag.value ? "yes" : "no"; }
   std::string operator()(Bar bar) const {
     return bar_text(bar.fraction, style);
   }

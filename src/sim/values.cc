@@ -166,7 +166,7 @@ ReadValue read_from(std::vector<Tensor> values) {
 
 namespace {
 
-double relative_error(const Tensor& output, const Tensor& expected) {
+double output_error(const Tensor& output, const Tensor& expected) {
   const std::vector<double> got = values_of(output);
   const std::vector<double> wanted = values_of(expected);
   double difference = 0;
@@ -246,8 +246,8 @@ std::optional<std::vector<ExpectedError>> compare_expected(
       continue;
     }
     const Tensor wanted = load(numbers[found->second], Element::F64);
-    errors.push_back({value, relative_error(unsharded[i], wanted),
-                      relative_error(sharded[i], wanted)});
+    errors.push_back({value, output_error(unsharded[i], wanted),
+                      output_error(sharded[i], wanted)});
   }
   if (!comparable) return std::nullopt;
   if (errors.empty()) {

@@ -120,7 +120,7 @@ TEST_CASE("our own rules files are not MaxText's") {
 using testing::exported;
 using testing::Exporting;
 
-Exporting model() {
+Exporting maxtext_model() {
   Exporting what{testing::manifest({{"wi", "f32[8, 8]"}}), testing::rules({}),
                  testing::mesh("data=4,fsdp=2,tensor=1")};
   what.rules.logical_rules = {{"embed", {"fsdp"}, {}, {}},
@@ -133,7 +133,7 @@ Exporting model() {
 }
 
 TEST_CASE("axes, rules and sizes within and over slices are written") {
-  CHECK(exported("maxtext", model()) ==
+  CHECK(exported("maxtext", maxtext_model()) ==
         R"(# Logical axis rules, as given; `shardplan export --to maxtext`.
 # model: m.json
 # mesh: data=4,fsdp=2,tensor=1
@@ -152,7 +152,7 @@ dcn_tensor_parallelism: 1
 }
 
 TEST_CASE("the axis of stages has the size of pipeline parallelism") {
-  Exporting what = model();
+  Exporting what = maxtext_model();
   what.mesh = testing::mesh("stage=4,data=4,fsdp=2");
   const std::string text = exported("maxtext", what);
   CHECK(text.find("mesh_axes: [stage, data, fsdp]\n") != std::string::npos);
@@ -161,7 +161,7 @@ TEST_CASE("the axis of stages has the size of pipeline parallelism") {
 }
 
 TEST_CASE("a rule without a name, or by pattern, cannot be said") {
-  Exporting what = model();
+  Exporting what = maxtext_model();
   what.rules.logical_rules[0].name.reset();
   CHECK(exported("maxtext", what) ==
         "SP014 `maxtext` has no rule for dimensions without a name");

@@ -108,7 +108,7 @@ TEST_CASE("fields are quoted where they must be") {
                              {S(" blank"), S("end ")},
                              {S("::error::x"), S("x=1\x1b\xFF")},
                              {S(), std::monostate{}},
-                             {PartitionSpec{{{}, {"tp"}}}, Flag{true}}})}};
+                             {PartitionSpec{{{}, {"tp"}}}, YesNo{true}}})}};
   CHECK(rendered(report, "csv") ==
         "a,b\n"
         "\"a,b\",\"say \"\"x\"\"\"\n"

@@ -101,7 +101,7 @@ Row any_row() {
           Ratio{real()},
           Percent{real()},
           Seconds{real()},
-          Flag{*rc::gen::arbitrary<bool>()},
+          YesNo{*rc::gen::arbitrary<bool>()},
           Bar{real()},
           Names{*rc::gen::container<std::vector<std::string>>(any_name())},
           Numbers{*rc::gen::arbitrary<std::vector<int64_t>>()},
@@ -136,7 +136,7 @@ struct Expected {
   Json operator()(Ratio cell) const { return cell.value; }
   Json operator()(Percent cell) const { return cell.value; }
   Json operator()(Seconds cell) const { return cell.value; }
-  Json operator()(Flag cell) const { return cell.value; }
+  Json operator()(YesNo cell) const { return cell.value; }
   Json operator()(Bar cell) const { return cell.fraction; }
   Json operator()(const Names& cell) const { return cell.values; }
   Json operator()(const Numbers& cell) const { return cell.values; }

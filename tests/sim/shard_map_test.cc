@@ -161,15 +161,16 @@ TEST_CASE("shard_map: a step within a body is not judged by itself") {
 }
 
 TEST_CASE("shard_map: rows of a table know their numbers") {
-  struct Case {
+  struct MappedCase {
     int64_t rows;
     int64_t below;  // of the tokens
     bool lost;
   };
   // Of 10 or 11 rows each of 4 devices takes 2, and the others are nowhere.
-  for (const Case& c :
-       {Case{12, 10, false}, Case{10, 10, true}, Case{10, 8, false},
-        Case{11, 8, false}, Case{11, 11, true}}) {
+  for (const MappedCase& c :
+       {MappedCase{12, 10, false}, MappedCase{10, 10, true},
+        MappedCase{10, 8, false}, MappedCase{11, 8, false},
+        MappedCase{11, 11, true}}) {
     CAPTURE(c.rows);
     CAPTURE(c.below);
     SmallGraph g("tp=4");

@@ -84,7 +84,7 @@ Block read_block(std::string_view info) {
 
 class Runner {
  public:
-  Runner(std::string_view page, MemoryHost& host, const Program& program)
+  Runner(std::string_view page, MemoryHost& host, const ProgramRun& program)
       : lines_(split_lines(page)), host_(host), program_(program) {}
 
   MarkdownRun run() {
@@ -208,7 +208,7 @@ class Runner {
 
   Lines lines_;
   MemoryHost& host_;
-  const Program& program_;
+  const ProgramRun& program_;
   size_t at_ = 0;
   Lines corrected_;
   MarkdownRun result_;
@@ -217,7 +217,7 @@ class Runner {
 }  // namespace
 
 MarkdownRun run_markdown(std::string_view page, MemoryHost& host,
-                         const Program& program) {
+                         const ProgramRun& program) {
   return Runner(page, host, program).run();
 }
 

@@ -39,12 +39,12 @@ struct MarkdownRun {
 };
 
 // The whole program: arguments without its name, to the exit code.
-using Program =
+using ProgramRun =
     std::function<int(const std::vector<std::string>& arguments, Host& host)>;
 
 // Runs a page's commands in order, on one host.
 MarkdownRun run_markdown(std::string_view page, MemoryHost& host,
-                         const Program& program);
+                         const ProgramRun& program);
 
 // Whether `lines` are as expected, where a line `...` stands for any lines.
 bool lines_match(const std::vector<std::string>& expected,

@@ -111,7 +111,7 @@ Table fixes_table(const std::vector<AppliedFix>& applied) {
   std::vector<Row> rows;
   for (const AppliedFix& fix : applied) {
     rows.push_back({code_id(fix.code), fix.file, Count{fix.line}, fix.text,
-                    ByteSize{fix.bytes_per_device}, Flag{true}});
+                    ByteSize{fix.bytes_per_device}, YesNo{true}});
   }
   Table table{"fixes",
               "",

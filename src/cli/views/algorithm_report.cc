@@ -321,7 +321,7 @@ Table steps_table(const std::shared_ptr<const Schedule>& schedule) {
       for (const Transfer& t : schedule->steps[step]) {
         sink(Row{Count{static_cast<int64_t>(step) + 1}, Count{t.source},
                  Count{t.target}, Count{t.first_chunk}, Count{t.chunk_count},
-                 shardplan::Flag{t.reduce}});
+                 YesNo{t.reduce}});
       }
     }
   };

@@ -254,7 +254,7 @@ std::vector<std::pair<std::string, Cell>> budget_summary(const Budget& budget) {
   if (budget.limit) {
     limit = ByteSize{budget.limit->usable};
     headroom = ByteSize{budget.headroom};
-    fits = Flag{budget.fits()};
+    fits = YesNo{budget.fits()};
   }
   return {{"memory_needed", ByteSize{budget.classes.front().total}},
           {"memory_limit", limit},

@@ -26,9 +26,9 @@ struct NumberRow {
   std::string note;
 };
 
-class Numbers {
+class ProfileNumbers {
  public:
-  explicit Numbers(const HardwareProfile& profile) : profile_(profile) {}
+  explicit ProfileNumbers(const HardwareProfile& profile) : profile_(profile) {}
 
   void word(std::string quantity, std::string_view word) {
     rows_.push_back({std::move(quantity), std::string(word), "",
@@ -76,7 +76,7 @@ class Numbers {
   std::vector<NumberRow> rows_;
 };
 
-void add_link(const LinkTier& link, Numbers& numbers) {
+void add_link(const LinkTier& link, ProfileNumbers& numbers) {
   const std::string head = "links." + link.name + ".";
   numbers.word(head + "topology",
                kTopologyNames[static_cast<size_t>(link.topology)]);
@@ -93,7 +93,7 @@ void add_link(const LinkTier& link, Numbers& numbers) {
 }
 
 std::vector<NumberRow> numbers_of(const HardwareProfile& profile) {
-  Numbers numbers(profile);
+  ProfileNumbers numbers(profile);
   numbers.count("devices_per_chip", profile.devices_per_chip);
   if (profile.devices_per_host) {
     numbers.count("devices_per_host", *profile.devices_per_host);
@@ -236,7 +236,7 @@ Table hardware_numbers_table(const std::vector<HardwareProfile>& profiles) {
     for (NumberRow& row : numbers_of(profile)) {
       const Citation* source = row.source;
       rows.push_back({profile.name, row.quantity, row.value,
-                      text_or_nothing(row.unit), Flag{row.estimated},
+                      text_or_nothing(row.unit), YesNo{row.estimated},
                       text_or_nothing(row.note),
                       source != nullptr ? Cell(source->title) : Cell(),
                       source != nullptr ? text_or_nothing(source->url) : Cell(),

@@ -155,7 +155,7 @@ void append_model(const SimulateInput& input, Summary& summary) {
   summary.emplace_back("of_layers", Count{run.all_layers});
   summary.emplace_back("batch", Count{run.batch});
   summary.emplace_back("length", Count{run.length});
-  summary.emplace_back("shrunk", Flag{run.shrunk});
+  summary.emplace_back("shrunk", YesNo{run.shrunk});
 }
 
 // "2 of 22 layers, 2 x 16 tokens"

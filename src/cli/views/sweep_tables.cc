@@ -110,7 +110,7 @@ Row program_row(const SweepPoint& point, const SweepMesh& mesh) {
              ByteSize{point.total},
              point.limit ? Cell(ByteSize{point.limit->usable}) : Cell(),
              point.limit ? Cell(ByteSize{point.headroom}) : Cell(),
-             point.limit ? Cell(Flag{point.fits}) : Cell(),
+             point.limit ? Cell(YesNo{point.fits}) : Cell(),
              count_cell(point.workload_headroom.batch),
              count_cell(point.workload_headroom.context),
              Count{mesh.errors},
