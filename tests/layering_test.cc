@@ -3,6 +3,7 @@
 // use which library, how large files and folders get, what has tests and a
 // page.
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -304,6 +305,201 @@ TEST_CASE("layering: a type is defined in one header") {
     }
   }
   CHECK(defined.size() > 100);
+}
+
+// What the documents say of the tree.
+
+std::vector<std::string> lines_of(const fs::path& path) {
+  std::ifstream stream(path);
+  REQUIRE_MESSAGE(stream.good(), path.string());
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts(1);
+  for (const char c : text) {
+    if (c == separator) {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
+// What stands between backticks.
+std::vector<std::string> code_in(const std::string& text) {
+  const std::vector<std::string> parts = split(text, '`');
+  std::vector<std::string> code;
+  for (size_t i = 1; i + 1 < parts.size(); i += 2) code.push_back(parts[i]);
+  return code;
+}
+
+// A row of the map: a folder, what it is for, what it may include. The row of
+// `io/<format>/` stands for the folders that its second cell names.
+struct MapRow {
+  std::vector<std::string> folders;  // below src, without the last `/`
+  std::set<std::string> may_include;
+};
+
+std::vector<MapRow> map_of_folders() {
+  std::vector<MapRow> rows;
+  std::set<std::string> above;
+  for (const std::string& line : lines_of(kRoot / "docs/how-it-works.md")) {
+    const std::vector<std::string> cells = split(line, '|');
+    if (cells.size() != 5 || !starts_with(cells[1], " `")) continue;
+    MapRow row;
+    const std::string folder = code_in(cells[1]).at(0);
+    CAPTURE(line);
+    REQUIRE(folder.ends_with('/'));
+    const size_t pattern = folder.find('<');
+    if (pattern == std::string::npos) {
+      row.folders.push_back(folder.substr(0, folder.size() - 1));
+    } else {
+      for (const std::string& name : code_in(cells[2])) {
+        row.folders.push_back(folder.substr(0, pattern) + name);
+      }
+    }
+    for (const std::string& name : code_in(cells[3])) {
+      row.may_include.insert(name);
+    }
+    if (cells[3] == " all above ") row.may_include = above;
+    above.insert(first_part(folder));
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+TEST_CASE("layering: the map of how-it-works.md is the tree") {
+  std::set<std::string> mapped;
+  for (const MapRow& row : map_of_folders()) {
+    for (const std::string& folder : row.folders) {
+      CAPTURE(folder);
+      CHECK(fs::is_directory(kRoot / "src" / folder));
+      CHECK(mapped.insert(folder).second);
+      const std::string layer = first_part(folder);
+      if (kLayers.count(layer) == 0) continue;  // said by the first case
+      // Said once for all of them, above the map.
+      const std::set<std::string> everyone = {"base", "core", layer};
+      const auto others_of = [&](const std::set<std::string>& layers) {
+        std::string text;
+        for (const std::string& name : layers) {
+          if (everyone.count(name) == 0) text += name + " ";
+        }
+        return text;
+      };
+      CHECK(others_of(row.may_include) == others_of(kLayers.at(layer)));
+    }
+  }
+  for (const auto& entry : fs::recursive_directory_iterator(kRoot / "src")) {
+    if (!entry.is_directory()) continue;
+    const std::string folder = fs::relative(entry.path(), kRoot / "src");
+    CHECK_MESSAGE(mapped.count(folder) == 1, folder << " is not in the map");
+  }
+}
+
+// `src/io/<format>/x.cc`, `tests/fuzz/fuzz_x.cc`, `tests/vectors/*.json`: of a
+// path that stands for several only the folders before them can be checked.
+bool stands_for_several(const std::string& part) {
+  const std::string stem = fs::path(part).stem();
+  return part.find_first_of("<*{") != std::string::npos || stem == "x" ||
+         stem.ends_with("_x");
+}
+
+bool is_there(const std::string& path) {
+  fs::path known = kRoot;
+  for (const std::string& part : split(path, '/')) {
+    if (stands_for_several(part)) break;
+    known /= part;
+  }
+  return fs::exists(known);
+}
+
+// Words that begin with a folder of the project; not those within longer paths
+// or addresses.
+std::vector<std::string> paths_in(const std::string& line) {
+  static const std::set<std::string> kFolders = {
+      "src", "tests", "scripts", "docs", "third_party", ".ci"};
+  std::vector<std::string> paths;
+  std::string word;
+  for (const char c : line + " ") {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+        std::string_view("_-./<>*{},").find(c) != std::string_view::npos) {
+      word += c;
+      continue;
+    }
+    while (!word.empty() && std::string_view("./,>").find(word.back()) !=
+                                std::string_view::npos) {
+      word.pop_back();
+    }
+    const std::string path = std::exchange(word, {});
+    if (path.find('/') != std::string::npos &&
+        kFolders.count(first_part(path)) > 0) {
+      paths.push_back(path);
+    }
+  }
+  return paths;
+}
+
+// `base/text` in prose is src/base/text.h, and `resolve` is a folder.
+bool is_in_src(const std::string& path) {
+  return is_there("src/" + path) || is_there("src/" + path + ".h") ||
+         is_there("src/" + path + ".cc");
+}
+
+// `[text](page.md#heading)`: what stands in the second brackets.
+std::vector<std::string> links_in(const std::string& line) {
+  std::vector<std::string> links;
+  for (size_t at = line.find("]("); at != std::string::npos;
+       at = line.find("](", at + 1)) {
+    const std::string target =
+        line.substr(at + 2, line.find_first_of(")#", at + 2) - at - 2);
+    if (!target.empty() && target.find("://") == std::string::npos) {
+      links.push_back(target);
+    }
+  }
+  return links;
+}
+
+TEST_CASE("layering: paths and links in documents lead somewhere") {
+  // MaxText's own tests.
+  const std::string foreign = "tests/utils/sharding_info";
+  std::vector<fs::path> pages = {kRoot / "README.md",
+                                 kRoot / "third_party/README.md"};
+  for (const auto& entry : fs::recursive_directory_iterator(kRoot / "docs")) {
+    if (entry.path().extension() == ".md") pages.push_back(entry.path());
+  }
+  size_t checked = 0;
+  for (const fs::path& page : pages) {
+    CAPTURE(page.string());
+    // Pages about the source name its modules; names of parameters look alike.
+    const fs::path folder = fs::relative(page.parent_path(), kRoot);
+    const bool names_modules = folder == "docs/design" ||
+                               page.filename() == "how-it-works.md" ||
+                               page.filename() == "contributing.md";
+    for (const std::string& line : lines_of(page)) {
+      for (const std::string& path : paths_in(line)) {
+        if (starts_with(path, foreign)) continue;
+        CHECK_MESSAGE(is_there(path), path << " is not there");
+        ++checked;
+      }
+      for (const std::string& link : links_in(line)) {
+        CHECK_MESSAGE(fs::exists(page.parent_path() / link),
+                      link << " leads nowhere");
+        ++checked;
+      }
+      if (!names_modules) continue;
+      for (const std::string& code : code_in(line)) {
+        if (code.find_first_of(" *=") != std::string::npos) continue;
+        if (kLayers.count(first_part(code)) == 0) continue;
+        CHECK_MESSAGE(is_in_src(code), code << " is not in src");
+        ++checked;
+      }
+    }
+  }
+  CHECK(checked > 300);
 }
 
 }  // namespace
