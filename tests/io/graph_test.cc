@@ -34,6 +34,29 @@ TEST_CASE("graph files are told by their content") {
   CHECK_FALSE(looks_like_graph(""));
 }
 
+TEST_CASE("a graph file is told by its head, however long it is") {
+  std::string parameters;
+  for (int i = 0; parameters.size() < 2 * kGraphHeadBytes; ++i) {
+    parameters += std::string(i > 0 ? "," : "") + "\n  \"w" +
+                  std::to_string(i) + "\": {\"shape\": [2, 2]}";
+  }
+  const std::string graph = "{\"graph\": \"long\", \"parameters\": {" +
+                            parameters + "},\n\"ops\": []}";
+  CHECK(looks_like_graph(graph));
+  CHECK(looks_like_graph(graph.substr(0, kGraphHeadBytes)));
+  CHECK_FALSE(looks_like_graph("{\"graph\": {\"shape\": [2]}, " + parameters));
+  // What stands behind the head tells nothing.
+  CHECK_FALSE(looks_like_graph(std::string(kGraphHeadBytes, '\n') +
+                               "graph: late\nops: []\n"));
+
+  testing::MemoryHost host;
+  host.files["g.json"] = graph;
+  Diagnostics diags;
+  const auto manifest = load_manifest("g.json", host, diags);
+  REQUIRE_MESSAGE(manifest, testing::messages(diags));
+  CHECK(manifest->format == "graph");
+}
+
 TEST_CASE("a file and a shipped graph are loaded alike") {
   testing::MemoryHost host;
   for (const ShippedFile& file : shipped_files(kGraphFolder)) {

@@ -458,7 +458,8 @@ bool brings_graph(Context& context) {
   const std::string& path = context.options.arguments.front();
   if (path == "-" || path.starts_with('@')) return true;
   Diagnostics quiet = context.diags.fresh();
-  const SourcePtr source = read_source(path, kWholeFile, context.host, quiet);
+  const SourcePtr source =
+      read_source(path, kGraphHeadBytes, context.host, quiet);
   return source != nullptr && looks_like_graph(source->text());
 }
 

@@ -184,11 +184,10 @@ struct Recognised {
 };
 
 std::optional<Recognised> recognise(Context& context) {
-  const std::string& path = context.options.arguments.front();
-  context.progress.stage("reading the model");
-  auto manifest = load_manifest(path, context.host, context.diags);
+  auto manifest = read_manifest(context);
   if (!manifest) return std::nullopt;
-  auto config = find_model_config(path, context.host, context.diags);
+  auto config = find_model_config(context.options.arguments.front(),
+                                  context.host, context.diags);
   if (!config) return std::nullopt;
   Recognised model{*std::move(manifest), *std::move(config)};
   model.family =
@@ -214,21 +213,25 @@ std::optional<Opened> open_shrunk(Context& context, Recognised& model,
         .error(Code::Usage, {}, "--shrink makes another model than the plan's")
         .help("give `--rules` and `--mesh` instead of `--plan`");
   }
-  std::optional<Inputs> inputs = read_inputs(context);
-  if (!inputs) return std::nullopt;
-  const auto mesh = planned_mesh(context, *inputs);
+  std::optional<RuleSet> rules = read_given_rules(context);
+  if (!rules) return std::nullopt;
+  Inputs inputs = {std::move(model.manifest), *std::move(rules), {}};
+  // The session of the smaller model remarks on the mesh, where it is recorded.
+  const std::vector<std::string> remarks = inputs.manifest.remarks;
+  const auto mesh = planned_mesh(context, inputs);
   if (!mesh) return std::nullopt;
-  auto pass = forward_pass(context.options, ids, &inputs->rules, *mesh, diags);
+  inputs.manifest.remarks = remarks;
+  auto pass = forward_pass(context.options, ids, &inputs.rules, *mesh, diags);
   if (!pass) return std::nullopt;
   if (!pass->layers) pass->layers = kShrunkLayers;
-  const ParameterNames names(model.manifest);
+  const ParameterNames names(inputs.manifest);
   auto smaller =
-      shrink(*model.family, {model.manifest, names, model.config, *pass},
+      shrink(*model.family, {inputs.manifest, names, model.config, *pass},
              context.options.simulation.shrink_mesh.value_or(*mesh), diags);
   if (!smaller) return std::nullopt;
   model.config = std::move(smaller->config);
   auto session = open_session(context, std::move(smaller->manifest),
-                              std::move(inputs->rules));
+                              std::move(inputs.rules));
   if (!session) return std::nullopt;
   return Opened{*std::move(session), *pass};
 }

@@ -31,8 +31,12 @@ std::string_view behind_key(std::string_view text, std::string_view key) {
 }
 
 bool looks_like_json_graph(std::string_view head) {
-  return behind_key(head, "\"graph\"").starts_with('"') &&
-         behind_key(head, "\"ops\"").starts_with('[');
+  if (!behind_key(head, "\"graph\"").starts_with('"')) return false;
+  if (behind_key(head, "\"ops\"").starts_with('[')) return true;
+  // Parameters may fill the head before the operations come.
+  return head.size() == kGraphHeadBytes &&
+         (behind_key(head, "\"parameters\"").starts_with('{') ||
+          behind_key(head, "\"inputs\"").starts_with('{'));
 }
 
 bool has_key(std::string_view line, std::string_view key) {
@@ -61,6 +65,7 @@ bool looks_like_yaml_graph(std::string_view head) {
 }  // namespace
 
 bool looks_like_graph(std::string_view head) {
+  head = head.substr(0, kGraphHeadBytes);
   const size_t begin = head.find_first_not_of(" \t\r\n");
   if (begin != head.npos && head[begin] == '{') {
     return looks_like_json_graph(head);

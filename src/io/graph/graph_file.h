@@ -15,6 +15,7 @@
 // their operands fit, is found when the graph is built (graph/build.h).
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -30,8 +31,12 @@ namespace shardplan {
 // The folder of shipped graphs (io/shipped.h), each known as `@name`.
 inline constexpr std::string_view kGraphFolder = "graphs";
 
+// As much of a file as tells whether it is a graph file.
+inline constexpr int64_t kGraphHeadBytes = int64_t{1} << 16;
+
 // Whether a text begins as a graph file does: `graph` is a text, and there are
-// `ops`. Looks at the first few kilobytes.
+// `ops`, or, where the head is full before they come, what stands before them.
+// Looks at the first kGraphHeadBytes.
 bool looks_like_graph(std::string_view head);
 
 // `dims` takes the place of sizes that the file has. Several errors in one run:
