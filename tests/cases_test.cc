@@ -56,33 +56,41 @@ MarkdownRun run_page(const std::string& page) {
   return result;
 }
 
-void run_pages(const std::vector<std::string>& pages) {
+// Pages that are there to be run: one that runs nothing shows nothing.
+void run_examples(const std::vector<std::string>& pages) {
+  REQUIRE_FALSE(pages.empty());
+  for (const std::string& page : pages) {
+    SUBCASE(page.c_str()) {
+      CHECK_MESSAGE(run_page(page).commands > 0, page << " runs nothing");
+    }
+  }
+}
+
+TEST_CASE("the README shows what happens") { run_examples({"README.md"}); }
+
+TEST_CASE("the documents show what happens") {
+  std::vector<std::string> pages = pages_below("docs");
+  std::erase_if(pages, [](const std::string& page) {
+    return page.rfind("docs/codes/", 0) == 0;  // below
+  });
+  REQUIRE_FALSE(pages.empty());
   for (const std::string& page : pages) {
     SUBCASE(page.c_str()) { run_page(page); }
   }
 }
 
-TEST_CASE("the README shows what happens") { run_page("README.md"); }
-
-TEST_CASE("the documents show what happens") {
-  std::vector<std::string> pages = pages_below("docs");
-  REQUIRE_FALSE(pages.empty());
-  std::erase_if(pages, [](const std::string& page) {
-    return page.rfind("docs/codes/", 0) == 0;  // below
-  });
-  run_pages(pages);
-}
-
 TEST_CASE("the cases show what happens") {
-  run_pages(pages_below("tests/cases"));
+  run_examples(pages_below("tests/cases"));
 }
 
 TEST_CASE("the regressions stay fixed") {
-  run_pages(pages_below("tests/regressions"));
+  run_examples(pages_below("tests/regressions"));
 }
 
 TEST_CASE("the example of a code's page yields that code") {
-  for (const std::string& page : pages_below("docs/codes")) {
+  const std::vector<std::string> pages = pages_below("docs/codes");
+  REQUIRE_FALSE(pages.empty());
+  for (const std::string& page : pages) {
     SUBCASE(page.c_str()) {
       const std::string code = fs::path(page).stem();
       const std::string output = run_page(page).output;

@@ -2,6 +2,7 @@
 #include "tests/support/markdown_case.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 
@@ -57,6 +58,15 @@ struct Block {
   bool ascii = false;
   std::optional<std::string> unknown;
 };
+
+// A misspelt `console` would run nothing.
+constexpr std::array<std::string_view, 8> kLanguages = {
+    "", "console", "json", "markdown", "mlir", "python", "text", "yaml"};
+
+bool is_language(std::string_view name) {
+  return std::find(kLanguages.begin(), kLanguages.end(), name) !=
+         kLanguages.end();
+}
 
 Block read_block(std::string_view info) {
   Block block;
@@ -119,6 +129,14 @@ class Runner {
     while (end < lines_.size() && lines_[end] != fence) ++end;
     const Block block = read_block(info);
     if (end == lines_.size()) fail(at_, "a block without an end");
+    if (!is_language(block.language)) {
+      fail(at_, "unknown language `" + block.language + "`");
+    }
+    const bool quotes_page = fence.ends_with("````");
+    if (block.language != "console" && !quotes_page &&
+        shows_command(begin, end)) {
+      fail(at_, "commands are run in a console block only");
+    }
     if (block.unknown && block.language == "console") {
       fail(at_, "unknown word `" + *block.unknown + "`");
     }
@@ -132,6 +150,14 @@ class Runner {
     while (runs && at_ < end) command(block, end);
     while (at_ < end) copy();
     if (at_ < lines_.size()) copy();
+  }
+
+  bool shows_command(size_t begin, size_t end) const {
+    return std::any_of(lines_.begin() + static_cast<std::ptrdiff_t>(begin),
+                       lines_.begin() + static_cast<std::ptrdiff_t>(end),
+                       [](const std::string& line) {
+                         return starts_with(line, "$ shardplan");
+                       });
   }
 
   // One command and what is expected of it; other lines are copied.

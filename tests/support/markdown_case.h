@@ -15,6 +15,8 @@
 // before it and `< FILE` after it. A line `...` stands for any lines, and
 // blank lines before the next command do not count. Escape characters are
 // written `␛`. Words after ```console: `norun`, `width=60`, `colour`, `ascii`.
+// An unknown language is a failure, and so is `$ shardplan` in another block
+// than ```console: a misspelt fence would run nothing.
 #pragma once
 
 #include <functional>

@@ -80,12 +80,18 @@ TEST_CASE("what would be skipped in silence is a failure") {
   CHECK(run("  ```console\n  $ shardplan\n  ```\n").failures.size() == 1);
   CHECK(run("```console\n$ shardplan a\n<a>\n").failures.size() == 1);
   CHECK(run("```console norn\n```\n").failures.size() == 1);
+  CHECK(run("```consol\n```\n").failures.size() == 1);
+  CHECK(run("```sh\n$ ls\n```\n").failures.size() == 1);
+  CHECK(run("```\n$ shardplan\n```\n").failures.size() == 1);
+  CHECK(run("```text\n$ shardplan\n```\n").failures.size() == 1);
+  CHECK(run("```text\nof shardplan\n```\n").failures.empty());
 }
 
 TEST_CASE("a block inside a longer fence is text") {
-  CHECK(
-      run("````markdown\n```console\n$ shardplan\nno\n```\n````\n").commands ==
-      0);
+  const MarkdownRun result =
+      run("````markdown\n```console\n$ shardplan\nno\n```\n````\n");
+  CHECK(result.commands == 0);
+  CHECK(result.failures.empty());
 }
 
 TEST_CASE("three dots stand for any lines") {
