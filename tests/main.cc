@@ -4,10 +4,13 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/support/skip.h"
+
 int main(int argc, char** argv) {
   // The same inputs in every run, unless others are asked for: what fails on
   // one machine fails on all. RapidCheck reads this when the first property
   // is checked.
   setenv("RC_PARAMS", "seed=1", /*overwrite=*/0);
-  return doctest::Context(argc, argv).run();
+  return shardplan::testing::exit_with_skips(
+      doctest::Context(argc, argv).run());
 }

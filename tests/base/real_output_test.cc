@@ -21,6 +21,7 @@
 
 #include "base/real_host.h"
 #include "tests/support/real_folder.h"
+#include "tests/support/skip.h"
 
 namespace shardplan {
 namespace {
@@ -239,8 +240,7 @@ TEST_CASE("a file in a missing folder, or a folder, cannot be created") {
 
 TEST_CASE("writing to where standard output goes does not replace that file") {
   if (!std::filesystem::exists("/dev/stdout")) {
-    MESSAGE("skipped: this system has no /dev/stdout (is /proc mounted?)");
-    return;
+    return testing::skip("there is no /dev/stdout (is /proc mounted?)");
   }
   const Folder folder;
   folder.put("log", "first\n");
@@ -282,8 +282,7 @@ TEST_CASE("a link that leads nowhere yet is followed") {
 // `check --fix` gave the rules of another user to whoever ran it.
 TEST_CASE("an edited file keeps owner, group and mode") {
   if (::geteuid() != 0) {
-    MESSAGE("skipped: only root can give files away");
-    return;
+    return testing::skip("only root can give files away");
   }
   const Folder folder;
   folder.put("rules", "before");
@@ -307,8 +306,7 @@ TEST_CASE("an edited file keeps owner, group and mode") {
 
 TEST_CASE("a file whose owner cannot be kept is not edited") {
   if (::geteuid() != 0) {
-    MESSAGE("skipped: needs files of two users");
-    return;
+    return testing::skip("only root makes files of two users");
   }
   const Folder folder;
   folder.put("rules", "before");
@@ -343,8 +341,7 @@ TEST_CASE("an edited file keeps its access list") {
   constexpr const char* kName = "system.posix_acl_access";
   if (::setxattr((folder / "rules").c_str(), kName, list.data(), list.size(),
                  0) != 0) {
-    MESSAGE("skipped: no access lists here");
-    return;
+    return testing::skip("this file system has no access lists");
   }
   std::string why;
   CHECK(make_real_host()->edit_file(folder / "rules", why)->commit());
