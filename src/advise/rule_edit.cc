@@ -406,10 +406,6 @@ std::string rule_source(std::string_view pattern, const PartitionSpec& spec,
          spec_source(spec, quoted) + "]";
 }
 
-std::vector<TextEdit> edits_of(const RuleSet& rules, const RuleChange& change) {
-  return edits_of(rules, RulePlaces(rules), change);
-}
-
 std::vector<TextEdit> edits_of(const RuleSet& rules, const RulePlaces& places,
                                const RuleChange& change) {
   if (change.kind == RuleChange::Kind::Insert) {

@@ -124,8 +124,6 @@ std::string rule_source(std::string_view pattern, const PartitionSpec& spec,
 // Ascending and apart; all in one file. Empty where the change is not of one
 // file of the user's own, or where the layout (aliases, several rules in a
 // line, comments between entries) does not allow it safely.
-std::vector<TextEdit> edits_of(const RuleSet& rules, const RuleChange& change);
-// The same for one of many changes.
 std::vector<TextEdit> edits_of(const RuleSet& rules, const RulePlaces& places,
                                const RuleChange& change);
 

@@ -1,12 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 // flax.linen.spmd: logical_to_mesh_axes and its companions.
+#include "conformance/logical_axes.h"
+
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "base/text.h"
 #include "conformance/vector_case.h"
-#include "resolve/name_resolution.h"
+
+namespace shardplan {
+
+LogicalConstraint logical_constraint(const std::optional<AxisLabels>& labels,
+                                     std::span<const LogicalRule> rules,
+                                     RulesFallback fallback,
+                                     FlaxVersion version) {
+  if (!labels || rules.empty()) return {};
+  const LogicalMapping mapping = map_logical_axes(*labels, rules, version);
+  if (!mapping.repeated.empty()) return {ConstraintOutcome::RepeatedLabel, {}};
+  if (fallback != RulesFallback::AxisIsUnsharded && !is_placed(mapping)) {
+    return {fallback == RulesFallback::RaiseError
+                ? ConstraintOutcome::Unplaced
+                : ConstraintOutcome::Unconstrained,
+            {}};
+  }
+  return {ConstraintOutcome::Constrained, spec_of(mapping)};
+}
+
+}  // namespace shardplan
 
 namespace shardplan::conformance {
 namespace {

@@ -151,6 +151,17 @@ std::optional<RuleSet> decode_rules(const Json& rules, Diagnostics& diags) {
   return result;
 }
 
+// What match_partition_rules returns for a tensor, before correction.
+PartitionSpec matched_spec(const PartitionSpec& rule, const Shape& shape,
+                           const ResolveOptions& options) {
+  if (!options.strict) return rule;
+  const auto elements = element_count(shape);
+  if (elements && *elements < options.min_size) return {};
+  PartitionSpec cut = rule;
+  if (cut.dims.size() > shape.size()) cut.dims.resize(shape.size());
+  return cut;
+}
+
 }  // namespace
 
 Answer match_partition_rules(const Json& inputs) {

@@ -3,8 +3,8 @@
 // get_safe_hash_int.
 #include "core/partition_axis.h"
 
+#include "conformance/safe_hash.h"
 #include "conformance/vector_case.h"
-#include "core/plan.h"
 
 namespace shardplan::conformance {
 namespace {

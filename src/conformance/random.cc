@@ -36,7 +36,11 @@ Answer prng_key(const Json& inputs) {
 }
 
 Answer keys_split(const Json& inputs) {
-  return answered(Json(split(key_of(inputs), inputs.at("num").get<int>())));
+  const Key key = key_of(inputs);
+  const auto count = inputs.at("num").get<uint32_t>();
+  std::vector<Key> keys;
+  for (uint32_t i = 0; i < count; ++i) keys.push_back(fold_in(key, i));
+  return answered(Json(keys));
 }
 
 Answer key_folded(const Json& inputs) {

@@ -33,17 +33,6 @@ class Sha256 {
   std::unique_ptr<Context> context_;
 };
 
-// The digest of a text as an integer, big-endian, in decimal. `algorithm` as
-// Python's hashlib names it: md5, sha1, sha224 .. sha512, sha3_224 .. sha3_512,
-// blake2b, blake2s. Refused (SP010): any other name, as eformer does; and the
-// names of hashlib that give no digest of a text alone, such as shake_128.
-//
-// A function for those who link the library: no command needs it, only the
-// conformance runner calls it.
-std::optional<std::string> hash_as_integer(std::string_view text,
-                                           std::string_view algorithm,
-                                           Diagnostics& diags);
-
 // Plan: where every parameter of a manifest goes on a mesh.
 //
 // The waist of the program: rules or a saved file make a Plan; memory reports,

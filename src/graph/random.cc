@@ -89,13 +89,6 @@ constexpr float kSqrt2 = 1.41421356F;
 
 Key random_key(int64_t seed) { return {0, static_cast<uint32_t>(seed)}; }
 
-std::vector<Key> split(Key key, int count) {
-  SHARDPLAN_CHECK(count >= 0);
-  std::vector<Key> keys(static_cast<size_t>(count));
-  for (size_t i = 0; i < keys.size(); ++i) keys[i] = threefry(key, i);
-  return keys;
-}
-
 Key fold_in(Key key, uint32_t data) { return threefry(key, data); }
 
 std::vector<uint32_t> random_bits(Key key, int64_t count) {

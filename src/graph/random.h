@@ -25,8 +25,7 @@ using Key = std::array<uint32_t, 2>;
 // jax.random.PRNGKey: of the seed's low 32 bits alone, since JAX turns it into
 // 32 bits first, unless jax_enable_x64 is set.
 Key random_key(int64_t seed);
-std::vector<Key> split(Key key, int count);  // jax.random.split
-Key fold_in(Key key, uint32_t data);         // jax.random.fold_in
+Key fold_in(Key key, uint32_t data);  // jax.random.fold_in
 
 // As many numbers as asked for, in row-major order of the array's shape.
 std::vector<uint32_t> random_bits(Key key, int64_t count);

@@ -217,8 +217,4 @@ InferredFacts infer_facts(const Manifest& manifest, const Folding& folding) {
   return result;
 }
 
-InferredFacts infer_facts(const Manifest& manifest) {
-  return infer_facts(manifest, fold_by_type(manifest));
-}
-
 }  // namespace shardplan

@@ -28,7 +28,5 @@ struct InferredFacts {
 // Names are read once per class, numbers of experts once per parameter.
 // REQUIRES: parameters of one class are of one type.
 InferredFacts infer_facts(const Manifest& manifest, const Folding& folding);
-// The same where nothing is folded yet.
-InferredFacts infer_facts(const Manifest& manifest);
 
 }  // namespace shardplan

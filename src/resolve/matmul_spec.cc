@@ -54,21 +54,6 @@ MatmulOutput matmul_output(const PartitionSpec& left, int left_rank,
   return output;
 }
 
-std::optional<PartitionSpec> original_collective_output(
-    int left_rank, const std::optional<PartitionSpec>& left,
-    const std::optional<PartitionSpec>& right, const AxisNames& axes) {
-  if (!left || !right) return std::nullopt;
-  PartitionSpec spec;
-  if (left_rank == 2) {
-    if (right->dims.size() < 2) return std::nullopt;
-    spec.dims = {right->dims[1], right->dims[0]};
-    return spec;
-  }
-  spec.dims.resize(static_cast<size_t>(std::max(0, left_rank - 1)));
-  spec.dims.push_back(axes);
-  return spec;
-}
-
 PartitionSpec original_matmul_output(
     const std::optional<PartitionSpec>& left,
     const std::optional<PartitionSpec>& right) {

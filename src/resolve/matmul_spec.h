@@ -34,14 +34,6 @@ struct MatmulOutput {
 MatmulOutput matmul_output(const PartitionSpec& left, int left_rank,
                            const PartitionSpec& right, int right_rank);
 
-// EasyDeL's get_output_partition_spec, of its collective products: for two
-// dimensions the weight's spec turned round, whatever the left side is; else
-// the last dimension on `axes`. Empty when a spec is absent, or the weight's
-// has fewer than two entries where these are needed.
-std::optional<PartitionSpec> original_collective_output(
-    int left_rank, const std::optional<PartitionSpec>& left,
-    const std::optional<PartitionSpec>& right, const AxisNames& axes);
-
 // An absent spec gives P(). None within a tuple is the name "".
 PartitionSpec original_matmul_output(const std::optional<PartitionSpec>& left,
                                      const std::optional<PartitionSpec>& right);

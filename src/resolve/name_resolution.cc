@@ -153,22 +153,6 @@ PartitionSpec spec_of(const LogicalMapping& mapping) {
   return spec;
 }
 
-LogicalConstraint logical_constraint(const std::optional<AxisLabels>& labels,
-                                     std::span<const LogicalRule> rules,
-                                     RulesFallback fallback,
-                                     FlaxVersion version) {
-  if (!labels || rules.empty()) return {};
-  const LogicalMapping mapping = map_logical_axes(*labels, rules, version);
-  if (!mapping.repeated.empty()) return {ConstraintOutcome::RepeatedLabel, {}};
-  if (fallback != RulesFallback::AxisIsUnsharded && !is_placed(mapping)) {
-    return {fallback == RulesFallback::RaiseError
-                ? ConstraintOutcome::Unplaced
-                : ConstraintOutcome::Unconstrained,
-            {}};
-  }
-  return {ConstraintOutcome::Constrained, spec_of(mapping)};
-}
-
 namespace {
 
 constexpr std::string_view kMeshPrefix = "mesh";

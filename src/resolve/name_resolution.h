@@ -90,24 +90,7 @@ bool is_placed(const LogicalMapping& mapping);
 // One entry per dimension; those not placed are unsharded.
 PartitionSpec spec_of(const LogicalMapping& mapping);
 
-// What with_logical_constraint does to an array.
-enum class ConstraintOutcome : uint8_t {
-  Unconstrained,  // left as it is
-  Constrained,    // to `spec`
-  RepeatedLabel,  // refused
-  Unplaced,       // refused, by RulesFallback::RaiseError
-};
-struct LogicalConstraint {
-  ConstraintOutcome outcome = ConstraintOutcome::Unconstrained;
-  PartitionSpec spec;
-};
-// Without labels or without rules, nothing is constrained, nor checked.
-LogicalConstraint logical_constraint(const std::optional<AxisLabels>& labels,
-                                     std::span<const LogicalRule> rules,
-                                     RulesFallback fallback,
-                                     FlaxVersion version);
-
-// Meaning: from the names in a spec to mesh axes.
+// Name resolution: from the names in a spec to mesh axes.
 //
 // A name that the mesh has, or that is declared, is that axis, whatever else it
 // could mean. Else it is a semantic axis (`HEAD`, `__HEAD__`), which

@@ -308,15 +308,6 @@ class Placer {
 
 }  // namespace
 
-PartitionSpec matched_spec(const PartitionSpec& rule, const Shape& shape,
-                           const ResolveOptions& options) {
-  if (!options.strict) return rule;
-  if (is_small(shape, options)) return {};
-  PartitionSpec cut = rule;
-  if (cut.dims.size() > shape.size()) cut.dims.resize(shape.size());
-  return cut;
-}
-
 AxisNames axes_in_specs(const Plan& plan) {
   AxisNames names;
   // Not axes: semantic and logical ones, and None beside an axis.

@@ -74,11 +74,6 @@ std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
                             const ResolveOptions& options,
                             const UnitFacts& known, Diagnostics& diags);
 
-// The spec that a rule gives to a tensor, before correction: what
-// match_partition_rules returns for it.
-PartitionSpec matched_spec(const PartitionSpec& rule, const Shape& shape,
-                           const ResolveOptions& options);
-
 // The mesh axes that the specs of a plan name: those of its rules as written,
 // and those that its parameters were asked to have; each once, in that order.
 AxisNames axes_in_specs(const Plan& plan);

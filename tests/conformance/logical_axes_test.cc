@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "conformance/logical_axes.h"
+
+#include <vector>
+
 #include <doctest/doctest.h>
 
 #include "tests/conformance/cases.h"
@@ -73,6 +77,38 @@ TEST_CASE("the compatibility mode gives the answer of the year") {
   CHECK(outcome(kAxes, inputs,
                 R"({"expected": [null, "y"], "expected_head": [null, null]})")
             .find("in compatibility mode") != std::string::npos);
+}
+
+constexpr auto kNow = FlaxVersion::Current;
+constexpr auto kThen = FlaxVersion::March2024;
+
+TEST_CASE("what no rule places is left to the fallback") {
+  const std::vector<LogicalRule> rules = {{"a", {"x"}, {}, {}},
+                                          {"b", {"x"}, {}, {}}};
+  const auto outcome = [&](const std::optional<AxisLabels>& labels,
+                           RulesFallback fallback, FlaxVersion version) {
+    return logical_constraint(labels, rules, fallback, version).outcome;
+  };
+  const AxisLabels blocked = {"a", "b"};
+  CHECK(outcome(blocked, RulesFallback::AxisIsUnsharded, kNow) ==
+        ConstraintOutcome::Constrained);
+  CHECK(outcome(blocked, RulesFallback::RaiseError, kNow) ==
+        ConstraintOutcome::Unplaced);
+  CHECK(outcome(blocked, RulesFallback::NoConstraint, kNow) ==
+        ConstraintOutcome::Unconstrained);
+  const AxisLabels unlabelled = {"a", std::nullopt};
+  CHECK(outcome(unlabelled, RulesFallback::RaiseError, kNow) ==
+        ConstraintOutcome::Constrained);
+  CHECK(outcome(unlabelled, RulesFallback::RaiseError, kThen) ==
+        ConstraintOutcome::Unplaced);
+  CHECK(outcome(AxisLabels{"a", "a"}, RulesFallback::NoConstraint, kNow) ==
+        ConstraintOutcome::RepeatedLabel);
+  // Nothing to constrain, nothing to check.
+  CHECK(outcome(std::nullopt, RulesFallback::RaiseError, kNow) ==
+        ConstraintOutcome::Unconstrained);
+  CHECK(logical_constraint(AxisLabels{"c", "c"}, {}, RulesFallback::RaiseError,
+                           kNow)
+            .outcome == ConstraintOutcome::Unconstrained);
 }
 
 }  // namespace

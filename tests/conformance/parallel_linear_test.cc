@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/conformance/cases.h"
+#include "tests/support/builders.h"
 #include "tests/support/messages.h"
 
 namespace shardplan {
@@ -53,6 +54,24 @@ TEST_CASE("what has no common dtype is refused") {
         "SP015 `f8_e5m2` and `f8_e4m3fn` have no common dtype");
   CHECK(promoted({DType::Q4_0, DType::F32}) ==
         "SP015 `q4_0` and other dtypes have none in common");
+}
+
+using testing::spec;
+
+TEST_CASE("the original's collective product turns a weight's spec round") {
+  const auto output = [](int rank, const char* left, const char* right) {
+    const auto result =
+        original_collective_output(rank, spec(left), spec(right), {"tp"});
+    return result ? spec_text(*result) : "none";
+  };
+  CHECK(output(2, "", "fsdp, tp") == "P(tp, fsdp)");
+  CHECK(output(2, "", "fsdp, tp, sp") == "P(tp, fsdp)");
+  CHECK(output(2, "", "fsdp") == "none");
+  CHECK(output(0, "", "fsdp") == "P(tp)");
+  CHECK(output(1, "", "fsdp") == "P(tp)");
+  CHECK(output(4, "", "fsdp") == "P(None, None, None, tp)");
+  CHECK_FALSE(original_collective_output(2, std::nullopt, spec("a, b"), {}));
+  CHECK_FALSE(original_collective_output(2, spec("a, b"), std::nullopt, {}));
 }
 
 }  // namespace

@@ -31,6 +31,10 @@ std::string text_of(const ModelFacts& facts) {
   return text;
 }
 
+InferredFacts infer_facts(const Manifest& model) {
+  return infer_facts(model, fold_by_type(model));
+}
+
 std::string inferred(const std::vector<NamedType>& tensors) {
   const InferredFacts result = infer_facts(manifest(tensors));
   const std::string text = text_of(result.facts);

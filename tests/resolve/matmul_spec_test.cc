@@ -134,22 +134,6 @@ TEST_CASE("to the original None is a name like any other") {
   CHECK(original_matmul_output(left, spec("None, b")) == spec("None, None, b"));
 }
 
-TEST_CASE("the original's collective product turns a weight's spec round") {
-  const auto output = [](int rank, const char* left, const char* right) {
-    const auto result =
-        original_collective_output(rank, spec(left), spec(right), {"tp"});
-    return result ? spec_text(*result) : "none";
-  };
-  CHECK(output(2, "", "fsdp, tp") == "P(tp, fsdp)");
-  CHECK(output(2, "", "fsdp, tp, sp") == "P(tp, fsdp)");
-  CHECK(output(2, "", "fsdp") == "none");
-  CHECK(output(0, "", "fsdp") == "P(tp)");
-  CHECK(output(1, "", "fsdp") == "P(tp)");
-  CHECK(output(4, "", "fsdp") == "P(None, None, None, tp)");
-  CHECK_FALSE(original_collective_output(2, std::nullopt, spec("a, b"), {}));
-  CHECK_FALSE(original_collective_output(2, spec("a, b"), std::nullopt, {}));
-}
-
 }  // namespace
 
 }  // namespace shardplan

@@ -129,34 +129,6 @@ TEST_CASE("in a mapping every name has its axes, and its last rule counts") {
   CHECK(mapping.dims.front().rule == 3);
 }
 
-TEST_CASE("what no rule places is left to the fallback") {
-  const std::vector<LogicalRule> rules = rules_of({{"a", "x"}, {"b", "x"}});
-  const auto outcome = [&](const std::optional<AxisLabels>& labels,
-                           RulesFallback fallback, FlaxVersion version) {
-    return logical_constraint(labels, rules, fallback, version).outcome;
-  };
-  const AxisLabels blocked = {"a", "b"};
-  CHECK(outcome(blocked, RulesFallback::AxisIsUnsharded, kNow) ==
-        ConstraintOutcome::Constrained);
-  CHECK(outcome(blocked, RulesFallback::RaiseError, kNow) ==
-        ConstraintOutcome::Unplaced);
-  CHECK(outcome(blocked, RulesFallback::NoConstraint, kNow) ==
-        ConstraintOutcome::Unconstrained);
-  const AxisLabels unlabelled = {"a", std::nullopt};
-  CHECK(outcome(unlabelled, RulesFallback::RaiseError, kNow) ==
-        ConstraintOutcome::Constrained);
-  CHECK(outcome(unlabelled, RulesFallback::RaiseError, kThen) ==
-        ConstraintOutcome::Unplaced);
-  CHECK(outcome(AxisLabels{"a", "a"}, RulesFallback::NoConstraint, kNow) ==
-        ConstraintOutcome::RepeatedLabel);
-  // Nothing to constrain, nothing to check.
-  CHECK(outcome(std::nullopt, RulesFallback::RaiseError, kNow) ==
-        ConstraintOutcome::Unconstrained);
-  CHECK(logical_constraint(AxisLabels{"c", "c"}, {}, RulesFallback::RaiseError,
-                           kNow)
-            .outcome == ConstraintOutcome::Unconstrained);
-}
-
 TEST_CASE("fallbacks are named as in flax") {
   for (const auto fallback :
        {RulesFallback::AxisIsUnsharded, RulesFallback::RaiseError,

@@ -121,13 +121,6 @@ TEST_CASE("small arrays are replicated, but keep the rule that matched") {
         Code::IndivisibleDimension);
 }
 
-TEST_CASE("matched_spec cuts to the rank and pads nothing") {
-  const ResolveOptions options;
-  CHECK(matched_spec(spec("None, None, tp"), {2, 2}, options) ==
-        spec("None, None"));
-  CHECK(matched_spec(spec("tp"), {2, 2}, options) == spec("tp"));
-}
-
 TEST_CASE("a plan remembers its rules and who shadows whom") {
   const Manifest manifest = testing::manifest(
       {{"q/w", "f32[8]"}, {"k/w", "f32[8]"}, {"v/b", "f32[8]"}});

@@ -158,6 +158,16 @@ TEST_CASE("a model made smaller divides as the large one does") {
   CHECK(shape_of(*model, "model.layers.2.mlp.down_proj.weight").empty());
 }
 
+TEST_CASE("a model made smaller is read as often as the large one") {
+  Reading large("tp=2");
+  REQUIRE(large.read());
+  Reading shrunk("tp=2");
+  shrunk.options.simulation.shrink = true;
+  REQUIRE(shrunk.read());
+  CHECK(large.host.bytes_read > 0);
+  CHECK(shrunk.host.bytes_read == large.host.bytes_read);
+}
+
 TEST_CASE("what is no model of a family is refused") {
   Reading unknown("tp=2");
   unknown.host.files["config.json"] =
