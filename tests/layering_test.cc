@@ -188,8 +188,7 @@ TEST_CASE("leaves include no leaves") {
       if (is_leaf_folder(folder) && is_leaf_folder(target)) {
         CHECK(folder == target);
       }
-      const std::string own =
-          fs::path(file.path).replace_extension(".h").string();
+      const fs::path own = fs::path(file.path).replace_extension(".h");
       if (kLeafFiles.count(target) > 0 && include.path != own) {
         const std::string table = fs::path(target).filename();
         CHECK(include.path == target + "/" + table + ".h");
