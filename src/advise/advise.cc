@@ -24,9 +24,9 @@ constexpr int64_t kMaxTrials = 24;  // for one finding
 // How much may be done to find fixes, in parameters, rules and findings
 // visited (Trial::work): half a second of it, however large the model and
 // however many its findings. Two trials there are always.
-class Budget {
+class Allowance {
  public:
-  explicit Budget(size_t findings)
+  explicit Allowance(size_t findings)
       : findings_(static_cast<int64_t>(findings)) {}
 
   // Up to where the next finding may go: an equal share of what is left, but
@@ -68,7 +68,7 @@ using Settled = std::set<const Diagnostic*>;
 struct Advising {
   WhatIf& trial;
   RulePlaces places;
-  Budget budget;
+  Allowance allowance;
   int64_t work = 0;   // of finding candidates
   Settled removable;  // their rules decide nothing and may be removed
 
@@ -77,17 +77,17 @@ struct Advising {
 
 std::vector<Tried> fixes_of(const Found& found, Advising& how) {
   std::vector<Tried> good;
-  const int64_t limit = how.budget.next_limit(how.total());
+  const int64_t limit = how.allowance.next_limit(how.total());
   const bool settled = how.removable.contains(&found.diagnostic);
-  if (!settled && how.budget.is_spent(how.total())) return good;
+  if (!settled && how.allowance.is_spent(how.total())) return good;
   int64_t tried = 0;
   for (Candidate& candidate : candidates_for(found)) {
     std::optional<Effect> effect;
     if (settled) {
       effect = Effect{};
     } else {
-      if (how.budget.must_stop(tried++, how.total(), limit)) break;
-      how.budget.spend();
+      if (how.allowance.must_stop(tried++, how.total(), limit)) break;
+      how.allowance.spend();
       effect = how.trial.effect(candidate.change, found.diagnostic,
                                 found.parameters);
     }
@@ -162,8 +162,8 @@ void put_into_help(const std::vector<Tried>& fixes, Diagnostic& diagnostic) {
 // does not tell.
 void settle_removals(std::span<const Diagnostic* const> findings,
                      Advising& how) {
-  if (findings.size() < 2 || how.budget.is_spent(how.total())) return;
-  how.budget.spend();
+  if (findings.size() < 2 || how.allowance.is_spent(how.total())) return;
+  how.allowance.spend();
   if (how.trial.can_all_go(findings)) {
     how.removable.insert(findings.begin(), findings.end());
     return;
@@ -213,7 +213,7 @@ int64_t advise(const Planned& planned, size_t first, Diagnostics& diags) {
   const std::vector<const Diagnostic*> all(findings.begin(), findings.end());
   WhatIf trial(planned, all, diags);
   Advising how{
-      trial, RulePlaces(planned.rules), Budget(findings.size()), 0, {}};
+      trial, RulePlaces(planned.rules), Allowance(findings.size()), 0, {}};
   settle_removals(removals(planned, all), how);
   for (const Severity severity :
        {Severity::Error, Severity::Warning, Severity::Note}) {

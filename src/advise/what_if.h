@@ -25,7 +25,7 @@
 #include "core/manifest.h"
 #include "core/plan.h"
 #include "core/rules.h"
-#include "findings/lint.h"
+#include "findings/findings.h"
 #include "resolve/analyze.h"
 #include "resolve/resolve.h"
 

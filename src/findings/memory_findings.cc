@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "findings/memory_findings.h"
-
+// What a budget gives cause to report: a plan that does not fit, with what
+// would help, and stages that differ.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -10,6 +10,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "findings/checks.h"
 #include "model/units.h"
 
 namespace shardplan {
@@ -204,16 +205,10 @@ std::string limit_text(const DeviceLimit& limit, int64_t reserve) {
 
 }  // namespace
 
-std::string_view category_title(Category category) {
-  constexpr std::array<std::string_view, kCategories> kTitles = {
-      "parameters",     "gradients", "master weights", "optimizer state",
-      "gathered layer", "KV cache",  "fragmentation",  "reserve"};
-  return kTitles.at(static_cast<size_t>(category));
-}
-
-void report_misfit(const Manifest& manifest, const Plan& plan,
-                   const LayerUnits& units, const BudgetOptions& options,
-                   const Budget& budget, Diagnostics& diags) {
+// Every help was computed: make_budget() with that one change, on the fullest
+// device.
+void check_over_memory(const MemoryInput& input, Diagnostics& diags) {
+  const auto& [manifest, plan, units, options, budget] = input;
   if (budget.fits()) return;
   const BudgetClass& fullest = budget.classes.front();
   auto report = diags.report(
@@ -238,8 +233,9 @@ void report_misfit(const Manifest& manifest, const Plan& plan,
   help_devices(plan, budget, options, report);
 }
 
-void report_stages(const Budget& budget, const BudgetOptions& options,
-                   Diagnostics& diags) {
+// Nobody said how to split layers that do not divide.
+void check_stages(const MemoryInput& input, Diagnostics& diags) {
+  const Budget& budget = input.budget;
   if (!budget.stages || !budget.stages->uneven) return;
   const StagePlan& stages = *budget.stages;
   const int64_t more = stages.layers % stages.stages;
@@ -257,7 +253,7 @@ void report_stages(const Budget& budget, const BudgetOptions& options,
     layers += (layers.empty() ? "" : ",") + std::to_string(end - begin);
   }
   report.help("name the layers of each stage, e.g. `--stages " +
-              options.stages->axis + ":" + layers +
+              input.options.stages->axis + ":" + layers +
               "`, which is what was assumed");
 }
 

@@ -10,7 +10,8 @@
 
 #include "base/text.h"
 #include "core/fold.h"
-#include "findings/lint.h"
+#include "findings/checks.h"
+#include "findings/wording.h"
 #include "resolve/correct.h"
 #include "resolve/match.h"
 #include "resolve/name_resolution.h"
@@ -29,7 +30,9 @@ std::string suggested_pattern(std::string_view name) {
          "$";
 }
 
-void lint_unmatched(const LintInput& input, Diagnostics& diags) {
+}  // namespace
+
+void check_unmatched(const LintInput& input, Diagnostics& diags) {
   for (size_t i = 0; i < input.folding.classes.size(); ++i) {
     const ParameterClass& c = input.folding.classes[i];
     const Placement& placement = input.plan.placements[c.kind];
@@ -70,6 +73,8 @@ void lint_unmatched(const LintInput& input, Diagnostics& diags) {
   }
 }
 
+namespace {
+
 // Rules of a table of Hugging Face that place nothing: entries may be there for
 // what a module does, and the last rule stands for all that has no entry.
 bool may_idle(const Plan& plan, size_t number) {
@@ -91,7 +96,9 @@ std::set<std::string> used_keys(const Plan& plan) {
   return used;
 }
 
-void lint_unused(const LintInput& input, Diagnostics& diags) {
+}  // namespace
+
+void check_unused_rules(const LintInput& input, Diagnostics& diags) {
   std::set<std::string> reported = used_keys(input.plan);
   for (size_t i = 0; i < input.plan.rules.size(); ++i) {
     const PlanRule& rule = input.plan.rules[i];
@@ -101,7 +108,7 @@ void lint_unused(const LintInput& input, Diagnostics& diags) {
         rule.found > 0 && rule.won == 0 && rule.shadowed_by.empty();
     if (rule.shipped || (rule.found > 0 && !only_scalars)) continue;
     // Said once for all of them (SP115).
-    if (input.meeting.misses_names && !only_scalars) continue;
+    if (input.naming.of_names && !only_scalars) continue;
     if (may_idle(input.plan, i)) continue;
     const auto key = key_of_pattern(rule.pattern);
     if (key && !reported.insert(*key).second) continue;
@@ -119,6 +126,8 @@ void lint_unused(const LintInput& input, Diagnostics& diags) {
     report.help("`shardplan inspect` shows the names that there are");
   }
 }
+
+namespace {
 
 // How many names of each placement a shadowed rule is found in. Empty where
 // telling it would take too long.
@@ -190,7 +199,9 @@ bool is_overridden(const Plan& plan, const PlanRule& rule) {
              });
 }
 
-void lint_shadowed(const LintInput& input, Diagnostics& diags) {
+}  // namespace
+
+void check_shadowed_rules(const LintInput& input, Diagnostics& diags) {
   constexpr int kMaxCompared = 10;
   int compared = 0;
   for (size_t i = 0; i < input.plan.rules.size(); ++i) {
@@ -232,6 +243,8 @@ void lint_shadowed(const LintInput& input, Diagnostics& diags) {
   }
 }
 
+namespace {
+
 // The classes that each rule decided.
 std::map<int, std::vector<uint32_t>> classes_by_rule(const LintInput& input) {
   std::map<int, std::vector<uint32_t>> result;
@@ -242,7 +255,9 @@ std::map<int, std::vector<uint32_t>> classes_by_rule(const LintInput& input) {
   return result;
 }
 
-void lint_broad(const LintInput& input, Diagnostics& diags) {
+}  // namespace
+
+void check_broad_patterns(const LintInput& input, Diagnostics& diags) {
   for (const auto& [rule, classes] : classes_by_rule(input)) {
     std::set<size_t> ranks;
     int64_t parameters = 0;
@@ -267,8 +282,8 @@ void lint_broad(const LintInput& input, Diagnostics& diags) {
   }
 }
 
-void lint_catch_all(const LintInput& input, Diagnostics& diags) {
-  if (input.meeting.misses_names || input.meeting.misses_labels) return;
+void check_catch_alls(const LintInput& input, Diagnostics& diags) {
+  if (input.naming.of_names || input.naming.of_labels) return;
   for (const auto& [rule, classes] : classes_by_rule(input)) {
     const PlanRule& asked = input.plan.rules[static_cast<size_t>(rule) - 1];
     const bool catches_all = input.summary == nullptr
@@ -301,16 +316,6 @@ void lint_catch_all(const LintInput& input, Diagnostics& diags) {
     report.about({rule, -1, ""});
     name_parameters(report, std::move(names), count);
   }
-}
-
-}  // namespace
-
-void lint_rules(const LintInput& input, Diagnostics& diags) {
-  lint_unmatched(input, diags);
-  lint_unused(input, diags);
-  lint_shadowed(input, diags);
-  lint_broad(input, diags);
-  lint_catch_all(input, diags);
 }
 
 // Semantic and logical names: what was not placed, and what is unclear.
@@ -373,7 +378,9 @@ void report_lost(const LintInput& input, const LostLabel& lost, Losers losers,
   name_parameters(report, std::move(losers.names), losers.count);
 }
 
-void lint_lost_labels(const LintInput& input, Diagnostics& diags) {
+}  // namespace
+
+void check_lost_labels(const LintInput& input, Diagnostics& diags) {
   std::map<LostLabel, Losers> all;
   for (size_t i = 0; i < input.plan.placements.size(); ++i) {
     const Placement& placement = input.plan.placements[i];
@@ -385,7 +392,7 @@ void lint_lost_labels(const LintInput& input, Diagnostics& diags) {
       if (!is_repeat && c.code != Code::UnplacedLogicalAxis) continue;
       if (is_repeat && std::exchange(repeats, true)) continue;
       // Said once for all of them (SP115).
-      if (!is_repeat && input.meeting.misses_labels) continue;
+      if (!is_repeat && input.naming.of_labels) continue;
       const std::string label = c.dropped.empty() ? "" : c.dropped.front();
       const auto [entry, is_new] =
           all.try_emplace({c.code, label, c.reason, placement.rule}, Losers{});
@@ -409,7 +416,8 @@ void lint_lost_labels(const LintInput& input, Diagnostics& diags) {
   }
 }
 
-void lint_ambiguous(const LintInput& input, Diagnostics& diags) {
+void check_ambiguous_axes(const LintInput& input, Diagnostics& diags) {
+  if (input.rules == nullptr || input.rules->logical_rules.empty()) return;
   const Vocabulary names(*input.rules, input.plan.mesh, {});
   for (const Rule& rule : input.rules->rules) {
     for (size_t dim = 0; dim < rule.spec.dims.size(); ++dim) {
@@ -430,7 +438,8 @@ void lint_ambiguous(const LintInput& input, Diagnostics& diags) {
   }
 }
 
-void lint_overridden(const LintInput& input, Diagnostics& diags) {
+void check_overridden_labels(const LintInput& input, Diagnostics& diags) {
+  if (input.rules == nullptr || input.rules->logical_rules.empty()) return;
   std::map<int, std::vector<uint32_t>> taken;  // parameters by catch-all rule
   for (size_t i = 0; i < input.manifest.size(); ++i) {
     const int rule = input.plan.of(i).rule;
@@ -457,13 +466,70 @@ void lint_overridden(const LintInput& input, Diagnostics& diags) {
   }
 }
 
+// Rules from tables in which digits of names stand as `*`.
+
+namespace {
+
+// The names, with the numbers between dots folded, that one name with every
+// digit folded stands for, each with the number of its first class.
+using Merged = std::map<std::string, std::map<std::string, uint32_t>>;
+
 }  // namespace
 
-void lint_names(const LintInput& input, Diagnostics& diags) {
-  lint_lost_labels(input, diags);
-  if (input.rules == nullptr || input.rules->logical_rules.empty()) return;
-  lint_ambiguous(input, diags);
-  lint_overridden(input, diags);
+void check_merged_layouts(const LintInput& input, Diagnostics& diags) {
+  std::map<int, std::vector<uint32_t>> classes_of;
+  for (size_t i = 0; i < input.folding.classes.size(); ++i) {
+    const int rule = input.plan.placements[input.folding.classes[i].kind].rule;
+    if (rule > 0) classes_of[rule].push_back(static_cast<uint32_t>(i));
+  }
+  for (const auto& [rule, classes] : classes_of) {
+    const auto key =
+        key_of_pattern(input.plan.rules[static_cast<size_t>(rule) - 1].pattern);
+    if (!key || key->find('*') == std::string::npos) continue;
+    Merged merged;
+    for (const uint32_t number : classes) {
+      const std::string& name =
+          input.folding.folded_names[input.folding.classes[number].folded];
+      merged[fold_digits(name, DigitFolding::EveryRun)].emplace(name, number);
+    }
+    for (const auto& [folded, kinds] : merged) {
+      const auto type_of = [&](uint32_t number) -> const TensorType& {
+        return input.plan.placements[input.folding.classes[number].kind].type;
+      };
+      const Shape& first = type_of(kinds.begin()->second).shape;
+      const bool differ =
+          std::any_of(kinds.begin(), kinds.end(), [&](const auto& kind) {
+            return type_of(kind.second).shape != first;
+          });
+      if (!differ) continue;
+      auto report = diags.report(
+          Code::MergedLayouts, rule_span(input, rule),
+          "`" + printable(*key) + "` stands for parameters of different kinds");
+      std::vector<std::string> names;
+      constexpr size_t kShown = 4;
+      size_t shown = 0;
+      for (const auto& [name, number] : kinds) {
+        if (shown++ < kShown) {
+          report.fact("`" + printable(name) + "` is " +
+                      type_text(type_of(number)));
+        }
+        for (std::string& member :
+             names_of(input.manifest, input.of_class.of(number))) {
+          names.push_back(std::move(member));
+        }
+      }
+      report.fact(
+          "all are cut as " +
+          spec_text(input.plan.rules[static_cast<size_t>(rule) - 1].spec) +
+          ", since every digit of a name is `*` there");
+      report.help(
+          "transformers 5.2 and later keep such names apart: give each an "
+          "entry, and say `\"transformers_version\": \"5.2.0\"` beside the "
+          "plan");
+      report.about({rule, -1, ""});
+      report.parameters(std::move(names)).findings(1);
+    }
+  }
 }
 
 }  // namespace shardplan

@@ -11,7 +11,8 @@
 
 #include "base/checked.h"
 #include "base/text.h"
-#include "findings/lint.h"
+#include "findings/checks.h"
+#include "findings/wording.h"
 
 namespace shardplan {
 namespace {
@@ -141,7 +142,7 @@ bool is_cut_null(const CutEntries& cut, const Correction& correction) {
          (cut.has_axes || cut.first_dim < correction.dim);
 }
 
-// Left to lint_names.
+// Left to check_lost_labels.
 bool is_about_names(Code code) {
   return code == Code::RepeatedLogicalAxis || code == Code::UnplacedLogicalAxis;
 }
@@ -358,9 +359,9 @@ void add_idle_rules(const LintInput& input, const Entries& known,
   }
 }
 
-void lint_uneven(const LintInput& input, const Placement& placement,
-                 const std::vector<std::string>& names, int64_t count,
-                 Diagnostics& diags) {
+void report_uneven(const LintInput& input, const Placement& placement,
+                   const std::vector<std::string>& names, int64_t count,
+                   Diagnostics& diags) {
   const Mesh& mesh = input.plan.mesh;
   const Cut cut = cut_of(input.plan.on_indivisible);
   const Shape shape = stored_shape(placement);
@@ -398,7 +399,7 @@ void lint_uneven(const LintInput& input, const Placement& placement,
 
 }  // namespace
 
-void lint_specs(const LintInput& input, Diagnostics& diags) {
+void check_spec_entries(const LintInput& input, Diagnostics& diags) {
   std::map<EntryKey, EntryUse> entries;
   for (size_t i = 0; i < input.plan.placements.size(); ++i) {
     const Placement& placement = input.plan.placements[i];
@@ -436,6 +437,9 @@ void lint_specs(const LintInput& input, Diagnostics& diags) {
   for (auto& [key, use] : entries) {
     report_entry(input, key, std::move(use), known, diags);
   }
+}
+
+void check_divisions(const LintInput& input, Diagnostics& diags) {
   for (size_t i = 0; i < input.plan.placements.size(); ++i) {
     const Placement& placement = input.plan.placements[i];
     const auto names = [&] {
@@ -459,7 +463,7 @@ void lint_specs(const LintInput& input, Diagnostics& diags) {
         }
         return false;
       }();
-      if (uneven) lint_uneven(input, placement, names(), count, diags);
+      if (uneven) report_uneven(input, placement, names(), count, diags);
     }
   }
 }

@@ -14,7 +14,8 @@
 
 #include "base/checked.h"
 #include "base/text.h"
-#include "findings/lint.h"
+#include "findings/checks.h"
+#include "findings/wording.h"
 #include "resolve/resolve.h"
 
 namespace shardplan {
@@ -362,7 +363,7 @@ void report_split(const LintInput& input, const Finding& finding,
 
 }  // namespace
 
-void lint_units(const LintInput& input, Diagnostics& diags) {
+void check_split_units(const LintInput& input, Diagnostics& diags) {
   const UnitFacts known = input.summary == nullptr
                               ? unit_facts(input.manifest, input.folding)
                               : input.summary->known;
@@ -395,7 +396,7 @@ bool has_parameter(const AxisNames& axes, const AxisName& axis) {
 
 // Told as SP208.
 bool is_unmentioned(const LintInput& input, const AxisName& axis) {
-  const auto& all = input.meeting.unmentioned;
+  const auto& all = input.naming.axes;
   return std::any_of(all.begin(), all.end(),
                      [&](const auto& each) { return each.axis == axis; });
 }
@@ -403,10 +404,10 @@ bool is_unmentioned(const LintInput& input, const AxisName& axis) {
 // Rules that shard nothing because names or axes are called otherwise: what
 // they leave replicated is a consequence, and no rule would help.
 bool is_for_others(const LintInput& input) {
-  const Meeting& meeting = input.meeting;
-  return meeting.misses_names || meeting.misses_labels ||
-         std::any_of(meeting.unmentioned.begin(), meeting.unmentioned.end(),
-                     [](const auto& each) { return !each.meant.empty(); });
+  const NamingMismatch& naming = input.naming;
+  return naming.of_names || naming.of_labels ||
+         std::any_of(naming.axes.begin(), naming.axes.end(),
+                     [](const auto& each) { return !each.in_rules.empty(); });
 }
 
 std::string amount(Int128 bytes) {
@@ -426,9 +427,11 @@ int64_t total_bytes(const LintInput& input) {
                                   : input.summary->total_bytes;
 }
 
-void lint_unused_axes(const LintInput& input, Diagnostics& diags) {
+}  // namespace
+
+void check_unused_axes(const LintInput& input, Diagnostics& diags) {
   // What rules shard that meet no name cannot be told.
-  if (input.meeting.misses_names || input.meeting.misses_labels) return;
+  if (input.naming.of_names || input.naming.of_labels) return;
   for (const AxisSaving& saving :
        axis_savings(input.plan, placement_counts(input))) {
     const AxisNames& zero = input.options.zero_axes;
@@ -452,11 +455,15 @@ void lint_unused_axes(const LintInput& input, Diagnostics& diags) {
   }
 }
 
+namespace {
+
 // A parameter counts as large from 1 MiB and a thousandth of the model.
 constexpr int64_t kLargeBytes = int64_t{1} << 20;
 constexpr int64_t kLargeFraction = 1000;
 
-void lint_large(const LintInput& input, Diagnostics& diags) {
+}  // namespace
+
+void check_large_replicas(const LintInput& input, Diagnostics& diags) {
   if (input.plan.mesh.devices() == 1 || !input.options.zero_axes.empty() ||
       is_for_others(input)) {
     return;
@@ -490,6 +497,8 @@ void lint_large(const LintInput& input, Diagnostics& diags) {
   }
 }
 
+namespace {
+
 // "SP203", "SP203 or SP207": the corrections that can cost memory.
 std::string causes(const Plan& plan) {
   std::set<Code> codes;
@@ -508,7 +517,7 @@ std::string causes(const Plan& plan) {
   return text;
 }
 
-void lint_lost(const LintInput& input, Diagnostics& diags) {
+void report_lost_bytes(const LintInput& input, Diagnostics& diags) {
   Int128 asked = 0;
   std::vector<std::pair<Int128, size_t>> losses;  // extra bytes, placement
   for (size_t i = 0; i < input.plan.placements.size(); ++i) {
@@ -544,7 +553,7 @@ void lint_lost(const LintInput& input, Diagnostics& diags) {
               " names, or raise `--tolerance`");
 }
 
-void lint_replicated(const LintInput& input, Diagnostics& diags) {
+void report_replicated_bytes(const LintInput& input, Diagnostics& diags) {
   if (!input.options.max_replicated) return;
   const Balance ratios = balance(input.plan, placement_counts(input),
                                  total_bytes(input), input.memory);
@@ -564,11 +573,9 @@ void lint_replicated(const LintInput& input, Diagnostics& diags) {
 
 }  // namespace
 
-void lint_costs(const LintInput& input, Diagnostics& diags) {
-  lint_unused_axes(input, diags);
-  lint_large(input, diags);
-  lint_lost(input, diags);
-  lint_replicated(input, diags);
+void check_lost_sharding(const LintInput& input, Diagnostics& diags) {
+  report_lost_bytes(input, diags);
+  report_replicated_bytes(input, diags);
 }
 
 }  // namespace shardplan

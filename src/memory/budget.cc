@@ -435,6 +435,13 @@ std::string_view category_name(Category category) {
   return kCategoryNames.at(static_cast<size_t>(category));
 }
 
+std::string_view category_title(Category category) {
+  constexpr std::array<std::string_view, kCategories> kTitles = {
+      "parameters",     "gradients", "master weights", "optimizer state",
+      "gathered layer", "KV cache",  "fragmentation",  "reserve"};
+  return kTitles.at(static_cast<size_t>(category));
+}
+
 std::optional<Budget> make_budget(const Manifest& manifest, const Plan& plan,
                                   const LayerUnits& units,
                                   const BudgetOptions& options,

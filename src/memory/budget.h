@@ -38,7 +38,8 @@ enum class Category : uint8_t {
   Reserve,
 };
 inline constexpr size_t kCategories = 8;
-std::string_view category_name(Category category);  // "master_weights"
+std::string_view category_name(Category category);   // "master_weights"
+std::string_view category_title(Category category);  // "master weights"
 using CategoryBytes = std::array<int64_t, kCategories>;
 
 // What a device offers, in bytes.
@@ -111,7 +112,7 @@ struct Budget {
 
 // Empty, with the reason reported, when something cannot be told (no facts for
 // the KV cache, stages without layers) or exceeds 63 bits. Whether the plan
-// fits is not reported here (findings/memory_findings.h).
+// fits is not reported here (findings/memory_findings.cc).
 std::optional<Budget> make_budget(const Manifest& manifest, const Plan& plan,
                                   const BudgetOptions& options,
                                   Diagnostics& diags);

@@ -55,7 +55,7 @@ struct ResolveOptions {
 
 // Only a pattern that cannot be compiled (SP105), or a tensor that as declared
 // exceeds 63 bits (SP007), prevents a plan; what else is wrong is found in the
-// plan itself (findings/lint.h).
+// plan itself (findings/findings.h).
 std::optional<Plan> resolve(const Manifest& manifest, const RuleSet& rules,
                             const Mesh& mesh, const ResolveOptions& options,
                             Diagnostics& diags);

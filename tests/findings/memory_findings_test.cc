@@ -1,32 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "findings/memory_findings.h"
-
 #include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
 
+#include "findings/findings.h"
 #include "tests/support/placed.h"
 
 namespace shardplan {
 namespace {
 
-struct Misfit {
+struct OverMemory {
   std::vector<std::string> facts;
   std::vector<std::string> help;
   std::string message;
 };
 
-Misfit misfit(const Manifest& manifest, const std::string& mesh,
-              const BudgetOptions& options, const std::string& spec = "") {
+OverMemory over_memory(const Manifest& manifest, const std::string& mesh,
+                       const BudgetOptions& options,
+                       const std::string& spec = "") {
   const Plan plan =
       testing::placed(manifest, testing::rules({{".", spec}}), mesh);
   const LayerUnits units = layer_units(manifest, plan.placement_of);
   Diagnostics diags;
   const auto budget = make_budget(manifest, plan, units, options, diags);
   REQUIRE(budget);
-  report_misfit(manifest, plan, units, options, *budget, diags);
-  report_stages(*budget, options, diags);
+  lint(MemoryInput{manifest, plan, units, options, *budget}, diags);
   if (diags.all().empty()) return {};
   const Diagnostic& found = diags.all().front();
   return {found.facts, found.help, found.message};
@@ -49,13 +48,14 @@ bool any_contains(const std::vector<std::string>& lines,
 
 TEST_CASE("a plan that fits is no finding") {
   const Manifest manifest = testing::manifest({{"w", "f32[1024]"}});
-  CHECK(misfit(manifest, "dp=4", adamw(4 * 4096 + 4)).message.empty());
+  CHECK(over_memory(manifest, "dp=4", adamw(4 * 4096 + 4)).message.empty());
 }
 
 TEST_CASE("what is missing and what would help is computed") {
   const Manifest manifest = testing::manifest({{"w", "f32[1024]"}});
   // 4 KiB each of weights, gradient and two moments, and a counter.
-  const Misfit found = misfit(manifest, "dp=4", adamw(4 * 4096 - 1024 + 4));
+  const OverMemory found =
+      over_memory(manifest, "dp=4", adamw(4 * 4096 - 1024 + 4));
   CHECK(found.message ==
         "the plan needs 16.0 KiB per device, 1.00 KiB more than there is");
   REQUIRE(found.facts.size() == 2);
@@ -75,7 +75,7 @@ TEST_CASE("what is missing and what would help is computed") {
 
 TEST_CASE("how many devices would do is told where none of these does") {
   const Manifest manifest = testing::manifest({{"w", "f32[1024]"}});
-  const Misfit found = misfit(manifest, "tp=2", adamw(2048), "tp");
+  const OverMemory found = over_memory(manifest, "tp=2", adamw(2048), "tp");
   CHECK_FALSE(any_contains(found.help, "--zero"));
   CHECK(any_contains(found.help,
                      "at least 9 devices of this kind hold them (5 times as "
@@ -94,7 +94,7 @@ TEST_CASE(
   options.kv = KvRequest{4, 100, DType::BF16, 1, false};
   // 32 bytes a token: room for 256 tokens beside 1 KiB of weights.
   options.limit = DeviceLimit{"--memory", 1024 + 256 * 32, 1024 + 256 * 32};
-  const Misfit found = misfit(manifest, "tp=1", options);
+  const OverMemory found = over_memory(manifest, "tp=1", options);
   CHECK(any_contains(found.help, "`--batch 2` would fit at 100 tokens"));
   CHECK(any_contains(found.help, "`--seq 64` would fit at batch 4"));
 }
@@ -104,11 +104,11 @@ TEST_CASE("layers that do not divide by stages are said") {
       {{"h/0/w", "f32[4]"}, {"h/1/w", "f32[4]"}, {"h/2/w", "f32[4]"}});
   BudgetOptions options;
   options.stages = Stages{"pp", {}};
-  const Misfit found = misfit(manifest, "pp=2", options);
+  const OverMemory found = over_memory(manifest, "pp=2", options);
   CHECK(found.message == "3 layers do not divide evenly into 2 stages");
   CHECK(any_contains(found.help, "--stages pp:2,1"));
   options.stages = Stages{"pp", {1, 2}};
-  CHECK(misfit(manifest, "pp=2", options).message.empty());
+  CHECK(over_memory(manifest, "pp=2", options).message.empty());
 }
 
 TEST_CASE("every category has a title") {

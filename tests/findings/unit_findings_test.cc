@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include "findings/checks.h"
 #include "tests/support/linted.h"
 #include "tests/support/messages.h"
 #include "tests/support/units.h"
@@ -148,7 +149,7 @@ TEST_CASE("replicated KV heads are no finding, where they are stored so") {
   const Folding folding =
       fold(plan->placement_of, [&](size_t i) { return manifest.name(i); });
   const LintOptions options;
-  lint_units(
+  check_split_units(
       make_lint_input(manifest, *plan, folding, nullptr, *memory, options),
       diags);
   CHECK(diags.count(Severity::Error) == 1);

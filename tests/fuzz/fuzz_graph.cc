@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "findings/graph_findings.h"
+#include "findings/program_findings.h"
 #include "graph/build.h"
 #include "io/graph/graph_file.h"
 #include "tests/fuzz/fuzz.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "findings/lint.h"
+#include "findings/findings.h"
 #include "resolve/resolve.h"
 #include "tests/support/builders.h"
 

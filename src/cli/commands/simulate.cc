@@ -7,12 +7,12 @@
 
 #include "base/text.h"
 #include "cli/commands.h"
-#include "cli/commands/simulate_findings.h"
 #include "cli/commands/simulate_input.h"
 #include "cli/commands/simulate_values.h"
 #include "cli/commands/simulate_variants.h"
 #include "cli/output.h"
 #include "cli/views/simulate_report.h"
+#include "findings/findings.h"
 #include "report/svg_plot.h"
 
 namespace shardplan::cli {
@@ -56,18 +56,24 @@ Exit run_simulate(Context& context) {
   context.progress.stage("partitioning");
   const Program program = partition(input->graph, input->session.plan.mesh,
                                     input->placed.wanted, input->how);
-  report_program(*input, program, context.diags);
+  const ProgramInput to_check = program_input(*input, program);
+  lint(to_check, context.diags);
   Simulation outcome =
       simulate(program, *values, simulate_options(context, *input));
   doubt_one_token(*input, outcome);
-  report_outcome(*input, program, outcome, context.diags);
+  lint(run_input(*input, to_check, outcome), context.diags);
   std::vector<ExpectedError> expected;
   if (input->expected) {
+    const ExpectedOutputs& recorded = *input->expected;
     auto errors =
-        check_expected(*input->expected, input->graph, outcome,
-                       !context.options.simulation.storage, context.diags);
+        compare_expected(input->graph, outcome.unsharded, outcome.sharded,
+                         recorded.manifest, recorded.numbers, context.diags);
     if (!errors) return Exit::CouldNotRun;
     expected = *std::move(errors);
+    // Runs in lower precision are not judged.
+    if (!context.options.simulation.storage) {
+      lint(RecordedInput{input->graph, expected, recorded.path}, context.diags);
+    }
   }
   const auto variants = run_variants(context, *input, program, outcome);
   if (!variants) return Exit::CouldNotRun;

@@ -12,8 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "base/allocation.h"
 #include "base/checked.h"
 #include "base/text.h"
@@ -64,32 +62,6 @@ InputIds recorded_ids(const ExpectedOutputs& expected) {
     return ids;
   }
   return {};
-}
-
-std::optional<std::vector<ExpectedError>> check_expected(
-    const ExpectedOutputs& expected, const Graph& graph,
-    const Simulation& outcome, bool judge, Diagnostics& diags) {
-  const auto errors =
-      compare_expected(graph, outcome.unsharded, outcome.sharded,
-                       expected.manifest, expected.numbers, diags);
-  if (!errors || !judge) return errors;
-  for (const ExpectedError& error : *errors) {
-    if (error.agrees()) continue;
-    const std::string& name =
-        graph.values[static_cast<size_t>(error.value)].name;
-    diags
-        .report(Code::UnexpectedOutputs, {},
-                "`" + name + "` is not what `" + printable(expected.path) +
-                    "` holds")
-        .fact(fmt::format("of its largest number, the unsharded run is off by "
-                          "{:.2g}, the sharded one by {:.2g}",
-                          error.unsharded, error.sharded))
-        .fact("float32 agrees within 1e-5")
-        .help(
-            "weights, tokens and config must be those of the recording; with "
-            "`--layers` a part of the model is run");
-  }
-  return errors;
 }
 
 namespace {
@@ -600,6 +572,25 @@ std::optional<SimulateInput> read_simulation(Context& context) {
                        flags.reduce.value_or(storage),
                        std::move(ids),
                        std::move(expected)};
+}
+
+ProgramInput program_input(const SimulateInput& input, const Program& program) {
+  const Session& session = input.session;
+  ProgramInput result{program,       session.manifest,
+                      session.plan,  session.rules ? &*session.rules : nullptr,
+                      input.storage, input.reduce};
+  if (input.model) {
+    // A model made smaller holds nothing but what is read.
+    result.whole_model = !input.model->shrunk;
+    result.only_layers = input.model->only_layers;
+    result.tied = input.model->tied.value_or(false);
+  }
+  return result;
+}
+
+RunInput run_input(const SimulateInput& input, const ProgramInput& of,
+                   const Simulation& outcome) {
+  return {of, outcome, input.source, !input.ids.empty(), input.placed.from};
 }
 
 }  // namespace shardplan::cli

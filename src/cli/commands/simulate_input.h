@@ -14,6 +14,7 @@
 #include "cli/options.h"
 #include "cli/session.h"
 #include "core/manifest.h"
+#include "findings/findings.h"
 #include "graph/graph.h"
 #include "sim/activations.h"
 #include "sim/simulate.h"
@@ -35,13 +36,6 @@ std::optional<ExpectedOutputs> read_expected(const std::string& path,
 // Its tensor `input_ids` [sequences, tokens] of I32 or I64; no sequences where
 // it has none such.
 InputIds recorded_ids(const ExpectedOutputs& expected);
-
-// How far the outputs are from it. Those of another program in float32 must
-// agree (SP511); runs in lower precision are not judged. Empty, with the reason
-// reported, when it holds no output of the graph.
-std::optional<std::vector<ExpectedError>> check_expected(
-    const ExpectedOutputs& expected, const Graph& graph,
-    const Simulation& outcome, bool judge, Diagnostics& diags);
 
 // Whether a graph can be run in the memory that the program may use, told
 // before anything is computed.
@@ -74,5 +68,10 @@ struct SimulateInput {
 // itself, or of a family whose forward pass is known; a graph file's own specs
 // count where there are no rules.
 std::optional<SimulateInput> read_simulation(Context& context);
+
+// What findings are told of: they refer to what is given.
+ProgramInput program_input(const SimulateInput& input, const Program& program);
+RunInput run_input(const SimulateInput& input, const ProgramInput& of,
+                   const Simulation& outcome);
 
 }  // namespace shardplan::cli

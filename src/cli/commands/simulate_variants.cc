@@ -9,6 +9,7 @@
 #include "base/parallel.h"
 #include "base/text.h"
 #include "cli/commands/simulate_values.h"
+#include "findings/findings.h"
 #include "spmd/layout.h"
 
 namespace shardplan::cli {
@@ -92,37 +93,6 @@ std::optional<std::vector<VariantChange>> changes_of(Context& context,
   return changes;
 }
 
-// What keeps this run from telling, and did not the one asked for.
-void report_new_doubts(Context& context, const std::string& where,
-                       const SimulateInput& input, const Simulation& base,
-                       const Simulation& outcome) {
-  const auto name_of = [&](int value) {
-    return "`" +
-           printable(input.graph.values[static_cast<size_t>(value)].name) + "`";
-  };
-  const auto report = [&](Code code, const std::string& what, int value) {
-    context.diags.report(code, {}, "on " + where + " " + what)
-        .fact(name_of(value) + " is the first");
-  };
-  if (outcome.non_finite && !base.non_finite) {
-    report(Code::NonFiniteValues, "the unsharded run is not finite",
-           outcome.non_finite->value);
-  }
-  if (outcome.overflow && !base.overflow) {
-    report(Code::NonFiniteValues,
-           "the unsharded run is not finite in its precision",
-           outcome.overflow->value);
-  } else if (outcome.sharded_overflow && !base.sharded_overflow) {
-    report(Code::NonFiniteValues,
-           "the sharded run is not finite in its precision",
-           outcome.sharded_overflow->value);
-  }
-  if (!outcome.unseen.empty() && base.unseen.empty()) {
-    report(Code::Inconclusive, "these values could not have shown a fault",
-           outcome.unseen.front().value);
-  }
-}
-
 std::optional<Variant> run_changed(Context& context, const SimulateInput& base,
                                    const Simulation& base_outcome,
                                    const VariantChange& change) {
@@ -156,14 +126,11 @@ std::optional<Variant> run_changed(Context& context, const SimulateInput& base,
   const SimulateOptions how = simulate_options(changed, *input);
   Variant variant{change.mesh, change.algorithm, how.storage, how.reduce,
                   simulate(program, *values, how)};
-  report_new_doubts(context, where, *input, base_outcome, variant.outcome);
-  if (variant.outcome.mismatch) {
-    const auto value = static_cast<size_t>(variant.outcome.mismatch->value);
-    context.diags
-        .report(Code::SimulationMismatch, {},
-                "on " + where + " the sharded run computes something else")
-        .fact("`" + input->graph.values[value].name + "` differs first");
-  }
+  const ProgramInput of = program_input(*input, program);
+  RunInput to_check = run_input(*input, of, variant.outcome);
+  to_check.variant = where;
+  to_check.asked_for = &base_outcome;
+  lint(to_check, context.diags);
   return variant;
 }
 

@@ -19,7 +19,7 @@
 #include "cli/session.h"
 #include "cli/views/sweep_tables.h"
 #include "core/fold.h"
-#include "findings/lint.h"
+#include "findings/findings.h"
 #include "memory/sweep.h"
 #include "resolve/analyze.h"
 #include "resolve/match.h"
@@ -290,8 +290,7 @@ bool lint_names_once(Context& context, const Sweep& sweep, const Plan& plan) {
   const LintOptions how = lint_options(context.options);
   const LintInput input = make_lint_input(manifest, plan, folding,
                                           &sweep.inputs.rules, *memory, how);
-  lint_meeting(input, context.diags);
-  lint_rules(input, context.diags);
+  lint(input, {Needs::Names}, context.diags);
   return true;
 }
 
@@ -312,10 +311,7 @@ bool lint_mesh(const Options& options, const Sweep& sweep, const Plan& plan,
   LintInput input = make_lint_input(kinds.firsts, plan, folding,
                                     &sweep.inputs.rules, *memory, how);
   input.summary = &summary;
-  lint_mesh_axes(input, diags);
-  lint_specs(input, diags);
-  lint_units(input, diags);
-  lint_costs(input, diags);
+  lint(input, {Needs::Specs, Needs::WholePlan}, diags);
   return true;
 }
 

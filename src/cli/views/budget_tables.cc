@@ -6,7 +6,6 @@
 
 #include "base/text.h"
 #include "core/types.h"
-#include "findings/memory_findings.h"
 
 namespace shardplan::cli {
 namespace {

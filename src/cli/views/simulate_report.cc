@@ -14,7 +14,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
-#include "cli/commands/simulate_findings.h"
+#include "findings/program_findings.h"
 #include "core/fold.h"
 #include "sim/verdict.h"
 

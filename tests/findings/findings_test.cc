@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "findings/lint.h"
+#include "findings/findings.h"
 
 #include <cstdint>
 #include <vector>
@@ -8,6 +8,7 @@
 
 #include "core/fold.h"
 #include "core/plan.h"
+#include "findings/wording.h"
 #include "tests/support/builders.h"
 #include "tests/support/linted.h"
 #include "tests/support/messages.h"

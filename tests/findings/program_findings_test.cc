@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "findings/graph_findings.h"
+#include "findings/program_findings.h"
 
 #include <string>
 #include <vector>

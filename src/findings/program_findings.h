@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/diagnostic.h"
@@ -54,5 +55,11 @@ void report_unread_parameters(const Graph& graph, const Manifest& manifest,
 // over their first dimension and added to a product that contracts the first
 // dimension, of the same size, of another parameter. SP505 warns of them.
 std::vector<int> repeated_biases(const Graph& graph);
+
+// SP501, SP502: what is resharded without being asked for.
+
+// The value that a collective serves, as the graph file names it: the result of
+// the operation that needs it or, for outputs, what is moved.
+std::string served_value(const Program& program, const Instruction& at);
 
 }  // namespace shardplan

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SP208, SP209: src/findings/axis_findings.cc.
-#include "findings/axis_findings.h"
+// SP208, SP209: src/findings/naming_findings.cc.
 
 #include <string>
 #include <utility>
@@ -118,7 +117,7 @@ TEST_CASE(
 
 }  // namespace
 
-// SP115: src/findings/axis_findings.cc.
+// SP115: src/findings/naming_findings.cc.
 
 namespace {
 

@@ -1,29 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "findings/graph_findings.h"
+#include "findings/program_findings.h"
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "base/text.h"
 #include "core/fold.h"
+#include "findings/checks.h"
+#include "findings/wording.h"
 #include "model/tensor_name.h"
 #include "sim/price.h"
 #include "spmd/reshard.h"
 
 namespace shardplan {
 namespace {
-
-const Value& value_of(const Graph& graph, int number) {
-  return graph.values[static_cast<size_t>(number)];
-}
 
 // The parameter that a value is, perhaps in a layout of its own; -1: none.
 int parameter_of(const Graph& graph, int value) {
@@ -390,6 +392,158 @@ std::vector<int> repeated_biases(const Graph& graph) {
     }
   }
   return found;
+}
+
+// SP501, SP502: what is resharded without being asked for.
+
+std::string served_value(const Program& program, const Instruction& at) {
+  const Graph& graph = *program.graph;
+  const int value =
+      at.node < 0 ? program.registers[static_cast<size_t>(at.result)].value
+                  : graph.nodes[static_cast<size_t>(at.node)].result;
+  return shown_name(graph, value);
+}
+
+namespace {
+
+// What a collective moves.
+const Register& moved_register(const Program& program, const Instruction& at) {
+  const bool joined = at.kind == Instruction::Kind::Compute;
+  const int number = joined && at.overlapped >= 0
+                         ? at.operands[static_cast<size_t>(at.overlapped)]
+                         : at.operands[0];
+  return program.registers[static_cast<size_t>(number)];
+}
+
+// The same reshard in every layer, whose names differ in numbers.
+struct RepeatedReshard {
+  const Instruction* first = nullptr;
+  int64_t count = 0;
+  int64_t moved = 0;  // bytes, over all devices and all of them
+};
+
+std::vector<RepeatedReshard> fold_reshards(const ProgramInput& input) {
+  const Program& program = input.program;
+  const Graph& graph = *program.graph;
+  using Key = std::tuple<std::string, std::string, std::string_view, AxisNames,
+                         CollectiveKind, bool, Layout, Shape>;
+  std::map<Key, size_t> known;
+  std::vector<RepeatedReshard> folded;
+  for (const CollectivePrice& priced :
+       price(program, input.storage, input.reduce)) {
+    const Instruction& at =
+        program.instructions[static_cast<size_t>(priced.instruction)];
+    if (at.cause != Cause::Implicit && !at.rematerializes) continue;
+    const Register& from = moved_register(program, at);
+    const std::string_view label =
+        at.node < 0 ? std::string_view()
+                    : graph.nodes[static_cast<size_t>(at.node)].label;
+    const Key key = {folded_name(value_of(graph, from.value).name),
+                     folded_name(served_value(program, at)),
+                     label,
+                     at.axes,
+                     at.collective,
+                     at.rematerializes,
+                     from.layout,
+                     from.local_shape};
+    const auto [place, added] = known.emplace(key, folded.size());
+    if (added) folded.push_back({&at, 0, 0});
+    ++folded[place->second].count;
+    folded[place->second].moved += priced.bytes;
+  }
+  return folded;
+}
+
+void report_reshard(const ProgramInput& input, const RepeatedReshard& reshard,
+                    Diagnostics& diags) {
+  const Program& program = input.program;
+  const Graph& graph = *program.graph;
+  const Instruction& at = *reshard.first;
+  const Register& from = moved_register(program, at);
+  const Value& value = value_of(graph, from.value);
+  const Span where = at.node < 0
+                         ? value.where
+                         : graph.nodes[static_cast<size_t>(at.node)].where;
+  const std::string name = "`" + value.name + "`";
+  const std::string kind(collective_name(at.collective));
+  const std::string axes = fmt::format("{}", fmt::join(at.axes, ", "));
+  const std::string message =
+      at.rematerializes
+          ? name + " is gathered over " + axes +
+                " only to be cut otherwise for " + served_by(graph, at.node)
+          : name + " is resharded for " + served_by(graph, at.node) + ": " +
+                kind + " over " + axes;
+  auto finding = diags.report(
+      at.rematerializes ? Code::FullRematerialization : Code::ImplicitReshard,
+      where, message);
+  const KeptTypes precision{Arithmetic::F32, input.storage, input.reduce};
+  const auto number = static_cast<size_t>(&from - program.registers.data());
+  const int64_t bytes =
+      *element_count(from.local_shape) *
+      storage_bytes(register_types(program, precision)[number]);
+  finding.fact(name + " " + shape_text(value.shape) + " lies as " +
+               layout_text(from.layout) + ", " +
+               bytes_text(static_cast<double>(bytes)) + " per device");
+  finding.fact("all devices together send " +
+               bytes_text(static_cast<double>(reshard.moved)));
+  if (reshard.count > 1) {
+    finding
+        .fact(count_text(reshard.count) + " times, wherever `" +
+              folded_name(value.name) + "` is")
+        .findings(reshard.count);
+  }
+  if (at.node >= 0) {
+    const GraphNode& node = graph.nodes[static_cast<size_t>(at.node)];
+    for (const int operand : node.operands) {
+      if (operand == from.value) continue;
+      const Layout& other = program.layouts[static_cast<size_t>(operand)];
+      finding.fact("`" + value_of(graph, operand).name + "` lies as " +
+                   layout_text(other));
+    }
+  }
+  if (at.rematerializes) {
+    finding.help(
+        "choose layouts that differ by one step, such as axes added to a "
+        "dimension, or go through one in between");
+  } else if (value.kind == Value::Kind::Parameter) {
+    finding.help(
+        "give the parameter another spec, or the activation one that agrees "
+        "with it");
+  } else {
+    finding.help("nothing says how " + name +
+                 " is to lie: name it under `activations:` in the rules, or "
+                 "give it a `constraint` in the graph");
+  }
+}
+
+}  // namespace
+
+void check_reshards(const ProgramInput& input, Diagnostics& diags) {
+  for (const RepeatedReshard& reshard : fold_reshards(input)) {
+    report_reshard(input, reshard, diags);
+  }
+}
+
+void check_weight_uses(const ProgramInput& input, Diagnostics& diags) {
+  if (input.tied) report_tied_copies(input.manifest, input.plan, diags);
+  report_unread_parameters(*input.program.graph, input.manifest,
+                           {input.whole_model, input.only_layers}, diags);
+  report_tied_uses(input.program, input.storage, input.reduce, diags);
+}
+
+void check_repeated_biases(const ProgramInput& input, Diagnostics& diags) {
+  const Graph& graph = *input.program.graph;
+  for (const int bias : repeated_biases(graph)) {
+    const Value& value = value_of(graph, bias);
+    diags
+        .report(Code::RepeatedBias, value.where,
+                "every device adds its own `" + value.name + "`: " +
+                    std::to_string(value.shape[0]) + " biases are summed")
+        .fact("`" + value.name + "` is " + shape_text(value.shape))
+        .help(
+            "that is what TPDense does in mode scatter; TPAsyncDense adds one "
+            "bias, and so does a bias added after the sum");
+  }
 }
 
 }  // namespace shardplan

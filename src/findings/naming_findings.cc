@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "findings/axis_findings.h"
-
 #include <algorithm>
 #include <array>
 #include <map>
@@ -13,13 +11,26 @@
 
 #include "base/checked.h"
 #include "base/text.h"
-#include "findings/lint.h"
+#include "findings/checks.h"
+#include "findings/wording.h"
 #include "resolve/correct.h"
 #include "resolve/match.h"
 #include "resolve/resolve.h"
 
 namespace shardplan {
 namespace {
+
+using UnmentionedAxis = NamingMismatch::UnmentionedAxis;
+
+// "`tp`, `fsdp`, .."; the first five.
+std::string quoted_list(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 5;
+  std::string text;
+  for (size_t i = 0; i < std::min(kShown, names.size()); ++i) {
+    text += (i == 0 ? "" : ", ") + in_backticks(names[i]);
+  }
+  return names.size() > kShown ? text + ", .." : text;
+}
 
 template <typename Names>
 bool contains(const Names& names, std::string_view name) {
@@ -82,7 +93,7 @@ std::string renamed_mesh(const Mesh& mesh, const AxisName& from,
 }
 
 void report_unmentioned(const LintInput& input,
-                        const Meeting::Unmentioned& unmentioned,
+                        const UnmentionedAxis& unmentioned,
                         Diagnostics& diags) {
   const auto& [axis, meant] = unmentioned;
   const Mesh& mesh = input.plan.mesh;
@@ -173,19 +184,11 @@ void report_absent(const LintInput& input, bool misnamed, Diagnostics& diags) {
   report.help("`--mesh " + mesh + "` is the same plan, and read alike by all");
 }
 
-}  // namespace
-
-std::string quoted_list(const std::vector<std::string>& names) {
-  constexpr size_t kShown = 5;
-  std::string text;
-  for (size_t i = 0; i < std::min(kShown, names.size()); ++i) {
-    text += (i == 0 ? "" : ", ") + in_backticks(names[i]);
-  }
-  return names.size() > kShown ? text + ", .." : text;
-}
-
-std::vector<Meeting::Unmentioned> unmentioned_axes(const LintInput& input) {
-  std::vector<Meeting::Unmentioned> all;
+// Axes of the mesh, of more than one device, that shard nothing and that
+// neither the rules nor the options know. None where the rules shard nothing at
+// all. An axis that the rules misspell is left out: that is SP201.
+std::vector<UnmentionedAxis> unmentioned_axes(const LintInput& input) {
+  std::vector<UnmentionedAxis> all;
   const Plan& plan = input.plan;
   const LintOptions& options = input.options;
   const AxisNames named = axes_in_specs(plan);
@@ -216,11 +219,13 @@ std::vector<Meeting::Unmentioned> unmentioned_axes(const LintInput& input) {
   return all;
 }
 
-void lint_mesh_axes(const LintInput& input, Diagnostics& diags) {
+}  // namespace
+
+void check_mesh_axes(const LintInput& input, Diagnostics& diags) {
   bool misnamed = false;
-  for (const auto& unmentioned : input.meeting.unmentioned) {
+  for (const auto& unmentioned : input.naming.axes) {
     report_unmentioned(input, unmentioned, diags);
-    misnamed = misnamed || !unmentioned.meant.empty();
+    misnamed = misnamed || !unmentioned.in_rules.empty();
   }
   report_absent(input, misnamed, diags);
 }
@@ -360,7 +365,7 @@ bool has_unmatched(const Plan& plan) {
 // name of another scheme. Asked only where no rule is found, and then of few
 // names and rules: one is enough.
 void find_other_scheme(const LintInput& input, const std::vector<int>& rules,
-                       Meeting& meeting) {
+                       NamingMismatch& naming) {
   constexpr size_t kMaxRules = 1000;
   constexpr size_t kMaxClasses = 1000;
   RuleSet few;
@@ -379,9 +384,9 @@ void find_other_scheme(const LintInput& input, const std::vector<int>& rules,
     for (std::string& name : other_names(input.manifest.name(parameter))) {
       matcher->find(name, found);
       if (found.empty()) continue;
-      meeting.other_rule = rules[static_cast<size_t>(found.front())];
-      meeting.other_parameter = parameter;
-      meeting.other_name = std::move(name);
+      naming.other_rule = rules[static_cast<size_t>(found.front())];
+      naming.other_parameter = parameter;
+      naming.other_name = std::move(name);
       return;
     }
   }
@@ -391,7 +396,7 @@ void find_other_scheme(const LintInput& input, const std::vector<int>& rules,
 // signs that they were meant for this model under other names: they would be
 // found in the names of another scheme; or nothing is sharded, though nothing
 // is without a rule; or they are more than a slip or two.
-void check_names(const LintInput& input, Meeting& meeting) {
+void find_name_mismatch(const LintInput& input, NamingMismatch& naming) {
   constexpr size_t kSlips = 2;
   const Plan& plan = input.plan;
   const std::vector<int> rules = sharding_rules(plan);
@@ -400,20 +405,20 @@ void check_names(const LintInput& input, Meeting& meeting) {
       std::any_of(rules.begin(), rules.end(), is_found)) {
     return;
   }
-  find_other_scheme(input, rules, meeting);
-  if (meeting.other_rule > 0) {
-    meeting.misses_names = true;
+  find_other_scheme(input, rules, naming);
+  if (naming.other_rule > 0) {
+    naming.of_names = true;
     return;
   }
   const bool any_found = std::any_of(
       plan.rules.begin(), plan.rules.end(),
       [](const PlanRule& r) { return is_specific(r) && r.found > 0; });
   if (any_found || asks_for_shards(plan)) return;
-  meeting.misses_names = !has_unmatched(plan) || rules.size() > kSlips;
+  naming.of_names = !has_unmatched(plan) || rules.size() > kSlips;
 }
 
 // Logical axis rules of which none is for a label of the model.
-void check_labels(const LintInput& input, Meeting& meeting) {
+void find_label_mismatch(const LintInput& input, NamingMismatch& naming) {
   if (input.rules == nullptr || asks_for_shards(input.plan)) return;
   std::set<std::string_view> placed;
   bool shards = false;
@@ -432,7 +437,7 @@ void check_labels(const LintInput& input, Meeting& meeting) {
   const bool any_found = std::any_of(
       input.plan.rules.begin(), input.plan.rules.end(),
       [](const PlanRule& r) { return is_specific(r) && r.found > 0; });
-  meeting.misses_labels = !any_found && !meeting.misses_names;
+  naming.of_labels = !any_found && !naming.of_names;
 }
 
 // What the findings say.
@@ -473,19 +478,19 @@ std::string rules_found_nowhere(const LintInput& input) {
 }
 
 void report_other_scheme(const LintInput& input, Diagnostics& diags) {
-  const Meeting& meeting = input.meeting;
-  const std::string_view name = input.manifest.name(meeting.other_parameter);
-  const std::string theirs = scheme_word(meeting.other_name);
+  const NamingMismatch& naming = input.naming;
+  const std::string_view name = input.manifest.name(naming.other_parameter);
+  const std::string theirs = scheme_word(naming.other_name);
   const std::string ours = scheme_word(name);
   auto report = diags.report(Code::RulesForOtherNames, {},
                              "these rules are for " + theirs + " (" +
-                                 in_backticks(end_of(meeting.other_name)) +
+                                 in_backticks(end_of(naming.other_name)) +
                                  "), the model has " + ours + " (" +
                                  in_backticks(end_of(name)) + ")");
-  report.label(rule_span(input, meeting.other_rule),
-               "would be found in " + in_backticks(end_of(meeting.other_name)));
+  report.label(rule_span(input, naming.other_rule),
+               "would be found in " + in_backticks(end_of(naming.other_name)));
   report.fact(rules_found_nowhere(input) + ", among them " +
-              rule_text(input.plan, meeting.other_rule));
+              rule_text(input.plan, naming.other_rule));
   report_outcome(input, report);
   report.help("write the rules for " + ours +
               ", or give the model under those of the rules");
@@ -549,22 +554,22 @@ void report_missed_labels(const LintInput& input, Diagnostics& diags) {
 
 }  // namespace
 
-Meeting meeting_of(const LintInput& input) {
-  Meeting meeting;
-  check_names(input, meeting);
-  check_labels(input, meeting);
-  meeting.unmentioned = unmentioned_axes(input);
-  return meeting;
+NamingMismatch naming_mismatch(const LintInput& input) {
+  NamingMismatch naming;
+  find_name_mismatch(input, naming);
+  find_label_mismatch(input, naming);
+  naming.axes = unmentioned_axes(input);
+  return naming;
 }
 
-void lint_meeting(const LintInput& input, Diagnostics& diags) {
-  const Meeting& meeting = input.meeting;
-  if (meeting.other_rule > 0) {
+void check_other_names(const LintInput& input, Diagnostics& diags) {
+  const NamingMismatch& naming = input.naming;
+  if (naming.other_rule > 0) {
     report_other_scheme(input, diags);
-  } else if (meeting.misses_names) {
+  } else if (naming.of_names) {
     report_missed_names(input, diags);
   }
-  if (meeting.misses_labels) report_missed_labels(input, diags);
+  if (naming.of_labels) report_missed_labels(input, diags);
 }
 
 }  // namespace shardplan

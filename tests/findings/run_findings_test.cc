@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/commands/simulate_findings.h"
-
 #include <cstring>
 #include <limits>
 #include <string>
@@ -9,6 +7,8 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "findings/findings.h"
+#include "findings/program_findings.h"
 #include "sim/verdict.h"
 #include "tests/support/messages.h"
 #include "tests/support/safetensors.h"
@@ -26,6 +26,12 @@ Program program_of(const SimulateInput& input) {
                    input.how);
 }
 
+// Reports what is found in a run.
+void report_run(const SimulateInput& input, const Program& program,
+                const Simulation& outcome, Diagnostics& diags) {
+  lint(run_input(input, program_input(input, program), outcome), diags);
+}
+
 int value_named(const Graph& graph, const std::string& name) {
   for (size_t v = 0; v < graph.values.size(); ++v) {
     if (graph.values[v].name == name) return static_cast<int>(v);
@@ -41,7 +47,7 @@ TEST_CASE("a mismatch names the operation, the device and the rules") {
   outcome.mismatch =
       Divergence{value_named(s->input->graph, "y"), 3, 0.25, false};
   Diagnostics diags;
-  report_outcome(*s->input, program, outcome, diags);
+  report_run(*s->input, program, outcome, diags);
   REQUIRE(diags.all().size() == 1);
   const Diagnostic& error = diags.all()[0];
   CHECK(messages(diags) ==
@@ -63,7 +69,7 @@ TEST_CASE("a value without parameters names those before it") {
   outcome.mismatch =
       Divergence{value_named(s->input->graph, "a"), 0, kInfinity, true};
   Diagnostics diags;
-  report_outcome(*s->input, program_of(*s->input), outcome, diags);
+  report_run(*s->input, program_of(*s->input), outcome, diags);
   CHECK(diags.all()[0].facts[0] ==
         "computed by `a` (silu), by itself on fresh inputs");
   CHECK(diags.all()[0].facts[2] ==
@@ -79,7 +85,7 @@ TEST_CASE("lost precision is a warning above 4, and a mismatch says more") {
     Simulation outcome;
     outcome.error_amplification = amplification;
     Diagnostics diags;
-    report_outcome(*s->input, program, outcome, diags);
+    report_run(*s->input, program, outcome, diags);
     CHECK(diags.all().size() == (amplification > 4 ? 1 : 0));
     if (diags.all().empty()) continue;
     CHECK(diags.all()[0].code == Code::ErrorAmplification);
@@ -102,7 +108,8 @@ ops:
                  "fsdp=4,tp=2");
   REQUIRE_MESSAGE(s->input, messages(s->diags));
   Diagnostics diags;
-  report_program(*s->input, program_of(*s->input), diags);
+  const Program program = program_of(*s->input);
+  lint(program_input(*s->input, program), diags);
   CHECK(
       messages(diags) ==
       "SP502 warning block.yaml:7:10 `c` is gathered over fsdp only to be cut "
@@ -133,7 +140,8 @@ ops:
                  "tp=2");
   REQUIRE_MESSAGE(s->input, messages(s->diags));
   Diagnostics diags;
-  report_program(*s->input, program_of(*s->input), diags);
+  const Program program = program_of(*s->input);
+  lint(program_input(*s->input, program), diags);
   CHECK(
       messages(diags) ==
       "SP501 note block.yaml:9:10 `x` is resharded for `layers.0.h` (linear): "
@@ -149,21 +157,30 @@ ops:
 }
 
 TEST_CASE("choices that rounding turns over are counted") {
+  const auto s = simulating();
+  REQUIRE(s->input);
+  const Program program = program_of(*s->input);
   Diagnostics diags;
-  report_decisions(Simulation(), diags);
+  report_run(*s->input, program, Simulation(), diags);
   CHECK(diags.all().empty());
   Simulation outcome;
   outcome.decision_flips = 3;
-  report_decisions(outcome, diags);
+  report_run(*s->input, program, outcome, diags);
   CHECK(messages(diags) ==
         "SP510 note the sharded run alone would have made 3 choices otherwise");
 }
 
 TEST_CASE("tokens without a place are counted") {
+  const auto s = simulating();
+  REQUIRE(s->input);
+  const Program program = program_of(*s->input);
   Diagnostics diags;
-  report_dropped_tokens(0, 64, diags);
+  Simulation outcome;
+  outcome.routed = 64;
+  report_run(*s->input, program, outcome, diags);
   CHECK(diags.all().empty());
-  report_dropped_tokens(16, 64, diags);
+  outcome.dropped = 16;
+  report_run(*s->input, program, outcome, diags);
   CHECK(messages(diags) ==
         "SP509 warning experts have no room for 16 of 64 tokens routed to them "
         "(25.0 %)");
@@ -283,19 +300,23 @@ TEST_CASE("a variant may not tell where the run asked for does") {
 }
 
 TEST_CASE("a choice of the plan is no choice of rounding") {
+  const auto s = simulating();
+  REQUIRE(s->input);
   Diagnostics diags;
   Simulation outcome;
   outcome.decision_flips = 3;
   outcome.mismatch = Divergence{0, 0, 1, false, OtherChoice{1, 2}};
-  report_decisions(outcome, diags);
-  CHECK(diags.all().empty());
+  report_run(*s->input, program_of(*s->input), outcome, diags);
+  REQUIRE(diags.all().size() == 1);
+  CHECK(diags.all()[0].code == Code::SimulationMismatch);
 }
 
 TEST_CASE("what a plan asks for is no finding") {
   const auto s = simulating();
   REQUIRE(s->input);
   Diagnostics diags;
-  report_program(*s->input, program_of(*s->input), diags);
+  const Program program = program_of(*s->input);
+  lint(program_input(*s->input, program), diags);
   CHECK(diags.all().empty());
 }
 

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The functions of the table in findings/findings.cc.
+#pragma once
+
+#include "base/diagnostic.h"
+#include "findings/findings.h"
+
+namespace shardplan {
+
+// rule_findings.cc: rules against names.
+void check_unmatched(const LintInput& input, Diagnostics& diags);
+void check_unused_rules(const LintInput& input, Diagnostics& diags);
+void check_shadowed_rules(const LintInput& input, Diagnostics& diags);
+void check_broad_patterns(const LintInput& input, Diagnostics& diags);
+void check_catch_alls(const LintInput& input, Diagnostics& diags);
+// Logical axes: what was not placed, and what is unclear.
+void check_lost_labels(const LintInput& input, Diagnostics& diags);
+void check_ambiguous_axes(const LintInput& input, Diagnostics& diags);
+void check_overridden_labels(const LintInput& input, Diagnostics& diags);
+// Rules from tables that fold digits of names.
+void check_merged_layouts(const LintInput& input, Diagnostics& diags);
+
+// naming_findings.cc: rules for other names, labels or axes.
+void check_other_names(const LintInput& input, Diagnostics& diags);
+void check_mesh_axes(const LintInput& input, Diagnostics& diags);
+NamingMismatch naming_mismatch(const LintInput& input);
+
+// spec_findings.cc: specs against shapes and the mesh.
+void check_spec_entries(const LintInput& input, Diagnostics& diags);
+void check_divisions(const LintInput& input, Diagnostics& diags);
+
+// unit_findings.cc: heads, experts and layers that are cut.
+void check_split_units(const LintInput& input, Diagnostics& diags);
+// What the plan as a whole leaves replicated.
+void check_unused_axes(const LintInput& input, Diagnostics& diags);
+void check_large_replicas(const LintInput& input, Diagnostics& diags);
+void check_lost_sharding(const LintInput& input, Diagnostics& diags);
+
+// memory_findings.cc: a plan that does not fit, and stages that differ.
+void check_over_memory(const MemoryInput& input, Diagnostics& diags);
+void check_stages(const MemoryInput& input, Diagnostics& diags);
+
+// program_findings.cc: what is moved unasked, or read in no layout or two.
+void check_reshards(const ProgramInput& input, Diagnostics& diags);
+void check_weight_uses(const ProgramInput& input, Diagnostics& diags);
+void check_repeated_biases(const ProgramInput& input, Diagnostics& diags);
+
+// run_findings.cc: what devices computed.
+void check_decisions(const RunInput& input, Diagnostics& diags);
+void check_dropped_tokens(const RunInput& input, Diagnostics& diags);
+void check_doubts(const RunInput& input, Diagnostics& diags);
+void check_amplification(const RunInput& input, Diagnostics& diags);
+void check_mismatch(const RunInput& input, Diagnostics& diags);
+void check_recorded_outputs(const RecordedInput& input, Diagnostics& diags);
+
+}  // namespace shardplan

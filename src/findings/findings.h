@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// Findings: what is wrong, or not what was meant, in a plan, in what it costs
+// and in what runs it.
+//
+// Every check is a row of one table (checks() below), and is told all it may
+// look at by one of five inputs: a plan, its budget, its program, a run of
+// that, or what another program recorded. Each finding names the parameters,
+// the numbers that mattered, and what it costs in bytes per device. A plan's
+// are told from the plan alone, so a saved plan has the same findings as the
+// rules it came from; the rules, where they are at hand, give the places.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "core/fold.h"
+#include "core/manifest.h"
+#include "core/plan.h"
+#include "core/rules.h"
+#include "graph/elementwise.h"
+#include "graph/graph.h"
+#include "memory/budget.h"
+#include "memory/stages.h"
+#include "model/units.h"
+#include "resolve/analyze.h"
+#include "sim/simulate.h"
+#include "sim/values.h"
+#include "spmd/program.h"
+
+namespace shardplan {
+
+// A plan.
+
+struct LintOptions {
+  // SP304: how much more the fullest device may hold than was asked for, as a
+  // fraction; and the largest fraction of bytes that may be unsharded.
+  double tolerance = 0.02;
+  std::optional<double> max_replicated;
+  // The user asked for unmatched parameters to be replicated, or to be placed
+  // by their size: SP101 is a note.
+  bool accept_unmatched = false;
+  // A logical axis that no rule places is an error (SP111).
+  bool raise_unplaced = false;
+  // What shards parameters though no spec says so: a pipeline's stages ("" for
+  // none), and the axes of ZeRO-3.
+  AxisName pipeline_axis = {};
+  AxisNames zero_axes = {};
+  // Axes that are named for what is no parameter: a batch, a cache, the values
+  // of a graph.
+  AxisNames named_axes = {};
+};
+
+// Where the rules are written for other names than the model or the mesh has.
+// What would follow from it alone is not reported besides.
+struct NamingMismatch {
+  // The rules that should shard are found in no name (SP115).
+  bool of_names = false;
+  // The logical axes that rules place are none of the model's (SP115).
+  bool of_labels = false;
+  // A rule that would be found in the name that another scheme gives to a
+  // parameter; 0 for none.
+  int other_rule = 0;  // 1-based
+  size_t other_parameter = 0;
+  std::string other_name;
+  // Axes of the mesh that shard nothing and that nothing mentions (SP208), and
+  // what the rules call each; "" where they have no like.
+  struct UnmentionedAxis {
+    AxisName axis;
+    AxisName in_rules;
+  };
+  std::vector<UnmentionedAxis> axes;
+};
+
+// A model of which parameters that are alike in all that a change can touch are
+// one, with how many they are (advise/what_if.h). What is told of it is counted
+// and compared, never shown.
+struct Summary {
+  std::vector<int64_t> counts;  // per parameter of the manifest
+  int64_t total_bytes = 0;
+  const UnitFacts& known;  // of the whole model
+  // is_catch_all() of resolve/match.h, which compiles the pattern, remembered.
+  std::function<bool(const std::string&)> is_catch_all;
+};
+
+struct LintInput {
+  const Manifest& manifest;
+  const Plan& plan;
+  const Folding& folding;  // by placement
+  const RuleSet* rules;    // null for a saved plan
+  const DeviceMemory& memory;
+  const LintOptions& options;
+  Members of_placement;
+  Members of_class;
+  NamingMismatch naming;
+  const Summary* summary = nullptr;  // null: every parameter is there
+};
+
+LintInput make_lint_input(const Manifest& manifest, const Plan& plan,
+                          const Folding& folding, const RuleSet* rules,
+                          const DeviceMemory& memory,
+                          const LintOptions& options);
+
+// What a plan needs of memory; the budget is make_budget() of the rest.
+struct MemoryInput {
+  const Manifest& manifest;
+  const Plan& plan;
+  const LayerUnits& units;
+  const BudgetOptions& options;
+  const Budget& budget;
+};
+
+// The program that a plan makes of a graph, before it is run.
+struct ProgramInput {
+  const Program& program;
+  const Manifest& manifest;
+  const Plan& plan;
+  const RuleSet* rules;  // null for a saved plan
+  // Of the runs in working precision.
+  Storage storage = Storage::F32;
+  Storage reduce = Storage::F32;
+  // The graph is meant to be the whole model: a parameter that it does not read
+  // is a finding whether or not its like is read.
+  bool whole_model = false;
+  // Only the first so many layers are run; others are left out on purpose.
+  std::optional<int64_t> only_layers = {};
+  // The model says that its table of embeddings and its head are one weight.
+  bool tied = false;
+};
+
+// What its devices computed.
+struct RunInput {
+  const ProgramInput& of;
+  const Simulation& outcome;
+  ValueSource source = ValueSource::Random;
+  bool tokens_given = false;  // else they are drawn
+  // Per value of the graph, who said how it lies.
+  std::span<const std::string> placed_by = {};
+  // For another mesh or algorithm (`--vary`): which one, and the run that was
+  // asked for. What that one says already is not said again.
+  std::string variant = {};  // "tp=2, algorithm ring"
+  const Simulation* asked_for = nullptr;
+};
+
+// The outputs of a run beside those that another program recorded.
+struct RecordedInput {
+  const Graph& graph;
+  std::span<const ExpectedError> errors;
+  std::string_view path;  // of the recording
+};
+
+// The table.
+
+// What a check looks at, and so the input that it needs.
+enum class Needs : uint8_t {
+  Names,      // a plan: rules against the model's names
+  Labels,     // a plan: logical axes, and the keys of tables
+  Specs,      // a plan: specs against shapes and the mesh
+  WholePlan,  // a plan of a model: its units, its mesh, its bytes
+  Budget,
+  Program,
+  Run,
+  Recording,
+};
+
+template <typename Input>
+using CheckOf = void (*)(const Input&, Diagnostics&);
+using AnyCheck = std::variant<CheckOf<LintInput>, CheckOf<MemoryInput>,
+                              CheckOf<ProgramInput>, CheckOf<RunInput>,
+                              CheckOf<RecordedInput>>;
+
+struct Check {
+  std::vector<Code> codes;  // that it raises, and no other row does
+  Needs needs = Needs::Names;
+  AnyCheck report;
+};
+
+// In the order in which findings are told: what makes others needless first,
+// then mostly in order of code.
+const std::vector<Check>& checks();
+
+// Codes of findings (SP1xx to SP3xx, SP5xx) that no check raises, since they
+// are told where something is read or made and there is no plan yet.
+struct RaisedElsewhere {
+  Code code;
+  std::string_view where;  // "core/mesh.cc"
+  std::string_view why;
+};
+std::span<const RaisedElsewhere> raised_elsewhere();
+
+// Reports what all checks find that need this input, in the table's order.
+void lint(const LintInput& input, Diagnostics& diags);
+void lint(const MemoryInput& input, Diagnostics& diags);
+void lint(const ProgramInput& input, Diagnostics& diags);
+void lint(const RunInput& input, Diagnostics& diags);
+void lint(const RecordedInput& input, Diagnostics& diags);
+// Only those that look at these sides of a plan: rules of training state have
+// names and specs, and on many meshes names are the same.
+void lint(const LintInput& input, std::initializer_list<Needs> sides,
+          Diagnostics& diags);
+
+}  // namespace shardplan

@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the devices of a run computed, and what that cannot tell.
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "core/fold.h"
+#include "findings/checks.h"
+#include "findings/wording.h"
+#include "sim/locate.h"
+#include "sim/verdict.h"
+
+namespace shardplan {
+namespace {
+
+const Program& program_of(const RunInput& input) { return input.of.program; }
+const Graph& graph_of(const RunInput& input) { return *input.of.program.graph; }
+
+// The parameters that a value is computed from: those of its own operation, or
+// else the nearest before it.
+std::vector<int> nearest_parameters(const Graph& graph, int value) {
+  std::vector<int> layer = {value};
+  std::vector<bool> seen(graph.values.size());
+  while (!layer.empty()) {
+    std::vector<int> parameters;
+    std::vector<int> next;
+    for (const int at : layer) {
+      if (value_of(graph, at).kind == Value::Kind::Parameter) {
+        parameters.push_back(at);
+      }
+      const int node = value_of(graph, at).node;
+      if (node < 0) continue;
+      for (const int operand :
+           graph.nodes[static_cast<size_t>(node)].operands) {
+        if (seen[static_cast<size_t>(operand)]) continue;
+        seen[static_cast<size_t>(operand)] = true;
+        next.push_back(operand);
+      }
+    }
+    if (!parameters.empty()) return parameters;
+    layer = std::move(next);
+  }
+  return {};
+}
+
+std::string device_text(const Mesh& mesh, int64_t device) {
+  std::string text = "device " + std::to_string(device) + " (";
+  const std::vector<int64_t> where = mesh.coordinates(device);
+  for (size_t i = 0; i < where.size(); ++i) {
+    text += (i > 0 ? ", " : "") + mesh.axes()[i].name + " " +
+            std::to_string(where[i]);
+  }
+  return text + ")";
+}
+
+// A parameter goes by its name in the model.
+std::string name_of_value(const Graph& graph, int number) {
+  const Value& value = value_of(graph, number);
+  const bool is_parameter = value.kind == Value::Kind::Parameter;
+  return "`" + printable(is_parameter ? value.parameter : value.name) + "`";
+}
+
+// "3 of its 4,096 numbers, NaN among them"
+std::string odd_numbers(const NonFinite& found) {
+  const std::string all = found.count == found.elements
+                              ? "all of its " + plural(found.elements, "number")
+                              : count_text(found.count) + " of its " +
+                                    plural(found.elements, "number");
+  const std::string kind = std::isnan(found.worst) ? "NaN"
+                           : found.worst > 0       ? "inf"
+                                                   : "-inf";
+  return all + (found.count == 1 ? ", " + kind : ", " + kind + " among them");
+}
+
+void report_non_finite(const RunInput& input, const NonFinite& found,
+                       Diagnostics& diags) {
+  const Graph& graph = graph_of(input);
+  const Value& value = value_of(graph, found.value);
+  const std::string name = name_of_value(graph, found.value);
+  const bool made = value.kind == Value::Kind::Result;
+  auto finding =
+      diags.report(Code::NonFiniteValues, place_of_value(graph, found.value),
+                   made ? name + " is not finite in the unsharded run"
+                        : name + " holds values that are not finite");
+  finding.fact(odd_numbers(found));
+  if (made) {
+    finding.fact("computed by " + served_by(graph, value.node) +
+                 " in double precision, from values that are finite");
+  } else {
+    finding.fact(input.source == ValueSource::Checkpoint
+                     ? "they are in the checkpoint: no run made them"
+                     : "they are there before the run");
+  }
+  finding.fact(
+      "infinities and NaNs are alike in both runs whatever the plan does: what "
+      "is computed from them is not compared");
+  finding.help(made ? "smaller values, or those that `--values random` draws; "
+                      "`--values field` compares without floating point"
+                    : "put the tensor right; `--values random` runs the plan "
+                      "on other numbers");
+}
+
+// `alone`: the unsharded run is finite in the same types.
+void report_overflow(const RunInput& input, const NonFinite& found, bool alone,
+                     Diagnostics& diags) {
+  const Graph& graph = graph_of(input);
+  const Value& value = value_of(graph, found.value);
+  const std::string storage(storage_name(input.of.storage));
+  const std::string reduce(storage_name(input.of.reduce));
+  const std::string types =
+      storage == reduce ? storage : storage + " with sums in " + reduce;
+  auto finding = diags.report(
+      Code::NonFiniteValues, place_of_value(graph, found.value),
+      name_of_value(graph, found.value) + " is not finite in " + types + " " +
+          (found.device < 0
+               ? "in the unsharded run"
+               : "on " + device_text(program_of(input).mesh, found.device)));
+  finding.fact(odd_numbers(found));
+  if (value.node >= 0) {
+    finding.fact("computed by " + served_by(graph, value.node));
+  }
+  finding.fact(alone ? "in the unsharded run it is finite"
+                     : "in double precision it is finite");
+  finding.help(
+      "bf16 and f32 reach to 3e38, f16 to 65,504; `--reduce-dtype f32` adds up "
+      "parts of sums in f32");
+}
+
+// The same in every layer once.
+std::string unseen_text(const Graph& graph, const Unseen& found) {
+  const std::string name = name_of_value(graph, found.value);
+  const std::string axes = fmt::format("{}", fmt::join(found.axes, ", "));
+  switch (found.kind) {
+    case Unseen::Kind::ZeroInput:
+    case Unseen::Kind::ZeroResult:
+      return name + " is all zero";
+    case Unseen::Kind::LostTerm:
+      return name + " is the same without " +
+             name_of_value(graph, found.operand) + ", to 2^-30";
+    case Unseen::Kind::LostParts:
+      return "no two devices along " + axes + " add anything to " + name;
+    case Unseen::Kind::AlikeShards:
+      return "all devices along " + axes + " have the same of " + name;
+    case Unseen::Kind::OneToken:
+      return "every sequence has one token, which sees nothing but itself";
+    case Unseen::Kind::NoNumbers:
+      break;
+  }
+  return "the outputs have no elements: nothing was compared";
+}
+
+std::string hidden_text(Unseen::Kind kind) {
+  switch (kind) {
+    case Unseen::Kind::ZeroInput:
+      return "zero times anything is zero, and so is zero added twice";
+    case Unseen::Kind::ZeroResult:
+      return "what it is computed from does not show in it";
+    case Unseen::Kind::LostTerm:
+      return "it could be added on every device, or on none";
+    case Unseen::Kind::LostParts:
+      return "a part could stand for the sum";
+    case Unseen::Kind::AlikeShards:
+      return "devices could have each other's shards";
+    case Unseen::Kind::OneToken:
+      return "its attention is 1 whatever queries and keys are";
+    case Unseen::Kind::NoNumbers:
+      break;
+  }
+  return "two runs that give nothing always agree";
+}
+
+std::string unseen_help(const RunInput& input, Unseen::Kind kind) {
+  if (kind == Unseen::Kind::OneToken) {
+    return "give sequences more tokens: `--tokens BxS`";
+  }
+  if (kind == Unseen::Kind::NoNumbers) return "give no dimension size 0";
+  if (kind == Unseen::Kind::AlikeShards && input.tokens_given) {
+    return "give sequences that differ, or leave out the tokens; `--values "
+           "field` compares every operation on numbers of its own";
+  }
+  return input.source == ValueSource::Random
+             ? "`--values field` compares every operation on numbers of its own"
+             : "`--values random` draws other numbers for all parameters, "
+               "`--values field` compares exact integers";
+}
+
+// Once per kind: what is alike in every layer, and then what else there is.
+void report_unseen(const RunInput& input, Diagnostics& diags) {
+  const Graph& graph = graph_of(input);
+  constexpr size_t kMostFacts = 8;
+  std::map<Unseen::Kind, std::vector<const Unseen*>> kinds;
+  for (const Unseen& each : input.outcome.unseen)
+    kinds[each.kind].push_back(&each);
+  for (const auto& [kind, all] : kinds) {
+    auto finding = diags.report(Code::Inconclusive,
+                                place_of_value(graph, all.front()->value),
+                                "these values could not have shown a fault: " +
+                                    unseen_text(graph, *all.front()));
+    std::map<std::string, int64_t> families;
+    std::vector<std::string> order;
+    for (const Unseen* each : all) {
+      const std::string family = folded_name(unseen_text(graph, *each));
+      if (families[family]++ == 0) order.push_back(family);
+    }
+    finding.fact(hidden_text(kind));
+    for (size_t i = 0; i < order.size() && i < kMostFacts; ++i) {
+      const int64_t times = families[order[i]];
+      if (times > 1) {
+        finding.fact(order[i] + ": " + count_text(times) + " times");
+      } else if (i > 0) {
+        finding.fact(order[i]);
+      }
+    }
+    if (order.size() > kMostFacts) {
+      finding.fact("and " +
+                   count_text(static_cast<int64_t>(order.size() - kMostFacts)) +
+                   " more");
+    }
+    finding.findings(static_cast<int64_t>(all.size()));
+    finding.help(unseen_help(input, kind));
+  }
+}
+
+// Where the rule stands that placed a parameter; nothing in saved plans.
+Span placing_rule(const ProgramInput& input, int parameter) {
+  if (input.rules == nullptr) return {};
+  const std::string& name = value_of(*input.program.graph, parameter).parameter;
+  for (size_t i = 0; i < input.manifest.size(); ++i) {
+    if (input.manifest.name(i) != name) continue;
+    const int rule = input.plan.of(i).rule;
+    if (rule == 0) return {};
+    return input.rules->rules[static_cast<size_t>(rule) - 1].where;
+  }
+  return {};
+}
+
+// What keeps a variant from telling, and did not the run that was asked for.
+void report_doubts_of_variant(const RunInput& input, Diagnostics& diags) {
+  const Simulation& own = input.outcome;
+  const Simulation& asked_for = *input.asked_for;
+  const auto report = [&](Code code, const std::string& what, int value) {
+    diags.report(code, {}, "on " + input.variant + " " + what)
+        .fact("`" + printable(value_of(graph_of(input), value).name) +
+              "` is the first");
+  };
+  if (own.non_finite && !asked_for.non_finite) {
+    report(Code::NonFiniteValues, "the unsharded run is not finite",
+           own.non_finite->value);
+  }
+  if (own.overflow && !asked_for.overflow) {
+    report(Code::NonFiniteValues,
+           "the unsharded run is not finite in its precision",
+           own.overflow->value);
+  } else if (own.sharded_overflow && !asked_for.sharded_overflow) {
+    report(Code::NonFiniteValues,
+           "the sharded run is not finite in its precision",
+           own.sharded_overflow->value);
+  }
+  if (!own.unseen.empty() && asked_for.unseen.empty()) {
+    report(Code::Inconclusive, "these values could not have shown a fault",
+           own.unseen.front().value);
+  }
+}
+
+}  // namespace
+
+// Tokens are counted once per expert chosen.
+void check_dropped_tokens(const RunInput& input, Diagnostics& diags) {
+  const int64_t dropped = input.outcome.dropped;
+  const int64_t routed = input.outcome.routed;
+  if (dropped == 0 || input.asked_for != nullptr) return;
+  diags
+      .report(Code::DroppedTokens, {},
+              "experts have no room for " + count_text(dropped) + " of " +
+                  count_text(routed) + " tokens routed to them (" +
+                  percent_text(static_cast<double>(dropped) /
+                               static_cast<double>(routed)) +
+                  ")")
+      .fact("a token that is dropped gets nothing of that expert")
+      .help(
+          "a larger `capacity` keeps them; the length of a sequence keeps "
+          "all");
+}
+
+// Choices that rounding would have turned over.
+void check_decisions(const RunInput& input, Diagnostics& diags) {
+  const Simulation& outcome = input.outcome;
+  // Of a mistake of the plan rounding is not the reason.
+  if (outcome.decision_flips == 0 || input.asked_for != nullptr ||
+      (outcome.mismatch && outcome.mismatch->choice)) {
+    return;
+  }
+  diags
+      .report(Code::DecisionsDiffer, {},
+              "the sharded run alone would have made " +
+                  plural(outcome.decision_flips, "choice") + " otherwise")
+      .fact(
+          "choices of the unsharded run were used in both, so that the rest "
+          "can be compared")
+      .help(
+          "nearly equal scores are turned over by rounding; a router in "
+          "float32, summed in one order, turns over fewer");
+}
+
+// What keeps a run from telling, and values that its working precision cannot
+// hold.
+void check_doubts(const RunInput& input, Diagnostics& diags) {
+  if (input.asked_for != nullptr) return report_doubts_of_variant(input, diags);
+  const Simulation& outcome = input.outcome;
+  if (outcome.non_finite) report_non_finite(input, *outcome.non_finite, diags);
+  // What is not finite in doubles is not in anything else.
+  if (outcome.non_finite) return report_unseen(input, diags);
+  const auto& overflow = outcome.overflow;
+  const auto& sharded = outcome.sharded_overflow;
+  if (overflow) report_overflow(input, *overflow, false, diags);
+  if (sharded && (!overflow || overflow->value != sharded->value)) {
+    report_overflow(input, *sharded, !overflow, diags);
+  }
+  report_unseen(input, diags);
+}
+
+void check_amplification(const RunInput& input, Diagnostics& diags) {
+  const Simulation& outcome = input.outcome;
+  if (outcome.mismatch || input.asked_for != nullptr ||
+      !(outcome.error_amplification > kLargeAmplification)) {
+    return;
+  }
+  const std::string message =
+      std::isfinite(outcome.error_amplification)
+          ? fmt::format(
+                "the sharded run's error is {:.3g} times that of "
+                "the unsharded run",
+                outcome.error_amplification)
+          : "the sharded run is inexact where the unsharded one is exact";
+  diags.report(Code::ErrorAmplification, {}, message)
+      .fact("in double precision both agree: the plan is right")
+      .help("sums in fewer or larger parts lose less precision");
+}
+
+void check_mismatch(const RunInput& input, Diagnostics& diags) {
+  const Simulation& outcome = input.outcome;
+  if (!outcome.mismatch) return;
+  const Program& program = program_of(input);
+  const Graph& graph = graph_of(input);
+  const Divergence& at = *outcome.mismatch;
+  const Value& value = value_of(graph, at.value);
+  if (input.asked_for != nullptr) {
+    diags
+        .report(
+            Code::SimulationMismatch, {},
+            "on " + input.variant + " the sharded run computes something else")
+        .fact("`" + value.name + "` differs first");
+    return;
+  }
+  auto finding = diags.report(
+      Code::SimulationMismatch, place_of_value(graph, at.value),
+      "the sharded run computes something else: `" + value.name +
+          "` differs first on " + device_text(program.mesh, at.device));
+  if (value.node >= 0) {
+    finding.fact("computed by " + served_by(graph, value.node) +
+                 (at.isolated ? ", by itself on fresh inputs" : ""));
+  }
+  if (at.choice) {
+    finding.fact("it chooses " + count_text(at.choice->own) +
+                 " where the unsharded run chooses " +
+                 count_text(at.choice->recorded));
+    if (std::isfinite(at.error)) {
+      finding.fact(fmt::format(
+          "their scores are {:.2g} of the row apart; rounding explains {:.2g}",
+          at.error, kTie));
+    }
+  } else if (std::isinf(at.error)) {
+    finding.fact("one of the runs is all zero there, or not finite");
+  } else if (input.source == ValueSource::Field) {
+    finding.fact("exact integers differ");
+  } else {
+    finding.fact("structural error " + fmt::format("{:.2g}", at.error) +
+                 "; a mismatch is above " + fmt::format("{:.2g}", kMismatch));
+  }
+  for (const int parameter : nearest_parameters(graph, at.value)) {
+    const auto p = static_cast<size_t>(parameter);
+    finding.fact("`" + graph.values[p].parameter + "` lies as " +
+                 layout_text(program.layouts[p]) + " by " + input.placed_by[p]);
+    if (const Span rule = placing_rule(input.of, parameter)) {
+      finding.label(rule, "places `" + graph.values[p].parameter + "`");
+    }
+  }
+  finding.help(
+      "`--values field` compares exactly, and every operation by itself");
+}
+
+// Those of another program in float32 must agree.
+void check_recorded_outputs(const RecordedInput& input, Diagnostics& diags) {
+  for (const ExpectedError& error : input.errors) {
+    if (error.agrees()) continue;
+    diags
+        .report(Code::UnexpectedOutputs, {},
+                "`" + value_of(input.graph, error.value).name +
+                    "` is not what `" + printable(input.path) + "` holds")
+        .fact(fmt::format("of its largest number, the unsharded run is off by "
+                          "{:.2g}, the sharded one by {:.2g}",
+                          error.unsharded, error.sharded))
+        .fact("float32 agrees within 1e-5")
+        .help(
+            "weights, tokens and config must be those of the recording; with "
+            "`--layers` a part of the model is run");
+  }
+}
+
+}  // namespace shardplan
