@@ -8,8 +8,7 @@
 
 #include "base/text.h"
 #include "core/fold.h"
-#include "findings/lint.h"
-#include "findings/memory_findings.h"
+#include "findings/findings.h"
 #include "io/hardware.h"
 #include "io/load.h"
 #include "memory/zero.h"
@@ -169,9 +168,7 @@ bool lint_state(const StateSpecs& specs, const RuleSet& rules,
                            options.unmatched != Unmatched::Error};
   const LintInput input =
       make_lint_input(specs.leaves, specs.plan, folding, &rules, *memory, how);
-  lint_meeting(input, diags);
-  lint_rules(input, diags);
-  lint_specs(input, diags);
+  lint(input, {Needs::Names, Needs::Specs}, diags);
   return true;
 }
 
@@ -276,9 +273,8 @@ std::optional<BudgetAnswer> answer_budget(Context& context,
   auto budget =
       make_budget(manifest, plan, input->units, input->options, context.diags);
   if (!budget) return std::nullopt;
-  report_misfit(manifest, plan, input->units, input->options, *budget,
-                context.diags);
-  report_stages(*budget, input->options, context.diags);
+  lint(MemoryInput{manifest, plan, input->units, input->options, *budget},
+       context.diags);
   return BudgetAnswer{*std::move(input), *std::move(budget)};
 }
 

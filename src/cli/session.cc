@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "cli/flag_values.h"
 #include "core/mesh.h"
-#include "findings/lint.h"
+#include "findings/findings.h"
 #include "io/load.h"
 #include "io/pattern_rules.h"
 #include "io/plan/plan_file.h"
