@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "cli/views/columns.h"
 #include "core/types.h"
 
 namespace shardplan::cli {
@@ -112,18 +113,25 @@ Table device_class_table(const Budget& budget) {
   Table table;
   table.id = "device_classes";
   table.title = "Classes of devices: " + legend(budget);
-  table.columns = {{"class", "class", Align::Left, true},
-                   {"devices", "devices", Align::Right},
-                   {"bytes_per_device", "per device", Align::Right},
-                   {"shares", "", Align::Left}};
+  const ColumnsOf<BudgetClass> columns = {
+      {{"class", "class", Align::Left, true},
+       [](const BudgetClass& c) {
+         return c.label.empty() ? Cell() : Cell(c.label);
+       }},
+      {{"devices", "devices", Align::Right},
+       [](const BudgetClass& c) { return Count{c.devices}; }},
+      {{"bytes_per_device", "per device", Align::Right},
+       [](const BudgetClass& c) { return ByteSize{c.total}; }},
+      {{"shares", "", Align::Left},
+       [&budget](const BudgetClass& c) {
+         return stacked_bar(c, budget.classes.front().total);
+       }},
+  };
+  table.columns = columns_of(columns);
   table.audience = Audience::People;
-  table.rows = [&budget](const RowSink& sink) {
+  table.rows = [&budget, columns](const RowSink& sink) {
     if (budget.classes.size() < 2) return;
-    const int64_t most = budget.classes.front().total;
-    for (const BudgetClass& c : budget.classes) {
-      sink(Row{c.label.empty() ? Cell() : Cell(c.label), Count{c.devices},
-               ByteSize{c.total}, stacked_bar(c, most)});
-    }
+    for (const BudgetClass& c : budget.classes) sink(row_of(columns, c));
   };
   return table;
 }
@@ -132,18 +140,28 @@ Table memory_rows(const Budget& budget) {
   Table table;
   table.id = "memory";
   table.title = "Memory by class and category";
-  table.columns = {{"class", "class"},
-                   {"label", "label"},
-                   {"devices", "devices", Align::Right},
-                   {"category", "category"},
-                   {"bytes_per_device", "per device", Align::Right}};
+  struct Share {
+    const BudgetClass& of;
+    size_t number;  // of the class
+    size_t category;
+  };
+  const ColumnsOf<Share> columns = {
+      {{"class", "class"},
+       [](const Share& s) { return Count{static_cast<int64_t>(s.number)}; }},
+      {{"label", "label"}, [](const Share& s) { return s.of.label; }},
+      {{"devices", "devices", Align::Right},
+       [](const Share& s) { return Count{s.of.devices}; }},
+      {{"category", "category"},
+       [](const Share& s) { return category_id(s.category); }},
+      {{"bytes_per_device", "per device", Align::Right},
+       [](const Share& s) { return ByteSize{s.of.bytes[s.category]}; }},
+  };
+  table.columns = columns_of(columns);
   table.audience = Audience::Programs;
-  table.rows = [&budget](const RowSink& sink) {
+  table.rows = [&budget, columns](const RowSink& sink) {
     for (size_t i = 0; i < budget.classes.size(); ++i) {
-      const BudgetClass& c = budget.classes[i];
       for (size_t category = 0; category < kCategories; ++category) {
-        sink(Row{Count{static_cast<int64_t>(i)}, c.label, Count{c.devices},
-                 category_id(category), ByteSize{c.bytes[category]}});
+        sink(row_of(columns, {budget.classes[i], i, category}));
       }
     }
   };
@@ -154,17 +172,19 @@ Table memory_totals(const Budget& budget) {
   Table table;
   table.id = "memory_totals";
   table.title = "Memory over all devices";
-  table.columns = {{"category", "category"},
-                   {"stored_bytes", "stored", Align::Right},
-                   {"replicated_bytes", "replicas x logical", Align::Right},
-                   {"padding_bytes", "padding", Align::Right}};
+  const ColumnsOf<size_t> columns = {
+      {{"category", "category"}, category_id},
+      {{"stored_bytes", "stored", Align::Right},
+       [&budget](size_t i) { return size_of(budget.totals[i].stored); }},
+      {{"replicated_bytes", "replicas x logical", Align::Right},
+       [&budget](size_t i) { return size_of(budget.totals[i].with_replicas); }},
+      {{"padding_bytes", "padding", Align::Right},
+       [&budget](size_t i) { return size_of(budget.totals[i].padding); }},
+  };
+  table.columns = columns_of(columns);
   table.audience = Audience::Programs;
-  table.rows = [&budget](const RowSink& sink) {
-    for (size_t i = 0; i < kCategories; ++i) {
-      const CategoryTotal& total = budget.totals[i];
-      sink(Row{category_id(i), size_of(total.stored),
-               size_of(total.with_replicas), size_of(total.padding)});
-    }
+  table.rows = [columns](const RowSink& sink) {
+    for (size_t i = 0; i < kCategories; ++i) sink(row_of(columns, i));
   };
   return table;
 }
@@ -173,37 +193,35 @@ Table state_table(const Budget& budget, bool for_people) {
   Table table;
   table.id = for_people ? "state_for_people" : "state";
   table.title = "Training state";
-  table.columns = {
-      {"role", "role"},
-      {"category", "category"},
-      {"dtype", "dtype"},
-      {"tensors", "tensors", Align::Right},
-      {"logical_bytes", "bytes", Align::Right},
-      {"bytes_per_device", "per device", Align::Right},
-      {"padding_bytes", "padding", Align::Right},
-      {"unsharded_bytes_per_device", "not sharded by ZeRO", Align::Right}};
-  table.audience = for_people ? Audience::People : Audience::Programs;
-  table.rows = [&budget, for_people](const RowSink& sink) {
-    for (const LeafSum& sum : budget.leaves) {
-      Row row = {std::string(sum.role),
-                 kind_name(sum.kind),
-                 std::string(dtype_name(sum.dtype)),
-                 Count{sum.tensors},
-                 size_of(sum.logical),
-                 ByteSize{sum.bytes_per_device},
-                 size_of(sum.padding),
-                 ByteSize{sum.unsharded}};
-      if (for_people) {
-        row.pop_back();
-        row.erase(row.begin() + 1);
-      }
-      sink(row);
-    }
+  ColumnsOf<LeafSum> columns = {
+      {{"role", "role"},
+       [](const LeafSum& sum) { return std::string(sum.role); }},
+      {{"category", "category"},
+       [](const LeafSum& sum) { return kind_name(sum.kind); }},
+      {{"dtype", "dtype"},
+       [](const LeafSum& sum) { return std::string(dtype_name(sum.dtype)); }},
+      {{"tensors", "tensors", Align::Right},
+       [](const LeafSum& sum) { return Count{sum.tensors}; }},
+      {{"logical_bytes", "bytes", Align::Right},
+       [](const LeafSum& sum) { return size_of(sum.logical); }},
+      {{"bytes_per_device", "per device", Align::Right},
+       [](const LeafSum& sum) { return ByteSize{sum.bytes_per_device}; }},
+      {{"padding_bytes", "padding", Align::Right},
+       [](const LeafSum& sum) { return size_of(sum.padding); }},
+      {{"unsharded_bytes_per_device", "not sharded by ZeRO", Align::Right},
+       [](const LeafSum& sum) { return ByteSize{sum.unsharded}; }},
   };
   if (for_people) {  // the notes say what ZeRO could not shard
-    table.columns.pop_back();
-    table.columns.erase(table.columns.begin() + 1);
+    std::erase_if(columns, [](const auto& each) {
+      return each.column.id == "category" ||
+             each.column.id == "unsharded_bytes_per_device";
+    });
   }
+  table.columns = columns_of(columns);
+  table.audience = for_people ? Audience::People : Audience::Programs;
+  table.rows = [&budget, columns](const RowSink& sink) {
+    for (const LeafSum& sum : budget.leaves) sink(row_of(columns, sum));
+  };
   return table;
 }
 
@@ -211,16 +229,21 @@ Table gathered_table(const Budget& budget, bool for_people) {
   Table table;
   table.id = for_people ? "gathered" : "gathered_layers";
   table.title = "Layers as gathered for use";
-  table.columns = {{"layer", "layer", Align::Left, true},
-                   {"layers", "layers", Align::Right},
-                   {"sharded_bytes_per_device", "sharded", Align::Right},
-                   {"gathered_bytes_per_device", "gathered", Align::Right}};
+  const ColumnsOf<GatheredClass> columns = {
+      {{"layer", "layer", Align::Left, true},
+       [](const GatheredClass& c) { return c.label; }},
+      {{"layers", "layers", Align::Right},
+       [](const GatheredClass& c) { return Count{c.units}; }},
+      {{"sharded_bytes_per_device", "sharded", Align::Right},
+       [](const GatheredClass& c) { return ByteSize{c.sharded}; }},
+      {{"gathered_bytes_per_device", "gathered", Align::Right},
+       [](const GatheredClass& c) { return ByteSize{c.gathered}; }},
+  };
+  table.columns = columns_of(columns);
   table.audience = for_people ? Audience::People : Audience::Programs;
-  table.rows = [&budget, for_people](const RowSink& sink) {
+  table.rows = [&budget, for_people, columns](const RowSink& sink) {
     for (const GatheredClass& c : budget.gathered) {
-      if (for_people && c.gathered == 0) continue;
-      sink(Row{c.label, Count{c.units}, ByteSize{c.sharded},
-               ByteSize{c.gathered}});
+      if (!for_people || c.gathered > 0) sink(row_of(columns, c));
     }
   };
   return table;
@@ -230,18 +253,26 @@ Table stages_table(const Budget& budget) {
   Table table;
   table.id = "stages";
   table.title = "Stages";
-  table.columns = {{"stage", "stage", Align::Right},
-                   {"label", "label"},
-                   {"first_layer", "first layer", Align::Right},
-                   {"layers", "layers", Align::Right}};
+  const auto range_of = [&budget](size_t i) -> const auto& {
+    return budget.stages->ranges[i];
+  };
+  const ColumnsOf<size_t> columns = {
+      {{"stage", "stage", Align::Right},
+       [](size_t i) { return Count{static_cast<int64_t>(i)}; }},
+      {{"label", "label"},
+       [&budget](size_t i) { return budget.stage_labels[i]; }},
+      {{"first_layer", "first layer", Align::Right},
+       [range_of](size_t i) { return Count{range_of(i).first}; }},
+      {{"layers", "layers", Align::Right},
+       [range_of](size_t i) {
+         return Count{range_of(i).second - range_of(i).first};
+       }},
+  };
+  table.columns = columns_of(columns);
   table.audience = Audience::Programs;
-  table.rows = [&budget](const RowSink& sink) {
-    if (!budget.stages) return;
-    for (size_t i = 0; i < budget.stages->ranges.size(); ++i) {
-      const auto& range = budget.stages->ranges[i];
-      sink(Row{Count{static_cast<int64_t>(i)}, budget.stage_labels[i],
-               Count{range.first}, Count{range.second - range.first}});
-    }
+  table.rows = [&budget, columns](const RowSink& sink) {
+    const size_t stages = budget.stages ? budget.stages->ranges.size() : 0;
+    for (size_t i = 0; i < stages; ++i) sink(row_of(columns, i));
   };
   return table;
 }
@@ -321,20 +352,13 @@ int64_t token_bytes(const KvKind& kind, KvShare share, DType dtype) {
   return kv_bytes(share, dtype).value_or(0) * kind.layers;
 }
 
-Row kind_row(const KvKind& kind, const KvShare& share, int64_t groups,
-             const KvRequest& request) {
-  const bool latent = kind.layer.latent > 0;
-  const int64_t bytes = kv_bytes(share, request.dtype).value_or(0);
-  return {kind_text(kind.layer),
-          Count{kind.layers},
-          latent ? Cell() : Cell(Count{kind.layer.heads}),
-          latent ? Cell() : Cell(Count{share.heads}),
-          Count{groups * share.copies},
-          Count{share.sequences},
-          Count{share.tokens},
-          ByteSize{token_bytes(kind, share, request.dtype)},
-          ByteSize{bytes * kind.layers}};
-}
+// A row of the KV cache's table: a kind of layer, or what prefill holds of one
+// layer on top.
+struct KvRow {
+  const KvKind* kind = nullptr;  // null: of prefill
+  KvShare share;
+  int64_t prefill_bytes = 0;
+};
 
 // "tp=8, sp=2" or "whole".
 std::string over_text(const Mesh& mesh, const AxisNames& axes) {
@@ -353,30 +377,68 @@ Table kv_table(const Mesh& mesh, const std::vector<KvLayer>& layers,
   const KvSharding sharding = kv_sharding(mesh, axes);
   const int64_t groups =
       mesh.devices() / (sharding.heads * sharding.batch * sharding.sequence);
-  std::vector<Row> rows;
-  for (const KvKind& kind : kv_kinds(layers)) {
-    rows.push_back(kind_row(kind, kv_share(kind.layer, sharding, request),
-                            groups, request));
+  const std::vector<KvKind> kinds = kv_kinds(layers);
+  std::vector<KvRow> subjects;
+  for (const KvKind& kind : kinds) {
+    subjects.push_back({&kind, kv_share(kind.layer, sharding, request)});
   }
   const int64_t prefill =
       kv_prefill_bytes(layers, sharding, request).value_or(0);
-  if (prefill > 0) {
-    rows.push_back({std::string("one layer before its window cuts"), Count{1},
-                    Cell(), Cell(), Cell(), Cell(), Cell(), Cell(),
-                    ByteSize{prefill}});
-  }
+  if (prefill > 0) subjects.push_back({nullptr, {}, prefill});
+  // Of kinds of layers alone, and but for latents, which no head owns.
+  const auto of_kind = [](auto cell) {
+    return [cell](const KvRow& row) {
+      return row.kind == nullptr ? Cell() : Cell(cell(row));
+    };
+  };
+  const auto of_heads = [](auto cell) {
+    return [cell](const KvRow& row) {
+      return row.kind == nullptr || row.kind->layer.latent > 0
+                 ? Cell()
+                 : Cell(cell(row));
+    };
+  };
+  const ColumnsOf<KvRow> columns = {
+      {{"kind", "layers that cache"},
+       [](const KvRow& row) {
+         return row.kind == nullptr
+                    ? std::string("one layer before its window cuts")
+                    : kind_text(row.kind->layer);
+       }},
+      {{"layers", "layers", Align::Right},
+       [](const KvRow& row) {
+         return Count{row.kind == nullptr ? 1 : row.kind->layers};
+       }},
+      {{"kv_heads", "KV heads", Align::Right},
+       of_heads([](const KvRow& row) { return Count{row.kind->layer.heads}; })},
+      {{"heads_per_device", "here", Align::Right},
+       of_heads([](const KvRow& row) { return Count{row.share.heads}; })},
+      {{"copies", "copies", Align::Right}, of_kind([groups](const KvRow& row) {
+         return Count{groups * row.share.copies};
+       })},
+      {{"sequences_per_device", "seqs", Align::Right},
+       of_kind([](const KvRow& row) { return Count{row.share.sequences}; })},
+      {{"tokens", "tokens", Align::Right},
+       of_kind([](const KvRow& row) { return Count{row.share.tokens}; })},
+      {{"bytes_per_token", "per token", Align::Right},
+       of_kind([&request](const KvRow& row) {
+         return ByteSize{token_bytes(*row.kind, row.share, request.dtype)};
+       })},
+      {{"bytes_per_device", "per device", Align::Right},
+       [&request](const KvRow& row) {
+         if (row.kind == nullptr) return ByteSize{row.prefill_bytes};
+         return ByteSize{kv_bytes(row.share, request.dtype).value_or(0) *
+                         row.kind->layers};
+       }},
+  };
   Table table;
   table.id = "kv_cache";
   table.title = "KV cache";
-  table.columns = {{"kind", "layers that cache"},
-                   {"layers", "layers", Align::Right},
-                   {"kv_heads", "KV heads", Align::Right},
-                   {"heads_per_device", "here", Align::Right},
-                   {"copies", "copies", Align::Right},
-                   {"sequences_per_device", "seqs", Align::Right},
-                   {"tokens", "tokens", Align::Right},
-                   {"bytes_per_token", "per token", Align::Right},
-                   {"bytes_per_device", "per device", Align::Right}};
+  table.columns = columns_of(columns);
+  std::vector<Row> rows;
+  for (const KvRow& subject : subjects) {
+    rows.push_back(row_of(columns, subject));
+  }
   if (rows.size() > 1) {
     Row footer(table.columns.size());
     footer.back() =

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "cli/views/columns.h"
 
 namespace shardplan::cli {
 namespace {
@@ -72,18 +73,28 @@ Table errors_table(const Graph& graph, const Simulation& outcome,
   Table table;
   table.id = "error_by_layer";
   table.title = "Error by layer";
-  table.columns = {{"value", "value", Align::Left, true},
-                   {"unsharded", "unsharded", Align::Right},
-                   {"sharded", "sharded", Align::Right},
-                   {"amplification", "ratio", Align::Right}};
+  const ColumnsOf<ProbeError> columns = {
+      {{"value", "value", Align::Left, true},
+       [&graph](const ProbeError& probe) { return name_of(graph, probe); }},
+      {{"unsharded", "unsharded", Align::Right},
+       [for_people](const ProbeError& probe) {
+         return cell(probe.unsharded, for_people);
+       }},
+      {{"sharded", "sharded", Align::Right},
+       [for_people](const ProbeError& probe) {
+         return cell(probe.sharded, for_people);
+       }},
+      {{"amplification", "ratio", Align::Right},
+       [for_people](const ProbeError& probe) {
+         return cell(amplification_of(probe), for_people);
+       }},
+  };
+  table.columns = columns_of(columns);
   table.audience = for_people ? Audience::People : Audience::Programs;
   std::vector<Row> rows;
   for (const size_t i :
        chosen_rows(outcome.probes.size(), expand || !for_people)) {
-    const ProbeError& probe = outcome.probes[i];
-    rows.push_back({name_of(graph, probe), cell(probe.unsharded, for_people),
-                    cell(probe.sharded, for_people),
-                    cell(amplification_of(probe), for_people)});
+    rows.push_back(row_of(columns, outcome.probes[i]));
   }
   table.rows = rows_of(std::move(rows));
   return table;
@@ -93,32 +104,37 @@ Table variants_table(std::span<const Variant> variants, bool for_people) {
   Table table;
   table.id = "precision";
   table.title = "Precision at the last layer";
-  table.columns = {{"mesh", "mesh"},
-                   {"algorithm", "algorithm"},
-                   {"dtype", "kept in"},
-                   {"reduce_dtype", "summed in"},
-                   {"unsharded", "unsharded", Align::Right},
-                   {"sharded", "sharded", Align::Right},
-                   {"amplification", "ratio", Align::Right},
-                   {"growth_per_layer", "per layer", Align::Right}};
+  // Of the last probe; without any the cell is empty.
+  const auto of_last = [for_people](double (*number)(const ProbeError&)) {
+    return [for_people, number](const Variant& variant) {
+      const ProbeError* last = last_probe(variant);
+      return last == nullptr ? Cell() : cell(number(*last), for_people);
+    };
+  };
+  const ColumnsOf<Variant> columns = {
+      {{"mesh", "mesh"}, [](const Variant& v) { return MeshCell{v.mesh}; }},
+      {{"algorithm", "algorithm"},
+       [](const Variant& v) { return v.algorithm; }},
+      {{"dtype", "kept in"},
+       [](const Variant& v) { return std::string(storage_name(v.storage)); }},
+      {{"reduce_dtype", "summed in"},
+       [](const Variant& v) { return std::string(storage_name(v.reduce)); }},
+      {{"unsharded", "unsharded", Align::Right},
+       of_last([](const ProbeError& probe) { return probe.unsharded; })},
+      {{"sharded", "sharded", Align::Right},
+       of_last([](const ProbeError& probe) { return probe.sharded; })},
+      {{"amplification", "ratio", Align::Right}, of_last(amplification_of)},
+      {{"growth_per_layer", "per layer", Align::Right},
+       [for_people](const Variant& v) {
+         const std::optional<double> growth = growth_of(v.outcome);
+         return growth ? cell(*growth, for_people) : Cell();
+       }},
+  };
+  table.columns = columns_of(columns);
   table.audience = for_people ? Audience::People : Audience::Programs;
   std::vector<Row> rows;
   for (const Variant& variant : variants) {
-    Row row = {MeshCell{variant.mesh}, variant.algorithm,
-               std::string(storage_name(variant.storage)),
-               std::string(storage_name(variant.reduce))};
-    const ProbeError* last = last_probe(variant);
-    if (last == nullptr) {
-      row.resize(table.columns.size());
-      rows.push_back(std::move(row));
-      continue;
-    }
-    row.push_back(cell(last->unsharded, for_people));
-    row.push_back(cell(last->sharded, for_people));
-    row.push_back(cell(amplification_of(*last), for_people));
-    const std::optional<double> growth = growth_of(variant.outcome);
-    row.push_back(growth ? cell(*growth, for_people) : Cell());
-    rows.push_back(std::move(row));
+    rows.push_back(row_of(columns, variant));
   }
   table.rows = rows_of(std::move(rows));
   return table;
