@@ -25,17 +25,21 @@
 #include "core/manifest.h"
 #include "core/plan.h"
 #include "core/rules.h"
-#include "graph/elementwise.h"
-#include "graph/graph.h"
-#include "memory/budget.h"
-#include "memory/stages.h"
 #include "model/units.h"
 #include "resolve/analyze.h"
-#include "sim/simulate.h"
-#include "sim/values.h"
-#include "spmd/program.h"
 
 namespace shardplan {
+
+// Whoever lints a plan alone needs none of them.
+struct Budget;
+struct BudgetOptions;
+struct ExpectedError;
+struct Graph;
+struct LayerUnits;
+struct Program;
+struct Simulation;
+enum class Storage : uint8_t;
+enum class ValueSource : uint8_t;
 
 // A plan.
 
@@ -124,8 +128,8 @@ struct ProgramInput {
   const Plan& plan;
   const RuleSet* rules;  // null for a saved plan
   // Of the runs in working precision.
-  Storage storage = Storage::F32;
-  Storage reduce = Storage::F32;
+  Storage storage;
+  Storage reduce;
   // The graph is meant to be the whole model: a parameter that it does not read
   // is a finding whether or not its like is read.
   bool whole_model = false;
@@ -139,7 +143,7 @@ struct ProgramInput {
 struct RunInput {
   const ProgramInput& of;
   const Simulation& outcome;
-  ValueSource source = ValueSource::Random;
+  ValueSource source;
   bool tokens_given = false;  // else they are drawn
   // Per value of the graph, who said how it lies.
   std::span<const std::string> placed_by = {};
@@ -152,7 +156,7 @@ struct RunInput {
 // The outputs of a run beside those that another program recorded.
 struct RecordedInput {
   const Graph& graph;
-  std::span<const ExpectedError> errors;
+  const std::vector<ExpectedError>& errors;
   std::string_view path;  // of the recording
 };
 

@@ -11,6 +11,8 @@
 #include "base/checked.h"
 #include "base/text.h"
 #include "findings/checks.h"
+#include "memory/budget.h"
+#include "memory/stages.h"
 #include "model/units.h"
 
 namespace shardplan {

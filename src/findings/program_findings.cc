@@ -193,7 +193,7 @@ void report_tied_copies(const Manifest& manifest, const Plan& plan,
 
 namespace {
 
-constexpr size_t kShown = 8;
+constexpr size_t kShownKinds = 8;
 
 // Names in the manifest of the parameters behind the outputs and the probes.
 std::unordered_set<std::string_view> read_names(const Graph& graph) {
@@ -287,7 +287,7 @@ void report_unread_parameters(const Graph& graph, const Manifest& manifest,
   for (size_t i = 0; i < labels.size(); ++i) {
     const ParameterClass& c = folding.classes[i];
     if (!is_reported(c)) continue;
-    if (++shown > kShown) continue;
+    if (++shown > kShownKinds) continue;
     const int64_t others = read_of_name[c.folded];
     finding.fact("`" + printable(labels[i]) + "` " +
                  (c.count == 1 ? "is" : "are") + " not read" +
@@ -296,9 +296,10 @@ void report_unread_parameters(const Graph& graph, const Manifest& manifest,
                       : "; " + count_text(others) + " of the same kind " +
                             (others == 1 ? "is" : "are")));
   }
-  if (shown > kShown) {
-    finding.fact("and so on: " +
-                 plural(static_cast<int64_t>(shown - kShown), "more kind"));
+  if (shown > kShownKinds) {
+    finding.fact(
+        "and so on: " +
+        plural(static_cast<int64_t>(shown - kShownKinds), "more kind"));
   }
   finding.help(
       "what the model would compute with them is lost without an error: look "

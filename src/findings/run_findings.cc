@@ -11,8 +11,12 @@
 #include "core/fold.h"
 #include "findings/checks.h"
 #include "findings/wording.h"
+#include "graph/graph.h"
 #include "sim/locate.h"
+#include "sim/simulate.h"
+#include "sim/values.h"
 #include "sim/verdict.h"
+#include "spmd/program.h"
 
 namespace shardplan {
 namespace {

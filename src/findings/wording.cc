@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "graph/graph.h"
 #include "resolve/correct.h"
 
 namespace shardplan {

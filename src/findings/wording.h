@@ -11,9 +11,11 @@
 #include "core/manifest.h"
 #include "core/plan.h"
 #include "findings/findings.h"
-#include "graph/graph.h"
 
 namespace shardplan {
+
+struct Graph;
+struct Value;
 
 // Of plans.
 

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "findings/findings.h"
+#include "memory/budget.h"
 #include "tests/support/placed.h"
 
 namespace shardplan {
