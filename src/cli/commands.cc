@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands.h"
 
+#include "cli/commands/check.h"
+#include "cli/commands/diff.h"
+#include "cli/commands/explain.h"
+#include "cli/commands/inspect.h"
+#include "cli/commands/resolve.h"
+#include "cli/commands/simulate/request.h"
+
 namespace shardplan::cli {
 namespace {
 
@@ -25,7 +32,8 @@ std::vector<Command> planning_commands() {
         "github"},
        {"no errors", "at least one error", kCouldNotRun},
        "docs/guide.md",
-       run_check},
+       run_check,
+       validate_check},
       {"resolve",
        "From rules",
        "compute the partition spec of every parameter",
@@ -37,7 +45,8 @@ std::vector<Command> planning_commands() {
        {"no errors", "at least one error; the answer is printed all the same",
         kCouldNotRun},
        "docs/guide.md",
-       run_resolve},
+       run_resolve,
+       validate_resolve},
       {"analyze",
        "From rules",
        "report memory and balance per device",
@@ -70,7 +79,8 @@ std::vector<Command> planning_commands() {
        {"both compute the same, and no errors",
         "they do not, or at least one error", kCouldNotRun},
        "docs/simulate.md",
-       run_simulate},
+       run_simulate,
+       validate_simulate},
   };
 }
 
@@ -88,7 +98,8 @@ std::vector<Command> reference_commands() {
        {"the answer was printed", "with --matmul an operand that cannot exist",
         kCouldNotRun},
        "docs/guide.md",
-       run_explain},
+       run_explain,
+       validate_explain},
       {"list",
        "Reference",
        "formats, dialects, rules, hardware, algorithms, codes, commands",
@@ -132,7 +143,8 @@ std::vector<Command> other_commands() {
         "with --shard at least one error; the answer is printed all the same",
         kCouldNotRun},
        "docs/guide.md",
-       run_inspect},
+       run_inspect,
+       validate_inspect},
       {"diff",
        "With plans",
        "compare two saved plans, or two readings of one model's rules",
@@ -145,6 +157,7 @@ std::vector<Command> other_commands() {
        {"both were compared", "they differ, with --exit-code", kCouldNotRun},
        "docs/guide.md",
        run_diff,
+       validate_diff,
        "semantics",
        {kModel}},
       {"export",

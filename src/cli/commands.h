@@ -3,11 +3,13 @@
 //
 // To add one: write cli/commands/x.cc with its run function, declare that
 // below, add a row in commands.cc, and name the command at the flags that it
-// takes (cli/flags.cc). Help, completion, `list commands` and the checks of
-// arguments follow from these rows.
+// takes. Flags of its own stand in x.cc, with their checks, and what they ask
+// for in x.h, a member of Options. Help, completion, `list commands` and the
+// checks of arguments follow from these rows.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,10 +17,12 @@
 
 #include "base/diagnostic.h"
 #include "base/host.h"
-#include "cli/options.h"
 #include "cli/progress.h"
 
 namespace shardplan::cli {
+
+struct Options;
+struct Setting;
 
 // 0 fine, 1 findings, 2 could not run, 3 a bug in shardplan.
 enum class Exit : int { Fine = 0, Findings = 1, CouldNotRun = 2, Bug = 3 };
@@ -60,6 +64,11 @@ struct Command {
   // Exit::CouldNotRun means that the reason is in the context's diagnostics as
   // an error that prevents running; else run() takes it for a bug of ours.
   Exit (*run)(Context&);
+  // Reports flags that contradict one another or mean nothing together (SP010).
+  // `given` are those of the command line; a configuration's are in the
+  // options alone, since they may be meant for other commands.
+  void (*validate)(std::span<const Setting> given, const Options&,
+                   Diagnostics&) = nullptr;
   // With this flag it takes other arguments; "": there is none.
   std::string_view other_flag = {};
   std::vector<Argument> other_arguments = {};

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "cli/commands/simulate_model.h"
+#include "cli/commands/simulate/model.h"
 #include "cli/flag_values.h"
 #include "io/hardware.h"
 #include "io/load.h"

@@ -4,7 +4,8 @@
 //
 // The command line and shardplan.yaml both turn into Settings, so a value is
 // checked by the same code wherever it was written; help and completion are
-// printed from the same table.
+// printed from the same table. Its rows stand with what they are about; their
+// order is in flags.cc.
 #pragma once
 
 #include <span>
@@ -14,11 +15,11 @@
 
 #include "base/diagnostic.h"
 #include "base/source.h"
-#include "cli/options.h"
 
 namespace shardplan::cli {
 
 struct Flag;
+struct Options;
 
 // A flag with one value, as somebody wrote it.
 struct Setting {
@@ -65,9 +66,14 @@ void apply_severities(const Options& options, Diagnostics& diags);
 // `path` as written in a file of `directory` ("" is the working directory).
 std::string join_path(const std::string& directory, const std::string& path);
 
-// The flags that say what `explain` explains. Rows of the one table of flags
-// (cli/flags.h), kept apart because they are many.
+// Rows of the table, but for those of single commands (cli/commands/x.h).
 
-const std::vector<Flag>& explain_flags();
+// What makes a plan, and how it is judged.
+const std::vector<Flag>& planning_flags();
+// What a device must hold and what it has: training state, KV cache, pipeline
+// stages, hardware.
+const std::vector<Flag>& memory_flags();
+// Where answers go and how they look, what is a finding, settings.
+const std::vector<Flag>& general_flags();
 
 }  // namespace shardplan::cli

@@ -89,7 +89,7 @@ std::optional<int64_t> default_max_memory(Host& host) {
   return whole / 4 * 3;
 }
 
-void report_no_memory(const Options& options, Diagnostics& diags) {
+void report_no_memory(std::string_view command, Diagnostics& diags) {
   const Refusal refusal = last_refusal();
   const bool limited = refusal.limit > 0 && refusal.limit < kUnlimited;
   auto problem = diags.error(
@@ -105,7 +105,7 @@ void report_no_memory(const Options& options, Diagnostics& diags) {
     problem.help(
         "`--max-memory SIZE` sets what it may use; by default three quarters "
         "of the machine's memory");
-  if (options.command == "simulate") {
+  if (command == "simulate") {
     problem.help(
         "smaller `--tokens`, `--layers` or `--dims` need less, and so "
         "does `--shrink`");

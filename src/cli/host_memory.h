@@ -5,10 +5,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "base/diagnostic.h"
 #include "base/host.h"
-#include "cli/options.h"
 
 namespace shardplan::cli {
 
@@ -16,7 +16,8 @@ namespace shardplan::cli {
 // gives its programs. Empty where nothing says what that is.
 std::optional<int64_t> default_max_memory(Host& host);
 
-// SP017 about the last allocation that was refused (base/allocation.h).
-void report_no_memory(const Options& options, Diagnostics& diags);
+// SP017 about the last allocation that was refused (base/allocation.h), in a
+// run of that command.
+void report_no_memory(std::string_view command, Diagnostics& diags);
 
 }  // namespace shardplan::cli

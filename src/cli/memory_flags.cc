@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/memory_flags.h"
-
+// The flags that say what a device must hold and what it has
+// (session/budget.h).
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "cli/flag_values.h"
+#include "cli/flags.h"
+#include "cli/options.h"
 #include "core/mesh.h"
-#include "core/partition_axis.h"
 #include "io/hardware.h"
 
 namespace shardplan::cli {
 namespace {
 
 constexpr std::string_view kBudgeting = "check analyze sweep";
-// The mode also decides what semantic axes mean.
-constexpr std::string_view kMoving =
-    "check resolve analyze sweep simulate export inspect diff";
 // More tokens or sequences than anybody caches; keeps products within 63 bits.
 constexpr int64_t kMaxSequence = int64_t{1} << 40;
 
@@ -27,7 +27,6 @@ std::vector<std::string> optimizer_choices() {
   return words(optimizer_names());
 }
 std::vector<std::string> style_choices() { return words(zero_style_names()); }
-std::vector<std::string> mode_choices() { return words(kModeNames); }
 
 template <std::optional<DType> StateOptions::*member>
 void set_dtype(const Setting& s, Options& o, Diagnostics& d) {
@@ -39,7 +38,7 @@ void set_master(const Setting& s, Options& o, Diagnostics& d) {
   if (!o.memory.state.no_master) o.memory.state.master_dtype = dtype_of(s, d);
 }
 
-template <AxisNames MemoryOptions::*member>
+template <AxisNames MemoryRequest::*member>
 void set_memory_axes(const Setting& s, Options& o, Diagnostics& d) {
   o.memory.*member = axes_of(s, d);
 }
@@ -185,12 +184,6 @@ const std::vector<Flag>& state_flags() {
 
 const std::vector<Flag>& cache_flags() {
   static const std::vector<Flag> kFlags = {
-      {"mode", 0, Takes::Choice, "MODE", "Memory",
-       "what the model runs for (default train)", kMoving, false, true,
-       mode_choices,
-       [](const Setting& s, Options& o, Diagnostics&) {
-         o.mode = find_mode(s.value).value_or(Mode::Train);
-       }},
       {"batch", 0, Takes::Text, "N", "Memory",
        "sequences in the KV cache, over all devices", kBudgeting, false, true,
        nullptr,
@@ -219,14 +212,14 @@ const std::vector<Flag>& cache_flags() {
       {"kv-axes", 0, Takes::Text, "A,B", "Memory",
        "axes that shard KV heads (default: as the plan shards `k_proj`)",
        kBudgeting, false, true, nullptr,
-       set_memory_axes<&MemoryOptions::kv_axes>},
+       set_memory_axes<&MemoryRequest::kv_axes>},
       {"batch-axes", 0, Takes::Text, "A,B", "Memory",
        "axes that shard the batch (default dp, fsdp, data, replica)",
        kBudgeting, false, true, nullptr,
-       set_memory_axes<&MemoryOptions::batch_axes>},
+       set_memory_axes<&MemoryRequest::batch_axes>},
       {"sequence-axes", 0, Takes::Text, "A,B", "Memory",
        "axes that shard the context (default none)", kBudgeting, false, true,
-       nullptr, set_memory_axes<&MemoryOptions::sequence_axes>},
+       nullptr, set_memory_axes<&MemoryRequest::sequence_axes>},
   };
   return kFlags;
 }

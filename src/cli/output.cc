@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "cli/options.h"
 #include "report/diagnostics_text.h"
 
 namespace shardplan::cli {
@@ -26,8 +27,8 @@ bool is_forced(Host& host, const std::string& name) {
 }
 
 // `terminal` is false for files.
-bool wants_colour(bool terminal, const Options& options, Host& host) {
-  if (options.colour != Colour::Auto) return options.colour == Colour::Always;
+bool wants_colour(bool terminal, const OutputOptions& output, Host& host) {
+  if (output.colour != Colour::Auto) return output.colour == Colour::Always;
   if (!variable(host, "NO_COLOR").empty()) return false;
   if (is_forced(host, "CLICOLOR_FORCE") || is_forced(host, "FORCE_COLOR")) {
     return true;
@@ -59,18 +60,18 @@ int width_of(bool terminal, Host& host) {
   return width <= 0 ? kDefaultWidth : std::max(width, kLeastWidth);
 }
 
-Style style_when(bool terminal, const Options& options, Host& host) {
+Style style_when(bool terminal, const OutputOptions& output, Host& host) {
   Style style;
   style.width = width_of(terminal, host);
-  style.colour = wants_colour(terminal, options, host);
+  style.colour = wants_colour(terminal, output, host);
   style.unicode = has_unicode(host);
-  style.exact = options.exact;
+  style.exact = output.exact;
   return style;
 }
 
 // True when the answer goes to a file and not to stdout.
-bool to_file(const Options& options) {
-  return options.output && *options.output != "-";
+bool to_file(const OutputOptions& output) {
+  return output.file && *output.file != "-";
 }
 
 // False, with the reason reported, when the answer could not be written.
@@ -78,8 +79,8 @@ bool write_answer(Context& context, const Writer& write) {
   context.progress.clear();
   // run() tells of it, and of nothing else then.
   if (!context.host.shortened_file().empty()) return false;
-  if (to_file(context.options))
-    return write_file(context, *context.options.output, write);
+  if (to_file(context.options.output))
+    return write_file(context, *context.options.output.file, write);
   write([&](std::string_view text) {
     context.began_answer = true;
     return context.host.write(Stream::Out, text);
@@ -106,13 +107,13 @@ bool render_guarded(const Renderer& renderer, const Report& report,
   return guard.finish();
 }
 
-void write_to_stderr(const Diagnostics& diags, const Options& options,
+void write_to_stderr(const Diagnostics& diags, const OutputOptions& output,
                      Host& host) {
   const TextSink sink = [&](std::string_view text) {
     return host.write(Stream::Err, text);
   };
   LineGuard guard(sink);
-  write_diagnostics(diags, style_of(Stream::Err, options, host),
+  write_diagnostics(diags, style_of(Stream::Err, output, host),
                     [&](std::string_view text) { return guard.write(text); });
   guard.finish();
 }
@@ -140,14 +141,15 @@ bool write_step_summary(Context& context, const Report& report) {
 // apart.
 void show_diagnostics(Context& context) {
   const Severity least =
-      context.options.quiet ? Severity::Error : Severity::Note;
+      context.options.output.quiet ? Severity::Error : Severity::Note;
   const Diagnostics shown = arranged(context.diags, least);
   if (shown.all().empty()) return;
-  if (!to_file(context.options) && context.host.is_terminal(Stream::Out) &&
+  if (!to_file(context.options.output) &&
+      context.host.is_terminal(Stream::Out) &&
       context.host.is_terminal(Stream::Err)) {
     context.host.write(Stream::Err, "\n");
   }
-  write_to_stderr(shown, context.options, context.host);
+  write_to_stderr(shown, context.options.output, context.host);
 }
 
 // Without findings about a plan that is not shown.
@@ -160,11 +162,11 @@ Diagnostics reasons(const Diagnostics& diags) {
 }
 
 // False when it could not be written.
-bool render_to_stdout(const Report& report, const Options& options,
+bool render_to_stdout(const Report& report, const OutputOptions& output,
                       Host& host) {
   render_guarded(
-      *find_renderer(options.format), report,
-      style_of(Stream::Out, options, host),
+      *find_renderer(output.format), report,
+      style_of(Stream::Out, output, host),
       [&](std::string_view text) { return host.write(Stream::Out, text); });
   return host.write_problem(Stream::Out).empty();
 }
@@ -175,8 +177,8 @@ Exit exit_of(const Diagnostics& diags) {
 
 }  // namespace
 
-Style style_of(Stream stream, const Options& options, Host& host) {
-  return style_when(host.is_terminal(stream), options, host);
+Style style_of(Stream stream, const OutputOptions& output, Host& host) {
+  return style_when(host.is_terminal(stream), output, host);
 }
 
 Diagnostics arranged(const Diagnostics& diags, Severity least) {
@@ -196,15 +198,16 @@ Exit finish(Context& context, Report report) {
   if (context.diags.cannot_run()) {
     return finish_incomplete(context, std::move(report));
   }
-  const Renderer* renderer = find_renderer(context.options.format);
+  const Renderer* renderer = find_renderer(context.options.output.format);
   SHARDPLAN_CHECK(renderer != nullptr);
-  const bool hide = context.options.quiet && renderer->for_people;
+  const bool hide = context.options.output.quiet && renderer->for_people;
   const Diagnostics shown =
       arranged(context.diags, hide ? Severity::Error : Severity::Note);
   report.diagnostics = &shown;
   const bool terminal =
-      !to_file(context.options) && context.host.is_terminal(Stream::Out);
-  const Style style = style_when(terminal, context.options, context.host);
+      !to_file(context.options.output) && context.host.is_terminal(Stream::Out);
+  const Style style =
+      style_when(terminal, context.options.output, context.host);
   const bool written = write_answer(context, [&](const TextSink& sink) {
     return render_guarded(*renderer, report, style, sink);
   });
@@ -220,7 +223,7 @@ Exit finish(Context& context, Report report) {
 
 Exit finish_incomplete(Context& context, Report report) {
   // Of a file that went away nothing holds; run() tells of it.
-  if (context.options.format != "json" ||
+  if (context.options.output.format != "json" ||
       !context.host.shortened_file().empty()) {
     return Exit::CouldNotRun;
   }
@@ -228,13 +231,14 @@ Exit finish_incomplete(Context& context, Report report) {
   report.diagnostics = &shown;
   context.progress.clear();
   context.began_answer = true;
-  context.explained = render_to_stdout(report, context.options, context.host);
+  context.explained =
+      render_to_stdout(report, context.options.output, context.host);
   return Exit::CouldNotRun;
 }
 
-bool asks_for_plan(const Options& options) {
-  return options.output && options.output->ends_with(".plan.json") &&
-         !options.format_was_given;
+bool asks_for_plan(const OutputOptions& output) {
+  return output.file && output.file->ends_with(".plan.json") &&
+         !output.format_was_given;
 }
 
 Exit finish_with(Context& context, const Writer& write) {
@@ -247,18 +251,18 @@ Exit finish_with(Context& context, const Writer& write) {
 void explain_failure(const Options& options, const Diagnostics& diags,
                      bool began_answer, Host& host) {
   const Diagnostics shown = reasons(
-      arranged(diags, options.quiet ? Severity::Error : Severity::Note));
-  const bool has_place = options.format == "json" ||
-                         options.format == "concise" ||
-                         options.format == "github";
+      arranged(diags, options.output.quiet ? Severity::Error : Severity::Note));
+  const bool has_place = options.output.format == "json" ||
+                         options.output.format == "concise" ||
+                         options.output.format == "github";
   if (has_place && !began_answer) {
     Report report;
     report.command = options.command;
     report.diagnostics = &shown;
     report.diagnostics_are_the_answer = true;
-    if (render_to_stdout(report, options, host)) return;
+    if (render_to_stdout(report, options.output, host)) return;
   }
-  write_to_stderr(shown, options, host);
+  write_to_stderr(shown, options.output, host);
 }
 
 bool report_unwritten(Host& host, Diagnostics& diags) {
@@ -289,7 +293,8 @@ void explain_no_answer(const Context& context) {
                     context.host);
     return;
   }
-  write_to_stderr(arranged(context.diags), context.options, context.host);
+  write_to_stderr(arranged(context.diags), context.options.output,
+                  context.host);
   throw InternalError("`" + context.options.command +
                       "` could not run, and no error says why");
 }

@@ -3,23 +3,38 @@
 // the diagnostics in their place.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/diagnostic.h"
 #include "base/host.h"
 #include "cli/commands.h"
-#include "cli/options.h"
 #include "report/report.h"
 #include "report/snippet.h"
 
 namespace shardplan::cli {
 
+enum class Colour : uint8_t { Auto, Always, Never };
+
+struct OutputOptions {
+  std::string format = "text";
+  bool format_was_given = false;    // decides what `-o x.plan.json` writes
+  std::optional<std::string> file;  // -o
+  Colour colour = Colour::Auto;
+  bool expand = false;
+  bool exact = false;
+  bool quiet = false;
+  bool verbose = false;
+  bool progress = true;
+};
+
 // How text looks on a stream: width (COLUMNS, else the terminal's, else 100),
 // colour (--color, NO_COLOR, CLICOLOR_FORCE, FORCE_COLOR, TERM) and glyphs (a
 // UTF-8 locale).
-Style style_of(Stream stream, const Options& options, Host& host);
+Style style_of(Stream stream, const OutputOptions& output, Host& host);
 
 // Errors first, then warnings, then notes, otherwise in their order; only those
 // of `least` and above.
@@ -31,7 +46,7 @@ Diagnostics arranged(const Diagnostics& diags, Severity least = Severity::Note);
 Exit finish(Context& context, Report report);
 
 // `-o X.plan.json` without --format or --json: the answer is a plan.
-bool asks_for_plan(const Options& options);
+bool asks_for_plan(const OutputOptions& output);
 
 // Ends a command whose answer is some other text: `write` produces it. Exit as
 // finish(), and so are the diagnostics.

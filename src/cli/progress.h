@@ -6,19 +6,20 @@
 #include <string_view>
 
 #include "base/host.h"
+#include "session/progress_listener.h"
 
 namespace shardplan::cli {
 
-class Progress {
+class Progress : public ProgressListener {
  public:
   // The clock starts here.
   Progress(Host& host, bool enabled);
-  ~Progress() { clear(); }
+  ~Progress() override { clear(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
   // Says what is being done. Cheap; shows nothing in the first half second.
-  void stage(std::string_view text);
+  void stage(std::string_view text) override;
   // Erases the line; called before anything else is written.
   void clear();
 

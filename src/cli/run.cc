@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-#include <array>
 #include <exception>
 #include <new>
 #include <optional>
-#include <string_view>
+#include <string>
+#include <vector>
 
 #include "base/allocation.h"
 #include "base/text.h"
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "cli/config.h"
-#include "cli/flag_values.h"
 #include "cli/help.h"
 #include "cli/host_memory.h"
+#include "cli/options.h"
 #include "cli/output.h"
 
 namespace shardplan::cli {
@@ -43,7 +42,7 @@ bool ask_for_json(const std::vector<std::string>& words) {
 }
 
 int show_help(const CommandLine& line, const Options& options, Host& host) {
-  const bool colour = style_of(Stream::Out, options, host).colour;
+  const bool colour = style_of(Stream::Out, options.output, host).colour;
   host.write(Stream::Out, line.command == nullptr
                               ? overview_text(colour)
                               : command_help_text(*line.command, colour));
@@ -63,16 +62,16 @@ std::vector<Setting> configured(const CommandLine& line, const Options& options,
                                 std::optional<FencedHost>& fenced, Host& host,
                                 Diagnostics& diags) {
   const bool reads = is_taken_by(*find_flag("config"), line.command->name);
-  if (!reads || options.isolated) return {};
-  const auto path = options.config ? options.config : find_config(host);
+  if (!reads || options.run.isolated) return {};
+  const auto path = options.run.config ? options.run.config : find_config(host);
   if (!path) return {};
-  const auto from = options.config ? ConfigFrom::Named : ConfigFrom::Found;
+  const auto from = options.run.config ? ConfigFrom::Named : ConfigFrom::Found;
   const std::optional<Config> config = read_config(*path, from, host, diags);
   if (!config) return {};
   if (from == ConfigFrom::Named) wait_for(config->settings, host);
   if (from == ConfigFrom::Found)
     fenced.emplace(host, config->root, config->named);
-  if (options.verbose) {
+  if (options.output.verbose) {
     for (const std::string& file : config->files) {
       host.write(Stream::Err,
                  without_commands("configuration: " + printable(file) + "\n"));
@@ -80,78 +79,6 @@ std::vector<Setting> configured(const CommandLine& line, const Options& options,
   }
   return remaining_settings(config->settings, line.settings,
                             line.command->name);
-}
-
-// What flags of `check` contradict each other.
-void check_fix_flags(const Options& options, Diagnostics& diags) {
-  if (options.fix && options.plan) {
-    diags.error(Code::Usage, {}, "`--fix` cannot be used with `--plan`")
-        .help("a saved plan has no rules to edit: `--rules` names them");
-  }
-  if (options.diff && !options.fix) {
-    diags.error(Code::Usage, {}, "`--diff` shows what `--fix` would do")
-        .help("give both: `--fix --diff`");
-  }
-  if (options.diff && options.format != "text") {
-    diags
-        .error(Code::Usage, {},
-               "`--diff` shows edits, and `" + options.format +
-                   "` is a format of reports")
-        .help("without `--fix`, `--json` lists the edits of every fix");
-  }
-}
-
-// Two saved plans hold their own rules and meshes. The same keys of a
-// configuration are for other commands.
-void check_diff_flags(const CommandLine& line, const Options& options,
-                      Diagnostics& diags) {
-  if (options.command != "diff" || !options.semantics.empty()) return;
-  for (const Setting& setting : line.settings) {
-    if (!makes_plan(*setting.flag)) continue;
-    diags
-        .error(Code::Usage, {},
-               "`--" + std::string(setting.flag->name) +
-                   "` means nothing to `diff` without `--semantics`")
-        .help("saved plans hold their own mesh, rules and placements");
-  }
-}
-
-void check_explain_flags(const CommandLine& line, const Options& options,
-                         Diagnostics& diags) {
-  if (options.parity && !options.matmul) {
-    diags.error(Code::Usage, {}, "`--parity` means nothing without `--matmul`");
-  }
-  constexpr std::array<std::string_view, 4> kOfSchedules = {"ranks", "kind",
-                                                            "inner", "expand"};
-  for (const Setting& setting : line.settings) {
-    if (options.algorithm ||
-        std::find(kOfSchedules.begin(), kOfSchedules.end(),
-                  setting.flag->name) == kOfSchedules.end()) {
-      continue;
-    }
-    diags.error(Code::Usage, {},
-                title_of(setting) + " means nothing without `--algorithm`");
-  }
-  if (options.format_was_given && !options.matmul && !options.algorithm) {
-    diags.error(Code::Usage, {}, "the page of a code has no other format")
-        .help("with `--matmul` or `--algorithm` there is a report to format");
-  }
-}
-
-// Flags that mean nothing without another one.
-void check_companions(const CommandLine& line, const Options& options,
-                      Diagnostics& diags) {
-  for (const Setting& setting : line.settings) {
-    if (options.command != "inspect" || options.shard) break;
-    if (!makes_plan(*setting.flag)) continue;
-    diags
-        .error(Code::Usage, {},
-               title_of(setting) +
-                   " means nothing to `inspect` without "
-                   "`--shard`")
-        .help("name a parameter with `--shard` to see where it lies");
-  }
-  if (options.command == "explain") check_explain_flags(line, options, diags);
 }
 
 // Flags over configuration. `options` hold the flags already.
@@ -167,27 +94,20 @@ void settle(const CommandLine& line, std::optional<FencedHost>& fenced,
   options = {};
   options.command = line.command->name;
   options.arguments = line.arguments;
+  // Of those that make a plan it is the first word.
+  if (!line.arguments.empty()) options.planning.model = line.arguments.front();
   apply_settings(settings, options, diags);
-  check_fix_flags(options, diags);
-  check_diff_flags(line, options, diags);
-  check_companions(line, options, diags);
-  if (options.output && options.simulation.plot == options.output) {
-    diags.error(Code::Usage, {},
-                "`--plot` and `--output` both write `" +
-                    printable(*options.output) + "`");
+  if (line.command->validate != nullptr) {
+    line.command->validate(line.settings, options, diags);
   }
-  if (asks_for_plan(options) && options.command != "resolve") {
+  if (asks_for_plan(options.output) && options.command != "resolve") {
     diags
         .error(Code::Usage, {},
                "`" + options.command + "` writes no plan, and `" +
-                   printable(*options.output) + "` is the name of one")
+                   printable(*options.output.file) + "` is the name of one")
         .help(
             "`shardplan resolve` writes plans; with `--json` any name is "
             "accepted");
-  } else if (asks_for_plan(options) && options.why) {
-    diags.error(Code::Usage, {},
-                "`--why` shows one parameter, and `" +
-                    printable(*options.output) + "` is the name of a plan");
   }
 }
 
@@ -206,7 +126,7 @@ Exit run_within(AllocationLimit& limit, const Command& command,
     limit.make_room();
     context.progress.clear();
     context.diags = context.diags.fresh();  // these may be what took it all
-    report_no_memory(context.options, context.diags);
+    report_no_memory(context.options.command, context.diags);
     return Exit::CouldNotRun;
   }
 }
@@ -216,17 +136,17 @@ int run_command(const std::vector<std::string>& arguments, Host& host,
   Options options;
   Diagnostics diags;
   const auto use_limit = [&] {
-    const auto bytes =
-        options.max_memory ? options.max_memory : default_max_memory(host);
+    const auto bytes = options.run.max_memory ? options.run.max_memory
+                                              : default_max_memory(host);
     if (bytes) limit.set(*bytes);
   };
   use_limit();
   const CommandLine line = parse_command_line(arguments, diags);
   if (line.command != nullptr) options.command = line.command->name;
   apply_settings(line.settings, options, diags);
-  if (options.max_memory) use_limit();
+  if (options.run.max_memory) use_limit();
   if (diags.cannot_run()) {
-    if (ask_for_json(arguments)) options.format = "json";
+    if (ask_for_json(arguments)) options.output.format = "json";
     if (line.command == nullptr) options.command = likely_command(arguments);
     return fail(options, diags, host);
   }
@@ -237,11 +157,11 @@ int run_command(const std::vector<std::string>& arguments, Host& host,
   if (line.help) return show_help(line, options, host);
   std::optional<FencedHost> fenced;
   settle(line, fenced, host, options, diags);
-  if (options.max_memory) use_limit();
+  if (options.run.max_memory) use_limit();
   if (diags.cannot_run()) return fail(options, diags, host);
   apply_severities(options, diags);
 
-  Progress progress(host, options.progress && !options.quiet);
+  Progress progress(host, options.output.progress && !options.output.quiet);
   Context context = {options, fenced ? *fenced : host, diags, progress};
   const Exit exit = run_within(limit, *line.command, context);
   progress.clear();
@@ -249,7 +169,7 @@ int run_command(const std::vector<std::string>& arguments, Host& host,
     return fail(options, diags, host, context.began_answer);
   }
   if (exit == Exit::CouldNotRun) explain_no_answer(context);
-  if (exit == Exit::Findings && options.exit_zero) return 0;
+  if (exit == Exit::Findings && options.run.exit_zero) return 0;
   return static_cast<int>(exit);
 }
 
@@ -270,10 +190,10 @@ int report_bug(const std::vector<std::string>& arguments,
 // Before there are options, or behind them.
 int fail_without_memory(const std::vector<std::string>& arguments, Host& host) {
   Options options;
-  if (ask_for_json(arguments)) options.format = "json";
+  if (ask_for_json(arguments)) options.output.format = "json";
   options.command = likely_command(arguments);
   Diagnostics diags;
-  report_no_memory(options, diags);
+  report_no_memory(options.command, diags);
   return fail(options, diags, host);
 }
 

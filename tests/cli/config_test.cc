@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "cli/commands.h"
+#include "cli/options.h"
 #include "tests/support/memory_host.h"
 
 namespace shardplan::cli {
@@ -307,8 +308,9 @@ TEST_CASE("keys become settings with paths relative to the file") {
   Options options;
   apply_settings(config->settings, options, diags);
   CHECK(diags.all().empty());
-  CHECK(options.rules == std::vector<std::string>{"team/a.yaml", "@llama"});
-  CHECK(options.mesh->text() == "fsdp=8,tp=-1");
+  CHECK(options.planning.rules ==
+        std::vector<std::string>{"team/a.yaml", "@llama"});
+  CHECK(options.planning.mesh->text() == "fsdp=8,tp=-1");
 }
 
 TEST_CASE("a file may extend another and replaces its keys whole") {

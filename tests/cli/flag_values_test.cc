@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include "cli/memory_flags.h"
+#include "cli/options.h"
 
 namespace shardplan::cli {
 namespace {
@@ -348,7 +348,7 @@ TEST_CASE("the cache's sizes and axes are stored") {
                                        {"batch-axes", "dp,fsdp"},
                                        {"sequence-axes", "sp"}});
   CHECK(diags.all().empty());
-  CHECK(options.mode == Mode::Decode);
+  CHECK(options.planning.mode == Mode::Decode);
   CHECK(options.memory.batch == 8);
   CHECK(options.memory.seq == 131'072);
   CHECK(options.memory.kv_dtype == DType::F8E5M2);

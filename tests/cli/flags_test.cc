@@ -9,8 +9,10 @@
 
 #include "cli/args.h"
 #include "cli/commands.h"
+#include "cli/commands/explain.h"
+#include "cli/commands/simulate/request.h"
 #include "cli/flag_values.h"
-#include "cli/simulate_flags.h"
+#include "cli/options.h"
 #include "comm/collective.h"
 #include "tests/support/messages.h"
 
@@ -233,23 +235,23 @@ TEST_CASE("values become options") {
                                    {"why", "a/b"}},
                                   diags);
   CHECK(diags.all().empty());
-  CHECK(options.rules == std::vector<std::string>{"a.yaml", "@llama"});
-  CHECK(options.mesh->name() == "--mesh");
-  CHECK(options.mesh->text() == "fsdp=4,tp=2");
-  CHECK(options.devices == 8);
-  CHECK(options.axes == std::vector<std::string>{"dp", "ep"});
-  CHECK(options.min_size == -5);
-  CHECK(options.on_indivisible == OnIndivisible::Pad);
-  CHECK(options.unmatched == Unmatched::Replicate);
-  CHECK_FALSE(options.strict);
-  CHECK(options.tolerance == 0.1);
-  CHECK(options.max_replicated == 0.0);
-  CHECK(options.format == "csv");
-  CHECK(options.format_was_given);
-  CHECK(options.output == "x.csv");
-  CHECK(options.colour == Colour::Never);
-  CHECK(options.jobs == 3);
-  CHECK(options.why == "a/b");
+  CHECK(options.planning.rules == std::vector<std::string>{"a.yaml", "@llama"});
+  CHECK(options.planning.mesh->name() == "--mesh");
+  CHECK(options.planning.mesh->text() == "fsdp=4,tp=2");
+  CHECK(options.planning.devices == 8);
+  CHECK(options.planning.axes == std::vector<std::string>{"dp", "ep"});
+  CHECK(options.planning.min_size == -5);
+  CHECK(options.planning.on_indivisible == OnIndivisible::Pad);
+  CHECK(options.planning.unmatched == Unmatched::Replicate);
+  CHECK_FALSE(options.planning.strict);
+  CHECK(options.planning.tolerance == 0.1);
+  CHECK(options.planning.max_replicated == 0.0);
+  CHECK(options.output.format == "csv");
+  CHECK(options.output.format_was_given);
+  CHECK(options.output.file == "x.csv");
+  CHECK(options.output.colour == Colour::Never);
+  CHECK(options.planning.jobs == 3);
+  CHECK(options.resolve.why == "a/b");
 }
 
 TEST_CASE("every policy of the choices is one that resolving knows") {
@@ -347,11 +349,11 @@ TEST_CASE("values end in their options") {
   Options options;
   Diagnostics diags;
   apply_settings(settings, options, diags);
-  CHECK(options.ranks == 8);
-  CHECK(options.inner == 8);
-  CHECK(options.kind == "permute");
-  CHECK(options.algorithm == "ring");
-  CHECK(options.matmul->text() == "P() @ P()");
+  CHECK(options.explain.ranks == 8);
+  CHECK(options.explain.inner == 8);
+  CHECK(options.explain.kind == "permute");
+  CHECK(options.explain.algorithm == "ring");
+  CHECK(options.explain.matmul->text() == "P() @ P()");
   settings = {{find_flag("inner"), "0", {}, ""}};
   apply_settings(settings, options, diags);
   CHECK(diags.all().size() == 1);
@@ -370,43 +372,41 @@ Options simulate_flags_applied(const std::string& name,
 
 TEST_CASE("simulate's flags become options") {
   Diagnostics diags;
-  CHECK(simulate_flags_applied("graph", "g.yaml", diags).simulation.graph ==
+  CHECK(simulate_flags_applied("graph", "g.yaml", diags).simulate.graph ==
         "dir/g.yaml");
-  CHECK(simulate_flags_applied("graph", "@mlp", diags).simulation.graph ==
+  CHECK(simulate_flags_applied("graph", "@mlp", diags).simulate.graph ==
         "@mlp");
   const DimSizes dims = {{"batch", 2}, {"length", 0}};
-  CHECK(simulate_flags_applied("dims", "batch=2,length=0", diags)
-            .simulation.dims == dims);
-  CHECK(simulate_flags_applied("overlap", "ring", diags).simulation.overlap ==
+  CHECK(
+      simulate_flags_applied("dims", "batch=2,length=0", diags).simulate.dims ==
+      dims);
+  CHECK(simulate_flags_applied("overlap", "ring", diags).simulate.overlap ==
         Overlap::Ring);
-  CHECK(simulate_flags_applied("overlap", "split", diags).simulation.overlap ==
+  CHECK(simulate_flags_applied("overlap", "split", diags).simulate.overlap ==
         Overlap::Split);
-  CHECK(simulate_flags_applied("values", "field", diags).simulation.values ==
+  CHECK(simulate_flags_applied("values", "field", diags).simulate.values ==
         ValueSource::Field);
-  CHECK(simulate_flags_applied("seed", "-3", diags).simulation.seed == -3);
-  CHECK(simulate_flags_applied("algorithm", "direct", diags).algorithm ==
-        "direct");
-  CHECK(simulate_flags_applied("layers", "2", diags).simulation.layers == 2);
-  const auto tokens =
-      simulate_flags_applied("tokens", "4x32", diags).simulation;
+  CHECK(simulate_flags_applied("seed", "-3", diags).simulate.seed == -3);
+  CHECK(
+      simulate_flags_applied("algorithm", "direct", diags).simulate.algorithm ==
+      "direct");
+  CHECK(simulate_flags_applied("layers", "2", diags).simulate.layers == 2);
+  const auto tokens = simulate_flags_applied("tokens", "4x32", diags).simulate;
   CHECK(tokens.batch == 4);
   CHECK(tokens.length == 32);
-  CHECK(simulate_flags_applied("dtype", "bf16", diags).simulation.storage ==
+  CHECK(simulate_flags_applied("dtype", "bf16", diags).simulate.storage ==
         Storage::BF16);
-  CHECK(
-      simulate_flags_applied("reduce-dtype", "f32", diags).simulation.reduce ==
-      Storage::F32);
-  CHECK(simulate_flags_applied("shrink", "", diags).simulation.shrink);
-  CHECK(simulate_flags_applied("capacity", "3", diags).simulation.capacity ==
-        3);
-  CHECK(
-      simulate_flags_applied("input-ids", "1,2", diags).simulation.input_ids ==
-      "1,2");
+  CHECK(simulate_flags_applied("reduce-dtype", "f32", diags).simulate.reduce ==
+        Storage::F32);
+  CHECK(simulate_flags_applied("shrink", "", diags).simulate.shrink);
+  CHECK(simulate_flags_applied("capacity", "3", diags).simulate.capacity == 3);
+  CHECK(simulate_flags_applied("input-ids", "1,2", diags).simulate.input_ids ==
+        "1,2");
   CHECK(simulate_flags_applied("expect", "e.safetensors", diags)
-            .simulation.expect == "dir/e.safetensors");
-  CHECK(simulate_flags_applied("plot", "e.svg", diags).simulation.plot ==
+            .simulate.expect == "dir/e.safetensors");
+  CHECK(simulate_flags_applied("plot", "e.svg", diags).simulate.plot ==
         "dir/e.svg");
-  CHECK(simulate_flags_applied("vary", "tp", diags).simulation.vary ==
+  CHECK(simulate_flags_applied("vary", "tp", diags).simulate.vary ==
         std::vector<std::string>{"tp"});
   CHECK(diags.all().empty());
 }

@@ -8,6 +8,7 @@
 #include <rapidcheck.h>
 
 #include "base/checked.h"
+#include "cli/options.h"
 #include "tests/support/memory_host.h"
 
 namespace shardplan::cli {
@@ -63,10 +64,10 @@ TEST_CASE("colour follows the flag, then the environment, then the terminal") {
     host.variables = row.variables;
     if (row.terminal) host.terminals = {Stream::Out};
     Options options;
-    options.colour = row.flag;
+    options.output.colour = row.flag;
     CAPTURE(&row - rows);
-    CHECK(style_of(Stream::Out, options, host).colour == row.colour);
-    CHECK(style_of(Stream::Err, options, host).colour ==
+    CHECK(style_of(Stream::Out, options.output, host).colour == row.colour);
+    CHECK(style_of(Stream::Err, options.output, host).colour ==
           (row.colour && (row.flag == Colour::Always || !row.terminal)));
   }
 }
@@ -132,7 +133,7 @@ TEST_CASE("people see diagnostics on stderr, after the answer on stdout") {
 TEST_CASE("on a terminal an empty line stands between the two") {
   Run run;
   run.host.terminals = {Stream::Out, Stream::Err};
-  run.options.colour = Colour::Never;
+  run.options.output.colour = Colour::Never;
   run.finish({Code::UnusedAxis});
   CHECK(run.host.err.starts_with("\nwarning[SP204]"));
 }
@@ -148,7 +149,7 @@ TEST_CASE("where diagnostics are the answer they are on stdout") {
 
 TEST_CASE("programs find diagnostics in the answer itself") {
   Run run;
-  run.options.format = "json";
+  run.options.output.format = "json";
   run.finish({Code::UnusedAxis});
   CHECK(contains(run.host.out, "\"SP204\""));
   CHECK(run.host.err.empty());
@@ -156,20 +157,20 @@ TEST_CASE("programs find diagnostics in the answer itself") {
 
 TEST_CASE("quiet hides warnings from people and from nobody else") {
   Run text;
-  text.options.quiet = true;
+  text.options.output.quiet = true;
   text.finish({Code::UnusedAxis, Code::UnknownAxis});
   CHECK_FALSE(contains(text.host.err, "SP204"));
   CHECK(contains(text.host.err, "SP201"));
   Run json;
-  json.options.quiet = true;
-  json.options.format = "json";
+  json.options.output.quiet = true;
+  json.options.output.format = "json";
   json.finish({Code::UnusedAxis});
   CHECK(contains(json.host.out, "\"SP204\""));
 }
 
 TEST_CASE("what prevents running leaves no answer") {
   Run run;
-  run.options.output = "x.txt";
+  run.options.output.file = "x.txt";
   CHECK(run.finish({Code::MalformedDocument}) == Exit::CouldNotRun);
   CHECK(run.host.out.empty());
   CHECK(run.host.written.empty());
@@ -178,7 +179,7 @@ TEST_CASE("what prevents running leaves no answer") {
 TEST_CASE("a file is written whole, or not at all and with a reason") {
   const auto with_output = [](const char* path) {
     Run run;
-    run.options.output = path;
+    run.options.output.file = path;
     return run;
   };
   Run fine = with_output("x.txt");
@@ -213,7 +214,7 @@ TEST_CASE("an answer replaces no input of its run, by whichever name") {
     Run run;
     run.host.files["m.json"] = "the model";
     run.host.links["link"] = "m.json";
-    run.options.output = path;
+    run.options.output.file = path;
     std::string why;
     CHECK(run.host.read_file("m.json", 1, why) != nullptr);
     CHECK(run.finish() == Exit::CouldNotRun);
@@ -229,7 +230,7 @@ TEST_CASE("an answer replaces no input of its run, by whichever name") {
 
 TEST_CASE("the step summary is not added to an input either") {
   Run run;
-  run.options.format = "github";
+  run.options.output.format = "github";
   run.host.variables["GITHUB_STEP_SUMMARY"] = "m.json";
   run.host.files["m.json"] = "the model";
   std::string why;
@@ -240,7 +241,7 @@ TEST_CASE("the step summary is not added to an input either") {
 
 TEST_CASE("a dash is standard output") {
   Run run;
-  run.options.output = "-";
+  run.options.output.file = "-";
   CHECK(run.finish() == Exit::Fine);
   CHECK(run.host.out == "the answer\n");
   CHECK(run.host.written.empty());
@@ -265,7 +266,7 @@ TEST_CASE("an answer that does not fit on the disk is no answer") {
 
 TEST_CASE("files have no colour though stdout is a terminal") {
   Run run;
-  run.options.output = "x.txt";
+  run.options.output.file = "x.txt";
   run.host.terminals = {Stream::Out, Stream::Err};
   run.finish();
   CHECK_FALSE(contains(run.host.files["x.txt"], "\x1b"));
@@ -273,7 +274,7 @@ TEST_CASE("files have no colour though stdout is a terminal") {
 
 TEST_CASE("the step summary of GitHub is appended") {
   Run run;
-  run.options.format = "github";
+  run.options.output.format = "github";
   run.host.variables["GITHUB_STEP_SUMMARY"] = "summary.md";
   run.host.files["summary.md"] = "before\n";
   CHECK(run.finish({Code::UnusedAxis}) == Exit::Fine);
@@ -316,9 +317,9 @@ TEST_CASE("only a bare plan name asks for a plan") {
               {"-", false, false}};
   for (const auto& row : rows) {
     Options options;
-    options.output = row.output;
-    options.format_was_given = row.format;
-    CHECK(asks_for_plan(options) == row.plan);
+    options.output.file = row.output;
+    options.output.format_was_given = row.format;
+    CHECK(asks_for_plan(options.output) == row.plan);
   }
 }
 
@@ -332,7 +333,7 @@ TEST_CASE("a failure is told on stderr, or in the format made for that") {
     CAPTURE(row.format);
     MemoryHost host;
     Options options;
-    options.format = row.format;
+    options.output.format = row.format;
     Diagnostics diags;
     diags.error(Code::Usage, {}, "wrong");
     explain_failure(options, diags, false, host);
@@ -371,7 +372,7 @@ TEST_CASE("output: no answer without a reason is a bug of ours") {
 TEST_CASE("output: what has been explained is not explained again") {
   MemoryHost host;
   Options options;
-  options.format = "json";
+  options.output.format = "json";
   Diagnostics diags;
   diags.error(Code::MissingFacts, {}, "a reason");
   Progress progress(host, false);

@@ -7,8 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/commands/simulate_input.h"
+#include "cli/commands/simulate/input.h"
 #include "cli/flags.h"
+#include "cli/options.h"
 #include "cli/progress.h"
 #include "tests/support/memory_host.h"
 
@@ -58,11 +59,11 @@ inline std::unique_ptr<Simulating> simulating(
   for (const auto& [name, text] : files) result->host.files[name] = text;
   cli::Options& options = result->options;
   options.command = "simulate";
-  options.arguments = {"model.json"};
-  options.simulation.graph = "block.yaml";
-  options.rules = {"rules.yaml"};
-  options.isolated = true;
-  options.mesh = std::make_shared<SourceFile>("--mesh", mesh);
+  options.planning.model = "model.json";
+  options.simulate.graph = "block.yaml";
+  options.planning.rules = {"rules.yaml"};
+  options.run.isolated = true;
+  options.planning.mesh = std::make_shared<SourceFile>("--mesh", mesh);
   cli::Progress progress(result->host, false);
   cli::Context context{options, result->host, result->diags, progress};
   result->input = cli::read_simulation(context);

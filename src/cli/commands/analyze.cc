@@ -6,12 +6,13 @@
 #include <utility>
 
 #include "base/text.h"
-#include "cli/budget.h"
 #include "cli/commands.h"
+#include "cli/options.h"
 #include "cli/output.h"
-#include "cli/session.h"
 #include "cli/views/budget_tables.h"
 #include "cli/views/tables.h"
+#include "session/budget.h"
+#include "session/session.h"
 
 namespace shardplan::cli {
 namespace {
@@ -184,7 +185,7 @@ void add_for_people_and_programs(Report& report, Table table) {
 void add_budget(Report& report, const Context& context, const Session& session,
                 const BudgetAnswer& answer) {
   const Budget& budget = answer.budget;
-  if (!asks_for_budget(context.options)) {
+  if (!asks_for_budget(context.options.memory, context.options.planning.mode)) {
     report.tables.push_back(memory_table(session));
   } else {
     report.tables.push_back(breakdown_table(session, budget));
@@ -228,11 +229,14 @@ void add_cache(Report& report, const Session& session,
 }  // namespace
 
 Exit run_analyze(Context& context) {
-  const std::optional<Session> opened = open_session(context);
+  const std::optional<Session> opened =
+      open_session(context.options.planning, context.options.memory,
+                   context.host, context.diags, context.progress);
   if (!opened) return Exit::CouldNotRun;
   const Session& session = *opened;
-  const std::optional<BudgetAnswer> answer =
-      answer_budget(context, session.manifest, session.plan);
+  const std::optional<BudgetAnswer> answer = answer_budget(
+      context.options.memory, context.options.planning, session.manifest,
+      session.plan, context.host, context.diags);
   if (!answer) {
     return finish_incomplete(context, plan_report(context, session, "analyze"));
   }
@@ -243,7 +247,7 @@ Exit run_analyze(Context& context) {
   for (auto& entry : budget_summary(answer->budget)) {
     report.summary.push_back(std::move(entry));
   }
-  report.headline = {headline_of(session, context.options.exact),
+  report.headline = {headline_of(session, context.options.output.exact),
                      efficiency_line(session)};
   add_budget(report, context, session, *answer);
   add_cache(report, session, *answer);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `shardplan check MODEL`: the problems, and nothing else.
+#include "cli/commands/check.h"
+
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -7,13 +9,15 @@
 
 #include "advise/unified_diff.h"
 #include "base/text.h"
-#include "cli/budget.h"
 #include "cli/commands.h"
 #include "cli/commands/fix.h"
+#include "cli/flags.h"
+#include "cli/options.h"
 #include "cli/output.h"
-#include "cli/session.h"
 #include "cli/views/budget_tables.h"
 #include "cli/views/tables.h"
+#include "session/budget.h"
+#include "session/session.h"
 
 namespace shardplan::cli {
 namespace {
@@ -74,11 +78,15 @@ void add_checked_budget(const Context& context, const BudgetAnswer& answer,
 
 // Empty when the budget cannot be told; the diagnostics say why.
 std::optional<Report> check_report(Context& context, const Session& session) {
-  if (!check_memory_flags(context.options, context.diags)) return std::nullopt;
+  const Options& options = context.options;
+  if (!check_memory_request(options.memory, options.planning.mode,
+                            context.diags))
+    return std::nullopt;
   // Only where it can be a finding: a million names take a while to read.
   std::optional<BudgetAnswer> answer;
-  if (asks_for_budget(context.options)) {
-    answer = answer_budget(context, session.manifest, session.plan);
+  if (asks_for_budget(options.memory, options.planning.mode)) {
+    answer = answer_budget(options.memory, options.planning, session.manifest,
+                           session.plan, context.host, context.diags);
     if (!answer) return std::nullopt;
   }
   Report report;
@@ -99,7 +107,7 @@ std::optional<Report> check_report(Context& context, const Session& session) {
   if (answer) add_checked_budget(context, *answer, report);
   report.notes.push_back(verdict(context.diags, session));
   if (const Diagnostic* first =
-          first_shown(context.diags, context.options.quiet)) {
+          first_shown(context.diags, options.output.quiet)) {
     report.next_step =
         "`shardplan explain " + code_id(first->code) + "` describes a code.";
   }
@@ -127,9 +135,9 @@ Table fixes_table(const std::vector<AppliedFix>& applied) {
 }
 
 // Rules that could not be edited whatever the fix.
-std::vector<std::string> uneditable(const Options& options) {
+std::vector<std::string> uneditable(const PlanRequest& planning) {
   std::vector<std::string> lines;
-  for (const std::string& rules : options.rules) {
+  for (const std::string& rules : planning.rules) {
     if (rules.starts_with('@')) {
       lines.push_back("`" + rules + "` is a shipped set, which is not edited.");
     } else if (rules == "-") {
@@ -173,8 +181,8 @@ Exit run_fix(Context& context) {
   context.diags = std::move(run->diags);
   std::optional<Report> report = check_report(context, run->session);
   if (!report) return finish_without_budget(context, run->session);
-  if (context.options.diff) {
-    const bool terminal = context.options.output.value_or("-") == "-" &&
+  if (context.options.check.diff) {
+    const bool terminal = context.options.output.file.value_or("-") == "-" &&
                           context.host.is_terminal(Stream::Out);
     return finish_with(context, [&](const TextSink& sink) {
       for (const auto& [path, file] : run->files) {
@@ -190,7 +198,7 @@ Exit run_fix(Context& context) {
   report->tables.push_back(fixes_table(run->applied));
   std::vector<std::string> lines = fixed_lines(run->applied);
   if (lines.empty()) lines.emplace_back("No fix is an edit of a rules file.");
-  for (std::string& line : uneditable(context.options)) {
+  for (std::string& line : uneditable(context.options.planning)) {
     lines.push_back(std::move(line));
   }
   report->notes.insert(report->notes.begin(), lines.begin(), lines.end());
@@ -200,12 +208,47 @@ Exit run_fix(Context& context) {
 }  // namespace
 
 Exit run_check(Context& context) {
-  if (context.options.fix) return run_fix(context);
-  const std::optional<Session> session = open_session(context);
+  if (context.options.check.fix) return run_fix(context);
+  const std::optional<Session> session =
+      open_session(context.options.planning, context.options.memory,
+                   context.host, context.diags, context.progress);
   if (!session) return Exit::CouldNotRun;
   std::optional<Report> report = check_report(context, *session);
   if (!report) return finish_without_budget(context, *session);
   return finish(context, *std::move(report));
+}
+
+const std::vector<Flag>& check_flags() {
+  static const std::vector<Flag> kFlags = {
+      {"fix", 0, Takes::Nothing, "", "Diagnostics",
+       "apply the fixes that are edits of the rules files", "check", false,
+       false, nullptr,
+       [](const Setting&, Options& o, Diagnostics&) { o.check.fix = true; }},
+      {"diff", 0, Takes::Nothing, "", "Diagnostics",
+       "with --fix: show the edits, and write nothing", "check", false, false,
+       nullptr,
+       [](const Setting&, Options& o, Diagnostics&) { o.check.diff = true; }},
+  };
+  return kFlags;
+}
+
+void validate_check(std::span<const Setting> /*given*/, const Options& options,
+                    Diagnostics& diags) {
+  if (options.check.fix && options.planning.saved_plan) {
+    diags.error(Code::Usage, {}, "`--fix` cannot be used with `--plan`")
+        .help("a saved plan has no rules to edit: `--rules` names them");
+  }
+  if (options.check.diff && !options.check.fix) {
+    diags.error(Code::Usage, {}, "`--diff` shows what `--fix` would do")
+        .help("give both: `--fix --diff`");
+  }
+  if (options.check.diff && options.output.format != "text") {
+    diags
+        .error(Code::Usage, {},
+               "`--diff` shows edits, and `" + options.output.format +
+                   "` is a format of reports")
+        .help("without `--fix`, `--json` lists the edits of every fix");
+  }
 }
 
 }  // namespace shardplan::cli

@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/help.h"
+#include "cli/options.h"
 #include "cli/output.h"
 #include "io/hardware.h"
 #include "io/shipped.h"

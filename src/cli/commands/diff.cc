@@ -2,6 +2,8 @@
 // `shardplan diff A B`: which tensors two saved plans place differently, and
 // what that does to the fullest device. (With --semantics:
 // cli/commands/semantics.h.)
+#include "cli/commands/diff.h"
+
 #include <cmath>
 #include <cstdint>
 #include <map>
@@ -18,12 +20,16 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/commands/semantics.h"
+#include "cli/flag_values.h"
+#include "cli/flags.h"
+#include "cli/options.h"
 #include "cli/output.h"
 #include "core/fold.h"
 #include "io/load.h"
 #include "io/plan/plan_file.h"
 #include "report/report.h"
 #include "resolve/analyze.h"
+#include "resolve/framework_semantics.h"
 
 namespace shardplan::cli {
 namespace {
@@ -315,7 +321,7 @@ std::string mesh_line(const Mesh& mesh) {
 }  // namespace
 
 Exit run_diff(Context& context) {
-  if (!context.options.semantics.empty()) return diff_semantics(context);
+  if (!context.options.diff.semantics.empty()) return diff_semantics(context);
   const auto a = read_side(context.options.arguments[0], context);
   const auto b = read_side(context.options.arguments[1], context);
   if (!a || !b) return Exit::CouldNotRun;
@@ -330,14 +336,76 @@ Exit run_diff(Context& context) {
   report.tables = {changes_table(comparison, *a, *b)};
   if (!comparison.differences.empty()) {
     report.tables.push_back(
-        folded_table(comparison, *a, *b, context.options.expand));
+        folded_table(comparison, *a, *b, context.options.output.expand));
   }
-  report.notes = {last_line(comparison, *a, *b, context.options.exact)};
+  report.notes = {last_line(comparison, *a, *b, context.options.output.exact)};
   const Exit exit = finish(context, std::move(report));
   const bool differ = !comparison.differences.empty() || !same_mesh;
-  return exit == Exit::Fine && differ && context.options.exit_code
+  return exit == Exit::Fine && differ && context.options.diff.exit_code
              ? Exit::Findings
              : exit;
+}
+
+namespace {
+
+void set_semantics(const Setting& setting, Options& options,
+                   Diagnostics& diags) {
+  std::vector<std::string> known;
+  for (const FrameworkSemantics& reading : framework_semantics())
+    known.emplace_back(reading.name);
+  const std::vector<std::string> names = split_list(setting.value);
+  bool fine = names.size() == 2;
+  if (!fine) {
+    diags
+        .error(Code::Usage, setting.where,
+               title_of(setting) + " takes two readings, not `" +
+                   printable(setting.value) + "`")
+        .help("for example `--semantics eformer,flax`");
+  }
+  for (const std::string& name : names) {
+    if (find_framework_semantics(name) != nullptr) continue;
+    fine = false;
+    auto problem = diags.error(Code::Usage, setting.where,
+                               "unknown reading `" + printable(name) + "`");
+    if (const auto near = nearest(name, known)) {
+      problem.help("a reading with a similar name exists: `" + *near + "`");
+    } else {
+      problem.help("`shardplan list readings` shows all");
+    }
+  }
+  if (fine) options.diff.semantics = names;
+}
+
+}  // namespace
+
+const std::vector<Flag>& diff_flags() {
+  static const std::vector<Flag> kFlags = {
+      {"semantics", 0, Takes::Text, "A,B", "Inputs",
+       "compare two readings of one model's rules: eformer, flax, maxtext, "
+       "easylm, dtensor, hf, gspmd",
+       "diff", false, false, nullptr, set_semantics},
+      {"exit-code", 0, Takes::Nothing, "", "Diagnostics",
+       "exit with 1 when the plans differ", "diff", false, false, nullptr,
+       [](const Setting&, Options& o, Diagnostics&) {
+         o.diff.exit_code = true;
+       }},
+  };
+  return kFlags;
+}
+
+// Two saved plans hold their own rules and meshes. The same keys of a
+// configuration are for other commands.
+void validate_diff(std::span<const Setting> given, const Options& options,
+                   Diagnostics& diags) {
+  if (!options.diff.semantics.empty()) return;
+  for (const Setting& setting : given) {
+    if (!makes_plan(*setting.flag)) continue;
+    diags
+        .error(Code::Usage, {},
+               "`--" + std::string(setting.flag->name) +
+                   "` means nothing to `diff` without `--semantics`")
+        .help("saved plans hold their own mesh, rules and placements");
+  }
 }
 
 }  // namespace shardplan::cli

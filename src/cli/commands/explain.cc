@@ -2,7 +2,11 @@
 // `shardplan explain CODE`: the page of docs/codes, plainly on a terminal; or,
 // with --matmul, the spec of a matrix product, with --algorithm the schedule of
 // a collective.
+#include "cli/commands/explain.h"
+
 #include <algorithm>
+#include <array>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,9 +16,13 @@
 #include "base/text.h"
 #include "cli/code_pages.h"
 #include "cli/commands.h"
+#include "cli/flag_values.h"
+#include "cli/flags.h"
+#include "cli/options.h"
 #include "cli/output.h"
 #include "cli/views/algorithm_report.h"
 #include "cli/views/matmul_report.h"
+#include "core/mesh.h"
 
 namespace shardplan::cli {
 namespace {
@@ -86,8 +94,8 @@ Exit run_explain(Context& context) {
   for (const std::string& word : options.arguments) {
     subjects.push_back(printable(word));
   }
-  if (options.matmul != nullptr) subjects.emplace_back("--matmul");
-  if (options.algorithm) subjects.emplace_back("--algorithm");
+  if (options.explain.matmul != nullptr) subjects.emplace_back("--matmul");
+  if (options.explain.algorithm) subjects.emplace_back("--algorithm");
   if (subjects.size() > 1) {
     context.diags
         .error(Code::Usage, {},
@@ -95,11 +103,12 @@ Exit run_explain(Context& context) {
         .help("a run explains one of them");
     return Exit::CouldNotRun;
   }
-  if (options.matmul != nullptr || options.algorithm) {
-    auto report =
-        options.algorithm
-            ? algorithm_report(options, context.diags)
-            : matmul_report(options.matmul, options.parity, context.diags);
+  if (options.explain.matmul != nullptr || options.explain.algorithm) {
+    auto report = options.explain.algorithm
+                      ? algorithm_report(options.explain, options.output.expand,
+                                         context.diags)
+                      : matmul_report(options.explain.matmul,
+                                      options.planning.parity, context.diags);
     if (!report) return Exit::CouldNotRun;
     return finish(context, *std::move(report));
   }
@@ -131,10 +140,71 @@ Exit run_explain(Context& context) {
   const auto page = page_of(*code);
   SHARDPLAN_CHECK(page.has_value());
   const bool colour =
-      style_of(Stream::Out, context.options, context.host).colour;
+      style_of(Stream::Out, options.output, context.host).colour;
   return finish_with(context, [&](const TextSink& sink) {
     return sink(plain(*page, colour));
   });
+}
+
+const std::vector<Flag>& explain_flags() {
+  static const std::vector<Flag> kFlags = {
+      {"matmul", 0, Takes::Text, "SPECS", "Inputs",
+       "describe a product of matrices instead: \"P(dp, None) @ P(None, tp)\"",
+       "explain", false, false, nullptr,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.explain.matmul = std::make_shared<SourceFile>("--matmul", s.value);
+       }},
+      {"algorithm", 0, Takes::Choice, "NAME", "Inputs",
+       "of collectives: whose schedule to draw over --ranks (explain), or to "
+       "run "
+       "where it can (simulate)",
+       "explain simulate", false, true, algorithm_names,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.explain.algorithm = s.value;
+         o.simulate.algorithm = s.value;
+       }},
+      {"ranks", 0, Takes::Text, "N", "Inputs",
+       "how many ranks the schedule has", "explain", false, false, nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         o.explain.ranks = integer_of(s, 1, kMaxDevices, d);
+       }},
+      {"kind", 0, Takes::Choice, "COLLECTIVE", "Inputs",
+       "what the schedule does (default all-reduce)", "explain", false, false,
+       collective_names,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.explain.kind = s.value;
+       }},
+      {"inner", 0, Takes::Text, "K", "Inputs",
+       "how many neighbouring ranks the fast axis has, for hierarchical",
+       "explain", false, false, nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         o.explain.inner = integer_of(s, 1, kMaxDevices, d);
+       }},
+  };
+  return kFlags;
+}
+
+void validate_explain(std::span<const Setting> given, const Options& options,
+                      Diagnostics& diags) {
+  if (options.planning.parity && !options.explain.matmul) {
+    diags.error(Code::Usage, {}, "`--parity` means nothing without `--matmul`");
+  }
+  constexpr std::array<std::string_view, 4> kOfSchedules = {"ranks", "kind",
+                                                            "inner", "expand"};
+  for (const Setting& setting : given) {
+    if (options.explain.algorithm ||
+        std::find(kOfSchedules.begin(), kOfSchedules.end(),
+                  setting.flag->name) == kOfSchedules.end()) {
+      continue;
+    }
+    diags.error(Code::Usage, {},
+                title_of(setting) + " means nothing without `--algorithm`");
+  }
+  if (options.output.format_was_given && !options.explain.matmul &&
+      !options.explain.algorithm) {
+    diags.error(Code::Usage, {}, "the page of a code has no other format")
+        .help("with `--matmul` or `--algorithm` there is a report to format");
+  }
 }
 
 }  // namespace shardplan::cli

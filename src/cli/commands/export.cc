@@ -11,9 +11,12 @@
 
 #include "base/checked.h"
 #include "cli/commands.h"
+#include "cli/commands/export.h"
+#include "cli/flags.h"
+#include "cli/options.h"
 #include "cli/output.h"
-#include "cli/session.h"
 #include "resolve/resolve.h"
+#include "session/session.h"
 
 namespace shardplan::cli {
 namespace {
@@ -22,14 +25,14 @@ namespace {
 // but the mesh.
 bool rules_suffice(const Context& context, const Session& session) {
   const Plan& plan = session.plan;
-  if (context.options.unmatched != Unmatched::Error &&
+  if (context.options.planning.unmatched != Unmatched::Error &&
       std::any_of(plan.placements.begin(), plan.placements.end(),
                   [&](const Placement& p) { return plan.is_unmatched(p); })) {
     return false;
   }
   ResolveOptions plain;
   plain.on_indivisible = plan.on_indivisible;
-  plain.jobs = std::max(1, context.options.jobs);
+  plain.jobs = std::max(1, context.options.planning.jobs);
   Diagnostics unused = context.diags.fresh();
   const auto again =
       resolve(session.manifest, *session.rules, plan.mesh, plain, unused);
@@ -38,50 +41,51 @@ bool rules_suffice(const Context& context, const Session& session) {
 }
 
 // "--min-size 100 --no-strict": what else the plan was made with.
-std::string flags_text(const Options& options) {
+std::string flags_text(const PlanRequest& planning) {
   std::string text;
   const auto add = [&](const std::string& flag) {
     text += (text.empty() ? "" : " ") + flag;
   };
-  if (options.min_size != 0) {
-    add("--min-size " + std::to_string(options.min_size));
+  if (planning.min_size != 0) {
+    add("--min-size " + std::to_string(planning.min_size));
   }
-  if (options.on_indivisible != OnIndivisible::Drop) {
-    add("--on-indivisible " + std::string(policy_name(options.on_indivisible)));
+  if (planning.on_indivisible != OnIndivisible::Drop) {
+    add("--on-indivisible " +
+        std::string(policy_name(planning.on_indivisible)));
   }
-  if (options.unmatched == Unmatched::Replicate) add("--unmatched replicate");
-  if (options.unmatched == Unmatched::Auto) add("--unmatched auto");
-  if (!options.strict) add("--no-strict");
-  for (const std::string& text_of : declaration_texts(options.declarations)) {
+  if (planning.unmatched == Unmatched::Replicate) add("--unmatched replicate");
+  if (planning.unmatched == Unmatched::Auto) add("--unmatched auto");
+  if (!planning.strict) add("--no-strict");
+  for (const std::string& text_of : declaration_texts(planning.declarations)) {
     add("--declare " + text_of);
   }
-  if (options.mode != Mode::Train) {
-    add("--mode " + std::string(mode_name(options.mode)));
+  if (planning.mode != Mode::Train) {
+    add("--mode " + std::string(mode_name(planning.mode)));
   }
-  if (options.parity) add("--parity");
-  if (options.fallback != RulesFallback::AxisIsUnsharded) {
-    add("--fallback " + std::string(fallback_name(options.fallback)));
+  if (planning.parity) add("--parity");
+  if (planning.fallback != RulesFallback::AxisIsUnsharded) {
+    add("--fallback " + std::string(fallback_name(planning.fallback)));
   }
-  if (options.flax != FlaxVersion::Current) add("--flax-compat 2024");
+  if (planning.flax != FlaxVersion::Current) add("--flax-compat 2024");
   return text;
 }
 
-std::vector<std::string> origin_of(const Options& options,
+std::vector<std::string> origin_of(const PlanRequest& planning,
                                    const Manifest& manifest) {
   std::vector<std::string> lines = {"model: " + manifest.title};
-  if (options.plan) {
-    lines.push_back("plan: " + *options.plan);
+  if (planning.saved_plan) {
+    lines.push_back("plan: " + *planning.saved_plan);
     return lines;
   }
-  if (options.pattern != nullptr) {
-    lines.push_back("pattern: " + std::string(options.pattern->text()));
+  if (planning.pattern != nullptr) {
+    lines.push_back("pattern: " + std::string(planning.pattern->text()));
   }
   std::string rules;
-  for (const std::string& path : options.rules) {
+  for (const std::string& path : planning.rules) {
     rules += (rules.empty() ? "" : ", ") + path;
   }
   if (!rules.empty()) lines.push_back("rules: " + rules);
-  const std::string flags = flags_text(options);
+  const std::string flags = flags_text(planning);
   if (!flags.empty()) lines.push_back("flags: " + flags);
   return lines;
 }
@@ -89,7 +93,7 @@ std::vector<std::string> origin_of(const Options& options,
 }  // namespace
 
 Exit run_export(Context& context) {
-  if (!context.options.to) {
+  if (!context.options.exporting.to) {
     std::string names;
     for (const ExportTarget& target : export_targets()) {
       names += (names.empty() ? "" : ", ") + std::string(target.name);
@@ -98,13 +102,17 @@ Exit run_export(Context& context) {
         .help("one of " + names);
     return Exit::CouldNotRun;
   }
-  const ExportTarget* target = find_export_target(*context.options.to);
+  const ExportTarget* target =
+      find_export_target(*context.options.exporting.to);
   SHARDPLAN_CHECK(target != nullptr);
-  const std::optional<Session> session = open_session(context);
+  const std::optional<Session> session =
+      open_session(context.options.planning, context.options.memory,
+                   context.host, context.diags, context.progress);
   if (!session) return Exit::CouldNotRun;
   ExportInput input{session->manifest, session->plan};
-  input.replicate_unmatched = context.options.unmatched != Unmatched::Error;
-  input.origin = origin_of(context.options, session->manifest);
+  input.replicate_unmatched =
+      context.options.planning.unmatched != Unmatched::Error;
+  input.origin = origin_of(context.options.planning, session->manifest);
   if (!session->rules) {
     input.no_rules = "a saved plan has no rules";
   } else if (rules_suffice(context, *session)) {
@@ -116,6 +124,29 @@ Exit run_export(Context& context) {
   if (!text) return Exit::CouldNotRun;
   return finish_with(context,
                      [&](const TextSink& sink) { return sink(*text); });
+}
+
+namespace {
+
+std::vector<std::string> target_names() {
+  std::vector<std::string> names;
+  for (const ExportTarget& target : export_targets()) {
+    names.emplace_back(target.name);
+  }
+  return names;
+}
+
+}  // namespace
+
+const std::vector<Flag>& export_flags() {
+  static const std::vector<Flag> kFlags = {
+      {"to", 0, Takes::Choice, "TARGET", "Output", "what to write", "export",
+       false, false, target_names,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.exporting.to = s.value;
+       }},
+  };
+  return kFlags;
 }
 
 }  // namespace shardplan::cli

@@ -9,6 +9,7 @@
 #include "advise/what_if.h"
 #include "base/text.h"
 #include "cli/flags.h"
+#include "cli/options.h"
 
 namespace shardplan::cli {
 
@@ -26,9 +27,9 @@ std::shared_ptr<const Bytes> OverlayHost::read_file(const std::string& path,
                                                     std::string& why) {
   const auto found = files_.find(path);
   if (found == files_.end()) return host_.read_file(path, limit, why);
-  return bytes_of(limit < 0
-                      ? found->second
-                      : found->second.substr(0, static_cast<size_t>(limit)));
+  return shardplan::bytes_of(
+      limit < 0 ? found->second
+                : found->second.substr(0, static_cast<size_t>(limit)));
 }
 
 std::optional<std::string> OverlayHost::real_path(const std::string& path) {
@@ -48,7 +49,7 @@ std::vector<std::string> OverlayHost::list_directory(const std::string& path) {
 std::shared_ptr<const Bytes> OverlayHost::read_stdin(std::string& why) {
   const auto found = files_.find(std::string(kStandardInput));
   return found == files_.end() ? host_.read_stdin(why)
-                               : bytes_of(found->second);
+                               : shardplan::bytes_of(found->second);
 }
 std::unique_ptr<OutputFile> OverlayHost::create_file(const std::string& path,
                                                      std::string& why) {
@@ -149,10 +150,10 @@ std::vector<Choice> choose(const Diagnostics& diags,
 }
 
 // False for shipped sets, which have names of files too.
-bool is_a_file_of(const Options& options, const SourceFile& source) {
+bool is_a_file_of(const PlanRequest& planning, const SourceFile& source) {
   const std::string& name = source.name();
   return name == kStandardInput ||
-         std::any_of(options.rules.begin(), options.rules.end(),
+         std::any_of(planning.rules.begin(), planning.rules.end(),
                      [&](const std::string& path) {
                        return name == path || name.starts_with(path + "/");
                      });
@@ -160,13 +161,13 @@ bool is_a_file_of(const Options& options, const SourceFile& source) {
 
 // All texts as they will be, by path.
 std::map<std::string, std::string> texts_with(
-    const Options& options, const FixRun& run,
+    const PlanRequest& planning, const FixRun& run,
     const std::vector<Choice>& chosen) {
   std::map<std::string, std::string> texts;
   // A pipe can be read only once, and nothing else need be read again.
   if (run.session.rules) {
     for (const SourcePtr& source : run.session.rules->sources) {
-      if (is_a_file_of(options, *source))
+      if (is_a_file_of(planning, *source))
         texts[source->name()] = source->text();
     }
   }
@@ -202,8 +203,10 @@ Checked check_again(const Context& context, Manifest manifest,
                     const std::map<std::string, std::string>& texts) {
   Checked checked{std::nullopt, fresh_diagnostics(context.options)};
   OverlayHost host(context.host, texts);
-  Context again = {context.options, host, checked.diags, context.progress};
-  checked.session = open_session(again, std::move(manifest));
+  const Options& options = context.options;
+  checked.session = open_session(options.planning, options.memory,
+                                 {std::move(manifest), {}, {}}, host,
+                                 checked.diags, context.progress);
   return checked;
 }
 
@@ -241,7 +244,7 @@ bool pass(const Context& context, std::set<std::string>& refused, FixRun& run) {
   std::vector<Choice> chosen = choose(run.diags, refused);
   while (!chosen.empty()) {
     const std::map<std::string, std::string> texts =
-        texts_with(context.options, run, chosen);
+        texts_with(context.options.planning, run, chosen);
     Checked checked = check_again(context, run.session.manifest, texts);
     if (is_better(run, chosen, checked)) {
       take_over(chosen, texts, std::move(checked), run);
@@ -288,7 +291,9 @@ bool write_one(const std::string& path, const ChangedFile& file, Host& host,
 }  // namespace
 
 std::optional<FixRun> find_fixes(Context& context) {
-  std::optional<Session> session = open_session(context);
+  std::optional<Session> session =
+      open_session(context.options.planning, context.options.memory,
+                   context.host, context.diags, context.progress);
   if (!session) return std::nullopt;
   FixRun run{std::move(*session), std::move(context.diags), {}, {}};
   context.diags = fresh_diagnostics(context.options);

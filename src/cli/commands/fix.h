@@ -12,7 +12,7 @@
 #include "base/diagnostic.h"
 #include "base/host.h"
 #include "cli/commands.h"
-#include "cli/session.h"
+#include "session/session.h"
 
 namespace shardplan::cli {
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `shardplan inspect MODEL`: what is in a manifest, before any rule or mesh;
 // with --shard where one parameter lies under rules and a mesh.
+#include "cli/commands/inspect.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -14,13 +16,16 @@
 
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/flag_values.h"
+#include "cli/flags.h"
+#include "cli/options.h"
 #include "cli/output.h"
-#include "cli/session.h"
 #include "cli/views/parameter_report.h"
 #include "core/fold.h"
 #include "core/manifest.h"
 #include "io/load.h"
 #include "report/report.h"
+#include "session/session.h"
 
 namespace shardplan::cli {
 namespace {
@@ -341,9 +346,11 @@ void add_inspect_tables(const Manifest& manifest, bool expand, Report& report) {
 
 // Which slice of one parameter lies on which device.
 Exit run_shard(Context& context) {
-  const auto session = open_session(context);
+  const auto session =
+      open_session(context.options.planning, context.options.memory,
+                   context.host, context.diags, context.progress);
   if (!session) return Exit::CouldNotRun;
-  auto report = shard_report(context, *session, *context.options.shard);
+  auto report = shard_report(context, *session, *context.options.inspect.shard);
   if (!report) return Exit::CouldNotRun;
   Report whole;
   add_inspect_summary(session->manifest, whole);
@@ -355,18 +362,45 @@ Exit run_shard(Context& context) {
 }  // namespace
 
 Exit run_inspect(Context& context) {
-  if (context.options.shard) return run_shard(context);
-  const std::string& path = context.options.arguments[0];
+  if (context.options.inspect.shard) return run_shard(context);
+  const std::string& path = context.options.planning.model;
   context.progress.stage("reading " + path);
   const auto manifest = load_manifest(path, context.host, context.diags);
   if (!manifest) return Exit::CouldNotRun;
   Report report;
   report.command = context.options.command;
-  report.headline = {inspect_headline(*manifest, context.options.exact)};
+  report.headline = {inspect_headline(*manifest, context.options.output.exact)};
   add_inspect_summary(*manifest, report);
-  add_inspect_tables(*manifest, context.options.expand, report);
+  add_inspect_tables(*manifest, context.options.output.expand, report);
   report.notes = manifest->remarks;
   return finish(context, std::move(report));
+}
+
+const std::vector<Flag>& inspect_flags() {
+  static const std::vector<Flag> kFlags = {
+      {"shard", 0, Takes::Text, "NAME", "Inputs",
+       "draw which device holds which slice of one parameter; takes rules and "
+       "a mesh, or a plan",
+       "inspect", false, false, nullptr,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.inspect.shard = s.value;
+       }},
+  };
+  return kFlags;
+}
+
+void validate_inspect(std::span<const Setting> given, const Options& options,
+                      Diagnostics& diags) {
+  if (options.inspect.shard) return;
+  for (const Setting& setting : given) {
+    if (!makes_plan(*setting.flag)) continue;
+    diags
+        .error(Code::Usage, {},
+               title_of(setting) +
+                   " means nothing to `inspect` without "
+                   "`--shard`")
+        .help("name a parameter with `--shard` to see where it lies");
+  }
 }
 
 }  // namespace shardplan::cli

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/help.h"
+#include "cli/options.h"
 #include "cli/output.h"
 #include "cli/views/hardware_tables.h"
 #include "comm/collective.h"
@@ -307,7 +308,7 @@ Exit run_list(Context& context) {
   const auto profile = load_hardware(arguments[1], context.host, context.diags);
   if (!profile) return Exit::CouldNotRun;
   report.headline = {profile->title};
-  report.tables = hardware_details(*profile, context.options.exact);
+  report.tables = hardware_details(*profile, context.options.output.exact);
   report.tables.push_back(hardware_numbers_table({*profile}));
   return finish(context, std::move(report));
 }

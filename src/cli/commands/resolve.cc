@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // `shardplan resolve MODEL`: the partition spec of every parameter.
+#include "cli/commands/resolve.h"
+
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/flags.h"
+#include "cli/options.h"
 #include "cli/output.h"
-#include "cli/session.h"
 #include "cli/views/parameter_report.h"
 #include "cli/views/tables.h"
 #include "io/plan/plan_file.h"
+#include "session/session.h"
 
 namespace shardplan::cli {
 namespace {
@@ -16,8 +20,8 @@ Report resolve_report(const Context& context, const Session& session) {
   report.command = "resolve";
   report.diagnostics = &context.diags;
   report.summary = summary_of(context, session);
-  report.headline = {headline_of(session, context.options.exact)};
-  report.tables = {folded_placements(session, context.options.expand),
+  report.headline = {headline_of(session, context.options.output.exact)};
+  report.tables = {folded_placements(session, context.options.output.expand),
                    placements_table(session), corrections_table(session),
                    rules_table(session)};
   report.notes = correction_notes(session);
@@ -32,20 +36,41 @@ Report resolve_report(const Context& context, const Session& session) {
 }  // namespace
 
 Exit run_resolve(Context& context) {
-  const std::optional<Session> session = open_session(context);
+  const std::optional<Session> session =
+      open_session(context.options.planning, context.options.memory,
+                   context.host, context.diags, context.progress);
   if (!session) return Exit::CouldNotRun;
-  if (asks_for_plan(context.options)) {
+  if (asks_for_plan(context.options.output)) {
     return finish_with(context, [&](const TextSink& sink) {
       return write_plan(session->manifest, session->plan, sink);
     });
   }
-  if (context.options.why) {
+  if (context.options.resolve.why) {
     std::optional<Report> report =
-        why_report(context, *session, *context.options.why);
+        why_report(context, *session, *context.options.resolve.why);
     if (!report) return Exit::CouldNotRun;
     return finish(context, std::move(*report));
   }
   return finish(context, resolve_report(context, *session));
+}
+
+const std::vector<Flag>& resolve_flags() {
+  static const std::vector<Flag> kFlags = {
+      {"why", 0, Takes::Text, "NAME", "Inputs",
+       "show how one parameter got its spec", "resolve", false, false, nullptr,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.resolve.why = s.value;
+       }},
+  };
+  return kFlags;
+}
+
+void validate_resolve(std::span<const Setting> /*given*/,
+                      const Options& options, Diagnostics& diags) {
+  if (!asks_for_plan(options.output) || !options.resolve.why) return;
+  diags.error(Code::Usage, {},
+              "`--why` shows one parameter, and `" +
+                  printable(*options.output.file) + "` is the name of a plan");
 }
 
 }  // namespace shardplan::cli

@@ -10,12 +10,13 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "cli/options.h"
 #include "cli/output.h"
-#include "cli/session.h"
 #include "core/fold.h"
 #include "report/report.h"
 #include "resolve/framework_semantics.h"
 #include "resolve/resolve.h"
+#include "session/session.h"
 
 namespace shardplan::cli {
 namespace {
@@ -277,17 +278,20 @@ Report report_of(const Context& context,
       "    mesh " + mesh_text(mesh) + " (" + plural(mesh.devices(), "device") +
       ")"};
   report.tables = {disagreements_table(comparison)};
-  add_semantics_tables(comparison, context.options.expand, report);
-  report.notes = {semantics_last_line(comparison, context.options.exact)};
+  add_semantics_tables(comparison, context.options.output.expand, report);
+  report.notes = {
+      semantics_last_line(comparison, context.options.output.exact)};
   return report;
 }
 
 }  // namespace
 
 Exit diff_semantics(Context& context) {
-  std::optional<Inputs> inputs = read_inputs(context);
+  std::optional<Inputs> inputs = read_inputs(
+      context.options.planning, context.host, context.diags, context.progress);
   if (!inputs) return Exit::CouldNotRun;
-  const std::optional<Mesh> mesh = planned_mesh(context, *inputs);
+  const std::optional<Mesh> mesh =
+      planned_mesh(context.options.planning, *inputs, context.diags);
   if (!mesh) return Exit::CouldNotRun;
   context.progress.stage("matching rules");
   ResolveOptions how = inputs->how;
@@ -296,7 +300,7 @@ Exit diff_semantics(Context& context) {
       resolve(inputs->manifest, inputs->rules, *mesh, how, context.diags);
   if (!verbatim) return Exit::CouldNotRun;
 
-  const std::vector<std::string>& names = context.options.semantics;
+  const std::vector<std::string>& names = context.options.diff.semantics;
   SemanticsComparison comparison{
       inputs->manifest,
       *verbatim,
@@ -316,7 +320,7 @@ Exit diff_semantics(Context& context) {
   }
   const Exit exit = finish(context, report_of(context, comparison));
   return exit == Exit::Fine && !comparison.disagreements.empty() &&
-                 context.options.exit_code
+                 context.options.diff.exit_code
              ? Exit::Findings
              : exit;
 }

@@ -11,12 +11,11 @@
 
 #include "base/checked.h"
 #include "base/text.h"
-#include "cli/budget.h"
 #include "cli/commands.h"
 #include "cli/flag_values.h"
 #include "cli/flags.h"
+#include "cli/options.h"
 #include "cli/output.h"
-#include "cli/session.h"
 #include "cli/views/sweep_tables.h"
 #include "core/fold.h"
 #include "findings/findings.h"
@@ -24,6 +23,8 @@
 #include "resolve/analyze.h"
 #include "resolve/match.h"
 #include "resolve/resolve.h"
+#include "session/budget.h"
+#include "session/session.h"
 
 namespace shardplan::cli {
 namespace {
@@ -38,33 +39,32 @@ void add_once(Mesh mesh, std::vector<Mesh>& meshes) {
 }
 
 // The meshes of one text, for every number of devices that was given.
-bool add_written(Context& context, const std::string& text,
-                 std::vector<Mesh>& meshes) {
-  const Options& options = context.options;
-  const auto source = std::make_shared<SourceFile>(options.mesh->name(), text);
-  std::vector<std::optional<int64_t>> counts(options.sweep.devices.begin(),
-                                             options.sweep.devices.end());
+bool add_written(const SweepRequest& sweep, const PlanRequest& planning,
+                 const std::string& text, std::vector<Mesh>& meshes,
+                 Diagnostics& diags) {
+  const auto source = std::make_shared<SourceFile>(planning.mesh->name(), text);
+  std::vector<std::optional<int64_t>> counts(sweep.devices.begin(),
+                                             sweep.devices.end());
   if (counts.empty()) counts.emplace_back();
   for (const std::optional<int64_t>& count : counts) {
-    auto mesh = written_mesh(source, options, count, context.diags);
+    auto mesh = written_mesh(source, planning, count, diags);
     if (!mesh) return false;
     add_once(std::move(mesh->mesh), meshes);
   }
   return true;
 }
 
-bool add_over(Context& context, std::vector<Mesh>& meshes) {
-  const SweepOptions& sweep = context.options.sweep;
+bool add_over(const SweepRequest& sweep, std::vector<Mesh>& meshes,
+              Diagnostics& diags) {
   if (sweep.devices.empty()) {
-    context.diags
-        .error(Code::Usage, {}, "`--over` needs numbers of devices to cut")
+    diags.error(Code::Usage, {}, "`--over` needs numbers of devices to cut")
         .help("add `--devices`, e.g. `--devices 8,16,64`");
     return false;
   }
   for (const int64_t devices : sweep.devices) {
     auto made = factorizations(devices, sweep.over, kMaxMeshes);
     if (!made || meshes.size() + made->size() > kMaxMeshes) {
-      context.diags
+      diags
           .error(Code::Usage, {},
                  "`--over` makes more than " +
                      count_text(static_cast<int64_t>(kMaxMeshes)) + " meshes")
@@ -76,15 +76,13 @@ bool add_over(Context& context, std::vector<Mesh>& meshes) {
   return true;
 }
 
-bool check_over(Context& context) {
-  const AxisNames& over = context.options.sweep.over;
+bool check_over(const AxisNames& over, Diagnostics& diags) {
   for (size_t i = 0; i < over.size(); ++i) {
     if (std::find(over.begin(), over.begin() + static_cast<std::ptrdiff_t>(i),
                   over[i]) == over.begin() + static_cast<std::ptrdiff_t>(i)) {
       continue;
     }
-    context.diags
-        .error(Code::Usage, {}, "`--over` names axis `" + over[i] + "` twice")
+    diags.error(Code::Usage, {}, "`--over` names axis `" + over[i] + "` twice")
         .help("name each axis once");
     return false;
   }
@@ -93,71 +91,73 @@ bool check_over(Context& context) {
 
 }  // namespace
 
-std::optional<std::vector<Mesh>> sweep_meshes(Context& context,
-                                              const RuleSet& rules) {
-  const Options& options = context.options;
+std::optional<std::vector<Mesh>> sweep_meshes(const SweepRequest& sweep,
+                                              const PlanRequest& planning,
+                                              const RuleSet& rules,
+                                              Diagnostics& diags) {
   std::vector<Mesh> meshes;
-  if (!options.sweep.over.empty()) {
-    if (options.mesh != nullptr) {
-      return context.diags
+  if (!sweep.over.empty()) {
+    if (planning.mesh != nullptr) {
+      return diags
           .error(Code::Usage, {}, "both `--mesh` and `--over` are given")
           .help("name the meshes, or the axes to make them of");
     }
-    if (options.slices) {
-      return context.diags
+    if (planning.slices) {
+      return diags
           .error(Code::Usage, {}, "both `--slices` and `--over` are given")
           .help(
               "leave `--slices` out: what devices hold does not depend on "
               "slices");
     }
-    if (!check_over(context) || !add_over(context, meshes)) {
+    if (!check_over(sweep.over, diags) || !add_over(sweep, meshes, diags)) {
       return std::nullopt;
     }
     return meshes;
   }
-  if (options.mesh != nullptr) {
-    for (const std::string& text : split_list(options.mesh->text(), ';')) {
-      if (!add_written(context, text, meshes)) return std::nullopt;
+  if (planning.mesh != nullptr) {
+    for (const std::string& text : split_list(planning.mesh->text(), ';')) {
+      if (!add_written(sweep, planning, text, meshes, diags)) {
+        return std::nullopt;
+      }
     }
     return meshes;
   }
   if (!rules.mesh) {
-    return context.diags.error(Code::InvalidMesh, {}, "no mesh was given")
+    return diags.error(Code::InvalidMesh, {}, "no mesh was given")
         .help(
             "add `--mesh \"fsdp=8,tp=4;fsdp=16,tp=2\"`, or `--devices 8,16 "
             "--over fsdp,tp`");
   }
-  auto mesh =
-      mesh_of_rules(rules, options.devices, options.slices, context.diags);
+  auto mesh = mesh_of_rules(rules, planning.devices, planning.slices, diags);
   if (!mesh) return std::nullopt;
   meshes.push_back(std::move(mesh->mesh));
   return meshes;
 }
 
-std::vector<Workload> sweep_workloads(const Options& options) {
+std::vector<Workload> sweep_workloads(const SweepRequest& sweep) {
   std::vector<Workload> workloads;
-  std::vector<int64_t> batches = options.sweep.batch;
+  std::vector<int64_t> batches = sweep.batch;
   if (batches.empty()) batches.push_back(1);
   for (const int64_t batch : batches) {
-    for (const int64_t seq : options.sweep.seq)
-      workloads.push_back({batch, seq});
+    for (const int64_t seq : sweep.seq) workloads.push_back({batch, seq});
   }
   return workloads;
 }
 
-std::optional<std::vector<SweepDevice>> sweep_devices(Context& context) {
+std::optional<std::vector<SweepDevice>> sweep_devices(
+    const SweepRequest& sweep, const MemoryRequest& memory, Host& host,
+    Diagnostics& diags) {
   std::vector<SweepDevice> devices;
-  std::vector<std::optional<std::string>> names(
-      context.options.sweep.hardware.begin(),
-      context.options.sweep.hardware.end());
+  std::vector<std::optional<std::string>> names(sweep.hardware.begin(),
+                                                sweep.hardware.end());
   if (names.empty()) names.emplace_back();
   for (const std::optional<std::string>& name : names) {
-    Options options = context.options;
-    options.memory.hardware = name;
+    MemoryRequest own = memory;
+    own.hardware = name;
     SweepDevice device;
-    device.limit = device_limit(options, context.host, context.diags);
-    if (context.diags.cannot_run()) return std::nullopt;
-    const auto reserve = reserve_bytes(options, device.limit, context.diags);
+    device.limit = device_limit(own, host, diags);
+    if (diags.cannot_run()) return std::nullopt;
+    const auto reserve = reserve_bytes(own, device.limit, diags);
     if (!reserve) return std::nullopt;
     device.reserve = *reserve;
     devices.push_back(std::move(device));
@@ -275,11 +275,6 @@ Folding folded_by_placement(const Kinds& kinds, const Plan& plan) {
   return folding;
 }
 
-LintOptions lint_options(const Options& options) {
-  return {options.tolerance, options.max_replicated,
-          options.unmatched != Unmatched::Error};
-}
-
 // What the rules are to the names is the same on every mesh: told once.
 bool lint_names_once(Context& context, const Sweep& sweep, const Plan& plan) {
   const Manifest& manifest = sweep.inputs.manifest;
@@ -287,7 +282,7 @@ bool lint_names_once(Context& context, const Sweep& sweep, const Plan& plan) {
   if (!memory) return false;
   const Folding folding =
       fold(plan.placement_of, [&](size_t i) { return manifest.name(i); });
-  const LintOptions how = lint_options(context.options);
+  const LintOptions how = lint_options(context.options.planning);
   const LintInput input = make_lint_input(manifest, plan, folding,
                                           &sweep.inputs.rules, *memory, how);
   lint(input, {Needs::Names}, context.diags);
@@ -295,8 +290,8 @@ bool lint_names_once(Context& context, const Sweep& sweep, const Plan& plan) {
 }
 
 // `plan` is of the kinds of parameters.
-bool lint_mesh(const Options& options, const Sweep& sweep, const Plan& plan,
-               Diagnostics& diags) {
+bool lint_mesh(const PlanRequest& planning, const Sweep& sweep,
+               const Plan& plan, Diagnostics& diags) {
   const Kinds& kinds = sweep.kinds;
   PlacementCounts placed(plan.placements.size());
   for (size_t i = 0; i < kinds.counts.size(); ++i) {
@@ -305,7 +300,7 @@ bool lint_mesh(const Options& options, const Sweep& sweep, const Plan& plan,
   const auto memory = device_memory(plan, placed, diags);
   if (!memory) return false;
   const Folding folding = folded_by_placement(kinds, plan);
-  const LintOptions how = lint_options(options);
+  const LintOptions how = lint_options(planning);
   const Summary summary = {kinds.counts, sweep.inputs.manifest.total_bytes(),
                            kinds.known, is_catch_all};
   LintInput input = make_lint_input(kinds.firsts, plan, folding,
@@ -346,16 +341,17 @@ bool add_mesh(Context& context, const Mesh& mesh, Sweep& sweep) {
       resolve(sweep.kinds.firsts, sweep.inputs.rules, sweep.kinds.matches, mesh,
               sweep.inputs.how, sweep.kinds.known, diags);
   // Limits come from the list of devices.
-  Options options = context.options;
-  options.memory.hardware.reset();
-  options.memory.limit.reset();
-  options.memory.reserve_fraction = 0;
-  Context own{options, context.host, diags, context.progress};
+  const PlanRequest& planning = context.options.planning;
+  MemoryRequest memory = context.options.memory;
+  memory.hardware.reset();
+  memory.limit.reset();
+  memory.reserve_fraction = 0;
   std::optional<BudgetInput> input;
-  if (plan && lint_mesh(options, sweep, *plan, diags)) {
+  if (plan && lint_mesh(planning, sweep, *plan, diags)) {
     plan = unfolded(*std::move(plan), sweep.kinds);
     if (!sweep.meshes.empty() || lint_names_once(context, sweep, *plan)) {
-      input = budget_input(own, sweep.inputs.manifest, *plan, sweep.names);
+      input = budget_input(memory, planning, sweep.inputs.manifest, *plan,
+                           sweep.names, context.host, diags);
     }
   }
   if (input) {
@@ -388,10 +384,14 @@ bool check_count(const Sweep& sweep, size_t meshes, Diagnostics& diags) {
 }
 
 std::optional<Sweep> run(Context& context) {
-  auto inputs = read_inputs(context);
+  const Options& options = context.options;
+  auto inputs = read_inputs(options.planning, context.host, context.diags,
+                            context.progress);
   if (!inputs) return std::nullopt;
-  const auto meshes = sweep_meshes(context, inputs->rules);
-  auto devices = sweep_devices(context);
+  const auto meshes = sweep_meshes(options.sweep, options.planning,
+                                   inputs->rules, context.diags);
+  auto devices =
+      sweep_devices(options.sweep, options.memory, context.host, context.diags);
   if (!meshes || !devices) return std::nullopt;
   auto matches =
       match_rules(inputs->manifest, inputs->rules, inputs->how, context.diags);
@@ -400,7 +400,7 @@ std::optional<Sweep> run(Context& context) {
   Sweep sweep{*std::move(inputs),
               std::move(kinds),
               {},
-              sweep_workloads(context.options),
+              sweep_workloads(options.sweep),
               *std::move(devices),
               {},
               {}};
@@ -451,13 +451,26 @@ Exit run_sweep(Context& context) {
       {"warnings", Count{context.diags.count(Severity::Warning)}}};
   report.headline = {sweep_headline(*sweep, fitting)};
   report.tables.push_back(frontier_table(sweep->points, sweep->meshes));
-  report.tables.push_back(sorted_points(
-      sweep->points, sweep->meshes,
-      context.options.expand ? sweep->points.size() : kSweepRowsForPeople));
+  report.tables.push_back(sorted_points(sweep->points, sweep->meshes,
+                                        context.options.output.expand
+                                            ? sweep->points.size()
+                                            : kSweepRowsForPeople));
   report.tables.push_back(points_table(sweep->points, sweep->meshes));
   report.notes = sweep->inputs.manifest.remarks;
   const Exit exit = finish(context, std::move(report));
   return exit == Exit::Fine && fitting == 0 ? Exit::Findings : exit;
+}
+
+const std::vector<Flag>& sweep_flags() {
+  static const std::vector<Flag> kFlags = {
+      {"over", 0, Takes::Text, "A,B", "Inputs",
+       "axes to cut --devices over, in every way", "sweep", false, true,
+       nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         o.sweep.over = axes_of(s, d);
+       }},
+  };
+  return kFlags;
 }
 
 }  // namespace shardplan::cli

@@ -5,14 +5,32 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
-#include "cli/commands.h"
+#include "base/diagnostic.h"
+#include "base/host.h"
 #include "core/mesh.h"
 #include "core/rules.h"
 #include "memory/budget.h"
+#include "session/budget.h"
+#include "session/plan_request.h"
 
 namespace shardplan::cli {
+
+struct Flag;
+
+// Lists that `sweep` takes where other commands take one value.
+struct SweepRequest {
+  AxisNames over;                     // --over
+  std::vector<int64_t> devices;       // --devices
+  std::vector<int64_t> batch;         // --batch
+  std::vector<int64_t> seq;           // --seq
+  std::vector<std::string> hardware;  // --hardware
+};
+
+// --over; the lists come from flags that others take, too.
+const std::vector<Flag>& sweep_flags();
 
 struct Workload {
   int64_t batch = 1;
@@ -26,12 +44,16 @@ struct SweepDevice {
 // The meshes of `--mesh "A;B"`, those that --over and --devices make, or that
 // of the rules; each once. Empty, with the reason reported, when there is none
 // or one is bad.
-std::optional<std::vector<Mesh>> sweep_meshes(Context& context,
-                                              const RuleSet& rules);
+std::optional<std::vector<Mesh>> sweep_meshes(const SweepRequest& sweep,
+                                              const PlanRequest& planning,
+                                              const RuleSet& rules,
+                                              Diagnostics& diags);
 // All pairs of --batch (default 1) and --seq; none without --seq.
-std::vector<Workload> sweep_workloads(const Options& options);
+std::vector<Workload> sweep_workloads(const SweepRequest& sweep);
 // One per --hardware, else what --memory says, else one without a limit.
 // Empty, with the reason reported, when one cannot be read.
-std::optional<std::vector<SweepDevice>> sweep_devices(Context& context);
+std::optional<std::vector<SweepDevice>> sweep_devices(
+    const SweepRequest& sweep, const MemoryRequest& memory, Host& host,
+    Diagnostics& diags);
 
 }  // namespace shardplan::cli

@@ -218,34 +218,34 @@ std::nullopt_t refuse_algorithm(const Question& question, Diagnostics& diags) {
                                            question.kind, question.ranks)));
 }
 
-std::optional<Question> question_of(const Options& options,
+std::optional<Question> question_of(const ExplainRequest& request,
                                     Diagnostics& diags) {
   Question question;
-  question.algorithm = find_algorithm(*options.algorithm);
+  question.algorithm = find_algorithm(*request.algorithm);
   SHARDPLAN_CHECK(question.algorithm != nullptr);
-  if (!options.ranks) {
+  if (!request.ranks) {
     return diags.error(Code::Usage, {}, "`--algorithm` needs `--ranks N`")
         .help(fmt::format("for example `--algorithm {} --ranks 4`",
                           question.algorithm->name));
   }
-  if (*options.ranks > kMostRanks) {
+  if (*request.ranks > kMostRanks) {
     return diags
         .error(Code::Usage, {},
                fmt::format("a schedule of {} ranks is too large to show",
-                           count_text(*options.ranks)))
+                           count_text(*request.ranks)))
         .help(fmt::format("up to {} can be shown; fewer show the same pattern",
                           kMostRanks));
   }
-  const int64_t inner = options.inner.value_or(1);
-  if (*options.ranks % inner != 0) {
+  const int64_t inner = request.inner.value_or(1);
+  if (*request.ranks % inner != 0) {
     return diags
         .error(Code::Usage, {},
                fmt::format("a fast axis of {} does not divide {} ranks", inner,
-                           *options.ranks))
+                           *request.ranks))
         .help("`--inner` is the number of neighbouring ranks on the fast axis");
   }
-  if (options.kind) question.kind = *find_collective(*options.kind);
-  question.ranks = {static_cast<int>(*options.ranks), static_cast<int>(inner)};
+  if (request.kind) question.kind = *find_collective(*request.kind);
+  question.ranks = {static_cast<int>(*request.ranks), static_cast<int>(inner)};
   if (!question.algorithm->supports(question.kind, question.ranks)) {
     return refuse_algorithm(question, diags);
   }
@@ -346,9 +346,9 @@ std::vector<std::string> collective_names() {
   return names;
 }
 
-std::optional<Report> algorithm_report(const Options& options,
-                                       Diagnostics& diags) {
-  const auto question = question_of(options, diags);
+std::optional<Report> algorithm_report(const ExplainRequest& request,
+                                       bool expand, Diagnostics& diags) {
+  const auto question = question_of(request, diags);
   if (!question) return std::nullopt;
   const Ranks& ranks = question->ranks;
   const auto schedule = std::make_shared<const Schedule>(
@@ -375,7 +375,6 @@ std::optional<Report> algorithm_report(const Options& options,
                   plural(steps, "step"), plural(schedule->chunks, "chunk")),
       legend_of(question->kind)};
   if (steps > 0) {
-    const bool expand = options.expand;
     report.drawing = [schedule, expand](const Style& style) {
       return draw_schedule(*schedule, style, expand);
     };

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/diagnostic.h"
-#include "cli/options.h"
+#include "cli/commands/explain.h"
 #include "comm/schedule.h"
 #include "report/report.h"
 
@@ -32,10 +32,10 @@ std::vector<std::string> draw_schedule(const Schedule& schedule,
 std::vector<std::string> algorithm_names();
 std::vector<std::string> collective_names();
 
-// REQUIRES: options.algorithm. Empty, with the reason reported (SP010), when
+// REQUIRES: request.algorithm. Empty, with the reason reported (SP010), when
 // the number of ranks is missing or too large to draw, or the algorithm does
 // not do that collective over so many ranks.
-std::optional<Report> algorithm_report(const Options& options,
-                                       Diagnostics& diags);
+std::optional<Report> algorithm_report(const ExplainRequest& request,
+                                       bool expand, Diagnostics& diags);
 
 }  // namespace shardplan::cli

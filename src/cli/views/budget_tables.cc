@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "cli/options.h"
 #include "cli/views/columns.h"
 #include "core/types.h"
 
@@ -330,7 +331,8 @@ std::vector<std::string> budget_notes(const Context& context,
         "efficiency, repetition and savings are those of the specs alone, "
         "without stages and ZeRO");
   }
-  if (context.options.mode != Mode::Train && !answer.input.options.kv) {
+  if (context.options.planning.mode != Mode::Train &&
+      !answer.input.options.kv) {
     lines.push_back("no KV cache is counted: `--seq` is not given");
   }
   return lines;

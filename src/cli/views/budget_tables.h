@@ -8,13 +8,14 @@
 #include <utility>
 #include <vector>
 
-#include "cli/budget.h"
-#include "cli/session.h"
+#include "cli/commands.h"
 #include "core/manifest.h"
 #include "core/mesh.h"
 #include "memory/kv_cache.h"
 #include "memory/sweep.h"
 #include "report/report.h"
+#include "session/budget.h"
+#include "session/session.h"
 
 namespace shardplan::cli {
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "cli/options.h"
 #include "cli/views/tables.h"
 #include "core/rules.h"
 #include "core/shard_map.h"
@@ -214,7 +215,7 @@ std::optional<Report> shard_report(Context& context, const Session& session,
                          spec_text(p.spec) + "    mesh " + mesh_text(mesh) +
                          ": " + plural(mesh.devices(), "device"),
                      "ids of devices in boxes; " + drawn_text(*map)};
-  const bool expand = context.options.expand;
+  const bool expand = context.options.output.expand;
   report.drawing = [map, expand](const Style& style) {
     return draw_shards(*map, style.width, expand);
   };

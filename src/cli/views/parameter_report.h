@@ -8,10 +8,10 @@
 
 #include "base/diagnostic.h"
 #include "cli/commands.h"
-#include "cli/session.h"
 #include "core/fold.h"
 #include "core/manifest.h"
 #include "report/report.h"
+#include "session/session.h"
 
 namespace shardplan::cli {
 

@@ -14,6 +14,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "cli/options.h"
 #include "findings/program_findings.h"
 #include "core/fold.h"
 #include "sim/verdict.h"
@@ -183,7 +184,7 @@ const std::optional<NonFinite>& first_non_finite(const Simulation& outcome) {
 
 Summary simulation_summary(const SimulateInput& input,
                            const Simulation& outcome,
-                           const SimulationFlags& flags) {
+                           const SimulateRequest& flags) {
   int64_t implicit = 0;
   for (const MovedBytes& moved : outcome.collectives) {
     implicit += moved.priced.cause == Cause::Implicit;
@@ -276,7 +277,7 @@ std::string precision_line(const Simulation& outcome,
 
 // How errors grow: for people where precision is what they ask about.
 void append_precision(const SimulateInput& input, std::span<const Variant> runs,
-                      const SimulationFlags& flags, bool expand,
+                      const SimulateRequest& flags, bool expand,
                       Report& report) {
   const bool asked =
       flags.storage || flags.reduce || flags.plot || runs.size() > 1;
@@ -363,7 +364,7 @@ Report simulate_report(const Context& context, const SimulateInput& input,
   Report report;
   report.command = "simulate";
   report.diagnostics = &context.diags;
-  const SimulationFlags& flags = options.simulation;
+  const SimulateRequest& flags = options.simulate;
   report.summary = simulation_summary(input, outcome, flags);
   report.summary.emplace_back("errors",
                               Count{context.diags.count(Severity::Error)});
@@ -384,12 +385,12 @@ Report simulate_report(const Context& context, const SimulateInput& input,
     report.headline = {std::move(headline) + "; " + values};
   }
   report.tables = {collectives_table(program, outcome),
-                   activations_table(input, program, options.expand)};
-  append_precision(input, runs, flags, options.expand, report);
+                   activations_table(input, program, options.output.expand)};
+  append_precision(input, runs, flags, options.output.expand, report);
   report.notes.push_back(work_line(outcome));
   report.notes.push_back(outcome.collectives.empty()
                              ? "no device needs anything of another"
-                             : traffic_line(outcome, options.exact));
+                             : traffic_line(outcome, options.output.exact));
   if (input.source != ValueSource::Field) {
     report.notes.push_back(precision_line(outcome, input));
   }

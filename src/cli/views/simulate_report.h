@@ -5,7 +5,7 @@
 #include <span>
 
 #include "cli/commands.h"
-#include "cli/commands/simulate_input.h"
+#include "cli/commands/simulate/input.h"
 #include "cli/views/precision_report.h"
 #include "report/report.h"
 #include "sim/simulate.h"

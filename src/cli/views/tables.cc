@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "cli/options.h"
 
 namespace shardplan::cli {
 namespace {
@@ -128,7 +129,7 @@ std::vector<std::pair<std::string, Cell>> summary_of(const Context& context,
     }
     summary.emplace_back("slices", MeshCell{Mesh(std::move(crossed))});
   }
-  if (wants_fingerprint(context.options.format)) {
+  if (wants_fingerprint(context.options.output.format)) {
     summary.emplace_back("fingerprint",
                          fingerprint(session.manifest, session.plan));
   }

@@ -8,8 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "cli/session.h"
+#include "cli/commands.h"
 #include "report/report.h"
+#include "session/session.h"
 
 namespace shardplan::cli {
 

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include "cli/options.h"
 #include "cli/progress.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/planning.h"
@@ -18,9 +19,7 @@ struct Given {
   Options options;
 
   std::optional<std::vector<Mesh>> meshes() {
-    Progress progress(host, false);
-    Context context{options, host, diags, progress};
-    return sweep_meshes(context, RuleSet());
+    return sweep_meshes(options.sweep, options.planning, RuleSet(), diags);
   }
 };
 
@@ -33,11 +32,11 @@ std::vector<std::string> texts(const std::optional<std::vector<Mesh>>& meshes) {
 
 TEST_CASE("meshes are written out, or made of numbers of devices") {
   Given given;
-  given.options.mesh =
+  given.options.planning.mesh =
       std::make_shared<SourceFile>("--mesh", "tp=4;dp=-1,tp=2;tp=4");
   given.options.sweep.devices = {4};
   CHECK(texts(given.meshes()) == std::vector<std::string>{"tp=4", "dp=2,tp=2"});
-  given.options.mesh = nullptr;
+  given.options.planning.mesh = nullptr;
   given.options.sweep.over = {"dp", "tp"};
   given.options.sweep.devices = {2, 3};
   CHECK(texts(given.meshes()) ==
@@ -62,7 +61,7 @@ TEST_CASE("what makes no mesh is told with help") {
   over.options.sweep.over = {"tp", "tp"};
   CHECK(problem(over) == "`--over` names axis `tp` twice");
   over.options.sweep.over = {"tp"};
-  over.options.mesh = std::make_shared<SourceFile>("--mesh", "tp=4");
+  over.options.planning.mesh = std::make_shared<SourceFile>("--mesh", "tp=4");
   CHECK(problem(over) == "both `--mesh` and `--over` are given");
   Given many;
   many.options.sweep.over = {"a", "b", "c", "d", "e", "f"};
@@ -71,12 +70,12 @@ TEST_CASE("what makes no mesh is told with help") {
 }
 
 TEST_CASE("workloads are all pairs of batch and context") {
-  Options options;
-  CHECK(sweep_workloads(options).empty());
-  options.sweep.seq = {64, 128};
-  CHECK(sweep_workloads(options).size() == 2);
-  options.sweep.batch = {1, 2, 3};
-  const auto all = sweep_workloads(options);
+  SweepRequest sweep;
+  CHECK(sweep_workloads(sweep).empty());
+  sweep.seq = {64, 128};
+  CHECK(sweep_workloads(sweep).size() == 2);
+  sweep.batch = {1, 2, 3};
+  const auto all = sweep_workloads(sweep);
   REQUIRE(all.size() == 6);
   CHECK(all[3].batch == 2);
   CHECK(all[3].seq == 128);
@@ -84,21 +83,23 @@ TEST_CASE("workloads are all pairs of batch and context") {
 
 TEST_CASE("each device has its own limit and reserve") {
   Given given;
-  Progress progress(given.host, false);
-  Context context{given.options, given.host, given.diags, progress};
-  auto devices = sweep_devices(context);
+  const auto devices_of = [&] {
+    return sweep_devices(given.options.sweep, given.options.memory, given.host,
+                         given.diags);
+  };
+  auto devices = devices_of();
   REQUIRE(devices);
   REQUIRE(devices->size() == 1);
   CHECK_FALSE(devices->front().limit);
   given.options.sweep.hardware = {"h100-sxm", "h200"};
   given.options.memory.reserve_fraction = 0.5;
-  devices = sweep_devices(context);
+  devices = devices_of();
   REQUIRE(devices);
   REQUIRE(devices->size() == 2);
   CHECK(devices->at(0).limit->name == "h100-sxm");
   CHECK(devices->at(1).reserve > devices->at(0).reserve);
   given.options.sweep.hardware = {"h1000"};
-  CHECK_FALSE(sweep_devices(context));
+  CHECK_FALSE(devices_of());
 }
 
 using nlohmann::json;

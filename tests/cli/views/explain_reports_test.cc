@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/commands/explain.h"
 #include "cli/views/algorithm_report.h"
 #include "comm/collective.h"
 #include "tests/support/memory_host.h"
@@ -249,13 +250,13 @@ TEST_CASE("every algorithm has a chart of every kind that it lists") {
   int charts = 0;
   for (const json& row : listed) {
     for (const json& kind : row.at("kinds")) {
-      Options options;
-      options.algorithm = row.at("name");
-      options.kind = kind;
-      options.ranks = 8;
-      if (options.algorithm == "hierarchical") options.inner = 4;
+      ExplainRequest request;
+      request.algorithm = row.at("name");
+      request.kind = kind;
+      request.ranks = 8;
+      if (request.algorithm == "hierarchical") request.inner = 4;
       Diagnostics diags;
-      const auto report = algorithm_report(options, diags);
+      const auto report = algorithm_report(request, false, diags);
       REQUIRE(report.has_value());
       CHECK(report->drawing(Style())[0].starts_with("step  rank 0"));
       ++charts;

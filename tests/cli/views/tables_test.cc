@@ -330,7 +330,7 @@ TEST_CASE("programs get every point, with sizes by category") {
   REQUIRE(rows.size() == 2);
   REQUIRE(rows[0].size() == table.columns.size());
   CHECK(std::holds_alternative<std::monostate>(rows[0][6]));
-  CHECK(std::get<Flag>(rows[1][8]).value == false);
+  CHECK(std::get<YesNo>(rows[1][8]).value == false);
   CHECK(std::get<Count>(rows[1][9]).value == 13);
   CHECK(table.columns[13].id == "parameters");
   CHECK(rows_in(frontier_table(s.points, s.meshes)).size() == 1);

@@ -10,12 +10,11 @@
 #include "base/diagnostic.h"
 #include "base/host.h"
 #include "cli/commands.h"
-#include "cli/commands/simulate_model.h"
-#include "cli/options.h"
-#include "cli/session.h"
+#include "cli/commands/simulate/model.h"
 #include "core/manifest.h"
 #include "findings/findings.h"
 #include "graph/graph.h"
+#include "session/session.h"
 #include "sim/activations.h"
 #include "sim/simulate.h"
 #include "sim/values.h"
@@ -44,8 +43,9 @@ InputIds recorded_ids(const ExpectedOutputs& expected);
 // must be held while some operation is computed is more than may be had. What
 // passes may still meet the limit: replicas and collectives take more.
 // `exact`: all numbers are residues, held as doubles.
-bool fits_memory(const Graph& graph, bool exact, const Options& options,
-                 Diagnostics& diags);
+// `max_memory` is what the user allows, where that is said.
+bool fits_memory(const Graph& graph, bool exact,
+                 const std::optional<int64_t>& max_memory, Diagnostics& diags);
 
 // What `simulate` runs: a graph, the session of its model, and the program that
 // the plan makes of them.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/commands/simulate_values.h"
+#include "cli/commands/simulate/values.h"
 
 #include <map>
 #include <string>
@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/real_host.h"
-#include "cli/commands/simulate_variants.h"
+#include "cli/commands/simulate/variants.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/source_dir.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/commands/simulate_model.h"
+#include "cli/commands/simulate/model.h"
 
 #include <algorithm>
 #include <charconv>
@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "cli/flag_values.h"
+#include "cli/options.h"
 #include "core/shard_map.h"
 #include "graph/family.h"
 #include "graph/shrink.h"
@@ -143,11 +144,10 @@ int64_t multiple(int64_t unit, int64_t least) {
 
 // Sizes of the run; empty when the flags contradict one another. Those that
 // nobody gives are such that every device has some of the batch.
-std::optional<ForwardPass> forward_pass(const Options& options,
+std::optional<ForwardPass> forward_pass(const SimulateRequest& flags, Mode mode,
                                         const InputIds& ids,
                                         const RuleSet* rules, const Mesh& mesh,
                                         Diagnostics& diags) {
-  const SimulationFlags& flags = options.simulation;
   ForwardPass pass;
   pass.layers = flags.layers;
   pass.capacity = flags.capacity;
@@ -156,7 +156,7 @@ std::optional<ForwardPass> forward_pass(const Options& options,
     pass.length = flags.length.value_or(kDefaultLength);
   } else {
     const auto shards = [&](std::string_view token) {
-      return shards_of(token, rules, mesh, options.mode);
+      return shards_of(token, rules, mesh, mode);
     };
     pass.batch = multiple(shards("__BATCH__"), kDefaultBatch);
     pass.length = multiple(shards("__LENGTH__"), kDefaultLength);
@@ -184,10 +184,12 @@ struct Recognised {
 };
 
 std::optional<Recognised> recognise(Context& context) {
-  auto manifest = read_manifest(context);
+  const PlanRequest& request = context.options.planning;
+  auto manifest =
+      read_manifest(request, context.host, context.diags, context.progress);
   if (!manifest) return std::nullopt;
-  auto config = find_model_config(context.options.arguments.front(),
-                                  context.host, context.diags);
+  auto config =
+      find_model_config(request.model, context.host, context.diags);
   if (!config) return std::nullopt;
   Recognised model{*std::move(manifest), *std::move(config)};
   model.family =
@@ -208,39 +210,48 @@ struct Opened {
 std::optional<Opened> open_shrunk(Context& context, Recognised& model,
                                   const InputIds& ids) {
   Diagnostics& diags = context.diags;
-  if (context.options.plan) {
+  const Options& options = context.options;
+  if (options.planning.saved_plan) {
     return diags
         .error(Code::Usage, {}, "--shrink makes another model than the plan's")
         .help("give `--rules` and `--mesh` instead of `--plan`");
   }
-  std::optional<RuleSet> rules = read_given_rules(context);
+  const PlanRequest& request = options.planning;
+  std::optional<RuleSet> rules =
+      read_given_rules(request, context.host, diags);
   if (!rules) return std::nullopt;
   Inputs inputs = {std::move(model.manifest), *std::move(rules), {}};
   // The session of the smaller model remarks on the mesh, where it is recorded.
   const std::vector<std::string> remarks = inputs.manifest.remarks;
-  const auto mesh = planned_mesh(context, inputs);
+  const auto mesh = planned_mesh(request, inputs, diags);
   if (!mesh) return std::nullopt;
   inputs.manifest.remarks = remarks;
-  auto pass = forward_pass(context.options, ids, &inputs.rules, *mesh, diags);
+  auto pass = forward_pass(options.simulate, request.mode, ids, &inputs.rules,
+                           *mesh, diags);
   if (!pass) return std::nullopt;
   if (!pass->layers) pass->layers = kShrunkLayers;
   const ParameterNames names(inputs.manifest);
   auto smaller =
       shrink(*model.family, {inputs.manifest, names, model.config, *pass},
-             context.options.simulation.shrink_mesh.value_or(*mesh), diags);
+             options.simulate.shrink_mesh.value_or(*mesh), diags);
   if (!smaller) return std::nullopt;
   model.config = std::move(smaller->config);
-  auto session = open_session(context, std::move(smaller->manifest),
-                              std::move(inputs.rules));
+  auto session =
+      open_session(request, options.memory,
+                   {std::move(smaller->manifest), std::move(inputs.rules), {}},
+                   context.host, diags, context.progress);
   if (!session) return std::nullopt;
   return Opened{*std::move(session), *pass};
 }
 
 std::optional<Opened> open_whole(Context& context, Recognised& model,
                                  const InputIds& ids) {
-  auto session = open_session(context, std::move(model.manifest));
+  const Options& options = context.options;
+  auto session = open_session(options.planning, options.memory,
+                              {std::move(model.manifest), {}, {}}, context.host,
+                              context.diags, context.progress);
   if (!session) return std::nullopt;
-  const auto pass = forward_pass(context.options, ids,
+  const auto pass = forward_pass(options.simulate, options.planning.mode, ids,
                                  session->rules ? &*session->rules : nullptr,
                                  session->plan.mesh, context.diags);
   if (!pass) return std::nullopt;
@@ -251,7 +262,7 @@ std::optional<Opened> open_whole(Context& context, Recognised& model,
 
 std::optional<WholeModel> read_whole_model(Context& context,
                                            const InputIds& ids) {
-  const SimulationFlags& flags = context.options.simulation;
+  const SimulateRequest& flags = context.options.simulate;
   auto model = recognise(context);
   if (!model) return std::nullopt;
   ModelRun run;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/commands/simulate_model.h"
+#include "cli/commands/simulate/model.h"
 
 #include <memory>
 #include <string>
 
 #include <doctest/doctest.h>
 
+#include "cli/options.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/messages.h"
 
@@ -75,10 +76,10 @@ struct Reading {
   explicit Reading(const std::string& mesh) {
     host.files["config.json"] = kConfig;
     options.command = "simulate";
-    options.arguments = {"config.json"};
-    options.rules = {"@llama"};
-    options.isolated = true;
-    options.mesh = std::make_shared<SourceFile>("--mesh", mesh);
+    options.planning.model = "config.json";
+    options.planning.rules = {"@llama"};
+    options.run.isolated = true;
+    options.planning.mesh = std::make_shared<SourceFile>("--mesh", mesh);
   }
   std::optional<WholeModel> read(const InputIds& ids = {}) {
     Progress progress(host, false);
@@ -98,7 +99,7 @@ Shape shape_of(const WholeModel& model, const std::string& name) {
 
 TEST_CASE("a whole model is described as far as it is to be run") {
   Reading reading("fsdp=2,tp=2");
-  reading.options.simulation.layers = 2;
+  reading.options.simulate.layers = 2;
   const auto model = reading.read();
   REQUIRE_MESSAGE(model, messages(reading.diags));
   CHECK(model->run.family == "llama");
@@ -134,8 +135,8 @@ TEST_CASE("the tokens that are given are those that are run") {
   CHECK(model->run.batch == 2);
   CHECK(model->run.length == 3);
   Reading contrary("fsdp=1,sp=1,tp=2");
-  contrary.options.simulation.batch = 2;
-  contrary.options.simulation.length = 16;
+  contrary.options.simulate.batch = 2;
+  contrary.options.simulate.length = 16;
   CHECK_FALSE(contrary.read(ids));
   CHECK(messages(contrary.diags) ==
         "SP010 --tokens and the input ids disagree");
@@ -143,7 +144,7 @@ TEST_CASE("the tokens that are given are those that are run") {
 
 TEST_CASE("a model made smaller divides as the large one does") {
   Reading reading("fsdp=2,tp=4");
-  reading.options.simulation.shrink = true;
+  reading.options.simulate.shrink = true;
   const auto model = reading.read();
   REQUIRE_MESSAGE(model, messages(reading.diags));
   CHECK(model->run.shrunk);
@@ -175,8 +176,8 @@ TEST_CASE("what is no model of a family is refused") {
   CHECK_FALSE(unknown.read());
   CHECK(messages(unknown.diags).find("SP016 ") != std::string::npos);
   Reading planned("tp=2");
-  planned.options.simulation.shrink = true;
-  planned.options.plan = "x.plan.json";
+  planned.options.simulate.shrink = true;
+  planned.options.planning.saved_plan = "x.plan.json";
   CHECK_FALSE(planned.read());
   CHECK(messages(planned.diags) ==
         "SP010 --shrink makes another model than the plan's");

@@ -10,8 +10,8 @@
 #include "base/diagnostic.h"
 #include "base/host.h"
 #include "cli/commands.h"
-#include "cli/session.h"
 #include "core/graph_description.h"
+#include "session/session.h"
 
 namespace shardplan::cli {
 

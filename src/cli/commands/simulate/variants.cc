@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/commands/simulate_variants.h"
+#include "cli/commands/simulate/variants.h"
 
 #include <algorithm>
 #include <memory>
@@ -8,7 +8,8 @@
 
 #include "base/parallel.h"
 #include "base/text.h"
-#include "cli/commands/simulate_values.h"
+#include "cli/commands/simulate/values.h"
+#include "cli/options.h"
 #include "findings/findings.h"
 #include "spmd/layout.h"
 
@@ -58,7 +59,7 @@ std::optional<std::vector<VariantChange>> changes_of(Context& context,
   const Mesh& mesh = program.mesh;
   const std::string own(algorithm_of(input.how).name);
   std::vector<VariantChange> changes;
-  for (const std::string& wish : context.options.simulation.vary) {
+  for (const std::string& wish : context.options.simulate.vary) {
     const auto axis =
         std::find_if(mesh.axes().begin(), mesh.axes().end(),
                      [&](const Axis& each) { return each.name == wish; });
@@ -97,14 +98,15 @@ std::optional<Variant> run_changed(Context& context, const SimulateInput& base,
                                    const Simulation& base_outcome,
                                    const VariantChange& change) {
   Options options = context.options;
-  options.mesh = std::make_shared<SourceFile>("--mesh", mesh_text(change.mesh));
-  options.devices.reset();
-  options.slices.reset();
-  options.algorithm = change.algorithm;
-  options.simulation.shrink_mesh = base.session.plan.mesh;
+  options.planning.mesh =
+      std::make_shared<SourceFile>("--mesh", mesh_text(change.mesh));
+  options.planning.devices.reset();
+  options.planning.slices.reset();
+  options.simulate.algorithm = change.algorithm;
+  options.simulate.shrink_mesh = base.session.plan.mesh;
   if (base.model) {
-    options.simulation.batch = base.model->batch;
-    options.simulation.length = base.model->length;
+    options.simulate.batch = base.model->batch;
+    options.simulate.length = base.model->length;
   }
   // Findings are those of the plan that was asked for.
   Diagnostics diags = context.diags.fresh();
@@ -137,14 +139,14 @@ std::optional<Variant> run_changed(Context& context, const SimulateInput& base,
 }  // namespace
 
 SimulateOptions simulate_options(Context& context, const SimulateInput& input) {
-  const SimulationFlags& flags = context.options.simulation;
+  const SimulateRequest& flags = context.options.simulate;
   SimulateOptions options;
   options.values = input.source;
   options.storage = input.storage;
   options.reduce = input.reduce;
   options.seed = flags.seed;
   options.partition = input.how;
-  options.threads = thread_count(context.options.jobs);
+  options.threads = thread_count(context.options.planning.jobs);
   options.progress = [&](const char* stage) { context.progress.stage(stage); };
   return options;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/budget.h"
+#include "session/budget.h"
 
 #include <algorithm>
 #include <cmath>
@@ -14,11 +14,10 @@
 #include "memory/zero.h"
 #include "resolve/analyze.h"
 
-namespace shardplan::cli {
+namespace shardplan {
 
-std::optional<DeviceLimit> device_limit(const Options& options, Host& host,
+std::optional<DeviceLimit> device_limit(const MemoryRequest& memory, Host& host,
                                         Diagnostics& diags) {
-  const MemoryOptions& memory = options.memory;
   std::optional<HardwareProfile> profile;
   if (memory.hardware) {
     profile = load_hardware(*memory.hardware, host, diags);
@@ -41,11 +40,11 @@ std::optional<DeviceLimit> device_limit(const Options& options, Host& host,
                      !usable || usable->estimated};
 }
 
-std::optional<int64_t> reserve_bytes(const Options& options,
+std::optional<int64_t> reserve_bytes(const MemoryRequest& memory,
                                      const std::optional<DeviceLimit>& limit,
                                      Diagnostics& diags) {
-  const double fraction = options.memory.reserve_fraction;
-  if (fraction == 0) return options.memory.reserve;
+  const double fraction = memory.reserve_fraction;
+  if (fraction == 0) return memory.reserve;
   if (!limit) {
     return diags
         .error(Code::Usage, {},
@@ -63,8 +62,7 @@ struct Given {
   bool given;
 };
 
-std::vector<Given> given_cache_flags(const Options& options) {
-  const MemoryOptions& m = options.memory;
+std::vector<Given> given_cache_flags(const MemoryRequest& m) {
   return {{"--batch", m.batch.has_value()},
           {"--seq", m.seq.has_value()},
           {"--kv-dtype", m.kv_dtype.has_value()},
@@ -74,20 +72,20 @@ std::vector<Given> given_cache_flags(const Options& options) {
           {"--sequence-axes", !m.sequence_axes.empty()}};
 }
 
-std::vector<Given> training_flags(const Options& options) {
-  const StateOptions& s = options.memory.state;
+std::vector<Given> training_flags(const MemoryRequest& memory) {
+  const StateOptions& s = memory.state;
   return {{"--grad-dtype", s.grad_dtype.has_value()},
           {"--moment-dtype", s.moment_dtype.has_value()},
           {"--master-dtype", s.no_master || s.master_dtype.has_value()},
-          {"--state-rules", !options.memory.state_rules.empty()},
+          {"--state-rules", !memory.state_rules.empty()},
           {"--zero 1", s.zero == 1},
           {"--zero 2", s.zero == 2}};
 }
 
-bool check_training(const Options& options, Diagnostics& diags) {
+bool check_training(const MemoryRequest& memory, Diagnostics& diags) {
   bool good = true;
-  if (options.memory.state.optimizer != Optimizer::None) return true;
-  for (const Given& flag : training_flags(options)) {
+  if (memory.state.optimizer != Optimizer::None) return true;
+  for (const Given& flag : training_flags(memory)) {
     if (!flag.given) continue;
     good = false;
     diags
@@ -99,10 +97,10 @@ bool check_training(const Options& options, Diagnostics& diags) {
   return good;
 }
 
-bool check_cache(const Options& options, Diagnostics& diags) {
+bool check_cache(const MemoryRequest& memory, Mode mode, Diagnostics& diags) {
   bool good = true;
-  const bool trains = options.mode == Mode::Train;
-  for (const Given& flag : given_cache_flags(options)) {
+  const bool trains = mode == Mode::Train;
+  for (const Given& flag : given_cache_flags(memory)) {
     if (!flag.given) continue;
     if (trains) {
       good = false;
@@ -111,7 +109,7 @@ bool check_cache(const Options& options, Diagnostics& diags) {
                  "`" + std::string(flag.flag) +
                      "` is about the KV cache, which training does not have")
           .help("add `--mode prefill` or `--mode decode`");
-    } else if (!options.memory.seq) {
+    } else if (!memory.seq) {
       diags
           .error(Code::Usage, {},
                  "`" + std::string(flag.flag) +
@@ -123,23 +121,22 @@ bool check_cache(const Options& options, Diagnostics& diags) {
   return good;
 }
 
-std::optional<KvRequest> kv_request(const Options& options) {
-  const MemoryOptions& m = options.memory;
-  if (options.mode == Mode::Train || !m.seq) return std::nullopt;
+std::optional<KvRequest> kv_request(const MemoryRequest& m, Mode mode) {
+  if (mode == Mode::Train || !m.seq) return std::nullopt;
   KvRequest request;
   request.batch = m.batch.value_or(1);
   request.seq = *m.seq;
   request.dtype = m.kv_dtype.value_or(DType::BF16);
   request.block = m.kv_block;
-  request.prefill = options.mode == Mode::Prefill;
+  request.prefill = mode == Mode::Prefill;
   return request;
 }
 
 // Stages hold different layers: nothing of one layer is cut over them.
-bool check_stage_axis(const Options& options, const KvAxes& axes,
+bool check_stage_axis(const MemoryRequest& memory, const KvAxes& axes,
                       Diagnostics& diags) {
-  if (!options.memory.stages) return true;
-  const AxisName& stage = options.memory.stages->axis;
+  if (!memory.stages) return true;
+  const AxisName& stage = memory.stages->axis;
   for (const AxisNames* names : {&axes.heads, &axes.batch, &axes.sequence}) {
     if (std::find(names->begin(), names->end(), stage) == names->end()) {
       continue;
@@ -159,37 +156,34 @@ bool check_stage_axis(const Options& options, const KvAxes& axes,
 
 // Findings about rules of leaves, as about those of parameters.
 bool lint_state(const StateSpecs& specs, const RuleSet& rules,
-                const Options& options, Diagnostics& diags) {
+                const LintOptions& how, Diagnostics& diags) {
   const Folding folding = fold(specs.plan.placement_of,
                                [&](size_t i) { return specs.leaves.name(i); });
   const auto memory = device_memory(specs.leaves, specs.plan, diags);
   if (!memory) return false;
-  const LintOptions how = {options.tolerance, options.max_replicated,
-                           options.unmatched != Unmatched::Error};
   const LintInput input =
       make_lint_input(specs.leaves, specs.plan, folding, &rules, *memory, how);
   lint(input, {Needs::Names, Needs::Specs}, diags);
   return true;
 }
 
-bool read_state_rules(Context& context, const Manifest& manifest,
-                      const Plan& plan, BudgetInput& input) {
-  const Options& options = context.options;
-  if (options.memory.state_rules.empty()) return true;
-  const auto rules =
-      load_rules(options.memory.state_rules, options.dialect,
-                 rule_reading(options), context.host, context.diags);
+bool read_state_rules(const MemoryRequest& memory, const PlanRequest& request,
+                      const Manifest& manifest, const Plan& plan, Host& host,
+                      BudgetInput& input, Diagnostics& diags) {
+  if (memory.state_rules.empty()) return true;
+  const auto rules = load_rules(memory.state_rules, request.dialect,
+                                rule_reading(request), host, diags);
   if (!rules) return false;
   ResolveOptions how;
-  how.min_size = options.min_size;
+  how.min_size = request.min_size;
   how.on_indivisible = plan.on_indivisible;
-  how.strict = options.strict;
+  how.strict = request.strict;
   auto specs = resolve_state_rules(manifest, plan, input.options.state, *rules,
-                                   how, context.diags);
-  if (!specs || !lint_state(*specs, *rules, options, context.diags)) {
+                                   how, diags);
+  if (!specs || !lint_state(*specs, *rules, lint_options(request), diags)) {
     return false;
   }
-  for (const SourcePtr& source : rules->sources) context.diags.keep(source);
+  for (const SourcePtr& source : rules->sources) diags.keep(source);
   input.state_specs = std::make_unique<StateSpecs>(*std::move(specs));
   input.options.state_specs = input.state_specs.get();
   return true;
@@ -197,61 +191,58 @@ bool read_state_rules(Context& context, const Manifest& manifest,
 
 }  // namespace
 
-bool asks_for_budget(const Options& options) {
-  const MemoryOptions& m = options.memory;
+bool asks_for_budget(const MemoryRequest& m, Mode mode) {
   const StateOptions& s = m.state;
   return m.hardware || m.limit || m.reserve > 0 || m.reserve_fraction > 0 ||
          m.fragmentation > 0 || m.stages || m.live_layers != 1 ||
          s.optimizer != Optimizer::None || s.param_dtype || s.compute_dtype ||
-         s.zero > 0 || !s.zero_axes.empty() || m.seq ||
-         options.mode != Mode::Train;
+         s.zero > 0 || !s.zero_axes.empty() || m.seq || mode != Mode::Train;
 }
 
-bool check_memory_flags(const Options& options, Diagnostics& diags) {
+bool check_memory_request(const MemoryRequest& memory, Mode mode,
+                          Diagnostics& diags) {
   bool good = true;
-  const Optimizer optimizer = options.memory.state.optimizer;
-  if (options.mode != Mode::Train && optimizer != Optimizer::None) {
+  const Optimizer optimizer = memory.state.optimizer;
+  if (mode != Mode::Train && optimizer != Optimizer::None) {
     good = false;
     diags
         .error(Code::Usage, {},
                "`--optimizer` is given, but `--mode " +
-                   std::string(mode_name(options.mode)) + "` does not train")
+                   std::string(mode_name(mode)) + "` does not train")
         .help("leave out one of them");
   }
-  good = check_training(options, diags) && good;
-  return check_cache(options, diags) && good;
+  good = check_training(memory, diags) && good;
+  return check_cache(memory, mode, diags) && good;
 }
 
-std::optional<BudgetInput> budget_input(Context& context,
+std::optional<BudgetInput> budget_input(const MemoryRequest& memory,
+                                        const PlanRequest& request,
                                         const Manifest& manifest,
-                                        const Plan& plan, NamesRead& read) {
-  const Options& options = context.options;
-  const MemoryOptions& m = options.memory;
-  if (!check_memory_flags(options, context.diags)) return std::nullopt;
+                                        const Plan& plan, NamesRead& read,
+                                        Host& host, Diagnostics& diags) {
+  if (!check_memory_request(memory, request.mode, diags)) return std::nullopt;
   BudgetInput input;
-  input.options.state = m.state;
-  input.options.stages = m.stages;
-  input.options.live_layers = m.live_layers;
-  input.options.fragmentation = m.fragmentation;
-  input.options.limit = device_limit(options, context.host, context.diags);
-  const auto reserve =
-      reserve_bytes(options, input.options.limit, context.diags);
-  if (context.diags.cannot_run() || !reserve) return std::nullopt;
+  input.options.state = memory.state;
+  input.options.stages = memory.stages;
+  input.options.live_layers = memory.live_layers;
+  input.options.fragmentation = memory.fragmentation;
+  input.options.limit = device_limit(memory, host, diags);
+  const auto reserve = reserve_bytes(memory, input.options.limit, diags);
+  if (diags.cannot_run() || !reserve) return std::nullopt;
   input.options.reserve = *reserve;
-  input.options.kv = kv_request(options);
+  input.options.kv = kv_request(memory, request.mode);
   if (input.options.kv) {
     if (!read.projections) read.projections = key_projections(manifest);
-    input.kv_axes =
-        kv_axes(manifest, *read.projections, plan,
-                {m.kv_axes, m.batch_axes, m.sequence_axes}, context.diags);
-    if (!input.kv_axes ||
-        !check_stage_axis(options, *input.kv_axes, context.diags)) {
+    input.kv_axes = kv_axes(
+        manifest, *read.projections, plan,
+        {memory.kv_axes, memory.batch_axes, memory.sequence_axes}, diags);
+    if (!input.kv_axes || !check_stage_axis(memory, *input.kv_axes, diags)) {
       return std::nullopt;
     }
     input.options.kv_sharding = kv_sharding(plan.mesh, *input.kv_axes);
   }
-  if (!check_state_options(m.state, plan.mesh, context.diags) ||
-      !read_state_rules(context, manifest, plan, input)) {
+  if (!check_state_options(memory.state, plan.mesh, diags) ||
+      !read_state_rules(memory, request, manifest, plan, host, input, diags)) {
     return std::nullopt;
   }
   const std::vector<uint32_t>& kind_of =
@@ -264,18 +255,20 @@ std::optional<BudgetInput> budget_input(Context& context,
   return input;
 }
 
-std::optional<BudgetAnswer> answer_budget(Context& context,
+std::optional<BudgetAnswer> answer_budget(const MemoryRequest& memory,
+                                          const PlanRequest& request,
                                           const Manifest& manifest,
-                                          const Plan& plan) {
+                                          const Plan& plan, Host& host,
+                                          Diagnostics& diags) {
   NamesRead read;
-  auto input = budget_input(context, manifest, plan, read);
+  auto input = budget_input(memory, request, manifest, plan, read, host, diags);
   if (!input) return std::nullopt;
   auto budget =
-      make_budget(manifest, plan, input->units, input->options, context.diags);
+      make_budget(manifest, plan, input->units, input->options, diags);
   if (!budget) return std::nullopt;
   lint(MemoryInput{manifest, plan, input->units, input->options, *budget},
-       context.diags);
+       diags);
   return BudgetAnswer{*std::move(input), *std::move(budget)};
 }
 
-}  // namespace shardplan::cli
+}  // namespace shardplan

@@ -7,9 +7,10 @@
 
 #include "base/text.h"
 #include "cli/commands.h"
-#include "cli/commands/simulate_input.h"
-#include "cli/commands/simulate_values.h"
-#include "cli/commands/simulate_variants.h"
+#include "cli/commands/simulate/input.h"
+#include "cli/commands/simulate/values.h"
+#include "cli/commands/simulate/variants.h"
+#include "cli/options.h"
 #include "cli/output.h"
 #include "cli/views/simulate_report.h"
 #include "findings/findings.h"
@@ -20,7 +21,7 @@ namespace {
 
 // Whether there will be errors to compare or to draw.
 bool has_errors_to_show(const Context& context, const SimulateInput& input) {
-  const SimulationFlags& flags = context.options.simulation;
+  const SimulateRequest& flags = context.options.simulate;
   if (!flags.plot && flags.vary.empty()) return true;
   const std::string flag = flags.plot ? "--plot" : "--vary";
   if (input.source == ValueSource::Field) {
@@ -71,13 +72,13 @@ Exit run_simulate(Context& context) {
     if (!errors) return Exit::CouldNotRun;
     expected = *std::move(errors);
     // Runs in lower precision are not judged.
-    if (!context.options.simulation.storage) {
+    if (!context.options.simulate.storage) {
       lint(RecordedInput{input->graph, expected, recorded.path}, context.diags);
     }
   }
   const auto variants = run_variants(context, *input, program, outcome);
   if (!variants) return Exit::CouldNotRun;
-  if (const auto& path = context.options.simulation.plot) {
+  if (const auto& path = context.options.simulate.plot) {
     const std::string picture = svg_text(error_plot(input->graph, *variants));
     const auto write = [&](const TextSink& sink) { return sink(picture); };
     if (!write_file(context, *path, write)) return Exit::CouldNotRun;

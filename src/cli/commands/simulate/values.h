@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "cli/commands.h"
-#include "cli/commands/simulate_input.h"
+#include "cli/commands/simulate/input.h"
 #include "sim/values.h"
 
 namespace shardplan::cli {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "cli/commands/simulate_input.h"
+#include "cli/commands/simulate/input.h"
 #include "cli/views/precision_report.h"
 #include "sim/simulate.h"
 

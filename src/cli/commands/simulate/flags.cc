@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/simulate_flags.h"
+#include "cli/flags.h"
 
+#include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "base/text.h"
-#include "cli/commands/simulate_model.h"
+#include "cli/commands/simulate/model.h"
+#include "cli/commands/simulate/request.h"
 #include "cli/flag_values.h"
+#include "cli/options.h"
 
 namespace shardplan::cli {
 namespace {
@@ -39,7 +44,7 @@ void set_dims(const Setting& setting, Options& options, Diagnostics& diags) {
     Setting size = setting;
     size.value = entry.substr(equals + 1);
     if (const auto number = integer_of(size, 0, kMaxDimSize, diags)) {
-      options.simulation.dims[name] = *number;
+      options.simulate.dims[name] = *number;
     }
   }
 }
@@ -48,7 +53,7 @@ void set_overlap(const Setting& setting, Options& options, Diagnostics&) {
   const std::vector<std::string> names = overlap_names();
   for (size_t i = 0; i < names.size(); ++i) {
     if (names[i] == setting.value) {
-      options.simulation.overlap = static_cast<Overlap>(i);
+      options.simulate.overlap = static_cast<Overlap>(i);
     }
   }
 }
@@ -67,9 +72,9 @@ void set_tokens(const Setting& setting, Options& options, Diagnostics& diags) {
   }
   Setting size = setting;
   size.value = sizes[0];
-  options.simulation.batch = integer_of(size, 1, kMaxTokens, diags);
+  options.simulate.batch = integer_of(size, 1, kMaxTokens, diags);
   size.value = sizes[1];
-  options.simulation.length = integer_of(size, 1, kMaxTokens, diags);
+  options.simulate.length = integer_of(size, 1, kMaxTokens, diags);
 }
 
 std::vector<Flag> what_is_run() {
@@ -79,7 +84,7 @@ std::vector<Flag> what_is_run() {
        "a known family",
        "simulate", false, true, nullptr,
        [](const Setting& s, Options& o, Diagnostics&) {
-         o.simulation.graph = path_of(s);
+         o.simulate.graph = path_of(s);
        }},
       {"dims", 0, Takes::Text, "NAME=N,..", "Simulation",
        "sizes to use instead of the graph file's own", "simulate", false, true,
@@ -88,7 +93,7 @@ std::vector<Flag> what_is_run() {
        "of a whole model: run the first N layers only", "simulate", false, true,
        nullptr,
        [](const Setting& s, Options& o, Diagnostics& d) {
-         o.simulation.layers = integer_of(s, 1, kMaxLayers, d);
+         o.simulate.layers = integer_of(s, 1, kMaxLayers, d);
        }},
       {"tokens", 0, Takes::Text, "BxS", "Simulation",
        "of a whole model: B sequences of S tokens (default 2x16)", "simulate",
@@ -98,20 +103,19 @@ std::vector<Flag> what_is_run() {
        "lists; else random ones",
        "simulate", false, true, nullptr,
        [](const Setting& s, Options& o, Diagnostics&) {
-         o.simulation.input_ids =
-             is_written_out(s.value) ? s.value : path_of(s);
+         o.simulate.input_ids = is_written_out(s.value) ? s.value : path_of(s);
        }},
       {"shrink", 0, Takes::Nothing, "", "Simulation",
        "of a whole model: smaller sizes that divide as the real ones do",
        "simulate", false, true, nullptr,
        [](const Setting&, Options& o, Diagnostics&) {
-         o.simulation.shrink = true;
+         o.simulate.shrink = true;
        }},
       {"capacity", 0, Takes::Text, "N", "Simulation",
        "tokens of a sequence that each expert has room for (default: all)",
        "simulate", false, true, nullptr,
        [](const Setting& s, Options& o, Diagnostics& d) {
-         o.simulation.capacity = integer_of(s, 1, kMaxTokens, d);
+         o.simulate.capacity = integer_of(s, 1, kMaxTokens, d);
        }},
   };
 }
@@ -124,26 +128,26 @@ std::vector<Flag> what_numbers() {
        "integers",
        "simulate", false, true, value_names,
        [](const Setting& s, Options& o, Diagnostics&) {
-         o.simulation.values = find_value_source(s.value);
+         o.simulate.values = find_value_source(s.value);
        }},
       {"seed", 0, Takes::Text, "N", "Simulation",
        "seed of the numbers (default 0)", "simulate", false, true, nullptr,
        [](const Setting& s, Options& o, Diagnostics& d) {
-         o.simulation.seed = integer_of(s, std::numeric_limits<int32_t>::min(),
-                                        std::numeric_limits<int32_t>::max(), d)
-                                 .value_or(0);
+         o.simulate.seed = integer_of(s, std::numeric_limits<int32_t>::min(),
+                                      std::numeric_limits<int32_t>::max(), d)
+                               .value_or(0);
        }},
       {"dtype", 0, Takes::Choice, "DTYPE", "Simulation",
        "round weights and every result to f32 (default), bf16 or f16",
        "simulate", false, true, storage_names,
        [](const Setting& s, Options& o, Diagnostics&) {
-         o.simulation.storage = find_storage(s.value);
+         o.simulate.storage = find_storage(s.value);
        }},
       {"reduce-dtype", 0, Takes::Choice, "DTYPE", "Simulation",
        "round the partial sums of collectives to it (default: as --dtype)",
        "simulate", false, true, storage_names,
        [](const Setting& s, Options& o, Diagnostics&) {
-         o.simulation.reduce = find_storage(s.value);
+         o.simulate.reduce = find_storage(s.value);
        }},
   };
 }
@@ -159,20 +163,20 @@ std::vector<Flag> how_and_what_for() {
        "are taken, too",
        "simulate", false, true, nullptr,
        [](const Setting& s, Options& o, Diagnostics&) {
-         o.simulation.expect = path_of(s);
+         o.simulate.expect = path_of(s);
        }},
       {"vary", 0, Takes::Text, "AXIS|algorithm", "Simulation",
        "run again with smaller sizes of a mesh axis, or with every algorithm, "
        "and compare precision; may repeat",
        "simulate", true, true, nullptr,
        [](const Setting& s, Options& o, Diagnostics&) {
-         o.simulation.vary.push_back(s.value);
+         o.simulate.vary.push_back(s.value);
        }},
       {"plot", 0, Takes::File, "FILE.svg", "Simulation",
        "write a picture of the error behind each layer", "simulate", false,
        false, nullptr,
        [](const Setting& s, Options& o, Diagnostics&) {
-         o.simulation.plot = path_of(s);
+         o.simulate.plot = path_of(s);
        }},
   };
 }
@@ -188,6 +192,14 @@ const std::vector<Flag>& simulate_flags() {
     return all;
   }();
   return kFlags;
+}
+
+void validate_simulate(std::span<const Setting> /*given*/,
+                       const Options& options, Diagnostics& diags) {
+  const auto& file = options.output.file;
+  if (!file || options.simulate.plot != file) return;
+  diags.error(Code::Usage, {},
+              "`--plot` and `--output` both write `" + printable(*file) + "`");
 }
 
 }  // namespace shardplan::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/commands/simulate_input.h"
+#include "cli/commands/simulate/input.h"
 
 #include <doctest/doctest.h>
 

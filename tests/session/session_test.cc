@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/session.h"
+#include "session/session.h"
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <doctest/doctest.h>
 
 #include "tests/support/planning.h"
 
-namespace shardplan::cli {
+namespace shardplan {
 namespace {
 
 using testing::MemoryHost;
@@ -33,7 +37,7 @@ TEST_CASE("a session needs rules, and a mesh from a flag or the rules") {
   for (const Row& row : rows) {
     CAPTURE(row.says);
     MemoryHost host = planning_host();
-    CHECK(run(row.words, host) == 2);
+    CHECK(cli::run(row.words, host) == 2);
     CHECK(host.out.empty());
     CHECK(host.err.find(row.says) == 0);
   }
@@ -42,8 +46,8 @@ TEST_CASE("a session needs rules, and a mesh from a flag or the rules") {
 TEST_CASE("the rules' own mesh serves, and --mesh wins over it") {
   MemoryHost host = planning_host();
   host.files["rules.yaml"] += "mesh: {fsdp: 2, tp: 1}\n";
-  CHECK(run({"resolve", "model.json", "--rules", "rules.yaml", "--json"},
-            host) == 0);
+  CHECK(cli::run({"resolve", "model.json", "--rules", "rules.yaml", "--json"},
+                 host) == 0);
   const auto own = nlohmann::ordered_json::parse(host.out);
   CHECK(own.at("summary").at("mesh").dump() == R"({"fsdp":2,"tp":1})");
   host.out.clear();
@@ -61,7 +65,7 @@ TEST_CASE("the mesh of a dump serves where nobody gives another") {
   const auto mesh_of = [&](std::vector<std::string> words) {
     host.out.clear();
     words.insert(words.begin(), {"resolve", "d", "--json"});
-    CHECK(run(words, host) == 0);
+    CHECK(cli::run(words, host) == 0);
     const auto report = nlohmann::ordered_json::parse(host.out);
     return report.at("summary").at("mesh").dump();
   };
@@ -70,7 +74,7 @@ TEST_CASE("the mesh of a dump serves where nobody gives another") {
   CHECK(mesh_of({"--rules", "d"}) == R"({"fsdp":4,"tp":2})");
   host.err.clear();
   host.out.clear();
-  run({"resolve", "d", "--rules", "w.yaml"}, host);
+  cli::run({"resolve", "d", "--rules", "w.yaml"}, host);
   CHECK(host.out.find("the mesh fsdp=4,tp=2 is that of `d`") !=
         std::string::npos);
 }
@@ -88,6 +92,56 @@ TEST_CASE("the answer does not depend on the number of threads") {
   CHECK(report_of({"resolve", "--jobs", "4"}, "fsdp=2,tp=2") == one);
 }
 
+// Stages in the order in which they were told.
+class StagesTold : public ProgressListener {
+ public:
+  void stage(std::string_view text) override { texts.emplace_back(text); }
+  std::vector<std::string> texts;
+};
+
+TEST_CASE("a session needs no command line") {
+  MemoryHost host = planning_host();
+  PlanRequest request;
+  request.model = "model.json";
+  request.rules = {"rules.yaml"};
+  request.mesh = std::make_shared<SourceFile>("mesh", "fsdp=2,tp=2");
+  request.unmatched = Unmatched::Replicate;
+  Diagnostics diags;
+  StagesTold told;
+  const auto session = open_session(request, {}, host, diags, told);
+  REQUIRE(session);
+  CHECK(session->plan.mesh.devices() == 4);
+  CHECK(session->memory.max > 0);
+  CHECK(diags.count(Severity::Error) == 1);  // 33 rows over tp=2
+  CHECK(told.texts ==
+        std::vector<std::string>{"reading the model", "matching rules",
+                                 "checking the plan", "looking for fixes"});
+  CHECK(host.out.empty());
+  CHECK(host.err.empty());
+}
+
+TEST_CASE("axes that memory is asked for are mentioned") {
+  const auto unmentioned = [](const MemoryRequest& memory) {
+    MemoryHost host = planning_host();
+    PlanRequest request;
+    request.model = "model.json";
+    request.rules = {"rules.yaml"};
+    request.mesh = std::make_shared<SourceFile>("mesh", "fsdp=2,tp=2,dp=2");
+    Diagnostics diags;
+    StagesTold told;
+    REQUIRE(open_session(request, memory, host, diags, told));
+    int64_t count = 0;
+    for (const Diagnostic& diagnostic : diags.all()) {
+      count += diagnostic.code == Code::UnmentionedAxis ? 1 : 0;
+    }
+    return count;
+  };
+  CHECK(unmentioned({}) == 1);
+  MemoryRequest memory;
+  memory.batch_axes = {"dp"};
+  CHECK(unmentioned(memory) == 0);
+}
+
 struct Given {
   const char* mesh;
   AxisNames axes;
@@ -96,11 +150,11 @@ struct Given {
 };
 
 std::optional<SlicedMesh> read(const Given& given, Diagnostics& diags) {
-  Options options;
-  options.axes = given.axes;
-  options.slices = given.slices;
+  PlanRequest request;
+  request.axes = given.axes;
+  request.slices = given.slices;
   return written_mesh(std::make_shared<SourceFile>("--mesh", given.mesh),
-                      options, given.devices, diags);
+                      request, given.devices, diags);
 }
 
 TEST_CASE("sizes alone are named by --axes, in their order") {
@@ -176,4 +230,4 @@ TEST_CASE("a mesh of rules has its sizes over slices") {
 
 }  // namespace
 
-}  // namespace shardplan::cli
+}  // namespace shardplan

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/commands/simulate_values.h"
+#include "cli/commands/simulate/values.h"
 
 #include <algorithm>
 #include <map>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "cli/options.h"
 #include "graph/tensor.h"
 #include "io/safetensors/checkpoint.h"
 
@@ -51,7 +52,7 @@ using Weights = std::map<int, StoredTensor>;
 std::optional<Weights> open_parameters(Context& context,
                                        const SimulateInput& input) {
   const Manifest& manifest = input.session.manifest;
-  const auto stored = open_weights(context.options.arguments.front(), manifest,
+  const auto stored = open_weights(context.options.planning.model, manifest,
                                    context.host, context.diags);
   if (!stored) return std::nullopt;
   std::unordered_map<std::string_view, size_t> index;
@@ -86,7 +87,7 @@ std::optional<ReadValue> simulation_values(Context& context,
   const bool has_weights = input.source == ValueSource::Checkpoint;
   auto drawn =
       draw_values(input.graph, has_weights ? ValueSource::Random : input.source,
-                  context.options.simulation.seed, context.diags);
+                  context.options.simulate.seed, context.diags);
   if (!drawn) return std::nullopt;
   auto weights = std::make_shared<Weights>();
   if (has_weights) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/budget.h"
+#include "session/budget.h"
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,7 +13,7 @@
 #include "tests/support/placed.h"
 #include "tests/support/planning.h"
 
-namespace shardplan::cli {
+namespace shardplan {
 namespace {
 
 using shardplan::testing::MemoryHost;
@@ -24,7 +26,7 @@ struct Asked {
 };
 
 // `own.yaml` states 10 GiB, of which `usable` (a whole line) can be allocated.
-Asked ask(const MemoryOptions& memory, const std::string& usable = "") {
+Asked ask(const MemoryRequest& memory, const std::string& usable = "") {
   MemoryHost host;
   host.files["own.yaml"] =
       "name: own\ntitle: Own\nvendor: Us\n"
@@ -32,10 +34,8 @@ Asked ask(const MemoryOptions& memory, const std::string& usable = "") {
       "devices_per_chip: {value: 1, source: us}\n"
       "hbm_bytes: {value: 10GiB, source: us}\n" +
       usable;
-  Options options;
-  options.memory = memory;
   Asked asked;
-  asked.limit = device_limit(options, host, asked.diags);
+  asked.limit = device_limit(memory, host, asked.diags);
   return asked;
 }
 
@@ -46,7 +46,7 @@ TEST_CASE("without flags there is no limit, and nothing is wrong") {
 }
 
 TEST_CASE("--memory alone is all that a device has, and all of it is usable") {
-  MemoryOptions memory;
+  MemoryRequest memory;
   memory.limit = 5 * kGiB;
   const Asked asked = ask(memory);
   REQUIRE(asked.limit);
@@ -57,7 +57,7 @@ TEST_CASE("--memory alone is all that a device has, and all of it is usable") {
 }
 
 TEST_CASE("a profile gives what was seen to be usable") {
-  MemoryOptions memory;
+  MemoryRequest memory;
   memory.hardware = "own.yaml";
   const Asked asked =
       ask(memory, "hbm_usable_bytes: {value: 9GiB, source: us}\n");
@@ -69,7 +69,7 @@ TEST_CASE("a profile gives what was seen to be usable") {
 }
 
 TEST_CASE("where nobody saw what is usable, all is taken and it is said") {
-  MemoryOptions memory;
+  MemoryRequest memory;
   memory.hardware = "own.yaml";
   const Asked asked = ask(memory);
   REQUIRE(asked.limit);
@@ -84,7 +84,7 @@ TEST_CASE("where nobody saw what is usable, all is taken and it is said") {
 }
 
 TEST_CASE("--memory overrides a profile, which must exist all the same") {
-  MemoryOptions memory;
+  MemoryRequest memory;
   memory.hardware = "own.yaml";
   memory.limit = 3 * kGiB;
   REQUIRE(ask(memory).limit);
@@ -96,7 +96,7 @@ TEST_CASE("--memory overrides a profile, which must exist all the same") {
 }
 
 TEST_CASE("a profile without memory asks for --memory") {
-  MemoryOptions memory;
+  MemoryRequest memory;
   memory.hardware = "cpu";
   const Asked asked = ask(memory);
   CHECK_FALSE(asked.limit);
@@ -110,58 +110,58 @@ TEST_CASE("a profile without memory asks for --memory") {
 
 TEST_CASE("a reserve is a size, or a fraction of what is usable, rounded up") {
   const DeviceLimit limit = {"x", 2000, 1001, false};
-  Options options;
+  MemoryRequest memory;
   Diagnostics diags;
-  CHECK(reserve_bytes(options, limit, diags) == 0);
-  options.memory.reserve = 7;
-  CHECK(reserve_bytes(options, std::nullopt, diags) == 7);
-  options.memory.reserve = 0;
-  options.memory.reserve_fraction = 0.25;
-  CHECK(reserve_bytes(options, limit, diags) == 251);  // 250.25
+  CHECK(reserve_bytes(memory, limit, diags) == 0);
+  memory.reserve = 7;
+  CHECK(reserve_bytes(memory, std::nullopt, diags) == 7);
+  memory.reserve = 0;
+  memory.reserve_fraction = 0.25;
+  CHECK(reserve_bytes(memory, limit, diags) == 251);  // 250.25
   CHECK(diags.all().empty());
-  CHECK_FALSE(reserve_bytes(options, std::nullopt, diags));
+  CHECK_FALSE(reserve_bytes(memory, std::nullopt, diags));
   CHECK(diags.cannot_run());
 }
 
-std::string problem(const Options& options) {
+std::string problem(const MemoryRequest& memory, Mode mode = Mode::Train) {
   Diagnostics diags;
-  const bool good = check_memory_flags(options, diags);
+  const bool good = check_memory_request(memory, mode, diags);
   CHECK(good == !diags.has_errors());
   return testing::first_message(diags);
 }
 
 TEST_CASE("flags of the cache belong to serving, those of state to training") {
-  Options options;
-  CHECK(problem(options).empty());
-  options.memory.batch = 4;
-  CHECK(problem(options) ==
+  MemoryRequest memory;
+  CHECK(problem(memory).empty());
+  memory.batch = 4;
+  CHECK(problem(memory) ==
         "`--batch` is about the KV cache, which training does not have");
-  options.mode = Mode::Decode;
-  CHECK(problem(options) ==
+  CHECK(problem(memory, Mode::Decode) ==
         "`--batch` needs `--seq`, the tokens of each sequence");
-  options.memory.seq = 16;
-  CHECK(problem(options).empty());
-  options.memory.state.optimizer = Optimizer::AdamW;
-  CHECK(problem(options) ==
+  memory.seq = 16;
+  CHECK(problem(memory, Mode::Decode).empty());
+  memory.state.optimizer = Optimizer::AdamW;
+  CHECK(problem(memory, Mode::Decode) ==
         "`--optimizer` is given, but `--mode decode` does not train");
 
-  Options idle;
-  idle.memory.state.grad_dtype = DType::F32;
+  MemoryRequest idle;
+  idle.state.grad_dtype = DType::F32;
   CHECK(problem(idle) ==
         "`--grad-dtype` is about training state, and no "
         "optimizer is given");
-  idle.memory.state.optimizer = Optimizer::Sgd;
+  idle.state.optimizer = Optimizer::Sgd;
   CHECK(problem(idle).empty());
 }
 
 TEST_CASE("whatever adds to parameters asks for a budget") {
-  CHECK_FALSE(asks_for_budget({}));
-  Options options;
-  options.memory.limit = 1024;
-  CHECK(asks_for_budget(options));
-  Options trained;
-  trained.memory.state.optimizer = Optimizer::Lion;
-  CHECK(asks_for_budget(trained));
+  CHECK_FALSE(asks_for_budget({}, Mode::Train));
+  CHECK(asks_for_budget({}, Mode::Decode));
+  MemoryRequest memory;
+  memory.limit = 1024;
+  CHECK(asks_for_budget(memory, Mode::Train));
+  MemoryRequest trained;
+  trained.state.optimizer = Optimizer::Lion;
+  CHECK(asks_for_budget(trained, Mode::Train));
 }
 
 TEST_CASE("a plan over the limit is a finding, a fitting one is none") {
@@ -198,4 +198,4 @@ TEST_CASE("decode counts a cache from the facts of the model") {
 
 }  // namespace
 
-}  // namespace shardplan::cli
+}  // namespace shardplan

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a device may hold, from --memory, --hardware and --reserve.
+// What a device must hold and what it has: from what is asked for and a plan to
+// a budget.
 #pragma once
 
 #include <cstdint>
@@ -10,38 +11,56 @@
 
 #include "base/diagnostic.h"
 #include "base/host.h"
-#include "cli/commands.h"
-#include "cli/options.h"
 #include "core/manifest.h"
+#include "core/mesh.h"
 #include "core/plan.h"
 #include "memory/budget.h"
 #include "memory/kv_cache.h"
 #include "memory/stages.h"
 #include "memory/state.h"
+#include "session/plan_request.h"
 
-namespace shardplan::cli {
+namespace shardplan {
+
+struct MemoryRequest {
+  std::optional<std::string> hardware;  // a shipped profile's name, or a path
+  std::optional<int64_t> limit;         // --memory, bytes
+  int64_t reserve = 0;                  // --reserve, bytes, or
+  double reserve_fraction = 0;          // of what is usable
+  double fragmentation = 0;
+  std::optional<Stages> stages;
+  StateOptions state;
+  std::vector<std::string> state_rules;  // as `rules`
+  int64_t live_layers = 1;
+  std::optional<int64_t> batch;
+  std::optional<int64_t> seq;
+  std::optional<DType> kv_dtype;
+  int64_t kv_block = 1;
+  // Each empty when not given.
+  AxisNames kv_axes;
+  AxisNames batch_axes;
+  AxisNames sequence_axes;
+};
 
 // Empty when neither --memory nor --hardware is given, which is no mistake, or
 // when the profile cannot be read or states no memory: then
 // diags.cannot_run(). --memory overrides the profile's size, but a profile
 // that is named is read all the same.
-std::optional<DeviceLimit> device_limit(const Options& options, Host& host,
+std::optional<DeviceLimit> device_limit(const MemoryRequest& memory, Host& host,
                                         Diagnostics& diags);
 
 // --reserve in bytes, rounded up: as given, or the fraction of what is usable.
 // Empty, with the reason reported (SP010), for a fraction without a limit.
-std::optional<int64_t> reserve_bytes(const Options& options,
+std::optional<int64_t> reserve_bytes(const MemoryRequest& memory,
                                      const std::optional<DeviceLimit>& limit,
                                      Diagnostics& diags);
 
-// From options and a plan to a budget: what the flags of the group "Memory"
-// ask for, checked against one another and the mesh.
-
 // Whether anything was asked for beyond what parameters take.
-bool asks_for_budget(const Options& options);
+bool asks_for_budget(const MemoryRequest& memory, Mode mode);
 
 // Mode, batch, optimizer and ZeRO against one another (SP010).
-bool check_memory_flags(const Options& options, Diagnostics& diags);
+bool check_memory_request(const MemoryRequest& memory, Mode mode,
+                          Diagnostics& diags);
 
 struct BudgetInput {
   BudgetOptions options;  // its state_specs points below
@@ -59,18 +78,23 @@ struct NamesRead {
 };
 
 // Empty, with the reason reported. Findings about state rules are reported
-// too. `read` is of the same manifest.
-std::optional<BudgetInput> budget_input(Context& context,
+// too; `request` says how these are read and judged. `read` is of the same
+// manifest.
+std::optional<BudgetInput> budget_input(const MemoryRequest& memory,
+                                        const PlanRequest& request,
                                         const Manifest& manifest,
-                                        const Plan& plan, NamesRead& read);
+                                        const Plan& plan, NamesRead& read,
+                                        Host& host, Diagnostics& diags);
 
 struct BudgetAnswer {
   BudgetInput input;
   Budget budget;
 };
 // The budget, with SP301 and SP305 reported.
-std::optional<BudgetAnswer> answer_budget(Context& context,
+std::optional<BudgetAnswer> answer_budget(const MemoryRequest& memory,
+                                          const PlanRequest& request,
                                           const Manifest& manifest,
-                                          const Plan& plan);
+                                          const Plan& plan, Host& host,
+                                          Diagnostics& diags);
 
-}  // namespace shardplan::cli
+}  // namespace shardplan

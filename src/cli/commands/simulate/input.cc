@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/commands/simulate_input.h"
+#include "cli/commands/simulate/input.h"
 
 #include <algorithm>
 #include <array>
@@ -15,6 +15,7 @@
 #include "base/allocation.h"
 #include "base/checked.h"
 #include "base/text.h"
+#include "cli/options.h"
 #include "graph/build.h"
 #include "io/graph/graph_file.h"
 #include "io/load.h"
@@ -167,9 +168,9 @@ std::string graph_size_text(Int128 bytes) {
 
 bool has_limit() { return memory_left() < std::numeric_limits<int64_t>::max(); }
 
-std::string allowed_text(const Options& options) {
-  if (options.max_memory) {
-    return "the program may use " + graph_size_text(*options.max_memory);
+std::string allowed_text(const std::optional<int64_t>& max_memory) {
+  if (max_memory) {
+    return "the program may use " + graph_size_text(*max_memory);
   }
   // This differs between machines.
   return has_limit()
@@ -179,8 +180,8 @@ std::string allowed_text(const Options& options) {
 
 }  // namespace
 
-bool fits_memory(const Graph& graph, bool exact, const Options& options,
-                 Diagnostics& diags) {
+bool fits_memory(const Graph& graph, bool exact,
+                 const std::optional<int64_t>& max_memory, Diagnostics& diags) {
   const int64_t limit = has_limit() ? memory_left() : kUnknown;
   Counter counter(graph, exact);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
@@ -205,7 +206,7 @@ bool fits_memory(const Graph& graph, bool exact, const Options& options,
                    graph_size_text(total))
         .fact("`" + printable(value.name) + "` is " + shape_text(value.shape) +
               ", which takes " + graph_size_text(counter.bytes(largest, node)))
-        .fact(allowed_text(options))
+        .fact(allowed_text(max_memory))
         .help(
             "smaller `--tokens` or `--dims` keep the same structure, and so "
             "does `--shrink`")
@@ -253,10 +254,10 @@ std::unordered_map<std::string_view, size_t> numbers_of(
 // reported; SP105 is left to whoever resolves them.
 std::optional<RuleSet> rules_of(Context& context, const Manifest& manifest,
                                 const GraphDescription& description) {
-  const Options& options = context.options;
+  const PlanRequest& planning = context.options.planning;
   RuleSet rules;
-  if (!options.rules.empty() || options.pattern != nullptr) {
-    auto given = read_given_rules(context);
+  if (!planning.rules.empty() || planning.pattern != nullptr) {
+    auto given = read_given_rules(planning, context.host, context.diags);
     if (!given) return std::nullopt;
     rules = *std::move(given);
   }
@@ -385,26 +386,29 @@ AxisNames axes_of(const GraphDescription& description) {
 
 std::optional<Session> session_of(Context& context,
                                   const GraphDescription& description) {
-  const Options& options = context.options;
-  const auto& graph = options.simulation.graph;
-  const bool apart = graph && *graph != options.arguments.front();
+  const PlanRequest& planning = context.options.planning;
+  const auto& graph = context.options.simulate.graph;
+  const bool apart = graph && *graph != planning.model;
   std::optional<Manifest> manifest =
-      apart ? read_manifest(context)
+      apart ? read_manifest(planning, context.host, context.diags,
+                            context.progress)
             : graph_manifest(description, context.diags);
   if (!manifest) return std::nullopt;
   if (apart) add_labels(description, *manifest, context.diags);
-  const bool given = !options.rules.empty() || options.pattern != nullptr;
+  const bool given = !planning.rules.empty() || planning.pattern != nullptr;
   const bool placed = !placed_by_graph(description).empty();
   std::optional<RuleSet> rules;
   // A graph without parameters needs no rules; one that says nothing of those
   // that it has needs others.
   const bool needs_none = !apart && description.parameters.empty();
-  if (!options.plan && (placed || (needs_none && !given))) {
+  if (!planning.saved_plan && (placed || (needs_none && !given))) {
     rules = rules_of(context, *manifest, description);
     if (!rules) return std::nullopt;
   }
-  auto session = open_session(context, *std::move(manifest), std::move(rules),
-                              axes_of(description));
+  auto session = open_session(
+      planning, context.options.memory,
+      {*std::move(manifest), std::move(rules), axes_of(description)},
+      context.host, context.diags, context.progress);
   if (session) report_overruled(description, *session, context.diags);
   return session;
 }
@@ -427,7 +431,7 @@ bool has_few_enough_devices(const Mesh& mesh, Diagnostics& diags) {
 // Whether the model itself is a graph file; what cannot be read is reported
 // where it is read.
 bool brings_graph(Context& context) {
-  const std::string& path = context.options.arguments.front();
+  const std::string& path = context.options.planning.model;
   if (path == "-" || path.starts_with('@')) return true;
   Diagnostics quiet = context.diags.fresh();
   const SourcePtr source =
@@ -436,7 +440,7 @@ bool brings_graph(Context& context) {
 }
 
 // Flags that say how a whole model is run, given with a graph.
-bool fit_a_graph(const SimulationFlags& flags, Diagnostics& diags) {
+bool fit_a_graph(const SimulateRequest& flags, Diagnostics& diags) {
   const std::pair<bool, const char*> given[] = {
       {flags.layers.has_value(), "--layers"},
       {flags.batch.has_value(), "--tokens"},
@@ -459,8 +463,8 @@ bool fit_a_graph(const SimulationFlags& flags, Diagnostics& diags) {
 // asked for.
 std::optional<ValueSource> value_source(Context& context,
                                         const std::optional<ModelRun>& model) {
-  const SimulationFlags& flags = context.options.simulation;
-  const std::string& path = context.options.arguments.front();
+  const SimulateRequest& flags = context.options.simulate;
+  const std::string& path = context.options.planning.model;
   const bool shrunk = model && model->shrunk;
   const auto wanted = flags.values;
   if (wanted && *wanted != ValueSource::Checkpoint) return wanted;
@@ -477,16 +481,12 @@ std::optional<ValueSource> value_source(Context& context,
 // Whether recorded outputs can be asked for: they are of the model's own
 // weights.
 bool can_expect(Context& context, ValueSource source) {
-  if (!context.options.simulation.expect) return true;
+  if (!context.options.simulate.expect) return true;
   if (source == ValueSource::Checkpoint) return true;
   context.diags
       .error(Code::Usage, {}, "--expect needs the weights of a checkpoint")
       .help("recorded outputs are not those of drawn numbers");
   return false;
-}
-
-NameReading reading_of(const Options& options) {
-  return {options.mode, options.fallback, options.flax};
 }
 
 // A graph, and the session of the model that it is the forward pass of.
@@ -498,10 +498,10 @@ struct Placed {
 
 std::optional<Placed> read_graph_and_model(Context& context) {
   const Options& options = context.options;
-  const SimulationFlags& flags = options.simulation;
+  const SimulateRequest& flags = options.simulate;
   context.progress.stage("reading the graph");
   if (!fit_a_graph(flags, context.diags)) return std::nullopt;
-  auto description = load_graph(flags.graph.value_or(options.arguments.front()),
+  auto description = load_graph(flags.graph.value_or(options.planning.model),
                                 flags.dims, context.host, context.diags);
   if (!description) return std::nullopt;
   std::optional<Session> session = session_of(context, *description);
@@ -510,7 +510,7 @@ std::optional<Placed> read_graph_and_model(Context& context) {
 }
 
 std::optional<Placed> read_family_model(Context& context, const InputIds& ids) {
-  if (!context.options.simulation.dims.empty()) {
+  if (!context.options.simulate.dims.empty()) {
     return context.diags.error(Code::Usage, {}, "--dims is for graph files")
         .help("`--tokens` and `--layers` give the sizes of a whole model's run")
         .help("`--shrink` makes a smaller model of the same structure");
@@ -525,7 +525,7 @@ std::optional<Placed> read_family_model(Context& context, const InputIds& ids) {
 
 std::optional<SimulateInput> read_simulation(Context& context) {
   const Options& options = context.options;
-  const SimulationFlags& flags = options.simulation;
+  const SimulateRequest& flags = options.simulate;
   const bool has_graph = flags.graph.has_value() || brings_graph(context);
   InputIds ids;
   if (!has_graph && flags.input_ids) {
@@ -547,7 +547,7 @@ std::optional<SimulateInput> read_simulation(Context& context) {
   std::optional<Graph> graph =
       build_graph(given->description, given->session.manifest, context.diags);
   if (!graph || !fits_memory(*graph, flags.values == ValueSource::Field,
-                             context.options, context.diags)) {
+                             context.options.run.max_memory, context.diags)) {
     return std::nullopt;
   }
   static const RuleSet kNoRules;
@@ -555,13 +555,13 @@ std::optional<SimulateInput> read_simulation(Context& context) {
   std::optional<PlacedValues> placed =
       place_values(*graph, session.manifest, session.plan,
                    session.rules ? *session.rules : kNoRules,
-                   reading_of(options), context.diags);
+                   name_reading(options.planning), context.diags);
   if (!placed) return std::nullopt;
   const auto source = value_source(context, given->model);
   if (!source || !can_expect(context, *source)) return std::nullopt;
   const Storage storage = flags.storage.value_or(Storage::F32);
   const Algorithm* algorithm =
-      options.algorithm ? find_algorithm(*options.algorithm) : nullptr;
+      flags.algorithm ? find_algorithm(*flags.algorithm) : nullptr;
   return SimulateInput{std::move(given->session),
                        std::move(given->model),
                        *std::move(graph),

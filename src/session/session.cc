@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/session.h"
+#include "session/session.h"
 
 #include <algorithm>
 #include <string>
@@ -11,7 +11,6 @@
 #include "advise/advise.h"
 #include "base/checked.h"
 #include "base/text.h"
-#include "cli/flag_values.h"
 #include "core/mesh.h"
 #include "findings/findings.h"
 #include "io/load.h"
@@ -19,44 +18,43 @@
 #include "io/plan/plan_file.h"
 #include "resolve/resolve.h"
 
-namespace shardplan::cli {
+namespace shardplan {
 namespace {
 
-bool reads_stdin_twice(const Options& options) {
+bool reads_stdin_twice(const PlanRequest& request) {
   const auto is_stdin = [](const std::string& path) { return path == "-"; };
-  return is_stdin(options.arguments.front()) +
-             std::count_if(options.rules.begin(), options.rules.end(),
+  return is_stdin(request.model) +
+             std::count_if(request.rules.begin(), request.rules.end(),
                            is_stdin) +
-             (options.plan && is_stdin(*options.plan)) >
+             (request.saved_plan && is_stdin(*request.saved_plan)) >
          1;
 }
 
-std::optional<RuleSet> read_rules(Context& context) {
-  const Options& options = context.options;
-  if (options.rules.empty() && options.pattern == nullptr) {
-    return context.diags.error(Code::Usage, {}, "no rules were given")
+std::optional<RuleSet> read_rules(const PlanRequest& request, Host& host,
+                                  Diagnostics& diags) {
+  if (request.rules.empty() && request.pattern == nullptr) {
+    return diags.error(Code::Usage, {}, "no rules were given")
         .help(
             "add `--rules FILE`, or a shipped set such as `--rules @llama`; "
             "`shardplan list rules` shows all")
         .help("`--pattern` takes rules in one line");
   }
-  std::optional<RuleSet> rules =
-      load_rules(options.rules, options.dialect, rule_reading(options),
-                 context.host, context.diags);
+  std::optional<RuleSet> rules = load_rules(request.rules, request.dialect,
+                                            rule_reading(request), host, diags);
   if (!rules) return std::nullopt;
-  if (options.pattern != nullptr &&
+  if (request.pattern != nullptr &&
       !read_pattern(
-          options.pattern,
-          options.parity ? PatternReading::Original : PatternReading::Strict,
-          *rules, context.diags)) {
+          request.pattern,
+          request.parity ? PatternReading::Original : PatternReading::Strict,
+          *rules, diags)) {
     return std::nullopt;
   }
   return rules;
 }
 
 // `--axes` beside the axes that the rules declare themselves.
-void declare_axes(const Options& options, RuleSet& rules) {
-  for (const std::string& axis : options.axes) {
+void declare_axes(const PlanRequest& request, RuleSet& rules) {
+  for (const std::string& axis : request.axes) {
     AxisNames& declared = rules.declared_axes;
     if (std::find(declared.begin(), declared.end(), axis) == declared.end()) {
       declared.push_back(axis);
@@ -65,12 +63,13 @@ void declare_axes(const Options& options, RuleSet& rules) {
 }
 
 // The mesh that a dump or checkpoint was made on, where nobody gives another.
-std::optional<SlicedMesh> recorded_mesh(Context& context, Manifest& manifest) {
+std::optional<SlicedMesh> recorded_mesh(const PlanRequest& request,
+                                        Manifest& manifest,
+                                        Diagnostics& diags) {
   RuleSet recorded;
   recorded.mesh = manifest.mesh;
   recorded.mesh_where = manifest.mesh.front().where;
-  auto mesh = mesh_of_rules(recorded, context.options.devices,
-                            context.options.slices, context.diags);
+  auto mesh = mesh_of_rules(recorded, request.devices, request.slices, diags);
   if (mesh) {
     manifest.remarks.push_back("the mesh " + mesh_text(mesh->mesh) +
                                " is that of `" + printable(manifest.title) +
@@ -79,17 +78,17 @@ std::optional<SlicedMesh> recorded_mesh(Context& context, Manifest& manifest) {
   return mesh;
 }
 
-std::optional<SlicedMesh> read_mesh(Context& context, const RuleSet& rules,
-                                    Manifest& manifest) {
-  const Options& options = context.options;
-  if (options.mesh != nullptr) {
-    return written_mesh(options.mesh, options, options.devices, context.diags);
+std::optional<SlicedMesh> read_mesh(const PlanRequest& request,
+                                    const RuleSet& rules, Manifest& manifest,
+                                    Diagnostics& diags) {
+  if (request.mesh != nullptr) {
+    return written_mesh(request.mesh, request, request.devices, diags);
   }
   if (rules.mesh) {
-    return mesh_of_rules(rules, options.devices, options.slices, context.diags);
+    return mesh_of_rules(rules, request.devices, request.slices, diags);
   }
-  if (!manifest.mesh.empty()) return recorded_mesh(context, manifest);
-  return context.diags.error(Code::InvalidMesh, {}, "no mesh was given")
+  if (!manifest.mesh.empty()) return recorded_mesh(request, manifest, diags);
+  return diags.error(Code::InvalidMesh, {}, "no mesh was given")
       .help(
           "add `--mesh`, e.g. `--mesh fsdp=4,tp=2`, or a `mesh:` key to "
           "the rules");
@@ -152,132 +151,132 @@ struct Made {
 };
 
 // With --mesh, the plan that the saved one's requests make on that mesh.
-std::optional<Made> read_saved_plan(Context& context,
-                                    const Manifest& manifest) {
-  const std::string& path = *context.options.plan;
-  SourcePtr source = read_source(path, kWholeFile, context.host, context.diags);
+std::optional<Made> read_saved_plan(const PlanRequest& request,
+                                    const Manifest& manifest, Host& host,
+                                    Diagnostics& diags) {
+  const std::string& path = *request.saved_plan;
+  SourcePtr source = read_source(path, kWholeFile, host, diags);
   if (source == nullptr) return std::nullopt;
-  std::optional<SavedPlan> saved = read_plan(source, context.diags);
+  std::optional<SavedPlan> saved = read_plan(source, diags);
   if (!saved) return std::nullopt;
-  auto plan = plan_for(manifest, std::move(*saved), path, context.diags);
+  auto plan = plan_for(manifest, std::move(*saved), path, diags);
   if (!plan) return std::nullopt;
-  const Options& options = context.options;
-  if (options.mesh == nullptr) return Made{*std::move(plan), std::nullopt};
-  auto mesh =
-      written_mesh(options.mesh, options, options.devices, context.diags);
+  if (request.mesh == nullptr) return Made{*std::move(plan), std::nullopt};
+  auto mesh = written_mesh(request.mesh, request, request.devices, diags);
   if (!mesh) return std::nullopt;
   auto converted = convert_plan(
       manifest, *plan, mesh->mesh,
-      {options.axes, options.unmatched == Unmatched::Auto, options.parity},
-      context.diags);
+      {request.axes, request.unmatched == Unmatched::Auto, request.parity},
+      diags);
   if (!converted) return std::nullopt;
   return Made{*std::move(converted), std::move(mesh->slices)};
 }
 
-ResolveOptions resolve_options(const Context& context) {
-  const Options& options = context.options;
-  ResolveOptions how;
-  how.min_size = options.min_size;
-  how.on_indivisible = options.on_indivisible;
-  how.strict = options.strict;
-  how.declarations = options.declarations;
-  how.names = {options.mode, options.fallback, options.flax};
-  how.auto_unmatched = options.unmatched == Unmatched::Auto;
-  how.parity = options.parity;
-  how.jobs = options.jobs > 0 ? options.jobs : context.host.processors();
-  return how;
-}
-
-LintOptions lint_options_of(const Options& options, AxisNames named_axes) {
-  LintOptions how = {options.tolerance, options.max_replicated,
-                     options.unmatched != Unmatched::Error};
-  const MemoryOptions& m = options.memory;
-  if (m.stages) how.pipeline_axis = m.stages->axis;
-  if (m.state.zero == 3) how.zero_axes = m.state.zero_axes;
-  how.raise_unplaced = options.fallback == RulesFallback::RaiseError;
+// How the plan is judged, with what else names axes.
+LintOptions lint_options_with(const PlanRequest& request,
+                              const MemoryRequest& memory,
+                              AxisNames named_axes) {
+  LintOptions how = lint_options(request);
+  if (memory.stages) how.pipeline_axis = memory.stages->axis;
+  if (memory.state.zero == 3) how.zero_axes = memory.state.zero_axes;
+  how.raise_unplaced = request.fallback == RulesFallback::RaiseError;
   how.named_axes = std::move(named_axes);
-  for (const AxisNames* axes :
-       {&m.state.zero_axes, &m.kv_axes, &m.batch_axes, &m.sequence_axes}) {
+  for (const AxisNames* axes : {&memory.state.zero_axes, &memory.kv_axes,
+                                &memory.batch_axes, &memory.sequence_axes}) {
     how.named_axes.insert(how.named_axes.end(), axes->begin(), axes->end());
   }
   return how;
 }
 
-std::optional<Made> make_plan(Context& context, Manifest& manifest,
-                              std::optional<RuleSet>& rules) {
-  if (!rules) rules = read_rules(context);
+std::optional<Made> make_plan(const PlanRequest& request, ReadInputs& inputs,
+                              Host& host, Diagnostics& diags) {
+  std::optional<RuleSet>& rules = inputs.rules;
+  if (!rules) rules = read_rules(request, host, diags);
   if (!rules) return std::nullopt;
-  declare_axes(context.options, *rules);
-  auto mesh = read_mesh(context, *rules, manifest);
+  declare_axes(request, *rules);
+  auto mesh = read_mesh(request, *rules, inputs.manifest, diags);
   if (!mesh) return std::nullopt;
-  auto plan = resolve(manifest, *rules, mesh->mesh, resolve_options(context),
-                      context.diags);
+  auto plan = resolve(inputs.manifest, *rules, mesh->mesh,
+                      resolve_options(request, host), diags);
   if (!plan) return std::nullopt;
   return Made{*std::move(plan), std::move(mesh->slices)};
 }
 
 }  // namespace
 
-std::optional<Manifest> read_manifest(Context& context) {
-  if (reads_stdin_twice(context.options)) {
-    return context.diags
-        .error(Code::Usage, {}, "standard input can be read once only")
+std::optional<Manifest> read_manifest(const PlanRequest& request, Host& host,
+                                      Diagnostics& diags,
+                                      ProgressListener& progress) {
+  if (reads_stdin_twice(request)) {
+    return diags.error(Code::Usage, {}, "standard input can be read once only")
         .help("give the model, the rules or the plan as a file");
   }
-  context.progress.stage("reading the model");
-  return load_manifest(context.options.arguments.front(), context.host,
-                       context.diags);
+  progress.stage("reading the model");
+  return load_manifest(request.model, host, diags);
 }
 
-std::optional<RuleSet> read_given_rules(Context& context) {
-  std::optional<RuleSet> rules = read_rules(context);
-  if (rules) declare_axes(context.options, *rules);
+std::optional<RuleSet> read_given_rules(const PlanRequest& request, Host& host,
+                                        Diagnostics& diags) {
+  std::optional<RuleSet> rules = read_rules(request, host, diags);
+  if (rules) declare_axes(request, *rules);
   return rules;
 }
 
-std::optional<Inputs> read_inputs(Context& context) {
-  std::optional<Manifest> manifest = read_manifest(context);
+std::optional<Inputs> read_inputs(const PlanRequest& request, Host& host,
+                                  Diagnostics& diags,
+                                  ProgressListener& progress) {
+  std::optional<Manifest> manifest =
+      read_manifest(request, host, diags, progress);
   if (!manifest) return std::nullopt;
-  std::optional<RuleSet> rules = read_given_rules(context);
+  std::optional<RuleSet> rules = read_given_rules(request, host, diags);
   if (!rules) return std::nullopt;
   return Inputs{*std::move(manifest), *std::move(rules),
-                resolve_options(context)};
+                resolve_options(request, host)};
 }
 
-std::optional<Mesh> planned_mesh(Context& context, Inputs& inputs) {
-  const auto mesh = read_mesh(context, inputs.rules, inputs.manifest);
+std::optional<Mesh> planned_mesh(const PlanRequest& request, Inputs& inputs,
+                                 Diagnostics& diags) {
+  const auto mesh = read_mesh(request, inputs.rules, inputs.manifest, diags);
   if (!mesh) return std::nullopt;
   return mesh->mesh;
 }
 
-std::optional<Session> open_session(Context& context) {
-  std::optional<Manifest> manifest = read_manifest(context);
+std::optional<Session> open_session(const PlanRequest& request,
+                                    const MemoryRequest& memory, Host& host,
+                                    Diagnostics& diags,
+                                    ProgressListener& progress) {
+  std::optional<Manifest> manifest =
+      read_manifest(request, host, diags, progress);
   if (!manifest) return std::nullopt;
-  return open_session(context, std::move(*manifest));
+  return open_session(request, memory, {*std::move(manifest), {}, {}}, host,
+                      diags, progress);
 }
 
-std::optional<Session> open_session(Context& context, Manifest manifest,
-                                    std::optional<RuleSet> rules,
-                                    AxisNames named_axes) {
-  Diagnostics& diags = context.diags;
-  context.progress.stage("matching rules");
-  std::optional<Made> made = context.options.plan
-                                 ? read_saved_plan(context, manifest)
-                                 : make_plan(context, manifest, rules);
+std::optional<Session> open_session(const PlanRequest& request,
+                                    const MemoryRequest& memory,
+                                    ReadInputs inputs, Host& host,
+                                    Diagnostics& diags,
+                                    ProgressListener& progress) {
+  Manifest& manifest = inputs.manifest;
+  std::optional<RuleSet>& rules = inputs.rules;
+  progress.stage("matching rules");
+  std::optional<Made> made =
+      request.saved_plan ? read_saved_plan(request, manifest, host, diags)
+                         : make_plan(request, inputs, host, diags);
   if (!made) return std::nullopt;
   Plan& plan = made->plan;
 
   Folding folding =
       fold(plan.placement_of, [&](size_t i) { return manifest.name(i); });
-  std::optional<DeviceMemory> memory = device_memory(manifest, plan, diags);
-  if (!memory) return std::nullopt;
+  std::optional<DeviceMemory> held = device_memory(manifest, plan, diags);
+  if (!held) return std::nullopt;
 
-  context.progress.stage("checking the plan");
-  const LintOptions lint_options =
-      lint_options_of(context.options, std::move(named_axes));
+  progress.stage("checking the plan");
+  const LintOptions lint_how =
+      lint_options_with(request, memory, std::move(inputs.named_axes));
   const size_t first = diags.all().size();
   lint(make_lint_input(manifest, plan, folding, rules ? &*rules : nullptr,
-                       *memory, lint_options),
+                       *held, lint_how),
        diags);
   if (diags.cannot_run()) return std::nullopt;
   // Where the rules are for other names, no change of them here or there helps.
@@ -287,14 +286,14 @@ std::optional<Session> open_session(Context& context, Manifest manifest,
                     return diagnostic.code == Code::RulesForOtherNames;
                   });
   if (rules && !are_for_others) {
-    context.progress.stage("looking for fixes");
-    advise({manifest, *rules, plan, folding, *memory, resolve_options(context),
-            lint_options},
+    progress.stage("looking for fixes");
+    advise({manifest, *rules, plan, folding, *held,
+            resolve_options(request, host), lint_how},
            first, diags);
   }
-  const Balance ratios = balance(manifest, plan, *memory);
-  return Session{std::move(manifest),    std::move(rules),   std::move(plan),
-                 std::move(folding),     std::move(*memory), ratios,
+  const Balance ratios = balance(manifest, plan, *held);
+  return Session{std::move(manifest),    std::move(rules), std::move(plan),
+                 std::move(folding),     std::move(*held), ratios,
                  std::move(made->slices)};
 }
 
@@ -344,15 +343,15 @@ std::optional<std::vector<AxisRequest>> read_sizes(const SourceFile& source,
 }  // namespace
 
 std::optional<SlicedMesh> written_mesh(const SourcePtr& text,
-                                       const Options& options,
+                                       const PlanRequest& request,
                                        std::optional<int64_t> devices,
                                        Diagnostics& diags) {
   diags.keep(text);
   const auto axes = is_sizes(text->text())
-                        ? read_sizes(*text, options.axes, diags)
+                        ? read_sizes(*text, request.axes, diags)
                         : parse_mesh_text(*text, diags);
   if (!axes) return std::nullopt;
-  return make_sliced_mesh(*axes, {}, devices, options.slices, whole(*text),
+  return make_sliced_mesh(*axes, {}, devices, request.slices, whole(*text),
                           diags);
 }
 
@@ -365,4 +364,4 @@ std::optional<SlicedMesh> mesh_of_rules(const RuleSet& rules,
                           rules.mesh_where, diags);
 }
 
-}  // namespace shardplan::cli
+}  // namespace shardplan

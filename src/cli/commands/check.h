@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `check` alone takes.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/diagnostic.h"
+
+namespace shardplan::cli {
+
+struct Flag;
+struct Options;
+struct Setting;
+
+struct CheckRequest {
+  bool fix = false;   // --fix
+  bool diff = false;  // --fix --diff
+};
+
+const std::vector<Flag>& check_flags();
+// --fix and --diff against the rest (SP010).
+void validate_check(std::span<const Setting> given, const Options& options,
+                    Diagnostics& diags);
+
+}  // namespace shardplan::cli

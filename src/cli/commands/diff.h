@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `diff` alone takes.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/diagnostic.h"
+
+namespace shardplan::cli {
+
+struct Flag;
+struct Options;
+struct Setting;
+
+struct DiffRequest {
+  bool exit_code = false;              // --exit-code
+  std::vector<std::string> semantics;  // --semantics A,B: two, or none
+};
+
+const std::vector<Flag>& diff_flags();
+// What makes a plan means nothing to saved ones (SP010). `given` are the flags
+// of the command line.
+void validate_diff(std::span<const Setting> given, const Options& options,
+                   Diagnostics& diags);
+
+}  // namespace shardplan::cli

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `export` alone takes.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace shardplan::cli {
+
+struct Flag;
+
+struct ExportRequest {
+  std::optional<std::string> to;  // --to
+};
+
+const std::vector<Flag>& export_flags();
+
+}  // namespace shardplan::cli

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flags that make a plan (session/plan_request.h), and say how it is
+// judged.
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/flag_values.h"
+#include "cli/flags.h"
+#include "cli/options.h"
+#include "core/mesh.h"
+#include "core/partition_axis.h"
+#include "core/plan.h"
+#include "io/load.h"
+
+namespace shardplan::cli {
+namespace {
+
+// `inspect` takes what makes a plan together with --shard (see makes_plan).
+constexpr std::string_view kPlanning =
+    "check resolve analyze sweep simulate export inspect";
+constexpr std::string_view kPlanned =
+    "check resolve analyze simulate export inspect";
+// With rules and a mesh, whatever is then made of them.
+constexpr std::string_view kRuled =
+    "check resolve analyze sweep simulate export inspect diff";
+
+std::vector<std::string> dialect_names() {
+  std::vector<std::string> names;
+  for (const RuleDialect& dialect : rule_dialects()) {
+    names.emplace_back(dialect.name);
+  }
+  return names;
+}
+
+std::vector<std::string> policy_names() {
+  return {"drop", "prefix", "pad", "chunk", "error"};
+}
+// In the order of Unmatched.
+std::vector<std::string> unmatched_names() {
+  return {"error", "replicate", "auto"};
+}
+std::vector<std::string> fallback_names() {
+  return {"axis_is_unsharded", "raise_error", "no_constraint"};
+}
+std::vector<std::string> flax_versions() { return {"current", "2024"}; }
+std::vector<std::string> mode_choices() {
+  return {kModeNames.begin(), kModeNames.end()};
+}
+
+void set_mesh(const Setting& setting, Options& options, Diagnostics&) {
+  const std::string name = setting.where
+                               ? setting.where.file->name() + " (mesh)"
+                               : std::string("--mesh");
+  options.planning.mesh = std::make_shared<SourceFile>(name, setting.value);
+}
+
+void set_pattern(const Setting& setting, Options& options, Diagnostics&) {
+  const std::string name = setting.where
+                               ? setting.where.file->name() + " (pattern)"
+                               : std::string("--pattern");
+  options.planning.pattern = std::make_shared<SourceFile>(name, setting.value);
+}
+
+void set_axes(const Setting& setting, Options& options, Diagnostics& diags) {
+  options.planning.axes = axes_of(setting, diags);
+}
+
+void set_jobs(const Setting& setting, Options& options, Diagnostics& diags) {
+  if (const auto jobs = integer_of(setting, 1, 4096, diags)) {
+    options.planning.jobs = static_cast<int>(*jobs);
+  }
+}
+
+constexpr int64_t kAny = std::numeric_limits<int64_t>::min();
+constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+
+}  // namespace
+
+const std::vector<Flag>& planning_flags() {
+  static const std::vector<Flag> kFlags = {
+      {"rules", 'r', Takes::File, "FILE|@NAME", "Inputs",
+       "partition rules; may repeat, first match wins", kRuled, true, true,
+       nullptr,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.planning.rules.push_back(path_of(s));
+       }},
+      {"dialect", 0, Takes::Choice, "NAME", "Inputs",
+       "read rules as this dialect, whatever they look like", kRuled, false,
+       true, dialect_names,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.planning.dialect = s.value;
+       }},
+      {"table", 0, Takes::Text, "NAME", "Inputs",
+       "which of several tables in a Python file", kRuled, false, true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.planning.table = s.value;
+       }},
+      {"pattern", 0, Takes::Text, "STRING", "Inputs",
+       "rules in one line: attention|mlp->fsdp.tp,norm->None", kRuled, false,
+       true, nullptr, set_pattern},
+      {"parity", 0, Takes::Nothing, "", "Inputs",
+       "as the originals do it: how --pattern is read, axes that the mesh "
+       "lacks, what --matmul gives",
+       "check resolve analyze sweep export inspect diff explain", false, true,
+       nullptr,
+       [](const Setting&, Options& o, Diagnostics&) {
+         o.planning.parity = true;
+       }},
+      {"fallback", 0, Takes::Choice, "WHAT", "Inputs",
+       "for logical axes that no rule places (default axis_is_unsharded)",
+       kRuled, false, true, fallback_names,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.planning.fallback =
+             find_fallback(s.value).value_or(o.planning.fallback);
+       }},
+      {"flax-compat", 0, Takes::Choice, "YEAR", "Inputs",
+       "logical axes as flax of that year reads them (default current)", kRuled,
+       false, true, flax_versions,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.planning.flax =
+             s.value == "2024" ? FlaxVersion::March2024 : FlaxVersion::Current;
+       }},
+      {"mesh", 'm', Takes::Text, "AXES", "Inputs",
+       "devices, major to minor: fsdp=8,tp=4, or 8,4 with --axes; one size may "
+       "be -1",
+       kRuled, false, true, nullptr, set_mesh},
+      {"devices", 0, Takes::Text, "N", "Inputs",
+       "number of devices, for a size of -1 or as a check", kRuled, false, true,
+       nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         o.sweep.devices = integers_of(s, o.command, 1, kMaxDevices, d);
+         if (o.sweep.devices.size() == 1)
+           o.planning.devices = o.sweep.devices[0];
+       }},
+      {"slices", 0, Takes::Text, "N", "Inputs",
+       "slices of devices joined by a slower network; each crosses an axis",
+       kPlanning, false, true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         o.planning.slices = integer_of(s, 1, kMaxDevices, d);
+       }},
+      {"axes", 0, Takes::Text, "A,B,C", "Inputs",
+       "axes that rules may name though the mesh lacks them; names for a mesh "
+       "of sizes alone",
+       kRuled, false, true, nullptr, set_axes},
+      {"plan", 0, Takes::File, "FILE", "Inputs",
+       "a saved plan instead of rules and mesh; with --mesh its specs on that "
+       "mesh",
+       kPlanned, false, true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.planning.saved_plan = path_of(s);
+       }},
+      {"min-size", 0, Takes::Text, "N", "Inputs",
+       "replicate arrays of fewer elements (default 0)", kPlanning, false, true,
+       nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         o.planning.min_size = integer_of(s, kAny, kMost, d).value_or(0);
+       }},
+      {"on-indivisible", 0, Takes::Choice, "POLICY", "Inputs",
+       "for dimensions that axes do not divide (default drop)", kPlanning,
+       false, true, policy_names,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.planning.on_indivisible =
+             find_policy(s.value).value_or(o.planning.on_indivisible);
+       }},
+      {"unmatched", 0, Takes::Choice, "WHAT", "Inputs",
+       "for parameters that no rule matches (default error)", kPlanning, false,
+       true, unmatched_names,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.planning.unmatched = s.value == "auto"        ? Unmatched::Auto
+                                : s.value == "replicate" ? Unmatched::Replicate
+                                                         : Unmatched::Error;
+       }},
+      {"no-strict", 0, Takes::Nothing, "", "Inputs",
+       "apply rules verbatim: scalars, sizes and ranks alike", kPlanning, false,
+       true, nullptr,
+       [](const Setting&, Options& o, Diagnostics&) {
+         o.planning.strict = false;
+       }},
+      {"declare", 0, Takes::Text, "A,B", "Inputs",
+       "what is stored otherwise: replicate-kv-heads, pad-vocab=M, "
+       "interleave-gate-up, interleave-qkv",
+       kPlanning, true, true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         append_declarations(s, o.planning.declarations, d);
+       }},
+      {"jobs", 0, Takes::Text, "N", "Inputs",
+       "threads to use (default one per processor)", kRuled, false, true,
+       nullptr, set_jobs},
+      {"mode", 0, Takes::Choice, "MODE", "Memory",
+       "what the model runs for (default train)", kRuled, false, true,
+       mode_choices,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.planning.mode = find_mode(s.value).value_or(Mode::Train);
+       }},
+      {"tolerance", 0, Takes::Text, "F", "Diagnostics",
+       "memory that corrections may cost (default 0.02)", kPlanning, false,
+       true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         o.planning.tolerance = number_of(s, d).value_or(o.planning.tolerance);
+       }},
+      {"max-replicated", 0, Takes::Text, "F", "Diagnostics",
+       "fraction of bytes that may stay unsharded (default any)", kPlanning,
+       false, true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         o.planning.max_replicated = number_of(s, d);
+       }},
+  };
+  return kFlags;
+}
+
+}  // namespace shardplan::cli

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a plan is asked for with: which model, rules and mesh, and how they are
+// read and judged.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/host.h"
+#include "base/source.h"
+#include "core/mesh.h"
+#include "core/partition_axis.h"
+#include "core/plan.h"
+#include "core/rules.h"
+#include "findings/lint.h"
+#include "io/load.h"
+#include "resolve/name_resolution.h"
+#include "resolve/resolve.h"
+
+namespace shardplan {
+
+// What becomes of parameters that no rule matches: an error, or a note where
+// they are to be replicated or placed by their size.
+enum class Unmatched : uint8_t { Error, Replicate, Auto };
+
+struct PlanRequest {
+  std::string model;                   // a path, or "-"
+  std::vector<std::string> rules;      // --rules, in order
+  std::optional<std::string> dialect;  // --dialect
+  std::optional<std::string> table;    // --table
+  SourcePtr pattern;                   // --pattern, as text named "--pattern"
+  // As the originals did it: how --pattern is split, axes that the mesh lacks.
+  bool parity = false;                                      // --parity
+  RulesFallback fallback = RulesFallback::AxisIsUnsharded;  // --fallback
+  FlaxVersion flax = FlaxVersion::Current;                  // --flax-compat
+  SourcePtr mesh;                         // --mesh, as text named "--mesh"
+  std::optional<int64_t> devices;         // --devices
+  std::optional<int64_t> slices;          // --slices
+  AxisNames axes;                         // --axes
+  std::optional<std::string> saved_plan;  // --plan; then no rules
+  int64_t min_size = 0;                   // --min-size
+  OnIndivisible on_indivisible = OnIndivisible::Drop;
+  Unmatched unmatched = {};              // --unmatched
+  bool strict = true;                    // --no-strict
+  Declarations declarations;             // --declare
+  Mode mode = Mode::Train;               // --mode
+  double tolerance = 0.02;               // --tolerance
+  std::optional<double> max_replicated;  // --max-replicated
+  int jobs = 0;                          // --jobs; 0: one per processor
+};
+
+// How rule files are read, but for what they say themselves.
+RuleReading rule_reading(const PlanRequest& request);
+// How names of axes are read.
+NameReading name_reading(const PlanRequest& request);
+ResolveOptions resolve_options(const PlanRequest& request, Host& host);
+// How a plan is judged by what is asked of it alone.
+LintOptions lint_options(const PlanRequest& request);
+
+}  // namespace shardplan

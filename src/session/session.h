@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// From what is asked for to a plan with all that is known of it: model, rules
+// and mesh read, resolved, measured, linted and advised on. No command line is
+// needed for it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "base/diagnostic.h"
+#include "base/host.h"
+#include "base/source.h"
+#include "core/fold.h"
+#include "core/manifest.h"
+#include "core/mesh.h"
+#include "core/plan.h"
+#include "core/rules.h"
+#include "resolve/analyze.h"
+#include "resolve/resolve.h"
+#include "session/budget.h"
+#include "session/plan_request.h"
+#include "session/progress_listener.h"
+
+namespace shardplan {
+
+struct Session {
+  Manifest manifest;
+  std::optional<RuleSet> rules;  // absent with --plan
+  Plan plan;
+  Folding folding;  // by placement
+  DeviceMemory memory;
+  Balance balance;
+  std::optional<Slices> slices;  // of the plan's mesh, where they are known
+};
+
+// What a plan is made of, but for the mesh.
+struct Inputs {
+  Manifest manifest;
+  RuleSet rules;
+  ResolveOptions how;
+};
+// Empty, with the reason reported.
+std::optional<Inputs> read_inputs(const PlanRequest& request, Host& host,
+                                  Diagnostics& diags,
+                                  ProgressListener& progress);
+
+// The model that is asked for. Empty, with the reason reported.
+std::optional<Manifest> read_manifest(const PlanRequest& request, Host& host,
+                                      Diagnostics& diags,
+                                      ProgressListener& progress);
+// The rules that are asked for, with the axes that are declared; REQUIRES: the
+// request names some. Empty, with the reason reported.
+std::optional<RuleSet> read_given_rules(const PlanRequest& request, Host& host,
+                                        Diagnostics& diags);
+
+// The mesh that is asked for, else that of the rules or the model. Empty, with
+// the reason reported.
+std::optional<Mesh> planned_mesh(const PlanRequest& request, Inputs& inputs,
+                                 Diagnostics& diags);
+
+// Empty when there can be no answer; the diagnostics say why. Otherwise they
+// hold every finding. What memory is asked for names axes, too, which need
+// no rule then, and some of which shard weights that the plan leaves whole.
+std::optional<Session> open_session(const PlanRequest& request,
+                                    const MemoryRequest& memory, Host& host,
+                                    Diagnostics& diags,
+                                    ProgressListener& progress);
+
+// What has been read or made of a request already.
+struct ReadInputs {
+  Manifest manifest;
+  std::optional<RuleSet> rules;  // else those that the request names
+  // Axes that something else than the rules names, such as the values of a
+  // graph.
+  AxisNames named_axes;
+};
+std::optional<Session> open_session(const PlanRequest& request,
+                                    const MemoryRequest& memory,
+                                    ReadInputs inputs, Host& host,
+                                    Diagnostics& diags,
+                                    ProgressListener& progress);
+
+// The mesh of a run: written in a request, or from the rules.
+
+// Reads `fsdp=4,tp=2`, or sizes alone, `4,2`, whose names are the request's
+// axes, one for each. The diagnostics keep the text.
+std::optional<SlicedMesh> written_mesh(const SourcePtr& text,
+                                       const PlanRequest& request,
+                                       std::optional<int64_t> devices,
+                                       Diagnostics& diags);
+
+// REQUIRES: the rules have a mesh.
+std::optional<SlicedMesh> mesh_of_rules(const RuleSet& rules,
+                                        std::optional<int64_t> devices,
+                                        std::optional<int64_t> slices,
+                                        Diagnostics& diags);
+
+}  // namespace shardplan
