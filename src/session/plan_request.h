@@ -14,7 +14,7 @@
 #include "core/partition_axis.h"
 #include "core/plan.h"
 #include "core/rules.h"
-#include "findings/lint.h"
+#include "findings/findings.h"
 #include "io/load.h"
 #include "resolve/name_resolution.h"
 #include "resolve/resolve.h"

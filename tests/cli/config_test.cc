@@ -9,35 +9,35 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "tests/support/memory_host.h"
+#include "tests/support/words.h"
 
 namespace shardplan::cli {
 namespace {
 
+using testing::has_text;
+
 using shardplan::testing::MemoryHost;
 
-constexpr const char* kModel = R"({"w": {"shape": [4, 6], "dtype": "f32"}})";
-constexpr const char* kRules = "rules:\n  - [\"w\", [tp]]\n";
+constexpr const char* kSmallModel =
+    R"({"w": {"shape": [4, 6], "dtype": "f32"}})";
+constexpr const char* kSmallRules = "rules:\n  - [\"w\", [tp]]\n";
 
-MemoryHost ready(const std::string& config) {
+MemoryHost repository_host(const std::string& config) {
   MemoryHost host;
   host.directory = "/home/ann/repo/model";
   host.files["/home/ann/repo/.git/HEAD"] = "ref: main\n";
   host.files["/home/ann/repo/.git/config"] = "token = hunter2\n";
-  host.files["/home/ann/repo/rules.yaml"] = kRules;
-  host.files["/home/ann/outside.yaml"] = kRules;
+  host.files["/home/ann/repo/rules.yaml"] = kSmallRules;
+  host.files["/home/ann/outside.yaml"] = kSmallRules;
   host.files["/etc/shadow"] = "root:hunter2:0:0\n";
-  host.files["m.json"] = kModel;
-  host.files["r.yaml"] = kRules;
+  host.files["m.json"] = kSmallModel;
+  host.files["r.yaml"] = kSmallRules;
   host.files["shardplan.yaml"] = config;
   return host;
 }
 
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
-
 TEST_CASE("a repository is the nearest folder with .git, else the own one") {
-  MemoryHost host = ready("");
+  MemoryHost host = repository_host("");
   CHECK(repository_of("shardplan.yaml", host) == "/home/ann/repo");
   CHECK(repository_of("../rules.yaml", host) == "/home/ann/repo");
   CHECK(repository_of("/home/ann/outside.yaml", host) == "/home/ann");
@@ -45,7 +45,7 @@ TEST_CASE("a repository is the nearest folder with .git, else the own one") {
 }
 
 TEST_CASE("paths within a folder, whatever their spelling and links") {
-  MemoryHost host = ready("");
+  MemoryHost host = repository_host("");
   host.files["/home/ann/repo-twin/x"] = "";
   host.links["/home/ann/repo/out"] = "/etc";
   host.links["/home/ann/repo/in"] = "model";
@@ -95,7 +95,7 @@ TEST_CASE("no setting of a configuration that was found reads outside") {
       const Setting setting = {&flag, path, {}, ""};
       files += files_of(setting).empty() ? 0 : 1;
       for (const char* command : {"check", "simulate", "analyze", "sweep"}) {
-        MemoryHost host = ready(config);
+        MemoryHost host = repository_host(config);
         std::vector<std::string> words = {command, "m.json"};
         if (flag.name != "rules" && flag.name != "plan") {
           words.insert(words.end(), {"-r", "r.yaml", "-m", "tp=2"});
@@ -103,7 +103,7 @@ TEST_CASE("no setting of a configuration that was found reads outside") {
         run(words, host);
         CHECK(host.read.count("/etc/shadow") == 0);
         CHECK(host.read.count("/home/ann/outside.yaml") == 0);
-        CHECK_FALSE(contains(host.out + host.err, "hunter2"));
+        CHECK_FALSE(has_text(host.out + host.err, "hunter2"));
       }
     }
   }
@@ -111,12 +111,13 @@ TEST_CASE("no setting of a configuration that was found reads outside") {
 }
 
 TEST_CASE("a path outside is refused where it stands, and --config may") {
-  MemoryHost host = ready("mesh: {tp: 2}\nrules: ../../outside.yaml\n");
+  MemoryHost host =
+      repository_host("mesh: {tp: 2}\nrules: ../../outside.yaml\n");
   CHECK(run({"check", "m.json"}, host) == 2);
-  CHECK(contains(host.err,
+  CHECK(has_text(host.err,
                  "error[SP010]: a configuration that was found may not name "
                  "`../../outside.yaml`\n --> shardplan.yaml:2:8\n"));
-  CHECK(contains(host.err, "  = it names what is in `/home/ann/repo`, and"));
+  CHECK(has_text(host.err, "  = it names what is in `/home/ann/repo`, and"));
   CHECK(run({"check", "m.json", "--config", "shardplan.yaml"}, host) == 0);
   host.files["shardplan.yaml"] = "mesh: {tp: 2}\nrules: ../rules.yaml\n";
   CHECK(run({"check", "m.json"}, host) == 0);
@@ -127,17 +128,17 @@ TEST_CASE("a path outside is refused where it stands, and --config may") {
 }
 
 TEST_CASE("a folder that is named may hold links, which lead nowhere else") {
-  MemoryHost host = ready("mesh: {tp: 2}\nrules: ckpt\n");
+  MemoryHost host = repository_host("mesh: {tp: 2}\nrules: ckpt\n");
   host.files["ckpt/named_shardings.json"] = "";
   host.links["ckpt/named_shardings.json"] = "/etc/shadow";
   CHECK(run({"check", "m.json"}, host) == 2);
-  CHECK_FALSE(contains(host.err, "hunter2"));
-  CHECK(contains(host.err,
+  CHECK_FALSE(has_text(host.err, "hunter2"));
+  CHECK(has_text(host.err,
                  "cannot read `ckpt/named_shardings.json`: it leads "
                  "out of `/home/ann/repo`"));
   // The mutation: on a host without a fence the line is shown.
   CHECK(run({"check", "m.json", "--config", "shardplan.yaml"}, host) == 2);
-  CHECK(contains(host.err, "hunter2"));
+  CHECK(has_text(host.err, "hunter2"));
 }
 
 TEST_CASE("what is no configuration is never quoted, within bounds or not") {
@@ -154,26 +155,26 @@ TEST_CASE("what is no configuration is never quoted, within bounds or not") {
   for (const auto& row : rows) {
     CAPTURE(row.config);
     CAPTURE(row.link);
-    MemoryHost host = ready(row.config);
+    MemoryHost host = repository_host(row.config);
     host.files["secrets.env"] = "TOKEN=hunter2\n: : [\n";
     host.files["keys.yaml"] = "hunter2: hunter2\n";
     host.files["list.yaml"] = "- hunter2\n";
     if (row.link != nullptr) host.links["shardplan.yaml"] = row.link;
     CHECK(run({"check", "m.json", "-r", "r.yaml", "-m", "tp=2"}, host) == 2);
-    CHECK(contains(host.err, "error[SP010]"));
-    CHECK_FALSE(contains(host.out + host.err, "hunter2"));
+    CHECK(has_text(host.err, "error[SP010]"));
+    CHECK_FALSE(has_text(host.out + host.err, "hunter2"));
   }
   // The mutation: the same text in the configuration itself is shown.
-  MemoryHost host = ready("hunter2: hunter2\n");
+  MemoryHost host = repository_host("hunter2: hunter2\n");
   CHECK(run({"check", "m.json", "-r", "r.yaml", "-m", "tp=2"}, host) == 2);
-  CHECK(contains(host.err, "hunter2"));
+  CHECK(has_text(host.err, "hunter2"));
 }
 
 TEST_CASE("a named configuration that extends another repository's file") {
-  MemoryHost host = ready("extends: /etc/shadow\n");
+  MemoryHost host = repository_host("extends: /etc/shadow\n");
   CHECK(run({"check", "m.json", "--config", "shardplan.yaml"}, host) == 2);
-  CHECK_FALSE(contains(host.err, "hunter2"));
-  CHECK(contains(host.err, "`/etc/shadow` is no configuration"));
+  CHECK_FALSE(has_text(host.err, "hunter2"));
+  CHECK(has_text(host.err, "`/etc/shadow` is no configuration"));
 }
 
 // The shardplan.yaml of another user in a folder above was obeyed.
@@ -197,7 +198,7 @@ TEST_CASE("another user's configuration is refused, as git does") {
     CAPTURE(row.owned);
     CAPTURE(row.user);
     CAPTURE(row.sudo);
-    MemoryHost host = ready("");
+    MemoryHost host = repository_host("");
     host.files.erase("shardplan.yaml");
     host.files["/home/ann/repo/shardplan.yaml"] = "mesh: {tp: 2}\n";
     host.uid = row.user;
@@ -209,11 +210,11 @@ TEST_CASE("another user's configuration is refused, as git does") {
     host.variables["SUDO_UID"] = row.sudo;
     CHECK(run({"check", "m.json", "-r", "r.yaml"}, host) == row.exit);
     if (row.exit == 0) continue;
-    CHECK(contains(host.err, "belongs to another user"));
-    CHECK(contains(host.err, "is of user 66, this run is of user " +
+    CHECK(has_text(host.err, "belongs to another user"));
+    CHECK(has_text(host.err, "is of user 66, this run is of user " +
                                  std::to_string(row.user)));
     CHECK(
-        contains(host.err, "`--config /home/ann/repo/shardplan.yaml` uses it"));
+        has_text(host.err, "`--config /home/ann/repo/shardplan.yaml` uses it"));
     CHECK(run({"check", "m.json", "-r", "r.yaml", "-m", "tp=2", "--config",
                "/home/ann/repo/shardplan.yaml"},
               host) == 0);
@@ -223,7 +224,7 @@ TEST_CASE("another user's configuration is refused, as git does") {
 }
 
 TEST_CASE("the search ends at a repository's root and a file system's end") {
-  MemoryHost host = ready("");
+  MemoryHost host = repository_host("");
   host.files.erase("shardplan.yaml");
   host.files["/home/ann/shardplan.yaml"] = "";
   CHECK_FALSE(find_config(host));
@@ -242,12 +243,12 @@ TEST_CASE("no configuration writes a file") {
     for (const bool named : {false, true}) {
       CAPTURE(key);
       MemoryHost host =
-          ready(std::string(key) + ": ../victim.sh\nmesh: {tp: 2}\n");
+          repository_host(std::string(key) + ": ../victim.sh\nmesh: {tp: 2}\n");
       std::vector<std::string> words = {"check", "m.json", "-r", "r.yaml"};
       if (named) words.insert(words.end(), {"--config", "shardplan.yaml"});
       CHECK(run(words, host) == 2);
       CHECK(host.written.empty());
-      CHECK(contains(host.err, "error[SP004]: `" + std::string(key) +
+      CHECK(has_text(host.err, "error[SP004]: `" + std::string(key) +
                                    "` is no setting\n --> shardplan.yaml:1:1"));
     }
   }

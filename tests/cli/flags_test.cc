@@ -15,17 +15,13 @@
 #include "cli/options.h"
 #include "comm/collective.h"
 #include "tests/support/messages.h"
+#include "tests/support/words.h"
 
 namespace shardplan::cli {
 namespace {
 
-using Words = std::vector<std::string>;
-
-std::string joined(const Words& words) {
-  std::string text;
-  for (const std::string& word : words) text += word + " ";
-  return text;
-}
+using testing::command_line;
+using testing::Words;
 
 std::string value_of(const CommandLine& line, std::string_view flag) {
   std::string values;
@@ -78,7 +74,7 @@ TEST_CASE("help is asked for in every usual way") {
               {{"check", "-h", "m.json"}, "check"},
               {{"--help", "diff"}, "diff"}};
   for (const auto& row : rows) {
-    CAPTURE(joined(row.words));
+    CAPTURE(command_line(row.words));
     Diagnostics diags;
     const CommandLine line = parse_command_line(row.words, diags);
     CHECK(diags.all().empty());
@@ -153,7 +149,7 @@ TEST_CASE("every mistake of usage has its words and its help") {
        nullptr},
   };
   for (const auto& row : rows) {
-    CAPTURE(joined(row.words));
+    CAPTURE(command_line(row.words));
     Diagnostics diags;
     parse_command_line(row.words, diags);
     REQUIRE(diags.all().size() == 1);
@@ -309,7 +305,7 @@ TEST_CASE("paths are relative to the folder of the file that names them") {
   const struct {
     const char* directory;
     const char* path;
-    const char* joined;
+    const char* command_line;
   } rows[] = {{"", "a", "a"},
               {"d", "a", "d/a"},
               {"/d", "../a", "/d/../a"},

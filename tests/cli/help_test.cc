@@ -13,13 +13,12 @@
 #include "cli/progress.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/source_dir.h"
+#include "tests/support/words.h"
 
 namespace shardplan::cli {
 namespace {
 
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
+using testing::has_text;
 
 void check_width(std::string_view text) {
   while (!text.empty()) {
@@ -43,9 +42,9 @@ TEST_CASE("the overview names every command below its group") {
   const std::string text = overview_text(false);
   CHECK(text.starts_with("shardplan " + std::string(version()) + ": "));
   for (const Command& command : commands()) {
-    CHECK(contains(text, "\n" + std::string(command.group) + "\n"));
-    CHECK(contains(text, "\n  " + std::string(command.name) + " "));
-    CHECK(contains(text, command.summary));
+    CHECK(has_text(text, "\n" + std::string(command.group) + "\n"));
+    CHECK(has_text(text, "\n  " + std::string(command.name) + " "));
+    CHECK(has_text(text, command.summary));
   }
 }
 
@@ -56,7 +55,7 @@ TEST_CASE("a command's help leads with examples and ends with a page") {
     const size_t example = text.find("\n  $ shardplan");
     const size_t arguments = text.find("\nArguments\n");
     const size_t exits = text.find("\nExit codes\n");
-    CHECK(contains(text, "  2  could not run"));
+    CHECK(has_text(text, "  2  could not run"));
     REQUIRE(arguments != std::string::npos);
     CHECK(std::min(example, text.find("\n  $ ")) < arguments);
     CHECK(arguments < exits);
@@ -66,16 +65,16 @@ TEST_CASE("a command's help leads with examples and ends with a page") {
 
 TEST_CASE("flags are shown to the commands that take them, in three groups") {
   const std::string check = command_help_text(*find_command("check"), false);
-  CHECK(contains(check, "\nInputs\n  -r, --rules FILE|@NAME"));
-  CHECK(contains(check, "\nOutput\n"));
-  CHECK(contains(check, "\nDiagnostics\n"));
-  CHECK_FALSE(contains(check, "--why"));
-  CHECK_FALSE(contains(check, "--exit-code"));
+  CHECK(has_text(check, "\nInputs\n  -r, --rules FILE|@NAME"));
+  CHECK(has_text(check, "\nOutput\n"));
+  CHECK(has_text(check, "\nDiagnostics\n"));
+  CHECK_FALSE(has_text(check, "--why"));
+  CHECK_FALSE(has_text(check, "--exit-code"));
   const std::string explain =
       command_help_text(*find_command("explain"), false);
-  CHECK(contains(explain, "--color WHEN"));
-  CHECK(contains(explain, "--matmul SPECS"));
-  CHECK_FALSE(contains(explain, "--rules"));
+  CHECK(has_text(explain, "--color WHEN"));
+  CHECK(has_text(explain, "--matmul SPECS"));
+  CHECK_FALSE(has_text(explain, "--rules"));
 }
 
 TEST_CASE("the help of a small command reads well") {
@@ -105,8 +104,8 @@ More: docs/guide.md
 }
 
 TEST_CASE("headings are bold on a terminal") {
-  CHECK(contains(overview_text(true), "\x1b[1mReference\x1b[0m\n"));
-  CHECK_FALSE(contains(overview_text(false), "\x1b"));
+  CHECK(has_text(overview_text(true), "\x1b[1mReference\x1b[0m\n"));
+  CHECK_FALSE(has_text(overview_text(false), "\x1b"));
 }
 
 TEST_CASE("the pages that help names exist") {

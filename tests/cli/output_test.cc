@@ -10,9 +10,12 @@
 #include "base/checked.h"
 #include "cli/options.h"
 #include "tests/support/memory_host.h"
+#include "tests/support/words.h"
 
 namespace shardplan::cli {
 namespace {
+
+using testing::has_text;
 
 using shardplan::testing::MemoryHost;
 
@@ -34,10 +37,6 @@ struct Run {
     return cli::finish(context, std::move(report));
   }
 };
-
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
 
 TEST_CASE("colour follows the flag, then the environment, then the terminal") {
   const struct {
@@ -127,7 +126,7 @@ TEST_CASE("people see diagnostics on stderr, after the answer on stdout") {
   Run run;
   CHECK(run.finish({Code::UnusedAxis}) == Exit::Fine);
   CHECK(run.host.out == "the answer\n");
-  CHECK(contains(run.host.err, "warning[SP204]: about SP204"));
+  CHECK(has_text(run.host.err, "warning[SP204]: about SP204"));
 }
 
 TEST_CASE("on a terminal an empty line stands between the two") {
@@ -142,8 +141,8 @@ TEST_CASE("where diagnostics are the answer they are on stdout") {
   Run run;
   run.is_answer = true;
   run.finish({Code::UnusedAxis});
-  CHECK(contains(run.host.out, "warning[SP204]: about SP204"));
-  CHECK(contains(run.host.out, "the answer"));
+  CHECK(has_text(run.host.out, "warning[SP204]: about SP204"));
+  CHECK(has_text(run.host.out, "the answer"));
   CHECK(run.host.err.empty());
 }
 
@@ -151,7 +150,7 @@ TEST_CASE("programs find diagnostics in the answer itself") {
   Run run;
   run.options.output.format = "json";
   run.finish({Code::UnusedAxis});
-  CHECK(contains(run.host.out, "\"SP204\""));
+  CHECK(has_text(run.host.out, "\"SP204\""));
   CHECK(run.host.err.empty());
 }
 
@@ -159,13 +158,13 @@ TEST_CASE("quiet hides warnings from people and from nobody else") {
   Run text;
   text.options.output.quiet = true;
   text.finish({Code::UnusedAxis, Code::UnknownAxis});
-  CHECK_FALSE(contains(text.host.err, "SP204"));
-  CHECK(contains(text.host.err, "SP201"));
+  CHECK_FALSE(has_text(text.host.err, "SP204"));
+  CHECK(has_text(text.host.err, "SP201"));
   Run json;
   json.options.output.quiet = true;
   json.options.output.format = "json";
   json.finish({Code::UnusedAxis});
-  CHECK(contains(json.host.out, "\"SP204\""));
+  CHECK(has_text(json.host.out, "\"SP204\""));
 }
 
 TEST_CASE("what prevents running leaves no answer") {
@@ -269,7 +268,7 @@ TEST_CASE("files have no colour though stdout is a terminal") {
   run.options.output.file = "x.txt";
   run.host.terminals = {Stream::Out, Stream::Err};
   run.finish();
-  CHECK_FALSE(contains(run.host.files["x.txt"], "\x1b"));
+  CHECK_FALSE(has_text(run.host.files["x.txt"], "\x1b"));
 }
 
 TEST_CASE("the step summary of GitHub is appended") {
@@ -280,8 +279,8 @@ TEST_CASE("the step summary of GitHub is appended") {
   CHECK(run.finish({Code::UnusedAxis}) == Exit::Fine);
   const std::string& summary = run.host.files["summary.md"];
   CHECK(summary.starts_with("before\n"));
-  CHECK(contains(summary, "the answer"));
-  CHECK(contains(run.host.out, "::warning"));
+  CHECK(has_text(summary, "the answer"));
+  CHECK(has_text(run.host.out, "::warning"));
 }
 
 TEST_CASE("diagnostics are grouped by severity, each group in its order") {
@@ -337,13 +336,13 @@ TEST_CASE("a failure is told on stderr, or in the format made for that") {
     Diagnostics diags;
     diags.error(Code::Usage, {}, "wrong");
     explain_failure(options, diags, false, host);
-    CHECK(contains(row.on_stdout ? host.out : host.err, "wrong"));
+    CHECK(has_text(row.on_stdout ? host.out : host.err, "wrong"));
     CHECK((row.on_stdout ? host.err : host.out).empty());
     // What has begun on stdout is not continued by something else.
     host.out.clear();
     host.err.clear();
     explain_failure(options, diags, true, host);
-    CHECK(contains(host.err, "wrong"));
+    CHECK(has_text(host.err, "wrong"));
     CHECK(host.out.empty());
   }
 }
@@ -361,12 +360,12 @@ TEST_CASE("output: no answer without a reason is a bug of ours") {
   CHECK(host.err.empty());
   diags.error(Code::UnknownAxis, {}, "a finding");
   CHECK_THROWS_AS(explain_no_answer(context), InternalError);
-  CHECK(contains(host.err, "a finding"));
+  CHECK(has_text(host.err, "a finding"));
   host.err.clear();
   diags.error(Code::InvalidGraph, {}, "a reason");
   explain_no_answer(context);
-  CHECK(contains(host.err, "a reason"));
-  CHECK_FALSE(contains(host.err, "a finding"));
+  CHECK(has_text(host.err, "a reason"));
+  CHECK_FALSE(has_text(host.err, "a finding"));
 }
 
 TEST_CASE("output: what has been explained is not explained again") {
@@ -381,8 +380,8 @@ TEST_CASE("output: what has been explained is not explained again") {
   report.command = "analyze";
   report.summary = {{"tensors", Count{3}}};
   CHECK(finish(context, report) == Exit::CouldNotRun);
-  CHECK(contains(host.out, "\"tensors\": 3"));
-  CHECK(contains(host.out, "a reason"));
+  CHECK(has_text(host.out, "\"tensors\": 3"));
+  CHECK(has_text(host.out, "a reason"));
   const std::string once = host.out;
   explain_no_answer(context);
   CHECK(host.out == once);

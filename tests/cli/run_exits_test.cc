@@ -12,12 +12,15 @@
 
 #include "cli/commands.h"
 #include "tests/support/simulating.h"
+#include "tests/support/words.h"
 
 namespace shardplan::cli {
 namespace {
 
+using testing::command_line;
+using testing::Words;
+
 using testing::MemoryHost;
-using Words = std::vector<std::string>;
 
 // The same numbers in every run (SplitMix64).
 class Numbers {
@@ -156,12 +159,6 @@ const std::vector<Line>& lines() {
   return kLines;
 }
 
-std::string joined(const Words& words) {
-  std::string text;
-  for (const std::string& word : words) text += word + " ";
-  return text;
-}
-
 // What is wrong with how a run ended; empty when nothing is.
 std::string silence(int exit, const MemoryHost& host, const Words& words) {
   const std::string said = host.out + host.err;
@@ -181,7 +178,7 @@ TEST_CASE("exits: whatever is wrong with the input, it is said") {
   std::map<int, int> exits;
   for (size_t l = 0; l < lines().size(); ++l) {
     const Line& line = lines()[l];
-    CAPTURE(joined(line.words));
+    CAPTURE(command_line(line.words));
     {
       MemoryHost host = before;
       const int exit = run(line.words, host);
@@ -212,7 +209,7 @@ TEST_CASE("exits: meshes and sizes that cannot be are said, too") {
         "fsdp=1024,tp=2048", "dp=2,nope=2", "tp=9223372036854775807"}) {
     for (const Line& line : lines()) {
       CAPTURE(mesh);
-      CAPTURE(joined(line.words));
+      CAPTURE(command_line(line.words));
       Words words = line.words;
       const auto old = std::find(words.begin(), words.end(), "-m");
       if (old != words.end()) words.erase(old, old + 2);

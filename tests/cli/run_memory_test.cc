@@ -13,15 +13,19 @@
 #include "cli/host_memory.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/simulating.h"
+#include "tests/support/words.h"
 
 namespace shardplan::cli {
 namespace {
 
+using testing::command_line;
+using testing::has_text;
+using testing::Words;
+
 using testing::MemoryHost;
-using Words = std::vector<std::string>;
 
 // A model, its rules, a graph, and a plan of them.
-MemoryHost ready() {
+MemoryHost planned_host() {
   MemoryHost host = testing::block_host();
   host.files["odd.yaml"] =
       "rules:\n  - [\"up\", [null, [fsdp, tp]]]\n  - [\"down\", [tp, nope]]\n"
@@ -67,16 +71,6 @@ const std::vector<Words>& command_lines() {
   return kLines;
 }
 
-std::string joined(const Words& words) {
-  std::string text;
-  for (const std::string& word : words) text += word + " ";
-  return text;
-}
-
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
-
 // A run and what it was with all the memory that it wants.
 struct Compared {
   int exit = 0;
@@ -98,7 +92,7 @@ void check_honest(const Compared& got, const Compared& want) {
     CHECK(got.host.files == want.host.files);
     return;
   }
-  CHECK(contains(got.host.out + got.host.err, "SP017"));
+  CHECK(has_text(got.host.out + got.host.err, "SP017"));
   for (const auto& file : got.host.files) {
     const std::string& path = file.first;
     CAPTURE(path);
@@ -110,9 +104,9 @@ void check_honest(const Compared& got, const Compared& want) {
 
 TEST_CASE("memory: with --max-memory too small for it a command says SP017") {
   if (!kCountsAllocations) return;
-  const MemoryHost before = ready();
+  const MemoryHost before = planned_host();
   for (const Words& words : command_lines()) {
-    CAPTURE(joined(words));
+    CAPTURE(command_line(words));
     const Compared want = outcome(words, before);
     for (const char* limit : {"1", "20KB", "100KB", "300KB", "1MB", "100MB"}) {
       CAPTURE(limit);
@@ -129,10 +123,10 @@ TEST_CASE("memory: with --max-memory too small for it a command says SP017") {
 // Whichever allocation fails, alone. All of them would take minutes.
 TEST_CASE("memory: any allocation may fail, and nothing else does") {
   if (!kCountsAllocations) return;
-  const MemoryHost before = ready();
+  const MemoryHost before = planned_host();
   int64_t first = 0;
   for (const Words& words : command_lines()) {
-    CAPTURE(joined(words));
+    CAPTURE(command_line(words));
     const Compared want = outcome(words, before);
     bool failed = true;
     int64_t refused = 0;
@@ -152,7 +146,7 @@ TEST_CASE("memory: any allocation may fail, and nothing else does") {
 
 TEST_CASE("memory: the machine's size is the limit, unless a flag says more") {
   if (!kCountsAllocations) return;
-  MemoryHost host = ready();
+  MemoryHost host = planned_host();
   std::string& model = host.files["model.json"];
   model = "{\"first\": {\"shape\": [1], \"dtype\": \"f32\"}";
   for (int i = 0; i < 20'000; ++i) {
@@ -163,8 +157,8 @@ TEST_CASE("memory: the machine's size is the limit, unless a flag says more") {
   host.files["/proc/meminfo"] = "MemTotal: 1024 kB\n";
   const Words words = {"inspect", "model.json"};
   CHECK(run(words, host) == 2);
-  CHECK(contains(host.err, "more than the 768.0 KiB"));
-  CHECK(contains(host.err, "what it was doing: reading `model.json`"));
+  CHECK(has_text(host.err, "more than the 768.0 KiB"));
+  CHECK(has_text(host.err, "what it was doing: reading `model.json`"));
   Words allowed = words;
   allowed.insert(allowed.end(), {"--max-memory", "1GB"});
   CHECK(run(allowed, host) == 0);
@@ -195,13 +189,13 @@ TEST_CASE("memory: a document of many nodes takes few bytes for each") {
   exit_with(std::to_string(kNodes * 160));
   CHECK(host.err == err);
   CHECK(exit_with(std::to_string(kNodes * 8)) == 2);
-  CHECK(contains(host.err, "SP017"));
-  CHECK(contains(host.err, "reading `m.yaml`"));
+  CHECK(has_text(host.err, "SP017"));
+  CHECK(has_text(host.err, "reading `m.yaml`"));
 }
 
 using testing::MemoryHost;
 
-constexpr int64_t kGiB = int64_t{1} << 30U;
+constexpr int64_t kGibibyte = int64_t{1} << 30U;
 
 MemoryHost machine() {
   MemoryHost host;
@@ -212,7 +206,7 @@ MemoryHost machine() {
 
 TEST_CASE("max memory: three quarters of the machine's") {
   MemoryHost host = machine();
-  CHECK(default_max_memory(host) == 6 * kGiB);
+  CHECK(default_max_memory(host) == 6 * kGibibyte);
 }
 
 TEST_CASE("max memory: none where nothing tells") {
@@ -229,22 +223,22 @@ TEST_CASE("max memory: none where nothing tells") {
 TEST_CASE("max memory: a control group's limit, and those around it") {
   MemoryHost host = machine();
   host.files["/sys/fs/cgroup/memory.max"] = "4294967296\n";
-  CHECK(default_max_memory(host) == 3 * kGiB);
+  CHECK(default_max_memory(host) == 3 * kGibibyte);
   host.files["/proc/self/cgroup"] = "0::/user.slice/job\n";
   host.files["/sys/fs/cgroup/user.slice/job/memory.max"] = "max\n";
   host.files["/sys/fs/cgroup/user.slice/memory.max"] = "2147483648\n";
-  CHECK(default_max_memory(host) == kGiB / 2 * 3);
+  CHECK(default_max_memory(host) == kGibibyte / 2 * 3);
   host.files["/sys/fs/cgroup/user.slice/job/memory.max"] = "1073741824\n";
-  CHECK(default_max_memory(host) == kGiB / 4 * 3);
+  CHECK(default_max_memory(host) == kGibibyte / 4 * 3);
 }
 
 TEST_CASE("max memory: the limit of version 1, which may be none") {
   MemoryHost host = machine();
   auto& limit = host.files["/sys/fs/cgroup/memory/memory.limit_in_bytes"];
   limit = "9223372036854771712\n";
-  CHECK(default_max_memory(host) == 6 * kGiB);
+  CHECK(default_max_memory(host) == 6 * kGibibyte);
   limit = "1073741824\n";
-  CHECK(default_max_memory(host) == kGiB / 4 * 3);
+  CHECK(default_max_memory(host) == kGibibyte / 4 * 3);
 }
 
 TEST_CASE("max memory: what is said names limit, work and size") {

@@ -9,12 +9,16 @@
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "tests/support/memory_host.h"
+#include "tests/support/words.h"
 
 namespace shardplan::cli {
 namespace {
 
+using testing::command_line;
+using testing::has_text;
+using testing::Words;
+
 using shardplan::testing::MemoryHost;
-using Words = std::vector<std::string>;
 
 constexpr const char* kModel = R"({"w": {"shape": [4, 6], "dtype": "f32"}})";
 constexpr const char* kRules = "rules:\n  - [\"w\", [tp]]\n";
@@ -24,16 +28,6 @@ MemoryHost ready() {
   host.files["m.json"] = kModel;
   host.files["r.yaml"] = kRules;
   return host;
-}
-
-std::string joined(const Words& words) {
-  std::string text;
-  for (const std::string& word : words) text += word + " ";
-  return text;
-}
-
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
 }
 
 TEST_CASE("help and version are answers") {
@@ -73,7 +67,7 @@ TEST_CASE("whatever is printed, an answer that nobody got is exit 2") {
            {"check", "m.json", "-r", "r.yaml", "-m", "tp=3", "--exit-zero"},
            {"inspect", "m.json", "--format", "csv"},
            {"export", "m.json", "-r", "r.yaml", "-m", "tp=2", "--to", "jax"}}) {
-    CAPTURE(joined(words));
+    CAPTURE(command_line(words));
     MemoryHost host = ready();
     // Nothing fits on standard output, what is said on the other one does.
     struct FullHost : MemoryHost {
@@ -111,9 +105,9 @@ TEST_CASE("a file that became shorter is all that is told") {
                  format},
                 host) == 2);
       const std::string said = host.out + host.err;
-      CHECK(contains(said, "`weights.safetensors` changed while it was read"));
-      CHECK_FALSE(contains(said, "missing.json"));
-      CHECK_FALSE(contains(said, "No problems"));
+      CHECK(has_text(said, "`weights.safetensors` changed while it was read"));
+      CHECK_FALSE(has_text(said, "missing.json"));
+      CHECK_FALSE(has_text(said, "No problems"));
     }
   }
   MemoryHost host = ready();
@@ -132,14 +126,14 @@ TEST_CASE("what the user names may be waited for, what is found may not") {
   host.pipes = {"r.yaml"};
   host.files["shardplan.yaml"] = "rules: r.yaml\nmesh: {tp: 2}\n";
   CHECK(run({"check", "m.json"}, host) == 2);
-  CHECK(contains(host.err, "cannot read `r.yaml`: is a pipe"));
+  CHECK(has_text(host.err, "cannot read `r.yaml`: is a pipe"));
   CHECK(run({"check", "m.json", "--config", "shardplan.yaml"}, host) == 0);
   // A folder that was named holds files.
   host = ready();
   host.files["folder/config.json"] = "{}";
   host.pipes = {"folder/config.json"};
   CHECK(run({"inspect", "folder"}, host) == 2);
-  CHECK(contains(host.err, "cannot read `folder/config.json`: is a pipe"));
+  CHECK(has_text(host.err, "cannot read `folder/config.json`: is a pipe"));
 }
 
 TEST_CASE("two answers of a run do not go to one file") {
@@ -147,7 +141,7 @@ TEST_CASE("two answers of a run do not go to one file") {
   CHECK(run({"simulate", "m.json", "-r", "r.yaml", "-m", "tp=2", "--plot", "x",
              "-o", "x"},
             host) == 2);
-  CHECK(contains(host.err, "`--plot` and `--output` both write `x`"));
+  CHECK(has_text(host.err, "`--plot` and `--output` both write `x`"));
 }
 
 TEST_CASE("exit codes say what happened") {
@@ -176,7 +170,7 @@ TEST_CASE("exit codes say what happened") {
       {{"list", "nothing"}, 2},
   };
   for (const auto& row : rows) {
-    CAPTURE(joined(row.words));
+    CAPTURE(command_line(row.words));
     MemoryHost host = ready();
     CHECK(run(row.words, host) == row.exit);
     if (row.exit == 2) {
@@ -190,8 +184,8 @@ TEST_CASE("a wrong command line shows its mistakes, whatever the format") {
   MemoryHost host;
   CHECK(run({"check", "--json", "--mesh", "tp=2"}, host) == 2);
   CHECK(host.err.empty());
-  CHECK(contains(host.out, "\"schema\": \"shardplan.report/1\""));
-  CHECK(contains(host.out, "\"message\": \"`check` needs MODEL\""));
+  CHECK(has_text(host.out, "\"schema\": \"shardplan.report/1\""));
+  CHECK(has_text(host.out, "\"message\": \"`check` needs MODEL\""));
   host.out.clear();
   CHECK(run({"check", "--format", "csv", "--mesh", "tp=2"}, host) == 2);
   CHECK(host.err ==
@@ -203,8 +197,8 @@ TEST_CASE("a wrong command line shows its mistakes, whatever the format") {
 TEST_CASE("mistakes are annotations where those were asked for") {
   MemoryHost host;
   CHECK(run({"check", "--format", "github"}, host) == 2);
-  CHECK(contains(host.out, "::error"));
-  CHECK(contains(host.out, "`check` needs MODEL"));
+  CHECK(has_text(host.out, "::error"));
+  CHECK(has_text(host.out, "`check` needs MODEL"));
   CHECK(host.err.empty());
 }
 
@@ -232,8 +226,8 @@ TEST_CASE("a broken configuration stops what would read it, and nothing else") {
   MemoryHost host = ready();
   host.files["shardplan.yaml"] = "ruels: r.yaml\n";
   CHECK(run({"check", "m.json", "--mesh", "tp=2"}, host) == 2);
-  CHECK(contains(host.err, "error[SP004]"));
-  CHECK(contains(host.err, "shardplan.yaml:1:1"));
+  CHECK(has_text(host.err, "error[SP004]"));
+  CHECK(has_text(host.err, "shardplan.yaml:1:1"));
   CHECK(run({"list"}, host) == 0);
   CHECK(run({"help", "check"}, host) == 0);
 }
@@ -265,9 +259,9 @@ TEST_CASE("a bug exits with 3 and says how to report it") {
   BrokenHost host;
   host.files["m.json"] = kModel;
   CHECK(run({"inspect", "m.json", "--isolated"}, host) == 3);
-  CHECK(contains(host.err, "error[SP900]: the \\x1b[31mdisk"));
-  CHECK(contains(host.err, "shardplan " + std::string(version())));
-  CHECK(contains(host.err, "command: shardplan inspect m.json --isolated"));
+  CHECK(has_text(host.err, "error[SP900]: the \\x1b[31mdisk"));
+  CHECK(has_text(host.err, "shardplan " + std::string(version())));
+  CHECK(has_text(host.err, "command: shardplan inspect m.json --isolated"));
   CHECK(host.out.empty());
 }
 
@@ -279,7 +273,7 @@ TEST_CASE("progress shows only on a terminal and leaves nothing behind") {
     Words words = {"inspect", "m.json"};
     if (*flag != 0) words.emplace_back(flag);
     CHECK(run(words, host) == 0);
-    CHECK(contains(host.err, "\r\x1b[K") == (*flag == 0));
+    CHECK(has_text(host.err, "\r\x1b[K") == (*flag == 0));
     CHECK((host.err.empty() || host.err.ends_with("\r\x1b[K")));
   }
 }
