@@ -305,7 +305,7 @@ TEST_CASE("paths are relative to the folder of the file that names them") {
   const struct {
     const char* directory;
     const char* path;
-    const char* command_line;
+    const char* joined;
   } rows[] = {{"", "a", "a"},
               {"d", "a", "d/a"},
               {"/d", "../a", "/d/../a"},

@@ -163,7 +163,7 @@ TEST_CASE("a model made smaller is read as often as the large one") {
   Reading large("tp=2");
   REQUIRE(large.read());
   Reading shrunk("tp=2");
-  shrunk.options.simulation.shrink = true;
+  shrunk.options.simulate.shrink = true;
   REQUIRE(shrunk.read());
   CHECK(large.host.bytes_read > 0);
   CHECK(shrunk.host.bytes_read == large.host.bytes_read);
