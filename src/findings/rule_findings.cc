@@ -441,13 +441,16 @@ void check_ambiguous_axes(const LintInput& input, Diagnostics& diags) {
 void check_overridden_labels(const LintInput& input, Diagnostics& diags) {
   if (input.rules == nullptr || input.rules->logical_rules.empty()) return;
   std::map<int, std::vector<uint32_t>> taken;  // parameters by catch-all rule
+  std::map<int, bool> catches_all;             // by rule that decides any
   for (size_t i = 0; i < input.manifest.size(); ++i) {
     const int rule = input.plan.of(i).rule;
     if (rule < 1 || input.manifest.axes(i) == nullptr) continue;
-    if (!is_catch_all(
-            input.plan.rules[static_cast<size_t>(rule) - 1].pattern)) {
-      continue;
+    const auto [known, is_new] = catches_all.try_emplace(rule, false);
+    if (is_new) {
+      known->second =
+          is_catch_all(input.plan.rules[static_cast<size_t>(rule) - 1].pattern);
     }
+    if (!known->second) continue;
     taken[rule].push_back(static_cast<uint32_t>(i));
   }
   for (const auto& [rule, parameters] : taken) {
