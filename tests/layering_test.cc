@@ -181,7 +181,7 @@ TEST_CASE("leaves include no leaves") {
   size_t leaves = 0;
   for (const File& file : files_below("src")) {
     const std::string folder = fs::path(file.path).parent_path();
-    leaves += is_leaf_folder(folder) || kLeafFiles.count(folder) > 0 ? 1 : 0;
+    if (is_leaf_folder(folder) || kLeafFiles.count(folder) > 0) ++leaves;
     for (const Include& include : includes_of(file)) {
       if (!include.own) continue;
       const std::string target = fs::path(include.path).parent_path();

@@ -11,9 +11,9 @@
 namespace shardplan::conformance {
 namespace {
 
-Key key_of(const Json& inputs) {
+RandomKey key_of(const Json& inputs) {
   const Json& written = inputs.at("key");
-  Key key = random_key(written.at("seed").get<int64_t>());
+  RandomKey key = random_key(written.at("seed").get<int64_t>());
   for (const Json& data : written.value("fold_in", Json::array())) {
     key = fold_in(key, data.get<uint32_t>());
   }
@@ -36,9 +36,9 @@ Answer prng_key(const Json& inputs) {
 }
 
 Answer keys_split(const Json& inputs) {
-  const Key key = key_of(inputs);
+  const RandomKey key = key_of(inputs);
   const auto count = inputs.at("num").get<uint32_t>();
-  std::vector<Key> keys;
+  std::vector<RandomKey> keys;
   for (uint32_t i = 0; i < count; ++i) keys.push_back(fold_in(key, i));
   return answered(Json(keys));
 }

@@ -14,7 +14,7 @@ namespace shardplan {
 namespace {
 
 // Threefry-2x32 with 20 rounds.
-std::array<uint32_t, 2> threefry(Key key, uint64_t counter) {
+std::array<uint32_t, 2> threefry(RandomKey key, uint64_t counter) {
   constexpr int kRotations[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
   constexpr uint32_t kParity = 0x1BD11BDA;
   const uint32_t keys[3] = {key[0], key[1], key[0] ^ key[1] ^ kParity};
@@ -87,11 +87,11 @@ constexpr float kSqrt2 = 1.41421356F;
 
 }  // namespace
 
-Key random_key(int64_t seed) { return {0, static_cast<uint32_t>(seed)}; }
+RandomKey random_key(int64_t seed) { return {0, static_cast<uint32_t>(seed)}; }
 
-Key fold_in(Key key, uint32_t data) { return threefry(key, data); }
+RandomKey fold_in(RandomKey key, uint32_t data) { return threefry(key, data); }
 
-std::vector<uint32_t> random_bits(Key key, int64_t count) {
+std::vector<uint32_t> random_bits(RandomKey key, int64_t count) {
   SHARDPLAN_CHECK(count >= 0);
   std::vector<uint32_t> bits(static_cast<size_t>(count));
   for (size_t i = 0; i < bits.size(); ++i) {
@@ -101,7 +101,7 @@ std::vector<uint32_t> random_bits(Key key, int64_t count) {
   return bits;
 }
 
-std::vector<float> random_uniform(Key key, int64_t count, float low,
+std::vector<float> random_uniform(RandomKey key, int64_t count, float low,
                                   float high) {
   const std::vector<uint32_t> bits = random_bits(key, count);
   std::vector<float> numbers(bits.size());
@@ -114,15 +114,15 @@ std::vector<float> random_uniform(Key key, int64_t count, float low,
   return numbers;
 }
 
-std::vector<float> random_normal(Key key, int64_t count) {
+std::vector<float> random_normal(RandomKey key, int64_t count) {
   std::vector<float> numbers =
       random_uniform(key, count, std::nextafter(-1.0F, 0.0F), 1);
   for (float& x : numbers) x = kSqrt2 * erf_inv(x);
   return numbers;
 }
 
-std::vector<float> random_truncated_normal(Key key, int64_t count, float low,
-                                           float high) {
+std::vector<float> random_truncated_normal(RandomKey key, int64_t count,
+                                           float low, float high) {
   // XLA makes a product of the division by a constant.
   constexpr float kHalfSqrt2 = 1 / kSqrt2;
   std::vector<float> numbers =
@@ -212,7 +212,8 @@ std::vector<std::string> initialiser_names() {
   return names;
 }
 
-std::optional<std::vector<float>> variance_scaling(Key key, const Shape& shape,
+std::optional<std::vector<float>> variance_scaling(RandomKey key,
+                                                   const Shape& shape,
                                                    double scale, FanMode mode,
                                                    Distribution distribution) {
   if (shape.size() < 2) return std::nullopt;
@@ -238,7 +239,8 @@ std::optional<std::vector<float>> variance_scaling(Key key, const Shape& shape,
 }
 
 std::optional<std::vector<float>> initialise(const Initialiser& initialiser,
-                                             Key key, const Shape& shape) {
+                                             RandomKey key,
+                                             const Shape& shape) {
   const auto all = initialisers();
   const auto named =
       std::find_if(all.begin(), all.end(), [&](const NamedInitialiser& each) {
@@ -263,13 +265,13 @@ std::optional<std::vector<float>> initialise(const Initialiser& initialiser,
 }
 
 std::optional<std::vector<float>> initialise_shards(
-    const Initialiser& initialiser, Key key, const Shape& shard_shape,
+    const Initialiser& initialiser, RandomKey key, const Shape& shard_shape,
     const PerShard& how) {
   std::vector<float> all;
   std::optional<std::vector<float>> shard;
   for (int index = 0; index < how.count; ++index) {
     if (how.split_rngs || !shard) {
-      const Key own =
+      const RandomKey own =
           how.split_rngs ? fold_in(key, static_cast<uint32_t>(index)) : key;
       shard = initialise(initialiser, own, shard_shape);
       if (!shard) return std::nullopt;

@@ -20,21 +20,21 @@
 
 namespace shardplan {
 
-using Key = std::array<uint32_t, 2>;
+using RandomKey = std::array<uint32_t, 2>;
 
 // jax.random.PRNGKey: of the seed's low 32 bits alone, since JAX turns it into
 // 32 bits first, unless jax_enable_x64 is set.
-Key random_key(int64_t seed);
-Key fold_in(Key key, uint32_t data);  // jax.random.fold_in
+RandomKey random_key(int64_t seed);
+RandomKey fold_in(RandomKey key, uint32_t data);  // jax.random.fold_in
 
 // As many numbers as asked for, in row-major order of the array's shape.
-std::vector<uint32_t> random_bits(Key key, int64_t count);
-std::vector<float> random_uniform(Key key, int64_t count, float low = 0,
+std::vector<uint32_t> random_bits(RandomKey key, int64_t count);
+std::vector<float> random_uniform(RandomKey key, int64_t count, float low = 0,
                                   float high = 1);
-std::vector<float> random_normal(Key key, int64_t count);
+std::vector<float> random_normal(RandomKey key, int64_t count);
 // Above `low` and below `high`.
-std::vector<float> random_truncated_normal(Key key, int64_t count, float low,
-                                           float high);
+std::vector<float> random_truncated_normal(RandomKey key, int64_t count,
+                                           float low, float high);
 
 // Initialisers of jax.nn.initializers, and what xlstm's ModelParallelismWrapper
 // does to them per shard.
@@ -48,14 +48,15 @@ std::vector<std::string> initialiser_names();
 // (empty) where the initialiser needs them. REQUIRES: a name of
 // initialiser_names().
 std::optional<std::vector<float>> initialise(const Initialiser& initialiser,
-                                             Key key, const Shape& shape);
+                                             RandomKey key, const Shape& shape);
 
 // variance_scaling(scale, mode, distribution) itself: numbers of variance
 // scale / fan. Normal ones are truncated at two standard deviations where the
 // distribution says so.
 enum class FanMode : uint8_t { In, Out, Average };
 enum class Distribution : uint8_t { TruncatedNormal, Normal, Uniform };
-std::optional<std::vector<float>> variance_scaling(Key key, const Shape& shape,
+std::optional<std::vector<float>> variance_scaling(RandomKey key,
+                                                   const Shape& shape,
                                                    double scale, FanMode mode,
                                                    Distribution distribution);
 
@@ -69,7 +70,7 @@ struct PerShard {
   std::optional<int> mask_except;
 };
 std::optional<std::vector<float>> initialise_shards(
-    const Initialiser& initialiser, Key key, const Shape& shard_shape,
+    const Initialiser& initialiser, RandomKey key, const Shape& shard_shape,
     const PerShard& how);
 
 }  // namespace shardplan

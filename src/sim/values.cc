@@ -27,7 +27,7 @@ Tensor tensor_of(const std::vector<float>& numbers, const Shape& shape) {
   return tensor;
 }
 
-Tensor integers(Key key, const Value& value, Element element) {
+Tensor integers(RandomKey key, const Value& value, Element element) {
   std::vector<double> numbers;
   for (const uint32_t bits : random_bits(key, *element_count(value.shape))) {
     numbers.push_back(
@@ -36,7 +36,7 @@ Tensor integers(Key key, const Value& value, Element element) {
   return make_tensor(element, value.shape, numbers);
 }
 
-Tensor residues(Key key, const Shape& shape) {
+Tensor residues(RandomKey key, const Shape& shape) {
   const Tensor tensor = make_tensor(Element::F64, shape);
   const std::vector<uint32_t> bits = random_bits(key, tensor.elements());
   std::transform(
@@ -46,7 +46,7 @@ Tensor residues(Key key, const Shape& shape) {
 }
 
 // Weights of unit variance would make activations grow with every layer.
-Tensor normal(Key key, const Value& value) {
+Tensor normal(RandomKey key, const Value& value) {
   std::vector<float> numbers = random_normal(key, *element_count(value.shape));
   if (value.kind == Value::Kind::Parameter && value.shape.size() >= 2) {
     const int64_t fan_in =
@@ -67,7 +67,7 @@ Initialiser initialiser_of(const Value& value) {
   return chosen;
 }
 
-std::optional<std::vector<float>> drawn(const Initialiser& how, Key key,
+std::optional<std::vector<float>> drawn(const Initialiser& how, RandomKey key,
                                         const Shape& shape) {
   if (!how.per_shard) return initialise(how, key, shape);
   PerShard shards{static_cast<int>(shape[0]), how.split_rngs, {}};
@@ -101,7 +101,7 @@ std::optional<ValueSource> find_value_source(std::string_view name) {
 
 Tensor random_value(const Value& value, ValueSource source, int64_t seed,
                     uint32_t index) {
-  const Key key = fold_in(random_key(seed), index);
+  const RandomKey key = fold_in(random_key(seed), index);
   const bool exact = source == ValueSource::Field;
   if (value.integers_below > 0) {
     return integers(key, value, exact ? Element::F64 : Element::F32);
@@ -133,7 +133,7 @@ std::optional<ReadValue> draw_values(const Graph& graph, ValueSource source,
           random_value(value, source, seed + kInputSeed, numbers[v]), element);
     }
     if (source == ValueSource::Init) {
-      const Key key = fold_in(random_key(seed), numbers[v]);
+      const RandomKey key = fold_in(random_key(seed), numbers[v]);
       return converted(
           tensor_of(drawn(initialiser_of(value), key, value.shape).value(),
                     value.shape),

@@ -26,7 +26,7 @@
 namespace shardplan {
 namespace {
 
-constexpr size_t kMaxDepth = 256;
+constexpr size_t kMaxYamlDepth = 256;
 constexpr int64_t kMaxExpanded = 1'000'000;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr std::string_view kPlain = "?";   // yaml-cpp's tag of `text`
@@ -384,7 +384,7 @@ class Handler : public YAML::EventHandler {
 
   // A value of this height comes next, inside all that is open.
   void grow(size_t height, Span where) {
-    if (open_.size() + height > kMaxDepth) {
+    if (open_.size() + height > kMaxYamlDepth) {
       refuse(where, "values are nested deeper than 256 levels", "");
     }
     if (!open_.empty()) {

@@ -119,8 +119,8 @@ TEST_CASE("a printed mesh reads as itself") {
 }
 
 // "dp=2,tp=-1", or the messages.
-std::string axes_text(const std::optional<std::vector<AxisRequest>>& axes,
-                      const Diagnostics& diags) {
+std::string requests_text(const std::optional<std::vector<AxisRequest>>& axes,
+                          const Diagnostics& diags) {
   if (!axes) return testing::messages(diags);
   std::string text;
   for (const AxisRequest& axis : *axes) {
@@ -134,7 +134,7 @@ std::string read_dims(const std::string& text,
                       const AxisNames& names = {"dp", "tp"}) {
   Diagnostics diags;
   const SourceFile source("--mesh", text);
-  return axes_text(parse_mesh_dims(source, names, diags), diags);
+  return requests_text(parse_mesh_dims(source, names, diags), diags);
 }
 
 TEST_CASE("sizes belong to the names in order, or by name in the text's") {
@@ -151,7 +151,7 @@ TEST_CASE("any negative size is the rest") {
   CHECK(read_dims("dp:-7,tp:2") == "dp=-1,tp=2");
   Diagnostics diags;
   const int64_t dims[] = {-3, 1};
-  CHECK(axes_text(axes_of_dims(dims, {"a", "b"}, {}, diags), diags) ==
+  CHECK(requests_text(axes_of_dims(dims, {"a", "b"}, {}, diags), diags) ==
         "a=-1,b=1");
 }
 

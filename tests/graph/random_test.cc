@@ -14,7 +14,7 @@
 namespace shardplan {
 namespace {
 
-Key any_key() {
+RandomKey any_key() {
   return {*rc::gen::arbitrary<uint32_t>(), *rc::gen::arbitrary<uint32_t>()};
 }
 
@@ -25,20 +25,20 @@ double mean_of(const std::vector<float>& numbers) {
 
 // Random123 for a key and a counter of zeros, and 20 rounds.
 TEST_CASE("random: the cipher gives its authors' known answer") {
-  CHECK(fold_in({0, 0}, 0) == Key{0x6b200159, 0x99ba4efe});
+  CHECK(fold_in({0, 0}, 0) == RandomKey{0x6b200159, 0x99ba4efe});
   CHECK(random_bits({0, 0}, 1) ==
         std::vector<uint32_t>{0x6b200159U ^ 0x99ba4efeU});
 }
 
 TEST_CASE("random: a seed is its low 32 bits, as in JAX by default") {
-  CHECK(random_key(0) == Key{0, 0});
-  CHECK(random_key(-1) == Key{0, 0xFFFFFFFF});
-  CHECK(random_key((int64_t{1} << 32) + 5) == Key{0, 5});
+  CHECK(random_key(0) == RandomKey{0, 0});
+  CHECK(random_key(-1) == RandomKey{0, 0xFFFFFFFF});
+  CHECK(random_key((int64_t{1} << 32) + 5) == RandomKey{0, 5});
 }
 
 TEST_CASE("random: numbers do not depend on how many are drawn") {
   CHECK(rc::check([] {
-    const Key key = any_key();
+    const RandomKey key = any_key();
     const auto few = *rc::gen::inRange<int64_t>(0, 50);
     const auto more = few + *rc::gen::inRange<int64_t>(0, 50);
     const auto is_head = [](const auto& head, const auto& all) {
@@ -98,7 +98,7 @@ TEST_CASE("random: truncated numbers lie strictly between their bounds") {
 
 namespace {
 
-const Key kKey = random_key(42);
+const RandomKey kKey = random_key(42);
 
 double deviation_of(const std::vector<float>& numbers) {
   double squares = 0;
@@ -180,7 +180,7 @@ TEST_CASE("initialise: shards are drawn from keys of their own, or alike") {
     RC_ASSERT(all.has_value());
     RC_ASSERT(all->size() == static_cast<size_t>(count * shape[0] * 3));
     for (int i = 0; i < count; ++i) {
-      const Key key =
+      const RandomKey key =
           split_rngs ? fold_in(kKey, static_cast<uint32_t>(i)) : kKey;
       std::vector<float> expected = *initialise(initialiser, key, shape);
       if (mask && *mask != i) {

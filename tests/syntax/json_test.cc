@@ -17,7 +17,7 @@ namespace shardplan {
 namespace {
 
 using Json = nlohmann::json;
-using Token = JsonScanner::Token;
+using JsonToken = JsonScanner::Token;
 
 // One character a token, texts in angle brackets: `{k<a>n<1>}.`
 std::string tokens_of(const std::string& text) {
@@ -25,11 +25,11 @@ std::string tokens_of(const std::string& text) {
   JsonScanner scanner(source);
   std::string all;
   while (true) {
-    const Token token = scanner.next();
+    const JsonToken token = scanner.next();
     all += "{}[]ksntf0.!"[static_cast<size_t>(token)];
-    if (token == Token::End || token == Token::Error) return all;
-    if (token == Token::Key || token == Token::String ||
-        token == Token::Number) {
+    if (token == JsonToken::End || token == JsonToken::Error) return all;
+    if (token == JsonToken::Key || token == JsonToken::String ||
+        token == JsonToken::Number) {
       all += "<" + std::string(scanner.text()) + ">";
     }
   }
@@ -39,8 +39,8 @@ std::string tokens_of(const std::string& text) {
 std::string error_of(const std::string& text) {
   const SourceFile source("t.json", text);
   JsonScanner scanner(source);
-  while (scanner.next() != Token::End) {
-    if (scanner.token() != Token::Error) continue;
+  while (scanner.next() != JsonToken::End) {
+    if (scanner.token() != JsonToken::Error) continue;
     const Span span = scanner.error_span();
     const Position at = source.position(span.begin);
     return std::to_string(at.line) + ":" + std::to_string(at.column) + "+" +
@@ -157,7 +157,7 @@ TEST_CASE("spans cover the token with its quotes") {
   const SourceFile source("t.json", R"({ "a\n" : [ -12.5 , "é" ] })");
   JsonScanner scanner(source);
   std::vector<std::string> spans;
-  while (scanner.next() != Token::End) {
+  while (scanner.next() != JsonToken::End) {
     spans.emplace_back(scanner.span().text());
   }
   CHECK(spans == std::vector<std::string>{"{", "\"a\\n\"", "[", "-12.5",
@@ -167,13 +167,14 @@ TEST_CASE("spans cover the token with its quotes") {
 TEST_CASE("a part of a text is scanned as if it were all") {
   const SourceFile source("t.json", "xx{\"a\": 1}yy");
   JsonScanner inner(source, 2, 10);
-  while (inner.next() != Token::End) REQUIRE(inner.token() != Token::Error);
+  while (inner.next() != JsonToken::End)
+    REQUIRE(inner.token() != JsonToken::Error);
   JsonScanner cut(source, 2, 9);
-  while (cut.next() != Token::Error) REQUIRE(cut.token() != Token::End);
+  while (cut.next() != JsonToken::Error) REQUIRE(cut.token() != JsonToken::End);
   CHECK(cut.error() == "expected `,` or `}`, but the text ends");
   CHECK(cut.error_span().begin == 9);
   JsonScanner beyond(source, 100, 200);
-  CHECK(beyond.next() == Token::Error);
+  CHECK(beyond.next() == JsonToken::Error);
 }
 
 TEST_CASE("skipping a value goes to its last token") {
@@ -183,12 +184,12 @@ TEST_CASE("skipping a value goes to its last token") {
   scanner.next();
   scanner.next();
   CHECK(scanner.skip_value());
-  CHECK(scanner.token() == Token::EndObject);
-  CHECK(scanner.next() == Token::Key);
+  CHECK(scanner.token() == JsonToken::EndObject);
+  CHECK(scanner.next() == JsonToken::Key);
   CHECK(scanner.text() == "c");
   scanner.next();
   CHECK(scanner.skip_value());
-  CHECK(scanner.token() == Token::Number);
+  CHECK(scanner.token() == JsonToken::Number);
 }
 
 TEST_CASE("skipping a malformed value fails, and errors stay") {
@@ -197,7 +198,7 @@ TEST_CASE("skipping a malformed value fails, and errors stay") {
   scanner.next();
   scanner.next();
   CHECK_FALSE(scanner.skip_value());
-  CHECK(scanner.next() == Token::Error);
+  CHECK(scanner.next() == JsonToken::Error);
   Diagnostics diags;
   scanner.report(diags);
   REQUIRE(diags.all().size() == 1);
@@ -209,33 +210,33 @@ TEST_CASE("skipping a malformed value fails, and errors stay") {
 // thrown as text.
 Json value_of(JsonScanner& scanner) {
   switch (scanner.token()) {
-    case Token::BeginObject: {
+    case JsonToken::BeginObject: {
       Json object = Json::object();
-      while (scanner.next() == Token::Key) {
+      while (scanner.next() == JsonToken::Key) {
         const std::string key(scanner.text());
         scanner.next();
         object[key] = value_of(scanner);
       }
-      if (scanner.token() == Token::Error) throw scanner.error();
+      if (scanner.token() == JsonToken::Error) throw scanner.error();
       return object;
     }
-    case Token::BeginArray: {
+    case JsonToken::BeginArray: {
       Json array = Json::array();
-      while (scanner.next() != Token::EndArray) {
+      while (scanner.next() != JsonToken::EndArray) {
         array.push_back(value_of(scanner));
       }
       return array;
     }
-    case Token::String:
+    case JsonToken::String:
       return scanner.text();
-    case Token::Number:
+    case JsonToken::Number:
       if (scanner.integer()) return *scanner.integer();
       return std::strtod(std::string(scanner.text()).c_str(), nullptr);
-    case Token::True:
+    case JsonToken::True:
       return true;
-    case Token::False:
+    case JsonToken::False:
       return false;
-    case Token::Null:
+    case JsonToken::Null:
       return nullptr;
     default:
       throw scanner.error();
@@ -248,7 +249,7 @@ std::optional<Json> our_value(const std::string& text) {
   scanner.next();
   try {
     Json value = value_of(scanner);
-    if (scanner.next() != Token::End) return std::nullopt;
+    if (scanner.next() != JsonToken::End) return std::nullopt;
     return value;
   } catch (const std::string&) {
     return std::nullopt;

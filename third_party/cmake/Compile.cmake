@@ -33,8 +33,10 @@ function(shardplan_compile TARGET)
     get_filename_component(folder ${folder} DIRECTORY)
     file(RELATIVE_PATH folder ${CMAKE_SOURCE_DIR} ${folder})
     string(REPLACE "/" "_" folder "${folder}")
-    if(NOT folder STREQUAL "tests_support")  # few, and of many namespaces
-      set_source_files_properties(${source} PROPERTIES UNITY_GROUP "${folder}")
+    # Files of a build folder have no folder of ours; those of tests/support are
+    # few and of many namespaces.
+    if(folder MATCHES "^(src|tests)" AND NOT folder STREQUAL "tests_support")
+      set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${folder})
     endif()
   endforeach()
 endfunction()

@@ -266,7 +266,7 @@ std::vector<double> field_turns(const Rotation& rotation, int64_t begin,
   std::vector<double> turns;
   turns.reserve(static_cast<size_t>(count * pairs * 2));
   for (int64_t i = 0; i < count; ++i) {
-    const Key position = random_key(begin + i);
+    const RandomKey position = random_key(begin + i);
     for (int64_t pair = 0; pair < pairs; ++pair) {
       for (const uint32_t bits :
            fold_in(position, static_cast<uint32_t>(pair))) {

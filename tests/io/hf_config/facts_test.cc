@@ -28,12 +28,12 @@ ModelFacts facts_of(const Json& config) {
 
 using Size = std::optional<int64_t>;
 
-struct Row {
+struct FactsRow {
   Json config;
   Size heads, kv_heads, head_dim, experts, layers;
 };
 
-void check(const Row& row) {
+void check(const FactsRow& row) {
   CAPTURE(row.config.dump());
   const ModelFacts facts = facts_of(row.config);
   CHECK(facts.heads == row.heads);
@@ -45,7 +45,7 @@ void check(const Row& row) {
 }
 
 TEST_CASE("facts of real configs") {
-  const Row rows[] = {
+  const FactsRow rows[] = {
       {sample_config("llama-3.1-70b"), 64, 8, 128, {}, 80},
       {sample_config("tinyllama-1.1b"), 32, 4, 64, {}, 22},
       {sample_config("mixtral-8x7b"), 32, 8, 128, 8, 32},
@@ -59,7 +59,7 @@ TEST_CASE("facts of real configs") {
       // Latent attention: heads of q, of k with v and of the output differ.
       {sample_config("deepseek-v3"), 128, 128, {}, 256, 61},
   };
-  for (const Row& row : rows) check(row);
+  for (const FactsRow& row : rows) check(row);
 }
 
 TEST_CASE("latent attention caches the latent and the rotated positions") {
@@ -110,7 +110,7 @@ TEST_CASE("absent and null sizes mean what the family's class takes") {
   null_qwen3["head_dim"] = nullptr;
   Json null_kv = sample_config("mistral-7b");
   null_kv["num_key_value_heads"] = nullptr;
-  const Row rows[] = {
+  const FactsRow rows[] = {
       {without(llama, "num_key_value_heads"), 32, 32, 128, {}, 32},
       {null_head_dim, 32, 8, 128, {}, 32},
       {without(qwen3, "head_dim"), 32, 8, 128, {}, 36},
@@ -126,11 +126,11 @@ TEST_CASE("absent and null sizes mean what the family's class takes") {
        32},
       {null_kv, 32, 32, 128, {}, 32},
   };
-  for (const Row& row : rows) check(row);
+  for (const FactsRow& row : rows) check(row);
 }
 
 TEST_CASE("facts of families that we cannot synthesise, by any spelling") {
-  const Row rows[] = {
+  const FactsRow rows[] = {
       {{{"n_heads", 32}, {"d_model", 4096}, {"n_layers", 30}},
        32,
        32,
@@ -155,7 +155,7 @@ TEST_CASE("facts of families that we cannot synthesise, by any spelling") {
       {{{"num_attention_heads", 6}, {"hidden_size", 32}}, 6, 6, {}, {}, {}},
       {{{"n_routed_experts", 64}}, {}, {}, {}, 64, {}},
   };
-  for (const Row& row : rows) check(row);
+  for (const FactsRow& row : rows) check(row);
 }
 
 TEST_CASE("a config without facts, or with nonsense in them, states none") {
