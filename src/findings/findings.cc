@@ -37,7 +37,7 @@ void run_checks(const Input& input, std::initializer_list<Needs> sides,
 // - SP102, of a key that can stand for no parameter of any model, by the reader
 //   of such tables (io/hf_tp_plan/rules.cc);
 // - SP103 and SP113, as notes, of what a graph file says and the rules or the
-//   model overrule, where both are joined (cli/commands/simulate_input.cc);
+//   model overrule, where both are joined (cli/commands/simulate/input.cc);
 // - SP104, SP110, SP111 and SP201 to SP203, of values of a graph whose layouts
 //   are corrected while they are placed (sim/activations.cc), and SP203 of
 //   those that a shard_map cuts (spmd/shard_mapped.cc);

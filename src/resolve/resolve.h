@@ -46,7 +46,7 @@ struct ResolveOptions {
   int jobs = 1;
   Declarations declarations = {};
   NameReading names = {};
-  // Arrays that no rule is found in are placed by their size (auto_spec.h).
+  // Arrays that no rule is found in are placed by their size (correct.h).
   bool auto_unmatched = false;
   // As the originals do it: a declared axis that the mesh lacks is an unknown
   // one (SP201), not one of size 1.

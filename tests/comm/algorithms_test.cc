@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // That the schedules do what they promise, at the price they say, is in
-// tests/comm/collective_test.cc.
+// tests/comm/schedule_test.cc.
 #include <doctest/doctest.h>
 
 #include "tests/comm/schedule_text.h"
@@ -33,13 +33,6 @@ TEST_CASE("a ring broadcasts in a pipeline") {
   CHECK(steps("ring", CollectiveKind::AllReduce, 9) == 16);
 }
 
-}  // namespace
-
-// That the schedules do what they promise, at the price they say, is in
-// tests/comm/collective_test.cc.
-
-namespace {
-
 TEST_CASE("both directions take half the steps of one") {
   CHECK(schedule_text("bidirectional-ring", CollectiveKind::AllGather, 4) ==
         "0>1:0 0>3:0 1>2:1 1>0:1 2>3:2 2>1:2 3>0:3 3>2:3 | "
@@ -62,13 +55,6 @@ TEST_CASE("all-to-all passes on what goes further") {
                      CollectiveKind::AllToAll, {7, 1}, 70) == 7 * 10 * 12);
 }
 
-}  // namespace
-
-// That the schedules do what they promise, at the price they say, is in
-// tests/comm/collective_test.cc.
-
-namespace {
-
 TEST_CASE("first halves go up, second halves down") {
   CHECK(schedule_text("split-ring", CollectiveKind::AllGather, 3) ==
         "0>1:0 1>2:2 2>0:4 0>2:1 1>0:3 2>1:5 | "
@@ -83,13 +69,6 @@ TEST_CASE("a split broadcast is cut in halves, not in shards") {
   CHECK(steps("split-ring", CollectiveKind::AllReduce, 8) == 14);
 }
 
-}  // namespace
-
-// That the schedules do what they promise, at the price they say, is in
-// tests/comm/collective_test.cc.
-
-namespace {
-
 TEST_CASE("sums go up the tree, results down") {
   CHECK(schedule_text("binary-tree", CollectiveKind::Broadcast, 6) ==
         "0>1:0 0>2:0 | 1>3:0 1>4:0 2>5:0");
@@ -98,13 +77,6 @@ TEST_CASE("sums go up the tree, results down") {
   CHECK(steps("binary-tree", CollectiveKind::Broadcast, 33) == 5);
   CHECK(steps("binary-tree", CollectiveKind::AllReduce, 1) == 0);
 }
-
-}  // namespace
-
-// That the schedules do what they promise, at the price they say, is in
-// tests/comm/collective_test.cc.
-
-namespace {
 
 TEST_CASE("what ranks have doubles with the distance") {
   CHECK(schedule_text("halving-doubling", CollectiveKind::AllGather, 4) ==
@@ -122,13 +94,6 @@ TEST_CASE("surplus ranks are added before, and told at the end") {
   CHECK_FALSE(algorithm.supports(CollectiveKind::AllGather, {3, 1}));
   CHECK_FALSE(algorithm.supports(CollectiveKind::Broadcast, {4, 1}));
 }
-
-}  // namespace
-
-// That the schedules do what they promise, at the price they say, is in
-// tests/comm/collective_test.cc.
-
-namespace {
 
 TEST_CASE("sums are reduced on the fast axis first") {
   // Ranks 0 1 and 2 3 are groups.
@@ -161,13 +126,6 @@ TEST_CASE("all-to-all goes to the place first, then to the group") {
   CHECK(steps("hierarchical", CollectiveKind::Broadcast, 6, 3) == 2 + 4);
 }
 
-}  // namespace
-
-// That the schedules do what they promise, at the price they say, is in
-// tests/comm/collective_test.cc.
-
-namespace {
-
 TEST_CASE("powers of two exchange, others go round") {
   CHECK(schedule_text("pairwise", CollectiveKind::AllToAll, 3) ==
         "0>1:1 1>2:5 2>0:6 | 0>2:2 1>0:3 2>1:7");
@@ -178,13 +136,6 @@ TEST_CASE("powers of two exchange, others go round") {
         "0>1:0 1>2:1 2>0:2 | 0>2:0 1>0:1 2>1:2");
   CHECK(steps("pairwise", CollectiveKind::AllReduce, 7) == 12);
 }
-
-}  // namespace
-
-// That the schedules do what they promise, at the price they say, is in
-// tests/comm/collective_test.cc.
-
-namespace {
 
 TEST_CASE("everything is sent at once") {
   CHECK(schedule_text("direct", CollectiveKind::AllGather, 3) ==

@@ -113,13 +113,9 @@ TEST_CASE("types print as dtype and shape") {
   CHECK(type_text({DType::F32, {}}) == "f32[]");
 }
 
-}  // namespace
-
 // The policy `chunk` held against PyTorch: tests/data/torch/dtensor.json has
 // the shape and the offset of DTensor's shard on every rank
 // (tests/data/record_torch_padding.py).
-
-namespace {
 
 using nlohmann::json;
 

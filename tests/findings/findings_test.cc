@@ -43,11 +43,7 @@ TEST_CASE("what was requested is counted padded, unknown axes gone") {
   CHECK(requested_bytes(plan, placement) == 24);
 }
 
-}  // namespace
-
 // SP114, and how entries of folding tables fare in SP102 and SP103.
-
-namespace {
 
 using testing::lint_of;
 using testing::message;

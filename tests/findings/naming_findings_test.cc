@@ -115,11 +115,7 @@ TEST_CASE(
   CHECK(first_message(lint_of(manifest, set, "fsdp=2,tp=2,sp=1")) == "none");
 }
 
-}  // namespace
-
 // SP115: src/findings/naming_findings.cc.
-
-namespace {
 
 Manifest flax() {
   return testing::manifest(

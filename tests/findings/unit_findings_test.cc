@@ -155,11 +155,7 @@ TEST_CASE("replicated KV heads are no finding, where they are stored so") {
   CHECK(diags.count(Severity::Error) == 1);
 }
 
-}  // namespace
-
 // SP204, SP302, SP304: src/findings/unit_findings.cc.
-
-namespace {
 
 using testing::lint_of;
 using testing::message;

@@ -37,12 +37,8 @@ TEST_CASE("attributes: one of another kind is a bug of ours") {
   CHECK_THROWS_AS(text_of(attributes, "axis", ""), InternalError);
 }
 
-}  // namespace
-
 // What holds for every operation, on the samples of tests/support/op_samples.h:
 // sharded as its rule allows, it gives the same result.
-
-namespace {
 
 using testing::fitted;
 using testing::Fitted;

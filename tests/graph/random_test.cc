@@ -92,11 +92,7 @@ TEST_CASE("random: truncated numbers lie strictly between their bounds") {
   }
 }
 
-}  // namespace
-
 // What JAX itself answers is in tests/vectors/jax_random.json.
-
-namespace {
 
 const RandomKey kKey = random_key(42);
 

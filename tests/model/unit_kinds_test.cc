@@ -254,11 +254,7 @@ TEST_CASE("values and outputs have the size of a value's head") {
       facts);
 }
 
-}  // namespace
-
 // src/model/unit_kinds.cc
-
-namespace {
 
 using testing::check_units;
 
@@ -339,11 +335,7 @@ TEST_CASE("absurd blocks claim nothing") {
   }
 }
 
-}  // namespace
-
 // src/model/unit_kinds.cc
-
-namespace {
 
 TEST_CASE("stacked experts are units of their first dimension") {
   ModelFacts facts;
@@ -421,11 +413,7 @@ TEST_CASE("experts form groups where routing chooses among them") {
   }
 }
 
-}  // namespace
-
 // src/model/unit_kinds.cc
-
-namespace {
 
 using testing::check_units;
 using testing::manifest;
@@ -460,11 +448,7 @@ TEST_CASE("MaxText stacks along the second dimension") {
       {}, hints);
 }
 
-}  // namespace
-
 // src/model/unit_kinds.cc
-
-namespace {
 
 TEST_CASE("gate and up are halves of the output, in either layout") {
   check_units(

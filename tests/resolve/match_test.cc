@@ -238,11 +238,7 @@ TEST_CASE("which way is taken is told from the input, and alters no answer") {
   }
 }
 
-}  // namespace
-
 // The matcher on rules as people write them: hundreds in one set.
-
-namespace {
 
 using Json = nlohmann::json;
 using RuleShapesFound = std::vector<int>;

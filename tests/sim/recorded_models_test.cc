@@ -232,13 +232,9 @@ TEST_CASE("a wrong weight is noticed") {
   CHECK_FALSE(errors->front().agrees());
 }
 
-}  // namespace
-
 // Our partitioner and executor against JAX and XLA on the same small programs
 // (tests/support/recorded_programs.h): equal results, and a table of what each
 // sends, which scripts/validate compares in docs/validation.md.
-
-namespace {
 
 using testing::recorded_numbers;
 using testing::recorded_programs;
@@ -388,12 +384,8 @@ TEST_CASE("our collectives of the recorded programs stay fixed") {
   CHECK(known.str() == text);
 }
 
-}  // namespace
-
 // Mixtures of experts: how tokens and experts come together on the devices, and
 // that they compute what the unsharded graph does.
-
-namespace {
 
 // A graph and what a program makes of it. Does not move: `program` points into
 // it.

@@ -384,12 +384,8 @@ TEST_CASE("non-finite: sums overflow in the sharded run alone") {
   CHECK(s.sharded_overflow->device >= 0);
 }
 
-}  // namespace
-
 // Values that could not have shown a fault: where they are found, a fault of
 // that kind really passes; where they are not, it is caught.
-
-namespace {
 
 using Kind = Unseen::Kind;
 using testing::SmallGraph;

@@ -3,7 +3,7 @@
 // places of its tensors.
 //
 //   "GGUF"  version:u32  tensors:u64  pairs:u64
-//   pairs of metadata (gguf_metadata.h)
+//   pairs of metadata (metadata.h)
 //   tensors: name:text  n:u32  sizes:u64[n]  type:u32  offset:u64
 //   zeros up to general.alignment (32), then the data
 //

@@ -117,7 +117,7 @@ class TensorWriter {
 
 // The families of models whose checkpoint follows from their config.json.
 //
-// A family is a row of hf_families() (hf_config.cc) and a function that writes
+// A family is a row of hf_families() (manifest.cc) and a function that writes
 // its tensors in the order in which the model has them: embedding, layers,
 // norm, head. Names and shapes are those of the checkpoints on the Hub, which
 // tests compare with recordings of the modules of transformers (tests/data/hf).
@@ -147,12 +147,11 @@ std::span<const HfFamily> hf_families();
 // it is none of ours. Reports nothing.
 const HfFamily* find_family(const Node& config);
 
-// dense.cc
+// decoders.cc
 void write_llama(const HfFamily&, ConfigReader&, TensorWriter&);
 void write_mistral(const HfFamily&, ConfigReader&, TensorWriter&);
 void write_qwen2(const HfFamily&, ConfigReader&, TensorWriter&);
 void write_qwen3(const HfFamily&, ConfigReader&, TensorWriter&);
-// mixtral.cc, qwen3_moe.cc, gemma.cc, ...
 void write_mixtral(const HfFamily&, ConfigReader&, TensorWriter&);
 void write_qwen3_moe(const HfFamily&, ConfigReader&, TensorWriter&);
 void write_gemma2(const HfFamily&, ConfigReader&, TensorWriter&);

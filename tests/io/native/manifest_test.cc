@@ -408,12 +408,7 @@ TEST_CASE("a tree is walked as JAX walks it") {
   }));
 }
 
-}  // namespace
-
-// What the reader gives is tested in formats/native_test.cc; here that JSON and
-// YAML tokens give the same, and what tells a wrapper.
-
-namespace {
+// JSON and YAML tokens give the same manifest; what tells a wrapper.
 
 std::string result_text(const std::optional<Manifest>& manifest,
                         const Diagnostics& diags) {

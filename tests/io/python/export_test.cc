@@ -92,12 +92,8 @@ TEST_CASE("without rules or parameters the table is empty") {
             .ends_with("\nRULES = ()\n"));
 }
 
-}  // namespace
-
 // That Python imports it, and what JAX makes of it, is recorded by
 // tests/data/record_jax_export.py.
-
-namespace {
 
 using testing::exported;
 
