@@ -26,7 +26,7 @@
 #include "core/plan.h"
 #include "core/rules.h"
 #include "findings/findings.h"
-#include "resolve/analyze.h"
+#include "resolve/device_memory.h"
 #include "resolve/resolve.h"
 
 namespace shardplan {

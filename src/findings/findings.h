@@ -26,7 +26,7 @@
 #include "core/plan.h"
 #include "core/rules.h"
 #include "model/units.h"
-#include "resolve/analyze.h"
+#include "resolve/device_memory.h"
 
 namespace shardplan {
 

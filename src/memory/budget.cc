@@ -10,7 +10,7 @@
 
 #include "memory/kv_cache.h"
 #include "memory/zero.h"
-#include "resolve/analyze.h"
+#include "resolve/device_memory.h"
 
 namespace shardplan {
 namespace {

@@ -29,7 +29,7 @@
 #include "core/rules.h"
 #include "core/spec.h"
 #include "core/types.h"
-#include "resolve/analyze.h"
+#include "resolve/device_memory.h"
 #include "resolve/resolve.h"
 
 namespace shardplan {

@@ -67,7 +67,7 @@ std::string centred(std::string_view text, int width) {
 // Dimensions of the boxes: which indices, and how they are labelled.
 class Grid {
  public:
-  Grid(const ShardMap& map, DrawnDims dims, std::vector<size_t> leading,
+  Grid(const DeviceSlices& map, DrawnDims dims, std::vector<size_t> leading,
        int width)
       : map_(map), dims_(dims), at_(std::move(leading)) {
     label_width_ = widest(dims.row);
@@ -167,7 +167,7 @@ class Grid {
     return line + "│";
   }
 
-  const ShardMap& map_;
+  const DeviceSlices& map_;
   DrawnDims dims_;
   std::vector<size_t> at_;  // indices; those of the drawn dimensions vary
   int label_width_ = 0;
@@ -179,7 +179,7 @@ std::string left_out_text(size_t left, size_t of, const char* what) {
   return std::to_string(left) + " of " + std::to_string(of) + " " + what;
 }
 
-void draw_grid(const ShardMap& map, DrawnDims dims,
+void draw_grid(const DeviceSlices& map, DrawnDims dims,
                const std::vector<size_t>& leading, int width, bool expand,
                std::vector<std::string>& lines) {
   const auto size = [&](int dim) {
@@ -216,7 +216,8 @@ void draw_grid(const ShardMap& map, DrawnDims dims,
 }
 
 // "dimension 0 = 0:8, dimension 2 = 4:8", of those that are cut.
-std::string leading_text(const ShardMap& map, const std::vector<size_t>& dims,
+std::string leading_text(const DeviceSlices& map,
+                         const std::vector<size_t>& dims,
                          const std::vector<size_t>& at) {
   std::string text;
   for (const size_t dim : dims) {
@@ -242,7 +243,7 @@ std::string device_list_text(const std::vector<int64_t>& devices, int width) {
   return all.size() <= std::max(room, some.size()) ? all : some;
 }
 
-DrawnDims drawn_dims(const ShardMap& map) {
+DrawnDims drawn_dims(const DeviceSlices& map) {
   const auto rank = static_cast<int>(map.slices.size());
   if (rank == 0) return {};
   if (rank == 1) return {-1, 0};
@@ -257,7 +258,7 @@ DrawnDims drawn_dims(const ShardMap& map) {
   return {std::min(chosen[0], chosen[1]), std::max(chosen[0], chosen[1])};
 }
 
-std::vector<std::string> draw_shards(const ShardMap& map, int width,
+std::vector<std::string> draw_shards(const DeviceSlices& map, int width,
                                      bool expand) {
   const DrawnDims dims = drawn_dims(map);
   std::vector<size_t> others;  // that are cut, too

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "core/shard_map.h"
+#include "core/device_slices.h"
 
 namespace shardplan {
 
@@ -27,11 +27,11 @@ struct DrawnDims {
   int row = -1;
   int column = -1;
 };
-DrawnDims drawn_dims(const ShardMap& map);
+DrawnDims drawn_dims(const DeviceSlices& map);
 
 // Lines of at most `width` columns where boxes can be as narrow. `expand`:
 // nothing is left out; columns that do not fit are drawn below.
-std::vector<std::string> draw_shards(const ShardMap& map, int width,
+std::vector<std::string> draw_shards(const DeviceSlices& map, int width,
                                      bool expand);
 
 // "0-3,8", or so much of it as fits: "0-3,.. (12)" are 12 devices in all. At

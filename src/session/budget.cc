@@ -12,7 +12,7 @@
 #include "io/hardware.h"
 #include "io/load.h"
 #include "memory/zero.h"
-#include "resolve/analyze.h"
+#include "resolve/device_memory.h"
 
 namespace shardplan {
 

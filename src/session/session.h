@@ -15,7 +15,7 @@
 #include "core/mesh.h"
 #include "core/plan.h"
 #include "core/rules.h"
-#include "resolve/analyze.h"
+#include "resolve/device_memory.h"
 #include "resolve/resolve.h"
 #include "session/budget.h"
 #include "session/plan_request.h"

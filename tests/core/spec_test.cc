@@ -10,7 +10,7 @@
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
 
-#include "core/shard_map.h"
+#include "core/device_slices.h"
 #include "tests/support/builders.h"
 #include "tests/support/generators.h"
 
@@ -175,13 +175,13 @@ TEST_CASE("the first axis of a dimension is the most significant") {
 TEST_CASE("padding is what a shard stores beyond its rows") {
   const Mesh on = mesh("dp=2,tp=3");
   const Placement even = placed("f32[10]", "(dp, tp)", on, OnIndivisible::Pad);
-  const ShardMap padded = shard_map(even, on, OnIndivisible::Pad);
+  const DeviceSlices padded = device_slices(even, on, OnIndivisible::Pad);
   CHECK(padded.slices[0] ==
         Slices{{0, 2}, {2, 4}, {4, 6}, {6, 8}, {8, 10}, {10, 10}});
   CHECK(padded.padding[0] == std::vector<int64_t>{0, 0, 0, 0, 0, 2});
   const Placement chunked =
       placed("f32[10]", "(dp, tp)", on, OnIndivisible::Chunk);
-  const ShardMap chunks = shard_map(chunked, on, OnIndivisible::Chunk);
+  const DeviceSlices chunks = device_slices(chunked, on, OnIndivisible::Chunk);
   CHECK(chunks.slices[0] ==
         Slices{{0, 2}, {2, 4}, {4, 5}, {5, 7}, {7, 9}, {9, 10}});
   CHECK(chunks.padding[0] == std::vector<int64_t>(6, 0));
@@ -189,9 +189,9 @@ TEST_CASE("padding is what a shard stores beyond its rows") {
 
 TEST_CASE("axes that no dimension names repeat every shard") {
   const Mesh on = mesh("dp=2,tp=2,sp=2");
-  const ShardMap map =
-      shard_map(placed("f32[4, 4]", "None, tp", on, OnIndivisible::Drop), on,
-                OnIndivisible::Drop);
+  const DeviceSlices map =
+      device_slices(placed("f32[4, 4]", "None, tp", on, OnIndivisible::Drop),
+                    on, OnIndivisible::Drop);
   REQUIRE(map.devices.size() == 2);
   CHECK(map.devices[0] == std::vector<int64_t>{0, 1, 4, 5});
   CHECK(map.devices[map.number({0, 1})] == std::vector<int64_t>{2, 3, 6, 7});
@@ -199,8 +199,8 @@ TEST_CASE("axes that no dimension names repeat every shard") {
 
 TEST_CASE("a scalar is one shard that every device holds") {
   const Mesh on = mesh("tp=3");
-  const ShardMap map = shard_map(placed("f32[]", "", on, OnIndivisible::Drop),
-                                 on, OnIndivisible::Drop);
+  const DeviceSlices map = device_slices(
+      placed("f32[]", "", on, OnIndivisible::Drop), on, OnIndivisible::Drop);
   REQUIRE(map.devices.size() == 1);
   CHECK(map.devices[0].size() == 3);
 }
@@ -214,7 +214,7 @@ TEST_CASE("shards cover a tensor, each row of a dimension once") {
     placement.type = {DType::F32, *testing::gen::shape(3)};
     placement.spec = *testing::gen::legal_spec(on, placement.type.shape.size());
     measure(placement, on, policy);
-    const ShardMap map = shard_map(placement, on, policy);
+    const DeviceSlices map = device_slices(placement, on, policy);
     for (size_t dim = 0; dim < map.slices.size(); ++dim) {
       int64_t next = 0;
       for (size_t i = 0; i < map.slices[dim].size(); ++i) {

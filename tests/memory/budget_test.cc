@@ -9,7 +9,7 @@
 #include <rapidcheck.h>
 
 #include "memory/zero.h"
-#include "resolve/analyze.h"
+#include "resolve/device_memory.h"
 #include "tests/support/builders.h"
 #include "tests/support/generators.h"
 #include "tests/support/placed.h"

@@ -15,15 +15,15 @@
 namespace shardplan {
 namespace {
 
-ShardMap map_of(std::string_view type, std::string_view spec,
-                std::string_view mesh,
-                OnIndivisible policy = OnIndivisible::Drop) {
+DeviceSlices map_of(std::string_view type, std::string_view spec,
+                    std::string_view mesh,
+                    OnIndivisible policy = OnIndivisible::Drop) {
   const Mesh on = testing::mesh(mesh);
   Placement placement;
   placement.type = testing::type(type);
   placement.spec = testing::spec(spec);
   measure(placement, on, policy);
-  return shard_map(placement, on, policy);
+  return device_slices(placement, on, policy);
 }
 
 std::string joined(const std::vector<std::string>& lines) {
@@ -62,7 +62,7 @@ TEST_CASE("one dimension is a row, and a scalar one box") {
 }
 
 TEST_CASE("of more dimensions the last two that are cut are drawn") {
-  const ShardMap map =
+  const DeviceSlices map =
       map_of("f32[4, 6, 8, 2]", "ep, fsdp, tp, None", "ep=2,fsdp=2,tp=2");
   const DrawnDims dims = drawn_dims(map);
   CHECK(dims.row == 1);
@@ -90,12 +90,12 @@ dimension 0 = 2:4
 }
 
 TEST_CASE("what is left out is counted") {
-  const ShardMap map = map_of("f32[640, 640]", "fsdp, tp", "fsdp=64,tp=64");
+  const DeviceSlices map = map_of("f32[640, 640]", "fsdp, tp", "fsdp=64,tp=64");
   const auto lines = draw_shards(map, 60, false);
   CHECK(lines.back() ==
         "49 of 64 rows and 60 of 64 columns of boxes are left out; "
         "`--expand` draws all");
-  const ShardMap deep =
+  const DeviceSlices deep =
       map_of("f32[8, 8, 8]", "ep, fsdp, tp", "ep=8,fsdp=2,tp=2");
   CHECK(draw_shards(deep, 80, false).back() ==
         "4 of 8 such grids are left out; `--expand` draws all");
@@ -129,7 +129,7 @@ TEST_CASE("with --expand every device is in some box, within the width") {
     placement.type = {DType::F32, *testing::gen::shape(4)};
     placement.spec = *testing::gen::legal_spec(on, placement.type.shape.size());
     measure(placement, on, OnIndivisible::Chunk);
-    const ShardMap map = shard_map(placement, on, OnIndivisible::Chunk);
+    const DeviceSlices map = device_slices(placement, on, OnIndivisible::Chunk);
     const int width = *rc::gen::inRange(40, 160);
     const auto lines = draw_shards(map, width, true);
     // Boxes have one line each, between lines of rules.

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // `shardplan analyze MODEL`: bytes per device, and where they come from.
-#include "resolve/analyze.h"
-
 #include <algorithm>
 #include <utility>
 
@@ -11,6 +9,7 @@
 #include "cli/output.h"
 #include "cli/views/budget_tables.h"
 #include "cli/views/tables.h"
+#include "resolve/device_memory.h"
 #include "session/budget.h"
 #include "session/session.h"
 

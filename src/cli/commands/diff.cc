@@ -28,7 +28,7 @@
 #include "io/load.h"
 #include "io/plan/plan_file.h"
 #include "report/report.h"
-#include "resolve/analyze.h"
+#include "resolve/device_memory.h"
 #include "resolve/framework_semantics.h"
 
 namespace shardplan::cli {

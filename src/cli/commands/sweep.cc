@@ -20,7 +20,7 @@
 #include "core/fold.h"
 #include "findings/findings.h"
 #include "memory/sweep.h"
-#include "resolve/analyze.h"
+#include "resolve/device_memory.h"
 #include "resolve/match.h"
 #include "resolve/resolve.h"
 #include "session/budget.h"

@@ -9,8 +9,8 @@
 #include "base/text.h"
 #include "cli/options.h"
 #include "cli/views/tables.h"
+#include "core/device_slices.h"
 #include "core/rules.h"
-#include "core/shard_map.h"
 #include "report/shard_grid.h"
 #include "resolve/match.h"
 
@@ -147,7 +147,7 @@ Table shards_table(const Placement& p, const Mesh& mesh, OnIndivisible policy) {
 }
 
 // What is rows and what is columns in the drawing.
-std::string drawn_text(const ShardMap& map) {
+std::string drawn_text(const DeviceSlices& map) {
   const DrawnDims dims = drawn_dims(map);
   if (dims.column < 0) return "a scalar has one";
   std::string text = "columns are dimension " + std::to_string(dims.column);
@@ -195,7 +195,8 @@ std::optional<Report> shard_report(Context& context, const Session& session,
   }
   const Placement& p = session.plan.of(*parameter);
   const OnIndivisible policy = session.plan.on_indivisible;
-  auto map = std::make_shared<const ShardMap>(shard_map(p, mesh, policy));
+  auto map =
+      std::make_shared<const DeviceSlices>(device_slices(p, mesh, policy));
   const std::string title(session.manifest.name(*parameter));
 
   Report report;

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "cli/flag_values.h"
 #include "cli/options.h"
-#include "core/shard_map.h"
+#include "core/device_slices.h"
 #include "graph/family.h"
 #include "graph/shrink.h"
 #include "io/hf_config/facts.h"
@@ -188,8 +188,7 @@ std::optional<Recognised> recognise(Context& context) {
   auto manifest =
       read_manifest(request, context.host, context.diags, context.progress);
   if (!manifest) return std::nullopt;
-  auto config =
-      find_model_config(request.model, context.host, context.diags);
+  auto config = find_model_config(request.model, context.host, context.diags);
   if (!config) return std::nullopt;
   Recognised model{*std::move(manifest), *std::move(config)};
   model.family =
@@ -217,8 +216,7 @@ std::optional<Opened> open_shrunk(Context& context, Recognised& model,
         .help("give `--rules` and `--mesh` instead of `--plan`");
   }
   const PlanRequest& request = options.planning;
-  std::optional<RuleSet> rules =
-      read_given_rules(request, context.host, diags);
+  std::optional<RuleSet> rules = read_given_rules(request, context.host, diags);
   if (!rules) return std::nullopt;
   Inputs inputs = {std::move(model.manifest), *std::move(rules), {}};
   // The session of the smaller model remarks on the mesh, where it is recorded.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "resolve/analyze.h"
+#include "resolve/device_memory.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/shard_map.h"
+#include "core/device_slices.h"
 
 #include <utility>
 
@@ -33,7 +33,7 @@ HeldSlice held_slice(const Placement& placement, const Mesh& mesh,
   return held;
 }
 
-size_t ShardMap::number(const std::vector<size_t>& indices) const {
+size_t DeviceSlices::number(const std::vector<size_t>& indices) const {
   SHARDPLAN_CHECK(indices.size() == slices.size());
   size_t number = 0;
   for (size_t dim = 0; dim < indices.size(); ++dim) {
@@ -42,11 +42,11 @@ size_t ShardMap::number(const std::vector<size_t>& indices) const {
   return number;
 }
 
-ShardMap shard_map(const Placement& placement, const Mesh& mesh,
-                   OnIndivisible policy) {
+DeviceSlices device_slices(const Placement& placement, const Mesh& mesh,
+                           OnIndivisible policy) {
   SHARDPLAN_CHECK(mesh.devices() <= kMaxMappedDevices);
   const size_t rank = placement.type.shape.size();
-  ShardMap map;
+  DeviceSlices map;
   for (size_t dim = 0; dim < rank; ++dim) {
     const auto shards =
         static_cast<size_t>(shard_count(mesh, axes_of(placement, dim)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shard map: which slice of one tensor lies on which device.
+// Device slices: which slice of one tensor lies on which device.
 //
 // A device's slice follows from its coordinates (core/spec.h), its id is their
 // row-major index. Slices are of the stored shape, and end where rows do: what
@@ -28,7 +28,7 @@ HeldSlice held_slice(const Placement& placement, const Mesh& mesh,
                      OnIndivisible policy, int64_t device);
 
 // The shards of a tensor, as a grid with the tensor's rank.
-struct ShardMap {
+struct DeviceSlices {
   // Per dimension, by the shard's index in it. All have at least one.
   std::vector<std::vector<Slice>> slices;
   std::vector<std::vector<int64_t>> padding;
@@ -42,7 +42,7 @@ struct ShardMap {
 // More devices make no map that somebody could read.
 inline constexpr int64_t kMaxMappedDevices = int64_t{1} << 17;
 // REQUIRES: mesh.devices() <= kMaxMappedDevices.
-ShardMap shard_map(const Placement& placement, const Mesh& mesh,
-                   OnIndivisible policy);
+DeviceSlices device_slices(const Placement& placement, const Mesh& mesh,
+                           OnIndivisible policy);
 
 }  // namespace shardplan
