@@ -453,7 +453,7 @@ TEST_CASE("layering: the map of how-it-works.md is the tree") {
   }
 }
 
-// `src/io/<format>/x.cc`, `tests/fuzz/fuzz_x.cc`, `tests/vectors/*.json`: of a
+// `src/io/<format>/x.cc`, `tests/cases/x.md`, `tests/vectors/*.json`: of a
 // path that stands for several only the folders before them can be checked.
 bool stands_for_several(const std::string& part) {
   const std::string stem = fs::path(part).stem();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // fuzz_replay TARGET PATH..: runs a fuzz target once over every file of the
-// folders or files given.
+// folders or files given. fuzz_replay --folders CORPUS: every target has a
+// folder there, and every folder a target. With SHARDPLAN_FUZZ_TARGET: that
+// target alone, for libFuzzer.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -22,6 +24,23 @@ std::map<std::string, Target>& targets() {
   return all;
 }
 
+#ifndef SHARDPLAN_FUZZ_TARGET
+
+bool has_folders(const fs::path& corpus) {
+  std::map<std::string, Target> missing = targets();
+  bool good = true;
+  for (const auto& entry : fs::directory_iterator(corpus)) {
+    if (missing.erase(entry.path().filename()) == 1) continue;
+    std::cerr << entry.path() << ": is of no target\n";
+    good = false;
+  }
+  for (const auto& [name, run] : missing) {
+    std::cerr << name << ": has no corpus\n";
+    good = false;
+  }
+  return good;
+}
+
 std::vector<fs::path> files_of(int argc, char** argv) {
   std::vector<fs::path> inputs;
   for (int i = 2; i < argc; ++i) {
@@ -38,6 +57,9 @@ std::vector<fs::path> files_of(int argc, char** argv) {
 }
 
 int replay(int argc, char** argv) {
+  if (argc == 3 && std::string(argv[1]) == "--folders") {
+    return has_folders(argv[2]) ? 0 : 1;
+  }
   const auto target = targets().find(argc > 1 ? argv[1] : "");
   if (target == targets().end()) {
     std::cerr << "the targets are";
@@ -60,12 +82,23 @@ int replay(int argc, char** argv) {
   return inputs.empty() ? 1 : 0;
 }
 
+#endif
+
 }  // namespace
 
 bool add_target(const char* name, Target target) {
   return targets().emplace(name, target).second;
 }
 
+#ifdef SHARDPLAN_FUZZ_TARGET
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const Target kTarget = targets().at(SHARDPLAN_FUZZ_TARGET);
+  return kTarget(data, size);
+}
+#endif
+
 }  // namespace shardplan::fuzz
 
+#ifndef SHARDPLAN_FUZZ_TARGET
 int main(int argc, char** argv) { return shardplan::fuzz::replay(argc, argv); }
+#endif

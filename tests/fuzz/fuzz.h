@@ -2,9 +2,9 @@
 // What fuzz targets share. A target is one function over bytes; it must not
 // crash, hang or break an invariant, whatever the bytes.
 //
-// Under the preset `fuzz` each is a program that libFuzzer calls; otherwise all
-// are one program, driver.cc, which replays the corpus, so what was once found
-// stays found with any compiler.
+// Under the preset `fuzz` each is a program that libFuzzer calls; otherwise one
+// program replays all corpora, so what was once found stays found with any
+// compiler (driver.cc).
 #pragma once
 
 #include <cstddef>
@@ -34,14 +34,10 @@ inline void require(bool holds, const char* what) {
 
 }  // namespace shardplan::fuzz
 
-// FUZZ_TARGET(name) { .. } of fuzz_name.cc, over `data` and `size`; returns 0.
-#ifdef SHARDPLAN_LIBFUZZER
-#define FUZZ_TARGET(name) \
-  extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size)
-#else
+// FUZZ_TARGET(name) { .. } over `data` and `size`, with a corpus in
+// tests/fuzz/corpus/name; returns 0.
 #define FUZZ_TARGET(name)                                   \
   static int fuzz_##name(const uint8_t* data, size_t size); \
   [[maybe_unused]] static const bool kAdded_##name =        \
       shardplan::fuzz::add_target(#name, fuzz_##name);      \
   static int fuzz_##name(const uint8_t* data, size_t size)
-#endif
