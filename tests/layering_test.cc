@@ -100,8 +100,7 @@ const std::map<std::string, std::set<std::string>> kConfined = {
 constexpr size_t kMaxLines = 700;
 constexpr size_t kMaxFiles = 26;  // of a folder
 // Small files that need not be looked through.
-constexpr std::array<std::string_view, 2> kLargeFolders = {"tests/support",
-                                                           "tests/fuzz"};
+constexpr std::array<std::string_view, 1> kLargeFolders = {"tests/support"};
 
 struct File {
   std::string path;  // below src/ or tests/, with `/`
