@@ -59,7 +59,6 @@ TEST_CASE("a rule that is bad for some parameters only is split") {
 }
 
 using testing::Advised;
-using testing::advised;
 
 // Every text of the fixes of a finding; all are made and judged.
 std::set<std::string> texts(const Advised& plan, const Diagnostic& finding) {

@@ -139,9 +139,6 @@ TEST_CASE("a file is JSON by its first character") {
   CHECK_FALSE(is_json(SourceFile("x", "")));
 }
 
-using testing::read_rules;
-using testing::spec;
-
 // A rules file in one of the layouts that people use.
 rc::Gen<std::string> file_text() {
   return rc::gen::exec([] {

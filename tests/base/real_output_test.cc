@@ -173,8 +173,6 @@ TEST_CASE("mapped pages that are gone read as zeros where they were noted") {
   }
 }
 
-using testing::Folder;
-using testing::in_child;
 using testing::mode_of;
 
 TEST_CASE("a file appears when it is committed, and not before") {

@@ -193,8 +193,6 @@ TEST_CASE("memory: a document of many nodes takes few bytes for each") {
   CHECK(has_text(host.err, "reading `m.yaml`"));
 }
 
-using testing::MemoryHost;
-
 constexpr int64_t kGibibyte = int64_t{1} << 30U;
 
 MemoryHost machine() {

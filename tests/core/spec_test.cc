@@ -141,8 +141,6 @@ TEST_CASE("local_shape and shard_sizes agree with every device's slice") {
   }));
 }
 
-using testing::mesh;
-using testing::spec;
 using testing::type;
 
 Placement placed(std::string_view type_text, std::string_view spec_text,

@@ -58,7 +58,6 @@ TEST_CASE("what only a catch-all decides is a warning") {
   CHECK(found[0].parameters == std::vector<std::string>{"x"});
 }
 
-using testing::lint_of;
 using testing::Linted;
 
 RuleSet with_logical(RuleSet rules,

@@ -157,7 +157,6 @@ TEST_CASE("replicated KV heads are no finding, where they are stored so") {
 
 // SP204, SP302, SP304: src/findings/unit_findings.cc.
 
-using testing::lint_of;
 using testing::message;
 
 TEST_CASE("an axis that shards nothing is a warning") {

@@ -269,10 +269,6 @@ TEST_CASE("qwen3_moe: shares are as chosen unless norm_topk_prob") {
   CHECK(whole_model(manifest, config)->value("layers.0.mlp.shares:sum") >= 0);
 }
 
-using testing::Stacking;
-using testing::tiny_model;
-using testing::whole_model;
-
 TEST_CASE("gpt2: sharded is unsharded") {
   auto [manifest, config] = tiny_model("gpt2");
   const auto model = whole_model(manifest, config, {2, 4, 1, {}});

@@ -140,8 +140,6 @@ TEST_CASE("a directory must have one model") {
         "SP006 directory `d` has 2 GGUF files of different models");
 }
 
-using testing::GgufFile;
-
 struct Told {
   std::string bytes;
   ModelFacts facts;

@@ -214,9 +214,6 @@ TEST_CASE("every format is in the table once, the one for any text last") {
   }
 }
 
-using testing::MemoryHost;
-using testing::messages;
-
 struct LoadedRules {
   std::optional<RuleSet> rules;
   Diagnostics diags;

@@ -256,8 +256,6 @@ TEST_CASE("values and outputs have the size of a value's head") {
 
 // src/model/unit_kinds.cc
 
-using testing::check_units;
-
 ModelFacts blocks(int64_t rows, int64_t columns) {
   ModelFacts facts;
   facts.quant_rows = rows;
@@ -415,7 +413,6 @@ TEST_CASE("experts form groups where routing chooses among them") {
 
 // src/model/unit_kinds.cc
 
-using testing::check_units;
 using testing::manifest;
 
 TEST_CASE("every tensor of scanned layers has the stack among its dimensions") {

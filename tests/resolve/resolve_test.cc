@@ -69,8 +69,6 @@ TEST_CASE("axes that gather a weight do not replicate its KV heads") {
   CHECK(stored(name, "bf16[1024, 64]", "tp", "tp=16", {}).empty());
 }
 
-using testing::spec;
-
 Plan resolved(const Manifest& manifest, const RuleSet& rules,
               const ResolveOptions& options = {}) {
   Diagnostics diags;
@@ -265,8 +263,6 @@ TEST_CASE("patterns of activations are compiled with the rules") {
       resolve(manifest, rules, testing::mesh("tp=2"), {}, diags).has_value());
   CHECK(diags.all().front().code == Code::UnsupportedPattern);
 }
-
-using testing::mesh;
 
 Plan plan_of(const Manifest& manifest, const RuleSet& rules, const Mesh& on,
              const ResolveOptions& options = {}) {

@@ -203,7 +203,6 @@ TEST_CASE("overlapped: a gathered product is rounded once, where it ends") {
 
 using testing::layout;
 using testing::mesh;
-using testing::SmallGraph;
 
 Tensor counting(const Shape& shape) {
   Tensor tensor = make_tensor(Element::F32, shape);

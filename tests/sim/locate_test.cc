@@ -93,8 +93,6 @@ TEST_CASE("isolate: fresh choices choose what there is") {
   }
 }
 
-using testing::SmallGraph;
-
 // A product over a contraction of `length`, sharded over four devices.
 std::optional<double> ratio(int64_t length, bool integers) {
   SmallGraph g("tp=4");

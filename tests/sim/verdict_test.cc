@@ -388,7 +388,6 @@ TEST_CASE("non-finite: sums overflow in the sharded run alone") {
 // that kind really passes; where they are not, it is caught.
 
 using Kind = Unseen::Kind;
-using testing::SmallGraph;
 
 Simulation run(SmallGraph& g, const std::vector<Tensor>& values,
                const std::function<void(Program&)>& fault = {}) {

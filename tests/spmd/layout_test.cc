@@ -90,9 +90,6 @@ TEST_CASE(
   CHECK(tried > 50);
 }
 
-using testing::layout;
-using testing::mesh;
-using testing::partial;
 using testing::spec;
 
 TEST_CASE("layout: a spec is padded to the rank, without axes of size 1") {
@@ -142,9 +139,6 @@ TEST_CASE("layout: text says along which axes there are parts") {
   CHECK(layout_text(partial("None", 1, {"dp", "tp"})) ==
         "P(None) partial over dp, tp");
 }
-
-using testing::mesh;
-using testing::spec;
 
 // The rule of an operation on one operand.
 ShardingRule rule_of(const Shape& shape, std::string_view op,

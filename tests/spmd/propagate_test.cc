@@ -101,8 +101,6 @@ TEST_CASE("propagate: labels say which dimension is the batch") {
 
 using testing::layout;
 using testing::partial;
-using testing::SmallGraph;
-using testing::spec;
 
 // The choice for the last node of a graph whose operands lie as wanted there,
 // or as given.

@@ -220,8 +220,8 @@ struct WindowRule {
   bool switched = false;  // only where `use_sliding_window` is true
 };
 
-// The families of hf_families() that have windows, with the defaults of their
-// configuration classes.
+// The families of kFamilies (manifest.cc) that have windows, with the defaults
+// of their configuration classes.
 constexpr WindowRule kRules[] = {
     {"mistral", Sliding::All, 4096},
     {"mixtral", Sliding::All},

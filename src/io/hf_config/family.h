@@ -117,7 +117,7 @@ class TensorWriter {
 
 // The families of models whose checkpoint follows from their config.json.
 //
-// A family is a row of hf_families() (manifest.cc) and a function that writes
+// A family is a row of kFamilies (manifest.cc) and a function that writes
 // its tensors in the order in which the model has them: embedding, layers,
 // norm, head. Names and shapes are those of the checkpoints on the Hub, which
 // tests compare with recordings of the modules of transformers (tests/data/hf).
@@ -141,7 +141,6 @@ struct HfFamily {
   std::string_view quantization = {};
   int64_t heads = kRefused;  // where `num_attention_heads` is absent
 };
-std::span<const HfFamily> hf_families();
 // The family of a config by `model_type`, of several rows the one that
 // `architectures` names; without a `model_type` by `architectures`. Null when
 // it is none of ours. Reports nothing.

@@ -109,12 +109,6 @@ TEST_CASE("--exit-zero turns findings into 0 but not failures") {
   CHECK(run_on(host, {"check", "--exit-zero"}, "fsdp=0") == 2);
 }
 
-using nlohmann::json;
-using testing::MemoryHost;
-using testing::planning_host;
-using testing::report_of;
-using testing::run_on;
-
 TEST_CASE("resolve gives a row per parameter, whatever was found") {
   const json report = report_of({"resolve"}, "fsdp=2,tp=2");
   CHECK(report.at("command") == "resolve");
@@ -295,9 +289,6 @@ TEST_CASE("a target is needed, and has to exist") {
       "error[SP010]: `export` writes no plan, and `x.plan.json` is the name of "
       "one\n"));
 }
-
-using nlohmann::json;
-using shardplan::testing::MemoryHost;
 
 // Two equal layers, one other tensor, one buffer, facts.
 MemoryHost sample() {

@@ -103,7 +103,6 @@ TEST_CASE("each device has its own limit and reserve") {
 }
 
 using nlohmann::json;
-using testing::MemoryHost;
 using testing::planning_host;
 
 json swept(std::vector<std::string> words, int expected) {

@@ -110,8 +110,6 @@ TEST_CASE("a declaration is said to apply, or not to") {
                       "dimension here") != std::string::npos);
 }
 
-using testing::report_of;
-
 TEST_CASE("the tables hold the identity of bytes, and add up") {
   const auto report = report_of(
       {"analyze", "--optimizer", "adamw", "--memory", "1MiB", "--exit-zero"},

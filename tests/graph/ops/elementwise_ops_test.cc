@@ -91,10 +91,6 @@ TEST_CASE("shapes that do not broadcast are refused") {
         "SP015 shapes [2, 3] and [4] do not broadcast: 3 against 4");
 }
 
-using testing::kArithmetics;
-using testing::numbers;
-using testing::run;
-
 struct UnaryRow {
   const char* op;
   Attributes attributes;
@@ -169,10 +165,6 @@ TEST_CASE("a scalar and an empty tensor keep their shapes") {
     }
   }
 }
-
-using testing::inferred;
-using testing::numbers;
-using testing::run;
 
 struct ActivationsRow {
   const char* op;

@@ -159,10 +159,6 @@ TEST_CASE("a device reshapes its part to its part") {
   CHECK(values_of(result) == values_of(part[0]));
 }
 
-using testing::inferred;
-using testing::numbers;
-using testing::run;
-
 TEST_CASE("a constraint changes no number and copies none") {
   const Tensor x = numbers(Arithmetic::F32, {2, 3}, 1);
   const Tensor y = run("constraint", {x}, {{"spec", PartitionSpec{{{"tp"}}}}},

@@ -107,7 +107,6 @@ TEST_CASE("layers are named below their root") {
 
 using testing::changed;
 using testing::has_tensor;
-using testing::Json;
 using testing::sample_config;
 using testing::small_config;
 using testing::synthesize;
@@ -239,14 +238,6 @@ TEST_CASE("a gemma3 that is not what the Hub has is refused") {
         "SP009 `text_config.hidden_size` is missing");
 }
 
-using testing::changed;
-using testing::Json;
-using testing::sample_config;
-using testing::small_config;
-using testing::synthesize;
-using testing::type_of;
-using testing::without;
-
 TEST_CASE("MXFP4 experts are blocks of bytes and scales, with bf16 biases") {
   const auto result = synthesize(sample_config("gpt-oss-20b"));
   const Manifest& manifest = result->good();
@@ -300,14 +291,6 @@ TEST_CASE("a quantisation that the config does not settle is refused") {
   CHECK(synthesize(fp8)->problem() ==
         "SP009 the config is quantised with `fp8`");
 }
-
-using testing::changed;
-using testing::has_tensor;
-using testing::Json;
-using testing::sample_config;
-using testing::synthesize;
-using testing::type_of;
-using testing::without;
 
 TEST_CASE("each expert has w1 and w3 in, w2 out, and a row of the gate") {
   const auto result = synthesize(sample_config("mixtral-8x7b"));

@@ -177,10 +177,8 @@ TEST_CASE("a config without facts, or with nonsense in them, states none") {
 }
 
 using testing::changed;
-using testing::Json;
 using testing::MemoryHost;
 using testing::messages;
-using testing::sample_config;
 using testing::small_config;
 
 std::optional<ModelConfig> read_text(const std::string& text,

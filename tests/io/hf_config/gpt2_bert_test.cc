@@ -60,12 +60,7 @@ TEST_CASE("a gpt2 whose names are uncertain is refused") {
         "SP009 `n_embd` is missing");
 }
 
-using testing::changed;
-using testing::has_tensor;
 using testing::small_config;
-using testing::synthesize;
-using testing::type_of;
-using testing::without;
 
 TEST_CASE("the architecture tells the bare encoder from the one with a head") {
   const auto bare = synthesize(small_config("bert"));

@@ -128,8 +128,6 @@ TEST_CASE("an item is looked for in a checkpoint's directory") {
   CHECK_FALSE(find_orbax_item("c", host));
 }
 
-using testing::named_sharding;
-
 TEST_CASE("the shardings of a checkpoint are rules for its names") {
   testing::MemoryHost host;
   host.files["c/items/_METADATA"] = R"({"tree_metadata": {}})";

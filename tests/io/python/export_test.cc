@@ -95,8 +95,6 @@ TEST_CASE("without rules or parameters the table is empty") {
 // That Python imports it, and what JAX makes of it, is recorded by
 // tests/data/record_jax_export.py.
 
-using testing::exported;
-
 TEST_CASE("a module has every spec, the mesh and a function that makes it") {
   CHECK(exported("jax",
                  {testing::manifest({{"layers/0/w", "f32[8, 8]"},

@@ -292,9 +292,6 @@ TEST_CASE("damaged files never do more than report") {
   }));
 }
 
-using testing::messages;
-using testing::safetensors;
-
 std::string names(const Manifest& manifest) {
   std::string text;
   for (size_t i = 0; i < manifest.size(); ++i) {
