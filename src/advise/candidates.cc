@@ -43,7 +43,7 @@ std::string text_of(const Planned& planned, const RuleChange& change) {
       return "write `" + spec_source(change.spec, false) + "` as the spec of " +
              place_text(planned, change.rule);
     case RuleChange::Kind::SetPattern:
-      return "write `" + printable(change.pattern) + "` as the pattern of " +
+      return "write " + in_backticks(change.pattern) + " as the pattern of " +
              place_text(planned, change.rule);
     case RuleChange::Kind::Remove:
       return "remove " + place_text(planned, change.rule);
@@ -263,8 +263,7 @@ void add_axis_sizes(const Found& found, int64_t size, const AxisNames& axes,
       candidate.fix.kind = FixKind::AxisSize;
       candidate.fix.axis = axis;
       candidate.fix.size = other;
-      candidate.fix.text =
-          "use `" + printable(axis) + "=" + std::to_string(other) + "`";
+      candidate.fix.text = "use `" + axis + "=" + std::to_string(other) + "`";
       all.push_back(std::move(candidate));
     }
   }

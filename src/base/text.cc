@@ -187,7 +187,7 @@ std::string joined(std::span<const std::string> texts,
 }
 
 std::string in_backticks(std::string_view text) {
-  return "`" + printable(text) + "`";
+  return "`" + std::string(text) + "`";
 }
 
 std::string quoted_names(std::span<const std::string> names,

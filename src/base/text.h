@@ -27,7 +27,7 @@ std::string joined(std::span<const std::string> texts, std::string_view between,
                    std::string_view last);
 std::string joined(std::span<const std::string> texts,
                    std::string_view between);
-// "`a`": printable, in backticks.
+// "`a`", as it is: renderers escape (printable below).
 std::string in_backticks(std::string_view text);
 // "`a`, `b` and `c`"
 std::string quoted_names(std::span<const std::string> names,
@@ -65,7 +65,9 @@ bool is_valid_utf8(std::string_view text);
 // reader sees: line separators, bidirectional controls, the byte order mark.
 bool is_printable(char32_t code_point);
 // Escapes what is not printable as \n, \x1b, \u{202e} and invalid bytes as
-// \xff, so that a name from a file cannot write to the terminal.
+// \xff, so that a name from a file cannot write to the terminal. What is shown
+// goes through here where it is rendered (src/report) and nowhere before: texts
+// are composed, compared and searched as they are. Nothing changes twice.
 std::string printable(std::string_view text);
 
 // How many columns of a terminal a code point takes.

@@ -84,7 +84,7 @@ void report_unknown_flag(const std::string& word, Diagnostics& diags) {
     candidates.push_back("--" + std::string(flag.name));
   }
   auto problem =
-      diags.error(Code::Usage, {}, "unknown option `" + printable(name) + "`");
+      diags.error(Code::Usage, {}, "unknown option " + in_backticks(name));
   if (const auto near = nearest(name, candidates)) {
     problem.help("an option with a similar name exists: `" + *near + "`");
   } else {
@@ -97,7 +97,7 @@ const Command* look_up_command(const std::string& word, Diagnostics& diags) {
   std::vector<std::string> names = {"help"};
   for (const Command& command : commands()) names.emplace_back(command.name);
   auto problem =
-      diags.error(Code::Usage, {}, "unknown command `" + printable(word) + "`");
+      diags.error(Code::Usage, {}, "unknown command " + in_backticks(word));
   if (const auto near = nearest(word, names)) {
     problem.help("a command with a similar name exists: `" + *near + "`");
   } else {
@@ -168,8 +168,8 @@ void check_arguments(const CommandLine& line, Diagnostics& diags) {
   if (given > wanted.size()) {
     diags
         .error(Code::Usage, {},
-               "unexpected argument `" +
-                   printable(line.arguments[wanted.size()]) + "`")
+               "unexpected argument " +
+                   in_backticks(line.arguments[wanted.size()]))
         .help(usage + " is how it is called");
   }
 }
@@ -198,12 +198,11 @@ CommandLine parse_command_line(const std::vector<std::string>& words,
   try {
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
   } catch (const CLI::ArgumentMismatch&) {
-    diags.error(
-        Code::Usage, {},
-        "`" + printable(words.back()) + "` stands last and has no value");
+    diags.error(Code::Usage, {},
+                in_backticks(words.back()) + " stands last and has no value");
     return line;
   } catch (const CLI::ParseError& problem) {
-    diags.error(Code::Usage, {}, printable(problem.what()));
+    diags.error(Code::Usage, {}, problem.what());
     return line;
   }
   read_settings(options, line, diags);

@@ -85,16 +85,15 @@ bool is_trusted(const std::string& path, const std::string& root, Host& host,
   for (const std::string& place : {path, folder_of(path), root}) {
     const auto info = host.file_info(place);
     if (!info || is_ours(*info, host)) continue;
-    const std::string what = place == path ? "`" + printable(path) + "`"
+    const std::string what = place == path ? in_backticks(path)
                              : place == root && root != folder_of(path)
-                                 ? "its repository `" + printable(root) + "`"
+                                 ? "its repository " + in_backticks(root)
                                  : "its folder";
     diags
-        .error(Code::Usage, {},
-               "`" + printable(path) + "` belongs to another user")
+        .error(Code::Usage, {}, in_backticks(path) + " belongs to another user")
         .fact(what + " is of user " + std::to_string(info->owner) +
               ", this run is of user " + std::to_string(host.user()))
-        .help("`--config " + printable(path) + "` uses it all the same")
+        .help("`--config " + path + "` uses it all the same")
         .help("`--isolated` reads no configuration");
     return false;
   }
@@ -109,8 +108,8 @@ std::shared_ptr<const Bytes> FencedHost::read_file(const std::string& path,
         return path == name || path.starts_with(name + "/");
       });
   if (fenced && !stays_within(path, root_, host_)) {
-    why = "it leads out of `" + printable(root_) +
-          "`, and the configuration that names it was found";
+    why = "it leads out of " + in_backticks(root_) +
+          ", and the configuration that names it was found";
     return nullptr;
   }
   return OverlayHost::read_file(path, limit, why);
@@ -159,8 +158,8 @@ std::optional<std::string> mesh_value(const Node& map, Diagnostics& diags) {
     const auto size = scalar_text(map.item(i));
     if (!size) {
       return diags.error(Code::MalformedDocument, map.item(i).span(),
-                         "the size of axis `" + printable(map.key(i)) +
-                             "` must be an integer, not " +
+                         "the size of axis " + in_backticks(map.key(i)) +
+                             " must be an integer, not " +
                              std::string(kind_name(map.item(i).kind())));
     }
     text += (i == 0 ? "" : ",") + std::string(map.key(i)) + "=" + *size;
@@ -242,8 +241,7 @@ class Reader {
  private:
   bool may_read(const std::string& path, Span from) {
     if (std::find(paths_.begin(), paths_.end(), path) != paths_.end()) {
-      diags_.error(Code::Usage, from,
-                   "`" + printable(path) + "` extends itself");
+      diags_.error(Code::Usage, from, in_backticks(path) + " extends itself");
       return false;
     }
     if (paths_.size() >= kMaxFiles) {
@@ -259,11 +257,11 @@ class Reader {
   bool stays_inside(const std::string& path, Span from) {
     if (stays_within(path, root_, host_)) return true;
     diags_
-        .error(Code::Usage, from,
-               "a configuration that was found may not name `" +
-                   printable(path) + "`")
-        .fact("it names what is in `" + printable(root_) +
-              "`, and nothing in a `.git`: its repository, or its folder "
+        .error(
+            Code::Usage, from,
+            "a configuration that was found may not name " + in_backticks(path))
+        .fact("it names what is in " + in_backticks(root_) +
+              ", and nothing in a `.git`: its repository, or its folder "
               "where there is none")
         .help("`--config FILE` names a configuration, which may name any");
     return false;
@@ -293,11 +291,9 @@ class Reader {
       for (Diagnostic& problem : problems.all()) diags_.add(problem);
       return;
     }
-    diags_
-        .error(Code::Usage, from,
-               "`" + printable(path) + "` is no configuration")
+    diags_.error(Code::Usage, from, in_backticks(path) + " is no configuration")
         .fact("its lines are not shown: another file led to it")
-        .help("`--config " + printable(path) +
+        .help("`--config " + path +
               "` tells what is wrong with "
               "it");
   }
@@ -527,7 +523,7 @@ void check_conflicts(const std::vector<Setting>& settings, Diagnostics& diags) {
   if (json != settings.end() && format != settings.end()) {
     diags.error(Code::Usage, format->where,
                 title_of(*json) + " cannot be used with " + title_of(*format) +
-                    " of `" + printable(format->value) + "`");
+                    " of " + in_backticks(format->value));
   }
 }
 

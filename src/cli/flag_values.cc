@@ -23,8 +23,8 @@ std::optional<T> parse(std::string_view text) {
 }
 
 std::string must_be(const Setting& setting, const std::string& what) {
-  return title_of(setting) + " must be " + what + ", not `" +
-         printable(setting.value) + "`";
+  return title_of(setting) + " must be " + what + ", not " +
+         in_backticks(setting.value);
 }
 
 std::string range_text(int64_t least, int64_t most) {
@@ -48,7 +48,7 @@ void check_code(const std::string& word, bool deny, const Setting& setting,
   if (!code) {
     auto problem = diags.error(
         Code::Usage, setting.where,
-        "unknown code `" + printable(word) + "` in " + title_of(setting));
+        "unknown code " + in_backticks(word) + " in " + title_of(setting));
     if (const auto near = nearest(word, code_words(deny))) {
       problem.help("a code with a similar name exists: `" + *near + "`");
     } else {
@@ -140,8 +140,7 @@ AxisNames axes_of(const Setting& setting, Diagnostics& diags) {
     if (is_axis_name(axis)) continue;
     diags
         .error(Code::Usage, setting.where,
-               "`" + printable(axis) + "` is no axis name, in " +
-                   title_of(setting))
+               in_backticks(axis) + " is no axis name, in " + title_of(setting))
         .help(
             "names of letters, digits and `_`, without blanks, are accepted, "
             "e.g. `dp,fsdp,tp`");
@@ -174,9 +173,9 @@ void append_declarations(const Setting& setting, Declarations& declarations,
                          Diagnostics& diags) {
   for (const std::string& text : split_list(setting.value)) {
     if (add_declaration(text, declarations)) continue;
-    auto problem = diags.error(Code::Usage, setting.where,
-                               "`" + printable(text) + "` in " +
-                                   title_of(setting) + " is no declaration");
+    auto problem = diags.error(
+        Code::Usage, setting.where,
+        in_backticks(text) + " in " + title_of(setting) + " is no declaration");
     const std::vector<std::string> forms = declaration_forms();
     if (const auto near = nearest(text, forms)) {
       problem.help("write `" + *near + "` if that is what was meant");

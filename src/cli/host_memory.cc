@@ -98,7 +98,7 @@ void report_no_memory(std::string_view command, Diagnostics& diags) {
                     " of memory that the program may use would be needed"
               : "the system has no more memory for the program");
   const std::string work(current_work());
-  if (!work.empty()) problem.fact("what it was doing: " + printable(work));
+  if (!work.empty()) problem.fact("what it was doing: " + work);
   problem.fact("it held " + size_text(std::max<int64_t>(0, refusal.held)) +
                " and asked for " + size_text(refusal.asked) + " more");
   if (limited)

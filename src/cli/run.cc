@@ -103,8 +103,8 @@ void settle(const CommandLine& line, std::optional<FencedHost>& fenced,
   if (asks_for_plan(options.output) && options.command != "resolve") {
     diags
         .error(Code::Usage, {},
-               "`" + options.command + "` writes no plan, and `" +
-                   printable(*options.output.file) + "` is the name of one")
+               "`" + options.command + "` writes no plan, and " +
+                   in_backticks(*options.output.file) + " is the name of one")
         .help(
             "`shardplan resolve` writes plans; with `--json` any name is "
             "accepted");

@@ -80,7 +80,8 @@ enum class Outcome : uint8_t { Passed, Failed, Deviates };
 
 std::string got_text(const Answer& answer) {
   if (!answer.refused) return answer.value.dump();
-  return "refused, " + code_id(*answer.refused) + ": " + answer.message;
+  return "refused, " + code_id(*answer.refused) + ": " +
+         printable(answer.message);
 }
 
 bool agrees(const Function& function, const Answer& answer, const Json& test,

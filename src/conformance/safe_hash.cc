@@ -76,7 +76,7 @@ std::optional<std::string> hash_as_integer(std::string_view text,
       names.emplace_back(known.name);
     auto report =
         diags.error(Code::Usage, {},
-                    "`" + printable(algorithm) +
+                    "`" + std::string(algorithm) +
                         (needs_more ? "` gives no digest of a text alone"
                                     : "` is not a hash algorithm"));
     if (const auto near = nearest(algorithm, names)) {

@@ -50,7 +50,7 @@ std::optional<TensorParallelMode> tensor_parallel_mode(std::string_view name,
   if (name == "scatter") return TensorParallelMode::Scatter;
   return diags
       .error(Code::InvalidGraph, {},
-             "unknown tensor parallel mode `" + printable(name) + "`")
+             "unknown tensor parallel mode " + in_backticks(name))
       .help("it is `none`, `gather` or `scatter`");
 }
 

@@ -23,7 +23,7 @@ std::optional<AxisRequest> parse_entry(const SourceFile& source, uint64_t begin,
                                        uint64_t end, Diagnostics& diags) {
   const Span where{&source, begin, end};
   const std::string_view text = where.text();
-  const std::string shown = printable(text);
+  const std::string shown(text);
   if (text.empty()) {
     return diags.error(Code::InvalidMesh, where, "an axis is missing here")
         .help("write axes as `name=size`, e.g. `fsdp=8,tp=4`");
@@ -34,7 +34,7 @@ std::optional<AxisRequest> parse_entry(const SourceFile& source, uint64_t begin,
     const bool blank = text.find_first_of(" \t") != std::string_view::npos;
     return diags
         .error(Code::InvalidMesh, where,
-               "`" + printable(name) + "` is not an axis name")
+               in_backticks(name) + " is not an axis name")
         .help(blank ? "no blanks may stand around `=` and `,`"
                     : "axis names start with a letter or `_` and go on with "
                       "letters, digits, `_`, `.` and `-`");
@@ -56,7 +56,7 @@ std::optional<AxisRequest> parse_entry(const SourceFile& source, uint64_t begin,
   if (error != std::errc() || last != digits.data() + digits.size()) {
     return diags
         .error(Code::InvalidMesh, axis.size_where,
-               "`" + printable(digits) + "` is not the size of an axis")
+               in_backticks(digits) + " is not the size of an axis")
         .help(
             "a size is a positive integer, or -1 for the rest of "
             "`--devices`");
@@ -83,7 +83,7 @@ bool check_names_and_sizes(const std::vector<AxisRequest>& axes,
     if (!is_axis_name(axis.name)) {
       diags
           .error(Code::InvalidMesh, axis.name_where,
-                 "`" + printable(axis.name) + "` is not an axis name")
+                 in_backticks(axis.name) + " is not an axis name")
           .help(
               "axis names start with a letter or `_` and go on with letters, "
               "digits, `_`, `.` and `-`");
@@ -290,7 +290,7 @@ std::optional<int64_t> parse_size(Span where, Diagnostics& diags) {
   if (good && after_digit && problem == std::errc()) return size;
   return diags
       .error(Code::InvalidMesh, where,
-             "`" + printable(text) + "` is not the size of an axis")
+             in_backticks(text) + " is not the size of an axis")
       .help("a size is a positive integer, or -1 for the rest of `--devices`");
 }
 
@@ -324,8 +324,8 @@ std::optional<AxisRequest> parse_named(Span part, const AxisNames& names,
       std::find(names.begin(), names.end(), name.text()) == names.end()) {
     return diags
         .error(Code::InvalidMesh, part,
-               "`" + printable(part.text().substr(0, colon)) +
-                   "` is not one of the axes")
+               in_backticks(part.text().substr(0, colon)) +
+                   " is not one of the axes")
         .fact("the axes are " + quoted_names(names, ", "));
   }
   const Span size{part.file, part.begin + colon + 1, part.end};
@@ -379,7 +379,7 @@ std::optional<std::vector<AxisRequest>> parse_mesh_dims(
                     [&](const AxisRequest& a) { return a.name == name; });
     if (used) continue;
     return diags.error(Code::InvalidMesh, {&source, 0, source.text().size()},
-                       "axis `" + printable(name) + "` has no size");
+                       "axis " + in_backticks(name) + " has no size");
   }
   return axes;
 }
@@ -410,7 +410,7 @@ std::optional<Product> product_of(const std::vector<AxisRequest>& axes,
     if (axis.size < 1) {
       return diags
           .error(Code::InvalidMesh, axis.size_where,
-                 "axis `" + printable(axis.name) + "` has size " +
+                 "axis " + in_backticks(axis.name) + " has size " +
                      std::to_string(axis.size) + " " + std::string(what))
           .help("1 is the size of an axis that is not used");
     }
@@ -468,8 +468,8 @@ bool fill_open(std::vector<AxisRequest>& axes, int64_t slices,
   if (!others || *devices < *others || *devices % *others != 0) {
     diags
         .error(Code::InvalidMesh, product->open->size_where,
-               "no size of axis `" + printable(product->open->name) +
-                   "` gives " + plural(*devices, "device") + " in " +
+               "no size of axis " + in_backticks(product->open->name) +
+                   " gives " + plural(*devices, "device") + " in " +
                    plural(slices, "slice"))
         .fact("the other axes have " + std::to_string(product->value) +
               " devices in each of " + plural(slices, "slice") +

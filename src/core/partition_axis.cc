@@ -123,7 +123,7 @@ Diagnostics::Builder report_unknown(const std::string& token,
     if (!field.token.empty()) known.emplace_back(field.token);
   }
   auto report = diags.error(Code::UnknownAxis, {},
-                            "unknown semantic axis `" + printable(token) + "`");
+                            "unknown semantic axis " + in_backticks(token));
   if (const auto near = nearest(token, known)) {
     report.help("a semantic axis with a similar name exists: `" + *near + "`");
   }

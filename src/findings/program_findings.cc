@@ -133,8 +133,8 @@ void report_tied_uses(const Program& program, Storage storage, Storage reduce,
     diags
         .report(Code::TiedLayoutsDiffer,
                 graph.nodes[static_cast<size_t>(head->node)].where,
-                "`" + printable(value.parameter) +
-                    "` is looked up in one layout and multiplied in another")
+                in_backticks(value.parameter) +
+                    " is looked up in one layout and multiplied in another")
         .fact("it lies as " + layout_text(program.layouts[v]))
         .fact(use_text(graph, *table))
         .fact(use_text(graph, *head))
@@ -157,8 +157,8 @@ void report_tied_copies(const Manifest& manifest, const Plan& plan,
   const Layout from = vocab_first(plan.mesh, of_table.spec, table->vocab_dim);
   const Layout to = vocab_first(plan.mesh, of_head.spec, head->vocab_dim);
   if (from == to) return;
-  const std::string first = printable(manifest.name(table->index));
-  const std::string second = printable(manifest.name(head->index));
+  const std::string first(manifest.name(table->index));
+  const std::string second(manifest.name(head->index));
   auto finding = diags.report(
       Code::TiedLayoutsDiffer, manifest.where(head->index),
       "`" + first + "` and `" + second + "` are tied, and lie differently");
@@ -289,8 +289,8 @@ void report_unread_parameters(const Graph& graph, const Manifest& manifest,
     if (!is_reported(c)) continue;
     if (++shown > kShownKinds) continue;
     const int64_t others = read_of_name[c.folded];
-    finding.fact("`" + printable(labels[i]) + "` " +
-                 (c.count == 1 ? "is" : "are") + " not read" +
+    finding.fact(in_backticks(labels[i]) + " " + (c.count == 1 ? "is" : "are") +
+                 " not read" +
                  (others == 0
                       ? ""
                       : "; " + count_text(others) + " of the same kind " +

@@ -121,7 +121,7 @@ void check_unused_rules(const LintInput& input, Diagnostics& diags) {
             : rule_text(input.plan, number) + " is found in no parameter");
     report.about({number, -1, ""});
     if (input.summary != nullptr) continue;
-    report.fact("it places 0 bytes; pattern `" + printable(rule.pattern) + "`");
+    report.fact("it places 0 bytes; pattern " + in_backticks(rule.pattern));
     report.help("remove it");
     report.help("`shardplan inspect` shows the names that there are");
   }
@@ -358,7 +358,7 @@ void report_lost(const LintInput& input, const LostLabel& lost, Losers losers,
       lost.code, severity, losers.where,
       repeats ? "the logical axes of " + names_text(losers.names) +
                     " cannot be told apart"
-              : "logical axis `" + printable(lost.label) + "` of " +
+              : "logical axis " + in_backticks(lost.label) + " of " +
                     names_text(losers.names) + " is not placed");
   const Span last = last_rule_of(input, lost.label);
   if (last && !repeats) report.label(last, "the last rule for it");
@@ -369,10 +369,10 @@ void report_lost(const LintInput& input, const LostLabel& lost, Losers losers,
   if (repeats) {
     report.help("give each dimension of an array a name of its own");
   } else if (last) {
-    report.help("add a later rule that gives `" + printable(lost.label) +
-                "` other axes, or `null` to leave it unsharded on purpose");
+    report.help("add a later rule that gives " + in_backticks(lost.label) +
+                " other axes, or `null` to leave it unsharded on purpose");
   } else {
-    report.help("add a rule `[" + printable(lost.label) +
+    report.help("add a rule `[" + lost.label +
                 ", null]`, or with axes instead of `null`");
   }
   name_parameters(report, std::move(losers.names), losers.count);
@@ -427,7 +427,7 @@ void check_ambiguous_axes(const LintInput& input, Diagnostics& diags) {
             dim < rule.dim_where.size() ? rule.dim_where[dim] : rule.spec_where;
         auto report = diags.error(
             Code::AmbiguousAxis, where,
-            "`" + printable(name) + "` is a mesh axis and a logical axis");
+            in_backticks(name) + " is a mesh axis and a logical axis");
         report.label(last_rule_of(input, name), "the logical axis");
         report.fact("it is taken for the mesh axis, of size " +
                     std::to_string(input.plan.mesh.size_of(name)));
@@ -507,14 +507,13 @@ void check_merged_layouts(const LintInput& input, Diagnostics& diags) {
       if (!differ) continue;
       auto report = diags.report(
           Code::MergedLayouts, rule_span(input, rule),
-          "`" + printable(*key) + "` stands for parameters of different kinds");
+          in_backticks(*key) + " stands for parameters of different kinds");
       std::vector<std::string> names;
       constexpr size_t kShown = 4;
       size_t shown = 0;
       for (const auto& [name, number] : kinds) {
         if (shown++ < kShown) {
-          report.fact("`" + printable(name) + "` is " +
-                      type_text(type_of(number)));
+          report.fact(in_backticks(name) + " is " + type_text(type_of(number)));
         }
         for (std::string& member :
              names_of(input.manifest, input.of_class.of(number))) {

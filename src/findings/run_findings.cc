@@ -65,7 +65,7 @@ std::string device_text(const Mesh& mesh, int64_t device) {
 std::string name_of_value(const Graph& graph, int number) {
   const Value& value = value_of(graph, number);
   const bool is_parameter = value.kind == Value::Kind::Parameter;
-  return "`" + printable(is_parameter ? value.parameter : value.name) + "`";
+  return in_backticks(is_parameter ? value.parameter : value.name);
 }
 
 // "3 of its 4,096 numbers, NaN among them"
@@ -248,8 +248,8 @@ void report_doubts_of_variant(const RunInput& input, Diagnostics& diags) {
   const Simulation& asked_for = *input.asked_for;
   const auto report = [&](Code code, const std::string& what, int value) {
     diags.report(code, {}, "on " + input.variant + " " + what)
-        .fact("`" + printable(value_of(graph_of(input), value).name) +
-              "` is the first");
+        .fact(in_backticks(value_of(graph_of(input), value).name) +
+              " is the first");
   };
   if (own.non_finite && !asked_for.non_finite) {
     report(Code::NonFiniteValues, "the unsharded run is not finite",
@@ -404,7 +404,7 @@ void check_recorded_outputs(const RecordedInput& input, Diagnostics& diags) {
     diags
         .report(Code::UnexpectedOutputs, {},
                 "`" + value_of(input.graph, error.value).name +
-                    "` is not what `" + printable(input.path) + "` holds")
+                    "` is not what " + in_backticks(input.path) + " holds")
         .fact(fmt::format("of its largest number, the unsharded run is off by "
                           "{:.2g}, the sharded one by {:.2g}",
                           error.unsharded, error.sharded))

@@ -227,18 +227,17 @@ void explain_unknown(const LintInput& input, const AxisName& axis,
     report.fact("the rules declare it, which is nothing to eFormer and JAX");
     report.help("without `--parity` it counts as size 1");
     report.help("add the axis with `--mesh " + mesh_text(plan.mesh) + "," +
-                printable(axis) + "=1`");
+                axis + "=1`");
     return;
   }
   if (const auto near = entries.nearest_to(axis)) {
-    report.help("replace `" + printable(axis) + "` by `" + *near + "`");
+    report.help("replace " + in_backticks(axis) + " by `" + *near + "`");
   } else if (axis == "None" || axis == "none") {
     report.help("write `null` for None");
   } else {
-    report.help("remove `" + printable(axis) + "` from the spec");
+    report.help("remove " + in_backticks(axis) + " from the spec");
   }
-  report.help("add the axis with `--mesh " + mesh_text(plan.mesh) + "," +
-              printable(axis) +
+  report.help("add the axis with `--mesh " + mesh_text(plan.mesh) + "," + axis +
               "=N`, or declare it with `axes:` to let it be missing");
 }
 
@@ -248,7 +247,7 @@ std::string message_of(const EntryKey& key, const EntryUse& use,
   switch (key.code) {
     case Code::UnknownAxis:
       return unknown.empty() ? "None stands among the axes of a dimension"
-                             : "unknown axis `" + printable(unknown) + "`";
+                             : "unknown axis " + in_backticks(unknown);
     case Code::RepeatedAxis:
       return key.reason + " of " + names;
     case Code::SpecLongerThanRank:
@@ -295,8 +294,8 @@ std::string meaning_text(const LintInput& input, const EntryKey& key,
   }
   for (const PartitionSpec* meant : entries.meanings(key.rule)) {
     if (dim >= meant->dims.size()) continue;
-    return "`" + printable(axes_text(names)) + "` means `" +
-           printable(axes_text(meant->dims[dim])) + "`";
+    return in_backticks(axes_text(names)) + " means " +
+           in_backticks(axes_text(meant->dims[dim]));
   }
   return "";
 }

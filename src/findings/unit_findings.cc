@@ -280,7 +280,7 @@ std::string scales_text(const SplitUnit& split, const UnitFacts& known,
           : nullptr;
   if (told == nullptr) return "";
   const auto dim = static_cast<size_t>(split.unit.dim);
-  std::string text = "`" + printable(told->scales) + "` " +
+  std::string text = in_backticks(told->scales) + " " +
                      shape_text(told->scales_shape) + " tells blocks of " +
                      std::to_string(told->blocks[dim]) + " in dimension " +
                      std::to_string(dim);

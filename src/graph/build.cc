@@ -130,7 +130,7 @@ class Builder {
       defined_at_[name] = where;
       return true;
     }
-    fail(where, "`" + printable(name) + "` is made twice")
+    fail(where, in_backticks(name) + " is made twice")
         .label(defined_at_[name], "made here, too");
     return false;
   }
@@ -189,7 +189,7 @@ class Builder {
     const std::vector<std::string> known = initialiser_names();
     if (std::find(known.begin(), known.end(), init.name) == known.end()) {
       auto problem = fail(parameter.init_where,
-                          "`" + printable(init.name) + "` is no initialiser");
+                          in_backticks(init.name) + " is no initialiser");
       suggest(init.name, known, problem);
     }
     if (!init.per_shard) return;
@@ -221,7 +221,7 @@ class Builder {
         fail(parameter.where,
              "`" + parameter.name + "` has another shape in the model")
             .fact("here it is " + shape_text(*parameter.shape))
-            .fact("`" + printable(parameter.parameter) + "` of the model is " +
+            .fact(in_backticks(parameter.parameter) + " of the model is " +
                   shape_text(*held));
       }
       if (held == nullptr && !parameter.shape) {
@@ -239,7 +239,7 @@ class Builder {
                                 const Manifest& manifest) {
     auto problem = fail(parameter.where,
                         "the shape of `" + parameter.name + "` is not known");
-    problem.fact("the model has no `" + printable(parameter.parameter) + "`");
+    problem.fact("the model has no " + in_backticks(parameter.parameter));
     std::vector<std::string> names;
     for (size_t i = 0; i < manifest.size() && i < kMaxCandidates; ++i) {
       names.emplace_back(manifest.name(i));
@@ -259,12 +259,11 @@ class Builder {
     const auto found = names_.find(name);
     if (found != names_.end()) return found->second;
     if (later_.count(name) > 0) {
-      fail(where, "`" + printable(name) + "` is read before it is made")
+      fail(where, in_backticks(name) + " is read before it is made")
           .help("operations stand in an order in which they can be computed");
       return kBroken;
     }
-    auto problem =
-        fail(where, "there is no value named `" + printable(name) + "`");
+    auto problem = fail(where, "there is no value named " + in_backticks(name));
     std::vector<std::string> known;
     if (names_.size() <= kMaxCandidates) {
       for (const auto& [each, value] : names_) known.push_back(each);
@@ -275,7 +274,7 @@ class Builder {
 
   void report_unknown_op(const DescribedOp& op) {
     auto problem =
-        fail(op.where, "there is no operation `" + printable(op.op) + "`");
+        fail(op.where, "there is no operation " + in_backticks(op.op));
     std::vector<std::string> known;
     for (const OpDef& each : ops()) known.emplace_back(each.name);
     for (const CompositeDef& each : composites()) known.emplace_back(each.name);
@@ -321,8 +320,8 @@ class Builder {
            "`" + written.name + "` of `" + op.op + "` must be " + kinds);
       return false;
     }
-    auto problem = fail(written.name_where, "`" + op.op + "` takes no `" +
-                                                printable(written.name) + "`");
+    auto problem = fail(written.name_where, "`" + op.op + "` takes no " +
+                                                in_backticks(written.name));
     suggest(written.name, names, problem);
     return false;
   }
@@ -434,7 +433,7 @@ class Builder {
       }
     }
     if (errors() == 0 && graph_.outputs.empty()) {
-      fail({}, "graph `" + printable(described_.name) + "` computes nothing");
+      fail({}, "graph " + in_backticks(described_.name) + " computes nothing");
     }
   }
 

@@ -183,7 +183,7 @@ std::optional<double> linear_scale(const CompositeUse& use, const Shape& kernel,
   if (const auto* number = std::get_if<double>(&given->second)) return *number;
   const std::string_view text = text_of(use.attributes, "scale", "");
   if (text != "fan_in" && text != "fan_out") {
-    out.fail("`scale` is `" + printable(text) + "`")
+    out.fail("`scale` is " + in_backticks(text))
         .help("it is `fan_in`, `fan_out` or a number");
     return std::nullopt;
   }

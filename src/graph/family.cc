@@ -194,8 +194,8 @@ const Family* find_by_type(const ModelConfig& config, Diagnostics& diags) {
   }
   auto problem =
       diags.error(Code::UnknownFamily, config.where,
-                  "the forward pass of `" + printable(config.model_type) +
-                      "` is not known");
+                  "the forward pass of " + in_backticks(config.model_type) +
+                      " is not known");
   if (const auto near = nearest(config.model_type, known)) {
     problem.help("a family with a similar name is `" + *near + "`");
   }
@@ -247,7 +247,7 @@ void report_unrecognised(const Names& names, Diagnostics& diags) {
   }
   std::string own;
   for (size_t i = 0; i < names.size() && i < kShownNames; ++i) {
-    own += (i == 0 ? "`" : ", `") + printable(names[i]) + "`";
+    own += (i == 0 ? "`" : ", `") + names[i] + "`";
   }
   problem.fact("the model has " + own +
                (names.size() > kShownNames ? ", .." : ""));

@@ -124,7 +124,7 @@ bool spec_fits(const DescribedOp& op, const PartitionSpec& spec,
   if (const auto axis = repeated_axis(spec, psum)) {
     diags
         .error(Code::InvalidGraph, op.shard_map_where,
-               "`shard_map` uses axis `" + printable(*axis) + "` twice for `" +
+               "`shard_map` uses axis " + in_backticks(*axis) + " twice for `" +
                    value.name + "`")
         .fact("its spec is " + spec_text(spec))
         .help("an axis of `psum` has parts of a sum: it shards no dimension");

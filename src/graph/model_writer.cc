@@ -168,7 +168,7 @@ std::string ModelWriter::activation(const std::string& x, std::string result,
     for (const ActivationName& known : kActivations) {
       names += (names.empty() ? "" : ", ") + std::string(known.name);
     }
-    refuse("activation function `" + printable(wanted) + "` is not known")
+    refuse("activation function " + in_backticks(wanted) + " is not known")
         .help("known are " + names);
   }
   return x;
@@ -202,7 +202,7 @@ void ModelWriter::report_missing() {
           plural(static_cast<int64_t>(missing_.size()), "parameter") +
           " that the model does not have");
   for (size_t i = 0; i < missing_.size() && i < kShown; ++i) {
-    problem.fact("missing: `" + printable(missing_[i]) + "`");
+    problem.fact("missing: " + in_backticks(missing_[i]));
   }
   if (missing_.size() > kShown) problem.fact("missing: ..");
   std::vector<std::string> names;
@@ -210,7 +210,7 @@ void ModelWriter::report_missing() {
     names.emplace_back(input_.manifest.name(i));
   }
   if (const auto near = nearest(missing_.front(), names)) {
-    problem.help("one with a similar name is `" + printable(*near) + "`");
+    problem.help("one with a similar name is " + in_backticks(*near));
   } else {
     problem.help(
         "names are those of Hugging Face or Flax; a checkpoint of which a "

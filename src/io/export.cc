@@ -78,7 +78,7 @@ bool report_those_with(const ExportInput& input, const Reason& reason,
     names.emplace_back(input.manifest.name(i));
   }
   if (names.empty()) return true;
-  std::string who = "`" + printable(names.front()) + "`";
+  std::string who = in_backticks(names.front());
   if (names.size() > 1) {
     who +=
         " and " + count_text(static_cast<int64_t>(names.size()) - 1) + " more";
@@ -199,8 +199,8 @@ bool names_are_expressible(const ExportInput& input, std::string_view target,
     if (!name.ends_with('\n')) continue;
     diags
         .error(Code::Inexpressible, input.manifest.where(i),
-               "`" + std::string(target) + "` cannot tell `" + printable(name) +
-                   "` from the same without the newline")
+               "`" + std::string(target) + "` cannot tell " +
+                   in_backticks(name) + " from the same without the newline")
         .help("`--to jax` names every parameter as it is");
     return false;
   }
@@ -221,8 +221,8 @@ const RuleSet* logical_rules_of(const ExportInput& input,
   const RuleSet& rules = *input.rules;
   if (!rules.rules.empty()) {
     const Rule& first = rules.rules.front();
-    std::string message = name + " has no rules by pattern, such as `" +
-                          printable(first.pattern) + "`";
+    std::string message = name + " has no rules by pattern, such as " +
+                          in_backticks(first.pattern);
     if (rules.rules.size() > 1) {
       message += " and " +
                  count_text(static_cast<int64_t>(rules.rules.size()) - 1) +
@@ -262,8 +262,9 @@ const RuleSet* logical_rules_of(const ExportInput& input,
     if (!dropped_repeat(input.plan.of(i))) continue;
     diags
         .error(Code::Inexpressible, input.manifest.where(i),
-               name + " cannot say that `" + printable(input.manifest.name(i)) +
-                   "` uses an axis once, which its rules use twice")
+               name + " cannot say that " +
+                   in_backticks(input.manifest.name(i)) +
+                   " uses an axis once, which its rules use twice")
         .help(instead);
     return nullptr;
   }

@@ -19,9 +19,8 @@ namespace {
 
 void report_unknown(const std::string& name, Host& host, Diagnostics& diags) {
   const std::vector<std::string> known = shipped_names(kHardwareFolder);
-  auto report =
-      diags.error(Code::UnreadableFile, {},
-                  "no hardware profile named `" + printable(name) + "`");
+  auto report = diags.error(Code::UnreadableFile, {},
+                            "no hardware profile named " + in_backticks(name));
   std::vector<std::string> longer;  // "h100" for "h100-sxm"
   for (const std::string& candidate : known) {
     if (!name.empty() && candidate.starts_with(name)) {
@@ -34,7 +33,7 @@ void report_unknown(const std::string& name, Host& host, Diagnostics& diags) {
     report.help("a profile with a similar name is `" + *near + "`");
   }
   if (host.file_info(name)) {
-    report.help("`./" + printable(name) + "` is taken as a file");
+    report.help("`./" + std::string(name) + "` is taken as a file");
   }
   report.help("`shardplan list hardware` shows all");
 }
@@ -228,7 +227,7 @@ class Reader {
   std::string read_name(const Node& map) {
     std::string name = read_text(map, "name");
     if (!name.empty() && !is_name(name)) {
-      fail(map.find("name")->span(), "`" + printable(name) + "` is no name")
+      fail(map.find("name")->span(), in_backticks(name) + " is no name")
           .help("names have letters, digits, `.`, `_` and `-`, at most " +
                 std::to_string(kMaxNameLength));
     }
@@ -249,7 +248,7 @@ class Reader {
       all += (all.empty() ? "`" : ", `") + std::string(name) + "`";
     }
     return fail(node.span(), "`" + std::string(key) + "` must be one of " +
-                                 all + ", not `" + printable(text) + "`");
+                                 all + ", not " + in_backticks(text));
   }
 
   void read_sources(const Node& root) {
@@ -288,8 +287,7 @@ class Reader {
       if (profile_.sources[i].id == id) return i;
       known.push_back(profile_.sources[i].id);
     }
-    auto problem =
-        fail(node->span(), "`sources` has no `" + printable(id) + "`");
+    auto problem = fail(node->span(), "`sources` has no " + in_backticks(id));
     if (const auto near = nearest(id, known)) {
       problem.help("write `" + *near + "` if that is what was meant");
     }

@@ -91,7 +91,7 @@ class PatternParser {
         dropped_.push_back(rule);
       } else if (rule.begin < rule.end) {
         fail(
-            rule, "`" + printable(text_of(rule)) + "` has no arrow",
+            rule, in_backticks(text_of(rule)) + " has no arrow",
             "a rule is `PATTERN->AXES`; several patterns share a spec when `|` "
             "separates them");
       }
@@ -100,7 +100,7 @@ class PatternParser {
     const Part left = {rule.begin, rule.begin + arrow};
     const Part right = {rule.begin + arrow + kArrow.size(), rule.end};
     if (text_of(right).find(kArrow) != std::string_view::npos) {
-      fail(rule, "`" + printable(text_of(rule)) + "` has more than one arrow",
+      fail(rule, in_backticks(text_of(rule)) + " has more than one arrow",
            "a rule is `PATTERN->AXES`; a comma ends it");
       return;
     }
@@ -130,7 +130,7 @@ class PatternParser {
       for (const Part& part : split(entry, '+')) {
         const Part axis = trimmed(part);
         if (!is_axis_name(text_of(axis))) {
-          fail(axis, "`" + printable(text_of(axis)) + "` is not an axis name",
+          fail(axis, in_backticks(text_of(axis)) + " is not an axis name",
                "entries are axes, `None`, or axes joined by `+`, separated by "
                "`.`");
         }
@@ -156,7 +156,7 @@ class PatternParser {
 };
 
 std::string rule_text(const Rule& rule) {
-  return "`" + printable(rule.pattern) + "` -> " + spec_text(rule.spec);
+  return in_backticks(rule.pattern) + " -> " + spec_text(rule.spec);
 }
 
 bool is_same_rule(const Rule& a, const Rule& b) {
@@ -209,7 +209,7 @@ bool read_pattern(SourcePtr source, PatternReading reading, RuleSet& rules,
     const Span where{source.get(), part.begin, part.end};
     diags
         .report(Code::PatternReadingsDiffer, where,
-                "`" + printable(where.text()) + "` has no arrow and is dropped")
+                in_backticks(where.text()) + " has no arrow and is dropped")
         .help("alternatives that share a spec are separated by `|`");
   }
   rules.rules.insert(rules.rules.end(), std::make_move_iterator(read.begin()),

@@ -51,7 +51,7 @@ RecordedMesh common_mesh(const std::vector<RecordedSharding>& shardings,
           Code::InvalidMesh, Severity::Warning, other->mesh_where,
           plural(others, "array") + " recorded on another mesh than the first")
       .label(mesh.where, "the mesh that is used")
-      .fact("`" + printable(other->name) + "` is on " + axes_text(other->mesh))
+      .fact(in_backticks(other->name) + " is on " + axes_text(other->mesh))
       .fact("the first array is on " + axes_text(mesh.axes));
   return mesh;
 }

@@ -16,7 +16,7 @@ std::nullopt_t refuse_name(const Node& node, std::string_view name,
                            Diagnostics& diags) {
   return diags
       .error(Code::MalformedDocument, node.span(),
-             "`" + printable(name) + "` is not an axis name")
+             in_backticks(name) + " is not an axis name")
       .help(
           "axis names start with a letter or `_` and go on with letters, "
           "digits, `_`, `.` and `-`");
@@ -46,7 +46,7 @@ bool read_preset(const Node& node, Rule& rule, Diagnostics& diags) {
   }
   auto report = diags.error(
       Code::MalformedDocument, node.span(),
-      "`" + printable(node.text()) + "` is neither a list nor a preset");
+      in_backticks(node.text()) + " is neither a list nor a preset");
   suggest_preset(node.text(), report);
   report.help(
       "a spec lists null, an axis or a list of axes per dimension; `[]` "
@@ -287,7 +287,7 @@ std::optional<AxisRequest> read_axis_size(const Node& map, size_t index,
   if (!size.integer()) {
     return diags.error(
         Code::InvalidMesh, size.span(),
-        "the size of axis `" + printable(name) + "` does not fit 63 bits");
+        "the size of axis " + in_backticks(name) + " does not fit 63 bits");
   }
   const Span key = map.key_span(index);
   return AxisRequest{

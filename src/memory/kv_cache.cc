@@ -265,8 +265,8 @@ void report_unknown(const AxisName& axis, std::string_view flag,
   std::vector<std::string> known;
   for (const Axis& a : mesh.axes()) known.push_back(a.name);
   auto report = diags.error(Code::Usage, {},
-                            "the mesh has no axis `" + printable(axis) +
-                                "`, which " + std::string(flag) + " names");
+                            "the mesh has no axis " + in_backticks(axis) +
+                                ", which " + std::string(flag) + " names");
   report.fact("mesh: " + mesh_text(mesh));
   if (const auto near = nearest(axis, known)) {
     report.help("name an axis of the mesh, perhaps `" + *near + "`");
@@ -337,7 +337,7 @@ AxisNames axes_of_keys(const Manifest& manifest,
     least = std::move(axes);
     parameter = projection.parameter;
   }
-  from = "as `" + printable(manifest.name(parameter)) +
+  from = "as `" + std::string(manifest.name(parameter)) +
          (shards > 1 ? "` is sharded" : "` is whole");
   if (differ) from += ", the least of all key projections";
   return least;

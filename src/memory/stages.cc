@@ -251,8 +251,7 @@ std::string stacks_text(const LayerUnits& units) {
   std::string text;
   for (const LayerStack& stack : units.stacks) {
     if (!text.empty()) text += ", ";
-    text += "`" + printable(stack.prefix) + "*` has " +
-            plural(stack.layers, "layer");
+    text += "`" + stack.prefix + "*` has " + plural(stack.layers, "layer");
   }
   return text.empty() ? "no name has a number" : text;
 }
@@ -305,8 +304,8 @@ std::optional<int64_t> layers_in_stacks(const LayerUnits& units,
     good = false;
     diags
         .error(Code::Usage, {},
-               "the stacked layers of `" + printable(unit.name) +
-                   "` are not cut over `" + stages.axis + "`")
+               "the stacked layers of " + in_backticks(unit.name) +
+                   " are not cut over `" + stages.axis + "`")
         .fact("each of their tensors holds all " +
               plural(form.layers, "layer") + " along dimension " +
               std::to_string(form.stacked_dim))

@@ -75,8 +75,9 @@ std::vector<Block> blocks_of(const Diagnostic& diagnostic) {
 std::string parameters_text(const Diagnostic& diagnostic) {
   const std::vector<std::string>& names = diagnostic.parameters;
   if (names.size() < 2) return {};
+  // As shown: an escaped name in a message is not this one to a reader either.
   const auto names_first = [&](const std::string& text) {
-    return text.find(names.front()) != std::string::npos;
+    return printable(text).find(names.front()) != std::string::npos;
   };
   if (names_first(diagnostic.message) ||
       std::any_of(diagnostic.facts.begin(), diagnostic.facts.end(),

@@ -131,6 +131,9 @@ struct CellJson {
     }
     out += '}';
   }
+  void operator()(const Prose& prose) const {
+    append_prose_json(out, prose.text);
+  }
   void operator()(const MemoryRange& range) const {
     out += "{\"max\": ";
     append_json_integer(out, range.max);
@@ -181,6 +184,10 @@ void append_printable_json(std::string& out, std::string_view text) {
   }
   out.append(text, copied);
   out += '"';
+}
+
+void append_prose_json(std::string& out, std::string_view text) {
+  append_printable_json(out, printable(text));
 }
 
 }  // namespace shardplan

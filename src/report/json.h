@@ -22,5 +22,8 @@ void append_json_double(std::string& out, double number);
 // A string with its quotes. Unlike the canonical form of base/text.h it
 // takes any bytes and is safe to print.
 void append_printable_json(std::string& out, std::string_view text);
+// A sentence: what is not printable is escaped as people see it, `\\x1b` in
+// JSON for an escape character, so that all formats quote names alike.
+void append_prose_json(std::string& out, std::string_view text);
 
 }  // namespace shardplan

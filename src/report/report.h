@@ -81,10 +81,16 @@ struct MemoryRange {
   int64_t max = 0, min = 0;
   double mean = 0;
 };  // object
+// A sentence that may quote names: what is not printable is escaped in every
+// format, where a plain text is a value that programs get as it is.
+struct Prose {
+  std::string text;
+};
 
-using Cell = std::variant<std::monostate, std::string, Count, ByteSize,
-                          MeanBytes, Ratio, Percent, Seconds, YesNo, Bar, Names,
-                          Numbers, Dims, PartitionSpec, MeshCell, MemoryRange>;
+using Cell =
+    std::variant<std::monostate, std::string, Count, ByteSize, MeanBytes, Ratio,
+                 Percent, Seconds, YesNo, Bar, Names, Numbers, Dims,
+                 PartitionSpec, MeshCell, MemoryRange, Prose>;
 
 enum class Align : uint8_t { Left, Right };
 

@@ -99,6 +99,9 @@ struct CellText {
   std::string operator()(const std::string& text) const {
     return shown(text, style);
   }
+  std::string operator()(const Prose& prose) const {
+    return shown(prose.text, style);
+  }
   std::string operator()(Count count) const {
     return style.exact ? std::to_string(count.value) : count_text(count.value);
   }

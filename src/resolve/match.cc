@@ -58,7 +58,7 @@ void report_problem(const Rule& rule, const PatternProblem& problem,
                     Diagnostics& diags) {
   auto report = diags.error(
       Code::UnsupportedPattern, {},
-      "pattern `" + printable(rule.pattern) + "` cannot be compiled");
+      "pattern " + in_backticks(rule.pattern) + " cannot be compiled");
   report.label(fragment(rule, problem.begin, problem.end), problem.message);
   if (!problem.help.empty()) report.help(problem.help);
 }
@@ -67,7 +67,7 @@ PatternProblem re2_problem(const Rule& rule, const RE2& compiled) {
   const std::string& argument = compiled.error_arg();
   const size_t at = rule.pattern.find(argument);
   PatternProblem problem;
-  problem.message = printable(compiled.error());
+  problem.message = compiled.error();
   if (!argument.empty() && at != std::string::npos) {
     problem.begin = at;
     problem.end = at + argument.size();

@@ -176,7 +176,7 @@ std::string blocker_text(const LogicalMapping& mapping,
       const bool has_it = std::find(other.axes.begin(), other.axes.end(),
                                     axis) != other.axes.end();
       if (!has_it || other.rule > number || !labels[i]) continue;
-      return "`" + printable(*labels[i]) + "` has `" + printable(axis) + "`";
+      return in_backticks(*labels[i]) + " has " + in_backticks(axis);
     }
   }
   return "the spec names an axis of it itself";
@@ -186,7 +186,7 @@ std::string blocker_text(const LogicalMapping& mapping,
 std::string unplaced_reason(const LogicalMapping& mapping,
                             const AxisLabels& labels, size_t i,
                             const std::vector<LogicalRule>& rules) {
-  const std::string label = printable(*labels[i]);
+  const std::string& label = *labels[i];
   const std::vector<int>& blocked = mapping.dims[i].blocked;
   if (blocked.empty()) return "no logical axis rule names `" + label + "`";
   std::vector<std::string> blockers;
@@ -366,8 +366,8 @@ void Vocabulary::place_logical(const AxisLabels& labels,
           std::find(mapping.repeated.begin(), mapping.repeated.end(),
                     *labels[i]) != mapping.repeated.end();
       leave_out(i, Code::RepeatedLogicalAxis,
-                repeats ? "two dimensions have the logical axis `" +
-                              printable(*labels[i]) + "`"
+                repeats ? "two dimensions have the logical axis " +
+                              in_backticks(*labels[i])
                         : "another logical axis stands at two dimensions");
     }
     return;

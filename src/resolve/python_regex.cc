@@ -482,7 +482,7 @@ class Translator {
     }
     if (!names_.emplace(name).second) {
       return refuse(at_ + 4, close,
-                    "group `" + printable(name) + "` is defined twice");
+                    "group " + in_backticks(name) + " is defined twice");
     }
     at_ = close + 1;
     open_group("(?:");
@@ -516,8 +516,8 @@ class Translator {
     }
     if (whole && anything_before_) {
       return refuse(at_, end + 1, "flags must stand at the very beginning",
-                    "move `" + printable(in_.substr(at_, end + 1 - at_)) +
-                        "` to the front");
+                    "move " + in_backticks(in_.substr(at_, end + 1 - at_)) +
+                        " to the front");
     }
     apply_flags(letters, whole);
     if (ascii_flag_ && unicode_flag_) {

@@ -407,8 +407,8 @@ static std::optional<Plan> plan_of(const Manifest& manifest,
         placer.number_of(manifest, i, matches.winner[i] + 1, plan);
     if (!number) {
       return diags.error(Code::InvalidMesh, manifest.where(i),
-                         "`" + printable(manifest.name(i)) +
-                             "` exceeds 2^63 bytes as `--declare` stores it");
+                         in_backticks(manifest.name(i)) +
+                             " exceeds 2^63 bytes as `--declare` stores it");
     }
     plan.placement_of.push_back(*number);
   }

@@ -72,8 +72,7 @@ std::optional<SlicedMesh> recorded_mesh(const PlanRequest& request,
   auto mesh = mesh_of_rules(recorded, request.devices, request.slices, diags);
   if (mesh) {
     manifest.remarks.push_back("the mesh " + mesh_text(mesh->mesh) +
-                               " is that of `" + printable(manifest.title) +
-                               "`");
+                               " is that of " + in_backticks(manifest.title));
   }
   return mesh;
 }
@@ -125,7 +124,7 @@ std::optional<Plan> plan_for(const Manifest& manifest, SavedPlan saved,
   }
   auto report =
       diags.error(Code::PlanMismatch, {},
-                  "the plan `" + printable(path) + "` is for another model");
+                  "the plan " + in_backticks(path) + " is for another model");
   if (!missing.empty())
     report.fact("not in the plan: " + some_names(missing, 3));
   if (!different.empty()) {
@@ -324,7 +323,7 @@ std::optional<std::vector<AxisRequest>> read_sizes(const SourceFile& source,
   if (names.empty()) {
     return diags
         .error(Code::InvalidMesh, whole(source), "the sizes have no names")
-        .fact("there are " + count + ": " + printable(text))
+        .fact("there are " + count + ": " + text)
         .help(
             "name each with `--axes`, e.g. `--axes fsdp,tp`, or write "
             "`--mesh fsdp=8,tp=4`");
@@ -333,7 +332,7 @@ std::optional<std::vector<AxisRequest>> read_sizes(const SourceFile& source,
       .error(Code::InvalidMesh, whole(source),
              "there are " + count + " for " +
                  plural(static_cast<int64_t>(names.size()), "name"))
-      .fact("the sizes are " + printable(text))
+      .fact("the sizes are " + text)
       .fact("`--axes` names " + quoted_names(names))
       .help(
           "`--axes` names each size in its order; with `--mesh fsdp=8,tp=4` it "

@@ -76,7 +76,7 @@ class Placer {
     if (found == parameters_.end()) {
       auto problem = diags_.error(
           Code::InvalidGraph, value.where,
-          "the model has no parameter `" + printable(value.parameter) + "`");
+          "the model has no parameter " + in_backticks(value.parameter));
       std::vector<std::string> names;
       for (size_t i = 0; i < manifest_.size(); ++i) {
         names.emplace_back(manifest_.name(i));
@@ -96,8 +96,8 @@ class Placer {
       if (value.shape[dim] % shards == 0 && placement.stored.empty()) continue;
       diags_
           .error(Code::Usage, {},
-                 "`simulate` cannot run shards of different sizes: `" +
-                     printable(value.parameter) + "`")
+                 "`simulate` cannot run shards of different sizes: " +
+                     in_backticks(value.parameter))
           .fact("dimension " + std::to_string(dim) + " of " +
                 shape_text(value.shape) + " is cut in " +
                 std::to_string(shards))
@@ -148,8 +148,8 @@ class Placer {
       }
       diags_
           .report(Code::UnusedActivationRule, Severity::Note, rule.where,
-                  "activation rule `" + printable(rule.pattern) +
-                      "` does not decide where " + who +
+                  "activation rule " + in_backticks(rule.pattern) +
+                      " does not decide where " + who +
                       (values.size() > 1 ? " lie" : " lies") +
                       ": the graph gives its own spec")
           .label(first.where, "`" + first.name + "` is given here")
@@ -269,8 +269,8 @@ class Placer {
       if (uses[r] > 0 || rule.shipped) continue;
       diags_
           .report(Code::UnusedActivationRule, rule.where,
-                  "activation rule `" + printable(rule.pattern) +
-                      "` is found in no value of the graph")
+                  "activation rule " + in_backticks(rule.pattern) +
+                      " is found in no value of the graph")
           .help(values_text());
     }
     return true;

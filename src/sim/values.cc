@@ -190,7 +190,7 @@ double output_error(const Tensor& output, const Tensor& expected) {
 // Reports what cannot be compared.
 bool check_type(const Value& output, const TensorType& type, Span where,
                 Diagnostics& diags) {
-  const std::string name = "`" + printable(output.name) + "`";
+  const std::string name = in_backticks(output.name);
   if (!is_computable(type.dtype)) {
     diags.error(Code::Usage, where,
                 "the expected " + name + " is " +
@@ -212,11 +212,11 @@ void report_none(const Graph& graph, const Manifest& expected,
   std::string outputs;
   for (const int output : graph.outputs) {
     const Value& value = graph.values[static_cast<size_t>(output)];
-    outputs += (outputs.empty() ? "`" : ", `") + printable(value.name) + "`";
+    outputs += (outputs.empty() ? "`" : ", `") + value.name + "`";
   }
   auto report = diags.error(
       Code::Usage, expected.size() == 0 ? Span() : expected.where(0),
-      "`" + printable(expected.title) + "` holds no output of the model");
+      in_backticks(expected.title) + " holds no output of the model");
   report.fact("its outputs are " + outputs);
 }
 

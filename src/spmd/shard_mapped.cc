@@ -64,8 +64,8 @@ class Checker {
     for (const AxisName& axis : unknown) {
       diags_
           .error(Code::InvalidGraph, node.where,
-                 "the `shard_map` of " + named(graph_, node) + " names axis `" +
-                     printable(axis) + "`, which the mesh lacks")
+                 "the `shard_map` of " + named(graph_, node) + " names axis " +
+                     in_backticks(axis) + ", which the mesh lacks")
           .fact("the mesh is " + mesh_text(mesh_))
           .help(
               "name axes of the mesh, or declare it under `axes:` in the "

@@ -218,7 +218,7 @@ std::optional<Node> require(const Node& node, NodeKind kind,
       kind == NodeKind::Real && node.kind() == NodeKind::Integer;
   if (node.kind() == kind || number) return node;
   return diags.error(Code::MalformedDocument, node.span(),
-                     "`" + printable(what) + "` must be " +
+                     in_backticks(what) + " must be " +
                          std::string(kind_name(kind)) + ", not " +
                          std::string(kind_name(node.kind())));
 }
@@ -242,8 +242,9 @@ void report_unknown_key(std::string_view key, Span where,
   for (const std::string& name : known) {
     all += (all.empty() ? "`" : ", `") + name + "`";
   }
-  auto problem = diags.error(Code::UnknownKey, where,
-                             "key `" + printable(key) + "` means nothing here");
+  auto problem =
+      diags.error(Code::UnknownKey, where,
+                  "key " + in_backticks(key) + " means nothing here");
   problem.fact("known keys: " + all);
   if (const auto near = nearest(key, known)) {
     problem.help("write `" + *near + "` if that is what was meant");
@@ -381,7 +382,7 @@ void DocumentBuilder::report_duplicate(std::string_view key, Span first,
   if (++duplicates_ > kMaxReported) return;
   diags_
       .error(Code::DuplicateKey, second,
-             "key `" + printable(key) + "` is given twice")
+             "key " + in_backticks(key) + " is given twice")
       .label(first, "first given here");
 }
 

@@ -62,8 +62,8 @@ class Parser {
     }
     if (here().kind == PythonTokenKind::Bad) return refuse_bad();
     return refuse(here().where,
-                  "`" + printable(here().text) +
-                      "` makes this an expression, which is not evaluated",
+                  in_backticks(here().text) +
+                      " makes this an expression, which is not evaluated",
                   "write its value");
   }
 
@@ -105,7 +105,7 @@ class Parser {
                     "write its rules out");
     }
     return refuse(
-        here().where, "`" + printable(here().text) + "` begins no literal",
+        here().where, in_backticks(here().text) + " begins no literal",
         "strings, None, tuples, lists and PartitionSpec(..) are read");
   }
 

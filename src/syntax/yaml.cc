@@ -345,8 +345,8 @@ class Handler : public YAML::EventHandler {
                                const YAML::Mark& mark) const {
     const bool core = tag.substr(0, kCore.size()) == kCore;
     refuse(places_.word(places_.offset(mark)),
-           "tag `" + printable(core ? "!!" + tag.substr(kCore.size()) : tag) +
-               "` does not suit its value",
+           "tag " + in_backticks(core ? "!!" + tag.substr(kCore.size()) : tag) +
+               " does not suit its value",
            "remove the tag; only YAML's own, such as `!!str`, have a meaning "
            "here");
   }

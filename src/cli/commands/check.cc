@@ -118,8 +118,9 @@ std::optional<Report> check_report(Context& context, const Session& session) {
 Table fixes_table(const std::vector<AppliedFix>& applied) {
   std::vector<Row> rows;
   for (const AppliedFix& fix : applied) {
-    rows.push_back({code_id(fix.code), fix.file, Count{fix.line}, fix.text,
-                    ByteSize{fix.bytes_per_device}, YesNo{true}});
+    rows.push_back({code_id(fix.code), fix.file, Count{fix.line},
+                    Prose{fix.text}, ByteSize{fix.bytes_per_device},
+                    YesNo{true}});
   }
   Table table{"fixes",
               "",
@@ -151,9 +152,8 @@ std::vector<std::string> uneditable(const PlanRequest& planning) {
 std::vector<std::string> fixed_lines(const std::vector<AppliedFix>& applied) {
   std::vector<std::string> lines;
   for (const AppliedFix& fix : applied) {
-    lines.push_back("fixed " + printable(fix.file) + ":" +
-                    std::to_string(fix.line) + " " + code_id(fix.code) + ": " +
-                    fix.text);
+    lines.push_back("fixed " + fix.file + ":" + std::to_string(fix.line) + " " +
+                    code_id(fix.code) + ": " + fix.text);
   }
   return lines;
 }

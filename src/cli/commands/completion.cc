@@ -280,8 +280,7 @@ Exit run_completion(Context& context) {
   } else if (shell == "fish") {
     script = fish_script();
   } else {
-    context.diags
-        .error(Code::Usage, {}, "unknown shell `" + printable(shell) + "`")
+    context.diags.error(Code::Usage, {}, "unknown shell " + in_backticks(shell))
         .help("`bash`, `zsh` and `fish` are known");
     return Exit::CouldNotRun;
   }

@@ -358,15 +358,15 @@ void set_semantics(const Setting& setting, Options& options,
   if (!fine) {
     diags
         .error(Code::Usage, setting.where,
-               title_of(setting) + " takes two readings, not `" +
-                   printable(setting.value) + "`")
+               title_of(setting) + " takes two readings, not " +
+                   in_backticks(setting.value))
         .help("for example `--semantics eformer,flax`");
   }
   for (const std::string& name : names) {
     if (find_framework_semantics(name) != nullptr) continue;
     fine = false;
     auto problem = diags.error(Code::Usage, setting.where,
-                               "unknown reading `" + printable(name) + "`");
+                               "unknown reading " + in_backticks(name));
     if (const auto near = nearest(name, known)) {
       problem.help("a reading with a similar name exists: `" + *near + "`");
     } else {

@@ -92,7 +92,7 @@ Exit run_explain(Context& context) {
   const Options& options = context.options;
   std::vector<std::string> subjects;
   for (const std::string& word : options.arguments) {
-    subjects.push_back(printable(word));
+    subjects.push_back(word);
   }
   if (options.explain.matmul != nullptr) subjects.emplace_back("--matmul");
   if (options.explain.algorithm) subjects.emplace_back("--algorithm");
@@ -128,8 +128,8 @@ Exit run_explain(Context& context) {
       names.push_back(code_id(info.code));
       names.emplace_back(info.name);
     }
-    auto problem = context.diags.error(
-        Code::Usage, {}, "unknown code `" + printable(word) + "`");
+    auto problem = context.diags.error(Code::Usage, {},
+                                       "unknown code " + in_backticks(word));
     if (const auto near = nearest(word, names)) {
       problem.help("a code with a similar name exists: `" + *near + "`");
     } else {

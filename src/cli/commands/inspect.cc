@@ -294,7 +294,7 @@ std::string inspect_size_text(int64_t bytes, bool exact) {
 std::string inspect_headline(const Manifest& manifest, bool exact) {
   const int64_t elements = manifest.total_elements();
   std::string line =
-      printable(manifest.title) + ": " +
+      manifest.title + ": " +
       plural(static_cast<int64_t>(manifest.size()), "parameter") + ", " +
       (exact ? std::to_string(elements) : short_count_text(elements)) +
       " elements, " + inspect_size_text(manifest.total_bytes(), exact) + " (" +

@@ -262,7 +262,7 @@ const Topic* known_topic(const std::string& name, Diagnostics& diags) {
   const Topic* topic = find_topic(name);
   if (topic != nullptr) return topic;
   auto problem =
-      diags.error(Code::Usage, {}, "unknown topic `" + printable(name) + "`");
+      diags.error(Code::Usage, {}, "unknown topic " + in_backticks(name));
   if (const auto near = nearest(name, topic_names())) {
     problem.help("a topic with a similar name exists: `" + *near + "`");
   } else {
@@ -301,7 +301,7 @@ Exit run_list(Context& context) {
   if (topic->list != list_hardware) {
     context.diags
         .error(Code::Usage, {},
-               "unexpected argument `" + printable(arguments[1]) + "`")
+               "unexpected argument " + in_backticks(arguments[1]))
         .help("only `shardplan list hardware` takes a name");
     return Exit::CouldNotRun;
   }

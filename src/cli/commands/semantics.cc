@@ -68,8 +68,8 @@ bool reads_anything(const SemanticsSide& side, const Inputs& inputs,
   auto report = diags.error(Code::Inexpressible,
                             logical.empty() ? Span() : logical.front().where,
                             "`" + side.name() + "` reads none of these rules");
-  report.fact("`" + printable(inputs.manifest.name(first)) +
-              "`: " + side.model.of(first).why.front());
+  report.fact(in_backticks(inputs.manifest.name(first)) + ": " +
+              side.model.of(first).why.front());
   std::string able;
   for (const FrameworkSemantics& semantics : framework_semantics()) {
     if (logical.empty() ? semantics.semantic_axes : semantics.logical_axes) {
@@ -134,7 +134,7 @@ Table disagreements_table(const SemanticsComparison& comparison) {
         row.push_back(placed ? Cell(read.spec) : Cell());
         row.push_back(placed ? Cell(ByteSize{read.bytes_per_device}) : Cell());
       }
-      row.push_back(why_text(comparison, i));
+      row.push_back(Prose{why_text(comparison, i)});
       sink(row);
     }
   };
@@ -195,7 +195,7 @@ Table semantics_table(const SemanticsComparison& comparison, size_t parameter,
                            : Cell(std::string(semantics_kind_name(read.kind))),
                     placed ? Cell(MeanBytes{bytes * static_cast<double>(count)})
                            : Cell(std::string()),
-                    joined(read.why, "; ")});
+                    Prose{joined(read.why, "; ")}});
   }
   table.rows = rows_of(std::move(rows));
   return table;
@@ -273,7 +273,7 @@ Report report_of(const Context& context,
   report.command = context.options.command;
   add_semantics_summary(comparison, report);
   report.headline = {
-      printable(comparison.manifest.title) + ": " +
+      comparison.manifest.title + ": " +
       plural(static_cast<int64_t>(comparison.manifest.size()), "parameter") +
       "    mesh " + mesh_text(mesh) + " (" + plural(mesh.devices(), "device") +
       ")"};

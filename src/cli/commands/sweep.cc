@@ -419,7 +419,7 @@ std::string sweep_headline(const Sweep& sweep, int64_t fitting) {
   const auto points = static_cast<int64_t>(sweep.points.size());
   const Manifest& manifest = sweep.inputs.manifest;
   std::string line =
-      printable(manifest.title) + ": " +
+      manifest.title + ": " +
       plural(static_cast<int64_t>(manifest.size()), "parameter") + ", " +
       bytes_text(static_cast<double>(manifest.total_bytes())) + "; " +
       plural(points, "point");

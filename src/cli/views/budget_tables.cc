@@ -321,9 +321,9 @@ std::vector<std::string> budget_notes(const Context& context,
                     "their dimensions");
   }
   if (budget.stages && !budget.stages->tied.empty()) {
-    lines.push_back("the model has no head of its own: `" +
-                    printable(budget.stages->tied) +
-                    "` is on the first stage and on the last");
+    lines.push_back("the model has no head of its own: " +
+                    in_backticks(budget.stages->tied) +
+                    " is on the first stage and on the last");
   }
   const bool analyzes = context.options.command == "analyze";
   if (analyzes && (budget.stages || state.zero == 3)) {

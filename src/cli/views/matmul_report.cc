@@ -37,8 +37,7 @@ std::optional<AxisName> axis_of(const PythonValue& value, Diagnostics& diags) {
   const bool named =
       value.kind == PythonKind::Name || value.kind == PythonKind::String;
   if (named && is_axis_name(value.text)) return value.text;
-  return refuse(value.where,
-                "`" + printable(value.where.text()) + "` is no axis",
+  return refuse(value.where, in_backticks(value.where.text()) + " is no axis",
                 "write the name of an axis, None, or several in brackets: "
                 "`P((dp, fsdp), None)`",
                 diags);

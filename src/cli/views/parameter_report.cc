@@ -46,13 +46,13 @@ std::optional<size_t> find_parameter(const Manifest& manifest,
   }
   const std::vector<size_t> found = found_in(manifest, name);
   if (found.size() == 1) return found.front();
-  auto report = diags.error(
-      Code::Usage, {}, "the model has no parameter `" + printable(name) + "`");
+  auto report = diags.error(Code::Usage, {},
+                            "the model has no parameter " + in_backticks(name));
   if (!found.empty()) {
     report.fact("as a pattern it is found in " +
                 plural(static_cast<int64_t>(found.size()), "name"));
-    report.help("a parameter of that name's kind exists: `" +
-                printable(manifest.name(found.front())) + "`");
+    report.help("a parameter of that name's kind exists: " +
+                in_backticks(manifest.name(found.front())));
     return report;
   }
   // Names within a class differ in numbers alone: one of each is enough.
@@ -60,14 +60,14 @@ std::optional<size_t> find_parameter(const Manifest& manifest,
   for (const ParameterClass& c : folding.classes) {
     candidates.emplace_back(manifest.name(c.first));
     if (candidates.back().find(name) != std::string::npos) {
-      report.help("a parameter of that name's kind exists: `" +
-                  printable(candidates.back()) + "`");
+      report.help("a parameter of that name's kind exists: " +
+                  in_backticks(candidates.back()));
       return report;
     }
   }
   if (const auto near = nearest(name, candidates)) {
-    report.help("a parameter with a similar name exists: `" + printable(*near) +
-                "`");
+    report.help("a parameter with a similar name exists: " +
+                in_backticks(*near));
   }
   return report;
 }
@@ -212,7 +212,7 @@ std::optional<Report> shard_report(Context& context, const Session& session,
                     {"replicas", Count{p.replicas}},
                     {"devices", Count{mesh.devices()}},
                     {"mesh", MeshCell{mesh}}};
-  report.headline = {printable(title) + "  " + type_text(p.type) + "  " +
+  report.headline = {title + "  " + type_text(p.type) + "  " +
                          spec_text(p.spec) + "    mesh " + mesh_text(mesh) +
                          ": " + plural(mesh.devices(), "device"),
                      "ids of devices in boxes; " + drawn_text(*map)};
@@ -357,7 +357,7 @@ void add_dimensions(const Session& session, const Placement& p,
                     (exists ? std::to_string(shape[dim]) : std::string("-")) +
                         quotient(session.plan.mesh, asked),
                     exists ? std::to_string(p.local_shape[dim]) : std::string(),
-                    outcome});
+                    Prose{outcome}});
   }
 }
 
@@ -393,7 +393,7 @@ std::optional<Report> why_report(Context& context, const Session& session,
   report.command = "resolve";
   report.diagnostics = &context.diags;
   report.summary = summary_of(context, session);
-  report.headline = {printable(session.manifest.name(*parameter)) + "  " +
+  report.headline = {std::string(session.manifest.name(*parameter)) + "  " +
                      type_text(p.type) + "  " +
                      bytes_text(static_cast<double>(p.type.bytes()))};
   report.tables = {std::move(table), placements_table(session),

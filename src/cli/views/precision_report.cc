@@ -242,7 +242,7 @@ std::string precision_line(const Graph& graph,
                        number_text(amplification_of(probe)));
   };
   std::string line = fmt::format("error at `{}`: {} unsharded, {} sharded",
-                                 printable(name_of(graph, last)),
+                                 name_of(graph, last),
                                  number_text(last.unsharded), text(*most));
   if (most == least) return line;
   return line + fmt::format(" with {}; least {} with {}",

@@ -15,8 +15,8 @@
 #include "base/checked.h"
 #include "base/text.h"
 #include "cli/options.h"
-#include "findings/program_findings.h"
 #include "core/fold.h"
+#include "findings/program_findings.h"
 #include "sim/verdict.h"
 
 namespace shardplan::cli {
@@ -313,7 +313,7 @@ void append_expected(const SimulateInput& input,
         input.graph.values[static_cast<size_t>(error.value)].name;
     rows.push_back(
         {name, ratio_cell(error.unsharded), ratio_cell(error.sharded)});
-    const std::string file = printable(input.expected->path);
+    const std::string& file = input.expected->path;
     if (!std::isfinite(error.unsharded) || !std::isfinite(error.sharded)) {
       report.notes.push_back(
           fmt::format("`{}` cannot be compared with `{}`: it is not finite, or "
@@ -376,7 +376,7 @@ Report simulate_report(const Context& context, const SimulateInput& input,
           : fmt::format("{} values, seed {}", source_text(input.source),
                         flags.seed);
   std::string headline =
-      fmt::format("`{}` on {}    mesh {}", printable(input.graph.name),
+      fmt::format("`{}` on {}    mesh {}", input.graph.name,
                   plural(mesh.devices(), "simulated device"), mesh_text(mesh));
   if (input.model) {
     report.headline = {std::move(headline),

@@ -181,7 +181,7 @@ Table corrections_table(const Session& session) {
     for (size_t i = 0; i < session.manifest.size(); ++i) {
       for (const Correction& c : session.plan.of(i).corrections) {
         sink(Row{std::string(session.manifest.name(i)), Count{c.dim},
-                 code_id(c.code), Names{c.dropped}, c.reason});
+                 code_id(c.code), Names{c.dropped}, Prose{c.reason}});
       }
     }
   };
@@ -244,7 +244,7 @@ std::string headline_of(const Session& session, bool exact) {
   for (const Axis& axis : session.plan.mesh.axes()) {
     mesh += " " + axis.name + "=" + std::to_string(axis.size);
   }
-  return printable(manifest.title) + ": " +
+  return manifest.title + ": " +
          plural(static_cast<int64_t>(manifest.size()), "parameter") + ", " +
          size_text(manifest.total_bytes(), exact) + "    mesh" + mesh + ": " +
          plural(session.plan.mesh.devices(), "device") +

@@ -61,7 +61,7 @@ class Reader {
   std::nullopt_t refuse(const std::string& what, const std::string& help) {
     return diags_
         .error(Code::InvalidGraph, where_,
-               "equation `" + printable(text_) + "` " + what)
+               "equation " + in_backticks(text_) + " " + what)
         .help(help);
   }
 
@@ -73,8 +73,8 @@ class Reader {
         // Whole characters, should they be longer than a byte.
         size_t end = odd;
         decode_utf8(part, end);
-        refuse("has `" + printable(part.substr(odd, end - odd)) +
-                   "` where a letter belongs",
+        refuse("has " + in_backticks(part.substr(odd, end - odd)) +
+                   " where a letter belongs",
                "name every dimension by one letter, a to z or A to Z");
         return false;
       }

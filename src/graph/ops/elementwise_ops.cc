@@ -286,7 +286,7 @@ std::optional<Shape> infer_gelu(std::span<const Shape> operands,
   if (kind == "tanh" || kind == "none") return operands[0];
   return diags
       .error(Code::InvalidGraph, where,
-             "`approximate` of gelu is `" + printable(kind) + "`")
+             "`approximate` of gelu is " + in_backticks(kind))
       .help("write `tanh` (the default) or `none`");
 }
 

@@ -93,7 +93,7 @@ class Parser {
     } else if (name == "_StridedShard") {
       result.kind = MeshPlacementKind::Strided;
     } else if (name != "Replicate") {
-      return malformed(first, "`" + printable(name) + "` is no placement");
+      return malformed(first, in_backticks(name) + " is no placement");
     }
     if (!arguments(first, result)) return std::nullopt;
     return result;
@@ -101,8 +101,7 @@ class Parser {
 
   bool arguments(const PythonToken& first, MeshPlacement& result) {
     if (!here().is("(")) {
-      malformed(here(),
-                "`(` is missing behind `" + printable(first.text) + "`");
+      malformed(here(), "`(` is missing behind " + in_backticks(first.text));
       return false;
     }
     ++at_;
@@ -148,8 +147,8 @@ class Parser {
     const bool takes_dim = placement.kind != MeshPlacementKind::Replicate;
     const bool takes_factor = placement.kind == MeshPlacementKind::Strided;
     if (has_dim != takes_dim || has_factor != takes_factor) {
-      malformed(first, "`" + printable(placement.where.text()) +
-                           "` does not have the arguments of a placement");
+      malformed(first, in_backticks(placement.where.text()) +
+                           " does not have the arguments of a placement");
       return false;
     }
     if (placement.dim >= kMaxPlacementDim ||

@@ -131,13 +131,13 @@ class Reader {
       auto report = errors_.malformed(
           {&source, 0, 0},
           chosen.empty()
-              ? "no dictionary of placements is named `" +
-                    printable(*reading_.table) + "`"
+              ? "no dictionary of placements is named " +
+                    in_backticks(*reading_.table)
               : "the file holds " +
                     plural(static_cast<int64_t>(chosen.size()), "dictionary") +
                     " of placements");
       for (const PythonDict* table : tables) {
-        report.fact("a dictionary: `" + printable(table->name) + "`");
+        report.fact("a dictionary: " + in_backticks(table->name));
       }
       report.help("choose one with `--table NAME`");
       return false;
@@ -316,7 +316,7 @@ class Reader {
       if (!size || *size < 1 || !is_axis_name(name)) {
         errors_
             .error(Code::InvalidMesh, node.item(i).span(),
-                   "`" + printable(name) + "` is no mesh dimension of a size")
+                   in_backticks(name) + " is no mesh dimension of a size")
             .help("write it as in `mesh: {dp: 8, tp: 4}`");
         return;
       }
@@ -489,8 +489,8 @@ std::optional<std::string> write(const ExportInput& input, Diagnostics& diags) {
       reported[number] = true;
       diags
           .error(Code::Inexpressible, {},
-                 "`" + printable(input.manifest.name(i)) +
-                     "` cannot be said in placements")
+                 in_backticks(input.manifest.name(i)) +
+                     " cannot be said in placements")
           .fact(problem_of(plan.placements[number], plan))
           .fact(std::to_string(std::count(plan.placement_of.begin(),
                                           plan.placement_of.end(), number)) +

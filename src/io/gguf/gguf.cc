@@ -234,8 +234,8 @@ class FactReader {
     for (const int64_t value : *values) {
       if (value < 1) continue;
       if (found && *found != value) {
-        remarks_.push_back("layers differ in `" + printable(prefix_ + key) +
-                           "` (" + std::to_string(*found) + " and " +
+        remarks_.push_back("layers differ in " + in_backticks(prefix_ + key) +
+                           " (" + std::to_string(*found) + " and " +
                            std::to_string(value) +
                            "), so this fact is taken as unknown");
         return std::nullopt;

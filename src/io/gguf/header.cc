@@ -68,8 +68,8 @@ StoredTensor read_tensor(GgufCursor& cursor, Layout& layout) {
   tensor.name = cursor.text();
   const uint32_t dims = cursor.u32();
   if (dims > kMaxDims) {
-    layout.problem = "tensor `" + printable(tensor.name.substr(0, 100)) +
-                     "` has " + std::to_string(dims) +
+    layout.problem = "tensor " + in_backticks(tensor.name.substr(0, 100)) +
+                     " has " + std::to_string(dims) +
                      " dimensions; GGUF has at most " +
                      std::to_string(kMaxDims);
     return tensor;
@@ -287,8 +287,8 @@ class TensorReader {
     if (!duplicate) return;
     errors_
         .error(Code::DuplicateKey, manifest_.any_where(duplicate->second),
-               "`" + printable(manifest_.any_name(duplicate->second)) +
-                   "` is given twice")
+               in_backticks(manifest_.any_name(duplicate->second)) +
+                   " is given twice")
         .label(manifest_.any_where(duplicate->first), "first given here");
   }
 

@@ -115,7 +115,7 @@ std::string GgufMetadata::add(GgufCursor& cursor) {
   const uint32_t type = cursor.u32();
   if (!cursor.good()) return "";
   constexpr size_t kShown = 100;
-  const std::string name = "`" + printable(key.substr(0, kShown)) + "`";
+  const std::string name = in_backticks(key.substr(0, kShown));
   if (key.empty()) return "a metadata key is empty";
   const Value value{cursor.bytes(), cursor.at(), type};
   std::string why = skip_value(cursor, type, 0);

@@ -89,7 +89,7 @@ SourcePtr find_shipped_graph(std::string_view name, Diagnostics& diags) {
   if (found != nullptr) return found;
   auto problem =
       diags.error(Code::UnreadableFile, {},
-                  "no graph named `@" + printable(name) + "` is shipped");
+                  "no graph named `@" + std::string(name) + "` is shipped");
   if (const auto near = nearest(name, shipped_names(kGraphFolder))) {
     problem.help("one with a similar name is `@" + *near + "`");
   }

@@ -119,7 +119,7 @@ class Reader {
 
   std::string value_name(std::string_view text, Span where) {
     if (!is_value_name(text)) {
-      malformed(where, "`" + printable(text) + "` is no name of a value")
+      malformed(where, in_backticks(text) + " is no name of a value")
           .help("names have letters, digits, `_`, `.`, `-` and `/`");
     }
     return std::string(text);
@@ -227,7 +227,7 @@ class Reader {
     const auto known = find_dtype(text);
     if (!known) {
       auto problem =
-          malformed(dtype->span(), "`" + printable(text) + "` is no dtype");
+          malformed(dtype->span(), in_backticks(text) + " is no dtype");
       const std::string near = nearest_dtype(text);
       if (!near.empty()) problem.help("a similar one is `" + near + "`");
       return;
@@ -503,7 +503,7 @@ std::optional<int64_t> term(std::string_view text, const DimSizes& dims,
   }
   const auto found = dims.find(text);
   if (found != dims.end()) return found->second;
-  why = "`" + printable(text) + "` is neither a number nor a name in `dims`";
+  why = in_backticks(text) + " is neither a number nor a name in `dims`";
   if (const auto near = nearest(text, names_of(dims))) {
     why += "; `" + *near + "` is";
   }
@@ -526,7 +526,7 @@ std::optional<int64_t> combined(int64_t left, char sign, int64_t right,
 void report_size(const Node& node, const std::string& why, Diagnostics& diags) {
   diags
       .error(Code::InvalidGraph, node.span(),
-             "`" + printable(node.text()) + "` is no size: " + why)
+             in_backticks(node.text()) + " is no size: " + why)
       .help(
           "a size is a number, a name in `dims`, or several joined by `*` "
           "and `/`");
@@ -589,7 +589,7 @@ bool read_dims(const std::optional<Node>& node, const DimSizes& chosen,
     if (!is_dim_name(name)) {
       diags
           .error(Code::MalformedDocument, node->key_span(i),
-                 "`" + printable(name) + "` is no name of a size")
+                 in_backticks(name) + " is no name of a size")
           .help("names have letters, digits and `_`, no digit first");
       continue;
     }
@@ -604,7 +604,7 @@ bool read_dims(const std::optional<Node>& node, const DimSizes& chosen,
     if (dims.count(name) == 0) {
       auto problem =
           diags.error(Code::InvalidGraph, {},
-                      "the graph has no size named `" + printable(name) + "`");
+                      "the graph has no size named " + in_backticks(name));
       if (const auto near = nearest(name, names_of(dims))) {
         problem.help("one with a similar name is `" + *near + "`");
       }

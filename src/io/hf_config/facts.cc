@@ -204,7 +204,8 @@ void read_scaling(std::string_view key, ConfigReader& section,
   if (is_plain(kind)) return;
   if (kind != "linear" && kind != "llama3") {
     section
-        .refuse(kind_key, "rope scaling `" + printable(kind) + "` is not known")
+        .refuse(kind_key,
+                "rope scaling " + in_backticks(kind) + " is not known")
         .fact("known: default, linear, llama3");
     return;
   }
@@ -273,7 +274,7 @@ void refuse_switches(ConfigReader& config) {
   if (!positions.empty() && positions != "absolute") {
     config.refuse(
         "position_embedding_type",
-        "positions of type `" + printable(positions) + "` are not known");
+        "positions of type " + in_backticks(positions) + " are not known");
   }
 }
 

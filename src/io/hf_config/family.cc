@@ -67,7 +67,7 @@ int64_t ConfigReader::bounded(std::string_view key, int64_t least, int64_t most,
   }
   const std::optional<int64_t> number = value->integer();
   if (!number || *number < least || *number > most) {
-    refuse(key, shown + " is " + printable(value->text()))
+    refuse(key, shown + " is " + std::string(value->text()))
         .fact("it may be " + count_text(least) + " to " + count_text(most));
     return least;
   }
@@ -100,8 +100,8 @@ double ConfigReader::positive(std::string_view key, double absent) {
     return absent;
   }
   if (!std::isfinite(*number) || *number <= 0) {
-    refuse(key,
-           "`" + path_ + std::string(key) + "` is " + printable(value->text()))
+    refuse(key, "`" + path_ + std::string(key) + "` is " +
+                    std::string(value->text()))
         .fact("it must be more than 0");
     return absent;
   }
@@ -162,7 +162,7 @@ void TensorWriter::add(std::string_view name, const TensorType& type,
   if (!config_.ok()) return;  // reported once
   if (manifest_.add(name, type, Span{}, buffer)) return;
   config_.refuse("", "the model's size exceeds 63 bits")
-      .fact("at `" + printable(name) + "`, " + type_text(type));
+      .fact("at " + in_backticks(name) + ", " + type_text(type));
 }
 
 void TensorWriter::tensor(std::string_view name, Shape shape) {

@@ -131,9 +131,9 @@ class Writer {
     for (const auto& [parameter, problem] : problems_) {
       const std::string name(input_.manifest.name(parameter));
       diags
-          .error(Code::Inexpressible, {},
-                 "`" + printable(name) +
-                     "` cannot be said in a tensor-parallel plan")
+          .error(
+              Code::Inexpressible, {},
+              in_backticks(name) + " cannot be said in a tensor-parallel plan")
           .fact(problem)
           .help("cut it over `tp` alone, or export to another target")
           .parameters({name});
@@ -160,10 +160,9 @@ class Writer {
       } else if (asked.cuts == 0) {
         folded.problem = asked.problem;
       } else if ((folded.cuts & asked.cuts) == 0) {
-        folded.problem = "`" + printable(folded.name) +
-                         "` would also stand for `" +
-                         printable(input_.manifest.name(folded.first)) +
-                         "`, which is cut otherwise";
+        folded.problem = in_backticks(folded.name) + " would also stand for " +
+                         in_backticks(input_.manifest.name(folded.first)) +
+                         ", which is cut otherwise";
       }
       folded.cuts &= asked.cuts;
       if (!folded.problem.empty()) problems_.emplace_back(i, folded.problem);
@@ -231,8 +230,8 @@ class Writer {
                             : cut_by(*found->second, folded.name);
       if ((folded.cuts & bit(cut)) != 0) continue;
       problems_.emplace_back(folded.first,
-                             "the entry `" + printable(found->first) +
-                                 "` of another parameter stands for it too");
+                             "the entry " + in_backticks(found->first) +
+                                 " of another parameter stands for it too");
     }
   }
 

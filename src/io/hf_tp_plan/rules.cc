@@ -202,9 +202,9 @@ class Reader {
                                    tokens[entry.begin].where});
         } else {
           errors_
-              .malformed(
-                  tokens[entry.begin].where,
-                  "the style of `" + printable(entry.key) + "` is not a string")
+              .malformed(tokens[entry.begin].where,
+                         "the style of " + in_backticks(entry.key) +
+                             " is not a string")
               .help("write the name of a style; nothing is evaluated");
         }
       }
@@ -258,8 +258,8 @@ class Reader {
     }
     if (!good) {
       errors_
-          .malformed(node.span(), "`" + printable(text) +
-                                      "` is not a version of transformers")
+          .malformed(node.span(),
+                     in_backticks(text) + " is not a version of transformers")
           .help("write it as in \"4.57.1\"");
       return;
     }
@@ -282,8 +282,9 @@ class Reader {
       const Node value = node.item(i);
       if (!value.is_string()) {
         errors_
-            .malformed(value.span(), "the style of `" + printable(node.key(i)) +
-                                         "` must be text, not " +
+            .malformed(value.span(), "the style of " +
+                                         in_backticks(node.key(i)) +
+                                         " must be text, not " +
                                          std::string(kind_name(value.kind())))
             .help("styles are names such as `colwise` and `rowwise`");
         continue;
@@ -316,12 +317,12 @@ class Reader {
         {&source, 0, 0},
         chosen.empty()
             ? (reading_.table
-                   ? "no plan is named `" + printable(*reading_.table) + "`"
+                   ? "no plan is named " + in_backticks(*reading_.table)
                    : std::string("no tensor-parallel plan is found"))
             : "the file holds " +
                   plural(static_cast<int64_t>(chosen.size()), "plan"));
     for (const std::string& name : names) {
-      report.fact("a plan: `" + printable(name) + "`");
+      report.fact("a plan: " + in_backticks(name));
     }
     report.help(names.empty()
                     ? "a plan is a map from names to styles, at best under "
@@ -377,8 +378,8 @@ class Reader {
     std::vector<std::string> known;
     for (const TpStyle& style : tp_styles()) known.emplace_back(style.name);
     auto report = errors_.malformed(
-        entry.style_where, "`" + printable(entry.style) +
-                               "` is not a style of tensor parallelism");
+        entry.style_where,
+        in_backticks(entry.style) + " is not a style of tensor parallelism");
     if (const auto near = nearest(entry.style, known)) {
       report.help("a style with a similar name is `" + *near + "`");
     } else {
@@ -394,9 +395,9 @@ class Reader {
     std::replace(sample.begin(), sample.end(), '*', '0');
     auto report = errors_.diags().report(
         Code::UnusedRule, entry.where,
-        "`" + printable(entry.key) + "` can stand for no parameter");
-    report.fact("`" + printable(sample) + "` is looked up as `" +
-                printable(fold_digits(sample, plan_.folding)) + "`");
+        in_backticks(entry.key) + " can stand for no parameter");
+    report.fact(in_backticks(sample) + " is looked up as " +
+                in_backticks(fold_digits(sample, plan_.folding)));
     if (!every_run) {
       report.help(
           "since transformers 5.2 `*` stands for a number between dots, and of "

@@ -302,8 +302,8 @@ class ManifestMaker {
     const Span where = entry.sharding.where;
     if (!entry.shape) {
       diags_.error(Code::MissingFacts, where,
-                   "the dump does not give the shape of `" +
-                       printable(entry.sharding.name) + "`");
+                   "the dump does not give the shape of " +
+                       in_backticks(entry.sharding.name));
       return false;
     }
     const size_t index = manifest_.size();

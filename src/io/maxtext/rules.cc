@@ -71,7 +71,7 @@ bool read_parallelism(const Node& map, size_t index, std::string_view name,
   if (!require(size, NodeKind::Integer, map.key(index), diags)) return false;
   if (!size.integer()) {
     diags.error(Code::InvalidMesh, size.span(),
-                "`" + printable(map.key(index)) + "` does not fit 63 bits");
+                in_backticks(map.key(index)) + " does not fit 63 bits");
     return false;
   }
   if (found == axes.end()) {
@@ -79,7 +79,7 @@ bool read_parallelism(const Node& map, size_t index, std::string_view name,
     if (*size.integer() == 1) return true;
     diags
         .error(Code::InvalidMesh, map.key_span(index),
-               "`mesh_axes` has no axis `" + printable(name) + "`")
+               "`mesh_axes` has no axis " + in_backticks(name))
         .help("add it to `mesh_axes`, or give it the size 1");
     return false;
   }
@@ -110,7 +110,7 @@ bool refuse_reference(const Node& root, Diagnostics& diags) {
   diags
       .error(Code::UnsupportedKey, custom->span(),
              "the file behind `custom_mesh_and_rule: " +
-                 printable(custom->text()) + "` is not read")
+                 std::string(custom->text()) + "` is not read")
       .help("give that file with a second `--rules`, and remove the key");
   return true;
 }
@@ -203,9 +203,9 @@ bool keeps_prefixes(const ExportInput& input, Diagnostics& diags) {
       diags
           .error(Code::Inexpressible, input.manifest.where(i),
                  "`maxtext` may keep some axes of dimension " +
-                     std::to_string(c.dim) + " of `" +
-                     printable(input.manifest.name(i)) +
-                     "`, of which this plan keeps none")
+                     std::to_string(c.dim) + " of " +
+                     in_backticks(input.manifest.name(i)) +
+                     ", of which this plan keeps none")
           .fact(c.reason)
           .help("export with `--on-indivisible prefix`");
       return false;

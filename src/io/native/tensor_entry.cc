@@ -277,7 +277,7 @@ bool sort_entries(std::vector<TreeEntry>& entries, Diagnostics& diags) {
     ++duplicates;
     diags
         .error(Code::DuplicateKey, second.where,
-               "`" + printable(path_name(second.path)) + "` is given twice")
+               in_backticks(path_name(second.path)) + " is given twice")
         .label(first.where, "first given here");
   }
   return duplicates == 0;

@@ -169,7 +169,7 @@ class ShardingReader {
     }
     for (size_t i = 0; i < names_.size(); ++i) {
       if (!is_axis_name(names_[i])) {
-        why_ = "`" + printable(names_[i]) + "` is not an axis name";
+        why_ = in_backticks(names_[i]) + " is not an axis name";
         return false;
       }
       into_.mesh.push_back({names_[i], sizes_[i], outer_, outer_, outer_});
@@ -177,7 +177,7 @@ class ShardingReader {
     for (const AxisNames& axes : into_.spec.dims) {
       for (const AxisName& axis : axes) {
         if (std::find(names_.begin(), names_.end(), axis) == names_.end()) {
-          why_ = "its mesh has no axis `" + printable(axis) + "`";
+          why_ = "its mesh has no axis " + in_backticks(axis);
           return false;
         }
       }
@@ -293,8 +293,8 @@ std::optional<std::vector<RecordedSharding>> read_orbax_sharding(
         }
         break;
       case ShardingReader::Kind::Broken:
-        errors.malformed(place, "the sharding of `" + printable(*name) +
-                                    "` is malformed: " + reader.why());
+        errors.malformed(place, "the sharding of " + in_backticks(*name) +
+                                    " is malformed: " + reader.why());
         break;
     }
     return !errors.stopped();
@@ -305,8 +305,8 @@ std::optional<std::vector<RecordedSharding>> read_orbax_sharding(
   if (others > 0) {
     diags
         .report(Code::UnsupportedKey, Severity::Warning, other_where,
-                plural(others, "sharding") + " of a kind that is not read: `" +
-                    printable(other) + "`")
+                plural(others, "sharding") +
+                    " of a kind that is not read: " + in_backticks(other))
         .fact("named shardings and those of a single device are");
   }
   return result;

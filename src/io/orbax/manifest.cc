@@ -307,7 +307,7 @@ class CheckpointReader {
       const bool is_open = std::find(open_.names.begin(), open_.names.end(),
                                      array.leaf->name) != open_.names.end();
       if (!is_open || ++shown > kShown) continue;
-      report.fact("`" + printable(array.leaf->name) + "` was written as " +
+      report.fact(in_backticks(array.leaf->name) + " was written as " +
                   shape_text(*array.leaf->write_shape) + " by " +
                   plural(array.replicas, "replica") + " of a shard: it is " +
                   shapes_text(array.open));
@@ -328,7 +328,7 @@ class CheckpointReader {
         diags_.report(Code::MissingFacts, Severity::Warning, first.leaf->where,
                       "the shapes of " + plural(inferred_.count(), "array") +
                           " are inferred: " + some_names(inferred_.names));
-    report.fact("`" + printable(first.leaf->name) + "` was written as " +
+    report.fact(in_backticks(first.leaf->name) + " was written as " +
                 shape_text(*first.leaf->write_shape) + " by " +
                 plural(first.replicas, "replica") + " of a shard, so it is " +
                 shapes);

@@ -214,8 +214,8 @@ bool divides_everything(const ExportInput& input, Diagnostics& diags) {
       diags
           .error(Code::Inexpressible, input.manifest.where(i),
                  "`flax` cannot leave dimension " + std::to_string(c.dim) +
-                     " of `" + printable(input.manifest.name(i)) +
-                     "` whole: its rules shard it, and JAX refuses that")
+                     " of " + in_backticks(input.manifest.name(i)) +
+                     " whole: its rules shard it, and JAX refuses that")
           .fact(c.reason)
           .help("change the rules or the size, or `--to jax`");
       return false;

@@ -121,15 +121,14 @@ const Table* choose_table(std::span<const PythonToken> tokens,
       Code::MalformedDocument,
       found.empty() ? tokens[tables.front().at].where
                     : tokens[found.front()->at].where,
-      name ? (found.empty()
-                  ? "no table is named `" + printable(*name) + "`"
-                  : "several tables are named `" + printable(*name) + "`")
+      name ? (found.empty() ? "no table is named " + in_backticks(*name)
+                            : "several tables are named " + in_backticks(*name))
            : "the file holds " +
                  plural(static_cast<int64_t>(tables.size()), "table") +
                  " of rules");
   for (const Table& table : tables) {
-    report.fact("line " + line_of(tokens[table.at]) + ": `" +
-                printable(table.name) + "`");
+    report.fact("line " + line_of(tokens[table.at]) + ": " +
+                in_backticks(table.name));
   }
   if (found.empty()) {
     if (const auto near = nearest(*name, known)) {
@@ -137,7 +136,7 @@ const Table* choose_table(std::span<const PythonToken> tokens,
     }
   } else {
     report.help("choose one with `--table`, e.g. `--table " +
-                printable(found.front()->name) + "`");
+                found.front()->name + "`");
   }
   return nullptr;
 }
@@ -291,8 +290,7 @@ bool read_preset(const PythonValue& value, Rule& rule, Diagnostics& diags) {
 std::optional<AxisName> read_axis(const PythonValue& value,
                                   Diagnostics& diags) {
   if (is_axis_name(value.text)) return value.text;
-  return refuse(value.where,
-                "`" + printable(value.text) + "` is not an axis name",
+  return refuse(value.where, in_backticks(value.text) + " is not an axis name",
                 "axis names start with a letter or `_` and go on with letters, "
                 "digits, `_`, `.` and `-`",
                 diags);
@@ -301,7 +299,7 @@ std::optional<AxisName> read_axis(const PythonValue& value,
 std::nullopt_t refuse_entry(const PythonValue& value, Diagnostics& diags) {
   return refuse(value.where,
                 value.kind == PythonKind::Name
-                    ? "`" + printable(value.text) + "` is not known here"
+                    ? in_backticks(value.text) + " is not known here"
                     : "this is no entry of a PartitionSpec",
                 "write None, the axis as a string, or a tuple of strings",
                 diags);
@@ -393,7 +391,7 @@ std::optional<PartitionAxis> read_python_partition_axis(
           Code::UnknownKey, item.where,
           item.keyword.empty()
               ? "the fields of a PartitionAxis are given by name"
-              : "PartitionAxis has no `" + printable(item.keyword) + "`");
+              : "PartitionAxis has no " + in_backticks(item.keyword));
       if (const auto near = nearest(item.keyword, known)) {
         report.help("a field with a similar name is `" + *near + "`");
       }

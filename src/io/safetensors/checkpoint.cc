@@ -150,7 +150,7 @@ std::optional<StoredTensors> open_weights(const std::string& path,
   if (!holds_safetensors(manifest) || from_pipe || !placed) {
     return diags
         .error(Code::InconsistentCheckpoint, {},
-               "`" + printable(path) + "` holds no numbers")
+               in_backticks(path) + " holds no numbers")
         .fact(from_pipe ? "a pipe can be read only once"
                         : "numbers are read from safetensors files");
   }

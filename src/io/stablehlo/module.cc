@@ -104,7 +104,7 @@ class Reader {
     if (is_new) return;
     errors_
         .error(Code::DuplicateKey, cursor.span_from(begin),
-               "mesh `" + printable(*name) + "` is given twice")
+               "mesh " + in_backticks(*name) + " is given twice")
         .label(known->second.where, "first given here")
         .label(where, "then here");
   }
@@ -143,7 +143,7 @@ class Reader {
                                  ", none of which is `@main`");
     constexpr size_t kShown = 5;
     for (size_t i = 0; i < std::min(functions_.size(), kShown); ++i) {
-      report.fact("a function: `" + printable(functions_[i].name) + "`");
+      report.fact("a function: " + in_backticks(functions_[i].name));
     }
     report.help("name the function whose arguments are the parameters `@main`");
     return std::nullopt;
@@ -206,7 +206,7 @@ class Reader {
     }
     if (dims == rank) return;
     errors_.malformed(
-        where, "the sharding of `" + printable(argument.name) + "` has " +
+        where, "the sharding of " + in_backticks(argument.name) + " has " +
                    plural(static_cast<int64_t>(dims), "dimension") +
                    ", its type " + std::to_string(rank));
   }
@@ -239,16 +239,16 @@ class Reader {
           std::from_chars(text.data(), text.data() + text.size(), size);
       const auto digits = static_cast<size_t>(end - text.data());
       if (error != std::errc() || text.substr(digits, 1) != "x") {
-        return errors_.malformed(
-            where, "`" + printable(where.text()) + "` is no shape");
+        return errors_.malformed(where,
+                                 in_backticks(where.text()) + " is no shape");
       }
       type.shape.push_back(size);
       text.remove_prefix(digits + 1);
     }
     if (text.starts_with('?') || text.starts_with('*')) {
       return errors_
-          .malformed(where,
-                     "the shape `" + printable(where.text()) + "` is not known")
+          .malformed(where, "the shape " + in_backticks(where.text()) +
+                                " is not known")
           .help("lower the program for shapes of constant sizes");
     }
     std::string_view element = text.substr(0, text.find(','));
@@ -259,7 +259,7 @@ class Reader {
     }
     return errors_.error(
         Code::UnknownDtype, where,
-        "`" + printable(element) + "` is not a type of elements that is read");
+        in_backticks(element) + " is not a type of elements that is read");
   }
 
   bool attributes(MlirCursor& cursor, StableHloArgument& argument,
@@ -377,12 +377,12 @@ bool find_mesh(const StableHloModule& module, const ShardyMesh*& mesh,
       own = &found->second;
     } else {
       refuse(Code::MalformedDocument, sharding.where,
-             "the module has no mesh `" + printable(sharding.mesh_name) + "`");
+             "the module has no mesh " + in_backticks(sharding.mesh_name));
       continue;
     }
     if (own->axes.empty()) {
       refuse(Code::Inexpressible, sharding.where,
-             "`" + printable(argument.name) + "` lies on one device only")
+             in_backticks(argument.name) + " lies on one device only")
           .fact("its mesh has no axes")
           .help("shard or replicate it over a mesh");
       continue;
@@ -402,7 +402,7 @@ bool find_mesh(const StableHloModule& module, const ShardyMesh*& mesh,
                       [&](const AxisRequest& a) { return a.name == axis; });
       if (!known) {
         refuse(Code::MalformedDocument, where,
-               "the mesh has no axis `" + printable(axis) + "`");
+               "the mesh has no axis " + in_backticks(axis));
       }
     };
     for (size_t dim = 0; dim < sharding.spec.dims.size(); ++dim) {
@@ -474,7 +474,7 @@ std::optional<Manifest> read(const ModelSource& model, Host& /*host*/,
     if (!manifest.add(argument.name, argument.type, argument.where)) {
       return diags
           .error(Code::MalformedDocument, argument.where,
-                 "`" + printable(argument.name) + "` exceeds 2^63 bytes")
+                 in_backticks(argument.name) + " exceeds 2^63 bytes")
           .fact("its shape is " + shape_text(argument.type.shape));
     }
   }

@@ -242,8 +242,8 @@ std::string problem_of(std::string_view name, const Placement& placement,
   }
   if (!placement.stored.empty()) return "it is stored otherwise, as declared";
   if (name_of_location(name) != name) {
-    return "its name would be read as a path of JAX, `" +
-           printable(name_of_location(name)) + "`";
+    return "its name would be read as a path of JAX, " +
+           in_backticks(name_of_location(name));
   }
   if (plan.on_indivisible != OnIndivisible::Chunk) return "";
   for (size_t dim = 0; dim < placement.spec.dims.size(); ++dim) {
@@ -275,7 +275,7 @@ std::optional<std::string> write(const ExportInput& input, Diagnostics& diags) {
       good = false;
       diags
           .error(Code::Inexpressible, {},
-                 "`" + printable(name) + "` cannot be an argument in Shardy")
+                 in_backticks(name) + " cannot be an argument in Shardy")
           .fact(problem)
           .help("export to another target, or leave the parameter out")
           .parameters({std::string(name)});

@@ -78,7 +78,7 @@ class Parser {
   }
   std::nullopt_t inexpressible(std::string message, std::string help) {
     auto report = diags_.error(Code::Inexpressible, where_, std::move(message));
-    report.fact("no PartitionSpec says `" + printable(text_.text()) + "`");
+    report.fact("no PartitionSpec says " + in_backticks(text_.text()));
     if (!help.empty()) report.help(std::move(help));
     return std::nullopt;
   }
@@ -405,8 +405,8 @@ class ShardyParser {
       const Span where = cursor_.span_from(begin);
       diags_
           .error(Code::Inexpressible, where,
-                 "a part of axis `" + printable(*name) + "` is used")
-          .fact("`" + printable(where.text()) + "` is a sub-axis")
+                 "a part of axis " + in_backticks(*name) + " is used")
+          .fact(in_backticks(where.text()) + " is a sub-axis")
           .help(
               "only whole axes can be named here: split the axis into two in "
               "the mesh");
@@ -427,7 +427,7 @@ class ShardyParser {
     }
     if (key != "replicated") {
       diags_.error(Code::MalformedDocument, where,
-                   "`" + printable(key) + "` is no part of a sharding");
+                   in_backticks(key) + " is no part of a sharding");
       return false;
     }
     if (!expect("=") || !expect("{")) return false;

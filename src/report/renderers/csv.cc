@@ -69,6 +69,10 @@ void append_cell(std::string& out, const Cell& cell, std::string& scratch) {
     append_field(out, disarmed(*text));
     return;
   }
+  if (const auto* prose = std::get_if<Prose>(&cell)) {
+    append_field(out, disarmed(printable(prose->text)));
+    return;
+  }
   scratch.clear();
   append_json(scratch, cell);
   if (scratch != "null") append_field(out, scratch);

@@ -116,18 +116,21 @@ void append_label(std::string& text, const Label& label) {
     text += "null, \"line\": null, \"column\": null, \"end_column\": null";
   }
   text += ", \"text\": ";
-  append_printable_json(text, label.text);
+  append_prose_json(text, label.text);
   text += '}';
 }
 
+using AppendString = void (*)(std::string&, std::string_view);
+
 void append_strings(std::string& text, std::string_view key,
-                    const std::vector<std::string>& values) {
+                    const std::vector<std::string>& values,
+                    AppendString append) {
   text += ", ";
   append_key(text, key);
   text += '[';
   for (size_t i = 0; i < values.size(); ++i) {
     if (i > 0) text += ", ";
-    append_printable_json(text, values[i]);
+    append(text, values[i]);
   }
   text += ']';
 }
@@ -158,7 +161,7 @@ void append_fixes(std::string& text, const std::vector<Fix>& fixes) {
     text += "{\"kind\": ";
     append_printable_json(text, fix_kind_name(fix.kind));
     text += ", \"text\": ";
-    append_printable_json(text, fix.text);
+    append_prose_json(text, fix.text);
     append_number(text, "bytes_per_device", fix.bytes_per_device);
     append_number(text, "finding_bytes_per_device",
                   fix.finding_bytes_per_device);
@@ -169,7 +172,7 @@ void append_fixes(std::string& text, const std::vector<Fix>& fixes) {
     } else if (fix.kind == FixKind::PadDimension) {
       append_number(text, "dim", fix.dim);
       append_number(text, "size", fix.size);
-      append_strings(text, "parameters", fix.parameters);
+      append_strings(text, "parameters", fix.parameters, append_printable_json);
     }
     if (fix.kind == FixKind::Declare) {
       text += ", \"declaration\": ";
@@ -193,17 +196,18 @@ void append_diagnostic(std::string& text, const Diagnostic& diagnostic) {
   text += ", \"severity\": ";
   append_printable_json(text, severity_name(diagnostic.severity));
   text += ", \"message\": ";
-  append_printable_json(text, diagnostic.message);
+  append_prose_json(text, diagnostic.message);
   text += ", \"labels\": [";
   for (size_t i = 0; i < diagnostic.labels.size(); ++i) {
     if (i > 0) text += ", ";
     append_label(text, diagnostic.labels[i]);
   }
   text += ']';
-  append_strings(text, "facts", diagnostic.facts);
-  append_strings(text, "help", diagnostic.help);
+  append_strings(text, "facts", diagnostic.facts, append_prose_json);
+  append_strings(text, "help", diagnostic.help, append_prose_json);
   append_fixes(text, diagnostic.fixes);
-  append_strings(text, "parameters", diagnostic.parameters);
+  append_strings(text, "parameters", diagnostic.parameters,
+                 append_printable_json);
   text += ", \"findings\": ";
   append_json_integer(text, diagnostic.findings);
   text += '}';

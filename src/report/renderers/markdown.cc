@@ -16,7 +16,9 @@ namespace {
 // Names and patterns are what text may shorten; they are code.
 std::string cell_markdown(const Cell& cell, const Column& column,
                           const Style& style) {
-  const bool name = column.elastic && std::holds_alternative<std::string>(cell);
+  const bool name =
+      column.elastic && (std::holds_alternative<std::string>(cell) ||
+                         std::holds_alternative<Prose>(cell));
   const std::string text = cell_text(cell, style);
   return name ? markdown_code(text, true) : markdown_plain(text);
 }

@@ -36,8 +36,8 @@ void set_dims(const Setting& setting, Options& options, Diagnostics& diags) {
     if (equals == std::string::npos || !is_dim_name(name)) {
       diags
           .error(Code::Usage, setting.where,
-                 title_of(setting) + " takes sizes by name, not `" +
-                     printable(entry) + "`")
+                 title_of(setting) + " takes sizes by name, not " +
+                     in_backticks(entry))
           .help("for example `--dims batch=2,length=16`");
       continue;
     }
@@ -64,9 +64,8 @@ void set_tokens(const Setting& setting, Options& options, Diagnostics& diags) {
   if (sizes.size() != 2) {
     diags
         .error(Code::Usage, setting.where,
-               title_of(setting) +
-                   " takes sequences and tokens of each, not `" +
-                   printable(setting.value) + "`")
+               title_of(setting) + " takes sequences and tokens of each, not " +
+                   in_backticks(setting.value))
         .help("for example `--tokens 2x16`");
     return;
   }
@@ -199,7 +198,7 @@ void validate_simulate(std::span<const Setting> /*given*/,
   const auto& file = options.output.file;
   if (!file || options.simulate.plot != file) return;
   diags.error(Code::Usage, {},
-              "`--plot` and `--output` both write `" + printable(*file) + "`");
+              "`--plot` and `--output` both write " + in_backticks(*file));
 }
 
 }  // namespace shardplan::cli

@@ -201,10 +201,10 @@ bool fits_memory(const Graph& graph, bool exact,
     diags
         .error(Code::MemoryBudget,
                value.where ? value.where : graph.nodes[n].where,
-               "the graph is too large to run: to compute `" +
-                   printable(made.name) + "` takes at least " +
+               "the graph is too large to run: to compute " +
+                   in_backticks(made.name) + " takes at least " +
                    graph_size_text(total))
-        .fact("`" + printable(value.name) + "` is " + shape_text(value.shape) +
+        .fact(in_backticks(value.name) + " is " + shape_text(value.shape) +
               ", which takes " + graph_size_text(counter.bytes(largest, node)))
         .fact(allowed_text(max_memory))
         .help(
@@ -279,7 +279,7 @@ std::optional<RuleSet> rules_of(Context& context, const Manifest& manifest,
 
 // "`up` and 2 more"
 std::string first_of(const std::vector<std::string>& names) {
-  std::string text = "`" + printable(names.front()) + "`";
+  std::string text = in_backticks(names.front());
   if (names.size() == 1) return text;
   return text + " and " + count_text(static_cast<int64_t>(names.size()) - 1) +
          " more";
@@ -318,7 +318,7 @@ void report_overruled(const GraphDescription& description,
               who + " where " + first_of(names) +
                   (names.size() == 1 ? " lies, not the graph's own spec"
                                      : " lie, not the graph's own specs"))
-      .fact("`" + printable(first->parameter) + "` lies as " +
+      .fact(in_backticks(first->parameter) + " lies as " +
             spec_text(placement.spec) + "; the graph says " +
             spec_text(*first->spec))
       .help(session.rules
@@ -347,10 +347,11 @@ void add_labels(const GraphDescription& description, Manifest& manifest,
       manifest.set_axes(found->second, std::move(labels));
     } else if (*own != labels) {
       diags
-          .report(
-              Code::OverriddenLogicalAxes, Severity::Note, parameter.axes_where,
-              "the model's logical axes of `" + printable(parameter.parameter) +
-                  "` are taken, not the graph's")
+          .report(Code::OverriddenLogicalAxes, Severity::Note,
+                  parameter.axes_where,
+                  "the model's logical axes of " +
+                      in_backticks(parameter.parameter) +
+                      " are taken, not the graph's")
           .help("leave out `axes` of the parameter, or make them agree");
     }
   }
@@ -474,7 +475,7 @@ std::optional<ValueSource> value_source(Context& context,
   return context.diags
       .error(Code::Usage, {}, "there are no weights to compute with")
       .fact(shrunk ? "a model made smaller has none"
-                   : "`" + printable(path) + "` is no checkpoint with data")
+                   : in_backticks(path) + " is no checkpoint with data")
       .help("`--values random` draws numbers");
 }
 

@@ -37,7 +37,7 @@ InputIds from_text(const std::string& text, Diagnostics& diags) {
       if (!number) {
         diags
             .error(Code::Usage, {},
-                   "`" + printable(entry) + "` in --input-ids is no token")
+                   in_backticks(entry) + " in --input-ids is no token")
             .help("for example `--input-ids 1,2,3;4,5,6`, without blanks");
         return {};
       }

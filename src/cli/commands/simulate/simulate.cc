@@ -32,7 +32,7 @@ bool has_errors_to_show(const Context& context, const SimulateInput& input) {
   }
   if (!input.graph.probes.empty()) return true;
   context.diags.error(Code::Usage, {}, flag + " needs values to look at")
-      .fact("`" + printable(input.graph.name) + "` names no probes")
+      .fact(in_backticks(input.graph.name) + " names no probes")
       .help("`probes: [NAME, ..]` in a graph file names them");
   return false;
 }

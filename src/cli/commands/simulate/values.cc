@@ -69,8 +69,8 @@ std::optional<Weights> open_parameters(Context& context,
     if (!is_computable(tensor.dtype)) {
       context.diags
           .error(Code::Usage, manifest.where(found->second),
-                 "`" + printable(value.parameter) +
-                     "` cannot be computed with: it is stored as " +
+                 in_backticks(value.parameter) +
+                     " cannot be computed with: it is stored as " +
                      std::string(dtype_name(tensor.dtype)))
           .help("`--values random` draws numbers in its place");
       return std::nullopt;

@@ -74,10 +74,9 @@ std::optional<std::vector<VariantChange>> changes_of(Context& context,
     if (wish != kAlgorithms) {
       std::vector<std::string> known = {kAlgorithms};
       for (const Axis& each : mesh.axes()) known.push_back(each.name);
-      auto problem =
-          context.diags.error(Code::Usage, {},
-                              "--vary takes a mesh axis or `algorithm`, not `" +
-                                  printable(wish) + "`");
+      auto problem = context.diags.error(
+          Code::Usage, {},
+          "--vary takes a mesh axis or `algorithm`, not " + in_backticks(wish));
       if (const auto near = nearest(wish, known)) {
         problem.help("one with a similar name is `" + *near + "`");
       } else {
