@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/real_host.h"
+#include "base/text.h"
 #include "conformance/vector_case.h"
 #include "io/formats.h"
 

@@ -323,7 +323,7 @@ std::optional<std::vector<AxisRequest>> read_sizes(const SourceFile& source,
   if (names.empty()) {
     return diags
         .error(Code::InvalidMesh, whole(source), "the sizes have no names")
-        .fact("there are " + count + ": " + text)
+        .fact("there are " + count + ": " + std::string(text))
         .help(
             "name each with `--axes`, e.g. `--axes fsdp,tp`, or write "
             "`--mesh fsdp=8,tp=4`");
@@ -332,7 +332,7 @@ std::optional<std::vector<AxisRequest>> read_sizes(const SourceFile& source,
       .error(Code::InvalidMesh, whole(source),
              "there are " + count + " for " +
                  plural(static_cast<int64_t>(names.size()), "name"))
-      .fact("the sizes are " + text)
+      .fact("the sizes are " + std::string(text))
       .fact("`--axes` names " + quoted_names(names))
       .help(
           "`--axes` names each size in its order; with `--mesh fsdp=8,tp=4` it "

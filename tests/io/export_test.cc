@@ -358,7 +358,7 @@ TEST_CASE("a pattern cannot tell a name from itself with a newline") {
   what.model = testing::manifest({{"w", "f32[8]"}, {"w\n", "f32[8]"}});
   what.saved = true;
   CHECK(exported("python", what) ==
-        "SP014 `python` cannot tell `w\\n` from the same without the newline");
+        "SP014 `python` cannot tell `w\n` from the same without the newline");
   CHECK(exported("jax", what).find("\"w\\n\": PartitionSpec(\"tp\")") !=
         std::string::npos);
 }

@@ -274,6 +274,35 @@ TEST_CASE("hostile names stay names in JSON") {
   CHECK(json["tables"]["t"][0]["key"] == name);
 }
 
+TEST_CASE("sentences show hostile names escaped in JSON, values hold them") {
+  const std::string name = "a\n\x1b\xFF\xE2\x80\xAE";
+  const std::string shown = "a\\n\\x1b\\xff\\u{202e}";
+  const SourceFile file("m.json", "w");
+  Diagnostics diags;
+  diags.report(Code::UnusedAxis, {}, "m " + name)
+      .label(span_of(file, "w"), "l " + name)
+      .fact("f " + name)
+      .help("h " + name)
+      .parameters({"a\n"});
+  Fix fix;
+  fix.text = "t " + name;
+  diags.all().front().fixes = {fix};
+  Report report;
+  report.tables = {
+      {"t", "", {{"why", "why"}}, rows_of({{Prose{"w " + name}}})}};
+  report.diagnostics = &diags;
+  const auto json = nlohmann::json::parse(rendered(report, "json"));
+  CHECK(json["tables"]["t"][0]["why"] == "w " + shown);
+  const auto& found = json["diagnostics"][0];
+  CHECK(found["message"] == "m " + shown);
+  CHECK(found["labels"][0]["text"] == "l " + shown);
+  CHECK(found["facts"][0] == "f " + shown);
+  CHECK(found["help"][0] == "h " + shown);
+  CHECK(found["fixes"][0]["text"] == "t " + shown);
+  CHECK(found["parameters"][0] == "a\n");
+  CHECK(rendered(report, "csv") == "why\nw " + shown + "\n");
+}
+
 TEST_CASE("a row that does not fit its table is a bug in JSON too") {
   Report report;
   report.tables = {{"t", "", {{"key", "key"}}, rows_of({{}})}};

@@ -89,7 +89,7 @@ rc::Gen<PartitionSpec> any_spec() {
 }
 
 // One cell of each kind that has a value of its own; column i is always kind i.
-constexpr size_t kKinds = 15;
+constexpr size_t kKinds = 16;
 
 Row any_row() {
   const auto whole = [] { return *rc::gen::arbitrary<int64_t>(); };
@@ -108,6 +108,7 @@ Row any_row() {
           Dims{*rc::gen::arbitrary<std::vector<int64_t>>()},
           *any_spec(),
           MemoryRange{whole(), whole(), real()},
+          Prose{*any_name()},
           std::monostate{}};
 }
 
@@ -159,6 +160,7 @@ struct Expected {
     for (const Axis& one : cell.mesh.axes()) mesh[one.name] = one.size;
     return mesh;
   }
+  Json operator()(const Prose& prose) const { return printable(prose.text); }
   Json operator()(const MemoryRange& range) const {
     return {{"max", range.max}, {"min", range.min}, {"mean", range.mean}};
   }

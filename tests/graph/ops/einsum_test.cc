@@ -40,7 +40,7 @@ TEST_CASE("what is no equation is SP015") {
   CHECK(read("ä,b->b") ==
         "SP015 equation `ä,b->b` has `ä` where a letter belongs");
   CHECK(read("a\n,b->b") ==
-        "SP015 equation `a\\n,b->b` has `\\n` where a letter belongs");
+        "SP015 equation `a\n,b->b` has `\n` where a letter belongs");
   CHECK(read("a,b->a->b") ==
         "SP015 equation `a,b->a->b` has `-` where a letter belongs");
   CHECK(read("aba,b->a") == "SP015 equation `aba,b->a` has `a` twice in `aba`");
