@@ -325,6 +325,8 @@ void note_slices(const ExportInput& input, std::string_view target,
       "`" + std::string(target) + "` does not say which axes span slices");
 }
 
+// Of a comment in the file that is written: a line end within a name would end
+// the comment, so names are escaped here.
 std::vector<std::string> header_lines(const ExportInput& input,
                                       std::string_view what,
                                       std::string_view target) {

@@ -10,7 +10,6 @@
 
 #include <fmt/format.h>
 
-#include "base/text.h"
 #include "cli/views/columns.h"
 
 namespace shardplan::cli {

@@ -153,7 +153,9 @@ struct Place {
   uint64_t end = 0;
 };
 
-// One line per tensor: `blk.0.attn_q.weight q4_k[4096, 4096]`.
+// One line per tensor: `blk.0.attn_q.weight q4_k[4096, 4096]`. Names are
+// escaped here and not where it is shown: one with a line end would take two
+// lines.
 std::string listing_of(const std::vector<StoredTensor>& tensors,
                        std::vector<Place>& names) {
   std::string text;
