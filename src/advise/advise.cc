@@ -204,7 +204,8 @@ int64_t advise(const Planned& planned, size_t first, Diagnostics& diags) {
   for (size_t i = first; i < diags.all().size(); ++i) {
     findings.push_back(&diags.all()[i]);
   }
-  // What others make of an absent axis is told, and no change of ours mends it.
+  // What others make of an absent axis is reported, and no change of ours mends
+  // it.
   if (std::all_of(findings.begin(), findings.end(), [](const Diagnostic* d) {
         return d->code == Code::AbsentAxis;
       })) {

@@ -613,13 +613,14 @@ bool WhatIf::can_all_go(std::span<const Diagnostic* const> findings) {
     const int rule = finding->subject.rule;
     if (rule < 1) return false;
     const PlanRule& idle = plan.rules[static_cast<size_t>(rule) - 1];
-    // What a rule takes from others that decide nothing either is told of them.
+    // What a rule takes from others that decide nothing either is reported of
+    // them.
     if (idle.won > 0 || !idle.shadowed_by.empty()) return false;
     removed.insert(rule);
   }
   if (removed.size() != findings.size()) return false;
-  // Whether rules are for other names (SP115) is told of all together, unless
-  // one that shards is found and stays.
+  // Whether rules are for other names (SP115) is reported of all together,
+  // unless one that shards is found and stays.
   bool stays = false;
   for (size_t i = 0; i < plan.rules.size(); ++i) {
     const PlanRule& rule = plan.rules[i];

@@ -2,7 +2,7 @@
 // What-if: what a change would make of a plan and of its findings.
 //
 // Every change is really made: rules decide anew, specs are corrected,
-// placements measured and lints told. Parameters that no change tells apart
+// placements measured and lints reported. Parameters that no change tells apart
 // (alike but for numbers in their names, of one placement, found by the same
 // rules) are tried as one, so a trial costs as much as there are kinds of
 // parameters, rules and findings, however many layers a model has; what does

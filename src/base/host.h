@@ -64,7 +64,7 @@ class Host {
   // Whether read_file() has given bytes of this file, by whichever name.
   virtual bool was_read(const std::string& path) = 0;
   // A file that became shorter while it was mapped; "" is none. What is missing
-  // of it reads as zeros, so nothing that was told of it holds.
+  // of it reads as zeros, so nothing that was reported of it holds.
   virtual std::string shortened_file() = 0;
   // Null, with the reason in `why`, when the file cannot be created. A file
   // that it replaces keeps its mode, and its owner where that is allowed.

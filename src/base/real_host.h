@@ -66,9 +66,10 @@ inline Descriptor open_file(const std::string& path, int flags,
 // The machine we run on, as a Host (POSIX).
 //
 // Files above 16 MiB are mapped, others read, so that only the large ones can
-// change under us; one of those that becomes shorter reads as zeros and is told
-// (shortened_file). Pipes that the user named are read to their end, at most
-// kMaxStream bytes; other pipes, and devices that may never end, are refused.
+// change under us; one of those that becomes shorter reads as zeros and is
+// reported (shortened_file). Pipes that the user named are read to their end,
+// at most kMaxStream bytes; other pipes, and devices that may never end, are
+// refused.
 //
 // A file is written beside its target under a temporary name, which goes away
 // when writing fails and on every signal that ends the program and can be

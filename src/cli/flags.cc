@@ -21,7 +21,7 @@ namespace shardplan::cli {
 namespace {
 
 // The order of help within each group, of completion, and in which settings are
-// read, so that of two mistakes always the same is told first.
+// read, so that of two mistakes always the same is reported first.
 constexpr std::string_view kOrder[] = {
     // Inputs
     "rules", "dialect", "table", "pattern", "parity", "fallback", "flax-compat",

@@ -204,12 +204,12 @@ int fail_without_words(Host& host) {
                "error[SP017]: there is no memory left, not even to say for "
                "what\n");
   } catch (...) {
-    // Nobody can be told. The exit code says that there is no answer.
+    // Nobody can be informed. The exit code says that there is no answer.
   }
   return static_cast<int>(Exit::CouldNotRun);
 }
 
-// Whatever is thrown, somebody is told.
+// Whatever is thrown, it is reported.
 int run_guarded(const std::vector<std::string>& arguments, Host& host,
                 AllocationLimit& limit) {
   try {

@@ -238,7 +238,7 @@ std::optional<std::vector<AxisValue>> resolve_entry(const PartitionAxis& axis,
 std::optional<PartitionSpec> resolve_semantic_spec(
     const PartitionAxis& axis, std::span<const SemanticEntry> entries,
     Mode mode, EformerVersion version, Diagnostics& diags) {
-  // An unknown name is told before a list that no spec can hold.
+  // An unknown name is reported before a list that no spec can hold.
   std::vector<std::vector<AxisValue>> resolved;
   for (const SemanticEntry& entry : entries) {
     auto values = resolve_entry(axis, entry, mode, version, diags);

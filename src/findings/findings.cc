@@ -32,8 +32,8 @@ void run_checks(const Input& input, std::initializer_list<Needs> sides,
 
 }  // namespace
 
-// Findings under codes of the table that are told elsewhere all the same, since
-// what they are about is gone, or not yet there, when a check is asked:
+// Findings under codes of the table that are reported elsewhere all the same,
+// since what they are about is gone, or not yet there, when a check is asked:
 // - SP102, of a key that can stand for no parameter of any model, by the reader
 //   of such tables (io/hf_tp_plan/rules.cc);
 // - SP103 and SP113, as notes, of what a graph file says and the rules or the

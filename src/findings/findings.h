@@ -2,12 +2,12 @@
 // Findings: what is wrong, or not what was meant, in a plan, in what it costs
 // and in what runs it.
 //
-// Every check is a row of one table (checks() below), and is told all it may
+// Every check is a row of one table (checks() below), and is given all it may
 // look at by one of five inputs: a plan, its budget, its program, a run of
 // that, or what another program recorded. Each finding names the parameters,
 // the numbers that mattered, and what it costs in bytes per device. A plan's
-// are told from the plan alone, so a saved plan has the same findings as the
-// rules it came from; the rules, where they are at hand, give the places.
+// are computed from the plan alone, so a saved plan has the same findings as
+// the rules it came from; the rules, where they are at hand, give the places.
 #pragma once
 
 #include <cstdint>
@@ -84,8 +84,8 @@ struct NamingMismatch {
 };
 
 // A model of which parameters that are alike in all that a change can touch are
-// one, with how many they are (advise/what_if.h). What is told of it is counted
-// and compared, never shown.
+// one, with how many they are (advise/what_if.h). What is reported of it is
+// counted and compared, never shown.
 struct Summary {
   std::vector<int64_t> counts;  // per parameter of the manifest
   int64_t total_bytes = 0;
@@ -186,12 +186,12 @@ struct Check {
   AnyCheck report;
 };
 
-// In the order in which findings are told: what makes others needless first,
-// then mostly in order of code.
+// In the order in which findings are reported: what makes others needless
+// first, then mostly in order of code.
 const std::vector<Check>& checks();
 
 // Codes of findings (SP1xx to SP3xx, SP5xx) that no check raises, since they
-// are told where something is read or made and there is no plan yet.
+// are reported where something is read or made and there is no plan yet.
 struct RaisedElsewhere {
   Code code;
   std::string_view where;  // "core/mesh.cc"

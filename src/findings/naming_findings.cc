@@ -67,8 +67,8 @@ AxisName meant_axis(const AxisNames& absent, const AxisName& axis) {
 }
 
 // Whether one of these, which neither the mesh nor a declaration has, may be
-// meant to be `axis`: that is told as an unknown axis (SP201), and by what is
-// near to it there.
+// meant to be `axis`: that is reported as an unknown axis (SP201), and by what
+// is near to it there.
 bool is_misspelt(const AxisName& axis, const AxisNames& unknown) {
   const AxisNames known = {axis};
   return !meant_axis(unknown, axis).empty() ||

@@ -120,7 +120,7 @@ struct EntryUse {
   int64_t count = 0;  // of parameters
 };
 
-// Unsharded entries beyond the rank are not told where another one says it
+// Unsharded entries beyond the rank are not reported where another one says it
 // already: one with axes, or one before.
 struct CutEntries {
   bool has_axes = false;
@@ -260,7 +260,7 @@ std::string message_of(const EntryKey& key, const EntryUse& use,
 }
 
 // What the parameters of an entry lose by it. What an unknown or repeated axis
-// was meant to save cannot be told, so the bytes held are given.
+// was meant to save is not known, so the bytes held are given.
 std::string loss_of(const EntryKey& key, const EntryUse& use) {
   const std::string held =
       bytes_text(static_cast<double>(use.held)) + " per device";

@@ -294,7 +294,7 @@ std::string scales_text(const SplitUnit& split, const UnitFacts& known,
   return text;
 }
 
-// Packed tensors and stacks are told by names and shapes alone.
+// Packed tensors and stacks are known by names and shapes alone.
 bool rests_on_facts(UnitKind kind) {
   return kind != UnitKind::PackedGateUp && kind != UnitKind::GateUpPair &&
          kind != UnitKind::QuantBlock && kind != UnitKind::Layer;
@@ -430,7 +430,7 @@ int64_t total_bytes(const LintInput& input) {
 }  // namespace
 
 void check_unused_axes(const LintInput& input, Diagnostics& diags) {
-  // What rules shard that meet no name cannot be told.
+  // What rules shard that meet no name is not known.
   if (input.naming.of_names || input.naming.of_labels) return;
   for (const AxisSaving& saving :
        axis_savings(input.plan, placement_counts(input))) {

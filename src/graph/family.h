@@ -84,7 +84,7 @@ struct Family {
   std::string_view summary;  // one line for `list families`
   // Names that the checkpoint must have for this family to be recognised where
   // no config names it, in the convention of ParameterNames with `*` for
-  // numbers of layers; what is missing is told.
+  // numbers of layers; what is missing is reported.
   std::vector<std::string_view> marks;
   // Names that it must not have: those of families of which the marks of this
   // one are a part, but which compute something else.

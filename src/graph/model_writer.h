@@ -65,7 +65,7 @@ class ModelWriter {
 
   // All give the name of a value. `shape` of a parameter of one layer is that
   // without the dimension that counts layers. One that the checkpoint lacks is
-  // told by finish().
+  // reported by finish().
   std::string token_ids(std::string name, Labels axes);
   std::string parameter(std::string_view name, const Shape& shape);
   std::string op(std::string_view op, std::vector<std::string> operands,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attributes: what an operation is told besides its operands.
+// Attributes: what an operation is given besides its operands.
 #pragma once
 
 #include <cstdint>

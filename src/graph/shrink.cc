@@ -153,7 +153,7 @@ std::optional<SmallModel> shrink(const Family& family, const FamilyInput& input,
   const FamilyInput whole = {large.manifest, large.names, *config, large.pass};
   const auto described = family.describe(whole, diags);
   // The small model has the shapes that its config gives: what the large one's
-  // contradict must be told before.
+  // contradict must be reported before.
   if (!described || !build_graph(*described, large.manifest, diags)) {
     return std::nullopt;
   }

@@ -110,7 +110,7 @@ struct Budget {
   bool fits() const { return !limit || headroom >= 0; }
 };
 
-// Empty, with the reason reported, when something cannot be told (no facts for
+// Empty, with the reason reported, when something is not known (no facts for
 // the KV cache, stages without layers) or exceeds 63 bits. Whether the plan
 // fits is not reported here (findings/memory_findings.cc).
 std::optional<Budget> make_budget(const Manifest& manifest, const Plan& plan,

@@ -147,7 +147,7 @@ std::optional<int64_t> longest_context(const std::vector<KvLayer>& layers,
                                        const KvSharding& sharding,
                                        const KvRequest& request, int64_t bytes);
 
-// How a plan cuts the KV cache: over which mesh axes, and how that was told.
+// How a plan cuts the KV cache: over which mesh axes, and how that is known.
 //
 // A cache is not a parameter, so no rule places it. Its heads are where the
 // key projections put them: the axes that shard the KV heads of `k_proj`,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers: which parameters belong together, told from their names.
+// Layers: which parameters belong together, known by their names.
 //
 // A unit is what is gathered at once and lives on one pipeline stage: a layer
 // (the name up to and including its first number, `model/layers/7`), or a
@@ -102,8 +102,8 @@ struct StagePlan {
   bool uneven = false;       // layers do not divide by stages
 };
 
-// Empty, with the reason reported (SP010): no such axis, layers that cannot be
-// told, a sum of layers that is not the model's, more stages than layers.
+// Empty, with the reason reported (SP010): no such axis, layers that are not
+// known, a sum of layers that is not the model's, more stages than layers.
 // `cut_by_axis[kind]`: its spec names the axis.
 std::optional<StagePlan> plan_stages(const Manifest& manifest, const Mesh& mesh,
                                      const LayerUnits& units,

@@ -35,8 +35,8 @@ WorkloadHeadroom find_headroom(const Manifest& manifest, const Plan& plan,
 // Sweep: budgets of one model on many meshes, under many workloads, against
 // many devices.
 //
-// What a mesh decides (placements, layers, axes of the KV cache) is told once
-// per mesh; a point then costs one budget and its margins.
+// What a mesh decides (placements, layers, axes of the KV cache) is computed
+// once per mesh; a point then costs one budget and its margins.
 
 // All ways to write `devices` as a product of one size per axis, sizes of 1
 // among them; the first axis varies slowest, from large to small. Empty when

@@ -135,7 +135,7 @@ Evidence collect(const Manifest& manifest, const Folding& folding) {
 }
 
 // The size of a head from flat projections with `rows` query rows, and how it
-// was told.
+// was found.
 std::optional<int64_t> flat_head_dim(const Evidence& seen, int64_t rows,
                                      InferredFacts& result) {
   const std::optional<int64_t> sinks = seen.sinks.get();

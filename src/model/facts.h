@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Facts of a model told from names and shapes alone, for manifests that bring
-// none.
+// Facts of a model inferred from names and shapes alone, for manifests that
+// bring none.
 //
 // What is exact is used first (kernels that keep heads apart, attention sinks,
 // norms per head); else the size of a head is guessed from the hidden size, and
@@ -17,7 +17,7 @@
 
 namespace shardplan {
 
-// `facts.from` is Inferred, or None when nothing can be told. `why` says how
+// `facts.from` is Inferred, or None when nothing is known. `why` says how
 // each fact was come by, for the diagnostic: "head_dim 128 from the norms of
 // queries and keys".
 struct InferredFacts {

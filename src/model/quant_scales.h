@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Quantisation blocks told by the tensors beside a weight that hold its scales.
+// Quantisation blocks inferred from the tensors beside a weight that hold its
+// scales.
 //
 // A checkpoint without a config tells them all the same: F8 [768, 7168] beside
 // `weight_scale_inv` [6, 56] has a scale for each 128 x 128, an AWQ `qweight`

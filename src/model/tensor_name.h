@@ -111,7 +111,7 @@ LayoutHints layout_hints(const Manifest& manifest);
 std::string_view stack_of(std::string_view name);
 
 // The dimension along which the layers of a stack are stacked, and their
-// number; empty when it cannot be told. `layers` is the number that the facts
+// number; empty when that is not known. `layers` is the number that the facts
 // give.
 struct StackedLayers {
   size_t dim = 0;
@@ -131,7 +131,7 @@ std::string_view down_module(std::string_view up_module);
 enum class VocabUse : uint8_t { Table, Head };
 std::optional<VocabUse> vocab_use(std::string_view name);
 
-// The dimension of an embedding or output head that is the vocabulary, told
+// The dimension of an embedding or output head that is the vocabulary, inferred
 // from its name and the facts' size; without that, from the layout that the
 // name tells. Empty for anything else.
 std::optional<size_t> vocab_dim(std::string_view name, const TensorType& type,

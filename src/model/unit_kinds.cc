@@ -356,7 +356,7 @@ std::optional<Unit> layer_unit(const NamedTensor& tensor,
 //                      the first of two shards would be all gates
 //   gate, up, gate, .. alternating (gpt-oss): any even number of rows is whole
 //
-// That a tensor is packed is told by its name, or by its sibling that takes
+// That a tensor is packed is known by its name, or by its sibling that takes
 // half of what it gives. Where its rows are depends on the layout; of stacked
 // experts [E, a, b] only the sibling tells.
 

@@ -61,7 +61,7 @@ struct Unit {
   bool stored = false;
 };
 
-// The units of a parameter, told from its name (Hugging Face, Flax, EasyDeL,
+// The units of a parameter, known by its name (Hugging Face, Flax, EasyDeL,
 // MaxText, Megatron and vLLM spellings, weights and biases, either layout), its
 // shape, the facts and what all names together tell. Nothing is claimed where a
 // name is not known or the shape does not agree with the facts.

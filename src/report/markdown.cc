@@ -25,7 +25,7 @@ std::string html_code(std::string_view text) {
 std::string markdown_code(std::string_view text, bool in_table) {
   if (text.empty()) return {};
   // A table's row is cut at pipes before code spans are seen, and `\\|` counts
-  // as an escaped backslash with a bare pipe: neither can be told in a span.
+  // as an escaped backslash with a bare pipe: neither can be written in a span.
   const bool cut = text.find("\\|") != std::string_view::npos ||
                    text.find('`') != std::string_view::npos;
   if (in_table && cut) return html_code(text);

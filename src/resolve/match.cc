@@ -28,8 +28,8 @@ constexpr int64_t kRuleMemory = int64_t{8} << 20;
 constexpr size_t kBlock = 1024;
 
 // The combined automaton is fast while it finds its states made, and what
-// making them costs is told by the bytes that they take: at some 10 bytes for
-// each rule and name it takes as long as a loop over the rules, at 100 ten
+// making them costs is estimated by the bytes that they take: at some 10 bytes
+// for each rule and name it takes as long as a loop over the rules, at 100 ten
 // times as long. Samples of names are searched until that is clear; the first
 // ones make the states that all names share.
 constexpr size_t kSamples = 4;

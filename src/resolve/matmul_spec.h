@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The spec of a matrix product's result, told from the specs of its operands.
+// The spec of a matrix product's result, computed from the specs of its
+// operands.
 //
 // matmul_output takes ranks, so that a short spec means what it says, and
 // reports what the product needs: contracting axes that differ, and partial

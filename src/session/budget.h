@@ -73,7 +73,7 @@ struct BudgetInput {
 // for every mesh would take most of the time.
 struct NamesRead {
   std::optional<std::vector<KeyProjection>> projections;
-  std::vector<uint32_t> kind_of;  // that the units were told for
+  std::vector<uint32_t> kind_of;  // that the units were determined for
   LayerUnits units;
 };
 

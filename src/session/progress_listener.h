@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is told what is being done, before it is.
+// Who is notified of what is being done, before it is.
 #pragma once
 
 #include <string_view>

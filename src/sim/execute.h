@@ -79,9 +79,9 @@ struct ExecuteOptions {
 // shards are views.
 class ShardedRun {
  public:
-  // Told of what an instruction made, of a Compute while its operands are still
-  // there; may put something else in its place. What is rematerialised is not
-  // told again.
+  // Called with what an instruction made, of a Compute while its operands are
+  // still there; may put something else in its place. What is rematerialised is
+  // not reported again.
   using Made = std::function<void(const Instruction&, DeviceTensors&)>;
 
   // REQUIRES: program and lifetimes outlive the run; what is read is rounded as

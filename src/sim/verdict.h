@@ -100,8 +100,8 @@ bool passes_mask(const GraphNode& node, const std::vector<bool>& masked);
 // as it is, equal results say nothing about the plan.
 //
 // A term is seen where leaving it out changes some row by more than kMismatch.
-// All of it is told from the unsharded run and from what devices hold in double
-// precision, while the runs advance.
+// All of it is computed from the unsharded run and from what devices hold in
+// double precision, while the runs advance.
 
 struct Unseen {
   enum class Kind : uint8_t {

@@ -249,7 +249,7 @@ TEST_CASE("where one rule may not go, the others still share a trial") {
 TEST_CASE("the work of finding fixes is bounded, whatever the findings") {
   // 10 unused rules over 50,000 unmatched tensors, and 400 rules that do not
   // divide, took half a minute: only the number of trials was bounded, and each
-  // told every finding again.
+  // reported every finding again.
   constexpr int64_t kMost = 1000000 + 200000;  // and the last trial's own
   Manifest unmatched = testing::manifest({{"a", "u8[8]"}});
   for (int i = 0; i < 1500; ++i) {

@@ -91,7 +91,8 @@ TEST_CASE("a named pipe is read to its end") {
 // A file that became shorter ended the program with SIGBUS: rules above 64 KiB
 // and checkpoints were mapped, and a page that is no longer there cannot be
 // read.
-TEST_CASE("a mapped file that becomes shorter reads as zeros, and is told") {
+TEST_CASE(
+    "a mapped file that becomes shorter reads as zeros, and is reported") {
   const Folder folder;
   const std::string text(40'000'000, 'x');
   folder.put("weights", text);

@@ -168,7 +168,7 @@ TEST_CASE("a wrong choice gets the choices and the nearest of them") {
       std::vector<std::string>{"a value with a similar name exists: `always`"});
 }
 
-TEST_CASE("codes are told by number or name, and misspelt ones are refused") {
+TEST_CASE("codes are given by number or name, and misspelt ones are refused") {
   const struct {
     const char* text;
     bool deny;

@@ -322,7 +322,7 @@ TEST_CASE("only a bare plan name asks for a plan") {
   }
 }
 
-TEST_CASE("a failure is told on stderr, or in the format made for that") {
+TEST_CASE("a failure is reported on stderr, or in the format made for that") {
   const struct {
     const char* format;
     bool on_stdout;

@@ -95,8 +95,8 @@ TEST_CASE("whatever is printed, an answer that nobody got is exit 2") {
   }
 }
 
-// A run whose file became shorter told what zeros were there instead.
-TEST_CASE("a file that became shorter is all that is told") {
+// A run whose file became shorter reported what zeros were there instead.
+TEST_CASE("a file that became shorter is all that is reported") {
   for (const char* model : {"m.json", "missing.json"}) {
     for (const char* format : {"text", "concise", "json"}) {
       MemoryHost host = ready();

@@ -86,7 +86,7 @@ TEST_CASE("what ranks have doubles with the distance") {
   CHECK(steps("halving-doubling", CollectiveKind::AllReduce, 32) == 10);
 }
 
-TEST_CASE("surplus ranks are added before, and told at the end") {
+TEST_CASE("surplus ranks are added before, and given the sum at the end") {
   CHECK(schedule_text("halving-doubling", CollectiveKind::AllReduce, 3) ==
         "2>0:0-1+ | 1>0:0+ 0>1:1+ | 0>1:0 1>0:1 | 0>2:0-1");
   CHECK(steps("halving-doubling", CollectiveKind::AllReduce, 33) == 12);

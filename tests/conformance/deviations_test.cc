@@ -24,7 +24,8 @@ int64_t deviating(const char* pattern, const char* name, const Json& shape) {
   });
 }
 
-TEST_CASE("a deviation is told from the inputs alone, and not too readily") {
+TEST_CASE(
+    "a deviation is recognised from the inputs alone, and not too readily") {
   CHECK(deviating("layers/\\d+/w$", "layers/0/w", {4}) == 0);
   CHECK(deviating("(?!a)w", "w", {4}) == 1);
   CHECK(deviating("a++b", "w", {4}) == 1);

@@ -267,7 +267,7 @@ TEST_CASE("without sizes over slices the first axis that N divides is cut") {
   }
 }
 
-TEST_CASE("what cannot be divided is told with its numbers") {
+TEST_CASE("what cannot be divided is reported with its numbers") {
   const struct {
     Case given;
     Code code;

@@ -27,7 +27,7 @@ TEST_CASE("common divisors ascend up to the limit") {
         Sizes{1, 2, 4, 8});
 }
 
-TEST_CASE("names are told by the first and how many more") {
+TEST_CASE("names are shown by the first and how many more") {
   CHECK(names_text({}) == "no parameter");
   CHECK(names_text({"a"}) == "`a`");
   CHECK(names_text({"a", "b", "c"}) == "`a` and 2 more");

@@ -74,7 +74,7 @@ TEST_CASE("what is missing and what would help is computed") {
                      "devices could hold them at 4.00 KiB each"));
 }
 
-TEST_CASE("how many devices would do is told where none of these does") {
+TEST_CASE("how many devices would do is reported where none of these does") {
   const Manifest manifest = testing::manifest({{"w", "f32[1024]"}});
   const OverMemory found = over_memory(manifest, "tp=2", adamw(2048), "tp");
   CHECK_FALSE(any_contains(found.help, "--zero"));

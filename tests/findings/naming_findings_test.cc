@@ -68,7 +68,7 @@ TEST_CASE(
   CHECK(told(declared, "dp=2,fsdp=2,tp=2") ==
         "SP208 error the rules neither name nor declare `dp`, which the mesh "
         "has");
-  // What the rules misspell is told as that.
+  // What the rules misspell is reported as that.
   CHECK(codes_of(rules({{"q_proj|embed", "fsdp, tpp"}, {".*", ""}}),
                  "fsdp=2,tp=2") == "SP107 SP201 SP204");
   // Declared, known from elsewhere, of size 1, or of no concern.
@@ -126,7 +126,7 @@ Manifest flax() {
 
 TEST_CASE(
     "Rules for Flax names over a Hugging Face model replicated everything and "
-    "passed: they are an error, told first, in place of its consequences") {
+    "passed: they are an error, reported first, in place of its consequences") {
   const Linted found = lint_of(
       hugging_face(),
       rules({{"q_proj/kernel", "fsdp, tp"}, {"norm/scale", ""}, {".*", ""}}),
@@ -206,7 +206,7 @@ TEST_CASE("rules that miss some names are no rules for other names") {
   CHECK(misses({{"wq", "tp"}, {"wk", "tp"}, {"wte", "tp"}}));
 }
 
-TEST_CASE("logical axes that no rule names are told once") {
+TEST_CASE("logical axes that no rule names are reported once") {
   Manifest manifest = testing::manifest({{"w", "bf16[4, 4]"}});
   RuleSet logical;
   logical.logical_rules = {{"embed", {"tp"}, {}, {}}};

@@ -44,7 +44,7 @@ TEST_CASE("tied: two uses in one layout are no finding") {
   CHECK(Tied("tp=4", "None, None", "None, None").report().empty());
 }
 
-TEST_CASE("tied: two layouts are told, with what they cost") {
+TEST_CASE("tied: two layouts are reported, with what they cost") {
   Tied tied("tp=4", "tp, None", "None, tp");
   CHECK(tied.report() ==
         "SP508 warning `` is looked up in one layout and multiplied in "
@@ -112,7 +112,7 @@ TEST_CASE("tied: a stored copy has the vocabulary on the same axes") {
             .empty());
 }
 
-TEST_CASE("tied: copies in two layouts are told") {
+TEST_CASE("tied: copies in two layouts are reported") {
   CHECK(copies("rules:\n  - ['embed_tokens|lm_head', [tp, fsdp]]\n",
                "bf16[64, 16]", "bf16[16, 64]") ==
         "SP508 warning `embed_tokens/embedding` and `lm_head/kernel` are tied, "

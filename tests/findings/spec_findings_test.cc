@@ -50,7 +50,7 @@ TEST_CASE("unknown and repeated axes are errors at the entry") {
   CHECK(repeated[0].severity == Severity::Error);
 }
 
-TEST_CASE("uneven shards are told under pad and chunk, with their sizes") {
+TEST_CASE("uneven shards are reported under pad and chunk, with their sizes") {
   ResolveOptions options;
   options.on_indivisible = OnIndivisible::Chunk;
   const auto found = lint_of(testing::manifest({{"w", "u8[5]"}}),

@@ -98,7 +98,7 @@ TEST_CASE("findings: every code is in one row, or is said to be elsewhere") {
   }
 }
 
-TEST_CASE("findings: a check is told what it needs") {
+TEST_CASE("findings: a check is given what it needs") {
   for (const Check& check : checks()) {
     CAPTURE(code_id(check.codes.front()));
     switch (check.needs) {

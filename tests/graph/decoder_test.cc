@@ -65,7 +65,7 @@ TEST_CASE("decoder: an attention that is not known is refused") {
         "SP009 what layer 1 attends to is not known");
 }
 
-TEST_CASE("decoder: a layer that the checkpoint lacks is told") {
+TEST_CASE("decoder: a layer that the checkpoint lacks is reported") {
   auto [manifest, config] = tiny_model("llama");
   config.layers = 3;
   CHECK(whole_model(manifest, config)->messages ==
@@ -75,7 +75,7 @@ TEST_CASE("decoder: a layer that the checkpoint lacks is told") {
   CHECK(whole_model(manifest, config, {2, 4, 2, {}})->graph);
 }
 
-TEST_CASE("decoder: a matrix of another shape is told") {
+TEST_CASE("decoder: a matrix of another shape is reported") {
   auto [manifest, config] = tiny_model("llama");
   config.intermediate = 28;
   const auto model = whole_model(manifest, config);

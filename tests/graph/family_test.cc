@@ -112,7 +112,7 @@ TEST_CASE("parameter names: numbers that are no counts") {
 using testing::tiny_model;
 using testing::whole_model;
 
-// The family that is recognised, or what is told.
+// The family that is recognised, or what is reported.
 std::string recognised(Manifest manifest, const std::string& model_type) {
   ModelConfig config;
   config.model_type = model_type;
@@ -145,7 +145,7 @@ TEST_CASE("family: without a config by names, in every scheme of names") {
   CHECK(recognised(tiny_model("mistral").manifest, "") == "llama");
 }
 
-TEST_CASE("family: an unknown model_type is told with its like") {
+TEST_CASE("family: an unknown model_type is reported with its like") {
   const auto model = whole_model(tiny_model("llama").manifest, [] {
     ModelConfig config;
     config.model_type = "qwen4";
@@ -159,7 +159,7 @@ TEST_CASE("family: an unknown model_type is told with its like") {
   CHECK(told.help[2].find("--graph FILE") != std::string::npos);
 }
 
-TEST_CASE("family: what was looked for and not found is told") {
+TEST_CASE("family: what was looked for and not found is reported") {
   Manifest manifest;
   const Manifest whole = tiny_model("llama").manifest;
   for (size_t i = 0; i < whole.size(); ++i) {

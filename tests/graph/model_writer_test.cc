@@ -91,7 +91,8 @@ TEST_CASE("model writer: layers and experts of a stack are views of it") {
   CHECK(equations(*w.graph) == "ebi,eio->ebo ");
 }
 
-TEST_CASE("model writer: what the checkpoint lacks is told once, with all") {
+TEST_CASE(
+    "model writer: what the checkpoint lacks is reported once, with all") {
   Writing w(testing::manifest({{"layers.0.up_proj.weight", "f32[6, 4]"}}));
   for (int i = 0; i < 7; ++i) {
     w.out.parameter("layers." + std::to_string(i) + ".up_proj.weight", {6, 4});

@@ -182,7 +182,7 @@ TEST_CASE("shrink: stacked layers are as many as are kept") {
             .shape[0] == 1);
 }
 
-TEST_CASE("shrink: shapes that contradict the config are told before") {
+TEST_CASE("shrink: shapes that contradict the config are reported before") {
   auto [manifest, config] = testing::tiny_model("llama");
   config.intermediate = 28;
   const ParameterNames names(manifest);

@@ -184,7 +184,7 @@ TEST_CASE("without KV heads of its own a model has as many as heads") {
   CHECK(facts.vocab == 3);
 }
 
-TEST_CASE("nothing is told of heads where the metadata says nothing") {
+TEST_CASE("nothing is known of heads where the metadata says nothing") {
   GgufFile file;
   file.text("general.architecture", "llama").u32("qwen2.block_count", 3);
   CHECK(told(file, 2).facts.from == FactsFrom::None);

@@ -18,7 +18,7 @@
 namespace shardplan {
 namespace {
 
-TEST_CASE("graph files are told by their content") {
+TEST_CASE("graph files are recognised by their content") {
   CHECK(looks_like_graph("# mine\ngraph: mlp\ninputs: {}\nops: []\n"));
   CHECK(looks_like_graph("graph: mlp\nops:\n"));
   CHECK(looks_like_graph(R"({"graph": "mlp", "ops": []})"));
@@ -34,7 +34,7 @@ TEST_CASE("graph files are told by their content") {
   CHECK_FALSE(looks_like_graph(""));
 }
 
-TEST_CASE("a graph file is told by its head, however long it is") {
+TEST_CASE("a graph file is recognised by its head, however long it is") {
   std::string parameters;
   for (int i = 0; parameters.size() < 2 * kGraphHeadBytes; ++i) {
     parameters += std::string(i > 0 ? "," : "") + "\n  \"w" +

@@ -46,7 +46,7 @@ Loaded load(MemoryHost& host, const std::string& path) {
   return result;
 }
 
-TEST_CASE("a model's format is told by its content, not its name") {
+TEST_CASE("a model's format is recognised by its content, not its name") {
   MemoryHost host;
   host.files["a.bin"] = safetensors({{"wte", "F32", {2}}});
   host.files["b.txt"] = kNativeText;

@@ -239,7 +239,7 @@ StateOptions random_state(const Mesh& mesh) {
   return state;
 }
 
-// What one device stores of one leaf, told again from slices.
+// What one device stores of one leaf, computed again from slices.
 Int128 stored_at(const StateLeaf& leaf, const Mesh& mesh, OnIndivisible policy,
                  const std::vector<int64_t>& coordinates) {
   int64_t rows = 1;
@@ -353,8 +353,8 @@ Manifest layered_model(int64_t layers, bool tied) {
   return manifest;
 }
 
-// The stages of each parameter of layered_model, told again: contiguous layers,
-// the remainder to the first stages.
+// The stages of each parameter of layered_model, computed again: contiguous
+// layers, the remainder to the first stages.
 std::vector<std::vector<int64_t>> stages_of(int64_t layers, int64_t stages,
                                             bool tied) {
   std::vector<std::vector<int64_t>> result = {{0}};

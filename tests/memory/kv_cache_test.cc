@@ -436,7 +436,7 @@ TEST_CASE("axes that are asked for win over those that are guessed") {
   CHECK(axes.batch == AxisNames{"fsdp"});
 }
 
-TEST_CASE("unknown axes, and axes asked for twice, are told with help") {
+TEST_CASE("unknown axes, and axes asked for twice, are reported with help") {
   const Case c = planned(two_layers(), kTensorParallel, "fsdp=4,tp=2");
   Diagnostics diags;
   CHECK_FALSE(kv_sharding(c.manifest, c.plan, {"tq"}, {"pod"}, {}, diags));
@@ -457,7 +457,7 @@ TEST_CASE("unknown axes, and axes asked for twice, are told with help") {
         "in `--kv-axes` and in `--sequence-axes`");
 }
 
-TEST_CASE("what the facts lack for a KV cache is told with help") {
+TEST_CASE("what the facts lack for a KV cache is reported with help") {
   Manifest manifest = two_layers();
   Diagnostics diags;
   CHECK(kv_layers(manifest, diags) ==

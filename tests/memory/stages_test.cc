@@ -47,7 +47,7 @@ TEST_CASE("a layer is a name up to its first number") {
   CHECK(found.units.back().place == UnitPlace::Head);
 }
 
-TEST_CASE("places outside of layers are told from usual names") {
+TEST_CASE("places outside of layers are known from usual names") {
   const LayerUnits found =
       units_of(testing::manifest({{"transformer.wpe.weight", "f32[8, 4]"},
                                   {"transformer.h.0.w", "f32[4]"},
@@ -181,7 +181,7 @@ TEST_CASE("numbers of layers that do not fit are refused") {
         "`--stages` names axis `pp`, which the mesh does not have");
 }
 
-TEST_CASE("layers that cannot be told are refused") {
+TEST_CASE("layers that are not known are refused") {
   Manifest two = testing::manifest({{"encoder/0/w", "f32[4]"},
                                     {"decoder/0/w", "f32[4]"},
                                     {"decoder/1/w", "f32[4]"}});

@@ -76,7 +76,7 @@ TEST_CASE("AWQ and GPTQ tell groups of rows, and columns that are packed") {
         "up.qweight [1, 1]");
 }
 
-TEST_CASE("blocks that no shape tells alone are told by all together") {
+TEST_CASE("blocks that no shape shows alone are inferred from all together") {
   // 200 rows with 2 scales: blocks of 100, if no other tensor said 128; 576 are
   // four blocks and a half; 64 are less than one.
   CHECK(told_of_scales(manifest({{"a.weight", "f8_e4m3fn[200, 128]"},

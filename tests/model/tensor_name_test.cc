@@ -164,7 +164,7 @@ std::string told(const std::vector<std::string>& types,
   return std::to_string(stack->layers) + " along " + std::to_string(stack->dim);
 }
 
-TEST_CASE("layers are told by what all tensors of a stack have in common") {
+TEST_CASE("layers are known by what all tensors of a stack have in common") {
   CHECK(told({"f32[4, 8]", "f32[4, 8, 16]", "f32[4, 16, 8]"}) == "4 along 0");
   CHECK(told({"f32[8, 4]", "f32[8, 4, 16]", "f32[16, 4, 8]"}) == "4 along 1");
   // Too few, of one rank, or with a vector: separate layers may look so.
@@ -242,7 +242,7 @@ TEST_CASE("nothing else has a vocabulary") {
   CHECK(dim_of("lm_head.weight", "bf16[2, 3, 4]").empty());
 }
 
-TEST_CASE("a table and a head are told by their names") {
+TEST_CASE("a table and a head are recognised by their names") {
   CHECK(vocab_use("model.embed_tokens.weight") == VocabUse::Table);
   CHECK(vocab_use("model/embed_tokens/embedding") == VocabUse::Table);
   CHECK(vocab_use("lm_head/kernel") == VocabUse::Head);

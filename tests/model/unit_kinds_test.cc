@@ -76,7 +76,7 @@ TEST_CASE("scanned layers add a dimension in front or second") {
            "1: 32 head"},
           {"layers/self_attn/o_proj/kernel", "f32[4096, 24, 2048]",
            "0: 32 head"},
-          // As many layers as heads: which is which cannot be told.
+          // As many layers as heads: which is which is not known.
           {"layers/self_attention/out/kernel", "f32[32, 32, 128, 2048]", ""},
           {"layers/self_attn/o_proj/kernel", "f32[4096, 4096, 2048]", ""},
           {"layers/self_attn/q_proj/kernel", "f32[2, 3, 4, 5, 4096]", ""},
@@ -515,7 +515,7 @@ TEST_CASE("the sibling tells which dimension of stacked experts is packed") {
   check_units({{mixtral + "gate_up_proj", "bf16[8, 28672, 4096]", ""}}, {});
 }
 
-TEST_CASE("gpt-oss alternates gate and up, and is told by its biases") {
+TEST_CASE("gpt-oss alternates gate and up, and is recognised by its biases") {
   const std::string at = "model.layers.0.mlp.experts.";
   ModelFacts facts;
   facts.experts = 32;

@@ -308,7 +308,7 @@ TEST_CASE("reading a name once per class loses nothing") {
   }));
 }
 
-TEST_CASE("what differs within a class is told from every name of it") {
+TEST_CASE("what differs within a class is computed for every name of it") {
   const Manifest model =
       testing::manifest({{"a.0.layers.w", "f32[4, 8]"},
                          {"a.1.layers.w", "f32[4, 8]"},

@@ -82,7 +82,7 @@ TEST_CASE("no text leaves a command, however it is cut into pieces") {
   CHECK(holds);
 }
 
-TEST_CASE("a refusing sink is told, and gets nothing more") {
+TEST_CASE("a refusing sink is noticed, and gets nothing more") {
   int calls = 0;
   const TextSink sink = [&](std::string_view) {
     ++calls;

@@ -185,7 +185,7 @@ TEST_CASE("chunks on 2^40 devices take no longer than on eight") {
   CHECK(m.memory.classes.front().devices == 1000003);
 }
 
-TEST_CASE("repetition is told by axis and an axis by what it saves") {
+TEST_CASE("repetition is reported by axis and an axis by what it saves") {
   const Model m =
       planned(testing::manifest({{"w", "u8[8, 8]"}, {"n", "u8[16]"}}),
               testing::rules({{"w", "tp"}, {"n", ""}}),

@@ -28,7 +28,7 @@ Matcher compiled(const RuleSet& rules) {
   return *std::move(matcher);
 }
 
-TEST_CASE("every rule found in a name is told, in order") {
+TEST_CASE("every rule found in a name is listed, in order") {
   const Matcher matcher = compiled(testing::rules(
       {{"kernel", ""}, {"^q", ""}, {"q/kernel$", ""}, {"", ""}}));
   Found found;
@@ -212,7 +212,7 @@ Manifest unlike_names(size_t count) {
   return manifest;
 }
 
-TEST_CASE("which way is taken is told from the input, and alters no answer") {
+TEST_CASE("which way is taken follows from the input, and alters no answer") {
   std::vector<testing::PatternAndSpec> gaps;
   std::vector<testing::PatternAndSpec> plain;
   const std::string digits = "0123456789abcdef";

@@ -69,7 +69,7 @@ TEST_CASE("a rule to None ends the search for its name") {
   CHECK(mapping.dims.front().rule == 1);
 }
 
-TEST_CASE("which rule decided and which were blocked is told") {
+TEST_CASE("which rule decided and which were blocked is reported") {
   const LogicalMapping mapping = map_logical_axes(
       {"b", "a"},
       rules_of({{"a", "x"}, {"b", "x"}, {"b", "(y, x)"}, {"b", "z"}}));
@@ -80,7 +80,7 @@ TEST_CASE("which rule decided and which were blocked is told") {
   CHECK_FALSE(is_placed(map_logical_axes({"a", "b"}, rules_of({{"a", "x"}}))));
 }
 
-TEST_CASE("labels given twice are told in the order of the first of each") {
+TEST_CASE("labels given twice are reported in the order of the first of each") {
   const auto repeated = [](const AxisLabels& labels, FlaxVersion version) {
     return map_logical_axes(labels, {}, version).repeated;
   };

@@ -92,7 +92,7 @@ TEST_CASE("the answer does not depend on the number of threads") {
   CHECK(report_of({"resolve", "--jobs", "4"}, "fsdp=2,tp=2") == one);
 }
 
-// Stages in the order in which they were told.
+// Stages in the order in which they were reported.
 class StagesTold : public ProgressListener {
  public:
   void stage(std::string_view text) override { texts.emplace_back(text); }

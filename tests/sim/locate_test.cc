@@ -429,7 +429,7 @@ TEST_CASE("decisions: scores that tie within rounding may be turned over") {
   CHECK(far(0x1p-23));  // as float32 has it
 }
 
-TEST_CASE("decisions: the tie is told in parts of the row's norm") {
+TEST_CASE("decisions: the tie is given in parts of the row's norm") {
   SmallGraph g("ep=2");
   const int x = g.input({1, 4}, "");
   const int choice = g.node("top_k", {x}, {{"k", 1.0}});

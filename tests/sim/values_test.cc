@@ -276,7 +276,7 @@ TEST_CASE("every output that is there is compared, in the graph's order") {
   CHECK((*result.errors)[1].value == 2);
 }
 
-TEST_CASE("what cannot be compared is told") {
+TEST_CASE("what cannot be compared is reported") {
   Recorded shape;
   shape.add("logits", DType::F32, {1, 2}, {1, 2});
   CHECK(compare(shape, {1, 2}, {1, 2}).messages ==

@@ -350,7 +350,7 @@ TEST_CASE("non-finite: the -inf of a causal mask is no finding") {
   CHECK(verdict_of(s) == Verdict::Ok);
 }
 
-TEST_CASE("non-finite: an overflow of working precision is told") {
+TEST_CASE("non-finite: an overflow of working precision is reported") {
   for (const Storage storage : {Storage::F16, Storage::BF16}) {
     SmallGraph g("tp=2");
     const int x = g.input({4, 8}, "None, tp");

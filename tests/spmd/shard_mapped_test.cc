@@ -72,7 +72,7 @@ TEST_CASE("shard_map: factors have the axes of the in specs") {
   CHECK(axes[static_cast<size_t>(rule.operands[1][1][0])].empty());
 }
 
-TEST_CASE("shard_map: rows that do not divide are told, and stay uncut") {
+TEST_CASE("shard_map: rows that do not divide are reported, and stay uncut") {
   const auto c = checked(
       "{op: sum, in: odd, out: y, dims: [0], shard_map: {in_specs: [[tp]], "
       "out_specs: [], psum: [tp]}}");

@@ -495,7 +495,7 @@ TEST_CASE("maps give keys, places and values in order") {
   CHECK(outcome(R"({"a": 1)", read).starts_with("SP002 a.json:1:8 "));
 }
 
-TEST_CASE("lists give their items and stop when told") {
+TEST_CASE("lists give their items and stop when asked to") {
   const auto read = [](JsonReader& json) {
     int64_t sum = 0;
     const bool good = json.list("`l`", [&] {

@@ -76,7 +76,7 @@ void add_checked_budget(const Context& context, const BudgetAnswer& answer,
   }
 }
 
-// Empty when the budget cannot be told; the diagnostics say why.
+// Empty when the budget is not known; the diagnostics say why.
 std::optional<Report> check_report(Context& context, const Session& session) {
   const Options& options = context.options;
   if (!check_memory_request(options.memory, options.planning.mode,
@@ -158,7 +158,7 @@ std::vector<std::string> fixed_lines(const std::vector<AppliedFix>& applied) {
   return lines;
 }
 
-// Of a plan whose budget cannot be told.
+// Of a plan whose budget is not known.
 Exit finish_without_budget(Context& context, const Session& session) {
   return finish_incomplete(context, plan_report(context, session, "check"));
 }

@@ -275,7 +275,7 @@ Folding folded_by_placement(const Kinds& kinds, const Plan& plan) {
   return folding;
 }
 
-// What the rules are to the names is the same on every mesh: told once.
+// What the rules are to the names is the same on every mesh: reported once.
 bool lint_names_once(Context& context, const Sweep& sweep, const Plan& plan) {
   const Manifest& manifest = sweep.inputs.manifest;
   const auto memory = device_memory(manifest, plan, context.diags);

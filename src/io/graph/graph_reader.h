@@ -31,9 +31,9 @@ std::optional<int64_t> evaluate_size(std::string_view text,
 std::optional<int64_t> read_size(const Node& node, const DimSizes& dims,
                                  Diagnostics& diags);
 
-// The map `dims`, if there is one, each size told from those before it; what
-// `chosen` says wins. False when something is wrong, such as a chosen name that
-// the file does not have (SP015).
+// The map `dims`, if there is one, each size computed from those before it;
+// what `chosen` says wins. False when something is wrong, such as a chosen name
+// that the file does not have (SP015).
 bool read_dims(const std::optional<Node>& node, const DimSizes& chosen,
                DimSizes& dims, Diagnostics& diags);
 

@@ -33,8 +33,8 @@ bool looks_like_json(std::string_view text) {
           text[first] == ']' || text[first] == '}');
 }
 
-// Most manifests without a wrapper are told by a search alone, without a second
-// pass over their tokens. An escape may hide the word.
+// Most manifests without a wrapper are recognised by a search alone, without a
+// second pass over their tokens. An escape may hide the word.
 bool may_have_wrapper(std::string_view text) {
   static constexpr std::string_view kWord = "parameters";
   const std::boyer_moore_horspool_searcher search(kWord.begin(), kWord.end());

@@ -24,7 +24,7 @@ Rule rule_of(const StableHloArgument& argument, Span where) {
   return rule;
 }
 
-// What a sharding says beyond where the values lie is told, once per file.
+// What a sharding says beyond where the values lie is reported, once per file.
 void note_openness(const StableHloModule& module, Diagnostics& diags) {
   const StableHloArgument* open = nullptr;
   const StableHloArgument* ordered = nullptr;

@@ -177,7 +177,7 @@ std::string body_of(const std::string& text) {
   return text.substr(at);
 }
 
-TEST_CASE("stdout holds the text alone, and findings are told beside it") {
+TEST_CASE("stdout holds the text alone, and findings are reported beside it") {
   MemoryHost host = planning_host();
   CHECK(run_on(host, {"export", "--to", "yaml"}, "fsdp=2,tp=2") == 1);
   CHECK(host.out ==

@@ -58,7 +58,7 @@ std::string shell_output(const std::string& shell, const std::string& text,
   return content;
 }
 
-TEST_CASE("every shell is told of every command and flag") {
+TEST_CASE("every shell completes every command and flag") {
   for (const char* shell : {"bash", "zsh", "fish"}) {
     CAPTURE(shell);
     const std::string text = script(shell);

@@ -45,7 +45,7 @@ TEST_CASE("meshes are written out, or made of numbers of devices") {
   CHECK(given.diags.all().empty());
 }
 
-TEST_CASE("what makes no mesh is told with help") {
+TEST_CASE("what makes no mesh is reported with help") {
   const auto problem = [](Given given) {
     CHECK_FALSE(given.meshes());
     REQUIRE(given.diags.all().size() == 1);
@@ -148,7 +148,7 @@ TEST_CASE("a sweep in which nothing fits exits with 1") {
   CHECK(report.at("tables").at("frontier").empty());
 }
 
-TEST_CASE("what cannot be told on a mesh names the mesh") {
+TEST_CASE("what is not known on a mesh names the mesh") {
   MemoryHost host = planning_host();
   CHECK(run({"sweep", "model.json", "--rules", "rules.yaml", "--mesh", "tp=2",
              "--mode", "decode", "--seq", "4"},

@@ -425,7 +425,7 @@ TEST_CASE("a config with one value replaced gives a manifest or diagnostics") {
   }));
 }
 
-TEST_CASE("a buffer is told by its name and its shape together") {
+TEST_CASE("a buffer is recognised by its name and its shape together") {
   struct Row {
     const char* name;
     TensorType type;

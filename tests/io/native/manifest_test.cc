@@ -158,7 +158,7 @@ TEST_CASE("order keeps axes and buffers with their tensors") {
         "a u8[2] y; b/w u8[1] x| c/m u8[3]");
 }
 
-TEST_CASE("common mistakes are told with their place") {
+TEST_CASE("common mistakes are reported with their place") {
   const Case kCases[] = {
       {"{\"w\": {\"shape\": [2]}}", "SP002 1:2 parameter `w` has no `dtype`\n"},
       {"{\"w\": {\"dtype\": \"f32\"}}",
@@ -483,7 +483,7 @@ TEST_CASE("the key `parameters` makes a wrapper unless it is a tensor") {
   }
 }
 
-TEST_CASE("what is odd below a wrong member is not told beside it") {
+TEST_CASE("what is odd below a wrong member is not reported beside it") {
   CHECK(from_json(R"({"w": {"shape": [1], "dtype": "u8", "x": {"y": [1]}}})") ==
         "refused:\nSP004 1:37 key `x` means nothing here\n");
 }

@@ -122,7 +122,7 @@ TEST_CASE("a mesh given as a map has places too") {
   CHECK((*rules.mesh)[0].size_where.text() == "8");
 }
 
-TEST_CASE("common mistakes in rules are told with their place") {
+TEST_CASE("common mistakes in rules are reported with their place") {
   const RulesCase kCases[] = {
       {"- [a]\n", "refused\nSP002 1:3 a rule has 1 item instead of 2\n"},
       {"- [a, [tp], x]\n",
@@ -158,7 +158,7 @@ TEST_CASE("common mistakes in rules are told with their place") {
   check_rules(kCases);
 }
 
-TEST_CASE("common mistakes beside the rules are told with their place") {
+TEST_CASE("common mistakes beside the rules are reported with their place") {
   const RulesCase kCases[] = {
       {"rules: []\nruels: []\n",
        "refused\nSP004 2:1 key `ruels` means nothing here\n"},

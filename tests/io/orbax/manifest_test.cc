@@ -151,7 +151,7 @@ TEST_CASE("a shape that nothing tells is refused, not guessed") {
         "params/dense/b f32[6]\nparams/dense/w f32[32, 6]\n");
   CHECK(loaded(model("[4, 48]")) ==
         "params/dense/b f32[48]\nparams/dense/w f32[32, 48]\n");
-  // Both sizes are there: neither is told.
+  // Both sizes are there: neither is known to be right.
   CHECK(loaded(model("[6, 6]")) == refused);
 }
 

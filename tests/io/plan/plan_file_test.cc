@@ -121,7 +121,7 @@ TEST_CASE("a large plan is written in pieces") {
   CHECK(largest < 100000);
 }
 
-TEST_CASE("a plan is told by its beginning") {
+TEST_CASE("a plan is recognised by its beginning") {
   CHECK(is_plan(R"({"schema":"shardplan.plan/1",)"));
   CHECK(is_plan(" \n{ \"schema\" : \"shardplan.plan/2\""));
   CHECK_FALSE(is_plan(R"({"parameters": {}})"));

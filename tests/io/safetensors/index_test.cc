@@ -58,7 +58,7 @@ TEST_CASE("an index takes its tensors from the shards, in its own order") {
   CHECK(result.manifest->total_bytes() == 28);
 }
 
-TEST_CASE("an index is told by its content") {
+TEST_CASE("an index is recognised by its content") {
   CHECK(kSafetensorsIndex.recognize(kIndex));
   CHECK_FALSE(kSafetensorsIndex.recognize(R"({"model_type": "llama"})"));
   CHECK_FALSE(kSafetensorsIndex.recognize("weight_map: {}"));

@@ -36,7 +36,7 @@ std::optional<ExpectedOutputs> read_expected(const std::string& path,
 // it has none such.
 InputIds recorded_ids(const ExpectedOutputs& expected);
 
-// Whether a graph can be run in the memory that the program may use, told
+// Whether a graph can be run in the memory that the program may use, found
 // before anything is computed.
 
 // False, with the value, its shape and its bytes reported (SP017), when what
@@ -69,7 +69,7 @@ struct SimulateInput {
 // count where there are no rules.
 std::optional<SimulateInput> read_simulation(Context& context);
 
-// What findings are told of: they refer to what is given.
+// What findings are about: they refer to what is given.
 ProgramInput program_input(const SimulateInput& input, const Program& program);
 RunInput run_input(const SimulateInput& input, const ProgramInput& of,
                    const Simulation& outcome);

@@ -30,7 +30,7 @@ InputIds read_input_ids(const std::string& written, Host& host,
 // A model as `simulate` runs it where no graph is given: recognised as one of a
 // family, whose forward pass is known.
 
-// What is told of the run.
+// What is reported of the run.
 struct ModelRun {
   std::string family;  // "llama"
   std::optional<bool>
