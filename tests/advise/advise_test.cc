@@ -5,10 +5,10 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "tests/support/advised.h"
 #include "tests/support/generators.h"
+#include "tests/support/property.h"
 #include "tests/support/slow_advice.h"
 
 namespace shardplan {
@@ -18,62 +18,58 @@ using testing::Advised;
 using testing::advised;
 
 // A model in which names are like those of real ones and sizes are small.
-rc::Gen<Manifest> model() {
-  return rc::gen::exec([] {
-    Manifest manifest;
-    const auto layers = *rc::gen::inRange(1, 3);
-    for (const std::string leaf :
-         {"self_attn/q_proj/kernel", "self_attn/k_proj/kernel", "mlp/up/kernel",
-          "mlp/up/bias", "norm/scale"}) {
-      TensorType type = *testing::gen::tensor_type(3);
-      for (int layer = 0; layer < layers; ++layer) {
-        RC_ASSERT(manifest.add("layers/" + std::to_string(layer) + "/" + leaf,
-                               type, {}));
-      }
+Manifest model() {
+  Manifest manifest;
+  const auto layers = draw_in(1, 3);
+  for (const std::string leaf :
+       {"self_attn/q_proj/kernel", "self_attn/k_proj/kernel", "mlp/up/kernel",
+        "mlp/up/bias", "norm/scale"}) {
+    TensorType type = testing::draw_tensor_type(3);
+    for (int layer = 0; layer < layers; ++layer) {
+      ENSURE(manifest.add("layers/" + std::to_string(layer) + "/" + leaf, type,
+                          {}));
     }
-    RC_ASSERT(manifest.add("embed", *testing::gen::tensor_type(2), {}));
-    return manifest;
-  });
+  }
+  ENSURE(manifest.add("embed", testing::draw_tensor_type(2), {}));
+  return manifest;
 }
 
 // Rules as people write them, each in some layout.
-rc::Gen<std::string> rules_text() {
-  return rc::gen::exec([] {
-    std::string text = "# rules\nrules:\n";
-    const auto count = *rc::gen::inRange(1, 6);
-    for (int i = 0; i < count; ++i) {
-      const auto pattern = *rc::gen::element<std::string>(
-          "kernel", "mlp", "mlp/up", "_proj", "embed", "norm", "bias",
-          "layers/1/", ".*", "nothing");
-      const std::string spec = spec_source(*testing::gen::any_spec(), false);
-      text += *rc::gen::element<std::string>(
-          "  - [\"" + pattern + "\", " + spec + "]  # remark\n",
-          "  # above\n  - {pattern: '" + pattern + "', spec: " + spec + "}\n",
-          "  - pattern: " + (pattern == ".*" ? "'.*'" : pattern) +
-              "\n    spec: " + spec + "\n");
-    }
-    return text + "# end\n";
-  });
+std::string rules_text() {
+  std::string text = "# rules\nrules:\n";
+  const auto count = draw_in(1, 6);
+  for (int i = 0; i < count; ++i) {
+    const auto pattern =
+        draw_of<std::string>({"kernel", "mlp", "mlp/up", "_proj", "embed",
+                              "norm", "bias", "layers/1/", ".*", "nothing"});
+    const std::string spec = spec_source(testing::draw_any_spec(), false);
+    text += draw_of<std::string>(
+        {"  - [\"" + pattern + "\", " + spec + "]  # remark\n",
+         "  # above\n  - {pattern: '" + pattern + "', spec: " + spec + "}\n",
+         "  - pattern: " + (pattern == ".*" ? "'.*'" : pattern) +
+             "\n    spec: " + spec + "\n"});
+  }
+  return text + "# end\n";
 }
 
 TEST_CASE("every fix keeps what it promises, whatever is wrong") {
   int fixes = 0;
-  CHECK(rc::check(
+  CHECK(holds(
       "a fix that is made removes its finding, brings no error, "
       "and changes bytes as it said",
       [&] {
         ResolveOptions options;
-        options.on_indivisible = *rc::gen::element(
-            OnIndivisible::Drop, OnIndivisible::Prefix, OnIndivisible::Pad,
-            OnIndivisible::Chunk, OnIndivisible::Error);
+        options.on_indivisible = draw_of(
+            {OnIndivisible::Drop, OnIndivisible::Prefix, OnIndivisible::Pad,
+             OnIndivisible::Chunk, OnIndivisible::Error});
         Diagnostics severities;
         severities.set_severity(Code::OverlyBroadPattern, Severity::Warning);
         const Advised before =
-            advised(*model(), *rules_text(), *testing::gen::mesh(), options,
-                    severities);
+            advised(testing::draw_manifest(&model), draw_together(&rules_text),
+                    testing::draw_mesh(), options, severities);
         const std::string broken = testing::broken_promises(before, fixes);
-        if (!broken.empty()) RC_LOG() << before.text;
-        RC_ASSERT(broken == "");
+        if (!broken.empty()) testing::case_log() << before.text;
+        ENSURE(broken == "");
       }));
   CHECK(fixes > 100);  // else the property says little
 }
@@ -109,64 +105,62 @@ TEST_CASE("where nothing helps the general help stays") {
 }
 
 // A model with more layers than most findings tell apart, labels and facts.
-rc::Gen<Manifest> layered_model() {
-  return rc::gen::exec([] {
-    Manifest manifest = *model();
-    Manifest result;
-    const auto labelled = *rc::gen::arbitrary<bool>();
-    for (size_t i = 0; i < manifest.size(); ++i) {
-      TensorType type = manifest.type(i);
-      RC_ASSERT(result.add(manifest.name(i), type, {}));
-      if (labelled && *rc::gen::arbitrary<bool>()) {
-        AxisLabels labels(type.shape.size());
-        for (auto& label : labels) {
-          label = *rc::gen::element<std::string>("embed", "mlp");
-        }
-        result.set_axes(i, labels);
+Manifest layered_model() {
+  const Manifest manifest = model();
+  Manifest result;
+  const auto labelled = draw_bool();
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    TensorType type = manifest.type(i);
+    ENSURE(result.add(manifest.name(i), type, {}));
+    if (labelled && draw_bool()) {
+      AxisLabels labels(type.shape.size());
+      for (auto& label : labels) {
+        label = draw_of<std::string>({"embed", "mlp"});
       }
+      result.set_axes(i, labels);
     }
-    if (*rc::gen::arbitrary<bool>()) {
-      result.facts.heads = 4;
-      result.facts.kv_heads = 2;
-      result.facts.head_dim = 2;
-      result.facts.from = FactsFrom::Manifest;
-    }
-    return result;
-  });
+  }
+  if (draw_bool()) {
+    result.facts.heads = 4;
+    result.facts.kv_heads = 2;
+    result.facts.head_dim = 2;
+    result.facts.from = FactsFrom::Manifest;
+  }
+  return result;
 }
 
 TEST_CASE("advice is what trying each change on the whole model gives") {
   // Trials were made anew on every parameter; now kinds of parameters stand
   // for them, and findings share trials. Nothing of what is said may differ.
   int fixes = 0;
-  CHECK(rc::check("fixes are those of the slow way", [&] {
+  CHECK(holds("fixes are those of the slow way", [&] {
     ResolveOptions options;
-    options.on_indivisible = *rc::gen::element(
-        OnIndivisible::Drop, OnIndivisible::Prefix, OnIndivisible::Pad,
-        OnIndivisible::Chunk, OnIndivisible::Error);
-    options.declarations.replicate_kv_heads = *rc::gen::arbitrary<bool>();
+    options.on_indivisible =
+        draw_of({OnIndivisible::Drop, OnIndivisible::Prefix, OnIndivisible::Pad,
+                 OnIndivisible::Chunk, OnIndivisible::Error});
+    options.declarations.replicate_kv_heads = draw_bool();
     Diagnostics severities;
-    if (*rc::gen::arbitrary<bool>()) {
+    if (draw_bool()) {
       severities.set_severity(Code::OverlyBroadPattern, Severity::Warning);
     }
-    if (*rc::gen::arbitrary<bool>()) severities.deny_warnings();
-    std::string text = *rules_text();
-    for (int i = *rc::gen::inRange(0, 3); i > 0; --i) {
-      text += "  - [" + *rc::gen::element<std::string>("absent", "gone", "no") +
+    if (draw_bool()) severities.deny_warnings();
+    std::string text = draw_together(&rules_text);
+    for (int i = draw_in(0, 3); i > 0; --i) {
+      text += "  - [" + draw_of<std::string>({"absent", "gone", "no"}) +
               ", [tp]]\n";
     }
-    if (*rc::gen::arbitrary<bool>()) {
+    if (draw_bool()) {
       text += "logical_axis_rules: [[embed, tp], [mlp, dp]]\n";
     }
-    const Advised before = advised(*layered_model(), text,
-                                   *testing::gen::mesh(), options, severities);
+    const Advised before = advised(testing::draw_manifest(&layered_model), text,
+                                   testing::draw_mesh(), options, severities);
     for (const Diagnostic& finding : before.diags.all()) {
       const auto slow = testing::slow_fixes(before, finding);
       if (slow != testing::fix_texts(finding)) {
-        RC_LOG() << before.text << code_id(finding.code) << " "
-                 << finding.message;
+        testing::case_log()
+            << before.text << code_id(finding.code) << " " << finding.message;
       }
-      RC_ASSERT(testing::fix_texts(finding) == slow);
+      ENSURE(testing::fix_texts(finding) == slow);
       fixes += static_cast<int>(slow.size());
     }
   }));

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "advise/name_pattern.h"
 #include "advise/unified_diff.h"
@@ -17,6 +16,7 @@
 #include "tests/support/advised.h"
 #include "tests/support/builders.h"
 #include "tests/support/generators.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
@@ -140,50 +140,46 @@ TEST_CASE("a file is JSON by its first character") {
 }
 
 // A rules file in one of the layouts that people use.
-rc::Gen<std::string> file_text() {
-  return rc::gen::exec([] {
-    const auto count = *rc::gen::inRange(1, 5);
-    const bool json = *rc::gen::arbitrary<bool>();
-    const bool lines = *rc::gen::arbitrary<bool>();
-    const std::string end = *rc::gen::element<std::string>("\n", "\r\n");
-    std::string text = json ? "{\"rules\": [" : "# top" + end + "rules:";
-    for (int i = 0; i < count; ++i) {
-      const std::string name = "name" + std::to_string(i);
-      const std::string source = spec_source(*testing::gen::any_spec(), json);
-      if (json) {
-        text +=
-            (i > 0 ? "," : "") + (lines ? end + "  " : " ") +
-            *rc::gen::element<std::string>(
-                "[\"" + name + "\", " + source + "]",
-                "{\"pattern\": \"" + name + "\", \"spec\": " + source + "}");
-        continue;
-      }
-      text += end + *rc::gen::element<std::string>(
-                        "  - [\"" + name + "\", " + source + "]",
-                        "  - ['" + name + "', " + source + "]  # remark",
-                        "  # above" + end + "  - {pattern: " + name +
-                            ", spec: " + source + "}",
-                        "  -  pattern: " + name + " # remark" + end +
-                            "     spec: " + source);
+std::string file_text() {
+  const auto count = draw_in(1, 5);
+  const bool json = draw_bool();
+  const bool lines = draw_bool();
+  const std::string end = draw_of<std::string>({"\n", "\r\n"});
+  std::string text = json ? "{\"rules\": [" : "# top" + end + "rules:";
+  for (int i = 0; i < count; ++i) {
+    const std::string name = "name" + std::to_string(i);
+    const std::string source = spec_source(testing::draw_any_spec(), json);
+    if (json) {
+      text += (i > 0 ? "," : "") + (lines ? end + "  " : " ") +
+              draw_of<std::string>({"[\"" + name + "\", " + source + "]",
+                                    "{\"pattern\": \"" + name +
+                                        "\", \"spec\": " + source + "}"});
+      continue;
     }
-    text += json ? end + "]}" : end + "mesh: {tp: 2}  # kept";
-    return text + *rc::gen::element<std::string>("", end);
-  });
+    text += end + draw_of<std::string>(
+                      {"  - [\"" + name + "\", " + source + "]",
+                       "  - ['" + name + "', " + source + "]  # remark",
+                       "  # above" + end + "  - {pattern: " + name +
+                           ", spec: " + source + "}",
+                       "  -  pattern: " + name + " # remark" + end +
+                           "     spec: " + source});
+  }
+  text += json ? end + "]}" : end + "mesh: {tp: 2}  # kept";
+  return text + draw_of<std::string>({"", end});
 }
 
 RuleChange any_change(int rules) {
   RuleChange change;
-  change.kind =
-      *rc::gen::element(RuleChange::Kind::SetSpec, RuleChange::Kind::SetPattern,
-                        RuleChange::Kind::Insert, RuleChange::Kind::Remove,
-                        RuleChange::Kind::Move);
+  change.kind = draw_of({RuleChange::Kind::SetSpec,
+                         RuleChange::Kind::SetPattern, RuleChange::Kind::Insert,
+                         RuleChange::Kind::Remove, RuleChange::Kind::Move});
   const bool insert = change.kind == RuleChange::Kind::Insert;
-  change.rule = *rc::gen::inRange(1, rules + (insert ? 2 : 1));
-  change.before = *rc::gen::inRange(1, change.rule + 1);
-  change.spec = *testing::gen::any_spec();
-  change.pattern = *rc::gen::element<std::string>("a$", "(b|c)\\.d$", "it's");
-  change.added = {{"x\\.y$", *testing::gen::any_spec()},
-                  {"z", *testing::gen::any_spec()}};
+  change.rule = draw_in(1, rules + (insert ? 2 : 1));
+  change.before = draw_in(1, change.rule + 1);
+  change.spec = testing::draw_any_spec();
+  change.pattern = draw_of<std::string>({"a$", "(b|c)\\.d$", "it's"});
+  change.added = {{"x\\.y$", testing::draw_any_spec()},
+                  {"z", testing::draw_any_spec()}};
   return change;
 }
 
@@ -209,9 +205,9 @@ std::vector<TextEdit> edits_for(const RuleSet& rules,
 
 TEST_CASE("an edited file reads as the changed rules") {
   int made = 0;
-  CHECK(rc::check(
-      "edits say the change, and keep every other byte and remark", [&] {
-        const std::string text = *file_text();
+  CHECK(
+      holds("edits say the change, and keep every other byte and remark", [&] {
+        const std::string text = draw_together(&file_text);
         const RuleSet rules = read_rules(text);
         const RuleChange change =
             any_change(static_cast<int>(rules.rules.size()));
@@ -224,14 +220,14 @@ TEST_CASE("an edited file reads as the changed rules") {
         if (edits.empty()) return;
         ++made;
         const std::string text_after = edited(text, edits);
-        RC_LOG() << text << "\n---\n" << text_after;
-        RC_ASSERT(entries_of(read_rules(text_after)) ==
-                  entries_of(changed(rules, change).rules));
+        testing::case_log() << text << "\n---\n" << text_after;
+        ENSURE(entries_of(read_rules(text_after)) ==
+               entries_of(changed(rules, change).rules));
         if (change.kind != RuleChange::Kind::Remove) {
-          RC_ASSERT(remarks_in(text_after) == remarks_in(text));
+          ENSURE(remarks_in(text_after) == remarks_in(text));
         }
         for (size_t i = 1; i < edits.size(); ++i) {
-          RC_ASSERT(edits[i - 1].where.end <= edits[i].where.begin);
+          ENSURE(edits[i - 1].where.end <= edits[i].where.begin);
         }
       }));
   CHECK(made > 50);
@@ -312,14 +308,14 @@ TEST_CASE("several names share an ending, or differ in one component") {
 }
 
 TEST_CASE("a pattern is found in its targets and in nothing else") {
-  CHECK(rc::check("pattern_for tells names apart as a search does", [] {
+  CHECK(holds("pattern_for tells names apart as a search does", [] {
     std::set<std::string> names;
     for (int i = 0; i < 8; ++i) {
       std::string name;
-      const auto parts = *rc::gen::inRange(1, 5);
+      const auto parts = draw_in(1, 5);
       for (int k = 0; k < parts; ++k) {
-        name += (k > 0 ? *rc::gen::element<std::string>("/", ".") : "") +
-                *rc::gen::element<std::string>("a", "b", "ab", "7", "w1", "x+");
+        name += (k > 0 ? draw_of<std::string>({"/", "."}) : "") +
+                draw_of<std::string>({"a", "b", "ab", "7", "w1", "x+"});
       }
       names.insert(name);
     }
@@ -328,22 +324,22 @@ TEST_CASE("a pattern is found in its targets and in nothing else") {
     std::set<std::string> folded;
     for (const std::string& name : names) folded.insert(folded_name(name));
     for (const std::string& name : folded) {
-      (*rc::gen::inRange(0, 4) == 0 ? targets : others).push_back(name);
+      (draw_in(0, 4) == 0 ? targets : others).push_back(name);
     }
     const auto found = pattern_for(targets, others);
     if (!found) return;
     Diagnostics diags;
     const auto matcher =
         Matcher::compile(testing::rules({{*found, ""}}), true, diags);
-    RC_ASSERT(matcher.has_value());
+    ENSURE(matcher.has_value());
     for (const std::string& name : names) {
       std::vector<int> rules;
       matcher->find(name, rules);
       const std::string own = folded_name(name);
       const bool wanted =
           std::find(targets.begin(), targets.end(), own) != targets.end();
-      RC_LOG() << *found << " in " << name;
-      RC_ASSERT(wanted == !rules.empty());
+      testing::case_log() << *found << " in " << name;
+      ENSURE(wanted == !rules.empty());
     }
   }));
 }
@@ -391,22 +387,22 @@ std::string patched(const std::string& before, const std::string& diff) {
 }
 
 TEST_CASE("patching with a diff gives the new text") {
-  CHECK(rc::check("patch(a, diff(a, b)) is b", [] {
+  CHECK(holds("patch(a, diff(a, b)) is b", [] {
     const auto text = [] {
       std::string result;
-      const auto count = *rc::gen::inRange(0, 30);
+      const auto count = draw_in(0, 30);
       for (int i = 0; i < count; ++i) {
-        result += *rc::gen::element<std::string>("a\n", "b\n", "c\n");
+        result += draw_of<std::string>({"a\n", "b\n", "c\n"});
       }
-      return result + *rc::gen::element<std::string>("", "end");
+      return result + draw_of<std::string>({"", "end"});
     };
     const std::string before = text();
     const std::string after = text();
     const std::string diff = unified_diff("x", before, after);
-    RC_LOG() << diff;
+    testing::case_log() << diff;
     // A removed last line without an end has the mark of its own.
-    if (!before.ends_with("end")) RC_ASSERT(patched(before, diff) == after);
-    RC_ASSERT(diff.empty() == (before == after));
+    if (!before.ends_with("end")) ENSURE(patched(before, diff) == after);
+    ENSURE(diff.empty() == (before == after));
   }));
 }
 

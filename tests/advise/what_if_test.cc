@@ -5,10 +5,10 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "tests/support/advised.h"
 #include "tests/support/generators.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
@@ -90,29 +90,28 @@ TEST_CASE("a change that brings an error is refused") {
 }
 
 TEST_CASE("a changed rule set is matched as it would be from scratch") {
-  CHECK(rc::check(
+  CHECK(holds(
       "moving and adding rules in a trial gives what resolving "
       "gives",
       [] {
         std::string text = "rules:\n";
         for (int i = 0; i < 4; ++i) {
-          text += "  - [\"" +
-                  *rc::gen::element<std::string>("kernel", "/1/", "q_proj",
-                                                 "bias", ".") +
-                  "\", " +
-                  *rc::gen::element<std::string>("[]", "[tp]", "[null, tp]") +
-                  "]\n";
+          text +=
+              "  - [\"" +
+              draw_of<std::string>({"kernel", "/1/", "q_proj", "bias", "."}) +
+              "\", " + draw_of<std::string>({"[]", "[tp]", "[null, tp]"}) +
+              "]\n";
         }
         // A finding that the change removes: an unknown axis.
         text += "  - [never, [nowhere]]\n";
         const Advised plan =
-            advised(*testing::gen::manifest(), text, testing::mesh("tp=2"));
+            advised(testing::draw_manifest(), text, testing::mesh("tp=2"));
         Change change;
         change.rules = set_spec("");
         change.rules->rule = 5;
         const auto effect = effect_of(plan, Code::UnknownAxis, change);
-        RC_ASSERT(effect.has_value());
-        RC_ASSERT(effect->bytes_per_device == 0);
+        ENSURE(effect.has_value());
+        ENSURE(effect->bytes_per_device == 0);
       }));
 }
 

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "base/checked.h"
 #include "base/source.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 
@@ -57,9 +57,8 @@ TEST_CASE("a span is the text that it covers, or nothing") {
 }
 
 TEST_CASE("positions agree with counting from the start") {
-  CHECK(rc::check("position", [] {
-    const auto text = *rc::gen::container<std::string>(
-        rc::gen::element('a', '\n', '\r', '\xC3', '\xA9'));
+  CHECK(holds("position", [] {
+    const auto text = draw_text("a\n\r\xC3\xA9");
     const SourceFile file("f", text);
     int64_t line = 1;
     int64_t column = 1;
@@ -67,9 +66,9 @@ TEST_CASE("positions agree with counting from the start") {
       const Position position = file.position(at);
       const bool inside =
           (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U;
-      RC_ASSERT(position.line == line);
+      ENSURE(position.line == line);
       // A byte inside a character counts with the characters before it.
-      RC_ASSERT(position.column == column);
+      ENSURE(position.column == column);
       if (text[at] == '\n') {
         ++line;
         column = 1;
@@ -83,24 +82,24 @@ TEST_CASE("positions agree with counting from the start") {
 TEST_CASE("columns of long lines do not depend on what was asked before") {
   // Columns were counted from the start of the line each time: a file of one
   // line with 10,000 findings took minutes. Counting goes on where it stopped.
-  CHECK(rc::check("column", [] {
+  CHECK(holds("column", [] {
     std::vector<std::unique_ptr<SourceFile>> files;
     std::vector<std::string> texts;
     for (int i = 0; i < 6; ++i) {
-      std::string text = *rc::gen::element<std::string>("", "a\nb\n", "é\n");
+      std::string text = draw_of<std::string>({"", "a\nb\n", "é\n"});
       while (text.size() < 9000) {
-        text += *rc::gen::element<std::string>("abcdefg", "é", "层x",
-                                               std::string(500, 'w'));
+        text += draw_of<std::string>(
+            {"abcdefg", "é", "层x", std::string(500, 'w')});
       }
       text += "\nlast";
       texts.push_back(text);
       files.push_back(std::make_unique<SourceFile>("f", text));
     }
     for (int i = 0; i < 60; ++i) {
-      const auto which = *rc::gen::inRange<size_t>(0, files.size());
+      const auto which = draw_in<size_t>(0, files.size());
       const std::string& text = texts[which];
-      const auto at = *rc::gen::inRange<size_t>(0, text.size());
-      if (*rc::gen::inRange(0, 10) == 0) {  // another one in its place
+      const auto at = draw_in<size_t>(0, text.size());
+      if (draw_in(0, 10) == 0) {  // another one in its place
         files[which] = std::make_unique<SourceFile>("f", text);
       }
       const size_t end = text.substr(0, at).rfind('\n');
@@ -109,7 +108,7 @@ TEST_CASE("columns of long lines do not depend on what was asked before") {
       for (size_t j = start; j < at; ++j) {
         if ((static_cast<unsigned char>(text[j]) & 0xC0U) != 0x80U) ++column;
       }
-      RC_ASSERT(files[which]->position(at).column == column);
+      ENSURE(files[which]->position(at).column == column);
     }
   }));
 }

@@ -6,7 +6,8 @@
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
-#include <rapidcheck.h>
+
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
@@ -84,15 +85,15 @@ TEST_CASE("what is not a size is called by its name") {
 
 TEST_CASE(
     "no size is ever shown as 1024 of a unit or with more than 4 digits") {
-  CHECK(rc::check("bytes_text", [] {
-    const double bytes = static_cast<double>(
-        *rc::gen::inRange<int64_t>(0, int64_t{1} << *rc::gen::inRange(1, 62)));
+  CHECK(holds("bytes_text", [] {
+    const double bytes =
+        static_cast<double>(draw_in<int64_t>(0, int64_t{1} << draw_in(1, 62)));
     const std::string text = bytes_text(bytes);
     const std::string number = text.substr(0, text.find(' '));
-    RC_ASSERT(number != "1024");
-    RC_ASSERT(number != "1024.0");
+    ENSURE(number != "1024");
+    ENSURE(number != "1024.0");
     const bool fraction = number.find('.') != std::string::npos;
-    RC_ASSERT(number.size() <= (fraction ? 6U : 4U));
+    ENSURE(number.size() <= (fraction ? 6U : 4U));
   }));
 }
 
@@ -203,21 +204,22 @@ TEST_CASE("padding fills up on either side and never cuts") {
 }
 
 TEST_CASE("what is cut fits, and keeps both ends") {
-  CHECK(rc::check("elide_middle", [] {
+  CHECK(holds("elide_middle", [] {
     std::string text;
-    const auto pieces = *rc::gen::container<std::vector<std::string>>(
-        rc::gen::element<std::string>("a", "/", "层", "e\xCC\x81", "×"));
+    const auto pieces = draw_list([] {
+      return draw_of<std::string>({"a", "/", "层", "e\xCC\x81", "×"});
+    });
     for (const std::string& piece : pieces) text += piece;
-    const int width = *rc::gen::inRange(0, 30);
-    const bool unicode = *rc::gen::arbitrary<bool>();
+    const int width = draw_in(0, 30);
+    const bool unicode = draw_bool();
     const std::string cut = elide_middle(text, width, unicode);
-    RC_ASSERT(display_width(cut) <= width);
-    RC_ASSERT(is_valid_utf8(cut));
+    ENSURE(display_width(cut) <= width);
+    ENSURE(is_valid_utf8(cut));
     if (display_width(text) <= width) {
-      RC_ASSERT(cut == text);
+      ENSURE(cut == text);
     } else {
       // At most one wide character's worth is given away.
-      RC_ASSERT(display_width(cut) >= width - 1);
+      ENSURE(display_width(cut) >= width - 1);
     }
   }));
 }
@@ -273,12 +275,13 @@ TEST_CASE("what could write to a terminal is escaped") {
 }
 
 TEST_CASE("printable text of any bytes is valid and has no controls") {
-  CHECK(rc::check("printable", [](const std::string& text) {
+  CHECK(holds("printable", [] {
+    const auto text = draw_any<std::string>();
     const std::string shown = printable(text);
-    RC_ASSERT(is_valid_utf8(shown));
-    RC_ASSERT(printable(shown) == shown);
+    ENSURE(is_valid_utf8(shown));
+    ENSURE(printable(shown) == shown);
     for (const char c : shown) {
-      RC_ASSERT(static_cast<unsigned char>(c) >= 0x20);
+      ENSURE(static_cast<unsigned char>(c) >= 0x20);
     }
   }));
 }
@@ -346,14 +349,14 @@ TEST_CASE("sizes are read with decimal and binary units") {
 }
 
 TEST_CASE("whole bytes are read as they are written, in any unit") {
-  CHECK(rc::check("parse_bytes", [] {
+  CHECK(holds("parse_bytes", [] {
     // Exact in double, also as multiples of every unit below.
-    const auto n = *rc::gen::inRange<int64_t>(1, int64_t{1} << 21U);
+    const auto n = draw_in<int64_t>(1, int64_t{1} << 21U);
     const std::string text = std::to_string(n);
-    RC_ASSERT(parse_bytes(text) == n);
-    RC_ASSERT(parse_bytes(text + "B") == n);
-    RC_ASSERT(parse_bytes(text + " MB") == n * 1'000'000);
-    RC_ASSERT(parse_bytes(text + "GiB") == n * (int64_t{1} << 30U));
+    ENSURE(parse_bytes(text) == n);
+    ENSURE(parse_bytes(text + "B") == n);
+    ENSURE(parse_bytes(text + " MB") == n * 1'000'000);
+    ENSURE(parse_bytes(text + "GiB") == n * (int64_t{1} << 30U));
   }));
 }
 
@@ -373,12 +376,12 @@ TEST_CASE("a string escapes only what JSON demands") {
 }
 
 TEST_CASE("another parser reads back what was written") {
-  CHECK(rc::check("parse(spelled(x)) = x", [] {
+  CHECK(holds("parse(spelled(x)) = x", [] {
     std::string text;
-    for (const auto code : *rc::gen::arbitrary<std::vector<uint8_t>>()) {
+    for (const auto code : draw_any<std::vector<uint8_t>>()) {
       text += static_cast<char>(code & 0x7fU);
     }
-    RC_ASSERT(nlohmann::json::parse(spelled(text)).get<std::string>() == text);
+    ENSURE(nlohmann::json::parse(spelled(text)).get<std::string>() == text);
   }));
 }
 

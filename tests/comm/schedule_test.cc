@@ -8,12 +8,12 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "base/checked.h"
 #include "comm/collective.h"
 #include "tests/comm/schedule_text.h"
 #include "tests/comm/symbolic.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
@@ -28,29 +28,27 @@ TEST_CASE("parts differ by one at most, and are the total together") {
   CHECK(sizes == std::vector<int64_t>{2, 3, 2, 3});
   CHECK(EvenCut{kMost, 3}.begin(3) == kMost);
   CHECK(EvenCut{0, 5}.size(4) == 0);
-  CHECK(rc::check("parts of an even cut", [] {
-    const EvenCut cut{*rc::gen::inRange<int64_t>(0, 1000),
-                      *rc::gen::inRange<int64_t>(1, 50)};
+  CHECK(holds("parts of an even cut", [] {
+    const EvenCut cut{draw_in<int64_t>(0, 1000), draw_in<int64_t>(1, 50)};
     int64_t sum = 0;
     for (int64_t part = 0; part < cut.parts; ++part) {
-      RC_ASSERT(cut.begin(part) == sum);
+      ENSURE(cut.begin(part) == sum);
       const int64_t rest = cut.size(part) - cut.total / cut.parts;
-      RC_ASSERT(rest == 0 || rest == 1);
+      ENSURE(rest == 0 || rest == 1);
       sum += cut.size(part);
     }
-    RC_ASSERT(sum == cut.total);
+    ENSURE(sum == cut.total);
   }));
 }
 
 TEST_CASE("runs of parts go round") {
-  CHECK(rc::check("runs are sums of parts", [] {
-    const EvenCut cut{*rc::gen::inRange<int64_t>(0, 1000),
-                      *rc::gen::inRange<int64_t>(1, 20)};
-    const auto first = *rc::gen::inRange<int64_t>(-40, 40);
-    const auto count = *rc::gen::inRange<int64_t>(0, cut.parts + 1);
+  CHECK(holds("runs are sums of parts", [] {
+    const EvenCut cut{draw_in<int64_t>(0, 1000), draw_in<int64_t>(1, 20)};
+    const auto first = draw_in<int64_t>(-40, 40);
+    const auto count = draw_in<int64_t>(0, cut.parts + 1);
     int64_t sum = 0;
     for (int64_t i = 0; i < count; ++i) sum += cut.size(first + i);
-    RC_ASSERT(cut.run(first, count) == sum);
+    ENSURE(cut.run(first, count) == sum);
   }));
 }
 

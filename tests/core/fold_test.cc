@@ -8,9 +8,9 @@
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
-#include <rapidcheck.h>
 
 #include "core/rules.h"
+#include "tests/support/property.h"
 #include "tests/support/resolved.h"
 
 namespace shardplan {
@@ -61,40 +61,39 @@ TEST_CASE("a star in a name stood for any number: it is no number") {
 }
 
 TEST_CASE("labels are unique, counts add up and members are theirs") {
-  CHECK(rc::check([] {
+  CHECK(holds([] {
     std::set<std::string> unique;
-    const auto count = *rc::gen::inRange(0, 30);
+    const auto count = draw_in(0, 30);
     for (int i = 0; i < count; ++i) {
-      unique.insert("l/" + std::to_string(*rc::gen::inRange(0, 12)) + "/e/" +
-                    std::to_string(*rc::gen::inRange(0, 4)) + "/" +
-                    *rc::gen::element<std::string>("w", "b"));
+      unique.insert("l/" + std::to_string(draw_in(0, 12)) + "/e/" +
+                    std::to_string(draw_in(0, 4)) + "/" +
+                    draw_of<std::string>({"w", "b"}));
     }
     const std::vector<std::string> names(unique.begin(), unique.end());
     std::vector<uint32_t> kinds;
     for (size_t i = 0; i < names.size(); ++i) {
-      kinds.push_back(*rc::gen::inRange<uint32_t>(0, 3));
+      kinds.push_back(draw_in<uint32_t>(0, 3));
     }
     const NameOf name_of = [&](size_t i) -> std::string_view {
       return names[i];
     };
     const Folding folding = fold(kinds, name_of);
     const auto all = class_labels(folding, name_of);
-    RC_ASSERT(std::set<std::string>(all.begin(), all.end()).size() ==
-              all.size());
+    ENSURE(std::set<std::string>(all.begin(), all.end()).size() == all.size());
     const Members members(folding.class_of, folding.classes.size());
     size_t total = 0;
     for (size_t c = 0; c < folding.classes.size(); ++c) {
       const auto of = members.of(c);
-      RC_ASSERT(static_cast<int64_t>(of.size()) == folding.classes[c].count);
-      RC_ASSERT(of.front() == folding.classes[c].first);
+      ENSURE(static_cast<int64_t>(of.size()) == folding.classes[c].count);
+      ENSURE(of.front() == folding.classes[c].first);
       for (const uint32_t i : of) {
-        RC_ASSERT(kinds[i] == folding.classes[c].kind);
-        RC_ASSERT(folded_name(names[i]) ==
-                  folding.folded_names[folding.classes[c].folded]);
+        ENSURE(kinds[i] == folding.classes[c].kind);
+        ENSURE(folded_name(names[i]) ==
+               folding.folded_names[folding.classes[c].folded]);
       }
       total += of.size();
     }
-    RC_ASSERT(total == names.size());
+    ENSURE(total == names.size());
   }));
 }
 
@@ -148,12 +147,11 @@ TEST_CASE("a pattern tells its key, and no other pattern has one") {
   CHECK_FALSE(key_of_pattern("^l.q(?:\\.bias)$"));
   CHECK_FALSE(key_of_pattern("(?:\\.bias)$"));
   CHECK_FALSE(key_of_pattern("^\\"));
-  CHECK(rc::check("key_of_pattern undoes key_pattern", [] {
-    const auto key = *rc::gen::container<std::string>(
-        rc::gen::element('a', '1', '*', '.', '\\', '[', '^', '$'));
-    const auto part = *rc::gen::element(KeyPart::Module, KeyPart::Bias);
-    const bool below = *rc::gen::arbitrary<bool>();
-    RC_ASSERT(key_of_pattern(key_pattern(key, part, below)) == key);
+  CHECK(holds("key_of_pattern undoes key_pattern", [] {
+    const auto key = draw_text("a1*.\\[^$");
+    const auto part = draw_of({KeyPart::Module, KeyPart::Bias});
+    const bool below = draw_bool();
+    ENSURE(key_of_pattern(key_pattern(key, part, below)) == key);
   }));
 }
 

@@ -7,13 +7,13 @@
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
-#include <rapidcheck.h>
 
 #include "core/mesh.h"
 #include "core/spec.h"
 #include "core/types.h"
 #include "tests/support/builders.h"
 #include "tests/support/generators.h"
+#include "tests/support/property.h"
 #include "tests/support/resolved.h"
 
 namespace shardplan {
@@ -98,13 +98,13 @@ TEST_CASE("is_narrower compares the bits of an element") {
 }
 
 TEST_CASE("bytes are the elements' bits rounded up once") {
-  CHECK(rc::check([] {
-    const TensorType type = *testing::gen::tensor_type();
+  CHECK(holds([] {
+    const TensorType type = testing::draw_tensor_type();
     const DTypeBlock block = dtype_block(type.dtype);
     const int64_t bits = type.elements() * block.bits;  // of as many blocks
     const int64_t bytes = type.bytes() * block.elements;
-    RC_ASSERT(bytes * 8 >= bits);
-    RC_ASSERT(bytes * 8 < bits + (block.bits * block.elements) + 8);
+    ENSURE(bytes * 8 >= bits);
+    ENSURE(bytes * 8 < bits + (block.bits * block.elements) + 8);
   }));
 }
 

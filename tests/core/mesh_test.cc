@@ -7,11 +7,11 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "tests/support/builders.h"
 #include "tests/support/generators.h"
 #include "tests/support/messages.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
@@ -94,27 +94,27 @@ TEST_CASE("an axis that the mesh lacks has size 1") {
 }
 
 TEST_CASE("devices and coordinates are a bijection, row-major") {
-  CHECK(rc::check([] {
-    const Mesh mesh = *testing::gen::mesh();
+  CHECK(holds([] {
+    const Mesh mesh = testing::draw_mesh();
     std::vector<int64_t> before;
     for (int64_t device = 0; device < mesh.devices(); ++device) {
       const std::vector<int64_t> at = mesh.coordinates(device);
       int64_t index = 0;
       for (size_t i = 0; i < at.size(); ++i) {
-        RC_ASSERT(at[i] >= 0 && at[i] < mesh.axes()[i].size);
+        ENSURE(at[i] >= 0 && at[i] < mesh.axes()[i].size);
         index = index * mesh.axes()[i].size + at[i];
       }
-      RC_ASSERT(index == device);
-      RC_ASSERT(before < at);
+      ENSURE(index == device);
+      ENSURE(before < at);
       before = at;
     }
   }));
 }
 
 TEST_CASE("a printed mesh reads as itself") {
-  CHECK(rc::check([] {
-    const Mesh mesh = *testing::gen::mesh();
-    RC_ASSERT(testing::mesh(mesh_text(mesh)) == mesh);
+  CHECK(holds([] {
+    const Mesh mesh = testing::draw_mesh();
+    ENSURE(testing::mesh(mesh_text(mesh)) == mesh);
   }));
 }
 
@@ -186,14 +186,13 @@ TEST_CASE("what is no mesh is SP007 at its place") {
 }
 
 TEST_CASE("any text is read or refused, and nothing else happens") {
-  CHECK(rc::check([] {
-    const auto text = *rc::gen::container<std::string>(
-        rc::gen::element('d', 'p', 't', ':', ',', '-', '+', '_', '1', ' '));
+  CHECK(holds([] {
+    const auto text = draw_text("dpt:,-+_1 ");
     Diagnostics diags;
     const SourceFile source("--mesh", text);
     const auto axes = parse_mesh_dims(source, {"dp", "tp"}, diags);
-    RC_ASSERT(axes.has_value() != diags.has_errors());
-    if (axes) RC_ASSERT(axes->size() == 2U);
+    ENSURE(axes.has_value() != diags.has_errors());
+    if (axes) ENSURE(axes->size() == 2U);
   }));
 }
 
@@ -202,7 +201,7 @@ using Sizes = std::vector<int64_t>;
 std::vector<AxisRequest> requests(const Sizes& sizes) {
   std::vector<AxisRequest> axes;
   for (size_t i = 0; i < sizes.size(); ++i) {
-    axes.push_back({testing::gen::kAxisNames[i], sizes[i], {}, {}, {}});
+    axes.push_back({testing::kAxisNames[i], sizes[i], {}, {}, {}});
   }
   return axes;
 }
@@ -330,20 +329,20 @@ TEST_CASE("what cannot be divided is reported with its numbers") {
 }
 
 TEST_CASE("slices are equal parts of the mesh") {
-  CHECK(rc::check("devices = slices x devices of a slice", [] {
-    const auto size = rc::gen::inRange<int64_t>(1, 6);
-    const Sizes ici = *rc::gen::container<Sizes>(3, size);
-    const Sizes dcn = *rc::gen::container<Sizes>(3, size);
+  CHECK(holds("devices = slices x devices of a slice", [] {
+    const auto size = [] { return draw_in<int64_t>(1, 6); };
+    const Sizes ici = {size(), size(), size()};
+    const Sizes dcn = {size(), size(), size()};
     Diagnostics diags;
     const auto result = made({ici, dcn, {}, {}}, diags);
-    RC_ASSERT(result.has_value());
+    ENSURE(result.has_value());
     int64_t within = 1;
     for (size_t i = 0; i < 3; ++i) {
       within *= ici[i];
-      RC_ASSERT(result->mesh.axes()[i].size == ici[i] * dcn[i]);
+      ENSURE(result->mesh.axes()[i].size == ici[i] * dcn[i]);
     }
     const int64_t slices = result->slices ? result->slices->count() : 1;
-    RC_ASSERT(result->mesh.devices() == within * slices);
+    ENSURE(result->mesh.devices() == within * slices);
   }));
 }
 

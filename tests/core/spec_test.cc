@@ -8,11 +8,11 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "core/device_slices.h"
 #include "tests/support/builders.h"
 #include "tests/support/generators.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
@@ -89,12 +89,12 @@ TEST_CASE("a repeated axis whose product does not fit counts as huge") {
 }
 
 TEST_CASE("all shards together are the tensor, each element R times") {
-  CHECK(rc::check([] {
-    const Mesh mesh = *testing::gen::mesh();
-    const Shape shape = *testing::gen::shape(2);
-    PartitionSpec spec = *testing::gen::legal_spec(mesh, shape.size());
+  CHECK(holds([] {
+    const Mesh mesh = testing::draw_mesh();
+    const Shape shape = testing::draw_shape(2);
+    PartitionSpec spec = testing::draw_legal_spec(mesh, shape.size());
     spec.dims.resize(shape.size());
-    const Cut cut = *rc::gen::element(Cut::Even, Cut::Chunked);
+    const Cut cut = draw_of({Cut::Even, Cut::Chunked});
     std::map<std::vector<int64_t>, int64_t> copies;
     for (int64_t device = 0; device < mesh.devices(); ++device) {
       const auto at = mesh.coordinates(device);
@@ -111,33 +111,33 @@ TEST_CASE("all shards together are the tensor, each element R times") {
       }
     }
     const int64_t elements = *element_count(shape);
-    RC_ASSERT(static_cast<int64_t>(copies.size()) == elements);
+    ENSURE(static_cast<int64_t>(copies.size()) == elements);
     for (const auto& [element, count] : copies) {
-      RC_ASSERT(count == mesh.devices() / shard_count(mesh, spec));
+      ENSURE(count == mesh.devices() / shard_count(mesh, spec));
     }
   }));
 }
 
 TEST_CASE("local_shape and shard_sizes agree with every device's slice") {
-  CHECK(rc::check([] {
-    const Mesh mesh = *testing::gen::mesh();
-    const int64_t size = *rc::gen::inRange<int64_t>(0, 60);
-    PartitionSpec spec = *testing::gen::legal_spec(mesh, 1);
+  CHECK(holds([] {
+    const Mesh mesh = testing::draw_mesh();
+    const int64_t size = draw_in<int64_t>(0, 60);
+    PartitionSpec spec = testing::draw_legal_spec(mesh, 1);
     spec.dims.resize(1);
     std::vector<int64_t> rows = rows_of(mesh, spec.dims[0], Cut::Chunked, size);
-    RC_ASSERT(local_shape({&mesh, spec, Cut::Chunked}, {size}) ==
-              Shape{*std::max_element(rows.begin(), rows.end())});
+    ENSURE(local_shape({&mesh, spec, Cut::Chunked}, {size}) ==
+           Shape{*std::max_element(rows.begin(), rows.end())});
     const int64_t replicas = mesh.devices() / shard_count(mesh, spec);
     std::map<int64_t, int64_t> counts;
     for (const int64_t r : rows) ++counts[r];
     const auto sizes = shard_sizes(mesh, spec.dims[0], Cut::Chunked, size);
-    RC_ASSERT(sizes.size() == counts.size());
+    ENSURE(sizes.size() == counts.size());
     for (const ShardSize& s : sizes) {
-      RC_ASSERT(counts[s.rows] == s.count * replicas);
+      ENSURE(counts[s.rows] == s.count * replicas);
     }
     rows = rows_of(mesh, spec.dims[0], Cut::Even, size);
-    RC_ASSERT(local_shape({&mesh, spec, Cut::Even}, {size})[0] ==
-              *std::max_element(rows.begin(), rows.end()));
+    ENSURE(local_shape({&mesh, spec, Cut::Even}, {size})[0] ==
+           *std::max_element(rows.begin(), rows.end()));
   }));
 }
 
@@ -204,32 +204,31 @@ TEST_CASE("a scalar is one shard that every device holds") {
 }
 
 TEST_CASE("shards cover a tensor, each row of a dimension once") {
-  CHECK(rc::check("cover", [] {
-    const Mesh on = *testing::gen::mesh();
-    const auto policy =
-        *rc::gen::element(OnIndivisible::Pad, OnIndivisible::Chunk);
+  CHECK(holds("cover", [] {
+    const Mesh on = testing::draw_mesh();
+    const auto policy = draw_of({OnIndivisible::Pad, OnIndivisible::Chunk});
     Placement placement;
-    placement.type = {DType::F32, *testing::gen::shape(3)};
-    placement.spec = *testing::gen::legal_spec(on, placement.type.shape.size());
+    placement.type = {DType::F32, testing::draw_shape(3)};
+    placement.spec = testing::draw_legal_spec(on, placement.type.shape.size());
     measure(placement, on, policy);
     const DeviceSlices map = device_slices(placement, on, policy);
     for (size_t dim = 0; dim < map.slices.size(); ++dim) {
       int64_t next = 0;
       for (size_t i = 0; i < map.slices[dim].size(); ++i) {
         const Slice& slice = map.slices[dim][i];
-        RC_ASSERT(slice.begin == next || slice.begin == slice.end);
+        ENSURE(slice.begin == next || slice.begin == slice.end);
         next = std::max(next, slice.end);
-        RC_ASSERT(slice.end - slice.begin + map.padding[dim][i] <=
-                  placement.local_shape[dim]);
+        ENSURE(slice.end - slice.begin + map.padding[dim][i] <=
+               placement.local_shape[dim]);
       }
-      RC_ASSERT(next == placement.type.shape[dim]);
+      ENSURE(next == placement.type.shape[dim]);
     }
     std::set<int64_t> devices;
     for (const auto& held : map.devices) {
-      RC_ASSERT(static_cast<int64_t>(held.size()) == placement.replicas);
+      ENSURE(static_cast<int64_t>(held.size()) == placement.replicas);
       devices.insert(held.begin(), held.end());
     }
-    RC_ASSERT(static_cast<int64_t>(devices.size()) == on.devices());
+    ENSURE(static_cast<int64_t>(devices.size()) == on.devices());
   }));
 }
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "tests/support/generators.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
@@ -42,14 +42,14 @@ TEST_CASE("a group of dimensions has one stride, or none") {
 }
 
 TEST_CASE("rows visit every element once, in row-major order") {
-  CHECK(rc::check([] {
-    const Shape shape = *testing::gen::shape();
+  CHECK(holds([] {
+    const Shape shape = testing::draw_shape();
     // One tensor is row-major; of the other every stride is its dimension's.
     std::array<Strides, 2> strides;
     int64_t elements = 1;
     for (size_t i = shape.size(); i-- > 0;) {
       strides[0].insert(strides[0].begin(), elements);
-      strides[1].insert(strides[1].begin(), *rc::gen::inRange<int64_t>(0, 9));
+      strides[1].insert(strides[1].begin(), draw_in<int64_t>(0, 9));
       elements *= shape[i];
     }
     int64_t next = 0;
@@ -57,17 +57,17 @@ TEST_CASE("rows visit every element once, in row-major order") {
                     [&](int64_t count, const std::array<int64_t, 2>& offsets,
                         const std::array<int64_t, 2>& steps) {
                       for (int64_t i = 0; i < count; ++i, ++next) {
-                        RC_ASSERT(offsets[0] + i * steps[0] == next);
+                        ENSURE(offsets[0] + i * steps[0] == next);
                         int64_t other = 0;
                         int64_t rest = next;
                         for (size_t d = shape.size(); d-- > 0;) {
                           other += rest % shape[d] * strides[1][d];
                           rest /= shape[d];
                         }
-                        RC_ASSERT(offsets[1] + i * steps[1] == other);
+                        ENSURE(offsets[1] + i * steps[1] == other);
                       }
                     });
-    RC_ASSERT(next == elements);
+    ENSURE(next == elements);
   }));
 }
 
@@ -215,15 +215,15 @@ TEST_CASE("rounding: a NaN stays one, whatever its payload") {
 }
 
 TEST_CASE("rounding: within half a step of any number, and twice is as once") {
-  CHECK(rc::check([] {
-    const auto number = std::bit_cast<float>(*rc::gen::arbitrary<uint32_t>());
-    const auto storage = *rc::gen::element(Storage::BF16, Storage::F16);
+  CHECK(holds([] {
+    const auto number = std::bit_cast<float>(draw_any<uint32_t>());
+    const auto storage = draw_of({Storage::BF16, Storage::F16});
     const float kept = rounded(number, storage);
-    RC_ASSERT(std::isnan(number) || same(rounded(kept, storage), kept));
+    ENSURE(std::isnan(number) || same(rounded(kept, storage), kept));
     if (std::isfinite(kept)) {
-      RC_ASSERT(std::abs(double{kept} - double{number}) <=
-                std::max(unit_roundoff(storage) * std::abs(double{number}),
-                         underflow_unit(storage)));
+      ENSURE(std::abs(double{kept} - double{number}) <=
+             std::max(unit_roundoff(storage) * std::abs(double{number}),
+                      underflow_unit(storage)));
     }
   }));
 }
@@ -296,15 +296,14 @@ int64_t remainder_of(int64_t x) {
 }
 
 double any_residue() {
-  return static_cast<double>(*rc::gen::inRange<int64_t>(0, field::kPrime));
+  return static_cast<double>(draw_in<int64_t>(0, field::kPrime));
 }
 
 TEST_CASE("field: residues are those of the integers") {
-  CHECK(rc::check([] {
-    const auto x =
-        *rc::gen::inRange<int64_t>(-(int64_t{1} << 53), int64_t{1} << 53);
-    RC_ASSERT(field::residue(static_cast<double>(x)) ==
-              static_cast<double>(remainder_of(x)));
+  CHECK(holds([] {
+    const auto x = draw_in<int64_t>(-(int64_t{1} << 53), int64_t{1} << 53);
+    ENSURE(field::residue(static_cast<double>(x)) ==
+           static_cast<double>(remainder_of(x)));
   }));
   for (const int64_t multiple : {-8589959167LL, -1LL, 0LL, 1LL, 8589959167LL}) {
     for (const int64_t near : {-1, 0, 1}) {
@@ -335,15 +334,15 @@ TEST_CASE("field: a block of the largest products is exact") {
 }
 
 TEST_CASE("field: it is a field") {
-  CHECK(rc::check([] {
+  CHECK(holds([] {
     const double a = any_residue();
     const double b = any_residue();
     const double c = any_residue();
-    RC_ASSERT(field::multiply(a, field::add(b, c)) ==
-              field::add(field::multiply(a, b), field::multiply(a, c)));
-    RC_ASSERT(field::multiply(a, field::inverse(a)) == (a == 0 ? 0 : 1));
-    RC_ASSERT(field::power(a, 3) == field::multiply(a, field::multiply(a, a)));
-    RC_ASSERT(field::power(a, -2) == field::inverse(field::multiply(a, a)));
+    ENSURE(field::multiply(a, field::add(b, c)) ==
+           field::add(field::multiply(a, b), field::multiply(a, c)));
+    ENSURE(field::multiply(a, field::inverse(a)) == (a == 0 ? 0 : 1));
+    ENSURE(field::power(a, 3) == field::multiply(a, field::multiply(a, a)));
+    ENSURE(field::power(a, -2) == field::inverse(field::multiply(a, a)));
   }));
   CHECK(field::power(0, 0) == 1);
   CHECK(field::power(0, -1) == 0);
@@ -360,19 +359,18 @@ TEST_CASE("field: a maximum has parts as a sum has, and is none") {
     }
     return field::maximum_of(sum);
   };
-  CHECK(rc::check([&] {
+  CHECK(holds([&] {
     const double a = any_residue();
     const double b = any_residue();
     const double c = any_residue();
     const double most = field::maximum(a, b);
-    RC_ASSERT(most == field::maximum(b, a));
-    RC_ASSERT(field::maximum(most, c) ==
-              field::maximum(a, field::maximum(b, c)));
-    RC_ASSERT(field::maximum(most, c) == maximum_of_all({a, b, c}));
-    RC_ASSERT(maximum_of_all({a}) == a);
-    RC_ASSERT(field::maximum(field::maximum_of(0), a) == a);
-    RC_ASSERT(field::maximum_of(field::maximum_term(a)) == a);
-    RC_ASSERT(field::maximum_term(field::maximum_of(a)) == a);
+    ENSURE(most == field::maximum(b, a));
+    ENSURE(field::maximum(most, c) == field::maximum(a, field::maximum(b, c)));
+    ENSURE(field::maximum(most, c) == maximum_of_all({a, b, c}));
+    ENSURE(maximum_of_all({a}) == a);
+    ENSURE(field::maximum(field::maximum_of(0), a) == a);
+    ENSURE(field::maximum_of(field::maximum_term(a)) == a);
+    ENSURE(field::maximum_term(field::maximum_of(a)) == a);
   }));
   // What could be mistaken for it agrees as often as polynomials of degree 5
   // do.
@@ -403,13 +401,13 @@ TEST_CASE("field: constants are fractions over powers of two") {
   CHECK(field::multiply(field::constant(-2.75), 4) == field::residue(-11));
   CHECK(field::constant(0) == 0);
   CHECK(field::constant(std::numeric_limits<double>::infinity()) == 0);
-  CHECK(rc::check([] {
-    const auto x = static_cast<double>(*rc::gen::arbitrary<int32_t>());
-    const auto y = static_cast<double>(*rc::gen::arbitrary<int16_t>()) / 1024;
-    RC_ASSERT(field::constant(x * y) ==
-              field::multiply(field::constant(x), field::constant(y)));
-    RC_ASSERT(field::constant(x + y) ==
-              field::add(field::constant(x), field::constant(y)));
+  CHECK(holds([] {
+    const auto x = static_cast<double>(draw_any<int32_t>());
+    const auto y = static_cast<double>(draw_any<int16_t>()) / 1024;
+    ENSURE(field::constant(x * y) ==
+           field::multiply(field::constant(x), field::constant(y)));
+    ENSURE(field::constant(x + y) ==
+           field::add(field::constant(x), field::constant(y)));
   }));
 }
 

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "base/checked.h"
 #include "graph/elementwise.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
@@ -118,32 +118,30 @@ bool is_product(Stored<T> a, Stored<T> b, Order order, Kernels kernels) {
 
 template <typename T>
 void check_any_product(int64_t largest) {
-  const auto size = [&] { return *rc::gen::inRange<int64_t>(0, largest); };
+  const auto size = [&] { return draw_in<int64_t>(0, largest); };
   const auto order = [&](bool repeated) {
-    return *(
-        repeated
-            ? rc::gen::element(Order::Rows, Order::Columns, Order::Spread,
+    return repeated ? draw_of({Order::Rows, Order::Columns, Order::Spread,
                                Order::RepeatedRows, Order::RepeatedColumns,
-                               Order::OneNumber)
-            : rc::gen::element(Order::Rows, Order::Columns, Order::Spread));
+                               Order::OneNumber})
+                    : draw_of({Order::Rows, Order::Columns, Order::Spread});
   };
   const int64_t k = size();
   Stored<T> a = stored_as<T>(size(), k, order(true));
   Stored<T> b = stored_as<T>(k, size(), order(true));
-  Mixer mixer{*rc::gen::arbitrary<uint64_t>()};
+  Mixer mixer{draw_any<uint64_t>()};
   const auto next = [&] { return static_cast<T>(mixer.next(17) - 8); };
   fill(a, next);
   fill(b, next);
   const Order order_of_c = order(false);
-  RC_ASSERT(is_product(a, b, order_of_c, Kernels::BySize));
+  ENSURE(is_product(a, b, order_of_c, Kernels::BySize));
   for (const Kernels kernels : usable_kernels()) {
-    RC_ASSERT(is_product(a, b, order_of_c, kernels));
+    ENSURE(is_product(a, b, order_of_c, kernels));
   }
 }
 
 TEST_CASE("gemm: any strides, on every kernel, write the product and only it") {
-  CHECK(rc::check([] { check_any_product<float>(20); }));
-  CHECK(rc::check([] { check_any_product<double>(20); }));
+  CHECK(holds([] { check_any_product<float>(20); }));
+  CHECK(holds([] { check_any_product<double>(20); }));
 }
 
 TEST_CASE("gemm: larger products have edges too") {

@@ -7,16 +7,14 @@
 #include <numeric>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "base/checked.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
 
-RandomKey any_key() {
-  return {*rc::gen::arbitrary<uint32_t>(), *rc::gen::arbitrary<uint32_t>()};
-}
+RandomKey any_key() { return {draw_any<uint32_t>(), draw_any<uint32_t>()}; }
 
 double mean_of(const std::vector<float>& numbers) {
   return std::accumulate(numbers.begin(), numbers.end(), 0.0) /
@@ -37,30 +35,30 @@ TEST_CASE("random: a seed is its low 32 bits, as in JAX by default") {
 }
 
 TEST_CASE("random: numbers do not depend on how many are drawn") {
-  CHECK(rc::check([] {
+  CHECK(holds([] {
     const RandomKey key = any_key();
-    const auto few = *rc::gen::inRange<int64_t>(0, 50);
-    const auto more = few + *rc::gen::inRange<int64_t>(0, 50);
+    const auto few = draw_in<int64_t>(0, 50);
+    const auto more = few + draw_in<int64_t>(0, 50);
     const auto is_head = [](const auto& head, const auto& all) {
       return head.size() <= all.size() &&
              std::equal(head.begin(), head.end(), all.begin());
     };
-    RC_ASSERT(is_head(random_bits(key, few), random_bits(key, more)));
-    RC_ASSERT(is_head(random_normal(key, few), random_normal(key, more)));
+    ENSURE(is_head(random_bits(key, few), random_bits(key, more)));
+    ENSURE(is_head(random_normal(key, few), random_normal(key, more)));
   }));
 }
 
 TEST_CASE("random: uniform numbers stay in their range and fill it") {
-  CHECK(rc::check([] {
-    const auto low = static_cast<float>(*rc::gen::inRange(-100, 100)) / 8;
-    const float high = low + static_cast<float>(*rc::gen::inRange(1, 100)) / 8;
+  CHECK(holds([] {
+    const auto low = static_cast<float>(draw_in(-100, 100)) / 8;
+    const float high = low + static_cast<float>(draw_in(1, 100)) / 8;
     const std::vector<float> numbers =
         random_uniform(any_key(), 1000, low, high);
     const auto [least, most] =
         std::minmax_element(numbers.begin(), numbers.end());
-    RC_ASSERT(*least >= low);
-    RC_ASSERT(*most <= high);
-    RC_ASSERT(*most - *least > 0.9F * (high - low));
+    ENSURE(*least >= low);
+    ENSURE(*most <= high);
+    ENSURE(*most - *least > 0.9F * (high - low));
   }));
 }
 
@@ -163,18 +161,17 @@ TEST_CASE("initialise: fans need two dimensions; no elements need none") {
 }
 
 TEST_CASE("initialise: shards are drawn from keys of their own, or alike") {
-  CHECK(rc::check([] {
-    const auto count = *rc::gen::inRange(1, 6);
-    const auto split_rngs = *rc::gen::arbitrary<bool>();
-    const Shape shape = {*rc::gen::inRange<int64_t>(1, 5), 3};
+  CHECK(holds([] {
+    const auto count = draw_in(1, 6);
+    const auto split_rngs = draw_bool();
+    const Shape shape = {draw_in<int64_t>(1, 5), 3};
     const Initialiser initialiser{"lecun_normal", 0.5};
-    const auto mask =
-        *rc::gen::element(std::optional<int>(), std::optional<int>(0),
-                          std::optional<int>(count - 1));
+    const auto mask = draw_of({std::optional<int>(), std::optional<int>(0),
+                               std::optional<int>(count - 1)});
     const auto all =
         initialise_shards(initialiser, kKey, shape, {count, split_rngs, mask});
-    RC_ASSERT(all.has_value());
-    RC_ASSERT(all->size() == static_cast<size_t>(count * shape[0] * 3));
+    ENSURE(all.has_value());
+    ENSURE(all->size() == static_cast<size_t>(count * shape[0] * 3));
     for (int i = 0; i < count; ++i) {
       const RandomKey key =
           split_rngs ? fold_in(kKey, static_cast<uint32_t>(i)) : kKey;
@@ -182,8 +179,8 @@ TEST_CASE("initialise: shards are drawn from keys of their own, or alike") {
       if (mask && *mask != i) {
         std::fill(expected.begin(), expected.end(), 0.0F);
       }
-      RC_ASSERT(part(*all, static_cast<size_t>(i),
-                     static_cast<size_t>(count)) == expected);
+      ENSURE(part(*all, static_cast<size_t>(i), static_cast<size_t>(count)) ==
+             expected);
     }
   }));
 }

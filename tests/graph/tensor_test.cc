@@ -12,10 +12,10 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "base/checked.h"
 #include "graph/elementwise.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
@@ -29,11 +29,11 @@ Tensor counted(Element element, const Shape& shape, double first = 0) {
   return make_tensor(element, shape, values);
 }
 
-Element any_element() { return *rc::gen::element(Element::F32, Element::F64); }
+Element any_element() { return draw_of({Element::F32, Element::F64}); }
 
 Shape any_shape() {
-  Shape shape(*rc::gen::inRange<size_t>(0, 5));
-  for (int64_t& size : shape) size = *rc::gen::inRange<int64_t>(0, 5);
+  Shape shape(draw_in<size_t>(0, 5));
+  for (int64_t& size : shape) size = draw_in<int64_t>(0, 5);
   return shape;
 }
 
@@ -47,13 +47,13 @@ View any_view_of(Element element, const Shape& shape) {
   std::vector<int> order(shape.size());
   std::iota(order.begin(), order.end(), 0);
   for (size_t i = order.size(); i > 1; --i) {
-    std::swap(order[i - 1], order[*rc::gen::inRange<size_t>(0, i)]);
+    std::swap(order[i - 1], order[draw_in<size_t>(0, i)]);
   }
   Shape stored(shape.size());
   std::vector<int64_t> before(shape.size());
   for (size_t i = 0; i < shape.size(); ++i) {
-    before[i] = *rc::gen::inRange<int64_t>(0, 3);
-    const auto after = *rc::gen::inRange<int64_t>(0, 3);
+    before[i] = draw_in<int64_t>(0, 3);
+    const auto after = draw_in<int64_t>(0, 3);
     stored[static_cast<size_t>(order[i])] = before[i] + shape[i] + after;
   }
   std::vector<double> values(static_cast<size_t>(*element_count(stored)), -1);
@@ -155,27 +155,27 @@ TEST_CASE("tensor: a reshape is a view wherever strides allow it") {
 }
 
 TEST_CASE("tensor: any view can be reshaped to any shape of as many") {
-  CHECK(rc::check([] {
+  CHECK(holds([] {
     const Shape shape = any_shape();
     const Tensor from = any_view_of(any_element(), shape).part;
     copy_into(from, counted(from.element, shape));
     Shape to;  // some neighbours together, ones in between
     for (const int64_t size : shape) {
-      if (!to.empty() && *rc::gen::arbitrary<bool>()) {
+      if (!to.empty() && draw_bool()) {
         to.back() *= size;
       } else {
         to.push_back(size);
       }
-      if (*rc::gen::arbitrary<bool>()) to.push_back(1);
+      if (draw_bool()) to.push_back(1);
     }
     const Tensor there = reshaped(from, to);
-    RC_ASSERT(one_by_one(there) == one_by_one(from));
-    RC_ASSERT(one_by_one(reshaped(there, shape)) == one_by_one(from));
+    ENSURE(one_by_one(there) == one_by_one(from));
+    ENSURE(one_by_one(reshaped(there, shape)) == one_by_one(from));
   }));
 }
 
 TEST_CASE("tensor: copies between any views write all and nothing else") {
-  CHECK(rc::check([] {
+  CHECK(holds([] {
     const Shape shape = any_shape();
     const Element element = any_element();
     const Tensor source = any_view_of(element, shape).part;
@@ -183,33 +183,33 @@ TEST_CASE("tensor: copies between any views write all and nothing else") {
     const std::vector<double> numbers = one_by_one(counted(element, shape));
     copy_into(source, counted(element, shape));
     copy_into(target.part, source);
-    RC_ASSERT(one_by_one(source) == numbers);
-    RC_ASSERT(one_by_one(target.part) == numbers);
-    RC_ASSERT(values_of(target.part) == numbers);
+    ENSURE(one_by_one(source) == numbers);
+    ENSURE(one_by_one(target.part) == numbers);
+    ENSURE(values_of(target.part) == numbers);
     const std::vector<double> all = one_by_one(target.whole);
-    RC_ASSERT(std::count(all.begin(), all.end(), -1) ==
-              target.whole.elements() - target.part.elements());
-    RC_ASSERT(bitwise_equal(source, target.part));
-    RC_ASSERT(is_row_major(contiguous(source)));
-    RC_ASSERT(bitwise_equal(copy(source), target.part));
+    ENSURE(std::count(all.begin(), all.end(), -1) ==
+           target.whole.elements() - target.part.elements());
+    ENSURE(bitwise_equal(source, target.part));
+    ENSURE(is_row_major(contiguous(source)));
+    ENSURE(bitwise_equal(copy(source), target.part));
   }));
 }
 
 TEST_CASE("tensor: one different element anywhere is not bitwise equal") {
-  CHECK(rc::check([] {
+  CHECK(holds([] {
     const Shape shape = any_shape();
-    RC_PRE(element_count(shape) != 0);
+    ASSUME(element_count(shape) != 0);
     const Element element = any_element();
     const Tensor a = any_view_of(element, shape).part;
     const Tensor b = any_view_of(element, shape).part;
     const auto count = static_cast<size_t>(*element_count(shape));
     std::vector<double> values(count);
     copy_into(a, make_tensor(element, shape, values));
-    values[*rc::gen::inRange<size_t>(0, count)] = -0.0;
+    values[draw_in<size_t>(0, count)] = -0.0;
     copy_into(b, make_tensor(element, shape, values));
-    RC_ASSERT(values_of(a) == values_of(b));
-    RC_ASSERT_FALSE(bitwise_equal(a, b));
-    RC_ASSERT(bitwise_equal(a, copy(a)));
+    ENSURE(values_of(a) == values_of(b));
+    ENSURE(!bitwise_equal(a, b));
+    ENSURE(bitwise_equal(a, copy(a)));
   }));
   const Tensor nan = make_tensor(Element::F32, {1}, std::vector<double>{kNan});
   CHECK(bitwise_equal(nan, copy(nan)));
@@ -219,9 +219,9 @@ TEST_CASE("tensor: one different element anywhere is not bitwise equal") {
 }
 
 TEST_CASE("tensor: sums and maxima go into any view, in each arithmetic") {
-  CHECK(rc::check([] {
+  CHECK(holds([] {
     const auto arithmetic =
-        *rc::gen::element(Arithmetic::F32, Arithmetic::F64, Arithmetic::Field);
+        draw_of({Arithmetic::F32, Arithmetic::F64, Arithmetic::Field});
     const Element element = element_of(arithmetic);
     const Shape shape = any_shape();
     const Tensor target = any_view_of(element, shape).part;
@@ -233,15 +233,15 @@ TEST_CASE("tensor: sums and maxima go into any view, in each arithmetic") {
     std::vector<double> sums = one_by_one(target);
     for (size_t i = 0; i < sums.size(); ++i) {
       const double sum = 2 * p - 1500 + 2 * static_cast<double>(i);
-      RC_ASSERT(sums[i] ==
-                (arithmetic == Arithmetic::Field ? field::residue(sum) : sum));
+      ENSURE(sums[i] ==
+             (arithmetic == Arithmetic::Field ? field::residue(sum) : sum));
     }
     copy_into(target, counted(element, shape, 10));
     copy_into(arriving, broadcast_to(counted(element, {}, 20), shape));
     max_into(target, arriving);
     std::vector<double> maxima = one_by_one(target);
     for (size_t i = 0; i < maxima.size(); ++i) {
-      RC_ASSERT(maxima[i] == std::max(20.0, 10 + static_cast<double>(i)));
+      ENSURE(maxima[i] == std::max(20.0, 10 + static_cast<double>(i)));
     }
   }));
 }

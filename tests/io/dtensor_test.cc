@@ -6,7 +6,6 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "io/dialects.h"
 #include "io/dtensor/placements.h"
@@ -16,6 +15,7 @@
 #include "tests/support/builders.h"
 #include "tests/support/messages.h"
 #include "tests/support/planned_model.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
@@ -110,29 +110,28 @@ std::vector<int64_t> rows_of(const std::vector<MeshPlacement>& placements,
 }
 
 TEST_CASE("the spec of placements gives every device the same rows") {
-  CHECK(rc::check("as PyTorch cuts", [] {
+  CHECK(holds("as PyTorch cuts", [] {
     std::vector<Axis> axes;
     int64_t devices = 1;
-    const auto count = *rc::gen::inRange<size_t>(1, 5);
+    const auto count = draw_in<size_t>(1, 5);
     for (size_t i = 0; i < count; ++i) {
-      axes.push_back(
-          {"a" + std::to_string(i), *rc::gen::inRange<int64_t>(1, 4)});
+      axes.push_back({"a" + std::to_string(i), draw_in<int64_t>(1, 4)});
       devices *= axes.back().size;
     }
     const Mesh mesh(axes);
     std::vector<MeshPlacement> placements(count);
     for (MeshPlacement& placement : placements) {
-      placement.kind = *rc::gen::element(MeshPlacementKind::Replicate,
-                                         MeshPlacementKind::Shard,
-                                         MeshPlacementKind::Strided);
+      placement.kind =
+          draw_of({MeshPlacementKind::Replicate, MeshPlacementKind::Shard,
+                   MeshPlacementKind::Strided});
       if (placement.kind == MeshPlacementKind::Strided) {
-        placement.split_factor = *rc::gen::element<int64_t>(1, 2, 3, 4, 6, 9);
+        placement.split_factor = draw_of<int64_t>({1, 2, 3, 4, 6, 9});
       }
     }
     Diagnostics diags;
     const auto placed =
         spec_of_placements(placements, axes_of(mesh), {}, diags);
-    RC_ASSERT(placed.has_value() != diags.has_errors());
+    ENSURE(placed.has_value() != diags.has_errors());
     if (!placed) return;
     const int64_t rows = 2 * devices * devices;
     const AxisNames cut =
@@ -141,9 +140,9 @@ TEST_CASE("the spec of placements gives every device the same rows") {
       const Slice slice = dimension_slice(mesh, cut, Cut::Chunked, rows,
                                           mesh.coordinates(device));
       const auto held = rows_of(placements, mesh, rows, device);
-      RC_ASSERT(static_cast<int64_t>(held.size()) == slice.end - slice.begin);
-      RC_ASSERT(held.front() == slice.begin);
-      RC_ASSERT(held.back() == slice.end - 1);
+      ENSURE(static_cast<int64_t>(held.size()) == slice.end - slice.begin);
+      ENSURE(held.front() == slice.begin);
+      ENSURE(held.back() == slice.end - 1);
     }
   }));
 }
@@ -323,19 +322,18 @@ TEST_CASE("what placements cannot say is refused with the reason") {
 }
 
 TEST_CASE("placements are read back as they were written") {
-  CHECK(rc::check("specs survive", [] {
+  CHECK(holds("specs survive", [] {
     PlannedModel model = testing::any_planned_model();
     model.plan.on_indivisible = OnIndivisible::Chunk;
     Diagnostics diags;
     const auto text = written(model, diags);
-    RC_ASSERT(text.has_value() != diags.has_errors());
+    ENSURE(text.has_value() != diags.has_errors());
     if (!text || model.manifest.size() == 0) return;
     const RuleSet rules = testing::read_rules(kDtensor, *text, diags);
-    RC_ASSERT(make_mesh(*rules.mesh, std::nullopt, {}, diags) ==
-              model.plan.mesh);
+    ENSURE(make_mesh(*rules.mesh, std::nullopt, {}, diags) == model.plan.mesh);
     for (size_t i = 0; i < model.manifest.size(); ++i) {
-      RC_ASSERT(testing::spec_by_rules(rules, model.manifest, i) ==
-                testing::without_trailing(model.plan.of(i).spec));
+      ENSURE(testing::spec_by_rules(rules, model.manifest, i) ==
+             testing::without_trailing(model.plan.of(i).spec));
     }
   }));
 }

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 #include <re2/re2.h>
 
 #include "core/partition_axis.h"
@@ -25,6 +24,7 @@
 #include "tests/support/builders.h"
 #include "tests/support/exported.h"
 #include "tests/support/generators.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
@@ -33,14 +33,13 @@ using namespace testing;
 
 std::vector<LogicalRule> any_logical_rules() {
   std::vector<LogicalRule> rules;
-  const auto count = *rc::gen::inRange<size_t>(1, 6);
+  const auto count = draw_in<size_t>(1, 6);
   for (size_t i = 0; i < count; ++i) {
-    rules.push_back(
-        {*rc::gen::element<std::string>("embed", "mlp", "heads"),
-         *rc::gen::element(AxisNames(), AxisNames{"fsdp"}, AxisNames{"tp"},
-                           AxisNames{"dp", "fsdp"}),
-         {},
-         {}});
+    rules.push_back({draw_of<std::string>({"embed", "mlp", "heads"}),
+                     draw_of({AxisNames(), AxisNames{"fsdp"}, AxisNames{"tp"},
+                              AxisNames{"dp", "fsdp"}}),
+                     {},
+                     {}});
   }
   return rules;
 }
@@ -50,35 +49,33 @@ void add_other_axes(RuleSet& rules) {
   rules.logical_rules = any_logical_rules();
   PartitionAxis axis = default_partition_axis();
   axis[*find_partition_field("head_axis")] =
-      *rc::gen::element(AxisValue{}, AxisValue{{"fsdp", "dp"}, true});
+      draw_of({AxisValue{}, AxisValue{{"fsdp", "dp"}, true}});
   Diagnostics diags;
   rules.partition_axis = resolve_partition_axis(axis, diags);
   for (Rule& rule : rules.rules) {
     for (AxisNames& names : rule.spec.dims) {
-      if (!*rc::gen::arbitrary<bool>()) continue;
-      names = {*rc::gen::element<std::string>("HEAD", "__EMBED__", "embed",
-                                              "logical:mlp", "mesh:tp")};
+      if (!draw_bool()) continue;
+      names = {draw_of<std::string>(
+          {"HEAD", "__EMBED__", "embed", "logical:mlp", "mesh:tp"})};
     }
   }
 }
 
-rc::Gen<RuleSet> any_rules() {
-  return rc::gen::exec([] {
-    RuleSet rules;
-    const auto count = *rc::gen::inRange<size_t>(1, 6);
-    for (size_t i = 0; i < count; ++i) {
-      Rule rule;
-      rule.pattern = *rc::gen::element<std::string>(
-          "q_proj", "kernel$", "layers/[0-4]/", "norm|bias", "(up|q)_\\w+",
-          "\\d\\d", "\"", "scale\\Z", "^layers/1", "ü\\.", "");
-      rule.spec = *gen::any_spec();
-      rules.rules.push_back(std::move(rule));
-    }
-    if (*rc::gen::arbitrary<bool>()) add_other_axes(rules);
-    rules.declared_axes = *rc::gen::element(AxisNames(), AxisNames{"sp"},
-                                            AxisNames{"ep", "unknown"});
-    return rules;
-  });
+RuleSet any_rules() {
+  RuleSet rules;
+  const auto count = draw_in<size_t>(1, 6);
+  for (size_t i = 0; i < count; ++i) {
+    Rule rule;
+    rule.pattern = draw_of<std::string>(
+        {"q_proj", "kernel$", "layers/[0-4]/", "norm|bias", "(up|q)_\\w+",
+         "\\d\\d", "\"", "scale\\Z", "^layers/1", "ü\\.", ""});
+    rule.spec = draw_any_spec();
+    rules.rules.push_back(std::move(rule));
+  }
+  if (draw_bool()) add_other_axes(rules);
+  rules.declared_axes =
+      draw_of({AxisNames(), AxisNames{"sp"}, AxisNames{"ep", "unknown"}});
+  return rules;
 }
 
 struct Model {
@@ -90,28 +87,28 @@ struct Model {
 // Labels for some parameters.
 void add_labels(Manifest& manifest) {
   for (size_t i = 0; i < manifest.size(); ++i) {
-    if (*rc::gen::arbitrary<bool>()) continue;
+    if (draw_bool()) continue;
     AxisLabels labels(manifest.type(i).shape.size());
     for (auto& label : labels) {
-      label = *rc::gen::element<std::optional<std::string>>(
-          "embed", "mlp", "heads", "other", std::nullopt);
+      label = draw_of<std::optional<std::string>>(
+          {"embed", "mlp", "heads", "other", std::nullopt});
     }
     manifest.set_axes(i, std::move(labels));
   }
 }
 
-Model any_model(RuleSet rules = *any_rules()) {
-  Manifest manifest = *gen::manifest();
+Model any_model(RuleSet rules = any_rules()) {
+  Manifest manifest = draw_manifest();
   add_labels(manifest);
-  const Mesh mesh = *gen::mesh();
+  const Mesh mesh = draw_mesh();
   ResolveOptions how;
-  how.min_size = *rc::gen::element<int64_t>(0, 0, 30);
-  how.strict = *rc::gen::arbitrary<bool>();
-  how.on_indivisible = *rc::gen::element(
-      OnIndivisible::Drop, OnIndivisible::Prefix, OnIndivisible::Error);
+  how.min_size = draw_of<int64_t>({0, 0, 30});
+  how.strict = draw_bool();
+  how.on_indivisible = draw_of(
+      {OnIndivisible::Drop, OnIndivisible::Prefix, OnIndivisible::Error});
   Diagnostics diags;
   auto plan = resolve(manifest, rules, mesh, how, diags);
-  RC_ASSERT(plan.has_value());
+  ENSURE(plan.has_value());
   return {std::move(manifest), std::move(rules), *std::move(plan)};
 }
 
@@ -136,8 +133,8 @@ ExportInput input_of(const Model& model, bool with_rules) {
 std::string written(const char* target, const ExportInput& input) {
   Diagnostics diags;
   const auto text = find_export_target(target)->write(input, diags);
-  RC_ASSERT(text.has_value());
-  RC_ASSERT(diags.all().empty());
+  ENSURE(text.has_value());
+  ENSURE(diags.all().empty());
   return *text;
 }
 
@@ -145,9 +142,9 @@ void require_same_plan(const Model& model, const RuleSet& rules,
                        const Mesh& mesh) {
   Diagnostics diags;
   const auto plan = resolve(model.manifest, rules, mesh, {}, diags);
-  RC_ASSERT(plan.has_value());
-  RC_ASSERT(fingerprint(model.manifest, *plan) ==
-            fingerprint(model.manifest, model.plan));
+  ENSURE(plan.has_value());
+  ENSURE(fingerprint(model.manifest, *plan) ==
+         fingerprint(model.manifest, model.plan));
 }
 
 // What is written names no axis twice, in no rule, and nobody who reads it has
@@ -158,33 +155,32 @@ void require_no_repeats(const Model& model, const RuleSet& rules,
     std::set<AxisName> seen;
     for (const AxisNames& axes : rule.spec.dims) {
       for (const AxisName& axis : axes) {
-        RC_ASSERT(!mesh.find(axis) || seen.insert(axis).second);
+        ENSURE(!mesh.find(axis) || seen.insert(axis).second);
       }
     }
   }
   Diagnostics diags;
   const auto plan = resolve(model.manifest, rules, mesh, {}, diags);
-  RC_ASSERT(plan.has_value());
+  ENSURE(plan.has_value());
   for (const Placement& placement : plan->placements) {
     for (const Correction& c : placement.corrections) {
-      RC_ASSERT(c.code != Code::RepeatedAxis);
+      ENSURE(c.code != Code::RepeatedAxis);
     }
   }
 }
 
 TEST_CASE("our own rules, read back, give the same plan") {
   for (const char* target : {"yaml", "json"}) {
-    CHECK(rc::check(target, [&] {
+    CHECK(holds(target, [&] {
       const Model model = any_model();
-      const std::string text =
-          written(target, input_of(model, *rc::gen::arbitrary<bool>()));
+      const std::string text = written(target, input_of(model, draw_bool()));
       RuleSet rules;
       Diagnostics diags;
-      RC_ASSERT(kYamlRules.read(std::make_shared<SourceFile>("r", text), {},
-                                rules, diags));
-      RC_ASSERT(rules.mesh.has_value());
+      ENSURE(kYamlRules.read(std::make_shared<SourceFile>("r", text), {}, rules,
+                             diags));
+      ENSURE(rules.mesh.has_value());
       const auto mesh = make_mesh(*rules.mesh, std::nullopt, {}, diags);
-      RC_ASSERT(mesh == model.plan.mesh);
+      ENSURE(mesh == model.plan.mesh);
       require_same_plan(model, rules, *mesh);
       require_no_repeats(model, rules, *mesh);
     }));
@@ -192,15 +188,14 @@ TEST_CASE("our own rules, read back, give the same plan") {
 }
 
 TEST_CASE("a Python table, read back, gives the same plan") {
-  CHECK(rc::check("python", [] {
+  CHECK(holds("python", [] {
     const Model model = any_model();
-    const std::string text =
-        written("python", input_of(model, *rc::gen::arbitrary<bool>()));
-    RC_PRE(text.find("RULES = ()") == std::string::npos);
+    const std::string text = written("python", input_of(model, draw_bool()));
+    ASSUME(text.find("RULES = ()") == std::string::npos);
     RuleSet rules;
     Diagnostics diags;
-    RC_ASSERT(read_python_rules(std::make_shared<SourceFile>("r.py", text),
-                                std::nullopt, rules, diags));
+    ENSURE(read_python_rules(std::make_shared<SourceFile>("r.py", text),
+                             std::nullopt, rules, diags));
     require_same_plan(model, rules, model.plan.mesh);
     require_no_repeats(model, rules, model.plan.mesh);
   }));
@@ -218,10 +213,10 @@ PartitionSpec spec_of(const PythonValue& call) {
 }
 
 TEST_CASE("the dict of a JAX module holds the specs of the plan") {
-  CHECK(rc::check("jax", [] {
+  CHECK(holds("jax", [] {
     const Model model = any_model();
-    const SourceFile source(
-        "m.py", written("jax", input_of(model, *rc::gen::arbitrary<bool>())));
+    const SourceFile source("m.py",
+                            written("jax", input_of(model, draw_bool())));
     const auto tokens = python_tokens(source);
     size_t at = 0;
     const auto next = [&](std::string_view word) {
@@ -233,18 +228,18 @@ TEST_CASE("the dict of a JAX module holds the specs of the plan") {
     size_t parameter = 0;
     for (; !tokens[at].is("}"); ++parameter) {
       while (model.plan.is_unmatched(model.plan.of(parameter))) ++parameter;
-      RC_ASSERT(tokens[at].text == model.manifest.name(parameter));
-      RC_ASSERT(tokens[++at].is(":"));
+      ENSURE(tokens[at].text == model.manifest.name(parameter));
+      ENSURE(tokens[++at].is(":"));
       ++at;
       Diagnostics diags;
       const auto value = parse_python_value(tokens, at, diags);
-      RC_ASSERT(value.has_value());
-      RC_ASSERT(value->text == "PartitionSpec");
-      RC_ASSERT(spec_of(*value) == model.plan.of(parameter).spec);
-      RC_ASSERT(tokens[at++].is(","));
+      ENSURE(value.has_value());
+      ENSURE(value->text == "PartitionSpec");
+      ENSURE(spec_of(*value) == model.plan.of(parameter).spec);
+      ENSURE(tokens[at++].is(","));
     }
     for (; parameter < model.manifest.size(); ++parameter) {
-      RC_ASSERT(model.plan.is_unmatched(model.plan.of(parameter)));
+      ENSURE(model.plan.is_unmatched(model.plan.of(parameter)));
     }
   }));
 }
@@ -262,35 +257,35 @@ Model logical_model() {
                              return c.code == Code::IndivisibleDimension;
                            });
       });
-  RC_PRE(!uneven);
+  ASSUME(!uneven);
   return model;
 }
 
 TEST_CASE("logical axis rules, read back, give the same plan") {
-  CHECK(rc::check("flax", [] {
+  CHECK(holds("flax", [] {
     const Model model = logical_model();
     const ExportInput input = input_of(model, true);
     const bool given = input.rules != nullptr;
-    RC_PRE(given);
+    ASSUME(given);
     RuleSet rules;
     Diagnostics diags;
-    RC_ASSERT(kPythonRules.read(
+    ENSURE(kPythonRules.read(
         std::make_shared<SourceFile>("r.py", written("flax", input)), {}, rules,
         diags));
     require_same_plan(model, rules, model.plan.mesh);
   }));
-  CHECK(rc::check("maxtext", [] {
+  CHECK(holds("maxtext", [] {
     const Model model = logical_model();
     const ExportInput input = input_of(model, true);
     const bool given = input.rules != nullptr;
-    RC_PRE(given);
+    ASSUME(given);
     RuleSet rules;
     Diagnostics diags;
-    RC_ASSERT(kMaxText.read(
+    ENSURE(kMaxText.read(
         std::make_shared<SourceFile>("m.yml", written("maxtext", input)), {},
         rules, diags));
     const auto mesh = make_mesh(*rules.mesh, std::nullopt, {}, diags);
-    RC_ASSERT(mesh == model.plan.mesh);
+    ENSURE(mesh == model.plan.mesh);
     require_same_plan(model, rules, *mesh);
   }));
 }
@@ -421,29 +416,29 @@ TEST_CASE("parameters without a rule are left out, unless they are meant to") {
         "^layers/[0-9]+/w$ P()\n^b$ P()\n^step$ P()\n");
 }
 
+std::string any_path() {
+  std::string path;
+  for (const std::string& part : draw_list([] {
+         return draw_of<std::string>({"a", "0", "1", "12", "w1", "[0-9]+", ""});
+       })) {
+    path += (part == "a" ? "." : "/") + part;
+  }
+  return path;
+}
+
 TEST_CASE("every parameter is found by one pattern, which has its spec") {
-  CHECK(rc::check("resolved_table", [] {
+  CHECK(holds("resolved_table", [] {
     Manifest model;
-    auto names = *rc::gen::container<std::vector<std::string>>(
-        rc::gen::map(rc::gen::container<std::vector<std::string>>(
-                         rc::gen::element<std::string>("a", "0", "1", "12",
-                                                       "w1", "[0-9]+", "")),
-                     [](const std::vector<std::string>& parts) {
-                       std::string name;
-                       for (const std::string& part : parts) {
-                         name += (part == "a" ? "." : "/") + part;
-                       }
-                       return name;
-                     }));
+    auto names = draw_list([] { return any_path(); });
     std::sort(names.begin(), names.end());
     names.erase(std::unique(names.begin(), names.end()), names.end());
     for (const std::string& name : names) {
-      RC_ASSERT(model.add(name, {DType::F32, {4, 4}}, {}));
+      ENSURE(model.add(name, {DType::F32, {4, 4}}, {}));
     }
     const RuleSet given = rules({{"^/0", "tp"}, {"1$", "None, fsdp"}});
     Diagnostics diags;
     const auto plan = resolve(model, given, mesh("fsdp=2,tp=2"), {}, diags);
-    RC_ASSERT(plan.has_value());
+    ENSURE(plan.has_value());
     const ExportInput input{model, *plan};
     const ResolvedTable table = resolved_table(input);
     for (size_t i = 0; i < model.size(); ++i) {
@@ -453,9 +448,9 @@ TEST_CASE("every parameter is found by one pattern, which has its spec") {
           continue;
         }
         ++found;
-        RC_ASSERT(entry.spec == plan->of(i).spec);
+        ENSURE(entry.spec == plan->of(i).spec);
       }
-      RC_ASSERT(found == (is_left_out(input, i) ? 0 : 1));
+      ENSURE(found == (is_left_out(input, i) ? 0 : 1));
     }
   }));
 }

@@ -5,7 +5,6 @@
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
-#include <rapidcheck.h>
 
 #include "io/dialects.h"
 #include "io/export.h"
@@ -13,6 +12,7 @@
 #include "tests/io/document_text.h"
 #include "tests/support/messages.h"
 #include "tests/support/planned_model.h"
+#include "tests/support/property.h"
 #include "tests/support/resolved.h"
 
 namespace shardplan {
@@ -274,37 +274,37 @@ TEST_CASE("what no style says is refused with the reason") {
 }
 
 TEST_CASE("a tensor-parallel plan is read back as it was written") {
-  CHECK(rc::check("specs survive", [] {
+  CHECK(holds("specs survive", [] {
     PlannedModel model{{}, testing::empty_plan(testing::mesh("tp=2"))};
     std::set<std::string> names;
-    const auto count = *rc::gen::inRange(0, 8);
+    const auto count = draw_in(0, 8);
     for (int i = 0; i < count; ++i) {
-      const auto module = *rc::gen::element<std::string>(
-          "l.0.q", "l.1.q", "l.0.w1", "l.0.w2", "head", "l.0.1.x", "3.k");
-      const auto leaf = *rc::gen::element<std::string>("weight", "bias", "w",
-                                                       "0", "weight.inner");
+      const auto module = draw_of<std::string>(
+          {"l.0.q", "l.1.q", "l.0.w1", "l.0.w2", "head", "l.0.1.x", "3.k"});
+      const auto leaf =
+          draw_of<std::string>({"weight", "bias", "w", "0", "weight.inner"});
       if (!names.insert(module + "." + leaf).second) continue;
       Placement placement;
-      placement.type = {DType::F32, Shape(*rc::gen::inRange<size_t>(0, 5), 4)};
+      placement.type = {DType::F32, Shape(draw_in<size_t>(0, 5), 4)};
       const size_t rank = placement.type.shape.size();
       placement.spec.dims.resize(rank);
-      const auto dim = *rc::gen::inRange<size_t>(0, rank + 1);
+      const auto dim = draw_in<size_t>(0, rank + 1);
       if (dim < rank) placement.spec.dims[dim] = {"tp"};
-      RC_ASSERT(model.manifest.add(module + "." + leaf, placement.type, {}));
+      ENSURE(model.manifest.add(module + "." + leaf, placement.type, {}));
       model.plan.placement_of.push_back(
           static_cast<uint32_t>(model.plan.placements.size()));
       model.plan.placements.push_back(placement);
     }
     Diagnostics diags;
     const auto text = written_tp_plan(model, diags);
-    RC_ASSERT(text.has_value() != diags.has_errors());
-    RC_CLASSIFY(text.has_value());
+    ENSURE(text.has_value() != diags.has_errors());
+    if (text.has_value()) testing::count_case("text.has_value()");
     if (!text) return;
     const RuleSet rules = testing::read_rules(kHfTpPlan, *text, diags);
-    RC_ASSERT(diags.all().empty());
+    ENSURE(diags.all().empty());
     for (size_t i = 0; i < model.manifest.size(); ++i) {
-      RC_ASSERT(testing::spec_by_rules(rules, model.manifest, i) ==
-                testing::without_trailing(model.plan.of(i).spec));
+      ENSURE(testing::spec_by_rules(rules, model.manifest, i) ==
+             testing::without_trailing(model.plan.of(i).spec));
     }
   }));
 }

@@ -8,7 +8,6 @@
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
-#include <rapidcheck.h>
 
 #include "base/real_host.h"
 #include "io/dialects.h"
@@ -20,6 +19,7 @@
 #include "tests/support/memory_host.h"
 #include "tests/support/messages.h"
 #include "tests/support/planned_model.h"
+#include "tests/support/property.h"
 #include "tests/support/resolved.h"
 
 namespace shardplan {
@@ -310,16 +310,16 @@ std::string hlo_of(const PartitionSpec& spec, size_t rank, const Mesh& mesh) {
 }
 
 TEST_CASE("the sharding of a spec has the spec's slices on every device") {
-  CHECK(rc::check("specs survive", [] {
-    const Mesh mesh = *testing::gen::mesh();
+  CHECK(holds("specs survive", [] {
+    const Mesh mesh = testing::draw_mesh();
     constexpr size_t kRank = 3;
-    const PartitionSpec spec = *testing::gen::legal_spec(mesh, kRank);
+    const PartitionSpec spec = testing::draw_legal_spec(mesh, kRank);
     Diagnostics diags;
     std::vector<HloSharding> shardings;
     shardings.push_back(
         *parse_hlo_sharding(hlo_of(spec, kRank, mesh), {}, diags));
     const auto sizes = axis_sizes_of(shardings, diags);
-    RC_ASSERT(sizes.has_value());
+    ENSURE(sizes.has_value());
     std::vector<Axis> axes;
     for (const int64_t size : *sizes) {
       axes.push_back({"x" + std::to_string(axes.size()), size});
@@ -327,15 +327,14 @@ TEST_CASE("the sharding of a spec has the spec's slices on every device") {
     PartitionSpec found = spec_of(shardings.front(), axes);
     if (axes.empty()) axes.push_back({"x", 1});
     const Mesh again(axes);
-    RC_ASSERT(again.devices() == mesh.devices());
+    ENSURE(again.devices() == mesh.devices());
     found.dims.resize(kRank);
     for (size_t dim = 0; dim < kRank; ++dim) {
       const AxisNames wanted =
           dim < spec.dims.size() ? spec.dims[dim] : AxisNames();
       for (int64_t device = 0; device < mesh.devices(); ++device) {
-        RC_ASSERT(
-            shard_index(mesh, wanted, mesh.coordinates(device)) ==
-            shard_index(again, found.dims[dim], again.coordinates(device)));
+        ENSURE(shard_index(mesh, wanted, mesh.coordinates(device)) ==
+               shard_index(again, found.dims[dim], again.coordinates(device)));
       }
     }
   }));
@@ -565,26 +564,25 @@ TEST_CASE("what a module cannot say is refused with the reason") {
 }
 
 TEST_CASE("a module is read back as model, mesh and rules") {
-  CHECK(rc::check("names, types and specs survive", [] {
+  CHECK(holds("names, types and specs survive", [] {
     PlannedModel model = testing::any_planned_model();
     Diagnostics diags;
     const auto text = written_shardings(model, diags);
-    RC_ASSERT(text.has_value() != diags.has_errors());
+    ENSURE(text.has_value() != diags.has_errors());
     if (!text || model.manifest.size() == 0) return;
     const RuleSet rules = testing::read_rules(kShardy, *text, diags);
-    RC_ASSERT(make_mesh(*rules.mesh, std::nullopt, {}, diags) ==
-              model.plan.mesh);
+    ENSURE(make_mesh(*rules.mesh, std::nullopt, {}, diags) == model.plan.mesh);
     testing::MemoryHost host;
     const auto again = kStableHlo.read(
         {"m", "", std::make_shared<SourceFile>("m", *text)}, host, diags);
-    RC_ASSERT(again.has_value());
-    RC_ASSERT(again->size() == model.manifest.size());
-    RC_ASSERT(again->mesh.size() == model.plan.mesh.axes().size());
+    ENSURE(again.has_value());
+    ENSURE(again->size() == model.manifest.size());
+    ENSURE(again->mesh.size() == model.plan.mesh.axes().size());
     for (size_t i = 0; i < model.manifest.size(); ++i) {
-      RC_ASSERT(again->name(i) == model.manifest.name(i));
-      RC_ASSERT(again->type(i) == model.manifest.type(i));
-      RC_ASSERT(testing::spec_by_rules(rules, model.manifest, i) ==
-                testing::without_trailing(model.plan.of(i).spec));
+      ENSURE(again->name(i) == model.manifest.name(i));
+      ENSURE(again->type(i) == model.manifest.type(i));
+      ENSURE(testing::spec_by_rules(rules, model.manifest, i) ==
+             testing::without_trailing(model.plan.of(i).spec));
     }
   }));
 }

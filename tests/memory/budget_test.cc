@@ -6,20 +6,19 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "memory/zero.h"
 #include "resolve/device_memory.h"
 #include "tests/support/builders.h"
 #include "tests/support/generators.h"
 #include "tests/support/placed.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
 
 using testing::category_bytes;
 using testing::total_of;
-namespace gen = testing::gen;
 
 constexpr Category kState[] = {Category::Parameters, Category::Gradients,
                                Category::MasterWeights,
@@ -201,7 +200,8 @@ Plan random_plan(const Manifest& manifest, const Mesh& mesh,
   for (size_t i = 0; i < manifest.size(); ++i) {
     Placement placement;
     placement.type = manifest.type(i);
-    placement.spec = *gen::legal_spec(mesh, placement.type.shape.size());
+    placement.spec =
+        testing::draw_legal_spec(mesh, placement.type.shape.size());
     if (policy == OnIndivisible::Drop) {
       for (size_t dim = 0; dim < placement.spec.dims.size(); ++dim) {
         AxisNames& axes = placement.spec.dims[dim];
@@ -219,9 +219,9 @@ Plan random_plan(const Manifest& manifest, const Mesh& mesh,
 
 StateOptions random_state(const Mesh& mesh) {
   StateOptions state;
-  state.optimizer = static_cast<Optimizer>(*rc::gen::inRange(0, 7));
-  state.zero_style = static_cast<ZeroStyle>(*rc::gen::inRange(0, 4));
-  state.zero = *rc::gen::inRange(0, 4);
+  state.optimizer = static_cast<Optimizer>(draw_in(0, 7));
+  state.zero_style = static_cast<ZeroStyle>(draw_in(0, 4));
+  state.zero = draw_in(0, 4);
   if (state.zero_style == ZeroStyle::Megatron) {
     state.zero = std::min(state.zero, 1);
   }
@@ -231,7 +231,7 @@ StateOptions random_state(const Mesh& mesh) {
   }
   if (state.zero > 0) {
     for (const Axis& axis : mesh.axes()) {
-      if (state.zero_axes.empty() || *rc::gen::arbitrary<bool>()) {
+      if (state.zero_axes.empty() || draw_bool()) {
         state.zero_axes.push_back(axis.name);
       }
     }
@@ -269,17 +269,17 @@ Int128 stored_at(const StateLeaf& leaf, const Mesh& mesh, OnIndivisible policy,
 }
 
 TEST_CASE("devices one by one store what the classes and totals say") {
-  CHECK(rc::check([] {
-    const Manifest manifest = *gen::manifest();
-    const Mesh mesh = *gen::mesh();
-    const auto policy = *rc::gen::element(
-        OnIndivisible::Drop, OnIndivisible::Pad, OnIndivisible::Chunk);
+  CHECK(holds([] {
+    const Manifest manifest = testing::draw_manifest();
+    const Mesh mesh = testing::draw_mesh();
+    const auto policy = draw_of(
+        {OnIndivisible::Drop, OnIndivisible::Pad, OnIndivisible::Chunk});
     const Plan plan = random_plan(manifest, mesh, policy);
     BudgetOptions options;
     options.state = random_state(mesh);
     Diagnostics diags;
     const auto budget = make_budget(manifest, plan, options, diags);
-    RC_ASSERT(budget.has_value());
+    ENSURE(budget.has_value());
 
     int64_t devices = 0;
     std::array<Int128, kCategories> stored{};
@@ -289,7 +289,7 @@ TEST_CASE("devices one by one store what the classes and totals say") {
         stored[i] += static_cast<Int128>(c.bytes[i]) * c.devices;
       }
     }
-    RC_ASSERT(devices == mesh.devices());
+    ENSURE(devices == mesh.devices());
     bool buffered = false;
     std::array<Int128, 4> one_by_one{};
     std::array<Int128, 4> copies{};
@@ -310,13 +310,13 @@ TEST_CASE("devices one by one store what the classes and totals say") {
     for (const Category category : kState) {
       const auto i = static_cast<size_t>(category);
       const CategoryTotal& total = budget->totals[i];
-      RC_ASSERT(total.stored == stored[i]);
-      RC_ASSERT(total.stored == total.with_replicas + total.padding);
-      RC_ASSERT(total.padding >= 0);
+      ENSURE(total.stored == stored[i]);
+      ENSURE(total.stored == total.with_replicas + total.padding);
+      ENSURE(total.padding >= 0);
       if (category == Category::OptimizerState) continue;  // and counters
-      RC_ASSERT(total.with_replicas == copies[i]);
+      ENSURE(total.with_replicas == copies[i]);
       if (!buffered) {
-        RC_ASSERT(total.stored == one_by_one[i]);
+        ENSURE(total.stored == one_by_one[i]);
       }
     }
     Int128 padding = 0;
@@ -330,17 +330,17 @@ TEST_CASE("devices one by one store what the classes and totals say") {
       expected += total_of(*budget, category).padding;
       fullest -= category_bytes(*budget, category);
     }
-    RC_ASSERT(padding == expected);
-    RC_ASSERT(fullest == 0);
+    ENSURE(padding == expected);
+    ENSURE(fullest == 0);
   }));
 }
 
 // Embedding, layers of two tensors, a norm and, unless tied, a head.
 Manifest layered_model(int64_t layers, bool tied) {
-  const auto size = [] { return *rc::gen::inRange<int64_t>(1, 20); };
+  const auto size = [] { return draw_in<int64_t>(1, 20); };
   Manifest manifest;
   const auto add = [&](const std::string& name, const Shape& shape) {
-    RC_ASSERT(manifest.add(name, {DType::BF16, shape}, {}));
+    ENSURE(manifest.add(name, {DType::BF16, shape}, {}));
   };
   add("embed_tokens/embedding", {size(), size()});
   for (int64_t i = 0; i < layers; ++i) {
@@ -368,17 +368,16 @@ std::vector<std::vector<int64_t>> stages_of(int64_t layers, int64_t stages,
 }
 
 TEST_CASE("devices of a pipeline store what the classes and totals say") {
-  CHECK(rc::check([] {
-    const auto stages = *rc::gen::inRange<int64_t>(1, 5);
-    const auto layers = *rc::gen::inRange<int64_t>(stages, stages + 5);
-    const bool tied = *rc::gen::arbitrary<bool>();
-    const auto policy =
-        *rc::gen::element(OnIndivisible::Drop, OnIndivisible::Prefix,
-                          OnIndivisible::Pad, OnIndivisible::Chunk);
+  CHECK(holds([] {
+    const auto stages = draw_in<int64_t>(1, 5);
+    const auto layers = draw_in<int64_t>(stages, stages + 5);
+    const bool tied = draw_bool();
+    const auto policy = draw_of({OnIndivisible::Drop, OnIndivisible::Prefix,
+                                 OnIndivisible::Pad, OnIndivisible::Chunk});
     const Manifest manifest = layered_model(layers, tied);
-    const Mesh mesh({{"fsdp", *rc::gen::inRange<int64_t>(1, 5)},
+    const Mesh mesh({{"fsdp", draw_in<int64_t>(1, 5)},
                      {"pp", stages},
-                     {"tp", *rc::gen::inRange<int64_t>(1, 4)}});
+                     {"tp", draw_in<int64_t>(1, 4)}});
     const Plan plan = testing::placed(
         manifest, testing::rules({{"mlp|head", "fsdp, tp"}, {".", "fsdp"}}),
         mesh_text(mesh), policy);
@@ -386,10 +385,10 @@ TEST_CASE("devices of a pipeline store what the classes and totals say") {
     options.stages = Stages{"pp", {}};
     Diagnostics diags;
     const auto budget = make_budget(manifest, plan, options, diags);
-    RC_ASSERT(budget.has_value());
+    ENSURE(budget.has_value());
 
     const auto on = stages_of(layers, stages, tied);
-    RC_ASSERT(on.size() == manifest.size());
+    ENSURE(on.size() == manifest.size());
     Int128 stored = 0;
     Int128 fullest = 0;
     for (int64_t d = 0; d < mesh.devices(); ++d) {
@@ -425,26 +424,26 @@ TEST_CASE("devices of a pipeline store what the classes and totals say") {
       devices += many;
     }
     const CategoryTotal& total = total_of(*budget, Category::Parameters);
-    RC_ASSERT(devices == mesh.devices());
-    RC_ASSERT(of_classes == stored);
-    RC_ASSERT(total.stored == stored);
-    RC_ASSERT(total.with_replicas == copies);
-    RC_ASSERT(total.padding == stored - copies);
-    RC_ASSERT(most == fullest);
+    ENSURE(devices == mesh.devices());
+    ENSURE(of_classes == stored);
+    ENSURE(total.stored == stored);
+    ENSURE(total.with_replicas == copies);
+    ENSURE(total.padding == stored - copies);
+    ENSURE(most == fullest);
   }));
 }
 
 TEST_CASE("the budget of parameters alone is the plan's memory") {
-  CHECK(rc::check([] {
-    const Manifest manifest = *gen::manifest();
-    const Mesh mesh = *gen::mesh();
+  CHECK(holds([] {
+    const Manifest manifest = testing::draw_manifest();
+    const Mesh mesh = testing::draw_mesh();
     const Plan plan = random_plan(manifest, mesh, OnIndivisible::Chunk);
     Diagnostics diags;
     const auto memory = device_memory(manifest, plan, diags);
     const auto budget = make_budget(manifest, plan, {}, diags);
-    RC_ASSERT(budget.has_value());
-    RC_ASSERT(category_bytes(*budget, Category::Parameters) == memory->max);
-    RC_ASSERT(total_of(*budget, Category::Parameters).stored == memory->total);
+    ENSURE(budget.has_value());
+    ENSURE(category_bytes(*budget, Category::Parameters) == memory->max);
+    ENSURE(total_of(*budget, Category::Parameters).stored == memory->total);
   }));
 }
 

@@ -7,10 +7,10 @@
 #include <set>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "resolve/resolve.h"
 #include "tests/support/builders.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
@@ -188,21 +188,19 @@ std::ostream& operator<<(std::ostream& out, const Draw& d) {
 }
 
 Draw draw() {
-  const auto small = [](int64_t end) {
-    return *rc::gen::inRange<int64_t>(1, end);
-  };
+  const auto small = [](int64_t end) { return draw_in<int64_t>(1, end); };
   Draw d{heads_facts(small(4), small(7), small(4)), {}, {}};
-  if (*rc::gen::arbitrary<bool>()) d.facts.value_dim = small(4);
-  if (*rc::gen::inRange(0, 4) == 0) d.facts.kv_latent = small(6);
-  if (*rc::gen::arbitrary<bool>()) {
+  if (draw_bool()) d.facts.value_dim = small(4);
+  if (draw_in(0, 4) == 0) d.facts.kv_latent = small(6);
+  if (draw_bool()) {
     for (int64_t i = 0; i < *d.facts.layers; ++i) {
-      d.facts.windows.push_back(*rc::gen::inRange<int64_t>(0, 12));
+      d.facts.windows.push_back(draw_in<int64_t>(0, 12));
     }
   }
   d.sharding = {small(9), small(4), small(4)};
   d.request = {small(6), small(30),
-               *rc::gen::element(DType::BF16, DType::I8, DType::I4), small(6),
-               *rc::gen::arbitrary<bool>()};
+               draw_of({DType::BF16, DType::I8, DType::I4}), small(6),
+               draw_bool()};
   return d;
 }
 
@@ -260,46 +258,45 @@ int64_t bytes_by_counting(const Draw& d) {
 }
 
 TEST_CASE("the closed form is what counting tokens gives") {
-  CHECK(rc::check("bytes", [] {
+  CHECK(holds("bytes", [] {
     const Draw d = draw();
-    RC_LOG() << d;
+    testing::case_log() << d;
     const auto layers = kv_layers(d.facts);
-    RC_ASSERT(layers);
+    ENSURE(layers);
     const auto bytes = kv_bytes_per_device(*layers, d.sharding, d.request);
-    RC_ASSERT(bytes == std::optional(bytes_by_counting(d)));
+    ENSURE(bytes == std::optional(bytes_by_counting(d)));
   }));
 }
 
 TEST_CASE("copies and padding add up to what all devices store") {
-  CHECK(rc::check("totals", [] {
+  CHECK(holds("totals", [] {
     const Draw d = draw();
-    RC_LOG() << d;
+    testing::case_log() << d;
     const auto layers = *kv_layers(d.facts);
-    const int64_t devices = *rc::gen::inRange<int64_t>(1, 4) *
-                            d.sharding.heads * d.sharding.batch *
-                            d.sharding.sequence;
+    const int64_t devices = draw_in<int64_t>(1, 4) * d.sharding.heads *
+                            d.sharding.batch * d.sharding.sequence;
     const auto totals = kv_totals(layers, d.sharding, d.request, devices);
-    RC_ASSERT(totals);
-    RC_ASSERT(totals->stored ==
-              *kv_bytes_per_device(layers, d.sharding, d.request) *
-                  static_cast<Int128>(devices));
-    RC_ASSERT(totals->stored == totals->with_replicas + totals->padding);
-    RC_ASSERT(totals->padding >= 0);
+    ENSURE(totals);
+    ENSURE(totals->stored ==
+           *kv_bytes_per_device(layers, d.sharding, d.request) *
+               static_cast<Int128>(devices));
+    ENSURE(totals->stored == totals->with_replicas + totals->padding);
+    ENSURE(totals->padding >= 0);
     // Without paging, padding is what rounding adds: none where all divides.
     const bool exact = d.request.block == 1 &&
                        d.request.batch % d.sharding.batch == 0 &&
                        d.sharding.sequence == 1 && d.sharding.heads == 1 &&
                        d.request.dtype == DType::BF16;
-    if (exact) RC_ASSERT(totals->padding == 0);
+    if (exact) ENSURE(totals->padding == 0);
   }));
 }
 
 TEST_CASE("the largest batch and context are found exactly") {
-  CHECK(rc::check("limits", [] {
+  CHECK(holds("limits", [] {
     Draw d = draw();
-    RC_LOG() << d;
+    testing::case_log() << d;
     const auto layers = *kv_layers(d.facts);
-    const auto room = *rc::gen::inRange<int64_t>(0, 600);
+    const auto room = draw_in<int64_t>(0, 600);
     const auto fits = [&](const KvRequest& request) {
       return *kv_bytes_per_device(layers, d.sharding, request) <= room;
     };
@@ -312,10 +309,10 @@ TEST_CASE("the largest batch and context are found exactly") {
       }
       return last == 4000 ? !found : found == last;
     };
-    RC_ASSERT(agrees(largest_batch(layers, d.sharding, d.request, room),
-                     &KvRequest::batch));
-    RC_ASSERT(agrees(longest_context(layers, d.sharding, d.request, room),
-                     &KvRequest::seq));
+    ENSURE(agrees(largest_batch(layers, d.sharding, d.request, room),
+                  &KvRequest::batch));
+    ENSURE(agrees(longest_context(layers, d.sharding, d.request, room),
+                  &KvRequest::seq));
   }));
 }
 

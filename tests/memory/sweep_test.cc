@@ -2,10 +2,10 @@
 #include "memory/sweep.h"
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "resolve/resolve.h"
 #include "tests/support/builders.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
@@ -35,25 +35,25 @@ SweepCase drawn() {
   manifest.facts.layers = 3;
   manifest.facts.kv_heads = 2;
   manifest.facts.head_dim = 3;
-  if (*rc::gen::arbitrary<bool>()) manifest.facts.windows = {7, 0, 7};
+  if (draw_bool()) manifest.facts.windows = {7, 0, 7};
   Diagnostics diags;
   auto plan = resolve(manifest, testing::rules({{".", ""}}),
                       testing::mesh("pp=3,dp=2"), ResolveOptions(), diags);
-  RC_ASSERT(plan.has_value());
+  ENSURE(plan.has_value());
   SweepCase c{std::move(manifest), *std::move(plan), {}, {}};
   c.units = layer_units(c.manifest, c.plan.placement_of);
   KvRequest request;
-  request.batch = *rc::gen::inRange<int64_t>(1, 9);
-  request.seq = *rc::gen::inRange<int64_t>(1, 40);
-  request.block = *rc::gen::inRange<int64_t>(1, 5);
-  request.prefill = *rc::gen::arbitrary<bool>();
+  request.batch = draw_in<int64_t>(1, 9);
+  request.seq = draw_in<int64_t>(1, 40);
+  request.block = draw_in<int64_t>(1, 5);
+  request.prefill = draw_bool();
   c.options.kv = request;
   c.options.kv_sharding.batch = 2;
-  c.options.fragmentation = *rc::gen::element(0.0, 0.05, 0.333333);
-  c.options.reserve = *rc::gen::inRange<int64_t>(0, 200);
-  const auto room = *rc::gen::inRange<int64_t>(1, 20'000);
+  c.options.fragmentation = draw_of({0.0, 0.05, 0.333333});
+  c.options.reserve = draw_in<int64_t>(0, 200);
+  const auto room = draw_in<int64_t>(1, 20'000);
   c.options.limit = DeviceLimit{"test", room, room, false};
-  if (*rc::gen::arbitrary<bool>()) c.options.stages = Stages{"pp", {}};
+  if (draw_bool()) c.options.stages = Stages{"pp", {}};
   return c;
 }
 
@@ -67,18 +67,18 @@ void check_last(const SweepCase& c, std::optional<int64_t> found,
     return budget && budget->fits();
   };
   if (!found) {
-    RC_ASSERT(fits(kMaxKvCount));
+    ENSURE(fits(kMaxKvCount));
     return;
   }
-  if (*found > 0) RC_ASSERT(fits(*found));
-  RC_ASSERT(!fits(*found + 1));
+  if (*found > 0) ENSURE(fits(*found));
+  ENSURE(!fits(*found + 1));
 }
 
 TEST_CASE("margins are where the budget itself stops to fit") {
-  CHECK(rc::check("margins", [] {
+  CHECK(holds("margins", [] {
     const SweepCase c = drawn();
     const auto budget = c.budget(*c.options.kv);
-    RC_ASSERT(budget.has_value());
+    ENSURE(budget.has_value());
     const WorkloadHeadroom workload_headroom =
         find_headroom(c.manifest, c.plan, c.units, c.options, *budget);
     check_last(c, workload_headroom.batch, &KvRequest::batch);

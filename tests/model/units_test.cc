@@ -10,10 +10,10 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "model/facts.h"
 #include "tests/support/builders.h"
+#include "tests/support/property.h"
 #include "tests/support/units.h"
 
 namespace shardplan {
@@ -172,31 +172,31 @@ TEST_CASE("fused projections replicate their keys and values only") {
 }
 
 TEST_CASE("what is stored as declared is never less, and shards divide it") {
-  CHECK(rc::check([] {
-    const auto kv = *rc::gen::inRange<int64_t>(1, 9);
-    const auto share = *rc::gen::inRange<int64_t>(1, 9);
-    const auto dim = *rc::gen::inRange<int64_t>(1, 9);
-    const auto shards = *rc::gen::inRange<int64_t>(1, 73);
-    const auto name = *rc::gen::element<std::string>(
-        "self_attn.k_proj.weight", "self_attn.qkv_proj.weight",
-        "self_attention.query_key_value.weight");
+  CHECK(holds([] {
+    const auto kv = draw_in<int64_t>(1, 9);
+    const auto share = draw_in<int64_t>(1, 9);
+    const auto dim = draw_in<int64_t>(1, 9);
+    const auto shards = draw_in<int64_t>(1, 73);
+    const auto name = draw_of<std::string>(
+        {"self_attn.k_proj.weight", "self_attn.qkv_proj.weight",
+         "self_attention.query_key_value.weight"});
     const int64_t heads = kv * share;
     const bool fused = name.find("proj.w") == std::string::npos ||
                        name.find("qkv") != std::string::npos;
     const int64_t rows = (fused ? heads + 2 * kv : kv) * dim;
     const auto units = units_of(name, {DType::F32, {rows, 3}},
                                 attention_facts(heads, kv, dim));
-    RC_ASSERT(units.size() == 1);
+    ENSURE(units.size() == 1);
     Declarations all;
-    all.replicate_kv_heads = *rc::gen::arbitrary<bool>();
-    all.interleave_qkv = *rc::gen::arbitrary<bool>();
+    all.replicate_kv_heads = draw_bool();
+    all.interleave_qkv = draw_bool();
     const StoredSize stored = stored_size(units[0], rows, shards, all);
-    RC_ASSERT(stored.size >= rows);
+    ENSURE(stored.size >= rows);
     if (is_cut(units[0], shards, all)) {
-      RC_ASSERT(stored.size == rows && stored.why.empty());
+      ENSURE(stored.size == rows && stored.why.empty());
     } else {
-      RC_ASSERT(stored.size % shards == 0);
-      RC_ASSERT(!is_cut(units[0], shards, {}) || !stored.why.empty());
+      ENSURE(stored.size % shards == 0);
+      ENSURE(!is_cut(units[0], shards, {}) || !stored.why.empty());
     }
   }));
 }
@@ -274,37 +274,37 @@ std::string text_of_facts(const UnitFacts& known) {
 
 // Few kinds of names, so that many are alike but for their numbers (`#`).
 std::string random_name() {
-  std::string name = *rc::gen::element<std::string>(
-      "layers.#.self_attn.q_proj.weight", "layers.#.self_attn.k_norm.weight",
-      "#/layers/mlp/down_proj/kernel", "t.#.layers.#.x", "layers.x",
-      "layers.#.experts.#.down_proj.weight", "experts.#.w.#.weight",
-      "vision/layers/#/attn/query/kernel", "MoeBlock_0/#", "experts/#/",
-      "blk.#.attn_q.weight", "blk.#.ffn_down_exps.weight",
-      "layers.#.experts.gate_up_proj_bias", "h/experts.#");
+  std::string name = draw_of<std::string>(
+      {"layers.#.self_attn.q_proj.weight", "layers.#.self_attn.k_norm.weight",
+       "#/layers/mlp/down_proj/kernel", "t.#.layers.#.x", "layers.x",
+       "layers.#.experts.#.down_proj.weight", "experts.#.w.#.weight",
+       "vision/layers/#/attn/query/kernel", "MoeBlock_0/#", "experts/#/",
+       "blk.#.attn_q.weight", "blk.#.ffn_down_exps.weight",
+       "layers.#.experts.gate_up_proj_bias", "h/experts.#"});
   for (size_t at = name.find('#'); at != name.npos; at = name.find('#')) {
     name.replace(at, 1,
-                 *rc::gen::element<std::string>("0", "1", "7", "12", "007",
-                                                "99999999999999999999", "*"));
+                 draw_of<std::string>({"0", "1", "7", "12", "007",
+                                       "99999999999999999999", "*"}));
   }
   return name;
 }
 
 TEST_CASE("reading a name once per class loses nothing") {
-  CHECK(rc::check([] {
+  CHECK(holds([] {
     std::set<std::string> names;
-    const auto count = *rc::gen::inRange(0, 30);
+    const auto count = draw_in(0, 30);
     for (int i = 0; i < count; ++i) names.insert(random_name());
     Manifest model;
     for (const std::string& name : names) {
-      RC_ASSERT(model.add(name,
-                          testing::type(*rc::gen::element<std::string>(
-                              "f32[4]", "f32[64, 64]", "f32[4, 8, 16]")),
-                          {}));
+      ENSURE(model.add(name,
+                       testing::type(draw_of<std::string>(
+                           {"f32[4]", "f32[64, 64]", "f32[4, 8, 16]"})),
+                       {}));
     }
     const std::string slow =
         text_of_facts(unit_facts(model, each_apart(model)));
-    RC_ASSERT(text_of_facts(unit_facts(model, fold_by_type(model))) == slow);
-    RC_ASSERT(text_of_facts(unit_facts(model)) == slow);
+    ENSURE(text_of_facts(unit_facts(model, fold_by_type(model))) == slow);
+    ENSURE(text_of_facts(unit_facts(model)) == slow);
   }));
 }
 

@@ -2,9 +2,9 @@
 #include "report/diagnostics_text.h"
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "base/text.h"
+#include "tests/support/property.h"
 #include "tests/support/reports.h"
 
 namespace shardplan {
@@ -236,29 +236,31 @@ TEST_CASE("nothing is written once the sink has refused") {
 }
 
 TEST_CASE("no file and no message can write to the terminal") {
-  CHECK(rc::check("write_diagnostics", [] {
-    const auto hostile = rc::gen::container<std::string>(rc::gen::element(
-        'a', '\n', '\r', '\t', '\x1b', '\x07', '\xC2', '\x9B', '\xFF', '`'));
-    const SourceFile file("f" + *hostile, *hostile);
+  CHECK(holds("write_diagnostics", [] {
+    const auto hostile = [] {
+      return draw_text("a\n\r\t\x1b\x07\xC2\x9B\xFF`");
+    };
+    const SourceFile file("f" + hostile(), hostile());
     const auto size = static_cast<int>(file.text().size());
     Diagnostics diags;
-    for (int i = *rc::gen::inRange(1, 3); i > 0; --i) {
-      auto builder = diags.report(Code::UnknownKey, {}, *hostile);
-      builder.fact(*hostile).help(*hostile).parameters({*hostile, *hostile});
-      for (int label = *rc::gen::inRange(0, 4); label > 0; --label) {
-        const int begin = *rc::gen::inRange(0, size + 1);
-        const int end = *rc::gen::inRange(begin, size + 1);
+    for (int i = draw_in(1, 3); i > 0; --i) {
+      auto builder = diags.report(Code::UnknownKey, {}, hostile());
+      builder.fact(hostile()).help(hostile()).parameters(
+          {hostile(), hostile()});
+      for (int label = draw_in(0, 4); label > 0; --label) {
+        const int begin = draw_in(0, size + 1);
+        const int end = draw_in(begin, size + 1);
         builder.label(
             {&file, static_cast<uint64_t>(begin), static_cast<uint64_t>(end)},
-            *hostile);
+            hostile());
       }
     }
-    const int width = *rc::gen::inRange(1, 50);
+    const int width = draw_in(1, 50);
     for (const std::string& text :
          {written(diags, of_width(width)), concise(diags)}) {
-      RC_ASSERT(is_valid_utf8(text));
+      ENSURE(is_valid_utf8(text));
       for (const std::string& line : lines_of(text)) {
-        RC_ASSERT(printable(line) == line);
+        ENSURE(printable(line) == line);
       }
     }
   }));

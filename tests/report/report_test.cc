@@ -7,10 +7,10 @@
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
-#include <rapidcheck.h>
 
 #include "base/text.h"
 #include "report/table_text.h"
+#include "tests/support/property.h"
 #include "tests/support/reports.h"
 
 namespace shardplan {
@@ -64,56 +64,52 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Valid UTF-8 that tries to break out of every format.
-rc::Gen<std::string> any_name() {
-  const auto piece = rc::gen::element<std::string>(
-      "a", "layers.0", "/", "*", "_", "|", "\\", "`", "\"", ",", "\n", "\r",
-      "\x1b[31m", " ", "<b>", "层", "×", "=1", "'", "\xE2\x80\xAE", "::");
-  return rc::gen::map(rc::gen::container<std::vector<std::string>>(piece),
-                      [](const std::vector<std::string>& pieces) {
-                        std::string name;
-                        for (const std::string& part : pieces) name += part;
-                        return name;
-                      });
+std::string any_name() {
+  const auto pieces = draw_list([] {
+    return draw_of<std::string>(
+        {"a", "layers.0",     "/",  "*",        "_", "|",   "\\", "`", "\"",
+         ",", "\n",           "\r", "\x1b[31m", " ", "<b>", "层", "×", "=1",
+         "'", "\xE2\x80\xAE", "::"});
+  });
+  std::string name;
+  for (const std::string& piece : pieces) name += piece;
+  return name;
 }
 
-rc::Gen<std::string> axis() {
-  return rc::gen::element<std::string>("dp", "fsdp", "tp");
+AxisNames any_axes() {
+  return draw_list([] { return draw_of<std::string>({"dp", "fsdp", "tp"}); });
 }
 
-rc::Gen<PartitionSpec> any_spec() {
-  return rc::gen::map(rc::gen::container<std::vector<AxisNames>>(
-                          rc::gen::container<AxisNames>(axis())),
-                      [](std::vector<AxisNames> dims) {
-                        return PartitionSpec{std::move(dims)};
-                      });
+PartitionSpec any_spec() {
+  return PartitionSpec{draw_list([] { return any_axes(); })};
 }
 
 // One cell of each kind that has a value of its own; column i is always kind i.
 constexpr size_t kKinds = 16;
 
 Row any_row() {
-  const auto whole = [] { return *rc::gen::arbitrary<int64_t>(); };
-  const auto real = [] { return *rc::gen::arbitrary<double>(); };
-  return {*any_name(),
+  const auto whole = [] { return draw_any<int64_t>(); };
+  const auto real = [] { return draw_any<double>(); };
+  return {any_name(),
           Count{whole()},
           ByteSize{whole()},
           MeanBytes{real()},
           Ratio{real()},
           Percent{real()},
           Seconds{real()},
-          YesNo{*rc::gen::arbitrary<bool>()},
+          YesNo{draw_bool()},
           Bar{real()},
-          Names{*rc::gen::container<std::vector<std::string>>(any_name())},
-          Numbers{*rc::gen::arbitrary<std::vector<int64_t>>()},
-          Dims{*rc::gen::arbitrary<std::vector<int64_t>>()},
-          *any_spec(),
+          Names{draw_list([] { return any_name(); })},
+          Numbers{draw_any<std::vector<int64_t>>()},
+          Dims{draw_any<std::vector<int64_t>>()},
+          any_spec(),
           MemoryRange{whole(), whole(), real()},
           Prose{*any_name()},
           std::monostate{}};
 }
 
 Report any_report(std::vector<Row>& rows) {
-  for (int i = *rc::gen::inRange(0, 5); i > 0; --i) rows.push_back(any_row());
+  for (int i = draw_in(0, 5); i > 0; --i) rows.push_back(any_row());
   Table table;
   table.id = "placements";
   for (size_t i = 0; i < kKinds; ++i) {
@@ -263,22 +259,22 @@ TEST_CASE("rows that are there are given each time, in order") {
 }
 
 TEST_CASE("the value of every cell reads back from JSON") {
-  CHECK(rc::check("json", [] {
+  CHECK(holds("json", [] {
     std::vector<Row> rows;
     Report report = any_report(rows);
     report.summary = {{"mesh", MeshCell{Mesh({{"tp", 2}, {"dp", 3}})}}};
     const Json json = Json::parse(rendered(report, "json"));
-    RC_ASSERT(json["summary"]["mesh"].dump() == R"({"tp":2,"dp":3})");
+    ENSURE(json["summary"]["mesh"].dump() == R"({"tp":2,"dp":3})");
     const Json& table = json["tables"]["placements"];
-    RC_ASSERT(table.size() == rows.size());
+    ENSURE(table.size() == rows.size());
     for (size_t i = 0; i < rows.size(); ++i) {
-      RC_ASSERT(table[i].size() == kKinds);
+      ENSURE(table[i].size() == kKinds);
       for (size_t column = 0; column < kKinds; ++column) {
         const Json& value = table[i]["c" + std::to_string(column)];
         const Json expected = std::visit(Expected{}, rows[i][column]);
-        RC_ASSERT(value == expected);
+        ENSURE(value == expected);
         if (expected.is_number_integer()) {
-          RC_ASSERT(value.is_number_integer());
+          ENSURE(value.is_number_integer());
         }
       }
     }
@@ -286,20 +282,20 @@ TEST_CASE("the value of every cell reads back from JSON") {
 }
 
 TEST_CASE("CSV has the rows of JSON") {
-  CHECK(rc::check("csv", [] {
+  CHECK(holds("csv", [] {
     std::vector<Row> rows;
     const Report report = any_report(rows);
     const auto fields = csv_fields(rendered(report, "csv"));
-    RC_ASSERT(fields.size() == rows.size() + 1);
+    ENSURE(fields.size() == rows.size() + 1);
     for (size_t i = 0; i < rows.size(); ++i) {
-      RC_ASSERT(fields[i + 1].size() == kKinds);
+      ENSURE(fields[i + 1].size() == kKinds);
       for (size_t column = 0; column < kKinds; ++column) {
         const std::string& field = fields[i + 1][column];
         const Json expected = std::visit(Expected{}, rows[i][column]);
         if (expected.is_string()) {
-          RC_ASSERT(field == spreadsheet_text(expected.get<std::string>()));
+          ENSURE(field == spreadsheet_text(expected.get<std::string>()));
         } else {
-          RC_ASSERT(Json::parse(field.empty() ? "null" : field) == expected);
+          ENSURE(Json::parse(field.empty() ? "null" : field) == expected);
         }
       }
     }
@@ -307,33 +303,33 @@ TEST_CASE("CSV has the rows of JSON") {
 }
 
 TEST_CASE("Markdown has the rows of JSON, whatever they are called") {
-  CHECK(rc::check("markdown", [] {
+  CHECK(holds("markdown", [] {
     std::vector<Row> rows;
     const Report report = any_report(rows);
     const auto lines = lines_of(rendered(report, "markdown"));
     size_t found = 0;
     for (const std::string& line : lines) {
-      RC_ASSERT(printable(line) == line);
+      ENSURE(printable(line) == line);
       if (!line.starts_with("|")) continue;
       ++found;
-      RC_ASSERT(markdown_cells(line) == kKinds);
+      ENSURE(markdown_cells(line) == kKinds);
     }
-    RC_ASSERT(found == (rows.empty() ? 0 : rows.size() + 2));
+    ENSURE(found == (rows.empty() ? 0 : rows.size() + 2));
   }));
 }
 
 TEST_CASE("text has the rows of JSON, with nothing that acts on a terminal") {
-  CHECK(rc::check("text", [] {
+  CHECK(holds("text", [] {
     std::vector<Row> rows;
     const Report report = any_report(rows);
     Style style;
-    style.unicode = *rc::gen::arbitrary<bool>();
-    style.exact = *rc::gen::arbitrary<bool>();
+    style.unicode = draw_bool();
+    style.exact = draw_bool();
     const auto lines = lines_of(rendered(report, "text", style));
-    RC_ASSERT(lines.size() == (rows.empty() ? 0 : rows.size() + 1));
+    ENSURE(lines.size() == (rows.empty() ? 0 : rows.size() + 1));
     for (const std::string& line : lines) {
-      RC_ASSERT(printable(line) == line);
-      RC_ASSERT(line.empty() || line.back() != ' ');
+      ENSURE(printable(line) == line);
+      ENSURE(line.empty() || line.back() != ' ');
     }
   }));
 }

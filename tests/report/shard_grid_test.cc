@@ -6,11 +6,11 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "base/text.h"
 #include "tests/support/builders.h"
 #include "tests/support/generators.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
@@ -123,26 +123,26 @@ TEST_CASE("ids are listed as far as there is room") {
 }
 
 TEST_CASE("with --expand every device is in some box, within the width") {
-  CHECK(rc::check("all devices", [] {
-    const Mesh on = *testing::gen::mesh();
+  CHECK(holds("all devices", [] {
+    const Mesh on = testing::draw_mesh();
     Placement placement;
-    placement.type = {DType::F32, *testing::gen::shape(4)};
-    placement.spec = *testing::gen::legal_spec(on, placement.type.shape.size());
+    placement.type = {DType::F32, testing::draw_shape(4)};
+    placement.spec = testing::draw_legal_spec(on, placement.type.shape.size());
     measure(placement, on, OnIndivisible::Chunk);
     const DeviceSlices map = device_slices(placement, on, OnIndivisible::Chunk);
-    const int width = *rc::gen::inRange(40, 160);
+    const int width = draw_in(40, 160);
     const auto lines = draw_shards(map, width, true);
     // Boxes have one line each, between lines of rules.
     size_t boxes = 0;
     for (const std::string& line : lines) {
-      RC_ASSERT(display_width(line) <= width);
+      ENSURE(display_width(line) <= width);
       for (size_t at = line.find("│"); at != std::string::npos;
            at = line.find("│", at + 1)) {
         ++boxes;
       }
       if (line.find("│") != std::string::npos) --boxes;
     }
-    RC_ASSERT(boxes == map.devices.size());
+    ENSURE(boxes == map.devices.size());
   }));
 }
 

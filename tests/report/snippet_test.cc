@@ -4,9 +4,9 @@
 #include <string>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "base/text.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
@@ -60,10 +60,9 @@ TEST_CASE("lines that CI runners take for commands are escaped") {
 }
 
 TEST_CASE("no text leaves a command, however it is cut into pieces") {
-  const bool holds = rc::check([] {
-    const auto text = *rc::gen::container<std::string>(
-        rc::gen::element(':', '#', '[', ' ', '\n', '1', '\t'));
-    const auto size = *rc::gen::inRange<size_t>(1, 5);
+  const bool holds = holds([] {
+    const auto text = draw_text(":#[ \n1\t");
+    const auto size = draw_in<size_t>(1, 5);
     std::string out;
     const TextSink sink = [&](std::string_view piece) {
       out += piece;
@@ -71,13 +70,13 @@ TEST_CASE("no text leaves a command, however it is cut into pieces") {
     };
     LineGuard guard(sink);
     for (size_t at = 0; at < text.size(); at += size) {
-      RC_ASSERT(guard.write(std::string_view(text).substr(at, size)));
+      ENSURE(guard.write(std::string_view(text).substr(at, size)));
     }
-    RC_ASSERT(guard.finish());
-    RC_ASSERT(out == without_commands(text));
-    RC_ASSERT(!has_command(out));
+    ENSURE(guard.finish());
+    ENSURE(out == without_commands(text));
+    ENSURE(!has_command(out));
     // The mutation: as it is, unless there was none.
-    RC_ASSERT((out == text) == !has_command(text));
+    ENSURE((out == text) == !has_command(text));
   });
   CHECK(holds);
 }
@@ -208,25 +207,25 @@ TEST_CASE("a line of 100 MB costs no more than a short one") {
 }
 
 TEST_CASE("any bytes give printable lines that fit, with a caret for a mark") {
-  CHECK(rc::check("draw_snippet", [] {
+  CHECK(holds("draw_snippet", [] {
     std::string line;
-    for (int i = *rc::gen::inRange(0, 60); i > 0; --i) {
-      line += *rc::gen::element<std::string>("a", "层", "\t", "\x1b", "\xFF",
-                                             "\xC3", "e\xCC\x81", " ");
+    for (int i = draw_in(0, 60); i > 0; --i) {
+      line += draw_of<std::string>(
+          {"a", "层", "\t", "\x1b", "\xFF", "\xC3", "e\xCC\x81", " "});
     }
     const auto size = static_cast<int>(line.size());
-    const int begin = *rc::gen::inRange(0, size + 2);
-    const int end = *rc::gen::inRange(begin, size + 3);
-    const int width = *rc::gen::inRange(20, 60);
+    const int begin = draw_in(0, size + 2);
+    const int end = draw_in(begin, size + 3);
+    const int width = draw_in(20, 60);
     const Lines lines =
         draw(line,
              {{static_cast<size_t>(begin), static_cast<size_t>(end), "", true}},
              width);
-    RC_ASSERT(lines.size() == 2U);
-    RC_ASSERT(display_width(lines[0]) <= width);
-    RC_ASSERT(printable(lines[0]) == lines[0]);
-    RC_ASSERT(lines[1].find('^') != std::string::npos);
-    RC_ASSERT(display_width(lines[1]) <= width + 1);
+    ENSURE(lines.size() == 2U);
+    ENSURE(display_width(lines[0]) <= width);
+    ENSURE(printable(lines[0]) == lines[0]);
+    ENSURE(lines[1].find('^') != std::string::npos);
+    ENSURE(display_width(lines[1]) <= width + 1);
   }));
 }
 

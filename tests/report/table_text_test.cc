@@ -4,10 +4,10 @@
 #include <limits>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "tests/support/property.h"
 #include "tests/support/reports.h"
 
 namespace shardplan {
@@ -207,14 +207,13 @@ TEST_CASE("a row that does not fit its table is a bug") {
 }
 
 TEST_CASE("elastic tables fit the width, and no line ends in a blank") {
-  CHECK(rc::check("print_table", [] {
-    const auto text = rc::gen::container<std::string>(
-        rc::gen::element('a', '/', ' ', '\n', '\x1b'));
+  CHECK(holds("print_table", [] {
+    const auto text = [] { return draw_text("a/ \n\x1b"); };
     std::vector<Row> rows;
-    for (int i = *rc::gen::inRange(1, 6); i > 0; --i) {
-      rows.push_back({*text, Count{*rc::gen::inRange(0, 9)}, *text});
+    for (int i = draw_in(1, 6); i > 0; --i) {
+      rows.push_back({text(), Count{draw_in(0, 9)}, text()});
     }
-    const int width = *rc::gen::inRange(50, 90);
+    const int width = draw_in(50, 90);
     const Table table{"t",
                       "",
                       {{"a", "first", Align::Left, true},
@@ -223,9 +222,9 @@ TEST_CASE("elastic tables fit the width, and no line ends in a blank") {
                       rows_of(rows)};
     for (const std::string& line :
          lines_of(printed(table, text_of_width(width)))) {
-      RC_ASSERT(display_width(line) <= width);
-      RC_ASSERT(printable(line) == line);
-      RC_ASSERT(line.empty() || line.back() != ' ');
+      ENSURE(display_width(line) <= width);
+      ENSURE(printable(line) == line);
+      ENSURE(line.empty() || line.back() != ' ');
     }
   }));
 }

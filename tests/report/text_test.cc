@@ -7,11 +7,11 @@
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
-#include <rapidcheck.h>
 
 #include "report/json.h"
 #include "report/markdown.h"
 #include "report/style.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 
@@ -155,30 +155,31 @@ TEST_CASE("bytes that are not UTF-8 are replaced") {
 }
 
 TEST_CASE("any text reads back the same, if it is UTF-8") {
-  CHECK(rc::check("append_printable_json", [](const std::string& bytes) {
+  CHECK(holds("append_printable_json", [] {
+    const auto bytes = draw_any<std::string>();
     const nlohmann::json parsed = nlohmann::json::parse(in_quotes(bytes));
-    RC_ASSERT(is_valid_utf8(in_quotes(bytes)));
-    if (is_valid_utf8(bytes)) RC_ASSERT(parsed.get<std::string>() == bytes);
+    ENSURE(is_valid_utf8(in_quotes(bytes)));
+    if (is_valid_utf8(bytes)) ENSURE(parsed.get<std::string>() == bytes);
   }));
-  CHECK(rc::check("append_printable_json of code points", [] {
+  CHECK(holds("append_printable_json of code points", [] {
     std::string text;
-    for (int i = *rc::gen::inRange(0, 20); i > 0; --i) {
-      text += *rc::gen::element<std::string>("a", "\"", "\\", "\n", "\x1b", "é",
-                                             "层", "\xF0\x9F\x9A\x80",
-                                             "\xE2\x80\xAE");
+    for (int i = draw_in(0, 20); i > 0; --i) {
+      text += draw_of<std::string>({"a", "\"", "\\", "\n", "\x1b", "é", "层",
+                                    "\xF0\x9F\x9A\x80", "\xE2\x80\xAE"});
     }
-    RC_ASSERT(nlohmann::json::parse(in_quotes(text)).get<std::string>() ==
-              text);
+    ENSURE(nlohmann::json::parse(in_quotes(text)).get<std::string>() == text);
   }));
 }
 
 TEST_CASE("any double reads back the same") {
-  CHECK(rc::check("append_json_double", [](double number) {
+  CHECK(holds("append_json_double", [] {
+    const auto number = draw_any<double>();
     std::string text;
     append_json_double(text, number);
-    RC_ASSERT(nlohmann::json::parse(text).get<double>() == number);
+    ENSURE(nlohmann::json::parse(text).get<double>() == number);
   }));
-  CHECK(rc::check("append_json_double of any bits", [](uint64_t bits) {
+  CHECK(holds("append_json_double of any bits", [] {
+    const auto bits = draw_any<uint64_t>();
     double number = 0;
     static_assert(sizeof number == sizeof bits);
     std::memcpy(&number, &bits, sizeof bits);
@@ -186,9 +187,9 @@ TEST_CASE("any double reads back the same") {
     append_json_double(text, number);
     const nlohmann::json parsed = nlohmann::json::parse(text);
     if (std::isfinite(number)) {
-      RC_ASSERT(parsed.get<double>() == number);
+      ENSURE(parsed.get<double>() == number);
     } else {
-      RC_ASSERT(parsed.is_null());
+      ENSURE(parsed.is_null());
     }
   }));
 }

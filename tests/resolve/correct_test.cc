@@ -8,10 +8,10 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "tests/support/builders.h"
 #include "tests/support/generators.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
@@ -109,30 +109,30 @@ TEST_CASE("a product of repeated axes beyond 63 bits divides nothing") {
 }
 
 TEST_CASE("correct only removes, is idempotent, and its result is legal") {
-  CHECK(rc::check([] {
-    const Mesh mesh = *testing::gen::mesh();
-    const Shape shape = *testing::gen::shape();
-    const PartitionSpec asked = *testing::gen::any_spec();
-    const auto policy = *rc::gen::element(
-        OnIndivisible::Drop, OnIndivisible::Prefix, OnIndivisible::Pad,
-        OnIndivisible::Chunk, OnIndivisible::Error);
+  CHECK(holds([] {
+    const Mesh mesh = testing::draw_mesh();
+    const Shape shape = testing::draw_shape();
+    const PartitionSpec asked = testing::draw_any_spec();
+    const auto policy =
+        draw_of({OnIndivisible::Drop, OnIndivisible::Prefix, OnIndivisible::Pad,
+                 OnIndivisible::Chunk, OnIndivisible::Error});
     const CorrectedSpec once = correct(asked, shape, mesh, {}, policy);
     const CorrectedSpec twice = correct(once.spec, shape, mesh, {}, policy);
-    RC_ASSERT(twice.spec == once.spec);
-    RC_ASSERT(twice.corrections.empty());
-    RC_ASSERT(once.spec.dims.empty() || once.spec.dims.size() == shape.size());
+    ENSURE(twice.spec == once.spec);
+    ENSURE(twice.corrections.empty());
+    ENSURE(once.spec.dims.empty() || once.spec.dims.size() == shape.size());
     std::set<AxisName> used;
     size_t kept = 0;
     for (size_t dim = 0; dim < once.spec.dims.size(); ++dim) {
       for (const AxisName& axis : once.spec.dims[dim]) {
-        RC_ASSERT(mesh.find(axis).has_value());
-        RC_ASSERT(used.insert(axis).second);
+        ENSURE(mesh.find(axis).has_value());
+        ENSURE(used.insert(axis).second);
         const AxisNames& from = asked.dims.at(dim);
-        RC_ASSERT(std::find(from.begin(), from.end(), axis) != from.end());
+        ENSURE(std::find(from.begin(), from.end(), axis) != from.end());
         ++kept;
       }
       if (cut_of(policy) == Cut::Even && policy != OnIndivisible::Pad) {
-        RC_ASSERT(shape[dim] % shard_count(mesh, once.spec.dims[dim]) == 0);
+        ENSURE(shape[dim] % shard_count(mesh, once.spec.dims[dim]) == 0);
       }
     }
     // What is gone is in the rows: nothing is dropped in silence.
@@ -144,20 +144,20 @@ TEST_CASE("correct only removes, is idempotent, and its result is legal") {
         dropped += c.dropped.size();
       }
     }
-    RC_ASSERT(wanted == kept + dropped);
+    ENSURE(wanted == kept + dropped);
   }));
 }
 
 TEST_CASE("a legal spec stays as it was, but for its form") {
-  CHECK(rc::check([] {
-    const Mesh mesh = *testing::gen::mesh();
-    const Shape shape = *testing::gen::shape();
-    PartitionSpec spec = *testing::gen::legal_spec(mesh, shape.size());
+  CHECK(holds([] {
+    const Mesh mesh = testing::draw_mesh();
+    const Shape shape = testing::draw_shape();
+    PartitionSpec spec = testing::draw_legal_spec(mesh, shape.size());
     const CorrectedSpec result =
         correct(spec, shape, mesh, {}, OnIndivisible::Pad);
-    RC_ASSERT(result.corrections.empty());
+    ENSURE(result.corrections.empty());
     spec.dims.resize(names_no_axis(spec) ? 0 : shape.size());
-    RC_ASSERT(result.spec == spec);
+    ENSURE(result.spec == spec);
   }));
 }
 
@@ -206,17 +206,17 @@ TEST_CASE("choices are taken in their order, together or one by one") {
 }
 
 TEST_CASE("what is chosen needs no correction") {
-  CHECK(rc::check([] {
-    const Mesh mesh = *testing::gen::mesh();
-    const Shape shape = *testing::gen::shape();
+  CHECK(holds([] {
+    const Mesh mesh = testing::draw_mesh();
+    const Shape shape = testing::draw_shape();
     AutoSpecOptions options;
-    options.smallest_first = *rc::gen::arbitrary<bool>();
-    options.min_size = *rc::gen::element<int64_t>(0, 1, 10);
+    options.smallest_first = draw_bool();
+    options.min_size = draw_of<int64_t>({0, 1, 10});
     const PartitionSpec spec = auto_spec(shape, mesh, options);
-    RC_ASSERT(spec.dims.empty() || spec.dims.size() == shape.size());
+    ENSURE(spec.dims.empty() || spec.dims.size() == shape.size());
     const CorrectedSpec corrected =
         correct(spec, shape, mesh, {}, OnIndivisible::Error);
-    RC_ASSERT(corrected.corrections.empty());
+    ENSURE(corrected.corrections.empty());
   }));
 }
 

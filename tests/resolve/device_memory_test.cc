@@ -7,18 +7,17 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "resolve/resolve.h"
 #include "tests/support/builders.h"
 #include "tests/support/generators.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
 
 using testing::mesh;
 using testing::spec;
-namespace gen = testing::gen;
 
 TEST_CASE("only coordinates at which a shard changes are breakpoints") {
   const Mesh devices = mesh("fsdp=4,tp=2");
@@ -41,13 +40,14 @@ TEST_CASE("too many classes are refused before they are made") {
 }
 
 TEST_CASE("classes store what devices one by one store") {
-  CHECK(rc::check([] {
-    const Mesh devices = *gen::mesh();
+  CHECK(holds([] {
+    const Mesh devices = testing::draw_mesh();
     std::vector<std::pair<TensorType, PartitionSpec>> tensors;
     Breakpoints breakpoints;
     for (int i = 0; i < 3; ++i) {
-      const TensorType type = *gen::tensor_type();
-      tensors.emplace_back(type, *gen::legal_spec(devices, type.shape.size()));
+      const TensorType type = testing::draw_tensor_type();
+      tensors.emplace_back(
+          type, testing::draw_legal_spec(devices, type.shape.size()));
       add_breakpoints(devices, type.shape, tensors.back().second, breakpoints);
     }
     const auto bytes_at = [&](const std::vector<int64_t>& coordinates) {
@@ -63,11 +63,11 @@ TEST_CASE("classes store what devices one by one store") {
     }
     std::map<std::vector<int64_t>, int64_t> by_class;
     const auto classes = coordinate_classes(devices, breakpoints, 1 << 20);
-    RC_ASSERT(classes.has_value());
+    ENSURE(classes.has_value());
     for (const CoordinateClass& c : *classes) {
       by_class[bytes_at(c.coordinates)] += c.devices;
     }
-    RC_ASSERT(by_class == one_by_one);
+    ENSURE(by_class == one_by_one);
   }));
 }
 
@@ -106,17 +106,16 @@ int64_t bytes_on(const Model& model, size_t parameter, int64_t device) {
 }
 
 TEST_CASE("device classes, sums and ratios agree with a loop over devices") {
-  CHECK(rc::check([] {
-    const auto policy =
-        *rc::gen::element(OnIndivisible::Drop, OnIndivisible::Prefix,
-                          OnIndivisible::Pad, OnIndivisible::Chunk);
+  CHECK(holds([] {
+    const auto policy = draw_of({OnIndivisible::Drop, OnIndivisible::Prefix,
+                                 OnIndivisible::Pad, OnIndivisible::Chunk});
     RuleSet rules;
     for (const char* pattern : {"q_proj", "up_proj", "norm", "bias"}) {
       rules.rules.push_back(
-          {pattern, *testing::gen::any_spec(), {}, {}, {}, false});
+          {pattern, testing::draw_any_spec(), {}, {}, {}, false});
     }
-    const Model m = planned(*testing::gen::manifest(), rules,
-                            *testing::gen::mesh(), policy);
+    const Model m =
+        planned(testing::draw_manifest(), rules, testing::draw_mesh(), policy);
     const int64_t devices = m.plan.mesh.devices();
     std::map<int64_t, int64_t> classes;
     int64_t total = 0;
@@ -128,13 +127,13 @@ TEST_CASE("device classes, sums and ratios agree with a loop over devices") {
       ++classes[bytes];
       total += bytes;
     }
-    RC_ASSERT(m.memory.classes.size() == classes.size());
+    ENSURE(m.memory.classes.size() == classes.size());
     for (const DeviceClass& c : m.memory.classes) {
-      RC_ASSERT(classes[c.bytes] == c.devices);
+      ENSURE(classes[c.bytes] == c.devices);
     }
-    RC_ASSERT(m.memory.max == classes.rbegin()->first);
-    RC_ASSERT(m.memory.min == classes.begin()->first);
-    RC_ASSERT(m.memory.total == total);
+    ENSURE(m.memory.max == classes.rbegin()->first);
+    ENSURE(m.memory.min == classes.begin()->first);
+    ENSURE(m.memory.total == total);
 
     const Balance b = balance(m.manifest, m.plan, m.memory);
     int64_t replicated = 0;
@@ -143,22 +142,22 @@ TEST_CASE("device classes, sums and ratios agree with a loop over devices") {
     }
     const auto logical = static_cast<double>(m.manifest.total_bytes());
     if (logical == 0) {
-      RC_ASSERT(b.efficiency == 1.0 && b.balance_score == 1.0);
-      RC_ASSERT(b.replication_factor == 1.0 && b.padding_bytes == 0);
+      ENSURE(b.efficiency == 1.0 && b.balance_score == 1.0);
+      ENSURE(b.replication_factor == 1.0 && b.padding_bytes == 0);
       return;
     }
-    RC_ASSERT(b.padding_bytes == total - replicated);
-    RC_ASSERT(b.padding_bytes >= 0);
+    ENSURE(b.padding_bytes == total - replicated);
+    ENSURE(b.padding_bytes >= 0);
     const double gap =
         b.efficiency * (b.replication_factor +
                         static_cast<double>(b.padding_bytes) / logical) -
         b.balance_score;
-    RC_ASSERT(std::abs(gap) < 1e-12);
+    ENSURE(std::abs(gap) < 1e-12);
     const Imbalance i = imbalance(m.memory);
     for (const double measure :
          {i.total_variation, i.total_distance, i.chi_square, i.kl_divergence}) {
-      RC_ASSERT(measure >= 0 && measure <= 1);
-      RC_ASSERT((measure > 0) == (m.memory.max != m.memory.min));
+      ENSURE(measure >= 0 && measure <= 1);
+      ENSURE((measure > 0) == (m.memory.max != m.memory.min));
     }
   }));
 }
@@ -208,14 +207,14 @@ TEST_CASE("repetition is reported by axis and an axis by what it saves") {
 }
 
 TEST_CASE("declared storage keeps the identity of bytes, under every policy") {
-  CHECK(rc::check([] {
-    const auto kv = *rc::gen::inRange<int64_t>(1, 5);
-    const int64_t heads = kv * *rc::gen::inRange<int64_t>(1, 5);
-    const auto dim = *rc::gen::inRange<int64_t>(1, 5);
+  CHECK(holds([] {
+    const auto kv = draw_in<int64_t>(1, 5);
+    const int64_t heads = kv * draw_in<int64_t>(1, 5);
+    const auto dim = draw_in<int64_t>(1, 5);
     const auto text = [](std::vector<int64_t> shape) {
       return "u8" + shape_text(shape);
     };
-    const auto vocab = *rc::gen::inRange<int64_t>(1, 60);
+    const auto vocab = draw_in<int64_t>(1, 60);
     Manifest manifest = testing::manifest(
         {{"embed_tokens.weight", text({vocab, 6})},
          {"layers.0.self_attn.q_proj.weight", text({heads * dim, 6})},
@@ -232,27 +231,27 @@ TEST_CASE("declared storage keeps the identity of bytes, under every policy") {
     RuleSet rules;
     for (const char* pattern : {"embed", "q_proj", "k_proj", ""}) {
       rules.rules.push_back(
-          {pattern, *testing::gen::any_spec(), {}, {}, {}, false});
+          {pattern, testing::draw_any_spec(), {}, {}, {}, false});
     }
     ResolveOptions options;
     options.on_indivisible =
-        *rc::gen::element(OnIndivisible::Drop, OnIndivisible::Prefix,
-                          OnIndivisible::Pad, OnIndivisible::Chunk);
-    options.declarations.replicate_kv_heads = *rc::gen::arbitrary<bool>();
-    options.declarations.interleave_qkv = *rc::gen::arbitrary<bool>();
-    options.declarations.interleave_gate_up = *rc::gen::arbitrary<bool>();
-    options.declarations.pad_vocab = *rc::gen::inRange<int64_t>(0, 9);
-    const Mesh mesh = *testing::gen::mesh();
+        draw_of({OnIndivisible::Drop, OnIndivisible::Prefix, OnIndivisible::Pad,
+                 OnIndivisible::Chunk});
+    options.declarations.replicate_kv_heads = draw_bool();
+    options.declarations.interleave_qkv = draw_bool();
+    options.declarations.interleave_gate_up = draw_bool();
+    options.declarations.pad_vocab = draw_in<int64_t>(0, 9);
+    const Mesh mesh = testing::draw_mesh();
     Diagnostics diags;
     const auto plan = resolve(manifest, rules, mesh, options, diags);
-    RC_ASSERT(plan.has_value());
+    ENSURE(plan.has_value());
     const auto memory = device_memory(manifest, *plan, diags);
-    RC_ASSERT(memory.has_value());
+    ENSURE(memory.has_value());
     int64_t total = 0;
     int64_t replicated = 0;
     for (size_t i = 0; i < manifest.size(); ++i) {
       const Placement& p = plan->of(i);
-      RC_ASSERT(p.type == manifest.type(i));
+      ENSURE(p.type == manifest.type(i));
       const Shape stored = stored_shape(p);
       int64_t on_all = 0;
       for (int64_t device = 0; device < mesh.devices(); ++device) {
@@ -271,13 +270,13 @@ TEST_CASE("declared storage keeps the identity of bytes, under every policy") {
         on_all += bytes;
       }
       // What is stored covers the logical tensor as often as it is replicated.
-      RC_ASSERT(on_all >= p.replicas * p.type.bytes());
+      ENSURE(on_all >= p.replicas * p.type.bytes());
       total += on_all;
       replicated += p.replicas * p.type.bytes();
     }
-    RC_ASSERT(memory->total == total);
+    ENSURE(memory->total == total);
     const Balance b = balance(manifest, *plan, *memory);
-    RC_ASSERT(b.padding_bytes == total - replicated);
+    ENSURE(b.padding_bytes == total - replicated);
   }));
 }
 

@@ -5,12 +5,12 @@
 #include <string>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "resolve/correct.h"
 #include "resolve/resolve.h"
 #include "tests/support/builders.h"
 #include "tests/support/generators.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
@@ -177,15 +177,15 @@ TEST_CASE("uneven shards of equal size on the fullest device still disagree") {
 
 // The policies of this program are four of the semantics.
 TEST_CASE("a spec that is placed is placed as its policy places it") {
-  CHECK(rc::check("read_as", [] {
-    const Manifest model = *testing::gen::manifest();
+  CHECK(holds("read_as", [] {
+    const Manifest model = testing::draw_manifest();
     RuleSet given;
     given.rules.resize(2);
     given.rules[0].pattern = "kernel|scale";
-    given.rules[0].spec = *testing::gen::any_spec();
+    given.rules[0].spec = testing::draw_any_spec();
     given.rules[1].pattern = "bias";
-    given.rules[1].spec = *testing::gen::any_spec();
-    const Mesh mesh = *testing::gen::mesh();
+    given.rules[1].spec = testing::draw_any_spec();
+    const Mesh mesh = testing::draw_mesh();
     const Plan plan = verbatim_plan(model, given, mesh);
     const struct {
       const char* semantics;
@@ -212,8 +212,8 @@ TEST_CASE("a spec that is placed is placed as its policy places it") {
             });
           }
         }
-        RC_ASSERT(outcome.spec ==
-                  correct(spec, asked.type.shape, mesh, {}, row.policy).spec);
+        ENSURE(outcome.spec ==
+               correct(spec, asked.type.shape, mesh, {}, row.policy).spec);
       }
     }
   }));

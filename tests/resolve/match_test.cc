@@ -9,11 +9,11 @@
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
-#include <rapidcheck.h>
 
 #include "base/allocation.h"
 #include "tests/support/builders.h"
 #include "tests/support/messages.h"
+#include "tests/support/property.h"
 #include "tests/support/shared_dir.h"
 
 namespace shardplan {
@@ -39,25 +39,24 @@ TEST_CASE("every rule found in a name is listed, in order") {
 }
 
 TEST_CASE("find is the loop over the rules") {
-  CHECK(rc::check([] {
+  CHECK(holds([] {
     std::vector<testing::PatternAndSpec> entries;
-    const auto count = *rc::gen::inRange(0, 8);
+    const auto count = draw_in(0, 8);
     for (int i = 0; i < count; ++i) {
-      entries.push_back({*rc::gen::element<std::string>(
-                             "a", "b$", "^a", "a.b", ".*", "", "(a|b)+/",
-                             "[0-9]", "a{2}", "/b", "^$", "ab?"),
-                         ""});
+      entries.push_back(
+          {draw_of<std::string>({"a", "b$", "^a", "a.b", ".*", "", "(a|b)+/",
+                                 "[0-9]", "a{2}", "/b", "^$", "ab?"}),
+           ""});
     }
     Diagnostics diags;
     const auto matcher = Matcher::compile(testing::rules(entries), true, diags);
-    RC_ASSERT(matcher.has_value());
-    const auto name =
-        *rc::gen::container<std::string>(rc::gen::element('a', 'b', '/', '0'));
+    ENSURE(matcher.has_value());
+    const auto name = draw_text("ab/0");
     Found one;
     Found other;
     matcher->find(name, one);
     matcher->find_one_by_one(name, other);
-    RC_ASSERT(one == other);
+    ENSURE(one == other);
   }));
 }
 
@@ -140,25 +139,26 @@ TEST_CASE("a catch-all is found in any name whatever") {
 }
 
 std::string any_printable_name() {
-  return *rc::gen::nonEmpty(
-      rc::gen::container<std::string>(rc::gen::inRange<char>('!', '\x7f')));
+  std::string name(1, draw_in('!', '\x7f'));
+  for (const char c : draw_list([] { return draw_in('!', '\x7f'); })) name += c;
+  return name;
 }
 
 // Patterns of few pieces, of which many are found in any name.
 std::string wide_pattern() {
   std::string pattern;
-  const auto pieces = *rc::gen::inRange(0, 4);
+  const auto pieces = draw_in(0, 4);
   for (int i = 0; i < pieces; ++i) {
-    pattern += *rc::gen::element<std::string>(
-        ".*", ".", ".+", "^", "$", "a?", "[^a]", "a", "|", "(.|a)", "[!-~]*",
-        "\\w*", "(^.|b)", "[^/]*", "\\b", "(a|.*)", ".{2}", "\\S", "/?");
+    pattern += draw_of<std::string>(
+        {".*", ".", ".+", "^", "$", "a?", "[^a]", "a", "|", "(.|a)", "[!-~]*",
+         "\\w*", "(^.|b)", "[^/]*", "\\b", "(a|.*)", ".{2}", "\\S", "/?"});
   }
   return pattern;
 }
 
 TEST_CASE("a catch-all is found in random names, and what is none misses one") {
   int catch_alls = 0;
-  CHECK(rc::check([&] {
+  CHECK(holds([&] {
     const std::string pattern = wide_pattern();
     Diagnostics diags;
     const auto matcher =
@@ -169,7 +169,7 @@ TEST_CASE("a catch-all is found in random names, and what is none misses one") {
       ++catch_alls;
       for (int i = 0; i < 20; ++i) {
         matcher->find_one_by_one(any_printable_name(), found);
-        RC_ASSERT(found.size() == 1U);
+        ENSURE(found.size() == 1U);
       }
       return;
     }
@@ -192,7 +192,7 @@ TEST_CASE("a catch-all is found in random names, and what is none misses one") {
         }
       }
     }
-    RC_ASSERT(misses);
+    ENSURE(misses);
   }));
   CHECK(catch_alls > 10);
 }
@@ -289,10 +289,9 @@ std::string any_name() {
     }
     return pieces;
   }();
-  const auto separator = *rc::gen::element<std::string>("/", "/", ".", "_");
+  const auto separator = draw_of<std::string>({"/", "/", ".", "_"});
   std::string name;
-  for (const std::string& piece : *rc::gen::container<std::vector<std::string>>(
-           rc::gen::elementOf(kPieces))) {
+  for (const std::string& piece : draw_list([] { return draw_of(kPieces); })) {
     name += (name.empty() ? "" : separator) + piece;
   }
   return name;
@@ -327,13 +326,13 @@ TEST_CASE("hundreds of rules find in a name what Python finds, one by one") {
 
 TEST_CASE("hundreds of rules are searched as a loop over them would") {
   const Matcher matcher = rule_shapes_compiled(own_patterns());
-  CHECK(rc::check([&] {
+  CHECK(holds([&] {
     const std::string name = any_name();
     RuleShapesFound found;
     RuleShapesFound one_by_one;
     matcher.find(name, found);
     matcher.find_one_by_one(name, one_by_one);
-    RC_ASSERT(found == one_by_one);
+    ENSURE(found == one_by_one);
   }));
 }
 

@@ -6,10 +6,10 @@
 #include <string>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "tests/support/builders.h"
 #include "tests/support/generators.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
@@ -66,37 +66,37 @@ TEST_CASE("an axis stays with the first dimension that has it") {
 }
 
 TEST_CASE("the result of legal operands names every axis once") {
-  CHECK(rc::check([] {
-    const Mesh mesh = *testing::gen::mesh();
-    const auto left_rank = *rc::gen::inRange(1, 5);
-    const auto right_rank = *rc::gen::inRange(1, 5);
-    const auto left = *testing::gen::legal_spec(mesh, size_t(left_rank));
-    const auto right = *testing::gen::legal_spec(mesh, size_t(right_rank));
+  CHECK(holds([] {
+    const Mesh mesh = testing::draw_mesh();
+    const auto left_rank = draw_in(1, 5);
+    const auto right_rank = draw_in(1, 5);
+    const auto left = testing::draw_legal_spec(mesh, size_t(left_rank));
+    const auto right = testing::draw_legal_spec(mesh, size_t(right_rank));
     const MatmulOutput output =
         matmul_output(left, left_rank, right, right_rank);
-    RC_ASSERT(output.spec.dims.size() ==
-              size_t(left_rank - 1 + (right_rank > 1 ? 1 : 0)));
+    ENSURE(output.spec.dims.size() ==
+           size_t(left_rank - 1 + (right_rank > 1 ? 1 : 0)));
     std::set<AxisName> used;
     for (const AxisNames& axes : output.spec.dims) {
-      for (const AxisName& axis : axes) RC_ASSERT(used.insert(axis).second);
+      for (const AxisName& axis : axes) ENSURE(used.insert(axis).second);
     }
     // Partial and mismatched axes are told apart.
     for (const AxisName& axis : output.partial) {
-      RC_ASSERT(std::count(output.mismatched.begin(), output.mismatched.end(),
-                           axis) == 0);
+      ENSURE(std::count(output.mismatched.begin(), output.mismatched.end(),
+                        axis) == 0);
     }
   }));
 }
 
 TEST_CASE("the original agrees where specs have the length of their ranks") {
-  CHECK(rc::check([] {
-    const Mesh mesh = *testing::gen::mesh();
-    auto left = *testing::gen::legal_spec(mesh, 3);
-    auto right = *testing::gen::legal_spec(mesh, 2);
+  CHECK(holds([] {
+    const Mesh mesh = testing::draw_mesh();
+    auto left = testing::draw_legal_spec(mesh, 3);
+    auto right = testing::draw_legal_spec(mesh, 2);
     left.dims.resize(3);
     right.dims.resize(2);
-    RC_ASSERT(original_matmul_output(left, right) ==
-              matmul_output(left, 3, right, 2).spec);
+    ENSURE(original_matmul_output(left, right) ==
+           matmul_output(left, 3, right, 2).spec);
   }));
 }
 

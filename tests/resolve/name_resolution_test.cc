@@ -8,11 +8,11 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "resolve/correct.h"
 #include "tests/support/builders.h"
 #include "tests/support/generators.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
@@ -139,51 +139,47 @@ TEST_CASE("fallbacks are named as in flax") {
 }
 
 // Labels without repetition, and rules for them.
-rc::Gen<AxisLabels> any_labels() {
-  return rc::gen::map(
-      testing::gen::some_of<std::string>({"a", "b", "c", "d", "-"}),
-      [](const std::vector<std::string>& names) {
-        AxisLabels labels;
-        for (const std::string& name : names) {
-          labels.push_back(name == "-" ? Label() : Label(name));
-        }
-        return labels;
-      });
+AxisLabels any_labels() {
+  AxisLabels labels;
+  for (const std::string& name : draw_some_of({"a", "b", "c", "d", "-"})) {
+    labels.push_back(name == "-" ? Label() : Label(name));
+  }
+  return labels;
 }
 
 std::vector<LogicalRule> any_rules() {
   std::vector<LogicalRule> rules;
-  const auto count = *rc::gen::inRange(0, 9);
+  const auto count = draw_in(0, 9);
   for (int i = 0; i < count; ++i) {
-    const auto name = *rc::gen::element<std::string>("a", "b", "c", "d");
-    const auto axes = *testing::gen::some_of<AxisName>({"x", "y", "z"});
+    const auto name = draw_of<std::string>({"a", "b", "c", "d"});
+    const auto axes = draw_some_of({"x", "y", "z"});
     rules.push_back({name, axes, {}, {}});
   }
   return rules;
 }
 
 TEST_CASE("no mesh axis is given to two dimensions") {
-  CHECK(rc::check([] {
-    const LogicalMapping mapping = map_logical_axes(*any_labels(), any_rules());
+  CHECK(holds([] {
+    const LogicalMapping mapping = map_logical_axes(any_labels(), any_rules());
     std::set<AxisName> used;
     for (const AxisNames& axes : spec_of(mapping).dims) {
-      for (const AxisName& axis : axes) RC_ASSERT(used.insert(axis).second);
+      for (const AxisName& axis : axes) ENSURE(used.insert(axis).second);
     }
   }));
 }
 
 TEST_CASE("a rule is blocked only by the rules before it") {
-  CHECK(rc::check([] {
-    const AxisLabels labels = *any_labels();
+  CHECK(holds([] {
+    const AxisLabels labels = any_labels();
     std::vector<LogicalRule> rules = any_rules();
     const LogicalMapping before = map_logical_axes(labels, rules);
     // One more rule behind all others places only what was unplaced.
-    rules.push_back({*rc::gen::element<std::string>("a", "b"), {"x"}, {}, {}});
+    rules.push_back({draw_of<std::string>({"a", "b"}), {"x"}, {}, {}});
     const LogicalMapping after = map_logical_axes(labels, rules);
     for (size_t i = 0; i < labels.size(); ++i) {
       if (!before.dims[i].placed) continue;
-      RC_ASSERT(after.dims[i].axes == before.dims[i].axes);
-      RC_ASSERT(after.dims[i].rule == before.dims[i].rule);
+      ENSURE(after.dims[i].axes == before.dims[i].axes);
+      ENSURE(after.dims[i].rule == before.dims[i].rule);
     }
   }));
 }
@@ -213,11 +209,11 @@ PartitionSpec by_definition(const AxisLabels& labels,
 }
 
 TEST_CASE("the mapping is that of its definition") {
-  CHECK(rc::check([] {
-    const AxisLabels labels = *any_labels();
+  CHECK(holds([] {
+    const AxisLabels labels = any_labels();
     const std::vector<LogicalRule> rules = any_rules();
-    RC_ASSERT(spec_of(map_logical_axes(labels, rules)) ==
-              by_definition(labels, rules));
+    ENSURE(spec_of(map_logical_axes(labels, rules)) ==
+           by_definition(labels, rules));
   }));
 }
 
@@ -413,29 +409,29 @@ TEST_CASE("specs of the last dimensions are shifted, or lose their first") {
 }
 
 TEST_CASE("placed logical axes never name a mesh axis twice") {
-  CHECK(rc::check([] {
+  CHECK(holds([] {
     const AxisNames pool = {"dp", "fsdp", "tp"};
     RuleSet rules;
-    const auto count = *rc::gen::inRange(0, 8);
+    const auto count = draw_in(0, 8);
     for (int i = 0; i < count; ++i) {
       LogicalRule rule;
-      rule.name = std::string(1, *rc::gen::inRange('a', 'e'));
+      rule.name = std::string(1, draw_in('a', 'e'));
       for (const AxisName& axis : pool) {
-        if (*rc::gen::arbitrary<bool>()) rule.axes.push_back(axis);
+        if (draw_bool()) rule.axes.push_back(axis);
       }
       rules.logical_rules.push_back(rule);
     }
     PartitionSpec written;
-    written.dims.push_back({*rc::gen::elementOf(pool)});
+    written.dims.push_back({draw_of(pool)});
     for (const char* label : {"logical:a", "logical:b", "logical:c"}) {
-      if (*rc::gen::arbitrary<bool>()) written.dims.push_back({label});
+      if (draw_bool()) written.dims.push_back({label});
     }
     const Mesh mesh = testing::mesh("dp=2,fsdp=4,tp=2");
     const ResolvedNames found =
         Vocabulary(rules, mesh, {}).of(written, written.dims.size());
     std::set<AxisName> used;
     for (const AxisNames& axes : found.spec.dims) {
-      for (const AxisName& axis : axes) RC_ASSERT(used.insert(axis).second);
+      for (const AxisName& axis : axes) ENSURE(used.insert(axis).second);
     }
     // Every label is placed by a rule, or a correction says why not.
     for (size_t dim = 1; dim < written.dims.size(); ++dim) {
@@ -443,7 +439,7 @@ TEST_CASE("placed logical axes never name a mesh axis twice") {
       for (const Correction& c : found.corrections) {
         corrected = corrected || c.dim == static_cast<int>(dim);
       }
-      RC_ASSERT(corrected != (found.logical_rules[dim] > 0));
+      ENSURE(corrected != (found.logical_rules[dim] > 0));
     }
   }));
 }

@@ -8,11 +8,11 @@
 #include <string>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "resolve/correct.h"
 #include "tests/support/builders.h"
 #include "tests/support/generators.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
@@ -38,18 +38,18 @@ std::string named_sharding_refuses(const PartitionSpec& spec,
 }
 
 TEST_CASE("a spec is corrected exactly where NamedSharding refuses it") {
-  CHECK(rc::check("corrected = refused", [] {
-    const Mesh mesh = *testing::gen::mesh();
-    const Shape shape = *testing::gen::shape(3);
+  CHECK(holds("corrected = refused", [] {
+    const Mesh mesh = testing::draw_mesh();
+    const Shape shape = testing::draw_shape(3);
     const PartitionSpec spec =
-        *rc::gen::oneOf(testing::gen::any_spec(),
-                        testing::gen::legal_spec(mesh, shape.size() + 1));
+        draw_bool() ? testing::draw_any_spec()
+                    : testing::draw_legal_spec(mesh, shape.size() + 1);
     const CorrectedSpec corrected =
         correct(spec, shape, mesh, {}, OnIndivisible::Error);
     const std::string refused = named_sharding_refuses(spec, shape, mesh);
-    RC_CLASSIFY(refused.empty());
-    RC_ASSERT(corrected.corrections.empty() == refused.empty());
-    RC_ASSERT(named_sharding_refuses(corrected.spec, shape, mesh).empty());
+    if (refused.empty()) testing::count_case("not refused");
+    ENSURE(corrected.corrections.empty() == refused.empty());
+    ENSURE(named_sharding_refuses(corrected.spec, shape, mesh).empty());
   }));
 }
 

@@ -5,11 +5,11 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "tests/support/advised.h"
 #include "tests/support/builders.h"
 #include "tests/support/generators.h"
+#include "tests/support/property.h"
 #include "tests/support/units.h"
 
 namespace shardplan {
@@ -340,32 +340,32 @@ TEST_CASE("what no rule matched is placed by size only when asked") {
 }
 
 TEST_CASE("converting is resolving again on the new mesh") {
-  CHECK(rc::check("as the rules would", [] {
-    const Manifest model = *testing::gen::manifest();
+  CHECK(holds("as the rules would", [] {
+    const Manifest model = testing::draw_manifest();
     RuleSet rules;
     for (const char* pattern : {"q_proj", "up", "scale", "."}) {
       Rule& rule = rules.rules.emplace_back();
       rule.pattern = pattern;
-      rule.spec = *testing::gen::any_spec();
+      rule.spec = testing::draw_any_spec();
     }
     ResolveOptions options;
-    options.strict = *rc::gen::arbitrary<bool>();
+    options.strict = draw_bool();
     options.on_indivisible =
-        *rc::gen::element(OnIndivisible::Drop, OnIndivisible::Prefix,
-                          OnIndivisible::Pad, OnIndivisible::Chunk);
-    const Mesh before = *testing::gen::mesh();
-    const Mesh after = *testing::gen::mesh();
+        draw_of({OnIndivisible::Drop, OnIndivisible::Prefix, OnIndivisible::Pad,
+                 OnIndivisible::Chunk});
+    const Mesh before = testing::draw_mesh();
+    const Mesh after = testing::draw_mesh();
     Diagnostics diags;
     const auto saved = resolve(model, rules, before, options, diags);
     const auto expected = resolve(model, rules, after, options, diags);
-    RC_ASSERT(saved && expected);
+    ENSURE(saved && expected);
     const auto plan = convert_plan(model, *saved, after, {}, diags);
-    RC_ASSERT(plan.has_value());
+    ENSURE(plan.has_value());
     for (size_t i = 0; i < model.size(); ++i) {
-      RC_ASSERT(plan->of(i).spec == expected->of(i).spec);
-      RC_ASSERT(plan->of(i).rule == expected->of(i).rule);
-      RC_ASSERT(plan->of(i).requested == expected->of(i).requested);
-      RC_ASSERT(plan->of(i).corrections == expected->of(i).corrections);
+      ENSURE(plan->of(i).spec == expected->of(i).spec);
+      ENSURE(plan->of(i).rule == expected->of(i).rule);
+      ENSURE(plan->of(i).requested == expected->of(i).requested);
+      ENSURE(plan->of(i).corrections == expected->of(i).corrections);
     }
   }));
 }

@@ -15,6 +15,7 @@
 #include "resolve/match.h"
 #include "tests/support/builders.h"
 #include "tests/support/generators.h"
+#include "tests/support/property.h"
 
 namespace shardplan::testing {
 
@@ -84,12 +85,12 @@ inline RuleSet read_rules(const RuleDialect& dialect, const std::string& text,
 
 // Any model on any mesh, every parameter placed by itself.
 inline PlannedModel any_planned_model() {
-  PlannedModel model{*gen::manifest(), empty_plan(*gen::mesh())};
+  PlannedModel model{draw_manifest(), empty_plan(draw_mesh())};
   for (size_t i = 0; i < model.manifest.size(); ++i) {
     Placement placement;
     placement.type = model.manifest.type(i);
     placement.spec =
-        *gen::legal_spec(model.plan.mesh, placement.type.shape.size());
+        draw_legal_spec(model.plan.mesh, placement.type.shape.size());
     model.plan.placements.push_back(placement);
     model.plan.placement_of.push_back(static_cast<uint32_t>(i));
   }

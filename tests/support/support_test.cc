@@ -6,6 +6,7 @@
 #include "tests/support/builders.h"
 #include "tests/support/generators.h"
 #include "tests/support/memory_host.h"
+#include "tests/support/property.h"
 
 namespace shardplan::testing {
 namespace {
@@ -74,31 +75,31 @@ TEST_CASE("built rules point into their text") {
 }
 
 TEST_CASE("generated specs name each axis of the mesh at most once") {
-  CHECK(rc::check("legal_spec is legal", [] {
-    const Mesh mesh = *gen::mesh();
-    const PartitionSpec spec = *gen::legal_spec(mesh, 3);
-    RC_ASSERT(spec.dims.size() <= 3u);
+  CHECK(holds("legal_spec is legal", [] {
+    const Mesh mesh = draw_mesh();
+    const PartitionSpec spec = draw_legal_spec(mesh, 3);
+    ENSURE(spec.dims.size() <= 3u);
     std::vector<std::string> used;
     for (const AxisNames& names : spec.dims) {
       for (const AxisName& name : names) {
-        RC_ASSERT(mesh.find(name).has_value());
+        ENSURE(mesh.find(name).has_value());
         used.push_back(name);
       }
     }
     std::sort(used.begin(), used.end());
-    RC_ASSERT(std::adjacent_find(used.begin(), used.end()) == used.end());
+    ENSURE(std::adjacent_find(used.begin(), used.end()) == used.end());
   }));
 }
 
 TEST_CASE("generated manifests are sound") {
-  CHECK(rc::check("names are unique, totals add up", [] {
-    const Manifest manifest = *gen::manifest();
-    RC_ASSERT(!manifest.find_duplicate().has_value());
+  CHECK(holds("names are unique, totals add up", [] {
+    const Manifest manifest = draw_manifest();
+    ENSURE(!manifest.find_duplicate().has_value());
     int64_t bytes = 0;
     for (size_t i = 0; i < manifest.size(); ++i) {
       bytes += manifest.type(i).bytes();
     }
-    RC_ASSERT(bytes == manifest.total_bytes());
+    ENSURE(bytes == manifest.total_bytes());
   }));
 }
 

@@ -9,9 +9,9 @@
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
-#include <rapidcheck.h>
 
 #include "tests/support/messages.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
@@ -271,46 +271,39 @@ void check_agrees(const std::string& text) {
   const std::optional<Json> ours = our_value(text);
   try {
     const Json theirs = Json::parse(text);
-    RC_ASSERT(ours.has_value());
-    RC_ASSERT(*ours == with_doubles(theirs));
+    ENSURE(ours.has_value());
+    ENSURE(*ours == with_doubles(theirs));
   } catch (const Json::parse_error&) {
-    RC_ASSERT(!ours.has_value());
+    ENSURE(!ours.has_value());
   } catch (const Json::out_of_range&) {
-    RC_TAG("a number beyond double, which the grammar allows");
+    testing::count_case("a number beyond double, which the grammar allows");
   }
 }
 
-rc::Gen<std::string> json_text(int depth) {
-  const auto scalar = rc::gen::element<std::string>(
-      "0", "-0", "12", "-9223372036854775808", "18446744073709551615",
-      "99999999999999999999", "1.5", "-2e-3", "1E+2", "true", "false", "null",
-      "\"\"", "\"a\"", "\"model.layers.0.mlp.weight\"", "\"\\u00e9\\n\"",
-      "\"\\ud83d\\ude00\"", "\"é😀 and some more text\"", "\"\\\\\\\"\"");
-  if (depth == 0) return scalar;
-  const auto blank =
-      rc::gen::element<std::string>("", "", "", " ", "\n", "\t ", "\r\n");
-  const auto item = rc::gen::tuple(json_text(depth - 1), blank);
-  const auto items = rc::gen::resize(
-      4, rc::gen::container<std::vector<std::tuple<std::string, std::string>>>(
-             item));
-  const auto joined = [](bool object) {
-    return [object](
-               const std::vector<std::tuple<std::string, std::string>>& parts) {
-      std::string all;
-      for (const auto& row : parts) {
-        const auto& value = std::get<0>(row);
-        const auto& gap = std::get<1>(row);
-        if (!all.empty()) all += "," + gap;
-        if (object) {
-          all += "\"key" + std::to_string(all.size()) + "\"" + gap + ":";
-        }
-        all += gap + value + gap;
-      }
-      return object ? "{" + all + "}" : "[" + all + "]";
-    };
-  };
-  return rc::gen::oneOf(scalar, rc::gen::map(items, joined(true)),
-                        rc::gen::map(items, joined(false)));
+std::string json_scalar() {
+  return draw_of<std::string>(
+      {"0", "-0", "12", "-9223372036854775808", "18446744073709551615",
+       "99999999999999999999", "1.5", "-2e-3", "1E+2", "true", "false", "null",
+       "\"\"", "\"a\"", "\"model.layers.0.mlp.weight\"", "\"\\u00e9\\n\"",
+       "\"\\ud83d\\ude00\"", "\"é😀 and some more text\"", "\"\\\\\\\"\""});
+}
+
+std::string json_text(int depth) {
+  const int kind = depth == 0 ? 0 : draw_of({0, 1, 2});
+  if (kind == 0) return json_scalar();
+  const bool object = kind == 2;
+  std::string all;
+  for (int left = draw_of({0, 1, 2, 3, 4}); left > 0; --left) {
+    const std::string value = json_text(depth - 1);
+    const auto gap =
+        draw_of<std::string>({"", "", "", " ", "\n", "\t ", "\r\n"});
+    if (!all.empty()) all += "," + gap;
+    if (object) {
+      all += "\"key" + std::to_string(all.size()) + "\"" + gap + ":";
+    }
+    all += gap + value + gap;
+  }
+  return object ? "{" + all + "}" : "[" + all + "]";
 }
 
 // Replaces, inserts, removes or swaps a few bytes, mostly by those that matter
@@ -320,11 +313,11 @@ std::string mutated(std::string text) {
   static constexpr std::string_view kBytes =
       "{}[]:,\"\\/ \n\t0123456789eE+-.tfnu\x01\x7f\x80\xBF\xC2\xE2\x82\xED\xF0"
       "\x9F\xFF";
-  const int edits = *rc::gen::inRange(1, 4);
+  const int edits = draw_in(1, 4);
   for (int i = 0; i < edits && !text.empty(); ++i) {
-    const auto at = *rc::gen::inRange<size_t>(0, text.size());
-    const char byte = *rc::gen::elementOf(std::string(kBytes));
-    switch (*rc::gen::inRange(0, 4)) {
+    const auto at = draw_in<size_t>(0, text.size());
+    const char byte = draw_of(kBytes);
+    switch (draw_in(0, 4)) {
       case 0:
         text[at] = byte;
         break;
@@ -342,12 +335,15 @@ std::string mutated(std::string text) {
 }
 
 TEST_CASE("a scanner reads generated documents as another parser does") {
-  CHECK(rc::check("same values", [] { check_agrees(*json_text(4)); }));
+  CHECK(holds("same values", [] {
+    check_agrees(draw_together([] { return json_text(4); }));
+  }));
 }
 
 TEST_CASE("a scanner accepts and refuses mutated documents as another does") {
-  CHECK(rc::check("same verdict and values",
-                  [] { check_agrees(mutated(*json_text(3))); }));
+  CHECK(holds("same verdict and values", [] {
+    check_agrees(mutated(draw_together([] { return json_text(3); })));
+  }));
 }
 
 TEST_CASE("a scanner agrees with another parser on awkward texts") {

@@ -5,12 +5,12 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "syntax/python_literal.h"
 #include "syntax/python_tokens.h"
 #include "tests/support/builders.h"
 #include "tests/support/messages.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
@@ -134,18 +134,21 @@ TEST_CASE("a string is not the operator that it spells") {
 }
 
 TEST_CASE("any bytes become tokens that lie in order within the text") {
-  CHECK(rc::check([] {
-    auto text = *rc::gen::container<std::string>(rc::gen::oneOf(
-        rc::gen::element('\'', '"', '\\', '\n', 'r', 'f', 'x', 'u', '#', '('),
-        rc::gen::arbitrary<char>()));
+  CHECK(holds([] {
+    std::string text;
+    for (const char c : draw_list([] {
+           return draw_bool() ? draw_of("'\"\\\nrfxu#(") : draw_any<char>();
+         })) {
+      text += c;
+    }
     const SourceFile source("rules.py", text);
     const auto tokens = python_tokens(source);
-    RC_ASSERT(tokens.back().kind == PythonTokenKind::End);
+    ENSURE(tokens.back().kind == PythonTokenKind::End);
     uint64_t at = 0;
     for (const PythonToken& token : tokens) {
-      RC_ASSERT(token.where.begin >= at);
-      RC_ASSERT(token.where.end >= token.where.begin);
-      RC_ASSERT(token.where.end <= text.size());
+      ENSURE(token.where.begin >= at);
+      ENSURE(token.where.end >= token.where.begin);
+      ENSURE(token.where.end <= text.size());
       at = token.where.end;
     }
   }));
@@ -184,23 +187,23 @@ TEST_CASE("specs are calls, with a comma in a tuple of one") {
 }
 
 TEST_CASE("what is written is read as it was") {
-  CHECK(rc::check("python_string", [] {
+  CHECK(holds("python_string", [] {
     std::string text;
-    const auto count = *rc::gen::inRange<size_t>(0, 12);
+    const auto count = draw_in<size_t>(0, 12);
     for (size_t i = 0; i < count; ++i) {
-      text += *rc::gen::element<std::string>(
-          "a", "\\", "\"", "'", "\n", "\r", "\t", std::string(1, '\0'), "\x7f",
-          "ü", "\u2028", "\U0001F600", "N{DASH}", "x41", "u0041", "{", "#");
+      text += draw_of<std::string>(
+          {"a", "\\", "\"", "'", "\n", "\r", "\t", std::string(1, '\0'), "\x7f",
+           "ü", "\u2028", "\U0001F600", "N{DASH}", "x41", "u0041", "{", "#"});
     }
     const SourceFile source("p", python_string(text));
     const auto tokens = python_tokens(source);
     Diagnostics diags;
     size_t at = 0;
     const auto value = parse_python_value(tokens, at, diags);
-    RC_ASSERT(value.has_value());
-    RC_ASSERT(value->kind == PythonKind::String);
-    RC_ASSERT(value->text == text);
-    RC_ASSERT(tokens[at].kind == PythonTokenKind::End);
+    ENSURE(value.has_value());
+    ENSURE(value->kind == PythonKind::String);
+    ENSURE(value->text == text);
+    ENSURE(tokens[at].kind == PythonTokenKind::End);
   }));
 }
 
@@ -332,10 +335,11 @@ TEST_CASE("nesting has a limit, and hostile text costs no more than its size") {
 }
 
 TEST_CASE("any text is read or refused") {
-  CHECK(rc::check([] {
-    const auto parts = *rc::gen::container<std::vector<std::string>>(
-        rc::gen::element<std::string>("'a'", "None", "(", ")", "[", "]", ",",
-                                      "P", ".", "=", "*", " if ", "\n", "'"));
+  CHECK(holds([] {
+    const auto parts = draw_list([] {
+      return draw_of<std::string>({"'a'", "None", "(", ")", "[", "]", ",", "P",
+                                   ".", "=", "*", " if ", "\n", "'"});
+    });
     std::string text;
     for (const std::string& part : parts) text += part;
     Diagnostics diags;
@@ -343,8 +347,8 @@ TEST_CASE("any text is read or refused") {
     const auto tokens = python_tokens(source);
     size_t at = 0;
     const bool good = parse_python_value(tokens, at, diags).has_value();
-    RC_ASSERT(good != diags.has_errors());
-    RC_ASSERT(at <= tokens.size());
+    ENSURE(good != diags.has_errors());
+    ENSURE(at <= tokens.size());
   }));
 }
 

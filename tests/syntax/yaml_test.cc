@@ -7,10 +7,10 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "syntax/document.h"
 #include "tests/io/document_text.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
@@ -205,23 +205,23 @@ TEST_CASE("quotes, backslashes and what does not print are escaped") {
 }
 
 TEST_CASE("what is written is read as it was, as a string") {
-  CHECK(rc::check("yaml_string", [] {
+  CHECK(holds("yaml_string", [] {
     std::string text;
-    const auto count = *rc::gen::inRange<size_t>(0, 10);
+    const auto count = draw_in<size_t>(0, 10);
     for (size_t i = 0; i < count; ++i) {
-      text += *rc::gen::element<std::string>(
-          "a", "\\", "\"", "'", "\n", "\r", "\t", " ", "\x7f", "ü", "\u0085",
-          "\u2028", "\U0001F600", ":", "#", "- ", "{", "no", "1");
+      text += draw_of<std::string>(
+          {"a", "\\", "\"", "'", "\n", "\r", "\t", " ", "\x7f", "ü", "\u0085",
+           "\u2028", "\U0001F600", ":", "#", "- ", "{", "no", "1"});
     }
-    const bool word = *rc::gen::arbitrary<bool>();
+    const bool word = draw_bool();
     const auto source = std::make_shared<SourceFile>(
         "y", "[" + (word ? yaml_word(text) : yaml_string(text)) + "]\n");
     Diagnostics diags;
     const auto document = parse_document(source, diags);
-    RC_ASSERT(document.has_value());
+    ENSURE(document.has_value());
     const Node item = document->root().item(0);
-    RC_ASSERT(item.is_string());
-    RC_ASSERT(item.text() == text);
+    ENSURE(item.is_string());
+    ENSURE(item.text() == text);
   }));
 }
 

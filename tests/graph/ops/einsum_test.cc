@@ -6,10 +6,10 @@
 #include <string>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "tests/support/messages.h"
 #include "tests/support/op_samples.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
@@ -112,26 +112,26 @@ Tensor small_integers(Arithmetic arithmetic, const Shape& shape,
 }
 
 TEST_CASE("einsum is what the equation says, for any equation") {
-  CHECK(rc::check([] {
+  CHECK(holds([] {
     // Every letter is in the left operand, the right one, both, and kept or
     // not.
     std::string left;
     std::string right;
     std::string kept;
     std::map<char, int64_t> sizes;
-    const auto count = *rc::gen::inRange<size_t>(0, 6);
+    const auto count = draw_in<size_t>(0, 6);
     for (size_t i = 0; i < count; ++i) {
       const char letter = "abcXYZ"[i];
-      const auto where = *rc::gen::inRange(0, 3);
+      const auto where = draw_in(0, 3);
       const auto at = [](std::string& text) {
         return text.begin() +
-               *rc::gen::inRange<std::ptrdiff_t>(
+               draw_in<std::ptrdiff_t>(
                    0, static_cast<std::ptrdiff_t>(text.size()) + 1);
       };
       if (where != 1) left.insert(at(left), letter);
       if (where != 0) right.insert(at(right), letter);
-      if (*rc::gen::arbitrary<bool>()) kept.insert(at(kept), letter);
-      sizes[letter] = *rc::gen::inRange<int64_t>(0, 5);
+      if (draw_bool()) kept.insert(at(kept), letter);
+      sizes[letter] = draw_in<int64_t>(0, 5);
     }
     const std::string text = left + "," + right + "->" + kept;
     const auto shape_of = [&](const std::string& letters) {
@@ -143,8 +143,8 @@ TEST_CASE("einsum is what the equation says, for any equation") {
       const Tensor a = small_integers(arithmetic, shape_of(left), 1);
       const Tensor b = small_integers(arithmetic, shape_of(right), 2);
       const Tensor c = run("einsum", {a, b}, equation(text), arithmetic);
-      RC_ASSERT(c.shape == shape_of(kept));
-      RC_ASSERT(values_of(c) == by_definition(text, a, b, arithmetic));
+      ENSURE(c.shape == shape_of(kept));
+      ENSURE(values_of(c) == by_definition(text, a, b, arithmetic));
     }
   }));
 }

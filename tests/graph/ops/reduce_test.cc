@@ -3,11 +3,11 @@
 #include <limits>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "graph/elementwise.h"
 #include "tests/support/generators.h"
 #include "tests/support/op_samples.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
@@ -67,17 +67,17 @@ Expected reduced_by_definition(const Tensor& x,
 }
 
 TEST_CASE("sums, means and maxima over any dimensions") {
-  CHECK(rc::check([] {
-    const Shape shape = *testing::gen::shape(3);
+  CHECK(holds([] {
+    const Shape shape = testing::draw_shape(3);
     std::vector<bool> reduced;
     Dims dims;
     double whole = 1;
     for (size_t d = 0; d < shape.size(); ++d) {
-      reduced.push_back(*rc::gen::arbitrary<bool>());
+      reduced.push_back(draw_bool());
       if (!reduced.back()) continue;
       const auto dim = static_cast<int64_t>(d);
       const auto rank = static_cast<int64_t>(shape.size());
-      dims.push_back(*rc::gen::element(dim, dim - rank));
+      dims.push_back(draw_of({dim, dim - rank}));
       whole *= static_cast<double>(shape[d]);
     }
     for (const Arithmetic arithmetic : kArithmetics) {
@@ -86,28 +86,28 @@ TEST_CASE("sums, means and maxima over any dimensions") {
           numbers(arithmetic, shape, 1, {testing::Domain::Integers, 64});
       const Expected expected = reduced_by_definition(x, reduced);
       const Tensor sum = run("sum", {x}, over(dims), arithmetic);
-      RC_ASSERT(sum.shape == expected.shape);
-      RC_ASSERT(values_of(sum) == expected.sums);
-      RC_ASSERT(values_of(run("sum", {x}, over(dims, false), arithmetic)) ==
-                expected.sums);
+      ENSURE(sum.shape == expected.shape);
+      ENSURE(values_of(sum) == expected.sums);
+      ENSURE(values_of(run("sum", {x}, over(dims, false), arithmetic)) ==
+             expected.sums);
       if (whole == 0) continue;
       const std::vector<double> mean =
           values_of(run("mean", {x}, over(dims), arithmetic));
       const std::vector<double> most =
           values_of(run("max", {x}, over(dims), arithmetic));
       if (arithmetic == Arithmetic::Field) {
-        RC_ASSERT(most == expected.in_field);
+        ENSURE(most == expected.in_field);
       } else {
-        RC_ASSERT(most == expected.maxima);
+        ENSURE(most == expected.maxima);
       }
       for (size_t i = 0; i < mean.size(); ++i) {
         double quotient = expected.sums[i] / whole;
         if (arithmetic == Arithmetic::F32) {
           quotient = static_cast<float>(quotient);
         }
-        RC_ASSERT((arithmetic == Arithmetic::Field
-                       ? field::multiply(mean[i], whole) == expected.sums[i]
-                       : mean[i] == quotient));
+        ENSURE((arithmetic == Arithmetic::Field
+                    ? field::multiply(mean[i], whole) == expected.sums[i]
+                    : mean[i] == quotient));
       }
     }
   }));

@@ -2,9 +2,9 @@
 #include <limits>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "tests/support/op_samples.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
@@ -91,7 +91,7 @@ TEST_CASE("shapes of other numbers of elements are SP015") {
 Shape grouped(const std::vector<int64_t>& sizes) {
   Shape shape;
   for (const int64_t size : sizes) {
-    if (shape.empty() || *rc::gen::arbitrary<bool>()) {
+    if (shape.empty() || draw_bool()) {
       shape.push_back(size);
     } else {
       shape.back() *= size;
@@ -101,12 +101,12 @@ Shape grouped(const std::vector<int64_t>& sizes) {
 }
 
 TEST_CASE("any two shapes of one size are walked to their ends") {
-  CHECK(rc::check([] {
-    std::vector<int64_t> sizes(*rc::gen::inRange<size_t>(0, 7));
-    for (int64_t& size : sizes) size = *rc::gen::inRange<int64_t>(1, 5);
+  CHECK(holds([] {
+    std::vector<int64_t> sizes(draw_in<size_t>(0, 7));
+    for (int64_t& size : sizes) size = draw_in<int64_t>(1, 5);
     const Shape from = grouped(sizes);
     for (size_t i = sizes.size(); i > 1; --i) {
-      std::swap(sizes[i - 1], sizes[*rc::gen::inRange<size_t>(0, i)]);
+      std::swap(sizes[i - 1], sizes[draw_in<size_t>(0, i)]);
     }
     const Shape shape = grouped(sizes);
     const auto fit = fitted("reshape", {from}, to(shape));
@@ -123,12 +123,12 @@ TEST_CASE("any two shapes of one size are walked to their ends") {
     DimFactors right;
     for (size_t i = 0; i < from.size(); ++i) {
       const DimFactors& dim = fit.rule.operands[0][i];
-      RC_ASSERT(product(dim) == from[i]);
+      ENSURE(product(dim) == from[i]);
       left.insert(left.end(), dim.begin(), dim.end());
     }
     for (size_t i = 0; i < shape.size(); ++i) {
       const DimFactors& dim = fit.rule.result[i];
-      RC_ASSERT(product(dim) == shape[i]);
+      ENSURE(product(dim) == shape[i]);
       right.insert(right.end(), dim.begin(), dim.end());
     }
     const auto whole = [&](int factor) {
@@ -137,11 +137,11 @@ TEST_CASE("any two shapes of one size are walked to their ends") {
     };
     std::erase_if(left, whole);
     std::erase_if(right, whole);
-    RC_ASSERT(left == right);
+    ENSURE(left == right);
     const Tensor x = numbers(Arithmetic::F64, from, 1);
     const Tensor y = run("reshape", {x}, to(shape), Arithmetic::F64);
-    RC_ASSERT(y.shape == shape);
-    RC_ASSERT(values_of(y) == values_of(x));
+    ENSURE(y.shape == shape);
+    ENSURE(values_of(y) == values_of(x));
   }));
 }
 

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "core/fold.h"
 #include "io/formats.h"
@@ -12,6 +11,7 @@
 #include "tests/support/hf_config.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/messages.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
@@ -412,16 +412,15 @@ TEST_CASE("every family has a recording") {
 TEST_CASE("a config with one value replaced gives a manifest or diagnostics") {
   const std::vector<std::string> names = recordings("small-");
   const Json values = {nullptr, -1, 0, 7, 1LL << 40, "x", true, 1.5, {}, {1}};
-  CHECK(rc::check("one value replaced", [&] {
-    const std::string& name = *rc::gen::elementOf(names);
+  CHECK(holds("one value replaced", [&] {
+    const std::string& name = draw_of(names);
     Json config = testing::read_json(testing::data_path(name)).at("config");
     std::vector<std::string> keys;
     for (const auto& item : config.items()) keys.push_back(item.key());
-    config[*rc::gen::elementOf(keys)] =
-        values[*rc::gen::inRange<size_t>(0, values.size())];
+    config[draw_of(keys)] = values[draw_in<size_t>(0, values.size())];
     const auto result = synthesize(config);
-    RC_ASSERT(result->manifest.has_value() != result->diags.cannot_run());
-    if (result->manifest) RC_ASSERT(!result->manifest->find_duplicate());
+    ENSURE(result->manifest.has_value() != result->diags.cannot_run());
+    if (result->manifest) ENSURE(!result->manifest->find_duplicate());
   }));
 }
 

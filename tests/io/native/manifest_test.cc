@@ -10,11 +10,11 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "io/formats.h"
 #include "tests/io/document_text.h"
 #include "tests/support/memory_host.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
@@ -361,9 +361,9 @@ struct Tree {
 
 Tree random_tree(int depth, const std::string& path) {
   const std::string slash = path.empty() ? "" : path + "/";
-  const int kind = path.empty() ? 1 : *rc::gen::inRange(0, depth == 0 ? 1 : 4);
+  const int kind = path.empty() ? 1 : draw_in(0, depth == 0 ? 1 : 4);
   if (kind == 0) return {R"({"shape": [1], "dtype": "u8"})", {path}};
-  const int count = *rc::gen::inRange(0, 4);
+  const int count = draw_in(0, 4);
   Tree tree;
   if (kind == 3) {
     for (int i = 0; i < count; ++i) {
@@ -375,8 +375,8 @@ Tree random_tree(int depth, const std::string& path) {
   }
   std::map<std::string, Tree> children;
   for (int i = 0; i < count; ++i) {
-    const auto key = *rc::gen::element<std::string>("a", "a-b", "b", "10", "2",
-                                                    "a b", "\x7f", "é");
+    const auto key =
+        draw_of<std::string>({"a", "a-b", "b", "10", "2", "a b", "\x7f", "é"});
     children.emplace(key, random_tree(depth - 1, slash + key));
   }
   std::vector<std::string> members;
@@ -384,7 +384,7 @@ Tree random_tree(int depth, const std::string& path) {
     members.push_back("\"" + key + "\": " + child.json);
     tree.names.insert(tree.names.end(), child.names.begin(), child.names.end());
   }
-  if (*rc::gen::arbitrary<bool>()) std::reverse(members.begin(), members.end());
+  if (draw_bool()) std::reverse(members.begin(), members.end());
   for (const std::string& member : members) {
     tree.json += (tree.json.empty() ? "" : ",") + member;
   }
@@ -392,19 +392,19 @@ Tree random_tree(int depth, const std::string& path) {
 }
 
 TEST_CASE("a tree is walked as JAX walks it") {
-  CHECK(rc::check("names in order", [] {
+  CHECK(holds("names in order", [] {
     // A group at the top makes every manifest nested.
     Tree tree = random_tree(3, "");
     const bool empty = tree.json == "{}";
     tree.json.insert(1, empty ? "\"~\": {}" : "\"~\": {},");
     Diagnostics diags;
     const auto manifest = read(tree.json, diags);
-    RC_ASSERT(manifest.has_value());
+    ENSURE(manifest.has_value());
     std::vector<std::string> names;
     for (size_t i = 0; i < manifest->size(); ++i) {
       names.emplace_back(manifest->name(i));
     }
-    RC_ASSERT(names == tree.names);
+    ENSURE(names == tree.names);
   }));
 }
 

@@ -6,7 +6,6 @@
 #include <string>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "io/formats.h"
 #include "io/load.h"
@@ -15,6 +14,7 @@
 #include "tests/support/memory_host.h"
 #include "tests/support/messages.h"
 #include "tests/support/orbax.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
@@ -323,13 +323,13 @@ TEST_CASE("the shape with most support is taken, if it is one") {
 
 // replica_slices.py, calculate_replica_parallel_axis_and_local_shape.
 TEST_CASE("whatever Orbax cuts, the whole shape is possible") {
-  rc::check([] {
-    const auto factor = [] { return *rc::gen::inRange<int64_t>(1, 9); };
+  holds([] {
+    const auto factor = [] { return draw_in<int64_t>(1, 9); };
     const int64_t replicas = factor();
     ShardCounts counts{{}, replicas};
     Shape whole;
     Shape written;
-    for (int i = *rc::gen::inRange(0, 4); i > 0; --i) {
+    for (int i = draw_in(0, 4); i > 0; --i) {
       counts.per_dim.push_back(factor());
       written.push_back(factor() * factor());
       whole.push_back(written.back() * counts.per_dim.back());
@@ -339,7 +339,7 @@ TEST_CASE("whatever Orbax cuts, the whole shape is possible") {
                      [&](int64_t size) { return size % replicas == 0; });
     if (cut != written.end()) *cut /= replicas;
     const auto possible = possible_shapes(written, counts);
-    RC_ASSERT(std::count(possible.begin(), possible.end(), whole) == 1);
+    ENSURE(std::count(possible.begin(), possible.end(), whole) == 1);
   });
 }
 

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "resolve/resolve.h"
 #include "tests/support/builders.h"
 #include "tests/support/generators.h"
 #include "tests/support/messages.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
@@ -133,19 +133,16 @@ TEST_CASE("a plan is recognised by its beginning") {
 
 // A plan with everything in it, legal for its mesh.
 Plan any_plan(const Manifest& manifest) {
-  const Mesh mesh = *testing::gen::mesh();
-  Plan plan{mesh,
-            *rc::gen::element(OnIndivisible::Pad, OnIndivisible::Chunk),
-            *rc::gen::arbitrary<bool>(),
-            {"ep"},
-            {},
-            {},
+  const Mesh mesh = testing::draw_mesh();
+  Plan plan{mesh,        draw_of({OnIndivisible::Pad, OnIndivisible::Chunk}),
+            draw_bool(), {"ep"},
+            {},          {},
             {}};
-  const auto rules = *rc::gen::inRange(0, 3);
+  const auto rules = draw_in(0, 3);
   for (int i = 0; i < rules; ++i) {
     PlanRule rule;
-    rule.pattern = *rc::gen::element<std::string>("w.*\\.q", "\"\u00e9\n", "");
-    rule.spec = *testing::gen::any_spec();
+    rule.pattern = draw_of<std::string>({"w.*\\.q", "\"\u00e9\n", ""});
+    rule.spec = testing::draw_any_spec();
     rule.file = "r.yaml";
     rule.line = i;
     rule.shipped = i == 0;
@@ -155,10 +152,10 @@ Plan any_plan(const Manifest& manifest) {
   for (size_t i = 0; i < manifest.size(); ++i) {
     Placement made;
     made.type = manifest.type(i);
-    made.spec = *testing::gen::legal_spec(mesh, made.type.shape.size());
-    made.rule = *rc::gen::inRange(0, rules + 1);
+    made.spec = testing::draw_legal_spec(mesh, made.type.shape.size());
+    made.rule = draw_in(0, rules + 1);
     if (made.rule > 0) {
-      made.requested = *testing::gen::any_spec();
+      made.requested = testing::draw_any_spec();
       const auto dims = static_cast<int>(made.requested->dims.size());
       if (dims > 0) {
         const bool beyond =
@@ -178,51 +175,51 @@ Plan any_plan(const Manifest& manifest) {
 }
 
 void check_equal(const Placement& a, const Placement& b) {
-  RC_ASSERT(a.type == b.type);
-  RC_ASSERT(a.rule == b.rule);
-  RC_ASSERT(a.requested == b.requested);
-  RC_ASSERT(a.spec == b.spec);
-  RC_ASSERT(a.corrections == b.corrections);
-  RC_ASSERT(a.local_shape == b.local_shape);
-  RC_ASSERT(a.bytes_per_device == b.bytes_per_device);
-  RC_ASSERT(a.shards == b.shards);
-  RC_ASSERT(a.replicas == b.replicas);
+  ENSURE(a.type == b.type);
+  ENSURE(a.rule == b.rule);
+  ENSURE(a.requested == b.requested);
+  ENSURE(a.spec == b.spec);
+  ENSURE(a.corrections == b.corrections);
+  ENSURE(a.local_shape == b.local_shape);
+  ENSURE(a.bytes_per_device == b.bytes_per_device);
+  ENSURE(a.shards == b.shards);
+  ENSURE(a.replicas == b.replicas);
 }
 
 TEST_CASE("a plan that was written is read back as it was") {
-  CHECK(rc::check("read(write(p)) = p", [] {
-    Manifest manifest = *testing::gen::manifest();
+  CHECK(holds("read(write(p)) = p", [] {
+    Manifest manifest = testing::draw_manifest();
     manifest.title = "a/b.json";
     manifest.format = "native";
     manifest.facts.from = FactsFrom::Inferred;
-    manifest.facts.kv_heads = *rc::gen::arbitrary<uint8_t>();
-    manifest.facts.windows = *rc::gen::container<std::vector<int64_t>>(
-        rc::gen::inRange<int64_t>(kUnknownWindow, 9));
+    manifest.facts.kv_heads = draw_any<uint8_t>();
+    manifest.facts.windows =
+        draw_list([] { return draw_in<int64_t>(kUnknownWindow, 9); });
     const Plan plan = any_plan(manifest);
     Diagnostics diags;
     const auto saved = read_plan(
         std::make_shared<SourceFile>("p", written(manifest, plan)), diags);
-    RC_ASSERT(messages(diags) == "");
-    RC_ASSERT(saved.has_value());
-    RC_ASSERT(saved->manifest.title == manifest.title);
-    RC_ASSERT(saved->manifest.format == manifest.format);
-    RC_ASSERT(saved->manifest.facts.from == manifest.facts.from);
-    RC_ASSERT(saved->manifest.facts.kv_heads == manifest.facts.kv_heads);
-    RC_ASSERT(saved->manifest.facts.windows == manifest.facts.windows);
-    RC_ASSERT(!saved->manifest.facts.heads);
-    RC_ASSERT(saved->plan.mesh == plan.mesh);
-    RC_ASSERT(saved->plan.on_indivisible == plan.on_indivisible);
-    RC_ASSERT(saved->plan.strict == plan.strict);
-    RC_ASSERT(saved->plan.declared_axes == plan.declared_axes);
-    RC_ASSERT(saved->plan.rules == plan.rules);
-    RC_ASSERT(saved->plan.placement_of == plan.placement_of);
+    ENSURE(messages(diags) == "");
+    ENSURE(saved.has_value());
+    ENSURE(saved->manifest.title == manifest.title);
+    ENSURE(saved->manifest.format == manifest.format);
+    ENSURE(saved->manifest.facts.from == manifest.facts.from);
+    ENSURE(saved->manifest.facts.kv_heads == manifest.facts.kv_heads);
+    ENSURE(saved->manifest.facts.windows == manifest.facts.windows);
+    ENSURE(!saved->manifest.facts.heads);
+    ENSURE(saved->plan.mesh == plan.mesh);
+    ENSURE(saved->plan.on_indivisible == plan.on_indivisible);
+    ENSURE(saved->plan.strict == plan.strict);
+    ENSURE(saved->plan.declared_axes == plan.declared_axes);
+    ENSURE(saved->plan.rules == plan.rules);
+    ENSURE(saved->plan.placement_of == plan.placement_of);
     for (size_t i = 0; i < manifest.size(); ++i) {
-      RC_ASSERT(saved->manifest.name(i) == manifest.name(i));
+      ENSURE(saved->manifest.name(i) == manifest.name(i));
       check_equal(saved->plan.of(i), plan.of(i));
     }
-    RC_ASSERT(fingerprint(saved->manifest, saved->plan) ==
-              fingerprint(manifest, plan));
-    RC_ASSERT(written(saved->manifest, saved->plan) == written(manifest, plan));
+    ENSURE(fingerprint(saved->manifest, saved->plan) ==
+           fingerprint(manifest, plan));
+    ENSURE(written(saved->manifest, saved->plan) == written(manifest, plan));
   }));
 }
 

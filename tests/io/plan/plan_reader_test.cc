@@ -7,10 +7,10 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "io/plan/plan_file.h"
 #include "tests/support/messages.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
@@ -328,17 +328,17 @@ TEST_CASE("a key that is given twice is refused") {
 
 TEST_CASE("damaged plans never do more than report") {
   const std::string whole = text_of(sections());
-  CHECK(rc::check("any bytes changed", [&] {
+  CHECK(holds("any bytes changed", [&] {
     std::string text = whole;
-    const auto changes = *rc::gen::inRange(1, 4);
+    const auto changes = draw_in(1, 4);
     for (int i = 0; i < changes; ++i) {
-      text[*rc::gen::inRange<size_t>(0, text.size())] =
-          *rc::gen::element('0', '9', '"', '[', ']', ',', 'x', '-', '{', '\0');
+      text[draw_in<size_t>(0, text.size())] =
+          draw_of({'0', '9', '"', '[', ']', ',', 'x', '-', '{', '\0'});
     }
     Diagnostics diags;
     const auto saved =
         read_plan(std::make_shared<SourceFile>("p", text), diags);
-    RC_ASSERT(saved.has_value() != diags.has_errors());
+    ENSURE(saved.has_value() != diags.has_errors());
   }));
 }
 

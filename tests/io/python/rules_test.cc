@@ -6,11 +6,11 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "core/rules.h"
 #include "io/dialects.h"
 #include "resolve/match.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
@@ -78,26 +78,26 @@ TEST_CASE("what only a part by itself can say is refused") {
 }
 
 TEST_CASE("a search for segments agrees with matching part by part") {
-  CHECK(rc::check([] {
+  CHECK(holds([] {
     const auto pick = [](auto... options) {
-      return *rc::gen::element<std::string>(options...);
+      return draw_of<std::string>({options...});
     };
     std::vector<std::string> segments;
-    const auto count = *rc::gen::inRange<size_t>(1, 4);
+    const auto count = draw_in<size_t>(1, 4);
     for (size_t i = 0; i < count; ++i) {
       segments.push_back(pick("a", "b", "a.*", ".", ".+b", "a|b", "(a|b)+",
                               "[^a]", "[ab]*", "\\w+", "\\D", "a?", "ab|a$"));
     }
     std::string name;
-    const auto length = *rc::gen::inRange<size_t>(1, 5);
+    const auto length = draw_in<size_t>(1, 5);
     for (size_t i = 0; i < length; ++i) {
       if (i > 0) name += '/';
       name += pick("a", "b", "ab", "ba", "aab", "c", "1", "", "a-b");
     }
     SegmentProblem problem;
     const auto pattern = pattern_of_segments(segments, problem);
-    RC_ASSERT(pattern.has_value());
-    RC_ASSERT(is_found(*pattern, name) == is_found_in_window(segments, name));
+    ENSURE(pattern.has_value());
+    ENSURE(is_found(*pattern, name) == is_found_in_window(segments, name));
   }));
 }
 

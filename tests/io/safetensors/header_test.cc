@@ -6,12 +6,12 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "io/formats.h"
 #include "tests/support/generators.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/messages.h"
+#include "tests/support/property.h"
 #include "tests/support/safetensors.h"
 
 namespace shardplan {
@@ -249,26 +249,25 @@ TEST_CASE("no more than the header of a file is read") {
 }
 
 TEST_CASE("what was written is read") {
-  CHECK(rc::check("read(safetensors(m)) = m", [] {
-    const Manifest manifest = *testing::gen::manifest();
+  CHECK(holds("read(safetensors(m)) = m", [] {
+    const Manifest manifest = testing::draw_manifest();
     const std::vector<std::string> dtypes = {"F64", "BF16", "I8", "F8_E4M3"};
     std::vector<testing::StoredTensor> tensors;
     for (size_t i = 0; i < manifest.size(); ++i) {
       tensors.push_back({std::string(manifest.name(i)), dtypes[i % 4],
                          manifest.type(i).shape});
     }
-    const std::string bytes = safetensors(tensors, *rc::gen::arbitrary<bool>());
+    const std::string bytes = safetensors(tensors, draw_bool());
     Diagnostics diags;
     const auto header =
         read_safetensors_header(std::make_shared<SourceFile>("m", bytes),
                                 static_cast<int64_t>(bytes.size()), diags);
-    RC_ASSERT(header.has_value());
-    RC_ASSERT(header->manifest.size() == tensors.size());
+    ENSURE(header.has_value());
+    ENSURE(header->manifest.size() == tensors.size());
     for (size_t i = 0; i < tensors.size(); ++i) {
-      RC_ASSERT(header->manifest.name(i) == tensors[i].name);
-      RC_ASSERT(header->manifest.type(i).shape == tensors[i].shape);
-      RC_ASSERT(header->manifest.where(i).text() ==
-                "\"" + tensors[i].name + "\"");
+      ENSURE(header->manifest.name(i) == tensors[i].name);
+      ENSURE(header->manifest.type(i).shape == tensors[i].shape);
+      ENSURE(header->manifest.where(i).text() == "\"" + tensors[i].name + "\"");
     }
   }));
 }
@@ -276,19 +275,19 @@ TEST_CASE("what was written is read") {
 TEST_CASE("damaged files never do more than report") {
   const std::string whole =
       safetensors({{"a", "F32", {2, 3}}, {"b", "BF16", {4}}});
-  CHECK(rc::check("any bytes changed", [&] {
+  CHECK(holds("any bytes changed", [&] {
     std::string bytes = whole;
-    const auto changes = *rc::gen::inRange(1, 4);
+    const auto changes = draw_in(1, 4);
     for (int i = 0; i < changes; ++i) {
-      bytes[*rc::gen::inRange<size_t>(0, bytes.size())] =
-          static_cast<char>(*rc::gen::arbitrary<uint8_t>());
+      bytes[draw_in<size_t>(0, bytes.size())] =
+          static_cast<char>(draw_any<uint8_t>());
     }
-    bytes.resize(*rc::gen::inRange<size_t>(0, bytes.size() + 1));
+    bytes.resize(draw_in<size_t>(0, bytes.size() + 1));
     Diagnostics diags;
     const auto header =
         read_safetensors_header(std::make_shared<SourceFile>("m", bytes),
                                 static_cast<int64_t>(bytes.size()), diags);
-    RC_ASSERT(header.has_value() != diags.has_errors());
+    ENSURE(header.has_value() != diags.has_errors());
   }));
 }
 
