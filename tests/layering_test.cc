@@ -235,6 +235,21 @@ TEST_CASE("libraries and the system are used where they belong, and there") {
   }
 }
 
+TEST_CASE("layering: RapidCheck is read in two files of the tests") {
+  std::set<std::string> found;
+  for (const std::string folder : {"src", "tests"}) {
+    for (const File& file : files_below(folder)) {
+      for (const Include& include : includes_of(file)) {
+        if (starts_with(include.path, "rapidcheck")) {
+          found.insert(folder + "/" + file.path);
+        }
+      }
+    }
+  }
+  CHECK(found == std::set<std::string>{"tests/support/generators.cc",
+                                       "tests/support/property.cc"});
+}
+
 TEST_CASE("a file is one idea, and a folder can be looked through") {
   std::vector<std::pair<size_t, std::string>> sizes;
   std::map<std::string, size_t> in_folder;

@@ -407,7 +407,7 @@ TEST_CASE("what is no size says why") {
 }
 
 TEST_CASE("a product of sizes is their product") {
-  holds("a product of sizes is their product", [] {
+  CHECK(holds("a product of sizes is their product", [] {
     const auto a = draw_in<int64_t>(0, 1 << 20);
     const auto b = draw_in<int64_t>(1, 1 << 20);
     const DimSizes dims = {{"a", a}, {"b", b}};
@@ -415,7 +415,7 @@ TEST_CASE("a product of sizes is their product") {
     ENSURE(evaluate_size("a*b", dims, why) == a * b);
     ENSURE(evaluate_size("a*b/b", dims, why) == a);
     ENSURE(evaluate_size("a/b", dims, why).has_value() == (a % b == 0));
-  });
+  }));
 }
 
 std::string dims_of(const std::string& dims, const DimSizes& chosen) {

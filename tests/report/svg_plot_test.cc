@@ -169,7 +169,7 @@ TEST_CASE("svg_plot: whatever the numbers, all is inside the view box") {
     for (int s = 0; s < series; ++s) {
       plot.series.push_back({"s", {}});
       for (int i = 0; i < labels; ++i) {
-        plot.series.back().values.push_back(any_height());
+        plot.series.back().points.push_back(any_height());
       }
     }
     const std::string text = svg_text(plot);

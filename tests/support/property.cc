@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include <rapidcheck.h>
+#include <rapidcheck/detail/TestListenerAdapter.h>
 
 namespace shardplan::testing {
 namespace {
@@ -35,11 +36,14 @@ void showValue(const DrawnElement& drawn, std::ostream& out) {  // NOLINT
   out << (text.empty() ? "a value" : text);
 }
 
-rc::detail::TestResult tried(const std::string& name, Body body) {
-  rc::detail::TestMetadata metadata;
-  metadata.id = name;
-  metadata.description = name;
-  return rc::detail::checkTestable([body] { body.call(body.body); }, metadata);
+auto callable(Body body) {
+  return [body] { body.call(body.body); };
+}
+
+Verdict verdict_of(const rc::detail::TestResult& result) {
+  std::ostringstream out;
+  rc::detail::printResultMessage(result, out);
+  return {result.template is<rc::detail::SuccessResult>(), out.str()};
 }
 
 rc::detail::CaseResult case_result(rc::detail::CaseResult::Type type,
@@ -57,18 +61,22 @@ std::string text_of(const T& value) {
 
 }  // namespace
 
-Verdict verdict_of(const char* name, Body body) {
-  const auto result = tried(name, body);
-  std::ostringstream out;
-  rc::detail::printResultMessage(result, out);
-  return {result.template is<rc::detail::SuccessResult>(), out.str()};
+Verdict verdict_of(Body body) {
+  rc::detail::TestListenerAdapter silent;
+  return verdict_of(rc::detail::checkTestable(
+      callable(body), rc::detail::TestMetadata(),
+      rc::detail::configuration().testParams, silent));
 }
 
 bool holds_of(const char* name, Body body) {
   rc::detail::configuration();  // says the seed first
   // Before it is tried: it might not come back.
   if (*name != '\0') std::cerr << "\n- " << name << std::endl;
-  const Verdict verdict = verdict_of(name, body);
+  rc::detail::TestMetadata metadata;
+  metadata.id = name;
+  metadata.description = name;
+  const Verdict verdict =
+      verdict_of(rc::detail::checkTestable(callable(body), metadata));
   std::cerr << verdict.text << std::endl;
   return verdict.holds;
 }

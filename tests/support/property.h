@@ -58,7 +58,7 @@ struct Body {
   void (*call)(const void* body);
   const void* body;
 };
-Verdict verdict_of(const char* name, Body body);
+Verdict verdict_of(Body body);
 bool holds_of(const char* name, Body body);
 
 template <typename F>
@@ -75,10 +75,10 @@ template <typename F>
   return holds_of("", body_of(body));
 }
 
-// As `holds`, but prints nothing.
+// As `holds`, but prints nothing, and how to reproduce it is not told.
 template <typename F>
 [[nodiscard]] Verdict verdict(const F& body) {
-  return verdict_of("", body_of(body));
+  return verdict_of(body_of(body));
 }
 
 [[noreturn]] void fail_case(const char* file, int line, const char* what);

@@ -323,7 +323,7 @@ TEST_CASE("the shape with most support is taken, if it is one") {
 
 // replica_slices.py, calculate_replica_parallel_axis_and_local_shape.
 TEST_CASE("whatever Orbax cuts, the whole shape is possible") {
-  holds([] {
+  CHECK(holds([] {
     const auto factor = [] { return draw_in<int64_t>(1, 9); };
     const int64_t replicas = factor();
     ShardCounts counts{{}, replicas};
@@ -340,7 +340,7 @@ TEST_CASE("whatever Orbax cuts, the whole shape is possible") {
     if (cut != written.end()) *cut /= replicas;
     const auto possible = possible_shapes(written, counts);
     ENSURE(std::count(possible.begin(), possible.end(), whole) == 1);
-  });
+  }));
 }
 
 TEST_CASE("zarr's own metadata tells shape and dtype") {
