@@ -10,7 +10,7 @@
 #include "advise/rule_edit.h"
 #include "base/checked.h"
 #include "base/text.h"
-#include "findings/wording.h"
+#include "findings/findings.h"
 #include "resolve/correct.h"
 
 namespace shardplan {

@@ -130,4 +130,11 @@ std::vector<TextEdit> edits_of(const RuleSet& rules, const RulePlaces& places,
 // The text with its edits made. REQUIRES: ascending and apart.
 std::string edited(std::string_view text, std::span<const TextEdit> edits);
 
+// Unified diff, as `diff -u` writes it and `patch -p0` reads it.
+
+// Empty for equal texts. Three lines of context; a last line without an end is
+// marked as diff marks it.
+std::string unified_diff(std::string_view path, std::string_view before,
+                         std::string_view after);
+
 }  // namespace shardplan

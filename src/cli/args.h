@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/diagnostic.h"
@@ -24,5 +25,21 @@ struct CommandLine {
 // same, so that the mistakes can be shown in the format that was asked for.
 CommandLine parse_command_line(const std::vector<std::string>& words,
                                Diagnostics& diags);
+
+// Help texts, printed from the tables of commands and flags; 80 columns.
+
+// "0.1.0"
+std::string_view version();
+
+// What `shardplan` prints without arguments.
+std::string overview_text(bool colour);
+// What `shardplan help COMMAND` prints: examples, arguments, flags by group,
+// exit codes, a page to read on.
+std::string command_help_text(const Command& command, bool colour);
+
+// Words that arguments may be, for help with misspellings and for completion.
+
+std::vector<std::string> topic_names();  // of `list`
+std::vector<std::string> shell_names();  // of `completion`
 
 }  // namespace shardplan::cli

@@ -12,8 +12,8 @@
 #include "base/diagnostic.h"
 #include "base/host.h"
 #include "cli/commands.h"
+#include "report/diagnostics_text.h"
 #include "report/report.h"
-#include "report/snippet.h"
 
 namespace shardplan::cli {
 

@@ -10,7 +10,6 @@
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "cli/config.h"
-#include "cli/help.h"
 #include "cli/host_memory.h"
 #include "cli/options.h"
 #include "cli/output.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+
 #include "comm/collective.h"
 
 #include <algorithm>
@@ -6,7 +7,6 @@
 
 #include "base/checked.h"
 #include "comm/algorithms/algorithms.h"
-#include "comm/schedule.h"
 
 namespace shardplan {
 
@@ -74,6 +74,139 @@ std::optional<int64_t> priced_busiest(const Algorithm& algorithm,
     busiest = std::max(busiest, algorithm.sent(kind, ranks, rank, payload));
   }
   return busiest;
+}
+
+int64_t wrap(int64_t index, int64_t count) {
+  const int64_t rest = index % count;
+  return rest < 0 ? rest + count : rest;
+}
+
+int64_t EvenCut::begin(int64_t part) const {
+  return static_cast<int64_t>(Int128{total} * part / parts);
+}
+
+int64_t EvenCut::size(int64_t part) const {
+  const int64_t at = wrap(part, parts);
+  return begin(at + 1) - begin(at);
+}
+
+int64_t EvenCut::run(int64_t first, int64_t count) const {
+  SHARDPLAN_CHECK(0 <= count && count <= parts);
+  const int64_t from = wrap(first, parts);
+  const int64_t to = from + count;
+  if (to <= parts) return begin(to) - begin(from);
+  return total - begin(from) + begin(to - parts);
+}
+
+int64_t saturated_product(int64_t a, int64_t b) {
+  return checked_mul(a, b).value_or(std::numeric_limits<int64_t>::max());
+}
+
+namespace {
+
+// In the order of CollectiveKind.
+constexpr std::string_view kNames[kCollectiveKinds] = {
+    "all-gather", "reduce-scatter", "all-reduce",
+    "all-to-all", "permute",        "broadcast"};
+
+// The sizes of `shards`, each in as many pieces as make `chunks` in all.
+std::vector<int64_t> piece_sizes(const EvenCut& shards, int64_t chunks) {
+  SHARDPLAN_CHECK(chunks % shards.parts == 0);
+  std::vector<int64_t> sizes;
+  for (int64_t shard = 0; shard < shards.parts; ++shard) {
+    const EvenCut pieces{shards.size(shard), chunks / shards.parts};
+    for (int64_t i = 0; i < pieces.parts; ++i) sizes.push_back(pieces.size(i));
+  }
+  return sizes;
+}
+
+// `sizes`, `times` in a row.
+std::vector<int64_t> repeated(const std::vector<int64_t>& sizes, int times) {
+  std::vector<int64_t> result;
+  for (int i = 0; i < times; ++i) {
+    result.insert(result.end(), sizes.begin(), sizes.end());
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string_view collective_name(CollectiveKind kind) {
+  return kNames[static_cast<size_t>(kind)];
+}
+
+std::optional<CollectiveKind> find_collective(std::string_view name) {
+  const auto* found = std::find(std::begin(kNames), std::end(kNames), name);
+  if (found == std::end(kNames)) return std::nullopt;
+  return static_cast<CollectiveKind>(found - std::begin(kNames));
+}
+
+Schedule empty_schedule(int ranks, int64_t chunks) {
+  SHARDPLAN_CHECK(ranks >= 1 && chunks <= std::numeric_limits<int>::max());
+  return {ranks, static_cast<int>(chunks), {}};
+}
+
+void append(Schedule& schedule, const Schedule& next) {
+  SHARDPLAN_CHECK(schedule.ranks == next.ranks &&
+                  schedule.chunks == next.chunks);
+  schedule.steps.insert(schedule.steps.end(), next.steps.begin(),
+                        next.steps.end());
+}
+
+Schedule backwards(const Schedule& schedule) {
+  Schedule result = schedule;
+  std::reverse(result.steps.begin(), result.steps.end());
+  for (Step& step : result.steps) {
+    for (Transfer& t : step) {
+      std::swap(t.source, t.target);
+      t.reduce = true;
+    }
+  }
+  return result;
+}
+
+std::vector<int64_t> chunk_sizes(CollectiveKind kind, const Schedule& schedule,
+                                 int64_t payload) {
+  const int n = schedule.ranks;
+  const int64_t chunks = schedule.chunks;
+  switch (kind) {
+    case CollectiveKind::AllGather:
+    case CollectiveKind::ReduceScatter:
+      return piece_sizes({payload, n}, chunks);
+    case CollectiveKind::AllToAll:
+      return repeated(piece_sizes({payload, n}, chunks / n), n);
+    case CollectiveKind::Permute:
+      return repeated(piece_sizes({payload, 1}, chunks / n), n);
+    case CollectiveKind::AllReduce:
+    case CollectiveKind::Broadcast:
+      break;
+  }
+  return piece_sizes({payload, 1}, chunks);
+}
+
+Traffic traffic(const Schedule& schedule,
+                const std::vector<int64_t>& chunk_bytes) {
+  SHARDPLAN_CHECK(chunk_bytes.size() == static_cast<size_t>(schedule.chunks));
+  std::vector<int64_t> before = {0};  // bytes of the chunks before each
+  for (const int64_t bytes : chunk_bytes) {
+    before.push_back(before.back() + bytes);
+  }
+  Traffic result;
+  std::vector<int64_t> sent(static_cast<size_t>(schedule.ranks), 0);
+  for (const Step& step : schedule.steps) {
+    int64_t bytes = 0;
+    for (const Transfer& t : step) {
+      const auto first = static_cast<size_t>(t.first_chunk);
+      const auto count = static_cast<size_t>(t.chunk_count);
+      const int64_t carried = before[first + count] - before[first];
+      sent[static_cast<size_t>(t.source)] += carried;
+      bytes += carried;
+    }
+    result.total += bytes;
+    result.steps += bytes > 0 ? 1 : 0;
+  }
+  result.busiest = *std::max_element(sent.begin(), sent.end());
+  return result;
 }
 
 }  // namespace shardplan

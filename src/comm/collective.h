@@ -1,4 +1,135 @@
 // SPDX-License-Identifier: Apache-2.0
+// EvenCut: a total in parts of nearly equal size, as payloads are cut into
+// chunks.
+//
+// Part i is [total i / parts, total (i + 1) / parts), both rounded down: 10 in
+// 4 parts is 2, 3, 2, 3. The unit is the caller's: bytes, or elements where a
+// cut may not go through one.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace shardplan {
+
+// The remainder in [0, count), also of negative numbers. REQUIRES: count > 0.
+int64_t wrap(int64_t index, int64_t count);
+
+struct EvenCut {
+  int64_t total = 0;  // >= 0
+  int64_t parts = 1;  // >= 1
+
+  // Where a part begins. REQUIRES: 0 <= part <= parts.
+  int64_t begin(int64_t part) const;
+  // The size of one part, counted modulo `parts`.
+  int64_t size(int64_t part) const;
+  // The sizes of `count` parts from `first` on, going round, together.
+  // REQUIRES: 0 <= count <= parts.
+  int64_t run(int64_t first, int64_t count) const;
+};
+
+// The product, or the largest int64_t when that is less. REQUIRES: neither is
+// negative.
+int64_t saturated_product(int64_t a, int64_t b);
+
+// Schedule: a collective algorithm as steps of transfers between ranks.
+//
+// A pure function of the number of ranks: the same schedule is executed on
+// buffers, priced and drawn. Every rank has one slot per chunk; a slot that a
+// rank does not hold is empty. A transfer carries chunks of its source to the
+// same slots of its target, which keeps them or adds its own to them.
+//
+// Invariants: within a step, no rank sends a chunk that it also receives, so
+// that every read sees the state before the step; where a step carries a chunk
+// to one target several times, they are added in the order listed.
+//
+// Which chunks ranks begin and end with, for n ranks and q pieces per shard:
+//   all-gather      n q chunks; rank r begins with r q .. r q + q - 1 and ends
+//                   with all
+//   reduce-scatter  n q chunks; all begin with all, rank r ends with the sums
+//                   of r q .. r q + q - 1
+//   all-reduce      any number; all begin and end with all, summed
+//   all-to-all      n n q chunks; (s n + t) q + i goes from rank s to rank t
+//   permute         n q chunks; those of rank r go to rank r + 1, modulo n
+//   broadcast       any number; rank 0 begins with all, everyone ends with all
+
+enum class CollectiveKind : uint8_t {
+  AllGather,
+  ReduceScatter,
+  AllReduce,
+  AllToAll,
+  Permute,
+  Broadcast,
+};
+inline constexpr int kCollectiveKinds = 6;
+std::string_view collective_name(CollectiveKind kind);  // "all-gather"
+std::optional<CollectiveKind> find_collective(std::string_view name);
+
+struct Transfer {
+  int source = 0;
+  int target = 0;
+  int first_chunk = 0;
+  int chunk_count = 1;
+  bool reduce = false;  // the target's own are added: arriving + own
+
+  bool operator==(const Transfer&) const = default;
+};
+using Step = std::vector<Transfer>;
+
+struct Schedule {
+  int ranks = 1;
+  int chunks = 0;
+  std::vector<Step> steps;
+};
+
+// Without steps. REQUIRES: chunks can be counted by an int, which all-to-all's
+// n n cannot above 46,340 ranks.
+Schedule empty_schedule(int ranks, int64_t chunks);
+// `next` is done after all of `schedule`, on the same chunks.
+void append(Schedule& schedule, const Schedule& next);
+// The schedule run backwards, every transfer from target to source and added:
+// an all-gather becomes the reduce-scatter along the same paths, a broadcast
+// the sum at rank 0. REQUIRES: a rank receives a chunk once at most, and none
+// that it begins with.
+Schedule backwards(const Schedule& schedule);
+
+// Executes a schedule on slots[rank][chunk]. `add(arriving, own)` gives the
+// sum, in this order of operands; T() is an empty slot.
+template <typename T, typename Add>
+void execute(const Schedule& schedule, std::vector<std::vector<T>>& slots,
+             Add add) {
+  for (const Step& step : schedule.steps) {
+    for (const Transfer& t : step) {
+      auto& target = slots[static_cast<size_t>(t.target)];
+      const auto& source = slots[static_cast<size_t>(t.source)];
+      const auto first = static_cast<size_t>(t.first_chunk);
+      for (size_t c = first; c < first + static_cast<size_t>(t.chunk_count);
+           ++c) {
+        target[c] = t.reduce ? add(source[c], target[c]) : source[c];
+      }
+    }
+  }
+}
+
+// The sizes of the chunks when `payload`, as least_bytes() defines it, is cut
+// evenly (see EvenCut): first into the n shards or parts of the kind, then each
+// of them into its pieces.
+std::vector<int64_t> chunk_sizes(CollectiveKind kind, const Schedule& schedule,
+                                 int64_t payload);
+
+// What a schedule sends, for chunks of the given sizes in bytes.
+struct Traffic {
+  int64_t total = 0;    // bytes over all ranks
+  int64_t busiest = 0;  // bytes that the busiest rank sends
+  int64_t steps = 0;    // that carry anything
+};
+Traffic traffic(const Schedule& schedule,
+                const std::vector<int64_t>& chunk_bytes);
+
 // Collectives: which algorithms there are, for which ranks each is defined, and
 // what one costs.
 //
@@ -10,16 +141,6 @@
 // associations included); halving-doubling and trees as in Thakur, Rabenseifner
 // and Gropp, "Optimization of Collective Communication Operations in MPICH"
 // (2005).
-#pragma once
-
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string_view>
-
-#include "comm/schedule.h"
-
-namespace shardplan {
 
 struct Ranks {
   int count = 1;

@@ -6,7 +6,6 @@
 #include "base/checked.h"
 #include "base/text.h"
 #include "comm/collective.h"
-#include "comm/schedule.h"
 #include "conformance/vector_case.h"
 
 namespace shardplan {

@@ -20,7 +20,7 @@
 
 #include "base/checked.h"
 #include "base/diagnostic.h"
-#include "comm/schedule.h"
+#include "comm/collective.h"
 #include "core/spec.h"
 
 namespace shardplan {

@@ -1,10 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // eformer: auto_partition_spec.
+
+#include <charconv>
 #include <cmath>
 #include <set>
+#include <string_view>
 
+#include "base/checked.h"
+#include "conformance/runner.h"
 #include "conformance/vector_case.h"
+#include "io/dialects.h"
+#include "io/pattern_rules.h"
 #include "resolve/correct.h"
+#include "resolve/match.h"
+#include "resolve/resolve.h"
 
 namespace shardplan::conformance {
 namespace {
@@ -206,6 +215,219 @@ bool is_same_layout_error(const Answer& answer, const Json& error) {
   }
   if (says("not found in mesh")) return answer.refused == Code::UnknownAxis;
   return says("duplicate entries") && answer.refused == Code::RepeatedAxis;
+}
+
+// eformer's create_pattern_based_partition_spec: the rules that a text holds,
+// and what they say of names.
+
+namespace {
+
+constexpr std::string_view kArrows = "too many values to unpack";
+constexpr std::string_view kNoMesh = "No mesh found";
+
+// What one name gets. Rules are compiled one by one, up to the first that is
+// found: an invalid one behind it is never noticed.
+Json spec_of_name(const RuleSet& rules, const std::string& name,
+                  const Json& otherwise) {
+  Manifest manifest;
+  manifest.add(name, {DType::F32, {}}, {});
+  for (const Rule& rule : rules.rules) {
+    RuleSet one;
+    one.rules = {rule};
+    Diagnostics diags;
+    const auto matcher =
+        Matcher::compile(one, manifest.names_are_plain(), diags);
+    if (!matcher) return {{"error", {{"type", "error"}}}};
+    const Matches matches = match(
+        *matcher, manifest, [](size_t) { return true; }, 1);
+    if (matches.winner[0] >= 0) return encode_spec(rule.spec);
+  }
+  return otherwise.is_null() ? Json::array() : canonical_spec(otherwise);
+}
+
+Answer read_and_apply(const Json& inputs) {
+  if (!inputs.value("mesh_given", true)) {
+    return {nullptr, Code::InvalidMesh, std::string(kNoMesh)};
+  }
+  Diagnostics diags;
+  RuleSet rules;
+  const auto source = std::make_shared<SourceFile>(
+      "--pattern", inputs.at("pattern").get<std::string>());
+  if (!read_pattern(source, PatternReading::Original, rules, diags)) {
+    return refusal(diags);
+  }
+  Json parsed = Json::array();
+  for (const Rule& rule : rules.rules) {
+    parsed.push_back({rule.pattern, encode_spec(rule.spec)});
+  }
+  Json result = Json::object();
+  for (const Json& name : inputs.at("names")) {
+    const auto text = name.get<std::string>();
+    result[text] = spec_of_name(rules, text, inputs.at("default_spec"));
+  }
+  return {{{"rules", parsed}, {"result", result}}, std::nullopt, ""};
+}
+
+bool is_same_pattern_error(const Answer& answer, const Json& error) {
+  const auto message = error.at("message").get<std::string>();
+  if (message.starts_with(kArrows)) {
+    return answer.refused == Code::MalformedDocument;
+  }
+  return message.starts_with(kNoMesh) && answer.refused == Code::InvalidMesh;
+}
+
+// Texts of Python's errors are not compared.
+Json without_error_texts(const Json& expected) {
+  Json result = expected;
+  if (!result.contains("result")) return result;
+  for (auto& [name, value] : result["result"].items()) {
+    if (value.is_object() && value.contains("error")) {
+      value = {{"error", {{"type", "error"}}}};
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+const std::vector<Function>& pattern_functions() {
+  static const std::vector<Function> kFunctions = {
+      {"create_pattern_based_partition_spec", read_and_apply,
+       is_same_pattern_error, nullptr, without_error_texts},
+  };
+  return kFunctions;
+}
+
+// eformer.escale.partition.constraints.match_partition_rules.
+
+namespace {
+
+// What MIN_SHARDING_SIZE is when the environment does not say.
+constexpr int64_t kDefaultMinSize = 16384;
+
+// What int() makes of a text.
+std::optional<int64_t> python_int(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\n\v\f\r";
+  const size_t begin = text.find_first_not_of(kBlanks);
+  if (begin == std::string_view::npos) return std::nullopt;
+  text = text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
+  if (text.starts_with("+") && !text.starts_with("+-")) text.remove_prefix(1);
+  int64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [last, problem] = std::from_chars(text.data(), end, value);
+  if (problem != std::errc() || last != end) return std::nullopt;
+  return value;
+}
+
+// Elements; "fewer than 16.5" is "fewer than 17". Empty when the environment,
+// which is read in any case, holds no number.
+std::optional<int64_t> decode_min_size(const Json& inputs) {
+  int64_t fallback = kDefaultMinSize;
+  if (const auto* name = "env_MIN_SHARDING_SIZE"; inputs.contains(name)) {
+    const auto read = python_int(inputs.at(name).get<std::string>());
+    if (!read) return std::nullopt;
+    fallback = *read;
+  }
+  const Json& size = inputs.at("min_size");
+  if (size.is_string()) return 0;  // the argument was left out
+  if (size.is_number_float()) {
+    return static_cast<int64_t>(std::ceil(size.get<double>()));
+  }
+  return size.is_number() ? size.get<int64_t>() : fallback;
+}
+
+// Rules go through the reader of rules files, which refuses a rule without a
+// spec as the program does.
+std::optional<RuleSet> decode_rules(const Json& rules, Diagnostics& diags) {
+  RuleSet result;
+  for (const Json& rule : rules) {
+    if (rule.at(1).is_null()) {
+      RuleSet refused;
+      const Json file = {{"rules", Json::array({rule})}};
+      SHARDPLAN_CHECK(
+          !kYamlRules.read(std::make_shared<SourceFile>("rules", file.dump()),
+                           {}, refused, diags));
+      return std::nullopt;
+    }
+    Rule decoded;
+    decoded.pattern = rule.at(0).get<std::string>();
+    decoded.spec = decode_spec(rule.at(1));
+    result.rules.push_back(std::move(decoded));
+  }
+  return result;
+}
+
+// What match_partition_rules returns for a tensor, before correction.
+PartitionSpec matched_spec(const PartitionSpec& rule, const Shape& shape,
+                           const ResolveOptions& options) {
+  if (!options.strict) return rule;
+  const auto elements = element_count(shape);
+  if (elements && *elements < options.min_size) return {};
+  PartitionSpec cut = rule;
+  if (cut.dims.size() > shape.size()) cut.dims.resize(shape.size());
+  return cut;
+}
+
+}  // namespace
+
+Answer match_partition_rules(const Json& inputs) {
+  Diagnostics diags;
+  const std::optional<RuleSet> rules = decode_rules(inputs.at("rules"), diags);
+  if (!rules) return refusal(diags);
+  const std::optional<Manifest> manifest =
+      decode_tree(inputs.at("tree"), diags);
+  if (!manifest) return refusal(diags);
+  const auto min_size = decode_min_size(inputs);
+  if (!min_size) return {nullptr, Code::Usage, "no number"};
+  ResolveOptions options;
+  options.min_size = *min_size;
+  options.strict = inputs.at("strict").get<bool>();
+  const auto matcher =
+      Matcher::compile(*rules, manifest->names_are_plain(), diags);
+  if (!matcher) return refusal(diags);
+  const Matches matches = match(
+      *matcher, *manifest,
+      [&](size_t i) {
+        return !options.strict || !manifest->type(i).shape.empty();
+      },
+      1);
+
+  Json result = Json::array();
+  for (size_t i = 0; i < manifest->size(); ++i) {
+    const std::string name(manifest->name(i));
+    const Shape& shape = manifest->type(i).shape;
+    PartitionSpec spec;
+    if (matches.winner[i] >= 0) {
+      const auto rule = static_cast<size_t>(matches.winner[i]);
+      spec = matched_spec(rules->rules[rule].spec, shape, options);
+    } else if (!options.strict || !shape.empty()) {
+      return {nullptr, Code::UnmatchedParameter, name};
+    }
+    result.push_back({name, encode_spec(spec)});
+  }
+  // A warning tells where RE2 reads a pattern otherwise than Python.
+  for (const Diagnostic& diagnostic : diags.all()) {
+    if (diagnostic.code == Code::PatternDiffersFromPython) {
+      return {result, std::nullopt, code_id(diagnostic.code)};
+    }
+  }
+  return {result, std::nullopt, ""};
+}
+
+bool is_same_match_error(const Answer& answer, const Json& error) {
+  const auto type = error.at("type").get<std::string>();
+  const auto message = error.at("message").get<std::string>();
+  constexpr std::string_view kUnmatched =
+      "Partition rule not found for param: ";
+  if (message.starts_with(kUnmatched)) {
+    return answer.refused == Code::UnmatchedParameter &&
+           message.substr(kUnmatched.size()) == answer.message;
+  }
+  if (type == "TypeError") return answer.refused == Code::MalformedDocument;
+  if (message.starts_with("invalid literal for int")) {
+    return answer.refused == Code::Usage;
+  }
+  return answer.refused == Code::UnsupportedPattern;
 }
 
 }  // namespace shardplan::conformance

@@ -83,7 +83,8 @@ struct Placement {
   std::optional<PartitionSpec> requested;
   PartitionSpec spec;  // after correction
   std::vector<Correction> corrections;
-  std::vector<StoredDim> stored = {};  // by dimension; empty: nothing declared
+  std::vector<StoredDim> stored_dims =
+      {};  // by dimension; empty: nothing declared
 
   Shape local_shape;             // stored shape of the largest shard
   int64_t bytes_per_device = 0;  // of the largest shard
@@ -127,7 +128,7 @@ struct Plan {
   std::vector<PlanRule> rules;
   std::vector<Placement> placements;   // distinct
   std::vector<uint32_t> placement_of;  // per parameter of the manifest
-  Declarations declarations = {};      // what `stored` follows from
+  Declarations declarations = {};      // what `stored_dims` follow from
   // Names in the rules' specs that are no mesh axes, but stand for some.
   AxisNames other_names = {};
 
@@ -155,5 +156,41 @@ void measure(Placement& placement, const Mesh& mesh, OnIndivisible policy);
 // followed by "stored": [[name, shape], ..] of the parameters whose stored
 // shape is another, when there are any.
 std::string fingerprint(const Manifest& manifest, const Plan& plan);
+
+// Device slices: which slice of one tensor lies on which device.
+//
+// A device's slice follows from its coordinates (core/spec.h), its id is their
+// row-major index. Slices are of the stored shape, and end where rows do: what
+// a shard stores beyond is padding.
+
+// What one device holds.
+struct HeldSlice {
+  std::vector<int64_t> coordinates;  // per axis of the mesh
+  std::vector<Slice> slices;         // per dimension
+  std::vector<int64_t> padding;      // per dimension: rows without content
+
+  bool operator==(const HeldSlice&) const = default;
+};
+// REQUIRES: 0 <= device < mesh.devices().
+HeldSlice held_slice(const Placement& placement, const Mesh& mesh,
+                     OnIndivisible policy, int64_t device);
+
+// The shards of a tensor, as a grid with the tensor's rank.
+struct DeviceSlices {
+  // Per dimension, by the shard's index in it. All have at least one.
+  std::vector<std::vector<Slice>> slices;
+  std::vector<std::vector<int64_t>> padding;
+  // Per shard, row-major by the indices: who holds it, ascending.
+  std::vector<std::vector<int64_t>> devices;
+
+  // The number of the shard with these indices, one per dimension.
+  size_t number(const std::vector<size_t>& indices) const;
+};
+
+// More devices make no map that somebody could read.
+inline constexpr int64_t kMaxMappedDevices = int64_t{1} << 17;
+// REQUIRES: mesh.devices() <= kMaxMappedDevices.
+DeviceSlices device_slices(const Placement& placement, const Mesh& mesh,
+                           OnIndivisible policy);
 
 }  // namespace shardplan

@@ -89,14 +89,14 @@ struct Outcome {
 // The changes that make it fit, in their order, then the two that come nearest
 // and save a twentieth at least.
 std::vector<Outcome> outcomes(const Manifest& manifest, const Plan& plan,
-                              const LayerUnits& units, const Budget& budget,
+                              const LayerGroups& groups, const Budget& budget,
                               std::vector<Change> changes) {
   std::vector<Outcome> fitting;
   std::vector<Outcome> others;
   for (Change& change : changes) {
     Diagnostics ignored;
     const auto changed =
-        make_budget(manifest, plan, units, change.options, ignored);
+        make_budget(manifest, plan, groups, change.options, ignored);
     if (!changed) continue;
     const int64_t needed = changed->classes.front().total;
     const int64_t total = budget.classes.front().total;
@@ -210,7 +210,7 @@ std::string limit_text(const DeviceLimit& limit, int64_t reserve) {
 // Every help was computed: make_budget() with that one change, on the fullest
 // device.
 void check_over_memory(const MemoryInput& input, Diagnostics& diags) {
-  const auto& [manifest, plan, units, options, budget] = input;
+  const auto& [manifest, plan, groups, options, budget] = input;
   if (budget.fits()) return;
   const BudgetClass& fullest = budget.classes.front();
   auto report = diags.report(
@@ -223,7 +223,7 @@ void check_over_memory(const MemoryInput& input, Diagnostics& diags) {
     report.fact("the fullest devices are those of " + fullest.label);
   }
   for (const Outcome& outcome :
-       outcomes(manifest, plan, units, budget, changes_of(plan, options))) {
+       outcomes(manifest, plan, groups, budget, changes_of(plan, options))) {
     report.help(
         "`" + outcome.flags + "` would need " + amount_over(outcome.needed) +
         " per device: " +

@@ -12,7 +12,7 @@
 #include "base/checked.h"
 #include "base/text.h"
 #include "findings/checks.h"
-#include "findings/wording.h"
+#include "findings/findings.h"
 #include "resolve/correct.h"
 #include "resolve/match.h"
 #include "resolve/resolve.h"

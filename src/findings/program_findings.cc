@@ -19,10 +19,10 @@
 #include "base/text.h"
 #include "core/fold.h"
 #include "findings/checks.h"
-#include "findings/wording.h"
+#include "findings/findings.h"
 #include "model/tensor_name.h"
-#include "sim/price.h"
-#include "spmd/reshard.h"
+#include "sim/transfers.h"
+#include "spmd/layout.h"
 
 namespace shardplan {
 namespace {

@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "core/fold.h"
 #include "findings/checks.h"
-#include "findings/wording.h"
+#include "findings/findings.h"
 #include "resolve/correct.h"
 #include "resolve/match.h"
 #include "resolve/name_resolution.h"

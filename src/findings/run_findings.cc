@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "core/fold.h"
 #include "findings/checks.h"
-#include "findings/wording.h"
+#include "findings/findings.h"
 #include "graph/graph.h"
 #include "sim/locate.h"
 #include "sim/simulate.h"

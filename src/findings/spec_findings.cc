@@ -12,7 +12,7 @@
 #include "base/checked.h"
 #include "base/text.h"
 #include "findings/checks.h"
-#include "findings/wording.h"
+#include "findings/findings.h"
 
 namespace shardplan {
 namespace {

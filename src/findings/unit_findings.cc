@@ -15,7 +15,7 @@
 #include "base/checked.h"
 #include "base/text.h"
 #include "findings/checks.h"
-#include "findings/wording.h"
+#include "findings/findings.h"
 #include "resolve/resolve.h"
 
 namespace shardplan {
@@ -222,11 +222,11 @@ Declarations declared_for(const LintInput& input, std::string_view name,
   const std::vector<StoredDim> expected =
       stored_dims(name, placement.type, placement.spec, input.plan.mesh,
                   input.plan.declarations, known);
-  const bool same = std::equal(expected.begin(), expected.end(),
-                               placement.stored.begin(), placement.stored.end(),
-                               [](const StoredDim& a, const StoredDim& b) {
-                                 return a.dim == b.dim && a.size == b.size;
-                               });
+  const bool same = std::equal(
+      expected.begin(), expected.end(), placement.stored_dims.begin(),
+      placement.stored_dims.end(), [](const StoredDim& a, const StoredDim& b) {
+        return a.dim == b.dim && a.size == b.size;
+      });
   return same ? input.plan.declarations : Declarations();
 }
 
@@ -261,7 +261,7 @@ std::vector<Finding> split_units(const LintInput& input,
 // stored block does not exist, whoever gives the facts.
 Severity severity_of(const SplitUnit& split, const UnitFacts& known) {
   if (split.unit.kind == UnitKind::ExpertGroup) return Severity::Note;
-  if (split.unit.stored) return Severity::Error;
+  if (split.unit.atomic) return Severity::Error;
   const bool gathers =
       std::all_of(split.axes.begin(), split.axes.end(), is_gathered_axis);
   // Blocks are never inferred from a name: facts or scales tell them.

@@ -159,7 +159,7 @@ class DecoderWriter {
 FamilySizes decoder_sizes(std::string_view family) {
   FamilySizes sizes;
   sizes.family = family;
-  sizes.layers = "layers";
+  sizes.layer_prefix = "layers";
   sizes.vocab = {{"embed_tokens.weight"}, Where::First};
   sizes.hidden = {{"embed_tokens.weight"}, Where::Last};
   sizes.queries = {{"layers.0.self_attn.q_proj.weight"}};

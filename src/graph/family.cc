@@ -132,7 +132,7 @@ const NamedParameter* ParameterNames::find(std::string_view name) const {
   return &stacked->second;
 }
 
-int64_t ParameterNames::layers(std::string_view prefix) const {
+int64_t ParameterNames::layer_count(std::string_view prefix) const {
   const std::string start = std::string(prefix) + ".";
   int64_t count = 0;
   for (auto each = by_name_.lower_bound(start);
@@ -346,7 +346,7 @@ class Completion {
     otherwise(config_.hidden, found(sizes_.hidden));
     otherwise(config_.intermediate, found(sizes_.intermediate));
     otherwise(config_.layers, facts.layers);
-    otherwise(config_.layers, input_.names.layers(sizes_.layers));
+    otherwise(config_.layers, input_.names.layer_count(sizes_.layer_prefix));
     otherwise(config_.max_positions, found(sizes_.positions));
     otherwise(config_.token_types, found(sizes_.token_types));
     otherwise(config_.experts, facts.experts);

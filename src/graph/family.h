@@ -45,7 +45,7 @@ class ParameterNames {
   const NamedParameter* find(std::string_view name) const;
   // Numbers of layers under a prefix ("layers", "h", "encoder.layer"), from
   // names or from the first dimension of what is stacked; 0 without any.
-  int64_t layers(std::string_view prefix) const;
+  int64_t layer_count(std::string_view prefix) const;
   // Names with `*` for numbers of layers and experts, sorted, each once. What
   // is stacked over layers has the `*` that its name lacks.
   std::vector<std::string> folded() const;
@@ -127,7 +127,7 @@ inline constexpr int64_t kMaxModelLayers = 10'000;
 // What is known of a family.
 struct FamilySizes {
   std::string_view family;
-  std::string_view layers;  // the prefix of layers: "layers"
+  std::string_view layer_prefix;  // the prefix of layers: "layers"
   SizeSource vocab;
   SizeSource hidden;
   SizeSource queries;  // heads * head_dim; none: they are as wide as hidden

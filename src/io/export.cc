@@ -167,7 +167,8 @@ bool specs_are_expressible(const ExportInput& input, std::string_view target,
   bool good = report_those_with(
       input,
       [](const Placement& p) {
-        return p.stored.empty() ? "" : "stored by " + p.stored.front().why;
+        return p.stored_dims.empty() ? ""
+                                     : "stored by " + p.stored_dims.front().why;
       },
       cannot + "what `--declare` changes of", "export without `--declare`",
       diags);

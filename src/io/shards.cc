@@ -8,7 +8,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
-#include "io/safetensors/header.h"
+#include "io/safetensors/file.h"
 
 namespace shardplan {
 

@@ -37,12 +37,12 @@ Int128 sum_of_leaves(const Totals& totals) {
 
 class Maker {
  public:
-  Maker(const Manifest& manifest, const Plan& plan, const LayerUnits& units,
+  Maker(const Manifest& manifest, const Plan& plan, const LayerGroups& groups,
         const BudgetOptions& options, Diagnostics& diags)
       : manifest_(manifest),
         plan_(plan),
         mesh_(plan.mesh),
-        units_(units),
+        groups_(groups),
         options_(options),
         diags_(diags) {}
 
@@ -115,11 +115,11 @@ class Maker {
       cut_by_axis_.push_back(names_pipeline(placement_of(kind)));
     }
     if (!options_.stages) return true;
-    budget_.stages = plan_stages(manifest_, mesh_, units_, cut_by_axis_,
+    budget_.stages = plan_stages(manifest_, mesh_, groups_, cut_by_axis_,
                                  *options_.stages, diags_);
     if (!budget_.stages) return false;
     for (int64_t i = 0; i < budget_.stages->stages; ++i) {
-      budget_.stage_labels.push_back(stage_label(*budget_.stages, units_, i));
+      budget_.stage_labels.push_back(stage_label(*budget_.stages, groups_, i));
     }
     return true;
   }
@@ -132,9 +132,9 @@ class Maker {
   void count_kinds() {
     counts_.assign(stage_count(), Counts(kinds()));
     all_counts_.assign(kinds(), 0);
-    for (size_t i = 0; i < units_.units.size(); ++i) {
-      for (const UnitForm::Member& member :
-           units_.forms[units_.units[i].form].members) {
+    for (size_t i = 0; i < groups_.groups.size(); ++i) {
+      for (const GroupForm::Member& member :
+           groups_.forms[groups_.groups[i].form].members) {
         all_counts_[member.kind] += member.count;
         if (!budget_.stages || cut_by_axis_[member.kind]) {
           for (Counts& counts : counts_) counts[member.kind] += member.count;
@@ -172,11 +172,11 @@ class Maker {
         parameter[entry.kind] = &entry.leaf;
       }
     }
-    std::vector<GatheredUnit> of_form;
-    for (const UnitForm& form : units_.forms) {
+    std::vector<GatheredGroup> of_form;
+    for (const GroupForm& form : groups_.forms) {
       Int128 gathered = 0;
       Int128 sharded = 0;
-      for (const UnitForm::Member& member : form.members) {
+      for (const GroupForm::Member& member : form.members) {
         const StateLeaf& leaf = *parameter[member.kind];
         gathered += static_cast<Int128>(member.count) *
                     gathered_bytes(placement_of(member.kind), leaf, mesh_,
@@ -187,7 +187,7 @@ class Maker {
       const int64_t layers = form.layers;
       of_form.push_back({static_cast<int64_t>(gathered), layers});
       budget_.gathered.push_back(
-          {form.label, form.units * layers,
+          {form.label, form.groups * layers,
            ceil_div(static_cast<int64_t>(sharded), layers),
            static_cast<int64_t>(gathered)});
     }
@@ -197,12 +197,12 @@ class Maker {
     }
   }
 
-  std::vector<GatheredUnit> units_on(size_t stage,
-                                     std::vector<GatheredUnit> forms) const {
+  std::vector<GatheredGroup> units_on(size_t stage,
+                                      std::vector<GatheredGroup> forms) const {
     Counts present(forms.size());
-    for (size_t i = 0; i < units_.units.size(); ++i) {
-      const uint32_t form = units_.units[i].form;
-      if (!budget_.stages || units_.forms[form].is_stacked()) {
+    for (size_t i = 0; i < groups_.groups.size(); ++i) {
+      const uint32_t form = groups_.groups[i].form;
+      if (!budget_.stages || groups_.forms[form].is_stacked()) {
         ++present[form];
         continue;
       }
@@ -210,7 +210,7 @@ class Maker {
         present[form] += on == static_cast<int64_t>(stage);
       }
     }
-    for (size_t i = 0; i < forms.size(); ++i) forms[i].units *= present[i];
+    for (size_t i = 0; i < forms.size(); ++i) forms[i].groups *= present[i];
     return forms;
   }
 
@@ -304,7 +304,7 @@ class Maker {
       CategoryBytes bytes{};
       for (size_t i = 0; i < kCategories; ++i) {
         bytes[i] = static_cast<int64_t>(totals[i]);
-        budget_.totals[i].stored += totals[i] * place.devices;
+        budget_.totals[i].on_devices += totals[i] * place.devices;
       }
       alike[bytes][static_cast<int64_t>(stage)] += place.devices;
     }
@@ -406,15 +406,15 @@ class Maker {
       CategoryTotal& total = budget_.totals[i];
       const bool is_data = i <= index_of(Category::OptimizerState) ||
                            i == index_of(Category::KvCache);
-      if (!is_data) total.with_replicas = total.stored;
-      total.padding = total.stored - total.with_replicas;
+      if (!is_data) total.with_replicas = total.on_devices;
+      total.padding = total.on_devices - total.with_replicas;
     }
   }
 
   const Manifest& manifest_;
   const Plan& plan_;
   const Mesh& mesh_;
-  const LayerUnits& units_;
+  const LayerGroups& groups_;
   const BudgetOptions& options_;
   Diagnostics& diags_;
 
@@ -443,10 +443,10 @@ std::string_view category_title(Category category) {
 }
 
 std::optional<Budget> make_budget(const Manifest& manifest, const Plan& plan,
-                                  const LayerUnits& units,
+                                  const LayerGroups& groups,
                                   const BudgetOptions& options,
                                   Diagnostics& diags) {
-  return Maker(manifest, plan, units, options, diags).make();
+  return Maker(manifest, plan, groups, options, diags).make();
 }
 
 std::optional<Budget> make_budget(const Manifest& manifest, const Plan& plan,
@@ -455,7 +455,7 @@ std::optional<Budget> make_budget(const Manifest& manifest, const Plan& plan,
   const auto& kind_of = options.state_specs != nullptr
                             ? options.state_specs->kind_of
                             : plan.placement_of;
-  return make_budget(manifest, plan, layer_units(manifest, kind_of), options,
+  return make_budget(manifest, plan, layer_groups(manifest, kind_of), options,
                      diags);
 }
 

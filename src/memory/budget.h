@@ -75,15 +75,15 @@ struct BudgetClass {
 
 // Over all devices.
 struct CategoryTotal {
-  Int128 stored = 0;
+  Int128 on_devices = 0;
   Int128 with_replicas = 0;  // sum of replicas x logical bytes
-  Int128 padding = 0;        // stored - with_replicas
+  Int128 padding = 0;        // on_devices - with_replicas
 };
 
 // Units of layers that are alike: what one takes on a device.
 struct GatheredClass {
   std::string label;  // "model/layers/*"
-  int64_t units = 0;
+  int64_t groups = 0;
   int64_t sharded = 0;   // bytes as stored
   int64_t gathered = 0;  // bytes of the copy for use; 0: used where it is
 };
@@ -121,7 +121,7 @@ std::optional<Budget> make_budget(const Manifest& manifest, const Plan& plan,
 // `placement_of`, or of `options.state_specs`. Costs as much as there are
 // placements and units, not parameters.
 std::optional<Budget> make_budget(const Manifest& manifest, const Plan& plan,
-                                  const LayerUnits& units,
+                                  const LayerGroups& groups,
                                   const BudgetOptions& options,
                                   Diagnostics& diags);
 

@@ -215,13 +215,13 @@ std::optional<KvTotals> kv_totals(const std::vector<KvLayer>& layers,
   const int64_t groups =
       devices / (sharding.heads * sharding.batch * sharding.sequence);
   KvTotals totals;
-  totals.stored = static_cast<Int128>(*per_device) * devices;
+  totals.on_devices = static_cast<Int128>(*per_device) * devices;
   for (const KvKind& kind : kinds) {
     const int64_t copies = kv_share(kind.layer, sharding, request).copies;
     totals.with_replicas +=
         cache_bytes(kind.layer, request) * kind.layers * (groups * copies);
   }
-  totals.padding = totals.stored - totals.with_replicas;
+  totals.padding = totals.on_devices - totals.with_replicas;
   return totals;
 }
 

@@ -112,7 +112,7 @@ std::optional<int64_t> kv_bytes_per_device(const std::vector<KvLayer>& layers,
 // stored = with_replicas + padding, where padding is what rounding of heads,
 // sequences and tokens adds.
 struct KvTotals {
-  Int128 stored = 0;
+  Int128 on_devices = 0;
   Int128 with_replicas = 0;  // sum of replicas x logical bytes
   Int128 padding = 0;
 };

@@ -63,18 +63,18 @@ bool is_token_table(std::string_view name) {
       [&](std::string_view word) { return contains(name, word); });
 }
 
-UnitPlace place_of(const std::vector<std::string_view>& parts) {
-  if (any_is(parts, kHeads)) return UnitPlace::Head;
+GroupPlace place_of(const std::vector<std::string_view>& parts) {
+  if (any_is(parts, kHeads)) return GroupPlace::Head;
   const auto any_contains = [&](std::string_view word) {
     return std::any_of(parts.begin(), parts.end(), [&](std::string_view part) {
       return contains(part, word);
     });
   };
   if (any_contains("embed") || any_is(parts, kTables)) {
-    return UnitPlace::Embedding;
+    return GroupPlace::Embedding;
   }
-  if (any_contains("norm") || any_contains("ln_f")) return UnitPlace::Norm;
-  return UnitPlace::Unknown;
+  if (any_contains("norm") || any_contains("ln_f")) return GroupPlace::Norm;
+  return GroupPlace::Unknown;
 }
 
 struct Number {
@@ -112,7 +112,7 @@ class UnitCollector {
   UnitCollector(const Manifest& manifest, std::span<const uint32_t> kind_of)
       : manifest_(manifest), kind_of_(kind_of) {}
 
-  LayerUnits collect() {
+  LayerGroups collect() {
     count_layers();
     for (size_t i = 0; i < manifest_.size(); ++i) add(i);
     find_forms();
@@ -166,33 +166,33 @@ class UnitCollector {
       ++members_[last_unit_].counts[kind_of_[parameter]];
       return;
     }
-    LayerUnit unit;
+    LayerGroup group;
     Members members;
     if (number.end > 0) {
-      unit.name = name.substr(0, number.end);
-      unit.stack = stack_of_.at(name.substr(0, number.begin));
-      unit.number = number.value;
+      group.name = name.substr(0, number.end);
+      group.stack = stack_of_.at(name.substr(0, number.begin));
+      group.number = number.value;
       members.label = std::string(name.substr(0, number.begin)) + "*";
     } else if (const auto stacked = stacking_of(stack_of(name))) {
-      unit.name = stack_of(name);
+      group.name = stack_of(name);
       members.stacked = stacked;
-      members.label = unit.name;
+      members.label = group.name;
     } else {
-      unit.name = module_name(name);
-      members.label = unit.name;
+      group.name = module_name(name);
+      members.label = group.name;
       if (!in_other_tower(name)) {
         const auto parts = components_of(name);
-        unit.place = place_of(parts);
-        unit.is_token_embedding =
-            unit.place == UnitPlace::Embedding && is_token_table(unit.name);
+        group.place = place_of(parts);
+        group.is_token_embedding =
+            group.place == GroupPlace::Embedding && is_token_table(group.name);
       }
     }
-    const std::string key = (members.stacked ? "*" : "") + unit.name;
+    const std::string key = (members.stacked ? "*" : "") + group.name;
     const auto [entry, is_new] =
-        unit_of_.try_emplace(key, result_.units.size());
+        group_of_.try_emplace(key, result_.groups.size());
     if (is_new) {
-      unit.first = parameter;
-      result_.units.push_back(std::move(unit));
+      group.first = parameter;
+      result_.groups.push_back(std::move(group));
       members_.push_back(std::move(members));
     }
     ++members_[entry->second].counts[kind_of_[parameter]];
@@ -211,7 +211,7 @@ class UnitCollector {
           known.try_emplace({members.label, members.counts},
                             static_cast<uint32_t>(result_.forms.size()));
       if (is_new) {
-        UnitForm form;
+        GroupForm form;
         form.label = members.label;
         if (members.stacked) {
           form.stacked_dim = static_cast<int>(members.stacked->dim);
@@ -222,17 +222,17 @@ class UnitCollector {
         }
         result_.forms.push_back(std::move(form));
       }
-      ++result_.forms[entry->second].units;
-      result_.units[i].form = entry->second;
+      ++result_.forms[entry->second].groups;
+      result_.groups[i].form = entry->second;
     }
   }
 
   const Manifest& manifest_;
   std::span<const uint32_t> kind_of_;
-  LayerUnits result_;
+  LayerGroups result_;
   std::vector<Members> members_;  // per unit
   std::unordered_map<std::string_view, int64_t> stack_of_;
-  std::unordered_map<std::string, size_t> unit_of_;
+  std::unordered_map<std::string, size_t> group_of_;
   std::string_view last_layer_;
   size_t last_unit_ = 0;
   LayoutHints hints_;  // only where layers may be stacked
@@ -240,16 +240,16 @@ class UnitCollector {
 
 }  // namespace
 
-LayerUnits layer_units(const Manifest& manifest,
-                       std::span<const uint32_t> kind_of) {
+LayerGroups layer_groups(const Manifest& manifest,
+                         std::span<const uint32_t> kind_of) {
   return UnitCollector(manifest, kind_of).collect();
 }
 
 namespace {
 
-std::string stacks_text(const LayerUnits& units) {
+std::string stacks_text(const LayerGroups& groups) {
   std::string text;
-  for (const LayerStack& stack : units.stacks) {
+  for (const LayerStack& stack : groups.stacks) {
     if (!text.empty()) text += ", ";
     text += "`" + stack.prefix + "*` has " + plural(stack.layers, "layer");
   }
@@ -259,28 +259,29 @@ std::string stacks_text(const LayerUnits& units) {
 // The stack of layers that the pipeline splits. Where there are several, the
 // facts tell which.
 std::optional<int64_t> main_stack(const Manifest& manifest,
-                                  const LayerUnits& units, Diagnostics& diags) {
+                                  const LayerGroups& groups,
+                                  Diagnostics& diags) {
   const auto facts = manifest.facts.layers;
   std::vector<int64_t> fitting;
-  for (size_t i = 0; i < units.stacks.size(); ++i) {
-    if (units.stacks.size() == 1 || units.stacks[i].layers == facts) {
+  for (size_t i = 0; i < groups.stacks.size(); ++i) {
+    if (groups.stacks.size() == 1 || groups.stacks[i].layers == facts) {
       fitting.push_back(static_cast<int64_t>(i));
     }
   }
   if (fitting.size() != 1) {
     auto report = diags.error(Code::Usage, {},
                               "`--stages` cannot tell the layers of the model");
-    report.fact(stacks_text(units));
+    report.fact(stacks_text(groups));
     if (facts) report.fact("the facts tell " + plural(*facts, "layer"));
     report.help("add the fact `layers`, or leave out `--stages`");
     return report;
   }
-  const LayerStack& stack = units.stacks[static_cast<size_t>(fitting.front())];
+  const LayerStack& stack = groups.stacks[static_cast<size_t>(fitting.front())];
   if (facts && stack.layers < *facts) {
     return diags
         .error(Code::Usage, {},
                "the model has fewer layers than its facts tell")
-        .fact(stacks_text(units))
+        .fact(stacks_text(groups))
         .fact("the facts tell " + plural(*facts, "layer"))
         .help("correct the fact `layers`, or add what is missing");
   }
@@ -288,13 +289,13 @@ std::optional<int64_t> main_stack(const Manifest& manifest,
 }
 
 // The number of layers where they are stacked in single tensors.
-std::optional<int64_t> layers_in_stacks(const LayerUnits& units,
+std::optional<int64_t> layers_in_stacks(const LayerGroups& groups,
                                         const std::vector<bool>& cut_by_axis,
                                         const Stages& stages, bool& good,
                                         Diagnostics& diags) {
   std::optional<int64_t> layers;
-  for (const LayerUnit& unit : units.units) {
-    const UnitForm& form = units.forms[unit.form];
+  for (const LayerGroup& group : groups.groups) {
+    const GroupForm& form = groups.forms[group.form];
     if (!form.is_stacked()) continue;
     layers = layers.value_or(0) + form.layers;
     const bool all_cut = std::all_of(
@@ -304,7 +305,7 @@ std::optional<int64_t> layers_in_stacks(const LayerUnits& units,
     good = false;
     diags
         .error(Code::Usage, {},
-               "the stacked layers of " + in_backticks(unit.name) +
+               "the stacked layers of " + in_backticks(group.name) +
                    " are not cut over `" + stages.axis + "`")
         .fact("each of their tensors holds all " +
               plural(form.layers, "layer") + " along dimension " +
@@ -359,10 +360,11 @@ std::optional<std::vector<int64_t>> layer_counts(const Stages& stages,
 }
 
 // Ranks of the numbers of a stack's layers: 0, 1, .. whatever they begin with.
-std::map<int64_t, int64_t> layer_ranks(const LayerUnits& units, int64_t stack) {
+std::map<int64_t, int64_t> layer_ranks(const LayerGroups& groups,
+                                       int64_t stack) {
   std::map<int64_t, int64_t> ranks;
-  for (const LayerUnit& unit : units.units) {
-    if (unit.stack == stack) ranks.emplace(unit.number, 0);
+  for (const LayerGroup& group : groups.groups) {
+    if (group.stack == stack) ranks.emplace(group.number, 0);
   }
   int64_t next = 0;
   for (auto& [number, rank] : ranks) rank = next++;
@@ -376,29 +378,29 @@ int64_t stage_of_layer(const StagePlan& plan, int64_t layer) {
   return plan.stages - 1;
 }
 
-void place_units(StagePlan& plan, const LayerUnits& units, int64_t stack) {
-  const std::map<int64_t, int64_t> ranks = layer_ranks(units, stack);
+void place_units(StagePlan& plan, const LayerGroups& groups, int64_t stack) {
+  const std::map<int64_t, int64_t> ranks = layer_ranks(groups, stack);
   size_t first_layer = SIZE_MAX;
   bool has_head = false;
-  for (const LayerUnit& unit : units.units) {
-    if (unit.stack == stack) first_layer = std::min(first_layer, unit.first);
-    has_head = has_head || unit.place == UnitPlace::Head;
+  for (const LayerGroup& group : groups.groups) {
+    if (group.stack == stack) first_layer = std::min(first_layer, group.first);
+    has_head = has_head || group.place == GroupPlace::Head;
   }
   const int64_t last = plan.stages - 1;
-  for (const LayerUnit& unit : units.units) {
+  for (const LayerGroup& group : groups.groups) {
     std::vector<int64_t> on;
-    if (units.forms[unit.form].is_stacked()) {
+    if (groups.forms[group.form].is_stacked()) {
       // Its spec cuts it.
-    } else if (unit.stack == stack && stack >= 0) {
-      on = {stage_of_layer(plan, ranks.at(unit.number))};
-    } else if (unit.place == UnitPlace::Embedding) {
+    } else if (group.stack == stack && stack >= 0) {
+      on = {stage_of_layer(plan, ranks.at(group.number))};
+    } else if (group.place == GroupPlace::Embedding) {
       on = {0};
-      if (unit.is_token_embedding && !has_head && last > 0) {
+      if (group.is_token_embedding && !has_head && last > 0) {
         on.push_back(last);
-        plan.tied = unit.name;
+        plan.tied = group.name;
       }
-    } else if (unit.place == UnitPlace::Unknown) {
-      on = {unit.first < first_layer ? 0 : last};
+    } else if (group.place == GroupPlace::Unknown) {
+      on = {group.first < first_layer ? 0 : last};
     } else {
       on = {last};
     }
@@ -409,7 +411,7 @@ void place_units(StagePlan& plan, const LayerUnits& units, int64_t stack) {
 }  // namespace
 
 std::optional<StagePlan> plan_stages(const Manifest& manifest, const Mesh& mesh,
-                                     const LayerUnits& units,
+                                     const LayerGroups& groups,
                                      const std::vector<bool>& cut_by_axis,
                                      const Stages& stages, Diagnostics& diags) {
   const auto axis = mesh.find(stages.axis);
@@ -425,13 +427,13 @@ std::optional<StagePlan> plan_stages(const Manifest& manifest, const Mesh& mesh,
   plan.stages = mesh.axes()[*axis].size;
   bool good = true;
   int64_t stack = -1;
-  auto layers = layers_in_stacks(units, cut_by_axis, stages, good, diags);
+  auto layers = layers_in_stacks(groups, cut_by_axis, stages, good, diags);
   if (!good) return std::nullopt;
   if (!layers) {
-    const auto main = main_stack(manifest, units, diags);
+    const auto main = main_stack(manifest, groups, diags);
     if (!main) return std::nullopt;
     stack = *main;
-    const int64_t named = units.stacks[static_cast<size_t>(stack)].layers;
+    const int64_t named = groups.stacks[static_cast<size_t>(stack)].layers;
     layers = manifest.facts.layers.value_or(named);
     plan.extra_layers = named - *layers;
   }
@@ -444,20 +446,20 @@ std::optional<StagePlan> plan_stages(const Manifest& manifest, const Mesh& mesh,
     begin += count;
   }
   plan.uneven = stages.layers.empty() && plan.layers % plan.stages != 0;
-  place_units(plan, units, stack);
+  place_units(plan, groups, stack);
   return plan;
 }
 
-std::string stage_label(const StagePlan& plan, const LayerUnits& units,
+std::string stage_label(const StagePlan& plan, const LayerGroups& groups,
                         int64_t stage) {
   bool embedding = false;
   bool head = false;
-  for (size_t i = 0; i < units.units.size(); ++i) {
-    const LayerUnit& unit = units.units[i];
+  for (size_t i = 0; i < groups.groups.size(); ++i) {
+    const LayerGroup& group = groups.groups[i];
     const std::vector<int64_t>& on = plan.stages_of[i];
     if (std::find(on.begin(), on.end(), stage) == on.end()) continue;
-    embedding = embedding || unit.place == UnitPlace::Embedding;
-    head = head || unit.place == UnitPlace::Head;
+    embedding = embedding || group.place == GroupPlace::Embedding;
+    head = head || group.place == GroupPlace::Head;
   }
   std::string text = "stage " + std::to_string(stage) + ":";
   if (embedding && stage == 0) text += " embedding,";

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layers: which parameters belong together, known by their names.
 //
-// A unit is what is gathered at once and lives on one pipeline stage: a layer
+// A group is what is gathered at once and lives on one pipeline stage: a layer
 // (the name up to and including its first number, `model/layers/7`), or a
 // module outside of layers (`lm_head`). Models that are scanned over layers
 // have one tensor for all of them instead, stacked along its first or second
-// dimension; those of one stack (`decoder/layers`) form one unit.
-// Names are read once: what costs as much as there are units or forms is left
+// dimension; those of one stack (`decoder/layers`) form one group.
+// Names are read once: what costs as much as there are groups or forms is left
 // for every budget.
 #pragma once
 
@@ -23,8 +23,8 @@
 
 namespace shardplan {
 
-// Units of equal form hold equal kinds of parameters, equally often.
-struct UnitForm {
+// Groups of equal form hold equal kinds of parameters, equally often.
+struct GroupForm {
   struct Member {
     uint32_t kind = 0;
     int64_t count = 0;
@@ -35,20 +35,20 @@ struct UnitForm {
   int stacked_dim = -1;  // of its tensors, along which layers are stacked
   int64_t layers = 1;    // in such a stack
   std::vector<Member> members;  // by kind
-  int64_t units = 0;
+  int64_t groups = 0;
 
   bool is_stacked() const { return stacked_dim >= 0; }
 };
 
-// Where a unit outside of layers stands, by its name.
-enum class UnitPlace : uint8_t { Unknown, Embedding, Norm, Head };
+// Where a group outside of layers stands, by its name.
+enum class GroupPlace : uint8_t { Unknown, Embedding, Norm, Head };
 
-struct LayerUnit {
+struct LayerGroup {
   std::string name;  // "model/layers/7"
   uint32_t form = 0;
   int64_t stack = -1;   // which run of numbered layers; -1: none
   int64_t number = -1;  // in its stack
-  UnitPlace place = UnitPlace::Unknown;
+  GroupPlace place = GroupPlace::Unknown;
   // The table of token embeddings, which a model without a head uses as one.
   bool is_token_embedding = false;
   size_t first = 0;  // its first parameter
@@ -59,16 +59,16 @@ struct LayerStack {
   int64_t layers = 0;  // distinct numbers
 };
 
-struct LayerUnits {
-  std::vector<LayerUnit> units;  // in order of first appearance
-  std::vector<UnitForm> forms;
+struct LayerGroups {
+  std::vector<LayerGroup> groups;  // in order of first appearance
+  std::vector<GroupForm> forms;
   std::vector<LayerStack> stacks;
 };
 
 // `kind_of` gives each parameter's kind: what must be equal for two to cost
 // the same, such as a plan's placement numbers. O(parameters).
-LayerUnits layer_units(const Manifest& manifest,
-                       std::span<const uint32_t> kind_of);
+LayerGroups layer_groups(const Manifest& manifest,
+                         std::span<const uint32_t> kind_of);
 
 // Stages: which layers, and what stands before and after them, live where on a
 // pipeline axis.
@@ -94,10 +94,10 @@ struct StagePlan {
   int64_t stages = 1;
   int64_t layers = 0;
   std::vector<std::pair<int64_t, int64_t>> ranges;  // of layers, [begin, end)
-  // Per unit of LayerUnits: its stages, one or (a tied embedding) two; none
-  // for a unit of stacked layers, which its spec must cut.
+  // Per group of LayerGroups: its stages, one or (a tied embedding) two; none
+  // for a group of stacked layers, which its spec must cut.
   std::vector<std::vector<int64_t>> stages_of;
-  std::string tied;          // the unit that is on two stages; "" if none
+  std::string tied;          // the group that is on two stages; "" if none
   int64_t extra_layers = 0;  // beyond the facts, on the last stage
   bool uneven = false;       // layers do not divide by stages
 };
@@ -106,12 +106,12 @@ struct StagePlan {
 // known, a sum of layers that is not the model's, more stages than layers.
 // `cut_by_axis[kind]`: its spec names the axis.
 std::optional<StagePlan> plan_stages(const Manifest& manifest, const Mesh& mesh,
-                                     const LayerUnits& units,
+                                     const LayerGroups& groups,
                                      const std::vector<bool>& cut_by_axis,
                                      const Stages& stages, Diagnostics& diags);
 
 // "stage 0: embedding, layers 0-7"
-std::string stage_label(const StagePlan& plan, const LayerUnits& units,
+std::string stage_label(const StagePlan& plan, const LayerGroups& groups,
                         int64_t stage);
 
 }  // namespace shardplan

@@ -37,12 +37,12 @@ int64_t room_for_cache(const BudgetOptions& options, const Budget& budget) {
 template <typename Set>
 std::optional<int64_t> largest_that_fits(const Manifest& manifest,
                                          const Plan& plan,
-                                         const LayerUnits& units,
+                                         const LayerGroups& groups,
                                          BudgetOptions options, Set set) {
   const auto fits = [&](int64_t value) {
     set(*options.kv, value);
     Diagnostics ignored;  // beyond 63 bits nothing fits
-    const auto budget = make_budget(manifest, plan, units, options, ignored);
+    const auto budget = make_budget(manifest, plan, groups, options, ignored);
     return budget && budget->fits();
   };
   return largest_count(fits);
@@ -51,15 +51,15 @@ std::optional<int64_t> largest_that_fits(const Manifest& manifest,
 }  // namespace
 
 WorkloadHeadroom find_headroom(const Manifest& manifest, const Plan& plan,
-                               const LayerUnits& units,
+                               const LayerGroups& groups,
                                const BudgetOptions& options,
                                const Budget& budget) {
   if (options.stages) {
     return {largest_that_fits(
-                manifest, plan, units, options,
+                manifest, plan, groups, options,
                 [](KvRequest& kv, int64_t value) { kv.batch = value; }),
             largest_that_fits(
-                manifest, plan, units, options,
+                manifest, plan, groups, options,
                 [](KvRequest& kv, int64_t value) { kv.seq = value; })};
   }
   const auto layers = kv_layers(manifest.facts);
@@ -119,10 +119,10 @@ std::optional<std::vector<Mesh>> factorizations(int64_t devices,
 
 std::optional<SweepPoint> sweep_point(const Manifest& manifest,
                                       const SweepMesh& mesh,
-                                      const LayerUnits& units,
+                                      const LayerGroups& groups,
                                       const BudgetOptions& options,
                                       Diagnostics& diags) {
-  const auto budget = make_budget(manifest, mesh.plan, units, options, diags);
+  const auto budget = make_budget(manifest, mesh.plan, groups, options, diags);
   if (!budget) return std::nullopt;
   SweepPoint point;
   if (options.kv) {
@@ -136,7 +136,7 @@ std::optional<SweepPoint> sweep_point(const Manifest& manifest,
   point.fits = budget->fits();
   if (options.kv && options.limit) {
     point.workload_headroom =
-        find_headroom(manifest, mesh.plan, units, options, *budget);
+        find_headroom(manifest, mesh.plan, groups, options, *budget);
   }
   return point;
 }

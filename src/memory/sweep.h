@@ -28,7 +28,7 @@ struct WorkloadHeadroom {
 // `options` has a KV request and a limit, and `budget` is what make_budget gave
 // for them. Reports nothing new.
 WorkloadHeadroom find_headroom(const Manifest& manifest, const Plan& plan,
-                               const LayerUnits& units,
+                               const LayerGroups& groups,
                                const BudgetOptions& options,
                                const Budget& budget);
 
@@ -69,7 +69,7 @@ struct SweepPoint {
 // reported, where make_budget is.
 std::optional<SweepPoint> sweep_point(const Manifest& manifest,
                                       const SweepMesh& mesh,
-                                      const LayerUnits& units,
+                                      const LayerGroups& groups,
                                       const BudgetOptions& options,
                                       Diagnostics& diags);
 

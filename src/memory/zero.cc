@@ -255,15 +255,15 @@ int64_t gathered_bytes(const Placement& placement, const StateLeaf& leaf,
   return type.bytes();
 }
 
-Int128 largest_gathered(std::vector<GatheredUnit> units, int64_t live) {
-  std::sort(units.begin(), units.end(),
-            [](const GatheredUnit& a, const GatheredUnit& b) {
+Int128 largest_gathered(std::vector<GatheredGroup> groups, int64_t live) {
+  std::sort(groups.begin(), groups.end(),
+            [](const GatheredGroup& a, const GatheredGroup& b) {
               return a.bytes > b.bytes;
             });
   Int128 sum = 0;
-  for (const GatheredUnit& unit : units) {
-    const int64_t taken = std::min(live, unit.units);
-    sum += static_cast<Int128>(unit.bytes) * taken;
+  for (const GatheredGroup& group : groups) {
+    const int64_t taken = std::min(live, group.groups);
+    sum += static_cast<Int128>(group.bytes) * taken;
     live -= taken;
   }
   return sum;

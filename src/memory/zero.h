@@ -73,10 +73,10 @@ int64_t gathered_bytes(const Placement& placement, const StateLeaf& leaf,
 
 // What the `live` largest of these take together: bytes of a unit, and how many
 // such units there are.
-struct GatheredUnit {
+struct GatheredGroup {
   int64_t bytes = 0;
-  int64_t units = 0;
+  int64_t groups = 0;
 };
-Int128 largest_gathered(std::vector<GatheredUnit> units, int64_t live);
+Int128 largest_gathered(std::vector<GatheredGroup> groups, int64_t live);
 
 }  // namespace shardplan

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,7 +59,7 @@ struct Unit {
   int64_t queries = 0;
   // Less than a unit cannot be stored, so that every axis meets it, also those
   // over which a weight is gathered before use.
-  bool stored = false;
+  bool atomic = false;
 };
 
 // The units of a parameter, known by its name (Hugging Face, Flax, EasyDeL,
@@ -122,5 +123,32 @@ inline bool is_gathered_axis(std::string_view axis) {
   return std::find(kGatheredAxes.begin(), kGatheredAxes.end(), axis) !=
          kGatheredAxes.end();
 }
+
+// The kinds of units, one function and one file each; units.cc asks them all.
+
+// A parameter, read.
+struct NamedTensor {
+  std::string_view name;
+  TensorName tail;
+  const TensorType& type;
+};
+
+// Heads, KV heads, head groups and fused q, k, v. REQUIRES: in_attention.
+std::vector<Unit> attention_units(const NamedTensor& tensor,
+                                  const ModelFacts& facts);
+// Packed gate and up, concatenated or alternating.
+std::optional<Unit> gate_up_unit(const NamedTensor& tensor,
+                                 const LayoutHints& hints);
+// Experts and groups of them.
+std::vector<Unit> expert_units(const NamedTensor& tensor,
+                               const ModelFacts& facts);
+// Quantisation blocks.
+std::vector<Unit> block_units(const NamedTensor& tensor,
+                              const ModelFacts& facts,
+                              const LayoutHints& hints);
+// The stack of scanned layers.
+std::optional<Unit> layer_unit(const NamedTensor& tensor,
+                               const ModelFacts& facts,
+                               const LayoutHints& hints);
 
 }  // namespace shardplan

@@ -1,11 +1,76 @@
 // SPDX-License-Identifier: Apache-2.0
-// Diagnostics for people: title, place, source line with carets, facts, help.
+// Lines that the runners of CI jobs take for commands.
+//
+// GitHub's runner obeys `::name ..::text` at the beginning of any line of a
+// job's log, behind blanks too, and `##[name ..]text` anywhere in one; Azure's
+// and TeamCity's have `##vso[..]` and `##teamcity[..]`. What people are shown
+// holds names from files, so there the first sign of these is escaped, as
+// printable() does it.
 #pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/diagnostic.h"
 #include "report/report.h"
+#include "report/style.h"
 
 namespace shardplan {
+
+// Whole lines (the last may lack its end) without commands.
+std::string without_commands(std::string_view lines);
+
+// Passes on text that comes in pieces, line by line. finish() hands over a last
+// line without an end; false once the sink has refused anything.
+class LineGuard {
+ public:
+  // `sink` must outlive the guard.
+  explicit LineGuard(const TextSink& sink) : sink_(sink) {}
+  bool write(std::string_view piece);
+  bool finish();
+
+ private:
+  const TextSink& sink_;
+  std::string rest_;
+  bool refused_ = false;
+};
+
+// A line of a user's file with marks under it:
+//
+//   - ["embed", [tp, fsdp]]
+//      -----     ^^ shards dimension 0
+//      |
+//      rule 3
+//
+// What the file holds cannot harm the terminal: tabs are four blanks, controls
+// and invalid bytes are escaped. A line that is too wide (a manifest may be one
+// line of 100 MB) is cut to a window around its marks; the work done depends on
+// the width of the window, not of the line.
+
+// Bytes [begin, end) of a line, with what to say about them (may be empty).
+struct Mark {
+  size_t begin = 0;
+  size_t end = 0;
+  std::string text;
+  bool primary = false;  // underlined with ^, else with -
+};
+
+// True when one window of `width` columns shows the bytes [begin, end) whole.
+bool fits_window(std::string_view line, size_t begin, size_t end, int width);
+
+// The source, then the lines under it; none ends in a blank. `paint` is that of
+// primary marks. REQUIRES: marks not empty, in order of `begin`.
+std::vector<std::string> draw_snippet(std::string_view line,
+                                      std::span<const Mark> marks, int width,
+                                      Paint paint, const Style& style);
+
+// The start of a line, for context.
+std::string draw_line(std::string_view line, int width, const Style& style);
+
+// Diagnostics for people: title, place, source line with carets, facts, help.
 
 // Each diagnostic as in
 //

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "core/device_slices.h"
+#include "core/plan.h"
 
 namespace shardplan {
 

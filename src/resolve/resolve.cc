@@ -163,14 +163,14 @@ void correct_as_stored(std::string_view name, const PartitionSpec& asked,
     bool settled = false;
     constexpr int kRounds = 4;
     for (int round = 0; round < kRounds && !settled; ++round) {
-      placement.stored = stored_dims(name, placement.type, kept, how.mesh,
-                                     how.options.declarations, how.known);
+      placement.stored_dims = stored_dims(name, placement.type, kept, how.mesh,
+                                          how.options.declarations, how.known);
       result = corrected(policy);
       settled = result.spec == kept;
       kept = result.spec;
     }
     if (!settled) {
-      placement.stored.clear();
+      placement.stored_dims.clear();
       result = corrected(policy);
     }
   }
@@ -208,8 +208,8 @@ Placement place(std::string_view name, const TensorType& type, int rule,
                std::to_string(how.options.min_size)});
     }
     asked.dims.clear();
-    placement.stored = stored_dims(name, type, asked, how.mesh,
-                                   how.options.declarations, how.known);
+    placement.stored_dims = stored_dims(name, type, asked, how.mesh,
+                                        how.options.declarations, how.known);
   } else {
     correct_as_stored(name, asked, how, placement);
   }
@@ -286,7 +286,7 @@ class Placer {
     if (!fits(placement)) return std::nullopt;
     const auto next = static_cast<uint32_t>(plan.placements.size());
     const auto [entry, is_new] = distinct_.try_emplace(
-        {manifest.type_number(parameter), rule, placement.stored,
+        {manifest.type_number(parameter), rule, placement.stored_dims,
          labels == nullptr ? std::nullopt : std::optional(*labels)},
         next);
     if (is_new) {

@@ -248,10 +248,10 @@ std::optional<BudgetInput> budget_input(const MemoryRequest& memory,
   const std::vector<uint32_t>& kind_of =
       input.state_specs ? input.state_specs->kind_of : plan.placement_of;
   if (read.kind_of != kind_of) {
-    read.units = layer_units(manifest, kind_of);
+    read.groups = layer_groups(manifest, kind_of);
     read.kind_of = kind_of;
   }
-  input.units = read.units;
+  input.groups = read.groups;
   return input;
 }
 
@@ -264,9 +264,9 @@ std::optional<BudgetAnswer> answer_budget(const MemoryRequest& memory,
   auto input = budget_input(memory, request, manifest, plan, read, host, diags);
   if (!input) return std::nullopt;
   auto budget =
-      make_budget(manifest, plan, input->units, input->options, diags);
+      make_budget(manifest, plan, input->groups, input->options, diags);
   if (!budget) return std::nullopt;
-  lint(MemoryInput{manifest, plan, input->units, input->options, *budget},
+  lint(MemoryInput{manifest, plan, input->groups, input->options, *budget},
        diags);
   return BudgetAnswer{*std::move(input), *std::move(budget)};
 }

@@ -66,7 +66,7 @@ struct BudgetInput {
   BudgetOptions options;  // its state_specs points below
   std::unique_ptr<StateSpecs> state_specs;
   std::optional<KvAxes> kv_axes;  // with options.kv
-  LayerUnits units;
+  LayerGroups groups;
 };
 
 // What names tell, for plans that differ in the mesh alone: reading them again
@@ -74,7 +74,7 @@ struct BudgetInput {
 struct NamesRead {
   std::optional<std::vector<KeyProjection>> projections;
   std::vector<uint32_t> kind_of;  // that the units were determined for
-  LayerUnits units;
+  LayerGroups groups;
 };
 
 // Empty, with the reason reported. Findings about state rules are reported

@@ -93,7 +93,8 @@ class Placer {
         layout_of(plan_.mesh, placement.spec, value.shape.size());
     for (size_t dim = 0; dim < value.shape.size(); ++dim) {
       const int64_t shards = shard_count(plan_.mesh, layout.spec.dims[dim]);
-      if (value.shape[dim] % shards == 0 && placement.stored.empty()) continue;
+      if (value.shape[dim] % shards == 0 && placement.stored_dims.empty())
+        continue;
       diags_
           .error(Code::Usage, {},
                  "`simulate` cannot run shards of different sizes: " +

@@ -1,7 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// DevicePart: what one device computes of an operation.
+// How long a run needs what it holds.
+//
+// Sharded and unsharded runs of a graph advance together, in phases: phase
+// n is node n of the graph, and of the program everything since the computing
+// of node n - 1 up to that of node n. Behind the last node there is one more
+// phase, in which outputs are put into their layouts.
+//
+// Loads have no phase: what they load is there when it is read. What is made
+// of inputs and parameters by loads, slices and gathers alone is not kept from
+// one use to a far one, but rematerialised, as a device would not do: it keeps
+// that the memory of the whole run does not hold all weights.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -9,12 +20,32 @@
 
 #include "graph/graph.h"
 #include "graph/tensor.h"
-#include "sim/lifetimes.h"
 #include "sim/transfers.h"
 #include "spmd/layout.h"
 #include "spmd/program.h"
 
 namespace shardplan {
+
+struct Lifetimes {
+  int phases = 0;                        // of the whole run
+  std::vector<int> phase;                // per instruction; -1 of a load
+  std::vector<int> maker;                // per register: its instruction
+  std::vector<bool> rematerialised;      // per register
+  std::vector<std::vector<int>> reads;   // per register: phases, ascending
+  std::vector<size_t> last_read;         // per register: the instruction; the
+                                         // number of instructions of an output
+  std::vector<std::vector<int>> needed;  // per value: phases in which the
+                                         // whole is, ascending
+};
+// REQUIRES: a register is the result of one instruction.
+Lifetimes lifetimes_of(const Program& program);
+
+// Whether something needed in these phases is worth keeping after one of
+// them: until it is needed next, few others pass.
+bool is_needed_soon(const std::vector<int>& phases, int after);
+bool is_needed_later(const std::vector<int>& phases, int after);
+
+// DevicePart: what one device computes of an operation.
 
 struct DevicePart {
   std::vector<Tensor> operands;  // local
@@ -70,12 +101,12 @@ struct ExecuteOptions {
   Arithmetic arithmetic = Arithmetic::F32;
   int threads = 1;
   bool keep_registers = false;
-  // See sim/price.h.
+  // See sim/transfers.h.
   Storage storage = Storage::F32;
   Storage reduce = Storage::F32;
 };
 
-// A run, phase after phase (sim/lifetimes.h). Parameters are not copied:
+// A run, phase after phase (sim/execute.h). Parameters are not copied:
 // shards are views.
 class ShardedRun {
  public:

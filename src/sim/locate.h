@@ -10,7 +10,6 @@
 
 #include "graph/graph.h"
 #include "sim/execute.h"
-#include "sim/paired_runs.h"
 #include "sim/simulate.h"
 #include "sim/transfers.h"
 #include "spmd/partition.h"

@@ -1,22 +1,79 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives on the tensors of simulated devices: bytes really move, step by
-// step as the schedule says, and are counted where they are copied.
+// In which types a run keeps its numbers.
 //
-// Bytes are those of the type that is sent (sim/price.h), also where the
-// run itself computes in doubles: a run is about numbers of that type, however
-// exactly it is checked. Of a sum, the terms and every addition on the way are
-// rounded to it, in the order of the schedule; the result to its own.
+// A value is kept in the storage type; parts of a sum, which devices add up
+// later, in the reduce type, as the buffers of a collective have one type.
+// Maxima are exact in any type and are kept as other values are. Only runs in
+// float32 round: doubles and residues are kept as they are, and counted as if
+// they had been rounded.
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "core/mesh.h"
+#include "graph/elementwise.h"
 #include "graph/tensor.h"
-#include "sim/price.h"
 #include "spmd/program.h"
 
 namespace shardplan {
+
+struct KeptTypes {
+  Arithmetic arithmetic = Arithmetic::F32;
+  Storage storage = Storage::F32;
+  Storage reduce = Storage::F32;
+};
+
+// Per register. Integers (graph/graph.h) are not rounded, and take 4 bytes.
+std::vector<Storage> register_types(const Program& program,
+                                    const KeptTypes& precision);
+
+// Rounds in place, in runs that round.
+void keep(const Tensor& tensor, Arithmetic arithmetic, Storage as,
+          int threads = 1);
+// What is kept of a tensor that was loaded or computed from `operands`: itself
+// where nobody else holds its numbers, else a copy. A view of an operand has
+// been rounded with it.
+Tensor kept(const Tensor& tensor, std::span<const Tensor> operands,
+            Arithmetic arithmetic, Storage as, int threads = 1);
+
+// The types of a collective, or of a product that is joined with one.
+struct TransferTypes {
+  Arithmetic arithmetic = Arithmetic::F32;
+  Storage sent = Storage::F32;    // of what is sent; sums are rounded to it
+  Storage result = Storage::F32;  // of what is left where it ends
+};
+// `registers`: register_types() of its program.
+TransferTypes transfer_types(const Instruction& at,
+                             std::span<const Storage> registers,
+                             const KeptTypes& precision);
+
+// What the collectives of a program cost, by closed forms: nothing is executed,
+// and no schedule is made.
+
+struct CollectivePrice {
+  int instruction = 0;
+  CollectiveKind kind = CollectiveKind::AllGather;
+  AxisNames axes;
+  std::string algorithm;
+  int64_t bytes = 0;  // over all devices
+  Cause cause = Cause::Implicit;
+};
+
+// One per instruction that moves bytes, overlapped products included, of
+// numbers of the types that a run keeps them in (sim/transfers.h).
+std::vector<CollectivePrice> price(const Program& program, Storage storage,
+                                   Storage reduce);
+
+// Collectives on the tensors of simulated devices: bytes really move, step by
+// step as the schedule says, and are counted where they are copied.
+//
+// Bytes are those of the type that is sent (sim/transfers.h), also where the
+// run itself computes in doubles: a run is about numbers of that type, however
+// exactly it is checked. Of a sum, the terms and every addition on the way are
+// rounded to it, in the order of the schedule; the result to its own.
 
 using DeviceTensors = std::vector<Tensor>;  // per device
 

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+
 #include "spmd/layout.h"
 
 #include <algorithm>
 #include <map>
+#include <queue>
+#include <set>
+#include <utility>
 
 #include "base/checked.h"
+#include "graph/elementwise.h"
 
 namespace shardplan {
 namespace {
@@ -193,6 +198,277 @@ std::optional<PartitionSpec> spec_of(const Mesh& mesh, const ShardingRule& rule,
     }
   }
   return spec;
+}
+
+// Dijkstra's algorithm over layouts. Few axes and dimensions make few layouts,
+// and moves that add axes to a dimension add only those of the target.
+
+namespace {
+
+// Bytes a device sends, then collectives, then slices.
+using Cost = std::tuple<double, int, int>;
+
+struct Move {
+  ReshardStep step;
+  Cost cost;
+};
+
+class Moves {
+ public:
+  Moves(const Mesh& mesh, const Shape& shape, const Layout& to)
+      : mesh_(mesh), shape_(shape), to_(to) {}
+
+  std::vector<Move> from(const Layout& at) {
+    moves_.clear();
+    settle(at);
+    for (size_t dim = 0; dim < shape_.size(); ++dim) {
+      const auto d = static_cast<int>(dim);
+      const AxisNames& axes = at.spec.dims[dim];
+      for (size_t keep = 0; keep < axes.size(); ++keep) {
+        const AxisNames tail(axes.begin() + static_cast<ptrdiff_t>(keep),
+                             axes.end());
+        Layout after = at;
+        after.spec.dims[dim].resize(keep);
+        const double n = ranks(tail);
+        add(CollectiveKind::AllGather, tail, d, d, after,
+            bytes(after) * (n - 1) / n);
+        exchange(at, dim, tail, after);
+      }
+      cut(at, dim);
+    }
+    permute(at);
+    return std::move(moves_);
+  }
+
+ private:
+  double ranks(const AxisNames& axes) const {
+    return static_cast<double>(shard_count(mesh_, axes));
+  }
+  double bytes(const Layout& layout) const {
+    auto total = static_cast<double>(storage_bytes(Storage::F32));
+    for (const int64_t size : local_shape(mesh_, layout, shape_)) {
+      total *= static_cast<double>(size);
+    }
+    return total;
+  }
+  bool fits(const Layout& layout) const {
+    for (size_t dim = 0; dim < shape_.size(); ++dim) {
+      if (shape_[dim] % shard_count(mesh_, layout.spec.dims[dim]) != 0) {
+        return false;
+      }
+    }
+    return true;
+  }
+  void add(CollectiveKind kind, const AxisNames& axes, int dim, int grown,
+           const Layout& after, double cost) {
+    moves_.push_back(
+        {{false, kind, axes, dim, grown, after}, Cost{cost, 1, 0}});
+  }
+
+  // The axes that the target has on a dimension and this layout has not there.
+  // They may be added in any order: a permute puts them right.
+  AxisNames missing(const Layout& at, size_t dim) const {
+    AxisNames axes;
+    for (const AxisName& axis : to_.spec.dims[dim]) {
+      if (!contains(at.spec.dims[dim], axis)) axes.push_back(axis);
+    }
+    return axes;
+  }
+
+  // Calls visit(axes) for every run of neighbours in `axes`.
+  template <typename Visit>
+  static void each_run(const AxisNames& axes, const Visit& visit) {
+    for (size_t begin = 0; begin < axes.size(); ++begin) {
+      for (size_t end = begin + 1; end <= axes.size(); ++end) {
+        visit(AxisNames(axes.begin() + static_cast<ptrdiff_t>(begin),
+                        axes.begin() + static_cast<ptrdiff_t>(end)));
+      }
+    }
+  }
+
+  static Layout with(Layout layout, size_t dim, const AxisNames& axes) {
+    AxisNames& mine = layout.spec.dims[dim];
+    mine.insert(mine.end(), axes.begin(), axes.end());
+    return layout;
+  }
+
+  // Unused axes of the target: every device keeps its part.
+  void cut(const Layout& at, size_t dim) {
+    const AxisNames used = axes_in_use(at);
+    AxisNames unused;
+    for (const AxisName& axis : missing(at, dim)) {
+      if (!contains(used, axis)) unused.push_back(axis);
+    }
+    each_run(unused, [&](const AxisNames& axes) {
+      const Layout after = with(at, dim, axes);
+      if (!fits(after)) return;
+      moves_.push_back({{true, CollectiveKind::AllGather, axes,
+                         static_cast<int>(dim), 0, after},
+                        Cost{0, 0, 1}});
+    });
+  }
+
+  // The minor axes of `dim` move to the end of another dimension.
+  void exchange(const Layout& at, size_t dim, const AxisNames& tail,
+                const Layout& without) {
+    for (size_t other = 0; other < shape_.size(); ++other) {
+      if (other == dim) continue;
+      const AxisNames wanted = missing(at, other);
+      const bool all = std::all_of(
+          tail.begin(), tail.end(),
+          [&](const AxisName& axis) { return contains(wanted, axis); });
+      const Layout after = with(without, other, tail);
+      if (!all || !fits(after)) continue;
+      const double n = ranks(tail);
+      add(CollectiveKind::AllToAll, tail, static_cast<int>(other),
+          static_cast<int>(dim), after, bytes(at) * (n - 1) / n);
+    }
+  }
+
+  // Partial sums that the target does not have.
+  void settle(const Layout& at) {
+    AxisNames due;
+    for (const AxisName& axis : at.partial) {
+      if (!contains(to_.partial, axis)) due.push_back(axis);
+    }
+    for (unsigned subset = 1; subset < (1U << due.size()); ++subset) {
+      AxisNames axes;
+      Layout after = at;
+      for (size_t i = 0; i < due.size(); ++i) {
+        if ((subset >> i & 1U) == 0) continue;
+        axes.push_back(due[i]);
+        std::erase(after.partial, due[i]);
+      }
+      const double n = ranks(axes);
+      add(CollectiveKind::AllReduce, axes, 0, 0, after,
+          2 * bytes(at) * (n - 1) / n);
+    }
+    for (size_t dim = 0; dim < shape_.size(); ++dim) scatter(at, dim, due);
+  }
+
+  void scatter(const Layout& at, size_t dim, const AxisNames& due) {
+    AxisNames possible;
+    for (const AxisName& axis : missing(at, dim)) {
+      if (contains(due, axis)) possible.push_back(axis);
+    }
+    each_run(possible, [&](const AxisNames& axes) {
+      Layout after = with(at, dim, axes);
+      for (const AxisName& axis : axes) std::erase(after.partial, axis);
+      if (!fits(after)) return;
+      const double n = ranks(axes);
+      add(CollectiveKind::ReduceScatter, axes, static_cast<int>(dim), 0, after,
+          bytes(at) * (n - 1) / n);
+    });
+  }
+
+  // Axes change places while shards keep their size: all the way, or within
+  // one dimension such that what the target keeps comes first.
+  void permute(const Layout& at) {
+    const auto consider = [&](const Layout& after) {
+      if (after == at || !fits(after) ||
+          local_shape(mesh_, after, shape_) != local_shape(mesh_, at, shape_)) {
+        return;
+      }
+      add(CollectiveKind::Permute, in_mesh_order(mesh_, axes_of(at, after)), 0,
+          0, after, bytes(at));
+    };
+    Layout all = to_;
+    all.partial = at.partial;
+    all.reduction = at.reduction;
+    if (!overlaps(all)) consider(all);
+    for (size_t dim = 0; dim < shape_.size(); ++dim) {
+      Layout after = at;
+      AxisNames& axes = after.spec.dims[dim];
+      const AxisNames& wants = to_.spec.dims[dim];
+      std::stable_sort(axes.begin(), axes.end(),
+                       [&](const AxisName& a, const AxisName& b) {
+                         return std::find(wants.begin(), wants.end(), a) <
+                                std::find(wants.begin(), wants.end(), b);
+                       });
+      consider(after);
+    }
+  }
+
+  // Whether an axis is in use twice.
+  static bool overlaps(const Layout& layout) {
+    std::vector<AxisName> axes = axes_in_use(layout);
+    std::sort(axes.begin(), axes.end());
+    return std::adjacent_find(axes.begin(), axes.end()) != axes.end();
+  }
+  // Axes that shard a dimension in one of them.
+  static AxisNames axes_of(const Layout& a, const Layout& b) {
+    AxisNames axes;
+    for (const Layout* layout : {&a, &b}) {
+      for (const AxisNames& dim : layout->spec.dims) {
+        axes.insert(axes.end(), dim.begin(), dim.end());
+      }
+    }
+    return axes;
+  }
+
+  const Mesh& mesh_;
+  const Shape& shape_;
+  const Layout& to_;
+  std::vector<Move> moves_;
+};
+
+Cost operator+(const Cost& a, const Cost& b) {
+  return {std::get<0>(a) + std::get<0>(b), std::get<1>(a) + std::get<1>(b),
+          std::get<2>(a) + std::get<2>(b)};
+}
+
+}  // namespace
+
+Reshard plan_reshard(const Mesh& mesh, const Shape& shape, const Layout& from,
+                     const Layout& to) {
+  struct Reached {
+    Cost cost;
+    Layout before;
+    ReshardStep step;
+    bool done = false;
+  };
+  std::map<Layout, Reached> reached;
+  std::set<std::pair<Cost, Layout>> open;
+  reached[from].cost = Cost{0, 0, 0};
+  open.insert({Cost{0, 0, 0}, from});
+  Moves moves(mesh, shape, to);
+  while (!open.empty()) {
+    const auto [cost, at] = *open.begin();
+    open.erase(open.begin());
+    reached[at].done = true;
+    if (at == to) break;
+    for (Move& move : moves.from(at)) {
+      Layout after = move.step.after;
+      if (after.partial.empty()) after.reduction = to.reduction;
+      move.step.after = after;
+      const Cost total = cost + move.cost;
+      const auto found = reached.find(after);
+      if (found != reached.end()) {
+        if (found->second.done || found->second.cost <= total) continue;
+        open.erase({found->second.cost, after});
+      }
+      reached[after] = {total, at, move.step, false};
+      open.insert({total, after});
+    }
+  }
+  const auto end = reached.find(to);
+  SHARDPLAN_CHECK(end != reached.end());
+  Reshard result;
+  result.bytes = std::get<0>(end->second.cost);
+  for (Layout at = to; !(at == from); at = reached[at].before) {
+    result.steps.push_back(reached[at].step);
+  }
+  std::reverse(result.steps.begin(), result.steps.end());
+  return result;
+}
+
+const Reshard& ReshardCache::find(const Shape& shape, const Layout& from,
+                                  const Layout& to) {
+  const auto key = std::tuple(shape, from, to);
+  const auto found = known_.find(key);
+  if (found != known_.end()) return found->second;
+  return known_.emplace(key, plan_reshard(*mesh_, shape, from, to))
+      .first->second;
 }
 
 }  // namespace shardplan

@@ -8,7 +8,6 @@
 #include "base/checked.h"
 #include "spmd/layout.h"
 #include "spmd/propagate.h"
-#include "spmd/reshard.h"
 #include "spmd/shard_mapped.h"
 
 namespace shardplan {

@@ -3,7 +3,7 @@
 //
 // Written once for all operations, from their factors. Every node takes the
 // assignment of axes to factors that moves the fewest bytes, then computes the
-// least; what an operand lacks is resharded (spmd/reshard.h), partial sums are
+// least; what an operand lacks is resharded (spmd/layout.h), partial sums are
 // kept until someone needs them, and an axis that shards the batch of an
 // activation gathers a weight that it shards otherwise (FSDP).
 #pragma once

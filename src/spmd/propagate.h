@@ -9,7 +9,6 @@
 #include "core/mesh.h"
 #include "graph/graph.h"
 #include "spmd/layout.h"
-#include "spmd/reshard.h"
 
 namespace shardplan {
 

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "syntax/text.h"
+#include "syntax/tokens.h"
 
 namespace shardplan {
 namespace {

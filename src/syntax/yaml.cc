@@ -21,7 +21,7 @@
 
 #include "base/text.h"
 #include "syntax/document.h"
-#include "syntax/text.h"
+#include "syntax/tokens.h"
 
 namespace shardplan {
 namespace {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+
 #include "advise/rule_edit.h"
 
 #include <set>
@@ -10,7 +11,6 @@
 #include <doctest/doctest.h>
 
 #include "advise/name_pattern.h"
-#include "advise/unified_diff.h"
 #include "core/fold.h"
 #include "resolve/match.h"
 #include "tests/support/advised.h"

@@ -26,7 +26,7 @@ int64_t sweep(const Manifest& manifest, const RuleSet& rules,
   for (const Mesh& mesh : *meshes) {
     auto plan = resolve(manifest, rules, *matches, mesh, {}, diags);
     if (!plan) return 0;
-    const LayerUnits units = layer_units(manifest, plan->placement_of);
+    const LayerGroups units = layer_groups(manifest, plan->placement_of);
     const SweepMesh on{*std::move(plan), {mesh.size_of("tp"), 1, 1}, 0, 0};
     BudgetOptions options;
     options.kv_sharding = on.kv_sharding;

@@ -6,8 +6,8 @@
 
 #include <doctest/doctest.h>
 
+#include "cli/args.h"
 #include "cli/commands.h"
-#include "cli/help.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/words.h"
 

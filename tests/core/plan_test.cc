@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+
 #include "core/plan.h"
 
 #include <string>
@@ -128,7 +129,7 @@ TEST_CASE("a stored dimension is measured instead of the logical one") {
   Placement placement;
   placement.type = type("bf16[10, 4]");
   placement.spec = spec("tp, None");
-  placement.stored = {{0, 16, "pad-vocab=16"}};
+  placement.stored_dims = {{0, 16, "pad-vocab=16"}};
   CHECK(stored_shape(placement) == Shape{16, 4});
   measure(placement, mesh("dp=2,tp=4"), OnIndivisible::Drop);
   CHECK(placement.local_shape == Shape{4, 4});
@@ -147,9 +148,9 @@ TEST_CASE("the fingerprint holds stored shapes that are not the logical ones") {
   const std::string plain = fingerprint(manifest, plan);
   plan.declarations.pad_vocab = 16;
   CHECK(fingerprint(manifest, plan) == plain);
-  plan.placements[1].stored = {{0, 10, "reordered"}};
+  plan.placements[1].stored_dims = {{0, 10, "reordered"}};
   CHECK(fingerprint(manifest, plan) == plain);
-  plan.placements[0].stored = {{0, 16, "padded"}};
+  plan.placements[0].stored_dims = {{0, 16, "padded"}};
   // printf
   // '{"mesh":[["tp",2]],"parameters":[["a","bf16",[10,4],[]],["b","bf16",
   // [10,4],[]],["c","bf16",[4],[]]],"stored":[["a",[16,4]]]}' | sha256sum

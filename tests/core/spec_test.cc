@@ -9,7 +9,7 @@
 
 #include <doctest/doctest.h>
 
-#include "core/device_slices.h"
+#include "core/plan.h"
 #include "tests/support/builders.h"
 #include "tests/support/generators.h"
 #include "tests/support/property.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+
 #include "findings/findings.h"
 
 #include <cstdint>
@@ -8,7 +9,6 @@
 
 #include "core/fold.h"
 #include "core/plan.h"
-#include "findings/wording.h"
 #include "tests/support/builders.h"
 #include "tests/support/linted.h"
 #include "tests/support/messages.h"

@@ -22,7 +22,7 @@ OverMemory over_memory(const Manifest& manifest, const std::string& mesh,
                        const std::string& spec = "") {
   const Plan plan =
       testing::placed(manifest, testing::rules({{".", spec}}), mesh);
-  const LayerUnits units = layer_units(manifest, plan.placement_of);
+  const LayerGroups units = layer_groups(manifest, plan.placement_of);
   Diagnostics diags;
   const auto budget = make_budget(manifest, plan, units, options, diags);
   REQUIRE(budget);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+
 #include "graph/composites.h"
 
 #include <cmath>
@@ -256,4 +257,5 @@ TEST_CASE("composites are not called as operations are, and say what they do") {
 }
 
 }  // namespace
+
 }  // namespace shardplan

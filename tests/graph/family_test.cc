@@ -36,8 +36,8 @@ TEST_CASE("parameter names: Hugging Face's, without the outer modules") {
   CHECK(found(names, "layers.11.self_attn.q_proj.weight") == "2");
   CHECK(found(names, "layers.1.self_attn.q_proj.weight") == "none");
   CHECK(found(names, "lm_head.weight") == "3");
-  CHECK(names.layers("layers") == 12);
-  CHECK(names.layers("h") == 0);
+  CHECK(names.layer_count("layers") == 12);
+  CHECK(names.layer_count("h") == 0);
 }
 
 TEST_CASE("parameter names: Flax's, whose kernels have inputs first") {
@@ -55,7 +55,7 @@ TEST_CASE("parameter names: Flax's, whose kernels have inputs first") {
   CHECK(found(names, "layers.1.input_layernorm.weight") == "3");
   CHECK(found(names, "norm.weight") == "4i");
   CHECK(found(names, "layers.1.mlp.experts.3.up_proj.weight") == "5i");
-  CHECK(names.layers("layers") == 2);
+  CHECK(names.layer_count("layers") == 2);
 }
 
 TEST_CASE("parameter names: layers and experts that are stacked") {
@@ -67,8 +67,8 @@ TEST_CASE("parameter names: layers and experts that are stacked") {
   CHECK(found(names, "layers.4.self_attn.q_proj.weight") == "0is");
   CHECK(found(names, "layers.0.mlp.experts.up_proj.weight") == "1is");
   CHECK(found(names, "encoder.layer.2.output.dense.bias") == "2s");
-  CHECK(names.layers("layers") == 5);
-  CHECK(names.layers("encoder.layer") == 3);
+  CHECK(names.layer_count("layers") == 5);
+  CHECK(names.layer_count("encoder.layer") == 3);
 }
 
 TEST_CASE("parameter names: BERT's old names of norms; tensors of no module") {
@@ -84,7 +84,7 @@ TEST_CASE("parameter names: BERT's old names of norms; tensors of no module") {
   CHECK(found(names, "layers.0.mlp.experts.gate_up_proj") == "2");
   CHECK(found(names, "scale") == "3");
   // A scalar counts no layers.
-  CHECK(names.layers("layers") == 1);
+  CHECK(names.layer_count("layers") == 1);
 }
 
 TEST_CASE("parameter names: folded ones are alike for every scheme") {
@@ -106,7 +106,7 @@ TEST_CASE("parameter names: numbers that are no counts") {
   const Manifest m =
       manifest({{"layers.99999999999999999999.w.weight", "f32[4]"},
                 {"layers.9223372036854775807.w.weight", "f32[4]"}});
-  CHECK(ParameterNames(m).layers("layers") == 0);
+  CHECK(ParameterNames(m).layer_count("layers") == 0);
 }
 
 using testing::tiny_model;

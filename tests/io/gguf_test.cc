@@ -9,7 +9,6 @@
 
 #include "io/formats.h"
 #include "io/gguf/header.h"
-#include "io/gguf/metadata.h"
 #include "io/load.h"
 #include "tests/support/gguf.h"
 #include "tests/support/memory_host.h"

@@ -9,7 +9,7 @@
 #include "io/formats.h"
 #include "io/load.h"
 #include "io/maxtext/dump.h"
-#include "io/recorded_sharding.h"
+#include "io/spec_node.h"
 #include "tests/support/exported.h"
 #include "tests/support/loaded_rules.h"
 #include "tests/support/memory_host.h"

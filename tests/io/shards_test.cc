@@ -10,8 +10,8 @@
 
 #include <doctest/doctest.h>
 
-#include "io/recorded_sharding.h"
 #include "io/shipped.h"
+#include "io/spec_node.h"
 #include "resolve/match.h"
 #include "tests/support/builders.h"
 #include "tests/support/memory_host.h"

@@ -86,7 +86,7 @@ TEST_CASE("several live layers are the largest ones") {
         (256 + 256 + 128) * 2);
   REQUIRE(budget.gathered.size() == 3);
   CHECK(budget.gathered[1].label == "layers/*");
-  CHECK(budget.gathered[1].units == 3);
+  CHECK(budget.gathered[1].groups == 3);
   CHECK(budget.gathered[1].sharded == 64);
   CHECK(budget.gathered[1].gathered == 256);
 }
@@ -106,7 +106,7 @@ TEST_CASE("stages hold their own layers, and the fullest leads") {
   CHECK(budget.classes[1].label == "stage 1: layer 1");
   CHECK(category_bytes(budget, Category::Parameters, 1) == 128 * 2);
   const CategoryTotal& total = total_of(budget, Category::Parameters);
-  CHECK(total.stored == manifest.total_bytes() * 2);
+  CHECK(total.on_devices == manifest.total_bytes() * 2);
   CHECK(total.padding == 0);
 }
 
@@ -310,13 +310,13 @@ TEST_CASE("devices one by one store what the classes and totals say") {
     for (const Category category : kState) {
       const auto i = static_cast<size_t>(category);
       const CategoryTotal& total = budget->totals[i];
-      ENSURE(total.stored == stored[i]);
-      ENSURE(total.stored == total.with_replicas + total.padding);
+      ENSURE(total.on_devices == stored[i]);
+      ENSURE(total.on_devices == total.with_replicas + total.padding);
       ENSURE(total.padding >= 0);
       if (category == Category::OptimizerState) continue;  // and counters
       ENSURE(total.with_replicas == copies[i]);
       if (!buffered) {
-        ENSURE(total.stored == one_by_one[i]);
+        ENSURE(total.on_devices == one_by_one[i]);
       }
     }
     Int128 padding = 0;
@@ -426,7 +426,7 @@ TEST_CASE("devices of a pipeline store what the classes and totals say") {
     const CategoryTotal& total = total_of(*budget, Category::Parameters);
     ENSURE(devices == mesh.devices());
     ENSURE(of_classes == stored);
-    ENSURE(total.stored == stored);
+    ENSURE(total.on_devices == stored);
     ENSURE(total.with_replicas == copies);
     ENSURE(total.padding == stored - copies);
     ENSURE(most == fullest);

@@ -13,16 +13,16 @@
 namespace shardplan {
 namespace {
 
-LayerUnits units_of(const Manifest& manifest) {
+LayerGroups groups_of(const Manifest& manifest) {
   std::vector<uint32_t> kinds;
   for (size_t i = 0; i < manifest.size(); ++i) {
     kinds.push_back(manifest.type_number(i));
   }
-  return layer_units(manifest, kinds);
+  return layer_groups(manifest, kinds);
 }
 
 TEST_CASE("a layer is a name up to its first number") {
-  const LayerUnits found = units_of(
+  const LayerGroups found = groups_of(
       testing::manifest({{"model.embed_tokens.weight", "f32[8, 4]"},
                          {"model.layers.0.mlp.experts.0.w1", "f32[4, 4]"},
                          {"model.layers.0.mlp.experts.1.w1", "f32[4, 4]"},
@@ -35,32 +35,32 @@ TEST_CASE("a layer is a name up to its first number") {
   CHECK(found.stacks[0].prefix == "model.layers.");
   CHECK(found.stacks[0].layers == 3);
   std::vector<std::string> forms;
-  for (const UnitForm& form : found.forms) {
-    forms.push_back(form.label + " x" + std::to_string(form.units));
+  for (const GroupForm& form : found.forms) {
+    forms.push_back(form.label + " x" + std::to_string(form.groups));
   }
   CHECK(forms == std::vector<std::string>{"model.embed_tokens x1",
                                           "model.layers.* x2",
                                           "model.layers.* x1", "lm_head x1"});
-  CHECK(found.forms[1].members == std::vector<UnitForm::Member>{{1, 2}});
-  CHECK(found.units[0].place == UnitPlace::Embedding);
-  CHECK(found.units[0].is_token_embedding);
-  CHECK(found.units.back().place == UnitPlace::Head);
+  CHECK(found.forms[1].members == std::vector<GroupForm::Member>{{1, 2}});
+  CHECK(found.groups[0].place == GroupPlace::Embedding);
+  CHECK(found.groups[0].is_token_embedding);
+  CHECK(found.groups.back().place == GroupPlace::Head);
 }
 
 TEST_CASE("places outside of layers are known from usual names") {
-  const LayerUnits found =
-      units_of(testing::manifest({{"transformer.wpe.weight", "f32[8, 4]"},
-                                  {"transformer.h.0.w", "f32[4]"},
-                                  {"transformer.ln_f.weight", "f32[4]"},
-                                  {"vision.patch_embed.weight", "f32[4]"},
-                                  {"step", "i32[]"},
-                                  {"weight", "f32[4]"}}));
-  CHECK(found.units[0].place == UnitPlace::Embedding);
-  CHECK_FALSE(found.units[0].is_token_embedding);
-  CHECK(found.units[2].place == UnitPlace::Norm);
-  CHECK(found.units[3].place == UnitPlace::Unknown);
-  CHECK(found.units[4].name == "step");
-  CHECK(found.units[5].name == "weight");
+  const LayerGroups found =
+      groups_of(testing::manifest({{"transformer.wpe.weight", "f32[8, 4]"},
+                                   {"transformer.h.0.w", "f32[4]"},
+                                   {"transformer.ln_f.weight", "f32[4]"},
+                                   {"vision.patch_embed.weight", "f32[4]"},
+                                   {"step", "i32[]"},
+                                   {"weight", "f32[4]"}}));
+  CHECK(found.groups[0].place == GroupPlace::Embedding);
+  CHECK_FALSE(found.groups[0].is_token_embedding);
+  CHECK(found.groups[2].place == GroupPlace::Norm);
+  CHECK(found.groups[3].place == GroupPlace::Unknown);
+  CHECK(found.groups[4].name == "step");
+  CHECK(found.groups[5].name == "weight");
 }
 
 TEST_CASE("MaxText stacks layers along the second dimension, in two stacks") {
@@ -71,7 +71,7 @@ TEST_CASE("MaxText stacks layers along the second dimension, in two stacks") {
                          {"decoder/moe_layers/mlp/wi/kernel", "f32[4, 26, 8]"},
                          {"decoder/moe_layers/mlp/wo/kernel", "f32[8, 26, 4]"},
                          {"decoder/moe_layers/norm/scale", "f32[4, 26]"}});
-  const LayerUnits found = units_of(manifest);
+  const LayerGroups found = groups_of(manifest);
   REQUIRE(found.forms.size() == 2);
   CHECK(found.forms[0].label == "decoder/dense_layers");
   CHECK(found.forms[0].stacked_dim == 1);
@@ -85,10 +85,10 @@ TEST_CASE("tensors that stack all layers are one unit per stack") {
       testing::manifest({{"decoder/layers/mlp/wi/kernel", "f32[24, 4, 8]"},
                          {"decoder/layers/norm/scale", "f32[24, 4]"},
                          {"decoder/bias", "f32[24]"}});
-  CHECK(units_of(manifest).units.size() == 3);
+  CHECK(groups_of(manifest).groups.size() == 3);
   manifest.facts.layers = 24;
-  const LayerUnits found = units_of(manifest);
-  REQUIRE(found.units.size() == 2);
+  const LayerGroups found = groups_of(manifest);
+  REQUIRE(found.groups.size() == 2);
   CHECK(found.forms[0].label == "decoder/layers");
   CHECK(found.forms[0].stacked_dim == 0);
   CHECK(found.forms[0].layers == 24);
@@ -99,7 +99,7 @@ TEST_CASE("tensors that stack all layers are one unit per stack") {
                                          {"layers/0/w", "f32[4]"},
                                          {"layers/1/w", "f32[4]"}});
   numbered.facts.layers = 2;
-  CHECK_FALSE(units_of(numbered).forms[0].is_stacked());
+  CHECK_FALSE(groups_of(numbered).forms[0].is_stacked());
 }
 
 using Labels = std::vector<std::string>;
@@ -128,18 +128,18 @@ Staged staged(const Manifest& manifest, const std::string& mesh_text,
   for (size_t i = 0; i < manifest.size(); ++i) {
     kinds.push_back(manifest.type_number(i));
   }
-  const LayerUnits units = layer_units(manifest, kinds);
+  const LayerGroups groups = layer_groups(manifest, kinds);
   const std::vector<bool> not_cut(manifest.types().size());
   Diagnostics diags;
   Staged result;
   result.plan =
-      plan_stages(manifest, mesh, units, not_cut, {"pp", layers}, diags);
+      plan_stages(manifest, mesh, groups, not_cut, {"pp", layers}, diags);
   result.problem = testing::first_message(diags);
   if (!result.plan) return result;
   // Every unit is somewhere.
   for (const auto& on : result.plan->stages_of) CHECK_FALSE(on.empty());
   for (int64_t i = 0; i < result.plan->stages; ++i) {
-    result.labels.push_back(stage_label(*result.plan, units, i));
+    result.labels.push_back(stage_label(*result.plan, groups, i));
   }
   return result;
 }

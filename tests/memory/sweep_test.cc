@@ -13,14 +13,14 @@ namespace {
 struct SweepCase {
   Manifest manifest;
   Plan plan;
-  LayerUnits units;
+  LayerGroups groups;
   BudgetOptions options;
 
   std::optional<Budget> budget(const KvRequest& request) const {
     BudgetOptions changed = options;
     changed.kv = request;
     Diagnostics diags;
-    return make_budget(manifest, plan, units, changed, diags);
+    return make_budget(manifest, plan, groups, changed, diags);
   }
 };
 
@@ -41,7 +41,7 @@ SweepCase drawn() {
                       testing::mesh("pp=3,dp=2"), ResolveOptions(), diags);
   ENSURE(plan.has_value());
   SweepCase c{std::move(manifest), *std::move(plan), {}, {}};
-  c.units = layer_units(c.manifest, c.plan.placement_of);
+  c.groups = layer_groups(c.manifest, c.plan.placement_of);
   KvRequest request;
   request.batch = draw_in<int64_t>(1, 9);
   request.seq = draw_in<int64_t>(1, 40);
@@ -80,7 +80,7 @@ TEST_CASE("margins are where the budget itself stops to fit") {
     const auto budget = c.budget(*c.options.kv);
     ENSURE(budget.has_value());
     const WorkloadHeadroom workload_headroom =
-        find_headroom(c.manifest, c.plan, c.units, c.options, *budget);
+        find_headroom(c.manifest, c.plan, c.groups, c.options, *budget);
     check_last(c, workload_headroom.batch, &KvRequest::batch);
     check_last(c, workload_headroom.context, &KvRequest::seq);
   }));
@@ -147,19 +147,19 @@ TEST_CASE("a point is the budget of its mesh with its margins") {
   auto plan = resolve(manifest, testing::rules({{".", "tp"}}), mesh("tp=2"),
                       ResolveOptions(), diags);
   REQUIRE(plan);
-  const LayerUnits units = layer_units(manifest, plan->placement_of);
+  const LayerGroups groups = layer_groups(manifest, plan->placement_of);
   const SweepMesh on{*std::move(plan), {2, 1, 1}, 0, 0};
   BudgetOptions options;
   options.kv_sharding = on.kv_sharding;
   options.limit = DeviceLimit{"test", 1000, 1000, false};
-  auto found = sweep_point(manifest, on, units, options, diags);
+  auto found = sweep_point(manifest, on, groups, options, diags);
   REQUIRE(found);
   CHECK(found->total == 64);  // half of 8 x 8 x 2
   CHECK(found->headroom == 936);
   CHECK_FALSE(found->seq);
   CHECK_FALSE(found->workload_headroom.batch);
   options.kv = KvRequest{2, 10, DType::BF16, 1, false};
-  found = sweep_point(manifest, on, units, options, diags);
+  found = sweep_point(manifest, on, groups, options, diags);
   REQUIRE(found);
   // One head, 4 + 4 elements of 2 bytes: 16 a token.
   CHECK(found->total == 64 + 2 * 10 * 16);
@@ -167,7 +167,7 @@ TEST_CASE("a point is the budget of its mesh with its margins") {
   CHECK(found->workload_headroom.batch == 5);     // 936 / 160
   CHECK(found->workload_headroom.context == 29);  // 936 / 32
   manifest.facts.head_dim = std::nullopt;
-  CHECK_FALSE(sweep_point(manifest, on, units, options, diags));
+  CHECK_FALSE(sweep_point(manifest, on, groups, options, diags));
   CHECK(diags.cannot_run());
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // src/model/unit_kinds.cc
+
 #include "tests/support/units.h"
 
 namespace shardplan {

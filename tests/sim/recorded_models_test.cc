@@ -23,7 +23,7 @@
 #include "graph/tensor.h"
 #include "io/hf_config/facts.h"
 #include "io/load.h"
-#include "io/safetensors/checkpoint.h"
+#include "io/safetensors/file.h"
 #include "resolve/resolve.h"
 #include "sim/activations.h"
 #include "sim/execute.h"

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "comm/schedule.h"
+#include "comm/collective.h"
 #include "core/graph_description.h"
 #include "core/manifest.h"
 #include "core/mesh.h"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "syntax/python.h"
+
 #include <memory>
 #include <string>
 #include <utility>
@@ -6,8 +8,6 @@
 
 #include <doctest/doctest.h>
 
-#include "syntax/python_literal.h"
-#include "syntax/python_tokens.h"
 #include "tests/support/builders.h"
 #include "tests/support/messages.h"
 #include "tests/support/property.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+
 #include "syntax/tokens.h"
 
 #include <cstdint>
@@ -8,7 +9,6 @@
 #include <doctest/doctest.h>
 
 #include "syntax/mlir.h"
-#include "syntax/text.h"
 #include "tests/support/property.h"
 
 namespace shardplan {

@@ -214,8 +214,8 @@ void add_cache(Report& report, const Session& session,
   }
   if (!options.limit) return;
   const WorkloadHeadroom workload_headroom =
-      find_headroom(session.manifest, session.plan, answer.input.units, options,
-                    answer.budget);
+      find_headroom(session.manifest, session.plan, answer.input.groups,
+                    options, answer.budget);
   report.notes.push_back(kv_fit_note(workload_headroom, *options.kv));
   const auto cell = [](const std::optional<int64_t>& most) {
     return most ? Cell(Count{*most}) : Cell();

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "advise/unified_diff.h"
+#include "advise/rule_edit.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/commands/fix.h"

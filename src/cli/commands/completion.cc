@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "base/text.h"
+#include "cli/args.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
-#include "cli/help.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "io/hardware.h"

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/text.h"
+#include "cli/args.h"
 #include "cli/commands.h"
-#include "cli/help.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/views/hardware_tables.h"

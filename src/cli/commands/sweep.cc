@@ -315,7 +315,7 @@ bool add_points(const Sweep& sweep, const SweepMesh& mesh, BudgetInput& input,
   const auto add = [&](const SweepDevice& device) {
     input.options.limit = device.limit;
     input.options.reserve = device.reserve;
-    auto point = sweep_point(sweep.inputs.manifest, mesh, input.units,
+    auto point = sweep_point(sweep.inputs.manifest, mesh, input.groups,
                              input.options, diags);
     if (!point) return false;
     point->mesh = sweep.meshes.size();

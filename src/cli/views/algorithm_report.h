@@ -16,7 +16,7 @@
 
 #include "base/diagnostic.h"
 #include "cli/commands/explain.h"
-#include "comm/schedule.h"
+#include "comm/collective.h"
 #include "report/report.h"
 
 namespace shardplan::cli {

@@ -59,7 +59,7 @@ std::string stacked_bar(const BudgetClass& c, int64_t most) {
 std::string legend(const Budget& budget) {
   std::string text;
   for (size_t i = 0; i < kCategories; ++i) {
-    if (budget.totals[i].stored == 0) continue;
+    if (budget.totals[i].on_devices == 0) continue;
     text += (text.empty() ? "" : ", ") + std::string(1, kLetters[i]) + " " +
             title_of(i);
   }
@@ -176,7 +176,7 @@ Table memory_totals(const Budget& budget) {
   const ColumnsOf<size_t> columns = {
       {{"category", "category"}, category_id},
       {{"stored_bytes", "stored", Align::Right},
-       [&budget](size_t i) { return size_of(budget.totals[i].stored); }},
+       [&budget](size_t i) { return size_of(budget.totals[i].on_devices); }},
       {{"replicated_bytes", "replicas x logical", Align::Right},
        [&budget](size_t i) { return size_of(budget.totals[i].with_replicas); }},
       {{"padding_bytes", "padding", Align::Right},
@@ -234,7 +234,7 @@ Table gathered_table(const Budget& budget, bool for_people) {
       {{"layer", "layer", Align::Left, true},
        [](const GatheredClass& c) { return c.label; }},
       {{"layers", "layers", Align::Right},
-       [](const GatheredClass& c) { return Count{c.units}; }},
+       [](const GatheredClass& c) { return Count{c.groups}; }},
       {{"sharded_bytes_per_device", "sharded", Align::Right},
        [](const GatheredClass& c) { return ByteSize{c.sharded}; }},
       {{"gathered_bytes_per_device", "gathered", Align::Right},

@@ -12,8 +12,7 @@
 #include "cli/flag_values.h"
 #include "core/spec.h"
 #include "resolve/matmul_spec.h"
-#include "syntax/python_literal.h"
-#include "syntax/python_tokens.h"
+#include "syntax/python.h"
 
 namespace shardplan::cli {
 namespace {

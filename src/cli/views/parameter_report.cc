@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "cli/options.h"
 #include "cli/views/tables.h"
-#include "core/device_slices.h"
+#include "core/plan.h"
 #include "core/rules.h"
 #include "report/shard_grid.h"
 #include "resolve/match.h"
@@ -169,7 +169,7 @@ std::vector<std::string> notes_of_parameter(const Placement& p,
     notes.push_back("every shard lies on " + plural(p.replicas, "device") +
                     ", along " + axes);
   }
-  for (const StoredDim& stored : p.stored) {
+  for (const StoredDim& stored : p.stored_dims) {
     notes.push_back("dimension " + std::to_string(stored.dim) +
                     " is stored as " + std::to_string(stored.size) +
                     " rows: " + stored.why);
@@ -344,7 +344,7 @@ void add_dimensions(const Session& session, const Placement& p,
     for (const Correction& c : p.corrections) {
       if (c.dim == static_cast<int>(dim)) outcome = dropped_text(c);
     }
-    for (const StoredDim& stored : p.stored) {
+    for (const StoredDim& stored : p.stored_dims) {
       if (stored.dim != static_cast<int>(dim)) continue;
       const size_t colon = std::min(stored.why.find(": "), stored.why.size());
       const size_t after = std::min(colon + 2, stored.why.size());

@@ -308,7 +308,7 @@ Table declared_table(const Session& session) {
   table.rows = [&session](const RowSink& sink) {
     for (size_t i = 0; i < session.manifest.size(); ++i) {
       const Placement& placement = session.plan.of(i);
-      for (const StoredDim& stored : placement.stored) {
+      for (const StoredDim& stored : placement.stored_dims) {
         const auto dim = static_cast<size_t>(stored.dim);
         sink(Row{std::string(session.manifest.name(i)), Count{stored.dim},
                  Count{placement.type.shape[dim]}, Count{stored.size},
@@ -325,7 +325,7 @@ void add_declared(const Session& session, Report& report) {
   report.tables.push_back(declared_table(session));
   std::map<std::string, int64_t> dimensions;  // by why
   for (const ParameterClass& c : session.folding.classes) {
-    for (const StoredDim& stored : plan.placements[c.kind].stored) {
+    for (const StoredDim& stored : plan.placements[c.kind].stored_dims) {
       dimensions[stored.why] += c.count;
     }
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The collective algorithms, as comm/collective.cc lists them. What each kind
-// of ranks begins and ends with is said in comm/schedule.h.
+// of ranks begins and ends with is said in comm/collective.h.
 #pragma once
 
 #include "comm/collective.h"

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "comm/algorithms/algorithms.h"
-#include "comm/schedule.h"
+#include "comm/collective.h"
 
 namespace shardplan {
 namespace {

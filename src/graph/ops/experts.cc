@@ -8,9 +8,9 @@
 #include <cmath>
 #include <numeric>
 
+#include "graph/composites.h"
 #include "graph/elementwise.h"
 #include "graph/ops/ops.h"
-#include "graph/routing.h"
 
 namespace shardplan {
 namespace {
@@ -106,8 +106,8 @@ OpDef top_k_op() {
 // brought back.
 //
 // The layout is GShard's (Lepikhin et al., 2020): every expert has `capacity`
-// places per sequence (graph/routing.h says who takes which), so shapes do not
-// depend on choices, and the exchange between devices that have tokens and
+// places per sequence (graph/composites.h says who takes which), so shapes do
+// not depend on choices, and the exchange between devices that have tokens and
 // those that have experts is an all-to-all of [experts, .., capacity, m]. By
 // default there are as many places as tokens: none is dropped whose choices
 // differ.

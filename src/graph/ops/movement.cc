@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Transposing, cutting and putting together.
+
 #include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
 
 #include "base/checked.h"
+#include "graph/composites.h"
+#include "graph/elementwise.h"
 #include "graph/op.h"
 #include "graph/ops/ops.h"
 
@@ -223,6 +229,402 @@ OpDef concatenate_op() {
   op.infer = infer_concatenated;
   op.rule = concatenate_rule;
   op.run = run_concatenated;
+  return op;
+}
+
+// Rows of a table, by their numbers.
+//
+// Where the rows are sharded, a device looks up those that it has and gives
+// zeros for the others: the sum is the whole (Megatron-LM's
+// VocabParallelEmbedding). A number that is no row of the whole table gives NaN
+// on every device, as jax.numpy.take does by default; in the field, 0.
+
+namespace {
+
+std::optional<Shape> infer_embedding(std::span<const Shape> operands,
+                                     const Attributes& /*attributes*/,
+                                     Span where, Diagnostics& diags) {
+  if (operands[0].size() != 2) {
+    return diags
+        .error(Code::InvalidGraph, where,
+               "the table " + shape_text(operands[0]) +
+                   " of an embedding is no matrix")
+        .help("give it the shape [rows, width]");
+  }
+  Shape result = operands[1];
+  result.push_back(operands[0][1]);
+  return countable(std::move(result), where, diags);
+}
+
+ShardingRule embedding_rule(std::span<const Shape> operands,
+                            const Attributes& /*attributes*/) {
+  ShardingRule rule;
+  rule.operands.resize(2);
+  rule.operands[0].push_back(add_factor(rule, operands[0][0], FactorKind::Sum));
+  for (const int64_t size : operands[1]) {
+    rule.operands[1].push_back(add_factor(rule, size, FactorKind::Pass));
+  }
+  rule.result = rule.operands[1];
+  rule.result.push_back(add_factor(rule, operands[0][1], FactorKind::Pass));
+  rule.operands[0].push_back(rule.result.back());
+  return rule;
+}
+
+template <typename T>
+void look_up(const Tensor& table, const Tensor& ids, const DimRange& rows,
+             const Tensor& result, T outside) {
+  const int64_t width = table.shape[1];
+  const int64_t step = table.strides[1];
+  const T* id = ids.data<T>();  // row-major, as the result
+  T* out = result.data<T>();
+  for (int64_t i = 0; i < ids.elements(); ++i, out += width) {
+    const int64_t of_whole = index_of(id[i], rows.whole);
+    if (of_whole < 0) {
+      std::fill_n(out, width, outside);
+      continue;
+    }
+    const int64_t row = of_whole - rows.begin;
+    if (row < 0 || row >= rows.size) continue;
+    const T* from = table.data<T>() + row * table.strides[0];
+    for (int64_t j = 0; j < width; ++j) out[j] = from[j * step];
+  }
+}
+
+Tensor run_embedding(std::span<const Tensor> operands,
+                     const Attributes& /*attributes*/,
+                     const RunContext& context) {
+  const Tensor& table = operands[0];
+  const Tensor ids = contiguous(operands[1]);
+  const DimRange rows = range_of(context.rule->operands[0][0], context);
+  Shape shape = ids.shape;
+  shape.push_back(table.shape[1]);
+  const Tensor result = make_tensor(element_of(context.arithmetic), shape);
+  for_element_type(context.arithmetic, [&](auto type) {
+    using T = typename decltype(type)::type;
+    look_up<T>(table, ids, rows, result,
+               context.arithmetic == Arithmetic::Field
+                   ? T{0}
+                   : std::numeric_limits<T>::quiet_NaN());
+  });
+  return result;
+}
+
+}  // namespace
+
+OpDef embedding_op() {
+  OpDef op;
+  op.name = "embedding";
+  op.summary = "rows of a table [V, D], by ids [...]: [..., D]";
+  op.min_operands = 2;
+  op.max_operands = 2;
+  op.factors = "every dimension; the table's rows give partial sums";
+  op.infer = infer_embedding;
+  op.rule = embedding_rule;
+  op.flops = flops_per_element<0>;
+  op.run = run_embedding;
+  return op;
+}
+
+// Numbers of a row, by their indices: take_along_axis on the last dimension.
+//
+// Where rows are sharded, a device gives those that it has and zeros for the
+// others: the sum is the whole. An index that is not in the whole row gives NaN
+// on every device, as jax.numpy.take_along_axis does by default (there,
+// negative ones count from the end); in the field, 0.
+
+namespace {
+
+std::optional<Shape> infer_taken(std::span<const Shape> operands,
+                                 const Attributes& /*attributes*/, Span where,
+                                 Diagnostics& diags) {
+  const Shape& x = operands[0];
+  Shape alike = operands[1];
+  if (!x.empty() && alike.size() == x.size()) alike.back() = x.back();
+  if (!x.empty() && alike == x) return operands[1];
+  return diags
+      .error(Code::InvalidGraph, where,
+             "cannot take from " + shape_text(x) + " by indices " +
+                 shape_text(operands[1]))
+      .help("give [.., n] and [.., k], alike in every dimension but the last");
+}
+
+ShardingRule take_rule(std::span<const Shape> operands,
+                       const Attributes& /*attributes*/) {
+  ShardingRule rule;
+  for (const int64_t size : operands[1]) {
+    rule.result.push_back(add_factor(rule, size, FactorKind::Pass));
+  }
+  rule.operands = {rule.result, rule.result};
+  rule.operands[0].back() =
+      add_factor(rule, operands[0].back(), FactorKind::Sum);
+  return rule;
+}
+
+template <typename T>
+void take_each(const Tensor& x, const Tensor& indices, const DimRange& row,
+               const Tensor& result, T outside) {
+  const int64_t k = indices.shape.back();
+  const int64_t rows = indices.elements() == 0 ? 0 : indices.elements() / k;
+  const T* from = x.data<T>();
+  const T* index = indices.data<T>();
+  T* out = result.data<T>();
+  for (int64_t i = 0; i < rows; ++i, from += row.size) {
+    for (int64_t j = 0; j < k; ++j, ++index, ++out) {
+      const int64_t of_whole = index_of(*index, row.whole);
+      const int64_t at = of_whole - row.begin;
+      if (of_whole < 0) {
+        *out = outside;
+      } else if (at >= 0 && at < row.size) {
+        *out = from[at];
+      }
+    }
+  }
+}
+
+Tensor run_take(std::span<const Tensor> operands,
+                const Attributes& /*attributes*/, const RunContext& context) {
+  const Tensor x = contiguous(operands[0]);
+  const Tensor indices = contiguous(operands[1]);
+  const DimRange row = range_of(context.rule->operands[0].back(), context);
+  const Tensor result =
+      make_tensor(element_of(context.arithmetic), indices.shape);
+  for_element_type(context.arithmetic, [&](auto type) {
+    using T = typename decltype(type)::type;
+    take_each<T>(x, indices, row, result,
+                 context.arithmetic == Arithmetic::Field
+                     ? T{0}
+                     : std::numeric_limits<T>::quiet_NaN());
+  });
+  return result;
+}
+
+}  // namespace
+
+OpDef take_op() {
+  OpDef op;
+  op.name = "take";
+  op.summary = "numbers of x [.., n], by indices [.., k]: [.., k]";
+  op.min_operands = 2;
+  op.max_operands = 2;
+  op.linearity = Linearity::Multilinear;
+  op.linear_in = {0};
+  op.factors = "every dimension; the last of x gives partial sums";
+  op.infer = infer_taken;
+  op.rule = take_rule;
+  op.flops = flops_per_element<0>;
+  op.run = run_take;
+  return op;
+}
+
+// The same numbers in row-major order, under another shape.
+//
+// Both shapes are walked from the major end. What is left of a dimension on
+// either side has a greatest common divisor: that is a factor of both, the next
+// one towards the minor end, and it is taken away from both. [b, h d] to
+// [b, h, d] has factors b, h and d, the second dimension of the operand being
+// (h, d). Where both sides have something left without a common divisor, as in
+// [6, 4] to [8, 3] after a 2, the dimensions that are left are whole up to the
+// place where the two shapes meet again. (Shardy's reshape rule does the same.)
+
+namespace {
+
+std::nullopt_t misfit(const Shape& operand, const Shape& wanted, Span where,
+                      Diagnostics& diags) {
+  return diags
+      .error(
+          Code::InvalidGraph, where,
+          "cannot reshape " + shape_text(operand) + " to " + shape_text(wanted))
+      .help("give shapes of the same number of elements; one size may be -1");
+}
+
+std::optional<Shape> infer_reshaped(std::span<const Shape> operands,
+                                    const Attributes& attributes, Span where,
+                                    Diagnostics& diags) {
+  const auto wanted = integers_of(attributes, "shape");
+  Shape shape(wanted.begin(), wanted.end());
+  const int64_t elements = count_of(operands[0]);
+  int64_t* rest = nullptr;
+  int64_t known = 1;
+  for (int64_t& size : shape) {
+    if (size == -1 && rest == nullptr) {
+      rest = &size;
+      continue;
+    }
+    const auto product = checked_mul(known, size);
+    if (size < 0 || !product) return misfit(operands[0], shape, where, diags);
+    known = *product;
+  }
+  if (rest != nullptr) {
+    // Any size would do for nothing, so none is right.
+    if (known == 0 || elements % known != 0) {
+      return misfit(operands[0], shape, where, diags);
+    }
+    *rest = elements / known;
+    known = elements;
+  }
+  if (known != elements) return misfit(operands[0], shape, where, diags);
+  return shape;
+}
+
+// One side of the walk: a shape, and what is left of its current dimension.
+class Side {
+ public:
+  Side(const Shape& shape, std::vector<DimFactors>& dims)
+      : shape_(shape), dims_(dims) {
+    dims_.resize(shape.size());
+    settle();
+  }
+
+  bool done() const { return dim_ == shape_.size(); }
+  int64_t left() const { return left_; }
+  // Gives `size` of what is left to a factor.
+  void take(int factor, int64_t size) {
+    dims_[dim_].push_back(factor);
+    left_ /= size;
+    if (left_ == 1) {
+      ++dim_;
+      settle();
+    }
+  }
+
+ private:
+  void settle() {
+    while (dim_ < shape_.size() && shape_[dim_] == 1) ++dim_;
+    left_ = done() ? 1 : shape_[dim_];
+  }
+
+  const Shape& shape_;
+  std::vector<DimFactors>& dims_;
+  size_t dim_ = 0;
+  int64_t left_ = 1;
+};
+
+class FactorWalk {
+ public:
+  FactorWalk(const Shape& operand, const Shape& result)
+      : from_(operand, rule_.operands.emplace_back()),
+        to_(result, rule_.result) {}
+
+  ShardingRule run() {
+    while (!from_.done() && !to_.done()) {
+      const int64_t common = std::gcd(from_.left(), to_.left());
+      if (common == 1) {
+        take_whole();
+        continue;
+      }
+      const int factor = add(common, FactorKind::Pass);
+      from_.take(factor, common);
+      to_.take(factor, common);
+    }
+    return std::move(rule_);
+  }
+
+ private:
+  int add(int64_t size, FactorKind kind) {
+    rule_.factors.push_back({size, kind});
+    return static_cast<int>(rule_.factors.size()) - 1;
+  }
+
+  // Up to where as many elements are taken from one side as from the other.
+  void take_whole() {
+    int64_t from = 1;
+    int64_t to = 1;
+    do {
+      Side& behind = from <= to ? from_ : to_;
+      int64_t& taken = from <= to ? from : to;
+      const int64_t left = behind.left();
+      behind.take(add(left, FactorKind::Whole), left);
+      taken *= left;
+    } while (from != to);
+  }
+
+  ShardingRule rule_;
+  Side from_;
+  Side to_;
+};
+
+ShardingRule reshape_rule(std::span<const Shape> operands,
+                          const Attributes& attributes) {
+  Diagnostics none;
+  const Shape result = *infer_reshaped(operands, attributes, {}, none);
+  if (count_of(operands[0]) != 0) return FactorWalk(operands[0], result).run();
+  ShardingRule rule;
+  std::vector<DimFactors>& dims = rule.operands.emplace_back();
+  for (const int64_t size : operands[0]) {
+    dims.push_back(add_factor(rule, size, FactorKind::Whole));
+  }
+  for (const int64_t size : result) {
+    rule.result.push_back(add_factor(rule, size, FactorKind::Whole));
+  }
+  return rule;
+}
+
+Tensor run_reshaped(std::span<const Tensor> operands,
+                    const Attributes& /*attributes*/,
+                    const RunContext& context) {
+  Shape shape;
+  for (const DimFactors& dim : context.rule->result) {
+    shape.push_back(range_of(dim, context).size);
+  }
+  return reshaped(operands[0], shape);
+}
+
+}  // namespace
+
+OpDef reshape_op() {
+  OpDef op;
+  op.name = "reshape";
+  op.summary = "the same numbers, row-major, under another shape";
+  op.linearity = Linearity::Additive;
+  op.attributes = {{"shape", AttributeDef::Kind::Integers, true,
+                    "the new shape; one size may be -1"}};
+  op.factors = "sizes that both shapes share, from the major end";
+  op.infer = infer_reshaped;
+  op.rule = reshape_rule;
+  op.flops = flops_per_element<0>;
+  op.run = run_reshaped;
+  return op;
+}
+
+// A value as it is, in a layout that is asked for
+// (jax.lax.with_sharding_constraint): the partitioner reads the spec.
+//
+// Not linear, although it is the identity: partial sums are to be settled here.
+
+namespace {
+
+std::optional<Shape> infer_constrained(std::span<const Shape> operands,
+                                       const Attributes& attributes, Span where,
+                                       Diagnostics& diags) {
+  const Shape& shape = operands[0];
+  const auto& spec = std::get<PartitionSpec>(attributes.find("spec")->second);
+  if (spec.dims.size() <= shape.size()) return shape;
+  return diags
+      .error(
+          Code::InvalidGraph, where,
+          spec_text(spec) + " is longer than the rank of " + shape_text(shape))
+      .help("give one entry per dimension at most");
+}
+
+Tensor run_constrained(std::span<const Tensor> operands,
+                       const Attributes& /*attributes*/,
+                       const RunContext& /*context*/) {
+  return operands[0];
+}
+
+}  // namespace
+
+OpDef constraint_op() {
+  OpDef op;
+  op.name = "constraint";
+  op.summary = "the operand, laid out as a spec says";
+  op.attributes = {
+      {"spec", AttributeDef::Kind::Spec, true, "mesh axes per dimension"}};
+  op.factors = "every dimension";
+  op.infer = infer_constrained;
+  op.rule = elementwise_rule;
+  op.flops = flops_per_element<0>;
+  op.run = run_constrained;
   return op;
 }
 

@@ -20,7 +20,7 @@
 #include "base/source.h"
 #include "core/mesh.h"
 #include "core/spec.h"
-#include "syntax/python_tokens.h"
+#include "syntax/python.h"
 
 namespace shardplan {
 

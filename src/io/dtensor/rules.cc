@@ -21,8 +21,8 @@
 #include "io/dtensor/placements.h"
 #include "io/export.h"
 #include "syntax/document.h"
-#include "syntax/python_literal.h"
-#include "syntax/text.h"
+#include "syntax/python.h"
+#include "syntax/tokens.h"
 
 namespace shardplan {
 namespace {
@@ -413,7 +413,8 @@ std::string escaped_key(std::string_view name) {
 
 // Why a placement cannot be said, or empty.
 std::string problem_of(const Placement& placement, const Plan& plan) {
-  if (!placement.stored.empty()) return "it is stored otherwise, as declared";
+  if (!placement.stored_dims.empty())
+    return "it is stored otherwise, as declared";
   if (placement.requested) {
     for (const AxisNames& axes : placement.asked().dims) {
       if (std::find(axes.begin(), axes.end(), kUnconstrained) != axes.end()) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+
 #include "io/gguf/header.h"
 
 #include <algorithm>
@@ -14,7 +15,7 @@
 #include "base/text.h"
 #include "io/formats.h"
 #include "io/gguf/gguf.h"
-#include "syntax/text.h"
+#include "syntax/tokens.h"
 
 namespace shardplan {
 namespace {
@@ -440,6 +441,175 @@ std::optional<RefusedType> refused_ggml_type(uint32_t number) {
     if (known == number) return type;
   }
   return std::nullopt;
+}
+
+namespace {
+
+constexpr uint32_t kBool = 7;
+constexpr uint32_t kText = 8;
+constexpr uint32_t kArray = 9;
+
+// Bytes of a value by type; 0: not of one size.
+constexpr std::array<uint8_t, 13> kSizes = {1, 1, 2, 2, 4, 4, 4,
+                                            1, 0, 0, 8, 8, 8};
+// Arrays of arrays are legal, though nobody writes them.
+constexpr int kMaxDepth = 8;
+
+std::string unknown_type(uint32_t type) {
+  return "a value of type " + std::to_string(type) +
+         ", which metadata does not have";
+}
+
+std::string skip_value(GgufCursor& cursor, uint32_t type, int depth) {
+  if (type >= kSizes.size()) return unknown_type(type);
+  if (type == kText) {
+    cursor.text();
+    return "";
+  }
+  if (type != kArray) {
+    cursor.skip(1, kSizes.at(type));
+    return "";
+  }
+  const uint32_t of = cursor.u32();
+  const uint64_t count = cursor.u64();
+  if (!cursor.good()) return "";
+  if (of >= kSizes.size()) return unknown_type(of);
+  if (kSizes.at(of) != 0) {
+    cursor.skip(count, kSizes.at(of));
+    return "";
+  }
+  if (depth == kMaxDepth) return "arrays nested too deeply";
+  // Every item takes bytes, so the end of the file ends the loop.
+  for (uint64_t i = 0; i < count && cursor.good(); ++i) {
+    std::string why = skip_value(cursor, of, depth + 1);
+    if (!why.empty()) return why;
+  }
+  return "";
+}
+
+std::optional<int64_t> read_integer(GgufCursor& cursor, uint32_t type) {
+  switch (type) {
+    case 0:
+    case kBool:
+      return static_cast<int64_t>(cursor.number(1));
+    case 1:
+      return static_cast<int8_t>(cursor.number(1));
+    case 2:
+      return static_cast<int64_t>(cursor.number(2));
+    case 3:
+      return static_cast<int16_t>(cursor.number(2));
+    case 4:
+      return static_cast<int64_t>(cursor.number(4));
+    case 5:
+      return static_cast<int32_t>(cursor.number(4));
+    case 10: {
+      const uint64_t value = cursor.number(8);
+      if (value > static_cast<uint64_t>(INT64_MAX)) return std::nullopt;
+      return static_cast<int64_t>(value);
+    }
+    case 11:
+      return static_cast<int64_t>(cursor.number(8));
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
+uint64_t GgufCursor::number(size_t size) {
+  if (left() < size) {
+    good_ = false;
+    return 0;
+  }
+  uint64_t value = 0;
+  for (size_t i = size; i-- > 0;) {
+    value = (value << 8U) | static_cast<unsigned char>(bytes_[at_ + i]);
+  }
+  at_ += size;
+  return value;
+}
+
+std::string_view GgufCursor::text() {
+  const uint64_t length = u64();
+  if (left() < length) good_ = false;
+  if (!good_) return "";
+  const std::string_view value =
+      bytes_.substr(at_, static_cast<size_t>(length));
+  at_ += static_cast<size_t>(length);
+  return value;
+}
+
+void GgufCursor::skip(uint64_t count, uint64_t size) {
+  if (size == 0 || count > left() / size) {
+    good_ = good_ && count == 0;
+    return;
+  }
+  at_ += static_cast<size_t>(count * size);
+}
+
+std::string GgufMetadata::add(GgufCursor& cursor) {
+  const std::string_view key = cursor.text();
+  const uint32_t type = cursor.u32();
+  if (!cursor.good()) return "";
+  constexpr size_t kShown = 100;
+  const std::string name = in_backticks(key.substr(0, kShown));
+  if (key.empty()) return "a metadata key is empty";
+  const Value value{cursor.bytes(), cursor.at(), type};
+  std::string why = skip_value(cursor, type, 0);
+  if (!why.empty()) return "the metadata key " + name + " has " + why;
+  if (cursor.good() && !values_.emplace(std::string(key), value).second) {
+    return "the metadata key " + name + " is given twice";
+  }
+  return "";
+}
+
+const GgufMetadata::Value* GgufMetadata::find(const std::string& key) const {
+  const auto found = values_.find(key);
+  return found == values_.end() ? nullptr : &found->second;
+}
+
+std::optional<int64_t> GgufMetadata::integer(const std::string& key) const {
+  const Value* value = find(key);
+  if (value == nullptr || value->type == kBool) return std::nullopt;
+  GgufCursor cursor(value->bytes, value->at);
+  return read_integer(cursor, value->type);
+}
+
+std::optional<std::vector<int64_t>> GgufMetadata::integers(
+    const std::string& key) const {
+  const Value* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  if (value->type != kArray) {
+    const std::optional<int64_t> single = integer(key);
+    if (!single) return std::nullopt;
+    return std::vector<int64_t>{*single};
+  }
+  GgufCursor cursor(value->bytes, value->at);
+  const uint32_t of = cursor.u32();
+  const uint64_t count = cursor.u64();
+  std::vector<int64_t> items;
+  for (uint64_t i = 0; i < count; ++i) {
+    const std::optional<int64_t> item = read_integer(cursor, of);
+    if (!item) return std::nullopt;
+    items.push_back(*item);
+  }
+  return items;
+}
+
+std::optional<std::string_view> GgufMetadata::text(
+    const std::string& key) const {
+  const Value* value = find(key);
+  if (value == nullptr || value->type != kText) return std::nullopt;
+  return GgufCursor(value->bytes, value->at).text();
+}
+
+std::optional<int64_t> GgufMetadata::length(const std::string& key) const {
+  const Value* value = find(key);
+  if (value == nullptr || value->type != kArray) return std::nullopt;
+  GgufCursor cursor(value->bytes, value->at);
+  cursor.u32();
+  // No more than the file has bytes, as add() has seen.
+  return static_cast<int64_t>(cursor.u64());
 }
 
 }  // namespace shardplan

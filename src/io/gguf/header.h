@@ -1,4 +1,82 @@
 // SPDX-License-Identifier: Apache-2.0
+// The metadata of a GGUF file: named numbers, texts and arrays.
+//
+//   pair  = key:text  type:u32  value
+//   text  = length:u64  bytes
+//   array = type:u32  count:u64  values
+//
+// All little endian. Values stay where they are in the file and are decoded
+// when they are asked for: most of them are vocabularies. Facts:
+// github.com/ggml-org/ggml, docs/gguf.md.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "base/source.h"
+#include "core/manifest.h"
+#include "core/types.h"
+
+namespace shardplan {
+
+// Reads numbers one after the other. Beyond the end every number is 0 and every
+// text empty, and good() stays false.
+class GgufCursor {
+ public:
+  explicit GgufCursor(std::string_view bytes, size_t at = 0)
+      : bytes_(bytes), at_(at), good_(at <= bytes.size()) {}
+
+  bool good() const { return good_; }
+  size_t at() const { return at_; }
+  std::string_view bytes() const { return bytes_; }  // all of them
+  uint64_t left() const { return good_ ? bytes_.size() - at_ : 0; }
+
+  // An unsigned number of 1 to 8 bytes.
+  uint64_t number(size_t size);
+  uint32_t u32() { return static_cast<uint32_t>(number(4)); }
+  uint64_t u64() { return number(8); }
+  std::string_view text();
+  // `count` things of `size` bytes each.
+  void skip(uint64_t count, uint64_t size);
+
+ private:
+  std::string_view bytes_;
+  size_t at_;
+  bool good_;
+};
+
+class GgufMetadata {
+ public:
+  // Reads the pair at the cursor. Empty, or why it is malformed; when the bytes
+  // end, nothing is said and the cursor is not good.
+  std::string add(GgufCursor& cursor);
+
+  // Each empty when the key is absent or its value of another kind.
+  // An integer that fits 63 bits and a sign.
+  std::optional<int64_t> integer(const std::string& key) const;
+  // An array of integers or booleans; a single integer counts as one item.
+  std::optional<std::vector<int64_t>> integers(const std::string& key) const;
+  std::optional<std::string_view> text(const std::string& key) const;
+  // Items of an array.
+  std::optional<int64_t> length(const std::string& key) const;
+
+ private:
+  struct Value {
+    std::string_view bytes;  // of the file
+    size_t at = 0;           // where the value begins
+    uint32_t type = 0;
+  };
+  const Value* find(const std::string& key) const;
+
+  std::map<std::string, Value> values_;
+};
+
 // The header of a GGUF file (versions 2 and 3): metadata, and names, types and
 // places of its tensors.
 //
@@ -12,19 +90,6 @@
 // alignment. The data is never read and may be absent. A row, that is the last
 // dimension, consists of whole blocks. Facts: github.com/ggml-org/ggml,
 // docs/gguf.md; github.com/ggml-org/llama.cpp, ggml/src/gguf.cpp.
-#pragma once
-
-#include <cstdint>
-#include <optional>
-#include <string_view>
-
-#include "base/diagnostic.h"
-#include "base/source.h"
-#include "core/manifest.h"
-#include "core/types.h"
-#include "io/gguf/metadata.h"
-
-namespace shardplan {
 
 // Whether a file starts with `GGUF`.
 bool is_gguf(std::string_view head);

@@ -39,7 +39,7 @@ struct Wanted {
 };
 
 Wanted wanted(const Placement& placement, const Plan& plan) {
-  if (!placement.stored.empty()) {
+  if (!placement.stored_dims.empty()) {
     return {0, "it is stored otherwise, as declared"};
   }
   if (placement.requested) {

@@ -13,8 +13,8 @@
 #include "core/fold.h"
 #include "io/dialects.h"
 #include "syntax/document.h"
-#include "syntax/python_literal.h"
-#include "syntax/text.h"
+#include "syntax/python.h"
+#include "syntax/tokens.h"
 
 namespace shardplan {
 namespace {

@@ -11,10 +11,10 @@
 #include "io/dialects.h"
 #include "io/formats.h"
 #include "io/paths.h"
-#include "io/recorded_sharding.h"
 #include "io/shards.h"
+#include "io/spec_node.h"
 #include "syntax/document.h"
-#include "syntax/text.h"
+#include "syntax/tokens.h"
 
 namespace shardplan {
 namespace {

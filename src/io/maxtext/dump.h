@@ -22,7 +22,7 @@
 #include "base/diagnostic.h"
 #include "base/source.h"
 #include "core/types.h"
-#include "io/recorded_sharding.h"
+#include "io/spec_node.h"
 
 namespace shardplan {
 

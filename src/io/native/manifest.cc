@@ -18,7 +18,6 @@
 #include "io/native/tensor_entry.h"
 #include "syntax/document.h"
 #include "syntax/json.h"
-#include "syntax/text.h"
 #include "syntax/tokens.h"
 
 namespace shardplan {

@@ -20,7 +20,6 @@
 #include "base/diagnostic.h"
 #include "core/manifest.h"
 #include "core/types.h"
-#include "syntax/text.h"
 #include "syntax/tokens.h"
 
 namespace shardplan {

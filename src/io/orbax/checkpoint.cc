@@ -11,7 +11,7 @@
 #include "io/paths.h"
 #include "syntax/document.h"
 #include "syntax/json.h"
-#include "syntax/text.h"
+#include "syntax/tokens.h"
 
 namespace shardplan {
 namespace {

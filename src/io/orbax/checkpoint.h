@@ -26,7 +26,7 @@
 #include "base/host.h"
 #include "base/source.h"
 #include "core/types.h"
-#include "io/recorded_sharding.h"
+#include "io/spec_node.h"
 
 namespace shardplan {
 

@@ -17,8 +17,8 @@
 #include "io/formats.h"
 #include "io/orbax/checkpoint.h"
 #include "io/paths.h"
-#include "io/recorded_sharding.h"
 #include "io/shards.h"
+#include "io/spec_node.h"
 #include "syntax/document.h"
 
 namespace shardplan {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "core/types.h"
-#include "io/recorded_sharding.h"
+#include "io/spec_node.h"
 
 namespace shardplan {
 

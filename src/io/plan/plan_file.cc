@@ -210,9 +210,9 @@ void PlanWriter::placement(const Placement& placement) {
   key("corrections");
   list(placement.corrections,
        [&](const Correction& value) { correction(value); });
-  if (!placement.stored.empty()) {
+  if (!placement.stored_dims.empty()) {
     key("stored");
-    list(placement.stored, [&](const StoredDim& dim) { stored_dim(dim); });
+    list(placement.stored_dims, [&](const StoredDim& dim) { stored_dim(dim); });
   }
   out_ += '}';
 }

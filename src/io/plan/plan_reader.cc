@@ -356,8 +356,9 @@ bool PlanReader::read_placement_key(JsonReader& json, const std::string& key,
   }
   if (key == "spec") return read_spec(json, "`spec`", placement.spec);
   if (key == "stored") {
-    return json.list("`stored`",
-                     [&] { return read_stored_dim(json, placement.stored); });
+    return json.list("`stored`", [&] {
+      return read_stored_dim(json, placement.stored_dims);
+    });
   }
   if (key != "corrections") return json.skip();
   return json.list("`corrections`", [&] {
@@ -424,7 +425,7 @@ bool PlanReader::check_placement(JsonReader& json, Span where,
 bool PlanReader::check_stored(JsonReader& json, Span where,
                               const Placement& placement) {
   int after = -1;
-  for (const StoredDim& stored : placement.stored) {
+  for (const StoredDim& stored : placement.stored_dims) {
     const auto dim = static_cast<size_t>(stored.dim);
     if (stored.dim <= after || dim >= placement.type.shape.size() ||
         stored.size < placement.type.shape[dim]) {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "syntax/python_tokens.h"
+#include "syntax/python.h"
 
 namespace shardplan {
 namespace {

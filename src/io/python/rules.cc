@@ -10,8 +10,7 @@
 #include "io/python/tables.h"
 #include "io/spec_node.h"
 #include "syntax/document.h"
-#include "syntax/python_literal.h"
-#include "syntax/python_tokens.h"
+#include "syntax/python.h"
 
 namespace shardplan {
 namespace {

@@ -14,8 +14,7 @@
 
 #include "base/diagnostic.h"
 #include "core/rules.h"
-#include "syntax/python_literal.h"
-#include "syntax/python_tokens.h"
+#include "syntax/python.h"
 
 namespace shardplan {
 

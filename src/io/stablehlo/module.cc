@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "io/formats.h"
 #include "syntax/mlir.h"
-#include "syntax/text.h"
+#include "syntax/tokens.h"
 
 namespace shardplan {
 namespace {

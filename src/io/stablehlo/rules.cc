@@ -240,7 +240,8 @@ std::string problem_of(std::string_view name, const Placement& placement,
     return "MLIR has no type for elements of " +
            std::string(dtype_name(placement.type.dtype));
   }
-  if (!placement.stored.empty()) return "it is stored otherwise, as declared";
+  if (!placement.stored_dims.empty())
+    return "it is stored otherwise, as declared";
   if (name_of_location(name) != name) {
     return "its name would be read as a path of JAX, " +
            in_backticks(name_of_location(name));

@@ -8,10 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "cli/args.h"
 #include "cli/code_pages.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
-#include "cli/help.h"
 #include "graph/composites.h"
 #include "graph/op.h"
 #include "io/graph/graph_file.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+
 #include "cli/views/simulate_report.h"
 
 #include <limits>
@@ -7,7 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/checked.h"
-#include "cli/views/precision_report.h"
 #include "sim/verdict.h"
 #include "tests/support/builders.h"
 #include "tests/support/reports.h"

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "graph/routing.h"
+#include "graph/composites.h"
 #include "tests/support/op_samples.h"
 
 namespace shardplan {

@@ -19,7 +19,7 @@
 #include "graph/build.h"
 #include "io/graph/graph_file.h"
 #include "io/load.h"
-#include "io/safetensors/checkpoint.h"
+#include "io/safetensors/file.h"
 #include "resolve/match.h"
 
 namespace shardplan::cli {

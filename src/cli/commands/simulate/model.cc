@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "cli/flag_values.h"
 #include "cli/options.h"
-#include "core/device_slices.h"
+#include "core/plan.h"
 #include "graph/family.h"
 #include "graph/shrink.h"
 #include "io/hf_config/facts.h"

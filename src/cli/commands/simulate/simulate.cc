@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // `shardplan simulate MODEL`: the sharded forward pass on simulated devices,
 // and whether it computes what the unsharded one does.
+
+#include <cstdint>
+#include <limits>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,8 +12,12 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/commands/simulate/input.h"
+#include "cli/commands/simulate/model.h"
+#include "cli/commands/simulate/request.h"
 #include "cli/commands/simulate/values.h"
 #include "cli/commands/simulate/variants.h"
+#include "cli/flag_values.h"
+#include "cli/flags.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/views/simulate_report.h"
@@ -85,6 +93,193 @@ Exit run_simulate(Context& context) {
   }
   return finish(context,
                 simulate_report(context, *input, program, *variants, expected));
+}
+
+namespace {
+
+constexpr int64_t kMaxLayers = 100'000;
+// Sequences, and tokens of one: far more than can be run.
+constexpr int64_t kMaxTokens = int64_t{1} << 30U;
+
+std::vector<std::string> overlap_names() {
+  return {"off", "ring", "bidirectional", "split"};
+}
+std::vector<std::string> value_names() {
+  return {"random", "init", "field", "checkpoint"};
+}
+std::vector<std::string> storage_names() { return {"f32", "bf16", "f16"}; }
+
+// `batch=2,length=16`
+void set_dims(const Setting& setting, Options& options, Diagnostics& diags) {
+  for (const std::string& entry : split_list(setting.value)) {
+    const size_t equals = entry.find('=');
+    const std::string name = entry.substr(0, equals);
+    if (equals == std::string::npos || !is_dim_name(name)) {
+      diags
+          .error(Code::Usage, setting.where,
+                 title_of(setting) + " takes sizes by name, not " +
+                     in_backticks(entry))
+          .help("for example `--dims batch=2,length=16`");
+      continue;
+    }
+    Setting size = setting;
+    size.value = entry.substr(equals + 1);
+    if (const auto number = integer_of(size, 0, kMaxDimSize, diags)) {
+      options.simulate.dims[name] = *number;
+    }
+  }
+}
+
+void set_overlap(const Setting& setting, Options& options, Diagnostics&) {
+  const std::vector<std::string> names = overlap_names();
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (names[i] == setting.value) {
+      options.simulate.overlap = static_cast<Overlap>(i);
+    }
+  }
+}
+
+// `2x16`
+void set_tokens(const Setting& setting, Options& options, Diagnostics& diags) {
+  const std::vector<std::string> sizes = split_list(setting.value, 'x');
+  if (sizes.size() != 2) {
+    diags
+        .error(Code::Usage, setting.where,
+               title_of(setting) + " takes sequences and tokens of each, not " +
+                   in_backticks(setting.value))
+        .help("for example `--tokens 2x16`");
+    return;
+  }
+  Setting size = setting;
+  size.value = sizes[0];
+  options.simulate.batch = integer_of(size, 1, kMaxTokens, diags);
+  size.value = sizes[1];
+  options.simulate.length = integer_of(size, 1, kMaxTokens, diags);
+}
+
+std::vector<Flag> what_is_run() {
+  return {
+      {"graph", 0, Takes::File, "FILE|@NAME", "Simulation",
+       "the forward pass; without it the model is a graph file itself, or of "
+       "a known family",
+       "simulate", false, true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.simulate.graph = path_of(s);
+       }},
+      {"dims", 0, Takes::Text, "NAME=N,..", "Simulation",
+       "sizes to use instead of the graph file's own", "simulate", false, true,
+       nullptr, set_dims},
+      {"layers", 0, Takes::Text, "N", "Simulation",
+       "of a whole model: run the first N layers only", "simulate", false, true,
+       nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         o.simulate.layers = integer_of(s, 1, kMaxLayers, d);
+       }},
+      {"tokens", 0, Takes::Text, "BxS", "Simulation",
+       "of a whole model: B sequences of S tokens (default 2x16)", "simulate",
+       false, true, nullptr, set_tokens},
+      {"input-ids", 0, Takes::Text, "IDS|FILE", "Simulation",
+       "of a whole model: its tokens, as `1,2,3;4,5,6` or a JSON list of "
+       "lists; else random ones",
+       "simulate", false, true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.simulate.input_ids = is_written_out(s.value) ? s.value : path_of(s);
+       }},
+      {"shrink", 0, Takes::Nothing, "", "Simulation",
+       "of a whole model: smaller sizes that divide as the real ones do",
+       "simulate", false, true, nullptr,
+       [](const Setting&, Options& o, Diagnostics&) {
+         o.simulate.shrink = true;
+       }},
+      {"capacity", 0, Takes::Text, "N", "Simulation",
+       "tokens of a sequence that each expert has room for (default: all)",
+       "simulate", false, true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         o.simulate.capacity = integer_of(s, 1, kMaxTokens, d);
+       }},
+  };
+}
+
+std::vector<Flag> what_numbers() {
+  return {
+      {"values", 0, Takes::Choice, "WHAT", "Simulation",
+       "numbers to compute with: checkpoint (default where the model has "
+       "weights), random (else), init as JAX draws them, or field, exact "
+       "integers",
+       "simulate", false, true, value_names,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.simulate.values = find_value_source(s.value);
+       }},
+      {"seed", 0, Takes::Text, "N", "Simulation",
+       "seed of the numbers (default 0)", "simulate", false, true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         o.simulate.seed = integer_of(s, std::numeric_limits<int32_t>::min(),
+                                      std::numeric_limits<int32_t>::max(), d)
+                               .value_or(0);
+       }},
+      {"dtype", 0, Takes::Choice, "DTYPE", "Simulation",
+       "round weights and every result to f32 (default), bf16 or f16",
+       "simulate", false, true, storage_names,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.simulate.storage = find_storage(s.value);
+       }},
+      {"reduce-dtype", 0, Takes::Choice, "DTYPE", "Simulation",
+       "round the partial sums of collectives to it (default: as --dtype)",
+       "simulate", false, true, storage_names,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.simulate.reduce = find_storage(s.value);
+       }},
+  };
+}
+
+std::vector<Flag> how_and_what_for() {
+  return {
+      {"overlap", 0, Takes::Choice, "FORM", "Simulation",
+       "interleave products with the collective that feeds or drains them "
+       "(default off)",
+       "simulate", false, true, overlap_names, set_overlap},
+      {"expect", 0, Takes::File, "FILE", "Simulation",
+       "compare the outputs with those in a safetensors file; its input_ids "
+       "are taken, too",
+       "simulate", false, true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.simulate.expect = path_of(s);
+       }},
+      {"vary", 0, Takes::Text, "AXIS|algorithm", "Simulation",
+       "run again with smaller sizes of a mesh axis, or with every algorithm, "
+       "and compare precision; may repeat",
+       "simulate", true, true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.simulate.vary.push_back(s.value);
+       }},
+      {"plot", 0, Takes::File, "FILE.svg", "Simulation",
+       "write a picture of the error behind each layer", "simulate", false,
+       false, nullptr,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.simulate.plot = path_of(s);
+       }},
+  };
+}
+
+}  // namespace
+
+const std::vector<Flag>& simulate_flags() {
+  static const std::vector<Flag> kFlags = [] {
+    std::vector<Flag> all = what_is_run();
+    for (const auto& more : {what_numbers(), how_and_what_for()}) {
+      all.insert(all.end(), more.begin(), more.end());
+    }
+    return all;
+  }();
+  return kFlags;
+}
+
+void validate_simulate(std::span<const Setting> /*given*/,
+                       const Options& options, Diagnostics& diags) {
+  const auto& file = options.output.file;
+  if (!file || options.simulate.plot != file) return;
+  diags.error(Code::Usage, {},
+              "`--plot` and `--output` both write " + in_backticks(*file));
 }
 
 }  // namespace shardplan::cli

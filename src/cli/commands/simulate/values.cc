@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "cli/options.h"
 #include "graph/tensor.h"
-#include "io/safetensors/checkpoint.h"
+#include "io/safetensors/file.h"
 
 namespace shardplan::cli {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "cli/commands.h"
 #include "cli/commands/simulate/input.h"
-#include "cli/views/precision_report.h"
+#include "cli/views/simulate_report.h"
 #include "sim/simulate.h"
 
 namespace shardplan::cli {

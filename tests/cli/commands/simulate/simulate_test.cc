@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
@@ -150,4 +151,5 @@ TEST_CASE("simulate: too large, missing and malformed inputs are refused") {
 }
 
 }  // namespace
+
 }  // namespace shardplan::cli

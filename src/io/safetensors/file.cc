@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "io/safetensors/header.h"
+
+#include "io/safetensors/file.h"
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <limits>
+#include <map>
+#include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -464,5 +470,157 @@ const ManifestFormat kSafetensors = {
     is_safetensors, read,
     true,           safetensors_bytes_needed,
 };
+
+namespace {
+
+// One safetensors file, whole. It stays where it is: `numbers` looks into it.
+struct OpenFile {
+  SourcePtr source;
+  SafetensorsHeader header;
+  std::unordered_map<std::string_view, size_t> numbers = {};  // of parameters
+};
+using OpenFilePtr = std::unique_ptr<OpenFile>;
+
+OpenFilePtr open_file(const std::string& path, Host& host, Diagnostics& diags) {
+  SourcePtr source = read_source(path, kWholeFile, host, diags);
+  if (source == nullptr) return nullptr;
+  auto header = read_safetensors_header(
+      source, static_cast<int64_t>(source->text().size()), diags);
+  if (!header) return nullptr;
+  auto file = std::make_unique<OpenFile>(
+      OpenFile{std::move(source), *std::move(header)});
+  const Manifest& manifest = file->header.manifest;
+  file->numbers.reserve(manifest.size());
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    file->numbers.emplace(manifest.name(i), i);
+  }
+  return file;
+}
+
+// Null data where the file ends before it.
+StoredTensor tensor_at(const OpenFile& file, size_t number) {
+  const TensorType& type = file.header.manifest.type(number);
+  StoredTensor tensor{type.dtype, type.shape};
+  const std::string_view data =
+      file.source->text().substr(static_cast<size_t>(file.header.data_begin));
+  const auto begin = static_cast<size_t>(file.header.begins[number]);
+  const auto bytes = static_cast<size_t>(type.bytes());
+  if (begin > data.size() || bytes > data.size() - begin) return tensor;
+  tensor.data = reinterpret_cast<const std::byte*>(data.data()) + begin;
+  tensor.owner = file.source;
+  return tensor;
+}
+
+bool holds_safetensors(const Manifest& manifest) {
+  return manifest.format == kSafetensors.name ||
+         manifest.format == kSafetensorsIndex.name;
+}
+
+class WeightReader {
+ public:
+  WeightReader(const Manifest& manifest, Host& host, Diagnostics& diags)
+      : manifest_(manifest), host_(host), diags_(diags) {}
+
+  std::optional<StoredTensors> read();
+
+ private:
+  // The file that the manifest has a parameter from; null when it cannot be
+  // read, which is reported once.
+  const OpenFile* file_of(Span where);
+  void add(size_t parameter, const OpenFile& file);
+  bool report_problems();
+
+  const Manifest& manifest_;
+  Host& host_;
+  Diagnostics& diags_;
+  std::map<std::string, OpenFilePtr, std::less<>> files_;
+  StoredTensors tensors_;
+  std::vector<size_t> changed_;
+  std::vector<size_t> absent_;
+};
+
+const OpenFile* WeightReader::file_of(Span where) {
+  const std::string& path = where.file->name();
+  auto found = files_.find(path);
+  if (found == files_.end()) {
+    found = files_.emplace(path, open_file(path, host_, diags_)).first;
+  }
+  return found->second.get();
+}
+
+void WeightReader::add(size_t parameter, const OpenFile& file) {
+  const auto found = file.numbers.find(manifest_.name(parameter));
+  if (found == file.numbers.end() ||
+      file.header.manifest.type(found->second) != manifest_.type(parameter)) {
+    changed_.push_back(parameter);
+    return;
+  }
+  tensors_.push_back(tensor_at(file, found->second));
+  if (tensors_.back().data == nullptr) absent_.push_back(parameter);
+}
+
+bool WeightReader::report_problems() {
+  const auto report = [&](const std::vector<size_t>& parameters,
+                          std::string_view what, std::string_view help) {
+    if (parameters.empty()) return;
+    std::vector<std::string> names;
+    for (const size_t i : parameters) names.emplace_back(manifest_.name(i));
+    diags_
+        .error(Code::InconsistentCheckpoint,
+               manifest_.where(parameters.front()),
+               std::string(what) + " " + some_names(names))
+        .help(std::string(help))
+        .parameters(names);
+  };
+  report(changed_, "the file has changed while it was read:",
+         "run it again when nothing writes the checkpoint");
+  report(absent_, "the file ends before the data of",
+         "download the whole file: of this one only a part is here");
+  return changed_.empty() && absent_.empty();
+}
+
+std::optional<StoredTensors> WeightReader::read() {
+  tensors_.reserve(manifest_.size());
+  bool readable = true;
+  for (size_t i = 0; i < manifest_.size(); ++i) {
+    const OpenFile* file = file_of(manifest_.where(i));
+    if (file == nullptr) {
+      readable = false;
+    } else {
+      add(i, *file);
+    }
+  }
+  if (!report_problems() || !readable) return std::nullopt;
+  return std::move(tensors_);
+}
+
+}  // namespace
+
+std::optional<StoredTensors> open_weights(const std::string& path,
+                                          const Manifest& manifest, Host& host,
+                                          Diagnostics& diags) {
+  const bool from_pipe = path == "-";
+  // Of an index without its shards the shapes come from a config.
+  const bool placed = manifest.size() == 0 || manifest.where(0).file != nullptr;
+  if (!holds_safetensors(manifest) || from_pipe || !placed) {
+    return diags
+        .error(Code::InconsistentCheckpoint, {},
+               in_backticks(path) + " holds no numbers")
+        .fact(from_pipe ? "a pipe can be read only once"
+                        : "numbers are read from safetensors files");
+  }
+  return WeightReader(manifest, host, diags).read();
+}
+
+bool has_weights(const std::string& path, Host& host) {
+  // A pipe can be read only once, by whoever needs it.
+  const std::optional<FileInfo> info = host.file_info(path);
+  if (path == "-" || !info || (!info->directory && info->size == 0)) {
+    return false;
+  }
+  Diagnostics ignored;
+  const auto manifest = load_manifest(path, host, ignored);
+  return manifest && open_weights(path, *manifest, host, ignored);
+}
 
 }  // namespace shardplan

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/help.h"
+
+#include "cli/args.h"
 
 #include <filesystem>
 #include <set>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/schedule.h"
+
+#include "comm/collective.h"
 
 #include <cstdint>
 #include <limits>
@@ -10,7 +11,6 @@
 #include <doctest/doctest.h>
 
 #include "base/checked.h"
-#include "comm/collective.h"
 #include "tests/comm/schedule_text.h"
 #include "tests/comm/symbolic.h"
 #include "tests/support/property.h"

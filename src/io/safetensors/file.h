@@ -7,7 +7,7 @@
 //    "wte.weight": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}
 //
 // and the data that the offsets, counted from its start, point into. The data
-// is never read here (io/safetensors/checkpoint.h does) and may be absent. As
+// is never read here (io/safetensors/file.h does) and may be absent. As
 // in the format's reference implementation, tensors fill the data without holes
 // or overlaps, in any order, and nothing follows it. Facts:
 // github.com/huggingface/safetensors.
@@ -54,5 +54,18 @@ std::optional<SafetensorsHeader> read_safetensors_header(const SourcePtr& file,
 std::optional<SafetensorsHeader> open_safetensors(const std::string& path,
                                                   Host& host,
                                                   Diagnostics& diags);
+
+// The numbers of safetensors files, mapped and never read as a whole.
+
+// Whether the model at `path` is a checkpoint that holds numbers: safetensors
+// whose data is there. Reports nothing.
+bool has_weights(const std::string& path, Host& host);
+
+// One tensor per parameter of `manifest`, which was read from `path`: a file,
+// a directory, an index. SP001, SP002, SP008 as when the manifest was read;
+// SP008 where the data of a parameter is absent.
+std::optional<StoredTensors> open_weights(const std::string& path,
+                                          const Manifest& manifest, Host& host,
+                                          Diagnostics& diags);
 
 }  // namespace shardplan

@@ -1,14 +1,289 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "syntax/python_literal.h"
+
+#include "syntax/python.h"
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string_view>
 #include <utility>
 
 #include "base/text.h"
+#include "syntax/tokens.h"
 
 namespace shardplan {
+namespace {
+
+// Longest first.
+constexpr std::array<std::string_view, 22> kOperators = {
+    "**=", "//=", ">>=", "<<=", "...", "->", ":=", "==", "!=", "<=", ">=",
+    "+=",  "-=",  "*=",  "/=",  "%=",  "|=", "&=", "**", "//", "<<", ">>"};
+
+bool is_name_start(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
+         static_cast<unsigned char>(c) >= 0x80;
+}
+bool is_name_part(char c) { return is_name_start(c) || is_digit(c); }
+
+class Tokenizer {
+ public:
+  explicit Tokenizer(const SourceFile& source)
+      : source_(source), text_(source.text()) {}
+
+  std::vector<PythonToken> run() {
+    for (;;) {
+      skip_blanks();
+      if (at_ >= text_.size()) break;
+      begin_ = at_;
+      next();
+      starts_line_ = false;
+      if (tokens_.back().kind == PythonTokenKind::Bad) break;
+    }
+    begin_ = at_ = text_.size();
+    add(PythonTokenKind::End, "");
+    return std::move(tokens_);
+  }
+
+ private:
+  char peek(size_t ahead = 0) const {
+    return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0';
+  }
+
+  void add(PythonTokenKind kind, std::string text) {
+    tokens_.push_back(
+        {kind, std::move(text), {&source_, begin_, at_}, starts_line_});
+  }
+
+  void skip_blanks() {
+    while (at_ < text_.size()) {
+      const char c = text_[at_];
+      if (c == '\n') {
+        starts_line_ = true;
+        ++at_;
+      } else if (c == ' ' || c == '\t' || c == '\r' || c == '\f') {
+        ++at_;
+      } else if (c == '\\' && peek(1) == '\n') {
+        at_ += 2;
+      } else if (c == '\\' && peek(1) == '\r' && peek(2) == '\n') {
+        at_ += 3;
+      } else if (c == '#') {
+        at_ = std::min(text_.find('\n', at_), text_.size());
+      } else {
+        return;
+      }
+    }
+  }
+
+  void next() {
+    const char c = peek();
+    if (c == '"' || c == '\'') {
+      string("");
+    } else if (is_name_start(c)) {
+      name();
+    } else if (is_digit(c) || (c == '.' && is_digit(peek(1)))) {
+      while (is_name_part(peek()) || peek() == '.') ++at_;
+      add(PythonTokenKind::Number,
+          std::string(text_.substr(begin_, at_ - begin_)));
+    } else {
+      const std::string_view rest = text_.substr(at_);
+      const auto* const found = std::find_if(
+          kOperators.begin(), kOperators.end(),
+          [&](std::string_view op) { return rest.starts_with(op); });
+      at_ += found == kOperators.end() ? 1 : found->size();
+      add(PythonTokenKind::Operator,
+          std::string(text_.substr(begin_, at_ - begin_)));
+    }
+  }
+
+  // A name, or the prefix of a string.
+  void name() {
+    while (is_name_part(peek())) ++at_;
+    const std::string_view word = text_.substr(begin_, at_ - begin_);
+    const bool quoted = peek() == '"' || peek() == '\'';
+    const bool prefix =
+        word.size() <= 2 &&
+        word.find_first_not_of("rRbBuUfF") == std::string_view::npos;
+    if (quoted && prefix) {
+      string(word);
+    } else {
+      add(PythonTokenKind::Name, std::string(word));
+    }
+  }
+
+  void string(std::string_view prefix) {
+    const auto has = [&](std::string_view letters) {
+      return prefix.find_first_of(letters) != std::string_view::npos;
+    };
+    const char quote = peek();
+    const bool triple = peek(1) == quote && peek(2) == quote;
+    const size_t marks = triple ? 3 : 1;
+    at_ += marks;
+    std::string value;
+    for (;;) {
+      if (at_ >= text_.size() || (!triple && peek() == '\n')) {
+        add(PythonTokenKind::Bad, "a string that does not end");
+        return;
+      }
+      if (peek() == quote &&
+          (!triple || (peek(1) == quote && peek(2) == quote))) {
+        at_ += marks;
+        break;
+      }
+      if (peek() == '\r' && peek(1) == '\n') {
+        ++at_;  // a line end is "\n", as Python reads files
+      } else if (peek() != '\\') {
+        value += text_[at_++];
+      } else if (has("rR")) {
+        value += text_[at_++];
+        if (at_ < text_.size()) value += text_[at_++];
+      } else if (!escape(value)) {
+        add(PythonTokenKind::Bad, "an escape that is none");
+        return;
+      }
+    }
+    add(has("bBfF") ? PythonTokenKind::Formatted : PythonTokenKind::String,
+        std::move(value));
+  }
+
+  // Digits of a base, exactly `count` of them.
+  std::optional<uint32_t> digits(size_t count) {
+    uint32_t value = 0;
+    for (size_t i = 0; i < count; ++i) {
+      const char c = peek();
+      uint32_t digit = 16;
+      if (is_digit(c)) digit = static_cast<uint32_t>(c - '0');
+      if (c >= 'a' && c <= 'f') digit = static_cast<uint32_t>(c - 'a') + 10;
+      if (c >= 'A' && c <= 'F') digit = static_cast<uint32_t>(c - 'A') + 10;
+      if (digit > 15) return std::nullopt;
+      value = value * 16 + digit;
+      ++at_;
+    }
+    return value;
+  }
+
+  bool code_point(std::string& value, size_t count) {
+    const auto code = digits(count);
+    if (!code || *code > 0x10FFFF || (*code >= 0xD800 && *code < 0xE000)) {
+      return false;
+    }
+    append_utf8(value, *code);
+    return true;
+  }
+
+  // At a backslash; unknown escapes keep it, as in Python.
+  bool escape(std::string& value) {
+    const char c = peek(1);
+    at_ = std::min(at_ + 2, text_.size());
+    constexpr std::string_view kLetters = "abfnrtv\\'\"";
+    constexpr std::string_view kMeanings = "\a\b\f\n\r\t\v\\'\"";
+    const size_t simple = kLetters.find(c);
+    if (c == '\n') return true;
+    if (c == '\r' && peek() == '\n') {
+      ++at_;
+      return true;
+    }
+    if (c != '\0' && simple != std::string_view::npos) {
+      value += kMeanings[simple];
+      return true;
+    }
+    if (c == 'x') return code_point(value, 2);
+    if (c == 'u') return code_point(value, 4);
+    if (c == 'U') return code_point(value, 8);
+    if (c == 'N') return false;
+    if (c >= '0' && c <= '7') {
+      uint32_t code = static_cast<uint32_t>(c - '0');
+      for (int i = 0; i < 2 && peek() >= '0' && peek() <= '7'; ++i) {
+        code = code * 8 + static_cast<uint32_t>(text_[at_++] - '0');
+      }
+      append_utf8(value, code);
+      return true;
+    }
+    value += '\\';
+    if (c != '\0') value += c;
+    return true;
+  }
+
+  const SourceFile& source_;
+  std::string_view text_;
+  size_t at_ = 0;
+  size_t begin_ = 0;
+  bool starts_line_ = true;
+  std::vector<PythonToken> tokens_;
+};
+
+}  // namespace
+
+std::vector<PythonToken> python_tokens(const SourceFile& source) {
+  return Tokenizer(source).run();
+}
+
+namespace {
+
+bool is_plain_text(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    if (!is_printable(decode_utf8(text, at))) return false;
+  }
+  return true;
+}
+
+// A raw string keeps its backslashes, so it cannot hold its own quote, nor end
+// with an odd number of backslashes.
+bool fits_raw(std::string_view text) {
+  const size_t last = text.find_last_not_of('\\');
+  const size_t trailing =
+      text.size() - (last == std::string_view::npos ? 0 : last + 1);
+  return text.find('"') == std::string_view::npos && trailing % 2 == 0 &&
+         is_plain_text(text);
+}
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t begin = at;
+    const char32_t code = decode_utf8(text, at);
+    if (code == U'\n' || code == U'\t') {
+      out += code == U'\n' ? "\\n" : "\\t";
+      continue;
+    }
+    const std::string escape = text_escape(code);
+    out += escape.empty() ? text.substr(begin, at - begin) : escape;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string python_string(std::string_view text) {
+  if (text.find('\\') != std::string_view::npos && fits_raw(text)) {
+    return "r\"" + std::string(text) + "\"";
+  }
+  return "\"" + escaped(text) + "\"";
+}
+
+std::string python_names(const AxisNames& names) {
+  std::string text = "(";
+  for (const AxisName& name : names) {
+    if (text.size() > 1) text += ", ";
+    text += python_string(name);
+  }
+  return text + (names.size() == 1 ? ",)" : ")");
+}
+
+std::string python_axes(const AxisNames& axes) {
+  if (axes.empty()) return "None";
+  if (axes.size() == 1) return python_string(axes.front());
+  return python_names(axes);
+}
+
+std::string python_spec(const PartitionSpec& spec) {
+  std::string text = "PartitionSpec(";
+  for (size_t i = 0; i < spec.dims.size(); ++i) {
+    if (i > 0) text += ", ";
+    text += python_axes(spec.dims[i]);
+  }
+  return text + ")";
+}
+
 namespace {
 
 constexpr int kMaxDepth = 64;
