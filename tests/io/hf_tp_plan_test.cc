@@ -298,7 +298,7 @@ TEST_CASE("a tensor-parallel plan is read back as it was written") {
     Diagnostics diags;
     const auto text = written_tp_plan(model, diags);
     ENSURE(text.has_value() != diags.has_errors());
-    if (text.has_value()) testing::count_case("text.has_value()");
+    if (text.has_value()) testing::count_case("written");
     if (!text) return;
     const RuleSet rules = testing::read_rules(kHfTpPlan, *text, diags);
     ENSURE(diags.all().empty());

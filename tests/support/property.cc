@@ -149,7 +149,7 @@ std::vector<int64_t> draw_any<std::vector<int64_t>>() {
 // --- How values are shown
 
 std::string shown(const std::string& text) { return text_of(text); }
-std::string shown(char character) { return text_of(character); }
+std::string shown(char character) { return shown(std::string(1, character)); }
 std::string shown(bool value) { return text_of(value); }
 std::string shown(int64_t number) { return text_of(number); }
 std::string shown(double number) { return text_of(number); }
