@@ -443,7 +443,7 @@ TEST_CASE("the budget of parameters alone is the plan's memory") {
     const auto budget = make_budget(manifest, plan, {}, diags);
     ENSURE(budget.has_value());
     ENSURE(category_bytes(*budget, Category::Parameters) == memory->max);
-    ENSURE(total_of(*budget, Category::Parameters).stored == memory->total);
+    ENSURE(total_of(*budget, Category::Parameters).on_devices == memory->total);
   }));
 }
 

@@ -164,7 +164,7 @@ TEST_CASE("copies and padding of a cache over all devices are told apart") {
   const auto totals =
       kv_totals(layers, {.heads = 2}, {.batch = 1, .seq = 10}, 4);
   REQUIRE(totals);
-  CHECK(totals->stored == 4 * 5 * 10 * 2 * 8 * 2);
+  CHECK(totals->on_devices == 4 * 5 * 10 * 2 * 8 * 2);
   CHECK(totals->with_replicas == 2 * 5 * 10 * 3 * 8 * 2);
   CHECK(totals->padding == 2 * 5 * 10 * 1 * 8 * 2);
 }
@@ -277,10 +277,10 @@ TEST_CASE("copies and padding add up to what all devices store") {
                             d.sharding.batch * d.sharding.sequence;
     const auto totals = kv_totals(layers, d.sharding, d.request, devices);
     ENSURE(totals);
-    ENSURE(totals->stored ==
+    ENSURE(totals->on_devices ==
            *kv_bytes_per_device(layers, d.sharding, d.request) *
                static_cast<Int128>(devices));
-    ENSURE(totals->stored == totals->with_replicas + totals->padding);
+    ENSURE(totals->on_devices == totals->with_replicas + totals->padding);
     ENSURE(totals->padding >= 0);
     // Without paging, padding is what rounding adds: none where all divides.
     const bool exact = d.request.block == 1 &&

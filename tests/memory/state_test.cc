@@ -189,7 +189,7 @@ TEST_CASE("padding is what is stored beyond every copy") {
 TEST_CASE("state is stored as was declared") {
   const Mesh devices = mesh("dp=2,tp=4");
   Placement padded = placement("bf16[1669, 8]", "tp", devices);
-  padded.stored = {{0, 1792, "pad-vocab=128"}};
+  padded.stored_dims = {{0, 1792, "pad-vocab=128"}};
   measure(padded, devices, OnIndivisible::Drop);
   for (const StateLeaf& leaf : state_leaves(
            padded, devices, OnIndivisible::Drop, with(Optimizer::AdamW))) {

@@ -104,7 +104,7 @@ Row any_row() {
           Dims{draw_any<std::vector<int64_t>>()},
           any_spec(),
           MemoryRange{whole(), whole(), real()},
-          Prose{*any_name()},
+          Prose{any_name()},
           std::monostate{}};
 }
 

@@ -155,7 +155,7 @@ TEST_CASE("declarations store dimensions otherwise, and totals stay") {
   CHECK(plan->declarations == options.declarations);
   // 64 is the smallest multiple of 16 that 8 shards divide.
   CHECK(plan->of(0).local_shape == Shape{8, 8});
-  CHECK(plan->of(1).stored.empty());
+  CHECK(plan->of(1).stored_dims.empty());
   CHECK(plan->of(1).local_shape == Shape{4, 8});
   // Four KV heads of 4 rows instead of two.
   CHECK(plan->of(2).local_shape == Shape{2, 8});
@@ -184,14 +184,14 @@ TEST_CASE("what an axis loses in correction is not stored for it") {
                             testing::mesh("fsdp=3,tp=4"), options, diags);
   REQUIRE(plan.has_value());
   CHECK(plan->of(0).spec.dims.empty());
-  CHECK(plan->of(0).stored.empty());
+  CHECK(plan->of(0).stored_dims.empty());
   CHECK(plan->of(0).local_shape == Shape{8, 8});
-  CHECK(plan->of(1).stored.at(0).size == 96);
+  CHECK(plan->of(1).stored_dims.at(0).size == 96);
   // An axis that is unknown shards nothing, so it is not padded for.
   const auto unknown = resolve(model, testing::rules({{"", "model"}}),
                                testing::mesh("fsdp=3,tp=4"), options, diags);
   REQUIRE(unknown.has_value());
-  CHECK(unknown->of(1).stored.at(0).size == 64);
+  CHECK(unknown->of(1).stored_dims.at(0).size == 64);
 }
 
 TEST_CASE("a tensor that exceeds 63 bits as declared is refused") {

@@ -238,11 +238,11 @@ TEST_CASE("what is declared is saved, and absent where nothing is") {
       read_plan(std::make_shared<SourceFile>("x.plan.json", text), diags);
   REQUIRE(again.has_value());
   CHECK(again->plan.declarations == plan->declarations);
-  CHECK(again->plan.of(0).stored == plan->of(0).stored);
-  CHECK(again->plan.of(0).stored.at(0).size == 16);
+  CHECK(again->plan.of(0).stored_dims == plan->of(0).stored_dims);
+  CHECK(again->plan.of(0).stored_dims.at(0).size == 16);
   CHECK(again->plan.of(0).local_shape == Shape{4, 4});
   CHECK(again->plan.of(0).bytes_per_device == 32);
-  CHECK(again->plan.of(1).stored.empty());
+  CHECK(again->plan.of(1).stored_dims.empty());
   CHECK(fingerprint(again->manifest, again->plan) == fingerprint(model, *plan));
   const auto plain = resolve(model, testing::rules({{"", ""}}),
                              testing::mesh("tp=4"), {}, diags);

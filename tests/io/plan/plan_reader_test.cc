@@ -354,7 +354,7 @@ TEST_CASE("dimensions stored as declared must exist, ascend and not shrink") {
       stored(R"([{"dim":0,"size":16,"why":"x"},{"dim":1,"size":6}])"), diags);
   REQUIRE(saved.has_value());
   CHECK(saved->plan.of(0).local_shape == Shape{4, 6});
-  CHECK(saved->plan.of(0).stored.at(0).why == "x");
+  CHECK(saved->plan.of(0).stored_dims.at(0).why == "x");
   for (const char* bad :
        {R"([{"dim":0,"size":4}])", R"([{"dim":2,"size":8}])", R"([{"size":8}])",
         R"([{"dim":1,"size":6},{"dim":0,"size":8}])",
