@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything outside the process: files, standard streams, environment, clock.
+// Everything outside the process: files, standard streams, other programs,
+// environment, clock.
 //
 // The program touches the world only through a Host, so tests and fuzzers run
 // all of it in memory (tests/support/memory_host.h) and main.cc hands in the
@@ -11,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/source.h"
@@ -37,6 +39,31 @@ class OutputFile {
   virtual bool commit() = 0;
   // Why write() or commit() was false: "no space left on device".
   virtual std::string problem() const = 0;
+};
+
+// A program that runs beside us, over pipes; its standard input is never ours.
+// It is ended, with what it has started, when this goes away, and by every
+// signal that ends us and can be caught. While one of its streams is waited for
+// the others are emptied, so neither side waits for the other.
+class ChildProcess {
+ public:
+  virtual ~ChildProcess() = default;
+  // To its standard input. False when it reads no more, or once it has written
+  // 16 MiB that we have not read.
+  virtual bool write(std::string_view text) = 0;
+  // Of its standard output, without the line break. Empty at the end, and for a
+  // line of more than `limit` bytes.
+  virtual std::optional<std::string> read_line(size_t limit) = 0;
+  // The next `size` bytes; false, with those that came, when it ends before.
+  virtual bool read_exactly(std::string& bytes, size_t size) = 0;
+  // The next `limit` bytes, or all up to the end.
+  virtual std::string read_all(size_t limit) = 0;
+  // Ends its input, passes over what it still writes and waits for its end. Its
+  // exit code, or 128 and the signal that ended it.
+  virtual int wait() = 0;
+  // The beginning of what it has written to standard error, of which 64 KiB are
+  // kept; complete after wait().
+  virtual std::string errors(size_t limit) = 0;
 };
 
 class Host {
@@ -78,6 +105,15 @@ class Host {
   // failure, with the reason in `why`.
   virtual bool append_file(const std::string& path, std::string_view text,
                            std::string& why) = 0;
+
+  // Starts a program: a path, or a name to be looked for in the folders of PATH
+  // whose paths are absolute. No shell reads the words. It gets our environment
+  // and, over it, `environment` (of two of one name the later). Null when it
+  // cannot be started, with the reason in `why`.
+  virtual std::unique_ptr<ChildProcess> start(
+      const std::vector<std::string>& command,
+      const std::vector<std::pair<std::string, std::string>>& environment,
+      std::string& why) = 0;
 
   // False once the stream is closed (`shardplan ... | head`) or broken.
   virtual bool write(Stream stream, std::string_view text) = 0;

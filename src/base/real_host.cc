@@ -27,6 +27,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "base/child_process.h"
 #include "base/real_output.h"
 
 namespace shardplan {
@@ -242,6 +243,13 @@ class RealHost : public Host {
     const bool ok = file && write_all(file.get(), text) && file.close();
     if (!ok) why = reason(errno);
     return ok;
+  }
+
+  std::unique_ptr<ChildProcess> start(
+      const std::vector<std::string>& command,
+      const std::vector<std::pair<std::string, std::string>>& environment,
+      std::string& why) override {
+    return start_real_program(command, environment, why);
   }
 
   bool write(Stream stream, std::string_view text) override {

@@ -27,9 +27,11 @@ namespace shardplan {
 namespace {
 
 std::array<std::atomic<const char*>, kMostUnfinished> g_unfinished{};
+std::array<std::atomic<int>, kMostChildren> g_children{};
 std::atomic<bool> g_status_line{false};
 static_assert(std::atomic<const char*>::is_always_lock_free);
 static_assert(std::atomic<bool>::is_always_lock_free);
+static_assert(std::atomic<int>::is_always_lock_free);
 static_assert(std::atomic<uintptr_t>::is_always_lock_free);
 
 // A mapped file: free where `begin` is 0, being filled in where it is 1.
@@ -48,6 +50,9 @@ uintptr_t page_size() {
 void leave_nothing() {
   for (const std::atomic<const char*>& file : g_unfinished) {
     if (const char* path = file.load()) ::unlink(path);
+  }
+  for (const std::atomic<int>& child : g_children) {
+    if (const int leader = child.load()) ::kill(-leader, SIGKILL);
   }
   if (g_status_line.load()) {
     // Nothing can be done where it fails: the program ends either way.
@@ -176,6 +181,22 @@ void forget_unfinished(const char* path) {
   for (std::atomic<const char*>& file : g_unfinished) {
     const char* ours = path;
     if (file.compare_exchange_strong(ours, nullptr)) return;
+  }
+}
+
+bool note_child(int child) {
+  install_clean_up();
+  for (std::atomic<int>& place : g_children) {
+    int none = 0;
+    if (place.compare_exchange_strong(none, child)) return true;
+  }
+  return false;
+}
+
+void forget_child(int child) {
+  for (std::atomic<int>& place : g_children) {
+    int ours = child;
+    if (place.compare_exchange_strong(ours, 0)) return;
   }
 }
 
@@ -447,7 +468,7 @@ std::unique_ptr<OutputFile> create_real_file(const std::string& path,
     return nullptr;
   }
   if (const auto stream = stream_of(info)) {
-    return direct(Descriptor(::dup(*stream)), why);
+    return direct(Descriptor(::fcntl(*stream, F_DUPFD_CLOEXEC, 0)), why);
   }
   if (!S_ISREG(info.st_mode)) {
     return direct(open_file(path, O_WRONLY | O_NOCTTY), why);

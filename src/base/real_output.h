@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What signals do to the process: unfinished files vanish when one ends it, and
-// a mapped file that becomes shorter reads as zeros instead of ending it.
+// What signals do to the process: when one ends it, unfinished files vanish and
+// programs that it has started end; a mapped file that becomes shorter reads as
+// zeros instead of ending it.
 //
 // A handler can reach nothing but globals that need no lock, so this is the one
 // state that hosts share.
@@ -33,6 +34,13 @@ class SignalHold {
 // kMostUnfinished are noted already.
 bool note_unfinished(const char* path);
 void forget_unfinished(const char* path);
+
+inline constexpr size_t kMostChildren = 64;
+
+// The same for the program `child` and all of its session, which is ended.
+// False when kMostChildren are noted already.
+bool note_child(int child);
+void forget_child(int child);
 
 inline constexpr std::string_view kEraseLine = "\r\x1b[K";
 

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -59,6 +60,11 @@ class MemoryHost : public Host {
   bool fail_create = false;
   bool fail_commit = false;
   bool fail_owner = false;  // edit_file() cannot keep the owner
+
+  // Starts what the program asks for; else there are no other programs.
+  std::function<std::unique_ptr<ChildProcess>(
+      const std::vector<std::string>& command, std::string& why)>
+      programs;
 
   // What the program did.
   std::string out;
@@ -211,6 +217,15 @@ class MemoryHost : public Host {
     files[normal(path)] += text;
     written.push_back(normal(path));
     return true;
+  }
+
+  std::unique_ptr<ChildProcess> start(
+      const std::vector<std::string>& command,
+      const std::vector<std::pair<std::string, std::string>>&,
+      std::string& why) override {
+    if (programs) return programs(command, why);
+    why = "no programs here";
+    return nullptr;
   }
 
   bool write(Stream stream, std::string_view text) override {

@@ -11,6 +11,7 @@
 
 #include "base/diagnostic.h"
 #include "base/host.h"
+#include "base/passing_host.h"
 #include "cli/commands.h"
 #include "session/session.h"
 
@@ -20,38 +21,17 @@ namespace shardplan::cli {
 // standard input gave, since it gives it only once.
 inline constexpr std::string_view kStandardInput = "<stdin>";
 
-class OverlayHost : public Host {
+class OverlayHost : public PassingHost {
  public:
   // `host` must outlive this one; `files` are by path, as it will be asked for.
   OverlayHost(Host& host, std::map<std::string, std::string> files);
 
   std::optional<FileInfo> file_info(const std::string& path) override;
-  std::vector<std::string> list_directory(const std::string& path) override;
-  std::optional<std::string> real_path(const std::string& path) override;
-  int64_t user() override;
-  void may_wait_for(const std::string& path) override;
   std::shared_ptr<const Bytes> read_file(const std::string& path, int64_t limit,
                                          std::string& why) override;
   std::shared_ptr<const Bytes> read_stdin(std::string& why) override;
-  bool was_read(const std::string& path) override;
-  std::string shortened_file() override;
-  std::unique_ptr<OutputFile> create_file(const std::string& path,
-                                          std::string& why) override;
-  std::unique_ptr<OutputFile> edit_file(const std::string& path,
-                                        std::string& why) override;
-  bool append_file(const std::string& path, std::string_view text,
-                   std::string& why) override;
-  bool write(Stream stream, std::string_view text) override;
-  std::string write_problem(Stream stream) override;
-  bool is_terminal(Stream stream) override;
-  std::optional<int> terminal_width() override;
-  std::optional<std::string> environment(const std::string& name) override;
-  std::string working_directory() override;
-  double now() override;
-  int processors() override;
 
  private:
-  Host& host_;
   std::map<std::string, std::string> files_;
 };
 

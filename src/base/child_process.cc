@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/child_process.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <string_view>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/real_host.h"
+#include "base/real_output.h"
+
+namespace shardplan {
+namespace {
+
+constexpr size_t kPipePiece = size_t{64} * 1024;
+constexpr size_t kMostErrors = size_t{64} * 1024;
+constexpr size_t kMostUnread = size_t{16} << 20;
+// How often we look whether a program has ended whose pipes somebody else, whom
+// it started, still holds open.
+constexpr int kLookEvery = 50;  // milliseconds
+
+class RealChild : public ChildProcess {
+ public:
+  // Ours of the pipes to a program that is about to be started.
+  RealChild(Descriptor in, Descriptor out, Descriptor err)
+      : in_(std::move(in)), out_(std::move(out)), err_(std::move(err)) {}
+  RealChild(const RealChild&) = delete;
+  RealChild& operator=(const RealChild&) = delete;
+  ~RealChild() override {
+    if (child_ == 0 || code_) return;
+    ::kill(-child_, SIGKILL);
+    reap();
+  }
+
+  // It has been started; false when too many have.
+  bool begin(pid_t child) {
+    child_ = child;
+    return note_child(child);
+  }
+
+  bool write(std::string_view text) override {
+    while (!text.empty()) {
+      if (!in_ || unread_.size() - taken_ >= kMostUnread) return false;
+      std::array<pollfd, 3> pipes = {{{in_.get(), POLLOUT, 0},
+                                      {err_.get(), POLLIN, 0},
+                                      {out_.get(), POLLIN, 0}}};
+      if (retry([&] { return ::poll(pipes.data(), pipes.size(), -1); }) < 0) {
+        return false;
+      }
+      if (pipes[1].revents != 0) take_errors();
+      if (pipes[2].revents != 0) keep_output();
+      if (pipes[0].revents == 0) continue;
+      const ssize_t done =
+          retry([&] { return ::write(in_.get(), text.data(), text.size()); });
+      if (done < 0 && errno != EAGAIN) return false;
+      if (done > 0) text.remove_prefix(static_cast<size_t>(done));
+    }
+    return true;
+  }
+
+  std::optional<std::string> read_line(size_t limit) override {
+    for (size_t looked = 0;;) {
+      const std::string_view unread = std::string_view(unread_).substr(taken_);
+      const size_t end = unread.find('\n', looked);
+      if (end != std::string_view::npos) {
+        if (end > limit) return std::nullopt;
+        std::string line(unread.substr(0, end));
+        taken_ += end + 1;
+        return line;
+      }
+      if (unread.size() > limit) return std::nullopt;
+      looked = unread.size();
+      if (!add_output()) {
+        if (unread_.size() == taken_) return std::nullopt;
+        return take_unread(limit);
+      }
+    }
+  }
+
+  bool read_exactly(std::string& bytes, size_t size) override {
+    bytes = take_unread(size);
+    size_t used = bytes.size();
+    bytes.resize(size);
+    while (used < size) {
+      const size_t got = read_output(bytes.data() + used, size - used);
+      if (got == 0) break;
+      used += got;
+    }
+    bytes.resize(used);
+    return used == size;
+  }
+
+  std::string read_all(size_t limit) override {
+    std::string bytes = take_unread(limit);
+    for (;;) {
+      const size_t used = bytes.size();
+      if (used == limit) return bytes;
+      bytes.resize(std::min(limit, std::max(used * 2, used + kPipePiece)));
+      const size_t got = read_output(bytes.data() + used, bytes.size() - used);
+      bytes.resize(used + got);
+      if (got == 0) return bytes;
+    }
+  }
+
+  int wait() override {
+    if (code_) return *code_;
+    in_.close();
+    unread_.clear();
+    taken_ = 0;
+    std::array<char, kPipePiece> rest{};
+    int looks_left = 64;  // once it has ended: at what others still write
+    while (out_ || err_) {
+      std::array<pollfd, 2> pipes = {
+          {{out_.get(), POLLIN, 0}, {err_.get(), POLLIN, 0}}};
+      const bool ended = has_ended();  // before looking at what it wrote
+      const int ready = retry([&] {
+        return ::poll(pipes.data(), pipes.size(), ended ? 0 : kLookEvery);
+      });
+      if (pipes[0].revents != 0) take(out_, rest.data(), rest.size());
+      if (pipes[1].revents != 0) take_errors();
+      if (ended && (ready <= 0 || --looks_left == 0)) break;
+    }
+    reap();
+    return *code_;
+  }
+
+  std::string errors(size_t limit) override {
+    while (err_ && is_readable(err_)) take_errors();
+    return errors_.substr(0, limit);
+  }
+
+ private:
+  // True once it is no more, whether or not its pipes are closed.
+  bool has_ended() {
+    siginfo_t info{};
+    return ::waitid(P_PID, static_cast<id_t>(child_), &info,
+                    WEXITED | WNOHANG | WNOWAIT) != 0 ||
+           info.si_pid == child_;
+  }
+
+  // Its number may be given to another program only once it is forgotten.
+  void reap() {
+    siginfo_t info{};
+    retry([&] {
+      return ::waitid(P_PID, static_cast<id_t>(child_), &info,
+                      WEXITED | WNOWAIT);
+    });
+    forget_child(child_);
+    int status = 0;
+    const pid_t done = retry([&] { return ::waitpid(child_, &status, 0); });
+    code_ = done != child_        ? 127
+            : WIFEXITED(status)   ? WEXITSTATUS(status)
+            : WIFSIGNALED(status) ? 128 + WTERMSIG(status)
+                                  : 127;
+  }
+
+  static bool is_readable(const Descriptor& pipe) {
+    pollfd one{pipe.get(), POLLIN, 0};
+    return retry([&] { return ::poll(&one, 1, 0); }) > 0;
+  }
+
+  // What is there now; 0, and the pipe is closed, at the end.
+  static size_t take(Descriptor& pipe, char* to, size_t most) {
+    const ssize_t got = retry([&] { return ::read(pipe.get(), to, most); });
+    if (got > 0) return static_cast<size_t>(got);
+    if (got == 0 || errno != EAGAIN) pipe.close();
+    return 0;
+  }
+
+  void take_errors() {
+    std::array<char, 4096> piece{};
+    const size_t got = take(err_, piece.data(), piece.size());
+    errors_.append(piece.data(), std::min(got, kMostErrors - errors_.size()));
+  }
+
+  // Waits for output; 0 at the end.
+  size_t read_output(char* to, size_t most) {
+    while (out_) {
+      std::array<pollfd, 2> pipes = {
+          {{out_.get(), POLLIN, 0}, {err_.get(), POLLIN, 0}}};
+      const int ready =
+          retry([&] { return ::poll(pipes.data(), pipes.size(), kLookEvery); });
+      if (ready < 0) break;
+      if (pipes[1].revents != 0) take_errors();
+      if (pipes[0].revents != 0) {
+        const size_t got = take(out_, to, most);
+        if (got > 0) return got;
+      } else if (ready == 0 && has_ended() && !is_readable(out_)) {
+        break;  // somebody else holds its output open
+      }
+    }
+    return 0;
+  }
+
+  // Appends to what is not yet taken; add_output() waits, and is false at the
+  // end.
+  bool add_output() { return append_output(true); }
+  void keep_output() { append_output(false); }
+  bool append_output(bool waits) {
+    unread_.erase(0, taken_);
+    taken_ = 0;
+    const size_t used = unread_.size();
+    unread_.resize(used + kPipePiece);
+    char* to = unread_.data() + used;
+    const size_t got =
+        waits ? read_output(to, kPipePiece) : take(out_, to, kPipePiece);
+    unread_.resize(used + got);
+    return got > 0;
+  }
+
+  std::string take_unread(size_t most) {
+    std::string bytes = unread_.substr(taken_, most);
+    taken_ += bytes.size();
+    return bytes;
+  }
+
+  pid_t child_ = 0;
+  Descriptor in_;
+  Descriptor out_;
+  Descriptor err_;
+  std::string unread_;  // its output from `taken_` on
+  size_t taken_ = 0;
+  std::string errors_;
+  std::optional<int> code_;
+};
+
+struct Pipe {
+  Descriptor reading{-1};
+  Descriptor writing{-1};
+};
+
+std::optional<Pipe> make_pipe() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return std::nullopt;
+  return Pipe{Descriptor(ends[0]), Descriptor(ends[1])};
+}
+
+// Of our end alone: the two ends of a pipe are apart.
+bool do_not_wait(const Descriptor& pipe) {
+  const int flags = ::fcntl(pipe.get(), F_GETFL);
+  return flags >= 0 && ::fcntl(pipe.get(), F_SETFL, flags | O_NONBLOCK) == 0;
+}
+
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+std::vector<std::string> environment_with(const Variables& ours) {
+  std::map<std::string, std::string> values;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const size_t equals = text.find('=');
+    if (equals == std::string_view::npos) continue;
+    values.try_emplace(std::string(text.substr(0, equals)),
+                       text.substr(equals + 1));
+  }
+  for (const auto& [name, value] : ours) values[name] = value;
+  std::vector<std::string> all;
+  all.reserve(values.size());
+  for (const auto& [name, value] : values) all.push_back(name + "=" + value);
+  return all;
+}
+
+bool is_program(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) &&
+         ::access(path.c_str(), X_OK) == 0;
+}
+
+// A folder of PATH that depends on where we stand may be anybody's.
+std::string find_program(const std::string& name, std::string_view folders) {
+  if (name.find('/') != std::string::npos) return name;
+  while (!folders.empty()) {
+    const size_t colon = std::min(folders.find(':'), folders.size());
+    const std::string folder(folders.substr(0, colon));
+    folders.remove_prefix(std::min(colon + 1, folders.size()));
+    if (!folder.starts_with('/')) continue;
+    if (std::string path = folder + "/" + name; is_program(path)) return path;
+  }
+  return "";
+}
+
+std::string folders_of_programs(const std::vector<std::string>& environment) {
+  constexpr std::string_view kName = "PATH=";
+  for (const std::string& variable : environment) {
+    if (variable.starts_with(kName)) return variable.substr(kName.size());
+  }
+  return "/usr/local/bin:/usr/bin:/bin";
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+void do_not_ignore_children() {
+  struct sigaction now {};
+  if (::sigaction(SIGCHLD, nullptr, &now) != 0) return;
+  const bool handled = (now.sa_flags & SA_SIGINFO) != 0 ||
+                       (now.sa_handler != SIG_IGN && now.sa_handler != SIG_DFL);
+  const bool lost = now.sa_handler == SIG_IGN ||
+                    (now.sa_flags & static_cast<int>(SA_NOCLDWAIT)) != 0;
+  if (!handled && lost) std::signal(SIGCHLD, SIG_DFL);
+}
+
+// How the program begins; both objects have to be given back.
+class SpawnSettings {
+ public:
+  SpawnSettings() {
+    ::posix_spawn_file_actions_init(&actions);
+    ::posix_spawnattr_init(&attributes);
+  }
+  SpawnSettings(const SpawnSettings&) = delete;
+  SpawnSettings& operator=(const SpawnSettings&) = delete;
+  ~SpawnSettings() {
+    ::posix_spawn_file_actions_destroy(&actions);
+    ::posix_spawnattr_destroy(&attributes);
+  }
+
+  // 0, or an error's number.
+  int prepare(const std::array<int, 3>& streams) {
+    int error = 0;
+    for (int stream = 0; stream < 3 && error == 0; ++stream) {
+      error = ::posix_spawn_file_actions_adddup2(
+          &actions, streams.at(static_cast<size_t>(stream)), stream);
+    }
+    sigset_t held;
+    sigset_t defaults;
+    ::pthread_sigmask(SIG_SETMASK, nullptr, &held);
+    ::sigemptyset(&defaults);
+    for (const int signal : {SIGPIPE, SIGXFSZ, SIGCHLD}) {
+      ::sigaddset(&defaults, signal);
+    }
+    if (error == 0) error = ::posix_spawnattr_setsigmask(&attributes, &held);
+    if (error == 0) {
+      error = ::posix_spawnattr_setsigdefault(&attributes, &defaults);
+    }
+    if (error != 0) return error;
+    return ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK |
+                                                       POSIX_SPAWN_SETSIGDEF |
+                                                       POSIX_SPAWN_SETSID);
+  }
+
+  posix_spawn_file_actions_t actions{};
+  posix_spawnattr_t attributes{};
+};
+
+}  // namespace
+
+std::unique_ptr<ChildProcess> start_real_program(
+    const std::vector<std::string>& command, const Variables& environment,
+    std::string& why) {
+  std::vector<std::string> variables = environment_with(environment);
+  const std::string program =
+      command.empty()
+          ? ""
+          : find_program(command.front(), folders_of_programs(variables));
+  if (program.empty()) {
+    why = "no such program in PATH";
+    return nullptr;
+  }
+  auto in = make_pipe();
+  auto out = make_pipe();
+  auto err = make_pipe();
+  if (!in || !out || !err || !do_not_wait(in->writing) ||
+      !do_not_wait(out->reading) || !do_not_wait(err->reading)) {
+    why = reason(errno);
+    return nullptr;
+  }
+  do_not_ignore_children();
+  SpawnSettings settings;
+  int error = settings.prepare(
+      {in->reading.get(), out->writing.get(), err->writing.get()});
+  std::vector<std::string> words = command;
+  const std::vector<char*> arguments = pointers_to(words);
+  const std::vector<char*> values = pointers_to(variables);
+  // Nothing may fail between the start and the note of it.
+  auto started = std::make_unique<RealChild>(
+      std::move(in->writing), std::move(out->reading), std::move(err->reading));
+  bool noted = false;
+  if (error == 0) {
+    const SignalHold hold;
+    pid_t child = 0;
+    error =
+        ::posix_spawn(&child, program.c_str(), &settings.actions,
+                      &settings.attributes, arguments.data(), values.data());
+    noted = error == 0 && started->begin(child);
+  }
+  if (error != 0) {
+    why = reason(error);
+    return nullptr;
+  }
+  if (noted) return started;
+  why = "too many programs run at once";
+  return nullptr;
+}
+
+}  // namespace shardplan

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Other programs on the machine we run on; see Host::start.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/host.h"
+
+namespace shardplan {
+
+// The program leads a session of its own, so it has no terminal to ask at, and
+// all that it starts ends with it. Of our descriptors it has the three pipes
+// alone; signals have their default effects. From now on SIGCHLD is not
+// ignored, since exit codes would be lost.
+std::unique_ptr<ChildProcess> start_real_program(
+    const std::vector<std::string>& command,
+    const std::vector<std::pair<std::string, std::string>>& environment,
+    std::string& why);
+
+}  // namespace shardplan

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/passing_host.h"
+
+namespace shardplan {
+
+std::optional<FileInfo> PassingHost::file_info(const std::string& path) {
+  return below_.file_info(path);
+}
+std::vector<std::string> PassingHost::list_directory(const std::string& path) {
+  return below_.list_directory(path);
+}
+std::optional<std::string> PassingHost::real_path(const std::string& path) {
+  return below_.real_path(path);
+}
+int64_t PassingHost::user() { return below_.user(); }
+void PassingHost::may_wait_for(const std::string& path) {
+  below_.may_wait_for(path);
+}
+std::shared_ptr<const Bytes> PassingHost::read_file(const std::string& path,
+                                                    int64_t limit,
+                                                    std::string& why) {
+  return below_.read_file(path, limit, why);
+}
+std::shared_ptr<const Bytes> PassingHost::read_stdin(std::string& why) {
+  return below_.read_stdin(why);
+}
+bool PassingHost::was_read(const std::string& path) {
+  return below_.was_read(path);
+}
+std::string PassingHost::shortened_file() { return below_.shortened_file(); }
+std::unique_ptr<OutputFile> PassingHost::create_file(const std::string& path,
+                                                     std::string& why) {
+  return below_.create_file(path, why);
+}
+std::unique_ptr<OutputFile> PassingHost::edit_file(const std::string& path,
+                                                   std::string& why) {
+  return below_.edit_file(path, why);
+}
+bool PassingHost::append_file(const std::string& path, std::string_view text,
+                              std::string& why) {
+  return below_.append_file(path, text, why);
+}
+std::unique_ptr<ChildProcess> PassingHost::start(
+    const std::vector<std::string>& command,
+    const std::vector<std::pair<std::string, std::string>>& environment,
+    std::string& why) {
+  return below_.start(command, environment, why);
+}
+bool PassingHost::write(Stream stream, std::string_view text) {
+  return below_.write(stream, text);
+}
+std::string PassingHost::write_problem(Stream stream) {
+  return below_.write_problem(stream);
+}
+bool PassingHost::is_terminal(Stream stream) {
+  return below_.is_terminal(stream);
+}
+std::optional<int> PassingHost::terminal_width() {
+  return below_.terminal_width();
+}
+std::optional<std::string> PassingHost::environment(const std::string& name) {
+  return below_.environment(name);
+}
+std::string PassingHost::working_directory() {
+  return below_.working_directory();
+}
+double PassingHost::now() { return below_.now(); }
+int PassingHost::processors() { return below_.processors(); }
+
+}  // namespace shardplan

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// A Host that passes everything on to another one; what is different is
+// overridden.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/host.h"
+
+namespace shardplan {
+
+class PassingHost : public Host {
+ public:
+  // `below` must outlive this one.
+  explicit PassingHost(Host& below) : below_(below) {}
+
+  std::optional<FileInfo> file_info(const std::string& path) override;
+  std::vector<std::string> list_directory(const std::string& path) override;
+  std::optional<std::string> real_path(const std::string& path) override;
+  int64_t user() override;
+  void may_wait_for(const std::string& path) override;
+  std::shared_ptr<const Bytes> read_file(const std::string& path, int64_t limit,
+                                         std::string& why) override;
+  std::shared_ptr<const Bytes> read_stdin(std::string& why) override;
+  bool was_read(const std::string& path) override;
+  std::string shortened_file() override;
+  std::unique_ptr<OutputFile> create_file(const std::string& path,
+                                          std::string& why) override;
+  std::unique_ptr<OutputFile> edit_file(const std::string& path,
+                                        std::string& why) override;
+  bool append_file(const std::string& path, std::string_view text,
+                   std::string& why) override;
+  std::unique_ptr<ChildProcess> start(
+      const std::vector<std::string>& command,
+      const std::vector<std::pair<std::string, std::string>>& environment,
+      std::string& why) override;
+  bool write(Stream stream, std::string_view text) override;
+  std::string write_problem(Stream stream) override;
+  bool is_terminal(Stream stream) override;
+  std::optional<int> terminal_width() override;
+  std::optional<std::string> environment(const std::string& name) override;
+  std::string working_directory() override;
+  double now() override;
+  int processors() override;
+
+ protected:
+  Host& below() { return below_; }
+
+ private:
+  Host& below_;
+};
+
+}  // namespace shardplan
