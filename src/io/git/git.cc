@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/git/git.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/text.h"
+
+namespace shardplan {
+namespace {
+
+// Over what a repository, its user and the system have configured.
+constexpr std::array<std::string_view, 12> kGitSettings = {
+    "core.fsmonitor=false",
+    "core.hooksPath=/dev/null",
+    "core.sshCommand=false",
+    "core.askPass=",
+    "core.pager=cat",
+    "core.useReplaceRefs=false",
+    "core.warnAmbiguousRefs=true",
+    "credential.helper=",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "protocol.allow=never",
+    // A folder of somebody's files may look like a repository itself.
+    "safe.bareRepository=explicit",
+};
+
+const std::vector<std::pair<std::string, std::string>>& git_environment() {
+  static const std::vector<std::pair<std::string, std::string>> kVariables = {
+      {"GIT_NO_LAZY_FETCH", "1"},
+      // Versions that do not know it fetch: by no protocol, since none has this
+      // name. It counts for more than `protocol.<name>.allow`.
+      {"GIT_ALLOW_PROTOCOL", "!"},
+      {"GIT_NO_REPLACE_OBJECTS", "1"},
+      {"GIT_OPTIONAL_LOCKS", "0"},
+      {"GIT_TERMINAL_PROMPT", "0"},
+      {"GIT_ASKPASS", ""},
+      {"SSH_ASKPASS", ""},
+      {"GIT_PAGER", "cat"},
+      {"LC_ALL", "C"},
+      {"LANGUAGE", ""},
+  };
+  return kVariables;
+}
+
+}  // namespace
+
+std::unique_ptr<ChildProcess> start_git(
+    const std::vector<std::string>& arguments, Host& host, std::string& why) {
+  std::vector<std::string> command = {"git", "--no-pager"};
+  if (std::string folder = host.working_directory(); !folder.empty()) {
+    command.insert(command.end(), {"-C", std::move(folder)});
+  }
+  for (const std::string_view setting : kGitSettings) {
+    command.insert(command.end(), {"-c", std::string(setting)});
+  }
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return host.start(command, git_environment(), why);
+}
+
+std::optional<GitAnswer> run_git(const std::vector<std::string>& arguments,
+                                 Host& host, Diagnostics& diags) {
+  std::string why;
+  const auto git = start_git(arguments, host, why);
+  if (git == nullptr) return report_no_git(why, diags);
+  GitAnswer answer;
+  answer.out = git->read_all(kMostGitOutput);
+  answer.code = git->wait();
+  answer.errors = git->errors(size_t{64} * 1024);
+  return answer;
+}
+
+Diagnostics::Builder report_no_git(const std::string& why, Diagnostics& diags) {
+  return diags
+      .error(Code::UnreadableFile, {}, "`git` cannot be started: " + why)
+      .fact("revisions are read with the git that is installed")
+      .help("install git, or name two folders instead of revisions");
+}
+
+std::string git_words(std::string_view errors) {
+  while (!errors.empty()) {
+    const size_t end = std::min(errors.find('\n'), errors.size());
+    std::string_view line = errors.substr(0, end);
+    errors.remove_prefix(std::min(end + 1, errors.size()));
+    if (line.empty() || line.starts_with("warning: ") ||
+        line.starts_with("hint: ")) {
+      continue;
+    }
+    for (const std::string_view head : {"fatal: ", "error: "}) {
+      if (line.starts_with(head)) line.remove_prefix(head.size());
+    }
+    return std::string(line.substr(0, 400));
+  }
+  return "";
+}
+
+std::string without_line_end(std::string text) {
+  if (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+bool is_object_id(std::string_view text) {
+  return (text.size() == 40 || text.size() == 64) &&
+         std::all_of(text.begin(), text.end(), [](char c) {
+           return is_digit(c) || (c >= 'a' && c <= 'f');
+         });
+}
+
+std::string shell_word(std::string_view text) {
+  const bool plain =
+      !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+        return is_digit(c) || is_letter(c) ||
+               std::string_view("/._-+:@%,=").find(c) != std::string_view::npos;
+      });
+  if (plain) return std::string(text);
+  std::string word = "'";
+  for (const char c : text) {
+    word += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  }
+  return word + "'";
+}
+
+}  // namespace shardplan

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/git/objects.h"
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+#include <utility>
+
+#include "base/text.h"
+#include "io/git/git.h"
+
+namespace shardplan {
+namespace {
+
+constexpr int64_t kMostFile = int64_t{4} << 30;    // as through a pipe
+constexpr int64_t kMostTree = int64_t{256} << 20;  // millions of entries
+// Up to here the whole file is read where its beginning is asked for.
+constexpr int64_t kSmallFile = int64_t{1} << 20;
+constexpr int64_t kMostKeptOfOne = int64_t{16} << 20;
+constexpr int64_t kMostKept = int64_t{256} << 20;
+constexpr size_t kLongestHeader = 4096;
+
+class BytesBefore : public Bytes {
+ public:
+  BytesBefore(std::shared_ptr<const Bytes> all, size_t count)
+      : all_(std::move(all)), count_(count) {}
+  std::string_view view() const override {
+    return all_->view().substr(0, count_);
+  }
+
+ private:
+  std::shared_ptr<const Bytes> all_;
+  size_t count_;
+};
+
+std::shared_ptr<const Bytes> first_bytes(std::shared_ptr<const Bytes> all,
+                                         int64_t limit) {
+  const size_t size = all->view().size();
+  if (limit < 0 || static_cast<size_t>(limit) >= size) return all;
+  return std::make_shared<BytesBefore>(std::move(all),
+                                       static_cast<size_t>(limit));
+}
+
+std::string hexadecimal(std::string_view bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  text.reserve(bytes.size() * 2);
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    text += kDigits[byte >> 4U];
+    text += kDigits[byte & 15U];
+  }
+  return text;
+}
+
+std::optional<GitEntryKind> kind_of(std::string_view mode) {
+  if (mode == "40000" || mode == "040000") return GitEntryKind::Folder;
+  if (mode == "120000") return GitEntryKind::Link;
+  if (mode == "160000") return GitEntryKind::Submodule;
+  if (mode.size() == 6 && mode.starts_with("100")) return GitEntryKind::File;
+  return std::nullopt;
+}
+
+std::string too_large(int64_t size, int64_t most) {
+  return "it has " + bytes_text(static_cast<double>(size)) +
+         ", and of a revision no more than " +
+         bytes_text(static_cast<double>(most)) + " are read at once";
+}
+
+// The words of a git that has ended because an object is not there.
+bool says_missing(std::string_view errors) {
+  return errors.find("could not fetch") != std::string_view::npos ||
+         errors.find("lazy fetching disabled") != std::string_view::npos ||
+         errors.find("fatal: transport '") != std::string_view::npos;
+}
+
+}  // namespace
+
+std::optional<std::vector<GitEntry>> parse_git_tree(std::string_view bytes,
+                                                    size_t id_size,
+                                                    std::string& why) {
+  // mode, a blank, the name, a zero byte, the id
+  std::vector<GitEntry> entries;
+  while (!bytes.empty()) {
+    const size_t blank = bytes.find(' ');
+    const size_t zero = bytes.find('\0');
+    if (zero == std::string_view::npos || blank > zero ||
+        bytes.size() - zero - 1 < id_size) {
+      why = "git's record of the folder is damaged";
+      return std::nullopt;
+    }
+    const auto kind = kind_of(bytes.substr(0, blank));
+    GitEntry entry{std::string(bytes.substr(blank + 1, zero - blank - 1)),
+                   hexadecimal(bytes.substr(zero + 1, id_size)),
+                   kind.value_or(GitEntryKind::File)};
+    bytes.remove_prefix(zero + 1 + id_size);
+    const bool is_name = !entry.name.empty() && entry.name != "." &&
+                         entry.name != ".." && entry.name != ".git" &&
+                         entry.name.find('/') == std::string::npos;
+    if (!kind || !is_name) {
+      why = "git's record of the folder has an entry `" + entry.name +
+            "`, which no file can be";
+      return std::nullopt;
+    }
+    entries.push_back(std::move(entry));
+  }
+  std::sort(
+      entries.begin(), entries.end(),
+      [](const GitEntry& a, const GitEntry& b) { return a.name < b.name; });
+  const auto twice = std::adjacent_find(
+      entries.begin(), entries.end(),
+      [](const GitEntry& a, const GitEntry& b) { return a.name == b.name; });
+  if (twice == entries.end()) return entries;
+  why = "git's record of the folder has two entries `" + twice->name + "`";
+  return std::nullopt;
+}
+
+std::optional<int64_t> GitObjects::size(const std::string& id,
+                                        std::string& why) {
+  if (const auto known = known_sizes_.find(id); known != known_sizes_.end()) {
+    return known->second;
+  }
+  const auto header = ask(sizes_, "--batch-check", id, why);
+  if (!header) return std::nullopt;
+  if (header->type != "blob") {
+    why = "git's record of it is a " + header->type + ", not a file";
+    return std::nullopt;
+  }
+  known_sizes_[id] = header->size;
+  return header->size;
+}
+
+std::shared_ptr<const Bytes> GitObjects::file(const std::string& id,
+                                              int64_t limit, std::string& why) {
+  const auto size = this->size(id, why);
+  if (!size) return nullptr;
+  const int64_t wanted = limit < 0 ? *size : std::min(limit, *size);
+  if (const auto known = files_.find(id); known != files_.end()) {
+    const auto kept = static_cast<int64_t>(known->second->view().size());
+    if (wanted <= kept) return first_bytes(known->second, wanted);
+  }
+  if (wanted > kMostFile) {
+    why = too_large(*size, kMostFile);
+    return nullptr;
+  }
+  if (wanted<*size&& * size> kSmallFile) {
+    return keep(id, beginning(id, wanted, why));
+  }
+  auto text = contents(id, "blob", kMostFile, why);
+  if (!text) return nullptr;
+  return first_bytes(keep(id, bytes_of(std::move(*text))), wanted);
+}
+
+std::shared_ptr<const std::vector<GitEntry>> GitObjects::folder(
+    const std::string& name, std::string& why) {
+  if (const auto known = folders_.find(name); known != folders_.end()) {
+    return known->second;
+  }
+  const size_t digits = std::min(name.find('^'), name.size());
+  const auto bytes = contents(name, "tree", kMostTree, why);
+  if (!bytes) return nullptr;
+  auto entries = parse_git_tree(*bytes, digits / 2, why);
+  if (!entries) return nullptr;
+  return folders_[name] =
+             std::make_shared<const std::vector<GitEntry>>(std::move(*entries));
+}
+
+// Asks for an object; its header. Where there is none git is left to be started
+// anew, or waits for the next question.
+std::optional<GitObjects::Header> GitObjects::ask(Process& git,
+                                                  const char* mode,
+                                                  const std::string& name,
+                                                  std::string& why) {
+  if (const auto known = missing_.find(name); known != missing_.end()) {
+    why = known->second;
+    return std::nullopt;
+  }
+  // Taken back only once all of the answer was understood.
+  Process asked = std::move(git);
+  if (asked == nullptr) asked = start_git({"cat-file", mode}, host_, why);
+  if (asked == nullptr) {
+    why = "git cannot be started: " + why;
+    return std::nullopt;
+  }
+  std::optional<std::string> line;
+  if (asked->write(name + "\n")) line = asked->read_line(kLongestHeader);
+  if (!line) {
+    why = ended(asked, name);
+    return std::nullopt;
+  }
+  if (*line == name + " missing") {
+    git = std::move(asked);
+    why = missing(name);
+    return std::nullopt;
+  }
+  const size_t first = std::min(line->find(' '), line->size());
+  const size_t second = line->find(' ', first + 1);
+  Header header;
+  if (second != std::string::npos) {
+    header.id = line->substr(0, first);
+    header.type = line->substr(first + 1, second - first - 1);
+    const char* end = line->data() + line->size();
+    const auto [rest, problem] =
+        std::from_chars(line->data() + second + 1, end, header.size);
+    if (problem == std::errc() && rest == end && header.size >= 0 &&
+        is_object_id(header.id)) {
+      git = std::move(asked);
+      return header;
+    }
+  }
+  why = "git gives an answer that is not understood: " + line->substr(0, 400);
+  return std::nullopt;
+}
+
+// All of an object. REQUIRES: `most` is at least what is wanted of it.
+std::optional<std::string> GitObjects::contents(const std::string& name,
+                                                std::string_view type,
+                                                int64_t most,
+                                                std::string& why) {
+  const auto header = ask(contents_, "--batch", name, why);
+  if (!header) return std::nullopt;
+  // What was not read to its end is not asked again.
+  Process git = std::move(contents_);
+  if (header->type != type) {
+    why = "git's record of it is a " + header->type + ", not a " +
+          std::string(type);
+    return std::nullopt;
+  }
+  if (header->size > most) {
+    why = too_large(header->size, most);
+    return std::nullopt;
+  }
+  std::string text;
+  std::string line_end;
+  if (!git->read_exactly(text, static_cast<size_t>(header->size)) ||
+      !git->read_exactly(line_end, 1) || line_end != "\n") {
+    why = ended(git, name);
+    return std::nullopt;
+  }
+  contents_ = std::move(git);
+  return text;
+}
+
+std::shared_ptr<const Bytes> GitObjects::beginning(const std::string& id,
+                                                   int64_t count,
+                                                   std::string& why) {
+  Process git = start_git({"cat-file", "blob", id}, host_, why);
+  if (git == nullptr) {
+    why = "git cannot be started: " + why;
+    return nullptr;
+  }
+  std::string text;
+  if (git->read_exactly(text, static_cast<size_t>(count))) {
+    return bytes_of(std::move(text));
+  }
+  why = ended(git, id);
+  return nullptr;
+}
+
+// Why git ended in the middle of an answer.
+std::string GitObjects::ended(Process& git, const std::string& name) {
+  const int code = git->wait();
+  const std::string errors = git->errors(size_t{64} * 1024);
+  git.reset();
+  if (says_missing(errors)) return missing(name);
+  const std::string words = git_words(errors);
+  return "git ended with exit code " + std::to_string(code) +
+         (words.empty() ? " and said nothing" : ": " + words);
+}
+
+// Why an object is not there, and what brings it.
+std::string GitObjects::missing(const std::string& id) {
+  if (!to_fetch_) {
+    // remote.<name>.promisor, or ..partialclonefilter
+    constexpr std::string_view kHead = "remote.";
+    Diagnostics ignored;
+    const auto answer =
+        run_git({"config", "-z", "--name-only", "--get-regexp",
+                 R"(^remote\..*\.(promisor|partialclonefilter)$)"},
+                host_, ignored);
+    to_fetch_ = "";
+    if (answer && answer->code == 0 && answer->out.starts_with(kHead)) {
+      const std::string key = answer->out.substr(0, answer->out.find('\0'));
+      const size_t end = std::max(key.rfind('.'), kHead.size());
+      to_fetch_ = key.substr(kHead.size(), end - kHead.size());
+    }
+  }
+  std::string& why = missing_[id];
+  why = to_fetch_->empty()
+            ? "git does not have its contents; `git fsck` tells what is damaged"
+            : "this clone is partial and does not have its contents; `git "
+              "fetch --refetch --no-filter " +
+                  shell_word(*to_fetch_) + "` brings them";
+  return why;
+}
+
+std::shared_ptr<const Bytes> GitObjects::keep(
+    const std::string& id, std::shared_ptr<const Bytes> bytes) {
+  if (bytes == nullptr) return bytes;
+  const auto size = static_cast<int64_t>(bytes->view().size());
+  if (size > kMostKeptOfOne || kept_ + size > kMostKept) return bytes;
+  kept_ += size;
+  files_[id] = bytes;
+  return bytes;
+}
+
+}  // namespace shardplan

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/git/repository.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "io/git/git.h"
+
+namespace shardplan {
+namespace {
+
+bool says(const GitAnswer& answer, std::string_view words) {
+  return answer.errors.find(words) != std::string::npos;
+}
+
+std::string in_words(const GitAnswer& answer) {
+  const std::string words = git_words(answer.errors);
+  return words.empty() ? "git ended with exit code " +
+                             std::to_string(answer.code) + " and said nothing"
+                       : "git says: " + words;
+}
+
+// The folder that git itself wants to be told of, where it names one.
+std::string distrusted_folder(const GitAnswer& answer, Host& host) {
+  constexpr std::string_view kCommand = "--add safe.directory ";
+  const size_t at = answer.errors.find(kCommand);
+  if (at == std::string::npos) return shell_word(host.working_directory());
+  const size_t begin = at + kCommand.size();
+  return answer.errors.substr(begin, answer.errors.find('\n', begin) - begin);
+}
+
+// What can go wrong with any command; std::nullopt_t, so that it can be
+// returned.
+Diagnostics::Builder report_refusal(const GitAnswer& answer, Host& host,
+                                    Diagnostics& diags) {
+  const std::string here = "`" + host.working_directory() + "`";
+  if (says(answer, "dubious ownership") || says(answer, "unsafe repository")) {
+    return diags
+        .error(Code::UnreadableFile, {},
+               "git does not trust the repository of " + here +
+                   ", which belongs to another user")
+        .fact(in_words(answer))
+        .help("`git config --global --add safe.directory " +
+              distrusted_folder(answer, host) + "` lets git read it");
+  }
+  if (says(answer, "not a git repository")) {
+    return diags.error(Code::Usage, {}, here + " is not in a git repository")
+        .fact(in_words(answer))
+        .help(
+            "revisions are those of the repository that we stand in; two "
+            "folders need none");
+  }
+  if (says(answer, "must be run in a work tree") ||
+      says(answer, "cannot use bare repository")) {
+    return diags
+        .error(Code::Usage, {},
+               here + " is not in the checkout of a repository")
+        .fact(in_words(answer))
+        .help("run it within a checkout");
+  }
+  return diags
+      .error(Code::UnreadableFile, {},
+             "git cannot read the repository of " + here)
+      .fact(in_words(answer));
+}
+
+// What `git rev-parse` prints. Empty, with the reason reported.
+std::optional<std::string> told(const std::string& question, Host& host,
+                                Diagnostics& diags) {
+  const auto answer = run_git({"rev-parse", question}, host, diags);
+  if (!answer) return std::nullopt;
+  if (answer->code != 0) return report_refusal(*answer, host, diags);
+  return without_line_end(answer->out);
+}
+
+bool is_shallow(Host& host) {
+  Diagnostics ignored;
+  const auto answer =
+      run_git({"rev-parse", "--is-shallow-repository"}, host, ignored);
+  return answer && answer->code == 0 && without_line_end(answer->out) == "true";
+}
+
+void explain_shallow(Diagnostics::Builder& report) {
+  report.fact("this clone is shallow: it has only the latest commits")
+      .help(
+          "`git fetch --unshallow` brings the others; in a workflow, "
+          "`fetch-depth: 0` of actions/checkout");
+}
+
+// Names of branches and tags, as one writes them.
+std::vector<std::string> known_revisions(Host& host) {
+  Diagnostics ignored;
+  const auto answer =
+      run_git({"for-each-ref", "--count=20000", "--format=%(refname)",
+               "refs/heads", "refs/tags", "refs/remotes"},
+              host, ignored);
+  std::vector<std::string> names;
+  if (!answer || answer->code != 0) return names;
+  std::string_view rest = answer->out;
+  while (!rest.empty()) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    std::string_view name = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    for (const std::string_view head :
+         {"refs/heads/", "refs/tags/", "refs/remotes/"}) {
+      if (!name.starts_with(head)) continue;
+      name.remove_prefix(head.size());
+      break;
+    }
+    names.emplace_back(name);
+  }
+  return names;
+}
+
+// A branch that only the remote has in this clone, else a name like it.
+std::optional<std::string> similar_revision(const std::string& revision,
+                                            Host& host) {
+  const std::vector<std::string> names = known_revisions(host);
+  const auto remote =
+      std::find_if(names.begin(), names.end(), [&](const std::string& name) {
+        return !revision.empty() && name.ends_with("/" + revision);
+      });
+  return remote != names.end() ? *remote : nearest(revision, names);
+}
+
+Diagnostics::Builder report_unknown(const std::string& revision,
+                                    const GitAnswer& answer, Span where,
+                                    Host& host, Diagnostics& diags) {
+  auto report = diags.error(
+      Code::Usage, where, "`" + revision + "` is no commit of this repository");
+  report.fact(in_words(answer));
+  if (const auto near = similar_revision(revision, host)) {
+    report.help("a revision with a similar name is `" + *near + "`");
+  }
+  if (is_shallow(host)) {
+    explain_shallow(report);
+  } else if (revision == "HEAD") {
+    report.help("the branch has no commit yet: make one");
+  } else {
+    report.help("`git fetch` brings new branches and tags");
+  }
+  return report;
+}
+
+// An id that is no commit, or not here.
+Diagnostics::Builder report_no_commit(const GitCommit& named, Span where,
+                                      Host& host, Diagnostics& diags) {
+  Diagnostics ignored;
+  const auto kind = run_git({"cat-file", "-t", named.id}, host, ignored);
+  if (kind && kind->code == 0) {
+    const std::string type = without_line_end(kind->out);
+    return diags
+        .error(Code::Usage, where,
+               "`" + named.name + "` is a " + type + " of git, not a commit")
+        .help("name a branch, a tag or the id of a commit");
+  }
+  auto report =
+      diags.error(Code::UnreadableFile, where,
+                  "this clone does not have the commit `" + named.name + "`");
+  if (named.id != named.name) report.fact("its id is " + named.id);
+  if (is_shallow(host)) {
+    explain_shallow(report);
+  } else {
+    report.help("`git fetch origin " + named.id +
+                "` brings it, if the remote has it");
+  }
+  return report;
+}
+
+// A name that two things have, or a time before the log of a branch begins: git
+// takes one commit, and warns.
+std::string doubt(const GitAnswer& answer) {
+  constexpr std::string_view kWarning = "warning: ";
+  std::string_view rest = answer.errors;
+  while (!rest.empty()) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (line.starts_with(kWarning) &&
+        (line.find("is ambiguous") != std::string_view::npos ||
+         line.find("only goes back to") != std::string_view::npos)) {
+      return std::string(line.substr(kWarning.size(), 400));
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+std::optional<GitRepository> find_git_repository(Host& host,
+                                                 Diagnostics& diags) {
+  auto root = told("--show-toplevel", host, diags);
+  if (!root) return std::nullopt;
+  auto prefix = told("--show-prefix", host, diags);
+  if (!prefix) return std::nullopt;
+  return GitRepository{std::move(*root), std::move(*prefix)};
+}
+
+std::optional<GitCommit> resolve_revision(const std::string& revision,
+                                          Span where, Host& host,
+                                          Diagnostics& diags) {
+  // The first would be an option, the second says "not these commits".
+  if (revision.empty() || revision[0] == '-' || revision[0] == '^') {
+    return diags
+        .error(Code::Usage, where, "`" + revision + "` is no name of a commit")
+        .fact("names of branches and tags do not begin with `-` or `^`")
+        .help("name a branch, a tag or the id of a commit");
+  }
+  const auto named = run_git({"rev-parse", "--verify", revision}, host, diags);
+  if (!named) return std::nullopt;
+  GitCommit commit{revision, without_line_end(named->out)};
+  if (named->code != 0 || !is_object_id(commit.id)) {
+    if (says(*named, "not a git repository") ||
+        says(*named, "dubious ownership") ||
+        says(*named, "unsafe repository")) {
+      return report_refusal(*named, host, diags);
+    }
+    return report_unknown(revision, *named, where, host, diags);
+  }
+  if (const std::string why = doubt(*named); !why.empty()) {
+    return diags
+        .error(Code::Usage, where,
+               "`" + revision + "` may be more than one commit")
+        .fact("git says: " + why)
+        .help("`refs/heads/" + revision + "` is the branch, `refs/tags/" +
+              revision + "` the tag; an id is never in doubt");
+  }
+  const auto peeled =
+      run_git({"rev-parse", "--verify", commit.id + "^{commit}"}, host, diags);
+  if (!peeled) return std::nullopt;
+  std::string id = without_line_end(peeled->out);
+  if (peeled->code != 0 || !is_object_id(id)) {
+    return report_no_commit(commit, where, host, diags);
+  }
+  commit.id = std::move(id);
+  return commit;
+}
+
+std::optional<GitCommit> merge_base(const GitCommit& a, const GitCommit& b,
+                                    Span where, Host& host,
+                                    Diagnostics& diags) {
+  const auto answer = run_git({"merge-base", a.id, b.id}, host, diags);
+  if (!answer) return std::nullopt;
+  std::string id = without_line_end(answer->out);
+  if (answer->code == 0 && is_object_id(id)) {
+    return GitCommit{"the merge base of " + a.name + " and " + b.name,
+                     std::move(id)};
+  }
+  const std::string both = "`" + a.name + "` and `" + b.name + "`";
+  if (is_shallow(host)) {
+    auto report =
+        diags.error(Code::UnreadableFile, where,
+                    "this clone does not have the common ancestor of " + both);
+    explain_shallow(report);
+    return report;
+  }
+  if (answer->code != 1) return report_refusal(*answer, host, diags);
+  return diags.error(Code::Usage, where, both + " have no common ancestor")
+      .help("`" + a.name + ".." + b.name + "` compares them as they are");
+}
+
+}  // namespace shardplan

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/git/tree_host.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "io/paths.h"
+
+namespace shardplan {
+namespace {
+
+constexpr std::string_view kGitFolder = ".git";
+
+// The parts of an absolute path.
+std::vector<std::string> parts_of(std::string_view path) {
+  std::vector<std::string> parts;
+  while (!path.empty()) {
+    const size_t slash = std::min(path.find('/'), path.size());
+    const std::string_view part = path.substr(0, slash);
+    path.remove_prefix(std::min(slash + 1, path.size()));
+    if (!part.empty() && part != ".") parts.emplace_back(part);
+  }
+  return parts;
+}
+
+bool starts_with(std::span<const std::string> parts,
+                 std::span<const std::string> head) {
+  return parts.size() >= head.size() &&
+         std::equal(head.begin(), head.end(), parts.begin());
+}
+
+const GitEntry* entry_named(const std::vector<GitEntry>& entries,
+                            const std::string& name) {
+  const auto place =
+      std::lower_bound(entries.begin(), entries.end(), name,
+                       [](const GitEntry& entry, const std::string& text) {
+                         return entry.name < text;
+                       });
+  return place != entries.end() && place->name == name ? &*place : nullptr;
+}
+
+std::string not_followed(std::string_view what, const std::string& path,
+                         bool is_last) {
+  return (is_last ? "it is" : "`" + path + "` is") + " a " + std::string(what) +
+         ", which is not followed in a revision";
+}
+
+}  // namespace
+
+GitTreeHost::GitTreeHost(Host& below, GitRepository repository,
+                         GitCommit commit)
+    : PassingHost(below),
+      repository_(std::move(repository)),
+      commit_(std::move(commit)),
+      root_(parts_of(repository_.root)),
+      here_(parts_of(join_path(repository_.root, repository_.prefix))),
+      objects_(below) {}
+
+std::optional<FileInfo> GitTreeHost::file_info(const std::string& path) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const Found found = find(path);
+  if (found.is == Is::Outside || found.is == Is::Absent ||
+      found.is == Is::Unknown) {
+    return std::nullopt;
+  }
+  FileInfo info{found.is == Is::Folder, 0, below().user(), 0};
+  std::string why;
+  // One that is missing is there; read_file() says what is wrong with it.
+  if (found.is == Is::File)
+    info.size = objects_.size(found.id, why).value_or(0);
+  return info;
+}
+
+std::vector<std::string> GitTreeHost::list_directory(const std::string& path) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Found found = find(path);
+  std::vector<std::string> names;
+  if (found.is != Is::Folder || found.id.empty()) return names;
+  const auto entries = entries_of(found.id, found.path, found.why);
+  if (entries == nullptr) return names;
+  for (const GitEntry& entry : *entries) names.push_back(entry.name);
+  return names;
+}
+
+std::optional<std::string> GitTreeHost::real_path(const std::string& path) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const Found found = find(path);
+  if (found.is == Is::Outside || found.is == Is::Absent ||
+      found.is == Is::Unknown) {
+    return std::nullopt;
+  }
+  return found.path.empty() ? repository_.root
+                            : join_path(repository_.root, found.path);
+}
+
+void GitTreeHost::may_wait_for(const std::string&) {
+  // There are no pipes in a commit.
+}
+
+std::shared_ptr<const Bytes> GitTreeHost::read_file(const std::string& path,
+                                                    int64_t limit,
+                                                    std::string& why) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Found found = find(path);
+  why = std::move(found.why);
+  if (!why.empty()) return nullptr;
+  if (found.is == Is::File) return objects_.file(found.id, limit, why);
+  why = "is a directory";
+  return nullptr;
+}
+
+std::string GitTreeHost::problem() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return problem_;
+}
+
+std::shared_ptr<const std::vector<GitEntry>> GitTreeHost::entries_of(
+    const std::string& name, const std::string& path, std::string& why) {
+  auto entries = objects_.folder(name, why);
+  if (entries == nullptr && problem_.empty()) {
+    problem_ =
+        (path.empty() ? "its first folder" : "the folder `" + path + "`");
+    problem_ += ": " + why;
+  }
+  return entries;
+}
+
+// What is below the root under these names.
+GitTreeHost::Found GitTreeHost::look_up(std::span<const std::string> names) {
+  Found found{Is::Folder, "", commit_.id + "^{tree}", ""};
+  if (!names.empty() && names.front() == kGitFolder) {
+    if (names.size() == 1) return {Is::Folder, std::string(kGitFolder), "", ""};
+    return {Is::Absent, "", "", "a revision holds nothing of `.git`"};
+  }
+  for (const std::string& name : names) {
+    if (found.is == Is::File) {
+      found.is = Is::Absent;
+      found.why = "`" + found.path + "` is not a directory";
+    }
+    if (found.is != Is::Folder) return found;
+    std::string why;
+    const auto entries = entries_of(found.id, found.path, why);
+    if (entries == nullptr) return {Is::Unknown, "", "", why};
+    const GitEntry* entry = entry_named(*entries, name);
+    if (entry == nullptr) {
+      return {Is::Absent, "", "", "no such file in `" + commit_.name + "`"};
+    }
+    found.path = join_path(found.path, name);
+    found.id = entry->id;
+    const bool is_last = &name == &names.back();
+    switch (entry->kind) {
+      case GitEntryKind::Folder:
+        break;
+      case GitEntryKind::File:
+        found.is = Is::File;
+        break;
+      case GitEntryKind::Link:
+        found.is = Is::Link;
+        found.why = not_followed("symbolic link", found.path, is_last);
+        break;
+      case GitEntryKind::Submodule:
+        found.is = Is::Submodule;
+        found.why = not_followed("submodule", found.path, is_last);
+        break;
+    }
+  }
+  return found;
+}
+
+// `x/..` leads back only from a folder, so that no link is passed unseen. The
+// working directory is one, whether or not the commit has it.
+GitTreeHost::Found GitTreeHost::find(const std::string& path) {
+  std::vector<std::string> at = here_;  // where we are, from `/` on
+  const std::vector<std::string> parts = parts_of(path);
+  std::span<const std::string> rest = parts;
+  if (path.starts_with('/')) {
+    if (starts_with(rest, here_)) {
+      rest = rest.subspan(here_.size());
+    } else {
+      at.clear();
+    }
+  }
+  const auto look = [&]() -> Found {
+    if (!starts_with(at, root_)) {
+      return {Is::Outside, "", "",
+              "it is not in the repository, and a revision holds nothing else"};
+    }
+    return look_up(std::span<const std::string>(at).subspan(root_.size()));
+  };
+  bool came_down = false;  // by the part before
+  for (const std::string& part : rest) {
+    if (part != "..") {
+      at.push_back(part);
+      came_down = true;
+      continue;
+    }
+    if (came_down) {
+      Found folder = look();
+      if (folder.is != Is::Folder && folder.is != Is::Outside) return folder;
+    }
+    if (!at.empty()) at.pop_back();
+    came_down = false;
+  }
+  return look();
+}
+
+}  // namespace shardplan
