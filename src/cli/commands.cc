@@ -108,11 +108,11 @@ std::vector<Command> reference_commands() {
          "without it, the topics",
          true, Kind::Topic},
         {"[NAME]",
-         "a hardware profile or a file with one: all its numbers and where "
-         "they are from",
+         "a hardware profile or a file with one, or a topology: all its "
+         "numbers and where they are from",
          true}},
        {"shardplan list rules", "shardplan list hardware h100-sxm",
-        "shardplan list codes --json"},
+        "shardplan list topologies v5p-128", "shardplan list codes --json"},
        {"the list was printed", "", kCouldNotRun},
        "docs/guide.md",
        run_list},

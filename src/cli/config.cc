@@ -415,11 +415,17 @@ bool makes_a_mesh(std::string_view name) {
   return is_one_of(name, {"mesh", "devices", "slices", "axes"});
 }
 
+// What a topology says, too.
+bool says_what_devices_are(std::string_view name) {
+  return is_one_of(name, {"devices", "slices", "hardware"});
+}
+
 bool overrides(std::string_view flag, std::string_view key) {
   const auto pick_format = [](std::string_view name) {
     return is_one_of(name, {"format", "json"});
   };
   return flag == key || (pick_format(flag) && pick_format(key)) ||
+         (flag == "topology" && says_what_devices_are(key)) ||
          (flag == "plan" && makes_a_plan(key)) ||
          (makes_a_plan(flag) && key == "plan");
 }

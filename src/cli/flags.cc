@@ -25,7 +25,7 @@ namespace {
 constexpr std::string_view kOrder[] = {
     // Inputs
     "rules", "dialect", "table", "pattern", "parity", "fallback", "flax-compat",
-    "mesh", "devices", "slices", "over", "axes", "plan", "min-size",
+    "mesh", "devices", "slices", "topology", "over", "axes", "plan", "min-size",
     "on-indivisible", "unmatched", "no-strict", "declare", "jobs", "max-memory",
     "shard", "why", "semantics", "config", "isolated",
     // Simulation
@@ -66,6 +66,64 @@ std::vector<Flag> all_flags() {
   }
   SHARDPLAN_CHECK(ordered.size() == rows.size());  // none is left out
   return ordered;
+}
+
+const Setting* find_setting(std::span<const Setting> settings,
+                            std::string_view name) {
+  const Setting* found = nullptr;
+  for (const Setting& setting : settings) {
+    if (setting.flag->name == name) found = &setting;
+  }
+  return found;
+}
+
+// A number beside the topology that says another.
+void report_other(const Setting& given, int64_t number, std::string_view noun,
+                  const NamedTopology& topology, int64_t says,
+                  Diagnostics& diags) {
+  diags
+      .error(Code::Usage, given.where,
+             title_of(given) + " says " + plural(number, noun) +
+                 ", and the topology `" + topology.name + "` has " +
+                 std::to_string(says))
+      .fact(topology_text(topology))
+      .help("leave one of them out");
+}
+
+// The topology as devices, slices and hardware, where these are not given.
+void settle_topology(std::span<const Setting> settings, Options& options,
+                     Diagnostics& diags) {
+  if (!options.planning.topology) return;
+  NamedTopology& topology = *options.planning.topology;
+  PlanRequest& planning = options.planning;
+  if (const Setting* given = find_setting(settings, "devices")) {
+    for (const int64_t devices : options.sweep.devices) {
+      if (devices == topology.devices) continue;
+      report_other(*given, devices, "device", topology, topology.devices,
+                   diags);
+      break;
+    }
+  }
+  if (const Setting* given = find_setting(settings, "slices")) {
+    if (planning.slices && topology.slices &&
+        planning.slices != topology.slices) {
+      report_other(*given, *planning.slices, "slice", topology,
+                   *topology.slices, diags);
+    }
+  } else if (topology.slices && *topology.slices > 1) {
+    planning.slices = topology.slices;
+  }
+  planning.devices = topology.devices;
+  options.sweep.devices = {topology.devices};
+  MemoryRequest& memory = options.memory;
+  if (!memory.hardware && !topology.hardware.empty()) {
+    memory.hardware = topology.hardware;
+    options.sweep.hardware = {topology.hardware};
+  }
+  // What is said of a device's memory holds for what counts.
+  const bool is_other =
+      options.sweep.hardware.size() > 1 || memory.hardware != topology.hardware;
+  if (is_other || memory.limit) topology.device_bytes.reset();
 }
 
 }  // namespace
@@ -115,6 +173,7 @@ void apply_settings(std::span<const Setting> settings, Options& options,
     }
     flag.apply(setting, options, diags);
   }
+  settle_topology(settings, options, diags);
 }
 
 void apply_severities(const Options& options, Diagnostics& diags) {

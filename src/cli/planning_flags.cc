@@ -15,6 +15,7 @@
 #include "core/partition_axis.h"
 #include "core/plan.h"
 #include "io/load.h"
+#include "io/topologies.h"
 
 namespace shardplan::cli {
 namespace {
@@ -141,6 +142,13 @@ const std::vector<Flag>& planning_flags() {
        kPlanning, false, true, nullptr,
        [](const Setting& s, Options& o, Diagnostics& d) {
          o.planning.slices = integer_of(s, 1, kMaxDevices, d);
+       }},
+      {"topology", 0, Takes::Text, "NAME", "Inputs",
+       "what the devices are, in place of --devices and --hardware: v5p-128, "
+       "2xv5e-256, a3-highgpu-8g, 8xH100",
+       kRuled, false, true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         o.planning.topology = read_topology(s.value, s.where, d);
        }},
       {"axes", 0, Takes::Text, "A,B,C", "Inputs",
        "axes that rules may name though the mesh lacks them; names for a mesh "

@@ -16,6 +16,7 @@
 #include "core/rules.h"
 #include "findings/findings.h"
 #include "io/load.h"
+#include "io/topologies.h"
 #include "resolve/name_resolution.h"
 #include "resolve/resolve.h"
 
@@ -36,8 +37,10 @@ struct PlanRequest {
   RulesFallback fallback = RulesFallback::AxisIsUnsharded;  // --fallback
   FlaxVersion flax = FlaxVersion::Current;                  // --flax-compat
   SourcePtr mesh;                         // --mesh, as text named "--mesh"
-  std::optional<int64_t> devices;         // --devices
-  std::optional<int64_t> slices;          // --slices
+  std::optional<NamedTopology> topology;  // --topology
+  // --devices and --slices, or what the topology says of them.
+  std::optional<int64_t> devices;
+  std::optional<int64_t> slices;
   AxisNames axes;                         // --axes
   std::optional<std::string> saved_plan;  // --plan; then no rules
   int64_t min_size = 0;                   // --min-size

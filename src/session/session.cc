@@ -52,6 +52,34 @@ std::optional<RuleSet> read_rules(const PlanRequest& request, Host& host,
   return rules;
 }
 
+// What is found about numbers of devices names `--devices`, or says none;
+// where a topology says the number, it is named.
+void name_topology(const NamedTopology& topology, Diagnostic& problem) {
+  const std::string says = "`--topology " + topology.name + "` says " +
+                           std::to_string(topology.devices);
+  if (problem.code == Code::DeviceCountMismatch) {
+    for (std::string& fact : problem.facts) {
+      if (fact.starts_with("`--devices` says ")) fact = says;
+    }
+  } else if (problem.message.starts_with("no size of axis")) {
+    problem.facts.push_back(says);
+  }
+}
+
+std::optional<SlicedMesh> made_mesh(const std::vector<AxisRequest>& axes,
+                                    const std::vector<AxisRequest>& dcn,
+                                    std::optional<int64_t> devices,
+                                    const PlanRequest& request, Span where,
+                                    Diagnostics& diags) {
+  const size_t first = diags.all().size();
+  auto mesh =
+      make_sliced_mesh(axes, dcn, devices, request.slices, where, diags);
+  for (size_t i = first; request.topology && i < diags.all().size(); ++i) {
+    name_topology(*request.topology, diags.all()[i]);
+  }
+  return mesh;
+}
+
 // `--axes` beside the axes that the rules declare themselves.
 void declare_axes(const PlanRequest& request, RuleSet& rules) {
   for (const std::string& axis : request.axes) {
@@ -69,7 +97,7 @@ std::optional<SlicedMesh> recorded_mesh(const PlanRequest& request,
   RuleSet recorded;
   recorded.mesh = manifest.mesh;
   recorded.mesh_where = manifest.mesh.front().where;
-  auto mesh = mesh_of_rules(recorded, request.devices, request.slices, diags);
+  auto mesh = mesh_of_rules(recorded, request, diags);
   if (mesh) {
     manifest.remarks.push_back("the mesh " + mesh_text(mesh->mesh) +
                                " is that of " + in_backticks(manifest.title));
@@ -84,7 +112,7 @@ std::optional<SlicedMesh> read_mesh(const PlanRequest& request,
     return written_mesh(request.mesh, request, request.devices, diags);
   }
   if (rules.mesh) {
-    return mesh_of_rules(rules, request.devices, request.slices, diags);
+    return mesh_of_rules(rules, request, diags);
   }
   if (!manifest.mesh.empty()) return recorded_mesh(request, manifest, diags);
   return diags.error(Code::InvalidMesh, {}, "no mesh was given")
@@ -149,6 +177,21 @@ struct Made {
   std::optional<Slices> slices;
 };
 
+// Of a saved plan's mesh, whose devices and slices a topology may say. Empty,
+// with the reason reported, where they do not go together.
+std::optional<std::optional<Slices>> slices_of_saved(const PlanRequest& request,
+                                                     const Mesh& mesh,
+                                                     Diagnostics& diags) {
+  if (!request.topology) return std::optional<Slices>();
+  std::vector<AxisRequest> axes;
+  for (const Axis& axis : mesh.axes()) {
+    axes.push_back({axis.name, axis.size, {}, {}, {}});
+  }
+  auto sliced = made_mesh(axes, {}, request.devices, request, {}, diags);
+  if (!sliced) return std::nullopt;
+  return std::move(sliced->slices);
+}
+
 // With --mesh, the plan that the saved one's requests make on that mesh.
 std::optional<Made> read_saved_plan(const PlanRequest& request,
                                     const Manifest& manifest, Host& host,
@@ -160,7 +203,11 @@ std::optional<Made> read_saved_plan(const PlanRequest& request,
   if (!saved) return std::nullopt;
   auto plan = plan_for(manifest, std::move(*saved), path, diags);
   if (!plan) return std::nullopt;
-  if (request.mesh == nullptr) return Made{*std::move(plan), std::nullopt};
+  if (request.mesh == nullptr) {
+    auto slices = slices_of_saved(request, plan->mesh, diags);
+    if (!slices) return std::nullopt;
+    return Made{*std::move(plan), *std::move(slices)};
+  }
   auto mesh = written_mesh(request.mesh, request, request.devices, diags);
   if (!mesh) return std::nullopt;
   auto converted = convert_plan(
@@ -350,17 +397,15 @@ std::optional<SlicedMesh> written_mesh(const SourcePtr& text,
                         ? read_sizes(*text, request.axes, diags)
                         : parse_mesh_text(*text, diags);
   if (!axes) return std::nullopt;
-  return make_sliced_mesh(*axes, {}, devices, request.slices, whole(*text),
-                          diags);
+  return made_mesh(*axes, {}, devices, request, whole(*text), diags);
 }
 
 std::optional<SlicedMesh> mesh_of_rules(const RuleSet& rules,
-                                        std::optional<int64_t> devices,
-                                        std::optional<int64_t> slices,
+                                        const PlanRequest& request,
                                         Diagnostics& diags) {
   SHARDPLAN_CHECK(rules.mesh.has_value());
-  return make_sliced_mesh(*rules.mesh, rules.dcn_mesh, devices, slices,
-                          rules.mesh_where, diags);
+  return made_mesh(*rules.mesh, rules.dcn_mesh, request.devices, request,
+                   rules.mesh_where, diags);
 }
 
 }  // namespace shardplan

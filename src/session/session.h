@@ -91,8 +91,7 @@ std::optional<SlicedMesh> written_mesh(const SourcePtr& text,
 
 // REQUIRES: the rules have a mesh.
 std::optional<SlicedMesh> mesh_of_rules(const RuleSet& rules,
-                                        std::optional<int64_t> devices,
-                                        std::optional<int64_t> slices,
+                                        const PlanRequest& request,
                                         Diagnostics& diags);
 
 }  // namespace shardplan

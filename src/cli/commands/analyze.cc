@@ -273,6 +273,7 @@ Exit run_analyze(Context& context) {
   for (std::string& line : remarks_of(session)) {
     report.notes.push_back(std::move(line));
   }
+  add_topology(context, report);
   for (std::string& line : budget_notes(context, *answer)) {
     report.notes.push_back(std::move(line));
   }

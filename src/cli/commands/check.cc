@@ -104,6 +104,7 @@ std::optional<Report> check_report(Context& context, const Session& session) {
                            plural(mesh.devices(), "device") + " in " +
                            slices_text(mesh, *session.slices));
   }
+  add_topology(context, report);
   if (answer) add_checked_budget(context, *answer, report);
   report.notes.push_back(verdict(context.diags, session));
   if (const Diagnostic* first =

@@ -13,6 +13,7 @@
 #include "cli/output.h"
 #include "io/hardware.h"
 #include "io/shipped.h"
+#include "io/topologies.h"
 
 namespace shardplan::cli {
 namespace {
@@ -47,6 +48,7 @@ std::vector<std::string> values_of(const Flag& flag) {
   if (flag.takes == Takes::Choice) return flag.choices();
   if (flag.name == "rules") return rule_set_names();
   if (flag.name == "hardware") return shipped_names(kHardwareFolder);
+  if (flag.name == "topology") return topology_examples();
   if (flag.name == "allow") return code_names();
   if (flag.name == "deny") {
     std::vector<std::string> names = code_names();

@@ -11,6 +11,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/views/hardware_tables.h"
+#include "cli/views/topology_tables.h"
 #include "comm/collective.h"
 #include "graph/composites.h"
 #include "graph/family.h"
@@ -20,6 +21,7 @@
 #include "io/hardware.h"
 #include "io/load.h"
 #include "io/shipped.h"
+#include "io/topologies.h"
 #include "report/report.h"
 #include "resolve/framework_semantics.h"
 
@@ -240,6 +242,8 @@ constexpr Topic kTopics[] = {
     {"readings", "what `diff --semantics` compares", list_readings},
     {"rules", "shipped rule sets, for --rules @NAME", list_rules},
     {"hardware", "shipped profiles, for --hardware NAME", list_hardware},
+    {"topologies", "names of TPU slices and machines, for --topology NAME",
+     topology_overview},
     {"graphs", "shipped graphs, which are models, too", list_graphs},
     {"families", "models whose forward pass is known, for simulate",
      list_families},
@@ -271,6 +275,23 @@ const Topic* known_topic(const std::string& name, Diagnostics& diags) {
   return nullptr;
 }
 
+Exit list_profile(Context& context, Report report, const std::string& name) {
+  const auto profile = load_hardware(name, context.host, context.diags);
+  if (!profile) return Exit::CouldNotRun;
+  report.headline = {profile->title};
+  report.tables = hardware_details(*profile, context.options.output.exact);
+  report.tables.push_back(hardware_numbers_table({*profile}));
+  return finish(context, std::move(report));
+}
+
+Exit list_topology(Context& context, Report report, const std::string& name) {
+  const auto topology = read_topology(name, {}, context.diags);
+  if (!topology) return Exit::CouldNotRun;
+  report.headline = {topology_text(*topology)};
+  report.tables = topology_details(*topology);
+  return finish(context, std::move(report));
+}
+
 }  // namespace
 
 std::vector<std::string> topic_names() {
@@ -292,25 +313,25 @@ Exit run_list(Context& context) {
   if (topic == nullptr) return Exit::CouldNotRun;
   if (arguments.size() == 1) {
     report.tables = topic->list();
-    if (topic->list == list_hardware) {
-      report.next_step =
-          "`shardplan list hardware NAME` shows where each number is from.";
+    if (topic->list == list_hardware || topic->list == topology_overview) {
+      report.next_step = "`shardplan list " + std::string(topic->name) +
+                         " NAME` shows where each number is from.";
     }
     return finish(context, std::move(report));
   }
-  if (topic->list != list_hardware) {
-    context.diags
-        .error(Code::Usage, {},
-               "unexpected argument " + in_backticks(arguments[1]))
-        .help("only `shardplan list hardware` takes a name");
-    return Exit::CouldNotRun;
+  if (topic->list == list_hardware) {
+    return list_profile(context, std::move(report), arguments[1]);
   }
-  const auto profile = load_hardware(arguments[1], context.host, context.diags);
-  if (!profile) return Exit::CouldNotRun;
-  report.headline = {profile->title};
-  report.tables = hardware_details(*profile, context.options.output.exact);
-  report.tables.push_back(hardware_numbers_table({*profile}));
-  return finish(context, std::move(report));
+  if (topic->list == topology_overview) {
+    return list_topology(context, std::move(report), arguments[1]);
+  }
+  context.diags
+      .error(Code::Usage, {},
+             "unexpected argument " + in_backticks(arguments[1]))
+      .help(
+          "only `shardplan list hardware` and `shardplan list topologies` take "
+          "a name");
+  return Exit::CouldNotRun;
 }
 
 }  // namespace shardplan::cli

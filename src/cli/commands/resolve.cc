@@ -30,6 +30,7 @@ Report resolve_report(const Context& context, const Session& session) {
   for (std::string& line : remarks_of(session)) {
     report.notes.push_back(std::move(line));
   }
+  add_topology(context, report);
   return report;
 }
 

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/views/tables.h"
 #include "core/fold.h"
 #include "report/report.h"
 #include "resolve/framework_semantics.h"
@@ -281,6 +282,7 @@ Report report_of(const Context& context,
   add_semantics_tables(comparison, context.options.output.expand, report);
   report.notes = {
       semantics_last_line(comparison, context.options.output.exact)};
+  add_topology(context, report);
   return report;
 }
 

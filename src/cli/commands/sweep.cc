@@ -17,6 +17,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/views/sweep_tables.h"
+#include "cli/views/tables.h"
 #include "core/fold.h"
 #include "findings/findings.h"
 #include "memory/sweep.h"
@@ -58,7 +59,7 @@ bool add_over(const SweepRequest& sweep, std::vector<Mesh>& meshes,
               Diagnostics& diags) {
   if (sweep.devices.empty()) {
     diags.error(Code::Usage, {}, "`--over` needs numbers of devices to cut")
-        .help("add `--devices`, e.g. `--devices 8,16,64`");
+        .help("add `--devices`, e.g. `--devices 8,16,64`, or `--topology`");
     return false;
   }
   for (const int64_t devices : sweep.devices) {
@@ -102,7 +103,8 @@ std::optional<std::vector<Mesh>> sweep_meshes(const SweepRequest& sweep,
           .error(Code::Usage, {}, "both `--mesh` and `--over` are given")
           .help("name the meshes, or the axes to make them of");
     }
-    if (planning.slices) {
+    // What devices hold does not depend on the slices that a topology names.
+    if (planning.slices && !planning.topology) {
       return diags
           .error(Code::Usage, {}, "both `--slices` and `--over` are given")
           .help(
@@ -128,7 +130,7 @@ std::optional<std::vector<Mesh>> sweep_meshes(const SweepRequest& sweep,
             "add `--mesh \"fsdp=8,tp=4;fsdp=16,tp=2\"`, or `--devices 8,16 "
             "--over fsdp,tp`");
   }
-  auto mesh = mesh_of_rules(rules, planning.devices, planning.slices, diags);
+  auto mesh = mesh_of_rules(rules, planning, diags);
   if (!mesh) return std::nullopt;
   meshes.push_back(std::move(mesh->mesh));
   return meshes;
@@ -457,6 +459,7 @@ Exit run_sweep(Context& context) {
                                             : kSweepRowsForPeople));
   report.tables.push_back(points_table(sweep->points, sweep->meshes));
   report.notes = sweep->inputs.manifest.remarks;
+  add_topology(context, report);
   const Exit exit = finish(context, std::move(report));
   return exit == Exit::Fine && fitting == 0 ? Exit::Findings : exit;
 }

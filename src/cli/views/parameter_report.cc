@@ -223,6 +223,7 @@ std::optional<Report> shard_report(Context& context, const Session& session,
   report.tables = {dimensions_table(p, mesh, policy),
                    shards_table(p, mesh, policy)};
   report.notes = notes_of_parameter(p, session.plan);
+  add_topology(context, report);
   return report;
 }
 
@@ -401,6 +402,7 @@ std::optional<Report> why_report(Context& context, const Session& session,
   if (session.plan.declarations.any()) {
     report.tables.push_back(declared_table(session));
   }
+  add_topology(context, report);
   return report;
 }
 

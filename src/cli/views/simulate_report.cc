@@ -21,6 +21,7 @@
 #include "base/text.h"
 #include "cli/options.h"
 #include "cli/views/columns.h"
+#include "cli/views/tables.h"
 #include "core/fold.h"
 #include "findings/program_findings.h"
 #include "sim/verdict.h"
@@ -402,6 +403,7 @@ Report simulate_report(const Context& context, const SimulateInput& input,
   }
   if (!expected.empty()) append_expected(input, expected, report);
   report.notes.push_back(verdict_line(input, outcome));
+  add_topology(context, report);
   return report;
 }
 

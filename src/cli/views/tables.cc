@@ -343,6 +343,13 @@ void add_declared(const Session& session, Report& report) {
   }
 }
 
+void add_topology(const Context& context, Report& report) {
+  const auto& topology = context.options.planning.topology;
+  if (!topology) return;
+  report.summary.emplace_back("topology", topology->name);
+  report.notes.insert(report.notes.begin(), topology_text(*topology));
+}
+
 Report plan_report(const Context& context, const Session& session,
                    const std::string& command) {
   Report report;
@@ -350,6 +357,7 @@ Report plan_report(const Context& context, const Session& session,
   report.summary = summary_of(context, session);
   report.tables = {placements_table(session), corrections_table(session),
                    rules_table(session)};
+  add_topology(context, report);
   return report;
 }
 

@@ -39,6 +39,9 @@ std::vector<std::string> remarks_of(const Session& session);
 // "~ corrected: 2 dimensions are not divisible by their axes (SP203)"
 std::vector<std::string> correction_notes(const Session& session);
 
+// What --topology was understood as: in the summary, and the first note.
+void add_topology(const Context& context, Report& report);
+
 // Of a plan whose report cannot be finished: what there is for programs.
 Report plan_report(const Context& context, const Session& session,
                    const std::string& command);

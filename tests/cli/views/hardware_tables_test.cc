@@ -134,7 +134,7 @@ TEST_CASE("only hardware is listed by name") {
   CHECK(run({"list", "rules", "llama"}, host) == 2);
   CHECK(host.err ==
         "error[SP010]: unexpected argument `llama`\n"
-        "help: only `shardplan list hardware` takes a name\n");
+        "help: only `shardplan list hardware` and `shardplan list topologies` take a name\n");
   MemoryHost other;
   CHECK(run({"list", "hardware", "h100"}, other) == 2);
   CHECK(other.out.empty());

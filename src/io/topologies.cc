@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/topologies.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/text.h"
+#include "core/hardware.h"
+#include "core/mesh.h"
+#include "io/hardware.h"
+#include "io/shipped.h"
+
+namespace shardplan {
+namespace {
+
+// Names are ASCII, and so is what is compared with them.
+char lower(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
+
+bool is_same_name(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](char x, char y) { return lower(x) == lower(y); });
+}
+
+// Of an entry of a table: the name that is meant, as the table spells it;
+// empty when it is none of them.
+template <typename Entry>
+std::string_view spelled(const Entry& entry, std::string_view name) {
+  for (const std::string_view own : entry.names) {
+    if (is_same_name(own, name)) return own;
+  }
+  return {};
+}
+
+// The entry that has a name, and the name as the table spells it.
+template <typename Entry>
+struct Named {
+  const Entry* entry = nullptr;
+  std::string_view name;
+};
+template <typename Entry>
+Named<Entry> find_named(std::span<const Entry> table, std::string_view name) {
+  for (const Entry& entry : table) {
+    const std::string_view own = spelled(entry, name);
+    if (!own.empty()) return {&entry, own};
+  }
+  return {};
+}
+
+// Digits alone, without a zero in front. More than 2^40 of anything is too
+// many, so what does not fit 63 bits may be any such number.
+std::optional<int64_t> whole_number(std::string_view text) {
+  if (text.empty() || text.front() == '0' ||
+      !std::all_of(text.begin(), text.end(), is_digit)) {
+    return std::nullopt;
+  }
+  int64_t number = 0;
+  const auto [end, problem] =
+      std::from_chars(text.data(), text.data() + text.size(), number);
+  return problem == std::errc() ? number : INT64_MAX;
+}
+
+// "2xv5e-256" as 2 and "v5e-256"; without a number 1 and all of it.
+struct Multiplied {
+  std::optional<int64_t> times;  // as written
+  std::string_view name;
+};
+Multiplied split_times(std::string_view text) {
+  const size_t end = text.find_first_not_of("0123456789");
+  if (end == 0 || end == std::string_view::npos || lower(text[end]) != 'x') {
+    return {std::nullopt, text};
+  }
+  // "0x.." is no number of anything: an unknown name.
+  const auto times = whole_number(text.substr(0, end));
+  if (!times) return {std::nullopt, text};
+  return {times, text.substr(end + 1)};
+}
+
+// "v5p-128" as "v5p" and 128.
+struct Sized {
+  std::string_view family;
+  int64_t size = 0;
+};
+std::optional<Sized> split_size(std::string_view name) {
+  const size_t dash = name.rfind('-');
+  if (dash == std::string_view::npos) return std::nullopt;
+  const auto size = whole_number(name.substr(dash + 1));
+  if (!size) return std::nullopt;
+  return Sized{name.substr(0, dash), *size};
+}
+
+bool has_size(const TpuFamily& family, int64_t size) {
+  const auto& sizes = family.sizes;
+  return std::find(sizes.begin(), sizes.end(), size) != sizes.end() ||
+         (family.step > 0 && size % family.step == 0 &&
+          size <= family.most.value);
+}
+
+// "v5p counts cores, 2 a chip", "v5e counts chips"
+std::string units_text(const TpuFamily& family, std::string_view name) {
+  const std::string counts = std::string(name) + " counts ";
+  if (family.unit == TpuUnit::Chips) return counts + "chips";
+  if (family.devices_per_chip.value == family.cores_per_chip.value) {
+    return counts + "cores, each a device";
+  }
+  return counts + "cores, " + std::to_string(family.cores_per_chip.value) +
+         " a chip";
+}
+
+HardwareProfile shipped_profile(std::string_view name) {
+  Diagnostics diags;
+  auto profile =
+      read_hardware(find_shipped(kHardwareFolder, name, diags), diags);
+  SHARDPLAN_CHECK(profile.has_value());
+  return *std::move(profile);
+}
+
+// Sets what a profile says; gives its title.
+std::string use_profile(std::string_view name, NamedTopology& topology) {
+  const HardwareProfile profile = shipped_profile(name);
+  topology.hardware = name;
+  const auto& bytes =
+      profile.hbm_usable_bytes ? profile.hbm_usable_bytes : profile.hbm_bytes;
+  if (bytes) topology.device_bytes = bytes->value;
+  return profile.title;
+}
+
+class TopologyReader {
+ public:
+  // `suggests`: what is near an unknown name is told.
+  TopologyReader(std::string_view text, Span where, bool suggests,
+                 Diagnostics& diags)
+      : text_(text),
+        where_(where),
+        suggests_(suggests),
+        diags_(diags),
+        parts_(split_times(text)) {}
+
+  std::optional<NamedTopology> read() {
+    const auto machine = find_named(gpu_machines(), parts_.name);
+    if (machine.entry != nullptr) return read_machine(machine);
+    const auto plain = find_named(plain_accelerators(), parts_.name);
+    if (plain.entry != nullptr) return read_plain(plain);
+    const auto sized = split_size(parts_.name);
+    if (sized) {
+      const auto family = find_named(tpu_families(), sized->family);
+      if (family.entry != nullptr) return read_slice(family, sized->size);
+    }
+    return report_unknown(sized ? sized->family : parts_.name);
+  }
+
+ private:
+  int64_t times() const { return parts_.times.value_or(1); }
+
+  std::string with_times(std::string_view name) const {
+    return (parts_.times ? std::to_string(times()) + "x" : "") +
+           std::string(name);
+  }
+
+  // Empty, with the reason reported, beyond what a mesh can have.
+  std::optional<int64_t> devices_of(int64_t each) {
+    const auto devices = checked_mul(each, times());
+    if (devices && *devices <= kMaxDevices) return devices;
+    return diags_
+        .error(Code::Usage, where_,
+               "topology `" + printable(text_) + "` has too many devices")
+        .fact("more than 2^40");
+  }
+
+  std::optional<NamedTopology> read_machine(const Named<GpuMachine>& found) {
+    const GpuMachine& machine = *found.entry;
+    const auto devices = devices_of(machine.devices.value);
+    if (!devices) return std::nullopt;
+    NamedTopology topology;
+    topology.name = with_times(found.name);
+    topology.devices = *devices;
+    topology.hosts = times();
+    const std::string title = use_profile(machine.hardware, topology);
+    topology.meaning =
+        plural(*devices, "device") + " (" +
+        (times() > 1 ? plural(times(), "machine") + " of " +
+                           std::to_string(machine.devices.value) + ", "
+                     : "") +
+        title + ")";
+    topology.numbers = {{"devices_per_machine", machine.devices}};
+    return topology;
+  }
+
+  std::optional<NamedTopology> read_plain(
+      const Named<PlainAccelerator>& found) {
+    if (!parts_.times) {
+      return diags_
+          .error(Code::Usage, where_,
+                 "topology `" + printable(text_) + "` has no number")
+          .help("write how many there are, e.g. `8x" + std::string(found.name) +
+                "`");
+    }
+    const auto devices = devices_of(1);
+    if (!devices) return std::nullopt;
+    NamedTopology topology;
+    topology.name = with_times(found.name);
+    topology.devices = *devices;
+    const std::string title = use_profile(found.entry->hardware, topology);
+    topology.meaning = plural(*devices, "device") + " (" + title + ")";
+    return topology;
+  }
+
+  std::optional<NamedTopology> read_slice(const Named<TpuFamily>& found,
+                                          int64_t size) {
+    const TpuFamily& family = *found.entry;
+    if (!has_size(family, size)) return report_size(found, size);
+    const int64_t chips = family.unit == TpuUnit::Cores
+                              ? size / family.cores_per_chip.value
+                              : size;
+    const auto devices = devices_of(chips * family.devices_per_chip.value);
+    if (!devices) return std::nullopt;
+    NamedTopology topology;
+    topology.name =
+        with_times(std::string(found.name) + "-" + std::to_string(size));
+    topology.devices = *devices;
+    topology.slices = times();
+    topology.hosts = ceil_div(chips, family.chips_per_host.value) * times();
+    if (!family.hardware.empty()) use_profile(family.hardware, topology);
+    topology.meaning = plural(*devices, "device") +
+                       (times() > 1 ? " in " + plural(times(), "slice") : "") +
+                       " (" + units_text(family, found.name) + ")";
+    topology.numbers = {{"cores_per_chip", family.cores_per_chip},
+                        {"devices_per_chip", family.devices_per_chip},
+                        {"chips_per_host", family.chips_per_host}};
+    return topology;
+  }
+
+  std::optional<NamedTopology> report_size(const Named<TpuFamily>& found,
+                                           int64_t size) {
+    const TpuFamily& family = *found.entry;
+    auto problem = diags_.error(Code::Usage, where_,
+                                "unknown topology `" + printable(text_) + "`");
+    problem.fact(units_text(family, found.name) + "; a slice has " +
+                 sizes_text(family));
+    // A number of chips, where cores are counted.
+    const auto cores = checked_mul(size, family.cores_per_chip.value);
+    if (family.unit == TpuUnit::Cores && cores && has_size(family, *cores)) {
+      problem.help(plural(size, "chip") + (size == 1 ? " is `" : " are `") +
+                   std::string(found.name) + "-" + std::to_string(*cores) +
+                   "`");
+    }
+    return problem;
+  }
+
+  // "H100:8", "a3-highgpu-8gx4", "v5e-256*2": what is meant by it.
+  std::optional<std::string> turned_round() const {
+    const size_t end = text_.find_last_not_of("0123456789");
+    if (end == std::string_view::npos || end == 0) return std::nullopt;
+    const auto number = whole_number(text_.substr(end + 1));
+    if (!number ||
+        std::string_view("xX:*").find(text_[end]) == std::string_view::npos) {
+      return std::nullopt;
+    }
+    const std::string turned =
+        std::to_string(*number) + "x" + std::string(text_.substr(0, end));
+    Diagnostics unheard;
+    const auto meant = TopologyReader(turned, {}, false, unheard).read();
+    if (!meant) return std::nullopt;
+    return meant->name;
+  }
+
+  // A name in the tables that is near.
+  std::optional<std::string> near_name() const {
+    if (const auto sized = split_size(parts_.name)) {
+      std::vector<std::string> families;
+      for (const TpuFamily& family : tpu_families()) {
+        families.insert(families.end(), family.names.begin(),
+                        family.names.end());
+      }
+      const auto near = nearest(sized->family, families);
+      if (near &&
+          has_size(*find_named(tpu_families(), *near).entry, sized->size)) {
+        return with_times(*near + "-" + std::to_string(sized->size));
+      }
+    }
+    std::vector<std::string> names;
+    for (const GpuMachine& machine : gpu_machines()) {
+      names.insert(names.end(), machine.names.begin(), machine.names.end());
+    }
+    for (const PlainAccelerator& plain : plain_accelerators()) {
+      names.insert(names.end(), plain.names.begin(), plain.names.end());
+    }
+    const auto near = nearest(parts_.name, names);
+    if (!near) return std::nullopt;
+    const bool needs_number =
+        find_named(gpu_machines(), *near).entry == nullptr;
+    return needs_number && !parts_.times ? "8x" + *near : with_times(*near);
+  }
+
+  // `name` is without a number at its end.
+  std::optional<NamedTopology> report_unknown(std::string_view name) {
+    const std::string shown = "topology `" + printable(text_) + "`";
+    for (const AmbiguousTopology& ambiguous : ambiguous_topologies()) {
+      if (!is_same_name(ambiguous.name, name)) continue;
+      return diags_.error(Code::Usage, where_, shown + " has two meanings")
+          .fact(std::string(ambiguous.why))
+          .help(std::string(ambiguous.help));
+    }
+    const auto family = find_named(tpu_families(), name);
+    if (family.entry != nullptr) {
+      return diags_.error(Code::Usage, where_, shown + " has no size")
+          .fact(units_text(*family.entry, family.name))
+          .help("write how many a slice has, e.g. `" + with_times(family.name) +
+                "-" + std::to_string(family.entry->example) + "`");
+    }
+    auto problem = diags_.error(Code::Usage, where_, "unknown " + shown);
+    if (!suggests_) return problem;
+    if (const auto turned = turned_round()) {
+      problem.help("the number stands in front: `" + *turned + "`");
+    } else if (const auto near = near_name()) {
+      problem.help("a topology with a similar name is `" + *near + "`");
+    }
+    problem.help(
+        "`shardplan list topologies` shows all; `--devices` and `--hardware` "
+        "say as much of others");
+    return problem;
+  }
+
+  std::string_view text_;
+  Span where_;
+  bool suggests_;
+  Diagnostics& diags_;
+  Multiplied parts_;
+};
+
+}  // namespace
+
+std::optional<NamedTopology> read_topology(std::string_view text, Span where,
+                                           Diagnostics& diags) {
+  return TopologyReader(text, where, true, diags).read();
+}
+
+std::string topology_text(const NamedTopology& topology) {
+  std::string text = topology.name + ": " + topology.meaning;
+  if (topology.device_bytes) {
+    text += ", " + bytes_text(static_cast<double>(*topology.device_bytes)) +
+            (topology.devices == 1 ? "" : " each");
+  }
+  return text;
+}
+
+std::vector<std::string> topology_examples() {
+  std::vector<std::string> names;
+  for (const TpuFamily& family : tpu_families()) {
+    for (const std::string_view name : family.names) {
+      names.push_back(std::string(name) + "-" + std::to_string(family.example));
+    }
+  }
+  for (const GpuMachine& machine : gpu_machines()) {
+    names.insert(names.end(), machine.names.begin(), machine.names.end());
+  }
+  for (const PlainAccelerator& plain : plain_accelerators()) {
+    names.push_back("8x" + std::string(plain.names.front()));
+  }
+  return names;
+}
+
+std::string sizes_text(const TpuFamily& family) {
+  std::string text;
+  for (const int64_t size : family.sizes) {
+    text += (text.empty() ? "" : ", ") + std::to_string(size);
+  }
+  if (family.step == 0) return text;
+  return text + (text.empty() ? "" : " or ") + "a multiple of " +
+         std::to_string(family.step) + " up to " +
+         count_text(family.most.value);
+}
+
+}  // namespace shardplan
