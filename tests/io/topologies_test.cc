@@ -62,7 +62,7 @@ TEST_CASE("a name says devices, slices, hosts and hardware") {
       {"v5p-128", 64, 1, 16, "tpu-v5p",
        "v5p-128: 64 devices (v5p counts cores, 2 a chip), 95.7 GiB each"},
       {"v5p-17920", 8960, 1, 2240, "tpu-v5p",
-       "v5p-17920: 8960 devices (v5p counts cores, 2 a chip), 95.7 GiB each"},
+       "v5p-17920: 8,960 devices (v5p counts cores, 2 a chip), 95.7 GiB each"},
       {"v5e-256", 256, 1, 32, "tpu-v5e",
        "v5e-256: 256 devices (v5e counts chips), 15.8 GiB each"},
       {"v5litepod-16", 16, 1, 2, "tpu-v5e",
@@ -161,8 +161,7 @@ TEST_CASE("what is no topology is told why, with help") {
        "`shardplan list topologies` shows all; `--devices` and `--hardware` "
        "say as much of others"},
       {"0xH100", "unknown topology `0xH100`", nullptr,
-       "`shardplan list topologies` shows all; `--devices` and `--hardware` "
-       "say as much of others"},
+       "a topology with a similar name is `8xH100`"},
       {"1x2", "unknown topology `1x2`", nullptr,
        "`shardplan list topologies` shows all; `--devices` and `--hardware` "
        "say as much of others"},

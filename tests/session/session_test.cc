@@ -222,7 +222,10 @@ TEST_CASE("a mesh of rules has its sizes over slices") {
   rules.mesh = {{"data", 1, {}, {}, {}}, {"fsdp", -1, {}, {}, {}}};
   rules.dcn_mesh = {{"data", -1, {}, {}, {}}, {"fsdp", 1, {}, {}, {}}};
   Diagnostics diags;
-  const auto mesh = mesh_of_rules(rules, 16, 2, diags);
+  PlanRequest request;
+  request.devices = 16;
+  request.slices = 2;
+  const auto mesh = mesh_of_rules(rules, request, diags);
   REQUIRE(mesh);
   CHECK(mesh_text(mesh->mesh) == "data=2,fsdp=8");
   CHECK(mesh->slices->crossed == std::vector<int64_t>{2, 1});
