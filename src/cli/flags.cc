@@ -27,7 +27,7 @@ constexpr std::string_view kOrder[] = {
     "rules", "dialect", "table", "pattern", "parity", "fallback", "flax-compat",
     "mesh", "devices", "slices", "topology", "over", "axes", "plan", "min-size",
     "on-indivisible", "unmatched", "no-strict", "declare", "jobs", "max-memory",
-    "shard", "why", "semantics", "config", "isolated",
+    "shard", "why", "semantics", "names", "config", "isolated",
     // Simulation
     "graph", "dims", "layers", "tokens", "input-ids", "shrink", "capacity",
     "values", "seed", "dtype", "reduce-dtype", "overlap", "expect", "vary",
@@ -45,7 +45,7 @@ constexpr std::string_view kOrder[] = {
     "verbose", "no-progress",
     // Diagnostics
     "tolerance", "max-replicated", "deny", "allow", "exit-zero", "fix", "diff",
-    "exit-code"};
+    "fail-on", "exit-code"};
 
 std::vector<Flag> all_flags() {
   std::vector<Flag> rows;

@@ -93,6 +93,9 @@ void settle(const CommandLine& line, std::optional<FencedHost>& fenced,
   options = {};
   options.command = line.command->name;
   options.arguments = line.arguments;
+  for (const Setting& setting : line.settings) {
+    options.given.push_back(setting.flag->name);
+  }
   // Of those that make a plan it is the first word.
   if (!line.arguments.empty()) options.planning.model = line.arguments.front();
   apply_settings(settings, options, diags);

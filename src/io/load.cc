@@ -18,6 +18,7 @@
 #include "io/orbax/checkpoint.h"
 #include "io/paths.h"
 #include "io/plan/plan_file.h"
+#include "io/rule_text.h"
 #include "io/shipped.h"
 #include "syntax/document.h"
 
@@ -413,14 +414,9 @@ std::string rules_file(const std::string& path, Host& host) {
   return host.file_info(dump) ? dump : path;
 }
 
-bool load_rule_file(const std::string& path, const RuleDialect* forced,
-                    const RuleReading& reading, RuleSet& rules, Host& host,
-                    Diagnostics& diags) {
-  const bool shipped = path.starts_with('@');
-  const SourcePtr file =
-      shipped ? shipped_source(path.substr(1), diags)
-              : read_source(rules_file(path, host), kWholeFile, host, diags);
-  if (file == nullptr) return false;
+bool read_rule_text(const SourcePtr& file, bool shipped,
+                    const RuleDialect* forced, const RuleReading& reading,
+                    RuleSet& rules, Diagnostics& diags) {
   const RuleDialect* dialect =
       forced != nullptr ? forced : recognize_dialect(*file, diags);
   if (dialect == nullptr) return false;
@@ -428,6 +424,17 @@ bool load_rule_file(const std::string& path, const RuleDialect* forced,
   if (!dialect->read(file, reading, more, diags)) return false;
   more.sources.push_back(file);
   return append_rules(std::move(more), shipped, rules, diags);
+}
+
+bool load_rule_file(const std::string& path, const RuleDialect* forced,
+                    const RuleReading& reading, RuleSet& rules, Host& host,
+                    Diagnostics& diags) {
+  const bool shipped = path.starts_with('@');
+  const SourcePtr file =
+      shipped ? shipped_source(path.substr(1), diags)
+              : read_source(rules_file(path, host), kWholeFile, host, diags);
+  return file != nullptr &&
+         read_rule_text(file, shipped, forced, reading, rules, diags);
 }
 
 }  // namespace
@@ -438,6 +445,22 @@ std::span<const RuleDialect> rule_dialects() {
       kOrbaxRules,  kMaxtextDumpRules, kShardy,   kHfTpPlan, kDtensor,
       kPythonRules, kMaxText,          kLevanter, kFlax,     kYamlRules};
   return kRuleDialects;
+}
+
+std::optional<RuleSet> read_rules(const SourcePtr& file,
+                                  const std::optional<std::string>& dialect,
+                                  const RuleReading& reading,
+                                  Diagnostics& diags) {
+  const RuleDialect* forced = nullptr;
+  if (dialect) {
+    forced = find_dialect(*dialect, diags);
+    if (forced == nullptr) return std::nullopt;
+  }
+  RuleSet rules;
+  if (!read_rule_text(file, false, forced, reading, rules, diags)) {
+    return std::nullopt;
+  }
+  return rules;
 }
 
 std::optional<RuleSet> load_rules(std::span<const std::string> paths,

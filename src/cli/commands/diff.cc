@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // `shardplan diff A B`: which tensors two saved plans place differently, and
-// what that does to the fullest device. (With --semantics:
-// cli/commands/semantics.h.)
+// what that does to the fullest device. (Of two files of rules:
+// cli/commands/rule_diff.h; with --semantics: cli/commands/semantics.h.)
 #include "cli/commands/diff.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <map>
@@ -19,6 +21,7 @@
 
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/commands/rule_diff.h"
 #include "cli/commands/semantics.h"
 #include "cli/flag_values.h"
 #include "cli/flags.h"
@@ -263,11 +266,7 @@ Table folded_table(const Comparison& comparison, const Side& a, const Side& b,
   return table;
 }
 
-std::optional<Side> read_side(const std::string& path, Context& context) {
-  context.progress.stage("reading " + path);
-  SourcePtr source = read_source(path, kWholeFile, context.host, context.diags);
-  if (source == nullptr) return std::nullopt;
-  context.diags.keep(source);
+std::optional<Side> read_side(const SourcePtr& source, Context& context) {
   auto saved = read_plan(source, context.diags);
   if (!saved) return std::nullopt;
   auto memory = device_memory(saved->manifest, saved->plan, context.diags);
@@ -320,10 +319,56 @@ std::string mesh_line(const Mesh& mesh) {
 
 }  // namespace
 
-Exit run_diff(Context& context) {
-  if (!context.options.diff.semantics.empty()) return diff_semantics(context);
-  const auto a = read_side(context.options.arguments[0], context);
-  const auto b = read_side(context.options.arguments[1], context);
+namespace {
+
+// How flags that only rules take are known to those who give plans.
+constexpr std::array<std::string_view, 6> kOfRules = {
+    "dialect", "table", "axes", "jobs", "names", "fail-on"};
+
+bool is_of_rules(std::string_view flag) {
+  return std::find(kOfRules.begin(), kOfRules.end(), flag) != kOfRules.end();
+}
+
+// Neither a shipped set nor a folder is a plan; a file is what it holds.
+std::optional<RuleSide> read_argument(const std::string& path,
+                                      Context& context) {
+  const auto info = path == "-" || path.starts_with('@')
+                        ? std::nullopt
+                        : context.host.file_info(path);
+  if (path.starts_with('@') || (info && info->directory)) {
+    return RuleSide{path, nullptr};
+  }
+  context.progress.stage("reading " + path);
+  SourcePtr file = read_source(path, kWholeFile, context.host, context.diags);
+  if (file == nullptr) return std::nullopt;
+  return RuleSide{path, std::move(file)};
+}
+
+bool holds_plan(const RuleSide& side) {
+  return side.file != nullptr && is_plan(side.file->text());
+}
+
+Exit refuse_mixed(const RuleSide& plan, const RuleSide& other,
+                  Diagnostics& diags) {
+  diags
+      .error(Code::Usage, {},
+             "`" + printable(plan.path) + "` is a saved plan, and `" +
+                 printable(other.path) + "` is not")
+      .help("`diff` compares two saved plans, or two files of rules");
+  return Exit::CouldNotRun;
+}
+
+Exit diff_plans(Context& context, const std::array<RuleSide, 2>& sides) {
+  for (const std::string_view flag : context.options.given) {
+    if (!is_of_rules(flag)) continue;
+    context.diags
+        .error(Code::Usage, {},
+               "`--" + std::string(flag) + "` means nothing to saved plans")
+        .help("it is for `diff` of two files of rules");
+  }
+  if (context.diags.cannot_run()) return Exit::CouldNotRun;
+  const auto a = read_side(sides[0].file, context);
+  const auto b = read_side(sides[1].file, context);
   if (!a || !b) return Exit::CouldNotRun;
   const Comparison comparison = compare(*a, *b);
   const bool same_mesh = a->saved.plan.mesh == b->saved.plan.mesh;
@@ -346,7 +391,47 @@ Exit run_diff(Context& context) {
              : exit;
 }
 
+}  // namespace
+
+Exit run_diff(Context& context) {
+  if (!context.options.diff.semantics.empty()) return diff_semantics(context);
+  const std::vector<std::string>& arguments = context.options.arguments;
+  if (arguments[0] == "-" && arguments[1] == "-") {
+    context.diags.error(Code::Usage, {}, "standard input can be read once only")
+        .help("give one of the two as a file");
+    return Exit::CouldNotRun;
+  }
+  auto a = read_argument(arguments[0], context);
+  auto b = read_argument(arguments[1], context);
+  if (!a || !b) return Exit::CouldNotRun;
+  if (holds_plan(*a) != holds_plan(*b)) {
+    return holds_plan(*a) ? refuse_mixed(*a, *b, context.diags)
+                          : refuse_mixed(*b, *a, context.diags);
+  }
+  const std::array<RuleSide, 2> sides = {*std::move(a), *std::move(b)};
+  return holds_plan(sides[0]) ? diff_plans(context, sides)
+                              : diff_rules(context, sides);
+}
+
 namespace {
+
+void set_fail_on(const Setting& setting, Options& options, Diagnostics& diags) {
+  FailOn fail_on;
+  bool fine = true;
+  for (const std::string& text : split_list(setting.value)) {
+    if (add_fail_on(text, fail_on)) continue;
+    fine = false;
+    auto problem = diags.error(
+        Code::Usage, setting.where,
+        "`" + printable(text) + "` in " + title_of(setting) + " is not known");
+    const std::vector<std::string> forms = fail_on_forms();
+    if (const auto near = nearest(text, forms)) {
+      problem.help("write `" + *near + "` if that is what was meant");
+    }
+    problem.help("known are " + quoted_names(forms));
+  }
+  if (fine) options.diff.fail_on = fail_on;
+}
 
 void set_semantics(const Setting& setting, Options& options,
                    Diagnostics& diags) {
@@ -384,8 +469,17 @@ const std::vector<Flag>& diff_flags() {
        "compare two readings of one model's rules: eformer, flax, maxtext, "
        "easylm, dtensor, hf, gspmd",
        "diff", false, false, nullptr, set_semantics},
+      {"names", 0, Takes::File, "MODEL", "Inputs",
+       "of rules: a model whose names and logical axes are tried; may repeat",
+       "diff", true, false, nullptr,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.diff.names.push_back(path_of(s));
+       }},
+      {"fail-on", 0, Takes::Text, "LIST", "Diagnostics",
+       "of rules: exit with 1 on lost-axes or any-change", "diff", false, false,
+       nullptr, set_fail_on},
       {"exit-code", 0, Takes::Nothing, "", "Diagnostics",
-       "exit with 1 when the plans differ", "diff", false, false, nullptr,
+       "exit with 1 when they differ", "diff", false, false, nullptr,
        [](const Setting&, Options& o, Diagnostics&) {
          o.diff.exit_code = true;
        }},
@@ -393,18 +487,29 @@ const std::vector<Flag>& diff_flags() {
   return kFlags;
 }
 
-// Two saved plans hold their own rules and meshes. The same keys of a
-// configuration are for other commands.
+// Two saved plans hold their own rules and meshes, and rules alone need none.
+// The same keys of a configuration are for other commands.
 void validate_diff(std::span<const Setting> given, const Options& options,
                    Diagnostics& diags) {
-  if (!options.diff.semantics.empty()) return;
+  if (!options.diff.semantics.empty()) {
+    for (const Setting& setting : given) {
+      const std::string_view name = setting.flag->name;
+      if (name != "names" && name != "fail-on") continue;
+      diags.error(Code::Usage, {},
+                  "`--" + std::string(name) +
+                      "` means nothing together with `--semantics`");
+    }
+    return;
+  }
   for (const Setting& setting : given) {
-    if (!makes_plan(*setting.flag)) continue;
+    if (!makes_plan(*setting.flag) || is_of_rules(setting.flag->name)) continue;
     diags
         .error(Code::Usage, {},
                "`--" + std::string(setting.flag->name) +
                    "` means nothing to `diff` without `--semantics`")
-        .help("saved plans hold their own mesh, rules and placements");
+        .help(
+            "saved plans hold their own mesh, rules and placements, and rules "
+            "alone are compared without them");
   }
 }
 

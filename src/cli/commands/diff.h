@@ -2,11 +2,13 @@
 // What `diff` alone takes.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/diagnostic.h"
+#include "gate/fail_on.h"
 
 namespace shardplan::cli {
 
@@ -16,12 +18,14 @@ struct Setting;
 
 struct DiffRequest {
   bool exit_code = false;              // --exit-code
+  std::optional<FailOn> fail_on;       // --fail-on
+  std::vector<std::string> names;      // --names: models, of rules alone
   std::vector<std::string> semantics;  // --semantics A,B: two, or none
 };
 
 const std::vector<Flag>& diff_flags();
-// What makes a plan means nothing to saved ones (SP010). `given` are the flags
-// of the command line.
+// What makes a plan means nothing to saved ones or to rules alone (SP010).
+// `given` are the flags of the command line.
 void validate_diff(std::span<const Setting> given, const Options& options,
                    Diagnostics& diags);
 

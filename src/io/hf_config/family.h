@@ -145,6 +145,8 @@ struct HfFamily {
 // `architectures` names; without a `model_type` by `architectures`. Null when
 // it is none of ours. Reports nothing.
 const HfFamily* find_family(const Node& config);
+// All rows.
+std::span<const HfFamily> hf_families();
 
 // decoders.cc
 void write_llama(const HfFamily&, ConfigReader&, TensorWriter&);

@@ -261,6 +261,8 @@ const ManifestFormat kHfConfig = {
     "hf-config", "a Hugging Face config.json of a known family", recognize,
     read};
 
+std::span<const HfFamily> hf_families() { return kFamilies; }
+
 const HfFamily* find_family(const Node& config) {
   if (!config.is_map()) return nullptr;
   const auto model_type = config.find("model_type");

@@ -40,14 +40,23 @@ class Page {
     }
   }
 
-  // No line of a drawing can end the fence: it holds no backticks.
+  // The fence is longer than any run of backticks, so that no line ends it.
   void verbatim(const std::vector<std::string>& lines) {
-    out_.buffer() += "\n```text\n";
+    size_t longest = 2;
+    for (const std::string& line : lines) {
+      size_t run = 0;
+      for (const char c : line) {
+        run = c == '`' ? run + 1 : 0;
+        longest = std::max(longest, run);
+      }
+    }
+    const std::string fence(longest + 1, '`');
+    out_.buffer() += "\n" + fence + "text\n";
     for (const std::string& line : lines) {
       out_.buffer() += printable(line) + "\n";
       out_.drain();
     }
-    out_.buffer() += "```\n";
+    out_.buffer() += fence + "\n";
   }
 
   void table(const Table& table) {

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/commands/rule_diff.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/views/rule_changes_report.h"
+#include "gate/fail_on.h"
+#include "gate/rule_changes.h"
+#include "io/load.h"
+#include "io/rule_text.h"
+#include "report/report.h"
+#include "session/plan_request.h"
+
+namespace shardplan::cli {
+namespace {
+
+std::optional<RuleSet> read_rule_side(const RuleSide& side, Context& context) {
+  context.progress.stage("reading " + side.path);
+  const PlanRequest& request = context.options.planning;
+  const RuleReading reading = rule_reading(request);
+  if (side.file != nullptr) {
+    return read_rules(side.file, request.dialect, reading, context.diags);
+  }
+  const std::vector<std::string> paths = {side.path};
+  return load_rules(paths, request.dialect, reading, context.host,
+                    context.diags);
+}
+
+std::optional<std::vector<Manifest>> read_named_models(Context& context) {
+  std::vector<Manifest> models;
+  bool fine = true;
+  for (const std::string& path : context.options.diff.names) {
+    context.progress.stage("reading " + path);
+    auto model = load_manifest(path, context.host, context.diags);
+    fine = fine && model;
+    if (model) models.push_back(*std::move(model));
+  }
+  if (!fine) return std::nullopt;
+  return models;
+}
+
+// Without a model only some changes can be seen.
+bool check_fail_on(const FailOn& fail_on, Diagnostics& diags) {
+  const std::vector<std::string> others = without_meaning_for_rules(fail_on);
+  for (const std::string& name : others) {
+    diags
+        .error(Code::Usage, {},
+               "`" + name + "` in `--fail-on` means nothing without a model")
+        .help("of rules alone `lost-axes` and `any-change` can be told");
+  }
+  return others.empty();
+}
+
+std::string counts_text(const RuleSet& rules) {
+  std::string text = plural(static_cast<int64_t>(rules.rules.size()), "rule");
+  if (!rules.logical_rules.empty()) {
+    text += ", " + plural(static_cast<int64_t>(rules.logical_rules.size()),
+                          "logical axis rule");
+  }
+  return text;
+}
+
+int64_t count_of(const std::vector<RuleSetChange>& changes, ChangeKind kind) {
+  return std::count_if(
+      changes.begin(), changes.end(),
+      [&](const RuleSetChange& change) { return change.kind == kind; });
+}
+
+int64_t count_lost(const std::vector<RuleSetChange>& changes) {
+  return std::count_if(
+      changes.begin(), changes.end(),
+      [](const RuleSetChange& change) { return !change.lost.empty(); });
+}
+
+// "3 changes of labels, 2 of rules; 1 loses axes."
+std::string rule_diff_note(const std::vector<RuleSetChange>& changes,
+                           int64_t failing) {
+  if (changes.empty()) return "No rule or label changed.";
+  const int64_t labels = count_of(changes, ChangeKind::Label);
+  const int64_t rules = count_of(changes, ChangeKind::Rule);
+  const int64_t others = static_cast<int64_t>(changes.size()) - labels - rules;
+  std::string text = plural(labels, "change") + " of labels, " +
+                     count_text(rules) + " of rules";
+  if (others > 0) text += ", " + count_text(others) + " of axes";
+  const int64_t lost = count_lost(changes);
+  text += "; " + count_text(lost) + (lost == 1 ? " loses" : " lose") + " axes";
+  if (failing > 0) {
+    text += ", " + count_text(failing) + (failing == 1 ? " fails" : " fail");
+  }
+  return text + ".";
+}
+
+}  // namespace
+
+Exit diff_rules(Context& context, const std::array<RuleSide, 2>& sides) {
+  const DiffRequest& request = context.options.diff;
+  const FailOn fail_on = request.fail_on.value_or(FailOn());
+  const bool is_meant = check_fail_on(fail_on, context.diags);
+  const auto before = read_rule_side(sides[0], context);
+  const auto after = read_rule_side(sides[1], context);
+  const auto models = read_named_models(context);
+  if (!is_meant || !before || !after || !models) return Exit::CouldNotRun;
+  std::vector<const Manifest*> named;
+  for (const Manifest& model : *models) named.push_back(&model);
+  context.progress.stage("comparing rules");
+  const int jobs = resolve_options(context.options.planning, context.host).jobs;
+  const auto found =
+      compare_rules({*before, *after, named, jobs}, context.diags);
+  if (!found) return Exit::CouldNotRun;
+  const std::vector<RuleSetChange>& changes = found->changes;
+  const int64_t failing = std::count_if(
+      changes.begin(), changes.end(),
+      [&](const RuleSetChange& change) { return fails(change, fail_on); });
+
+  Report report;
+  report.command = context.options.command;
+  const auto total = static_cast<int64_t>(changes.size());
+  report.summary = {{"changes", Count{total}},
+                    {"labels", Count{count_of(changes, ChangeKind::Label)}},
+                    {"rules", Count{count_of(changes, ChangeKind::Rule)}},
+                    {"lost_axes", Count{count_lost(changes)}},
+                    {"failed", Count{failing}},
+                    {"not_looked_at", Names{found->notes}}};
+  report.headline = {printable(sides[0].path) + " (" + counts_text(*before) +
+                     ") → " + printable(sides[1].path) + " (" +
+                     counts_text(*after) + ")"};
+  if (!changes.empty()) {
+    report.drawing =
+        [texts = change_texts(changes, fail_on, context.options.output.expand)](
+            const Style& style) { return change_lines(texts, style.width); };
+  }
+  report.tables = {rule_changes_table(changes, fail_on)};
+  report.notes = {rule_diff_note(changes, failing)};
+  for (const std::string& note : found->notes) {
+    report.notes.push_back("Not all was looked at: " + note + ".");
+  }
+  const Exit exit = finish(context, std::move(report));
+  const bool is_finding =
+      failing > 0 || (request.exit_code && !changes.empty());
+  return exit == Exit::Fine && is_finding ? Exit::Findings : exit;
+}
+
+}  // namespace shardplan::cli

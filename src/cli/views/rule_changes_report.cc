@@ -1,0 +1,485 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/views/rule_changes_report.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "base/text.h"
+#include "cli/views/columns.h"
+#include "core/spec.h"
+
+namespace shardplan::cli {
+namespace {
+
+using From = RuleSetChange::From;
+using How = ChangeHow;
+using Kind = ChangeKind;
+
+std::string place_text(Span where) {
+  if (!where) return "";
+  return where.file->name() + ":" + std::to_string(place_of(where).line);
+}
+
+std::string both_places(const RuleSetChange& change) {
+  const std::string before = place_text(change.before_where);
+  const std::string after = place_text(change.after_where);
+  if (before.empty() || after.empty()) return before + after;
+  return before + " → " + after;
+}
+
+// "[data, fsdp]" of a label, "P(data, fsdp)" of a rule.
+std::string placed_text(const RuleSetChange& change,
+                        const PartitionSpec& spec) {
+  if (change.kind != Kind::Label) return spec_text(spec);
+  std::string text;
+  for (const AxisNames& axes : spec.dims) {
+    for (const AxisName& axis : axes) {
+      text += (text.empty() ? "[" : ", ") + axis;
+    }
+  }
+  return text.empty() ? "None" : text + "]";
+}
+
+std::string before_and_after(const RuleSetChange& change) {
+  if (change.kind == Kind::Axis || change.kind == Kind::Reading) {
+    const auto side = [](const std::string& text) {
+      return text.empty() ? std::string("–") : text;
+    };
+    return side(change.text_before) + " → " + side(change.text_after);
+  }
+  const auto side = [&](const std::optional<PartitionSpec>& spec) {
+    return spec ? placed_text(change, *spec) : std::string("–");
+  };
+  if (change.before == change.after) return side(change.after);
+  return side(change.before) + " → " + side(change.after);
+}
+
+// "matters where `expert` > 1"
+std::string matters_text(const RuleSetChange& change) {
+  if (change.matters.empty()) return "";
+  return "matters where " +
+         quoted_names(change.matters,
+                      change.matters_together ? " and " : " or ") +
+         " > 1";
+}
+
+// "loses `a` and gains `b`"; "" where axes only went elsewhere.
+std::string loses_and_gains(const RuleSetChange& change, bool several) {
+  std::string text;
+  if (!change.lost.empty()) {
+    text = (several ? "lose " : "loses ") + quoted_names(change.lost);
+  }
+  if (!change.gained.empty()) {
+    text += (text.empty() ? "" : " and ") +
+            std::string(several ? "gain " : "gains ") +
+            quoted_names(change.gained);
+  }
+  return text;
+}
+
+// What a change does that neither lost nor gained an axis as a whole.
+std::string rearranged(const RuleSetChange& change) {
+  if (change.matters_together) return "has its axes in another order";
+  if (change.matters.empty()) return "is written otherwise";
+  return "has " + quoted_names(change.matters) + " on another dimension";
+}
+
+std::string subject(const RuleSetChange& change) {
+  const std::string name = in_backticks(change.what);
+  return change.of_values ? "for values: " + name : name;
+}
+
+std::string crossed_text(const RuleSetChange& change) {
+  std::string text = in_backticks(change.by);
+  if (change.crossed > 1) {
+    text += " and " + plural(change.crossed - 1, "other rule");
+  }
+  return text;
+}
+
+// Why nothing is known of rules that changed places.
+std::string no_witness_text(const RuleSetChange& change) {
+  if (change.is_untried) return "not all of them were tried for common names";
+  return change.is_shadowed
+             ? "an earlier rule decides every name found that both match"
+             : "no name was found that both match";
+}
+
+std::string whose_text(const RuleSetChange& change) {
+  switch (change.from) {
+    case From::Model:
+      return "a name of `" + printable(change.witness_of) + "`";
+    case From::Family:
+      return "a name as in " + change.witness_of;
+    case From::Patterns:
+      return "a name made from the patterns";
+    case From::Nowhere:
+      break;
+  }
+  return "";
+}
+
+// In which arrays labels meet.
+std::string array_text(const RuleSetChange& change) {
+  switch (change.from) {
+    case From::Model:
+      return "in `" + printable(change.witness) + "` of `" +
+             printable(change.witness_of) + "`";
+    case From::Patterns:
+      return "in the spec of `" + printable(change.witness) + "`";
+    case From::Family:
+    case From::Nowhere:
+      break;
+  }
+  return "in arrays that have both";
+}
+
+ChangeText contest_text(const RuleSetChange& change,
+                        const std::vector<std::string>& labels) {
+  const bool several = labels.size() > 1;
+  const std::string who = some_names(labels, 4);
+  const std::string rival = in_backticks(change.by);
+  ChangeText text;
+  if (!change.lost.empty()) {
+    text.what = who + " " + loses_and_gains(change, several) + " to " + rival;
+  } else if (!change.gained.empty()) {
+    text.what = who + " " + loses_and_gains(change, several) + ", which " +
+                rival + " had";
+  } else {
+    text.what = who + (several ? " claim " : " claims ") +
+                quoted_names(change.contested) + ", which " + rival + " has";
+  }
+  text.places = place_text(change.by_where);
+  const bool is_taken = change.gained.empty() || !change.lost.empty();
+  if (is_taken) text.places += " (earlier rule)";
+  text.detail =
+      (several ? "" : before_and_after(change) + " ") + array_text(change);
+  // A rule is passed over as a whole.
+  const bool is_whole = std::any_of(
+      change.lost.begin(), change.lost.end(),
+      [&](const AxisName& axis) { return !contains(change.contested, axis); });
+  if (is_whole) {
+    text.detail += ", since its rule names " + quoted_names(change.contested);
+  }
+  return text;
+}
+
+ChangeText single_text(const RuleSetChange& change) {
+  ChangeText text;
+  text.places = both_places(change);
+  text.detail = before_and_after(change);
+  const std::string who = subject(change);
+  const std::string difference = loses_and_gains(change, false);
+  switch (change.how) {
+    case How::Added:
+      text.what = who + " is new";
+      text.detail =
+          change.after ? placed_text(change, *change.after) : change.text_after;
+      if (change.crossed > 0) {
+        text.detail += "; stands before " + crossed_text(change) + ": " +
+                       no_witness_text(change);
+      }
+      break;
+    case How::Removed:
+      text.what = who + " is gone";
+      text.detail =
+          "was " + (change.before ? placed_text(change, *change.before)
+                                  : change.text_before);
+      break;
+    case How::Changed:
+      text.what =
+          who + " " + (difference.empty() ? rearranged(change) : difference);
+      break;
+    case How::Fallback:
+      text.what = "rule " + std::to_string(change.occurrence + 1) + " of " +
+                  who + " " +
+                  (!change.before        ? std::string("is new")
+                   : !change.after       ? std::string("is gone")
+                   : !difference.empty() ? difference
+                                         : rearranged(change));
+      break;
+    case How::Takeover: {
+      const std::string name = in_backticks(change.witness);
+      const std::string values = change.of_values ? "for values: " : "";
+      if (change.what.empty()) {
+        text.what = values + "no rule decides " + name + ", which " +
+                    in_backticks(change.by) + " did";
+      } else if (change.by.empty()) {
+        text.what = who + " decides " + name + ", which no rule did";
+      } else {
+        text.what = who + " takes " + name + " from " + in_backticks(change.by);
+      }
+      text.detail += "; " + whose_text(change);
+      break;
+    }
+    case How::Moved:
+      if (change.kind == Kind::Axis) {
+        text.what = "the axes of `mesh` have another order";
+        break;
+      }
+      text.what = who + " now stands " +
+                  (change.stands_before ? "before " : "behind ") +
+                  crossed_text(change);
+      text.detail = no_witness_text(change);
+      break;
+    case How::Contest:
+      break;
+  }
+  if (change.kind == Kind::Axis && change.how != How::Moved) {
+    text.what = "axis " + who +
+                (change.how == How::Added     ? " is new"
+                 : change.how == How::Removed ? " is gone"
+                                              : " is declared otherwise");
+  }
+  if (change.kind == Kind::Reading) {
+    text.what = "logical axes are read otherwise";
+  }
+  return text;
+}
+
+void add_ending(const RuleSetChange& change, const FailOn& fail_on,
+                ChangeText& text) {
+  const std::string matters = matters_text(change);
+  if (!matters.empty()) text.detail += "; " + matters;
+  if (fails(change, fail_on)) text.detail += "; fails";
+}
+
+// What must be equal for contests to share a line.
+auto contest_key(const RuleSetChange& change) {
+  return std::make_tuple(
+      change.by, change.lost, change.gained, change.contested, change.matters,
+      change.from == From::Nowhere ? std::string()
+                                   : change.what + '\n' + change.witness);
+}
+
+// "activation" of `activation_exp`.
+std::string_view first_word(std::string_view label) {
+  return label.substr(0, label.find('_'));
+}
+
+// Those that are called like the rival first: they are likelier to meet it.
+std::vector<std::string> ordered_labels(
+    const std::vector<const RuleSetChange*>& group) {
+  std::vector<std::string> labels;
+  for (const RuleSetChange* change : group) labels.push_back(change->what);
+  const std::string_view word = first_word(group.front()->by);
+  std::stable_partition(
+      labels.begin(), labels.end(),
+      [&](const std::string& label) { return first_word(label) == word; });
+  return labels;
+}
+
+}  // namespace
+
+std::vector<ChangeText> change_texts(const std::vector<RuleSetChange>& changes,
+                                     const FailOn& fail_on, bool expand) {
+  using Key = decltype(contest_key(changes.front()));
+  std::map<Key, std::vector<const RuleSetChange*>> groups;
+  for (const RuleSetChange& change : changes) {
+    if (change.how == How::Contest) {
+      groups[contest_key(change)].push_back(&change);
+    }
+  }
+  std::vector<ChangeText> texts;
+  for (const RuleSetChange& change : changes) {
+    if (change.how != How::Contest) {
+      texts.push_back(single_text(change));
+    } else if (expand) {
+      texts.push_back(contest_text(change, {change.what}));
+    } else {
+      const auto& group = groups.at(contest_key(change));
+      if (group.front() != &change) continue;
+      texts.push_back(contest_text(change, ordered_labels(group)));
+    }
+    add_ending(change, fail_on, texts.back());
+  }
+  return texts;
+}
+
+namespace {
+
+constexpr int kGap = 2;
+constexpr int kIndent = 4;
+
+void add_wrapped(const std::string& text, int width,
+                 std::vector<std::string>& lines) {
+  const std::string indent(kIndent, ' ');
+  std::string line;
+  size_t at = 0;
+  while (at < text.size()) {
+    size_t end = text.find(' ', at);
+    if (end == std::string::npos) end = text.size();
+    const std::string word = text.substr(at, end - at);
+    const bool fits = display_width(indent + line + " " + word) <= width;
+    if (!line.empty() && !fits)
+      lines.push_back(indent + std::exchange(line, ""));
+    line += (line.empty() ? "" : " ") + word;
+    at = end + 1;
+  }
+  if (!line.empty()) lines.push_back(indent + line);
+}
+
+}  // namespace
+
+std::vector<std::string> change_lines(const std::vector<ChangeText>& texts,
+                                      int width) {
+  int what = 0;
+  int places = 0;
+  int detail = 0;
+  for (const ChangeText& text : texts) {
+    what = std::max(what, display_width(text.what));
+    places = std::max(places, display_width(text.places));
+    detail = std::max(detail, display_width(text.detail));
+  }
+  std::vector<std::string> lines;
+  const bool fit = what + places + detail + 2 * kGap <= width;
+  for (const ChangeText& text : texts) {
+    if (fit) {
+      std::string line = pad(text.what, what + kGap);
+      line += text.detail.empty()
+                  ? text.places
+                  : pad(text.places, places + kGap) + text.detail;
+      lines.push_back(line.substr(0, line.find_last_not_of(' ') + 1));
+      continue;
+    }
+    const bool has_place = !text.places.empty();
+    const bool beside =
+        display_width(text.what) + kGap + display_width(text.places) <= width;
+    lines.push_back(text.what);
+    if (has_place && beside) {
+      lines.back() += std::string(kGap, ' ') + text.places;
+    } else if (has_place) {
+      add_wrapped(text.places, width, lines);
+    }
+    add_wrapped(text.detail, width, lines);
+  }
+  return lines;
+}
+
+namespace {
+
+struct ChangeRow {
+  const RuleSetChange& change;
+  bool fails = false;
+};
+
+Cell text_or_nothing(const std::string& text) {
+  if (text.empty()) return std::monostate();
+  return text;
+}
+
+Cell side_cell(const std::optional<PartitionSpec>& spec,
+               const std::string& text) {
+  if (spec) return *spec;
+  return text_or_nothing(text);
+}
+
+Cell file_cell(Span where) {
+  if (!where) return std::monostate();
+  return where.file->name();
+}
+
+Cell line_cell(Span where) {
+  if (!where) return std::monostate();
+  return Count{place_of(where).line};
+}
+
+// The line that did it: where it stands now, or else stood.
+Span cause_of(const RuleSetChange& change) {
+  if (change.how == How::Contest && change.by_where) return change.by_where;
+  return change.after_where ? change.after_where : change.before_where;
+}
+
+std::string_view from_name(From from) {
+  switch (from) {
+    case From::Model:
+      return "model";
+    case From::Family:
+      return "family";
+    case From::Patterns:
+      return "patterns";
+    case From::Nowhere:
+      break;
+  }
+  return "";
+}
+
+const ColumnsOf<ChangeRow>& change_columns() {
+  static const ColumnsOf<ChangeRow> kColumns = {
+      {{"target", "target"}, [](const ChangeRow&) { return Cell(); }},
+      {{"kind", "kind"},
+       [](const ChangeRow& r) {
+         return Cell(std::string(kind_name(r.change.kind)));
+       }},
+      {{"what", "what"},
+       [](const ChangeRow& r) { return text_or_nothing(r.change.what); }},
+      {{"before", "before"},
+       [](const ChangeRow& r) {
+         return side_cell(r.change.before, r.change.text_before);
+       }},
+      {{"after", "after"},
+       [](const ChangeRow& r) {
+         return side_cell(r.change.after, r.change.text_after);
+       }},
+      {{"file", "file"},
+       [](const ChangeRow& r) { return file_cell(cause_of(r.change)); }},
+      {{"line", "line"},
+       [](const ChangeRow& r) { return line_cell(cause_of(r.change)); }},
+      {{"fails", "fails"},
+       [](const ChangeRow& r) { return Cell(YesNo{r.fails}); }},
+      {{"change", "change"},
+       [](const ChangeRow& r) {
+         return Cell(std::string(how_name(r.change.how)));
+       }},
+      {{"of_values", "of values"},
+       [](const ChangeRow& r) { return Cell(YesNo{r.change.of_values}); }},
+      {{"occurrence", "occurrence"},
+       [](const ChangeRow& r) { return Cell(Count{r.change.occurrence}); }},
+      {{"lost", "lost"},
+       [](const ChangeRow& r) { return Cell(Names{r.change.lost}); }},
+      {{"gained", "gained"},
+       [](const ChangeRow& r) { return Cell(Names{r.change.gained}); }},
+      {{"matters", "matters where"},
+       [](const ChangeRow& r) { return Cell(Names{r.change.matters}); }},
+      {{"by", "by"},
+       [](const ChangeRow& r) { return text_or_nothing(r.change.by); }},
+      {{"crossed", "crossed"},
+       [](const ChangeRow& r) { return Cell(Count{r.change.crossed}); }},
+      {{"witness", "witness"},
+       [](const ChangeRow& r) { return text_or_nothing(r.change.witness); }},
+      {{"witness_from", "witness from"},
+       [](const ChangeRow& r) {
+         return text_or_nothing(std::string(from_name(r.change.from)));
+       }},
+      {{"witness_of", "witness of"},
+       [](const ChangeRow& r) { return text_or_nothing(r.change.witness_of); }},
+      {{"file_before", "file before"},
+       [](const ChangeRow& r) { return file_cell(r.change.before_where); }},
+      {{"line_before", "line before"},
+       [](const ChangeRow& r) { return line_cell(r.change.before_where); }},
+      {{"file_after", "file after"},
+       [](const ChangeRow& r) { return file_cell(r.change.after_where); }},
+      {{"line_after", "line after"},
+       [](const ChangeRow& r) { return line_cell(r.change.after_where); }}};
+  return kColumns;
+}
+
+}  // namespace
+
+Table rule_changes_table(const std::vector<RuleSetChange>& changes,
+                         const FailOn& fail_on) {
+  Table table;
+  table.id = "gate_changes";
+  table.audience = Audience::Programs;
+  table.columns = columns_of(change_columns());
+  table.rows = [&changes, fail_on](const RowSink& sink) {
+    for (const RuleSetChange& change : changes) {
+      sink(row_of(change_columns(), ChangeRow{change, fails(change, fail_on)}));
+    }
+  };
+  return table;
+}
+
+}  // namespace shardplan::cli

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gate/fail_on.h"
+
+#include <charconv>
+#include <cmath>
+
+#include "gate/rule_changes.h"
+
+namespace shardplan {
+namespace {
+
+constexpr std::string_view kMemory = "memory>";
+constexpr std::string_view kReplicated = "replicated>";
+
+struct FailOnSwitch {
+  std::string_view name;
+  bool FailOn::*field;
+};
+constexpr FailOnSwitch kSwitches[] = {{"new-errors", &FailOn::new_errors},
+                                      {"new-warnings", &FailOn::new_warnings},
+                                      {"lost-axes", &FailOn::lost_axes},
+                                      {"any-change", &FailOn::any_change}};
+
+// "1%" is 0.01, and "0.01" too.
+std::optional<double> fraction_of(std::string_view text) {
+  const bool is_percent = text.ends_with('%');
+  if (is_percent) text.remove_suffix(1);
+  double value = 0;
+  const auto read =
+      std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || read.ec != std::errc() ||
+      read.ptr != text.data() + text.size() || !std::isfinite(value) ||
+      value < 0) {
+    return std::nullopt;
+  }
+  return is_percent ? value / 100 : value;
+}
+
+}  // namespace
+
+std::vector<std::string> fail_on_forms() {
+  std::vector<std::string> forms = {"memory>1%", "replicated>0"};
+  for (const FailOnSwitch& each : kSwitches) forms.emplace_back(each.name);
+  return forms;
+}
+
+bool add_fail_on(std::string_view text, FailOn& fail_on) {
+  for (const FailOnSwitch& each : kSwitches) {
+    if (text != each.name) continue;
+    fail_on.*each.field = true;
+    return true;
+  }
+  const bool is_memory = text.starts_with(kMemory);
+  if (!is_memory && !text.starts_with(kReplicated)) return false;
+  const auto limit =
+      fraction_of(text.substr(is_memory ? kMemory.size() : kReplicated.size()));
+  if (!limit) return false;
+  (is_memory ? fail_on.memory : fail_on.replicated) = *limit;
+  return true;
+}
+
+std::vector<std::string> without_meaning_for_rules(const FailOn& fail_on) {
+  std::vector<std::string> names;
+  if (fail_on.memory) names.emplace_back("memory");
+  if (fail_on.replicated) names.emplace_back("replicated");
+  if (fail_on.new_errors) names.emplace_back("new-errors");
+  if (fail_on.new_warnings) names.emplace_back("new-warnings");
+  return names;
+}
+
+bool fails(const RuleSetChange& change, const FailOn& fail_on) {
+  return fail_on.any_change || (fail_on.lost_axes && !change.lost.empty());
+}
+
+}  // namespace shardplan

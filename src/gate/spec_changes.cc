@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gate/spec_changes.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace shardplan {
+namespace {
+
+// Axes of the rules' own mesh; their sizes do not matter here.
+Mesh mesh_of(const RuleSet& rules) {
+  std::vector<Axis> axes;
+  if (rules.mesh) {
+    for (const AxisRequest& axis : *rules.mesh) {
+      const bool is_known = std::any_of(
+          axes.begin(), axes.end(),
+          [&](const Axis& other) { return other.name == axis.name; });
+      if (!is_known) axes.push_back({axis.name, 1});
+    }
+  }
+  // A mesh has an axis; this one nobody can write.
+  if (axes.empty()) axes.push_back({std::string(kUnconstrained), 1});
+  return Mesh(std::move(axes));
+}
+
+}  // namespace
+
+AxisNames without(const AxisNames& a, const AxisNames& b) {
+  AxisNames rest;
+  for (const AxisName& name : a) {
+    if (!contains(b, name) && !contains(rest, name)) rest.push_back(name);
+  }
+  return rest;
+}
+
+void add_names(AxisNames& names, const AxisNames& more) {
+  for (const AxisName& name : more) {
+    if (!contains(names, name)) names.push_back(name);
+  }
+}
+
+AxisNames axes_of_spec(const PartitionSpec& spec) {
+  AxisNames axes;
+  for (const AxisNames& dim : spec.dims) add_names(axes, dim);
+  std::erase_if(axes, [](const AxisName& axis) { return axis.empty(); });
+  return axes;
+}
+
+SpecMeaning::SpecMeaning(const RuleSet& rules)
+    : mesh_(mesh_of(rules)), names_(rules, mesh_, {}) {}
+
+PartitionSpec SpecMeaning::of(const Rule& rule) const {
+  if (names_.is_literal(rule.spec)) return rule.spec;
+  return names_.of(rule.spec, rule.spec.dims.size()).spec;
+}
+
+AxisLabels SpecMeaning::labels_of(const Rule& rule) const {
+  AxisLabels labels;
+  for (const AxisNames& dim : rule.spec.dims) {
+    for (const AxisName& name : dim) {
+      if (names_.kind_of(name) == NameKind::Logical) {
+        labels.emplace_back(split_prefix(name).name);
+      }
+    }
+  }
+  return labels.size() < 2 ? AxisLabels() : labels;
+}
+
+void describe_difference(const std::optional<PartitionSpec>& before,
+                         const std::optional<PartitionSpec>& after,
+                         RuleSetChange& change) {
+  const PartitionSpec old_spec = before.value_or(PartitionSpec());
+  const PartitionSpec new_spec = after.value_or(PartitionSpec());
+  const AxisNames old_axes = axes_of_spec(old_spec);
+  const AxisNames new_axes = axes_of_spec(new_spec);
+  change.lost = without(old_axes, new_axes);
+  change.gained = without(new_axes, old_axes);
+  const size_t rank = std::max(old_spec.dims.size(), new_spec.dims.size());
+  AxisNames swapped;
+  for (size_t i = 0; i < rank; ++i) {
+    const AxisNames& a =
+        i < old_spec.dims.size() ? old_spec.dims[i] : AxisNames();
+    const AxisNames& b =
+        i < new_spec.dims.size() ? new_spec.dims[i] : AxisNames();
+    const DimensionChange dim = {static_cast<int>(i), without(a, b),
+                                 without(b, a)};
+    if (!dim.lost.empty() || !dim.gained.empty()) {
+      add_names(change.matters, dim.lost);
+      add_names(change.matters, dim.gained);
+      change.dims.push_back(dim);
+    } else if (a != b) {
+      add_names(swapped, a);
+    }
+  }
+  if (change.matters.empty() && !swapped.empty()) {
+    change.matters = std::move(swapped);
+    change.matters_together = true;
+  }
+  std::erase_if(change.matters,
+                [](const AxisName& axis) { return axis.empty(); });
+}
+
+int AlikeRules::number_of(const Rule& rule, const SpecMeaning& meaning) {
+  PartitionSpec spec = meaning.of(rule);
+  while (!rule.from_last && !spec.dims.empty() && spec.dims.back().empty()) {
+    spec.dims.pop_back();
+  }
+  const int next = static_cast<int>(numbers_.size());
+  Key key = {rule.from_last, rule.decode_dim, std::move(spec)};
+  return numbers_.emplace(std::move(key), next).first->second;
+}
+
+}  // namespace shardplan

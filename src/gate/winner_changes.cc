@@ -1,0 +1,535 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gate/winner_changes.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "base/text.h"
+#include "gate/pattern_samples.h"
+#include "resolve/match.h"
+
+namespace shardplan {
+namespace {
+
+using From = RuleSetChange::From;
+
+// Names made of each pattern, and of each of a pair.
+constexpr size_t kSamplesAlone = 8;
+constexpr size_t kSamplesOfPair = 3;
+// Names made for pairs of rules, altogether: each is searched twice.
+constexpr int64_t kMostPairNames = 60'000;
+// Pairs of rules that are looked at one by one, and those of other specs.
+constexpr int64_t kMostRulePairs = 20'000'000;
+constexpr size_t kMostCrossings = 200'000;
+// Names times rules searched for in them, but for those of models that are
+// given: what thousands of rules for one parameter each would come to.
+constexpr int64_t kMostSearches = 200'000'000;
+
+constexpr int kNoRule = -1;
+
+// Which rule of one side is which of the other: by pattern, and of several by
+// their order.
+struct Pairing {
+  std::vector<int> after_of;   // per rule before; kNoRule: removed
+  std::vector<int> before_of;  // per rule after; kNoRule: added
+  std::vector<int> occurrence_before;
+  std::vector<int> occurrence_after;
+};
+
+Pairing paired(const std::vector<Rule>& before,
+               const std::vector<Rule>& after) {
+  Pairing pairing;
+  pairing.after_of.assign(before.size(), kNoRule);
+  pairing.before_of.assign(after.size(), kNoRule);
+  std::map<std::string_view, std::vector<int>> old_rules;
+  for (size_t i = 0; i < before.size(); ++i) {
+    auto& numbers = old_rules[before[i].pattern];
+    pairing.occurrence_before.push_back(static_cast<int>(numbers.size()));
+    numbers.push_back(static_cast<int>(i));
+  }
+  std::map<std::string_view, int> seen;
+  for (size_t i = 0; i < after.size(); ++i) {
+    const int occurrence = seen[after[i].pattern]++;
+    pairing.occurrence_after.push_back(occurrence);
+    const auto found = old_rules.find(after[i].pattern);
+    if (found == old_rules.end()) continue;
+    const auto& numbers = found->second;
+    if (static_cast<size_t>(occurrence) >= numbers.size()) continue;
+    const int other = numbers[static_cast<size_t>(occurrence)];
+    pairing.before_of[i] = other;
+    pairing.after_of[static_cast<size_t>(other)] = static_cast<int>(i);
+  }
+  return pairing;
+}
+
+const Rule* rule_at(const std::vector<Rule>& rules, int number) {
+  return number == kNoRule ? nullptr : &rules[static_cast<size_t>(number)];
+}
+
+// Names that have another rule on each side.
+struct Witness {
+  std::string name;
+  std::string of;
+  From from = From::Nowhere;
+};
+
+// Which rules do the same, by their number on each side.
+struct AlikeNumbers {
+  std::vector<int> before;
+  std::vector<int> after;
+};
+
+AlikeNumbers alike_numbers(const RuleLists& lists) {
+  AlikeRules rules;
+  AlikeNumbers numbers;
+  for (const Rule& rule : lists.before) {
+    numbers.before.push_back(rules.number_of(rule, lists.means_before));
+  }
+  for (const Rule& rule : lists.after) {
+    numbers.after.push_back(rules.number_of(rule, lists.means_after));
+  }
+  return numbers;
+}
+
+class Winners {
+ public:
+  Winners(const Pairing& pairing, const AlikeNumbers& alike,
+          const Matcher& before, const Matcher& after)
+      : pairing_(pairing), alike_(alike), before_(before), after_(after) {}
+
+  // Searches one name. False once that is too much work.
+  bool ask(std::string_view name, std::string_view of, From from) {
+    searches_ += static_cast<int64_t>(before_.rules() + after_.rules());
+    if (searches_ > kMostSearches) return false;
+    before_.find(name, old_found_);
+    after_.find(name, new_found_);
+    record(old_found_.empty() ? kNoRule : old_found_.front(),
+           new_found_.empty() ? kNoRule : new_found_.front(), name, of, from);
+    return true;
+  }
+
+  void ask_model(const Manifest& model, int jobs) {
+    const auto all = [](size_t) { return true; };
+    const Matches was = match(before_, model, all, jobs);
+    const Matches is = match(after_, model, all, jobs);
+    for (size_t i = 0; i < model.size(); ++i) {
+      if (was.winner[i] != kNoRule) decided_in_models_.insert(was.winner[i]);
+      record(was.winner[i], is.winner[i], model.name(i), model.title,
+             From::Model);
+    }
+  }
+
+  // Whether the last name asked has both rules on either side.
+  bool has_both(int before_a, int before_b, int after_a, int after_b) const {
+    const auto has = [](const std::vector<int>& found, int rule) {
+      return rule != kNoRule &&
+             std::binary_search(found.begin(), found.end(), rule);
+    };
+    return (has(old_found_, before_a) && has(old_found_, before_b)) ||
+           (has(new_found_, after_a) && has(new_found_, after_b));
+  }
+
+  // By rule before and after; kNoRule: none decided.
+  const std::map<std::pair<int, int>, Witness>& takeovers() const {
+    return takeovers_;
+  }
+  bool has_takeover(int before, int after) const {
+    return takeovers_.count({before, after}) > 0;
+  }
+  bool decided_in_models(int before) const {
+    return decided_in_models_.count(before) > 0;
+  }
+  bool gave_up() const { return searches_ > kMostSearches; }
+
+ private:
+  void record(int was, int is, std::string_view name, std::string_view of,
+              From from) {
+    if (was == kNoRule && is == kNoRule) return;
+    if (was != kNoRule && pairing_.after_of[static_cast<size_t>(was)] == is) {
+      return;
+    }
+    const std::pair<int, int> key = {was, is};
+    if (takeovers_.count(key) > 0) return;
+    if (was != kNoRule && is != kNoRule &&
+        alike_.before[static_cast<size_t>(was)] ==
+            alike_.after[static_cast<size_t>(is)]) {
+      return;
+    }
+    takeovers_[key] = {std::string(name), std::string(of), from};
+  }
+
+  const Pairing& pairing_;
+  const AlikeNumbers& alike_;
+  const Matcher& before_;
+  const Matcher& after_;
+  std::vector<int> old_found_;
+  std::vector<int> new_found_;
+  std::map<std::pair<int, int>, Witness> takeovers_;
+  std::set<int> decided_in_models_;
+  int64_t searches_ = 0;
+};
+
+// Rules of both sides whose order among the others stayed; the others moved.
+// The fewest moves that explain the new order: the rest is a longest ascending
+// sequence.
+std::vector<bool> kept_in_place(const Pairing& pairing) {
+  std::vector<int> common;  // rules after
+  for (size_t i = 0; i < pairing.before_of.size(); ++i) {
+    if (pairing.before_of[i] != kNoRule) common.push_back(static_cast<int>(i));
+  }
+  const auto old_place = [&](int rule) {
+    return pairing.before_of[static_cast<size_t>(rule)];
+  };
+  std::vector<int> tails;  // of sequences by length
+  std::vector<int> previous(pairing.before_of.size(), kNoRule);
+  for (const int rule : common) {
+    const auto at = std::lower_bound(
+        tails.begin(), tails.end(), old_place(rule),
+        [&](int tail, int place) { return old_place(tail) < place; });
+    if (at != tails.begin()) {
+      previous[static_cast<size_t>(rule)] = *std::prev(at);
+    }
+    if (at == tails.end()) {
+      tails.push_back(rule);
+    } else {
+      *at = rule;
+    }
+  }
+  std::vector<bool> kept(pairing.before_of.size(), false);
+  int rule = tails.empty() ? kNoRule : tails.back();
+  for (; rule != kNoRule; rule = previous[static_cast<size_t>(rule)]) {
+    kept[static_cast<size_t>(rule)] = true;
+  }
+  return kept;
+}
+
+// Two rules after, `first` before `second`, that stood the other way round, or
+// of which `first` is new.
+struct Crossing {
+  int first = 0;
+  int second = 0;
+  int mover = 0;  // which of them moved, or is new
+};
+
+// Those whose specs differ. `left_out`: there are more.
+std::vector<Crossing> crossings(const Pairing& pairing,
+                                const AlikeNumbers& alike,
+                                const std::vector<bool>& kept, bool& left_out) {
+  std::vector<int> common;
+  const int count = static_cast<int>(pairing.before_of.size());
+  const auto old_place = [&](int rule) {
+    return pairing.before_of[static_cast<size_t>(rule)];
+  };
+  for (int rule = 0; rule < count; ++rule) {
+    if (old_place(rule) != kNoRule) common.push_back(rule);
+  }
+  std::vector<Crossing> all;
+  int64_t looked_at = 0;
+  for (int mover = 0; mover < count; ++mover) {
+    if (kept[static_cast<size_t>(mover)]) continue;
+    const bool is_new = old_place(mover) == kNoRule;
+    for (const int other : common) {
+      if (other == mover) continue;
+      if (++looked_at > kMostRulePairs || all.size() >= kMostCrossings) {
+        left_out = true;
+        return all;
+      }
+      const int first = std::min(mover, other);
+      const int second = std::max(mover, other);
+      const bool crosses =
+          is_new ? first == mover : old_place(first) > old_place(second);
+      // Of two that moved the first has it.
+      const bool is_told =
+          !is_new && !kept[static_cast<size_t>(other)] && mover == second;
+      if (!crosses || is_told ||
+          alike.after[static_cast<size_t>(mover)] ==
+              alike.after[static_cast<size_t>(other)]) {
+        continue;
+      }
+      all.push_back({first, second, mover});
+    }
+  }
+  return all;
+}
+
+RuleSetChange change_of(const RuleLists& lists, const Rule* before,
+                        const Rule* after) {
+  RuleSetChange change;
+  change.of_values = lists.of_values;
+  std::optional<PartitionSpec> meant_before;
+  std::optional<PartitionSpec> meant_after;
+  if (before != nullptr) {
+    change.what = before->pattern;
+    change.before = before->spec;
+    change.before_where = before->where;
+    meant_before = lists.means_before.of(*before);
+  }
+  if (after != nullptr) {
+    change.what = after->pattern;
+    change.after = after->spec;
+    change.after_where = after->where;
+    meant_after = lists.means_after.of(*after);
+  }
+  describe_difference(meant_before, meant_after, change);
+  return change;
+}
+
+bool is_same_spec(const Rule& a, const Rule& b) {
+  return a.spec == b.spec && a.from_last == b.from_last &&
+         a.decode_dim == b.decode_dim;
+}
+
+// What a removed rule lost is what its names lost, where names of a model show
+// it; and one behind another of its pattern decided nothing.
+void settle_removed(int rule, const Pairing& pairing, const Winners& winners,
+                    RuleSetChange& change) {
+  if (pairing.occurrence_before[static_cast<size_t>(rule)] > 0 ||
+      winners.decided_in_models(rule)) {
+    change.lost.clear();
+  }
+}
+
+// What crossings of one rule come to, where no name tells more.
+struct Unwitnessed {
+  int64_t count = 0;
+  int other = kNoRule;
+  bool is_before = false;
+  bool is_shadowed = false;
+  bool is_untried = false;
+};
+
+// Makes names that two patterns may both be found in, and asks them.
+class PairNames {
+ public:
+  explicit PairNames(const RuleLists& lists) : lists_(lists) {}
+
+  enum class Outcome : uint8_t { Witness, OnlyBoth, Nothing, Untried };
+
+  Outcome try_crossing(const Crossing& crossing, const Pairing& pairing,
+                       Winners& winners) {
+    const int old_first =
+        pairing.before_of[static_cast<size_t>(crossing.first)];
+    const int old_second =
+        pairing.before_of[static_cast<size_t>(crossing.second)];
+    const auto is_settled = [&] {
+      return winners.has_takeover(old_second, crossing.first);
+    };
+    if (is_settled()) return Outcome::Witness;
+    bool both = false;
+    for (const PatternSample& a : samples_of(crossing.first)) {
+      for (const PatternSample& b : samples_of(crossing.second)) {
+        for (const std::string& name : joined_samples(a, b)) {
+          if (asked_++ >= kMostPairNames ||
+              !winners.ask(name, "", From::Patterns)) {
+            return Outcome::Untried;
+          }
+          if (is_settled()) return Outcome::Witness;
+          both = both || winners.has_both(old_first, old_second, crossing.first,
+                                          crossing.second);
+        }
+      }
+    }
+    return both ? Outcome::OnlyBoth : Outcome::Nothing;
+  }
+
+ private:
+  const std::vector<PatternSample>& samples_of(int rule) {
+    const auto [entry, is_new] = samples_.try_emplace(rule);
+    if (is_new) {
+      entry->second =
+          pattern_samples(rule_at(lists_.after, rule)->pattern, kSamplesOfPair);
+    }
+    return entry->second;
+  }
+
+  const RuleLists& lists_;
+  std::map<int, std::vector<PatternSample>> samples_;
+  int64_t asked_ = 0;
+};
+
+// `model.layers.0.self_attn.q_proj.weight` as Flax checkpoints have it.
+std::string with_slashes(std::string_view name) {
+  std::string text(name);
+  std::replace(text.begin(), text.end(), '.', '/');
+  constexpr std::string_view kWeight = "/weight";
+  if (text.ends_with(kWeight)) {
+    const bool is_embedding = text.find("embed") != std::string::npos;
+    text.resize(text.size() - kWeight.size());
+    text += is_embedding ? "/embedding" : "/kernel";
+  }
+  return text;
+}
+
+// Names of what is known, then of patterns that came, went or moved: no other
+// rule alone can decide what it did not decide before.
+void ask_known_names(const RuleLists& lists, const KnownNames& names,
+                     const Pairing& pairing, const std::vector<bool>& kept,
+                     Winners& winners) {
+  for (const Manifest* model : names.models) {
+    winners.ask_model(*model, names.jobs);
+  }
+  for (const Manifest& family : names.families) {
+    for (size_t i = 0; i < family.size(); ++i) {
+      winners.ask(family.name(i), family.title, From::Family);
+      winners.ask(with_slashes(family.name(i)), family.title, From::Family);
+    }
+  }
+  const auto ask_samples = [&](const Rule& rule) {
+    for (const PatternSample& sample :
+         pattern_samples(rule.pattern, kSamplesAlone)) {
+      if (!sample.text.empty()) winners.ask(sample.text, "", From::Patterns);
+    }
+  };
+  for (size_t i = 0; i < lists.after.size(); ++i) {
+    if (!kept[i]) ask_samples(lists.after[i]);
+  }
+  for (size_t i = 0; i < lists.before.size(); ++i) {
+    if (pairing.after_of[i] == kNoRule) ask_samples(lists.before[i]);
+  }
+}
+
+void add_takeovers(const RuleLists& lists, const Pairing& pairing,
+                   const Winners& winners, RuleSetChanges& found) {
+  // In the order of the rules after; what no rule decides now stands last.
+  std::vector<std::pair<std::pair<int, int>, const Witness*>> ordered;
+  for (const auto& [rules, witness] : winners.takeovers()) {
+    const auto [was, is] = rules;
+    // That a new rule decides what none did is what it is for.
+    const bool is_plain =
+        was == kNoRule && pairing.before_of[static_cast<size_t>(is)] == kNoRule;
+    if (!is_plain) ordered.push_back({{is, was}, &witness});
+  }
+  std::stable_sort(ordered.begin(), ordered.end(),
+                   [](const auto& a, const auto& b) {
+                     const auto key = [](const auto& each) {
+                       const auto [is, was] = each.first;
+                       return std::make_tuple(is == kNoRule, is, was);
+                     };
+                     return key(a) < key(b);
+                   });
+  for (const auto& [rules, witness] : ordered) {
+    const auto [is, was] = rules;
+    const Rule* old_rule = rule_at(lists.before, was);
+    const Rule* new_rule = rule_at(lists.after, is);
+    RuleSetChange change = change_of(lists, old_rule, new_rule);
+    change.how = ChangeHow::Takeover;
+    change.what = new_rule == nullptr ? "" : new_rule->pattern;
+    if (old_rule != nullptr) {
+      change.by = old_rule->pattern;
+      change.by_where = old_rule->where;
+    }
+    change.witness = witness->name;
+    change.witness_of = witness->of;
+    change.from = witness->from;
+    found.changes.push_back(std::move(change));
+  }
+}
+
+void describe_crossing(const RuleLists& lists, const Unwitnessed& open,
+                       RuleSetChange& change) {
+  const Rule& other = *rule_at(lists.after, open.other);
+  change.by = other.pattern;
+  change.by_where = other.where;
+  change.crossed = open.count;
+  change.stands_before = open.is_before;
+  change.is_shadowed = open.is_shadowed;
+  change.is_untried = open.is_untried;
+}
+
+}  // namespace
+
+bool add_rule_changes(const RuleLists& lists, const KnownNames& names,
+                      RuleSetChanges& found, Diagnostics& diags) {
+  bool plain = true;
+  for (const Manifest* model : names.models) {
+    plain = plain && model->names_are_plain();
+  }
+  RuleSet old_set;
+  RuleSet new_set;
+  old_set.rules = lists.before;
+  new_set.rules = lists.after;
+  const auto before = Matcher::compile(old_set, plain, diags);
+  const auto after = Matcher::compile(new_set, plain, diags);
+  if (!before || !after) return false;
+
+  const Pairing pairing = paired(lists.before, lists.after);
+  const AlikeNumbers alike = alike_numbers(lists);
+  const std::vector<bool> kept = kept_in_place(pairing);
+  Winners winners(pairing, alike, *before, *after);
+  const bool is_same_list =
+      lists.before.size() == lists.after.size() &&
+      std::find(kept.begin(), kept.end(), false) == kept.end();
+  if (!is_same_list) {
+    ask_known_names(lists, names, pairing, kept, winners);
+  }
+  bool left_out = false;
+  std::map<int, Unwitnessed> open_of;  // by mover
+  PairNames pair_names(lists);
+  for (const Crossing& crossing : crossings(pairing, alike, kept, left_out)) {
+    const auto outcome = pair_names.try_crossing(crossing, pairing, winners);
+    if (outcome == PairNames::Outcome::Witness) continue;
+    Unwitnessed& open = open_of[crossing.mover];
+    if (open.count++ == 0) {
+      open.is_before = crossing.mover == crossing.first;
+      open.other = open.is_before ? crossing.second : crossing.first;
+    }
+    open.is_shadowed |= outcome == PairNames::Outcome::OnlyBoth;
+    open.is_untried |= outcome == PairNames::Outcome::Untried;
+  }
+  if (left_out) {
+    found.notes.push_back(
+        "so many rules changed places that not all pairs of them were looked "
+        "at");
+  }
+  if (winners.gave_up()) {
+    found.notes.push_back(
+        "there are so many rules that not all names made from their patterns "
+        "were tried");
+  }
+
+  for (size_t i = 0; i < lists.after.size(); ++i) {
+    const int old_number = pairing.before_of[i];
+    const Rule* old_rule = rule_at(lists.before, old_number);
+    const Rule& new_rule = lists.after[i];
+    const auto open = open_of.find(static_cast<int>(i));
+    const bool is_changed =
+        old_rule == nullptr || !is_same_spec(*old_rule, new_rule);
+    if (is_changed) {
+      RuleSetChange change = change_of(lists, old_rule, &new_rule);
+      change.how = old_rule == nullptr ? ChangeHow::Added : ChangeHow::Changed;
+      change.occurrence = pairing.occurrence_after[i];
+      if (old_rule == nullptr && open != open_of.end()) {
+        describe_crossing(lists, open->second, change);
+      }
+      found.changes.push_back(std::move(change));
+    }
+    if (old_rule != nullptr && open != open_of.end()) {
+      RuleSetChange change = change_of(lists, old_rule, &new_rule);
+      change.how = ChangeHow::Moved;
+      change.occurrence = pairing.occurrence_after[i];
+      change.lost.clear();
+      change.gained.clear();
+      change.dims.clear();
+      change.matters.clear();
+      describe_crossing(lists, open->second, change);
+      found.changes.push_back(std::move(change));
+    }
+  }
+  for (size_t i = 0; i < lists.before.size(); ++i) {
+    if (pairing.after_of[i] != kNoRule) continue;
+    RuleSetChange change = change_of(lists, &lists.before[i], nullptr);
+    change.how = ChangeHow::Removed;
+    change.occurrence = pairing.occurrence_before[i];
+    settle_removed(static_cast<int>(i), pairing, winners, change);
+    found.changes.push_back(std::move(change));
+  }
+  add_takeovers(lists, pairing, winners, found);
+  return true;
+}
+
+}  // namespace shardplan

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/hf_config/samples.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/checked.h"
+#include "io/formats.h"
+#include "io/hf_config/family.h"
+
+namespace shardplan {
+namespace {
+
+// Keys that a family does not know are not read.
+constexpr std::string_view kSampleSizes = R"(
+  "hidden_size": 64, "intermediate_size": 128, "moe_intermediate_size": 64,
+  "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2,
+  "head_dim": 32, "vocab_size": 64, "max_position_embeddings": 16,
+  "type_vocab_size": 2, "n_embd": 64, "n_layer": 2, "n_head": 2,
+  "n_positions": 16, "num_local_experts": 2, "num_experts": 2,
+  "num_experts_per_tok": 1, "n_routed_experts": 2, "n_shared_experts": 1,
+  "first_k_dense_replace": 1, "kv_lora_rank": 8, "q_lora_rank": 8,
+  "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8,
+  "attention_bias": true, "mlp_bias": true)";
+
+// Of families that see images.
+constexpr std::string_view kSampleTower = R"(
+  "model_type": "siglip_vision_model", "hidden_size": 64,
+  "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2,
+  "image_size": 16, "patch_size": 8, "num_channels": 3)";
+
+std::string sample_config(const HfFamily& family) {
+  const std::string sizes(kSampleSizes);
+  const std::string tied =
+      family.tied ? "" : R"(, "tie_word_embeddings": false)";
+  return "{\"model_type\": \"" + std::string(family.model_type) +
+         "\", \"architectures\": [\"" + std::string(family.architecture) +
+         "\"]," + sizes + tied + ", \"text_config\": {" + sizes +
+         "}, \"vision_config\": {" + std::string(kSampleTower) + "}}";
+}
+
+}  // namespace
+
+std::vector<Manifest> family_samples() {
+  std::vector<Manifest> samples;
+  for (const HfFamily& family : hf_families()) {
+    Diagnostics diags;
+    const auto config = parse_document(
+        std::make_shared<SourceFile>("config.json", sample_config(family)),
+        diags);
+    SHARDPLAN_CHECK(config.has_value());
+    auto sample = synthesize_manifest(*config, diags);
+    SHARDPLAN_CHECK(sample.has_value());
+    sample->title = family.model_type;
+    samples.push_back(*std::move(sample));
+  }
+  return samples;
+}
+
+}  // namespace shardplan
