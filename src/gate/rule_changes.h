@@ -59,8 +59,7 @@ struct DimensionChange {
 struct RuleSetChange {
   ChangeKind kind = ChangeKind::Rule;
   ChangeHow how = ChangeHow::Changed;
-  // The pattern or label. Of a takeover the rule that decides now, or "" where
-  // none does.
+  // The pattern or label; of a takeover that of the rule that decides now.
   std::string what;
   bool of_values = false;  // a rule of `activations`
   int occurrence = 0;      // of several rules of one pattern or label, from 0
@@ -99,8 +98,9 @@ struct RuleSetChange {
   bool is_shadowed = false;
   bool is_untried = false;
 
-  // A name, or the labels of an array; "" where none was found. And whose it
-  // is: a model's title, a family, "" of names made from the patterns.
+  // A name, or that of an array with both labels; "" where none was found. Of a
+  // removed rule a name that no rule decides now. And whose it is: a model's
+  // title, a family, "" of names made from the patterns.
   std::string witness;
   std::string witness_of;
   enum class From : uint8_t {

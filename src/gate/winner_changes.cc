@@ -6,7 +6,6 @@
 #include <optional>
 #include <set>
 #include <string_view>
-#include <tuple>
 #include <utility>
 
 #include "base/text.h"
@@ -150,9 +149,9 @@ class Winners {
   void record(int was, int is, std::string_view name, std::string_view of,
               From from) {
     if (was == kNoRule && is == kNoRule) return;
-    if (was != kNoRule && pairing_.after_of[static_cast<size_t>(was)] == is) {
-      return;
-    }
+    const bool is_same = was != kNoRule && is != kNoRule &&
+                         pairing_.after_of[static_cast<size_t>(was)] == is;
+    if (is_same) return;
     const std::pair<int, int> key = {was, is};
     if (takeovers_.count(key) > 0) return;
     if (was != kNoRule && is != kNoRule &&
@@ -284,10 +283,18 @@ bool is_same_spec(const Rule& a, const Rule& b) {
          a.decode_dim == b.decode_dim;
 }
 
-// What a removed rule lost is what its names lost, where names of a model show
-// it; and one behind another of its pattern decided nothing.
+// A removed rule whose names are left without one says so. Else what it lost is
+// what its names lost, where names of a model show it; and one behind another
+// of its pattern decided nothing.
 void settle_removed(int rule, const Pairing& pairing, const Winners& winners,
                     RuleSetChange& change) {
+  const auto left = winners.takeovers().find({rule, kNoRule});
+  if (left != winners.takeovers().end()) {
+    change.witness = left->second.name;
+    change.witness_of = left->second.of;
+    change.from = left->second.from;
+    return;
+  }
   if (pairing.occurrence_before[static_cast<size_t>(rule)] > 0 ||
       winners.decided_in_models(rule)) {
     change.lost.clear();
@@ -395,30 +402,28 @@ void ask_known_names(const RuleLists& lists, const KnownNames& names,
 
 void add_takeovers(const RuleLists& lists, const Pairing& pairing,
                    const Winners& winners, RuleSetChanges& found) {
-  // In the order of the rules after; what no rule decides now stands last.
+  // In the order of the rules after.
   std::vector<std::pair<std::pair<int, int>, const Witness*>> ordered;
   for (const auto& [rules, witness] : winners.takeovers()) {
     const auto [was, is] = rules;
-    // That a new rule decides what none did is what it is for.
+    // That a new rule decides what none did is what it is for, and that of one
+    // that is gone has been said.
     const bool is_plain =
-        was == kNoRule && pairing.before_of[static_cast<size_t>(is)] == kNoRule;
+        is == kNoRule ||
+        (was == kNoRule &&
+         pairing.before_of[static_cast<size_t>(is)] == kNoRule);
     if (!is_plain) ordered.push_back({{is, was}, &witness});
   }
-  std::stable_sort(ordered.begin(), ordered.end(),
-                   [](const auto& a, const auto& b) {
-                     const auto key = [](const auto& each) {
-                       const auto [is, was] = each.first;
-                       return std::make_tuple(is == kNoRule, is, was);
-                     };
-                     return key(a) < key(b);
-                   });
+  std::stable_sort(
+      ordered.begin(), ordered.end(),
+      [](const auto& a, const auto& b) { return a.first < b.first; });
   for (const auto& [rules, witness] : ordered) {
     const auto [is, was] = rules;
     const Rule* old_rule = rule_at(lists.before, was);
     const Rule* new_rule = rule_at(lists.after, is);
     RuleSetChange change = change_of(lists, old_rule, new_rule);
     change.how = ChangeHow::Takeover;
-    change.what = new_rule == nullptr ? "" : new_rule->pattern;
+
     if (old_rule != nullptr) {
       change.by = old_rule->pattern;
       change.by_where = old_rule->where;

@@ -105,7 +105,9 @@ TEST_CASE("two patterns are found in a name made of both") {
       {"experts", R"(\.weight$)"},   {"(q|k|v)_proj", ".*"},
       {"^embed", "embed"},
   };
-  for (const auto& [first, second] : rows) {
+  for (const auto& row : rows) {
+    const std::string first = row.first;
+    const std::string second = row.second;
     CAPTURE(first);
     CAPTURE(second);
     const Matcher matcher = sample_matcher({first, second});

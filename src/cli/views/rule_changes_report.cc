@@ -136,26 +136,47 @@ std::string array_text(const RuleSetChange& change) {
   return "in arrays that have both";
 }
 
+// Of two lists, what is in both.
+AxisNames shared_axes(const AxisNames& a, const AxisNames& b) {
+  AxisNames both;
+  for (const AxisName& axis : a) {
+    if (contains(b, axis)) both.push_back(axis);
+  }
+  return both;
+}
+
+// `labels` have the same of the same `rivals`; one of the two lists has one.
 ChangeText contest_text(const RuleSetChange& change,
-                        const std::vector<std::string>& labels) {
+                        const std::vector<std::string>& labels,
+                        const std::vector<std::string>& rivals) {
   const bool several = labels.size() > 1;
   const std::string who = some_names(labels, 4);
-  const std::string rival = in_backticks(change.by);
+  const std::string rival = some_names(rivals, 4);
   ChangeText text;
   if (!change.lost.empty()) {
     text.what = who + " " + loses_and_gains(change, several) + " to " + rival;
   } else if (!change.gained.empty()) {
-    text.what = who + " " + loses_and_gains(change, several) + ", which " +
-                rival + " had";
+    // The rival let go of it, or a later rule now does without.
+    const bool is_freed =
+        shared_axes(change.gained, change.contested) == change.gained;
+    text.what = who + " " + loses_and_gains(change, several) +
+                (is_freed ? ", which " : " beside ") + rival +
+                (is_freed ? " had" : "");
   } else {
+    const AxisNames claimed = shared_axes(change.matters, change.contested);
     text.what = who + (several ? " claim " : " claims ") +
-                quoted_names(change.contested) + ", which " + rival + " has";
+                quoted_names(claimed.empty() ? change.contested : claimed) +
+                ", which " + rival + (rivals.size() > 1 ? " have" : " has");
   }
   text.places = place_text(change.by_where);
   const bool is_taken = change.gained.empty() || !change.lost.empty();
-  if (is_taken) text.places += " (earlier rule)";
+  if (is_taken) {
+    text.places +=
+        rivals.size() > 1 ? " and other earlier rules" : " (earlier rule)";
+  }
+  const bool is_one = !several && rivals.size() == 1;
   text.detail =
-      (several ? "" : before_and_after(change) + " ") + array_text(change);
+      (is_one ? before_and_after(change) + " " : "") + array_text(change);
   // A rule is passed over as a whole.
   const bool is_whole = std::any_of(
       change.lost.begin(), change.lost.end(),
@@ -178,8 +199,8 @@ ChangeText single_text(const RuleSetChange& change) {
       text.detail =
           change.after ? placed_text(change, *change.after) : change.text_after;
       if (change.crossed > 0) {
-        text.detail += "; stands before " + crossed_text(change) + ": " +
-                       no_witness_text(change);
+        text.detail += "; before " + plural(change.crossed, "rule") +
+                       " of other specs: " + no_witness_text(change);
       }
       break;
     case How::Removed:
@@ -187,6 +208,10 @@ ChangeText single_text(const RuleSetChange& change) {
       text.detail =
           "was " + (change.before ? placed_text(change, *change.before)
                                   : change.text_before);
+      if (!change.witness.empty()) {
+        text.detail += "; no rule decides " + in_backticks(change.witness) +
+                       ", " + whose_text(change);
+      }
       break;
     case How::Changed:
       text.what =
@@ -202,11 +227,8 @@ ChangeText single_text(const RuleSetChange& change) {
       break;
     case How::Takeover: {
       const std::string name = in_backticks(change.witness);
-      const std::string values = change.of_values ? "for values: " : "";
-      if (change.what.empty()) {
-        text.what = values + "no rule decides " + name + ", which " +
-                    in_backticks(change.by) + " did";
-      } else if (change.by.empty()) {
+
+      if (change.by.empty()) {
         text.what = who + " decides " + name + ", which no rule did";
       } else {
         text.what = who + " takes " + name + " from " + in_backticks(change.by);
@@ -246,12 +268,14 @@ void add_ending(const RuleSetChange& change, const FailOn& fail_on,
   if (fails(change, fail_on)) text.detail += "; fails";
 }
 
-// What must be equal for contests to share a line.
-auto contest_key(const RuleSetChange& change) {
+// What must be equal for contests to share a line, besides the rival or the
+// label. Those of a known array stand alone.
+auto contest_key(const RuleSetChange& change, const std::string& whose) {
   return std::make_tuple(
-      change.by, change.lost, change.gained, change.contested, change.matters,
-      change.from == From::Nowhere ? std::string()
-                                   : change.what + '\n' + change.witness);
+      whose, change.lost, change.gained, change.contested, change.matters,
+      change.from == From::Nowhere
+          ? std::string()
+          : change.what + '\n' + change.by + '\n' + change.witness);
 }
 
 // "activation" of `activation_exp`.
@@ -259,12 +283,17 @@ std::string_view first_word(std::string_view label) {
   return label.substr(0, label.find('_'));
 }
 
-// Those that are called like the rival first: they are likelier to meet it.
-std::vector<std::string> ordered_labels(
-    const std::vector<const RuleSetChange*>& group) {
+using ContestGroup = std::vector<const RuleSetChange*>;
+using ContestGroups =
+    std::map<decltype(contest_key(RuleSetChange(), "")), ContestGroup>;
+
+// Those that are called like `other` first: they are likelier to meet it.
+std::vector<std::string> ordered_labels(const ContestGroup& group,
+                                        const std::string RuleSetChange::*field,
+                                        const std::string& other) {
   std::vector<std::string> labels;
-  for (const RuleSetChange* change : group) labels.push_back(change->what);
-  const std::string_view word = first_word(group.front()->by);
+  for (const RuleSetChange* change : group) labels.push_back(change->*field);
+  const std::string_view word = first_word(other);
   std::stable_partition(
       labels.begin(), labels.end(),
       [&](const std::string& label) { return first_word(label) == word; });
@@ -275,23 +304,39 @@ std::vector<std::string> ordered_labels(
 
 std::vector<ChangeText> change_texts(const std::vector<RuleSetChange>& changes,
                                      const FailOn& fail_on, bool expand) {
-  using Key = decltype(contest_key(changes.front()));
-  std::map<Key, std::vector<const RuleSetChange*>> groups;
+  ContestGroups of_rival;
+  ContestGroups of_label;
   for (const RuleSetChange& change : changes) {
-    if (change.how == How::Contest) {
-      groups[contest_key(change)].push_back(&change);
+    if (change.how != How::Contest) continue;
+    of_rival[contest_key(change, change.by)].push_back(&change);
+  }
+  for (const RuleSetChange& change : changes) {
+    if (change.how != How::Contest ||
+        of_rival.at(contest_key(change, change.by)).size() > 1) {
+      continue;
     }
+    of_label[contest_key(change, change.what)].push_back(&change);
   }
   std::vector<ChangeText> texts;
   for (const RuleSetChange& change : changes) {
     if (change.how != How::Contest) {
       texts.push_back(single_text(change));
     } else if (expand) {
-      texts.push_back(contest_text(change, {change.what}));
+      texts.push_back(contest_text(change, {change.what}, {change.by}));
     } else {
-      const auto& group = groups.at(contest_key(change));
+      const auto& labels = of_rival.at(contest_key(change, change.by));
+      const bool is_alone = labels.size() == 1;
+      const auto& group =
+          is_alone ? of_label.at(contest_key(change, change.what)) : labels;
       if (group.front() != &change) continue;
-      texts.push_back(contest_text(change, ordered_labels(group)));
+      texts.push_back(
+          is_alone ? contest_text(
+                         change, {change.what},
+                         ordered_labels(group, &RuleSetChange::by, change.what))
+                   : contest_text(
+                         change,
+                         ordered_labels(group, &RuleSetChange::what, change.by),
+                         {change.by}));
     }
     add_ending(change, fail_on, texts.back());
   }
@@ -345,11 +390,18 @@ std::vector<std::string> change_lines(const std::vector<ChangeText>& texts,
       continue;
     }
     const bool has_place = !text.places.empty();
+    const std::string gap(kGap, ' ');
+    const std::string whole =
+        text.what + gap + text.places + (has_place ? gap : "") + text.detail;
+    if (display_width(whole) <= width) {
+      lines.push_back(whole);
+      continue;
+    }
     const bool beside =
         display_width(text.what) + kGap + display_width(text.places) <= width;
     lines.push_back(text.what);
     if (has_place && beside) {
-      lines.back() += std::string(kGap, ' ') + text.places;
+      lines.back() += gap + text.places;
     } else if (has_place) {
       add_wrapped(text.places, width, lines);
     }

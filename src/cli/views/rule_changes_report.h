@@ -23,8 +23,8 @@ struct ChangeText {
 std::vector<ChangeText> change_texts(const std::vector<RuleSetChange>& changes,
                                      const FailOn& fail_on, bool expand);
 
-// One line for each where all fit into `width`; else the detail, and what does
-// not fit beside it, below.
+// One line for each, in columns where all fit into `width`. Of one that does
+// not the detail, and what does not fit beside it, stand below.
 std::vector<std::string> change_lines(const std::vector<ChangeText>& texts,
                                       int width);
 

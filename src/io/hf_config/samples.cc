@@ -28,7 +28,7 @@ constexpr std::string_view kSampleSizes = R"(
 constexpr std::string_view kSampleTower = R"(
   "model_type": "siglip_vision_model", "hidden_size": 64,
   "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2,
-  "image_size": 16, "patch_size": 8, "num_channels": 3)";
+  "image_size": 16, "patch_size": 8, "num_channels": 3, "vision_use_head": false)";
 
 std::string sample_config(const HfFamily& family) {
   const std::string sizes(kSampleSizes);
