@@ -138,6 +138,11 @@ Diagnostics::Builder Diagnostics::error(Code code, Span where,
   return Builder(&all_.back());
 }
 
+void Diagnostics::allow_those(
+    const std::function<bool(const Diagnostic&)>& is_allowed) {
+  allowed_ += static_cast<int64_t>(std::erase_if(all_, is_allowed));
+}
+
 int64_t Diagnostics::count(Severity severity) const {
   int64_t total = 0;
   for (const Diagnostic& diagnostic : all_) {

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -117,6 +118,7 @@ struct Diagnostic {
   // the first.
   std::vector<std::string> help;
   std::vector<std::string> parameters;  // every parameter it is about
+  std::vector<std::string> targets;     // of shardplan.yaml, where several ran
   int64_t findings = 1;                 // how many findings this one stands for
   Subject subject;
   std::vector<Fix> fixes;  // the one to try first leads
@@ -159,6 +161,14 @@ class Diagnostics {
   // Keeps a source as long as the diagnostics that may point into it: a reader
   // that fails gives back nothing that could hold it.
   void keep(SourcePtr source) { sources_.push_back(std::move(source)); }
+
+  // The same of all sources of another.
+  void keep_sources(const Diagnostics& other) {
+    sources_.insert(sources_.end(), other.sources_.begin(),
+                    other.sources_.end());
+  }
+  // Takes out those for which it is true, and counts them as allowed.
+  void allow_those(const std::function<bool(const Diagnostic&)>& is_allowed);
 
   // As it is, whatever --deny and --allow say.
   void add(Diagnostic diagnostic) { all_.push_back(std::move(diagnostic)); }

@@ -42,6 +42,9 @@ std::string list_text(std::span<const int64_t> numbers, size_t limit = 12);
 std::optional<std::string> nearest(std::string_view word,
                                    std::span<const std::string> candidates);
 
+// Whether `text` is `pattern`, in which `*` is any text.
+bool is_like(std::string_view pattern, std::string_view text);
+
 // The text as a regular expression that matches it alone.
 std::string escape_pattern(std::string_view text);
 

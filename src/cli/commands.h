@@ -46,6 +46,7 @@ struct Argument {
   enum class Kind : uint8_t {
     Model,
     Plan,
+    Folder,
     Code,
     Topic,
     Shell
@@ -85,6 +86,7 @@ Exit run_completion(Context& context);
 Exit run_diff(Context& context);
 Exit run_explain(Context& context);
 Exit run_export(Context& context);
+Exit run_gate(Context& context);
 Exit run_inspect(Context& context);
 Exit run_list(Context& context);
 Exit run_resolve(Context& context);

@@ -139,7 +139,7 @@ bool is_file(const std::string& path, Host& host) {
 }
 
 std::vector<std::string> known_keys() {
-  std::vector<std::string> keys = {"extends"};
+  std::vector<std::string> keys = {"extends", "targets"};
   for (const Flag& flag : flags()) {
     if (flag.configurable) keys.emplace_back(flag.name);
   }
@@ -167,11 +167,31 @@ std::optional<std::string> mesh_value(const Node& map, Diagnostics& diags) {
   return text;
 }
 
+// A long flag's name; people write `_` in YAML where it has `-`.
+std::string flag_name(std::string_view key) {
+  std::string name(key);
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+// Reports the keys of a map that are none of `known`.
+bool reject_unknown_settings(const Node& map,
+                             const std::vector<std::string>& known,
+                             Diagnostics& diags) {
+  bool fine = true;
+  for (size_t i = 0; i < map.size(); ++i) {
+    if (contains(known, flag_name(map.key(i)))) continue;
+    report_unknown_key(map.key(i), map.key_span(i), known, diags);
+    fine = false;
+  }
+  return fine;
+}
+
 // A flag that a configuration does not take, where it is one.
 bool reject_flags_only(const Node& root, Diagnostics& diags) {
   bool fine = true;
   for (size_t i = 0; i < root.size(); ++i) {
-    const Flag* flag = find_flag(root.key(i));
+    const Flag* flag = find_flag(flag_name(root.key(i)));
     if (flag == nullptr || flag->configurable) continue;
     fine = false;
     diags
@@ -229,11 +249,19 @@ class Reader {
       config.settings.insert(config.settings.end(), found->second.begin(),
                              found->second.end());
     }
-    for (const Setting& setting : config.settings) {
-      for (std::string& file : files_of(setting)) {
-        config.named.push_back(std::move(file));
+    const auto add_files = [&](const std::vector<Setting>& settings) {
+      for (const Setting& setting : settings) {
+        for (std::string& file : files_of(setting)) {
+          config.named.push_back(std::move(file));
+        }
       }
+    };
+    add_files(config.settings);
+    for (const Target& target : targets_) {
+      config.named.push_back(target.model);
+      add_files(target.settings);
     }
+    config.targets = std::move(targets_);
     config.files = std::move(paths_);
     return config;
   }
@@ -276,7 +304,7 @@ class Reader {
     if (root.is_null()) return document;
     if (!require(root, NodeKind::Map, "the configuration", problems) ||
         !reject_flags_only(root, problems) ||
-        !reject_unknown_keys(root, known_keys(), problems)) {
+        !reject_unknown_settings(root, known_keys(), problems)) {
       return std::nullopt;
     }
     return document;
@@ -309,13 +337,152 @@ class Reader {
   bool read_keys(const Node& root, const std::string& directory) {
     bool fine = true;
     for (size_t i = 0; i < root.size(); ++i) {
-      const Flag* flag = find_flag(root.key(i));
-      if (flag == nullptr) continue;  // `extends`
-      std::vector<Setting>& settings = values_[std::string(root.key(i))];
+      if (root.key(i) == "targets") {
+        fine = read_targets(root.item(i), directory) && fine;
+      }
+      const Flag* flag = find_flag(flag_name(root.key(i)));
+      if (flag == nullptr) continue;  // `extends`, `targets`
+      std::vector<Setting>& settings = values_[std::string(flag->name)];
       settings.clear();
       fine = read_value(*flag, root.item(i), directory, settings) && fine;
     }
     return fine;
+  }
+
+  // As other keys: those of a file that is extended are replaced as a whole.
+  bool read_targets(const Node& map, const std::string& directory) {
+    targets_.clear();
+    if (!require(map, NodeKind::Map, "`targets`", diags_)) return false;
+    bool fine = true;
+    for (size_t i = 0; i < map.size(); ++i) {
+      const Target named = {std::string(map.key(i)), map.key_span(i), "", {}};
+      fine = read_target(named, map.item(i), directory) && fine;
+    }
+    return fine;
+  }
+
+  // One value of a key, as a word for the target's name, and what it says.
+  struct Choice {
+    std::string word;
+    std::string model;  // of `model`, else
+    std::vector<Setting> settings;
+  };
+
+  bool read_target(const Target& named, const Node& map,
+                   const std::string& directory) {
+    const std::string what = "target `" + named.name + "`";
+    if (!require(map, NodeKind::Map, what, diags_)) return false;
+    std::vector<std::string> known = {"model"};
+    for (const Flag& flag : flags()) {
+      if (flag.configurable && is_taken_by(flag, "check")) {
+        known.emplace_back(flag.name);
+      }
+    }
+    if (!reject_flags_only(map, diags_) ||
+        !reject_unknown_settings(map, known, diags_)) {
+      return false;
+    }
+    if (!map.find("model")) {
+      diags_
+          .error(Code::MalformedDocument, named.where, what + " has no `model`")
+          .help("`model: path/to/config.json` names it");
+      return false;
+    }
+    std::vector<Target> made = {named};
+    std::vector<std::vector<std::string>> words(1);  // per target
+    for (size_t i = 0; i < map.size(); ++i) {
+      const auto choices =
+          choices_of(flag_name(map.key(i)), map.item(i), directory);
+      if (!choices || !multiply(*choices, named, made, words)) return false;
+    }
+    for (size_t i = 0; i < made.size(); ++i) {
+      for (size_t k = 0; k < words[i].size(); ++k) {
+        made[i].name += (k == 0 ? "[" : ", ") + words[i][k];
+      }
+      if (!words[i].empty()) made[i].name += "]";
+      if (!add_target(std::move(made[i]))) return false;
+    }
+    return true;
+  }
+
+  // Every target so far with every choice; those of the last key vary fastest.
+  bool multiply(const std::vector<Choice>& choices, const Target& named,
+                std::vector<Target>& made,
+                std::vector<std::vector<std::string>>& words) {
+    if (choices.size() > kMaxTargets / made.size()) {
+      diags_
+          .error(Code::Usage, named.where,
+                 "target `" + named.name + "` makes more than " +
+                     std::to_string(kMaxTargets) + " targets")
+          .fact("every key with a list of values multiplies them");
+      return false;
+    }
+    std::vector<Target> all;
+    std::vector<std::vector<std::string>> all_words;
+    for (size_t i = 0; i < made.size(); ++i) {
+      for (const Choice& choice : choices) {
+        all.push_back(made[i]);
+        all_words.push_back(words[i]);
+        Target& target = all.back();
+        if (!choice.model.empty()) target.model = choice.model;
+        target.settings.insert(target.settings.end(), choice.settings.begin(),
+                               choice.settings.end());
+        if (choices.size() > 1) all_words.back().push_back(choice.word);
+      }
+    }
+    made = std::move(all);
+    words = std::move(all_words);
+    return true;
+  }
+
+  bool add_target(Target target) {
+    const bool taken = std::any_of(
+        targets_.begin(), targets_.end(),
+        [&](const Target& other) { return other.name == target.name; });
+    if (taken) {
+      diags_.error(Code::DuplicateKey, target.where,
+                   "there are two targets `" + target.name + "`");
+      return false;
+    }
+    targets_.push_back(std::move(target));
+    return true;
+  }
+
+  // The values of one key of a target; more than one where it takes one value
+  // and has a list of them.
+  std::optional<std::vector<Choice>> choices_of(const std::string& key,
+                                                const Node& node,
+                                                const std::string& directory) {
+    const Flag* flag = find_flag(key);  // null: `model`
+    const bool is_matrix =
+        node.is_list() &&
+        (flag == nullptr || (!flag->repeats && flag->name != "axes"));
+    if (is_matrix && node.size() == 0) {
+      return diags_.error(Code::MalformedDocument, node.span(),
+                          "`" + key + "` is an empty list: it makes no target");
+    }
+    std::vector<Choice> choices;
+    for (size_t i = 0; i < (is_matrix ? node.size() : 1); ++i) {
+      const Node value = is_matrix ? node.item(i) : node;
+      Choice choice;
+      if (flag == nullptr) {
+        const auto path = require(value, NodeKind::String, "`model`", diags_);
+        if (!path) return std::nullopt;
+        choice.word = std::string(path->text());
+        choice.model = join_path(directory, choice.word);
+        if (found_ && !stays_inside(choice.model, path->span())) {
+          return std::nullopt;
+        }
+      } else {
+        if (!read_value(*flag, value, directory, choice.settings)) {
+          return std::nullopt;
+        }
+        choice.word =
+            choice.settings.empty() ? "no " + key : choice.settings[0].value;
+      }
+      choices.push_back(std::move(choice));
+    }
+    return choices;
   }
 
   bool read_value(const Flag& flag, const Node& node,
@@ -396,6 +563,7 @@ class Reader {
   Diagnostics& diags_;
   std::vector<std::string> paths_;
   Values values_;
+  std::vector<Target> targets_;
 };
 
 bool is_one_of(std::string_view name,

@@ -58,7 +58,8 @@ class FencedHost : public OverlayHost {
 //   mesh: {fsdp: 8, tp: 4}
 //   deny: warnings
 //
-// Keys are long flag names, paths are relative to the file, flags override. The
+// Keys are long flag names (`fail_on` is `fail-on`) or `targets`, paths are
+// relative to the file, flags override. The
 // nearest file upward from the working directory is used, alone: nothing is
 // merged unless the file says `extends: other.yaml`.
 //
@@ -68,8 +69,29 @@ class FencedHost : public OverlayHost {
 
 enum class ConfigFrom : uint8_t { Named, Found };
 
+// What `check` without MODEL and `gate` judge: a model with settings of its
+// own.
+//
+//   targets:
+//     llama:
+//       model: config.json             # relative to the file, as all paths
+//       rules: [rules/llama.yaml]
+//       mesh: [fsdp=8, "fsdp=4,tp=2"]  # two targets: llama[fsdp=8], ..
+//       mode: [train, decode]          # four: llama[fsdp=8, train], ..
+//
+// A key that takes one value and has a list of them makes a target of each.
+struct Target {
+  std::string name;   // "llama", "llama[fsdp=8, train]"
+  Span where;         // its key
+  std::string model;  // as it will be read
+  std::vector<Setting> settings;
+};
+// More are refused (SP010): a slip of a matrix would take hours.
+inline constexpr size_t kMaxTargets = 10'000;
+
 struct Config {
   std::vector<Setting> settings;
+  std::vector<Target> targets;
   std::vector<std::string> files;  // the file, then those that it extends
   // Of a file that was found: the folder that holds all it may name, without
   // links, and where the files that it names are, as they will be read.

@@ -10,6 +10,7 @@
 #include "cli/commands/diff.h"
 #include "cli/commands/explain.h"
 #include "cli/commands/export.h"
+#include "cli/commands/gate.h"
 #include "cli/commands/inspect.h"
 #include "cli/commands/resolve.h"
 #include "cli/commands/simulate/request.h"
@@ -27,7 +28,7 @@ constexpr std::string_view kOrder[] = {
     "rules", "dialect", "table", "pattern", "parity", "fallback", "flax-compat",
     "mesh", "devices", "slices", "topology", "over", "axes", "plan", "min-size",
     "on-indivisible", "unmatched", "no-strict", "declare", "jobs", "max-memory",
-    "shard", "why", "semantics", "names", "config", "isolated",
+    "shard", "why", "semantics", "names", "target", "config", "isolated",
     // Simulation
     "graph", "dims", "layers", "tokens", "input-ids", "shrink", "capacity",
     "values", "seed", "dtype", "reduce-dtype", "overlap", "expect", "vary",
@@ -44,15 +45,16 @@ constexpr std::string_view kOrder[] = {
     "to", "format", "json", "output", "expand", "exact", "color", "quiet",
     "verbose", "no-progress",
     // Diagnostics
-    "tolerance", "max-replicated", "deny", "allow", "exit-zero", "fix", "diff",
-    "fail-on", "exit-code"};
+    "tolerance", "max-replicated", "fail-on", "baseline", "write-baseline",
+    "deny", "allow", "exit-zero", "fix", "diff", "exit-code"};
 
 std::vector<Flag> all_flags() {
   std::vector<Flag> rows;
   for (const auto* more :
        {&planning_flags(), &memory_flags(), &general_flags(), &check_flags(),
-        &diff_flags(), &explain_flags(), &export_flags(), &inspect_flags(),
-        &resolve_flags(), &simulate_flags(), &sweep_flags()}) {
+        &diff_flags(), &explain_flags(), &export_flags(), &gate_flags(),
+        &inspect_flags(), &resolve_flags(), &simulate_flags(),
+        &sweep_flags()}) {
     rows.insert(rows.end(), more->begin(), more->end());
   }
   std::vector<Flag> ordered;

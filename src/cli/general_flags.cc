@@ -15,15 +15,18 @@ namespace {
 
 constexpr std::string_view kReading =
     "check resolve analyze sweep simulate export inspect diff";
+constexpr std::string_view kJudging =
+    "check resolve analyze sweep simulate export inspect diff gate";
 constexpr std::string_view kFolding =
-    "check resolve analyze sweep simulate inspect diff explain";
+    "check resolve analyze sweep simulate inspect diff gate explain";
 constexpr std::string_view kReporting =
-    "check resolve analyze sweep simulate inspect diff list explain";
+    "check resolve analyze sweep simulate inspect diff gate list explain";
 constexpr std::string_view kWriting =
-    "check resolve analyze sweep simulate export inspect diff list explain";
+    "check resolve analyze sweep simulate export inspect diff gate list "
+    "explain";
 constexpr std::string_view kEvery =
-    "check resolve analyze sweep simulate export inspect diff list explain "
-    "completion";
+    "check resolve analyze sweep simulate export inspect diff gate list "
+    "explain completion";
 
 std::vector<std::string> format_names() {
   std::vector<std::string> names;
@@ -88,7 +91,7 @@ const std::vector<Flag>& general_flags() {
        "colours (default auto: on a terminal)", kEvery, false, true,
        colour_names, set_colour},
       {"quiet", 'q', Takes::Nothing, "", "Output",
-       "show errors only, and no progress", kReading, false, true, nullptr,
+       "show errors only, and no progress", kJudging, false, true, nullptr,
        [](const Setting&, Options& o, Diagnostics&) { o.output.quiet = true; }},
       {"verbose", 'v', Takes::Nothing, "", "Output",
        "say which configuration was read", kReading, false, true, nullptr,
@@ -96,22 +99,22 @@ const std::vector<Flag>& general_flags() {
          o.output.verbose = true;
        }},
       {"no-progress", 0, Takes::Nothing, "", "Output",
-       "no status line on the terminal", kReading, false, true, nullptr,
+       "no status line on the terminal", kJudging, false, true, nullptr,
        [](const Setting&, Options& o, Diagnostics&) {
          o.output.progress = false;
        }},
       {"deny", 0, Takes::Text, "CODE|warnings", "Diagnostics",
-       "make it an error; may repeat", kReading, true, true, nullptr,
+       "make it an error; may repeat", kJudging, true, true, nullptr,
        [](const Setting& s, Options& o, Diagnostics& d) {
          append_codes(s, true, o.run.deny, d);
        }},
       {"allow", 0, Takes::Text, "CODE", "Diagnostics", "ignore it; may repeat",
-       kReading, true, true, nullptr,
+       kJudging, true, true, nullptr,
        [](const Setting& s, Options& o, Diagnostics& d) {
          append_codes(s, false, o.run.allow, d);
        }},
       {"exit-zero", 0, Takes::Nothing, "", "Diagnostics",
-       "exit with 0 where findings would give 1", kReading, false, true,
+       "exit with 0 where findings would give 1", kJudging, false, true,
        nullptr,
        [](const Setting&, Options& o, Diagnostics&) {
          o.run.exit_zero = true;

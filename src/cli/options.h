@@ -12,6 +12,7 @@
 #include "cli/commands/diff.h"
 #include "cli/commands/explain.h"
 #include "cli/commands/export.h"
+#include "cli/commands/gate.h"
 #include "cli/commands/inspect.h"
 #include "cli/commands/resolve.h"
 #include "cli/commands/simulate/request.h"
@@ -50,6 +51,7 @@ struct Options {
   DiffRequest diff;
   ExplainRequest explain;
   ExportRequest exporting;
+  GateRequest gate;
   InspectRequest inspect;
   ResolveRequest resolve;
   SimulateRequest simulate;

@@ -194,10 +194,9 @@ Diagnostics arranged(const Diagnostics& diags, Severity least) {
   return result;
 }
 
-Exit finish(Context& context, Report report) {
-  if (context.diags.cannot_run()) {
-    return finish_incomplete(context, std::move(report));
-  }
+namespace {
+
+Exit finish_whole(Context& context, Report report) {
   const Renderer* renderer = find_renderer(context.options.output.format);
   SHARDPLAN_CHECK(renderer != nullptr);
   const bool hide = context.options.output.quiet && renderer->for_people;
@@ -219,6 +218,23 @@ Exit finish(Context& context, Report report) {
     show_diagnostics(context);
   }
   return exit_of(context.diags);
+}
+
+}  // namespace
+
+Exit finish(Context& context, Report report) {
+  if (context.diags.cannot_run()) {
+    return finish_incomplete(context, std::move(report));
+  }
+  return finish_whole(context, std::move(report));
+}
+
+Exit finish_in_part(Context& context, Report report) {
+  const Exit exit = finish_whole(context, std::move(report));
+  if (!context.diags.cannot_run()) return exit;
+  context.explained = context.host.shortened_file().empty() &&
+                      context.host.write_problem(Stream::Out).empty();
+  return Exit::CouldNotRun;
 }
 
 Exit finish_incomplete(Context& context, Report report) {

@@ -69,6 +69,10 @@ bool write_file(Context& context, const std::string& path, const Writer& write);
 // more: as CouldNotRun, with what there is of the report in JSON.
 Exit finish_incomplete(Context& context, Report report);
 
+// Ends a command whose answer holds though some of what was asked for could not
+// run: as finish(), but then CouldNotRun, with the reasons among the rest.
+Exit finish_in_part(Context& context, Report report);
+
 // Says why there is no answer: on stdout where the format has a place for
 // diagnostics and no answer has begun there, else on stderr.
 void explain_failure(const Options& options, const Diagnostics& diags,

@@ -196,8 +196,9 @@ const std::vector<Flag>& planning_flags() {
          append_declarations(s, o.planning.declarations, d);
        }},
       {"jobs", 0, Takes::Text, "N", "Inputs",
-       "threads to use (default one per processor)", kRuled, false, true,
-       nullptr, set_jobs},
+       "threads to use (default one per processor)",
+       "check resolve analyze sweep simulate export inspect diff gate", false,
+       true, nullptr, set_jobs},
       {"mode", 0, Takes::Choice, "MODE", "Memory",
        "what the model runs for (default train)", kRuled, false, true,
        mode_choices,

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/text.h"
 #include "gate/rule_changes.h"
 
 namespace shardplan {
@@ -52,8 +53,17 @@ bool add_fail_on(std::string_view text, FailOn& fail_on) {
   }
   const bool is_memory = text.starts_with(kMemory);
   if (!is_memory && !text.starts_with(kReplicated)) return false;
-  const auto limit =
-      fraction_of(text.substr(is_memory ? kMemory.size() : kReplicated.size()));
+  const std::string_view written =
+      text.substr(is_memory ? kMemory.size() : kReplicated.size());
+  const auto limit = fraction_of(written);
+  // A number alone is a fraction; more than all of it is a slip.
+  const bool is_size =
+      is_memory && (!limit || *limit > 1) && !written.ends_with('%');
+  if (is_size) {
+    const auto bytes = parse_bytes(written);
+    if (bytes) fail_on.memory_bytes = bytes;
+    return bytes.has_value();
+  }
   if (!limit) return false;
   (is_memory ? fail_on.memory : fail_on.replicated) = *limit;
   return true;
@@ -61,7 +71,7 @@ bool add_fail_on(std::string_view text, FailOn& fail_on) {
 
 std::vector<std::string> without_meaning_for_rules(const FailOn& fail_on) {
   std::vector<std::string> names;
-  if (fail_on.memory) names.emplace_back("memory");
+  if (fail_on.memory || fail_on.memory_bytes) names.emplace_back("memory");
   if (fail_on.replicated) names.emplace_back("replicated");
   if (fail_on.new_errors) names.emplace_back("new-errors");
   if (fail_on.new_warnings) names.emplace_back("new-warnings");

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // `--fail-on LIST`: which changes are not to be let through.
 //
-//   memory>1%       the fullest device needs that much more
+//   memory>1%       the fullest device needs that much more; or memory>2GiB
 //   replicated>0    a larger share of the bytes is on every device
 //   new-errors, new-warnings
 //   lost-axes       a rule, label or parameter lost a mesh axis
 //   any-change
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,8 +18,12 @@ namespace shardplan {
 
 struct RuleSetChange;
 
+// What a gate without the flag fails on.
+inline constexpr std::string_view kDefaultFailOn = "new-errors";
+
 struct FailOn {
-  std::optional<double> memory;      // of what it was: 0.01
+  std::optional<double> memory;  // of what it was: 0.01
+  std::optional<int64_t> memory_bytes;
   std::optional<double> replicated;  // of all bytes, beyond what it was
   bool new_errors = false;
   bool new_warnings = false;

@@ -100,6 +100,8 @@ struct Column {
   Align align = Align::Left;
   // Text may shorten this column (names, patterns) to fit the terminal.
   bool elastic = false;
+  // Text has it below the row, on a line of its own: a sentence, not a value.
+  bool below = false;
 };
 
 // Placements are listed one by one for programs and folded for people.

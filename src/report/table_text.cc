@@ -163,6 +163,7 @@ std::string cell_text(const Cell& cell, const Style& style) {
 namespace {
 
 constexpr int kGap = 2;  // blanks between columns, and before titled rows
+constexpr int kBelowIndent = 5;  // of a line below its row
 // Narrower than this, an elided name says nothing.
 constexpr int kLeastElastic = 20;
 
@@ -197,10 +198,11 @@ class Widths {
       SHARDPLAN_CHECK(row.size() == widths_.size());
       has_rows_ = true;
       for (size_t i = 0; i < row.size(); ++i) {
-        widen(i, cell_text(row[i], style_));
+        if (!table_.columns[i].below) widen(i, cell_text(row[i], style_));
       }
     });
     for (size_t i = 0; i < widths_.size(); ++i) {
+      if (table_.columns[i].below) continue;
       if (table_.show_header) widen(i, shown(table_.columns[i].title, style_));
       if (table_.footer) widen(i, footer_text(table_.footer->at(i), style_));
     }
@@ -265,6 +267,7 @@ class Printer {
     table_.rows([&](std::span<const Cell> row) {
       if (out_.refused()) return;
       line(Paint::Plain, [&](size_t i) { return cell_text(row[i], style_); });
+      print_below(row);
     });
     if (table_.footer) print_footer(*table_.footer);
   }
@@ -291,6 +294,18 @@ class Printer {
     }
     out += '\n';
     out_.drain();
+  }
+
+  void print_below(std::span<const Cell> row) {
+    for (size_t i = 0; i < row.size(); ++i) {
+      if (!table_.columns[i].below) continue;
+      const std::string text = cell_text(row[i], style_);
+      if (text.empty()) continue;
+      const auto blanks = static_cast<size_t>(widths_.indent() + kBelowIndent);
+      out_.buffer() +=
+          std::string(blanks, ' ') + painted(text, Paint::Dim, style_) + "\n";
+      out_.drain();
+    }
   }
 
   // A rule over each total, then the totals.

@@ -8,14 +8,20 @@
 #include <utility>
 
 #include "advise/rule_edit.h"
+#include "base/parallel.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/commands/fix.h"
+#include "cli/config.h"
+#include "cli/flag_values.h"
 #include "cli/flags.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/targets.h"
 #include "cli/views/budget_tables.h"
 #include "cli/views/tables.h"
+#include "gate/baseline.h"
+#include "io/load.h"
 #include "session/budget.h"
 #include "session/session.h"
 
@@ -33,17 +39,21 @@ std::string rules_text(const Session& session) {
          plural(logical, "logical axis rule");
 }
 
-// "2 errors, 1 warning in 7 rules and 201 parameters"
-std::string verdict(const Diagnostics& diags, const Session& session) {
+// "2 errors, 1 warning", or "".
+std::string counts_text(const Diagnostics& diags) {
   std::string found;
-  const auto add = [&](Severity severity) {
+  for (const Severity severity : {Severity::Error, Severity::Warning}) {
     const int64_t count = diags.count(severity);
-    if (count == 0) return;
+    if (count == 0) continue;
     if (!found.empty()) found += ", ";
     found += plural(count, severity_name(severity));
-  };
-  add(Severity::Error);
-  add(Severity::Warning);
+  }
+  return found;
+}
+
+// "2 errors, 1 warning in 7 rules and 201 parameters"
+std::string verdict(const Diagnostics& diags, const Session& session) {
+  std::string found = counts_text(diags);
   const bool clean = found.empty();
   if (clean) found = "No problems";
   found += " in " + rules_text(session) + " and " +
@@ -76,6 +86,46 @@ void add_checked_budget(const Context& context, const BudgetAnswer& answer,
   }
 }
 
+// Takes what the baseline accepts out of findings, and warns of entries that
+// accept nothing (SP605); writes a new one where that is asked for. False, with
+// the reason reported, when a baseline cannot be read or written.
+struct NamedFindings {
+  std::string target;  // "" of a model
+  Diagnostics* diags = nullptr;
+};
+bool use_baseline(Context& context, const std::vector<NamedFindings>& found) {
+  const GateRequest& asked = context.options.gate;
+  std::optional<Baseline> baseline;
+  if (asked.baseline) {
+    SourcePtr source =
+        read_source(*asked.baseline, kWholeFile, context.host, context.diags);
+    if (source == nullptr) return false;
+    baseline = read_baseline(std::move(source), context.diags);
+    if (!baseline) return false;
+  }
+  if (asked.new_baseline) {
+    std::vector<TargetFindings> all;
+    for (const NamedFindings& of : found) {
+      all.push_back({of.target, of.diags});
+    }
+    const std::string text =
+        baseline_text(all, "found when the baseline was made");
+    if (!write_file(context, *asked.new_baseline,
+                    [&](const TextSink& sink) { return sink(text); })) {
+      return false;
+    }
+  }
+  if (!baseline) return true;
+  std::vector<bool> used;
+  for (const NamedFindings& of : found) {
+    accept(*baseline, of.target, *of.diags, used);
+  }
+  // Where only some targets were judged, others may need the rest.
+  if (!asked.targets.empty()) return true;
+  report_stale(*baseline, used, context.diags);
+  return true;
+}
+
 // Empty when the budget is not known; the diagnostics say why.
 std::optional<Report> check_report(Context& context, const Session& session) {
   const Options& options = context.options;
@@ -89,6 +139,7 @@ std::optional<Report> check_report(Context& context, const Session& session) {
                            session.plan, context.host, context.diags);
     if (!answer) return std::nullopt;
   }
+  if (!use_baseline(context, {{"", &context.diags}})) return std::nullopt;
   Report report;
   report.command = "check";
   report.diagnostics = &context.diags;
@@ -206,9 +257,171 @@ Exit run_fix(Context& context) {
   return finish(context, *std::move(report));
 }
 
+// Without MODEL: every target of the configuration.
+
+Cell fullest_device(const JudgedTarget& target) {
+  if (!target.session) return {};
+  return ByteSize{target.budget && !target.budget->budget.classes.empty()
+                      ? target.budget->budget.classes.front().total
+                      : target.session->memory.max};
+}
+
+// "2 errors, 1 warning in 3 of 12 targets"
+std::string targets_verdict(const Diagnostics& diags,
+                            const std::vector<JudgedTarget>& judged) {
+  const auto all = static_cast<int64_t>(judged.size());
+  int64_t found = 0;
+  int64_t broken = 0;
+  int64_t allowed = 0;
+  for (const JudgedTarget& target : judged) {
+    const bool any = target.diags.count(Severity::Error) > 0 ||
+                     target.diags.count(Severity::Warning) > 0;
+    found += any ? 1 : 0;
+    broken += target.session ? 0 : 1;
+    allowed += target.diags.allowed();
+  }
+  std::string text = counts_text(diags);
+  text = text.empty() ? "No problems in " + plural(all, "target")
+                      : text + " in " + count_text(found) + " of " +
+                            plural(all, "target");
+  if (broken > 0) text += "; " + count_text(broken) + " could not run";
+  if (allowed > 0) text += "; " + plural(allowed, "finding") + " allowed";
+  return text + ".";
+}
+
+// `target` in front of each row.
+Table with_targets(const std::vector<std::pair<std::string, Table>>& parts) {
+  Table table = parts.front().second;
+  table.columns.insert(table.columns.begin(), {"target", "target"});
+  table.rows = [parts](const RowSink& sink) {
+    for (const auto& [target, part] : parts) {
+      part.rows([&, &name = target](std::span<const Cell> cells) {
+        Row row = {name};
+        row.insert(row.end(), cells.begin(), cells.end());
+        sink(row);
+      });
+    }
+  };
+  return table;
+}
+
+Table judged_table(const std::vector<JudgedTarget>& judged) {
+  std::vector<Row> rows;
+  for (const JudgedTarget& target : judged) {
+    const int64_t errors = target.diags.count(Severity::Error);
+    rows.push_back(
+        {target.name,
+         target.session ? Cell(Count{target.session->plan.mesh.devices()})
+                        : Cell(),
+         fullest_device(target), Count{errors},
+         Count{target.diags.count(Severity::Warning)}, YesNo{errors > 0}});
+  }
+  Table table{"targets",
+              "",
+              {{"target", "target", Align::Left, true},
+               {"devices", "devices", Align::Right},
+               {"memory_per_device", "per device", Align::Right},
+               {"errors", "errors", Align::Right},
+               {"warnings", "warnings", Align::Right},
+               {"failed", "failed"}},
+              rows_of(std::move(rows))};
+  return table;
+}
+
+// The targets that are asked for, with the settings of each. Empty, with the
+// reason reported.
+struct Asked {
+  Config config;
+  std::vector<Target> targets;
+};
+std::optional<Asked> asked_targets(Context& context) {
+  const RunOptions& run = context.options.run;
+  const auto path = run.isolated ? std::nullopt
+                    : run.config ? run.config
+                                 : find_config(context.host);
+  std::optional<Config> config;
+  if (path) {
+    // It has been read already, without a mistake: see run.cc.
+    Diagnostics known;
+    config =
+        read_config(*path, run.config ? ConfigFrom::Named : ConfigFrom::Found,
+                    context.host, known);
+    context.diags.keep_sources(known);
+  }
+  if (!config || config->targets.empty()) {
+    return context.diags.error(Code::Usage, {}, "`check` needs MODEL")
+        .fact(!path ? "there is no `shardplan.yaml` with targets, either"
+                    : "`" + *path + "` has no targets, either")
+        .help(
+            "`shardplan check MODEL` is how it is called; `targets` in "
+            "`shardplan.yaml` are checked without it");
+  }
+  auto chosen = chosen_targets(config->targets, context.options.gate.targets,
+                               context.diags);
+  if (!chosen) return std::nullopt;
+  return Asked{*std::move(config), *std::move(chosen)};
+}
+
+Exit check_targets(Context& context) {
+  std::optional<Asked> asked = asked_targets(context);
+  if (!asked) return Exit::CouldNotRun;
+  const std::vector<Setting> severities = severity_settings(context.options);
+  std::vector<JudgedTarget> judged(asked->targets.size());
+  SharedHost host(context.host);
+  context.progress.stage("checking " +
+                         plural(static_cast<int64_t>(judged.size()), "target"));
+  parallel_for(
+      static_cast<int64_t>(judged.size()),
+      thread_count(context.options.planning.jobs), [&](int64_t i) {
+        const Target& target = asked->targets[static_cast<size_t>(i)];
+        std::vector<Setting> settings =
+            target_settings(asked->config.settings, target.settings);
+        settings.insert(settings.end(), severities.begin(), severities.end());
+        judged[static_cast<size_t>(i)] = judge_target(target, settings, host);
+      });
+  std::vector<NamedFindings> named;
+  for (JudgedTarget& target : judged) {
+    named.push_back({target.name, &target.diags});
+  }
+  if (!use_baseline(context, named)) return Exit::CouldNotRun;
+  std::vector<FindingsOf> found;
+  for (const JudgedTarget& target : judged) {
+    found.push_back({target.name, &target.diags});
+  }
+  add_findings_of(found, context.diags);
+
+  Report report;
+  report.command = "check";
+  report.diagnostics_are_the_answer = true;
+  const auto count = [&](auto&& is_one) {
+    return Count{std::count_if(judged.begin(), judged.end(), is_one)};
+  };
+  report.summary = {
+      {"targets", Count{static_cast<int64_t>(judged.size())}},
+      {"failed", count([](const JudgedTarget& target) {
+         return target.diags.has_errors();
+       })},
+      {"errors", Count{context.diags.count(Severity::Error)}},
+      {"warnings", Count{context.diags.count(Severity::Warning)}}};
+  report.tables = {judged_table(judged)};
+  std::vector<std::pair<std::string, Table>> parts[3];
+  for (const JudgedTarget& target : judged) {
+    if (!target.session) continue;
+    parts[0].emplace_back(target.name, placements_table(*target.session));
+    parts[1].emplace_back(target.name, corrections_table(*target.session));
+    parts[2].emplace_back(target.name, rules_table(*target.session));
+  }
+  for (const auto& part : parts) {
+    if (!part.empty()) report.tables.push_back(with_targets(part));
+  }
+  report.notes = {targets_verdict(context.diags, judged)};
+  return finish_in_part(context, std::move(report));
+}
+
 }  // namespace
 
 Exit run_check(Context& context) {
+  if (context.options.arguments.empty()) return check_targets(context);
   if (context.options.check.fix) return run_fix(context);
   const std::optional<Session> session =
       open_session(context.options.planning, context.options.memory,
@@ -218,6 +431,27 @@ Exit run_check(Context& context) {
   if (!report) return finish_without_budget(context, *session);
   return finish(context, *std::move(report));
 }
+
+namespace {
+
+// What targets say themselves.
+void validate_targets(std::span<const Setting> given, Diagnostics& diags) {
+  for (const Setting& setting : given) {
+    const std::string_view name = setting.flag->name;
+    if (setting.flag->group == "Output" || name == "jobs" || name == "deny" ||
+        name == "allow" || name == "exit-zero" || name == "config" ||
+        name == "isolated" || name == "max-memory" || name == "target" ||
+        name == "baseline" || name == "write-baseline") {
+      continue;
+    }
+    diags
+        .error(Code::Usage, {},
+               title_of(setting) + " means nothing to `check` without MODEL")
+        .help("each target in `shardplan.yaml` has its own");
+  }
+}
+
+}  // namespace
 
 const std::vector<Flag>& check_flags() {
   static const std::vector<Flag> kFlags = {
@@ -233,8 +467,16 @@ const std::vector<Flag>& check_flags() {
   return kFlags;
 }
 
-void validate_check(std::span<const Setting> /*given*/, const Options& options,
+void validate_check(std::span<const Setting> given, const Options& options,
                     Diagnostics& diags) {
+  if (options.arguments.empty()) {
+    validate_targets(given, diags);
+    return;
+  }
+  if (!options.gate.targets.empty()) {
+    diags.error(Code::Usage, {}, "`--target` cannot be used with MODEL")
+        .help("targets have models of their own: leave MODEL out");
+  }
   if (options.check.fix && options.planning.saved_plan) {
     diags.error(Code::Usage, {}, "`--fix` cannot be used with `--plan`")
         .help("a saved plan has no rules to edit: `--rules` names them");

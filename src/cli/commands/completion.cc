@@ -83,6 +83,7 @@ std::vector<std::string> argument_words(const Command& command) {
       return shell_names();
     case Argument::Kind::Model:
     case Argument::Kind::Plan:
+    case Argument::Kind::Folder:
       break;
   }
   return {};

@@ -476,8 +476,9 @@ const std::vector<Flag>& diff_flags() {
          o.diff.names.push_back(path_of(s));
        }},
       {"fail-on", 0, Takes::Text, "LIST", "Diagnostics",
-       "of rules: exit with 1 on lost-axes or any-change", "diff", false, false,
-       nullptr, set_fail_on},
+       "what falls short: memory>1%, replicated>0, new-errors (default), "
+       "new-warnings, lost-axes, any-change; of rules alone the last two",
+       "diff gate", false, true, nullptr, set_fail_on},
       {"exit-code", 0, Takes::Nothing, "", "Diagnostics",
        "exit with 1 when they differ", "diff", false, false, nullptr,
        [](const Setting&, Options& o, Diagnostics&) {

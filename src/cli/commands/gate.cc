@@ -1,0 +1,631 @@
+// SPDX-License-Identifier: Apache-2.0
+// `shardplan gate`: what a change does to every target, before it is merged.
+//
+// What decides (--fail-on, --allow, --deny, the baseline, ..) is read from the
+// base side, so that a change cannot wave itself through; where it is changed
+// that is a change.
+#include "cli/commands/gate.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/parallel.h"
+#include "base/text.h"
+#include "cli/commands.h"
+#include "cli/config.h"
+#include "cli/flag_values.h"
+#include "cli/flags.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/targets.h"
+#include "cli/views/gate_tables.h"
+#include "gate/baseline.h"
+#include "gate/changes.h"
+#include "io/load.h"
+
+namespace shardplan::cli {
+namespace {
+
+// Settings that say what is a finding or falls short, and those that a finding
+// depends on though no placement does.
+constexpr std::array<std::string_view, 8> kDeciding = {
+    "allow",     "deny",           "fail-on",   "baseline",
+    "exit-zero", "max-replicated", "tolerance", "unmatched"};
+
+bool decides(const Setting& setting) {
+  return std::find(kDeciding.begin(), kDeciding.end(), setting.flag->name) !=
+         kDeciding.end();
+}
+
+// One side of the change.
+struct GateSide {
+  std::string title;  // "old/", "1a2b3c4"
+  bool base = false;
+  std::unique_ptr<Host> files;   // of a revision; null: the context's host
+  std::unique_ptr<Host> fenced;  // as the configuration may read
+  std::unique_ptr<SharedHost> host;
+  std::string folder;            // where shardplan.yaml stands
+  std::optional<Config> config;  // empty: there is none, or it is broken
+  std::optional<Baseline> baseline;
+};
+
+// A revision or a folder is what it is, whoever wrote it: no line of what lies
+// outside is read for it.
+class FolderHost : public OverlayHost {
+ public:
+  FolderHost(Host& host, std::string root)
+      : OverlayHost(host, {}), host_(host), root_(std::move(root)) {}
+
+  std::shared_ptr<const Bytes> read_file(const std::string& path, int64_t limit,
+                                         std::string& why) override {
+    if (!stays_within(path, root_, host_)) {
+      why = "it is not in `" + root_ + "`, and a gate reads nothing else";
+      return nullptr;
+    }
+    return OverlayHost::read_file(path, limit, why);
+  }
+
+ private:
+  Host& host_;
+  std::string root_;
+};
+
+constexpr std::string_view kConfigName = "shardplan.yaml";
+
+// Reads the configuration in `folder`; false when it is broken. That there is
+// none is no mistake yet.
+bool read_side(GateSide& side, Host& host, Diagnostics& diags) {
+  const std::string path = join_path(side.folder, std::string(kConfigName));
+  const auto info = host.file_info(path);
+  if (!info || info->directory) return true;
+  side.config = read_config(path, ConfigFrom::Named, host, diags);
+  return side.config.has_value();
+}
+
+bool open_folder(const std::string& path, GateSide& side, Context& context) {
+  const auto info = context.host.file_info(path);
+  const auto root = context.host.real_path(path);
+  if (!info || !info->directory || !root) {
+    context.diags
+        .error(info ? Code::Usage : Code::UnreadableFile, {},
+               "`" + path + "` is no folder")
+        .help(
+            "`gate OLD/ NEW/` compares two folders, `gate BASE..HEAD` two "
+            "revisions of a git repository");
+    return false;
+  }
+  side.title = path;
+  side.folder = path.ends_with('/') && path.size() > 1
+                    ? path.substr(0, path.size() - 1)
+                    : path;
+  side.fenced = std::make_unique<FolderHost>(context.host, *root);
+  side.host = std::make_unique<SharedHost>(*side.fenced);
+  return read_side(side, *side.host, context.diags);
+}
+
+// A target on the sides that have it, with the settings that hold there.
+struct GatedTarget {
+  std::string name;
+  const Target* base = nullptr;
+  const Target* head = nullptr;
+  std::vector<Setting> base_settings;
+  std::vector<Setting> head_settings;
+  // What came of it.
+  std::vector<GateChange> changes;
+  std::optional<JudgedTarget> judged;  // as it is now, else as it was
+  std::optional<JudgedTarget> before;  // where something differs
+  bool failed_to_run = false;
+};
+
+std::vector<Setting> settings_of(const GateSide& side, const Target& target) {
+  return target_settings(side.config->settings, target.settings);
+}
+
+// Those that decide as the base has them, the others as the head has.
+std::vector<Setting> head_settings(const GateSide& base, const GateSide& head,
+                                   const GatedTarget& target) {
+  std::vector<Setting> settings = settings_of(head, *target.head);
+  std::erase_if(settings, decides);
+  std::vector<Setting> deciding;
+  if (target.base != nullptr) {
+    deciding = target.base_settings;
+  } else if (base.config) {
+    deciding = remaining_settings(base.config->settings, {}, "check");
+  }
+  for (const Setting& setting : deciding) {
+    if (decides(setting)) settings.push_back(setting);
+  }
+  return settings;
+}
+
+std::string settings_text(const std::vector<Setting>& settings,
+                          std::string_view flag) {
+  std::string text;
+  for (const Setting& setting : settings) {
+    if (setting.flag->name != flag) continue;
+    const std::string value =
+        setting.flag->takes == Takes::Nothing ? "true" : setting.value;
+    text += (text.empty() ? "" : ", ") + value;
+  }
+  return text;
+}
+
+GateChange setting_change(std::string target, std::string_view what,
+                          const std::string& before, const std::string& after,
+                          Span where, bool of_base) {
+  GateChange change;
+  change.kind = what == "baseline" ? ChangeKind::Baseline : ChangeKind::Target;
+  change.target = std::move(target);
+  change.what = what;
+  if (!before.empty()) change.before = before;
+  if (!after.empty()) change.after = after;
+  if (where) {
+    change.line = {where.file->name(), where.file->position(where.begin).line,
+                   of_base, where};
+  }
+  return change;
+}
+
+Span place_of_setting(const std::vector<Setting>& settings,
+                      std::string_view flag) {
+  for (const Setting& setting : settings) {
+    if (setting.flag->name == flag) return setting.where;
+  }
+  return {};
+}
+
+// What is set otherwise, one change per flag. Paths are compared as they are
+// written: the sides may be two folders.
+void add_setting_changes(const std::string& target,
+                         const std::vector<Setting>& base,
+                         const std::vector<Setting>& head,
+                         std::vector<GateChange>& changes) {
+  std::set<std::string_view> names;
+  for (const auto* side : {&base, &head}) {
+    for (const Setting& setting : *side) names.insert(setting.flag->name);
+  }
+  for (const std::string_view name : names) {
+    const std::string was = settings_text(base, name);
+    const std::string is = settings_text(head, name);
+    if (was == is) continue;
+    const Span now = place_of_setting(head, name);
+    changes.push_back(setting_change(
+        target, name, was, is, now ? now : place_of_setting(base, name), !now));
+  }
+}
+
+// The part of a path below a side's folder.
+std::string below(const GateSide& side, const std::string& path) {
+  const std::string folder = side.folder.empty() ? "" : side.folder + "/";
+  return path.starts_with(folder) ? path.substr(folder.size()) : path;
+}
+
+std::vector<GatedTarget> pair_targets(const GateSide& base,
+                                      const GateSide& head) {
+  std::vector<GatedTarget> targets;
+  std::map<std::string, size_t> numbers;
+  const auto of = [&](const std::string& name) -> GatedTarget& {
+    const auto [entry, is_new] = numbers.emplace(name, targets.size());
+    if (is_new) targets.emplace_back().name = name;
+    return targets[entry->second];
+  };
+  if (base.config) {
+    for (const Target& target : base.config->targets) {
+      GatedTarget& gated = of(target.name);
+      gated.base = &target;
+      gated.base_settings = settings_of(base, target);
+    }
+  }
+  if (head.config) {
+    for (const Target& target : head.config->targets) {
+      GatedTarget& gated = of(target.name);
+      gated.head = &target;
+      gated.head_settings = head_settings(base, head, gated);
+    }
+  }
+  return targets;
+}
+
+// Target on one side alone, or set otherwise.
+void add_target_changes(const GateSide& base, const GateSide& head,
+                        GatedTarget& gated) {
+  std::vector<GateChange>& changes = gated.changes;
+  if (gated.base == nullptr || gated.head == nullptr) {
+    const Target& only = gated.head != nullptr ? *gated.head : *gated.base;
+    const bool is_new = gated.head != nullptr;
+    changes.push_back(
+        setting_change(gated.name, "target", is_new ? "" : gated.name,
+                       is_new ? gated.name : "", only.where, !is_new));
+    changes.back().text = is_new ? "it is new" : "it is dropped";
+    return;
+  }
+  const std::string was = below(base, gated.base->model);
+  const std::string is = below(head, gated.head->model);
+  if (was != is) {
+    changes.push_back(
+        setting_change(gated.name, "model", was, is, gated.head->where, false));
+  }
+  add_setting_changes(gated.name, settings_of(base, *gated.base),
+                      settings_of(head, *gated.head), changes);
+}
+
+TargetSide side_of(const JudgedTarget& judged) {
+  return {*judged.session, judged.budget ? &judged.budget->budget : nullptr,
+          judged.kv_tokens, judged.diags};
+}
+
+// Findings of a target that only the head has: all are new.
+void add_new_findings(const JudgedTarget& judged,
+                      std::vector<GateChange>& changes) {
+  const Diagnostics none;
+  for (GateChange& change : finding_changes(none, judged.diags)) {
+    change.target = judged.name;
+    changes.push_back(std::move(change));
+  }
+}
+
+struct Gate {
+  Context& context;
+  GateSide base;
+  GateSide head;
+  FailOn fail_on;
+  std::vector<GatedTarget> targets;
+  std::vector<GateChange> changes;  // of no target: settings, the baseline
+  std::vector<bool> used;           // entries of the base's baseline
+};
+
+void judge_side(GatedTarget& gated, const GateSide& side,
+                const std::vector<Setting>& over, std::vector<bool>& used,
+                const std::optional<Baseline>& baseline,
+                std::optional<JudgedTarget>& judged) {
+  std::vector<Setting> settings =
+      side.base ? gated.base_settings : gated.head_settings;
+  settings.insert(settings.end(), over.begin(), over.end());
+  judged =
+      judge_target(side.base ? *gated.base : *gated.head, settings, *side.host);
+  if (baseline) accept(*baseline, gated.name, judged->diags, used);
+  if (!judged->session || judged->diags.cannot_run()) {
+    gated.failed_to_run = true;
+    for (Diagnostic& diagnostic : judged->diags.all()) {
+      if (prevents_running(diagnostic.code)) {
+        diagnostic.facts.push_back(
+            (side.base ? "on the base side, " : "on the head side, ") +
+            side.title);
+      }
+    }
+  }
+}
+
+void judge_gated(const Gate& gate, const std::vector<Setting>& over,
+                 std::vector<bool>& used, GatedTarget& gated) {
+  std::vector<bool> used_before;
+  if (gated.base != nullptr) {
+    judge_side(gated, gate.base, over, used_before, gate.base.baseline,
+               gated.before);
+  }
+  if (gated.head == nullptr) {
+    std::swap(gated.judged, gated.before);
+    gated.before.reset();
+    return;
+  }
+  judge_side(gated, gate.head, over, used, gate.base.baseline, gated.judged);
+  if (gated.failed_to_run) return;
+  if (gated.base == nullptr) {
+    add_new_findings(*gated.judged, gated.changes);
+    return;
+  }
+  std::vector<GateChange> changes = target_changes(
+      gated.name, side_of(*gated.before), side_of(*gated.judged));
+  gated.changes.insert(gated.changes.end(),
+                       std::make_move_iterator(changes.begin()),
+                       std::make_move_iterator(changes.end()));
+  if (gated.changes.empty()) gated.before.reset();
+}
+
+void judge_all(Gate& gate) {
+  const std::vector<Setting> over = severity_settings(gate.context.options);
+  const size_t count = gate.targets.size();
+  std::vector<std::vector<bool>> used(count);
+  gate.context.progress.stage("judging " +
+                              plural(static_cast<int64_t>(count), "target"));
+  parallel_for(static_cast<int64_t>(count),
+               thread_count(gate.context.options.planning.jobs),
+               [&](int64_t i) {
+                 const auto k = static_cast<size_t>(i);
+                 judge_gated(gate, over, used[k], gate.targets[k]);
+               });
+  if (gate.base.baseline) gate.used.resize(gate.base.baseline->accepted.size());
+  for (const std::vector<bool>& of_target : used) {
+    for (size_t i = 0; i < of_target.size(); ++i) {
+      if (of_target[i]) gate.used[i] = true;
+    }
+  }
+  for (GatedTarget& gated : gate.targets) {
+    for (GateChange& change : gated.changes) {
+      change.fails = falls_short(gate.fail_on, change);
+    }
+  }
+  for (GateChange& change : gate.changes) {
+    change.fails = falls_short(gate.fail_on, change);
+  }
+}
+
+std::optional<std::string> setting_path(const GateSide& side,
+                                        std::string_view flag) {
+  if (!side.config) return std::nullopt;
+  std::optional<std::string> path;
+  for (const Setting& setting : side.config->settings) {
+    if (setting.flag->name == flag) path = path_of(setting);
+  }
+  return path;
+}
+
+// False, with the reason reported, when a baseline that is named is broken.
+bool read_side_baseline(GateSide& side, const std::optional<std::string>& path,
+                        Host& host, Diagnostics& diags) {
+  if (!path) return true;
+  SourcePtr source = read_source(*path, kWholeFile, host, diags);
+  if (source == nullptr) return false;
+  side.baseline = read_baseline(std::move(source), diags);
+  return side.baseline.has_value();
+}
+
+void add_baseline_changes(const GateSide& base, const GateSide& head,
+                          std::vector<GateChange>& changes) {
+  static const Baseline kNone;
+  const Baseline& before = base.baseline ? *base.baseline : kNone;
+  const Baseline& after = head.baseline ? *head.baseline : kNone;
+  const auto add_missing = [&](const Baseline& all, const Baseline& others,
+                               bool of_base) {
+    for (const AcceptedFinding& entry : all.accepted) {
+      const auto& list = others.accepted;
+      if (std::find(list.begin(), list.end(), entry) != list.end()) continue;
+      GateChange change =
+          setting_change("", "baseline", of_base ? entry.reason : "",
+                         of_base ? "" : entry.reason, entry.where, of_base);
+      change.what = code_id(entry.code);
+      change.text =
+          std::string(of_base ? "no longer accepted" : "accepted from now on") +
+          (entry.about.empty() ? "" : ": " + entry.about);
+      changes.push_back(std::move(change));
+    }
+  };
+  add_missing(before, after, true);
+  add_missing(after, before, false);
+}
+
+// What decides, from the base; false when something of it is broken.
+bool read_decisions(Gate& gate) {
+  Context& context = gate.context;
+  const GateRequest& asked = context.options.gate;
+  Options options;
+  if (gate.base.config) {
+    for (const Setting& setting : gate.base.config->settings) {
+      if (setting.flag->name == "fail-on") {
+        setting.flag->apply(setting, options, context.diags);
+      }
+    }
+  }
+  FailOn by_default;
+  add_fail_on(kDefaultFailOn, by_default);
+  gate.fail_on = context.options.diff.fail_on.value_or(
+      options.diff.fail_on.value_or(by_default));
+  const bool fine =
+      read_side_baseline(
+          gate.base,
+          asked.baseline ? asked.baseline : setting_path(gate.base, "baseline"),
+          asked.baseline ? context.host : static_cast<Host&>(*gate.base.host),
+          context.diags) &&
+      (asked.baseline ||
+       read_side_baseline(gate.head, setting_path(gate.head, "baseline"),
+                          *gate.head.host, context.diags));
+  if (!fine || context.diags.cannot_run()) return false;
+  if (!asked.baseline) {
+    add_baseline_changes(gate.base, gate.head, gate.changes);
+  }
+  std::vector<Setting> was;
+  std::vector<Setting> is;
+  const auto take = [](const GateSide& side, std::vector<Setting>& settings) {
+    if (!side.config) return;
+    for (const Setting& setting : side.config->settings) {
+      // The others are told with each target.
+      if (decides(setting)) settings.push_back(setting);
+    }
+  };
+  take(gate.base, was);
+  take(gate.head, is);
+  add_setting_changes("", was, is, gate.changes);
+  return true;
+}
+
+bool has_targets(const GateSide& side) {
+  return side.config && !side.config->targets.empty();
+}
+
+// Whether there is anything to judge; else the reason is reported.
+bool has_work(const Gate& gate) {
+  if (has_targets(gate.base) || has_targets(gate.head)) return true;
+  const std::string path =
+      join_path(gate.head.folder, std::string(kConfigName));
+  const bool there = gate.base.config || gate.head.config;
+  gate.context.diags
+      .error(Code::Usage, {},
+             there ? "`" + path + "` has no targets, on either side"
+                   : "there is no `" + path + "`, on either side")
+      .help(
+          "`targets: {NAME: {model: config.json, rules: [rules.yaml], mesh: "
+          "[fsdp=8]}}` in it says what to judge");
+  return false;
+}
+
+GateTarget view_of(const GatedTarget& gated) {
+  GateTarget view;
+  view.name = gated.name;
+  view.changes = &gated.changes;
+  view.could_not_run = gated.failed_to_run;
+  if (gated.judged) {
+    view.errors = gated.judged->diags.count(Severity::Error);
+    view.warnings = gated.judged->diags.count(Severity::Warning);
+  }
+  return view;
+}
+
+// Of each target what is new, at its place; no graver than the gate takes it.
+void add_new_diagnostics(const Gate& gate, Diagnostics& diags) {
+  std::vector<Diagnostics> kept(gate.targets.size());
+  std::vector<FindingsOf> found;
+  for (size_t i = 0; i < gate.targets.size(); ++i) {
+    const GatedTarget& gated = gate.targets[i];
+    const auto take = [&](const JudgedTarget& judged) {
+      kept[i].keep_sources(judged.diags);
+      for (const Diagnostic& diagnostic : judged.diags.all()) {
+        if (gated.failed_to_run) {
+          if (prevents_running(diagnostic.code)) kept[i].add(diagnostic);
+          continue;
+        }
+        const GateChange* change = change_of(gated.changes, diagnostic);
+        if (change == nullptr || change->severity == Severity::Off) continue;
+        Diagnostic shown = diagnostic;
+        if (!change->fails && shown.severity == Severity::Error) {
+          shown.severity = Severity::Warning;
+        }
+        kept[i].add(std::move(shown));
+      }
+    };
+    if (gated.before && gated.failed_to_run) take(*gated.before);
+    if (gated.judged) take(*gated.judged);
+    found.push_back({gated.name, &kept[i]});
+  }
+  add_findings_of(found, diags);
+}
+
+Code code_of(const GateChange& change) {
+  if (change.kind == ChangeKind::Memory) {
+    return change.what == "replicated parameters" ? Code::ReplicationGrowth
+                                                  : Code::MemoryGrowth;
+  }
+  return change.lost.empty() ? Code::GatedChange : Code::LostAxes;
+}
+
+// What falls short and is no finding of a target itself.
+void add_failures(const Gate& gate, Diagnostics& diags) {
+  std::vector<Diagnostics> kept(gate.targets.size() + 1);
+  std::vector<FindingsOf> found;
+  const auto report = [&](const GateChange& change, Diagnostics& into) {
+    if (!change.fails || change.kind == ChangeKind::Finding) return;
+    auto problem =
+        into.error(code_of(change), change.line.where, failure_text(change));
+    if (!change.text.empty()) problem.fact(change.text);
+  };
+  for (size_t i = 0; i < gate.targets.size(); ++i) {
+    const GatedTarget& gated = gate.targets[i];
+    if (gated.before) kept[i].keep_sources(gated.before->diags);
+    if (gated.judged) kept[i].keep_sources(gated.judged->diags);
+    for (const GateChange& change : gated.changes) report(change, kept[i]);
+    found.push_back({gated.name, &kept[i]});
+  }
+  add_findings_of(found, diags);
+  for (const GateChange& change : gate.changes) report(change, diags);
+}
+
+void add_warnings(const Gate& gate, Diagnostics& diags) {
+  for (const GatedTarget& gated : gate.targets) {
+    if (gated.head != nullptr) continue;
+    diags
+        .report(Code::DroppedTarget, gated.base->where,
+                "target `" + gated.name + "` is dropped")
+        .fact("nothing judges it after this change");
+  }
+  if (gate.base.baseline && gate.context.options.gate.targets.empty()) {
+    report_stale(*gate.base.baseline, gate.used, diags);
+  }
+}
+
+Exit report_gate(Gate& gate) {
+  Context& context = gate.context;
+  GateView view;
+  view.base = gate.base.title;
+  view.head = gate.head.title;
+  view.changes = &gate.changes;
+  view.exact = context.options.output.exact;
+  view.expand = context.options.output.expand;
+  bool could_not_run = false;
+  for (const GatedTarget& gated : gate.targets) {
+    view.targets.push_back(view_of(gated));
+    could_not_run = could_not_run || gated.failed_to_run;
+  }
+  add_new_diagnostics(gate, context.diags);
+  add_failures(gate, context.diags);
+  add_warnings(gate, context.diags);
+  return finish_in_part(context, gate_report(view));
+}
+
+bool choose(Gate& gate) {
+  const std::vector<std::string>& patterns = gate.context.options.gate.targets;
+  std::vector<Target> named(gate.targets.size());
+  for (size_t i = 0; i < named.size(); ++i)
+    named[i].name = gate.targets[i].name;
+  const auto chosen =
+      chosen_targets(std::move(named), patterns, gate.context.diags);
+  if (!chosen) return false;
+  std::erase_if(gate.targets, [&](const GatedTarget& gated) {
+    return std::none_of(
+        chosen->begin(), chosen->end(),
+        [&](const Target& target) { return target.name == gated.name; });
+  });
+  return true;
+}
+
+}  // namespace
+
+Exit run_gate(Context& context) {
+  Gate gate = {context, {}, {}, {}, {}, {}, {}};
+  gate.base.base = true;
+  const std::vector<std::string>& arguments = context.options.arguments;
+  const bool opened = arguments.size() == 2 &&
+                      open_folder(arguments[0], gate.base, context) &&
+                      open_folder(arguments[1], gate.head, context);
+  if (!opened || !has_work(gate) || !read_decisions(gate)) {
+    return Exit::CouldNotRun;
+  }
+  gate.targets = pair_targets(gate.base, gate.head);
+  if (!choose(gate)) return Exit::CouldNotRun;
+  for (GatedTarget& gated : gate.targets) {
+    add_target_changes(gate.base, gate.head, gated);
+  }
+  judge_all(gate);
+  return report_gate(gate);
+}
+
+const std::vector<Flag>& gate_flags() {
+  static const std::vector<Flag> kFlags = {
+      {"baseline", 0, Takes::File, "FILE", "Diagnostics",
+       "findings that are accepted, each with a reason", "check gate", false,
+       true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.gate.baseline = path_of(s);
+       }},
+      {"write-baseline", 0, Takes::File, "FILE", "Diagnostics",
+       "write what is found there, as accepted", "check", false, false, nullptr,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.gate.new_baseline = path_of(s);
+       }},
+      {"target", 0, Takes::Text, "NAME", "Inputs",
+       "only targets of that name; `*` is any text; may repeat", "check gate",
+       true, false, nullptr,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.gate.targets.push_back(s.value);
+       }},
+  };
+  return kFlags;
+}
+
+}  // namespace shardplan::cli

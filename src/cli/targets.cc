@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/targets.h"
+
+#include <algorithm>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "base/text.h"
+#include "cli/flags.h"
+#include "memory/sweep.h"
+
+namespace shardplan::cli {
+namespace {
+
+class NoProgress : public ProgressListener {
+ public:
+  void stage(std::string_view /*text*/) override {}
+};
+
+// Tokens at the given context length, over all sequences that fit.
+std::optional<int64_t> tokens_that_fit(const Session& session,
+                                       const BudgetAnswer& answer) {
+  const BudgetOptions& options = answer.input.options;
+  if (!options.kv || !options.limit) return std::nullopt;
+  const WorkloadHeadroom headroom =
+      find_headroom(session.manifest, session.plan, answer.input.groups, options,
+                    answer.budget);
+  int64_t tokens = 0;
+  if (!headroom.batch ||
+      __builtin_mul_overflow(*headroom.batch, options.kv->seq, &tokens)) {
+    return std::nullopt;
+  }
+  return tokens;
+}
+
+void judge(JudgedTarget& judged, Host& host) {
+  const PlanRequest& planning = judged.options.planning;
+  const MemoryRequest& memory = judged.options.memory;
+  NoProgress progress;
+  judged.session = open_session(planning, memory, host, judged.diags, progress);
+  if (!judged.session ||
+      !check_memory_request(memory, planning.mode, judged.diags) ||
+      !asks_for_budget(memory, planning.mode)) {
+    return;
+  }
+  judged.budget = answer_budget(memory, planning, judged.session->manifest,
+                                judged.session->plan, host, judged.diags);
+  if (judged.budget) {
+    judged.kv_tokens = tokens_that_fit(*judged.session, *judged.budget);
+  }
+}
+
+}  // namespace
+
+std::optional<FileInfo> SharedHost::file_info(const std::string& path) {
+  const std::lock_guard lock(mutex_);
+  return host_.file_info(path);
+}
+
+std::vector<std::string> SharedHost::list_directory(const std::string& path) {
+  const std::lock_guard lock(mutex_);
+  return host_.list_directory(path);
+}
+
+std::optional<std::string> SharedHost::real_path(const std::string& path) {
+  const std::lock_guard lock(mutex_);
+  return host_.real_path(path);
+}
+
+std::shared_ptr<const Bytes> SharedHost::read_file(const std::string& path,
+                                                   int64_t limit,
+                                                   std::string& why) {
+  const std::lock_guard lock(mutex_);
+  const auto [entry, is_new] = read_.try_emplace({path, limit});
+  Read& read = entry->second;
+  if (is_new) read.bytes = host_.read_file(path, limit, read.why);
+  if (read.bytes == nullptr) why = read.why;
+  return read.bytes;
+}
+
+std::vector<Setting> target_settings(const std::vector<Setting>& defaults,
+                                     const std::vector<Setting>& own) {
+  std::vector<Setting> settings = remaining_settings(defaults, own, "check");
+  settings.insert(settings.end(), own.begin(), own.end());
+  return settings;
+}
+
+JudgedTarget judge_target(const Target& target,
+                          const std::vector<Setting>& settings, Host& host) {
+  JudgedTarget judged;
+  judged.name = target.name;
+  judged.options.command = "check";
+  judged.options.planning.model = target.model;
+  check_conflicts(settings, judged.diags);
+  apply_settings(settings, judged.options, judged.diags);
+  // Targets run beside one another.
+  judged.options.planning.jobs = 1;
+  if (judged.diags.cannot_run()) return judged;
+  apply_severities(judged.options, judged.diags);
+  judge(judged, host);
+  return judged;
+}
+
+std::vector<Setting> severity_settings(const Options& options) {
+  std::vector<Setting> settings;
+  const auto add = [&](std::string_view flag,
+                       const std::vector<std::string>& values) {
+    for (const std::string& value : values) {
+      settings.push_back({find_flag(flag), value, {}, ""});
+    }
+  };
+  add("deny", options.run.deny);
+  add("allow", options.run.allow);
+  return settings;
+}
+
+std::optional<std::vector<Target>> chosen_targets(
+    std::vector<Target> targets, const std::vector<std::string>& patterns,
+    Diagnostics& diags) {
+  if (patterns.empty()) return targets;
+  std::vector<std::string> names;
+  for (const Target& target : targets) names.push_back(target.name);
+  bool fine = true;
+  for (const std::string& pattern : patterns) {
+    if (std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+          return is_like(pattern, name);
+        })) {
+      continue;
+    }
+    fine = false;
+    auto problem =
+        diags.error(Code::Usage, {}, "no target is named `" + pattern + "`");
+    if (const auto near = nearest(pattern, names)) {
+      problem.help("one with a similar name is `" + *near + "`");
+    } else {
+      problem.fact("there are " + some_names(names));
+    }
+  }
+  if (!fine) return std::nullopt;
+  std::erase_if(targets, [&](const Target& target) {
+    return std::none_of(patterns.begin(), patterns.end(),
+                        [&](const std::string& pattern) {
+                          return is_like(pattern, target.name);
+                        });
+  });
+  return targets;
+}
+
+void add_findings_of(std::span<const FindingsOf> targets, Diagnostics& diags) {
+  // What makes two findings the same for a reader; places by line, since each
+  // target reads its files anew.
+  using Key = std::tuple<Code, Severity, std::string, std::vector<std::string>,
+                         std::vector<std::string>, std::string>;
+  std::map<Key, size_t> known;
+  std::vector<Diagnostic> found;
+  for (const FindingsOf& of : targets) {
+    diags.keep_sources(*of.diags);
+    for (const Diagnostic& diagnostic : of.diags->all()) {
+      std::string place;
+      for (const Label& label : diagnostic.labels) {
+        if (!label.where) continue;
+        place += label.where.file->name() + ":" +
+                 std::to_string(label.where.begin) + " ";
+      }
+      Key key = {diagnostic.code,  diagnostic.severity,   diagnostic.message,
+                 diagnostic.facts, diagnostic.parameters, std::move(place)};
+      const auto [entry, is_new] = known.emplace(std::move(key), found.size());
+      if (is_new) found.push_back(diagnostic);
+      Diagnostic& kept = found[entry->second];
+      kept.targets.push_back(of.target);
+      if (!is_new) kept.findings += diagnostic.findings;
+    }
+  }
+  for (Diagnostic& diagnostic : found) {
+    diagnostic.facts.push_back(
+        (diagnostic.targets.size() == 1 ? "target " : "targets ") +
+        some_names(diagnostic.targets));
+    diags.add(std::move(diagnostic));
+  }
+}
+
+}  // namespace shardplan::cli

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Judging targets: each as `check` would judge it alone, many at once.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "base/host.h"
+#include "cli/commands/fix.h"
+#include "cli/config.h"
+#include "cli/options.h"
+#include "session/budget.h"
+#include "session/session.h"
+
+namespace shardplan::cli {
+
+// A Host for several threads, which reads each file once.
+class SharedHost : public OverlayHost {
+ public:
+  explicit SharedHost(Host& host) : OverlayHost(host, {}), host_(host) {}
+
+  std::optional<FileInfo> file_info(const std::string& path) override;
+  std::vector<std::string> list_directory(const std::string& path) override;
+  std::optional<std::string> real_path(const std::string& path) override;
+  std::shared_ptr<const Bytes> read_file(const std::string& path, int64_t limit,
+                                         std::string& why) override;
+
+ private:
+  struct Read {
+    std::shared_ptr<const Bytes> bytes;
+    std::string why;
+  };
+  Host& host_;
+  std::mutex mutex_;
+  std::map<std::pair<std::string, int64_t>, Read> read_;
+};
+
+struct JudgedTarget {
+  std::string name;
+  Options options;
+  Diagnostics diags;               // its own; they keep what they point into
+  std::optional<Session> session;  // empty: the diagnostics say why
+  std::optional<BudgetAnswer>
+      budget;  // where more than parameters is asked for
+  // Tokens that the KV cache has room for beside the rest, where a workload
+  // and a limit are given.
+  std::optional<int64_t> kv_tokens;
+};
+
+// Settings over those of the configuration, as flags are.
+std::vector<Setting> target_settings(const std::vector<Setting>& defaults,
+                                     const std::vector<Setting>& own);
+
+// `settings` are all that hold for the target. Never throws but for memory.
+JudgedTarget judge_target(const Target& target,
+                          const std::vector<Setting>& settings, Host& host);
+
+// What --deny and --allow say, as settings that come last.
+std::vector<Setting> severity_settings(const Options& options);
+
+// Those whose names are like one of the patterns, in which `*` is any text; all
+// without patterns. Empty, with the reason reported (SP010), when a pattern is
+// like none.
+std::optional<std::vector<Target>> chosen_targets(
+    std::vector<Target> targets, const std::vector<std::string>& patterns,
+    Diagnostics& diags);
+
+// The findings of targets as one list: what is the same but for its targets is
+// told once, with their names.
+struct FindingsOf {
+  std::string target;
+  const Diagnostics* diags = nullptr;
+};
+void add_findings_of(std::span<const FindingsOf> targets, Diagnostics& diags);
+
+}  // namespace shardplan::cli

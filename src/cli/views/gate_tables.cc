@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/views/gate_tables.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+
+namespace shardplan::cli {
+namespace {
+
+// Rows that people are shown of a target's changes.
+constexpr size_t kMostRows = 12;
+
+Cell cell_of(const ChangeValue& value) {
+  if (const auto* spec = std::get_if<PartitionSpec>(&value)) return *spec;
+  if (const auto* count = std::get_if<int64_t>(&value)) return Count{*count};
+  if (const auto* bytes = std::get_if<ChangeBytes>(&value)) {
+    return ByteSize{bytes->value};
+  }
+  if (const auto* text = std::get_if<std::string>(&value)) return *text;
+  return std::monostate{};
+}
+
+std::string size_text(int64_t bytes, bool exact) {
+  return exact ? std::to_string(bytes) : bytes_text(static_cast<double>(bytes));
+}
+
+// "+7.9 GiB", "-12 bytes", "" for 0
+std::string delta_text(int64_t bytes, bool exact) {
+  if (bytes == 0) return "";
+  return (bytes > 0 ? "+" : "-") + size_text(bytes > 0 ? bytes : -bytes, exact);
+}
+
+std::string value_text(const ChangeValue& value, bool exact) {
+  if (const auto* spec = std::get_if<PartitionSpec>(&value)) {
+    return spec_text(*spec);
+  }
+  if (const auto* count = std::get_if<int64_t>(&value)) {
+    return count_text(*count);
+  }
+  if (const auto* bytes = std::get_if<ChangeBytes>(&value)) {
+    return size_text(bytes->value, exact);
+  }
+  if (const auto* text = std::get_if<std::string>(&value)) return *text;
+  return "-";
+}
+
+std::string line_text(const ChangeLine& line) {
+  if (line.file.empty()) return "";
+  return line.file + ":" + std::to_string(line.line) +
+         (line.before ? " (before)" : "");
+}
+
+// What a reader calls it.
+std::string name_of(const GateChange& change) {
+  switch (change.kind) {
+    case ChangeKind::Finding: {
+      const bool gone = change.after == ChangeValue(int64_t{0});
+      const std::string how =
+          gone ? "gone: "
+          : change.severity == Severity::Off
+              ? ""
+              : "new " + std::string(severity_name(change.severity)) + ": ";
+      return how + change.what;
+    }
+    case ChangeKind::Placement:
+      return change.what + (change.parameters > 1
+                                ? " ×" + std::to_string(change.parameters)
+                                : "");
+    case ChangeKind::Rule:
+      return "rule " + change.what;
+    case ChangeKind::Label:
+      return "label " + change.what;
+    case ChangeKind::Baseline:
+      return "baseline " + change.what;
+    case ChangeKind::Collective:
+    case ChangeKind::Memory:
+    case ChangeKind::Target:
+      break;
+  }
+  return change.what;
+}
+
+std::string axes_lost(const GateChange& change) {
+  std::string text;
+  const auto add = [&](const char* verb, const AxisNames& axes) {
+    if (axes.empty()) return;
+    text += (text.empty() ? "" : ", ") + std::string(verb) + " " +
+            quoted_names(axes);
+  };
+  add("loses", change.lost);
+  add("gains", change.gained);
+  return text;
+}
+
+// Why, on a line of its own.
+std::string reason_text(const GateChange& change) {
+  std::string text = axes_lost(change);
+  if (!change.text.empty()) text += (text.empty() ? "" : "; ") + change.text;
+  return text;
+}
+
+Row row_for_people(const GateChange& change, bool exact) {
+  std::string delta;
+  if (change.kind == ChangeKind::Memory && change.of_bytes > 0) {
+    delta = fmt::format("{:+.1f} %",
+                        100.0 * static_cast<double>(change.bytes_per_device) /
+                            static_cast<double>(change.of_bytes));
+  } else {
+    delta = delta_text(change.bytes_per_device, exact);
+  }
+  std::string below = line_text(change.line);
+  const std::string reason = reason_text(change);
+  if (!reason.empty()) below += (below.empty() ? "" : ": ") + reason;
+  return {std::string(change.fails ? "✗" : "~"),
+          name_of(change),
+          value_text(change.before, exact),
+          std::string("→"),
+          value_text(change.after, exact),
+          delta,
+          below};
+}
+
+Table people_table(std::string id, std::string title,
+                   const std::vector<const GateChange*>& changes,
+                   const GateView& view) {
+  Table table;
+  table.id = std::move(id);
+  table.title = std::move(title);
+  table.audience = Audience::People;
+  table.show_header = false;
+  table.columns = {{"sign", ""},
+                   {"what", "change", Align::Left, true},
+                   {"before", "before"},
+                   {"arrow", ""},
+                   {"after", "after"},
+                   {"per_device", "per device", Align::Right},
+                   {"why", "why", Align::Left, false, true}};
+  std::vector<Row> rows;
+  for (const GateChange* change : changes) {
+    if (!view.expand && rows.size() >= kMostRows) break;
+    rows.push_back(row_for_people(*change, view.exact));
+  }
+  table.rows = rows_of(std::move(rows));
+  return table;
+}
+
+bool any_fails(const std::vector<GateChange>& changes) {
+  return std::any_of(changes.begin(), changes.end(),
+                     [](const GateChange& change) { return change.fails; });
+}
+
+// What changes alike is shown once: the same words for several targets.
+std::string fingerprint_of(const GateTarget& target) {
+  std::string text = target.could_not_run ? "!" : "";
+  for (const GateChange& change : *target.changes) {
+    text += name_of(change) + '\x1f' + value_text(change.before, true) +
+            '\x1f' + value_text(change.after, true) + '\x1f' +
+            reason_text(change) + '\x1f' + line_text(change.line) +
+            (change.fails ? "!" : "") + '\x1e';
+  }
+  return text;
+}
+
+struct Group {
+  std::vector<std::string> names;
+  const GateTarget* first = nullptr;
+  bool fails = false;
+  int64_t bytes = 0;  // of the largest change
+};
+
+std::vector<Group> groups_of(const GateView& view) {
+  std::vector<Group> groups;
+  std::map<std::string, size_t> numbers;
+  for (const GateTarget& target : view.targets) {
+    if (target.changes->empty() || target.could_not_run) continue;
+    const auto [entry, is_new] =
+        numbers.emplace(fingerprint_of(target), groups.size());
+    if (is_new) {
+      Group& group = groups.emplace_back();
+      group.first = &target;
+      group.fails = any_fails(*target.changes);
+      for (const GateChange& change : *target.changes) {
+        group.bytes = std::max(group.bytes, std::abs(change.bytes_per_device));
+      }
+    }
+    groups[entry->second].names.push_back(target.name);
+  }
+  std::stable_sort(groups.begin(), groups.end(),
+                   [](const Group& a, const Group& b) {
+                     if (a.fails != b.fails) return a.fails;
+                     return a.bytes > b.bytes;
+                   });
+  return groups;
+}
+
+// Those that fall short first, otherwise in their order.
+std::vector<const GateChange*> by_weight(
+    const std::vector<GateChange>& changes) {
+  std::vector<const GateChange*> all;
+  for (const GateChange& change : changes) all.push_back(&change);
+  std::stable_sort(all.begin(), all.end(),
+                   [](const GateChange* a, const GateChange* b) {
+                     return a->fails && !b->fails;
+                   });
+  return all;
+}
+
+Table targets_table(const GateView& view) {
+  Table table;
+  table.id = "targets";
+  table.audience = Audience::Programs;
+  table.columns = {{"target", "target"},
+                   {"changed", "changed"},
+                   {"errors", "errors", Align::Right},
+                   {"warnings", "warnings", Align::Right},
+                   {"failed", "failed"}};
+  std::vector<Row> rows;
+  for (const GateTarget& target : view.targets) {
+    rows.push_back({target.name, YesNo{!target.changes->empty()},
+                    Count{target.errors}, Count{target.warnings},
+                    YesNo{target.could_not_run || any_fails(*target.changes)}});
+  }
+  table.rows = rows_of(std::move(rows));
+  return table;
+}
+
+Table changes_table(const GateView& view) {
+  Table table;
+  table.id = "gate_changes";
+  table.audience = Audience::Programs;
+  table.columns = change_columns();
+  std::vector<const std::vector<GateChange>*> all = {view.changes};
+  for (const GateTarget& target : view.targets) all.push_back(target.changes);
+  table.rows = [all](const RowSink& sink) {
+    for (const auto* changes : all) {
+      for (const GateChange& change : *changes) sink(change_row(change));
+    }
+  };
+  return table;
+}
+
+struct Totals {
+  int64_t changed = 0;
+  int64_t failed = 0;
+  int64_t broken = 0;
+};
+
+Totals totals_of(const GateView& view) {
+  Totals totals;
+  for (const GateTarget& target : view.targets) {
+    const bool fails = target.could_not_run || any_fails(*target.changes);
+    totals.changed += target.changes->empty() ? 0 : 1;
+    totals.failed += fails ? 1 : 0;
+    totals.broken += target.could_not_run ? 1 : 0;
+  }
+  return totals;
+}
+
+// "2 of 12 targets change, 1 of them falls short"
+std::string last_line(const GateView& view, const Totals& totals) {
+  const auto all = static_cast<int64_t>(view.targets.size());
+  if (totals.changed == 0 && totals.broken == 0 && view.changes->empty()) {
+    return (all == 1 ? "The one target is"
+                     : "All " + count_text(all) + " targets are") +
+           std::string(" the same.");
+  }
+  std::string text = count_text(totals.changed) + " of " +
+                     plural(all, "target") +
+                     (totals.changed == 1 ? " changes" : " change");
+  text += ", " + count_text(totals.failed) +
+          (totals.failed == 1 ? " falls short" : " fall short");
+  if (totals.broken > 0) {
+    text += "; " + count_text(totals.broken) + " could not run";
+  }
+  return text + ".";
+}
+
+void add_people_tables(const GateView& view, Report& report) {
+  if (!view.changes->empty()) {
+    report.tables.push_back(people_table("general_changes", "All targets",
+                                         by_weight(*view.changes), view));
+  }
+  size_t number = 0;
+  for (const Group& group : groups_of(view)) {
+    std::string title = joined(
+        std::vector<std::string>(
+            group.names.begin(),
+            group.names.begin() + static_cast<std::ptrdiff_t>(
+                                      std::min<size_t>(3, group.names.size()))),
+        ", ");
+    if (group.names.size() > 3) {
+      title += " and " + plural(static_cast<int64_t>(group.names.size()) - 3,
+                                "more target");
+    }
+    if (group.fails) title += ": falls short";
+    const auto changes = by_weight(*group.first->changes);
+    if (!view.expand && changes.size() > kMostRows) {
+      title += " (" + count_text(static_cast<int64_t>(changes.size())) +
+               " changes; --expand shows all)";
+    }
+    report.tables.push_back(people_table(
+        "target_changes_" + std::to_string(++number), title, changes, view));
+  }
+}
+
+std::vector<std::string> same_targets(const GateView& view) {
+  std::vector<std::string> names;
+  for (const GateTarget& target : view.targets) {
+    if (target.changes->empty() && !target.could_not_run) {
+      names.push_back(target.name);
+    }
+  }
+  return names;
+}
+
+}  // namespace
+
+std::vector<Column> change_columns() {
+  return {{"target", "target"},
+          {"kind", "kind"},
+          {"what", "what"},
+          {"before", "before"},
+          {"after", "after"},
+          {"file", "file"},
+          {"line", "line", Align::Right},
+          {"side", "side"},
+          {"fails", "fails"},
+          {"why", "why"},
+          {"lost", "lost"},
+          {"gained", "gained"},
+          {"parameters", "parameters", Align::Right},
+          {"bytes_per_device", "per device", Align::Right}};
+}
+
+Row change_row(const GateChange& change) {
+  const auto optional = [](const std::string& text) {
+    return text.empty() ? Cell() : Cell(text);
+  };
+  const bool has_line = !change.line.file.empty();
+  return {optional(change.target),
+          std::string(change_kind_name(change.kind)),
+          change.what,
+          cell_of(change.before),
+          cell_of(change.after),
+          optional(change.line.file),
+          has_line ? Cell(Count{change.line.line}) : Cell(),
+          has_line ? Cell(std::string(change.line.before ? "base" : "head"))
+                   : Cell(),
+          YesNo{change.fails},
+          optional(change.text),
+          Names{change.lost},
+          Names{change.gained},
+          Count{change.parameters},
+          ByteSize{change.bytes_per_device}};
+}
+
+std::string failure_text(const GateChange& change) {
+  const std::string arrow = value_text(change.before, false) + " → " +
+                            value_text(change.after, false);
+  switch (change.kind) {
+    case ChangeKind::Memory:
+      return (change.what == "replicated parameters"
+                  ? "every device holds more that no axis shards: "
+                  : "the fullest device holds more: ") +
+             arrow + " (" + delta_text(change.bytes_per_device, false) + ")";
+    case ChangeKind::Placement:
+    case ChangeKind::Label:
+    case ChangeKind::Rule:
+      if (change.lost.empty()) break;
+      return "`" + change.what + "` loses " + quoted_names(change.lost) + ": " +
+             arrow;
+    default:
+      break;
+  }
+  return std::string(change_kind_name(change.kind)) + " `" + change.what +
+         "` changes: " + arrow;
+}
+
+Report gate_report(const GateView& view) {
+  const Totals totals = totals_of(view);
+  Report report;
+  report.command = "gate";
+  report.summary = {
+      {"targets", Count{static_cast<int64_t>(view.targets.size())}},
+      {"changed", Count{totals.changed}},
+      {"failed", Count{totals.failed}},
+      {"base", view.base},
+      {"head", view.head}};
+  report.headline = {
+      view.base + " → " + view.head + "    " +
+      plural(static_cast<int64_t>(view.targets.size()), "target")};
+  report.tables = {targets_table(view), changes_table(view)};
+  add_people_tables(view, report);
+  if (const auto same = same_targets(view);
+      !same.empty() && totals.changed > 0) {
+    report.notes.push_back("The same: " + some_names(same) + ".");
+  }
+  report.notes.push_back(last_line(view, totals));
+  return report;
+}
+
+}  // namespace shardplan::cli

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The report of `gate`: what changed, target by target, most important first.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gate/changes.h"
+#include "report/report.h"
+
+namespace shardplan::cli {
+
+struct GateTarget {
+  std::string name;
+  const std::vector<GateChange>* changes = nullptr;
+  bool could_not_run = false;
+  int64_t errors = 0;
+  int64_t warnings = 0;
+};
+
+struct GateView {
+  std::string base;  // "1a2b3c4", "old/"
+  std::string head;
+  std::vector<GateTarget> targets;
+  const std::vector<GateChange>* changes = nullptr;  // of no target
+  bool exact = false;
+  bool expand = false;
+};
+
+// Refers to the changes: they must outlive the report.
+Report gate_report(const GateView& view);
+
+// "the fullest device of `llama` holds 8.0 GiB more: 12.1 GiB to 20.1 GiB"
+std::string failure_text(const GateChange& change);
+
+// The columns of tables.gate_changes and a row of it.
+std::vector<Column> change_columns();
+Row change_row(const GateChange& change);
+
+}  // namespace shardplan::cli

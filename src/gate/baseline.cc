@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gate/baseline.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <utility>
+
+#include "base/text.h"
+#include "core/fold.h"
+#include "syntax/document.h"
+#include "syntax/yaml.h"
+
+namespace shardplan {
+namespace {
+
+std::optional<AcceptedFinding> read_entry(const Node& node,
+                                          Diagnostics& diags) {
+  static const std::vector<std::string> kKeys = {"code", "target", "about",
+                                                 "reason"};
+  if (!require(node, NodeKind::Map, "an accepted finding", diags) ||
+      !reject_unknown_keys(node, kKeys, diags)) {
+    return std::nullopt;
+  }
+  AcceptedFinding entry;
+  entry.where = node.span();
+  for (const auto& [key, member] :
+       {std::pair("target", &AcceptedFinding::target),
+        std::pair("about", &AcceptedFinding::about),
+        std::pair("reason", &AcceptedFinding::reason)}) {
+    const auto value = node.find(key);
+    if (!value) continue;
+    const auto text =
+        require(*value, NodeKind::String, "`" + std::string(key) + "`", diags);
+    if (!text) return std::nullopt;
+    entry.*member = std::string(text->text());
+  }
+  const auto written = node.find("code");
+  const auto code = written ? find_code(written->text()) : std::nullopt;
+  if (!code) {
+    return diags
+        .error(Code::MalformedDocument, written ? written->span() : node.span(),
+               written
+                   ? "there is no code `" + std::string(written->text()) + "`"
+                   : "an accepted finding has no `code`")
+        .help("`shardplan list codes` shows all");
+  }
+  entry.code = *code;
+  if (prevents_running(*code)) {
+    return diags
+        .error(Code::MalformedDocument, written->span(),
+               "`" + code_id(*code) + "` cannot be accepted")
+        .fact("it prevents an answer");
+  }
+  if (entry.reason.find_first_not_of(" \t\n") == std::string::npos) {
+    return diags
+        .error(Code::MalformedDocument, node.span(),
+               "an accepted finding has no `reason`")
+        .help("say why it is accepted, for whoever reads it next year");
+  }
+  return entry;
+}
+
+const Label* first_place(const Diagnostic& finding) {
+  for (const Label& label : finding.labels) {
+    if (label.where) return &label;
+  }
+  return nullptr;
+}
+
+// What a finding is about, as baselines name it: its parameters, folded, else
+// the text it points at.
+std::set<std::string> subjects_of(const Diagnostic& finding) {
+  std::set<std::string> subjects;
+  for (const std::string& name : finding.parameters) {
+    subjects.insert(folded_name(name));
+  }
+  if (!subjects.empty()) return subjects;
+  const Label* label = first_place(finding);
+  return {label != nullptr ? std::string(label->where.text())
+                           : finding.message};
+}
+
+int entry_for(const Baseline& baseline, std::string_view target,
+              const Diagnostic& finding, const std::string& subject) {
+  for (size_t i = 0; i < baseline.accepted.size(); ++i) {
+    const AcceptedFinding& entry = baseline.accepted[i];
+    if (entry.code == finding.code &&
+        (entry.target.empty() || is_like(entry.target, target)) &&
+        (entry.about.empty() || entry.about == subject)) {
+      return static_cast<int>(i);
+    }
+  }
+  return -1;
+}
+
+}  // namespace
+
+std::optional<Baseline> read_baseline(SourcePtr source, Diagnostics& diags) {
+  diags.keep(source);
+  const auto document = parse_document(source, diags);
+  if (!document) return std::nullopt;
+  Baseline baseline;
+  baseline.source = std::move(source);
+  const Node root = document->root();
+  if (root.is_null()) return baseline;
+  static const std::vector<std::string> kKeys = {"accepted"};
+  if (!require(root, NodeKind::Map, "a baseline", diags) ||
+      !reject_unknown_keys(root, kKeys, diags)) {
+    return std::nullopt;
+  }
+  const auto list = root.find("accepted");
+  if (!list || list->is_null()) return baseline;
+  if (!require(*list, NodeKind::List, "`accepted`", diags)) return std::nullopt;
+  bool fine = true;
+  for (size_t i = 0; i < list->size(); ++i) {
+    auto entry = read_entry(list->item(i), diags);
+    fine = fine && entry;
+    if (entry) baseline.accepted.push_back(*std::move(entry));
+  }
+  if (!fine) return std::nullopt;
+  return baseline;
+}
+
+int accepting_entry(const Baseline& baseline, std::string_view target,
+                    const Diagnostic& finding) {
+  int first = -1;
+  for (const std::string& subject : subjects_of(finding)) {
+    const int entry = entry_for(baseline, target, finding, subject);
+    if (entry < 0) return -1;
+    if (first < 0) first = entry;
+  }
+  return first;
+}
+
+void accept(const Baseline& baseline, std::string_view target,
+            Diagnostics& diags, std::vector<bool>& used) {
+  used.resize(baseline.accepted.size());
+  diags.allow_those([&](const Diagnostic& finding) {
+    if (accepting_entry(baseline, target, finding) < 0) return false;
+    for (const std::string& subject : subjects_of(finding)) {
+      const int entry = entry_for(baseline, target, finding, subject);
+      used[static_cast<size_t>(entry)] = true;
+    }
+    return true;
+  });
+}
+
+void report_stale(const Baseline& baseline, const std::vector<bool>& used,
+                  Diagnostics& diags) {
+  for (size_t i = 0; i < baseline.accepted.size(); ++i) {
+    if (i < used.size() && used[i]) continue;
+    const AcceptedFinding& entry = baseline.accepted[i];
+    diags
+        .report(Code::StaleBaseline, entry.where,
+                "`" + code_id(entry.code) + "` is accepted and found no more")
+        .help("remove the entry, so that it cannot come back unseen");
+  }
+}
+
+std::string baseline_text(const std::vector<TargetFindings>& findings,
+                          std::string_view reason) {
+  std::string text =
+      "# Findings that are accepted, each with a reason. `target` and `about` "
+      "may be left out.\naccepted:\n";
+  bool any = false;
+  std::set<std::array<std::string, 3>> written;
+  for (const TargetFindings& of : findings) {
+    for (const Diagnostic& finding : of.diags->all()) {
+      if (finding.severity < Severity::Warning ||
+          prevents_running(finding.code)) {
+        continue;
+      }
+      for (const std::string& subject : subjects_of(finding)) {
+        if (!written.insert({code_id(finding.code), of.target, subject})
+                 .second) {
+          continue;
+        }
+        any = true;
+        text += "  - code: " + code_id(finding.code) + "\n";
+        // `*` in a target's name would be any text; a name of a mesh has none.
+        if (!of.target.empty()) {
+          text += "    target: " + yaml_string(of.target) + "\n";
+        }
+        text += "    about: " + yaml_string(subject) + "\n";
+        text += "    reason: " + yaml_string(std::string(reason)) + "\n";
+      }
+    }
+  }
+  return any ? text
+             : text.substr(0, text.rfind("accepted:")) + "accepted: []\n";
+}
+
+}  // namespace shardplan

@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gate/changes.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include "base/text.h"
+#include "core/fold.h"
+#include "core/manifest.h"
+#include "core/plan.h"
+#include "core/rules.h"
+
+namespace shardplan {
+namespace {
+
+// A parameter on both sides, or on one.
+struct Pair {
+  std::optional<size_t> before;
+  std::optional<size_t> after;
+};
+
+bool is_same(const Placement& a, const Placement& b) {
+  return a.type == b.type && a.spec == b.spec &&
+         a.bytes_per_device == b.bytes_per_device;
+}
+
+// Those that differ: in the order of the first side, then what the second adds.
+std::vector<Pair> different(const Session& before, const Session& after) {
+  const Manifest& a = before.manifest;
+  const Manifest& b = after.manifest;
+  std::vector<Pair> pairs;
+  const auto compare = [&](size_t i, size_t k) {
+    if (!is_same(before.plan.of(i), after.plan.of(k))) pairs.push_back({i, k});
+  };
+  bool same_names = a.size() == b.size();
+  for (size_t i = 0; same_names && i < a.size(); ++i) {
+    same_names = a.name(i) == b.name(i);
+  }
+  if (same_names) {
+    for (size_t i = 0; i < a.size(); ++i) compare(i, i);
+    return pairs;
+  }
+  std::unordered_map<std::string_view, size_t> in_b;
+  for (size_t i = 0; i < b.size(); ++i) in_b[b.name(i)] = i;
+  std::vector<bool> known(b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    const auto found = in_b.find(a.name(i));
+    if (found == in_b.end()) {
+      pairs.push_back({i, std::nullopt});
+      continue;
+    }
+    known[found->second] = true;
+    compare(i, found->second);
+  }
+  for (size_t i = 0; i < b.size(); ++i) {
+    if (!known[i]) pairs.push_back({std::nullopt, i});
+  }
+  return pairs;
+}
+
+AxisNames axes_of(const PartitionSpec& spec) {
+  AxisNames axes;
+  for (const AxisNames& dim : spec.dims) {
+    axes.insert(axes.end(), dim.begin(), dim.end());
+  }
+  return axes;
+}
+
+// Of `all` those that `others` lack, in their order.
+AxisNames beyond(const AxisNames& all, const AxisNames& others) {
+  AxisNames rest;
+  for (const AxisName& axis : all) {
+    if (!contains(others, axis)) rest.push_back(axis);
+  }
+  return rest;
+}
+
+const PlanRule* rule_of(const Session& session, const Placement& placement) {
+  if (placement.rule == 0) return nullptr;
+  return &session.plan.rules[static_cast<size_t>(placement.rule) - 1];
+}
+
+ChangeLine line_of(Span where, bool before) {
+  if (!where) return {};
+  return {where.file->name(), where.file->position(where.begin).line, before,
+          where};
+}
+
+// Where the rule stands that decided a placement.
+ChangeLine rule_line(const Session& session, const Placement& placement,
+                     bool before) {
+  const PlanRule* rule = rule_of(session, placement);
+  if (rule == nullptr) return {};
+  ChangeLine line = {rule->file, rule->line, before, {}};
+  if (session.rules) {
+    const auto index = static_cast<size_t>(placement.rule) - 1;
+    line.where = session.rules->rules[index].where;
+  }
+  return line;
+}
+
+// The logical axis rule that placed a dimension; null where none did.
+const LogicalRule* logical_rule(const Session& session,
+                                const Placement& placement, size_t dim) {
+  if (!session.rules || dim >= placement.logical_rules.size()) return nullptr;
+  const int rule = placement.logical_rules[dim];
+  if (rule == 0) return nullptr;
+  return &session.rules->logical_rules[static_cast<size_t>(rule) - 1];
+}
+
+std::string rule_text(const Placement& placement, const PlanRule& rule) {
+  return "rule " + std::to_string(placement.rule) + " `" + rule.pattern + "`";
+}
+
+// The name of dimension `dim` as the parameter or its rule has it.
+std::string label_of(const Placement& placement, size_t dim) {
+  if (!placement.requested || dim >= placement.requested->dims.size())
+    return "";
+  const AxisNames& names = placement.requested->dims[dim];
+  return names.size() == 1 ? names[0] : "";
+}
+
+// A label that means other axes now, where that is what changed.
+bool blame_label(const Session& before, const Placement& a,
+                 const Session& after, const Placement& b, GateChange& change) {
+  const size_t dims = std::max(a.spec.dims.size(), b.spec.dims.size());
+  for (size_t dim = 0; dim < dims; ++dim) {
+    const AxisNames none;
+    const AxisNames& was = dim < a.spec.dims.size() ? a.spec.dims[dim] : none;
+    const AxisNames& is = dim < b.spec.dims.size() ? b.spec.dims[dim] : none;
+    const std::string label = label_of(b, dim);
+    if (was == is || label.empty() || label != label_of(a, dim)) continue;
+    const LogicalRule* now = logical_rule(after, b, dim);
+    const LogicalRule* then = logical_rule(before, a, dim);
+    if (now == nullptr && then == nullptr) continue;
+    change.line = now != nullptr ? line_of(now->where, false)
+                                 : line_of(then->where, true);
+    change.text =
+        "`" + label + "` was " + axes_text(was) + ", is " + axes_text(is);
+    return true;
+  }
+  return false;
+}
+
+// The line that did it, and why.
+void blame(const Session& before, const Placement& a, const Session& after,
+           const Placement& b, GateChange& change) {
+  const PlanRule* was = rule_of(before, a);
+  const PlanRule* is = rule_of(after, b);
+  const bool same_words = a.requested == b.requested &&
+                          (was == nullptr) == (is == nullptr) &&
+                          (was == nullptr || was->pattern == is->pattern);
+  change.line =
+      is != nullptr ? rule_line(after, b, false) : rule_line(before, a, true);
+  if (a.type != b.type) {
+    change.text = "it was " + type_text(a.type) + ", is " + type_text(b.type);
+    return;
+  }
+  if (same_words) {
+    if (blame_label(before, a, after, b, change)) return;
+    if (before.plan.mesh != after.plan.mesh) {
+      change.text = "the mesh was " + mesh_text(before.plan.mesh) + ", is " +
+                    mesh_text(after.plan.mesh);
+    }
+    return;
+  }
+  if (is == nullptr) {
+    change.text =
+        "no rule is found in it any more; " + rule_text(a, *was) + " was";
+  } else if (was == nullptr) {
+    change.text = rule_text(b, *is) + " is found in it now";
+  } else if (was->pattern != is->pattern) {
+    change.text = rule_text(b, *is) + " takes over from " + rule_text(a, *was);
+  } else {
+    change.text = rule_text(b, *is) + " says " + spec_text(*b.requested) +
+                  ", said " + spec_text(*a.requested);
+  }
+}
+
+GateChange placement_change(const Session& before, const Session& after,
+                            const Pair& pair, std::string label,
+                            int64_t count) {
+  GateChange change;
+  change.kind = ChangeKind::Placement;
+  change.what = std::move(label);
+  change.parameters = count;
+  const Placement* a = pair.before ? &before.plan.of(*pair.before) : nullptr;
+  const Placement* b = pair.after ? &after.plan.of(*pair.after) : nullptr;
+  const auto bytes = [](const Placement* placement) {
+    return placement == nullptr ? 0 : placement->bytes_per_device;
+  };
+  change.bytes_per_device = (bytes(b) - bytes(a)) * count;
+  if (a != nullptr) change.before = a->spec;
+  if (b != nullptr) change.after = b->spec;
+  if (a == nullptr) {
+    change.line = rule_line(after, *b, false);
+    change.text = "the model has it now";
+  } else if (b == nullptr) {
+    change.line = rule_line(before, *a, true);
+    change.text = "the model has it no more";
+  } else {
+    change.lost = beyond(axes_of(a->spec), axes_of(b->spec));
+    change.gained = beyond(axes_of(b->spec), axes_of(a->spec));
+    blame(before, *a, after, *b, change);
+  }
+  return change;
+}
+
+void add_placements(const Session& before, const Session& after,
+                    std::vector<GateChange>& changes) {
+  const std::vector<Pair> pairs = different(before, after);
+  const NameOf name = [&](size_t i) {
+    return pairs[i].before ? before.manifest.name(*pairs[i].before)
+                           : after.manifest.name(*pairs[i].after);
+  };
+  std::map<std::pair<int64_t, int64_t>, uint32_t> numbers;
+  std::vector<uint32_t> kinds;
+  for (const Pair& pair : pairs) {
+    const auto number = [](const Session& side, std::optional<size_t> index) {
+      return index ? int64_t{side.plan.placement_of[*index]} : int64_t{-1};
+    };
+    const auto next = static_cast<uint32_t>(numbers.size());
+    kinds.push_back(numbers
+                        .emplace(std::pair(number(before, pair.before),
+                                           number(after, pair.after)),
+                                 next)
+                        .first->second);
+  }
+  const Folding folding = fold(kinds, name);
+  std::vector<std::string> labels = class_labels(folding, name);
+  const size_t first = changes.size();
+  for (size_t i = 0; i < labels.size(); ++i) {
+    const ParameterClass& group = folding.classes[i];
+    changes.push_back(placement_change(before, after, pairs[group.first],
+                                       std::move(labels[i]), group.count));
+  }
+  std::stable_sort(changes.begin() + static_cast<std::ptrdiff_t>(first),
+                   changes.end(), [](const GateChange& a, const GateChange& b) {
+                     return std::abs(a.bytes_per_device) >
+                            std::abs(b.bytes_per_device);
+                   });
+}
+
+int64_t fullest(const TargetSide& side) {
+  return side.budget == nullptr || side.budget->classes.empty()
+             ? side.session.memory.max
+             : side.budget->classes.front().total;
+}
+
+// Bytes of parameters that no axis shards.
+int64_t whole_bytes(const Session& session) {
+  int64_t bytes = 0;
+  for (const ParameterClass& group : session.folding.classes) {
+    const Placement& placement = session.plan.placements[group.kind];
+    if (placement.shards == 1)
+      bytes += placement.bytes_per_device * group.count;
+  }
+  return bytes;
+}
+
+void add_memory(const TargetSide& before, const TargetSide& after,
+                std::vector<GateChange>& changes) {
+  const auto add = [&](const char* what, int64_t was, int64_t is,
+                       int64_t of_bytes) {
+    if (was == is) return;
+    GateChange change;
+    change.kind = ChangeKind::Memory;
+    change.what = what;
+    change.before = ChangeBytes{was};
+    change.after = ChangeBytes{is};
+    change.bytes_per_device = is - was;
+    change.of_bytes = of_bytes;
+    changes.push_back(std::move(change));
+  };
+  add("fullest device", fullest(before), fullest(after), fullest(before));
+  add("replicated parameters", whole_bytes(before.session),
+      whole_bytes(after.session), after.session.manifest.total_bytes());
+  if (before.kv_tokens != after.kv_tokens) {
+    GateChange change;
+    change.kind = ChangeKind::Memory;
+    change.what = "KV cache tokens";
+    if (before.kv_tokens) change.before = *before.kv_tokens;
+    if (after.kv_tokens) change.after = *after.kv_tokens;
+    changes.push_back(std::move(change));
+  }
+}
+
+// Findings of one key, over the names that they are about.
+struct Found {
+  std::set<std::string> names;  // folded
+  int64_t count = 0;
+  Severity severity = Severity::Off;
+  const Diagnostic* first = nullptr;
+};
+
+std::map<std::string, Found> found_in(const Diagnostics& diags) {
+  std::map<std::string, Found> found;
+  for (const Diagnostic& diagnostic : diags.all()) {
+    if (diagnostic.severity < Severity::Warning) continue;
+    Found& entry = found[finding_key(diagnostic)];
+    for (const std::string& name : diagnostic.parameters) {
+      entry.names.insert(folded_name(name));
+    }
+    entry.count += diagnostic.findings;
+    entry.severity = std::max(entry.severity, diagnostic.severity);
+    if (entry.first == nullptr) entry.first = &diagnostic;
+  }
+  return found;
+}
+
+const Label* label_with_place(const Diagnostic& diagnostic) {
+  for (const Label& label : diagnostic.labels) {
+    if (label.where) return &label;
+  }
+  return nullptr;
+}
+
+GateChange finding_change(const Found& before, const Found& after) {
+  GateChange change;
+  change.kind = ChangeKind::Finding;
+  const bool is_gone = after.first == nullptr;
+  const Diagnostic& shown = is_gone ? *before.first : *after.first;
+  change.what = code_id(shown.code);
+  change.before = before.count;
+  change.after = after.count;
+  change.text = shown.message;
+  if (const Label* label = label_with_place(shown)) {
+    change.line = line_of(label->where, is_gone);
+  }
+  const bool has_new_names =
+      !std::includes(before.names.begin(), before.names.end(),
+                     after.names.begin(), after.names.end());
+  const bool is_graver = after.severity > before.severity;
+  if (!is_gone && (has_new_names || is_graver || before.first == nullptr)) {
+    change.severity = after.severity;
+  }
+  return change;
+}
+
+}  // namespace
+
+std::string_view change_kind_name(ChangeKind kind) {
+  constexpr std::array<std::string_view, 8> kNames = {
+      "rule",    "label",      "placement", "memory",
+      "finding", "collective", "target",    "baseline"};
+  return kNames.at(static_cast<size_t>(kind));
+}
+
+std::string finding_key(const Diagnostic& diagnostic) {
+  std::string key = code_id(diagnostic.code) + " " + diagnostic.subject.axis +
+                    " " + std::to_string(diagnostic.subject.dim);
+  if (!diagnostic.parameters.empty()) return key;
+  const Label* label = label_with_place(diagnostic);
+  return key + " " +
+         (label != nullptr ? std::string(label->where.text())
+                           : diagnostic.message);
+}
+
+std::vector<GateChange> finding_changes(const Diagnostics& before,
+                                        const Diagnostics& after) {
+  const auto was = found_in(before);
+  const auto is = found_in(after);
+  std::vector<GateChange> changes;
+  const auto add = [&](const std::string& key, const Found& a, const Found& b) {
+    changes.push_back(finding_change(a, b));
+    changes.back().key = key;
+  };
+  for (const auto& [key, found] : is) {
+    const auto entry = was.find(key);
+    const Found earlier = entry == was.end() ? Found() : entry->second;
+    const bool same = earlier.count == found.count &&
+                      earlier.names == found.names &&
+                      earlier.severity == found.severity;
+    if (!same) add(key, earlier, found);
+  }
+  for (const auto& [key, found] : was) {
+    if (!is.contains(key)) add(key, found, {});
+  }
+  std::stable_sort(changes.begin(), changes.end(),
+                   [](const GateChange& a, const GateChange& b) {
+                     return a.severity > b.severity;
+                   });
+  return changes;
+}
+
+const GateChange* change_of(const std::vector<GateChange>& changes,
+                            const Diagnostic& diagnostic) {
+  const std::string key = finding_key(diagnostic);
+  for (const GateChange& change : changes) {
+    if (change.kind == ChangeKind::Finding && change.key == key) return &change;
+  }
+  return nullptr;
+}
+
+std::vector<GateChange> target_changes(const std::string& target,
+                                       const TargetSide& before,
+                                       const TargetSide& after) {
+  std::vector<GateChange> changes;
+  add_placements(before.session, after.session, changes);
+  add_memory(before, after, changes);
+  for (GateChange& change : finding_changes(before.diags, after.diags)) {
+    changes.push_back(std::move(change));
+  }
+  for (GateChange& change : changes) change.target = target;
+  return changes;
+}
+
+bool falls_short(const FailOn& fail_on, const GateChange& change) {
+  if (fail_on.any_change) return true;
+  switch (change.kind) {
+    case ChangeKind::Finding:
+      return (change.severity == Severity::Error &&
+              (fail_on.new_errors || fail_on.new_warnings)) ||
+             (change.severity == Severity::Warning && fail_on.new_warnings);
+    case ChangeKind::Memory: {
+      const auto grown = static_cast<double>(change.bytes_per_device);
+      const auto of = static_cast<double>(change.of_bytes);
+      if (change.what == "fullest device") {
+        return (fail_on.memory && grown > *fail_on.memory * of) ||
+               (fail_on.memory_bytes &&
+                change.bytes_per_device > *fail_on.memory_bytes);
+      }
+      return change.what == "replicated parameters" && fail_on.replicated &&
+             grown > *fail_on.replicated * of;
+    }
+    case ChangeKind::Placement:
+    case ChangeKind::Label:
+    case ChangeKind::Rule:
+      return fail_on.lost_axes && !change.lost.empty();
+    case ChangeKind::Collective:
+    case ChangeKind::Target:
+    case ChangeKind::Baseline:
+      break;
+  }
+  return false;
+}
+
+}  // namespace shardplan

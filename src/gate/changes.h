@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Changes: what a change of rules, model or settings does to a target, a model
+// under rules on a mesh, and which of it is too much.
+//
+// A change is told by what people wrote or see (a pattern, a label, a code,
+// bytes of the fullest device), before and after, with the line that did it on
+// its side. Parameters that change alike are one change.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "base/source.h"
+#include "core/mesh.h"
+#include "core/spec.h"
+#include "gate/fail_on.h"
+#include "memory/budget.h"
+#include "session/session.h"
+
+namespace shardplan {
+
+enum class ChangeKind : uint8_t {
+  Rule,
+  Label,
+  Placement,
+  Memory,
+  Finding,
+  Collective,
+  Target,
+  Baseline,
+};
+// "placement", as in the contract's tables.gate_changes.
+std::string_view change_kind_name(ChangeKind kind);
+
+// Null where it is not there on that side.
+struct ChangeBytes {
+  int64_t value = 0;
+  bool operator==(const ChangeBytes&) const = default;
+};
+using ChangeValue = std::variant<std::monostate, PartitionSpec, int64_t,
+                                 ChangeBytes, std::string>;
+
+// A line of a file as it is on one side.
+struct ChangeLine {
+  std::string file;  // "" is none
+  int64_t line = 0;  // 1-based
+  bool before = false;
+  Span where;  // the same, where its text is at hand
+};
+
+struct GateChange {
+  ChangeKind kind = ChangeKind::Target;
+  std::string target;  // "" of a rule, a label or the baseline alone
+  std::string what;    // a pattern, label, code, collective, setting
+  ChangeValue before;
+  ChangeValue after;
+  ChangeLine line;
+  std::string text;  // why, in words: "rule 1 `.*` takes over from rule 2 `q`"
+  AxisNames lost;    // axes that no longer shard it, or that the label lost
+  AxisNames gained;
+  int64_t parameters = 0;        // how many of them change alike
+  int64_t bytes_per_device = 0;  // after minus before, of all of these
+  int64_t of_bytes = 0;          // of memory: what a growth is a fraction of
+  std::string key;               // of a finding: finding_key()
+  // Of a finding that is new or graver than it was; else off.
+  Severity severity = Severity::Off;
+  bool fails = false;
+};
+
+// One side of a target.
+struct TargetSide {
+  const Session& session;
+  const Budget* budget;              // null: parameters alone are counted
+  std::optional<int64_t> kv_tokens;  // tokens that the cache has room for
+  const Diagnostics& diags;
+};
+
+// What differs: placements, the largest first, memory, findings. No more than
+// those where a side is missing.
+std::vector<GateChange> target_changes(const std::string& target,
+                                       const TargetSide& before,
+                                       const TargetSide& after);
+
+// The findings (warnings, errors) that are new, gone or about other parameters;
+// new errors first.
+std::vector<GateChange> finding_changes(const Diagnostics& before,
+                                        const Diagnostics& after);
+// The change that tells of this finding; null where it is as it was.
+const GateChange* change_of(const std::vector<GateChange>& changes,
+                            const Diagnostic& diagnostic);
+
+bool falls_short(const FailOn& fail_on, const GateChange& change);
+
+// What says whether two runs found the same: the code with the axis, and the
+// names it is about or, without names, the text it points at.
+std::string finding_key(const Diagnostic& diagnostic);
+
+}  // namespace shardplan
