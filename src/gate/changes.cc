@@ -185,7 +185,7 @@ GateChange placement_change(const Session& before, const Session& after,
                             const Pair& pair, std::string label,
                             int64_t count) {
   GateChange change;
-  change.kind = ChangeKind::Placement;
+  change.kind = GateKind::Placement;
   change.what = std::move(label);
   change.parameters = count;
   const Placement* a = pair.before ? &before.plan.of(*pair.before) : nullptr;
@@ -268,7 +268,7 @@ void add_memory(const TargetSide& before, const TargetSide& after,
                        int64_t of_bytes) {
     if (was == is) return;
     GateChange change;
-    change.kind = ChangeKind::Memory;
+    change.kind = GateKind::Memory;
     change.what = what;
     change.before = ChangeBytes{was};
     change.after = ChangeBytes{is};
@@ -281,7 +281,7 @@ void add_memory(const TargetSide& before, const TargetSide& after,
       whole_bytes(after.session), after.session.manifest.total_bytes());
   if (before.kv_tokens != after.kv_tokens) {
     GateChange change;
-    change.kind = ChangeKind::Memory;
+    change.kind = GateKind::Memory;
     change.what = "KV cache tokens";
     if (before.kv_tokens) change.before = *before.kv_tokens;
     if (after.kv_tokens) change.after = *after.kv_tokens;
@@ -321,7 +321,7 @@ const Label* label_with_place(const Diagnostic& diagnostic) {
 
 GateChange finding_change(const Found& before, const Found& after) {
   GateChange change;
-  change.kind = ChangeKind::Finding;
+  change.kind = GateKind::Finding;
   const bool is_gone = after.first == nullptr;
   const Diagnostic& shown = is_gone ? *before.first : *after.first;
   change.what = code_id(shown.code);
@@ -343,7 +343,7 @@ GateChange finding_change(const Found& before, const Found& after) {
 
 }  // namespace
 
-std::string_view change_kind_name(ChangeKind kind) {
+std::string_view gate_kind_name(GateKind kind) {
   constexpr std::array<std::string_view, 8> kNames = {
       "rule",    "label",      "placement", "memory",
       "finding", "collective", "target",    "baseline"};
@@ -391,7 +391,7 @@ const GateChange* change_of(const std::vector<GateChange>& changes,
                             const Diagnostic& diagnostic) {
   const std::string key = finding_key(diagnostic);
   for (const GateChange& change : changes) {
-    if (change.kind == ChangeKind::Finding && change.key == key) return &change;
+    if (change.kind == GateKind::Finding && change.key == key) return &change;
   }
   return nullptr;
 }
@@ -412,11 +412,11 @@ std::vector<GateChange> target_changes(const std::string& target,
 bool falls_short(const FailOn& fail_on, const GateChange& change) {
   if (fail_on.any_change) return true;
   switch (change.kind) {
-    case ChangeKind::Finding:
+    case GateKind::Finding:
       return (change.severity == Severity::Error &&
               (fail_on.new_errors || fail_on.new_warnings)) ||
              (change.severity == Severity::Warning && fail_on.new_warnings);
-    case ChangeKind::Memory: {
+    case GateKind::Memory: {
       const auto grown = static_cast<double>(change.bytes_per_device);
       const auto of = static_cast<double>(change.of_bytes);
       if (change.what == "fullest device") {
@@ -427,13 +427,13 @@ bool falls_short(const FailOn& fail_on, const GateChange& change) {
       return change.what == "replicated parameters" && fail_on.replicated &&
              grown > *fail_on.replicated * of;
     }
-    case ChangeKind::Placement:
-    case ChangeKind::Label:
-    case ChangeKind::Rule:
+    case GateKind::Placement:
+    case GateKind::Label:
+    case GateKind::Rule:
       return fail_on.lost_axes && !change.lost.empty();
-    case ChangeKind::Collective:
-    case ChangeKind::Target:
-    case ChangeKind::Baseline:
+    case GateKind::Collective:
+    case GateKind::Target:
+    case GateKind::Baseline:
       break;
   }
   return false;

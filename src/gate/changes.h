@@ -24,7 +24,7 @@
 
 namespace shardplan {
 
-enum class ChangeKind : uint8_t {
+enum class GateKind : uint8_t {
   Rule,
   Label,
   Placement,
@@ -35,7 +35,7 @@ enum class ChangeKind : uint8_t {
   Baseline,
 };
 // "placement", as in the contract's tables.gate_changes.
-std::string_view change_kind_name(ChangeKind kind);
+std::string_view gate_kind_name(GateKind kind);
 
 // Null where it is not there on that side.
 struct ChangeBytes {
@@ -54,7 +54,7 @@ struct ChangeLine {
 };
 
 struct GateChange {
-  ChangeKind kind = ChangeKind::Target;
+  GateKind kind = GateKind::Target;
   std::string target;  // "" of a rule, a label or the baseline alone
   std::string what;    // a pattern, label, code, collective, setting
   ChangeValue before;

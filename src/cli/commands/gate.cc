@@ -29,6 +29,9 @@
 #include "cli/views/gate_tables.h"
 #include "gate/baseline.h"
 #include "gate/changes.h"
+#include "gate/rule_changes.h"
+#include "io/git/repository.h"
+#include "io/git/tree_host.h"
 #include "io/load.h"
 
 namespace shardplan::cli {
@@ -111,6 +114,68 @@ bool open_folder(const std::string& path, GateSide& side, Context& context) {
   return read_side(side, *side.host, context.diags);
 }
 
+// The folder from where we stand up to the root, as a path from here: "", "..".
+// The nearest in which either side has a configuration; "" where none has.
+std::string config_folder(const GitRepository& repository, Host& base,
+                          Host& head) {
+  const auto depth = std::count(repository.prefix.begin(),
+                                repository.prefix.end(), '/');
+  std::string folder;
+  for (int64_t up = 0; up <= depth; ++up) {
+    const std::string path = join_path(folder, std::string(kConfigName));
+    if (base.file_info(path) || head.file_info(path)) return folder;
+    folder = up == 0 ? ".." : "../" + folder;
+  }
+  return "";
+}
+
+// "origin/main" and "1a2b3c4d5" as "origin/main (1a2b3c4d5)".
+std::string commit_title(const GitCommit& commit) {
+  const std::string id = commit.id.substr(0, 9);
+  return commit.name.starts_with(id) ? id : commit.name + " (" + id + ")";
+}
+
+// `BASE..HEAD`, or BASE alone: its merge base with HEAD.
+bool open_revisions(const std::string& range, GateSide& base, GateSide& head,
+                    Context& context) {
+  Host& host = context.host;
+  Diagnostics& diags = context.diags;
+  if (const auto info = host.file_info(range); info && info->directory) {
+    diags.error(Code::Usage, {}, in_backticks(range) + " is a folder alone")
+        .help("`gate OLD/ NEW/` compares two folders");
+    return false;
+  }
+  const auto repository = find_git_repository(host, diags);
+  if (!repository) return false;
+  const size_t dots = range.find("..");
+  const bool alone = dots == std::string::npos;
+  std::string after = alone ? "" : range.substr(dots + 2);
+  if (after.starts_with('.')) {
+    diags
+        .error(Code::Usage, {}, in_backticks(range) + " has three dots")
+        .help("`BASE` alone stands for its merge base with HEAD; `BASE..HEAD` "
+              "compares the two as they are");
+    return false;
+  }
+  auto from = resolve_revision(alone ? range : range.substr(0, dots), {}, host,
+                               diags);
+  const auto to =
+      resolve_revision(after.empty() ? "HEAD" : after, {}, host, diags);
+  if (!from || !to) return false;
+  if (alone) from = merge_base(*from, *to, {}, host, diags);
+  if (!from) return false;
+  for (const auto& [side, commit] : {std::pair(&base, &*from),
+                                     std::pair(&head, &*to)}) {
+    side->title = commit_title(*commit);
+    side->files = std::make_unique<GitTreeHost>(host, *repository, *commit);
+    side->host = std::make_unique<SharedHost>(*side->files);
+  }
+  base.folder = head.folder =
+      config_folder(*repository, *base.host, *head.host);
+  return read_side(base, *base.host, diags) &&
+         read_side(head, *head.host, diags);
+}
+
 // A target on the sides that have it, with the settings that hold there.
 struct GatedTarget {
   std::string name;
@@ -162,7 +227,7 @@ GateChange setting_change(std::string target, std::string_view what,
                           const std::string& before, const std::string& after,
                           Span where, bool of_base) {
   GateChange change;
-  change.kind = what == "baseline" ? ChangeKind::Baseline : ChangeKind::Target;
+  change.kind = what == "baseline" ? GateKind::Baseline : GateKind::Target;
   change.target = std::move(target);
   change.what = what;
   if (!before.empty()) change.before = before;
@@ -327,7 +392,6 @@ void judge_gated(const Gate& gate, const std::vector<Setting>& over,
   gated.changes.insert(gated.changes.end(),
                        std::make_move_iterator(changes.begin()),
                        std::make_move_iterator(changes.end()));
-  if (gated.changes.empty()) gated.before.reset();
 }
 
 void judge_all(Gate& gate) {
@@ -355,6 +419,66 @@ void judge_all(Gate& gate) {
   }
   for (GateChange& change : gate.changes) {
     change.fails = falls_short(gate.fail_on, change);
+  }
+}
+
+bool is_same_text(const RuleSet& a, const RuleSet& b) {
+  return std::equal(a.sources.begin(), a.sources.end(), b.sources.begin(),
+                    b.sources.end(),
+                    [](const SourcePtr& one, const SourcePtr& other) {
+                      return one->text() == other->text();
+                    });
+}
+
+GateChange rule_change(const RuleSetChange& found) {
+  GateChange change;
+  change.kind = found.kind == ChangeKind::Rule ? GateKind::Rule
+                                               : GateKind::Label;
+  change.what = found.what;
+  if (found.before) change.before = *found.before;
+  if (found.after) change.after = *found.after;
+  if (!found.text_before.empty()) change.before = found.text_before;
+  if (!found.text_after.empty()) change.after = found.text_after;
+  const bool is_there = static_cast<bool>(found.after_where);
+  const Span where = is_there ? found.after_where : found.before_where;
+  if (where) {
+    change.line = {where.file->name(), where.file->position(where.begin).line,
+                   !is_there, where};
+  }
+  change.lost = found.lost;
+  change.gained = found.gained;
+  change.text = rule_change_reason(found);
+  return change;
+}
+
+// What became of the rules themselves, each pair of files once.
+void add_rule_changes(Gate& gate) {
+  std::set<std::string> seen;
+  for (const GatedTarget& gated : gate.targets) {
+    if (!gated.before || !gated.judged || gated.failed_to_run) continue;
+    const Session& before = *gated.before->session;
+    const Session& after = *gated.judged->session;
+    if (!before.rules || !after.rules ||
+        is_same_text(*before.rules, *after.rules)) {
+      continue;
+    }
+    std::string key;
+    for (const auto* rules : {&*before.rules, &*after.rules}) {
+      for (const SourcePtr& source : rules->sources) {
+        key += source->name() + '\x1f';
+      }
+      key += '\x1e';
+    }
+    if (!seen.insert(std::move(key)).second) continue;
+    const Manifest* const models[] = {&after.manifest};
+    const auto found = compare_rules(
+        {*before.rules, *after.rules, models, 1}, gate.context.diags);
+    if (!found) continue;
+    for (const RuleSetChange& change : found->changes) {
+      gate.changes.push_back(rule_change(change));
+      gate.changes.back().fails =
+          falls_short(gate.fail_on, gate.changes.back());
+    }
   }
 }
 
@@ -508,7 +632,7 @@ void add_new_diagnostics(const Gate& gate, Diagnostics& diags) {
 }
 
 Code code_of(const GateChange& change) {
-  if (change.kind == ChangeKind::Memory) {
+  if (change.kind == GateKind::Memory) {
     return change.what == "replicated parameters" ? Code::ReplicationGrowth
                                                   : Code::MemoryGrowth;
   }
@@ -520,7 +644,7 @@ void add_failures(const Gate& gate, Diagnostics& diags) {
   std::vector<Diagnostics> kept(gate.targets.size() + 1);
   std::vector<FindingsOf> found;
   const auto report = [&](const GateChange& change, Diagnostics& into) {
-    if (!change.fails || change.kind == ChangeKind::Finding) return;
+    if (!change.fails || change.kind == GateKind::Finding) return;
     auto problem =
         into.error(code_of(change), change.line.where, failure_text(change));
     if (!change.text.empty()) problem.fact(change.text);
@@ -590,9 +714,11 @@ Exit run_gate(Context& context) {
   Gate gate = {context, {}, {}, {}, {}, {}, {}};
   gate.base.base = true;
   const std::vector<std::string>& arguments = context.options.arguments;
-  const bool opened = arguments.size() == 2 &&
-                      open_folder(arguments[0], gate.base, context) &&
-                      open_folder(arguments[1], gate.head, context);
+  const bool opened =
+      arguments.size() == 2
+          ? open_folder(arguments[0], gate.base, context) &&
+                open_folder(arguments[1], gate.head, context)
+          : open_revisions(arguments[0], gate.base, gate.head, context);
   if (!opened || !has_work(gate) || !read_decisions(gate)) {
     return Exit::CouldNotRun;
   }
@@ -602,6 +728,7 @@ Exit run_gate(Context& context) {
     add_target_changes(gate.base, gate.head, gated);
   }
   judge_all(gate);
+  add_rule_changes(gate);
   return report_gate(gate);
 }
 

@@ -58,7 +58,7 @@ std::string line_text(const ChangeLine& line) {
 // What a reader calls it.
 std::string name_of(const GateChange& change) {
   switch (change.kind) {
-    case ChangeKind::Finding: {
+    case GateKind::Finding: {
       const bool gone = change.after == ChangeValue(int64_t{0});
       const std::string how =
           gone ? "gone: "
@@ -67,19 +67,19 @@ std::string name_of(const GateChange& change) {
               : "new " + std::string(severity_name(change.severity)) + ": ";
       return how + change.what;
     }
-    case ChangeKind::Placement:
+    case GateKind::Placement:
       return change.what + (change.parameters > 1
                                 ? " ×" + std::to_string(change.parameters)
                                 : "");
-    case ChangeKind::Rule:
+    case GateKind::Rule:
       return "rule " + change.what;
-    case ChangeKind::Label:
+    case GateKind::Label:
       return "label " + change.what;
-    case ChangeKind::Baseline:
+    case GateKind::Baseline:
       return "baseline " + change.what;
-    case ChangeKind::Collective:
-    case ChangeKind::Memory:
-    case ChangeKind::Target:
+    case GateKind::Collective:
+    case GateKind::Memory:
+    case GateKind::Target:
       break;
   }
   return change.what;
@@ -106,7 +106,7 @@ std::string reason_text(const GateChange& change) {
 
 Row row_for_people(const GateChange& change, bool exact) {
   std::string delta;
-  if (change.kind == ChangeKind::Memory && change.of_bytes > 0) {
+  if (change.kind == GateKind::Memory && change.of_bytes > 0) {
     delta = fmt::format("{:+.1f} %",
                         100.0 * static_cast<double>(change.bytes_per_device) /
                             static_cast<double>(change.of_bytes));
@@ -343,7 +343,7 @@ Row change_row(const GateChange& change) {
   };
   const bool has_line = !change.line.file.empty();
   return {optional(change.target),
-          std::string(change_kind_name(change.kind)),
+          std::string(gate_kind_name(change.kind)),
           change.what,
           cell_of(change.before),
           cell_of(change.after),
@@ -363,21 +363,21 @@ std::string failure_text(const GateChange& change) {
   const std::string arrow = value_text(change.before, false) + " → " +
                             value_text(change.after, false);
   switch (change.kind) {
-    case ChangeKind::Memory:
+    case GateKind::Memory:
       return (change.what == "replicated parameters"
                   ? "every device holds more that no axis shards: "
                   : "the fullest device holds more: ") +
              arrow + " (" + delta_text(change.bytes_per_device, false) + ")";
-    case ChangeKind::Placement:
-    case ChangeKind::Label:
-    case ChangeKind::Rule:
+    case GateKind::Placement:
+    case GateKind::Label:
+    case GateKind::Rule:
       if (change.lost.empty()) break;
       return "`" + change.what + "` loses " + quoted_names(change.lost) + ": " +
              arrow;
     default:
       break;
   }
-  return std::string(change_kind_name(change.kind)) + " `" + change.what +
+  return std::string(gate_kind_name(change.kind)) + " `" + change.what +
          "` changes: " + arrow;
 }
 
