@@ -266,7 +266,11 @@ std::vector<std::string> environment_with(const Variables& ours) {
   for (const auto& [name, value] : ours) values[name] = value;
   std::vector<std::string> all;
   all.reserve(values.size());
-  for (const auto& [name, value] : values) all.push_back(name + "=" + value);
+  for (const auto& [name, value] : values) {
+    std::string& variable = all.emplace_back(name);
+    variable += '=';
+    variable += value;
+  }
   return all;
 }
 
@@ -284,7 +288,10 @@ std::string find_program(const std::string& name, std::string_view folders) {
     const std::string folder(folders.substr(0, colon));
     folders.remove_prefix(std::min(colon + 1, folders.size()));
     if (!folder.starts_with('/')) continue;
-    if (std::string path = folder + "/" + name; is_program(path)) return path;
+    std::string path = folder;
+    path += '/';
+    path += name;
+    if (is_program(path)) return path;
   }
   return "";
 }
@@ -299,6 +306,7 @@ std::string folders_of_programs(const std::vector<std::string>& environment) {
 
 std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   std::vector<char*> pointers;
+  pointers.reserve(texts.size() + 1);
   for (std::string& text : texts) pointers.push_back(text.data());
   pointers.push_back(nullptr);
   return pointers;
