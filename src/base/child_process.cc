@@ -156,6 +156,7 @@ class RealChild : public ChildProcess {
       return ::waitid(P_PID, static_cast<id_t>(child_), &info,
                       WEXITED | WNOWAIT);
     });
+    ::kill(-child_, SIGKILL);  // what it has started
     forget_child(child_);
     int status = 0;
     const pid_t done = retry([&] { return ::waitpid(child_, &status, 0); });

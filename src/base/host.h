@@ -42,9 +42,9 @@ class OutputFile {
 };
 
 // A program that runs beside us, over pipes; its standard input is never ours.
-// It is ended, with what it has started, when this goes away, and by every
-// signal that ends us and can be caught. While one of its streams is waited for
-// the others are emptied, so neither side waits for the other.
+// It is ended when this goes away, and by every signal that ends us and can be
+// caught; what it has started ends with it. While one of its streams is waited
+// for the others are emptied, so neither side waits for the other.
 class ChildProcess {
  public:
   virtual ~ChildProcess() = default;

@@ -243,11 +243,16 @@ TEST_CASE("a program that never ends is ended with what it has started") {
 }
 
 TEST_CASE("a program that leaves its pipes to another one has ended") {
-  const auto child = script("echo out; echo err >&2; sleep 1000 & exit 6");
+  const auto child =
+      script("echo out; echo err >&2; sleep 1000 & echo $!; exit 6");
   CHECK(child->read_line(100) == "out");
+  const int below = std::stoi(child->read_line(100).value_or("0"));
+  REQUIRE(below > 0);
   CHECK_FALSE(child->read_line(100));
+  CHECK(::kill(below, 0) == 0);
   CHECK(child->wait() == 6);
   CHECK(child->errors(100) == "err\n");
+  CHECK_FALSE(lives(below));
 }
 
 TEST_CASE("a signal that ends us ends the programs that we have started") {
