@@ -166,7 +166,7 @@ class TopologyReader {
     if (devices && *devices <= kMaxDevices) return devices;
     return diags_
         .error(Code::Usage, where_,
-               "topology `" + printable(text_) + "` has too many devices")
+               "topology " + in_backticks(text_) + " has too many devices")
         .fact("more than 2^40");
   }
 
@@ -194,7 +194,7 @@ class TopologyReader {
     if (!parts_.times) {
       return diags_
           .error(Code::Usage, where_,
-                 "topology `" + printable(text_) + "` has no number")
+                 "topology " + in_backticks(text_) + " has no number")
           .help("write how many there are, e.g. `8x" + std::string(found.name) +
                 "`");
     }
@@ -237,7 +237,7 @@ class TopologyReader {
                                            int64_t size) {
     const TpuFamily& family = *found.entry;
     auto problem = diags_.error(Code::Usage, where_,
-                                "unknown topology `" + printable(text_) + "`");
+                                "unknown topology " + in_backticks(text_));
     problem.fact(units_text(family, found.name) + "; a slice has " +
                  sizes_text(family));
     // A number of chips, where cores are counted.
@@ -297,7 +297,7 @@ class TopologyReader {
 
   // `name` is without a number at its end.
   std::optional<NamedTopology> report_unknown(std::string_view name) {
-    const std::string shown = "topology `" + printable(text_) + "`";
+    const std::string shown = "topology " + in_backticks(text_);
     for (const AmbiguousTopology& ambiguous : ambiguous_topologies()) {
       if (!is_same_name(ambiguous.name, name)) continue;
       return diags_.error(Code::Usage, where_, shown + " has two meanings")

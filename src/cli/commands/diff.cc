@@ -352,8 +352,8 @@ Exit refuse_mixed(const RuleSide& plan, const RuleSide& other,
                   Diagnostics& diags) {
   diags
       .error(Code::Usage, {},
-             "`" + printable(plan.path) + "` is a saved plan, and `" +
-                 printable(other.path) + "` is not")
+             in_backticks(plan.path) + " is a saved plan, and " +
+                 in_backticks(other.path) + " is not")
       .help("`diff` compares two saved plans, or two files of rules");
   return Exit::CouldNotRun;
 }
@@ -423,7 +423,7 @@ void set_fail_on(const Setting& setting, Options& options, Diagnostics& diags) {
     fine = false;
     auto problem = diags.error(
         Code::Usage, setting.where,
-        "`" + printable(text) + "` in " + title_of(setting) + " is not known");
+        in_backticks(text) + " in " + title_of(setting) + " is not known");
     const std::vector<std::string> forms = fail_on_forms();
     if (const auto near = nearest(text, forms)) {
       problem.help("write `" + *near + "` if that is what was meant");

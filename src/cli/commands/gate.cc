@@ -27,6 +27,7 @@
 #include "cli/output.h"
 #include "cli/targets.h"
 #include "cli/views/gate_tables.h"
+#include "cli/views/rule_changes_report.h"
 #include "gate/baseline.h"
 #include "gate/changes.h"
 #include "gate/rule_changes.h"
@@ -118,8 +119,8 @@ bool open_folder(const std::string& path, GateSide& side, Context& context) {
 // The nearest in which either side has a configuration; "" where none has.
 std::string config_folder(const GitRepository& repository, Host& base,
                           Host& head) {
-  const auto depth = std::count(repository.prefix.begin(),
-                                repository.prefix.end(), '/');
+  const auto depth =
+      std::count(repository.prefix.begin(), repository.prefix.end(), '/');
   std::string folder;
   for (int64_t up = 0; up <= depth; ++up) {
     const std::string path = join_path(folder, std::string(kConfigName));
@@ -151,21 +152,20 @@ bool open_revisions(const std::string& range, GateSide& base, GateSide& head,
   const bool alone = dots == std::string::npos;
   std::string after = alone ? "" : range.substr(dots + 2);
   if (after.starts_with('.')) {
-    diags
-        .error(Code::Usage, {}, in_backticks(range) + " has three dots")
-        .help("`BASE` alone stands for its merge base with HEAD; `BASE..HEAD` "
-              "compares the two as they are");
+    diags.error(Code::Usage, {}, in_backticks(range) + " has three dots")
+        .help(
+            "`BASE` alone stands for its merge base with HEAD; `BASE..HEAD` "
+            "compares the two as they are");
     return false;
   }
-  auto from = resolve_revision(alone ? range : range.substr(0, dots), {}, host,
-                               diags);
-  const auto to =
-      resolve_revision(after.empty() ? "HEAD" : after, {}, host, diags);
+  auto from =
+      resolve_revision(alone ? range : range.substr(0, dots), {}, host, diags);
+  auto to = resolve_revision(after.empty() ? "HEAD" : after, {}, host, diags);
   if (!from || !to) return false;
   if (alone) from = merge_base(*from, *to, {}, host, diags);
   if (!from) return false;
-  for (const auto& [side, commit] : {std::pair(&base, &*from),
-                                     std::pair(&head, &*to)}) {
+  for (const auto& [side, commit] :
+       {std::pair(&base, &*from), std::pair(&head, &*to)}) {
     side->title = commit_title(*commit);
     side->files = std::make_unique<GitTreeHost>(host, *repository, *commit);
     side->host = std::make_unique<SharedHost>(*side->files);
@@ -432,8 +432,8 @@ bool is_same_text(const RuleSet& a, const RuleSet& b) {
 
 GateChange rule_change(const RuleSetChange& found) {
   GateChange change;
-  change.kind = found.kind == ChangeKind::Rule ? GateKind::Rule
-                                               : GateKind::Label;
+  change.kind =
+      found.kind == ChangeKind::Rule ? GateKind::Rule : GateKind::Label;
   change.what = found.what;
   if (found.before) change.before = *found.before;
   if (found.after) change.after = *found.after;
@@ -447,7 +447,7 @@ GateChange rule_change(const RuleSetChange& found) {
   }
   change.lost = found.lost;
   change.gained = found.gained;
-  change.text = rule_change_reason(found);
+  change.text = change_sentence(found);
   return change;
 }
 
@@ -471,10 +471,15 @@ void add_rule_changes(Gate& gate) {
     }
     if (!seen.insert(std::move(key)).second) continue;
     const Manifest* const models[] = {&after.manifest};
-    const auto found = compare_rules(
-        {*before.rules, *after.rules, models, 1}, gate.context.diags);
+    const auto found = compare_rules({*before.rules, *after.rules, models, 1},
+                                     gate.context.diags);
     if (!found) continue;
     for (const RuleSetChange& change : found->changes) {
+      // Of labels that may never meet nothing is known.
+      if (change.how == ChangeHow::Contest &&
+          change.from == RuleSetChange::From::Nowhere) {
+        continue;
+      }
       gate.changes.push_back(rule_change(change));
       gate.changes.back().fails =
           falls_short(gate.fail_on, gate.changes.back());

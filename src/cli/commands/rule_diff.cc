@@ -127,9 +127,8 @@ Exit diff_rules(Context& context, const std::array<RuleSide, 2>& sides) {
                     {"lost_axes", Count{count_lost(changes)}},
                     {"failed", Count{failing}},
                     {"not_looked_at", Names{found->notes}}};
-  report.headline = {printable(sides[0].path) + " (" + counts_text(*before) +
-                     ") → " + printable(sides[1].path) + " (" +
-                     counts_text(*after) + ")"};
+  report.headline = {sides[0].path + " (" + counts_text(*before) + ") → " +
+                     sides[1].path + " (" + counts_text(*after) + ")"};
   if (!changes.empty()) {
     report.drawing =
         [texts = change_texts(changes, fail_on, context.options.output.expand)](

@@ -99,6 +99,9 @@ std::string axes_lost(const GateChange& change) {
 
 // Why, on a line of its own.
 std::string reason_text(const GateChange& change) {
+  if (change.kind == GateKind::Rule || change.kind == GateKind::Label) {
+    return change.text;
+  }
   std::string text = axes_lost(change);
   if (!change.text.empty()) text += (text.empty() ? "" : "; ") + change.text;
   return text;

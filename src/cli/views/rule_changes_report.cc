@@ -110,7 +110,7 @@ std::string no_witness_text(const RuleSetChange& change) {
 std::string whose_text(const RuleSetChange& change) {
   switch (change.from) {
     case From::Model:
-      return "a name of `" + printable(change.witness_of) + "`";
+      return "a name of " + in_backticks(change.witness_of);
     case From::Family:
       return "a name as in " + change.witness_of;
     case From::Patterns:
@@ -125,10 +125,10 @@ std::string whose_text(const RuleSetChange& change) {
 std::string array_text(const RuleSetChange& change) {
   switch (change.from) {
     case From::Model:
-      return "in `" + printable(change.witness) + "` of `" +
-             printable(change.witness_of) + "`";
+      return "in " + in_backticks(change.witness) + " of " +
+             in_backticks(change.witness_of);
     case From::Patterns:
-      return "in the spec of `" + printable(change.witness) + "`";
+      return "in the spec of " + in_backticks(change.witness);
     case From::Family:
     case From::Nowhere:
       break;
@@ -301,6 +301,14 @@ std::vector<std::string> ordered_labels(const ContestGroup& group,
 }
 
 }  // namespace
+
+std::string change_sentence(const RuleSetChange& change) {
+  ChangeText text = change.how == How::Contest
+                        ? contest_text(change, {change.what}, {change.by})
+                        : single_text(change);
+  add_ending(change, {}, text);
+  return text.what + (text.detail.empty() ? "" : "; " + text.detail);
+}
 
 std::vector<ChangeText> change_texts(const std::vector<RuleSetChange>& changes,
                                      const FailOn& fail_on, bool expand) {

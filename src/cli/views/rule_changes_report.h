@@ -23,6 +23,9 @@ struct ChangeText {
 std::vector<ChangeText> change_texts(const std::vector<RuleSetChange>& changes,
                                      const FailOn& fail_on, bool expand);
 
+// Of one by itself: "`embed` loses `fsdp`; [fsdp] → []; matters where ..".
+std::string change_sentence(const RuleSetChange& change);
+
 // One line for each, in columns where all fit into `width`. Of one that does
 // not the detail, and what does not fit beside it, stand below.
 std::vector<std::string> change_lines(const std::vector<ChangeText>& texts,
