@@ -149,7 +149,7 @@ std::vector<Command> other_commands() {
        validate_inspect},
       {"diff",
        "With plans",
-       "compare two saved plans, two files of rules, or two readings of rules",
+       "compare two plans, two files of rules, or two readings of rules",
        {{"BEFORE", "a saved plan, or rules: a file or @name", false,
          Kind::Plan},
         {"AFTER", "the same after the change", false, Kind::Plan}},

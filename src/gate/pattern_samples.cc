@@ -334,7 +334,10 @@ std::string overlapped(std::string_view head, std::string_view tail) {
 void add_in_order(const PatternSample& head, const PatternSample& tail,
                   std::vector<std::string>& texts) {
   if (!head.at_end && !tail.at_begin) {
-    texts.push_back(overlapped(head.text, tail.text));
+    std::string shared = overlapped(head.text, tail.text);
+    if (shared.size() < head.text.size() + tail.text.size()) {
+      texts.push_back(std::move(shared));
+    }
     texts.push_back(head.text + "/" + tail.text);
     texts.push_back(head.text + "." + tail.text);
     texts.push_back(head.text + tail.text);

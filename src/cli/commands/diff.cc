@@ -509,8 +509,8 @@ void validate_diff(std::span<const Setting> given, const Options& options,
                "`--" + std::string(setting.flag->name) +
                    "` means nothing to `diff` without `--semantics`")
         .help(
-            "saved plans hold their own mesh, rules and placements, and rules "
-            "alone are compared without them");
+            "saved plans hold their own mesh, rules and placements, and two "
+            "files of rules need no more");
   }
 }
 

@@ -57,13 +57,20 @@ bool check_fail_on(const FailOn& fail_on, Diagnostics& diags) {
   return others.empty();
 }
 
-std::string counts_text(const RuleSet& rules) {
-  std::string text = plural(static_cast<int64_t>(rules.rules.size()), "rule");
-  if (!rules.logical_rules.empty()) {
-    text += ", " + plural(static_cast<int64_t>(rules.logical_rules.size()),
-                          "logical axis rule");
-  }
-  return text;
+// "rules: 5 → 6; logical axis rules: 7 → 7"
+std::string counts_text(const RuleSet& before, const RuleSet& after) {
+  std::vector<std::string> parts;
+  const auto add = [&](const std::string& what, size_t old_count,
+                       size_t new_count) {
+    if (old_count == 0 && new_count == 0) return;
+    parts.push_back(what + ": " + count_text(static_cast<int64_t>(old_count)) +
+                    " → " + count_text(static_cast<int64_t>(new_count)));
+  };
+  add("rules", before.rules.size(), after.rules.size());
+  add("logical axis rules", before.logical_rules.size(),
+      after.logical_rules.size());
+  add("rules of values", before.activations.size(), after.activations.size());
+  return joined(parts, "; ");
 }
 
 int64_t count_of(const std::vector<RuleSetChange>& changes, ChangeKind kind) {
@@ -78,16 +85,18 @@ int64_t count_lost(const std::vector<RuleSetChange>& changes) {
       [](const RuleSetChange& change) { return !change.lost.empty(); });
 }
 
-// "3 changes of labels, 2 of rules; 1 loses axes."
+// "Changes: 3 of labels, 2 of rules; 1 loses axes."
 std::string rule_diff_note(const std::vector<RuleSetChange>& changes,
                            int64_t failing) {
   if (changes.empty()) return "No rule or label changed.";
   const int64_t labels = count_of(changes, ChangeKind::Label);
   const int64_t rules = count_of(changes, ChangeKind::Rule);
   const int64_t others = static_cast<int64_t>(changes.size()) - labels - rules;
-  std::string text = plural(labels, "change") + " of labels, " +
-                     count_text(rules) + " of rules";
-  if (others > 0) text += ", " + count_text(others) + " of axes";
+  std::vector<std::string> parts;
+  if (labels > 0) parts.push_back(count_text(labels) + " of labels");
+  if (rules > 0) parts.push_back(count_text(rules) + " of rules");
+  if (others > 0) parts.push_back(count_text(others) + " of axes");
+  std::string text = "Changes: " + joined(parts, ", ");
   const int64_t lost = count_lost(changes);
   text += "; " + count_text(lost) + (lost == 1 ? " loses" : " lose") + " axes";
   if (failing > 0) {
@@ -127,8 +136,8 @@ Exit diff_rules(Context& context, const std::array<RuleSide, 2>& sides) {
                     {"lost_axes", Count{count_lost(changes)}},
                     {"failed", Count{failing}},
                     {"not_looked_at", Names{found->notes}}};
-  report.headline = {sides[0].path + " (" + counts_text(*before) + ") → " +
-                     sides[1].path + " (" + counts_text(*after) + ")"};
+  report.headline = {sides[0].path + " → " + sides[1].path,
+                     counts_text(*before, *after)};
   if (!changes.empty()) {
     report.drawing =
         [texts = change_texts(changes, fail_on, context.options.output.expand)](

@@ -224,6 +224,10 @@ ChangeText single_text(const RuleSetChange& change) {
                    : !change.after       ? std::string("is gone")
                    : !difference.empty() ? difference
                                          : rearranged(change));
+      if (!change.before) text.detail = placed_text(change, *change.after);
+      if (!change.after) {
+        text.detail = "was " + placed_text(change, *change.before);
+      }
       break;
     case How::Takeover: {
       const std::string name = in_backticks(change.witness);
@@ -353,12 +357,12 @@ std::vector<ChangeText> change_texts(const std::vector<RuleSetChange>& changes,
 
 namespace {
 
-constexpr int kGap = 2;
-constexpr int kIndent = 4;
+constexpr int kColumnGap = 2;
+constexpr int kFoldedIndent = 4;
 
 void add_wrapped(const std::string& text, int width,
                  std::vector<std::string>& lines) {
-  const std::string indent(kIndent, ' ');
+  const std::string indent(kFoldedIndent, ' ');
   std::string line;
   size_t at = 0;
   while (at < text.size()) {
@@ -387,26 +391,28 @@ std::vector<std::string> change_lines(const std::vector<ChangeText>& texts,
     detail = std::max(detail, display_width(text.detail));
   }
   std::vector<std::string> lines;
-  const bool fit = what + places + detail + 2 * kGap <= width;
+  const bool fit = what + places + detail + 2 * kColumnGap <= width;
   for (const ChangeText& text : texts) {
     if (fit) {
-      std::string line = pad(text.what, what + kGap);
+      std::string line = pad(text.what, what + kColumnGap);
       line += text.detail.empty()
                   ? text.places
-                  : pad(text.places, places + kGap) + text.detail;
+                  : pad(text.places, places + kColumnGap) + text.detail;
       lines.push_back(line.substr(0, line.find_last_not_of(' ') + 1));
       continue;
     }
     const bool has_place = !text.places.empty();
-    const std::string gap(kGap, ' ');
-    const std::string whole =
-        text.what + gap + text.places + (has_place ? gap : "") + text.detail;
+    const std::string gap(kColumnGap, ' ');
+    std::string whole = text.what;
+    if (has_place) whole += gap + text.places;
+    if (!text.detail.empty()) whole += gap + text.detail;
     if (display_width(whole) <= width) {
       lines.push_back(whole);
       continue;
     }
     const bool beside =
-        display_width(text.what) + kGap + display_width(text.places) <= width;
+        display_width(text.what) + kColumnGap + display_width(text.places) <=
+        width;
     lines.push_back(text.what);
     if (has_place && beside) {
       lines.back() += gap + text.places;
@@ -425,7 +431,7 @@ struct ChangeRow {
   bool fails = false;
 };
 
-Cell text_or_nothing(const std::string& text) {
+Cell some_text(const std::string& text) {
   if (text.empty()) return std::monostate();
   return text;
 }
@@ -433,7 +439,7 @@ Cell text_or_nothing(const std::string& text) {
 Cell side_cell(const std::optional<PartitionSpec>& spec,
                const std::string& text) {
   if (spec) return *spec;
-  return text_or_nothing(text);
+  return some_text(text);
 }
 
 Cell file_cell(Span where) {
@@ -474,7 +480,7 @@ const ColumnsOf<ChangeRow>& change_columns() {
          return Cell(std::string(kind_name(r.change.kind)));
        }},
       {{"what", "what"},
-       [](const ChangeRow& r) { return text_or_nothing(r.change.what); }},
+       [](const ChangeRow& r) { return some_text(r.change.what); }},
       {{"before", "before"},
        [](const ChangeRow& r) {
          return side_cell(r.change.before, r.change.text_before);
@@ -503,18 +509,17 @@ const ColumnsOf<ChangeRow>& change_columns() {
        [](const ChangeRow& r) { return Cell(Names{r.change.gained}); }},
       {{"matters", "matters where"},
        [](const ChangeRow& r) { return Cell(Names{r.change.matters}); }},
-      {{"by", "by"},
-       [](const ChangeRow& r) { return text_or_nothing(r.change.by); }},
+      {{"by", "by"}, [](const ChangeRow& r) { return some_text(r.change.by); }},
       {{"crossed", "crossed"},
        [](const ChangeRow& r) { return Cell(Count{r.change.crossed}); }},
       {{"witness", "witness"},
-       [](const ChangeRow& r) { return text_or_nothing(r.change.witness); }},
+       [](const ChangeRow& r) { return some_text(r.change.witness); }},
       {{"witness_from", "witness from"},
        [](const ChangeRow& r) {
-         return text_or_nothing(std::string(from_name(r.change.from)));
+         return some_text(std::string(from_name(r.change.from)));
        }},
       {{"witness_of", "witness of"},
-       [](const ChangeRow& r) { return text_or_nothing(r.change.witness_of); }},
+       [](const ChangeRow& r) { return some_text(r.change.witness_of); }},
       {{"file_before", "file before"},
        [](const ChangeRow& r) { return file_cell(r.change.before_where); }},
       {{"line_before", "line before"},

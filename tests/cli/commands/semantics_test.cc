@@ -92,7 +92,8 @@ TEST_CASE("one model is wanted, and two readings that exist") {
       {{"diff", "a.plan.json", "b.plan.json", "--rules", "r"},
        "error[SP010]: `--rules` means nothing to `diff` without "
        "`--semantics`\n"
-       "help: saved plans hold their own mesh, rules and placements\n"},
+       "help: saved plans hold their own mesh, rules and placements, and two "
+       "files of rules need no more\n"},
   };
   for (const auto& row : rows) {
     MemoryHost host;
