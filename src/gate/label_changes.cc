@@ -26,13 +26,16 @@ constexpr size_t kMostPairs = 50'000;
 
 // One side's labels.
 struct Labels {
-  explicit Labels(const RuleSet& rules)
-      : rules(rules), index(rules.logical_rules) {
+  explicit Labels(const RuleSet& side)
+      : rules(side), index(side.logical_rules) {
     for (size_t i = 0; i < rules.logical_rules.size(); ++i) {
       const LogicalRule& rule = rules.logical_rules[i];
       auto& numbers = of[rule.name];
       if (numbers.empty()) order.push_back(rule.name);
       numbers.push_back(i);
+    }
+    for (const LabelName& label : order) {
+      alone_axes[label] = map({label}).dims.front().axes;
     }
   }
 
@@ -50,14 +53,17 @@ struct Labels {
                             rules.logical_reading, {}, &index);
   }
   // What a label has where no other is beside it.
-  AxisNames alone(const LabelName& label) const {
-    return map({label}).dims.front().axes;
+  const AxisNames& alone(const LabelName& label) const {
+    static const AxisNames kNone;
+    const auto found = alone_axes.find(label);
+    return found == alone_axes.end() ? kNone : found->second;
   }
 
   const RuleSet& rules;
   LogicalIndex index;
   std::map<LabelName, std::vector<size_t>> of;  // rules, 0-based
   std::vector<LabelName> order;
+  std::map<LabelName, AxisNames> alone_axes;
 };
 
 PartitionSpec one_dimension(const AxisNames& axes) { return {{axes}}; }
@@ -212,8 +218,8 @@ void add_contests(const LabelArray& array, const Labels& before,
     const InArray is = in_array(after, new_map, array.labels, i);
     if (!is.is_known) continue;
     // What the label's own rules explain has been said.
-    const AxisNames alone_before = before.alone(label);
-    const AxisNames alone_after = after.alone(label);
+    const AxisNames& alone_before = before.alone(label);
+    const AxisNames& alone_after = after.alone(label);
     const AxisNames lost =
         without(without(was.axes, is.axes), without(alone_before, alone_after));
     const AxisNames gained =
