@@ -396,9 +396,11 @@ Exit diff_plans(Context& context, const std::array<RuleSide, 2>& sides) {
 Exit run_diff(Context& context) {
   if (!context.options.diff.semantics.empty()) return diff_semantics(context);
   const std::vector<std::string>& arguments = context.options.arguments;
-  if (arguments[0] == "-" && arguments[1] == "-") {
+  std::vector<std::string> named = context.options.diff.names;
+  named.insert(named.end(), arguments.begin(), arguments.end());
+  if (std::count(named.begin(), named.end(), "-") > 1) {
     context.diags.error(Code::Usage, {}, "standard input can be read once only")
-        .help("give one of the two as a file");
+        .help("give all but one as files");
     return Exit::CouldNotRun;
   }
   auto a = read_argument(arguments[0], context);

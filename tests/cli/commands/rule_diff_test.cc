@@ -85,6 +85,24 @@ TEST_CASE("rules may come on standard input, once") {
         std::string::npos);
 }
 
+TEST_CASE("a model on standard input beside rules there is too much") {
+  MemoryHost host = two_files();
+  host.input = host.files["old.yaml"];
+  CHECK(run({"diff", "-", "new.yaml", "--names", "-"}, host) == 2);
+  CHECK(host.err.starts_with(
+      "error[SP010]: standard input can be read once only\n"));
+}
+
+TEST_CASE("the same rules in another dialect are the same rules") {
+  MemoryHost host = two_files();
+  host.files["rules.py"] =
+      "from jax.sharding import PartitionSpec as PS\n"
+      "rules = ((\"w\", PS(\"tp\")), (\"b\", PS()))\n";
+  host.files["old.yaml"] = "rules:\n  - [w, [tp]]\n  - [b, []]\n";
+  CHECK(run({"diff", "rules.py", "old.yaml", "--exit-code"}, host) == 0);
+  CHECK(host.out.ends_with("\nNo rule or label changed.\n"));
+}
+
 TEST_CASE("a file that is broken on one side is told, and only that") {
   MemoryHost host = two_files();
   host.files["new.yaml"] = "rules:\n  - [\"(\", []]\n";
