@@ -26,7 +26,9 @@ if(SHARDPLAN_RELEASE)
   target_compile_options(shardplan_hardening INTERFACE
     -fstack-protector-strong -fstack-clash-protection)
   target_compile_definitions(shardplan_hardening INTERFACE _FORTIFY_SOURCE=2)
-  # Nothing but glibc is needed at run time.
+  # Nothing but glibc is needed at run time; where a target has the property
+  # SHARDPLAN_STATIC, not even that.
   target_link_options(shardplan_options INTERFACE
-    -static-libstdc++ -static-libgcc -pie -Wl,-z,relro,-z,now -Wl,--as-needed)
+    -Wl,-z,relro,-z,now -Wl,--as-needed
+    $<IF:$<BOOL:$<TARGET_PROPERTY:SHARDPLAN_STATIC>>,-static-pie,-static-libstdc++;-static-libgcc;-pie>)
 endif()

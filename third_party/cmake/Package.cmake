@@ -1,8 +1,10 @@
-# `cmake --install build/release` and `cpack -G DEB` (in build/release).
+# `cmake --install build/release` and `cpack -G DEB` (in build/release): the program
+# that needs glibc. scripts/package makes what needs nothing, with the same pages.
 include(GNUInstallDirs)
 install(TARGETS shardplan RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md")
+install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT doc)
+install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT doc
+  FILES_MATCHING PATTERN "*.md")
 
 # The program writes its own completion scripts, where each shell looks. They come
 # with it, so that `cmake --install` works when nothing else was built.
