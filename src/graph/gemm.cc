@@ -31,7 +31,13 @@ std::unique_ptr<Contexts> make_contexts() {
   unsetenv("BLIS_ARCH_DEBUG");
   bli_init();
   auto contexts = std::make_unique<Contexts>();
+#if defined(__aarch64__)
+  // The only kernels in Debian's library there; every ARMv8 processor runs
+  // them.
+  bli_cntx_init_cortexa57(&contexts->generic);
+#else
   bli_cntx_init_generic(&contexts->generic);
+#endif
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
     bli_cntx_init_haswell(&contexts->haswell);
