@@ -207,7 +207,7 @@ class InstallFile(InFolder):
         into = self.folder / "into"
         text = self.file("text", b"#!/bin/sh\nexit 1\n")
         for words, reason in (
-            (["https://example.invalid/x.whl", into], "SHA-256 of https"),
+            (["https://example.invalid/x.whl", into], "a URL needs a SHA-256"),
             (["http://example.invalid/x.whl", into, "0" * 64], "only https"),
             (["file:///etc/passwd", into], "only https"),
             ([self.folder / "none.whl", into], "no such file"),

@@ -66,7 +66,7 @@ Requires-Python: >=3.7
 Description-Content-Type: text/markdown
 
 shardplan checks the partition rules of a large neural network before it reaches a
-cluster: from names and shapes, rules and a device mesh it tells where every
+cluster: from names and shapes, rules and a device mesh it computes where every
 parameter goes, what each device holds and what is wrong. This wheel holds one
 program, which needs neither Python nor any library.
 """

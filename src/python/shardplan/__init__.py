@@ -13,8 +13,8 @@ def find_program():
     """The path of the program that was installed with this package.
 
     Installers put it into the folder of scripts: of an environment or a user,
-    which is three folders above this package and then `bin`, or of a folder
-    that they were told (`pip install --target`).
+    which is three folders above this package and then `bin`, or of the folder
+    of `pip install --target`.
     """
     packages = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     prefix = os.path.dirname(os.path.dirname(os.path.dirname(packages)))
