@@ -26,8 +26,8 @@ inline std::vector<std::pair<std::string, std::string>> no_git_settings() {
 // A host that stands in `folder`, and whose programs get `variables` too.
 class HostAt : public PassingHost {
  public:
-  HostAt(Host& below, std::string folder) : PassingHost(below) {
-    this->folder = std::move(folder);
+  HostAt(Host& below, std::string path) : PassingHost(below) {
+    folder = std::move(path);
   }
 
   std::string working_directory() override { return folder; }

@@ -13,7 +13,7 @@ namespace shardplan::cli {
 namespace {
 
 // Rows that people are shown of a target's changes.
-constexpr size_t kMostRows = 12;
+constexpr size_t kMostChanges = 12;
 
 Cell cell_of(const ChangeValue& value) {
   if (const auto* spec = std::get_if<PartitionSpec>(&value)) return *spec;
@@ -25,14 +25,15 @@ Cell cell_of(const ChangeValue& value) {
   return std::monostate{};
 }
 
-std::string size_text(int64_t bytes, bool exact) {
+std::string change_size(int64_t bytes, bool exact) {
   return exact ? std::to_string(bytes) : bytes_text(static_cast<double>(bytes));
 }
 
 // "+7.9 GiB", "-12 bytes", "" for 0
 std::string delta_text(int64_t bytes, bool exact) {
   if (bytes == 0) return "";
-  return (bytes > 0 ? "+" : "-") + size_text(bytes > 0 ? bytes : -bytes, exact);
+  return (bytes > 0 ? "+" : "-") +
+         change_size(bytes > 0 ? bytes : -bytes, exact);
 }
 
 std::string value_text(const ChangeValue& value, bool exact) {
@@ -43,7 +44,7 @@ std::string value_text(const ChangeValue& value, bool exact) {
     return count_text(*count);
   }
   if (const auto* bytes = std::get_if<ChangeBytes>(&value)) {
-    return size_text(bytes->value, exact);
+    return change_size(bytes->value, exact);
   }
   if (const auto* text = std::get_if<std::string>(&value)) return *text;
   return "-";
@@ -145,7 +146,7 @@ Table people_table(std::string id, std::string title,
                    {"why", "why", Align::Left, false, true}};
   std::vector<Row> rows;
   for (const GateChange* change : changes) {
-    if (!view.expand && rows.size() >= kMostRows) break;
+    if (!view.expand && rows.size() >= kMostChanges) break;
     rows.push_back(row_for_people(*change, view.exact));
   }
   table.rows = rows_of(std::move(rows));
@@ -236,12 +237,12 @@ Table changes_table(const GateView& view) {
   Table table;
   table.id = "gate_changes";
   table.audience = Audience::Programs;
-  table.columns = change_columns();
+  table.columns = gate_columns();
   std::vector<const std::vector<GateChange>*> all = {view.changes};
   for (const GateTarget& target : view.targets) all.push_back(target.changes);
   table.rows = [all](const RowSink& sink) {
     for (const auto* changes : all) {
-      for (const GateChange& change : *changes) sink(change_row(change));
+      for (const GateChange& change : *changes) sink(gate_row(change));
     }
   };
   return table;
@@ -302,7 +303,7 @@ void add_people_tables(const GateView& view, Report& report) {
     }
     if (group.fails) title += ": falls short";
     const auto changes = by_weight(*group.first->changes);
-    if (!view.expand && changes.size() > kMostRows) {
+    if (!view.expand && changes.size() > kMostChanges) {
       title += " (" + count_text(static_cast<int64_t>(changes.size())) +
                " changes; --expand shows all)";
     }
@@ -323,7 +324,7 @@ std::vector<std::string> same_targets(const GateView& view) {
 
 }  // namespace
 
-std::vector<Column> change_columns() {
+std::vector<Column> gate_columns() {
   return {{"target", "target"},
           {"kind", "kind"},
           {"what", "what"},
@@ -340,7 +341,7 @@ std::vector<Column> change_columns() {
           {"bytes_per_device", "per device", Align::Right}};
 }
 
-Row change_row(const GateChange& change) {
+Row gate_row(const GateChange& change) {
   const auto optional = [](const std::string& text) {
     return text.empty() ? Cell() : Cell(text);
   };

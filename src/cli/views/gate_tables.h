@@ -35,7 +35,7 @@ Report gate_report(const GateView& view);
 std::string failure_text(const GateChange& change);
 
 // The columns of tables.gate_changes and a row of it.
-std::vector<Column> change_columns();
-Row change_row(const GateChange& change);
+std::vector<Column> gate_columns();
+Row gate_row(const GateChange& change);
 
 }  // namespace shardplan::cli
