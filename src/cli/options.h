@@ -37,7 +37,8 @@ struct RunOptions {
 
 struct Options {
   std::string command;
-  // MODEL; two plans or files of rules for `diff`; a code for `explain`; a topic for `list`.
+  // MODEL; two plans or files of rules for `diff`; a code for `explain`; a
+  // topic for `list`.
   std::vector<std::string> arguments;
   // Flags of the command line, for what can only be judged once files are read.
   std::vector<std::string_view> given;

@@ -24,8 +24,8 @@ std::optional<int64_t> tokens_that_fit(const Session& session,
   const BudgetOptions& options = answer.input.options;
   if (!options.kv || !options.limit) return std::nullopt;
   const WorkloadHeadroom headroom =
-      find_headroom(session.manifest, session.plan, answer.input.groups, options,
-                    answer.budget);
+      find_headroom(session.manifest, session.plan, answer.input.groups,
+                    options, answer.budget);
   int64_t tokens = 0;
   if (!headroom.batch ||
       __builtin_mul_overflow(*headroom.batch, options.kv->seq, &tokens)) {

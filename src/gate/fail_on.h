@@ -22,13 +22,13 @@ struct RuleSetChange;
 inline constexpr std::string_view kDefaultFailOn = "new-errors";
 
 struct FailOn {
-  std::optional<double> memory;  // of what it was: 0.01
-  std::optional<int64_t> memory_bytes;
+  std::optional<double> memory;      // of what it was: 0.01
   std::optional<double> replicated;  // of all bytes, beyond what it was
   bool new_errors = false;
   bool new_warnings = false;
   bool lost_axes = false;
   bool any_change = false;
+  std::optional<int64_t> memory_bytes = {};  // by which it may grow
 
   bool operator==(const FailOn&) const = default;
 };

@@ -182,15 +182,15 @@ TEST_CASE("exit codes say what happened") {
 
 TEST_CASE("a wrong command line shows its mistakes, whatever the format") {
   MemoryHost host;
-  CHECK(run({"check", "--json", "--mesh", "tp=2"}, host) == 2);
+  CHECK(run({"resolve", "--json", "--mesh", "tp=2"}, host) == 2);
   CHECK(host.err.empty());
   CHECK(has_text(host.out, "\"schema\": \"shardplan.report/1\""));
-  CHECK(has_text(host.out, "\"message\": \"`check` needs MODEL\""));
+  CHECK(has_text(host.out, "\"message\": \"`resolve` needs MODEL\""));
   host.out.clear();
-  CHECK(run({"check", "--format", "csv", "--mesh", "tp=2"}, host) == 2);
+  CHECK(run({"resolve", "--format", "csv", "--mesh", "tp=2"}, host) == 2);
   CHECK(host.err ==
-        "error[SP010]: `check` needs MODEL\n"
-        "help: `shardplan check MODEL` is how it is called\n");
+        "error[SP010]: `resolve` needs MODEL\n"
+        "help: `shardplan resolve MODEL` is how it is called\n");
   CHECK(host.out.empty());
 }
 

@@ -11,13 +11,13 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 #include <re2/re2.h>
 
 #include "io/shipped.h"
 #include "resolve/python_regex.h"
 #include "tests/support/builders.h"
 #include "tests/support/loaded_rules.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
@@ -358,24 +358,23 @@ using Entries = std::vector<testing::PatternAndSpec>;
 // Rules of few letters, so that they are found in one another's names.
 Entries some_entries() {
   Entries entries;
-  const auto count = *rc::gen::inRange(1, 7);
+  const auto count = testing::draw_in(1, 7);
   for (int i = 0; i < count; ++i) {
     entries.push_back(
-        {*rc::gen::element<std::string>("a", "b$", "^a", "a.b", ".*", "(a|b)/",
+        {testing::draw_of<std::string>({"a", "b$", "^a", "a.b", ".*", "(a|b)/",
                                         "[0-9]", "a{2}", "/b", "ab?", "^a/b$",
-                                        "^0.*b$"),
-         *rc::gen::element<std::string>("", "tp", "fsdp", "tp, fsdp",
-                                        "(tp, fsdp)", "None, tp")});
+                                        "^0.*b$"}),
+         testing::draw_of<std::string>(
+             {"", "tp", "fsdp", "tp, fsdp", "(tp, fsdp)", "None, tp"})});
   }
   return entries;
 }
 
 Manifest some_names() {
   std::set<std::string> names;
-  const auto count = *rc::gen::inRange(1, 12);
+  const auto count = testing::draw_in(1, 12);
   for (int i = 0; i < count; ++i) {
-    const auto name =
-        *rc::gen::container<std::string>(rc::gen::element('a', 'b', '/', '0'));
+    const auto name = testing::draw_text("ab/0");
     if (!name.empty()) names.insert(name);
   }
   std::vector<testing::NamedType> tensors;
@@ -385,7 +384,7 @@ Manifest some_names() {
 
 Entries reordered(Entries entries) {
   for (size_t i = entries.size(); i > 1; --i) {
-    std::swap(entries[i - 1], entries[*rc::gen::inRange<size_t>(0, i)]);
+    std::swap(entries[i - 1], entries[testing::draw_in<size_t>(0, i)]);
   }
   return entries;
 }
@@ -395,24 +394,23 @@ std::vector<RuleSetChange> property_changes(
     const std::vector<const Manifest*>& models) {
   Diagnostics diags;
   const auto found = compare_rules({before, after, models, 1}, diags);
-  RC_ASSERT(found.has_value());
+  ENSURE(found.has_value());
   return found->changes;
 }
 
 TEST_CASE("gate: nothing changed where nothing changed") {
-  CHECK(rc::check([] {
+  CHECK(testing::holds([] {
     const RuleSet set = rules(some_entries());
     const Manifest model = some_names();
-    RC_ASSERT(property_changes(set, set, {&model}).empty());
+    ENSURE(property_changes(set, set, {&model}).empty());
   }));
 }
 
 TEST_CASE("gate: a witness has another rule and spec on each side") {
-  CHECK(rc::check([] {
+  CHECK(testing::holds([] {
     const RuleSet before = rules(some_entries());
-    const RuleSet after =
-        rules(*rc::gen::arbitrary<bool>() ? some_entries()
-                                          : reordered(some_entries()));
+    const RuleSet after = rules(
+        testing::draw_bool() ? some_entries() : reordered(some_entries()));
     for (const RuleSetChange& change : property_changes(before, after, {})) {
       if (change.how != How::Takeover) continue;
       const int was = naive_winner(before, change.witness);
@@ -421,18 +419,18 @@ TEST_CASE("gate: a witness has another rule and spec on each side") {
         return rule < 0 ? std::string()
                         : set.rules[static_cast<size_t>(rule)].pattern;
       };
-      RC_ASSERT(pattern(before, was) == change.by);
-      RC_ASSERT(pattern(after, is) == change.what);
+      ENSURE(pattern(before, was) == change.by);
+      ENSURE(pattern(after, is) == change.what);
       const bool same_spec = was >= 0 && is >= 0 &&
                              before.rules[static_cast<size_t>(was)].spec ==
                                  after.rules[static_cast<size_t>(is)].spec;
-      RC_ASSERT(!same_spec);
+      ENSURE(!same_spec);
     }
   }));
 }
 
 TEST_CASE("gate: a reorder that changes a model's winner is told") {
-  CHECK(rc::check([] {
+  CHECK(testing::holds([] {
     const Entries entries = some_entries();
     const RuleSet before = rules(entries);
     const RuleSet after = rules(reordered(entries));
@@ -457,7 +455,7 @@ TEST_CASE("gate: a reorder that changes a model's winner is told") {
                              change.what == new_rule.pattern &&
                              change.from == RuleSetChange::From::Model;
           });
-      RC_ASSERT(told);
+      ENSURE(told);
     }
   }));
 }
@@ -489,7 +487,7 @@ std::multiset<Told> told_of(const std::vector<RuleSetChange>& changes,
 }
 
 TEST_CASE("gate: the other way round before and after are swapped") {
-  CHECK(rc::check([] {
+  CHECK(testing::holds([] {
     const RuleSet before = rules(some_entries());
     const RuleSet after = rules(some_entries());
     const Manifest model = some_names();
@@ -501,7 +499,7 @@ TEST_CASE("gate: the other way round before and after are swapped") {
     full_after.rules.push_back(rest.rules[0]);
     const auto forth = property_changes(full_before, full_after, {&model});
     const auto back = property_changes(full_after, full_before, {&model});
-    RC_ASSERT(told_of(forth, true) == told_of(back, false));
+    ENSURE(told_of(forth, true) == told_of(back, false));
   }));
 }
 

@@ -8,13 +8,13 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <rapidcheck.h>
 
 #include "core/mesh.h"
 #include "io/hardware.h"
 #include "io/shipped.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/messages.h"
+#include "tests/support/property.h"
 
 namespace shardplan {
 namespace {
@@ -171,7 +171,7 @@ TEST_CASE("what is no topology is told why, with help") {
       {"-", "unknown topology `-`", nullptr,
        "`shardplan list topologies` shows all; `--devices` and `--hardware` "
        "say as much of others"},
-      {"\x1b[31m", "unknown topology `\\x1b[31m`", nullptr,
+      {"\x1b[31m", "unknown topology `\x1b[31m`", nullptr,
        "`shardplan list topologies` shows all; `--devices` and `--hardware` "
        "say as much of others"},
       {"9999999999999xH100",
@@ -230,59 +230,57 @@ TEST_CASE("every shipped name says what its table has") {
 }
 
 TEST_CASE("slices of any size and number multiply, whatever the capitals") {
-  CHECK(rc::check("slices multiply", [] {
+  CHECK(testing::holds("slices multiply", [] {
     const auto families = tpu_families();
     const TpuFamily& family =
-        families[*rc::gen::inRange<size_t>(0, families.size())];
+        families[testing::draw_in<size_t>(0, families.size())];
     int64_t size = 0;
-    if (family.step == 0 ||
-        (!family.sizes.empty() && *rc::gen::arbitrary<bool>())) {
-      size = *rc::gen::elementOf(family.sizes);
+    if (family.step == 0 || (!family.sizes.empty() && testing::draw_bool())) {
+      size = family.sizes[testing::draw_in<size_t>(0, family.sizes.size())];
     } else {
       size = family.step *
-             *rc::gen::inRange<int64_t>(1, family.most.value / family.step + 1);
+             testing::draw_in<int64_t>(1, family.most.value / family.step + 1);
     }
-    const auto times = *rc::gen::inRange<int64_t>(1, 65);
+    const auto times = testing::draw_in<int64_t>(1, 65);
     const std::string one =
         std::string(family.names.back()) + "-" + std::to_string(size);
     const NamedTopology single = understood(one);
     std::string many = std::to_string(times) + "x" + one;
     for (char& c : many) {
-      if (*rc::gen::arbitrary<bool>()) {
+      if (testing::draw_bool()) {
         c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
       }
     }
     const NamedTopology all = understood(many);
-    RC_ASSERT(all.devices == times * single.devices);
-    RC_ASSERT(all.slices == times);
-    RC_ASSERT(*all.hosts == times * *single.hosts);
-    RC_ASSERT(all.name == std::to_string(times) + "x" + single.name);
+    ENSURE(all.devices == times * single.devices);
+    ENSURE(all.slices == times);
+    ENSURE(*all.hosts == times * *single.hosts);
+    ENSURE(all.name == std::to_string(times) + "x" + single.name);
     // As many cores as the name says, or as its chips have.
     const int64_t cores = family.unit == TpuUnit::Cores
                               ? size
                               : size * family.cores_per_chip.value;
-    RC_ASSERT(single.devices * family.cores_per_chip.value ==
-              cores * family.devices_per_chip.value);
+    ENSURE(single.devices * family.cores_per_chip.value ==
+           cores * family.devices_per_chip.value);
   }));
 }
 
 TEST_CASE("any text is a topology or has one diagnostic") {
-  CHECK(rc::check("no text is neither", [] {
+  CHECK(testing::holds("no text is neither", [] {
     const std::vector<std::string> parts = {
         "v5p", "tpu7x", "-",  "8",    "0",   "128", "x",        "X",
         ":",   "*",     "a3", "H100", "v7x", "\n",  "\xff\xfe", "9999999999"};
     std::string text;
-    for (const size_t part : *rc::gen::container<std::vector<size_t>>(
-             rc::gen::inRange<size_t>(0, parts.size()))) {
-      text += parts[part];
+    for (int64_t i = testing::draw_in<int64_t>(0, 12); i > 0; --i) {
+      text += parts[testing::draw_in<size_t>(0, parts.size())];
     }
     Diagnostics diags;
     const auto topology = read_topology(text, {}, diags);
-    RC_ASSERT(diags.all().size() == (topology ? 0U : 1U));
+    ENSURE(diags.all().size() == (topology ? 0U : 1U));
     if (topology) {
-      RC_ASSERT(topology->devices >= 1);
-      RC_ASSERT(topology->devices <= kMaxDevices);
-      RC_ASSERT(understood(topology->name).devices == topology->devices);
+      ENSURE(topology->devices >= 1);
+      ENSURE(topology->devices <= kMaxDevices);
+      ENSURE(understood(topology->name).devices == topology->devices);
     }
   }));
 }

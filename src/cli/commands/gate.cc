@@ -23,6 +23,7 @@
 #include "cli/config.h"
 #include "cli/flag_values.h"
 #include "cli/flags.h"
+#include "cli/gate_sides.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/targets.h"
@@ -31,8 +32,6 @@
 #include "gate/baseline.h"
 #include "gate/changes.h"
 #include "gate/rule_changes.h"
-#include "io/git/repository.h"
-#include "io/git/tree_host.h"
 #include "io/load.h"
 
 namespace shardplan::cli {
@@ -47,133 +46,6 @@ constexpr std::array<std::string_view, 8> kDeciding = {
 bool decides(const Setting& setting) {
   return std::find(kDeciding.begin(), kDeciding.end(), setting.flag->name) !=
          kDeciding.end();
-}
-
-// One side of the change.
-struct GateSide {
-  std::string title;  // "old/", "1a2b3c4"
-  bool base = false;
-  std::unique_ptr<Host> files;   // of a revision; null: the context's host
-  std::unique_ptr<Host> fenced;  // as the configuration may read
-  std::unique_ptr<SharedHost> host;
-  std::string folder;            // where shardplan.yaml stands
-  std::optional<Config> config;  // empty: there is none, or it is broken
-  std::optional<Baseline> baseline;
-};
-
-// A revision or a folder is what it is, whoever wrote it: no line of what lies
-// outside is read for it.
-class FolderHost : public OverlayHost {
- public:
-  FolderHost(Host& host, std::string root)
-      : OverlayHost(host, {}), host_(host), root_(std::move(root)) {}
-
-  std::shared_ptr<const Bytes> read_file(const std::string& path, int64_t limit,
-                                         std::string& why) override {
-    if (!stays_within(path, root_, host_)) {
-      why = "it is not in `" + root_ + "`, and a gate reads nothing else";
-      return nullptr;
-    }
-    return OverlayHost::read_file(path, limit, why);
-  }
-
- private:
-  Host& host_;
-  std::string root_;
-};
-
-constexpr std::string_view kConfigName = "shardplan.yaml";
-
-// Reads the configuration in `folder`; false when it is broken. That there is
-// none is no mistake yet.
-bool read_side(GateSide& side, Host& host, Diagnostics& diags) {
-  const std::string path = join_path(side.folder, std::string(kConfigName));
-  const auto info = host.file_info(path);
-  if (!info || info->directory) return true;
-  side.config = read_config(path, ConfigFrom::Named, host, diags);
-  return side.config.has_value();
-}
-
-bool open_folder(const std::string& path, GateSide& side, Context& context) {
-  const auto info = context.host.file_info(path);
-  const auto root = context.host.real_path(path);
-  if (!info || !info->directory || !root) {
-    context.diags
-        .error(info ? Code::Usage : Code::UnreadableFile, {},
-               "`" + path + "` is no folder")
-        .help(
-            "`gate OLD/ NEW/` compares two folders, `gate BASE..HEAD` two "
-            "revisions of a git repository");
-    return false;
-  }
-  side.title = path;
-  side.folder = path.ends_with('/') && path.size() > 1
-                    ? path.substr(0, path.size() - 1)
-                    : path;
-  side.fenced = std::make_unique<FolderHost>(context.host, *root);
-  side.host = std::make_unique<SharedHost>(*side.fenced);
-  return read_side(side, *side.host, context.diags);
-}
-
-// The folder from where we stand up to the root, as a path from here: "", "..".
-// The nearest in which either side has a configuration; "" where none has.
-std::string config_folder(const GitRepository& repository, Host& base,
-                          Host& head) {
-  const auto depth =
-      std::count(repository.prefix.begin(), repository.prefix.end(), '/');
-  std::string folder;
-  for (int64_t up = 0; up <= depth; ++up) {
-    const std::string path = join_path(folder, std::string(kConfigName));
-    if (base.file_info(path) || head.file_info(path)) return folder;
-    folder = up == 0 ? ".." : "../" + folder;
-  }
-  return "";
-}
-
-// "origin/main" and "1a2b3c4d5" as "origin/main (1a2b3c4d5)".
-std::string commit_title(const GitCommit& commit) {
-  const std::string id = commit.id.substr(0, 9);
-  return commit.name.starts_with(id) ? id : commit.name + " (" + id + ")";
-}
-
-// `BASE..HEAD`, or BASE alone: its merge base with HEAD.
-bool open_revisions(const std::string& range, GateSide& base, GateSide& head,
-                    Context& context) {
-  Host& host = context.host;
-  Diagnostics& diags = context.diags;
-  if (const auto info = host.file_info(range); info && info->directory) {
-    diags.error(Code::Usage, {}, in_backticks(range) + " is a folder alone")
-        .help("`gate OLD/ NEW/` compares two folders");
-    return false;
-  }
-  const auto repository = find_git_repository(host, diags);
-  if (!repository) return false;
-  const size_t dots = range.find("..");
-  const bool alone = dots == std::string::npos;
-  std::string after = alone ? "" : range.substr(dots + 2);
-  if (after.starts_with('.')) {
-    diags.error(Code::Usage, {}, in_backticks(range) + " has three dots")
-        .help(
-            "`BASE` alone stands for its merge base with HEAD; `BASE..HEAD` "
-            "compares the two as they are");
-    return false;
-  }
-  auto from =
-      resolve_revision(alone ? range : range.substr(0, dots), {}, host, diags);
-  auto to = resolve_revision(after.empty() ? "HEAD" : after, {}, host, diags);
-  if (!from || !to) return false;
-  if (alone) from = merge_base(*from, *to, {}, host, diags);
-  if (!from) return false;
-  for (const auto& [side, commit] :
-       {std::pair(&base, &*from), std::pair(&head, &*to)}) {
-    side->title = commit_title(*commit);
-    side->files = std::make_unique<GitTreeHost>(host, *repository, *commit);
-    side->host = std::make_unique<SharedHost>(*side->files);
-  }
-  base.folder = head.folder =
-      config_folder(*repository, *base.host, *head.host);
-  return read_side(base, *base.host, diags) &&
-         read_side(head, *head.host, diags);
 }
 
 // A target on the sides that have it, with the settings that hold there.
@@ -435,8 +307,12 @@ GateChange rule_change(const RuleSetChange& found) {
   change.kind =
       found.kind == ChangeKind::Rule ? GateKind::Rule : GateKind::Label;
   change.what = found.what;
-  if (found.before) change.before = *found.before;
-  if (found.after) change.after = *found.after;
+  const auto value = [&](const PartitionSpec& spec) -> ChangeValue {
+    if (found.kind == ChangeKind::Rule || spec.dims.size() != 1) return spec;
+    return axes_text(spec.dims[0]);
+  };
+  if (found.before) change.before = value(*found.before);
+  if (found.after) change.after = value(*found.after);
   if (!found.text_before.empty()) change.before = found.text_before;
   if (!found.text_after.empty()) change.after = found.text_after;
   const bool is_there = static_cast<bool>(found.after_where);
@@ -582,8 +458,7 @@ bool has_targets(const GateSide& side) {
 // Whether there is anything to judge; else the reason is reported.
 bool has_work(const Gate& gate) {
   if (has_targets(gate.base) || has_targets(gate.head)) return true;
-  const std::string path =
-      join_path(gate.head.folder, std::string(kConfigName));
+  const std::string path = join_path(gate.head.folder, "shardplan.yaml");
   const bool there = gate.base.config || gate.head.config;
   gate.context.diags
       .error(Code::Usage, {},
@@ -721,9 +596,11 @@ Exit run_gate(Context& context) {
   const std::vector<std::string>& arguments = context.options.arguments;
   const bool opened =
       arguments.size() == 2
-          ? open_folder(arguments[0], gate.base, context) &&
-                open_folder(arguments[1], gate.head, context)
-          : open_revisions(arguments[0], gate.base, gate.head, context);
+          ? open_folder(arguments[0], gate.base, context.host, context.diags) &&
+                open_folder(arguments[1], gate.head, context.host,
+                            context.diags)
+          : open_revisions(arguments[0], gate.base, gate.head, context.host,
+                           context.diags);
   if (!opened || !has_work(gate) || !read_decisions(gate)) {
     return Exit::CouldNotRun;
   }

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/gate_sides.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "base/text.h"
+#include "cli/flags.h"
+#include "io/git/repository.h"
+#include "io/git/tree_host.h"
+
+namespace shardplan::cli {
+namespace {
+
+// A revision or a folder is what it is, whoever wrote it: no line of what lies
+// outside is read for it.
+class FolderHost : public OverlayHost {
+ public:
+  FolderHost(Host& host, std::string root)
+      : OverlayHost(host, {}), host_(host), root_(std::move(root)) {}
+
+  std::shared_ptr<const Bytes> read_file(const std::string& path, int64_t limit,
+                                         std::string& why) override {
+    if (!stays_within(path, root_, host_)) {
+      why = "it is not in `" + root_ + "`, and a gate reads nothing else";
+      return nullptr;
+    }
+    return OverlayHost::read_file(path, limit, why);
+  }
+
+ private:
+  Host& host_;
+  std::string root_;
+};
+
+constexpr std::string_view kConfigName = "shardplan.yaml";
+
+// Reads the configuration in `folder`; false when it is broken. That there is
+// none is no mistake yet.
+bool read_side(GateSide& side, Host& host, Diagnostics& diags) {
+  const std::string path = join_path(side.folder, std::string(kConfigName));
+  const auto info = host.file_info(path);
+  if (!info || info->directory) return true;
+  side.config = read_config(path, ConfigFrom::Named, host, diags);
+  return side.config.has_value();
+}
+
+}  // namespace
+
+bool open_folder(const std::string& path, GateSide& side, Host& host,
+                 Diagnostics& diags) {
+  const auto info = host.file_info(path);
+  const auto root = host.real_path(path);
+  if (!info || !info->directory || !root) {
+    diags
+        .error(info ? Code::Usage : Code::UnreadableFile, {},
+               "`" + path + "` is no folder")
+        .help(
+            "`gate OLD/ NEW/` compares two folders, `gate BASE..HEAD` two "
+            "revisions of a git repository");
+    return false;
+  }
+  side.title = path;
+  side.folder = path.ends_with('/') && path.size() > 1
+                    ? path.substr(0, path.size() - 1)
+                    : path;
+  side.fenced = std::make_unique<FolderHost>(host, *root);
+  side.host = std::make_unique<SharedHost>(*side.fenced);
+  return read_side(side, *side.host, diags);
+}
+
+namespace {
+
+// The folder from where we stand up to the root, as a path from here: "", "..".
+// The nearest in which either side has a configuration; "" where none has.
+std::string config_folder(const GitRepository& repository, Host& base,
+                          Host& head) {
+  const auto depth =
+      std::count(repository.prefix.begin(), repository.prefix.end(), '/');
+  std::string folder;
+  for (int64_t up = 0; up <= depth; ++up) {
+    const std::string path = join_path(folder, std::string(kConfigName));
+    if (base.file_info(path) || head.file_info(path)) return folder;
+    folder = up == 0 ? ".." : "../" + folder;
+  }
+  return "";
+}
+
+// "origin/main" and "1a2b3c4d5" as "origin/main (1a2b3c4d5)".
+std::string commit_title(const GitCommit& commit) {
+  const std::string id = commit.id.substr(0, 9);
+  return commit.name.starts_with(id) ? id : commit.name + " (" + id + ")";
+}
+
+}  // namespace
+
+bool open_revisions(const std::string& range, GateSide& base, GateSide& head,
+                    Host& host, Diagnostics& diags) {
+  if (const auto info = host.file_info(range); info && info->directory) {
+    diags.error(Code::Usage, {}, in_backticks(range) + " is a folder alone")
+        .help("`gate OLD/ NEW/` compares two folders");
+    return false;
+  }
+  const auto repository = find_git_repository(host, diags);
+  if (!repository) return false;
+  const size_t dots = range.find("..");
+  const bool alone = dots == std::string::npos;
+  std::string after = alone ? "" : range.substr(dots + 2);
+  if (after.starts_with('.')) {
+    diags.error(Code::Usage, {}, in_backticks(range) + " has three dots")
+        .help(
+            "`BASE` alone stands for its merge base with HEAD; `BASE..HEAD` "
+            "compares the two as they are");
+    return false;
+  }
+  auto from =
+      resolve_revision(alone ? range : range.substr(0, dots), {}, host, diags);
+  auto to = resolve_revision(after.empty() ? "HEAD" : after, {}, host, diags);
+  if (!from || !to) return false;
+  if (alone) from = merge_base(*from, *to, {}, host, diags);
+  if (!from) return false;
+  for (const auto& [side, commit] :
+       {std::pair(&base, &*from), std::pair(&head, &*to)}) {
+    side->title = commit_title(*commit);
+    side->files = std::make_unique<GitTreeHost>(host, *repository, *commit);
+    side->host = std::make_unique<SharedHost>(*side->files);
+  }
+  base.folder = head.folder =
+      config_folder(*repository, *base.host, *head.host);
+  return read_side(base, *base.host, diags) &&
+         read_side(head, *head.host, diags);
+}
+
+}  // namespace shardplan::cli

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// `gate` over revisions of real repositories; over folders:
+// tests/cases/gate.md.
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "base/real_host.h"
+#include "cli/commands.h"
+#include "tests/support/git_folder.h"
+#include "tests/support/markdown_case.h"
+#include "tests/support/real_folder.h"
+#include "tests/support/source_dir.h"
+
+namespace shardplan::cli {
+namespace {
+
+using testing::HostAt;
+using testing::shell;
+
+// The whole program in a folder, its words kept.
+class GateHost : public HostAt {
+ public:
+  GateHost(Host& below, const std::string& path) : HostAt(below, path) {}
+
+  bool write(Stream stream, std::string_view text) override {
+    (stream == Stream::Out ? out : err) += text;
+    return true;
+  }
+  std::string write_problem(Stream) override { return ""; }
+  bool is_terminal(Stream) override { return false; }
+  std::optional<std::string> environment(const std::string& name) override {
+    if (name == "LANG") return "C.UTF-8";
+    return std::nullopt;
+  }
+
+  std::string out;
+  std::string err;
+};
+
+constexpr const char* kModel = R"({
+ "experts/wi": {"shape": [8, 64, 128], "dtype": "bf16",
+                "axes": ["exp", "embed", "mlp"]},
+ "attention/q": {"shape": [64, 64], "dtype": "bf16", "axes": ["embed", null]}})";
+constexpr const char* kRules =
+    "logical_axis_rules:\n  - [exp, expert]\n  - [embed, fsdp]\n"
+    "  - [mlp, null]\n";
+constexpr const char* kLost =
+    "logical_axis_rules:\n  - [exp, null]\n  - [embed, fsdp]\n"
+    "  - [mlp, null]\n";
+constexpr const char* kConfig =
+    "targets:\n  moe:\n    model: moe.json\n    rules: base.yml\n"
+    "    mesh: \"expert=4,fsdp=2\"\n";
+
+void write_text(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text;
+  REQUIRE(file.good());
+}
+
+// Paths of real files are relative to where the process stands.
+class StandsIn {
+ public:
+  explicit StandsIn(const std::string& folder)
+      : before_(std::filesystem::current_path()) {
+    std::filesystem::current_path(folder);
+  }
+  StandsIn(const StandsIn&) = delete;
+  StandsIn& operator=(const StandsIn&) = delete;
+  ~StandsIn() { std::filesystem::current_path(before_); }
+
+ private:
+  std::filesystem::path before_;
+};
+
+// A repository whose second commit, on a branch, takes an axis from a label.
+struct Repository {
+  testing::Folder folder;
+  std::unique_ptr<Host> real = make_real_host();
+
+  std::string path(const std::string& name) const { return folder / name; }
+  std::string root() const { return folder.path(); }
+  void commit(const std::string& words) const {
+    shell(root(), "git add -A && git commit -q -m '" + words + "'");
+  }
+
+  Repository() {
+    shell(root(), "git init -q -b main .");
+    write_text(path("moe.json"), kModel);
+    write_text(path("base.yml"), kRules);
+    write_text(path("shardplan.yaml"), kConfig);
+    commit("one");
+    shell(root(), "git checkout -q -b change");
+    write_text(path("base.yml"), kLost);
+    commit("two");
+  }
+
+  GateHost run(const std::vector<std::string>& words, int exit) {
+    GateHost host(*real, root());
+    CHECK_MESSAGE(cli::run(words, host) == exit, host.out << host.err);
+    return host;
+  }
+};
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_CASE("gate: a revision beside another names label, axis and line") {
+  Repository repository;
+  const GateHost host =
+      repository.run({"gate", "main..change", "--fail-on", "lost-axes"}, 1);
+  CHECK(has(host.out, "experts/wi"));
+  CHECK(has(host.out, "loses `expert`"));
+  CHECK(has(host.out, "base.yml:2"));
+  CHECK(has(host.err, "error[SP601]"));
+}
+
+TEST_CASE(
+    "gate: the work tree is not looked at, and the base is the merge base") {
+  Repository repository;
+  // Broken, but not committed.
+  write_text(repository.path("base.yml"), "rules: [");
+  shell(repository.root(), "git stash -q && git checkout -q main");
+  write_text(repository.path("moe.json"), "{}");
+  repository.commit("three");
+  shell(repository.root(), "git checkout -q change");
+  write_text(repository.path("base.yml"), "rules: [");
+  const GateHost host =
+      repository.run({"gate", "main", "--fail-on", "any-change", "--json"}, 1);
+  CHECK(has(host.out, "\"changed\": 1"));
+  CHECK_FALSE(has(host.out, "the model has it no more"));
+}
+
+TEST_CASE("gate: a revision beside itself is the same") {
+  Repository repository;
+  const GateHost host =
+      repository.run({"gate", "main..main", "--fail-on", "any-change"}, 0);
+  CHECK(has(host.out, "The one target is the same."));
+}
+
+TEST_CASE("gate: it works below the root, too") {
+  Repository repository;
+  shell(repository.root(), "mkdir -p a/b");
+  GateHost host(*repository.real, repository.path("a/b"));
+  CHECK(cli::run({"gate", "main..change"}, host) == 1);
+  CHECK(has(host.out, "../../base.yml:2"));
+}
+
+TEST_CASE("gate: what is no revision is one diagnostic that helps") {
+  Repository repository;
+  CHECK(has(repository.run({"gate", "mian"}, 2).err, "`main`"));
+  repository.run({"gate", "--", "--upload-pack=touch pwned"}, 2);
+  CHECK(has(repository.run({"gate", "main...change"}, 2).err, "three dots"));
+}
+
+TEST_CASE("gate: a change cannot wave itself through") {
+  Repository repository;
+  write_text(repository.path("shardplan.yaml"),
+             std::string("allow: [SP208, SP601]\nfail_on: any-change\n"
+                         "exit_zero: true\n") +
+                 kConfig);
+  repository.commit("three");
+  const GateHost host = repository.run({"gate", "main..change"}, 1);
+  CHECK(has(host.err, "error[SP208]"));
+  // That it tried is shown.
+  CHECK(has(host.out, "allow"));
+}
+
+// The commands of docs/ci.md's workflows, as a pull request would run them.
+TEST_CASE("gate: the workflows of docs/ci.md run") {
+  std::ifstream page(source_dir() / "docs/ci.md");
+  const std::string text(std::istreambuf_iterator<char>(page), {});
+  REQUIRE_FALSE(text.empty());
+  Repository repository;
+  shell(repository.root(),
+        "git update-ref refs/remotes/origin/main refs/heads/main");
+  int commands = 0;
+  for (size_t at = text.find("shardplan "); at != std::string::npos;
+       at = text.find("shardplan ", at + 1)) {
+    const size_t begin = text.rfind('\n', at) + 1;
+    std::string line = text.substr(at, text.find('\n', at) - at);
+    const std::string before = text.substr(begin, at - begin);
+    const bool is_step = before == "      - run: " || before == "          ";
+    if (!is_step) continue;
+    CAPTURE(line);
+    ++commands;
+    const std::string base = "$GITHUB_BASE_REF";
+    if (const size_t place = line.find(base); place != std::string::npos) {
+      line.replace(place, base.size(), "main");
+    }
+    std::vector<std::string> words = testing::shell_words(line);
+    words.erase(words.begin());
+    for (std::string& word : words) {
+      if (word == "gate.md") word = repository.path("gate.md");
+    }
+    const StandsIn there(repository.root());
+    GateHost host(*repository.real, repository.root());
+    const int exit = cli::run(words, host);
+    // Both find the lost axis, and nothing is wrong with the words.
+    CHECK_MESSAGE(exit == 1, host.out << host.err);
+  }
+  CHECK(commands == 2);
+  std::ifstream comment(repository.path("gate.md"));
+  const std::string written(std::istreambuf_iterator<char>(comment), {});
+  CHECK(has(written, "loses `expert`"));
+}
+
+}  // namespace
+}  // namespace shardplan::cli
