@@ -171,6 +171,18 @@ std::vector<GatedTarget> pair_targets(const GateSide& base,
   return targets;
 }
 
+// Those that are shown with the target: what decides and is set for all of them
+// is shown once.
+std::vector<Setting> shown_settings(const GateSide& side,
+                                    const Target& target) {
+  std::vector<Setting> settings = settings_of(side, target);
+  std::erase_if(settings, decides);
+  for (const Setting& own : target.settings) {
+    if (decides(own)) settings.push_back(own);
+  }
+  return settings;
+}
+
 // Target on one side alone, or set otherwise.
 void add_target_changes(const GateSide& base, const GateSide& head,
                         GatedTarget& gated) {
@@ -190,8 +202,8 @@ void add_target_changes(const GateSide& base, const GateSide& head,
     changes.push_back(
         setting_change(gated.name, "model", was, is, gated.head->where, false));
   }
-  add_setting_changes(gated.name, settings_of(base, *gated.base),
-                      settings_of(head, *gated.head), changes);
+  add_setting_changes(gated.name, shown_settings(base, *gated.base),
+                      shown_settings(head, *gated.head), changes);
 }
 
 TargetSide side_of(const JudgedTarget& judged) {
@@ -307,12 +319,8 @@ GateChange rule_change(const RuleSetChange& found) {
   change.kind =
       found.kind == ChangeKind::Rule ? GateKind::Rule : GateKind::Label;
   change.what = found.what;
-  const auto value = [&](const PartitionSpec& spec) -> ChangeValue {
-    if (found.kind == ChangeKind::Rule || spec.dims.size() != 1) return spec;
-    return axes_text(spec.dims[0]);
-  };
-  if (found.before) change.before = value(*found.before);
-  if (found.after) change.after = value(*found.after);
+  if (found.before) change.before = *found.before;
+  if (found.after) change.after = *found.after;
   if (!found.text_before.empty()) change.before = found.text_before;
   if (!found.text_after.empty()) change.after = found.text_after;
   const bool is_there = static_cast<bool>(found.after_where);

@@ -56,6 +56,15 @@ std::string line_text(const ChangeLine& line) {
          (line.before ? " (before)" : "");
 }
 
+// A label's axes, and whatever else stands there.
+std::string shown_value(const GateChange& change, const ChangeValue& value,
+                        bool exact) {
+  const auto* spec = std::get_if<PartitionSpec>(&value);
+  const bool is_label = change.kind == GateKind::Label && spec != nullptr &&
+                        spec->dims.size() == 1;
+  return is_label ? axes_text(spec->dims[0]) : value_text(value, exact);
+}
+
 // What a reader calls it.
 std::string name_of(const GateChange& change) {
   switch (change.kind) {
@@ -122,9 +131,9 @@ Row row_for_people(const GateChange& change, bool exact) {
   if (!reason.empty()) below += (below.empty() ? "" : ": ") + reason;
   return {std::string(change.fails ? "✗" : "~"),
           name_of(change),
-          value_text(change.before, exact),
+          shown_value(change, change.before, exact),
           std::string("→"),
-          value_text(change.after, exact),
+          shown_value(change, change.after, exact),
           delta,
           below};
 }
@@ -364,8 +373,8 @@ Row gate_row(const GateChange& change) {
 }
 
 std::string failure_text(const GateChange& change) {
-  const std::string arrow = value_text(change.before, false) + " → " +
-                            value_text(change.after, false);
+  const std::string arrow = shown_value(change, change.before, false) + " → " +
+                            shown_value(change, change.after, false);
   switch (change.kind) {
     case GateKind::Memory:
       return (change.what == "replicated parameters"

@@ -210,7 +210,7 @@ TEST_CASE("gate: the workflows of docs/ci.md run") {
   CHECK(commands == 2);
   std::ifstream comment(repository.path("gate.md"));
   const std::string written(std::istreambuf_iterator<char>(comment), {});
-  CHECK(has(written, "loses `expert`"));
+  CHECK(has(written, R"(loses \`expert\`)"));
 }
 
 }  // namespace

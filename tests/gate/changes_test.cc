@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gate/changes.h"
+
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "base/text.h"
+#include "gate/baseline.h"
+
+namespace shardplan {
+namespace {
+
+Diagnostic finding(Code code, std::vector<std::string> parameters,
+                   Severity severity = Severity::Warning) {
+  Diagnostic diagnostic;
+  diagnostic.code = code;
+  diagnostic.severity = severity;
+  diagnostic.message = "it costs 12 bytes";
+  diagnostic.findings = static_cast<int64_t>(parameters.size());
+  diagnostic.parameters = std::move(parameters);
+  return diagnostic;
+}
+
+Diagnostics all_of(const std::vector<Diagnostic>& findings) {
+  Diagnostics diags;
+  for (const Diagnostic& each : findings) diags.add(each);
+  return diags;
+}
+
+TEST_CASE("findings are new by their parameters, not by their numbers") {
+  const Diagnostics two =
+      all_of({finding(Code::IndivisibleDimension, {"a/0/w", "a/1/w"})});
+  CHECK(finding_changes(two, two).empty());
+  // More layers of the same are told, and are not new.
+  const Diagnostics three = all_of(
+      {finding(Code::IndivisibleDimension, {"a/0/w", "a/1/w", "a/2/w"})});
+  auto changes = finding_changes(two, three);
+  REQUIRE(changes.size() == 1);
+  CHECK(changes[0].what == "SP203");
+  CHECK(changes[0].severity == Severity::Off);
+  CHECK(changes[0].before == ChangeValue(int64_t{2}));
+  CHECK(changes[0].after == ChangeValue(int64_t{3}));
+  // Another parameter is new.
+  changes = finding_changes(
+      two, all_of({finding(Code::IndivisibleDimension, {"a/0/w", "b/0/w"})}));
+  REQUIRE(changes.size() == 1);
+  CHECK(changes[0].severity == Severity::Warning);
+  // So is what became an error.
+  changes = finding_changes(
+      two, all_of({finding(Code::IndivisibleDimension, {"a/0/w", "a/1/w"},
+                           Severity::Error)}));
+  REQUIRE(changes.size() == 1);
+  CHECK(changes[0].severity == Severity::Error);
+  // What is gone is told, and never fails but for any-change.
+  changes = finding_changes(two, {});
+  REQUIRE(changes.size() == 1);
+  CHECK(changes[0].severity == Severity::Off);
+  CHECK(changes[0].after == ChangeValue(int64_t{0}));
+}
+
+TEST_CASE("notes are no findings of a gate") {
+  CHECK(finding_changes(
+            {}, all_of({finding(Code::SmallParameter, {"a"}, Severity::Note)}))
+            .empty());
+}
+
+GateChange change_of_kind(GateKind kind) {
+  GateChange change;
+  change.kind = kind;
+  return change;
+}
+
+TEST_CASE("what falls short is what was asked for, and nothing else") {
+  const auto fail_on = [](std::string_view text) {
+    FailOn all;
+    REQUIRE(add_fail_on(text, all));
+    return all;
+  };
+  GateChange memory = change_of_kind(GateKind::Memory);
+  memory.what = "fullest device";
+  memory.bytes_per_device = 11;
+  memory.of_bytes = 1000;
+  CHECK(falls_short(fail_on("memory>1%"), memory));
+  CHECK(falls_short(fail_on("memory>10B"), memory));
+  CHECK_FALSE(falls_short(fail_on("memory>11B"), memory));
+  CHECK_FALSE(falls_short(fail_on("memory>1.1%"), memory));
+  CHECK_FALSE(falls_short(fail_on("replicated>0"), memory));
+  memory.bytes_per_device = -11;
+  CHECK_FALSE(falls_short(fail_on("memory>0"), memory));
+  memory.what = "replicated parameters";
+  memory.bytes_per_device = 1;
+  CHECK(falls_short(fail_on("replicated>0"), memory));
+  CHECK_FALSE(falls_short(fail_on("memory>0"), memory));
+
+  GateChange placement = change_of_kind(GateKind::Placement);
+  placement.gained = {"tp"};
+  CHECK_FALSE(falls_short(fail_on("lost-axes"), placement));
+  placement.lost = {"fsdp"};
+  CHECK(falls_short(fail_on("lost-axes"), placement));
+  CHECK_FALSE(falls_short(fail_on("new-errors"), placement));
+
+  GateChange found = change_of_kind(GateKind::Finding);
+  CHECK_FALSE(falls_short(fail_on("new-warnings"), found));
+  found.severity = Severity::Warning;
+  CHECK(falls_short(fail_on("new-warnings"), found));
+  CHECK_FALSE(falls_short(fail_on("new-errors"), found));
+  found.severity = Severity::Error;
+  CHECK(falls_short(fail_on("new-errors"), found));
+  CHECK(falls_short(fail_on("new-warnings"), found));
+  for (const GateChange& change : {memory, placement, found}) {
+    CHECK(falls_short(fail_on("any-change"), change));
+  }
+}
+
+Baseline read(const std::string& text) {
+  Diagnostics diags;
+  auto baseline = read_baseline(
+      std::make_shared<const SourceFile>("baseline.yaml", text), diags);
+  REQUIRE(baseline.has_value());
+  return *std::move(baseline);
+}
+
+TEST_CASE("a finding is accepted when all that it is about is") {
+  const Baseline baseline = read(
+      "accepted:\n"
+      "  - {code: SP203, target: \"llama*\", about: \"a/*/w\", reason: r}\n"
+      "  - {code: SP204, reason: any of them}\n");
+  const auto accepted = [&](const char* target, const Diagnostic& found) {
+    return accepting_entry(baseline, target, found);
+  };
+  const Diagnostic one = finding(Code::IndivisibleDimension, {"a/0/w"});
+  CHECK(accepted("llama[tp=2]", one) == 0);
+  CHECK(accepted("qwen", one) == -1);
+  CHECK(accepted("llama",
+                 finding(Code::IndivisibleDimension, {"a/0/w", "b"})) == -1);
+  CHECK(accepted("qwen", finding(Code::UnusedAxis, {"x"})) == 1);
+  CHECK(accepted("llama", finding(Code::SplitUnit, {"a/0/w"})) == -1);
+
+  Diagnostics diags = all_of({one, finding(Code::SplitUnit, {"a/0/w"})});
+  std::vector<bool> used;
+  accept(baseline, "llama", diags, used);
+  CHECK(diags.all().size() == 1);
+  CHECK(diags.allowed() == 1);
+  CHECK(used == std::vector<bool>{true, false});
+}
+
+TEST_CASE("a baseline that is written accepts what it was written from") {
+  Diagnostics diags =
+      all_of({finding(Code::IndivisibleDimension, {"a/0/w", "a/1/w", "b: c"}),
+              finding(Code::UnusedAxis, {}),
+              finding(Code::SplitUnit, {"x\n\x1b"}, Severity::Error)});
+  const Baseline baseline =
+      read(baseline_text({{"llama[tp=2]", &diags}}, "as it was"));
+  std::vector<bool> used;
+  accept(baseline, "llama[tp=2]", diags, used);
+  CHECK(diags.all().empty());
+  CHECK(used == std::vector<bool>(baseline.accepted.size(), true));
+}
+
+TEST_CASE("`*` is any text, everything else is itself") {
+  CHECK(is_like("", ""));
+  CHECK(is_like("*", ""));
+  CHECK(is_like("a*c", "abc"));
+  CHECK(is_like("a*b*c", "a-b-b-c"));
+  CHECK(is_like("llama[*]", "llama[tp=2]"));
+  CHECK_FALSE(is_like("a*c", "abcd"));
+  CHECK_FALSE(is_like("a", "A"));
+  CHECK_FALSE(is_like("", "a"));
+}
+
+}  // namespace
+}  // namespace shardplan
