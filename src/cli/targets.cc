@@ -79,6 +79,45 @@ std::shared_ptr<const Bytes> SharedHost::read_file(const std::string& path,
   return read.bytes;
 }
 
+std::optional<FileInfo> WatchingHost::file_info(const std::string& path) {
+  const auto info = host_.file_info(path);
+  looked_at_[path] = info.has_value();
+  return info;
+}
+
+std::vector<std::string> WatchingHost::list_directory(const std::string& path) {
+  std::vector<std::string> names = host_.list_directory(path);
+  listed_[path] = names;
+  return names;
+}
+
+std::shared_ptr<const Bytes> WatchingHost::read_file(const std::string& path,
+                                                     int64_t limit,
+                                                     std::string& why) {
+  auto bytes = host_.read_file(path, limit, why);
+  bytes_[{path, limit}] = bytes;
+  return bytes;
+}
+
+bool WatchingHost::would_see_the_same(
+    Host& there,
+    const std::function<std::string(const std::string&)>& moved) const {
+  for (const auto& [path, is_there] : looked_at_) {
+    if (there.file_info(moved(path)).has_value() != is_there) return false;
+  }
+  for (const auto& [path, names] : listed_) {
+    if (there.list_directory(moved(path)) != names) return false;
+  }
+  for (const auto& [key, bytes] : bytes_) {
+    std::string why;
+    const auto other = there.read_file(moved(key.first), key.second, why);
+    // Why something cannot be read may differ: it is not the same.
+    if (bytes == nullptr || other == nullptr) return false;
+    if (bytes->view() != other->view()) return false;
+  }
+  return true;
+}
+
 std::vector<Setting> target_settings(const std::vector<Setting>& defaults,
                                      const std::vector<Setting>& own) {
   std::vector<Setting> settings = remaining_settings(defaults, own, "check");
@@ -87,7 +126,8 @@ std::vector<Setting> target_settings(const std::vector<Setting>& defaults,
 }
 
 JudgedTarget judge_target(const Target& target,
-                          const std::vector<Setting>& settings, Host& host) {
+                          const std::vector<Setting>& settings, Fixes fixes,
+                          Host& host) {
   JudgedTarget judged;
   judged.name = target.name;
   judged.options.command = "check";
@@ -96,6 +136,7 @@ JudgedTarget judge_target(const Target& target,
   apply_settings(settings, judged.options, judged.diags);
   // Targets run beside one another.
   judged.options.planning.jobs = 1;
+  judged.options.planning.find_fixes = fixes == Fixes::Find;
   if (judged.diags.cannot_run()) return judged;
   apply_severities(judged.options, judged.diags);
   judge(judged, host);

@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/diagnostic.h"
@@ -43,6 +44,30 @@ class SharedHost : public OverlayHost {
   std::map<std::pair<std::string, int64_t>, Read> read_;
 };
 
+// A Host that remembers what was looked at, so that it can be asked elsewhere
+// whether all of it is the same there. For one thread.
+class WatchingHost : public OverlayHost {
+ public:
+  explicit WatchingHost(Host& host) : OverlayHost(host, {}), host_(host) {}
+
+  std::optional<FileInfo> file_info(const std::string& path) override;
+  std::vector<std::string> list_directory(const std::string& path) override;
+  std::shared_ptr<const Bytes> read_file(const std::string& path, int64_t limit,
+                                         std::string& why) override;
+
+  // `moved` says where a path is there.
+  bool would_see_the_same(
+      Host& there,
+      const std::function<std::string(const std::string&)>& moved) const;
+
+ private:
+  Host& host_;
+  std::map<std::string, bool> looked_at_;  // whether it is there
+  std::map<std::string, std::vector<std::string>> listed_;
+  std::map<std::pair<std::string, int64_t>, std::shared_ptr<const Bytes>>
+      bytes_;  // null: it could not be read
+};
+
 struct JudgedTarget {
   std::string name;
   Options options;
@@ -59,9 +84,11 @@ struct JudgedTarget {
 std::vector<Setting> target_settings(const std::vector<Setting>& defaults,
                                      const std::vector<Setting>& own);
 
+enum class Fixes : uint8_t { Find, Leave };
 // `settings` are all that hold for the target. Never throws but for memory.
 JudgedTarget judge_target(const Target& target,
-                          const std::vector<Setting>& settings, Host& host);
+                          const std::vector<Setting>& settings, Fixes fixes,
+                          Host& host);
 
 // What --deny and --allow say, as settings that come last.
 std::vector<Setting> severity_settings(const Options& options);

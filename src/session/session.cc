@@ -331,7 +331,7 @@ std::optional<Session> open_session(const PlanRequest& request,
                   diags.all().end(), [](const Diagnostic& diagnostic) {
                     return diagnostic.code == Code::RulesForOtherNames;
                   });
-  if (rules && !are_for_others) {
+  if (rules && !are_for_others && request.find_fixes) {
     progress.stage("looking for fixes");
     advise({manifest, *rules, plan, folding, *held,
             resolve_options(request, host), lint_how},

@@ -370,15 +370,16 @@ Exit check_targets(Context& context) {
   SharedHost host(context.host);
   context.progress.stage("checking " +
                          plural(static_cast<int64_t>(judged.size()), "target"));
-  parallel_for(
-      static_cast<int64_t>(judged.size()),
-      thread_count(context.options.planning.jobs), [&](int64_t i) {
-        const Target& target = asked->targets[static_cast<size_t>(i)];
-        std::vector<Setting> settings =
-            target_settings(asked->config.settings, target.settings);
-        settings.insert(settings.end(), severities.begin(), severities.end());
-        judged[static_cast<size_t>(i)] = judge_target(target, settings, host);
-      });
+  parallel_for(static_cast<int64_t>(judged.size()),
+               thread_count(context.options.planning.jobs), [&](int64_t i) {
+                 const Target& target = asked->targets[static_cast<size_t>(i)];
+                 std::vector<Setting> settings =
+                     target_settings(asked->config.settings, target.settings);
+                 settings.insert(settings.end(), severities.begin(),
+                                 severities.end());
+                 judged[static_cast<size_t>(i)] =
+                     judge_target(target, settings, Fixes::Find, host);
+               });
   std::vector<NamedFindings> named;
   for (JudgedTarget& target : judged) {
     named.push_back({target.name, &target.diags});

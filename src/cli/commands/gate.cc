@@ -231,51 +231,92 @@ struct Gate {
   std::vector<bool> used;           // entries of the base's baseline
 };
 
-void judge_side(GatedTarget& gated, const GateSide& side,
-                const std::vector<Setting>& over, std::vector<bool>& used,
-                const std::optional<Baseline>& baseline,
-                std::optional<JudgedTarget>& judged) {
+// All that judging a side of a target needs.
+struct Judging {
+  const Gate& gate;
+  const std::vector<Setting>& over;  // of the command line
+  std::vector<bool>& used;           // of the baseline, by the head
+};
+
+JudgedTarget judge_side(const Judging& judging, const GateSide& side,
+                        GatedTarget& gated, Fixes fixes, Host& host) {
   std::vector<Setting> settings =
       side.base ? gated.base_settings : gated.head_settings;
-  settings.insert(settings.end(), over.begin(), over.end());
-  judged =
-      judge_target(side.base ? *gated.base : *gated.head, settings, *side.host);
-  if (baseline) accept(*baseline, gated.name, judged->diags, used);
-  if (!judged->session || judged->diags.cannot_run()) {
-    gated.failed_to_run = true;
-    for (Diagnostic& diagnostic : judged->diags.all()) {
-      if (prevents_running(diagnostic.code)) {
-        diagnostic.facts.push_back(
-            (side.base ? "on the base side, " : "on the head side, ") +
-            side.title);
-      }
-    }
+  settings.insert(settings.end(), judging.over.begin(), judging.over.end());
+  JudgedTarget judged = judge_target(side.base ? *gated.base : *gated.head,
+                                     settings, fixes, host);
+  std::vector<bool> ignored;
+  if (const auto& baseline = judging.gate.base.baseline) {
+    accept(*baseline, gated.name, judged.diags,
+           side.base ? ignored : judging.used);
   }
+  if (judged.session && !judged.diags.cannot_run()) return judged;
+  gated.failed_to_run = true;
+  for (Diagnostic& diagnostic : judged.diags.all()) {
+    if (!prevents_running(diagnostic.code)) continue;
+    diagnostic.facts.push_back(
+        (side.base ? "on the base side, " : "on the head side, ") + side.title);
+  }
+  return judged;
 }
 
-void judge_gated(const Gate& gate, const std::vector<Setting>& over,
-                 std::vector<bool>& used, GatedTarget& gated) {
-  std::vector<bool> used_before;
-  if (gated.base != nullptr) {
-    judge_side(gated, gate.base, over, used_before, gate.base.baseline,
-               gated.before);
+bool is_set_alike(const std::vector<Setting>& a,
+                  const std::vector<Setting>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const Setting& one, const Setting& other) {
+                      return one.flag == other.flag && one.value == other.value;
+                    });
+}
+
+// Whether the base side of a target is what was seen of the head side: then
+// judging it would tell nothing.
+bool is_unchanged(const Gate& gate, const GatedTarget& gated,
+                  const WatchingHost& seen) {
+  if (gated.base == nullptr || gated.failed_to_run || !gated.changes.empty() ||
+      !is_set_alike(gated.base_settings, gated.head_settings)) {
+    return false;
   }
+  const std::string& from = gate.head.folder;
+  const std::string& to = gate.base.folder;
+  return seen.would_see_the_same(*gate.base.host, [&](const std::string& path) {
+    const bool is_below = !from.empty() && path.starts_with(from + "/");
+    return is_below ? to + path.substr(from.size()) : path;
+  });
+}
+
+void judge_gated(const Judging& judging, GatedTarget& gated) {
+  const Gate& gate = judging.gate;
   if (gated.head == nullptr) {
-    std::swap(gated.judged, gated.before);
-    gated.before.reset();
+    gated.judged =
+        judge_side(judging, gate.base, gated, Fixes::Leave, *gate.base.host);
     return;
   }
-  judge_side(gated, gate.head, over, used, gate.base.baseline, gated.judged);
+  WatchingHost watched(*gate.head.host);
+  gated.judged = judge_side(judging, gate.head, gated, Fixes::Leave, watched);
+  if (is_unchanged(gate, gated, watched)) return;
+  if (gated.base != nullptr) {
+    gated.before =
+        judge_side(judging, gate.base, gated, Fixes::Leave, *gate.base.host);
+  }
   if (gated.failed_to_run) return;
+  // What is new is shown with what would remove it.
+  const Diagnostics none;
+  const std::vector<GateChange> found = finding_changes(
+      gated.before ? gated.before->diags : none, gated.judged->diags);
+  if (std::any_of(found.begin(), found.end(), [](const GateChange& change) {
+        return change.severity != Severity::Off;
+      })) {
+    gated.judged =
+        judge_side(judging, gate.head, gated, Fixes::Find, *gate.head.host);
+  }
   if (gated.base == nullptr) {
     add_new_findings(*gated.judged, gated.changes);
     return;
   }
-  std::vector<GateChange> changes = target_changes(
-      gated.name, side_of(*gated.before), side_of(*gated.judged));
-  gated.changes.insert(gated.changes.end(),
-                       std::make_move_iterator(changes.begin()),
-                       std::make_move_iterator(changes.end()));
+  for (GateChange& change : target_changes(gated.name, side_of(*gated.before),
+                                           side_of(*gated.judged))) {
+    gated.changes.push_back(std::move(change));
+  }
 }
 
 void judge_all(Gate& gate) {
@@ -288,7 +329,7 @@ void judge_all(Gate& gate) {
                thread_count(gate.context.options.planning.jobs),
                [&](int64_t i) {
                  const auto k = static_cast<size_t>(i);
-                 judge_gated(gate, over, used[k], gate.targets[k]);
+                 judge_gated({gate, over, used[k]}, gate.targets[k]);
                });
   if (gate.base.baseline) gate.used.resize(gate.base.baseline->accepted.size());
   for (const std::vector<bool>& of_target : used) {
