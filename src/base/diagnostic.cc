@@ -95,10 +95,6 @@ Severity Diagnostics::effective(Code code, Severity severity) const {
   return severity;
 }
 
-Severity Diagnostics::severity_of(Code code) const {
-  return effective(code, code_info(code).severity);
-}
-
 Diagnostics Diagnostics::fresh() const {
   Diagnostics result;
   result.chosen_ = chosen_;

@@ -176,7 +176,6 @@ class Diagnostics {
   // `--deny CODE`, `--allow CODE`, `--deny warnings`.
   void set_severity(Code code, Severity severity) { chosen_[code] = severity; }
   void deny_warnings() { deny_warnings_ = true; }
-  Severity severity_of(Code code) const;
   // An empty one in which the same severities are in force.
   Diagnostics fresh() const;
 

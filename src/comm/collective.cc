@@ -47,10 +47,6 @@ int64_t least_copies(CollectiveKind kind, int ranks) {
   return ranks - 1;
 }
 
-int64_t least_bytes(CollectiveKind kind, int ranks, int64_t payload) {
-  return saturated_product(least_copies(kind, ranks), payload);
-}
-
 std::optional<int64_t> priced_bytes(const Algorithm& algorithm,
                                     CollectiveKind kind, const Ranks& ranks,
                                     int64_t payload) {
@@ -59,21 +55,6 @@ std::optional<int64_t> priced_bytes(const Algorithm& algorithm,
                              ? least_copies(kind, ranks.count)
                              : algorithm.copies(kind, ranks);
   return saturated_product(copies, payload);
-}
-
-std::optional<int64_t> priced_busiest(const Algorithm& algorithm,
-                                      CollectiveKind kind, const Ranks& ranks,
-                                      int64_t payload) {
-  if (!algorithm.supports(kind, ranks)) return std::nullopt;
-  // No rank sends more, so that nothing below can overflow.
-  if (!checked_mul(payload, 2 * int64_t{ranks.count})) {
-    return std::numeric_limits<int64_t>::max();
-  }
-  int64_t busiest = 0;
-  for (int rank = 0; rank < ranks.count; ++rank) {
-    busiest = std::max(busiest, algorithm.sent(kind, ranks, rank, payload));
-  }
-  return busiest;
 }
 
 int64_t wrap(int64_t index, int64_t count) {

@@ -115,7 +115,7 @@ void execute(const Schedule& schedule, std::vector<std::vector<T>>& slots,
   }
 }
 
-// The sizes of the chunks when `payload`, as least_bytes() defines it, is cut
+// The sizes of the chunks when `payload`, as least_copies() defines it, is cut
 // evenly (see EvenCut): first into the n shards or parts of the kind, then each
 // of them into its pieces.
 std::vector<int64_t> chunk_sizes(CollectiveKind kind, const Schedule& schedule,
@@ -170,7 +170,8 @@ const Algorithm* find_algorithm(std::string_view name);
 const Algorithm& algorithm_for(CollectiveKind kind, const Ranks& ranks,
                                const Algorithm* wanted);
 
-// Bytes over all ranks that no algorithm can do without, where `payload` is
+// Copies of the payload, over all ranks, that no algorithm can do without,
+// where `payload` is
 //   all-gather      the gathered result, of one rank
 //   reduce-scatter  what one rank contributes
 //   all-reduce      what one rank contributes
@@ -178,12 +179,7 @@ const Algorithm& algorithm_for(CollectiveKind kind, const Ranks& ranks,
 //   permute         what one rank holds (all send)
 //   broadcast       what rank 0 holds
 // Every rank must receive what it lacks; of a sum, every chunk must meet n - 1
-// others and, for all-reduce, reach n - 1 ranks again. A payload may be given
-// in any unit, the answer has the same: where the chunks of an uneven payload
-// are cut between elements, ask in elements. Answers that exceed an int64_t are
-// the largest of them.
-int64_t least_bytes(CollectiveKind kind, int ranks, int64_t payload);
-// The same as copies of the payload.
+// others and, for all-reduce, reach n - 1 ranks again.
 int64_t least_copies(CollectiveKind kind, int ranks);
 
 // Bytes over all ranks that the algorithm sends: the closed form, found without
@@ -191,10 +187,4 @@ int64_t least_copies(CollectiveKind kind, int ranks);
 std::optional<int64_t> priced_bytes(const Algorithm& algorithm,
                                     CollectiveKind kind, const Ranks& ranks,
                                     int64_t payload);
-// Bytes that the busiest rank sends, found in the same way; exact where the
-// payload times twice the ranks fits an int64_t.
-std::optional<int64_t> priced_busiest(const Algorithm& algorithm,
-                                      CollectiveKind kind, const Ranks& ranks,
-                                      int64_t payload);
-
 }  // namespace shardplan

@@ -223,25 +223,6 @@ void evaluate_node(Evaluation& run, int node) {
   run.results[result] = at.op->run(operands, at.attributes, context);
 }
 
-std::vector<Tensor> evaluate(const Graph& graph, std::span<const Tensor> given,
-                             Arithmetic arithmetic, int threads) {
-  Evaluation run{&graph,
-                 [&](int value) {
-                   SHARDPLAN_CHECK(static_cast<size_t>(value) < given.size());
-                   return given[static_cast<size_t>(value)];
-                 },
-                 arithmetic, threads};
-  for (size_t n = 0; n < graph.nodes.size(); ++n) {
-    evaluate_node(run, static_cast<int>(n));
-  }
-  run.results.resize(graph.values.size());
-  for (size_t v = 0; v < graph.values.size(); ++v) {
-    if (graph.values[v].kind == Value::Kind::Result) continue;
-    run.results[v] = whole_of(run, static_cast<int>(v));
-  }
-  return std::move(run.results);
-}
-
 std::vector<bool> integer_values(const Graph& graph) {
   std::vector<bool> integers(graph.values.size());
   for (size_t v = 0; v < integers.size(); ++v) {

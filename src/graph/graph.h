@@ -128,13 +128,6 @@ void evaluate_node(Evaluation& run, int node);
 // A result that is there, or an input or parameter, which is read.
 Tensor whole_of(const Evaluation& run, int value);
 
-// All values of the graph, by number. `given` holds inputs and parameters by
-// their numbers; what it holds in the place of results is not looked at.
-// REQUIRES: every input and parameter is given in its shape, with elements of
-// `arithmetic`.
-std::vector<Tensor> evaluate(const Graph& graph, std::span<const Tensor> given,
-                             Arithmetic arithmetic, int threads = 1);
-
 // Per value, whether it holds integers that are no measurements, such as token
 // ids and choices, or only moves them: these are not rounded.
 std::vector<bool> integer_values(const Graph& graph);

@@ -525,13 +525,6 @@ Simulation simulate(const Program& program, const ReadValue& values,
   return Simulator(program, values, options).run();
 }
 
-Simulation simulate(const Program& program, std::span<const Tensor> values,
-                    const SimulateOptions& options) {
-  return simulate(program,
-                  read_from(std::vector<Tensor>(values.begin(), values.end())),
-                  options);
-}
-
 Tensor as_stored(const Value& value, const Tensor& tensor,
                  const KeptTypes& precision, int threads) {
   if (precision.arithmetic != Arithmetic::F32 || value.integers_below > 0 ||

@@ -112,9 +112,6 @@ Verdict verdict_of(const Simulation& outcome);
 // program is of a graph on a mesh; it may be a wrong one.
 Simulation simulate(const Program& program, const ReadValue& values,
                     const SimulateOptions& options);
-// The same of tensors that are there, by number of the graph's values.
-Simulation simulate(const Program& program, std::span<const Tensor> values,
-                    const SimulateOptions& options);
 
 // The whole inputs and parameters that several runs of a graph read: each is
 // made once for all of them, and let go of when none needs it soon.

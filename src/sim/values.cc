@@ -143,27 +143,6 @@ std::optional<ReadValue> draw_values(const Graph& graph, ValueSource source,
   };
 }
 
-std::optional<std::vector<Tensor>> make_values(const Graph& graph,
-                                               ValueSource source, int64_t seed,
-                                               Diagnostics& diags) {
-  const auto read = draw_values(graph, source, seed, diags);
-  if (!read) return std::nullopt;
-  const Element element =
-      source == ValueSource::Field ? Element::F64 : Element::F32;
-  std::vector<Tensor> values(graph.values.size());
-  for (size_t v = 0; v < values.size(); ++v) {
-    if (graph.values[v].kind == Value::Kind::Result) continue;
-    values[v] = (*read)(static_cast<int>(v), element);
-  }
-  return values;
-}
-
-ReadValue read_from(std::vector<Tensor> values) {
-  return [values = std::move(values)](int value, Element element) {
-    return converted(values[static_cast<size_t>(value)], element);
-  };
-}
-
 namespace {
 
 double output_error(const Tensor& output, const Tensor& expected) {

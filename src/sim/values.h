@@ -40,13 +40,6 @@ std::optional<ValueSource> find_value_source(std::string_view name);
 std::optional<ReadValue> draw_values(const Graph& graph, ValueSource source,
                                      int64_t seed, Diagnostics& diags);
 
-// All of them at once: one tensor per value of the graph, empty for results.
-std::optional<std::vector<Tensor>> make_values(const Graph& graph,
-                                               ValueSource source, int64_t seed,
-                                               Diagnostics& diags);
-// What gives tensors that are there, and converts them where need be.
-ReadValue read_from(std::vector<Tensor> values);
-
 // Fresh numbers for one value, whatever its kind.
 Tensor random_value(const Value& value, ValueSource source, int64_t seed,
                     uint32_t index);

@@ -14,6 +14,7 @@
 #include "sim/values.h"
 #include "spmd/partition.h"
 #include "tests/bench/bench.h"
+#include "tests/support/whole_values.h"
 
 namespace shardplan::bench {
 namespace {

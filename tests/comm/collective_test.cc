@@ -18,6 +18,29 @@
 namespace shardplan {
 namespace {
 
+// Bytes that no algorithm can do without; those that exceed an int64_t are the
+// largest.
+int64_t least_bytes(CollectiveKind kind, int ranks, int64_t payload) {
+  return saturated_product(least_copies(kind, ranks), payload);
+}
+
+// Bytes that the busiest rank sends by the closed form; exact where the payload
+// times twice the ranks fits an int64_t.
+std::optional<int64_t> priced_busiest(const Algorithm& algorithm,
+                                      CollectiveKind kind, const Ranks& ranks,
+                                      int64_t payload) {
+  if (!algorithm.supports(kind, ranks)) return std::nullopt;
+  // No rank sends more, so that nothing below can overflow.
+  if (!checked_mul(payload, 2 * int64_t{ranks.count})) {
+    return std::numeric_limits<int64_t>::max();
+  }
+  int64_t busiest = 0;
+  for (int rank = 0; rank < ranks.count; ++rank) {
+    busiest = std::max(busiest, algorithm.sent(kind, ranks, rank, payload));
+  }
+  return busiest;
+}
+
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 
 TEST_CASE("parts differ by one at most, and are the total together") {

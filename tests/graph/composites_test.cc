@@ -10,6 +10,7 @@
 
 #include "graph/graph.h"
 #include "tests/support/built_graph.h"
+#include "tests/support/whole_values.h"
 
 namespace shardplan {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "tests/support/built_graph.h"
 #include "tests/support/messages.h"
+#include "tests/support/whole_values.h"
 
 namespace shardplan {
 namespace {

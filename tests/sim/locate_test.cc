@@ -13,6 +13,7 @@
 #include "sim/verdict.h"
 #include "tests/support/builders.h"
 #include "tests/support/small_graph.h"
+#include "tests/support/whole_values.h"
 
 namespace shardplan {
 namespace {

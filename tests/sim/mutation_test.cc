@@ -19,6 +19,7 @@
 #include "sim/simulate.h"
 #include "tests/support/faults.h"
 #include "tests/support/small_graph.h"
+#include "tests/support/whole_values.h"
 
 namespace shardplan {
 namespace {

@@ -38,6 +38,7 @@
 #include "tests/support/small_graph.h"
 #include "tests/support/source_dir.h"
 #include "tests/support/whole_model.h"
+#include "tests/support/whole_values.h"
 
 namespace shardplan {
 namespace {

@@ -10,6 +10,7 @@
 #include "spmd/shard_mapped.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/small_graph.h"
+#include "tests/support/whole_values.h"
 
 namespace shardplan {
 namespace {

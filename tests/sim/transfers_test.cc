@@ -19,6 +19,7 @@
 #include "tests/support/builders.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/small_graph.h"
+#include "tests/support/whole_values.h"
 
 namespace shardplan {
 namespace {

@@ -17,6 +17,7 @@
 #include "graph/random.h"
 #include "tests/support/messages.h"
 #include "tests/support/small_graph.h"
+#include "tests/support/whole_values.h"
 
 namespace shardplan {
 namespace {

@@ -10,6 +10,7 @@
 
 #include "sim/simulate.h"
 #include "tests/support/small_graph.h"
+#include "tests/support/whole_values.h"
 
 namespace shardplan {
 namespace {

@@ -7,6 +7,7 @@
 #include "graph/composites.h"
 #include "graph/graph.h"
 #include "tests/support/builders.h"
+#include "tests/support/whole_values.h"
 
 namespace shardplan::testing {
 namespace {

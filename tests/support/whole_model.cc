@@ -16,6 +16,7 @@
 #include "tests/support/loaded_rules.h"
 #include "tests/support/messages.h"
 #include "tests/support/small_graph.h"
+#include "tests/support/whole_values.h"
 
 namespace shardplan::testing {
 namespace {

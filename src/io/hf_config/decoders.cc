@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/text.h"
-#include "io/hf_config/family.h"
+#include "io/hf_config/model_type.h"
 
 namespace shardplan {
 namespace {
@@ -29,7 +29,7 @@ std::optional<int64_t> quotient(const Decoder& decoder) {
 
 }  // namespace
 
-Decoder read_sizes(const HfFamily& family, ConfigReader& config,
+Decoder read_sizes(const HfModelType& row, ConfigReader& config,
                    const Fallback& vocab) {
   Decoder decoder;
   decoder.vocab = config.size("vocab_size", vocab);
@@ -37,20 +37,19 @@ Decoder read_sizes(const HfFamily& family, ConfigReader& config,
   decoder.intermediate = config.size("intermediate_size");
   decoder.layers = config.count("num_hidden_layers", 1);
   decoder.heads = config.size("num_attention_heads",
-                              fallback_of({family.heads, kRefused}, {}));
-  decoder.tied = config.flag("tie_word_embeddings", family.tied);
+                              fallback_of({row.heads, kRefused}, {}));
+  decoder.tied = config.flag("tie_word_embeddings", row.tied);
   return decoder;
 }
 
-Decoder read_decoder(const HfFamily& family, ConfigReader& config,
+Decoder read_decoder(const HfModelType& row, ConfigReader& config,
                      const Fallback& vocab) {
-  Decoder decoder = read_sizes(family, config, vocab);
+  Decoder decoder = read_sizes(row, config, vocab);
   if (!config.ok()) return decoder;
   decoder.kv_heads = config.size("num_key_value_heads",
-                                 fallback_of(family.kv_heads, decoder.heads));
+                                 fallback_of(row.kv_heads, decoder.heads));
   const std::optional<int64_t> derived = quotient(decoder);
-  if (!derived && !config.find("head_dim") &&
-      family.head_dim.absent == kDerived) {
+  if (!derived && !config.find("head_dim") && row.head_dim.absent == kDerived) {
     config
         .refuse("hidden_size",
                 "without `head_dim`, `hidden_size` must be a multiple of "
@@ -60,7 +59,7 @@ Decoder read_decoder(const HfFamily& family, ConfigReader& config,
     return decoder;
   }
   decoder.head_dim =
-      config.size("head_dim", fallback_of(family.head_dim, derived));
+      config.size("head_dim", fallback_of(row.head_dim, derived));
   if (config.ok() && decoder.heads % decoder.kv_heads != 0) {
     config
         .refuse("num_key_value_heads",
@@ -108,9 +107,9 @@ struct Dense {
   bool head_norms = false;
 };
 
-void write_dense(const HfFamily& family, const Dense& dense,
+void write_dense(const HfModelType& row, const Dense& dense,
                  ConfigReader& config, TensorWriter& out) {
-  const Decoder decoder = read_decoder(family, config);
+  const Decoder decoder = read_decoder(row, config);
   if (!out.begin(decoder.layers, 16)) return;
   out.embedding("model.embed_tokens", decoder.vocab, decoder.hidden);
   for (int64_t i = 0; i < decoder.layers; ++i) {
@@ -131,27 +130,27 @@ void write_dense(const HfFamily& family, const Dense& dense,
 
 }  // namespace
 
-void write_llama(const HfFamily& family, ConfigReader& config,
+void write_llama(const HfModelType& row, ConfigReader& config,
                  TensorWriter& out) {
   const bool bias = config.flag("attention_bias", false);
   const bool mlp_bias = config.flag("mlp_bias", false);
-  write_dense(family, {{bias, bias}, mlp_bias, false}, config, out);
+  write_dense(row, {{bias, bias}, mlp_bias, false}, config, out);
 }
 
-void write_mistral(const HfFamily& family, ConfigReader& config,
+void write_mistral(const HfModelType& row, ConfigReader& config,
                    TensorWriter& out) {
-  write_dense(family, {}, config, out);
+  write_dense(row, {}, config, out);
 }
 
-void write_qwen2(const HfFamily& family, ConfigReader& config,
+void write_qwen2(const HfModelType& row, ConfigReader& config,
                  TensorWriter& out) {
-  write_dense(family, {{true, false}, false, false}, config, out);
+  write_dense(row, {{true, false}, false, false}, config, out);
 }
 
-void write_qwen3(const HfFamily& family, ConfigReader& config,
+void write_qwen3(const HfModelType& row, ConfigReader& config,
                  TensorWriter& out) {
   const bool bias = config.flag("attention_bias", false);
-  write_dense(family, {{bias, bias}, false, true}, config, out);
+  write_dense(row, {{bias, bias}, false, true}, config, out);
 }
 
 // gemma2, gemma3's text model, and gemma3 with its SigLIP vision tower: norms
@@ -232,29 +231,29 @@ void write_vision(const Vision& vision, TensorWriter& out) {
 
 }  // namespace
 
-void write_gemma2(const HfFamily& family, ConfigReader& config,
+void write_gemma2(const HfModelType& row, ConfigReader& config,
                   TensorWriter& out) {
-  const Decoder decoder = read_decoder(family, config);
+  const Decoder decoder = read_decoder(row, config);
   const bool bias = config.flag("attention_bias", false);
   if (!out.begin(decoder.layers, 16)) return;
   write_gemma(decoder, bias, false, "", out);
 }
 
-void write_gemma3_text(const HfFamily& family, ConfigReader& config,
+void write_gemma3_text(const HfModelType& row, ConfigReader& config,
                        TensorWriter& out) {
-  const Decoder decoder = read_decoder(family, config, kGemma3Vocab);
+  const Decoder decoder = read_decoder(row, config, kGemma3Vocab);
   const bool bias = config.flag("attention_bias", false);
   if (!out.begin(decoder.layers, 18)) return;
   write_gemma(decoder, bias, true, "", out);
 }
 
-void write_gemma3(const HfFamily& family, ConfigReader& config,
+void write_gemma3(const HfModelType& row, ConfigReader& config,
                   TensorWriter& out) {
   auto text = config.section("text_config");
   auto tower = config.section("vision_config");
   if (!text || !tower) return;
-  Decoder decoder = read_decoder(family, *text, kGemma3Vocab);
-  decoder.tied = config.flag("tie_word_embeddings", family.tied);
+  Decoder decoder = read_decoder(row, *text, kGemma3Vocab);
+  decoder.tied = config.flag("tie_word_embeddings", row.tied);
   const bool bias = text->flag("attention_bias", false);
   const Vision vision = read_vision(*tower);
   if (!out.begin(decoder.layers + vision.layers, 18)) return;
@@ -321,9 +320,9 @@ bool read_mxfp4(const Decoder& decoder, ConfigReader& config) {
 
 }  // namespace
 
-void write_gpt_oss(const HfFamily& family, ConfigReader& config,
+void write_gpt_oss(const HfModelType& row, ConfigReader& config,
                    TensorWriter& out) {
-  const Decoder decoder = read_decoder(family, config);
+  const Decoder decoder = read_decoder(row, config);
   const int64_t experts = config.count("num_local_experts", 1);
   const bool bias = config.flag("attention_bias", true);
   const bool mxfp4 = read_mxfp4(decoder, config);
@@ -347,9 +346,9 @@ void write_gpt_oss(const HfFamily& family, ConfigReader& config,
 
 // mixtral: every layer has experts, each with w1 (gate), w3 (up), w2 (down).
 
-void write_mixtral(const HfFamily& family, ConfigReader& config,
+void write_mixtral(const HfModelType& row, ConfigReader& config,
                    TensorWriter& out) {
-  const Decoder decoder = read_decoder(family, config);
+  const Decoder decoder = read_decoder(row, config);
   const int64_t experts = config.count("num_local_experts", 1);
   if (!out.begin(decoder.layers, 7 + 3 * experts)) return;
   out.embedding("model.embed_tokens", decoder.vocab, decoder.hidden);
@@ -409,9 +408,9 @@ void write_experts(const std::string& at, int64_t hidden,
 
 }  // namespace
 
-void write_qwen3_moe(const HfFamily& family, ConfigReader& config,
+void write_qwen3_moe(const HfModelType& row, ConfigReader& config,
                      TensorWriter& out) {
-  const Decoder decoder = read_decoder(family, config);
+  const Decoder decoder = read_decoder(row, config);
   const Experts experts = read_experts(config);
   const bool bias = config.flag("attention_bias", false);
   if (!out.begin(decoder.layers, 16 + 3 * experts.count)) return;
@@ -435,8 +434,8 @@ void write_qwen3_moe(const HfFamily& family, ConfigReader& config,
 
 // gpt2: learned positions, fused q, k, v, Conv1D weights stored [in, out].
 //
-// The checkpoints of the family name tensors without the prefix `transformer.`
-// and hold the causal mask of each layer, which is no parameter.
+// The checkpoints of the model type name tensors without the prefix
+// `transformer.` and hold the causal mask of each layer, which is no parameter.
 
 namespace {
 
@@ -468,7 +467,7 @@ void write_layer(const std::string& at, const Gpt2& model, TensorWriter& out) {
 
 }  // namespace
 
-void write_gpt2(const HfFamily& family, ConfigReader& config,
+void write_gpt2(const HfModelType& row, ConfigReader& config,
                 TensorWriter& out) {
   Gpt2 model;
   const int64_t vocab = config.size("vocab_size");
@@ -480,7 +479,7 @@ void write_gpt2(const HfFamily& family, ConfigReader& config,
   if (config.flag("add_cross_attention", false)) {
     config.refuse("add_cross_attention", "cross attention is not known");
   }
-  if (!config.flag("tie_word_embeddings", family.tied)) {
+  if (!config.flag("tie_word_embeddings", row.tied)) {
     config.refuse("tie_word_embeddings",
                   "a `gpt2` whose head is not its embedding is not known");
   }
@@ -509,7 +508,7 @@ struct Bert {
   int64_t types = 0;
 };
 
-Bert read_bert(const HfFamily& family, ConfigReader& config) {
+Bert read_bert(const HfModelType& row, ConfigReader& config) {
   Bert model;
   model.vocab = config.size("vocab_size");
   model.hidden = config.size("hidden_size");
@@ -520,7 +519,7 @@ Bert read_bert(const HfFamily& family, ConfigReader& config) {
   if (config.flag("add_cross_attention", false)) {
     config.refuse("add_cross_attention", "cross attention is not known");
   }
-  if (!config.flag("tie_word_embeddings", family.tied)) {
+  if (!config.flag("tie_word_embeddings", row.tied)) {
     config.refuse("tie_word_embeddings",
                   "a `bert` whose head is not its embedding is not known");
   }
@@ -555,17 +554,17 @@ void write_encoder(const std::string& at, const Bert& model,
 
 }  // namespace
 
-void write_bert(const HfFamily& family, ConfigReader& config,
+void write_bert(const HfModelType& row, ConfigReader& config,
                 TensorWriter& out) {
-  const Bert model = read_bert(family, config);
+  const Bert model = read_bert(row, config);
   if (!out.begin(model.layers, 16)) return;
   write_encoder("", model, out);
   out.linear("pooler.dense", model.hidden, model.hidden, true);
 }
 
-void write_bert_masked_lm(const HfFamily& family, ConfigReader& config,
+void write_bert_masked_lm(const HfModelType& row, ConfigReader& config,
                           TensorWriter& out) {
-  const Bert model = read_bert(family, config);
+  const Bert model = read_bert(row, config);
   if (!out.begin(model.layers, 16)) return;
   write_encoder("bert.", model, out);
   out.tensor("cls.predictions.bias", {model.vocab});

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "io/hf_config/family.h"
+#include "io/hf_config/model_type.h"
 
 namespace shardplan {
 
@@ -24,12 +24,12 @@ struct Decoder {
   int64_t kv_size() const { return kv_heads * head_dim; }
 };
 
-// Reads all but kv_heads and head_dim, which not every family has.
-// `vocab` is for families whose configs may leave the vocabulary out.
-Decoder read_sizes(const HfFamily& family, ConfigReader& config,
+// Reads all but kv_heads and head_dim, which not every model type has.
+// `vocab` is for model types whose configs may leave the vocabulary out.
+Decoder read_sizes(const HfModelType& row, ConfigReader& config,
                    const Fallback& vocab = {});
 // Reads them all; sizes that contradict one another are SP009.
-Decoder read_decoder(const HfFamily& family, ConfigReader& config,
+Decoder read_decoder(const HfModelType& row, ConfigReader& config,
                      const Fallback& vocab = {});
 
 struct AttentionBias {

@@ -185,11 +185,10 @@ void write_mtp_layer(int64_t layer, const Deepseek& model, TensorWriter& out) {
 
 }  // namespace
 
-void write_deepseek_v3(const HfFamily& family, ConfigReader& config,
+void write_deepseek_v3(const HfModelType& row, ConfigReader& config,
                        TensorWriter& out) {
   const Deepseek model{
-      read_sizes(family, config), read_latent(config),
-      read_routed_experts(config),
+      read_sizes(row, config), read_latent(config), read_routed_experts(config),
       config.count("num_nextn_predict_layers", 0, {.absent = 0, .null = 0}),
       read_fp8(config)};
   const Decoder& decoder = model.decoder;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The facts that a config states, whatever its family and spelling.
+// The facts that a config states, whatever its model type and spelling.
 #include "io/hf_config/facts.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 #include "base/checked.h"
 #include "base/text.h"
 #include "io/formats.h"
-#include "io/hf_config/family.h"
+#include "io/hf_config/model_type.h"
 #include "io/load.h"
 #include "io/paths.h"
 
@@ -34,7 +34,7 @@ bool is_null(const Node& config, const char* key) {
   return value && value->is_null();
 }
 
-// What the family's class takes where the key holds no number; `derived` is
+// What the model type's class takes where the key holds no number; `derived` is
 // what the other sizes give.
 std::optional<int64_t> default_of(const HeadDefault& rule, bool null,
                                   std::optional<int64_t> derived) {
@@ -43,14 +43,14 @@ std::optional<int64_t> default_of(const HeadDefault& rule, bool null,
   return taken == kDerived ? derived : taken;
 }
 
-std::optional<int64_t> find_kv_heads(const Node& config, const HfFamily* family,
+std::optional<int64_t> find_kv_heads(const Node& config, const HfModelType* row,
                                      std::optional<int64_t> heads) {
   if (const auto count = find_size(
           config, {"num_key_value_heads", "num_kv_heads", "n_kv_heads"})) {
     return count;
   }
-  if (family != nullptr) {
-    return default_of(family->kv_heads, is_null(config, "num_key_value_heads"),
+  if (row != nullptr) {
+    return default_of(row->kv_heads, is_null(config, "num_key_value_heads"),
                       heads);
   }
   // Falcon and GPTBigCode say it with a switch, each in its own way.
@@ -58,7 +58,7 @@ std::optional<int64_t> find_kv_heads(const Node& config, const HfFamily* family,
   return heads;
 }
 
-std::optional<int64_t> find_head_dim(const Node& config, const HfFamily* family,
+std::optional<int64_t> find_head_dim(const Node& config, const HfModelType* row,
                                      std::optional<int64_t> heads) {
   if (const auto size = find_size(config, {"head_dim", "kv_channels"})) {
     return size;
@@ -66,8 +66,8 @@ std::optional<int64_t> find_head_dim(const Node& config, const HfFamily* family,
   const auto hidden = find_size(config, {"hidden_size", "n_embd", "d_model"});
   std::optional<int64_t> derived;
   if (hidden && heads && *hidden % *heads == 0) derived = *hidden / *heads;
-  if (family == nullptr) return derived;
-  return default_of(family->head_dim, is_null(config, "head_dim"), derived);
+  if (row == nullptr) return derived;
+  return default_of(row->head_dim, is_null(config, "head_dim"), derived);
 }
 
 // The quantisation block: FP8 says it as [rows, columns], MXFP4 has 32 values
@@ -97,14 +97,14 @@ ModelFacts config_facts(const Node& config) {
   const bool nested = inner && inner->is_map();
   const Node map = nested ? *inner : config;
   // gemma3's text_config may not say what it is: ask the whole config then.
-  const HfFamily* family = find_family(map);
-  if (family == nullptr) family = find_family(config);
+  const HfModelType* row = find_model_type(map);
+  if (row == nullptr) row = find_model_type(config);
 
   ModelFacts facts;
   facts.heads =
       find_size(map, {"num_attention_heads", "n_head", "n_heads", "num_heads"});
-  if (!facts.heads && family != nullptr && family->heads != kRefused) {
-    facts.heads = family->heads;
+  if (!facts.heads && row != nullptr && row->heads != kRefused) {
+    facts.heads = row->heads;
   }
   facts.experts =
       find_size(map, {"num_local_experts", "n_routed_experts", "num_experts"});
@@ -124,10 +124,10 @@ ModelFacts config_facts(const Node& config) {
       facts.kv_latent = checked_add(*rank, *rope);
     }
   } else {
-    facts.kv_heads = find_kv_heads(map, family, facts.heads);
-    facts.head_dim = find_head_dim(map, family, facts.heads);
+    facts.kv_heads = find_kv_heads(map, row, facts.heads);
+    facts.head_dim = find_head_dim(map, row, facts.heads);
   }
-  if (facts.layers) facts.windows = layer_windows(map, family, *facts.layers);
+  if (facts.layers) facts.windows = layer_windows(map, row, *facts.layers);
   if (facts.heads || facts.kv_heads || facts.experts || facts.layers) {
     facts.from = FactsFrom::Config;
   }
@@ -255,7 +255,7 @@ void read_rope(ConfigReader& config, RopeConfig& rope) {
   }
 }
 
-// Switches that change what is computed, and that no family here follows.
+// Switches that change what is computed, and that no model type here follows.
 void refuse_switches(ConfigReader& config) {
   struct Switch {
     std::string_view key;
@@ -333,7 +333,7 @@ std::optional<ModelConfig> read_model_config(const Node& config,
   read_rope(reader, model.rope);
   refuse_switches(reader);
   if (model.layers) {
-    model.windows = layer_windows(map, find_family(map), *model.layers);
+    model.windows = layer_windows(map, find_model_type(map), *model.layers);
   }
   if (!reader.ok()) return std::nullopt;
   return model;

@@ -12,9 +12,10 @@
 
 namespace shardplan {
 
-// Keys of transformers' configuration classes, whatever the family; of a model
-// with parts, its text_config. What is ill-typed is SP002; out of range, or a
-// kind of rope scaling or a switch that no family here follows, is SP009.
+// Keys of transformers' configuration classes, whatever the model type; of a
+// model with parts, its text_config. What is ill-typed is SP002; out of range,
+// or a kind of rope scaling or a switch that no model type here follows, is
+// SP009.
 std::optional<ModelConfig> read_model_config(const Node& config,
                                              Diagnostics& diags);
 

@@ -2,7 +2,7 @@
 // Hugging Face config.json: the manifest of its checkpoint, without the
 // checkpoint.
 //
-// One thing a config does not tell is taken from the family: a tied head is
+// One thing a config does not tell is taken from the model type: a tied head is
 // left out, as the library that writes checkpoints does. A few checkpoints
 // (Qwen3-0.6B and 1.7B) store it all the same.
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 #include "base/text.h"
 #include "io/formats.h"
-#include "io/hf_config/family.h"
+#include "io/hf_config/model_type.h"
 #include "io/load.h"
 #include "io/paths.h"
 
@@ -22,8 +22,8 @@ namespace {
 constexpr HeadDefault kGemmaKvHeads{4, kRefused};
 constexpr HeadDefault kGemmaHeadDim{256, kRefused};
 
-// Defaults are those of the families' configuration classes.
-constexpr HfFamily kFamilies[] = {
+// Defaults are those of the model types' configuration classes.
+constexpr HfModelType kModelTypes[] = {
     {"llama", "LlamaForCausalLM", write_llama, false, {}, {}, ""},
     {"mistral", "MistralForCausalLM", write_mistral, false, {8}, {}, ""},
     {"qwen2", "Qwen2ForCausalLM", write_qwen2, false, {32}, {}, ""},
@@ -64,12 +64,12 @@ constexpr HfFamily kFamilies[] = {
 constexpr std::string_view kUseTensors =
     "the model's safetensors files tell its tensors without the config";
 
-// Reports why a config is of no family.
+// Reports why a config is of no model type.
 Diagnostics::Builder report_unknown(const Node& root, ConfigReader& config) {
   std::vector<std::string> known;
-  for (const HfFamily& family : kFamilies) {
-    if (known.empty() || known.back() != family.model_type) {
-      known.emplace_back(family.model_type);
+  for (const HfModelType& row : kModelTypes) {
+    if (known.empty() || known.back() != row.model_type) {
+      known.emplace_back(row.model_type);
     }
   }
   const auto model_type = root.find("model_type");
@@ -103,21 +103,21 @@ bool names_architecture(const Node& config, std::string_view architecture) {
 }
 
 // A model for another task has other tensors.
-void check_architecture(const Node& root, const HfFamily& family,
+void check_architecture(const Node& root, const HfModelType& row,
                         ConfigReader& config) {
   const auto list = config.find("architectures");
   if (!list || list->size() == 0) return;
-  if (names_architecture(root, family.architecture)) return;
+  if (names_architecture(root, row.architecture)) return;
   std::string known;
-  for (const HfFamily& row : kFamilies) {
-    if (row.model_type != family.model_type) continue;
-    known += (known.empty() ? "" : ", ") + std::string(row.architecture);
+  for (const HfModelType& other : kModelTypes) {
+    if (other.model_type != row.model_type) continue;
+    known += (known.empty() ? "" : ", ") + std::string(other.architecture);
   }
   config
       .refuse("architectures", "architecture " +
                                    in_backticks(list->item(0).text()) +
                                    " is not known")
-      .fact("known for `" + std::string(family.model_type) + "`: " + known)
+      .fact("known for `" + std::string(row.model_type) + "`: " + known)
       .help(std::string(kUseTensors));
 }
 
@@ -137,9 +137,9 @@ std::string method_text(const Node& quantization) {
          std::to_string(*group->integer());
 }
 
-// Whether the config is quantised, in the family's own way; any other is
+// Whether the config is quantised, in the model type's own way; any other is
 // SP009, however it is said: nothing of it is read as plain numbers.
-bool check_quantization(const HfFamily& family, ConfigReader& config) {
+bool check_quantization(const HfModelType& row, ConfigReader& config) {
   // MLX says `quantization`, and repeats it under the other name, which
   // names no method then.
   for (const char* key :
@@ -149,9 +149,9 @@ bool check_quantization(const HfFamily& family, ConfigReader& config) {
     if (!value) continue;
     const auto method =
         value->is_map() ? value->find("quant_method") : std::nullopt;
-    // The one place where families look for it.
+    // The one place where model types look for it.
     if (std::string_view(key) == "quantization_config" && method &&
-        !family.quantization.empty() && method->text() == family.quantization) {
+        !row.quantization.empty() && method->text() == row.quantization) {
       return true;
     }
     const bool own_key = std::string_view(key) != "quantization";
@@ -171,12 +171,12 @@ bool check_quantization(const HfFamily& family, ConfigReader& config) {
 }
 
 // A quantisation that a part of the config says of itself is none of the
-// family's.
+// model type's.
 void check_parts(const Node& root, Diagnostics& diags) {
   const auto text = root.find("text_config");
   if (!text || !text->is_map()) return;
   ConfigReader inner(*text, "text_config.", diags);
-  check_quantization(HfFamily(), inner);
+  check_quantization(HfModelType(), inner);
 }
 
 // The dtype that `key` names; reports one that weights cannot have.
@@ -261,17 +261,17 @@ const ManifestFormat kHfConfig = {
     "hf-config", "a Hugging Face config.json of a known family", recognize,
     read};
 
-std::span<const HfFamily> hf_families() { return kFamilies; }
+std::span<const HfModelType> hf_model_types() { return kModelTypes; }
 
-const HfFamily* find_family(const Node& config) {
+const HfModelType* find_model_type(const Node& config) {
   if (!config.is_map()) return nullptr;
   const auto model_type = config.find("model_type");
   const bool typed = model_type && !model_type->is_null();
-  const HfFamily* first = nullptr;  // of that type
-  for (const HfFamily& family : kFamilies) {
-    if (typed && model_type->text() != family.model_type) continue;
-    if (names_architecture(config, family.architecture)) return &family;
-    if (typed && first == nullptr) first = &family;
+  const HfModelType* first = nullptr;  // of that type
+  for (const HfModelType& row : kModelTypes) {
+    if (typed && model_type->text() != row.model_type) continue;
+    if (names_architecture(config, row.architecture)) return &row;
+    if (typed && first == nullptr) first = &row;
   }
   return first;
 }
@@ -319,17 +319,17 @@ std::optional<Manifest> synthesize_manifest(const Document& config,
   const auto root = require(config.root(), NodeKind::Map, "a config", diags);
   if (!root) return std::nullopt;
   ConfigReader reader(*root, "", diags);
-  const HfFamily* family = find_family(*root);
-  if (family == nullptr) return report_unknown(*root, reader);
-  check_architecture(*root, *family, reader);
-  const bool quantized = check_quantization(*family, reader);
+  const HfModelType* row = find_model_type(*root);
+  if (row == nullptr) return report_unknown(*root, reader);
+  check_architecture(*root, *row, reader);
+  const bool quantized = check_quantization(*row, reader);
   check_parts(*root, diags);
   Manifest manifest;
   manifest.format = std::string(kHfConfig.name);
   manifest.facts = config_facts(*root);
   const DType dtype = weights_dtype(*root, reader, quantized, manifest, diags);
   TensorWriter writer(manifest, dtype, reader);
-  if (reader.ok()) family->write(*family, reader, writer);
+  if (reader.ok()) row->write(*row, reader, writer);
   if (!reader.ok()) return std::nullopt;
   return manifest;
 }

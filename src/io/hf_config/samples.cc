@@ -7,12 +7,12 @@
 
 #include "base/checked.h"
 #include "io/formats.h"
-#include "io/hf_config/family.h"
+#include "io/hf_config/model_type.h"
 
 namespace shardplan {
 namespace {
 
-// Keys that a family does not know are not read.
+// Keys that a model type does not know are not read.
 constexpr std::string_view kSampleSizes = R"(
   "hidden_size": 64, "intermediate_size": 128, "moe_intermediate_size": 64,
   "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2,
@@ -24,19 +24,18 @@ constexpr std::string_view kSampleSizes = R"(
   "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8,
   "attention_bias": true, "mlp_bias": true)";
 
-// Of families that see images.
+// Of model types that see images.
 constexpr std::string_view kSampleTower = R"(
   "model_type": "siglip_vision_model", "hidden_size": 64,
   "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2,
   "image_size": 16, "patch_size": 8, "num_channels": 3, "vision_use_head": false)";
 
-std::string sample_config(const HfFamily& family) {
+std::string sample_config(const HfModelType& row) {
   const std::string sizes(kSampleSizes);
-  const std::string tied =
-      family.tied ? "" : R"(, "tie_word_embeddings": false)";
-  return "{\"model_type\": \"" + std::string(family.model_type) +
-         "\", \"architectures\": [\"" + std::string(family.architecture) +
-         "\"]," + sizes + tied + ", \"text_config\": {" + sizes +
+  const std::string tied = row.tied ? "" : R"(, "tie_word_embeddings": false)";
+  return "{\"model_type\": \"" + std::string(row.model_type) +
+         "\", \"architectures\": [\"" + std::string(row.architecture) + "\"]," +
+         sizes + tied + ", \"text_config\": {" + sizes +
          "}, \"vision_config\": {" + std::string(kSampleTower) + "}}";
 }
 
@@ -44,15 +43,14 @@ std::string sample_config(const HfFamily& family) {
 
 std::vector<Manifest> family_samples() {
   std::vector<Manifest> samples;
-  for (const HfFamily& family : hf_families()) {
+  for (const HfModelType& row : hf_model_types()) {
     Diagnostics diags;
     const auto config = parse_document(
-        std::make_shared<SourceFile>("config.json", sample_config(family)),
-        diags);
+        std::make_shared<SourceFile>("config.json", sample_config(row)), diags);
     SHARDPLAN_CHECK(config.has_value());
     auto sample = synthesize_manifest(*config, diags);
     SHARDPLAN_CHECK(sample.has_value());
-    sample->title = family.model_type;
+    sample->title = row.model_type;
     samples.push_back(*std::move(sample));
   }
   return samples;

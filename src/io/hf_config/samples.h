@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small model of every family whose checkpoints we know: two layers, two
+// A small model of every model type whose checkpoints we know: two layers, two
 // experts, biases where a config may ask for them. For names of parameters that
 // real models have, where no model is given.
 #pragma once
@@ -10,8 +10,8 @@
 
 namespace shardplan {
 
-// One per family, titled with its model type ("llama"), in the order of the
-// table of families.
+// One per model type, titled with its model type ("llama"), in the order of the
+// table of model types.
 std::vector<Manifest> family_samples();
 
 }  // namespace shardplan

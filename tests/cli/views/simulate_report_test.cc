@@ -12,6 +12,7 @@
 #include "tests/support/builders.h"
 #include "tests/support/reports.h"
 #include "tests/support/simulating.h"
+#include "tests/support/whole_values.h"
 
 namespace shardplan::cli {
 namespace {

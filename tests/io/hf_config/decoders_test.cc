@@ -23,7 +23,7 @@ struct Read {
   size_t problems = 0;
 };
 
-Read read(const HfFamily& family, const Json& changes) {
+Read read(const HfModelType& family, const Json& changes) {
   Diagnostics diags;
   const auto document = parse_document(
       std::make_shared<const SourceFile>(
@@ -38,10 +38,11 @@ Read read(const HfFamily& family, const Json& changes) {
 }
 
 TEST_CASE("KV heads and head_dim: given, absent and null") {
-  const HfFamily derived{};
-  const HfFamily given{.kv_heads = {3, kDerived}, .head_dim = {10, kRefused}};
+  const HfModelType derived{};
+  const HfModelType given{.kv_heads = {3, kDerived},
+                          .head_dim = {10, kRefused}};
   struct Row {
-    const HfFamily& family;
+    const HfModelType& family;
     Json changes;
     int64_t kv_heads;
     int64_t head_dim;
@@ -69,8 +70,9 @@ TEST_CASE("KV heads and head_dim: given, absent and null") {
 }
 
 TEST_CASE("sizes that contradict one another are refused") {
-  const HfFamily derived{};
-  const HfFamily given{.kv_heads = {4, kRefused}, .head_dim = {10, kRefused}};
+  const HfModelType derived{};
+  const HfModelType given{.kv_heads = {4, kRefused},
+                          .head_dim = {10, kRefused}};
   const std::string multiple =
       "`num_attention_heads` must be a multiple of `num_key_value_heads`";
   CHECK(read(derived, {{"num_key_value_heads", 4}}).problem == multiple);
@@ -86,15 +88,15 @@ TEST_CASE("sizes that contradict one another are refused") {
 }
 
 TEST_CASE("a size that is wrong does not make others look wrong") {
-  const HfFamily derived{};
+  const HfModelType derived{};
   const Read result = read(derived, {{"hidden_size", -4}});
   CHECK(result.problem == "`hidden_size` is -4");
   CHECK(result.problems == 1);
 }
 
 TEST_CASE("the head is tied as the config says, else as the family does") {
-  const HfFamily untied{};
-  const HfFamily tied{.tied = true};
+  const HfModelType untied{};
+  const HfModelType tied{.tied = true};
   CHECK_FALSE(read(untied, Json::object()).decoder.tied);
   CHECK(read(tied, Json::object()).decoder.tied);
   CHECK(read(untied, {{"tie_word_embeddings", true}}).decoder.tied);

@@ -3,17 +3,17 @@
 
 #include <doctest/doctest.h>
 
-#include "io/hf_config/family.h"
+#include "io/hf_config/model_type.h"
 
 namespace shardplan {
 namespace {
 
 TEST_CASE("every family has a small model with layers") {
   const auto samples = family_samples();
-  REQUIRE(samples.size() == hf_families().size());
+  REQUIRE(samples.size() == hf_model_types().size());
   for (size_t i = 0; i < samples.size(); ++i) {
     CAPTURE(samples[i].title);
-    CHECK(samples[i].title == hf_families()[i].model_type);
+    CHECK(samples[i].title == hf_model_types()[i].model_type);
     CHECK(samples[i].size() > 10);
     CHECK(samples[i].total_elements() < 1'000'000);
   }

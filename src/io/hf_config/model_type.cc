@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "io/hf_config/family.h"
+#include "io/hf_config/model_type.h"
 
 #include <algorithm>
 #include <cmath>
@@ -199,7 +199,7 @@ void TensorWriter::embedding(const std::string& name, int64_t rows,
 
 namespace {
 
-// Keys by which families without `layer_types` mix attention with layers of
+// Keys by which model types without `layer_types` mix attention with layers of
 // another kind.
 constexpr std::string_view kHybridKeys[] = {
     "attn_layer_indices", "attn_layer_period", "full_attention_interval",
@@ -207,7 +207,7 @@ constexpr std::string_view kHybridKeys[] = {
 
 // Which layers see a window only, where `layer_types` does not list them.
 enum class Sliding : uint8_t {
-  None,        // the family knows no windows
+  None,        // the model type knows no windows
   All,         // where `sliding_window` is a number
   After,       // from layer `max_window_layers` on
   EveryOther,  // the first does
@@ -220,8 +220,8 @@ struct WindowRule {
   bool switched = false;  // only where `use_sliding_window` is true
 };
 
-// The families of kFamilies (manifest.cc) that have windows, with the defaults
-// of their configuration classes.
+// The model types of kModelTypes (manifest.cc) that have windows, with the
+// defaults of their configuration classes.
 constexpr WindowRule kRules[] = {
     {"mistral", Sliding::All, 4096},
     {"mixtral", Sliding::All},
@@ -234,10 +234,10 @@ constexpr WindowRule kRules[] = {
     {"gpt_oss", Sliding::EveryOther, 128},
 };
 
-WindowRule rule_of(const HfFamily* family) {
-  if (family == nullptr) return {};
+WindowRule rule_of(const HfModelType* row) {
+  if (row == nullptr) return {};
   for (const WindowRule& rule : kRules) {
-    if (rule.model_type == family->model_type) return rule;
+    if (rule.model_type == row->model_type) return rule;
   }
   return {};
 }
@@ -301,8 +301,8 @@ std::vector<int64_t> windows_by_rule(const Node& config, const WindowRule& rule,
   return windows;
 }
 
-// What a family that we do not know says of layers that keep no keys and values
-// of their own.
+// What a model type that we do not know says of layers that keep no keys and
+// values of their own.
 void mark_unknown(const Node& config, std::vector<int64_t>& windows) {
   const bool listed = config.find("layer_types").has_value();
   const bool hybrid = std::any_of(
@@ -317,10 +317,10 @@ void mark_unknown(const Node& config, std::vector<int64_t>& windows) {
 
 }  // namespace
 
-std::vector<int64_t> layer_windows(const Node& config, const HfFamily* family,
+std::vector<int64_t> layer_windows(const Node& config, const HfModelType* row,
                                    int64_t layers) {
-  const WindowRule rule = rule_of(family);
-  if (family != nullptr && rule.layers == Sliding::None) return {};
+  const WindowRule rule = rule_of(row);
+  if (row != nullptr && rule.layers == Sliding::None) return {};
   if (layers > kMaxCount) return {};
   std::vector<int64_t> windows;
   const auto types = config.find("layer_types");
@@ -332,7 +332,7 @@ std::vector<int64_t> layer_windows(const Node& config, const HfFamily* family,
   } else {
     windows = windows_by_rule(config, rule, layers);
   }
-  if (family == nullptr) mark_unknown(config, windows);
+  if (row == nullptr) mark_unknown(config, windows);
   const bool all_see_all = std::all_of(windows.begin(), windows.end(),
                                        [](int64_t w) { return w == 0; });
   return all_see_all ? std::vector<int64_t>() : windows;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "io/hf_config/family.h"
+#include "io/hf_config/model_type.h"
 
 #include <algorithm>
 #include <functional>

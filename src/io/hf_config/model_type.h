@@ -2,10 +2,10 @@
 // ConfigReader: sizes and switches of a config.json, each checked and, when it
 // is wrong, reported with its place.
 //
-// Every getter gives back something usable, so that a family reads all that it
-// needs in a row and asks ok() once before it writes tensors.
-// Invariant: whatever a getter gives while ok() holds is within its limits, so
-// the product of two sizes, or twice that, fits 63 bits.
+// Every getter gives back something usable, so that a model type reads all that
+// it needs in a row and asks ok() once before it writes tensors. Invariant:
+// whatever a getter gives while ok() holds is within its limits, so the product
+// of two sizes, or twice that, fits 63 bits.
 #pragma once
 
 #include <cstdint>
@@ -115,9 +115,9 @@ class TensorWriter {
   ConfigReader& config_;
 };
 
-// The families of models whose checkpoint follows from their config.json.
+// Model types whose checkpoint follows from a config.json.
 //
-// A family is a row of kFamilies (manifest.cc) and a function that writes
+// A model type is a row of kModelTypes (manifest.cc) and a function that writes
 // its tensors in the order in which the model has them: embedding, layers,
 // norm, head. Names and shapes are those of the checkpoints on the Hub, which
 // tests compare with recordings of the modules of transformers (tests/data/hf).
@@ -130,10 +130,10 @@ struct HeadDefault {
   int64_t null = kDerived;
 };
 
-struct HfFamily {
+struct HfModelType {
   std::string_view model_type = {};
   std::string_view architecture = {};  // the one whose checkpoint is meant
-  void (*write)(const HfFamily&, ConfigReader&, TensorWriter&) = nullptr;
+  void (*write)(const HfModelType&, ConfigReader&, TensorWriter&) = nullptr;
   bool tied = false;          // where `tie_word_embeddings` is absent
   HeadDefault kv_heads = {};  // derived: as many as heads
   HeadDefault head_dim = {};  // derived: hidden_size over heads
@@ -141,39 +141,39 @@ struct HfFamily {
   std::string_view quantization = {};
   int64_t heads = kRefused;  // where `num_attention_heads` is absent
 };
-// The family of a config by `model_type`, of several rows the one that
+// The row of a config by `model_type`, of several the one that
 // `architectures` names; without a `model_type` by `architectures`. Null when
 // it is none of ours. Reports nothing.
-const HfFamily* find_family(const Node& config);
+const HfModelType* find_model_type(const Node& config);
 // All rows.
-std::span<const HfFamily> hf_families();
+std::span<const HfModelType> hf_model_types();
 
 // decoders.cc
-void write_llama(const HfFamily&, ConfigReader&, TensorWriter&);
-void write_mistral(const HfFamily&, ConfigReader&, TensorWriter&);
-void write_qwen2(const HfFamily&, ConfigReader&, TensorWriter&);
-void write_qwen3(const HfFamily&, ConfigReader&, TensorWriter&);
-void write_mixtral(const HfFamily&, ConfigReader&, TensorWriter&);
-void write_qwen3_moe(const HfFamily&, ConfigReader&, TensorWriter&);
-void write_gemma2(const HfFamily&, ConfigReader&, TensorWriter&);
-void write_gemma3_text(const HfFamily&, ConfigReader&, TensorWriter&);
-void write_gemma3(const HfFamily&, ConfigReader&, TensorWriter&);
-void write_gpt2(const HfFamily&, ConfigReader&, TensorWriter&);
-void write_bert(const HfFamily&, ConfigReader&, TensorWriter&);
-void write_bert_masked_lm(const HfFamily&, ConfigReader&, TensorWriter&);
-void write_gpt_oss(const HfFamily&, ConfigReader&, TensorWriter&);
-void write_deepseek_v3(const HfFamily&, ConfigReader&, TensorWriter&);
+void write_llama(const HfModelType&, ConfigReader&, TensorWriter&);
+void write_mistral(const HfModelType&, ConfigReader&, TensorWriter&);
+void write_qwen2(const HfModelType&, ConfigReader&, TensorWriter&);
+void write_qwen3(const HfModelType&, ConfigReader&, TensorWriter&);
+void write_mixtral(const HfModelType&, ConfigReader&, TensorWriter&);
+void write_qwen3_moe(const HfModelType&, ConfigReader&, TensorWriter&);
+void write_gemma2(const HfModelType&, ConfigReader&, TensorWriter&);
+void write_gemma3_text(const HfModelType&, ConfigReader&, TensorWriter&);
+void write_gemma3(const HfModelType&, ConfigReader&, TensorWriter&);
+void write_gpt2(const HfModelType&, ConfigReader&, TensorWriter&);
+void write_bert(const HfModelType&, ConfigReader&, TensorWriter&);
+void write_bert_masked_lm(const HfModelType&, ConfigReader&, TensorWriter&);
+void write_gpt_oss(const HfModelType&, ConfigReader&, TensorWriter&);
+void write_deepseek_v3(const HfModelType&, ConfigReader&, TensorWriter&);
 
 // How far back each layer sees, as the configuration classes of transformers
 // read it.
 
 // ModelFacts::windows of a config with that many layers: `layer_types` first,
-// else what the family's class does. Of families that we do not know only
-// `layer_types` is read; where they have `sliding_window` without it, all
+// else what the model type's class does. Of model types that we do not know
+// only `layer_types` is read; where they have `sliding_window` without it, all
 // layers are taken to see all tokens, which is never too little. Layers that
 // keep no keys and values (recurrent ones), and those that share another
 // layer's, are kUnknownWindow. Reports nothing.
-std::vector<int64_t> layer_windows(const Node& config, const HfFamily* family,
+std::vector<int64_t> layer_windows(const Node& config, const HfModelType* row,
                                    int64_t layers);
 
 }  // namespace shardplan
