@@ -365,7 +365,7 @@ Row gate_row(const GateChange& change) {
           has_line ? Cell(std::string(change.line.before ? "base" : "head"))
                    : Cell(),
           YesNo{change.fails},
-          optional(change.text),
+          change.text.empty() ? Cell() : Cell(Prose{change.text}),
           Names{change.lost},
           Names{change.gained},
           Count{change.parameters},

@@ -16,6 +16,7 @@
 #include "cli/commands.h"
 #include "tests/support/git_folder.h"
 #include "tests/support/markdown_case.h"
+#include "tests/support/memory_host.h"
 #include "tests/support/real_folder.h"
 #include "tests/support/source_dir.h"
 
@@ -172,6 +173,33 @@ TEST_CASE("gate: a change cannot wave itself through") {
   CHECK(has(host.err, "error[SP208]"));
   // That it tried is shown.
   CHECK(has(host.out, "allow"));
+}
+
+TEST_CASE("gate: what a change names is hostile text, in every format") {
+  for (const char* format :
+       {"text", "markdown", "github", "concise", "csv", "json"}) {
+    CAPTURE(format);
+    testing::MemoryHost host;
+    for (const std::string side : {"old/", "new/"}) {
+      const std::string axis = side == "old/" ? "expert" : "null";
+      host.files[side + "m.json"] =
+          R"({"a\u001b[31m|`\n::error::x": {"shape": [8, 8],
+              "dtype": "f32", "axes": ["ex\u202ep", null]}})";
+      host.files[side + "r.yml"] =
+          "logical_axis_rules:\n  - [\"ex\\u202ep\", " + axis + "]\n";
+      host.files[side + "shardplan.yaml"] =
+          "targets:\n  \"t\\e[31m|\\n::error::y\":\n    model: m.json\n"
+          "    rules: r.yml\n    mesh: \"expert=4\"\n";
+    }
+    CHECK(cli::run({"gate", "old", "new", "--fail-on", "lost-axes", "--format",
+                    format},
+                   host) == 1);
+    const std::string all = host.out + host.err;
+    CHECK_FALSE(all.empty());
+    CHECK_FALSE(has(all, "\x1b"));
+    CHECK_FALSE(has(all, "\u202e"));
+    CHECK_FALSE(has(all, "\n::error::"));
+  }
 }
 
 // The commands of docs/ci.md's workflows, as a pull request would run them.
