@@ -119,6 +119,7 @@ struct Table {
   std::optional<Row> footer = {};  // for people: totals under a rule
   Audience audience = Audience::Everyone;
   bool show_header = true;  // text only
+  bool folded = false;      // Markdown: behind its title, until it is clicked
 };
 
 // A table whose rows are already there.
@@ -136,6 +137,10 @@ struct Report {
   std::vector<Table> tables;
   std::vector<std::string> notes;
   std::optional<std::string> next_step;  // the last line: a command to type
+  // Bytes of Markdown, where there is a limit, as a comment on GitHub has.
+  // Tables and findings lead by importance; those that have no room are
+  // counted.
+  size_t most_bytes = 0;  // 0: no limit
   const Diagnostics* diagnostics = nullptr;
   // `check`: the diagnostics are the answer and lead on stdout. Otherwise they
   // go to stderr in formats for people.

@@ -12,6 +12,8 @@
 namespace shardplan::cli {
 namespace {
 
+// A comment on GitHub has at most 65,536 characters.
+constexpr size_t kMostCommentBytes = 65'000;
 // Rows that people are shown of a target's changes.
 constexpr size_t kMostChanges = 12;
 
@@ -318,6 +320,7 @@ void add_people_tables(const GateView& view, Report& report) {
     }
     report.tables.push_back(people_table(
         "target_changes_" + std::to_string(++number), title, changes, view));
+    report.tables.back().folded = !group.fails;
   }
 }
 
@@ -414,6 +417,7 @@ Report gate_report(const GateView& view) {
     report.notes.push_back("The same: " + some_names(same) + ".");
   }
   report.notes.push_back(last_line(view, totals));
+  if (!view.expand) report.most_bytes = kMostCommentBytes;
   return report;
 }
 

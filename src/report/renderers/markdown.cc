@@ -3,6 +3,10 @@
 // headline, the tables for people, the findings as a list.
 #include "report/markdown.h"
 
+#include <cstdint>
+#include <string>
+#include <utility>
+
 #include "base/checked.h"
 #include "base/text.h"
 #include "report/output.h"
@@ -21,6 +25,27 @@ std::string cell_markdown(const Cell& cell, const Column& column,
                          std::holds_alternative<Prose>(cell));
   const std::string text = cell_text(cell, style);
   return name ? markdown_code(text, true) : markdown_plain(text);
+}
+
+// Text within an element.
+std::string html_text(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '<') {
+      out += "&lt;";
+    } else if (c == '>') {
+      out += "&gt;";
+    } else if (c == '&') {
+      out += "&amp;";
+    } else if (c == '@' || c == '`' || c == '[' || c == ']' || c == '*' ||
+               c == '_' || c == '#' || c == '\\' || c == '|' || c == '~') {
+      // Markdown is read within elements, too, and `@` would call somebody.
+      out += "&#" + std::to_string(static_cast<int>(c)) + ";";
+    } else {
+      out += c;
+    }
+  }
+  return out;
 }
 
 class Page {
@@ -73,6 +98,7 @@ class Page {
       end_row();
     });
     if (begun && table.footer) footer(*table.footer);
+    if (begun && table.folded) out_.buffer() += "\n</details>\n";
   }
 
   void finding(const Diagnostic& diagnostic) {
@@ -115,8 +141,12 @@ class Page {
   void table_head(const Table& table) {
     std::string& out = out_.buffer();
     out += '\n';
-    if (!table.title.empty()) {
+    if (!table.title.empty() && !table.folded) {
       out += "**" + markdown_plain(printable(table.title)) + "**\n\n";
+    }
+    if (table.folded) {
+      out += "<details><summary>" + html_text(printable(table.title)) +
+             "</summary>\n\n";
     }
     out += '|';
     for (const Column& column : table.columns) {
@@ -144,6 +174,63 @@ class Page {
   Output& out_;
 };
 
+// What `fill` writes, as text.
+template <typename Fill>
+std::string page_text(const Style& style, const Fill& fill) {
+  std::string text;
+  const TextSink sink = [&](std::string_view piece) {
+    text += piece;
+    return true;
+  };
+  Output out(sink);
+  Page page(style, out);
+  fill(page);
+  out.finish();
+  return text;
+}
+
+// Parts in their order while there is room, and how many were left out.
+void render_within(const Report& report, const Style& style,
+                   const TextSink& sink) {
+  const std::string head = page_text(style, [&](Page& page) {
+    page.heading("shardplan " + report.command);
+    page.paragraph(report.headline);
+    page.paragraph(report.notes);
+  });
+  // Room for the last line.
+  constexpr size_t kLastLine = 200;
+  size_t taken = head.size() + kLastLine;
+  std::string text = head;
+  int64_t left_out = 0;
+  const auto add = [&](const std::string& part) {
+    if (left_out > 0 || taken + part.size() > report.most_bytes) {
+      ++left_out;
+      return;
+    }
+    taken += part.size();
+    text += part;
+  };
+  for (const Table& table : report.tables) {
+    if (table.audience == Audience::Programs) continue;
+    add(page_text(style, [&](Page& page) { page.table(table); }));
+  }
+  const int64_t tables = left_out;
+  left_out = 0;
+  if (report.diagnostics != nullptr) {
+    bool first = true;
+    for (const Diagnostic& diagnostic : report.diagnostics->all()) {
+      add((std::exchange(first, false) ? "\n" : "") +
+          page_text(style, [&](Page& page) { page.finding(diagnostic); }));
+    }
+  }
+  if (tables + left_out > 0) {
+    text += "\n" + plural(tables, "more table") + " and " +
+            plural(left_out, "more finding") +
+            " have no room here: the report in text has all.\n";
+  }
+  sink(text);
+}
+
 }  // namespace
 
 void render_markdown(const Report& report, const Style& style,
@@ -151,6 +238,10 @@ void render_markdown(const Report& report, const Style& style,
   // A page has no terminal's limits.
   Style plain;
   plain.exact = style.exact;
+  if (report.most_bytes > 0) {
+    render_within(report, plain, sink);
+    return;
+  }
   Output out(sink);
   Page page(plain, out);
   page.heading("shardplan " + report.command);

@@ -202,6 +202,40 @@ TEST_CASE("gate: what a change names is hostile text, in every format") {
   }
 }
 
+TEST_CASE("gate: a comment has room on GitHub, however much changes") {
+  testing::MemoryHost host;
+  for (const std::string side : {"old/", "new/"}) {
+    std::string model = "{";
+    std::string rules = "rules:\n";
+    for (int i = 0; i < 60; ++i) {
+      const std::string name = "p" +
+                               std::string(1, static_cast<char>('a' + i % 26)) +
+                               std::string(static_cast<size_t>(i), 'x');
+      model += (i == 0 ? "\"" : ",\"") + name + "\": {\"shape\": [" +
+               std::to_string(64 + 8 * i) + ", 8], \"dtype\": \"f32\"}";
+      rules += "  - [\"^" + name + "$\", " +
+               (side == "old/" ? "[tp]" : "[null, tp]") + "]\n";
+    }
+    host.files[side + "m.json"] = model + "}";
+    host.files[side + "r.yaml"] = rules;
+    std::string config = "targets:\n";
+    for (int i = 0; i < 64; ++i) {
+      config += "  t" + std::to_string(i) +
+                ": {model: m.json, rules: r.yaml, mesh: \"tp=" +
+                std::to_string(2 + i) + "\"}\n";
+    }
+    host.files[side + "shardplan.yaml"] = config;
+  }
+  CHECK(cli::run({"gate", "old", "new", "--fail-on", "any-change", "--format",
+                  "markdown"},
+                 host) == 1);
+  CHECK(host.out.size() > 30'000);
+  CHECK(host.out.size() < 65'536);
+  CHECK(has(host.out, "have no room here"));
+  // What it comes to is there, whatever was left out.
+  CHECK(has(host.out, "64 of 64 targets change"));
+}
+
 // The commands of docs/ci.md's workflows, as a pull request would run them.
 TEST_CASE("gate: the workflows of docs/ci.md run") {
   std::ifstream page(source_dir() / "docs/ci.md");
