@@ -133,4 +133,15 @@ bool open_revisions(const std::string& range, GateSide& base, GateSide& head,
          read_side(head, *head.host, diags);
 }
 
+bool was_seen_whole(const GateSide& side, Diagnostics& diags) {
+  const std::string problem =
+      side.files == nullptr ? "" : side.files->problem();
+  if (problem.empty()) return true;
+  diags
+      .error(Code::UnreadableFile, {},
+             "not all of " + in_backticks(side.title) + " can be read")
+      .fact(problem);
+  return false;
+}
+
 }  // namespace shardplan::cli

@@ -12,6 +12,7 @@
 #include "cli/config.h"
 #include "cli/targets.h"
 #include "gate/baseline.h"
+#include "io/git/tree_host.h"
 
 namespace shardplan::cli {
 
@@ -19,7 +20,8 @@ namespace shardplan::cli {
 struct GateSide {
   std::string title;  // "old/", "1a2b3c4"
   bool base = false;
-  std::unique_ptr<Host> files;   // of a revision; null: the context's host
+  std::unique_ptr<GitTreeHost>
+      files;                     // of a revision; null: the context's host
   std::unique_ptr<Host> fenced;  // as the configuration may read
   std::unique_ptr<SharedHost> host;
   std::string folder;            // where shardplan.yaml stands
@@ -37,5 +39,9 @@ bool open_folder(const std::string& path, GateSide& side, Host& host,
 // the nearest, from where we stand up to the root, that either side has.
 bool open_revisions(const std::string& range, GateSide& base, GateSide& head,
                     Host& host, Diagnostics& diags);
+
+// Reports what could not be looked at in a revision (SP001): then something may
+// have been taken for absent that is there. True when there was nothing.
+bool was_seen_whole(const GateSide& side, Diagnostics& diags);
 
 }  // namespace shardplan::cli

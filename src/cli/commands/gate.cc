@@ -463,10 +463,12 @@ bool read_decisions(Gate& gate) {
   Options options;
   if (gate.base.config) {
     for (const Setting& setting : gate.base.config->settings) {
-      if (setting.flag->name == "fail-on") {
+      const std::string_view name = setting.flag->name;
+      if (name == "fail-on" || name == "allow" || name == "deny") {
         setting.flag->apply(setting, options, context.diags);
       }
     }
+    apply_severities(options, context.diags);
   }
   FailOn by_default;
   add_fail_on(kDefaultFailOn, by_default);
@@ -650,7 +652,9 @@ Exit run_gate(Context& context) {
                             context.diags)
           : open_revisions(arguments[0], gate.base, gate.head, context.host,
                            context.diags);
-  if (!opened || !has_work(gate) || !read_decisions(gate)) {
+  if (!opened || !was_seen_whole(gate.base, context.diags) ||
+      !was_seen_whole(gate.head, context.diags) || !has_work(gate) ||
+      !read_decisions(gate)) {
     return Exit::CouldNotRun;
   }
   gate.targets = pair_targets(gate.base, gate.head);
@@ -659,6 +663,8 @@ Exit run_gate(Context& context) {
     add_target_changes(gate.base, gate.head, gated);
   }
   judge_all(gate);
+  was_seen_whole(gate.base, context.diags);
+  was_seen_whole(gate.head, context.diags);
   add_rule_changes(gate);
   return report_gate(gate);
 }

@@ -175,6 +175,32 @@ TEST_CASE("gate: a change cannot wave itself through") {
   CHECK(has(host.out, "allow"));
 }
 
+TEST_CASE("gate: a folder that the repository lacks is not taken for absent") {
+  Repository repository;
+  shell(repository.root(),
+        "git checkout -q main && mkdir cfg && cp moe.json cfg && "
+        "sed -i s,moe.json,cfg/moe.json, shardplan.yaml");
+  repository.commit("three");
+  shell(repository.root(),
+        "rm -f .git/objects/$(git rev-parse main:cfg | sed 's,^..,&/,')");
+  const GateHost host = repository.run({"gate", "main..main"}, 2);
+  CHECK(has(host.err, "not all of `main"));
+}
+
+TEST_CASE("gate: the base may deny that a target is dropped") {
+  Repository repository;
+  shell(repository.root(), "git checkout -q main");
+  write_text(repository.path("shardplan.yaml"),
+             std::string("deny: SP604\n") + kConfig);
+  repository.commit("three");
+  shell(repository.root(),
+        "git checkout -q -b drop && git rm -q "
+        "shardplan.yaml");
+  repository.commit("four");
+  const GateHost host = repository.run({"gate", "main..drop"}, 1);
+  CHECK(has(host.err, "error[SP604]"));
+}
+
 TEST_CASE("gate: what a change names is hostile text, in every format") {
   for (const char* format :
        {"text", "markdown", "github", "concise", "csv", "json"}) {
