@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <limits>
+#include <mutex>
 #include <new>
 
 #include <malloc.h>
@@ -97,6 +98,7 @@ void return_credit() {
 }
 
 std::array<char, 256> g_work{};
+std::mutex g_work_mutex;  // targets are judged side by side
 
 #if SHARDPLAN_OWN_NEW
 
@@ -204,6 +206,7 @@ int64_t memory_left() {
 }
 
 void note_work(std::string_view work, std::string_view name) {
+  const std::lock_guard lock(g_work_mutex);
   size_t used = 0;
   const auto append = [&](std::string_view text) {
     const size_t size = std::min(text.size(), g_work.size() - 1 - used);
@@ -219,7 +222,10 @@ void note_work(std::string_view work, std::string_view name) {
   g_work.at(used) = '\0';
 }
 
-std::string_view current_work() { return g_work.data(); }
+std::string current_work() {
+  const std::lock_guard lock(g_work_mutex);
+  return g_work.data();
+}
 
 void settle_allocations() noexcept {
   return_credit();

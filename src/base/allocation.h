@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace shardplan {
@@ -80,10 +81,10 @@ void forget_refusal();
 int64_t memory_left();
 
 // Says what is begun, for the message of a run that has no memory left for it:
-// "reading model.json". Of the main thread; allocates nothing, and keeps the
-// first 255 bytes. `name`, if any, follows in backticks.
+// "reading model.json". Of several threads the last; allocates nothing, and
+// keeps the first 255 bytes. `name`, if any, follows in backticks.
 void note_work(std::string_view work, std::string_view name = {});
-std::string_view current_work();
+std::string current_work();
 
 // To be called at the end of every thread of ours: what it has set aside for
 // its allocations goes back.
