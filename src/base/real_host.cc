@@ -12,7 +12,6 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <system_error>
@@ -177,8 +176,6 @@ class RealHost : public Host {
 
   std::shared_ptr<const Bytes> read_file(const std::string& path, int64_t limit,
                                          std::string& why) override {
-    // Two sides of a comparison are read at once.
-    const std::lock_guard lock(mutex_);
     const Waiting waiting =
         waited_for_.contains(path) ? Waiting::Allowed : Waiting::Refused;
     // Neither opening nor reading waits where it must not.
@@ -318,7 +315,6 @@ class RealHost : public Host {
   }
   std::map<int, std::string> problems_;  // by descriptor
   std::set<std::string> waited_for_;
-  std::mutex mutex_;  // of reading
   std::set<std::pair<dev_t, ino_t>> read_;
   std::vector<std::pair<std::string, std::shared_ptr<std::atomic<bool>>>>
       mapped_;
