@@ -49,7 +49,8 @@ bool read_side(GateSide& side, Host& host, Diagnostics& diags) {
 
 }  // namespace
 
-bool open_folder(const std::string& path, GateSide& side, Host& host,
+bool open_folder(const std::string& path, GateSide& side,
+                 const std::shared_ptr<std::mutex>& mutex, Host& host,
                  Diagnostics& diags) {
   const auto info = host.file_info(path);
   const auto root = host.real_path(path);
@@ -67,7 +68,7 @@ bool open_folder(const std::string& path, GateSide& side, Host& host,
                     ? path.substr(0, path.size() - 1)
                     : path;
   side.fenced = std::make_unique<FolderHost>(host, *root);
-  side.host = std::make_unique<SharedHost>(*side.fenced);
+  side.host = std::make_unique<SharedHost>(*side.fenced, mutex);
   return read_side(side, *side.host, diags);
 }
 
@@ -121,11 +122,12 @@ bool open_revisions(const std::string& range, GateSide& base, GateSide& head,
   if (!from || !to) return false;
   if (alone) from = merge_base(*from, *to, {}, host, diags);
   if (!from) return false;
+  const auto mutex = std::make_shared<std::mutex>();
   for (const auto& [side, commit] :
        {std::pair(&base, &*from), std::pair(&head, &*to)}) {
     side->title = commit_title(*commit);
     side->files = std::make_unique<GitTreeHost>(host, *repository, *commit);
-    side->host = std::make_unique<SharedHost>(*side->files);
+    side->host = std::make_unique<SharedHost>(*side->files, mutex);
   }
   base.folder = head.folder =
       config_folder(*repository, *base.host, *head.host);

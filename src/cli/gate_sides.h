@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -32,8 +33,10 @@ struct GateSide {
 // Each false, with the reason reported. That there is no configuration is no
 // mistake.
 
-// OLD/ or NEW/. Nothing outside of the folder is read.
-bool open_folder(const std::string& path, GateSide& side, Host& host,
+// OLD/ or NEW/. Nothing outside of the folder is read. `mutex` is that of both
+// sides, which are on one host.
+bool open_folder(const std::string& path, GateSide& side,
+                 const std::shared_ptr<std::mutex>& mutex, Host& host,
                  Diagnostics& diags);
 // `BASE..HEAD`, or BASE alone: its merge base with HEAD. The configuration is
 // the nearest, from where we stand up to the root, that either side has.

@@ -23,10 +23,12 @@
 
 namespace shardplan::cli {
 
-// A Host for several threads, which reads each file once.
+// A Host for several threads, which reads each file once. Those over one host
+// share a mutex.
 class SharedHost : public OverlayHost {
  public:
-  explicit SharedHost(Host& host) : OverlayHost(host, {}), host_(host) {}
+  SharedHost(Host& host, std::shared_ptr<std::mutex> mutex)
+      : OverlayHost(host, {}), host_(host), mutex_(std::move(mutex)) {}
 
   std::optional<FileInfo> file_info(const std::string& path) override;
   std::vector<std::string> list_directory(const std::string& path) override;
@@ -40,7 +42,7 @@ class SharedHost : public OverlayHost {
     std::string why;
   };
   Host& host_;
-  std::mutex mutex_;
+  std::shared_ptr<std::mutex> mutex_;
   std::map<std::pair<std::string, int64_t>, Read> read_;
 };
 

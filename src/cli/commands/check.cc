@@ -367,7 +367,7 @@ Exit check_targets(Context& context) {
   if (!asked) return Exit::CouldNotRun;
   const std::vector<Setting> severities = severity_settings(context.options);
   std::vector<JudgedTarget> judged(asked->targets.size());
-  SharedHost host(context.host);
+  SharedHost host(context.host, std::make_shared<std::mutex>());
   context.progress.stage("checking " +
                          plural(static_cast<int64_t>(judged.size()), "target"));
   parallel_for(static_cast<int64_t>(judged.size()),

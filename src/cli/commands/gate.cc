@@ -645,13 +645,14 @@ Exit run_gate(Context& context) {
   Gate gate = {context, {}, {}, {}, {}, {}, {}};
   gate.base.base = true;
   const std::vector<std::string>& arguments = context.options.arguments;
-  const bool opened =
-      arguments.size() == 2
-          ? open_folder(arguments[0], gate.base, context.host, context.diags) &&
-                open_folder(arguments[1], gate.head, context.host,
-                            context.diags)
-          : open_revisions(arguments[0], gate.base, gate.head, context.host,
-                           context.diags);
+  const auto mutex = std::make_shared<std::mutex>();
+  const bool opened = arguments.size() == 2
+                          ? open_folder(arguments[0], gate.base, mutex,
+                                        context.host, context.diags) &&
+                                open_folder(arguments[1], gate.head, mutex,
+                                            context.host, context.diags)
+                          : open_revisions(arguments[0], gate.base, gate.head,
+                                           context.host, context.diags);
   if (!opened || !was_seen_whole(gate.base, context.diags) ||
       !was_seen_whole(gate.head, context.diags) || !has_work(gate) ||
       !read_decisions(gate)) {
