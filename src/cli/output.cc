@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "cli/flags.h"
 #include "cli/options.h"
 #include "report/diagnostics_text.h"
 
@@ -171,6 +172,40 @@ bool render_to_stdout(const Report& report, const OutputOptions& output,
   return host.write_problem(Stream::Out).empty();
 }
 
+// The file that stands for a model: itself, or what a folder of one is known
+// by.
+std::string file_of_model(const std::string& path, Host& host) {
+  const auto info = path.empty() ? std::nullopt : host.file_info(path);
+  if (!info) return "";
+  if (!info->directory) return path;
+  for (const char* name :
+       {"config.json", "model.safetensors.index.json", "model.safetensors"}) {
+    const std::string file = join_path(path, name);
+    if (host.file_info(file)) return file;
+  }
+  return "";
+}
+
+// Where we stand below the checkout that a workflow of GitHub works on.
+std::string repository_prefix(Host& host) {
+  const std::string named = variable(host, "GITHUB_WORKSPACE");
+  const auto root = named.empty() ? std::nullopt : host.real_path(named);
+  const auto here = host.real_path(host.working_directory());
+  if (!root || !here || !here->starts_with(*root + "/")) return "";
+  return here->substr(root->size() + 1) + "/";
+}
+
+// What formats for code review need to name files.
+void add_file_names(Report& report, const Options& options, Host& host) {
+  if (report.main_file.empty()) {
+    report.main_file = file_of_model(options.planning.model, host);
+  }
+  const std::string& format = options.output.format;
+  if (format == "github" || format == "sarif") {
+    report.repository_prefix = repository_prefix(host);
+  }
+}
+
 Exit exit_of(const Diagnostics& diags) {
   return diags.has_errors() ? Exit::Findings : Exit::Fine;
 }
@@ -203,6 +238,7 @@ Exit finish_whole(Context& context, Report report) {
   const Diagnostics shown =
       arranged(context.diags, hide ? Severity::Error : Severity::Note);
   report.diagnostics = &shown;
+  add_file_names(report, context.options, context.host);
   const bool terminal =
       !to_file(context.options.output) && context.host.is_terminal(Stream::Out);
   const Style style =
@@ -268,11 +304,10 @@ void explain_failure(const Options& options, const Diagnostics& diags,
                      bool began_answer, Host& host) {
   const Diagnostics shown = reasons(
       arranged(diags, options.output.quiet ? Severity::Error : Severity::Note));
-  const bool has_place = options.output.format == "json" ||
-                         options.output.format == "concise" ||
-                         options.output.format == "github";
-  if (has_place && !began_answer) {
+  const Renderer* renderer = find_renderer(options.output.format);
+  if (renderer != nullptr && renderer->says_failures && !began_answer) {
     Report report;
+    add_file_names(report, options, host);
     report.command = options.command;
     report.diagnostics = &shown;
     report.diagnostics_are_the_answer = true;

@@ -606,6 +606,17 @@ bool write_diagnostics(const Diagnostics& diags, const Style& style,
   return out.finish();
 }
 
+std::string message_text(const Diagnostic& diagnostic) {
+  std::string text = printable(diagnostic.message);
+  for (const std::string& fact : diagnostic.facts) {
+    text += "\n= " + printable(fact);
+  }
+  for (const std::string& help : diagnostic.help) {
+    text += "\nhelp: " + printable(help);
+  }
+  return text;
+}
+
 bool write_concise(const Diagnostics& diags, const TextSink& sink) {
   Output out(sink);
   for (const Diagnostic& diagnostic : diags.all()) {

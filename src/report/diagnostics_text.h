@@ -87,6 +87,9 @@ std::string draw_line(std::string_view line, int width, const Style& style);
 bool write_diagnostics(const Diagnostics& diags, const Style& style,
                        const TextSink& sink);
 
+// Message, facts and help in lines, without places, as people read them.
+std::string message_text(const Diagnostic& diagnostic);
+
 // `file:line:column: error[SP101] message`, one line each, as editors parse.
 bool write_concise(const Diagnostics& diags, const TextSink& sink);
 

@@ -21,6 +21,10 @@ Place place_of(Span where) {
 
 bool is_flag(const SourceFile& file) { return file.name().starts_with("--"); }
 
+bool is_named_file(const SourceFile& file) {
+  return !file.name().starts_with("-") && !file.name().starts_with("<");
+}
+
 const Label* main_label(const Diagnostic& diagnostic) {
   const auto found =
       std::find_if(diagnostic.labels.begin(), diagnostic.labels.end(),
@@ -37,15 +41,18 @@ std::function<void(const RowSink&)> rows_of(std::vector<Row> rows) {
 }
 
 std::span<const Renderer> renderers() {
-  static constexpr std::array<Renderer, 6> kRenderers = {{
-      {"text", "for people, at a terminal", true, render_text},
-      {"json", "everything, for programs", false, render_json},
+  static constexpr std::array<Renderer, 7> kRenderers = {{
+      {"text", "for people, at a terminal", true, false, render_text},
+      {"json", "everything, for programs", false, true, render_json},
       {"markdown", "tables and findings for pages and step summaries", false,
-       render_markdown},
-      {"csv", "the tables, for spreadsheets and scripts", true, render_csv},
-      {"concise", "one line per finding, as editors parse them", false,
+       false, render_markdown},
+      {"csv", "the tables, for spreadsheets and scripts", true, false,
+       render_csv},
+      {"concise", "one line per finding, as editors parse them", false, true,
        render_concise},
-      {"github", "annotations for GitHub Actions", false, render_github},
+      {"github", "annotations for GitHub Actions", false, true, render_github},
+      {"sarif", "findings for code scanning, SARIF 2.1.0", false, true,
+       render_sarif},
   }};
   return kRenderers;
 }

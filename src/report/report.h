@@ -33,6 +33,8 @@ bool is_flag(const SourceFile& file);
 
 // The main place of a diagnostic: its first label that has one, else null.
 const Label* main_label(const Diagnostic& diagnostic);
+// False of flags and of standard input.
+bool is_named_file(const SourceFile& file);
 
 // Report: what a command found, as typed data; renderers turn it into bytes.
 //
@@ -142,6 +144,15 @@ struct Report {
   // counted.
   size_t most_bytes = 0;  // 0: no limit
   const Diagnostics* diagnostics = nullptr;
+  // What formats for code review say at its line beside the diagnostics, as
+  // notes: changes that fall short of nothing. May be null.
+  const Diagnostics* remarks = nullptr;
+  // The file that a finding without a place of its own is about, as the user
+  // named it; empty where there is none.
+  std::string main_file;
+  // What stands before a relative path where paths are those of a repository:
+  // "" or a folder of it with its slash.
+  std::string repository_prefix;
   // `check`: the diagnostics are the answer and lead on stdout. Otherwise they
   // go to stderr in formats for people.
   bool diagnostics_are_the_answer = false;
@@ -162,6 +173,8 @@ struct Renderer {
   std::string_view name;     // --format NAME
   std::string_view summary;  // one line for `list`
   bool for_people = false;   // diagnostics go to stderr, as text
+  // Says too why a command could not run; else that goes to stderr, as text.
+  bool says_failures = false;
   void (*render)(const Report&, const Style&, const TextSink&);
 };
 

@@ -393,6 +393,7 @@ Exit check_targets(Context& context) {
 
   Report report;
   report.command = "check";
+  report.main_file = asked->config.files.front();
   report.diagnostics_are_the_answer = true;
   const auto count = [&](auto&& is_one) {
     return Count{std::count_if(judged.begin(), judged.end(), is_one)};

@@ -27,6 +27,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/targets.h"
+#include "cli/views/gate_remarks.h"
 #include "cli/views/gate_tables.h"
 #include "cli/views/rule_changes_report.h"
 #include "gate/baseline.h"
@@ -562,23 +563,19 @@ void add_new_diagnostics(const Gate& gate, Diagnostics& diags) {
   add_findings_of(found, diags);
 }
 
-Code code_of(const GateChange& change) {
-  if (change.kind == GateKind::Memory) {
-    return change.what == "replicated parameters" ? Code::ReplicationGrowth
-                                                  : Code::MemoryGrowth;
-  }
-  return change.lost.empty() ? Code::GatedChange : Code::LostAxes;
-}
-
 // What falls short and is no finding of a target itself.
 void add_failures(const Gate& gate, Diagnostics& diags) {
   std::vector<Diagnostics> kept(gate.targets.size() + 1);
   std::vector<FindingsOf> found;
   const auto report = [&](const GateChange& change, Diagnostics& into) {
     if (!change.fails || change.kind == GateKind::Finding) return;
-    auto problem =
-        into.error(code_of(change), change.line.where, failure_text(change));
+    const Span where = place_of_change(change, gate.base.files == nullptr);
+    auto problem = into.error(code_of(change), where, change_text(change));
     if (!change.text.empty()) problem.fact(change.text);
+    if (!where && change.line.where) {
+      problem.fact("at " + change.line.file + ":" +
+                   std::to_string(change.line.line) + " before the change");
+    }
   };
   for (size_t i = 0; i < gate.targets.size(); ++i) {
     const GatedTarget& gated = gate.targets[i];
@@ -609,6 +606,7 @@ Exit report_gate(Gate& gate) {
   GateView view;
   view.base = gate.base.title;
   view.head = gate.head.title;
+  view.base_is_there = gate.base.files == nullptr;
   view.changes = &gate.changes;
   view.exact = context.options.output.exact;
   view.expand = context.options.output.expand;
@@ -620,7 +618,11 @@ Exit report_gate(Gate& gate) {
   add_new_diagnostics(gate, context.diags);
   add_failures(gate, context.diags);
   add_warnings(gate, context.diags);
-  return finish_in_part(context, gate_report(view));
+  Report report = gate_report(view);
+  const Diagnostics remarks = gate_remarks(view);
+  report.remarks = &remarks;
+  report.main_file = join_path(gate.head.folder, "shardplan.yaml");
+  return finish_in_part(context, std::move(report));
 }
 
 bool choose(Gate& gate) {

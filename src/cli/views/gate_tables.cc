@@ -375,21 +375,24 @@ Row gate_row(const GateChange& change) {
           ByteSize{change.bytes_per_device}};
 }
 
-std::string failure_text(const GateChange& change) {
+std::string change_text(const GateChange& change) {
   const std::string arrow = shown_value(change, change.before, false) + " → " +
                             shown_value(change, change.after, false);
   switch (change.kind) {
-    case GateKind::Memory:
-      return (change.what == "replicated parameters"
-                  ? "every device holds more that no axis shards: "
-                  : "the fullest device holds more: ") +
-             arrow + " (" + delta_text(change.bytes_per_device, false) + ")";
+    case GateKind::Memory: {
+      const std::string how = change.bytes_per_device < 0 ? "less" : "more";
+      const std::string text =
+          change.what == "replicated parameters"
+              ? "every device holds " + how + " that no axis shards: "
+              : "the fullest device holds " + how + ": ";
+      return text + arrow + " (" + delta_text(change.bytes_per_device, false) +
+             ")";
+    }
     case GateKind::Placement:
     case GateKind::Label:
     case GateKind::Rule:
-      if (change.lost.empty()) break;
-      return "`" + change.what + "` loses " + quoted_names(change.lost) + ": " +
-             arrow;
+      if (change.lost.empty() && change.gained.empty()) break;
+      return "`" + change.what + "` " + axes_lost(change) + ": " + arrow;
     default:
       break;
   }

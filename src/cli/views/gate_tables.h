@@ -22,6 +22,8 @@ struct GateTarget {
 struct GateView {
   std::string base;  // "1a2b3c4", "old/"
   std::string head;
+  // Whether lines of the base can be looked at: not those of a revision.
+  bool base_is_there = true;
   std::vector<GateTarget> targets;
   const std::vector<GateChange>* changes = nullptr;  // of no target
   bool exact = false;
@@ -31,8 +33,8 @@ struct GateView {
 // Refers to the changes: they must outlive the report.
 Report gate_report(const GateView& view);
 
-// "the fullest device of `llama` holds 8.0 GiB more: 12.1 GiB to 20.1 GiB"
-std::string failure_text(const GateChange& change);
+// "the fullest device holds more: 12.1 GiB → 20.1 GiB (+8.0 GiB)"
+std::string change_text(const GateChange& change);
 
 // The columns of tables.gate_changes and a row of it.
 std::vector<Column> gate_columns();

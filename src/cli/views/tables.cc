@@ -58,7 +58,7 @@ std::string size_text(int64_t bytes, bool exact) {
 }
 
 bool wants_fingerprint(const std::string& format) {
-  return format != "text" && format != "concise" && format != "github";
+  return format == "json" || format == "markdown" || format == "csv";
 }
 
 std::string correction_phrase(Code code, int64_t count) {

@@ -7,6 +7,7 @@
 // Source: GitHub's "Workflow commands for GitHub Actions". Percent signs and
 // line ends are escaped everywhere, colons and commas in properties too.
 #include "base/text.h"
+#include "report/diagnostics_text.h"
 #include "report/output.h"
 #include "report/renderers/renderers.h"
 #include "report/report.h"
@@ -51,36 +52,23 @@ std::string_view command_of(Severity severity) {
   }
 }
 
-// Flags and standard input are no files of the repository.
-bool is_repository_file(const SourceFile& file) {
-  return !file.name().starts_with("-") && !file.name().starts_with("<");
-}
-
-std::string place_text(const Label& label) {
+std::string place_text(const Label& label, const std::string& prefix) {
   const Place place = place_of(label.where);
-  return "file=" + escaped(printable(label.where.file->name()), true) +
+  const std::string& name = label.where.file->name();
+  return "file=" +
+         escaped(printable((name.starts_with("/") ? "" : prefix) + name),
+                 true) +
          ",line=" + std::to_string(place.line) +
          ",col=" + std::to_string(place.column) +
          ",endColumn=" + std::to_string(place.end_column) + ",";
 }
 
-// The message with its facts and help, as the text form has them.
-std::string message_text(const Diagnostic& diagnostic) {
-  std::string text = printable(diagnostic.message);
-  for (const std::string& fact : diagnostic.facts) {
-    text += "\n= " + printable(fact);
-  }
-  for (const std::string& help : diagnostic.help) {
-    text += "\nhelp: " + printable(help);
-  }
-  return text;
-}
-
-std::string annotation(const Diagnostic& diagnostic) {
+std::string annotation(const Diagnostic& diagnostic,
+                       const std::string& prefix) {
   std::string text = "::" + std::string(command_of(diagnostic.severity)) + " ";
   const Label* label = main_label(diagnostic);
-  if (label != nullptr && is_repository_file(*label->where.file)) {
-    text += place_text(*label);
+  if (label != nullptr && is_named_file(*label->where.file)) {
+    text += place_text(*label, prefix);
   }
   const std::string title = code_id(diagnostic.code) + " " +
                             std::string(code_info(diagnostic.code).name);
@@ -91,12 +79,14 @@ std::string annotation(const Diagnostic& diagnostic) {
 }  // namespace
 
 void render_github(const Report& report, const Style&, const TextSink& sink) {
-  if (report.diagnostics == nullptr) return;
   Output out(sink);
-  for (const Diagnostic& diagnostic : report.diagnostics->all()) {
-    if (out.refused()) break;
-    out.buffer() += annotation(diagnostic);
-    out.drain();
+  for (const Diagnostics* diagnostics : {report.diagnostics, report.remarks}) {
+    if (diagnostics == nullptr) continue;
+    for (const Diagnostic& diagnostic : diagnostics->all()) {
+      if (out.refused()) break;
+      out.buffer() += annotation(diagnostic, report.repository_prefix);
+      out.drain();
+    }
   }
   out.finish();
 }

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/views/gate_remarks.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "base/text.h"
+
+namespace shardplan::cli {
+namespace {
+
+// Sentences that one note has.
+constexpr size_t kMostSentences = 10;
+
+// One note: what changes by one line, or by none.
+struct Remark {
+  Code code = Code::GatedChange;
+  Span where;
+  std::string at;  // "rules.yaml:3", of a line that is not shown
+  std::vector<std::string> sentences;
+  std::map<std::string, std::vector<std::string>> targets;  // of a sentence
+};
+
+class Remarks {
+ public:
+  explicit Remarks(const GateView& view) : view_(view) {
+    for (const GateChange& change : *view.changes) add(change);
+    for (const GateTarget& target : view.targets) {
+      for (const GateChange& change : *target.changes) add(change);
+    }
+  }
+
+  Diagnostics notes() const {
+    Diagnostics notes;
+    for (const Remark& remark : remarks_) notes.add(note(remark));
+    return notes;
+  }
+
+ private:
+  void add(const GateChange& change) {
+    if (change.fails || change.kind == GateKind::Finding) return;
+    const std::string line =
+        change.line.file.empty()
+            ? ""
+            : change.line.file + ":" + std::to_string(change.line.line) +
+                  (change.line.before ? " before the change" : "");
+    const auto [entry, is_new] = numbers_.emplace(line, remarks_.size());
+    if (is_new) {
+      Remark& made = remarks_.emplace_back();
+      made.where = place_of_change(change, view_.base_is_there);
+      if (!made.where) made.at = line;
+    }
+    Remark& remark = remarks_[entry->second];
+    if (!change.lost.empty()) remark.code = Code::LostAxes;
+    const std::string sentence = change_text(change);
+    auto& targets = remark.targets[sentence];
+    if (targets.empty() && !contains_sentence(remark, sentence)) {
+      remark.sentences.push_back(sentence);
+    }
+    if (!change.target.empty()) targets.push_back(change.target);
+  }
+
+  static bool contains_sentence(const Remark& remark,
+                                const std::string& sentence) {
+    return std::find(remark.sentences.begin(), remark.sentences.end(),
+                     sentence) != remark.sentences.end();
+  }
+
+  static std::string with_targets(const Remark& remark,
+                                  const std::string& sentence) {
+    const std::vector<std::string>& targets = remark.targets.at(sentence);
+    return targets.empty() ? sentence
+                           : sentence + " (" + some_names(targets) + ")";
+  }
+
+  static Diagnostic note(const Remark& remark) {
+    Diagnostic note;
+    note.code = remark.code;
+    note.severity = Severity::Note;
+    note.message = with_targets(remark, remark.sentences.front());
+    if (remark.where) note.labels.push_back({remark.where, ""});
+    for (size_t i = 1; i < remark.sentences.size(); ++i) {
+      if (i == kMostSentences) {
+        note.facts.push_back(plural(
+            static_cast<int64_t>(remark.sentences.size() - i), "more change"));
+        break;
+      }
+      note.facts.push_back(with_targets(remark, remark.sentences[i]));
+    }
+    if (!remark.at.empty()) note.facts.push_back("at " + remark.at);
+    return note;
+  }
+
+  const GateView& view_;
+  std::vector<Remark> remarks_;
+  std::map<std::string, size_t> numbers_;  // by line
+};
+
+}  // namespace
+
+Diagnostics gate_remarks(const GateView& view) { return Remarks(view).notes(); }
+
+Code code_of(const GateChange& change) {
+  if (change.kind == GateKind::Memory) {
+    return change.what == "replicated parameters" ? Code::ReplicationGrowth
+                                                  : Code::MemoryGrowth;
+  }
+  return change.lost.empty() ? Code::GatedChange : Code::LostAxes;
+}
+
+Span place_of_change(const GateChange& change, bool base_is_there) {
+  return change.line.before && !base_is_there ? Span{} : change.line.where;
+}
+
+}  // namespace shardplan::cli

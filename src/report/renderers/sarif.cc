@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+// SARIF 2.1.0, as code scanning and editors read it: one run, a rule per code
+// that occurs, a result per finding at its line, with the edits that remove it.
+//
+// Source: OASIS, "Static Analysis Results Interchange Format (SARIF) Version
+// 2.1.0", sections in parentheses below. tests/data/judge_sarif.py holds it
+// against the standard's schema and Microsoft's validator.
+//
+// A finding without a line is a result about the model's file as a whole, since
+// GitHub refuses results without a file; where there is none, and where nothing
+// could be judged, it is a notification of the tool (3.58).
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "core/fold.h"
+#include "core/plan.h"
+#include "report/diagnostics_text.h"
+#include "report/renderers/renderers.h"
+#include "report/report.h"
+
+namespace shardplan {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kSarifSchema =
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/"
+    "sarif-schema-2.1.0.json";
+// Changes when fingerprint() does (3.27.17).
+constexpr std::string_view kFingerprint = "shardplanFinding/v1";
+// Bytes of a text that a result shows beside its place.
+constexpr size_t kMostSnippet = 200;
+// Names of a finding that become results' logical locations (3.33): they are
+// for people, and `properties` has all.
+constexpr size_t kMostLogicalLocations = 20;
+
+// Braces would be placeholders (3.11.5) and `[text](target)` a link (3.11.6).
+std::string sarif_text(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == ']' && i + 1 < text.size() && text[i + 1] == '(') out += '\\';
+    out += c;
+    if (c == '{' || c == '}') out += c;
+  }
+  return out;
+}
+
+Json message(std::string_view text) {
+  return {{"text", sarif_text(printable(text))}};
+}
+
+std::string_view level_of(Severity severity) {
+  switch (severity) {
+    case Severity::Error:
+      return "error";
+    case Severity::Warning:
+      return "warning";
+    default:
+      return "note";
+  }
+}
+
+// RFC 3986: what is no unreserved character or `/` is in percents.
+std::string uri_of(const std::string& path, const std::string& prefix) {
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  std::string uri;
+  for (const char c : path.starts_with("/") ? path : prefix + path) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool plain = is_digit(c) || is_letter(c) || c == '/' || c == '.' ||
+                       c == '-' || c == '_' || c == '~';
+    if (plain) {
+      uri += c;
+    } else {
+      uri += '%';
+      uri += kDigits[byte >> 4];
+      uri += kDigits[byte & 15];
+    }
+  }
+  return path.starts_with("/") ? "file://" + uri : uri;
+}
+
+class SarifRun {
+ public:
+  explicit SarifRun(const Report& report) : report_(report) {}
+
+  Json json() {
+    Json results = Json::array();
+    Json notifications = Json::array();
+    bool could_run = true;
+    for (const Diagnostics* all : {report_.diagnostics, report_.remarks}) {
+      if (all == nullptr) continue;
+      could_run = could_run && !all->cannot_run();
+      for (const Diagnostic& diagnostic : all->all()) collect(diagnostic);
+    }
+    for (Numbers* numbers : {&rule_numbers_, &notification_numbers_}) {
+      size_t next = 0;
+      for (auto& [code, number] : *numbers) number = next++;
+    }
+    for (const Diagnostic* found : results_) results.push_back(result(*found));
+    for (const Diagnostic* found : notifications_) {
+      notifications.push_back(notification(*found));
+    }
+    Json driver = {{"name", "shardplan"},
+                   {"version", SHARDPLAN_VERSION},
+                   {"semanticVersion", SHARDPLAN_VERSION},
+                   {"rules", descriptors(rule_numbers_)}};
+    if (!notification_numbers_.empty()) {
+      driver["notifications"] = descriptors(notification_numbers_);
+    }
+    Json invocation = {{"executionSuccessful", could_run}};
+    if (!notifications.empty()) {
+      invocation["toolExecutionNotifications"] = std::move(notifications);
+    }
+    return {
+        {"tool", {{"driver", std::move(driver)}}},
+        {"automationDetails", {{"id", "shardplan/" + report_.command + "/"}}},
+        {"invocations", Json::array({std::move(invocation)})},
+        {"columnKind", "unicodeCodePoints"},
+        {"results", std::move(results)}};
+  }
+
+ private:
+  using Numbers = std::map<Code, size_t>;
+
+  // The file that a result is in: that of its place, or the model's.
+  const Label* place(const Diagnostic& diagnostic) const {
+    const Label* label = main_label(diagnostic);
+    return label != nullptr && is_named_file(*label->where.file) ? label
+                                                                 : nullptr;
+  }
+
+  void collect(const Diagnostic& diagnostic) {
+    const bool has_file =
+        place(diagnostic) != nullptr ||
+        (!report_.main_file.empty() && !prevents_running(diagnostic.code));
+    (has_file ? results_ : notifications_).push_back(&diagnostic);
+    (has_file ? rule_numbers_ : notification_numbers_)
+        .emplace(diagnostic.code, 0);
+  }
+
+  static Json descriptors(const Numbers& numbers) {
+    Json all = Json::array();
+    for (const auto& [code, number] : numbers) {
+      const CodeInfo& info = code_info(code);
+      all.push_back(
+          {{"id", code_id(code)},
+           {"name", info.name},
+           {"shortDescription", message(info.summary)},
+           {"help", message("`shardplan explain " + code_id(code) +
+                            "` says what it means and what to do.")},
+           {"defaultConfiguration", {{"level", level_of(info.severity)}}}});
+      if (info.severity == Severity::Off) {
+        all.back()["defaultConfiguration"] = {{"enabled", false}};
+      }
+    }
+    return all;
+  }
+
+  Json file(const std::string& name) const {
+    return {{"uri", uri_of(name, report_.repository_prefix)}};
+  }
+
+  // `snippet`: the text itself, where it is one that people wrote.
+  Json physical(const Label& label, bool snippet) const {
+    const Place at = place_of(label.where);
+    Json region = {{"startLine", at.line},
+                   {"startColumn", at.column},
+                   {"endColumn", at.end_column}};
+    const std::string_view text = label.where.text();
+    if (snippet && text.size() <= kMostSnippet &&
+        text.find('\n') == std::string_view::npos) {
+      region["snippet"] = {{"text", printable(text)}};
+    }
+    return {{"artifactLocation", file(label.where.file->name())},
+            {"region", std::move(region)}};
+  }
+
+  Json main_location(const Diagnostic& diagnostic) const {
+    Json location;
+    if (const Label* label = place(diagnostic)) {
+      location["physicalLocation"] = physical(*label, true);
+      if (!label->text.empty()) location["message"] = message(label->text);
+    } else {
+      location["physicalLocation"] = {
+          {"artifactLocation", file(report_.main_file)},
+          {"region", {{"startLine", 1}}}};
+    }
+    Json names = Json::array();
+    for (const std::string& name : diagnostic.parameters) {
+      if (names.size() == kMostLogicalLocations) break;
+      names.push_back({{"fullyQualifiedName", printable(name)}});
+    }
+    if (!names.empty()) location["logicalLocations"] = std::move(names);
+    return location;
+  }
+
+  // What says that a finding of another run is this one, though lines and
+  // layers were added: the code, its axis and dimension, the file, and the
+  // parameters as they fold or else the text it points at.
+  std::string fingerprint(const Diagnostic& diagnostic) const {
+    const Label* label = place(diagnostic);
+    Sha256 hash;
+    const auto add = [&](std::string_view text) {
+      hash.update(text);
+      hash.update(std::string_view("\0", 1));
+    };
+    add(code_id(diagnostic.code));
+    add(diagnostic.subject.axis);
+    add(std::to_string(diagnostic.subject.dim));
+    add(label != nullptr ? label->where.file->name() : report_.main_file);
+    std::set<std::string> names;
+    for (const std::string& name : diagnostic.parameters) {
+      names.insert(folded_name(name));
+    }
+    for (const std::string& name : names) add(name);
+    if (names.empty()) {
+      add(label != nullptr ? label->where.text()
+                           : std::string_view(diagnostic.message));
+    }
+    return hash.hex();
+  }
+
+  Json related_locations(const Diagnostic& diagnostic) const {
+    Json all = Json::array();
+    const Label* main = place(diagnostic);
+    for (const Label& label : diagnostic.labels) {
+      if (!label.where || &label == main || !is_named_file(*label.where.file)) {
+        continue;
+      }
+      Json location = {{"id", all.size() + 1},
+                       {"physicalLocation", physical(label, false)}};
+      if (!label.text.empty()) location["message"] = message(label.text);
+      all.push_back(std::move(location));
+    }
+    return all;
+  }
+
+  // Edits of one file, ascending and apart from one another, as SARIF wants its
+  // replacements (3.56).
+  Json fixes_of(const Diagnostic& diagnostic) const {
+    Json all = Json::array();
+    for (const Fix& fix : diagnostic.fixes) {
+      if (fix.edits.empty()) continue;
+      Json replacements = Json::array();
+      for (const TextEdit& edit : fix.edits) {
+        const SourceFile& source = *edit.where.file;
+        const Position begin = source.position(edit.where.begin);
+        const Position end = source.position(edit.where.end);
+        replacements.push_back({{"deletedRegion",
+                                 {{"startLine", begin.line},
+                                  {"startColumn", begin.column},
+                                  {"endLine", end.line},
+                                  {"endColumn", end.column}}},
+                                {"insertedContent", {{"text", edit.text}}}});
+      }
+      const std::string& name = fix.edits.front().where.file->name();
+      all.push_back(
+          {{"description", message(fix.text)},
+           {"artifactChanges",
+            Json::array({{{"artifactLocation", file(name)},
+                          {"replacements", std::move(replacements)}}})}});
+    }
+    return all;
+  }
+
+  Json result(const Diagnostic& diagnostic) {
+    // Two findings that only their words tell apart are two findings.
+    std::string identity = fingerprint(diagnostic);
+    const size_t nth = ++seen_[identity];
+    if (nth > 1) identity += ":" + std::to_string(nth);
+    Json result = {
+        {"ruleId", code_id(diagnostic.code)},
+        {"ruleIndex", rule_numbers_.at(diagnostic.code)},
+        {"level", level_of(diagnostic.severity)},
+        {"message", {{"text", sarif_text(message_text(diagnostic))}}},
+        {"locations", Json::array({main_location(diagnostic)})},
+        {"partialFingerprints", {{kFingerprint, identity}}}};
+    Json related = related_locations(diagnostic);
+    if (!related.empty()) result["relatedLocations"] = std::move(related);
+    Json fixes = fixes_of(diagnostic);
+    if (!fixes.empty()) result["fixes"] = std::move(fixes);
+    Json properties = {{"findings", diagnostic.findings}};
+    const auto add = [&](const char* key,
+                         const std::vector<std::string>& values) {
+      if (!values.empty()) properties[key] = values;
+    };
+    add("parameters", diagnostic.parameters);
+    add("targets", diagnostic.targets);
+    result["properties"] = std::move(properties);
+    return result;
+  }
+
+  Json notification(const Diagnostic& diagnostic) const {
+    return {{"descriptor",
+             {{"id", code_id(diagnostic.code)},
+              {"index", notification_numbers_.at(diagnostic.code)}}},
+            {"level", level_of(diagnostic.severity)},
+            {"message", {{"text", sarif_text(message_text(diagnostic))}}}};
+  }
+
+  const Report& report_;
+  std::vector<const Diagnostic*> results_;
+  std::vector<const Diagnostic*> notifications_;
+  Numbers rule_numbers_;  // places among the descriptors, ascending by code
+  Numbers notification_numbers_;
+  std::map<std::string, size_t> seen_;  // fingerprints
+};
+
+}  // namespace
+
+void render_sarif(const Report& report, const Style&, const TextSink& sink) {
+  const Json log = {{"$schema", kSarifSchema},
+                    {"version", "2.1.0"},
+                    {"runs", Json::array({SarifRun(report).json()})}};
+  // ASCII alone: nothing in it acts on a terminal, and bytes that are no UTF-8
+  // become U+FFFD.
+  sink(log.dump(2, ' ', true, Json::error_handler_t::replace) + "\n");
+}
+
+}  // namespace shardplan
