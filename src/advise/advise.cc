@@ -199,9 +199,10 @@ std::vector<const Diagnostic*> removals(
 
 }  // namespace
 
-int64_t advise(const Planned& planned, size_t first, Diagnostics& diags) {
+int64_t advise(const Planned& planned, const AdvisedFindings& which,
+               Diagnostics& diags) {
   std::vector<Diagnostic*> findings;
-  for (size_t i = first; i < diags.all().size(); ++i) {
+  for (size_t i = which.first; i < which.end; ++i) {
     findings.push_back(&diags.all()[i]);
   }
   // What others make of an absent axis is reported, and no change of ours mends
@@ -220,6 +221,7 @@ int64_t advise(const Planned& planned, size_t first, Diagnostics& diags) {
        {Severity::Error, Severity::Warning, Severity::Note}) {
     for (Diagnostic* finding : findings) {
       if (finding->severity != severity) continue;
+      if (which.is_asked && !which.is_asked(*finding)) continue;
       const std::vector<uint32_t> parameters = trial.parameters_of(*finding);
       std::vector<Tried> fixes =
           fixes_of({planned, *finding, parameters, how.work}, how);

@@ -10,15 +10,24 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 #include "advise/what_if.h"
 #include "base/diagnostic.h"
 
 namespace shardplan {
 
-// Fills `fixes` of the diagnostics from number `first` on, which are the
-// findings of the plan, and puts those to try first in place of their help.
-// Returns the work that it took (Trial::work).
-int64_t advise(const Planned& planned, size_t first, Diagnostics& diags);
+// The findings of the plan: diagnostics from number `first` up to `end`.
+struct AdvisedFindings {
+  size_t first = 0;
+  size_t end = 0;
+  // Those that fixes are looked for; all of them where it is empty.
+  std::function<bool(const Diagnostic&)> is_asked = {};
+};
+
+// Fills `fixes` of the findings, and puts those to try first in place of their
+// help. Returns the work that it took (Trial::work).
+int64_t advise(const Planned& planned, const AdvisedFindings& which,
+               Diagnostics& diags);
 
 }  // namespace shardplan

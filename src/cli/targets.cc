@@ -143,6 +143,14 @@ JudgedTarget judge_target(const Target& target,
   return judged;
 }
 
+void find_fixes_of(JudgedTarget& judged,
+                   const std::function<bool(const Diagnostic&)>& is_asked,
+                   Host& host) {
+  if (!judged.session) return;
+  find_fixes(*judged.session, judged.options.planning, host, is_asked,
+             judged.diags);
+}
+
 std::vector<Setting> severity_settings(const Options& options) {
   std::vector<Setting> settings;
   const auto add = [&](std::string_view flag,

@@ -91,6 +91,11 @@ enum class Fixes : uint8_t { Find, Leave };
 JudgedTarget judge_target(const Target& target,
                           const std::vector<Setting>& settings, Fixes fixes,
                           Host& host);
+// Finds them later, of the findings for which `is_asked` is true; REQUIRES: the
+// diagnostics of the target are as judge_target() left them.
+void find_fixes_of(JudgedTarget& judged,
+                   const std::function<bool(const Diagnostic&)>& is_asked,
+                   Host& host);
 
 // What --deny and --allow say, as settings that come last.
 std::vector<Setting> severity_settings(const Options& options);

@@ -330,13 +330,19 @@ std::string end_of(std::string_view name) {
 
 // Rules.
 
-bool is_specific(const PlanRule& rule) { return !is_catch_all(rule.pattern); }
+// Not found in any name whatever. A rule that some name lacks is no catch-all:
+// only the others need to be compiled.
+bool is_specific(const PlanRule& rule, const Plan& plan) {
+  return rule.found < static_cast<int64_t>(plan.placement_of.size()) ||
+         !is_catch_all(rule.pattern);
+}
 
 // Rules that shard, but for those found in any name whatever; 1-based.
 std::vector<int> sharding_rules(const Plan& plan) {
   std::vector<int> numbers;
   for (size_t i = 0; i < plan.rules.size(); ++i) {
-    if (is_specific(plan.rules[i]) && !names_no_axis(plan.rules[i].spec)) {
+    if (!names_no_axis(plan.rules[i].spec) &&
+        is_specific(plan.rules[i], plan)) {
       numbers.push_back(static_cast<int>(i) + 1);
     }
   }
@@ -412,7 +418,7 @@ void find_name_mismatch(const LintInput& input, NamingMismatch& naming) {
   }
   const bool any_found = std::any_of(
       plan.rules.begin(), plan.rules.end(),
-      [](const PlanRule& r) { return is_specific(r) && r.found > 0; });
+      [&](const PlanRule& r) { return r.found > 0 && is_specific(r, plan); });
   if (any_found || asks_for_shards(plan)) return;
   naming.of_names = !has_unmatched(plan) || rules.size() > kSlips;
 }
@@ -435,8 +441,9 @@ void find_label_mismatch(const LintInput& input, NamingMismatch& naming) {
     }
   }
   const bool any_found = std::any_of(
-      input.plan.rules.begin(), input.plan.rules.end(),
-      [](const PlanRule& r) { return is_specific(r) && r.found > 0; });
+      input.plan.rules.begin(), input.plan.rules.end(), [&](const PlanRule& r) {
+        return r.found > 0 && is_specific(r, input.plan);
+      });
   naming.of_labels = !any_found && !naming.of_names;
 }
 
@@ -452,7 +459,8 @@ void report_outcome(const LintInput& input, Diagnostics::Builder& report) {
   for (size_t i = 0; i < input.plan.placements.size(); ++i) {
     const Placement& placement = input.plan.placements[i];
     const bool caught =
-        placement.rule > 0 && !is_specific(rule_of(input.plan, placement.rule));
+        placement.rule > 0 &&
+        !is_specific(rule_of(input.plan, placement.rule), input.plan);
     if (!caught && !input.plan.is_unmatched(placement)) continue;
     const auto count = static_cast<int64_t>(input.of_placement.of(i).size());
     Share& share = shares[placement.rule];
@@ -471,7 +479,7 @@ void report_outcome(const LintInput& input, Diagnostics::Builder& report) {
 std::string rules_found_nowhere(const LintInput& input) {
   int64_t count = 0;
   for (const PlanRule& rule : input.plan.rules) {
-    count += is_specific(rule) && rule.found == 0 ? 1 : 0;
+    count += rule.found == 0 && is_specific(rule, input.plan) ? 1 : 0;
   }
   return plural(count, "rule") + (count == 1 ? " is" : " are") +
          " found in no name";

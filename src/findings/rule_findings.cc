@@ -81,8 +81,9 @@ bool may_idle(const Plan& plan, size_t number) {
   const PlanRule& rule = plan.rules[number];
   if (!names_no_axis(rule.spec)) return false;
   return key_of_pattern(rule.pattern).has_value() ||
-         (number > 0 && is_catch_all(rule.pattern) &&
-          key_of_pattern(plan.rules[number - 1].pattern).has_value());
+         (number > 0 &&
+          key_of_pattern(plan.rules[number - 1].pattern).has_value() &&
+          is_catch_all(rule.pattern));
 }
 
 // Keys of such tables that were found. Each gives a rule for the weights of a

@@ -318,29 +318,41 @@ std::optional<Session> open_session(const PlanRequest& request,
   if (!held) return std::nullopt;
 
   progress.stage("checking the plan");
-  const LintOptions lint_how =
+  LintOptions lint_how =
       lint_options_with(request, memory, std::move(inputs.named_axes));
   const size_t first = diags.all().size();
   lint(make_lint_input(manifest, plan, folding, rules ? &*rules : nullptr,
                        *held, lint_how),
        diags);
   if (diags.cannot_run()) return std::nullopt;
+  const Balance ratios = balance(manifest, plan, *held);
+  Session session = {
+      std::move(manifest),     std::move(rules),    std::move(plan),
+      std::move(folding),      std::move(*held),    ratios,
+      std::move(made->slices), std::move(lint_how), first,
+      diags.all().size()};
+  if (request.find_fixes) {
+    progress.stage("looking for fixes");
+    find_fixes(session, request, host, nullptr, diags);
+  }
+  return session;
+}
+
+void find_fixes(const Session& session, const PlanRequest& request, Host& host,
+                const std::function<bool(const Diagnostic&)>& is_asked,
+                Diagnostics& diags) {
+  const auto begin = diags.all().begin();
   // Where the rules are for other names, no change of them here or there helps.
   const bool are_for_others =
-      std::any_of(diags.all().begin() + static_cast<std::ptrdiff_t>(first),
-                  diags.all().end(), [](const Diagnostic& diagnostic) {
+      std::any_of(begin + static_cast<std::ptrdiff_t>(session.first_finding),
+                  begin + static_cast<std::ptrdiff_t>(session.end_finding),
+                  [](const Diagnostic& diagnostic) {
                     return diagnostic.code == Code::RulesForOtherNames;
                   });
-  if (rules && !are_for_others && request.find_fixes) {
-    progress.stage("looking for fixes");
-    advise({manifest, *rules, plan, folding, *held,
-            resolve_options(request, host), lint_how},
-           first, diags);
-  }
-  const Balance ratios = balance(manifest, plan, *held);
-  return Session{std::move(manifest),    std::move(rules), std::move(plan),
-                 std::move(folding),     std::move(*held), ratios,
-                 std::move(made->slices)};
+  if (!session.rules || are_for_others) return;
+  advise({session.manifest, *session.rules, session.plan, session.folding,
+          session.memory, resolve_options(request, host), session.lint_how},
+         {session.first_finding, session.end_finding, is_asked}, diags);
 }
 
 namespace {

@@ -4,7 +4,9 @@
 // needed for it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 #include "base/diagnostic.h"
@@ -15,6 +17,7 @@
 #include "core/mesh.h"
 #include "core/plan.h"
 #include "core/rules.h"
+#include "findings/findings.h"
 #include "resolve/device_memory.h"
 #include "resolve/resolve.h"
 #include "session/budget.h"
@@ -31,6 +34,11 @@ struct Session {
   DeviceMemory memory;
   Balance balance;
   std::optional<Slices> slices;  // of the plan's mesh, where they are known
+  // How the plan was judged, and which diagnostics came of it: from one number
+  // up to another.
+  LintOptions lint_how = {};
+  size_t first_finding = 0;
+  size_t end_finding = 0;
 };
 
 // What a plan is made of, but for the mesh.
@@ -65,6 +73,13 @@ std::optional<Session> open_session(const PlanRequest& request,
                                     const MemoryRequest& memory, Host& host,
                                     Diagnostics& diags,
                                     ProgressListener& progress);
+
+// Fills in what would remove findings (advise/advise.h), of those for which
+// `is_asked` is true. `diags` are those of open_session() for the same request,
+// which did not look for fixes itself; more may have followed.
+void find_fixes(const Session& session, const PlanRequest& request, Host& host,
+                const std::function<bool(const Diagnostic&)>& is_asked,
+                Diagnostics& diags);
 
 // What has been read or made of a request already.
 struct ReadInputs {

@@ -282,6 +282,30 @@ TEST_CASE("the step summary of GitHub is appended") {
   CHECK(has_text(run.host.out, "::warning"));
 }
 
+TEST_CASE("in a workflow of GitHub files are named from the checkout's root") {
+  Run run;
+  run.options.output.format = "github";
+  run.options.planning.model = "m.json";
+  run.host.directory = "/w/repo/sub";
+  run.host.files["m.json"] = "{}";
+  run.host.variables["GITHUB_WORKSPACE"] = "/w/repo";
+  const auto rules = std::make_shared<SourceFile>("r.yaml", "x");
+  run.diags.keep(rules);
+  run.diags.report(Code::UnusedRule, {rules.get(), 0, 1}, "m");
+  CHECK(run.finish() == Exit::Fine);
+  CHECK(has_text(run.host.out, "file=sub/r.yaml,line=1"));
+  run.host.out.clear();
+  run.options.output.format = "sarif";
+  CHECK(run.finish({Code::UnusedAxis}) == Exit::Fine);
+  CHECK(has_text(run.host.out, "\"sub/r.yaml\""));
+  // What has no place is about the model.
+  CHECK(has_text(run.host.out, "\"sub/m.json\""));
+  run.host.out.clear();
+  run.host.variables["GITHUB_WORKSPACE"] = "/w/other";
+  CHECK(run.finish() == Exit::Fine);
+  CHECK(has_text(run.host.out, "\"r.yaml\""));
+}
+
 TEST_CASE("diagnostics are grouped by severity, each group in its order") {
   Diagnostics diags;
   diags.report(Code::SmallParameter, {}, "n1");
@@ -326,7 +350,8 @@ TEST_CASE("a failure is reported on stderr, or in the format made for that") {
     const char* format;
     bool on_stdout;
   } rows[] = {{"text", false},     {"json", true},    {"csv", false},
-              {"markdown", false}, {"concise", true}, {"github", true}};
+              {"markdown", false}, {"concise", true}, {"github", true},
+              {"sarif", true}};
   for (const auto& row : rows) {
     CAPTURE(row.format);
     MemoryHost host;

@@ -71,7 +71,7 @@ inline Advised advised(Manifest manifest, const std::string& text, Mesh mesh,
        result.diags);
   result.work = advise({result.manifest, result.rules, result.plan, folding,
                         *memory, result.resolving, result.linting},
-                       first, result.diags);
+                       {first, result.diags.all().size()}, result.diags);
   return result;
 }
 

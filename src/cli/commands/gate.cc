@@ -239,18 +239,23 @@ struct Judging {
   std::vector<bool>& used;           // of the baseline, by the head
 };
 
+// Takes out what the base's baseline accepts.
+void accept_side(const Judging& judging, const GateSide& side,
+                 const std::string& name, Diagnostics& diags) {
+  std::vector<bool> ignored;
+  if (const auto& baseline = judging.gate.base.baseline) {
+    accept(*baseline, name, diags, side.base ? ignored : judging.used);
+  }
+}
+
+// With all of its findings, accepted or not.
 JudgedTarget judge_side(const Judging& judging, const GateSide& side,
-                        GatedTarget& gated, Fixes fixes, Host& host) {
+                        GatedTarget& gated, Host& host) {
   std::vector<Setting> settings =
       side.base ? gated.base_settings : gated.head_settings;
   settings.insert(settings.end(), judging.over.begin(), judging.over.end());
   JudgedTarget judged = judge_target(side.base ? *gated.base : *gated.head,
-                                     settings, fixes, host);
-  std::vector<bool> ignored;
-  if (const auto& baseline = judging.gate.base.baseline) {
-    accept(*baseline, gated.name, judged.diags,
-           side.base ? ignored : judging.used);
-  }
+                                     settings, Fixes::Leave, host);
   if (judged.session && !judged.diags.cannot_run()) return judged;
   gated.failed_to_run = true;
   for (Diagnostic& diagnostic : judged.diags.all()) {
@@ -285,31 +290,23 @@ bool is_unchanged(const Gate& gate, const GatedTarget& gated,
   });
 }
 
-void judge_gated(const Judging& judging, GatedTarget& gated) {
-  const Gate& gate = judging.gate;
-  if (gated.head == nullptr) {
-    gated.judged =
-        judge_side(judging, gate.base, gated, Fixes::Leave, *gate.base.host);
-    return;
-  }
-  WatchingHost watched(*gate.head.host);
-  gated.judged = judge_side(judging, gate.head, gated, Fixes::Leave, watched);
-  if (is_unchanged(gate, gated, watched)) return;
-  if (gated.base != nullptr) {
-    gated.before =
-        judge_side(judging, gate.base, gated, Fixes::Leave, *gate.base.host);
-  }
-  if (gated.failed_to_run) return;
-  // What is new is shown with what would remove it.
+// What is new is shown with what would remove it.
+void find_fixes_of_new(const Judging& judging, GatedTarget& gated) {
+  Diagnostics left = gated.judged->diags;
+  accept_side(judging, judging.gate.head, gated.name, left);
   const Diagnostics none;
-  const std::vector<GateChange> found = finding_changes(
-      gated.before ? gated.before->diags : none, gated.judged->diags);
-  if (std::any_of(found.begin(), found.end(), [](const GateChange& change) {
-        return change.severity != Severity::Off;
-      })) {
-    gated.judged =
-        judge_side(judging, gate.head, gated, Fixes::Find, *gate.head.host);
-  }
+  const std::vector<GateChange> found =
+      finding_changes(gated.before ? gated.before->diags : none, left);
+  const auto is_new = [&](const Diagnostic& diagnostic) {
+    const GateChange* change = change_of(found, diagnostic);
+    return change != nullptr && change->severity != Severity::Off;
+  };
+  const auto& all = gated.judged->diags.all();
+  if (std::none_of(all.begin(), all.end(), is_new)) return;
+  find_fixes_of(*gated.judged, is_new, *judging.gate.head.host);
+}
+
+void add_found_changes(GatedTarget& gated) {
   if (gated.base == nullptr) {
     add_new_findings(*gated.judged, gated.changes);
     return;
@@ -318,6 +315,27 @@ void judge_gated(const Judging& judging, GatedTarget& gated) {
                                            side_of(*gated.judged))) {
     gated.changes.push_back(std::move(change));
   }
+}
+
+void judge_gated(const Judging& judging, GatedTarget& gated) {
+  const Gate& gate = judging.gate;
+  const auto judge_base = [&] {
+    JudgedTarget judged =
+        judge_side(judging, gate.base, gated, *gate.base.host);
+    accept_side(judging, gate.base, gated.name, judged.diags);
+    return judged;
+  };
+  if (gated.head == nullptr) {
+    gated.judged = judge_base();
+    return;
+  }
+  WatchingHost watched(*gate.head.host);
+  gated.judged = judge_side(judging, gate.head, gated, watched);
+  const bool is_same = is_unchanged(gate, gated, watched);
+  if (!is_same && gated.base != nullptr) gated.before = judge_base();
+  if (!is_same && !gated.failed_to_run) find_fixes_of_new(judging, gated);
+  accept_side(judging, gate.head, gated.name, gated.judged->diags);
+  if (!is_same && !gated.failed_to_run) add_found_changes(gated);
 }
 
 void judge_all(Gate& gate) {

@@ -290,7 +290,9 @@ TEST_CASE("gate: the workflows of docs/ci.md run") {
     std::vector<std::string> words = testing::shell_words(line);
     words.erase(words.begin());
     for (std::string& word : words) {
-      if (word == "gate.md") word = repository.path("gate.md");
+      if (word == "gate.md" || word == "shardplan.sarif") {
+        word = repository.path(word);
+      }
     }
     const StandsIn there(repository.root());
     GateHost host(*repository.real, repository.root());
@@ -298,10 +300,13 @@ TEST_CASE("gate: the workflows of docs/ci.md run") {
     // Both find the lost axis, and nothing is wrong with the words.
     CHECK_MESSAGE(exit == 1, host.out << host.err);
   }
-  CHECK(commands == 2);
+  CHECK(commands == 3);
   std::ifstream comment(repository.path("gate.md"));
   const std::string written(std::istreambuf_iterator<char>(comment), {});
   CHECK(has(written, R"(loses \`expert\`)"));
+  std::ifstream alerts(repository.path("shardplan.sarif"));
+  const std::string log(std::istreambuf_iterator<char>(alerts), {});
+  CHECK(has(log, "\"ruleId\": \"SP208\""));
 }
 
 }  // namespace
