@@ -452,7 +452,7 @@ Exit run_sweep(Context& context) {
       {"errors", Count{context.diags.count(Severity::Error)}},
       {"warnings", Count{context.diags.count(Severity::Warning)}}};
   report.headline = {sweep_headline(*sweep, fitting)};
-  report.tables.push_back(frontier_table(sweep->points, sweep->meshes));
+  report.tables = frontier_tables(sweep->points, sweep->meshes);
   report.tables.push_back(sorted_points(sweep->points, sweep->meshes,
                                         context.options.output.expand
                                             ? sweep->points.size()

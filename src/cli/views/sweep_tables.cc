@@ -101,6 +101,28 @@ std::vector<size_t> sorted(const std::vector<SweepPoint>& points,
   return order;
 }
 
+// The columns that programs see.
+std::vector<Column> program_columns() {
+  std::vector<Column> columns = {{"mesh", "mesh"},
+                                 {"devices", "devices"},
+                                 {"hardware", "hardware"},
+                                 {"batch", "batch"},
+                                 {"seq", "context"},
+                                 {"bytes_per_device", "per device"},
+                                 {"memory_limit", "memory"},
+                                 {"headroom", "headroom"},
+                                 {"fits", "fits"},
+                                 {"largest_batch", "largest batch"},
+                                 {"longest_context", "longest context"},
+                                 {"errors", "errors"},
+                                 {"warnings", "warnings"}};
+  for (size_t i = 0; i < kCategories; ++i) {
+    const std::string name(category_name(static_cast<Category>(i)));
+    columns.push_back({name, name});
+  }
+  return columns;
+}
+
 Row program_row(const SweepPoint& point, const SweepMesh& mesh) {
   Row row = {MeshCell{mesh.plan.mesh},
              Count{mesh.plan.mesh.devices()},
@@ -138,23 +160,7 @@ Table points_table(const std::vector<SweepPoint>& points,
   table.id = "points";
   table.title = "Points";
   table.audience = Audience::Programs;
-  table.columns = {{"mesh", "mesh"},
-                   {"devices", "devices"},
-                   {"hardware", "hardware"},
-                   {"batch", "batch"},
-                   {"seq", "context"},
-                   {"bytes_per_device", "per device"},
-                   {"memory_limit", "memory"},
-                   {"headroom", "headroom"},
-                   {"fits", "fits"},
-                   {"largest_batch", "largest batch"},
-                   {"longest_context", "longest context"},
-                   {"errors", "errors"},
-                   {"warnings", "warnings"}};
-  for (size_t i = 0; i < kCategories; ++i) {
-    const std::string name(category_name(static_cast<Category>(i)));
-    table.columns.push_back({name, name});
-  }
+  table.columns = program_columns();
   table.rows = [&points, &meshes](const RowSink& sink) {
     for (const SweepPoint& point : points) {
       sink(program_row(point, meshes[point.mesh]));
@@ -187,19 +193,28 @@ Table sorted_points(const std::vector<SweepPoint>& points,
   return table;
 }
 
-Table frontier_table(const std::vector<SweepPoint>& points,
-                     const std::vector<SweepMesh>& meshes) {
+std::vector<Table> frontier_tables(const std::vector<SweepPoint>& points,
+                                   const std::vector<SweepMesh>& meshes) {
   const Shown shown = shown_of(points, meshes);
-  Table table;
-  table.id = "frontier";
-  table.title = "Frontier of memory against devices";
-  table.columns = people_columns(shown);
-  std::vector<Row> rows;
+  std::vector<Row> for_people;
+  std::vector<Row> for_programs;
   for (const size_t i : frontier(points, meshes)) {
-    rows.push_back(people_row(points[i], meshes[points[i].mesh], shown));
+    const SweepMesh& mesh = meshes[points[i].mesh];
+    for_people.push_back(people_row(points[i], mesh, shown));
+    for_programs.push_back(program_row(points[i], mesh));
   }
-  table.rows = rows_of(std::move(rows));
-  return table;
+  Table people;
+  people.id = "frontier_for_people";
+  people.title = "Frontier of memory against devices";
+  people.audience = Audience::People;
+  people.columns = people_columns(shown);
+  people.rows = rows_of(std::move(for_people));
+  Table programs;
+  programs.id = "frontier";
+  programs.audience = Audience::Programs;
+  programs.columns = program_columns();
+  programs.rows = rows_of(std::move(for_programs));
+  return {std::move(people), std::move(programs)};
 }
 
 }  // namespace shardplan::cli

@@ -21,8 +21,9 @@ Table points_table(const std::vector<SweepPoint>& points,
 // `limit` rows and one that counts the rest.
 Table sorted_points(const std::vector<SweepPoint>& points,
                     const std::vector<SweepMesh>& meshes, size_t limit);
-// Those of frontier(), for everyone.
-Table frontier_table(const std::vector<SweepPoint>& points,
-                     const std::vector<SweepMesh>& meshes);
+// Those of frontier(): one table for people, one for programs, whose columns
+// are those of points_table.
+std::vector<Table> frontier_tables(const std::vector<SweepPoint>& points,
+                                   const std::vector<SweepMesh>& meshes);
 
 }  // namespace shardplan::cli

@@ -331,7 +331,11 @@ TEST_CASE("programs get every point, with sizes by category") {
   CHECK(std::get<YesNo>(rows[1][8]).value == false);
   CHECK(std::get<Count>(rows[1][9]).value == 13);
   CHECK(table.columns[13].id == "parameters");
-  CHECK(rows_in(frontier_table(s.points, s.meshes)).size() == 1);
+  const std::vector<Table> frontier = frontier_tables(s.points, s.meshes);
+  REQUIRE(frontier.size() == 2);
+  CHECK(rows_in(frontier[0]).size() == 1);
+  CHECK(rows_in(frontier[1]).size() == 1);
+  CHECK(frontier[1].columns.size() == table.columns.size());
 }
 
 }  // namespace
