@@ -275,12 +275,14 @@ Exit finish_in_part(Context& context, Report report) {
 
 Exit finish_incomplete(Context& context, Report report) {
   // Of a file that went away nothing holds; run() tells of it.
-  if (context.options.output.format != "json" ||
+  const std::string& format = context.options.output.format;
+  if ((format != "json" && format != "sarif") ||
       !context.host.shortened_file().empty()) {
     return Exit::CouldNotRun;
   }
   const Diagnostics shown = arranged(context.diags);
   report.diagnostics = &shown;
+  add_file_names(report, context.options, context.host);
   context.progress.clear();
   context.began_answer = true;
   context.explained =

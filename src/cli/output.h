@@ -66,7 +66,7 @@ bool report_shortened(Host& host, Diagnostics& diags);
 bool write_file(Context& context, const std::string& path, const Writer& write);
 
 // Ends a command that has some of its answer, and a reason why there is no
-// more: as CouldNotRun, with what there is of the report in JSON.
+// more: as CouldNotRun, with what there is of the report in JSON and SARIF.
 Exit finish_incomplete(Context& context, Report report);
 
 // Ends a command whose answer holds though some of what was asked for could not

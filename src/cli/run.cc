@@ -27,17 +27,24 @@ int fail(const Options& options, const Diagnostics& diags, Host& host,
   return static_cast<int>(Exit::CouldNotRun);
 }
 
-// Whether the words ask for JSON: they may be such that no options were read.
-bool ask_for_json(const std::vector<std::string>& words) {
+// The format for programs that the words ask for, "" without one: they may be
+// such that no options were read.
+std::string asked_format(const std::vector<std::string>& words) {
   for (size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
-    const bool apart = words[i] == "--format" && i + 1 < words.size() &&
-                       words[i + 1] == "json";
-    if (apart || words[i] == "--json" || words[i].starts_with("--json=") ||
-        words[i] == "--format=json") {
-      return true;
+    for (const std::string format : {"json", "sarif"}) {
+      const bool apart = words[i] == "--format" && i + 1 < words.size() &&
+                         words[i + 1] == format;
+      if (apart || words[i] == "--format=" + format) return format;
     }
+    if (words[i] == "--json" || words[i].starts_with("--json=")) return "json";
   }
-  return false;
+  return "";
+}
+
+void take_asked_format(const std::vector<std::string>& words,
+                       Options& options) {
+  const std::string format = asked_format(words);
+  if (!format.empty()) options.output.format = format;
 }
 
 int show_help(const CommandLine& line, const Options& options, Host& host) {
@@ -148,7 +155,7 @@ int run_command(const std::vector<std::string>& arguments, Host& host,
   apply_settings(line.settings, options, diags);
   if (options.run.max_memory) use_limit();
   if (diags.cannot_run()) {
-    if (ask_for_json(arguments)) options.output.format = "json";
+    take_asked_format(arguments, options);
     if (line.command == nullptr) options.command = likely_command(arguments);
     return fail(options, diags, host);
   }
@@ -192,7 +199,7 @@ int report_bug(const std::vector<std::string>& arguments,
 // Before there are options, or behind them.
 int fail_without_memory(const std::vector<std::string>& arguments, Host& host) {
   Options options;
-  if (ask_for_json(arguments)) options.output.format = "json";
+  take_asked_format(arguments, options);
   options.command = likely_command(arguments);
   Diagnostics diags;
   report_no_memory(options.command, diags);

@@ -155,6 +155,8 @@ class SarifRun {
           {{"id", code_id(code)},
            {"name", info.name},
            {"shortDescription", message(info.summary)},
+           // GitHub wants it too (its validator's rule GH2012).
+           {"fullDescription", message(info.summary)},
            {"help", message("`shardplan explain " + code_id(code) +
                             "` says what it means and what to do.")},
            {"defaultConfiguration", {{"level", level_of(info.severity)}}}});
