@@ -288,6 +288,7 @@ TEST_CASE("in a workflow of GitHub files are named from the checkout's root") {
   run.options.planning.model = "m.json";
   run.host.directory = "/w/repo/sub";
   run.host.files["m.json"] = "{}";
+  run.host.files["/w/repo/sub/m.json"] = "{}";
   run.host.variables["GITHUB_WORKSPACE"] = "/w/repo";
   const auto rules = std::make_shared<SourceFile>("r.yaml", "x");
   run.diags.keep(rules);

@@ -103,8 +103,8 @@ TEST_CASE("SARIF: a finding is a result at its line, of a rule that is named") {
   const json& place = found.at("locations").at(0).at("physicalLocation");
   CHECK(place.at("artifactLocation").at("uri") == "rules.yaml");
   CHECK(place.at("region") == json{{"startLine", 2},
-                                   {"startColumn", 10},
-                                   {"endColumn", 12},
+                                   {"startColumn", 11},
+                                   {"endColumn", 13},
                                    {"snippet", {{"text", "tp"}}}});
   CHECK(found.at("relatedLocations").at(0).at("message").at("text") ==
         "the rule");
@@ -276,7 +276,7 @@ TEST_CASE("SARIF and annotations say as notes what else a line does") {
   REQUIRE(results.size() == 1);
   CHECK(results[0].at("level") == "note");
   CHECK(rendered(report, "github") ==
-        "::notice file=r.yaml,line=1,col=7,endColumn=9,title=SP601 "
+        "::notice file=r.yaml,line=1,col=8,endColumn=10,title=SP601 "
         "lost-axes::`w` loses `fsdp`\n");
   CHECK(rendered(report, "concise").empty());
 }
