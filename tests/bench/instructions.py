@@ -33,6 +33,7 @@ from concurrent.futures import ThreadPoolExecutor
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RECORD = pathlib.Path(__file__).with_name("instructions.json")
 CONFIGS = ROOT / "tests" / "data" / "configs"
+SHIPPED = ROOT / "rules"
 SLACK = 0.05
 
 
@@ -110,6 +111,28 @@ def rule_per_name(count):
                   for name in names(count)])
 
 
+def targets(count):
+    """Of Llama 3.1 70B, each on another mesh."""
+    meshes = [f'      - "fsdp={1 + i // 10},tp={1 + i % 10}"\n'
+              for i in range(count)]
+    return ("targets:\n  llama:\n    model: model.json\n    rules: rules.yaml\n"
+            "    optimizer: adamw\n    hardware: h100-sxm\n    mesh:\n"
+            + "".join(meshes))
+
+
+def gate_sides(count):
+    """Two folders: in the second the embedding is no longer on tp."""
+    rules_text = (SHIPPED / "models/llama.yaml").read_text("utf-8")
+    line = "embedding)$', [tp,"
+    assert rules_text.count(line) == 1
+    changed = rules_text.replace(line, line.replace("[tp,", "[null,"))
+    model_text = (CONFIGS / "llama-3.1-70b.json").read_text("utf-8")
+    return {f"{side}/{name}": text for side, rules_of in
+            (("old", rules_text), ("new", changed)) for name, text in
+            (("rules.yaml", rules_of), ("model.json", model_text),
+             ("shardplan.yaml", targets(count)))}
+
+
 class Workload:
     """A command line in a folder where `files` (name: text) lie. `prepare` are
     command lines that are run before, uncounted."""
@@ -164,6 +187,10 @@ def workloads():
                  ["simulate", "tinyllama-1.1b.json", "--rules", "@llama",
                   "--mesh", "fsdp=2,tp=2", "--jobs", "1", "--layers", "1",
                   "--shrink", "--values", "field"], config("tinyllama-1.1b")),
+        Workload("check, 40 targets", ["check", "--config", "new/shardplan.yaml",
+                                       "--jobs", "1"], gate_sides(40)),
+        Workload("gate, 40 targets, all changed",
+                 ["gate", "old", "new", "--jobs", "1"], gate_sides(40)),
         Workload("diff of two plans",
                  ["diff", "a.plan.json", "b.plan.json"],
                  config("qwen3-30b-a3b"),
@@ -199,10 +226,14 @@ def run(command, folder):
 
 def count(program, workload):
     """Instructions of a workload. The folder's name has one length."""
-    always = ["--isolated"]
+    # Without what a folder above may configure.
+    has_own = workload.command[0] == "gate" or "--config" in workload.command
+    always = [] if has_own else ["--isolated"]
     with tempfile.TemporaryDirectory(prefix="shardplan-bench-") as folder:
         for name, text in workload.files.items():
-            pathlib.Path(folder, name).write_text(text, "utf-8")
+            path = pathlib.Path(folder, name)
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, "utf-8")
         for command in workload.prepare:
             run([program, *command, *always], folder)
         counts = pathlib.Path(folder, "counts")
