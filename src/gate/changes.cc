@@ -350,6 +350,22 @@ std::string_view gate_kind_name(GateKind kind) {
   return kNames.at(static_cast<size_t>(kind));
 }
 
+ChangeLine deciding_line(const Session& session, const Placement& placement,
+                         const AxisNames& axes, bool before) {
+  if (placement.rule != 0) return rule_line(session, placement, before);
+  const LogicalRule* first = nullptr;
+  for (size_t dim = 0; dim < placement.logical_rules.size(); ++dim) {
+    const LogicalRule* rule = logical_rule(session, placement, dim);
+    if (rule == nullptr) continue;
+    if (first == nullptr) first = rule;
+    if (dim < placement.spec.dims.size() &&
+        beyond(axes, placement.spec.dims[dim]) != axes) {
+      return line_of(rule->where, before);
+    }
+  }
+  return first == nullptr ? ChangeLine() : line_of(first->where, before);
+}
+
 std::string finding_key(const Diagnostic& diagnostic) {
   std::string key = code_id(diagnostic.code) + " " + diagnostic.subject.axis +
                     " " + std::to_string(diagnostic.subject.dim);

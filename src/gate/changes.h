@@ -17,6 +17,7 @@
 #include "base/diagnostic.h"
 #include "base/source.h"
 #include "core/mesh.h"
+#include "core/plan.h"
 #include "core/spec.h"
 #include "gate/fail_on.h"
 #include "memory/budget.h"
@@ -95,6 +96,11 @@ const GateChange* change_of(const std::vector<GateChange>& changes,
                             const Diagnostic& diagnostic);
 
 bool falls_short(const FailOn& fail_on, const GateChange& change);
+
+// Where the rule stands that decided a placement, or the logical axis rule: of
+// those the one that gave it one of the axes, else the first.
+ChangeLine deciding_line(const Session& session, const Placement& placement,
+                         const AxisNames& axes, bool before);
 
 // What says whether two runs found the same: the code with the axis, and the
 // names it is about or, without names, the text it points at.

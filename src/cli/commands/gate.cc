@@ -20,6 +20,7 @@
 #include "base/parallel.h"
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/commands/simulate/forward.h"
 #include "cli/config.h"
 #include "cli/flag_values.h"
 #include "cli/flags.h"
@@ -58,6 +59,7 @@ struct GatedTarget {
   std::vector<Setting> head_settings;
   // What came of it.
   std::vector<GateChange> changes;
+  CollectiveCoverage collectives;
   std::optional<JudgedTarget> judged;  // as it is now, else as it was
   std::optional<JudgedTarget> before;  // where something differs
   bool failed_to_run = false;
@@ -290,6 +292,21 @@ bool is_unchanged(const Gate& gate, const GatedTarget& gated,
   });
 }
 
+// What differs between the sides; collectives stand before findings.
+void add_side_changes(const Gate& gate, GatedTarget& gated) {
+  std::vector<GateChange> changes = target_changes(
+      gated.name, side_of(*gated.before), side_of(*gated.judged));
+  ComparedCollectives compared = compare_collectives(
+      {*gated.before, *gate.base.host}, {*gated.judged, *gate.head.host});
+  gated.collectives = std::move(compared.coverage);
+  changes.insert(std::find_if(changes.begin(), changes.end(),
+                              [](const GateChange& change) {
+                                return change.kind == GateKind::Finding;
+                              }),
+                 compared.changes.begin(), compared.changes.end());
+  gated.changes.insert(gated.changes.end(), changes.begin(), changes.end());
+}
+
 // What is new is shown with what would remove it.
 void find_fixes_of_new(const Judging& judging, GatedTarget& gated) {
   Diagnostics left = gated.judged->diags;
@@ -306,15 +323,12 @@ void find_fixes_of_new(const Judging& judging, GatedTarget& gated) {
   find_fixes_of(*gated.judged, is_new, *judging.gate.head.host);
 }
 
-void add_found_changes(GatedTarget& gated) {
+void add_found_changes(const Gate& gate, GatedTarget& gated) {
   if (gated.base == nullptr) {
     add_new_findings(*gated.judged, gated.changes);
     return;
   }
-  for (GateChange& change : target_changes(gated.name, side_of(*gated.before),
-                                           side_of(*gated.judged))) {
-    gated.changes.push_back(std::move(change));
-  }
+  add_side_changes(gate, gated);
 }
 
 void judge_gated(const Judging& judging, GatedTarget& gated) {
@@ -335,7 +349,7 @@ void judge_gated(const Judging& judging, GatedTarget& gated) {
   if (!is_same && gated.base != nullptr) gated.before = judge_base();
   if (!is_same && !gated.failed_to_run) find_fixes_of_new(judging, gated);
   accept_side(judging, gate.head, gated.name, gated.judged->diags);
-  if (!is_same && !gated.failed_to_run) add_found_changes(gated);
+  if (!is_same && !gated.failed_to_run) add_found_changes(gate, gated);
 }
 
 void judge_all(Gate& gate) {
@@ -374,27 +388,6 @@ bool is_same_text(const RuleSet& a, const RuleSet& b) {
                     });
 }
 
-GateChange rule_change(const RuleSetChange& found) {
-  GateChange change;
-  change.kind =
-      found.kind == ChangeKind::Rule ? GateKind::Rule : GateKind::Label;
-  change.what = found.what;
-  if (found.before) change.before = *found.before;
-  if (found.after) change.after = *found.after;
-  if (!found.text_before.empty()) change.before = found.text_before;
-  if (!found.text_after.empty()) change.after = found.text_after;
-  const bool is_there = static_cast<bool>(found.after_where);
-  const Span where = is_there ? found.after_where : found.before_where;
-  if (where) {
-    change.line = {where.file->name(), where.file->position(where.begin).line,
-                   !is_there, where};
-  }
-  change.lost = found.lost;
-  change.gained = found.gained;
-  change.text = change_sentence(found);
-  return change;
-}
-
 // What became of the rules themselves, each pair of files once.
 void add_rule_changes(Gate& gate) {
   std::set<std::string> seen;
@@ -424,7 +417,7 @@ void add_rule_changes(Gate& gate) {
           change.from == RuleSetChange::From::Nowhere) {
         continue;
       }
-      gate.changes.push_back(rule_change(change));
+      gate.changes.push_back(gate_change(change));
       gate.changes.back().fails =
           falls_short(gate.fail_on, gate.changes.back());
     }
@@ -544,6 +537,7 @@ GateTarget view_of(const GatedTarget& gated) {
   GateTarget view;
   view.name = gated.name;
   view.changes = &gated.changes;
+  view.collectives = gated.collectives;
   view.could_not_run = gated.failed_to_run;
   if (gated.judged) {
     view.errors = gated.judged->diags.count(Severity::Error);

@@ -16,6 +16,8 @@ namespace {
 constexpr size_t kMostCommentBytes = 65'000;
 // Rows that people are shown of a target's changes.
 constexpr size_t kMostChanges = 12;
+// Sizes of forward passes that are told apart.
+constexpr size_t kMostTokens = 3;
 
 Cell cell_of(const ChangeValue& value) {
   if (const auto* spec = std::get_if<PartitionSpec>(&value)) return *spec;
@@ -90,6 +92,9 @@ std::string name_of(const GateChange& change) {
     case GateKind::Baseline:
       return "baseline " + change.what;
     case GateKind::Collective:
+      // What is sent stands below.
+      return change.what.substr(
+          0, std::min(change.what.find(" of "), change.what.find(" after ")));
     case GateKind::Memory:
     case GateKind::Target:
       break;
@@ -225,6 +230,19 @@ std::vector<const GateChange*> by_weight(
   return all;
 }
 
+// Null where nothing differs that they could follow from.
+Cell coverage_cell(const CollectiveCoverage& collectives) {
+  using How = CollectiveCoverage::How;
+  if (collectives.how == How::NotAsked) return {};
+  return std::string(collectives.how == How::Compared ? "compared" : "unknown");
+}
+
+Cell coverage_note(const CollectiveCoverage& collectives) {
+  if (collectives.text.empty()) return {};
+  return Prose{collectives.text + (collectives.doubt.empty() ? "" : "; ") +
+               collectives.doubt};
+}
+
 Table targets_table(const GateView& view) {
   Table table;
   table.id = "targets";
@@ -233,12 +251,16 @@ Table targets_table(const GateView& view) {
                    {"changed", "changed"},
                    {"errors", "errors", Align::Right},
                    {"warnings", "warnings", Align::Right},
-                   {"failed", "failed"}};
+                   {"failed", "failed"},
+                   {"collectives", "collectives"},
+                   {"collectives_note", "collectives note"}};
   std::vector<Row> rows;
   for (const GateTarget& target : view.targets) {
+    const CollectiveCoverage& collectives = target.collectives;
     rows.push_back({target.name, YesNo{!target.changes->empty()},
                     Count{target.errors}, Count{target.warnings},
-                    YesNo{target.could_not_run || any_fails(*target.changes)}});
+                    YesNo{target.could_not_run || any_fails(*target.changes)},
+                    coverage_cell(collectives), coverage_note(collectives)});
   }
   table.rows = rows_of(std::move(rows));
   return table;
@@ -321,6 +343,52 @@ void add_people_tables(const GateView& view, Report& report) {
     report.tables.push_back(people_table(
         "target_changes_" + std::to_string(++number), title, changes, view));
     report.tables.back().folded = !group.fails;
+  }
+}
+
+// Of how many targets that changed collectives were compared, over which
+// tokens, and why of the others nothing is known.
+void add_coverage(const GateView& view, std::vector<std::string>& notes) {
+  using How = CollectiveCoverage::How;
+  std::map<std::string, std::vector<std::string>> unknown;
+  std::map<std::string, std::vector<std::string>> compared;
+  std::map<std::string, std::vector<std::string>> doubted;
+  size_t all = 0;
+  for (const GateTarget& target : view.targets) {
+    const CollectiveCoverage& collectives = target.collectives;
+    if (collectives.how == How::NotAsked) continue;
+    ++all;
+    auto& kind = collectives.how == How::Compared ? compared : unknown;
+    kind[collectives.text].push_back(target.name);
+    if (collectives.doubt.empty()) continue;
+    doubted[collectives.doubt].push_back(target.name);
+  }
+  if (all == 0) return;
+  if (compared.empty() && unknown.size() == 1) {
+    notes.push_back("Collectives were not compared: " + unknown.begin()->first +
+                    ".");
+    return;
+  }
+  size_t count = 0;
+  std::vector<std::string> tokens;
+  for (const auto& [over, names] : compared) {
+    count += names.size();
+    tokens.push_back(over);
+  }
+  std::string text = "Collectives were compared for " +
+                     count_text(static_cast<int64_t>(count)) + " of " +
+                     plural(static_cast<int64_t>(all), "target");
+  if (count > 0) {
+    text += ", in a forward pass over ";
+    text += tokens.size() > kMostTokens ? "each one's tokens"
+                                        : joined(tokens, ", ", " or ");
+  }
+  notes.push_back(text + ".");
+  for (const auto& [doubt, names] : doubted) {
+    notes.push_back("In that of " + some_names(names) + ", " + doubt + ".");
+  }
+  for (const auto& [why, names] : unknown) {
+    notes.push_back("Not for " + some_names(names) + ": " + why + ".");
   }
 }
 
@@ -419,6 +487,7 @@ Report gate_report(const GateView& view) {
       !same.empty() && totals.changed > 0) {
     report.notes.push_back("The same: " + some_names(same) + ".");
   }
+  add_coverage(view, report.notes);
   report.notes.push_back(last_line(view, totals));
   if (!view.expand) report.most_bytes = kMostCommentBytes;
   return report;

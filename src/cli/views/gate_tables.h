@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gate/changes.h"
+#include "gate/collective_changes.h"
 #include "report/report.h"
 
 namespace shardplan::cli {
@@ -17,6 +18,7 @@ struct GateTarget {
   bool could_not_run = false;
   int64_t errors = 0;
   int64_t warnings = 0;
+  CollectiveCoverage collectives;
 };
 
 struct GateView {

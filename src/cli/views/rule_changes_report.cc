@@ -547,4 +547,25 @@ Table rule_changes_table(const std::vector<RuleSetChange>& changes,
   return table;
 }
 
+GateChange gate_change(const RuleSetChange& found) {
+  GateChange change;
+  change.kind =
+      found.kind == ChangeKind::Rule ? GateKind::Rule : GateKind::Label;
+  change.what = found.what;
+  if (found.before) change.before = *found.before;
+  if (found.after) change.after = *found.after;
+  if (!found.text_before.empty()) change.before = found.text_before;
+  if (!found.text_after.empty()) change.after = found.text_after;
+  const bool is_there = static_cast<bool>(found.after_where);
+  const Span where = is_there ? found.after_where : found.before_where;
+  if (where) {
+    change.line = {where.file->name(), where.file->position(where.begin).line,
+                   !is_there, where};
+  }
+  change.lost = found.lost;
+  change.gained = found.gained;
+  change.text = change_sentence(found);
+  return change;
+}
+
 }  // namespace shardplan::cli

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "gate/changes.h"
 #include "gate/fail_on.h"
 #include "gate/rule_changes.h"
 #include "report/report.h"
@@ -25,6 +26,9 @@ std::vector<ChangeText> change_texts(const std::vector<RuleSetChange>& changes,
 
 // Of one by itself: "`embed` loses `fsdp`; [fsdp] → []; matters where ..".
 std::string change_sentence(const RuleSetChange& change);
+
+// The same among the changes of a gate.
+GateChange gate_change(const RuleSetChange& change);
 
 // One line for each, in columns where all fit into `width`. Of one that does
 // not the detail, and what does not fit beside it, stand below.

@@ -309,5 +309,121 @@ TEST_CASE("gate: the workflows of docs/ci.md run") {
   CHECK(has(log, "\"ruleId\": \"SP208\""));
 }
 
+// Two folders with a Llama and what has no forward pass, under rules.
+struct TwoFolders {
+  testing::Folder folder;
+  std::unique_ptr<Host> real = make_real_host();
+
+  std::string path(const std::string& name) const { return folder / name; }
+
+  TwoFolders(const std::string& old_rules, const std::string& new_rules,
+             const std::string& config) {
+    for (const std::string side : {"old", "new"}) {
+      std::filesystem::create_directory(path(side));
+      write_text(path(side + "/llama.json"), R"({"model_type": "llama",
+        "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 6,
+        "num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 256,
+        "torch_dtype": "bfloat16"})");
+      write_text(path(side + "/other.json"),
+                 R"({"a/up_proj": {"shape": [64, 64], "dtype": "bf16"}})");
+      write_text(path(side + "/rules.yaml"),
+                 side == "old" ? old_rules : new_rules);
+      write_text(path(side + "/shardplan.yaml"), config);
+    }
+  }
+
+  GateHost run(std::vector<std::string> words, int exit) {
+    const StandsIn there(folder.path());
+    words.insert(words.begin(), {"gate", "old/", "new/"});
+    GateHost host(*real, folder.path());
+    CHECK_MESSAGE(cli::run(words, host) == exit, host.out << host.err);
+    return host;
+  }
+};
+
+// The up projections get another spec.
+std::string collective_rules(const std::string& up) {
+  return "axes: [dp, fsdp, tp, sp]\nrules:\n  - ['up_proj', " + up +
+         "]\n"
+         "  - ['(q|k|v|gate)_proj', [tp, fsdp]]\n"
+         "  - ['(o|down)_proj', [fsdp, tp]]\n  - ['.*', []]\n";
+}
+
+TEST_CASE("gate: a collective that is new is told, with the line") {
+  TwoFolders folders(collective_rules("[tp, null]"),
+                     collective_rules("[tp, fsdp]"),
+                     "targets:\n  llama:\n    model: llama.json\n"
+                     "    rules: rules.yaml\n    mesh: \"fsdp=2,tp=2\"\n"
+                     "    mode: prefill\n    batch: 4\n    seq: 32\n");
+  const GateHost text = folders.run({}, 0);
+  CHECK(has(text.out, "all-gather over fsdp"));
+  CHECK(
+      has(text.out, "gathers before use `model.layers.*.mlp.up_proj.weight`"));
+  CHECK(has(text.out, "Collectives were compared for 1 of 1 target"));
+  CHECK(has(text.out, "4x32 tokens in bf16"));
+  const GateHost report = folders.run({"--json"}, 0);
+  CHECK(has(report.out,
+            "\"kind\": \"collective\", \"what\": \"all-gather over fsdp of "
+            "model.layers.*.mlp.up_proj.weight\", \"before\": 0, \"after\": 6, "
+            "\"file\": \"new/rules.yaml\", \"line\": 3, \"side\": \"head\", "
+            "\"fails\": false"));
+  CHECK(has(report.out, "\"collectives\": \"compared\""));
+  const GateHost markdown = folders.run({"--format", "markdown"}, 0);
+  CHECK(has(markdown.out, "`all-gather over fsdp`"));
+  CHECK(has(folders.run({"--fail-on", "any-change"}, 1).err, "all-gather"));
+}
+
+TEST_CASE("gate: where no forward pass is known it is said") {
+  TwoFolders folders(collective_rules("[tp, null]"),
+                     collective_rules("[tp, fsdp]"),
+                     "targets:\n  llama:\n    model: llama.json\n"
+                     "    rules: rules.yaml\n    mesh: \"fsdp=2,tp=2\"\n"
+                     "  other:\n    model: other.json\n"
+                     "    rules: rules.yaml\n    mesh: \"fsdp=2,tp=2\"\n");
+  const GateHost text = folders.run({}, 0);
+  CHECK(has(text.out, "Collectives were compared for 1 of 2 targets"));
+  CHECK(has(text.out,
+            "Not for `other`: the names of this model are those of "
+            "no family"));
+  CHECK(has(folders.run({"--json"}, 0).out, "\"collectives\": \"unknown\""));
+}
+
+TEST_CASE("gate: a side that cannot be partitioned is said, and fails not") {
+  TwoFolders folders(collective_rules("[tp, null]"),
+                     collective_rules("[fsdp, null]"),
+                     "targets:\n  llama:\n    model: llama.json\n"
+                     "    rules: rules.yaml\n    mesh: \"fsdp=3,tp=2\"\n"
+                     "    on-indivisible: pad\n    tolerance: 1\n");
+  const GateHost text = folders.run({}, 0);
+  CHECK(has(text.out, "Collectives were not compared: "));
+  CHECK(has(text.out, "cannot run shards of different sizes"));
+}
+
+TEST_CASE("gate: values that do not lie as asked are said") {
+  const auto rules = [](const std::string& up) {
+    return "axes: [fsdp, tp]" +
+           collective_rules(up).substr(collective_rules(up).find('\n'));
+  };
+  TwoFolders folders(rules("[tp, null]"), rules("[tp, fsdp]"),
+                     "targets:\n  llama:\n    model: llama.json\n"
+                     "    rules: rules.yaml\n    mesh: \"fsdp=2,tp=2\"\n");
+  CHECK(has(folders.run({}, 0).out,
+            "`input_ids` is not laid out as asked: "
+            "axis `dp` is unknown"));
+}
+
+TEST_CASE("gate: collectives are the same for any number of threads") {
+  TwoFolders folders(
+      collective_rules("[tp, null]"), collective_rules("[fsdp, tp]"),
+      "targets:\n  llama:\n    model: llama.json\n"
+      "    rules: rules.yaml\n    mesh: [tp=2, tp=4, \"fsdp=2,tp=2\", fsdp=4, "
+      "\"dp=2,fsdp=2\", \"dp=2,tp=4\", fsdp=8, \"sp=2,tp=2\"]\n");
+  const std::string one = folders.run({"--json", "--jobs", "1"}, 0).out;
+  CHECK(has(one, "\"kind\": \"collective\""));
+  for (const char* jobs : {"2", "5"}) {
+    CHECK(folders.run({"--json", "--jobs", jobs}, 0).out == one);
+  }
+}
+
 }  // namespace
 }  // namespace shardplan::cli

@@ -142,24 +142,31 @@ int64_t multiple(int64_t unit, int64_t least) {
   return (least + unit - 1) / unit * unit;
 }
 
+}  // namespace
+
+ForwardPass default_pass(Mode mode, const RuleSet* rules, const Mesh& mesh) {
+  ForwardPass pass;
+  pass.batch =
+      multiple(shards_of("__BATCH__", rules, mesh, mode), kDefaultBatch);
+  pass.length =
+      multiple(shards_of("__LENGTH__", rules, mesh, mode), kDefaultLength);
+  return pass;
+}
+
+namespace {
+
 // Sizes of the run; empty when the flags contradict one another. Those that
 // nobody gives are such that every device has some of the batch.
 std::optional<ForwardPass> forward_pass(const SimulateRequest& flags, Mode mode,
                                         const InputIds& ids,
                                         const RuleSet* rules, const Mesh& mesh,
                                         Diagnostics& diags) {
-  ForwardPass pass;
+  ForwardPass pass = default_pass(mode, rules, mesh);
   pass.layers = flags.layers;
   pass.capacity = flags.capacity;
   if (flags.batch) {
     pass.batch = *flags.batch;
     pass.length = flags.length.value_or(kDefaultLength);
-  } else {
-    const auto shards = [&](std::string_view token) {
-      return shards_of(token, rules, mesh, mode);
-    };
-    pass.batch = multiple(shards("__BATCH__"), kDefaultBatch);
-    pass.length = multiple(shards("__LENGTH__"), kDefaultLength);
   }
   if (ids.empty()) return pass;
   const auto sequences = static_cast<int64_t>(ids.size());

@@ -11,6 +11,10 @@
 #include "base/host.h"
 #include "cli/commands.h"
 #include "core/graph_description.h"
+#include "core/mesh.h"
+#include "core/partition_axis.h"
+#include "core/rules.h"
+#include "graph/family.h"
 #include "session/session.h"
 
 namespace shardplan::cli {
@@ -47,6 +51,10 @@ struct WholeModel {
   GraphDescription description;
   ModelRun run;
 };
+
+// The pass where nobody gives its sizes: as small as it may be with a part of
+// the batch, and of its tokens, on every device. `rules` may be null.
+ForwardPass default_pass(Mode mode, const RuleSet* rules, const Mesh& mesh);
 
 // Sizes of the run: those of `ids` where there are any, else --tokens. Empty,
 // with the reason reported: no family recognises the model (SP016), sizes

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/commands/simulate/forward.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/diagnostic.h"
+#include "base/source.h"
+#include "cli/commands/simulate/model.h"
+#include "core/facts.h"
+#include "graph/family.h"
+#include "io/hf_config/facts.h"
+#include "session/plan_request.h"
+#include "sim/forward_collectives.h"
+
+namespace shardplan::cli {
+namespace {
+
+// The first error, as a reason.
+std::string reason_in(const Diagnostics& diags) {
+  for (const Diagnostic& diagnostic : diags.all()) {
+    if (diagnostic.severity == Severity::Error) return diagnostic.message;
+  }
+  return "its forward pass cannot be partitioned";
+}
+
+struct Numbers {
+  Storage storage = Storage::F32;
+  const char* name = "f32";
+};
+
+// Those that most weights are; of narrower ones what activations are then.
+Numbers sent_numbers(const Manifest& manifest) {
+  std::map<DType, double> elements;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const TensorType& type = manifest.type(i);
+    elements[type.dtype] += static_cast<double>(type.elements());
+  }
+  const auto most = std::max_element(
+      elements.begin(), elements.end(),
+      [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most == elements.end() || !is_narrower(most->first, DType::F32)) {
+    return {};
+  }
+  if (most->first == DType::F16) return {Storage::F16, "f16"};
+  return {Storage::BF16, "bf16"};
+}
+
+ForwardPass pass_of(const JudgedTarget& target) {
+  const Session& session = *target.session;
+  const MemoryRequest& memory = target.options.memory;
+  const Mode mode = target.options.planning.mode;
+  ForwardPass pass = default_pass(
+      mode, session.rules ? &*session.rules : nullptr, session.plan.mesh);
+  if (memory.batch) pass.batch = *memory.batch;
+  if (memory.seq) pass.length = *memory.seq;
+  if (mode == Mode::Decode) pass.length = 1;
+  return pass;
+}
+
+// Of a side, before anything is partitioned.
+struct SideModel {
+  Diagnostics diags;  // keep the text that the config points into
+  std::optional<ModelConfig> config;
+  std::optional<ForwardModel> model;  // empty: `why` says why
+  std::string why;
+};
+
+SideModel side_model(const TargetOnSide& side) {
+  const Manifest& manifest = side.target.session->manifest;
+  SideModel result;
+  Diagnostics& diags = result.diags;
+  result.config =
+      find_model_config(side.target.options.planning.model, side.host, diags);
+  if (result.config) {
+    const Family* family = recognise_family(manifest, ParameterNames(manifest),
+                                            *result.config, diags);
+    if (family != nullptr) {
+      result.model = forward_model(manifest, *family, *result.config,
+                                   pass_of(side.target), diags);
+    }
+  }
+  if (!result.model) result.why = reason_in(diags);
+  return result;
+}
+
+// Of files; null is none.
+bool is_same_text(const SourceFile* a, const SourceFile* b) {
+  return a == nullptr || b == nullptr ? a == b : a->text() == b->text();
+}
+
+// Whether the other side has the same model, run on the same tokens.
+bool is_same_model(const SideModel& model, const TargetOnSide& before,
+                   const TargetOnSide& after) {
+  const Manifest& a = before.target.session->manifest;
+  const Manifest& b = after.target.session->manifest;
+  if (!model.model || a.size() != b.size() ||
+      !std::equal(a.sources.begin(), a.sources.end(), b.sources.begin(),
+                  b.sources.end(),
+                  [](const SourcePtr& one, const SourcePtr& other) {
+                    return is_same_text(one.get(), other.get());
+                  })) {
+    return false;
+  }
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a.name(i) != b.name(i) || a.type(i) != b.type(i)) return false;
+  }
+  Diagnostics quiet;
+  const auto config =
+      find_model_config(after.target.options.planning.model, after.host, quiet);
+  const ForwardPass pass = pass_of(after.target);
+  return config && is_same_text(config->where.file, model.config->where.file) &&
+         pass.batch == model.model->pass.batch &&
+         pass.length == model.model->pass.length;
+}
+
+struct SideAnswer {
+  std::optional<ForwardCollectives> found;  // empty: `why` says why
+  std::string why;
+  std::string over;   // "2x16 tokens in bf16"
+  std::string doubt;  // what is not laid out as asked
+};
+
+// Of values that do not lie as asked the first.
+std::string doubt_in(const Diagnostics& diags) {
+  std::string text;
+  for (const Diagnostic& diagnostic : diags.all()) {
+    if (diagnostic.severity < Severity::Warning ||
+        diagnostic.code == Code::UnusedActivationRule) {
+      continue;
+    }
+    if (!text.empty()) return text + ", and others";
+    text = diagnostic.message;
+  }
+  return text;
+}
+
+// `side` may be that of the other side, where the model is the same.
+SideAnswer answer_of(const JudgedTarget& target, SideModel& side) {
+  SideAnswer answer;
+  if (!side.model) {
+    answer.why = side.why;
+    return answer;
+  }
+  const Session& session = *target.session;
+  const Numbers numbers = sent_numbers(session.manifest);
+  const ForwardPass& pass = side.model->pass;
+  answer.over = std::to_string(pass.batch) + "x" + std::to_string(pass.length) +
+                " tokens in " + numbers.name;
+  Diagnostics diags;
+  answer.found = forward_collectives(
+      *side.model,
+      {session.manifest, session.plan,
+       session.rules ? &*session.rules : nullptr,
+       name_reading(target.options.planning), numbers.storage},
+      diags);
+  (answer.found ? answer.doubt : answer.why) =
+      answer.found ? doubt_in(diags) : reason_in(diags);
+  return answer;
+}
+
+}  // namespace
+
+ComparedCollectives compare_collectives(const TargetOnSide& before,
+                                        const TargetOnSide& after) {
+  SideModel model = side_model(before);
+  const SideAnswer was = answer_of(before.target, model);
+  std::optional<SideModel> other;
+  if (!is_same_model(model, before, after)) other.emplace(side_model(after));
+  const SideAnswer is = answer_of(after.target, other ? *other : model);
+  if (was.found && is.found) {
+    ComparedCollectives compared;
+    compared.coverage = {
+        CollectiveCoverage::How::Compared,
+        was.over == is.over ? is.over : was.over + " → " + is.over,
+        is.doubt.empty() ? was.doubt : is.doubt};
+    compared.changes = collective_changes(
+        after.target.name, {*before.target.session, was.found->uses},
+        {*after.target.session, is.found->uses});
+    return compared;
+  }
+  std::string why = is.found ? was.why : is.why;
+  if (was.why != is.why) {
+    why = std::string(is.found ? "on the base side, " : "on the head side, ") +
+          why;
+  }
+  return {{CollectiveCoverage::How::Unknown, std::move(why), {}}, {}};
+}
+
+}  // namespace shardplan::cli

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// The collectives of a model's forward pass, found without running it: the
+// graph is partitioned as for a run (spmd/partition.h), and what it sends is
+// counted and priced.
+//
+// Of layers that follow one another and are placed alike only a few are
+// partitioned, and what one of those in the middle sends counts for all that
+// are left out. That holds where it sends and hands on what a neighbour does,
+// which is looked at; else all layers are partitioned.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "core/facts.h"
+#include "core/manifest.h"
+#include "core/plan.h"
+#include "core/rules.h"
+#include "graph/elementwise.h"
+#include "graph/family.h"
+#include "graph/graph.h"
+#include "resolve/name_resolution.h"
+#include "spmd/program.h"
+
+namespace shardplan {
+
+// What is sent in one pass for the same reason, over all layers.
+struct CollectiveUse {
+  CollectiveKind kind = CollectiveKind::AllGather;
+  AxisNames axes;  // major to minor
+  Cause cause = Cause::Implicit;
+  // What is sent: a value, or the parameter that it is of; layers folded.
+  std::string what;
+  // It is the sum that a product with the parameter `what` leaves in parts.
+  bool after_product = false;
+  // Parameters (of the manifest) that decide it, of the first layer: what is
+  // sent, is multiplied by or is to be multiplied by.
+  std::vector<std::string> parameters;
+  int64_t count = 0;
+  int64_t bytes_per_device = 0;  // on average over the devices, rounded up
+
+  bool operator==(const CollectiveUse&) const = default;
+};
+
+// A model whose forward pass is known. What plans of it have in common is made
+// once. `manifest` and `family` must outlive it.
+struct ForwardModel {
+  const Manifest* manifest = nullptr;
+  const Family* family = nullptr;
+  ParameterNames names;
+  ModelConfig config;  // complete
+  ForwardPass pass;
+  int64_t layers = 0;  // of the pass
+  // Per parameter, the layer that its name says, -1 for none, and the number of
+  // its name without it.
+  std::vector<std::pair<int64_t, int>> layer_of = {};
+  // By how many layers they have.
+  std::map<int64_t, std::unique_ptr<Graph>> graphs = {};
+};
+
+// Empty, with the reason reported, as Family::complete.
+std::optional<ForwardModel> forward_model(const Manifest& manifest,
+                                          const Family& family,
+                                          const ModelConfig& config,
+                                          const ForwardPass& pass,
+                                          Diagnostics& diags);
+
+// Where the values of a model lie. All must outlive the call.
+struct ForwardPlan {
+  const Manifest& manifest;  // the model's, or one with the same parameters
+  const Plan& plan;
+  const RuleSet* rules;  // null: there are none
+  NameReading reading;
+  Storage storage = Storage::F32;  // of every number that is sent
+};
+
+struct ForwardCollectives {
+  std::vector<CollectiveUse> uses;  // in the order in which they come
+  int64_t partitioned = 0;          // layers
+};
+
+// For tests: whether layers that are alike may be left out.
+enum class AlikeLayers : uint8_t { Once, Each };
+
+// Empty, with the reason reported: errors as those of Family::describe,
+// build_graph and place_values, and SP017 where bytes could not be counted.
+std::optional<ForwardCollectives> forward_collectives(
+    ForwardModel& model, const ForwardPlan& plan, Diagnostics& diags,
+    AlikeLayers alike = AlikeLayers::Once);
+
+}  // namespace shardplan
