@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
 #include <set>
 #include <unordered_map>
@@ -414,10 +415,13 @@ const GateChange* change_of(const std::vector<GateChange>& changes,
 
 std::vector<GateChange> target_changes(const std::string& target,
                                        const TargetSide& before,
-                                       const TargetSide& after) {
+                                       const TargetSide& after,
+                                       std::vector<GateChange> collectives) {
   std::vector<GateChange> changes;
   add_placements(before.session, after.session, changes);
   add_memory(before, after, changes);
+  std::move(collectives.begin(), collectives.end(),
+            std::back_inserter(changes));
   for (GateChange& change : finding_changes(before.diags, after.diags)) {
     changes.push_back(std::move(change));
   }

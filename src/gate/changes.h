@@ -81,11 +81,11 @@ struct TargetSide {
   const Diagnostics& diags;
 };
 
-// What differs: placements, the largest first, memory, findings. No more than
-// those where a side is missing.
-std::vector<GateChange> target_changes(const std::string& target,
-                                       const TargetSide& before,
-                                       const TargetSide& after);
+// What differs: placements, the largest first, memory, collectives, which are
+// given (gate/collective_changes.h), findings.
+std::vector<GateChange> target_changes(
+    const std::string& target, const TargetSide& before,
+    const TargetSide& after, std::vector<GateChange> collectives = {});
 
 // The findings (warnings, errors) that are new, gone or about other parameters;
 // new errors first.

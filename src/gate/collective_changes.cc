@@ -60,7 +60,8 @@ std::optional<Trend> trend_of(const UsePair& pair) {
   return pair.grown() > 0 ? Trend::Larger : Trend::Smaller;
 }
 
-const Placement* placement_named(const Session& session, const std::string& name) {
+const Placement* placement_named(const Session& session,
+                                 const std::string& name) {
   for (size_t i = 0; i < session.manifest.size(); ++i) {
     if (session.manifest.name(i) == name) return &session.plan.of(i);
   }

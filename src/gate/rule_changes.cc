@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gate/rule_changes.h"
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <utility>
@@ -143,6 +144,14 @@ std::optional<RuleSetChanges> compare_rules(const RuleComparison& comparison,
   add_reading_change(comparison, found);
   add_axis_changes(comparison, found);
   return found;
+}
+
+bool is_same_text(const RuleSet& a, const RuleSet& b) {
+  return std::equal(a.sources.begin(), a.sources.end(), b.sources.begin(),
+                    b.sources.end(),
+                    [](const SourcePtr& one, const SourcePtr& other) {
+                      return one->text() == other->text();
+                    });
 }
 
 }  // namespace shardplan

@@ -131,4 +131,7 @@ struct RuleSetChanges {
 std::optional<RuleSetChanges> compare_rules(const RuleComparison& comparison,
                                             Diagnostics& diags);
 
+// Whether both were read from the same text.
+bool is_same_text(const RuleSet& a, const RuleSet& b);
+
 }  // namespace shardplan

@@ -292,21 +292,6 @@ bool is_unchanged(const Gate& gate, const GatedTarget& gated,
   });
 }
 
-// What differs between the sides; collectives stand before findings.
-void add_side_changes(const Gate& gate, GatedTarget& gated) {
-  std::vector<GateChange> changes = target_changes(
-      gated.name, side_of(*gated.before), side_of(*gated.judged));
-  ComparedCollectives compared = compare_collectives(
-      {*gated.before, *gate.base.host}, {*gated.judged, *gate.head.host});
-  gated.collectives = std::move(compared.coverage);
-  changes.insert(std::find_if(changes.begin(), changes.end(),
-                              [](const GateChange& change) {
-                                return change.kind == GateKind::Finding;
-                              }),
-                 compared.changes.begin(), compared.changes.end());
-  gated.changes.insert(gated.changes.end(), changes.begin(), changes.end());
-}
-
 // What is new is shown with what would remove it.
 void find_fixes_of_new(const Judging& judging, GatedTarget& gated) {
   Diagnostics left = gated.judged->diags;
@@ -328,7 +313,14 @@ void add_found_changes(const Gate& gate, GatedTarget& gated) {
     add_new_findings(*gated.judged, gated.changes);
     return;
   }
-  add_side_changes(gate, gated);
+  ComparedCollectives collectives = compare_collectives(
+      {*gated.before, *gate.base.host}, {*gated.judged, *gate.head.host});
+  gated.collectives = std::move(collectives.coverage);
+  for (GateChange& change :
+       target_changes(gated.name, side_of(*gated.before),
+                      side_of(*gated.judged), std::move(collectives.changes))) {
+    gated.changes.push_back(std::move(change));
+  }
 }
 
 void judge_gated(const Judging& judging, GatedTarget& gated) {
@@ -378,14 +370,6 @@ void judge_all(Gate& gate) {
   for (GateChange& change : gate.changes) {
     change.fails = falls_short(gate.fail_on, change);
   }
-}
-
-bool is_same_text(const RuleSet& a, const RuleSet& b) {
-  return std::equal(a.sources.begin(), a.sources.end(), b.sources.begin(),
-                    b.sources.end(),
-                    [](const SourcePtr& one, const SourcePtr& other) {
-                      return one->text() == other->text();
-                    });
 }
 
 // What became of the rules themselves, each pair of files once.

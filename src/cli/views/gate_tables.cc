@@ -18,6 +18,8 @@ constexpr size_t kMostCommentBytes = 65'000;
 constexpr size_t kMostChanges = 12;
 // Sizes of forward passes that are told apart.
 constexpr size_t kMostTokens = 3;
+// Reasons why collectives of targets were not compared, or are in doubt.
+constexpr size_t kMostReasons = 3;
 
 Cell cell_of(const ChangeValue& value) {
   if (const auto* spec = std::get_if<PartitionSpec>(&value)) return *spec;
@@ -346,6 +348,23 @@ void add_people_tables(const GateView& view, Report& report) {
   }
 }
 
+// Why, with the targets; few of many reasons.
+void add_reasons(const char* begin,
+                 const std::map<std::string, std::vector<std::string>>& reasons,
+                 const char* between, std::vector<std::string>& notes) {
+  size_t shown = 0;
+  for (const auto& [why, names] : reasons) {
+    if (++shown > kMostReasons) {
+      notes.push_back(
+          plural(static_cast<int64_t>(reasons.size() - kMostReasons),
+                 "more reason") +
+          " in `collectives_note` of the JSON report.");
+      return;
+    }
+    notes.push_back(begin + some_names(names) + between + why + ".");
+  }
+}
+
 // Of how many targets that changed collectives were compared, over which
 // tokens, and why of the others nothing is known.
 void add_coverage(const GateView& view, std::vector<std::string>& notes) {
@@ -384,12 +403,8 @@ void add_coverage(const GateView& view, std::vector<std::string>& notes) {
                                         : joined(tokens, ", ", " or ");
   }
   notes.push_back(text + ".");
-  for (const auto& [doubt, names] : doubted) {
-    notes.push_back("In that of " + some_names(names) + ", " + doubt + ".");
-  }
-  for (const auto& [why, names] : unknown) {
-    notes.push_back("Not for " + some_names(names) + ": " + why + ".");
-  }
+  add_reasons("In that of ", doubted, ", ", notes);
+  add_reasons("Not for ", unknown, ": ", notes);
 }
 
 std::vector<std::string> same_targets(const GateView& view) {

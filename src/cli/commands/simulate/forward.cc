@@ -124,12 +124,14 @@ struct SideAnswer {
   std::string doubt;  // what is not laid out as asked
 };
 
-// Of values that do not lie as asked the first.
+// Of values that do not lie as asked the first; that a size is not divisible is
+// no doubt, since any program leaves such a dimension whole.
 std::string doubt_in(const Diagnostics& diags) {
   std::string text;
   for (const Diagnostic& diagnostic : diags.all()) {
     if (diagnostic.severity < Severity::Warning ||
-        diagnostic.code == Code::UnusedActivationRule) {
+        diagnostic.code == Code::UnusedActivationRule ||
+        diagnostic.code == Code::IndivisibleDimension) {
       continue;
     }
     if (!text.empty()) return text + ", and others";
