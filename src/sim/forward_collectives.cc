@@ -27,6 +27,9 @@ namespace {
 constexpr int64_t kPeriods = 3;
 constexpr int64_t kLongestPeriod = 8;
 constexpr int64_t kMostBefore = 8;
+// Layers that are partitioned where none may be left out: of more it would take
+// minutes.
+constexpr int64_t kMostLayers = 512;
 
 // From layer `begin` on, every `period` layers are as those before them.
 struct LayerCycle {
@@ -456,6 +459,11 @@ std::optional<ForwardCollectives> forward_collectives(ForwardModel& model,
                                                       AlikeLayers alike) {
   if (alike == AlikeLayers::Once) {
     if (auto few = of_few_layers(model, plan, diags)) return few;
+  }
+  if (model.layers > kMostLayers) {
+    return diags.error(
+        Code::MemoryBudget, {},
+        "its layers are placed in too many ways for collectives to be counted");
   }
   const Graph* graph = graph_of(model, model.layers, diags);
   if (graph == nullptr) return std::nullopt;
