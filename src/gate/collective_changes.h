@@ -15,7 +15,12 @@ namespace shardplan {
 
 // Whether the collectives of a target were compared.
 struct CollectiveCoverage {
-  enum class How : uint8_t { NotAsked, Compared, Unknown };
+  enum class How : uint8_t {
+    NotAsked,
+    Same,  // the model and all of its placements are
+    Compared,
+    Unknown,
+  };
   How how = How::NotAsked;
   // "2x16 tokens in bf16", or why nothing is known of them.
   std::string text;

@@ -232,10 +232,11 @@ std::vector<const GateChange*> by_weight(
   return all;
 }
 
-// Null where nothing differs that they could follow from.
+// Null where a target is not judged on both sides, or nothing of it differs.
 Cell coverage_cell(const CollectiveCoverage& collectives) {
   using How = CollectiveCoverage::How;
   if (collectives.how == How::NotAsked) return {};
+  if (collectives.how == How::Same) return std::string("same");
   return std::string(collectives.how == How::Compared ? "compared" : "unknown");
 }
 
@@ -375,7 +376,9 @@ void add_coverage(const GateView& view, std::vector<std::string>& notes) {
   size_t all = 0;
   for (const GateTarget& target : view.targets) {
     const CollectiveCoverage& collectives = target.collectives;
-    if (collectives.how == How::NotAsked) continue;
+    if (collectives.how == How::NotAsked || collectives.how == How::Same) {
+      continue;
+    }
     ++all;
     auto& kind = collectives.how == How::Compared ? compared : unknown;
     kind[collectives.text].push_back(target.name);

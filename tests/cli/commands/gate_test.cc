@@ -399,6 +399,24 @@ TEST_CASE("gate: a side that cannot be partitioned is said, and fails not") {
   CHECK(has(text.out, "cannot run shards of different sizes"));
 }
 
+TEST_CASE("gate: collectives are asked for where something lies elsewhere") {
+  const char* const config =
+      "targets:\n  llama:\n    model: llama.json\n"
+      "    rules: rules.yaml\n    mesh: \"fsdp=2,tp=2\"\n";
+  const std::string rules = collective_rules("[tp, null]");
+  TwoFolders comment(rules, "# a word\n" + rules, config);
+  const std::string same = comment.run({"--json"}, 0).out;
+  CHECK(has(same, "\"collectives\": \"same\""));
+  CHECK_FALSE(has(same, "\"kind\": \"collective\""));
+  CHECK_FALSE(has(comment.run({}, 0).out, "Collectives"));
+  // No parameter lies elsewhere, but values do.
+  TwoFolders values(
+      rules, rules + "activations:\n  - ['mlp.hidden', [dp, null]]\n", config);
+  const std::string found = values.run({"--json"}, 0).out;
+  CHECK(has(found, "\"collectives\": \"compared\""));
+  CHECK(has(found, "\"kind\": \"collective\""));
+}
+
 TEST_CASE("gate: values that do not lie as asked are said") {
   const auto rules = [](const std::string& up) {
     return "axes: [fsdp, tp]" +

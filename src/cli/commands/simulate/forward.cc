@@ -61,27 +61,38 @@ ForwardPass pass_of(const JudgedTarget& target) {
   return pass;
 }
 
+// What a config.json says; the diagnostics keep its text.
+struct SideConfig {
+  Diagnostics diags;
+  std::optional<ModelConfig> config;
+};
+
+SideConfig config_of(const TargetOnSide& side) {
+  SideConfig result;
+  result.config = find_model_config(side.target.options.planning.model,
+                                    side.host, result.diags);
+  return result;
+}
+
 // Of a side, before anything is partitioned.
 struct SideModel {
-  Diagnostics diags;  // keep the text that the config points into
-  std::optional<ModelConfig> config;
   std::optional<ForwardModel> model;  // empty: `why` says why
   std::string why;
 };
 
-SideModel side_model(const TargetOnSide& side) {
-  const Manifest& manifest = side.target.session->manifest;
+SideModel side_model(const JudgedTarget& target, const SideConfig& read) {
   SideModel result;
-  Diagnostics& diags = result.diags;
-  result.config =
-      find_model_config(side.target.options.planning.model, side.host, diags);
-  if (result.config) {
-    const Family* family = recognise_family(manifest, ParameterNames(manifest),
-                                            *result.config, diags);
-    if (family != nullptr) {
-      result.model = forward_model(manifest, *family, *result.config,
-                                   pass_of(side.target), diags);
-    }
+  if (!read.config) {
+    result.why = reason_in(read.diags);
+    return result;
+  }
+  Diagnostics diags;
+  const Manifest& manifest = target.session->manifest;
+  const Family* family =
+      recognise_family(manifest, ParameterNames(manifest), *read.config, diags);
+  if (family != nullptr) {
+    result.model =
+        forward_model(manifest, *family, *read.config, pass_of(target), diags);
   }
   if (!result.model) result.why = reason_in(diags);
   return result;
@@ -93,11 +104,13 @@ bool is_same_text(const SourceFile* a, const SourceFile* b) {
 }
 
 // Whether the other side has the same model, run on the same tokens.
-bool is_same_model(const SideModel& model, const TargetOnSide& before,
-                   const TargetOnSide& after) {
-  const Manifest& a = before.target.session->manifest;
-  const Manifest& b = after.target.session->manifest;
-  if (!model.model || a.size() != b.size() ||
+bool is_same_model(const JudgedTarget& before, const SideConfig& was,
+                   const JudgedTarget& after, const SideConfig& is) {
+  const Manifest& a = before.session->manifest;
+  const Manifest& b = after.session->manifest;
+  if (!was.config || !is.config || a.size() != b.size() ||
+      (a.sources.empty() && was.config->where.file == nullptr) ||
+      !is_same_text(was.config->where.file, is.config->where.file) ||
       !std::equal(a.sources.begin(), a.sources.end(), b.sources.begin(),
                   b.sources.end(),
                   [](const SourcePtr& one, const SourcePtr& other) {
@@ -108,13 +121,48 @@ bool is_same_model(const SideModel& model, const TargetOnSide& before,
   for (size_t i = 0; i < a.size(); ++i) {
     if (a.name(i) != b.name(i) || a.type(i) != b.type(i)) return false;
   }
-  Diagnostics quiet;
-  const auto config =
-      find_model_config(after.target.options.planning.model, after.host, quiet);
-  const ForwardPass pass = pass_of(after.target);
-  return config && is_same_text(config->where.file, model.config->where.file) &&
-         pass.batch == model.model->pass.batch &&
-         pass.length == model.model->pass.length;
+  const ForwardPass before_pass = pass_of(before);
+  const ForwardPass after_pass = pass_of(after);
+  return before_pass.batch == after_pass.batch &&
+         before_pass.length == after_pass.length;
+}
+
+// Whether rules say the same of values and of what names mean.
+bool are_values_placed_alike(const RuleSet& a, const RuleSet& b) {
+  return a.declared_axes == b.declared_axes &&
+         a.logical_reading == b.logical_reading &&
+         a.partition_axis == b.partition_axis &&
+         std::equal(a.logical_rules.begin(), a.logical_rules.end(),
+                    b.logical_rules.begin(), b.logical_rules.end(),
+                    [](const LogicalRule& one, const LogicalRule& other) {
+                      return one.name == other.name && one.axes == other.axes;
+                    }) &&
+         std::equal(
+             a.activations.begin(), a.activations.end(), b.activations.begin(),
+             b.activations.end(), [](const Rule& one, const Rule& other) {
+               return one.pattern == other.pattern && one.spec == other.spec;
+             });
+}
+
+// Of the same model: whether all lies where it did.
+bool is_placed_alike(const JudgedTarget& before, const JudgedTarget& after) {
+  const Session& a = *before.session;
+  const Session& b = *after.session;
+  const PlanRequest& was = before.options.planning;
+  const PlanRequest& is = after.options.planning;
+  if (a.plan.mesh != b.plan.mesh ||
+      a.rules.has_value() != b.rules.has_value() || was.mode != is.mode ||
+      was.fallback != is.fallback || was.flax != is.flax) {
+    return false;
+  }
+  for (size_t i = 0; i < a.manifest.size(); ++i) {
+    const Placement& one = a.plan.of(i);
+    const Placement& other = b.plan.of(i);
+    if (one.spec != other.spec || one.stored_dims != other.stored_dims) {
+      return false;
+    }
+  }
+  return !a.rules || are_values_placed_alike(*a.rules, *b.rules);
 }
 
 struct SideAnswer {
@@ -168,10 +216,16 @@ SideAnswer answer_of(const JudgedTarget& target, SideModel& side) {
 
 ComparedCollectives compare_collectives(const TargetOnSide& before,
                                         const TargetOnSide& after) {
-  SideModel model = side_model(before);
+  const SideConfig configs[] = {config_of(before), config_of(after)};
+  const bool is_same =
+      is_same_model(before.target, configs[0], after.target, configs[1]);
+  if (is_same && is_placed_alike(before.target, after.target)) {
+    return {{CollectiveCoverage::How::Same, "", ""}, {}};
+  }
+  SideModel model = side_model(before.target, configs[0]);
   const SideAnswer was = answer_of(before.target, model);
   std::optional<SideModel> other;
-  if (!is_same_model(model, before, after)) other.emplace(side_model(after));
+  if (!is_same) other.emplace(side_model(after.target, configs[1]));
   const SideAnswer is = answer_of(after.target, other ? *other : model);
   if (was.found && is.found) {
     ComparedCollectives compared;
