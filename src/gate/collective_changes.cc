@@ -45,6 +45,7 @@ std::vector<UsePair> pairs_of_uses(const std::vector<CollectiveUse>& before,
   for (const CollectiveUse& use : before) of(use).before = &use;
   for (const CollectiveUse& use : after) of(use).after = &use;
   std::vector<UsePair> all;
+  all.reserve(pairs.size());
   for (const auto& [key, pair] : pairs) all.push_back(pair);
   return all;
 }
@@ -166,6 +167,7 @@ std::vector<GateChange> collective_changes(const std::string& target,
         .push_back(pair);
   }
   std::vector<GateChange> changes;
+  changes.reserve(groups.size());
   for (auto& [key, pairs] : groups) {
     changes.push_back(change_of_uses(target, std::move(pairs),
                                      std::get<Trend>(key), before, after));
