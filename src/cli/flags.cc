@@ -10,7 +10,7 @@
 #include "cli/commands/diff.h"
 #include "cli/commands/explain.h"
 #include "cli/commands/export.h"
-#include "cli/commands/gate.h"
+#include "cli/commands/gate/gate.h"
 #include "cli/commands/inspect.h"
 #include "cli/commands/resolve.h"
 #include "cli/commands/simulate/request.h"

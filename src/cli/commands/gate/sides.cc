@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/gate_sides.h"
+#include "cli/commands/gate/sides.h"
 
 #include <algorithm>
 #include <cstdint>

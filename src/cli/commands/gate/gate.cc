@@ -4,12 +4,11 @@
 // What decides (--fail-on, --allow, --deny, the baseline, ..) is read from the
 // base side, so that a change cannot wave itself through; where it is changed
 // that is a change.
-#include "cli/commands/gate.h"
+#include "cli/commands/gate/gate.h"
 
 #include <algorithm>
-#include <array>
-#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -20,11 +19,11 @@
 #include "base/parallel.h"
 #include "base/text.h"
 #include "cli/commands.h"
-#include "cli/commands/simulate/forward.h"
+#include "cli/commands/gate/judging.h"
+#include "cli/commands/gate/sides.h"
 #include "cli/config.h"
 #include "cli/flag_values.h"
 #include "cli/flags.h"
-#include "cli/gate_sides.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/targets.h"
@@ -39,191 +38,6 @@
 namespace shardplan::cli {
 namespace {
 
-// Settings that say what is a finding or falls short, and those that a finding
-// depends on though no placement does.
-constexpr std::array<std::string_view, 8> kDeciding = {
-    "allow",     "deny",           "fail-on",   "baseline",
-    "exit-zero", "max-replicated", "tolerance", "unmatched"};
-
-bool decides(const Setting& setting) {
-  return std::find(kDeciding.begin(), kDeciding.end(), setting.flag->name) !=
-         kDeciding.end();
-}
-
-// A target on the sides that have it, with the settings that hold there.
-struct GatedTarget {
-  std::string name;
-  const Target* base = nullptr;
-  const Target* head = nullptr;
-  std::vector<Setting> base_settings;
-  std::vector<Setting> head_settings;
-  // What came of it.
-  std::vector<GateChange> changes;
-  CollectiveCoverage collectives;
-  std::optional<JudgedTarget> judged;  // as it is now, else as it was
-  std::optional<JudgedTarget> before;  // where something differs
-  bool failed_to_run = false;
-};
-
-std::vector<Setting> settings_of(const GateSide& side, const Target& target) {
-  return target_settings(side.config->settings, target.settings);
-}
-
-// Those that decide as the base has them, the others as the head has.
-std::vector<Setting> head_settings(const GateSide& base, const GateSide& head,
-                                   const GatedTarget& target) {
-  std::vector<Setting> settings = settings_of(head, *target.head);
-  std::erase_if(settings, decides);
-  std::vector<Setting> deciding;
-  if (target.base != nullptr) {
-    deciding = target.base_settings;
-  } else if (base.config) {
-    deciding = remaining_settings(base.config->settings, {}, "check");
-  }
-  for (const Setting& setting : deciding) {
-    if (decides(setting)) settings.push_back(setting);
-  }
-  return settings;
-}
-
-std::string settings_text(const std::vector<Setting>& settings,
-                          std::string_view flag) {
-  std::string text;
-  for (const Setting& setting : settings) {
-    if (setting.flag->name != flag) continue;
-    const std::string value =
-        setting.flag->takes == Takes::Nothing ? "true" : setting.value;
-    text += (text.empty() ? "" : ", ") + value;
-  }
-  return text;
-}
-
-GateChange setting_change(std::string target, std::string_view what,
-                          const std::string& before, const std::string& after,
-                          Span where, bool of_base) {
-  GateChange change;
-  change.kind = what == "baseline" ? GateKind::Baseline : GateKind::Target;
-  change.target = std::move(target);
-  change.what = what;
-  if (!before.empty()) change.before = before;
-  if (!after.empty()) change.after = after;
-  if (where) {
-    change.line = {where.file->name(), where.file->position(where.begin).line,
-                   of_base, where};
-  }
-  return change;
-}
-
-Span place_of_setting(const std::vector<Setting>& settings,
-                      std::string_view flag) {
-  for (const Setting& setting : settings) {
-    if (setting.flag->name == flag) return setting.where;
-  }
-  return {};
-}
-
-// What is set otherwise, one change per flag. Paths are compared as they are
-// written: the sides may be two folders.
-void add_setting_changes(const std::string& target,
-                         const std::vector<Setting>& base,
-                         const std::vector<Setting>& head,
-                         std::vector<GateChange>& changes) {
-  std::set<std::string_view> names;
-  for (const auto* side : {&base, &head}) {
-    for (const Setting& setting : *side) names.insert(setting.flag->name);
-  }
-  for (const std::string_view name : names) {
-    const std::string was = settings_text(base, name);
-    const std::string is = settings_text(head, name);
-    if (was == is) continue;
-    const Span now = place_of_setting(head, name);
-    changes.push_back(setting_change(
-        target, name, was, is, now ? now : place_of_setting(base, name), !now));
-  }
-}
-
-// The part of a path below a side's folder.
-std::string below(const GateSide& side, const std::string& path) {
-  const std::string folder = side.folder.empty() ? "" : side.folder + "/";
-  return path.starts_with(folder) ? path.substr(folder.size()) : path;
-}
-
-std::vector<GatedTarget> pair_targets(const GateSide& base,
-                                      const GateSide& head) {
-  std::vector<GatedTarget> targets;
-  std::map<std::string, size_t> numbers;
-  const auto of = [&](const std::string& name) -> GatedTarget& {
-    const auto [entry, is_new] = numbers.emplace(name, targets.size());
-    if (is_new) targets.emplace_back().name = name;
-    return targets[entry->second];
-  };
-  if (base.config) {
-    for (const Target& target : base.config->targets) {
-      GatedTarget& gated = of(target.name);
-      gated.base = &target;
-      gated.base_settings = settings_of(base, target);
-    }
-  }
-  if (head.config) {
-    for (const Target& target : head.config->targets) {
-      GatedTarget& gated = of(target.name);
-      gated.head = &target;
-      gated.head_settings = head_settings(base, head, gated);
-    }
-  }
-  return targets;
-}
-
-// Those that are shown with the target: what decides and is set for all of them
-// is shown once.
-std::vector<Setting> shown_settings(const GateSide& side,
-                                    const Target& target) {
-  std::vector<Setting> settings = settings_of(side, target);
-  std::erase_if(settings, decides);
-  for (const Setting& own : target.settings) {
-    if (decides(own)) settings.push_back(own);
-  }
-  return settings;
-}
-
-// Target on one side alone, or set otherwise.
-void add_target_changes(const GateSide& base, const GateSide& head,
-                        GatedTarget& gated) {
-  std::vector<GateChange>& changes = gated.changes;
-  if (gated.base == nullptr || gated.head == nullptr) {
-    const Target& only = gated.head != nullptr ? *gated.head : *gated.base;
-    const bool is_new = gated.head != nullptr;
-    changes.push_back(
-        setting_change(gated.name, "target", is_new ? "" : gated.name,
-                       is_new ? gated.name : "", only.where, !is_new));
-    changes.back().text = is_new ? "it is new" : "it is dropped";
-    return;
-  }
-  const std::string was = below(base, gated.base->model);
-  const std::string is = below(head, gated.head->model);
-  if (was != is) {
-    changes.push_back(
-        setting_change(gated.name, "model", was, is, gated.head->where, false));
-  }
-  add_setting_changes(gated.name, shown_settings(base, *gated.base),
-                      shown_settings(head, *gated.head), changes);
-}
-
-TargetSide side_of(const JudgedTarget& judged) {
-  return {*judged.session, judged.budget ? &judged.budget->budget : nullptr,
-          judged.kv_tokens, judged.diags};
-}
-
-// Findings of a target that only the head has: all are new.
-void add_new_findings(const JudgedTarget& judged,
-                      std::vector<GateChange>& changes) {
-  const Diagnostics none;
-  for (GateChange& change : finding_changes(none, judged.diags)) {
-    change.target = judged.name;
-    changes.push_back(std::move(change));
-  }
-}
-
 struct Gate {
   Context& context;
   GateSide base;
@@ -234,128 +48,18 @@ struct Gate {
   std::vector<bool> used;           // entries of the base's baseline
 };
 
-// All that judging a side of a target needs.
-struct Judging {
-  const Gate& gate;
-  const std::vector<Setting>& over;  // of the command line
-  std::vector<bool>& used;           // of the baseline, by the head
-};
-
-// Takes out what the base's baseline accepts.
-void accept_side(const Judging& judging, const GateSide& side,
-                 const std::string& name, Diagnostics& diags) {
-  std::vector<bool> ignored;
-  if (const auto& baseline = judging.gate.base.baseline) {
-    accept(*baseline, name, diags, side.base ? ignored : judging.used);
-  }
-}
-
-// With all of its findings, accepted or not.
-JudgedTarget judge_side(const Judging& judging, const GateSide& side,
-                        GatedTarget& gated, Host& host) {
-  std::vector<Setting> settings =
-      side.base ? gated.base_settings : gated.head_settings;
-  settings.insert(settings.end(), judging.over.begin(), judging.over.end());
-  JudgedTarget judged = judge_target(side.base ? *gated.base : *gated.head,
-                                     settings, Fixes::Leave, host);
-  if (judged.session && !judged.diags.cannot_run()) return judged;
-  gated.failed_to_run = true;
-  for (Diagnostic& diagnostic : judged.diags.all()) {
-    if (!prevents_running(diagnostic.code)) continue;
-    diagnostic.facts.push_back(
-        (side.base ? "on the base side, " : "on the head side, ") + side.title);
-  }
-  return judged;
-}
-
-bool is_set_alike(const std::vector<Setting>& a,
-                  const std::vector<Setting>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const Setting& one, const Setting& other) {
-                      return one.flag == other.flag && one.value == other.value;
-                    });
-}
-
-// Whether the base side of a target is what was seen of the head side: then
-// judging it would tell nothing.
-bool is_unchanged(const Gate& gate, const GatedTarget& gated,
-                  const WatchingHost& seen) {
-  if (gated.base == nullptr || gated.failed_to_run || !gated.changes.empty() ||
-      !is_set_alike(gated.base_settings, gated.head_settings)) {
-    return false;
-  }
-  const std::string& from = gate.head.folder;
-  const std::string& to = gate.base.folder;
-  return seen.would_see_the_same(*gate.base.host, [&](const std::string& path) {
-    const bool is_below = !from.empty() && path.starts_with(from + "/");
-    return is_below ? to + path.substr(from.size()) : path;
-  });
-}
-
-// What is new is shown with what would remove it.
-void find_fixes_of_new(const Judging& judging, GatedTarget& gated) {
-  Diagnostics left = gated.judged->diags;
-  accept_side(judging, judging.gate.head, gated.name, left);
-  const Diagnostics none;
-  const std::vector<GateChange> found =
-      finding_changes(gated.before ? gated.before->diags : none, left);
-  const auto is_new = [&](const Diagnostic& diagnostic) {
-    const GateChange* change = change_of(found, diagnostic);
-    return change != nullptr && change->severity != Severity::Off;
-  };
-  const auto& all = gated.judged->diags.all();
-  if (std::none_of(all.begin(), all.end(), is_new)) return;
-  find_fixes_of(*gated.judged, is_new, *judging.gate.head.host);
-}
-
-void add_found_changes(const Gate& gate, GatedTarget& gated) {
-  if (gated.base == nullptr) {
-    add_new_findings(*gated.judged, gated.changes);
-    return;
-  }
-  ComparedCollectives collectives = compare_collectives(
-      {*gated.before, *gate.base.host}, {*gated.judged, *gate.head.host});
-  gated.collectives = std::move(collectives.coverage);
-  for (GateChange& change :
-       target_changes(gated.name, side_of(*gated.before),
-                      side_of(*gated.judged), std::move(collectives.changes))) {
-    gated.changes.push_back(std::move(change));
-  }
-}
-
-void judge_gated(const Judging& judging, GatedTarget& gated) {
-  const Gate& gate = judging.gate;
-  const auto judge_base = [&] {
-    JudgedTarget judged =
-        judge_side(judging, gate.base, gated, *gate.base.host);
-    accept_side(judging, gate.base, gated.name, judged.diags);
-    return judged;
-  };
-  if (gated.head == nullptr) {
-    gated.judged = judge_base();
-    return;
-  }
-  WatchingHost watched(*gate.head.host);
-  gated.judged = judge_side(judging, gate.head, gated, watched);
-  const bool is_same = is_unchanged(gate, gated, watched);
-  if (!is_same && gated.base != nullptr) gated.before = judge_base();
-  if (!is_same && !gated.failed_to_run) find_fixes_of_new(judging, gated);
-  accept_side(judging, gate.head, gated.name, gated.judged->diags);
-  if (!is_same && !gated.failed_to_run) add_found_changes(gate, gated);
-}
-
 void judge_all(Gate& gate) {
   const std::vector<Setting> over = severity_settings(gate.context.options);
   const size_t count = gate.targets.size();
   std::vector<std::vector<bool>> used(count);
   gate.context.progress.stage("judging " +
                               plural(static_cast<int64_t>(count), "target"));
-  parallel_for(static_cast<int64_t>(count),
-               thread_count(gate.context.options.planning.jobs),
-               [&](int64_t i) {
-                 const auto k = static_cast<size_t>(i);
-                 judge_gated({gate, over, used[k]}, gate.targets[k]);
-               });
+  parallel_for(
+      static_cast<int64_t>(count),
+      thread_count(gate.context.options.planning.jobs), [&](int64_t i) {
+        const auto k = static_cast<size_t>(i);
+        judge_gated({gate.base, gate.head, over, used[k]}, gate.targets[k]);
+      });
   if (gate.base.baseline) gate.used.resize(gate.base.baseline->accepted.size());
   for (const std::vector<bool>& of_target : used) {
     for (size_t i = 0; i < of_target.size(); ++i) {
