@@ -148,16 +148,18 @@ void check_settings(const CommandLine& line, Diagnostics& diags) {
 
 void check_arguments(const CommandLine& line, Diagnostics& diags) {
   const Command& command = *line.command;
-  const bool other = std::any_of(
-      line.settings.begin(), line.settings.end(), [&](const Setting& setting) {
-        return setting.flag->name == command.other_flag;
-      });
+  std::string other;
+  for (const Setting& setting : line.settings) {
+    const auto& names = command.other_flags;
+    const bool is_one = std::find(names.begin(), names.end(),
+                                  setting.flag->name) != names.end();
+    if (is_one && other.empty()) other = setting.flag->name;
+  }
   const std::vector<Argument>& wanted =
-      other ? command.other_arguments : command.arguments;
-  const std::string usage =
-      "`shardplan " + std::string(command.name) + " " +
-      (other ? "--" + std::string(command.other_flag) + " .. " : "") +
-      arguments_text(wanted) + "`";
+      other.empty() ? command.arguments : command.other_arguments;
+  const std::string usage = "`shardplan " + std::string(command.name) + " " +
+                            (other.empty() ? "" : "--" + other + " .. ") +
+                            arguments_text(wanted) + "`";
   const size_t given = line.arguments.size();
   for (size_t i = given; i < wanted.size(); ++i) {
     if (wanted[i].optional) continue;
@@ -351,10 +353,13 @@ std::string command_help_text(const Command& command, bool colour) {
   text += examples_text(command.examples);
   text += heading("Arguments", colour) + arguments_help(command.arguments);
   if (!command.other_arguments.empty()) {
-    text +=
-        "\n" +
-        heading("Arguments with --" + std::string(command.other_flag), colour) +
-        arguments_help(command.other_arguments);
+    std::vector<std::string> names;
+    for (const std::string_view flag : command.other_flags) {
+      names.push_back("--" + std::string(flag));
+    }
+    text += "\n" +
+            heading("Arguments with " + joined(names, ", ", " or "), colour) +
+            arguments_help(command.other_arguments);
   }
   text += flags_text(command.name, colour);
   text += "\n" + heading("Exit codes", colour);

@@ -170,6 +170,8 @@ std::vector<Command> other_commands() {
        {"shardplan diff before.plan.json after.plan.json --exit-code",
         "shardplan diff old/base.yml new/base.yml --fail-on lost-axes",
         "shardplan diff old.yaml new.yaml --names model/ --json",
+        "shardplan diff config.json --before old.yaml --after new.yaml -m "
+        "fsdp=8,tp=4",
         "shardplan diff --semantics eformer,flax config.json -r @llama -m "
         "tp=8"},
        {"both were compared",
@@ -178,7 +180,7 @@ std::vector<Command> other_commands() {
        "docs/guide.md",
        run_diff,
        validate_diff,
-       "semantics",
+       {"semantics", "before", "after"},
        {kModel}},
       {"export",
        "With plans",

@@ -70,8 +70,8 @@ struct Command {
   // options alone, since they may be meant for other commands.
   void (*validate)(std::span<const Setting> given, const Options&,
                    Diagnostics&) = nullptr;
-  // With this flag it takes other arguments; "": there is none.
-  std::string_view other_flag = {};
+  // With one of these flags it takes other arguments.
+  std::vector<std::string_view> other_flags = {};
   std::vector<Argument> other_arguments = {};
 };
 

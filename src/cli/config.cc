@@ -549,6 +549,9 @@ std::vector<Setting> remaining_settings(const std::vector<Setting>& config,
   const bool draws_a_shard =
       std::any_of(flags.begin(), flags.end(),
                   [](const Setting& s) { return s.flag->name == "shard"; });
+  const bool has_before =
+      std::any_of(flags.begin(), flags.end(),
+                  [](const Setting& s) { return s.flag->name == "before"; });
   for (const Setting& setting : config) {
     const bool overridden =
         std::any_of(flags.begin(), flags.end(), [&](const Setting& flag) {
@@ -556,7 +559,9 @@ std::vector<Setting> remaining_settings(const std::vector<Setting>& config,
         });
     const bool for_shard_alone =
         command == "inspect" && makes_plan(*setting.flag) && !draws_a_shard;
-    if (!overridden && !for_shard_alone &&
+    const bool for_before_alone =
+        command == "diff" && needs_before(*setting.flag) && !has_before;
+    if (!overridden && !for_shard_alone && !for_before_alone &&
         is_taken_by(*setting.flag, command)) {
       remaining.push_back(setting);
     }

@@ -29,7 +29,8 @@ constexpr std::string_view kOrder[] = {
     "rules", "dialect", "table", "pattern", "parity", "fallback", "flax-compat",
     "mesh", "devices", "slices", "topology", "over", "axes", "plan", "min-size",
     "on-indivisible", "unmatched", "no-strict", "declare", "jobs", "max-memory",
-    "shard", "why", "semantics", "names", "target", "config", "isolated",
+    "shard", "why", "semantics", "names", "before", "after", "target", "config",
+    "isolated",
     // Simulation
     "graph", "dims", "layers", "tokens", "input-ids", "shrink", "capacity",
     "values", "seed", "dtype", "reduce-dtype", "overlap", "expect", "vary",
@@ -158,6 +159,15 @@ bool makes_plan(const Flag& flag) {
          is_taken_by(flag, "sweep") &&
          std::find(kGeneral.begin(), kGeneral.end(), flag.name) ==
              kGeneral.end();
+}
+
+bool needs_before(const Flag& flag) {
+  constexpr std::array<std::string_view, 8> kJudged = {
+      "slices",    "min-size", "on-indivisible", "unmatched",
+      "no-strict", "declare",  "tolerance",      "max-replicated"};
+  if (!is_taken_by(flag, "diff")) return false;
+  return (flag.group == "Memory" && flag.name != "mode") ||
+         std::find(kJudged.begin(), kJudged.end(), flag.name) != kJudged.end();
 }
 
 std::string takers_text(const Flag& flag) {

@@ -53,6 +53,9 @@ bool is_taken_by(const Flag& flag, std::string_view command);
 // What makes a plan, or says how one is judged: `inspect` takes it with --shard
 // alone, `diff` with --semantics alone.
 bool makes_plan(const Flag& flag);
+// What `diff` takes with --before alone: it judges a plan, and says what
+// devices hold.
+bool needs_before(const Flag& flag);
 // "`check`, `resolve` and `analyze`"
 std::string takers_text(const Flag& flag);
 

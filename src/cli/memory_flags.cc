@@ -15,7 +15,7 @@
 namespace shardplan::cli {
 namespace {
 
-constexpr std::string_view kBudgeting = "check analyze sweep";
+constexpr std::string_view kBudgeting = "check analyze sweep diff";
 // More tokens or sequences than anybody caches; keeps products within 63 bits.
 constexpr int64_t kMaxSequence = int64_t{1} << 40;
 

@@ -21,11 +21,10 @@ namespace shardplan::cli {
 namespace {
 
 // `inspect` takes what makes a plan together with --shard (see makes_plan).
-constexpr std::string_view kPlanning =
-    "check resolve analyze sweep simulate export inspect";
 constexpr std::string_view kPlanned =
     "check resolve analyze simulate export inspect";
-// With rules and a mesh, whatever is then made of them.
+// With rules and a mesh, whatever is then made of them; some of it means
+// something to `diff` with --before alone (see needs_before).
 constexpr std::string_view kRuled =
     "check resolve analyze sweep simulate export inspect diff";
 
@@ -139,7 +138,7 @@ const std::vector<Flag>& planning_flags() {
        }},
       {"slices", 0, Takes::Text, "N", "Inputs",
        "slices of devices joined by a slower network; each crosses an axis",
-       kPlanning, false, true, nullptr,
+       kRuled, false, true, nullptr,
        [](const Setting& s, Options& o, Diagnostics& d) {
          o.planning.slices = integer_of(s, 1, kMaxDevices, d);
        }},
@@ -162,20 +161,20 @@ const std::vector<Flag>& planning_flags() {
          o.planning.saved_plan = path_of(s);
        }},
       {"min-size", 0, Takes::Text, "N", "Inputs",
-       "replicate arrays of fewer elements (default 0)", kPlanning, false, true,
+       "replicate arrays of fewer elements (default 0)", kRuled, false, true,
        nullptr,
        [](const Setting& s, Options& o, Diagnostics& d) {
          o.planning.min_size = integer_of(s, kAny, kMost, d).value_or(0);
        }},
       {"on-indivisible", 0, Takes::Choice, "POLICY", "Inputs",
-       "for dimensions that axes do not divide (default drop)", kPlanning,
-       false, true, policy_names,
+       "for dimensions that axes do not divide (default drop)", kRuled, false,
+       true, policy_names,
        [](const Setting& s, Options& o, Diagnostics&) {
          o.planning.on_indivisible =
              find_policy(s.value).value_or(o.planning.on_indivisible);
        }},
       {"unmatched", 0, Takes::Choice, "WHAT", "Inputs",
-       "for parameters that no rule matches (default error)", kPlanning, false,
+       "for parameters that no rule matches (default error)", kRuled, false,
        true, unmatched_names,
        [](const Setting& s, Options& o, Diagnostics&) {
          o.planning.unmatched = s.value == "auto"        ? Unmatched::Auto
@@ -183,7 +182,7 @@ const std::vector<Flag>& planning_flags() {
                                                          : Unmatched::Error;
        }},
       {"no-strict", 0, Takes::Nothing, "", "Inputs",
-       "apply rules verbatim: scalars, sizes and ranks alike", kPlanning, false,
+       "apply rules verbatim: scalars, sizes and ranks alike", kRuled, false,
        true, nullptr,
        [](const Setting&, Options& o, Diagnostics&) {
          o.planning.strict = false;
@@ -191,7 +190,7 @@ const std::vector<Flag>& planning_flags() {
       {"declare", 0, Takes::Text, "A,B", "Inputs",
        "what is stored otherwise: replicate-kv-heads, pad-vocab=M, "
        "interleave-gate-up, interleave-qkv",
-       kPlanning, true, true, nullptr,
+       kRuled, true, true, nullptr,
        [](const Setting& s, Options& o, Diagnostics& d) {
          append_declarations(s, o.planning.declarations, d);
        }},
@@ -206,14 +205,14 @@ const std::vector<Flag>& planning_flags() {
          o.planning.mode = find_mode(s.value).value_or(Mode::Train);
        }},
       {"tolerance", 0, Takes::Text, "F", "Diagnostics",
-       "memory that corrections may cost (default 0.02)", kPlanning, false,
-       true, nullptr,
+       "memory that corrections may cost (default 0.02)", kRuled, false, true,
+       nullptr,
        [](const Setting& s, Options& o, Diagnostics& d) {
          o.planning.tolerance = number_of(s, d).value_or(o.planning.tolerance);
        }},
       {"max-replicated", 0, Takes::Text, "F", "Diagnostics",
-       "fraction of bytes that may stay unsharded (default any)", kPlanning,
-       false, true, nullptr,
+       "fraction of bytes that may stay unsharded (default any)", kRuled, false,
+       true, nullptr,
        [](const Setting& s, Options& o, Diagnostics& d) {
          o.planning.max_replicated = number_of(s, d);
        }},

@@ -34,11 +34,10 @@ std::optional<int64_t> tokens_that_fit(const Session& session,
   return tokens;
 }
 
-void judge(JudgedTarget& judged, Host& host) {
+// The budget of a target that has a session, where one is asked for.
+void judge_memory(JudgedTarget& judged, Host& host) {
   const PlanRequest& planning = judged.options.planning;
   const MemoryRequest& memory = judged.options.memory;
-  NoProgress progress;
-  judged.session = open_session(planning, memory, host, judged.diags, progress);
   if (!judged.session ||
       !check_memory_request(memory, planning.mode, judged.diags) ||
       !asks_for_budget(memory, planning.mode)) {
@@ -51,7 +50,27 @@ void judge(JudgedTarget& judged, Host& host) {
   }
 }
 
+void judge(JudgedTarget& judged, Host& host) {
+  NoProgress progress;
+  judged.session = open_session(judged.options.planning, judged.options.memory,
+                                host, judged.diags, progress);
+  judge_memory(judged, host);
+}
+
 }  // namespace
+
+void judge_read(JudgedTarget& judged, ReadInputs inputs, Host& host,
+                ProgressListener& progress) {
+  judged.session =
+      open_session(judged.options.planning, judged.options.memory,
+                   std::move(inputs), host, judged.diags, progress);
+  judge_memory(judged, host);
+}
+
+TargetSide side_of(const JudgedTarget& judged) {
+  return {*judged.session, judged.budget ? &judged.budget->budget : nullptr,
+          judged.kv_tokens, judged.diags};
+}
 
 std::optional<FileInfo> SharedHost::file_info(const std::string& path) {
   const std::lock_guard lock(*mutex_);

@@ -18,6 +18,7 @@
 #include "cli/commands/fix.h"
 #include "cli/config.h"
 #include "cli/options.h"
+#include "gate/changes.h"
 #include "session/budget.h"
 #include "session/session.h"
 
@@ -96,6 +97,13 @@ JudgedTarget judge_target(const Target& target,
 void find_fixes_of(JudgedTarget& judged,
                    const std::function<bool(const Diagnostic&)>& is_asked,
                    Host& host);
+
+// The same of what has been read, as `judged.options` say.
+void judge_read(JudgedTarget& judged, ReadInputs inputs, Host& host,
+                ProgressListener& progress);
+
+// REQUIRES: there is a session.
+TargetSide side_of(const JudgedTarget& judged);
 
 // What --deny and --allow say, as settings that come last.
 std::vector<Setting> severity_settings(const Options& options);

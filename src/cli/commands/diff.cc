@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `shardplan diff A B`: which tensors two saved plans place differently, and
-// what that does to the fullest device. (Of two files of rules:
+// what that does to the fullest device. (Of two sets of rules:
 // cli/commands/rule_diff.h; with --semantics: cli/commands/semantics.h.)
 #include "cli/commands/diff.h"
 
@@ -395,6 +395,7 @@ Exit diff_plans(Context& context, const std::array<RuleSide, 2>& sides) {
 
 Exit run_diff(Context& context) {
   if (!context.options.diff.semantics.empty()) return diff_semantics(context);
+  if (!context.options.diff.before.empty()) return diff_model(context);
   const std::vector<std::string>& arguments = context.options.arguments;
   std::vector<std::string> named = context.options.diff.names;
   named.insert(named.end(), arguments.begin(), arguments.end());
@@ -477,6 +478,17 @@ const std::vector<Flag>& diff_flags() {
        [](const Setting& s, Options& o, Diagnostics&) {
          o.diff.names.push_back(path_of(s));
        }},
+      {"before", 0, Takes::File, "FILE|@NAME", "Inputs",
+       "rules before a change, with MODEL and --after; may repeat", "diff",
+       true, false, nullptr,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.diff.before.push_back(path_of(s));
+       }},
+      {"after", 0, Takes::File, "FILE|@NAME", "Inputs",
+       "the same after it; may repeat", "diff", true, false, nullptr,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.diff.after.push_back(path_of(s));
+       }},
       {"fail-on", 0, Takes::Text, "LIST", "Diagnostics",
        "what falls short: memory>1%, replicated>0, new-errors (default), "
        "new-warnings, lost-axes, any-change; of rules alone the last two",
@@ -490,26 +502,77 @@ const std::vector<Flag>& diff_flags() {
   return kFlags;
 }
 
+namespace {
+
+// What means nothing together with a flag that says what is compared.
+void refuse_together(std::span<const Setting> given, const std::string& with,
+                     const std::string& help, bool (*refused)(const Flag&),
+                     Diagnostics& diags) {
+  for (const Setting& setting : given) {
+    if (!refused(*setting.flag)) continue;
+    auto problem = diags.error(
+        Code::Usage, {},
+        title_of(setting) + " means nothing together with `--" + with + "`");
+    if (!help.empty()) problem.help(help);
+  }
+}
+
+// --before and --after stand for these.
+bool names_rules(const Flag& flag) {
+  return flag.name == "rules" || flag.name == "pattern";
+}
+
+void validate_model_diff(std::span<const Setting> given,
+                         const DiffRequest& request, Diagnostics& diags) {
+  if (request.before.empty() || request.after.empty()) {
+    const bool lacks_after = request.after.empty();
+    diags
+        .error(Code::Usage, {},
+               lacks_after ? "`--before` needs `--after`"
+                           : "`--after` needs `--before`")
+        .help(
+            "`shardplan diff MODEL --before OLD --after NEW` compares two sets "
+            "of rules, and `diff OLD NEW` without a model");
+  }
+  refuse_together(
+      given, "before",
+      "`--before` and `--after` name the rules, and MODEL has the names",
+      [](const Flag& flag) {
+        return names_rules(flag) || flag.name == "names";
+      },
+      diags);
+}
+
+}  // namespace
+
 // Two saved plans hold their own rules and meshes, and rules alone need none.
 // The same keys of a configuration are for other commands.
 void validate_diff(std::span<const Setting> given, const Options& options,
                    Diagnostics& diags) {
-  if (!options.diff.semantics.empty()) {
-    for (const Setting& setting : given) {
-      const std::string_view name = setting.flag->name;
-      if (name != "names" && name != "fail-on") continue;
-      diags.error(Code::Usage, {},
-                  "`--" + std::string(name) +
-                      "` means nothing together with `--semantics`");
-    }
+  const DiffRequest& request = options.diff;
+  const bool has_model = !request.before.empty() || !request.after.empty();
+  if (!request.semantics.empty()) {
+    refuse_together(
+        given, "semantics", "",
+        [](const Flag& flag) {
+          return flag.name == "names" || flag.name == "fail-on" ||
+                 flag.name == "before" || flag.name == "after" ||
+                 needs_before(flag);
+        },
+        diags);
     return;
   }
+  if (has_model) return validate_model_diff(given, request, diags);
   for (const Setting& setting : given) {
-    if (!makes_plan(*setting.flag) || is_of_rules(setting.flag->name)) continue;
+    const Flag& flag = *setting.flag;
+    const bool is_of_model = makes_plan(flag) || needs_before(flag);
+    if (!is_of_model || is_of_rules(flag.name)) continue;
     diags
         .error(Code::Usage, {},
-               "`--" + std::string(setting.flag->name) +
-                   "` means nothing to `diff` without `--semantics`")
+               title_of(setting) + " means nothing to `diff` without " +
+                   (needs_before(flag)  ? "`--before`"
+                    : names_rules(flag) ? "`--semantics`"
+                                        : "`--semantics` or `--before`"))
         .help(
             "saved plans hold their own mesh, rules and placements, and two "
             "files of rules need no more");

@@ -21,6 +21,9 @@ struct DiffRequest {
   std::optional<FailOn> fail_on;       // --fail-on
   std::vector<std::string> names;      // --names: models, of rules alone
   std::vector<std::string> semantics;  // --semantics A,B: two, or none
+  // Rules of one model: --before, --after.
+  std::vector<std::string> before;
+  std::vector<std::string> after;
 };
 
 const std::vector<Flag>& diff_flags();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `shardplan diff OLD.yaml NEW.yaml`: what became of each rule and label, and
-// which rules took over, without a model.
+// which rules took over, without a model (rule_diff.cc) or with one
+// (model_diff.cc).
 #pragma once
 
 #include <array>
@@ -18,5 +19,9 @@ struct RuleSide {
 };
 
 Exit diff_rules(Context& context, const std::array<RuleSide, 2>& sides);
+
+// `diff MODEL --before OLD --after NEW`: what a change of rules does to a model
+// on a mesh, as a gate of one target would tell. REQUIRES: both were given.
+Exit diff_model(Context& context);
 
 }  // namespace shardplan::cli

@@ -114,4 +114,29 @@ Span place_of_change(const GateChange& change, bool base_is_there) {
   return change.line.before && !base_is_there ? Span{} : change.line.where;
 }
 
+std::optional<Diagnostic> new_finding(const std::vector<GateChange>& changes,
+                                      const Diagnostic& diagnostic) {
+  const GateChange* change = change_of(changes, diagnostic);
+  if (change == nullptr || change->severity == Severity::Off) {
+    return std::nullopt;
+  }
+  Diagnostic shown = diagnostic;
+  if (!change->fails && shown.severity == Severity::Error) {
+    shown.severity = Severity::Warning;
+  }
+  return shown;
+}
+
+void report_failure(const GateChange& change, bool base_is_there,
+                    Diagnostics& diags) {
+  if (!change.fails || change.kind == GateKind::Finding) return;
+  const Span where = place_of_change(change, base_is_there);
+  auto problem = diags.error(code_of(change), where, change_text(change));
+  if (!change.text.empty()) problem.fact(change.text);
+  if (!where && change.line.where) {
+    problem.fact("at " + change.line.file + ":" +
+                 std::to_string(change.line.line) + " before the change");
+  }
+}
+
 }  // namespace shardplan::cli

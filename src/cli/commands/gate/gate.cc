@@ -247,13 +247,9 @@ void add_new_diagnostics(const Gate& gate, Diagnostics& diags) {
           if (prevents_running(diagnostic.code)) kept[i].add(diagnostic);
           continue;
         }
-        const GateChange* change = change_of(gated.changes, diagnostic);
-        if (change == nullptr || change->severity == Severity::Off) continue;
-        Diagnostic shown = diagnostic;
-        if (!change->fails && shown.severity == Severity::Error) {
-          shown.severity = Severity::Warning;
+        if (auto shown = new_finding(gated.changes, diagnostic)) {
+          kept[i].add(*std::move(shown));
         }
-        kept[i].add(std::move(shown));
       }
     };
     if (gated.before && gated.failed_to_run) take(*gated.before);
@@ -268,14 +264,7 @@ void add_failures(const Gate& gate, Diagnostics& diags) {
   std::vector<Diagnostics> kept(gate.targets.size() + 1);
   std::vector<FindingsOf> found;
   const auto report = [&](const GateChange& change, Diagnostics& into) {
-    if (!change.fails || change.kind == GateKind::Finding) return;
-    const Span where = place_of_change(change, gate.base.files == nullptr);
-    auto problem = into.error(code_of(change), where, change_text(change));
-    if (!change.text.empty()) problem.fact(change.text);
-    if (!where && change.line.where) {
-      problem.fact("at " + change.line.file + ":" +
-                   std::to_string(change.line.line) + " before the change");
-    }
+    report_failure(change, gate.base.files == nullptr, into);
   };
   for (size_t i = 0; i < gate.targets.size(); ++i) {
     const GatedTarget& gated = gate.targets[i];

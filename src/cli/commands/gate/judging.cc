@@ -188,11 +188,6 @@ void add_target_changes(const GateSide& base, const GateSide& head,
 
 namespace {
 
-TargetSide side_of(const JudgedTarget& judged) {
-  return {*judged.session, judged.budget ? &judged.budget->budget : nullptr,
-          judged.kv_tokens, judged.diags};
-}
-
 // Findings of a target that only the head has: all are new.
 void add_new_findings(const JudgedTarget& judged,
                       std::vector<GateChange>& changes) {

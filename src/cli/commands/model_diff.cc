@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+// `shardplan diff MODEL --before OLD --after NEW`.
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "cli/commands/rule_diff.h"
+#include "cli/flags.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/targets.h"
+#include "cli/views/gate_remarks.h"
+#include "cli/views/gate_tables.h"
+#include "cli/views/rule_changes_report.h"
+#include "cli/views/tables.h"
+#include "core/plan.h"
+#include "gate/changes.h"
+#include "gate/fail_on.h"
+#include "gate/rule_changes.h"
+#include "io/load.h"
+#include "io/plan/plan_file.h"
+#include "session/session.h"
+
+namespace shardplan::cli {
+namespace {
+
+// What is known of both sides.
+struct ModelDiff {
+  JudgedTarget before;
+  JudgedTarget after;
+  RuleSetChanges rules;
+  std::vector<GateChange> rule_changes;
+  std::vector<GateChange> changes;  // of the model
+};
+
+// What a saved plan holds cannot be changed by rules.
+bool is_no_plan(const std::string& path, Context& context) {
+  const auto info = path == "-" || path.starts_with('@')
+                        ? std::nullopt
+                        : context.host.file_info(path);
+  // A pipe can be read once only.
+  if (!info || info->directory || info->size == 0) return true;
+  constexpr int64_t kHeadBytes = 4096;
+  Diagnostics unread;  // whoever reads the model says why
+  const SourcePtr head = read_source(path, kHeadBytes, context.host, unread);
+  if (head == nullptr || !is_plan(head->text())) return true;
+  context.diags
+      .error(Code::Usage, {},
+             in_backticks(path) + " is a saved plan, and no MODEL")
+      .help(
+          "`--before` and `--after` place a model anew; `shardplan diff A B` "
+          "compares two saved plans");
+  return false;
+}
+
+bool is_stdin_read_once(const Options& options, Diagnostics& diags) {
+  int64_t times = options.planning.model == "-" ? 1 : 0;
+  for (const auto* paths : {&options.diff.before, &options.diff.after}) {
+    times += std::count(paths->begin(), paths->end(), "-");
+  }
+  if (times <= 1) return true;
+  diags.error(Code::Usage, {}, "standard input can be read once only")
+      .help("give all but one as files");
+  return false;
+}
+
+JudgedTarget judge_rules(const std::vector<std::string>& rules, bool is_after,
+                         const Manifest& manifest, Context& context) {
+  JudgedTarget judged;
+  judged.options = context.options;
+  PlanRequest& planning = judged.options.planning;
+  planning.rules = rules;
+  planning.pattern = nullptr;
+  // What is new is shown with what would remove it.
+  planning.find_fixes = is_after;
+  apply_severities(judged.options, judged.diags);
+  judge_read(judged, {manifest, std::nullopt, {}}, context.host,
+             context.progress);
+  return judged;
+}
+
+bool is_same_finding(const Diagnostic& a, const Diagnostic& b) {
+  const auto place = [](const Diagnostic& diagnostic) {
+    std::string text;
+    for (const Label& label : diagnostic.labels) {
+      if (!label.where) continue;
+      text += label.where.file->name() + ":" +
+              std::to_string(label.where.begin) + " ";
+    }
+    return text;
+  };
+  return a.code == b.code && a.message == b.message && place(a) == place(b);
+}
+
+// Why a side could not be judged; what both lack is told once.
+void add_reasons(const ModelDiff& diff, Diagnostics& diags) {
+  std::vector<const Diagnostic*> told;
+  for (const JudgedTarget* side : {&diff.before, &diff.after}) {
+    diags.keep_sources(side->diags);
+    for (const Diagnostic& diagnostic : side->diags.all()) {
+      if (!prevents_running(diagnostic.code) ||
+          std::any_of(told.begin(), told.end(), [&](const Diagnostic* other) {
+            return is_same_finding(*other, diagnostic);
+          })) {
+        continue;
+      }
+      told.push_back(&diagnostic);
+      diags.add(diagnostic);
+    }
+  }
+}
+
+// False when a pattern cannot be compiled.
+bool compare(ModelDiff& diff, const FailOn& fail_on, Context& context) {
+  const Session& before = *diff.before.session;
+  const Session& after = *diff.after.session;
+  const Manifest* const models[] = {&after.manifest};
+  const int jobs = resolve_options(context.options.planning, context.host).jobs;
+  auto found =
+      compare_rules({*before.rules, *after.rules, models, jobs}, context.diags);
+  if (!found) return false;
+  diff.rules = *std::move(found);
+  // Of labels that may never meet nothing is known.
+  std::erase_if(diff.rules.changes, [](const RuleSetChange& change) {
+    return change.how == ChangeHow::Contest &&
+           change.from == RuleSetChange::From::Nowhere;
+  });
+  for (const RuleSetChange& change : diff.rules.changes) {
+    diff.rule_changes.push_back(gate_change(change));
+  }
+  diff.changes = target_changes(after.manifest.title, side_of(diff.before),
+                                side_of(diff.after));
+  for (auto* changes : {&diff.rule_changes, &diff.changes}) {
+    for (GateChange& change : *changes) {
+      change.fails = falls_short(fail_on, change);
+    }
+  }
+  return true;
+}
+
+void add_findings(const ModelDiff& diff, Diagnostics& diags) {
+  diags.keep_sources(diff.before.diags);
+  diags.keep_sources(diff.after.diags);
+  for (const Diagnostic& diagnostic : diff.after.diags.all()) {
+    if (auto shown = new_finding(diff.changes, diagnostic)) {
+      diags.add(*std::move(shown));
+    }
+  }
+  for (const auto* changes : {&diff.changes, &diff.rule_changes}) {
+    for (const GateChange& change : *changes) {
+      report_failure(change, true, diags);
+    }
+  }
+}
+
+template <typename Test>
+int64_t count_changes(const ModelDiff& diff, Test test) {
+  return std::count_if(diff.rule_changes.begin(), diff.rule_changes.end(),
+                       test) +
+         std::count_if(diff.changes.begin(), diff.changes.end(), test);
+}
+
+// Of the model, placed otherwise.
+int64_t moved_parameters(const ModelDiff& diff) {
+  int64_t count = 0;
+  for (const GateChange& change : diff.changes) {
+    if (change.kind == GateKind::Placement) count += change.parameters;
+  }
+  return count;
+}
+
+int64_t count_failed(const ModelDiff& diff) {
+  return count_changes(diff,
+                       [](const GateChange& change) { return change.fails; });
+}
+
+int64_t count_all(const ModelDiff& diff) {
+  return count_changes(diff, [](const GateChange&) { return true; });
+}
+
+// "3 changes of rules; 64 of 291 parameters are placed otherwise; 1 change
+// falls short."
+std::string model_diff_note(const ModelDiff& diff) {
+  const auto rules = static_cast<int64_t>(diff.rule_changes.size());
+  const int64_t moved = moved_parameters(diff);
+  const auto size = static_cast<int64_t>(diff.after.session->manifest.size());
+  std::string text = rules == 0 ? "No rule or label changed"
+                                : plural(rules, "change") + " of rules";
+  text += "; " + count_text(moved) + " of " + plural(size, "parameter") +
+          (moved == 1 ? " is placed otherwise" : " are placed otherwise");
+  if (const int64_t failed = count_failed(diff); failed > 0) {
+    text += "; " + plural(failed, "change") +
+            (failed == 1 ? " falls short" : " fall short");
+  }
+  return text + ".";
+}
+
+std::string side_title(const std::vector<std::string>& rules) {
+  return joined(rules, " + ");
+}
+
+std::vector<std::string> headline_of_diff(const Context& context,
+                                          const ModelDiff& diff) {
+  const DiffRequest& request = context.options.diff;
+  const Mesh& before = diff.before.session->plan.mesh;
+  std::vector<std::string> lines = {
+      side_title(request.before) + " → " + side_title(request.after),
+      headline_of(*diff.after.session, context.options.output.exact)};
+  if (before != diff.after.session->plan.mesh) {
+    lines.push_back("mesh before: " + mesh_text(before));
+  }
+  return lines;
+}
+
+void add_summary_of(const ModelDiff& diff, Report& report) {
+  const Session& before = *diff.before.session;
+  const Session& after = *diff.after.session;
+  const auto loses = [](const GateChange& change) {
+    return !change.lost.empty();
+  };
+  report.summary = {
+      {"changes", Count{count_all(diff)}},
+      {"parameters", Count{moved_parameters(diff)}},
+      {"lost_axes", Count{count_changes(diff, loses)}},
+      {"failed", Count{count_failed(diff)}},
+      {"not_looked_at", Names{diff.rules.notes}},
+      {"mesh_before", MeshCell{before.plan.mesh}},
+      {"mesh_after", MeshCell{after.plan.mesh}},
+      {"memory_per_device_before", ByteSize{before.memory.max}},
+      {"memory_per_device_after", ByteSize{after.memory.max}},
+      {"fingerprint_before", fingerprint(before.manifest, before.plan)},
+      {"fingerprint_after", fingerprint(after.manifest, after.plan)}};
+}
+
+GateView view_of_diff(const Context& context, const ModelDiff& diff) {
+  GateView view;
+  view.base_is_there = true;
+  view.changes = &diff.rule_changes;
+  view.exact = context.options.output.exact;
+  view.expand = context.options.output.expand;
+  GateTarget target;
+  target.name = diff.after.session->manifest.title;
+  target.changes = &diff.changes;
+  target.errors = diff.after.diags.count(Severity::Error);
+  target.warnings = diff.after.diags.count(Severity::Warning);
+  view.targets.push_back(std::move(target));
+  return view;
+}
+
+// The gate's tables; of the rules their witnesses, too.
+Report report_of_diff(const Context& context, const ModelDiff& diff,
+                      const GateView& view, const FailOn& fail_on) {
+  Report report = gate_report(view);
+  report.command = context.options.command;
+  for (Table& table : report.tables) {
+    if (table.id == "general_changes") table.title = "Rules";
+    table.folded = false;
+  }
+  Table rules = rule_changes_table(diff.rules.changes, fail_on);
+  rules.id = "rule_changes";
+  report.tables.push_back(std::move(rules));
+  add_summary_of(diff, report);
+  report.headline = headline_of_diff(context, diff);
+  // Instead of how many targets change.
+  report.notes.back() = model_diff_note(diff);
+  for (const std::string& note : diff.rules.notes) {
+    report.notes.push_back("Not all was looked at: " + note + ".");
+  }
+  report.most_bytes = 0;
+  add_topology(context, report);
+  return report;
+}
+
+FailOn fail_on_of(const DiffRequest& request) {
+  FailOn fail_on;
+  add_fail_on(kDefaultFailOn, fail_on);
+  return request.fail_on.value_or(fail_on);
+}
+
+}  // namespace
+
+Exit diff_model(Context& context) {
+  const Options& options = context.options;
+  if (!is_stdin_read_once(options, context.diags) ||
+      !is_no_plan(options.planning.model, context)) {
+    return Exit::CouldNotRun;
+  }
+  const auto manifest = read_manifest(options.planning, context.host,
+                                      context.diags, context.progress);
+  if (!manifest) return Exit::CouldNotRun;
+  ModelDiff diff;
+  diff.before = judge_rules(options.diff.before, false, *manifest, context);
+  diff.after = judge_rules(options.diff.after, true, *manifest, context);
+  for (const JudgedTarget* side : {&diff.before, &diff.after}) {
+    if (side->session && !side->diags.cannot_run()) continue;
+    add_reasons(diff, context.diags);
+    return Exit::CouldNotRun;
+  }
+  const FailOn fail_on = fail_on_of(options.diff);
+  context.progress.stage("comparing rules");
+  if (!compare(diff, fail_on, context)) return Exit::CouldNotRun;
+  add_findings(diff, context.diags);
+  const GateView view = view_of_diff(context, diff);
+  Report report = report_of_diff(context, diff, view, fail_on);
+  const Diagnostics remarks = gate_remarks(view);
+  report.remarks = &remarks;
+  const Exit exit = finish(context, std::move(report));
+  const bool is_finding = options.diff.exit_code && count_all(diff) > 0;
+  return exit == Exit::Fine && is_finding ? Exit::Findings : exit;
+}
+
+}  // namespace shardplan::cli
