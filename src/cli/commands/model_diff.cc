@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "cli/commands/rule_diff.h"
+#include "cli/commands/simulate/forward.h"
 #include "cli/flags.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -19,6 +20,7 @@
 #include "cli/views/tables.h"
 #include "core/plan.h"
 #include "gate/changes.h"
+#include "gate/collective_changes.h"
 #include "gate/fail_on.h"
 #include "gate/rule_changes.h"
 #include "io/load.h"
@@ -35,6 +37,7 @@ struct ModelDiff {
   RuleSetChanges rules;
   std::vector<GateChange> rule_changes;
   std::vector<GateChange> changes;  // of the model
+  CollectiveCoverage collectives;
 };
 
 // What a saved plan holds cannot be changed by rules.
@@ -71,6 +74,7 @@ bool is_stdin_read_once(const Options& options, Diagnostics& diags) {
 JudgedTarget judge_rules(const std::vector<std::string>& rules, bool is_after,
                          const Manifest& manifest, Context& context) {
   JudgedTarget judged;
+  judged.name = manifest.title;
   judged.options = context.options;
   PlanRequest& planning = judged.options.planning;
   planning.rules = rules;
@@ -132,8 +136,12 @@ bool compare(ModelDiff& diff, const FailOn& fail_on, Context& context) {
   for (const RuleSetChange& change : diff.rules.changes) {
     diff.rule_changes.push_back(gate_change(change));
   }
-  diff.changes = target_changes(after.manifest.title, side_of(diff.before),
-                                side_of(diff.after));
+  ComparedCollectives collectives = compare_collectives(
+      {diff.before, context.host}, {diff.after, context.host});
+  diff.collectives = std::move(collectives.coverage);
+  diff.changes =
+      target_changes(after.manifest.title, side_of(diff.before),
+                     side_of(diff.after), std::move(collectives.changes));
   for (auto* changes : {&diff.rule_changes, &diff.changes}) {
     for (GateChange& change : *changes) {
       change.fails = falls_short(fail_on, change);
@@ -245,6 +253,7 @@ GateView view_of_diff(const Context& context, const ModelDiff& diff) {
   GateTarget target;
   target.name = diff.after.session->manifest.title;
   target.changes = &diff.changes;
+  target.collectives = diff.collectives;
   target.errors = diff.after.diags.count(Severity::Error);
   target.warnings = diff.after.diags.count(Severity::Warning);
   view.targets.push_back(std::move(target));
