@@ -247,6 +247,7 @@ void add_summary_of(const ModelDiff& diff, Report& report) {
 GateView view_of_diff(const Context& context, const ModelDiff& diff) {
   GateView view;
   view.base_is_there = true;
+  view.general = "Rules";
   view.changes = &diff.rule_changes;
   view.exact = context.options.output.exact;
   view.expand = context.options.output.expand;
@@ -266,7 +267,6 @@ Report report_of_diff(const Context& context, const ModelDiff& diff,
   Report report = gate_report(view);
   report.command = context.options.command;
   for (Table& table : report.tables) {
-    if (table.id == "general_changes") table.title = "Rules";
     table.folded = false;
   }
   Table rules = rule_changes_table(diff.rules.changes, fail_on);

@@ -153,6 +153,10 @@ Table people_table(std::string id, std::string title,
   Table table;
   table.id = std::move(id);
   table.title = std::move(title);
+  if (!view.expand && changes.size() > kMostChanges) {
+    table.title += " (" + count_text(static_cast<int64_t>(changes.size())) +
+                   " changes; --expand shows all)";
+  }
   table.audience = Audience::People;
   table.show_header = false;
   table.columns = {{"sign", ""},
@@ -322,7 +326,7 @@ std::string last_line(const GateView& view, const Totals& totals) {
 
 void add_people_tables(const GateView& view, Report& report) {
   if (!view.changes->empty()) {
-    report.tables.push_back(people_table("general_changes", "All targets",
+    report.tables.push_back(people_table("general_changes", view.general,
                                          by_weight(*view.changes), view));
   }
   size_t number = 0;
@@ -339,10 +343,6 @@ void add_people_tables(const GateView& view, Report& report) {
     }
     if (group.fails) title += ": falls short";
     const auto changes = by_weight(*group.first->changes);
-    if (!view.expand && changes.size() > kMostChanges) {
-      title += " (" + count_text(static_cast<int64_t>(changes.size())) +
-               " changes; --expand shows all)";
-    }
     report.tables.push_back(people_table(
         "target_changes_" + std::to_string(++number), title, changes, view));
     report.tables.back().folded = !group.fails;

@@ -28,6 +28,7 @@ struct GateView {
   bool base_is_there = true;
   std::vector<GateTarget> targets;
   const std::vector<GateChange>* changes = nullptr;  // of no target
+  std::string general = "All targets";               // what those are shown as
   bool exact = false;
   bool expand = false;
 };
