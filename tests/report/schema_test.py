@@ -98,9 +98,6 @@ UNUSED = {
         "precision/properties/growth_per_layer",
         "precision/properties/sharded", "precision/properties/unsharded",
         "simulate_summary/properties/structural_error")
-} | {
-    '#/definitions/gate_change/properties/kind: "collective"':
-        "needs a forward pass on both sides",
 }
 
 
