@@ -487,7 +487,9 @@ def judged_runs(compare, program, cases, checker, reports):
         wrong = []
         found = reports_of(result)
         if not found:
-            wrong.append("writes no report")
+            said = result.streams["stderr"] or result.streams["stdout"]
+            wrong.append(f"exits with {result.exit} and writes no report: "
+                         + said.decode("utf-8", "replace")[:300])
         for report in found:
             wrong += checker.errors(thinned(report))
             wrong += mistakes_of_exit(run, result.exit, report)
