@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -147,6 +148,27 @@ Row row_for_people(const GateChange& change, bool exact) {
           below};
 }
 
+// Of too many, the first of each kind in turn: no kind hides another.
+std::set<const GateChange*> shown_of(
+    const std::vector<const GateChange*>& changes, bool all) {
+  if (all || changes.size() <= kMostChanges) {
+    return {changes.begin(), changes.end()};
+  }
+  std::map<GateKind, std::vector<const GateChange*>> by_kind;
+  for (const GateChange* change : changes) {
+    by_kind[change->kind].push_back(change);
+  }
+  std::set<const GateChange*> shown;
+  for (size_t turn = 0; shown.size() < kMostChanges; ++turn) {
+    for (const auto& [kind, of_kind] : by_kind) {
+      if (turn < of_kind.size() && shown.size() < kMostChanges) {
+        shown.insert(of_kind[turn]);
+      }
+    }
+  }
+  return shown;
+}
+
 Table people_table(std::string id, std::string title,
                    const std::vector<const GateChange*>& changes,
                    const GateView& view) {
@@ -167,8 +189,9 @@ Table people_table(std::string id, std::string title,
                    {"per_device", "per device", Align::Right},
                    {"why", "why", Align::Left, false, true}};
   std::vector<Row> rows;
+  const std::set<const GateChange*> shown = shown_of(changes, view.expand);
   for (const GateChange* change : changes) {
-    if (!view.expand && rows.size() >= kMostChanges) break;
+    if (!shown.contains(change)) continue;
     rows.push_back(row_for_people(*change, view.exact));
   }
   table.rows = rows_of(std::move(rows));
