@@ -5,6 +5,7 @@
 #include <cctype>
 
 #include "base/checked.h"
+#include "base/text.h"
 
 namespace shardplan {
 
@@ -52,6 +53,19 @@ std::optional<Code> find_code(std::string_view text) {
 
 bool prevents_running(Code code) {
   return static_cast<int>(code) < 100 || code == Code::UnsupportedPattern;
+}
+
+const Label* main_label(const Diagnostic& diagnostic) {
+  const auto found =
+      std::find_if(diagnostic.labels.begin(), diagnostic.labels.end(),
+                   [](const Label& label) { return bool{label.where}; });
+  return found == diagnostic.labels.end() ? nullptr : &*found;
+}
+
+std::string stable_subject(const Diagnostic& diagnostic) {
+  const Label* label = main_label(diagnostic);
+  return label != nullptr ? std::string(label->where.text())
+                          : without_numbers(diagnostic.message);
 }
 
 Diagnostics::Builder& Diagnostics::Builder::label(Span where,

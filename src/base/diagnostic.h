@@ -124,6 +124,14 @@ struct Diagnostic {
   std::vector<Fix> fixes;  // the one to try first leads
 };
 
+// The main place of a diagnostic: its first label that has one, else null.
+const Label* main_label(const Diagnostic& diagnostic);
+
+// What tells a finding without parameters from others of its code in another
+// run, though files and sizes have changed: the text that it points at, else
+// its message with `#` for each number.
+std::string stable_subject(const Diagnostic& diagnostic);
+
 // After so many errors a reader stops: more would help nobody.
 inline constexpr int kMaxErrors = 20;
 

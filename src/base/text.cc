@@ -226,6 +226,49 @@ bool is_like(std::string_view pattern, std::string_view text) {
   return p == pattern.size();
 }
 
+namespace {
+
+// Behind a number at `at`: "1,234.5 GiB", "7", "12 %".
+size_t end_of_number(std::string_view text, size_t at) {
+  while (at < text.size() &&
+         (is_digit(text[at]) ||
+          ((text[at] == '.' || text[at] == ',') && at + 1 < text.size() &&
+           is_digit(text[at + 1])))) {
+    ++at;
+  }
+  constexpr std::array<std::string_view, 7> kUnits = {
+      " B", " KiB", " MiB", " GiB", " TiB", " PiB", " %"};
+  for (const std::string_view unit : kUnits) {
+    const size_t end = at + unit.size();
+    if (text.substr(at).starts_with(unit) &&
+        (end == text.size() || !is_letter(text[end]))) {
+      return end;
+    }
+  }
+  return at;
+}
+
+}  // namespace
+
+std::string without_numbers(std::string_view sentence) {
+  std::string out;
+  bool quoted = false;
+  bool in_word = false;
+  for (size_t i = 0; i < sentence.size();) {
+    const char c = sentence[i];
+    quoted = quoted != (c == '`');
+    if (is_digit(c) && !quoted && !in_word) {
+      out += '#';
+      i = end_of_number(sentence, i);
+      continue;
+    }
+    in_word = is_letter(c) || c == '_' || (in_word && is_digit(c));
+    out += c;
+    ++i;
+  }
+  return out;
+}
+
 std::string escape_pattern(std::string_view text) {
   std::string result;
   for (const char c : text) {

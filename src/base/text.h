@@ -47,6 +47,9 @@ bool is_like(std::string_view pattern, std::string_view text);
 
 // The text as a regular expression that matches it alone.
 std::string escape_pattern(std::string_view text);
+// A sentence with `#` for each number and its unit, but for those in backticks:
+// "the plan needs 1.5 GiB per device" is "the plan needs # per device".
+std::string without_numbers(std::string_view sentence);
 
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 constexpr bool is_letter(char c) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gate/baseline.h"
 
-#include <algorithm>
 #include <array>
 #include <set>
 #include <utility>
@@ -61,24 +60,15 @@ std::optional<AcceptedFinding> read_entry(const Node& node,
   return entry;
 }
 
-const Label* first_place(const Diagnostic& finding) {
-  for (const Label& label : finding.labels) {
-    if (label.where) return &label;
-  }
-  return nullptr;
-}
-
 // What a finding is about, as baselines name it: its parameters, folded, else
-// the text it points at.
+// stable_subject().
 std::set<std::string> subjects_of(const Diagnostic& finding) {
   std::set<std::string> subjects;
   for (const std::string& name : finding.parameters) {
     subjects.insert(folded_name(name));
   }
   if (!subjects.empty()) return subjects;
-  const Label* label = first_place(finding);
-  return {label != nullptr ? std::string(label->where.text())
-                           : finding.message};
+  return {stable_subject(finding)};
 }
 
 int entry_for(const Baseline& baseline, std::string_view target,

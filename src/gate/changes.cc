@@ -313,13 +313,6 @@ std::map<std::string, Found> found_in(const Diagnostics& diags) {
   return found;
 }
 
-const Label* label_with_place(const Diagnostic& diagnostic) {
-  for (const Label& label : diagnostic.labels) {
-    if (label.where) return &label;
-  }
-  return nullptr;
-}
-
 GateChange finding_change(const Found& before, const Found& after) {
   GateChange change;
   change.kind = GateKind::Finding;
@@ -329,7 +322,7 @@ GateChange finding_change(const Found& before, const Found& after) {
   change.before = before.count;
   change.after = after.count;
   change.text = shown.message;
-  if (const Label* label = label_with_place(shown)) {
+  if (const Label* label = main_label(shown)) {
     change.line = line_of(label->where, is_gone);
   }
   const bool has_new_names =
@@ -371,10 +364,7 @@ std::string finding_key(const Diagnostic& diagnostic) {
   std::string key = code_id(diagnostic.code) + " " + diagnostic.subject.axis +
                     " " + std::to_string(diagnostic.subject.dim);
   if (!diagnostic.parameters.empty()) return key;
-  const Label* label = label_with_place(diagnostic);
-  return key + " " +
-         (label != nullptr ? std::string(label->where.text())
-                           : diagnostic.message);
+  return key + " " + stable_subject(diagnostic);
 }
 
 std::vector<GateChange> finding_changes(const Diagnostics& before,

@@ -25,13 +25,6 @@ bool is_named_file(const SourceFile& file) {
   return !file.name().starts_with("-") && !file.name().starts_with("<");
 }
 
-const Label* main_label(const Diagnostic& diagnostic) {
-  const auto found =
-      std::find_if(diagnostic.labels.begin(), diagnostic.labels.end(),
-                   [](const Label& label) { return bool{label.where}; });
-  return found == diagnostic.labels.end() ? nullptr : &*found;
-}
-
 std::function<void(const RowSink&)> rows_of(std::vector<Row> rows) {
   // Shared: a std::function is copied, and tables can be long.
   const auto kept = std::make_shared<const std::vector<Row>>(std::move(rows));

@@ -31,8 +31,6 @@ Place place_of(Span where);
 // True for the value of a flag (`--mesh`), which has no lines to speak of.
 bool is_flag(const SourceFile& file);
 
-// The main place of a diagnostic: its first label that has one, else null.
-const Label* main_label(const Diagnostic& diagnostic);
 // False of flags and of standard input.
 bool is_named_file(const SourceFile& file);
 

@@ -286,6 +286,25 @@ TEST_CASE("printable text of any bytes is valid and has no controls") {
   }));
 }
 
+TEST_CASE("a sentence without its numbers keeps its names") {
+  const struct {
+    const char* sentence;
+    const char* expected;
+  } rows[] = {
+      {"", ""},
+      {"the plan needs 1.5 GiB per device", "the plan needs # per device"},
+      {"12 % of 1,234 B, 7.", "# of #, #."},
+      {"`w2` of 3 in `a 4 b` and 5", "`w2` of # in `a 4 b` and #"},
+      {"bf16 and axis_2 stay, 3Bs do not", "bf16 and axis_2 stay, #Bs do not"},
+      {"3 Bs", "# Bs"},
+      {"1..2", "#..#"},
+  };
+  for (const auto& row : rows) {
+    CAPTURE(row.sentence);
+    CHECK(without_numbers(row.sentence) == row.expected);
+  }
+}
+
 TEST_CASE("a code point takes the columns that Unicode gives it") {
   struct Case {
     char32_t code_point;

@@ -60,6 +60,22 @@ TEST_CASE("findings are new by their parameters, not by their numbers") {
   CHECK(changes[0].after == ChangeValue(int64_t{0}));
 }
 
+TEST_CASE("a plan that did not fit before is no new error when it grows") {
+  const auto over = [](const char* message) {
+    Diagnostic diagnostic = finding(Code::OverMemory, {}, Severity::Error);
+    diagnostic.message = message;
+    diagnostic.findings = 1;
+    return all_of({diagnostic});
+  };
+  const Diagnostics before =
+      over("the plan needs 998.5 MiB per device, 1,2 B more than there is");
+  CHECK(finding_changes(
+            before, over("the plan needs 2 GiB per device, 7 more than there "
+                         "is"))
+            .empty());
+  CHECK(finding_changes(before, over("the plan needs nothing")).size() == 2);
+}
+
 TEST_CASE("notes are no findings of a gate") {
   CHECK(finding_changes(
             {}, all_of({finding(Code::SmallParameter, {"a"}, Severity::Note)}))

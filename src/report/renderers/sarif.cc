@@ -207,7 +207,7 @@ class SarifRun {
 
   // What says that a finding of another run is this one, though lines and
   // layers were added: the code, its axis and dimension, the file, and the
-  // parameters as they fold or else the text it points at.
+  // parameters as they fold or else stable_subject().
   std::string fingerprint(const Diagnostic& diagnostic) const {
     const Label* label = place(diagnostic);
     Sha256 hash;
@@ -224,10 +224,7 @@ class SarifRun {
       names.insert(folded_name(name));
     }
     for (const std::string& name : names) add(name);
-    if (names.empty()) {
-      add(label != nullptr ? label->where.text()
-                           : std::string_view(diagnostic.message));
-    }
+    if (names.empty()) add(stable_subject(diagnostic));
     return hash.hex();
   }
 
