@@ -56,7 +56,7 @@ std::string markdown_plain(std::string_view text) {
   return out;
 }
 
-std::string markdown_prose(std::string_view text) {
+std::string markdown_prose(std::string_view text, bool in_table) {
   std::string out;
   while (!text.empty()) {
     const size_t open = text.find('`');
@@ -64,7 +64,7 @@ std::string markdown_prose(std::string_view text) {
         open == std::string_view::npos ? open : text.find('`', open + 1);
     if (close == std::string_view::npos) return out + markdown_plain(text);
     out += markdown_plain(text.substr(0, open));
-    out += markdown_code(text.substr(open + 1, close - open - 1), false);
+    out += markdown_code(text.substr(open + 1, close - open - 1), in_table);
     text.remove_prefix(close + 1);
   }
   return out;

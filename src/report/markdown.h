@@ -14,6 +14,6 @@ std::string markdown_code(std::string_view text, bool in_table);
 std::string markdown_plain(std::string_view text);
 // As markdown_plain, but what stands between backticks is a code span, as the
 // messages of diagnostics have it.
-std::string markdown_prose(std::string_view text);
+std::string markdown_prose(std::string_view text, bool in_table = false);
 
 }  // namespace shardplan

@@ -105,9 +105,9 @@ def read_github(text, report):
             places[unescaped(keys["file"]), int(keys["line"]),
                    int(keys["col"])] += 1
     meant = told(report)
-    # What a change does besides is a note of a gate's annotations alone.
+    # What a change does besides is a note of annotations alone.
     more = [key for key in found - meant
-            if report["command"] != "gate" or key[1] != "note"]
+            if report["command"] not in ("gate", "diff") or key[1] != "note"]
     if meant - found or more:
         yield f"differs: {list(meant - found)[:2]} {more[:2]}"
     for diagnostic in report["diagnostics"]:
@@ -164,7 +164,7 @@ def read_csv(text, report):
 
 
 SPACE = "{http://commonmark.org/xml/1.0}"
-RAW = re.compile(r"<details><summary>[^<>]*</summary>|</details>")
+RAW = re.compile(r"<details><summary>[^<>]*</summary>|</details>|</?code>")
 
 
 def words_of(node):

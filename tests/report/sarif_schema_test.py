@@ -105,7 +105,7 @@ def mistakes_of_meaning(log, report):
         yield f"a finding is lost: {lost}"
     for more in found - meant:
         # Changes that fall short of nothing are notes beside the findings.
-        if report["command"] != "gate" or more[1] != "note":
+        if report["command"] not in ("gate", "diff") or more[1] != "note":
             yield f"a result is no finding: {more}"
     edits = sum(1 for d in report["diagnostics"] for fix in d["fixes"]
                 if fix["edits"])

@@ -145,7 +145,7 @@ Row row_for_people(const GateChange& change, bool exact) {
           std::string("→"),
           shown_value(change, change.after, exact),
           delta,
-          below};
+          Prose{below}};
 }
 
 // Of too many, the first of each kind in turn: no kind hides another.

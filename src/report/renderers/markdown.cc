@@ -24,6 +24,9 @@ std::string cell_markdown(const Cell& cell, const Column& column,
       column.elastic && (std::holds_alternative<std::string>(cell) ||
                          std::holds_alternative<Prose>(cell));
   const std::string text = cell_text(cell, style);
+  if (!name && std::holds_alternative<Prose>(cell)) {
+    return markdown_prose(text, true);
+  }
   return name ? markdown_code(text, true) : markdown_plain(text);
 }
 
