@@ -201,8 +201,12 @@ void add_file_names(Report& report, const Options& options, Host& host) {
     report.main_file = file_of_model(options.planning.model, host);
   }
   const std::string& format = options.output.format;
-  if (format == "github" || format == "sarif") {
-    report.repository_prefix = repository_prefix(host);
+  if (format != "github" && format != "sarif") return;
+  report.repository_prefix = repository_prefix(host);
+  if (!report.is_there) {
+    report.is_there = [&host](const std::string& path) {
+      return host.file_info(path).has_value();
+    };
   }
 }
 

@@ -21,8 +21,16 @@ Place place_of(Span where) {
 
 bool is_flag(const SourceFile& file) { return file.name().starts_with("--"); }
 
-bool is_named_file(const SourceFile& file) {
-  return !file.name().starts_with("-") && !file.name().starts_with("<");
+bool is_in_file(const Report& report, const Label& label) {
+  if (!label.where) return false;
+  const std::string& name = label.where.file->name();
+  return !name.starts_with("-") && !name.starts_with("<") &&
+         (!report.is_there || report.is_there(name));
+}
+
+const Label* place_in_file(const Report& report, const Diagnostic& diagnostic) {
+  const Label* label = main_label(diagnostic);
+  return label != nullptr && is_in_file(report, *label) ? label : nullptr;
 }
 
 std::function<void(const RowSink&)> rows_of(std::vector<Row> rows) {

@@ -31,9 +31,6 @@ Place place_of(Span where);
 // True for the value of a flag (`--mesh`), which has no lines to speak of.
 bool is_flag(const SourceFile& file);
 
-// False of flags and of standard input.
-bool is_named_file(const SourceFile& file);
-
 // Report: what a command found, as typed data; renderers turn it into bytes.
 //
 // Commands fill reports and know nothing of formats; renderers know nothing of
@@ -148,6 +145,9 @@ struct Report {
   // The file that a finding without a place of its own is about, as the user
   // named it; empty where there is none.
   std::string main_file;
+  // Whether a file is there for a reader: shipped rules have names and lines,
+  // and are none of the repository's files. Empty: all are there.
+  std::function<bool(const std::string&)> is_there = {};
   // What stands before a relative path where paths are those of a repository:
   // "" or a folder of it with its slash.
   std::string repository_prefix;
@@ -155,6 +155,11 @@ struct Report {
   // go to stderr in formats for people.
   bool diagnostics_are_the_answer = false;
 };
+
+// The main place of a diagnostic where that is in a file which a reader has:
+// no flag, standard input or shipped rules. Else null.
+const Label* place_in_file(const Report& report, const Diagnostic& diagnostic);
+bool is_in_file(const Report& report, const Label& label);
 
 // How text may look on one stream.
 struct Style {

@@ -290,6 +290,7 @@ TEST_CASE("in a workflow of GitHub files are named from the checkout's root") {
   run.host.files["m.json"] = "{}";
   run.host.files["/w/repo/sub/m.json"] = "{}";
   run.host.variables["GITHUB_WORKSPACE"] = "/w/repo";
+  run.host.files["r.yaml"] = "x";
   const auto rules = std::make_shared<SourceFile>("r.yaml", "x");
   run.diags.keep(rules);
   run.diags.report(Code::UnusedRule, {rules.get(), 0, 1}, "m");
@@ -305,6 +306,12 @@ TEST_CASE("in a workflow of GitHub files are named from the checkout's root") {
   run.host.variables["GITHUB_WORKSPACE"] = "/w/other";
   CHECK(run.finish() == Exit::Fine);
   CHECK(has_text(run.host.out, "\"r.yaml\""));
+  // Shipped rules are no file of the repository.
+  run.host.out.clear();
+  run.host.files.erase("r.yaml");
+  CHECK(run.finish() == Exit::Fine);
+  CHECK_FALSE(has_text(run.host.out, "r.yaml"));
+  CHECK(has_text(run.host.out, "\"ruleId\": \"SP102\""));
 }
 
 TEST_CASE("diagnostics are grouped by severity, each group in its order") {

@@ -41,20 +41,24 @@ def as_sarif(words):
 
 
 def with_sarif(compare, cases):
-    """Behind each run in JSON the same run in SARIF."""
+    """Each run in JSON that may find something, and the same in SARIF."""
     for name, steps in cases:
         made = []
         for step in steps:
-            made.append(step)
-            if (isinstance(step, compare.Run) and step.words[0] in COMMANDS
-                    and not schema_test.writes_files(step.words)
-                    and set(compare.flag_values(step.words, "--format"))
-                    <= {"json"}
-                    # Its message names the format.
-                    and "--diff" not in step.words
-                    and schema_test.is_json(compare, step.words)):
-                made.append(dataclasses.replace(step,
-                                                words=as_sarif(step.words)))
+            is_asked = (isinstance(step, compare.Run)
+                        and step.words[0] in COMMANDS
+                        and not schema_test.writes_files(step.words)
+                        and schema_test.is_json(compare, step.words)
+                        and set(compare.flag_values(step.words, "--format"))
+                        <= {"json"}
+                        # Its message names the format.
+                        and "--diff" not in step.words)
+            if is_asked:
+                made += [step, dataclasses.replace(
+                    step, words=as_sarif(step.words))]
+            elif (isinstance(step, compare.File)
+                  or schema_test.writes_files(step.words)):
+                made.append(step)
         yield name, made
 
 

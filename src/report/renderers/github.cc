@@ -63,12 +63,10 @@ std::string place_text(const Label& label, const std::string& prefix) {
          ",endColumn=" + std::to_string(place.end_column) + ",";
 }
 
-std::string annotation(const Diagnostic& diagnostic,
-                       const std::string& prefix) {
+std::string annotation(const Diagnostic& diagnostic, const Report& report) {
   std::string text = "::" + std::string(command_of(diagnostic.severity)) + " ";
-  const Label* label = main_label(diagnostic);
-  if (label != nullptr && is_named_file(*label->where.file)) {
-    text += place_text(*label, prefix);
+  if (const Label* label = place_in_file(report, diagnostic)) {
+    text += place_text(*label, report.repository_prefix);
   }
   const std::string title = code_id(diagnostic.code) + " " +
                             std::string(code_info(diagnostic.code).name);
@@ -84,7 +82,7 @@ void render_github(const Report& report, const Style&, const TextSink& sink) {
     if (diagnostics == nullptr) continue;
     for (const Diagnostic& diagnostic : diagnostics->all()) {
       if (out.refused()) break;
-      out.buffer() += annotation(diagnostic, report.repository_prefix);
+      out.buffer() += annotation(diagnostic, report);
       out.drain();
     }
   }

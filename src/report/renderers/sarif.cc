@@ -133,9 +133,7 @@ class SarifRun {
 
   // The file that a result is in: that of its place, or the model's.
   const Label* place(const Diagnostic& diagnostic) const {
-    const Label* label = main_label(diagnostic);
-    return label != nullptr && is_named_file(*label->where.file) ? label
-                                                                 : nullptr;
+    return place_in_file(report_, diagnostic);
   }
 
   void collect(const Diagnostic& diagnostic) {
@@ -232,9 +230,7 @@ class SarifRun {
     Json all = Json::array();
     const Label* main = place(diagnostic);
     for (const Label& label : diagnostic.labels) {
-      if (!label.where || &label == main || !is_named_file(*label.where.file)) {
-        continue;
-      }
+      if (&label == main || !is_in_file(report_, label)) continue;
       Json location = {{"id", all.size() + 1},
                        {"physicalLocation", physical(label, false)}};
       if (!label.text.empty()) location["message"] = message(label.text);

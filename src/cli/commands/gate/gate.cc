@@ -311,6 +311,11 @@ Exit report_gate(Gate& gate) {
   const Diagnostics remarks = gate_remarks(view);
   report.remarks = &remarks;
   report.main_file = join_path(gate.head.folder, "shardplan.yaml");
+  if (GitTreeHost* files = gate.head.files.get()) {
+    report.is_there = [files](const std::string& path) {
+      return files->file_info(path).has_value();
+    };
+  }
   return finish_in_part(context, std::move(report));
 }
 
