@@ -379,9 +379,12 @@ std::vector<GateChange> finding_changes(const Diagnostics& before,
   for (const auto& [key, found] : is) {
     const auto entry = was.find(key);
     const Found earlier = entry == was.end() ? Found() : entry->second;
-    const bool same = earlier.count == found.count &&
-                      earlier.names == found.names &&
-                      earlier.severity == found.severity;
+    // What is about no parameter or place says in its words how much it is.
+    const bool same =
+        earlier.count == found.count && earlier.names == found.names &&
+        earlier.severity == found.severity &&
+        (!found.names.empty() || main_label(*found.first) != nullptr ||
+         earlier.first->message == found.first->message);
     if (!same) add(key, earlier, found);
   }
   for (const auto& [key, found] : was) {
