@@ -26,7 +26,7 @@ import schema_test
 
 FORMATS = ("csv", "markdown", "github", "concise")
 LEAST = 100  # reports of each format
-EVERY = 4    # of the runs in JSON
+EVERY = 6    # of the runs in JSON
 
 
 def with_format(words, name):
