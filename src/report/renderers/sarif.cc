@@ -58,17 +58,6 @@ Json message(std::string_view text) {
   return {{"text", sarif_text(printable(text))}};
 }
 
-std::string_view level_of(Severity severity) {
-  switch (severity) {
-    case Severity::Error:
-      return "error";
-    case Severity::Warning:
-      return "warning";
-    default:
-      return "note";
-  }
-}
-
 // RFC 3986: what is no unreserved character or `/` is in percents.
 std::string uri_of(const std::string& path, const std::string& prefix) {
   constexpr std::string_view kDigits = "0123456789ABCDEF";
@@ -149,15 +138,15 @@ class SarifRun {
     Json all = Json::array();
     for (const auto& [code, number] : numbers) {
       const CodeInfo& info = code_info(code);
-      all.push_back(
-          {{"id", code_id(code)},
-           {"name", info.name},
-           {"shortDescription", message(info.summary)},
-           // GitHub wants it too (its validator's rule GH2012).
-           {"fullDescription", message(info.summary)},
-           {"help", message("`shardplan explain " + code_id(code) +
-                            "` says what it means and what to do.")},
-           {"defaultConfiguration", {{"level", level_of(info.severity)}}}});
+      all.push_back({{"id", code_id(code)},
+                     {"name", info.name},
+                     {"shortDescription", message(info.summary)},
+                     // GitHub wants it too (its validator's rule GH2012).
+                     {"fullDescription", message(info.summary)},
+                     {"help", message("`shardplan explain " + code_id(code) +
+                                      "` says what it means and what to do.")},
+                     {"defaultConfiguration",
+                      {{"level", severity_name(info.severity)}}}});
       if (info.severity == Severity::Off) {
         all.back()["defaultConfiguration"] = {{"enabled", false}};
       }
@@ -275,7 +264,7 @@ class SarifRun {
     Json result = {
         {"ruleId", code_id(diagnostic.code)},
         {"ruleIndex", rule_numbers_.at(diagnostic.code)},
-        {"level", level_of(diagnostic.severity)},
+        {"level", severity_name(diagnostic.severity)},
         {"message", {{"text", sarif_text(message_text(diagnostic))}}},
         {"locations", Json::array({main_location(diagnostic)})},
         {"partialFingerprints", {{kFingerprint, identity}}}};
@@ -298,7 +287,7 @@ class SarifRun {
     return {{"descriptor",
              {{"id", code_id(diagnostic.code)},
               {"index", notification_numbers_.at(diagnostic.code)}}},
-            {"level", level_of(diagnostic.severity)},
+            {"level", severity_name(diagnostic.severity)},
             {"message", {{"text", sarif_text(message_text(diagnostic))}}}};
   }
 
