@@ -31,9 +31,9 @@ std::string added_text(const Planned& planned, const RuleChange& change) {
   }
   const auto rules = static_cast<int>(planned.rules.rules.size());
   if (change.rule <= rules) {
-    return text + " in front of " + place_text(planned, change.rule);
+    return text + " before " + place_text(planned, change.rule);
   }
-  return text + " behind the last rule";
+  return text + " after the last rule";
 }
 
 std::string text_of(const Planned& planned, const RuleChange& change) {

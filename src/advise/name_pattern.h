@@ -13,7 +13,7 @@
 
 namespace shardplan {
 
-// A pattern that is found in every name of `targets`, whatever their numbers,
+// A pattern that matches every name of `targets`, whatever their numbers,
 // and in none of `others`: a common ending of at least two components, or one
 // in which a single component has alternatives. Empty where no such ending
 // tells them apart.

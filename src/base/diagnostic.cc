@@ -96,6 +96,11 @@ Diagnostics::Builder& Diagnostics::Builder::findings(int64_t count) {
   return *this;
 }
 
+Diagnostics::Builder& Diagnostics::Builder::bytes(double per_device) {
+  diagnostic_->bytes = per_device;
+  return *this;
+}
+
 Diagnostics::Builder& Diagnostics::Builder::about(Subject subject) {
   diagnostic_->subject = std::move(subject);
   return *this;

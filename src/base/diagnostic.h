@@ -120,6 +120,9 @@ struct Diagnostic {
   std::vector<std::string> parameters;  // every parameter it is about
   std::vector<std::string> targets;     // of shardplan.yaml, where several ran
   int64_t findings = 1;                 // how many findings this one stands for
+  // What it is about, in bytes per device: held by every device, or held beyond
+  // what was requested. Ranks findings of one code; 0 where it costs nothing.
+  double bytes = 0;
   Subject subject;
   std::vector<Fix> fixes;  // the one to try first leads
 };
@@ -146,6 +149,7 @@ class Diagnostics {
     Builder& help(std::string text);
     Builder& parameters(std::vector<std::string> names);  // sets findings too
     Builder& findings(int64_t count);
+    Builder& bytes(double per_device);
     Builder& about(Subject subject);
     template <typename T>
     operator std::optional<T>() const {  // NOLINT(google-explicit-constructor)

@@ -88,7 +88,7 @@ int code_point_width(char32_t code_point);
 // Sizes in bytes as people write them.
 
 // "80GiB" (2^30), "95.7GB" (10^9), "81559 MiB", "1048576" (bytes), rounded down
-// to whole bytes. Empty when it is no size or not within [1, 2^62).
+// to whole bytes. Empty when it is not a size or not within [1, 2^62).
 std::optional<int64_t> parse_bytes(std::string_view text);
 
 // What to tell somebody whose size was not understood.

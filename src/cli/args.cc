@@ -89,9 +89,9 @@ void report_unknown_flag(const std::string& word, Diagnostics& diags) {
   auto problem =
       diags.error(Code::Usage, {}, "unknown option " + in_backticks(name));
   if (const auto near = nearest(name, candidates)) {
-    problem.help("an option with a similar name exists: `" + *near + "`");
+    problem.help("did you mean `" + *near + "`?");
   } else {
-    problem.help("`shardplan help` shows what there is");
+    problem.help("`shardplan help` lists the options");
   }
 }
 
@@ -102,7 +102,7 @@ const Command* look_up_command(const std::string& word, Diagnostics& diags) {
   auto problem =
       diags.error(Code::Usage, {}, "unknown command " + in_backticks(word));
   if (const auto near = nearest(word, names)) {
-    problem.help("a command with a similar name exists: `" + *near + "`");
+    problem.help("did you mean `" + *near + "`?");
   } else {
     problem.help("`shardplan help` shows all commands");
   }
@@ -137,7 +137,7 @@ void check_settings(const CommandLine& line, Diagnostics& diags) {
     if (is_taken_by(*setting.flag, line.command->name)) continue;
     diags
         .error(Code::Usage, {},
-               title_of(setting) + " means nothing to `" +
+               title_of(setting) + " does not apply to `" +
                    std::string(line.command->name) + "`")
         .help(takers_text(*setting.flag) + " take" +
               (setting.flag->commands.find(' ') == std::string_view::npos
@@ -167,7 +167,7 @@ void check_arguments(const CommandLine& line, Diagnostics& diags) {
         .error(Code::Usage, {},
                "`" + std::string(command.name) + "` needs " +
                    std::string(wanted[i].name))
-        .help(usage + " is how it is called");
+        .help("usage: " + usage);
     return;
   }
   if (given > wanted.size()) {
@@ -175,7 +175,7 @@ void check_arguments(const CommandLine& line, Diagnostics& diags) {
         .error(Code::Usage, {},
                "unexpected argument " +
                    in_backticks(line.arguments[wanted.size()]))
-        .help(usage + " is how it is called");
+        .help("usage: " + usage);
   }
 }
 
@@ -204,7 +204,7 @@ CommandLine parse_command_line(const std::vector<std::string>& words,
     app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
   } catch (const CLI::ArgumentMismatch&) {
     diags.error(Code::Usage, {},
-                in_backticks(words.back()) + " stands last and has no value");
+                in_backticks(words.back()) + " is last and has no value");
     return line;
   } catch (const CLI::ParseError& problem) {
     diags.error(Code::Usage, {}, problem.what());
@@ -344,7 +344,7 @@ std::string overview_text(bool colour) {
     text += "  " + pad(command.name, static_cast<int>(width)) + "  " +
             wrapped(command.summary, static_cast<int>(width) + 4);
   }
-  return text + "\n`shardplan help COMMAND` tells more about one command.\n";
+  return text + "\n`shardplan help COMMAND` describes one command.\n";
 }
 
 std::string command_help_text(const Command& command, bool colour) {

@@ -91,10 +91,10 @@ bool reject_flags_only(const Node& root, Diagnostics& diags) {
     fine = false;
     diags
         .error(Code::UnknownKey, root.key_span(i),
-               "`" + std::string(flag->name) + "` is no setting")
+               "`" + std::string(flag->name) + "` is not a setting")
         .help("`--" + std::string(flag->name) +
-              "` is given on the command "
-              "line alone");
+              "` can be given only on the "
+              "command line");
   }
   return fine;
 }
@@ -205,7 +205,7 @@ class Reader {
     return document;
   }
 
-  // Why `path` is no configuration. Whoever wrote the one that led here may
+  // Why `path` is not a configuration. Whoever wrote the one that led here may
   // not be allowed to see what else is on this machine, nor is a job's log.
   void report(Diagnostics& problems, const std::string& path, Span from) {
     const bool led_here =
@@ -214,10 +214,12 @@ class Reader {
       for (Diagnostic& problem : problems.all()) diags_.add(problem);
       return;
     }
-    diags_.error(Code::Usage, from, in_backticks(path) + " is no configuration")
+    diags_
+        .error(Code::Usage, from,
+               in_backticks(path) + " is not a configuration")
         .fact("its lines are not shown: another file led to it")
         .help("`--config " + path +
-              "` tells what is wrong with "
+              "` shows what is wrong with "
               "it");
   }
 
@@ -468,9 +470,10 @@ bool is_one_of(std::string_view name,
 
 // What a saved plan already holds.
 bool makes_a_plan(std::string_view name) {
-  return is_one_of(name, {"rules", "dialect", "table", "pattern", "flax-compat",
-                          "mesh", "devices", "slices", "axes", "min-size",
-                          "on-indivisible", "no-strict", "declare"});
+  return is_one_of(
+      name, {"rules", "dialect", "table", "set", "pattern", "flax-compat",
+             "mesh", "devices", "slices", "axes", "min-size", "on-indivisible",
+             "no-strict", "declare"});
 }
 
 // What says on which other mesh a saved plan's specs are to be placed.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/checked.h"
 #include "base/text.h"
 
 namespace shardplan::cli {
@@ -50,7 +51,7 @@ void check_code(const std::string& word, bool deny, const Setting& setting,
         Code::Usage, setting.where,
         "unknown code " + in_backticks(word) + " in " + title_of(setting));
     if (const auto near = nearest(word, code_words(deny))) {
-      problem.help("a code with a similar name exists: `" + *near + "`");
+      problem.help("did you mean `" + *near + "`?");
     } else {
       problem.help("`shardplan list codes` shows all codes");
     }
@@ -85,9 +86,26 @@ std::vector<std::string> split_list(std::string_view text, char comma) {
   }
 }
 
+namespace {
+
+// "32k" is 32,768 and "1M" is 1,048,576, as people say of contexts.
+std::optional<int64_t> parse_tokens(std::string_view text) {
+  if (text.empty()) return std::nullopt;
+  int64_t unit = 1;
+  if (text.back() == 'k' || text.back() == 'K') unit = 1 << 10;
+  if (text.back() == 'm' || text.back() == 'M') unit = 1 << 20;
+  if (unit > 1) text.remove_suffix(1);
+  const auto value = parse<int64_t>(text);
+  return value ? checked_mul(*value, unit) : std::nullopt;
+}
+
+}  // namespace
+
 std::optional<int64_t> integer_of(const Setting& setting, int64_t least,
                                   int64_t most, Diagnostics& diags) {
-  const auto value = parse<int64_t>(setting.value);
+  const bool tokens = setting.flag != nullptr && setting.flag->name == "seq";
+  const auto value =
+      tokens ? parse_tokens(setting.value) : parse<int64_t>(setting.value);
   if (value && *value >= least && *value <= most) return value;
   return diags.error(Code::Usage, setting.where,
                      must_be(setting, range_text(least, most)));
@@ -117,7 +135,18 @@ std::optional<double> number_of(const Setting& setting, Diagnostics& diags) {
 }
 
 std::optional<int64_t> bytes_of(const Setting& setting, Diagnostics& diags) {
-  if (const auto bytes = parse_bytes(setting.value)) return bytes;
+  const auto bytes = parse_bytes(setting.value);
+  // `--memory 80` is a slip: nobody means 80 bytes of a device.
+  if (bytes && setting.flag->name == "memory" &&
+      !is_letter(setting.value.back())) {
+    return diags
+        .error(Code::Usage, setting.where,
+               in_backticks(setting.value) + " in " + title_of(setting) +
+                   " has no unit")
+        .help("write `" + setting.value + "GiB`, or `" + setting.value +
+              "B` for bytes; " + std::string(kByteSizeHelp));
+  }
+  if (bytes) return bytes;
   return diags
       .error(Code::Usage, setting.where, must_be(setting, "a positive size"))
       .help(std::string(kByteSizeHelp));
@@ -129,7 +158,7 @@ std::optional<DType> dtype_of(const Setting& setting, Diagnostics& diags) {
                              must_be(setting, "a dtype such as `bf16`"));
   const std::string near = nearest_dtype(setting.value);
   if (!near.empty()) {
-    problem.help("a dtype with a similar name exists: `" + near + "`");
+    problem.help("did you mean `" + near + "`?");
   }
   return problem;
 }
@@ -140,7 +169,8 @@ AxisNames axes_of(const Setting& setting, Diagnostics& diags) {
     if (is_axis_name(axis)) continue;
     diags
         .error(Code::Usage, setting.where,
-               in_backticks(axis) + " is no axis name, in " + title_of(setting))
+               in_backticks(axis) + " is not an axis name, in " +
+                   title_of(setting))
         .help(
             "names of letters, digits and `_`, without blanks, are accepted, "
             "e.g. `dp,fsdp,tp`");
@@ -173,9 +203,9 @@ void append_declarations(const Setting& setting, Declarations& declarations,
                          Diagnostics& diags) {
   for (const std::string& text : split_list(setting.value)) {
     if (add_declaration(text, declarations)) continue;
-    auto problem = diags.error(
-        Code::Usage, setting.where,
-        in_backticks(text) + " in " + title_of(setting) + " is no declaration");
+    auto problem = diags.error(Code::Usage, setting.where,
+                               in_backticks(text) + " in " + title_of(setting) +
+                                   " is not a declaration");
     const std::vector<std::string> forms = declaration_forms();
     if (const auto near = nearest(text, forms)) {
       problem.help("write `" + *near + "` if that is what was meant");
@@ -183,6 +213,22 @@ void append_declarations(const Setting& setting, Declarations& declarations,
     problem.help("known are " + quoted_names(forms) + ", with M from 1 to " +
                  count_text(kMaxPadVocab));
   }
+}
+
+void append_answer(const Setting& setting, std::vector<RuleAnswer>& answers,
+                   Diagnostics& diags) {
+  const size_t equals = setting.value.find('=');
+  if (equals == 0 || equals == std::string::npos) {
+    diags
+        .error(Code::Usage, setting.where,
+               must_be(setting, "a name and its value, NAME=VALUE"))
+        .help("such as `--set use_expert_tensor_mode=false`");
+    return;
+  }
+  const std::string name = setting.value.substr(0, equals);
+  std::erase_if(answers,
+                [&](const RuleAnswer& other) { return other.name == name; });
+  answers.push_back({name, setting.value.substr(equals + 1), setting.where});
 }
 
 bool is_choice(const Setting& setting, Diagnostics& diags) {
@@ -195,7 +241,7 @@ bool is_choice(const Setting& setting, Diagnostics& diags) {
       diags.error(Code::Usage, setting.where,
                   must_be(setting, "one of " + quoted_names(choices, " or ")));
   if (const auto near = nearest(setting.value, choices)) {
-    problem.help("a value with a similar name exists: `" + *near + "`");
+    problem.help("did you mean `" + *near + "`?");
   }
   return false;
 }

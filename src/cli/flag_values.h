@@ -14,6 +14,7 @@
 #include "core/mesh.h"
 #include "core/rules.h"
 #include "core/types.h"
+#include "io/load.h"
 #include "memory/budget.h"
 
 namespace shardplan::cli {
@@ -42,7 +43,7 @@ std::optional<double> number_of(const Setting& setting, Diagnostics& diags);
 // down to whole bytes.
 std::optional<int64_t> bytes_of(const Setting& setting, Diagnostics& diags);
 std::optional<DType> dtype_of(const Setting& setting, Diagnostics& diags);
-// Names of axes, separated by commas; empty when one is no name.
+// Names of axes, separated by commas; empty when one is not a name.
 AxisNames axes_of(const Setting& setting, Diagnostics& diags);
 // "pp", "pp:8,8,6"
 std::optional<Stages> stages_of(const Setting& setting, Diagnostics& diags);
@@ -50,6 +51,10 @@ std::optional<Stages> stages_of(const Setting& setting, Diagnostics& diags);
 // Declarations, separated by commas, added to those before.
 void append_declarations(const Setting& setting, Declarations& declarations,
                          Diagnostics& diags);
+
+// "NAME=VALUE", which replaces an earlier one of that name.
+void append_answer(const Setting& setting, std::vector<RuleAnswer>& answers,
+                   Diagnostics& diags);
 
 // REQUIRES: the flag has choices.
 bool is_choice(const Setting& setting, Diagnostics& diags);

@@ -26,15 +26,15 @@ namespace {
 // read, so that of two mistakes always the same is reported first.
 constexpr std::string_view kOrder[] = {
     // Inputs
-    "rules", "dialect", "table", "pattern", "parity", "fallback", "flax-compat",
-    "mesh", "devices", "slices", "topology", "over", "axes", "plan", "min-size",
-    "on-indivisible", "unmatched", "no-strict", "declare", "jobs", "max-memory",
-    "shard", "why", "semantics", "names", "before", "after", "target", "config",
-    "isolated",
+    "rules", "dialect", "table", "set", "pattern", "parity", "fallback",
+    "flax-compat", "mesh", "devices", "slices", "topology", "over", "axes",
+    "plan", "min-size", "on-indivisible", "unmatched", "no-strict", "declare",
+    "jobs", "max-memory", "shard", "why", "semantics", "names", "before",
+    "after", "target", "config", "isolated",
     // Simulation
-    "graph", "dims", "layers", "tokens", "input-ids", "shrink", "capacity",
-    "values", "seed", "dtype", "reduce-dtype", "overlap", "expect", "vary",
-    "plot",
+    "graph", "dims", "layers", "tokens", "input", "input-ids", "shrink",
+    "capacity", "values", "seed", "dtype", "reduce-dtype", "overlap", "expect",
+    "vary", "plot",
     // Inputs of `explain`
     "matmul", "algorithm", "ranks", "kind", "inner",
     // Memory
@@ -269,12 +269,13 @@ const std::vector<Flag>& general_flags() {
        kReading, false, false, nullptr,
        [](const Setting&, Options& o, Diagnostics&) { o.run.isolated = true; }},
       {"format", 0, Takes::Choice, "FORMAT", "Output",
-       "how to write the answer (default text)", kReporting, false, true,
-       format_names, set_format},
+       "output format (default text)", kReporting, false, true, format_names,
+       set_format},
       {"json", 0, Takes::Nothing, "", "Output", "short for --format json",
        kReporting, false, true, nullptr, set_format},
       {"output", 'o', Takes::File, "FILE", "Output",
-       "write there, whole or not at all", kWriting, false, false, nullptr,
+       "write the answer to FILE, whole or not at all", kWriting, false, false,
+       nullptr,
        [](const Setting& s, Options& o, Diagnostics&) {
          o.output.file = path_of(s);
        }},

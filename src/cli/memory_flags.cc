@@ -172,8 +172,8 @@ const std::vector<Flag>& state_flags() {
          o.memory.state.zero_axes = axes_of(s, d);
        }},
       {"zero-style", 0, Takes::Choice, "NAME", "Memory",
-       "whose sharding and padding ZeRO has (default jax)", kBudgeting, false,
-       true, style_choices,
+       "how ZeRO shards and pads (default jax)", kBudgeting, false, true,
+       style_choices,
        [](const Setting& s, Options& o, Diagnostics&) {
          o.memory.state.zero_style =
              find_zero_style(s.value).value_or(ZeroStyle::Jax);
@@ -192,8 +192,8 @@ const std::vector<Flag>& cache_flags() {
          if (!o.sweep.batch.empty()) o.memory.batch = o.sweep.batch[0];
        }},
       {"seq", 0, Takes::Text, "N", "Memory",
-       "tokens of each sequence in the KV cache", kBudgeting, false, true,
-       nullptr,
+       "tokens of each sequence in the KV cache, e.g. 32k for 32,768",
+       kBudgeting, false, true, nullptr,
        [](const Setting& s, Options& o, Diagnostics& d) {
          o.sweep.seq = integers_of(s, o.command, 1, kMaxSequence, d);
          if (!o.sweep.seq.empty()) o.memory.seq = o.sweep.seq[0];

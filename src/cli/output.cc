@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <memory>
 #include <optional>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "base/checked.h"
 #include "cli/flags.h"
@@ -67,6 +70,7 @@ Style style_when(bool terminal, const OutputOptions& output, Host& host) {
   style.colour = wants_colour(terminal, output, host);
   style.unicode = has_unicode(host);
   style.exact = output.exact;
+  style.expand = output.expand;
   return style;
 }
 
@@ -220,15 +224,75 @@ Style style_of(Stream stream, const OutputOptions& output, Host& host) {
   return style_when(host.is_terminal(stream), output, host);
 }
 
+namespace {
+
+// Findings that a reader of SP304 has to see before it.
+bool can_cost_sharding(Code code) {
+  return code == Code::IndivisibleDimension || code == Code::SmallParameter;
+}
+
+// The severity that a finding is listed under: what made an error goes with it.
+using Listed = std::map<Code, Severity>;
+Listed listed_severities(const Diagnostics& diags) {
+  Listed listed;
+  for (const Diagnostic& each : diags.all()) {
+    const auto [known, is_new] = listed.try_emplace(each.code, each.severity);
+    if (!is_new) known->second = std::max(known->second, each.severity);
+  }
+  if (const auto lost = listed.find(Code::ShardingLost); lost != listed.end()) {
+    for (auto& [code, severity] : listed) {
+      if (can_cost_sharding(code)) severity = std::max(severity, lost->second);
+    }
+  }
+  return listed;
+}
+
+}  // namespace
+
+std::vector<const Diagnostic*> ranked(const Diagnostics& diags) {
+  Listed listed = listed_severities(diags);
+  std::map<Code, double> most;  // bytes of the largest finding of a code
+  std::vector<const Diagnostic*> order;
+  for (const Diagnostic& each : diags.all()) {
+    order.push_back(&each);
+    double& bytes = most[each.code];
+    bytes = std::max(bytes, each.bytes);
+  }
+  double causes = 0;
+  for (const auto& [code, bytes] : most) {
+    if (can_cost_sharding(code)) causes = std::max(causes, bytes);
+  }
+  if (const auto lost = most.find(Code::ShardingLost); lost != most.end()) {
+    lost->second = causes;  // right after them
+  }
+  // By severity, what a reader of files says first and as it stands in them;
+  // codes by what their largest finding costs, then as reported; findings of
+  // one code by what each costs.
+  std::map<Code, size_t> first_of;
+  for (size_t i = 0; i < order.size(); ++i) {
+    first_of.try_emplace(order[i]->code, i);
+  }
+  const auto rank = [&](const Diagnostic* each) {
+    const auto severity = static_cast<int>(each->severity);
+    const Code code = each->code;
+    if (static_cast<int>(code) < 100) {
+      return std::tuple(-severity, false, 0.0, false, size_t{0}, 0, 0.0);
+    }
+    return std::tuple(-static_cast<int>(listed[code]), true, -most[code],
+                      code == Code::ShardingLost, first_of[code], -severity,
+                      -each->bytes);
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](const Diagnostic* a, const Diagnostic* b) {
+                     return rank(a) < rank(b);
+                   });
+  return order;
+}
+
 Diagnostics arranged(const Diagnostics& diags, Severity least) {
   Diagnostics result;
-  for (Severity severity :
-       {Severity::Error, Severity::Warning, Severity::Note}) {
-    if (severity < least) continue;
-    for (const Diagnostic& from : diags.all()) {
-      if (from.severity != severity) continue;
-      result.add(from);
-    }
+  for (const Diagnostic* each : ranked(diags)) {
+    if (each->severity >= least) result.add(*each);
   }
   return result;
 }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/diagnostic.h"
 #include "base/host.h"
@@ -36,8 +37,12 @@ struct OutputOptions {
 // UTF-8 locale).
 Style style_of(Stream stream, const OutputOptions& output, Host& host);
 
-// Errors first, then warnings, then notes, otherwise in their order; only those
-// of `least` and above.
+// Errors first, then warnings, then notes. What readers of files say keeps its
+// order; other codes are ranked by what their largest finding costs, and the
+// findings of a code by what each costs. What cost the sharding that SP304 is
+// about comes before it.
+std::vector<const Diagnostic*> ranked(const Diagnostics& diags);
+// Those of `least` and above, so ordered.
 Diagnostics arranged(const Diagnostics& diags, Severity least = Severity::Note);
 
 // Ends a command whose answer is a report: writes it, whole or not at all, to
@@ -54,8 +59,8 @@ using Writer = std::function<bool(const TextSink&)>;
 Exit finish_with(Context& context, const Writer& write);
 
 // False, with the reason reported (SP001), when not all that was written to
-// standard output got there. A closed pipe is no failure: whoever reads it has
-// seen enough.
+// standard output got there. A closed pipe is not a failure: whoever reads it
+// has seen enough.
 bool report_unwritten(Host& host, Diagnostics& diags);
 
 // True, and reported (SP001), when a file became shorter while it was read.

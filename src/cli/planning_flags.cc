@@ -65,6 +65,10 @@ void set_pattern(const Setting& setting, Options& options, Diagnostics&) {
   options.planning.pattern = std::make_shared<SourceFile>(name, setting.value);
 }
 
+void set_answer(const Setting& setting, Options& options, Diagnostics& diags) {
+  append_answer(setting, options.planning.answers, diags);
+}
+
 void set_axes(const Setting& setting, Options& options, Diagnostics& diags) {
   options.planning.axes = axes_of(setting, diags);
 }
@@ -99,11 +103,14 @@ const std::vector<Flag>& planning_flags() {
        [](const Setting& s, Options& o, Diagnostics&) {
          o.planning.table = s.value;
        }},
+      {"set", 0, Takes::Text, "NAME=VALUE", "Inputs",
+       "what rules in Python leave open, as they ask for it; may repeat",
+       kRuled, true, true, nullptr, set_answer},
       {"pattern", 0, Takes::Text, "STRING", "Inputs",
        "rules in one line: attention|mlp->fsdp.tp,norm->None", kRuled, false,
        true, nullptr, set_pattern},
       {"parity", 0, Takes::Nothing, "", "Inputs",
-       "as the originals do it: how --pattern is read, axes that the mesh "
+       "as eFormer does it: how --pattern is read, axes that the mesh "
        "lacks, what --matmul gives",
        "check resolve analyze sweep export inspect diff explain", false, true,
        nullptr,
@@ -188,7 +195,7 @@ const std::vector<Flag>& planning_flags() {
          o.planning.strict = false;
        }},
       {"declare", 0, Takes::Text, "A,B", "Inputs",
-       "what is stored otherwise: replicate-kv-heads, pad-vocab=M, "
+       "what is stored differently: replicate-kv-heads, pad-vocab=M, "
        "interleave-gate-up, interleave-qkv",
        kRuled, true, true, nullptr,
        [](const Setting& s, Options& o, Diagnostics& d) {

@@ -200,7 +200,7 @@ std::optional<std::vector<Target>> chosen_targets(
     auto problem =
         diags.error(Code::Usage, {}, "no target is named `" + pattern + "`");
     if (const auto near = nearest(pattern, names)) {
-      problem.help("one with a similar name is `" + *near + "`");
+      problem.help("did you mean `" + *near + "`?");
     } else {
       problem.fact("there are " + some_names(names));
     }

@@ -58,7 +58,7 @@ Tensor decode_tensor(const Json& nested, const Shape& shape) {
   std::vector<double> numbers;
   append_numbers(nested, numbers);
   if (element_count(shape) != static_cast<int64_t>(numbers.size())) {
-    throw InternalError("a list that is no array of its shape");
+    throw InternalError("a list that is not an array of its shape");
   }
   return make_tensor(element_of(kArithmetic), shape, numbers);
 }

@@ -19,7 +19,7 @@ AxisNames decode_names(const Json& names) {
   const Json plain = plain_lists(names);
   if (plain.is_string()) return {plain.get<std::string>()};
   AxisNames result;
-  // What is no text is no axis of any mesh.
+  // What is not a text is not an axis of any mesh.
   for (const Json& name : plain) {
     result.push_back(name.is_string() ? name.get<std::string>() : "");
   }
@@ -235,7 +235,7 @@ std::optional<PartitionAxis> decode_axis(const Json& inputs,
     const auto field = find_partition_field(name);
     if (!field) {
       return diags.error(Code::UnknownKey, {},
-                         "`" + name + "` is no field of PartitionAxis");
+                         "`" + name + "` is not a field of PartitionAxis");
     }
     if (value == kNotGiven) {
       axis.at(*field).reset();
@@ -246,7 +246,7 @@ std::optional<PartitionAxis> decode_axis(const Json& inputs,
   return resolve_partition_axis(std::move(axis), diags);
 }
 
-// A value that is no text names nothing.
+// A value that is not a text names nothing.
 std::string decode_token(const Json& token) {
   if (token.is_null()) return "_";
   return token.is_string() ? token.get<std::string>() : token.dump();

@@ -81,7 +81,7 @@ std::optional<DType> promoted_dtype(std::span<const DType> operands,
     return diags
         .error(Code::InvalidGraph, {},
                "`" + std::string(dtype_name(*wish)) +
-                   "` is no dtype to compute in")
+                   "` is not a dtype to compute in")
         .help("it must be a float or complex");
   }
   std::optional<DType> result;
@@ -294,7 +294,7 @@ Answer parallel_linear(const Json& inputs) {
   const Json& kwargs = inputs.at("kwargs");
   const auto outputs = outputs_of(kwargs.at("out_features"));
   const bool bias = kwargs.value("use_bias", true);
-  if (!outputs) return refused_layer("a list of one size is no size");
+  if (!outputs) return refused_layer("a list of one size is not a size");
   if (bias && outputs->merged > 1) {
     return refused_layer("a bias of several sizes has no shape");
   }

@@ -86,7 +86,7 @@ Answer constrained(const Json& shape, const Json& spec, const Mesh& mesh) {
   return corrected(shape, asked, mesh);
 }
 
-// Leaves in traversal order: shapes are lists, anything else is no array.
+// Leaves in traversal order: shapes are lists, anything else is not an array.
 Answer constrained_tree(const Json& tree, const Json& spec, const Mesh& mesh) {
   Json applied = Json::array();
   for (const Json& leaf : tree) {

@@ -85,13 +85,13 @@ bool is_same_layout_error(const Answer& answer, const Json& error);
 // Encodings. Specs are canonicalised as jax >= 0.5.3 does: null, "", () and []
 // are None; a tuple of one is its element. None within a tuple is the name "".
 PartitionSpec decode_spec(const Json& spec);
-// A spec in canonical form; what is no list stays as it is.
+// A spec in canonical form; what is not a list stays as it is.
 Json canonical_spec(const Json& spec);
 // {"$list": [..]} and {"$tuple": [..]} as plain lists, at any depth.
 Json plain_lists(const Json& value);
 Json encode_spec(const PartitionSpec& spec);
 // {"axis_names": [..], "shape": [..]}, with `shape` possibly an object, or text
-// such as "tp=4". Empty, with the reason reported, when it is no mesh.
+// such as "tp=4". Empty, with the reason reported, when it is not a mesh.
 std::optional<Mesh> decode_mesh(const Json& mesh, Diagnostics& diags);
 // Refusal with the first error of `diags`.
 Answer refusal(const Diagnostics& diags);

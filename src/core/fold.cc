@@ -2,6 +2,7 @@
 #include "core/fold.h"
 
 #include <algorithm>
+#include <array>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -214,11 +215,42 @@ std::vector<std::string> class_labels(const Folding& folding,
 
 namespace {
 
-constexpr std::string_view kBelow =
-    "(?:(?:model|transformer|language_model)\\.)*";
+constexpr std::string_view kOuterBegin = "(?:(?:";
+constexpr std::string_view kOuterEnd = ")\\.)*";
 constexpr std::string_view kModuleEnd = "(?:\\.[^.]+)?$";
 constexpr std::string_view kBiasEnd = "(?:\\.bias)$";
 constexpr std::string_view kDigits = "\\d+";
+
+// What fused experts are in a checkpoint.
+struct FusedExperts {
+  std::string_view key_end;
+  std::string_view pattern_end;
+};
+constexpr std::array<FusedExperts, 2> kFusedExperts = {{
+    {"experts.gate_up_proj",
+     "experts\\.(?:gate_up_proj|\\d+\\.(?:gate_proj|up_proj|w1|w3))"},
+    {"experts.down_proj", "experts\\.(?:down_proj|\\d+\\.(?:down_proj|w2))"},
+}};
+// The module of experts in some checkpoints.
+constexpr std::string_view kMlpKey = "mlp.";
+constexpr std::string_view kMlpPattern = "(?:mlp|block_sparse_moe)\\.";
+
+std::string escaped_key(std::string_view key) {
+  std::string pattern;
+  for (size_t i = 0; i < key.size();) {
+    const size_t star = std::min(key.find('*', i), key.size());
+    const std::string exact = exact_pattern(key.substr(i, star - i));
+    pattern += exact.substr(1, exact.size() - 2);
+    if (star < key.size()) pattern += kDigits;
+    i = star + 1;
+  }
+  return pattern;
+}
+
+bool ends_in_parts(std::string_view key, std::string_view end) {
+  return key.ends_with(end) &&
+         (key.size() == end.size() || key[key.size() - end.size() - 1] == '.');
+}
 
 }  // namespace
 
@@ -255,17 +287,27 @@ bool can_be_folded_name(std::string_view key, DigitFolding folding) {
   return fold_digits(sample, folding) == key;
 }
 
-std::string key_pattern(std::string_view key, KeyPart part, bool below) {
+std::string key_pattern(std::string_view key, KeyPart part,
+                        std::string_view outer, FusedKeys fused_keys) {
   std::string pattern = "^";
-  if (below) pattern += kBelow;
-  for (size_t i = 0; i < key.size();) {
-    const size_t star = std::min(key.find('*', i), key.size());
-    const std::string exact = exact_pattern(key.substr(i, star - i));
-    pattern += exact.substr(1, exact.size() - 2);
-    if (star < key.size()) pattern += kDigits;
-    i = star + 1;
+  if (!outer.empty()) {
+    pattern.append(kOuterBegin).append(outer).append(kOuterEnd);
   }
-  return pattern += part == KeyPart::Bias ? kBiasEnd : kModuleEnd;
+  const std::string_view end = part == KeyPart::Bias ? kBiasEnd : kModuleEnd;
+  for (const FusedExperts& fused : kFusedExperts) {
+    if (fused_keys == FusedKeys::AsWritten ||
+        !ends_in_parts(key, fused.key_end)) {
+      continue;
+    }
+    std::string_view before = key;
+    before.remove_suffix(fused.key_end.size());
+    const bool in_mlp = ends_in_parts(before, kMlpKey);
+    if (in_mlp) before.remove_suffix(kMlpKey.size());
+    pattern += escaped_key(before);
+    if (in_mlp) pattern += kMlpPattern;
+    return pattern.append(fused.pattern_end).append(end);
+  }
+  return pattern.append(escaped_key(key)).append(end);
 }
 
 std::optional<std::string> key_of_pattern(std::string_view pattern) {
@@ -276,9 +318,23 @@ std::optional<std::string> key_of_pattern(std::string_view pattern) {
   const KeyPart part = bias ? KeyPart::Bias : KeyPart::Module;
   std::string_view inside = pattern.substr(1);
   inside.remove_suffix((bias ? kBiasEnd : kModuleEnd).size());
-  const bool below = inside.starts_with(kBelow);
-  if (below) inside.remove_prefix(kBelow.size());
+  std::string_view outer;
+  if (inside.starts_with(kOuterBegin)) {
+    const size_t end = inside.find(kOuterEnd);
+    if (end == std::string_view::npos) return std::nullopt;
+    outer = inside.substr(kOuterBegin.size(), end - kOuterBegin.size());
+    inside.remove_prefix(end + kOuterEnd.size());
+  }
   std::string key;
+  std::string_view fused_end;
+  for (const FusedExperts& fused : kFusedExperts) {
+    if (!inside.ends_with(fused.pattern_end)) continue;
+    inside.remove_suffix(fused.pattern_end.size());
+    fused_end = fused.key_end;
+    break;
+  }
+  const bool in_mlp = !fused_end.empty() && inside.ends_with(kMlpPattern);
+  if (in_mlp) inside.remove_suffix(kMlpPattern.size());
   for (size_t i = 0; i < inside.size(); ++i) {
     if (inside.substr(i).starts_with(kDigits)) {
       key += '*';
@@ -288,7 +344,11 @@ std::optional<std::string> key_of_pattern(std::string_view pattern) {
       if (i < inside.size()) key += inside[i];
     }
   }
-  if (key_pattern(key, part, below) != pattern) return std::nullopt;
+  if (in_mlp) key += kMlpKey;
+  key += fused_end;
+  const FusedKeys fused_keys =
+      fused_end.empty() ? FusedKeys::AsWritten : FusedKeys::AlsoEachExpert;
+  if (key_pattern(key, part, outer, fused_keys) != pattern) return std::nullopt;
   return key;
 }
 

@@ -72,6 +72,10 @@ std::vector<std::string> class_labels(const Folding& folding,
 //
 //   ^layers\.\d+\.mlp\.down_proj(?:\.[^.]+)?$    the module, its parameters
 //   ^layers\.\d+\.mlp\.down_proj(?:\.bias)$      its bias alone
+//
+// A key of fused experts, `mlp.experts.gate_up_proj`, may also stand for those
+// of checkpoints, which transformers fuses as it loads them:
+// `mlp.experts.3.gate_proj.weight`, `block_sparse_moe.experts.3.w1.weight`.
 
 // Which digits of a name are folded to `*` before it is looked up.
 enum class DigitFolding : uint8_t {
@@ -87,9 +91,13 @@ bool can_be_folded_name(std::string_view key, DigitFolding folding);
 
 enum class KeyPart : uint8_t { Module, Bias };
 
-// The pattern of a key; with `below` also behind the names of outer modules,
-// `model.`, `transformer.` or `language_model.`.
-std::string key_pattern(std::string_view key, KeyPart part, bool below);
+// The pattern of a key; also behind any of the outer modules, given as
+// `model|transformer`, unless that is empty; and for each of fused experts
+// where their own dimensions are what is sharded.
+enum class FusedKeys : uint8_t { AsWritten, AlsoEachExpert };
+std::string key_pattern(std::string_view key, KeyPart part,
+                        std::string_view outer,
+                        FusedKeys fused = FusedKeys::AsWritten);
 // The key of a pattern that key_pattern made; else nothing.
 std::optional<std::string> key_of_pattern(std::string_view pattern);
 

@@ -46,6 +46,9 @@ struct DescribedValue {
   Initialiser initialiser;
   Span init_where;
   int64_t integers_below = 0;
+  // Of a parameter of repeated layers, which layer's; mistakes are reported of
+  // the first.
+  int64_t layer = 0;
 };
 
 struct DescribedAttribute {
@@ -53,9 +56,12 @@ struct DescribedAttribute {
   Span where;  // of the value
   Span name_where;
   std::variant<double, std::string, std::vector<int64_t>, PartitionSpec> value;
-  // Of a text that is also a size, such as `heads*head_dim`: which of the two
-  // is meant follows from what the operation takes.
+  // Of a text that is also a size, such as `heads*head_dim`, or a number, such
+  // as `1/sqrt(head_dim)`: which is meant follows from what the operation
+  // takes.
   std::optional<int64_t> size;
+  std::optional<double> number;
+  std::string why;  // it is none of these
 };
 
 // An operation as code under JAX's shard_map (or Megatron's) does it: every
@@ -65,7 +71,7 @@ struct DescribedAttribute {
 struct ShardMapUse {
   std::vector<PartitionSpec> in_specs;  // one per operand
   PartitionSpec out_spec;
-  AxisNames psum;  // the results along these axes are parts of a sum
+  AxisNames psum;  // the results along these axes are partial sums
 
   bool operator==(const ShardMapUse&) const = default;
 };
@@ -82,8 +88,10 @@ struct DescribedOp {
   Span axes_where;
   std::optional<ShardMapUse> shard_map;
   Span shard_map_where;
+  int64_t layer = 0;  // as of a parameter
 };
 
+// Repeated layers are written once in the file, and stand here one by one.
 struct GraphDescription {
   std::string name;
   std::vector<DescribedValue> inputs;
@@ -91,6 +99,9 @@ struct GraphDescription {
   std::vector<DescribedOp> ops;
   std::vector<std::string> outputs;
   std::vector<Span> outputs_where;
+  // As the file names them; of a value that layers hand on it is not the name
+  // of the last layer's. As many as outputs, or none.
+  std::vector<std::string> output_names;
   // Values at which the growth of errors is looked at, such as the residual
   // stream behind each layer.
   std::vector<std::string> probes;

@@ -91,7 +91,9 @@ class Manifest {
 
   std::string title;  // what to call the model in output: the path as given
   std::string model_name;  // the manifest's own "name", or empty
-  std::string format;      // "native", "safetensors", "hf-config", ...
+  // Of a config.json: "llama"; empty where there is none.
+  std::string model_type;
+  std::string format;  // "native", "safetensors", "hf-config", ...
   ModelFacts facts;
   // The mesh that a dump of another program was made on; else empty.
   std::vector<AxisRequest> mesh;

@@ -35,9 +35,11 @@ std::optional<AxisRequest> parse_entry(const SourceFile& source, uint64_t begin,
     return diags
         .error(Code::InvalidMesh, where,
                in_backticks(name) + " is not an axis name")
-        .help(blank ? "no blanks may stand around `=` and `,`"
-                    : "axis names start with a letter or `_` and go on with "
-                      "letters, digits, `_`, `.` and `-`");
+        .help(std::all_of(name.begin(), name.end(), is_digit) && !name.empty()
+                  ? "`sweep` tries lists of sizes, such as `tp=1,2,4`"
+              : blank ? "no blanks may stand around `=` and `,`"
+                      : "axis names start with a letter or `_` and go on with "
+                        "letters, digits, `_`, `.` and `-`");
   }
   if (sign == std::string_view::npos || sign + 1 == text.size()) {
     auto problem = diags.error(Code::InvalidMesh, {},

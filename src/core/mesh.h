@@ -88,7 +88,7 @@ std::optional<std::vector<AxisRequest>> axes_of_dims(
     std::span<const int64_t> dims, const AxisNames& names, Span where,
     Diagnostics& diags);
 
-// SP007 when a size is no number, or a name is not one of `names`, or one of
+// SP007 when a size is not a number, or a name is not one of `names`, or one of
 // them is not used.
 std::optional<std::vector<AxisRequest>> parse_mesh_dims(
     const SourceFile& source, const AxisNames& names, Diagnostics& diags);

@@ -125,7 +125,7 @@ Diagnostics::Builder report_unknown(const std::string& token,
   auto report = diags.error(Code::UnknownAxis, {},
                             "unknown semantic axis " + in_backticks(token));
   if (const auto near = nearest(token, known)) {
-    report.help("a semantic axis with a similar name exists: `" + *near + "`");
+    report.help("did you mean `" + *near + "`?");
   }
   return report;
 }

@@ -109,6 +109,7 @@ struct PlanRule {
   std::string file;
   int64_t line = 0;
   bool shipped = false;
+  bool shards_parts = false;
   int64_t found = 0;  // names that the pattern is found in
   int64_t won = 0;    // names that it decided
   // Rules that took all of its names (1-based, ascending); empty unless it was

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/rules.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -57,6 +59,19 @@ std::vector<std::string> declaration_forms() {
   for (const auto& [name, member] : kSwitches) forms.emplace_back(name);
   forms.push_back(std::string(kPadVocab) + "M");
   return forms;
+}
+
+void merge_logical_rules(std::vector<LogicalRule> later, LogicalMerge how,
+                         std::vector<LogicalRule>& all) {
+  if (how == LogicalMerge::ReplaceAll) all.clear();
+  if (how == LogicalMerge::ReplaceNames) {
+    std::erase_if(all, [&](const LogicalRule& rule) {
+      return std::any_of(
+          later.begin(), later.end(),
+          [&](const LogicalRule& other) { return other.name == rule.name; });
+    });
+  }
+  std::move(later.begin(), later.end(), std::back_inserter(all));
 }
 
 std::string exact_pattern(std::string_view name) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Declarations: how a framework stores a model otherwise than its checkpoint
 // has it, as the user declares (`--declare`). What is declared is counted, and
-// what it makes right is no finding.
+// what it makes right is not a finding.
 //
 //   replicate-kv-heads   where more shards than KV heads cut the heads, each
 //                        shard stores one whole head
@@ -61,14 +61,21 @@ struct Rule {
   Span where;                   // the pattern
   Span spec_where;              // the whole spec
   std::vector<Span> dim_where;  // per entry of the spec
-  // Shipped sets cover many models and two naming schemes: that one of their
-  // rules is found in no name is not worth a warning.
+  // Of shardplan, not of the file. Shipped sets cover many models and two
+  // naming schemes: that one of their rules matches no name is not worth a
+  // warning.
   bool shipped = false;
   // The whole rule, where its file can be edited; else nothing.
   Span item_where = {};
   // The spec's entries are those of the last dimensions (Hugging Face's
   // "colwise" is dimension -2), else of the first.
   bool from_last = false;
+  // Of such a spec, a parameter with fewer dimensions has the first entries
+  // ("colwise" shards what has one dimension), else the last.
+  bool short_has_first = false;
+  // Of parts that stand side by side in a sharded dimension, such as gate and
+  // up, each device stores its share of each (Hugging Face's "packed_colwise").
+  bool shards_parts = false;
   // What semantic axes mean follows from the size of this dimension: decoding
   // where it is 1, else training (eformer's integer mode). Negative ones count
   // from the last.
@@ -100,6 +107,24 @@ enum class LogicalMerge : uint8_t {
   ReplaceAll,    // MaxText's override_logical_axis_rules
 };
 
+// The size of an axis that is given apart from the mesh.
+struct AxisSize {
+  AxisRequest axis;
+  bool over_slices = false;
+};
+
+// Of a file that only overrides what another one says: what is wrong when no
+// file comes before it.
+struct OverridesOther {
+  Span where;
+  std::string problem;
+  std::string help;
+};
+
+// Adds the logical rules of a later file to those of the files before it.
+void merge_logical_rules(std::vector<LogicalRule> later, LogicalMerge how,
+                         std::vector<LogicalRule>& all);
+
 struct RuleSet {
   std::vector<Rule> rules;
   // Axes that rules may name though the mesh lacks them (then of size 1).
@@ -107,9 +132,16 @@ struct RuleSet {
   // `mesh:` of the first file that has one.
   std::optional<std::vector<AxisRequest>> mesh;
   Span mesh_where;
+  // It is the one that a program ran on, not one that was asked for.
+  bool mesh_recorded = false;
   // Over slices that are joined by a slower network: what each axis of `mesh`
   // is multiplied by. Empty, or one entry per axis of `mesh`.
   std::vector<AxisRequest> dcn_mesh;
+  // MaxText's: a later mesh takes the place of an earlier one, and sizes of any
+  // file are those of the mesh, the last of an axis first.
+  bool mesh_replaces = false;
+  std::vector<AxisSize> sizes;
+  std::optional<OverridesOther> overrides;
 
   // What a spec may name besides mesh axes; `logical_rules` also place the
   // parameters that have logical axes in the manifest and no rule.
@@ -120,6 +152,9 @@ struct RuleSet {
   Span partition_axis_where;
   // Specs of graph values; patterns over the names of values.
   std::vector<Rule> activations;
+
+  // What the files leave open, answered or not (RuleReading::answers).
+  std::vector<std::string> questions;
 
   std::vector<SourcePtr> sources;  // keeps spans alive
 };

@@ -204,7 +204,7 @@ std::string cost_text(const Plan& plan, const Placement& placement,
   const int64_t extra =
       placement.bytes_per_device - requested_bytes(plan, placement);
   const double bytes = static_cast<double>(extra) * static_cast<double>(count);
-  if (extra <= 0) return "no more bytes per device than asked for";
+  if (extra <= 0) return "no more bytes per device than requested";
   return bytes_text(bytes) + " more per device";
 }
 

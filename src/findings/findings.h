@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -57,19 +58,22 @@ struct LintOptions {
   // none), and the axes of ZeRO-3.
   AxisName pipeline_axis = {};
   AxisNames zero_axes = {};
-  // Axes that are named for what is no parameter: a batch, a cache, the values
-  // of a graph.
+  // Axes that are named for what is not a parameter: a batch, a cache, the
+  // values of a graph.
   AxisNames named_axes = {};
+  // The shipped set that is written for the model's type, "@qwen3_moe", where
+  // it is not among the rules; else empty.
+  std::string other_set = {};
 };
 
 // Where the rules are written for other names than the model or the mesh has.
 // What would follow from it alone is not reported besides.
 struct NamingMismatch {
-  // The rules that should shard are found in no name (SP115).
+  // The rules that should shard match no name (SP115).
   bool of_names = false;
   // The logical axes that rules place are none of the model's (SP115).
   bool of_labels = false;
-  // A rule that would be found in the name that another scheme gives to a
+  // A rule that would match the name that another scheme gives to a
   // parameter; 0 for none.
   int other_rule = 0;  // 1-based
   size_t other_parameter = 0;
@@ -147,6 +151,8 @@ struct RunInput {
   bool tokens_given = false;  // else they are drawn
   // Per value of the graph, who said how it lies.
   std::span<const std::string> placed_by = {};
+  // Inputs that are not drawn, and where their numbers are from.
+  std::map<int, std::string> given_by = {};
   // For another mesh or algorithm (`--vary`): which one, and the run that was
   // asked for. What that one says already is not said again.
   std::string variant = {};  // "tp=2, algorithm ring"

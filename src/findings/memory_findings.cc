@@ -133,7 +133,7 @@ void help_devices(const Plan& plan, const Budget& budget,
                                ? "the parameters"
                                : "parameters and training state";
   const std::string all =
-      what + " are " + bytes_text(static_cast<double>(state)) + " in all: ";
+      what + " are " + bytes_text(static_cast<double>(state)) + " in total: ";
   if (room <= 0) {
     report.fact(all + "nothing is left for them on any device");
     return;
@@ -145,7 +145,7 @@ void help_devices(const Plan& plan, const Budget& budget,
     report.help(
         all + count_text(devices) + " devices could hold them at " +
         bytes_text(static_cast<double>(state) / static_cast<double>(devices)) +
-        " each, if nothing repeated");
+        " each, without replication");
     return;
   }
   report.help(all + "at least " + count_text(least) +
@@ -217,6 +217,7 @@ void check_over_memory(const MemoryInput& input, Diagnostics& diags) {
       Code::OverMemory, {},
       "the plan needs " + amount_over(fullest.total) + " per device, " +
           amount_over(-budget.headroom) + " more than there is");
+  report.bytes(static_cast<double>(fullest.total));
   report.fact(categories_text(fullest.bytes));
   report.fact(limit_text(*budget.limit, options.reserve));
   if (!fullest.label.empty()) {

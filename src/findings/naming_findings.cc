@@ -11,6 +11,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "core/fold.h"
 #include "findings/checks.h"
 #include "findings/findings.h"
 #include "resolve/correct.h"
@@ -46,10 +47,6 @@ constexpr std::array<std::array<std::string_view, 6>, 6> kAlike = {{
     {"sp", "seq", "sequence", "context", "cp", "context_parallel"},
     {"pp", "stage", "pipe", "pipeline", "pipeline_parallel", "stages"},
 }};
-
-bool is_for_copies(const AxisName& axis) {
-  return axis == "dp" || axis == "data" || axis == "replica" || axis == "batch";
-}
 
 // The axis of the rules that the mesh seems to call otherwise; empty for none.
 AxisName meant_axis(const AxisNames& absent, const AxisName& axis) {
@@ -113,15 +110,16 @@ void report_unmentioned(const LintInput& input,
       "every parameter is stored " + std::to_string(mesh.size_of(axis)) +
       " times over " + in_backticks(axis) + ": " +
       bytes_text(static_cast<double>(input.memory.max)) + " per device");
+  report.bytes(static_cast<double>(input.memory.max));
   if (!meant.empty()) {
     report.help("write `--mesh " + renamed_mesh(mesh, axis, meant) + "`");
-  } else if (!is_for_copies(axis)) {
+  } else if (!is_data_axis(axis)) {
     report.help("name " + in_backticks(axis) + " in a rule");
   }
   report.help("declare it with `--axes " + axis +
-              "`, or below `axes:` in the rules, where it is for data "
-              "parallelism alone");
-  const bool is_free = meant.empty() && !is_for_copies(axis);
+              "`, or below `axes:` in the rules, where it is "
+              "only for data parallelism");
+  const bool is_free = meant.empty() && !is_data_axis(axis);
   report.about({0, -1, is_free ? axis : ""});
 }
 
@@ -330,8 +328,8 @@ std::string end_of(std::string_view name) {
 
 // Rules.
 
-// Not found in any name whatever. A rule that some name lacks is no catch-all:
-// only the others need to be compiled.
+// Not found in any name whatever. A rule that some name lacks is not a
+// catch-all: only the others need to be compiled.
 bool is_specific(const PlanRule& rule, const Plan& plan) {
   return rule.found < static_cast<int64_t>(plan.placement_of.size()) ||
          !is_catch_all(rule.pattern);
@@ -367,7 +365,7 @@ bool has_unmatched(const Plan& plan) {
       [&](const Placement& placement) { return plan.is_unmatched(placement); });
 }
 
-// Looks for a parameter that one of the rules would be found in, had it the
+// Looks for a parameter that one of the rules would match, had it the
 // name of another scheme. Asked only where no rule is found, and then of few
 // names and rules: one is enough.
 void find_other_scheme(const LintInput& input, const std::vector<int>& rules,
@@ -398,6 +396,20 @@ void find_other_scheme(const LintInput& input, const std::vector<int>& rules,
   }
 }
 
+// Whether the entries of a tensor-parallel plan that stand for layers, with a
+// `*`, are all found nowhere: a head has the same name in every model.
+bool misses_layers(const Plan& plan, const std::vector<int>& rules) {
+  bool any = false;
+  for (const int number : rules) {
+    const PlanRule& rule = rule_of(plan, number);
+    const auto key = key_of_pattern(rule.pattern);
+    if (!key || key->find('*') == std::string::npos) continue;
+    if (rule.found > 0) return false;
+    any = true;
+  }
+  return any;
+}
+
 // Rules for other names: none of those that shard is found anywhere. Three
 // signs that they were meant for this model under other names: they would be
 // found in the names of another scheme; or nothing is sharded, though nothing
@@ -407,10 +419,12 @@ void find_name_mismatch(const LintInput& input, NamingMismatch& naming) {
   const Plan& plan = input.plan;
   const std::vector<int> rules = sharding_rules(plan);
   const auto is_found = [&](int rule) { return rule_of(plan, rule).found > 0; };
-  if (rules.empty() || input.manifest.size() == 0 ||
-      std::any_of(rules.begin(), rules.end(), is_found)) {
+  if (rules.empty() || input.manifest.size() == 0) return;
+  if (misses_layers(plan, rules)) {
+    naming.of_names = true;
     return;
   }
+  if (std::any_of(rules.begin(), rules.end(), is_found)) return;
   find_other_scheme(input, rules, naming);
   if (naming.other_rule > 0) {
     naming.of_names = true;
@@ -449,6 +463,12 @@ void find_label_mismatch(const LintInput& input, NamingMismatch& naming) {
 
 // What the findings say.
 
+void help_with_other_set(const LintInput& input, Diagnostics::Builder& report) {
+  if (input.options.other_set.empty()) return;
+  report.help("use `--rules " + input.options.other_set +
+              "`, which is shipped for this type of model");
+}
+
 // What is placed without any of the rules that shard.
 void report_outcome(const LintInput& input, Diagnostics::Builder& report) {
   struct Share {
@@ -467,13 +487,16 @@ void report_outcome(const LintInput& input, Diagnostics::Builder& report) {
     share.parameters += count;
     share.bytes += static_cast<Int128>(placement.bytes_per_device) * count;
   }
+  double bytes = 0;
   for (const auto& [rule, share] : shares) {
+    bytes += static_cast<double>(share.bytes);
     report.fact((rule > 0 ? "only the catch-all " +
                                 rule_text(input.plan, rule) + " decides "
                           : std::string("no rule decides ")) +
                 plural(share.parameters, "parameter") + ": " +
                 bytes_text(static_cast<double>(share.bytes)) + " per device");
   }
+  report.bytes(bytes);
 }
 
 std::string rules_found_nowhere(const LintInput& input) {
@@ -481,8 +504,8 @@ std::string rules_found_nowhere(const LintInput& input) {
   for (const PlanRule& rule : input.plan.rules) {
     count += rule.found == 0 && is_specific(rule, input.plan) ? 1 : 0;
   }
-  return plural(count, "rule") + (count == 1 ? " is" : " are") +
-         " found in no name";
+  return plural(count, "rule") + (count == 1 ? " matches" : " match") +
+         " no name";
 }
 
 void report_other_scheme(const LintInput& input, Diagnostics& diags) {
@@ -496,10 +519,11 @@ void report_other_scheme(const LintInput& input, Diagnostics& diags) {
                                  "), the model has " + ours + " (" +
                                  in_backticks(end_of(name)) + ")");
   report.label(rule_span(input, naming.other_rule),
-               "would be found in " + in_backticks(end_of(naming.other_name)));
+               "would match " + in_backticks(end_of(naming.other_name)));
   report.fact(rules_found_nowhere(input) + ", among them " +
               rule_text(input.plan, naming.other_rule));
   report_outcome(input, report);
+  help_with_other_set(input, report);
   report.help("write the rules for " + ours +
               ", or give the model under those of the rules");
   const auto is_flax = [](std::string_view text) {
@@ -515,16 +539,19 @@ void report_other_scheme(const LintInput& input, Diagnostics& diags) {
 
 void report_missed_names(const LintInput& input, Diagnostics& diags) {
   const std::vector<int> rules = sharding_rules(input.plan);
-  const int first = rules.front();
+  const int first = *std::find_if(rules.begin(), rules.end(), [&](int rule) {
+    return rule_of(input.plan, rule).found == 0;
+  });
   auto report =
       diags.report(Code::RulesForOtherNames, {},
                    "the rules are for other names than the model has");
-  report.label(rule_span(input, first), "found in no name");
+  report.label(rule_span(input, first), "matches no name");
   report.fact(rules_found_nowhere(input) + "; " + rule_text(input.plan, first) +
               " looks for " + in_backticks(rule_of(input.plan, first).pattern) +
               ", the first name is " + in_backticks(input.manifest.name(0)));
   report_outcome(input, report);
-  report.help("`shardplan inspect` shows the names that there are");
+  help_with_other_set(input, report);
+  report.help("`shardplan inspect` lists the model's names");
 }
 
 void report_missed_labels(const LintInput& input, Diagnostics& diags) {

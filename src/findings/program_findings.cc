@@ -135,7 +135,7 @@ void report_tied_uses(const Program& program, Storage storage, Storage reduce,
                 graph.nodes[static_cast<size_t>(head->node)].where,
                 in_backticks(value.parameter) +
                     " is looked up in one layout and multiplied in another")
-        .fact("it lies as " + layout_text(program.layouts[v]))
+        .fact("it is sharded as " + layout_text(program.layouts[v]))
         .fact(use_text(graph, *table))
         .fact(use_text(graph, *head))
         .fact("for that, all devices together send " +
@@ -161,11 +161,11 @@ void report_tied_copies(const Manifest& manifest, const Plan& plan,
   const std::string second(manifest.name(head->index));
   auto finding = diags.report(
       Code::TiedLayoutsDiffer, manifest.where(head->index),
-      "`" + first + "` and `" + second + "` are tied, and lie differently");
+      "`" + first + "` and `" + second + "` are tied, and sharded differently");
   finding.fact("`" + first + "` " + shape_text(of_table.type.shape) +
-               " lies as " + spec_text(of_table.spec));
+               " is sharded as " + spec_text(of_table.spec));
   finding.fact("`" + second + "` " + shape_text(of_head.type.shape) +
-               " lies as " + spec_text(of_head.spec));
+               " is sharded as " + spec_text(of_head.spec));
   const Shape shape = {of_table.type.shape[table->vocab_dim],
                        of_table.type.shape[1 - table->vocab_dim]};
   const bool even = shape[0] % shard_count(plan.mesh, from.spec.dims[0]) == 0 &&
@@ -470,8 +470,8 @@ void report_reshard(const ProgramInput& input, const RepeatedReshard& reshard,
   const std::string axes = fmt::format("{}", fmt::join(at.axes, ", "));
   const std::string message =
       at.rematerializes
-          ? name + " is gathered over " + axes +
-                " only to be cut otherwise for " + served_by(graph, at.node)
+          ? name + " is gathered over " + axes + " only to be resharded for " +
+                served_by(graph, at.node)
           : name + " is resharded for " + served_by(graph, at.node) + ": " +
                 kind + " over " + axes;
   auto finding = diags.report(
@@ -482,7 +482,7 @@ void report_reshard(const ProgramInput& input, const RepeatedReshard& reshard,
   const int64_t bytes =
       *element_count(from.local_shape) *
       storage_bytes(register_types(program, precision)[number]);
-  finding.fact(name + " " + shape_text(value.shape) + " lies as " +
+  finding.fact(name + " " + shape_text(value.shape) + " is sharded as " +
                layout_text(from.layout) + ", " +
                bytes_text(static_cast<double>(bytes)) + " per device");
   finding.fact("all devices together send " +
@@ -498,7 +498,7 @@ void report_reshard(const ProgramInput& input, const RepeatedReshard& reshard,
     for (const int operand : node.operands) {
       if (operand == from.value) continue;
       const Layout& other = program.layouts[static_cast<size_t>(operand)];
-      finding.fact("`" + value_of(graph, operand).name + "` lies as " +
+      finding.fact("`" + value_of(graph, operand).name + "` is sharded as " +
                    layout_text(other));
     }
   }
@@ -511,9 +511,10 @@ void report_reshard(const ProgramInput& input, const RepeatedReshard& reshard,
         "give the parameter another spec, or the activation one that agrees "
         "with it");
   } else {
-    finding.help("nothing says how " + name +
-                 " is to lie: name it under `activations:` in the rules, or "
-                 "give it a `constraint` in the graph");
+    finding.help(
+        "nothing says how " + name +
+        " is to be sharded: name it under `activations:` in the rules, or "
+        "give it a `constraint` in the graph");
   }
 }
 

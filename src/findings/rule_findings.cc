@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "core/fold.h"
 #include "findings/checks.h"
@@ -28,6 +29,12 @@ std::string suggested_pattern(std::string_view name) {
   return escape_pattern(at == std::string_view::npos ? name
                                                      : name.substr(at + 1)) +
          "$";
+}
+
+// Who wrote rules of their own is not helped by other ones.
+bool all_are_shipped(const Plan& plan) {
+  return std::all_of(plan.rules.begin(), plan.rules.end(),
+                     [](const PlanRule& rule) { return rule.shipped; });
 }
 
 }  // namespace
@@ -56,6 +63,7 @@ void check_unmatched(const LintInput& input, Diagnostics& diags) {
     }
     const double bytes = static_cast<double>(placement.bytes_per_device) *
                          static_cast<double>(c.count);
+    report.bytes(bytes);
     report.fact((by_size ? "placed by size: " + spec_text(placement.spec) + ", "
                          : "every device holds all of " +
                                std::string(many ? "them: " : "it: ")) +
@@ -68,6 +76,10 @@ void check_unmatched(const LintInput& input, Diagnostics& diags) {
     if (!input.options.accept_unmatched) {
       report.help("a rule `[\"" + suggestion + "\", []]` would replicate " +
                   (many ? "them" : "it"));
+    }
+    if (!input.options.other_set.empty() && all_are_shipped(input.plan)) {
+      report.help("use `--rules " + input.options.other_set +
+                  "`, which is shipped for this type of model");
     }
     name_parameters(report, std::move(names), c.count);
   }
@@ -115,16 +127,15 @@ void check_unused_rules(const LintInput& input, Diagnostics& diags) {
     if (key && !reported.insert(*key).second) continue;
     auto report = diags.report(
         Code::UnusedRule, rule_span(input, number),
-        only_scalars
-            ? rule_text(input.plan, number) +
-                  " is found in scalars only, which are never "
-                  "sharded"
-            : rule_text(input.plan, number) + " is found in no parameter");
+        only_scalars ? rule_text(input.plan, number) +
+                           " matches scalars only, which are never "
+                           "sharded"
+                     : rule_text(input.plan, number) + " matches no parameter");
     report.about({number, -1, ""});
     if (input.summary != nullptr) continue;
     report.fact("it places 0 bytes; pattern " + in_backticks(rule.pattern));
     report.help("remove it");
-    report.help("`shardplan inspect` shows the names that there are");
+    report.help("`shardplan inspect` lists the model's names");
   }
 }
 
@@ -222,13 +233,13 @@ void check_shadowed_rules(const LintInput& input, Diagnostics& diags) {
           "rules " + list_text(std::vector<int64_t>(rule.shadowed_by.begin(),
                                                     rule.shadowed_by.end()));
     }
-    const std::string taken = "found in " + plural(rule.found, "parameter") +
+    const std::string taken = "matches " + plural(rule.found, "parameter") +
                               ", all taken by " + takers;
     if (const Span where = rule_span(input, number)) {
       report.label(where, taken);
       report.label(rule_span(input, winner),
                    "rule " + std::to_string(winner) +
-                       " comes first and is found in the same names");
+                       " comes first and matches the same names");
     } else {
       report.fact(taken);
     }
@@ -309,6 +320,7 @@ void check_catch_alls(const LintInput& input, Diagnostics& diags) {
         diags.report(Code::CatchAllOnly, rule_span(input, rule),
                      "only the catch-all " + rule_text(input.plan, rule) +
                          " decides " + names_text(names));
+    report.bytes(bytes);
     report.fact("they take " + bytes_text(bytes) + " per device, as " +
                 spec_text(asked.spec) + " places them");
     report.help(
@@ -333,7 +345,8 @@ struct LostLabel {
 };
 struct Losers {
   int dim = 0;
-  int64_t held = 0;  // bytes per device
+  int64_t held = 0;   // bytes per device
+  Int128 copied = 0;  // of them, beyond an even share of each parameter
   Span where;
   std::vector<std::string> names;
   int64_t count = 0;  // of parameters
@@ -363,6 +376,8 @@ void report_lost(const LintInput& input, const LostLabel& lost, Losers losers,
                     names_text(losers.names) + " is not placed");
   const Span last = last_rule_of(input, lost.label);
   if (last && !repeats) report.label(last, "the last rule for it");
+  // A label that is not placed costs nothing where others shard the array.
+  report.bytes(static_cast<double>(losers.copied));
   report.fact(lost.reason);
   report.fact("dimension " + std::to_string(losers.dim) +
               " becomes unsharded: " +
@@ -407,6 +422,10 @@ void check_lost_labels(const LintInput& input, Diagnostics& diags) {
       const int64_t count = count_of(input, members);
       losers.count += count;
       losers.held += count * placement.bytes_per_device;
+      losers.copied +=
+          static_cast<Int128>(count) *
+          (placement.bytes_per_device -
+           ceil_div(placement.type.bytes(), input.plan.mesh.devices()));
       for (std::string& name : names_of(input.manifest, members)) {
         losers.names.push_back(std::move(name));
       }
@@ -430,7 +449,7 @@ void check_ambiguous_axes(const LintInput& input, Diagnostics& diags) {
             Code::AmbiguousAxis, where,
             in_backticks(name) + " is a mesh axis and a logical axis");
         report.label(last_rule_of(input, name), "the logical axis");
-        report.fact("it is taken for the mesh axis, of size " +
+        report.fact("it is read as the mesh axis, of size " +
                     std::to_string(input.plan.mesh.size_of(name)));
         report.help("write `mesh:" + name + "` or `logical:" + name + "`");
         report.findings(1);
@@ -461,9 +480,9 @@ void check_overridden_labels(const LintInput& input, Diagnostics& diags) {
                      "the catch-all " + rule_text(input.plan, rule) +
                          " decides " + names_text(names) + ", which " +
                          (names.size() > 1 ? "have" : "has") + " logical axes");
-    report.fact("a rule found in a name comes before logical axis rules");
+    report.fact("a rule that matches a name comes before logical axis rules");
     report.help(
-        "remove the catch-all: what no rule is found in is then placed "
+        "remove the catch-all: what no rule matches is then placed "
         "by its logical axes");
     report.about({rule, -1, ""});
     name_parameters(report, std::move(names), count_of(input, parameters));

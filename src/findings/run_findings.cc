@@ -95,7 +95,10 @@ void report_non_finite(const RunInput& input, const NonFinite& found,
     finding.fact("computed by " + served_by(graph, value.node) +
                  " in double precision, from values that are finite");
   } else {
-    finding.fact(input.source == ValueSource::Checkpoint
+    const auto given = input.given_by.find(found.value);
+    finding.fact(given != input.given_by.end()
+                     ? "they are in " + in_backticks(given->second)
+                 : input.source == ValueSource::Checkpoint
                      ? "they are in the checkpoint: no run made them"
                      : "they are there before the run");
   }
@@ -131,7 +134,7 @@ void report_overflow(const RunInput& input, const NonFinite& found, bool alone,
                      : "in double precision it is finite");
   finding.help(
       "bf16 and f32 reach to 3e38, f16 to 65,504; `--reduce-dtype f32` adds up "
-      "parts of sums in f32");
+      "partial sums in f32");
 }
 
 // The same in every layer once.
@@ -177,7 +180,8 @@ std::string hidden_text(Unseen::Kind kind) {
   return "two runs that give nothing always agree";
 }
 
-std::string unseen_help(const RunInput& input, Unseen::Kind kind) {
+// `first`: the value that is named.
+std::string unseen_help(const RunInput& input, Unseen::Kind kind, int first) {
   if (kind == Unseen::Kind::OneToken) {
     return "give sequences more tokens: `--tokens BxS`";
   }
@@ -185,6 +189,9 @@ std::string unseen_help(const RunInput& input, Unseen::Kind kind) {
   if (kind == Unseen::Kind::AlikeShards && input.tokens_given) {
     return "give sequences that differ, or leave out the tokens; `--values "
            "field` compares every operation on numbers of its own";
+  }
+  if (input.given_by.contains(first)) {
+    return "give inputs that vary, or leave out `--input`: random ones do";
   }
   return input.source == ValueSource::Random
              ? "`--values field` compares every operation on numbers of its own"
@@ -225,7 +232,7 @@ void report_unseen(const RunInput& input, Diagnostics& diags) {
                    " more");
     }
     finding.findings(static_cast<int64_t>(all.size()));
-    finding.help(unseen_help(input, kind));
+    finding.help(unseen_help(input, kind, all.front()->value));
   }
 }
 
@@ -345,6 +352,121 @@ void check_amplification(const RunInput& input, Diagnostics& diags) {
       .help("sums in fewer or larger parts lose less precision");
 }
 
+namespace {
+
+using Problem = ReductionFault::Problem;
+
+std::string listed_axes(const AxisNames& axes) {
+  return fmt::format("{}", fmt::join(axes, ", "));
+}
+
+const char* reduced_text(ReducedBy kind) {
+  switch (kind) {
+    case ReducedBy::Sum:
+      return "sum";
+    case ReducedBy::Mean:
+      return "mean";
+    default:
+      return "maximum";
+  }
+}
+
+// What is wrong with the reduction, behind "the sharded run computes something
+// else: ".
+std::string fault_text(const Graph& graph, const std::string& name,
+                       const ReductionFault& fault) {
+  const std::string kind = reduced_text(fault.kind);
+  const std::string over = " over " + listed_axes(fault.axes);
+  switch (fault.problem) {
+    case Problem::Missing:
+      return "the " + kind + over + " is missing in " + name;
+    case Problem::Extra:
+      return "there is one " + kind + over + " too many in " + name;
+    case Problem::WrongAxes:
+      return name + " is the " + reduced_text(fault.done_kind) + " over " +
+             listed_axes(fault.done_axes) + ", not" + over;
+    case Problem::WrongKind:
+      return name + " is a " + reduced_text(fault.done_kind) + " over " +
+             listed_axes(fault.done_axes) + ", not a " + kind + over;
+    case Problem::AddedByAll:
+      break;
+  }
+  return name_of_value(graph, fault.operand) + " is added " +
+         count_text(fault.times) + " times in " + name + ", by every device" +
+         " along " + listed_axes(fault.axes);
+}
+
+// What was found out to say so.
+std::string fault_evidence(const ReductionFault& fault) {
+  const std::string devices = plural(fault.times, "device");
+  const std::string along = " along " + listed_axes(fault.axes);
+  switch (fault.problem) {
+    case Problem::Extra:
+      return "every device" + along + " has the whole value already" +
+             (fault.kind == ReducedBy::Sum
+                  ? ": the sum is " + count_text(fault.times) + " times it"
+                  : "");
+    case Problem::AddedByAll:
+      return "the product is summed over " + listed_axes(fault.axes) +
+             " with the term in each of its " + count_text(fault.times) +
+             " parts";
+    default:
+      return std::string("the ") + reduced_text(fault.kind) + " of what the " +
+             devices + along + " have equals the unsharded value";
+  }
+}
+
+// What to change in the graph; of an operation without a shard_map there is
+// nothing that the graph could say.
+std::string fault_help(const ReductionFault& fault, bool mapped) {
+  if (!mapped) {
+    return "nothing in the graph asks for this: a report to the maintainers "
+           "with the graph, the rules and the mesh helps to mend it";
+  }
+  const std::string axes = listed_axes(fault.axes);
+  switch (fault.problem) {
+    case Problem::AddedByAll:
+      return "add it in an operation of its own, behind the one with `psum: [" +
+             axes + "]`";
+    case Problem::Extra:
+      return "leave " + axes +
+             " out of the `psum` of its `shard_map`, or cut "
+             "what it sums along " +
+             axes;
+    default:
+      break;
+  }
+  switch (fault.kind) {
+    case ReducedBy::Sum:
+      return "write `psum: [" + axes + "]` in its `shard_map`";
+    case ReducedBy::Mean:
+      return "write `psum: [" + axes +
+             "]` in its `shard_map` and scale the "
+             "result by 1/" +
+             count_text(fault.times) +
+             ", or leave the `shard_map` out: the partitioner reduces it";
+    default:
+      return "`psum` adds: leave the `shard_map` out, and the partitioner "
+             "takes "
+             "the maximum";
+  }
+}
+
+// Where no reduction explains it.
+std::string mismatch_help(const RunInput& input, bool mapped) {
+  if (input.source != ValueSource::Field) {
+    return "`--values field` compares exactly, and every operation by itself";
+  }
+  if (mapped) {
+    return "no reduction explains it: compare `in_specs` and `out_specs` of "
+           "the `shard_map` with what the operation reads and makes";
+  }
+  return "no reduction explains it: a report to the maintainers with the "
+         "graph, the rules and the mesh helps to mend it";
+}
+
+}  // namespace
+
 void check_mismatch(const RunInput& input, Diagnostics& diags) {
   const Simulation& outcome = input.outcome;
   if (!outcome.mismatch) return;
@@ -352,22 +474,28 @@ void check_mismatch(const RunInput& input, Diagnostics& diags) {
   const Graph& graph = graph_of(input);
   const Divergence& at = *outcome.mismatch;
   const Value& value = value_of(graph, at.value);
+  const std::string what =
+      at.fault ? fault_text(graph, "`" + value.name + "`", *at.fault)
+               : "`" + value.name + "` differs first";
   if (input.asked_for != nullptr) {
     diags
         .report(
             Code::SimulationMismatch, {},
             "on " + input.variant + " the sharded run computes something else")
-        .fact("`" + value.name + "` differs first");
+        .fact(what);
     return;
   }
-  auto finding = diags.report(
-      Code::SimulationMismatch, place_of_value(graph, at.value),
-      "the sharded run computes something else: `" + value.name +
-          "` differs first on " + device_text(program.mesh, at.device));
+  const std::string device = device_text(program.mesh, at.device);
+  auto finding =
+      diags.report(Code::SimulationMismatch, place_of_value(graph, at.value),
+                   "the sharded run computes something else: " + what +
+                       (at.fault ? "" : " on " + device));
   if (value.node >= 0) {
     finding.fact("computed by " + served_by(graph, value.node) +
-                 (at.isolated ? ", by itself on fresh inputs" : ""));
+                 (at.isolated ? ", by itself on fresh inputs" : "") +
+                 (at.fault ? "; differs first on " + device : ""));
   }
+  if (at.fault) finding.fact(fault_evidence(*at.fault));
   if (at.choice) {
     finding.fact("it chooses " + count_text(at.choice->own) +
                  " where the unsharded run chooses " +
@@ -387,14 +515,17 @@ void check_mismatch(const RunInput& input, Diagnostics& diags) {
   }
   for (const int parameter : nearest_parameters(graph, at.value)) {
     const auto p = static_cast<size_t>(parameter);
-    finding.fact("`" + graph.values[p].parameter + "` lies as " +
+    finding.fact("`" + graph.values[p].parameter + "` is sharded as " +
                  layout_text(program.layouts[p]) + " by " + input.placed_by[p]);
     if (const Span rule = placing_rule(input.of, parameter)) {
       finding.label(rule, "places `" + graph.values[p].parameter + "`");
     }
   }
-  finding.help(
-      "`--values field` compares exactly, and every operation by itself");
+  const bool mapped =
+      value.node >= 0 &&
+      graph.nodes[static_cast<size_t>(value.node)].shard_map.has_value();
+  finding.help(at.fault ? fault_help(*at.fault, mapped)
+                        : mismatch_help(input, mapped));
 }
 
 // Those of another program in float32 must agree.
@@ -403,8 +534,8 @@ void check_recorded_outputs(const RecordedInput& input, Diagnostics& diags) {
     if (error.agrees()) continue;
     diags
         .report(Code::UnexpectedOutputs, {},
-                "`" + value_of(input.graph, error.value).name +
-                    "` is not what " + in_backticks(input.path) + " holds")
+                in_backticks(output_name(input.graph, error.value)) +
+                    " is not what " + in_backticks(input.path) + " holds")
         .fact(fmt::format("of its largest number, the unsharded run is off by "
                           "{:.2g}, the sharded one by {:.2g}",
                           error.unsharded, error.sharded))

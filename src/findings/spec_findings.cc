@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "findings/checks.h"
 #include "findings/findings.h"
+#include "model/units.h"
 
 namespace shardplan {
 namespace {
@@ -37,17 +38,84 @@ AxisNames mesh_axes(const Mesh& mesh, const PartitionSpec& spec, int dim) {
   return axes;
 }
 
-// "`tp` may be 1, 3 or 9": for each axis, its sizes that would divide while the
-// others stay as they are.
-std::string legal_sizes(const Mesh& mesh, const AxisNames& axes, int64_t size) {
+// The units of parameters by placement. What all names together say is read
+// when it is first needed.
+class PlacedUnits {
+ public:
+  explicit PlacedUnits(const LintInput& input) : input_(input) {}
+
+  // Of a dimension of a placement, over all names that it has.
+  std::vector<Unit> in(size_t placement, int dim) {
+    if (!known_) read();
+    std::vector<Unit> units;
+    for (const size_t number : classes_of_[placement]) {
+      const std::string_view name =
+          input_.manifest.name(input_.folding.classes[number].first);
+      for (const Unit& unit :
+           units_of(name, input_.plan.placements[placement].type, known_->facts,
+                    known_->hints)) {
+        if (unit.dim == dim) units.push_back(unit);
+      }
+    }
+    return units;
+  }
+
+ private:
+  void read() {
+    known_ = unit_facts(input_.manifest, input_.folding);
+    classes_of_.resize(input_.plan.placements.size());
+    for (size_t i = 0; i < input_.folding.classes.size(); ++i) {
+      classes_of_[input_.folding.classes[i].kind].push_back(i);
+    }
+  }
+
+  const LintInput& input_;
+  std::optional<UnitFacts> known_;
+  std::vector<std::vector<size_t>> classes_of_;
+};
+
+// Takes out sizes of an axis that cut a unit while the others stay. The units
+// that took any out are named: "head", "KV head".
+std::set<std::string> keep_whole(const LintInput& input,
+                                 const std::vector<Unit>& units,
+                                 const AxisName& axis, const AxisNames& axes,
+                                 std::vector<int64_t>& sizes) {
+  const Mesh& mesh = input.plan.mesh;
+  std::set<std::string> names;
+  for (const Unit& unit : units) {
+    const AxisNames cutting = cutting_axes(unit, axes);
+    if (std::find(cutting.begin(), cutting.end(), axis) == cutting.end()) {
+      continue;
+    }
+    const int64_t others = shard_count(mesh, cutting) / mesh.size_of(axis);
+    if (std::erase_if(sizes, [&](int64_t size) {
+          return is_cut(unit, size * others, input.plan.declarations);
+        }) > 0) {
+      names.emplace(unit_name(unit.kind));
+    }
+  }
+  return names;
+}
+
+// "`tp` may be 1, 3 or 9": for each axis, its sizes that would divide, and cut
+// no head or other unit, while the others stay as they are.
+std::string legal_sizes(const LintInput& input, const AxisNames& axes,
+                        int64_t size, const std::vector<Unit>& units) {
+  const Mesh& mesh = input.plan.mesh;
   std::string text;
   for (const AxisName& axis : axes) {
     const int64_t others = shard_count(mesh, axes) / mesh.size_of(axis);
     if (size % others != 0) continue;
-    if (!text.empty()) text += "; ";
-    const std::vector<int64_t> all = common_divisors(
+    std::vector<int64_t> all = common_divisors(
         size / others, size / others, std::max<int64_t>(mesh.devices(), 64));
+    const std::set<std::string> kept =
+        keep_whole(input, units, axis, axes, all);
+    if (all.empty()) continue;
+    if (!text.empty()) text += "; ";
     text += "`" + axis + "` may be " + list_text(all, all.size());
+    for (const std::string& unit : kept) {
+      text += (unit == *kept.begin() ? ", with whole " : " and ") + unit + "s";
+    }
   }
   if (!text.empty()) return text;
   return "no size of a single axis divides " + std::to_string(size) +
@@ -66,10 +134,12 @@ std::string padding_help(int64_t size, int64_t shards) {
   return text;
 }
 
-void report_indivisible(const LintInput& input, const Placement& placement,
-                        const Correction& correction,
-                        std::vector<std::string> names, int64_t count,
-                        Diagnostics& diags) {
+void report_indivisible(const LintInput& input, size_t number,
+                        const Correction& correction, int64_t count,
+                        PlacedUnits& units, Diagnostics& diags) {
+  const Placement& placement = input.plan.placements[number];
+  std::vector<std::string> names =
+      names_of(input.manifest, input.of_placement.of(number));
   const Mesh& mesh = input.plan.mesh;
   const AxisNames axes = mesh_axes(mesh, placement.asked(), correction.dim);
   const int64_t size =
@@ -97,7 +167,10 @@ void report_indivisible(const LintInput& input, const Placement& placement,
   report.fact("resolving drops " + axis_word(correction.dropped) +
               " here: " + spec_text(placement.spec) + ", " +
               cost_text(input.plan, placement, count));
-  report.fact(legal_sizes(mesh, axes, size));
+  report.fact(legal_sizes(input, axes, size, units.in(number, correction.dim)));
+  report.bytes(static_cast<double>(placement.bytes_per_device -
+                                   requested_bytes(input.plan, placement)) *
+               static_cast<double>(count));
   report.help(padding_help(size, shards));
   report.about({placement.rule, correction.dim, ""});
   name_parameters(report, std::move(names), count);
@@ -246,7 +319,7 @@ std::string message_of(const EntryKey& key, const EntryUse& use,
   const std::string names = names_text(use.names);
   switch (key.code) {
     case Code::UnknownAxis:
-      return unknown.empty() ? "None stands among the axes of a dimension"
+      return unknown.empty() ? "None is listed among the axes of a dimension"
                              : "unknown axis " + in_backticks(unknown);
     case Code::RepeatedAxis:
       return key.reason + " of " + names;
@@ -274,7 +347,7 @@ std::string loss_of(const EntryKey& key, const EntryUse& use) {
       return "the entry is cut off: " + held;
     default:
       return bytes_text(static_cast<double>(use.extra)) +
-             " more per device than asked for";
+             " more per device than requested";
   }
 }
 
@@ -322,6 +395,8 @@ void report_entry(const LintInput& input, const EntryKey& key, EntryUse use,
     explain_unknown(input, unknown, entries, report);
   }
   report.about({key.rule, key.dim, unknown});
+  report.bytes(static_cast<double>(
+      key.code == Code::SmallParameter ? use.extra : use.held));
   if (key.code == Code::SmallParameter) report.fact(key.reason);
   if (!use.names.empty()) report.fact(loss_of(key, use));
   if (key.code == Code::RepeatedAxis) {
@@ -358,9 +433,11 @@ void add_idle_rules(const LintInput& input, const Entries& known,
   }
 }
 
-void report_uneven(const LintInput& input, const Placement& placement,
-                   const std::vector<std::string>& names, int64_t count,
-                   Diagnostics& diags) {
+void report_uneven(const LintInput& input, size_t number, int64_t count,
+                   PlacedUnits& units, Diagnostics& diags) {
+  const Placement& placement = input.plan.placements[number];
+  const std::vector<std::string> names =
+      names_of(input.manifest, input.of_placement.of(number));
   const Mesh& mesh = input.plan.mesh;
   const Cut cut = cut_of(input.plan.on_indivisible);
   const Shape shape = stored_shape(placement);
@@ -385,11 +462,14 @@ void report_uneven(const LintInput& input, const Placement& placement,
     const TensorType stored{placement.type.dtype, shape};
     const double even = static_cast<double>(stored.bytes()) /
                         static_cast<double>(placement.shards);
-    report.fact(
-        bytes_text((static_cast<double>(placement.bytes_per_device) - even) *
-                   static_cast<double>(count)) +
-        " more on the fullest device than even shards would take");
-    report.fact(legal_sizes(mesh, axes, size));
+    const double extra =
+        (static_cast<double>(placement.bytes_per_device) - even) *
+        static_cast<double>(count);
+    report.bytes(extra);
+    report.fact(bytes_text(extra) +
+                " more on the fullest device than even shards would take");
+    report.fact(legal_sizes(input, axes, size,
+                            units.in(number, static_cast<int>(dim))));
     report.help(padding_help(size, shards));
     report.about({placement.rule, static_cast<int>(dim), ""});
     name_parameters(report, names, count);
@@ -439,15 +519,13 @@ void check_spec_entries(const LintInput& input, Diagnostics& diags) {
 }
 
 void check_divisions(const LintInput& input, Diagnostics& diags) {
+  PlacedUnits units(input);
   for (size_t i = 0; i < input.plan.placements.size(); ++i) {
     const Placement& placement = input.plan.placements[i];
-    const auto names = [&] {
-      return names_of(input.manifest, input.of_placement.of(i));
-    };
     const int64_t count = count_of(input, input.of_placement.of(i));
     for (const Correction& correction : placement.corrections) {
       if (correction.code != Code::IndivisibleDimension) continue;
-      report_indivisible(input, placement, correction, names(), count, diags);
+      report_indivisible(input, i, correction, count, units, diags);
     }
     if (input.plan.on_indivisible == OnIndivisible::Pad ||
         input.plan.on_indivisible == OnIndivisible::Chunk) {
@@ -462,7 +540,7 @@ void check_divisions(const LintInput& input, Diagnostics& diags) {
         }
         return false;
       }();
-      if (uneven) report_uneven(input, placement, names(), count, diags);
+      if (uneven) report_uneven(input, i, count, units, diags);
     }
   }
 }

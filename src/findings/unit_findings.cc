@@ -144,7 +144,7 @@ std::string split_fact(const SplitUnit& split) {
   if (unit.kind == UnitKind::Layer) return layer_fact(split);
   if (unit.inside) {
     return "dimension " + number(unit.dim) + ", of " + number(split.size) +
-           ", lies within one " + name + ": any cut splits it";
+           ", is within one " + name + ": any cut splits it";
   }
   if (!unit.parts.empty()) return packed_fact(split);
   if (unit.kind == UnitKind::QuantBlock) return block_fact(split);
@@ -237,7 +237,11 @@ std::vector<Finding> split_units(const LintInput& input,
   std::vector<Finding> result;
   if (placement.shards == 1) return result;
   const std::string_view name = input.manifest.name(c.first);
-  const Declarations declared = declared_for(input, name, placement, known);
+  Declarations declared = declared_for(input, name, placement, known);
+  if (placement.rule > 0 &&
+      input.plan.rules[static_cast<size_t>(placement.rule) - 1].shards_parts) {
+    declared.interleave_gate_up = declared.interleave_qkv = true;
+  }
   const Shape stored = stored_shape(placement);
   for (const Unit& unit :
        units_of(name, placement.type, known.facts, known.hints)) {
@@ -358,6 +362,8 @@ void report_split(const LintInput& input, const Finding& finding,
         "sure");
   }
   report.about({placement.rule, split.unit.dim, ""});
+  report.bytes(static_cast<double>(placement.bytes_per_device) *
+               static_cast<double>(count));
   name_parameters(report, std::move(names), count);
 }
 
@@ -432,8 +438,12 @@ int64_t total_bytes(const LintInput& input) {
 void check_unused_axes(const LintInput& input, Diagnostics& diags) {
   // What rules shard that meet no name is not known.
   if (input.naming.of_names || input.naming.of_labels) return;
-  for (const AxisSaving& saving :
-       axis_savings(input.plan, placement_counts(input))) {
+  const std::vector<AxisSaving> savings =
+      axis_savings(input.plan, placement_counts(input));
+  const bool any_sharded = std::any_of(
+      savings.begin(), savings.end(),
+      [](const AxisSaving& each) { return each.sharded_tensors > 0; });
+  for (const AxisSaving& saving : savings) {
     const AxisNames& zero = input.options.zero_axes;
     if (saving.size == 1 || saving.sharded_tensors > 0 ||
         saving.axis == input.options.pipeline_axis ||
@@ -441,8 +451,14 @@ void check_unused_axes(const LintInput& input, Diagnostics& diags) {
         is_unmentioned(input, saving.axis)) {
       continue;
     }
+    // Copies over a data axis are meant, unless nothing at all is sharded.
+    const bool meant = is_data_axis(saving.axis) && any_sharded;
     auto report = diags.report(
-        Code::UnusedAxis, {}, "axis `" + saving.axis + "` shards no parameter");
+        Code::UnusedAxis,
+        meant ? Severity::Note : code_info(Code::UnusedAxis).severity, {},
+        "axis `" + saving.axis + "` shards no parameter");
+    report.bytes(static_cast<double>(input.memory.max -
+                                     ceil_div(input.memory.max, saving.size)));
     report.fact(
         "every parameter is stored " + std::to_string(saving.size) +
         " times over `" + saving.axis +
@@ -451,7 +467,9 @@ void check_unused_axes(const LintInput& input, Diagnostics& diags) {
         " per device");
     report.about({0, -1, saving.axis});
     report.help("name `" + saving.axis + "` in a rule");
-    report.help("`--allow SP204` if it is for data parallelism alone");
+    if (!meant) {
+      report.help("`--allow SP204` if it is only for data parallelism");
+    }
   }
 }
 
@@ -490,6 +508,7 @@ void check_large_replicas(const LintInput& input, Diagnostics& diags) {
         count_text(input.plan.mesh.devices()) + " devices it would be " +
         amount(static_cast<Int128>(ceil_div(bytes, input.plan.mesh.devices())) *
                c.count));
+    report.bytes(static_cast<double>(bytes) * static_cast<double>(c.count));
     report.help("shard a dimension in " +
                 rule_text(input.plan, placement.rule));
     report.about({placement.rule, -1, ""});
@@ -538,10 +557,11 @@ void report_lost_bytes(const LintInput& input, Diagnostics& diags) {
       [](const auto& a, const auto& b) { return a.first > b.first; });
   auto report =
       diags.report(Code::ShardingLost, {},
-                   "corrections cost " + amount(growth) + " per device, " +
-                       percent_text(fraction) + " more than asked for");
+                   "dropped sharding costs " + amount(growth) +
+                       " per device (+" + percent_text(fraction) + ")");
   report.fact("the fullest device holds " + amount(input.memory.max) +
-              "; as asked for, padded, it would hold " + amount(asked));
+              "; as requested, padded, it would hold " + amount(asked));
+  report.bytes(static_cast<double>(growth));
   report.fact("the tolerance is " + percent_text(input.options.tolerance));
   constexpr size_t kShown = 3;
   for (size_t i = 0; i < std::min(kShown, losses.size()); ++i) {
@@ -568,7 +588,7 @@ void report_replicated_bytes(const LintInput& input, Diagnostics& diags) {
             " on every device")
       .fact("`--max-replicated` allows " +
             percent_text(*input.options.max_replicated))
-      .help("`shardplan analyze` lists where repetition comes from");
+      .help("`shardplan analyze` lists where replication comes from");
 }
 
 }  // namespace

@@ -146,7 +146,7 @@ void report_stale(const Baseline& baseline, const std::vector<bool>& used,
     const AcceptedFinding& entry = baseline.accepted[i];
     diags
         .report(Code::StaleBaseline, entry.where,
-                "`" + code_id(entry.code) + "` is accepted and found no more")
+                "`" + code_id(entry.code) + "` is accepted but no longer found")
         .help("remove the entry, so that it cannot come back unseen");
   }
 }

@@ -170,10 +170,9 @@ void blame(const Session& before, const Placement& a, const Session& after,
     return;
   }
   if (is == nullptr) {
-    change.text =
-        "no rule is found in it any more; " + rule_text(a, *was) + " was";
+    change.text = "no rule matches it any more; " + rule_text(a, *was) + " was";
   } else if (was == nullptr) {
-    change.text = rule_text(b, *is) + " is found in it now";
+    change.text = rule_text(b, *is) + " matches it now";
   } else if (was->pattern != is->pattern) {
     change.text = rule_text(b, *is) + " takes over from " + rule_text(a, *was);
   } else {

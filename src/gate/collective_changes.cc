@@ -91,7 +91,7 @@ ChangeLine line_of_use(const CollectiveUse& use, const SideCollectives& before,
 const char* cause_words(const CollectiveUse& use) {
   switch (use.cause) {
     case Cause::PartialSum:
-      return "sums parts of ";
+      return "reduces partial sums of ";
     case Cause::WeightUse:
       return "gathers before use ";
     case Cause::Declared:

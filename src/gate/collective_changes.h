@@ -24,7 +24,8 @@ struct CollectiveCoverage {
   How how = How::NotAsked;
   // "2x16 tokens in bf16", or why nothing is known of them.
   std::string text;
-  // What does not lie as the rules ask, so that a run may send something else;
+  // What does not are sharded as the rules ask, so that a run may send
+  // something else;
   // "" where all does.
   std::string doubt = {};
 };

@@ -60,9 +60,7 @@ std::optional<AttributeValue> as_kind(const DescribedAttribute& written,
     return std::vector<int64_t>{integer};
   }
   if (kind == Kind::Number && number != nullptr) return *number;
-  if (kind == Kind::Number && written.size) {
-    return static_cast<double>(*written.size);
-  }
+  if (kind == Kind::Number && written.number) return *written.number;
   return std::nullopt;
 }
 
@@ -140,7 +138,7 @@ class Builder {
     if (axes.empty() || axes.size() == shape.size()) return true;
     fail(where, plural(static_cast<int64_t>(axes.size()), "label") + " for " +
                     shape_text(shape))
-        .help("`axes` has an entry per dimension; `null` is no label");
+        .help("`axes` has an entry per dimension; `null` is not a label");
     return false;
   }
 
@@ -189,7 +187,7 @@ class Builder {
     const std::vector<std::string> known = initialiser_names();
     if (std::find(known.begin(), known.end(), init.name) == known.end()) {
       auto problem = fail(parameter.init_where,
-                          in_backticks(init.name) + " is no initialiser");
+                          in_backticks(init.name) + " is not an initialiser");
       suggest(init.name, known, problem);
     }
     if (!init.per_shard) return;
@@ -214,6 +212,10 @@ class Builder {
     }
     for (const DescribedValue& parameter : described_.parameters) {
       if (stopped(parameter.where)) return;
+      if (parameter.layer > 0 && errors() > 0) {
+        names_.emplace(parameter.name, kBroken);
+        continue;
+      }
       const size_t place = places.at(parameter.parameter);
       const Shape* held =
           place < manifest.size() ? &manifest.type(place).shape : nullptr;
@@ -250,7 +252,7 @@ class Builder {
   void suggest(std::string_view word, const std::vector<std::string>& names,
                Diagnostics::Builder& problem) {
     if (const auto near = nearest(word, names)) {
-      problem.help("one with a similar name is `" + *near + "`");
+      problem.help("did you mean `" + *near + "`?");
     }
   }
 
@@ -260,7 +262,7 @@ class Builder {
     if (found != names_.end()) return found->second;
     if (later_.count(name) > 0) {
       fail(where, in_backticks(name) + " is read before it is made")
-          .help("operations stand in an order in which they can be computed");
+          .help("list operations in an order in which they can be computed");
       return kBroken;
     }
     auto problem = fail(where, "there is no value named " + in_backticks(name));
@@ -316,8 +318,9 @@ class Builder {
           (kinds.empty() ? "" : " or ") + std::string(kind_text(known.kind));
     }
     if (!kinds.empty()) {
-      fail(written.where,
-           "`" + written.name + "` of `" + op.op + "` must be " + kinds);
+      auto problem = fail(written.where, "`" + written.name + "` of `" + op.op +
+                                             "` must be " + kinds);
+      if (!written.why.empty()) problem.fact(written.why);
       return false;
     }
     auto problem = fail(written.name_where, "`" + op.op + "` takes no " +
@@ -398,7 +401,9 @@ class Builder {
   }
 
   void add_op(const DescribedOp& op) {
-    const auto made = make(op);
+    // What is wrong with a repeated layer is wrong with all of them.
+    const bool known_wrong = op.layer > 0 && errors() > 0;
+    const auto made = known_wrong ? std::nullopt : make(op);
     for (size_t i = 0; i < op.results.size(); ++i) {
       define(op.results[i], op.results_where[i], made ? (*made)[i] : kBroken);
     }
@@ -420,6 +425,7 @@ class Builder {
           find_value(described_.outputs[i], described_.outputs_where[i]);
       if (value != kBroken) graph_.outputs.push_back(value);
     }
+    graph_.output_names = described_.output_names;
     if (described_.outputs.empty()) {
       std::vector<bool> read(graph_.values.size());
       for (const GraphNode& node : graph_.nodes) {

@@ -170,7 +170,7 @@ Values split(const CompositeUse& use, Graph& graph, Diagnostics& diags) {
   const double asked = number_of(use.attributes, "dim", -1);
   const double dim = asked < 0 ? asked + rank : asked;
   if (!(dim >= 0 && dim < rank) || dim != std::floor(dim)) {
-    out.fail("`dim` is no dimension of " + shape_text(shape));
+    out.fail("`dim` is not a dimension of " + shape_text(shape));
     return std::nullopt;
   }
   return add_parts(use, out.operand(0), static_cast<size_t>(dim), out);
@@ -305,7 +305,7 @@ Values softmax(const CompositeUse& use, Graph& graph, Diagnostics& diags) {
   const double dim = number_of(use.attributes, "dim", -1);
   const double limit = 64;
   if (!(std::abs(dim) <= limit) || dim != std::floor(dim)) {
-    out.fail("`dim` is no dimension of " +
+    out.fail("`dim` is not a dimension of " +
              shape_text(out.shape(out.operand(0))));
     return std::nullopt;
   }

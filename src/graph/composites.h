@@ -53,7 +53,7 @@ const CompositeDef* find_composite(std::string_view name);
 
 // Indices held as numbers of the run's element type.
 
-// The index that a number is; -1 where it is no integer in [0, count).
+// The index that a number is; -1 where it is not an integer in [0, count).
 template <typename T>
 int64_t index_of(T number, int64_t count) {
   if (!(number >= 0 && number < static_cast<T>(count))) return -1;
@@ -66,11 +66,11 @@ int64_t index_of(T number, int64_t count) {
 // Every sequence (one index of the dimensions before the last two of `choices`)
 // has `capacity` places per expert. Choices take them in order of the token,
 // then of the choice, as in Switch Transformer (Fedus et al., 2021); one that
-// finds no place is dropped. A number that is no expert takes no place, as
+// finds no place is dropped. A number that is not an expert takes no place, as
 // jax.nn.one_hot gives zeros for it.
 
 struct ExpertPlace {
-  int64_t expert = -1;  // -1: the choice is no expert
+  int64_t expert = -1;  // -1: the choice is not an expert
   int64_t slot = -1;    // of the sequence's places; -1: none was left
 };
 

@@ -34,8 +34,11 @@ class DecoderWriter {
         out_.op("embedding", {table(), ids}, "embedded", {}, residual_labels());
     const int64_t layers = layers_run(out_.input().pass, config_);
     for (int64_t i = 0; i < layers && out_.good(); ++i) x = layer(i, x);
-    x = norm("norm", hidden_, x, "norm");
-    logits(x);
+    if (out_.is_base_model("lm_head.weight")) {
+      out_.output(norm("norm", hidden_, x, "last_hidden_state"));
+    } else {
+      logits(norm("norm", hidden_, x, "norm"));
+    }
   }
 
  private:
@@ -115,10 +118,6 @@ class DecoderWriter {
       attributes.emplace_back("high_freq_factor", rope.high_freq_factor);
       attributes.emplace_back("original_positions",
                               number(rope.original_positions));
-    }
-    if (rope.partial && *rope.partial != 1) {
-      attributes.emplace_back(
-          "rotary_dim", std::floor(number(heads_.head_dim) * *rope.partial));
     }
     return out_.op("rope", {std::move(x)}, std::move(result),
                    std::move(attributes), std::move(axes));
@@ -378,7 +377,7 @@ class ExpertsWriter {
                    {{"dim", 0.0}});
   }
 
-  // Answers have no labels: where the down projection leaves parts of sums,
+  // Answers have no labels: where the down projection leaves partial sums,
   // what is added up is what the experts have said together.
   std::string mlp(const Expert& expert) {
     const auto [gate, up] = gate_and_up(expert);

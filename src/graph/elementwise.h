@@ -119,9 +119,9 @@ namespace shardplan::field {
 // compute in parts as they can a maximum: associative, commutative, and the
 // number itself of a single one. A sum is all that, but then a sum in the place
 // of a maximum would look right. It is g^-1(g(a) + g(b) + ..) of a permutation
-// g of the residues that is no linear function and not odd: other than a sum, a
-// mean, or the minimum -max(-a, -b). Unlike a maximum it does not stay when a
-// part is taken twice, which no plan may rely on.
+// g of the residues that is not a linear function and not odd: other than a
+// sum, a mean, or the minimum -max(-a, -b). Unlike a maximum it does not stay
+// when a part is taken twice, which no plan may rely on.
 
 inline constexpr int64_t kPrime = 1'048'573;
 // Products that may be summed in a double before a reduction.

@@ -146,7 +146,7 @@ int64_t ParameterNames::layer_count(std::string_view prefix) const {
     const char* begin = each->first.data() + start.size();
     const char* end = each->first.data() + each->first.size();
     const auto [rest, problem] = std::from_chars(begin, end, layer);
-    // A number near 2^63 is no count of layers.
+    // A number near 2^63 is not a count of layers.
     if (problem == std::errc() && layer < INT64_MAX) {
       count = std::max(count, layer + 1);
     }
@@ -197,7 +197,7 @@ const Family* find_by_type(const ModelConfig& config, Diagnostics& diags) {
                   "the forward pass of " + in_backticks(config.model_type) +
                       " is not known");
   if (const auto near = nearest(config.model_type, known)) {
-    problem.help("a family with a similar name is `" + *near + "`");
+    problem.help("did you mean `" + *near + "`?");
   }
   problem.help("known are " + families_text()).help(kByHand);
   return nullptr;
@@ -415,7 +415,7 @@ class Completion {
       auto problem = diags_.error(
           Code::MissingFacts, config_.where,
           "the heads of this `" + std::string(sizes_.family) +
-              "` are not known: names and shapes do not tell them");
+              "` are not known: names and shapes do not determine them");
       if (!config_.heads) problem.fact("missing: `heads`");
       if (!config_.kv_heads) problem.fact("missing: `kv_heads`");
       if (!config_.head_dim) problem.fact("missing: `head_dim`");

@@ -42,6 +42,15 @@ std::vector<std::string> labels_of(const Graph& graph, const GraphNode& node) {
 
 }  // namespace
 
+const std::string& output_name(const Graph& graph, int value) {
+  const auto found =
+      std::find(graph.outputs.begin(), graph.outputs.end(), value);
+  const auto index = static_cast<size_t>(found - graph.outputs.begin());
+  return index < graph.output_names.size()
+             ? graph.output_names[index]
+             : graph.values[static_cast<size_t>(value)].name;
+}
+
 int append_value(Graph& graph, Value value) {
   graph.values.push_back(std::move(value));
   return static_cast<int>(graph.values.size()) - 1;
@@ -127,7 +136,7 @@ bool spec_fits(const DescribedOp& op, const PartitionSpec& spec,
                "`shard_map` uses axis " + in_backticks(*axis) + " twice for `" +
                    value.name + "`")
         .fact("its spec is " + spec_text(spec))
-        .help("an axis of `psum` has parts of a sum: it shards no dimension");
+        .help("an axis of `psum` has partial sums: it shards no dimension");
     return false;
   }
   if (spec.dims.size() <= value.shape.size()) return true;

@@ -66,9 +66,15 @@ struct Graph {
   std::vector<Value> values;
   std::vector<GraphNode> nodes;
   std::vector<int> outputs;
+  // As the graph file calls them, where that is not the value's own name
+  // (core/graph_description.h); empty, or one per output.
+  std::vector<std::string> output_names = {};
   std::vector<int> probes;  // values where the growth of errors is looked at
   std::vector<SourcePtr> sources;  // keeps spans alive
 };
+
+// What an output goes by. REQUIRES: the value is one.
+const std::string& output_name(const Graph& graph, int value);
 
 // Growing a graph by one operation at a time.
 

@@ -189,6 +189,24 @@ void ModelWriter::output(std::string value) {
   description_.outputs_where.emplace_back();
 }
 
+bool ModelWriter::is_base_model(std::string_view head) {
+  if (has(head)) return false;
+  constexpr std::string_view kHeads = "LMHeadModel";
+  const std::string& kind = config_.architecture;
+  const bool base = kind.ends_with("Model") && !kind.ends_with(kHeads);
+  // A config that does not tie them names a head that is not there.
+  const bool untied = config_.where && !config_.tied.value_or(true);
+  if (!base && !untied) return false;
+  diags_
+      .report(Code::UnsupportedConfig, Severity::Note, config_.where,
+              "the model has no head: its output is `last_hidden_state`, not "
+              "logits")
+      .fact(base ? "the config's architecture is " + in_backticks(kind)
+                 : "there is no " + in_backticks(head) +
+                       ", and `tie_word_embeddings` is not true");
+  return true;
+}
+
 Diagnostics::Builder ModelWriter::refuse(std::string message) {
   good_ = false;
   return diags_.error(Code::UnsupportedConfig, config_.where,
@@ -210,7 +228,7 @@ void ModelWriter::report_missing() {
     names.emplace_back(input_.manifest.name(i));
   }
   if (const auto near = nearest(missing_.front(), names)) {
-    problem.help("one with a similar name is " + in_backticks(*near));
+    problem.help("did you mean " + in_backticks(*near) + "?");
   } else {
     problem.help(
         "names are those of Hugging Face or Flax; a checkpoint of which a "

@@ -63,6 +63,11 @@ class ModelWriter {
   // Whether its matrices are [in, out].
   bool inputs_first(std::string_view parameter) const;
 
+  // Whether the model ends without a head, so that its last hidden states are
+  // its output: its class is that of a base model (`LlamaModel`), or the config
+  // ties no embedding and there is no such parameter. A note says so.
+  bool is_base_model(std::string_view head);
+
   // All give the name of a value. `shape` of a parameter of one layer is that
   // without the dimension that counts layers. One that the checkpoint lacks is
   // reported by finish().

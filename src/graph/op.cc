@@ -44,14 +44,14 @@ std::span<const int64_t> integers_of(const Attributes& attributes,
 
 std::span<const OpDef> ops() {
   static const std::vector<OpDef> kOps = {
-      einsum_op(),      add_op(),        subtract_op(),  multiply_op(),
-      divide_op(),      scale_op(),      negate_op(),    square_op(),
-      exp_op(),         rsqrt_op(),      relu_op(),      gelu_op(),
-      silu_op(),        tanh_op(),       sigmoid_op(),   sum_op(),
-      mean_op(),        max_op(),        embedding_op(), causal_mask_op(),
-      rope_op(),        top_k_op(),      take_op(),      dispatch_op(),
-      combine_op(),     reshape_op(),    transpose_op(), slice_op(),
-      concatenate_op(), constraint_op(),
+      einsum_op(),      add_op(),         subtract_op(),   multiply_op(),
+      divide_op(),      scale_op(),       shift_op(),      negate_op(),
+      square_op(),      exp_op(),         rsqrt_op(),      relu_op(),
+      gelu_op(),        silu_op(),        tanh_op(),       sigmoid_op(),
+      sum_op(),         mean_op(),        max_op(),        embedding_op(),
+      causal_mask_op(), rope_op(),        top_k_op(),      take_op(),
+      dispatch_op(),    combine_op(),     reshape_op(),    transpose_op(),
+      slice_op(),       concatenate_op(), constraint_op(),
   };
   return kOps;
 }
@@ -99,7 +99,7 @@ std::optional<int> find_dim(int64_t dim, const Shape& shape, Span where,
   auto problem = diags.error(
       Code::InvalidGraph, where,
       shape_text(shape) + " has no dimension " + std::to_string(dim));
-  if (rank == 0) return problem.help("give an operand that is no scalar");
+  if (rank == 0) return problem.help("give an operand that is not a scalar");
   return problem.help("dimensions are 0 to " + std::to_string(rank - 1) +
                       ", or from the end -1 to -" + std::to_string(rank));
 }

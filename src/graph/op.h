@@ -44,7 +44,7 @@ std::span<const int64_t> integers_of(const Attributes& attributes,
 
 enum class FactorKind : uint8_t {
   Pass,   // may be sharded; every shard computes its own part
-  Sum,    // may be sharded; shards give parts of a sum
+  Sum,    // may be sharded; shards give partial sums
   Max,    // may be sharded; shards give parts of a maximum
   Whole,  // may not be sharded
 };
@@ -151,7 +151,7 @@ struct OpDef {
 std::span<const OpDef> ops();
 const OpDef* find_op(std::string_view name);
 
-// Whether this operand may be parts of a sum while the others are whole.
+// Whether this operand may be partial sums while the others are whole.
 bool is_linear_in(const OpDef& op, int operand);
 
 // What operations share: shapes that fit, dimensions that exist, rules and

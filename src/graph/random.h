@@ -27,7 +27,7 @@ using RandomKey = std::array<uint32_t, 2>;
 RandomKey random_key(int64_t seed);
 RandomKey fold_in(RandomKey key, uint32_t data);  // jax.random.fold_in
 
-// As many numbers as asked for, in row-major order of the array's shape.
+// As many numbers as requested, in row-major order of the array's shape.
 std::vector<uint32_t> random_bits(RandomKey key, int64_t count);
 std::vector<float> random_uniform(RandomKey key, int64_t count, float low = 0,
                                   float high = 1);

@@ -93,8 +93,8 @@ void restart_peak();  // from what is held now
 bool is_computable(DType dtype);
 
 // A copy in float32 or double, every number exact but for F64 as float32 (round
-// to nearest). An F32 tensor that is aligned is no copy but a view of the file.
-// REQUIRES: is_computable, and there are numbers.
+// to nearest). An F32 tensor that is aligned is not a copy but a view of the
+// file. REQUIRES: is_computable, and there are numbers.
 Tensor load(const StoredTensor& stored, Element element);
 
 }  // namespace shardplan

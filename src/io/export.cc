@@ -342,7 +342,7 @@ std::vector<std::string> header_lines(const ExportInput& input,
 void add_left_out(int64_t count, std::vector<std::string>& lines) {
   if (count == 0) return;
   lines.push_back(plural(count, "parameter") +
-                  " that no rule is found in (SP101): left out");
+                  " that no rule matches (SP101): left out");
 }
 
 std::string comment_text(const std::vector<std::string>& lines) {

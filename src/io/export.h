@@ -30,7 +30,7 @@ struct ExportInput {
   const RuleSet* rules = nullptr;
   // Why there are none: "a saved plan has no rules". Empty when there are.
   std::string no_rules = {};
-  // Parameters that no rule is found in are meant to be replicated.
+  // Parameters that no rule matches are meant to be replicated.
   bool replicate_unmatched = false;
   // What the plan was made of, as the user named it, a line each:
   // "rules: rules.yaml".
@@ -68,7 +68,7 @@ extern const ExportTarget kShardyTarget;
 // What a target of `export` cannot say (SP014), and the comment that stands
 // above what it does say.
 
-// What no spec says: dimensions that are stored otherwise (`--declare`), that
+// What no spec says: dimensions that are stored differently (`--declare`), that
 // axes do not divide (`pad`, `chunk`), or that are left to the compiler
 // (UNCONSTRAINED). Reports one diagnostic per kind, with all its parameters.
 bool specs_are_expressible(const ExportInput& input, std::string_view target,
@@ -87,8 +87,8 @@ const RuleSet* logical_rules_of(const ExportInput& input,
 // `input.rules` is there then.
 std::string why_no_rules(const ExportInput& input);
 
-// What stands in a rules file and is no part of a plan: a note that the target
-// leaves it out.
+// What stands in a rules file and is not a part of a plan: a note that the
+// target leaves it out.
 void note_activations(const ExportInput& input, std::string_view target,
                       Diagnostics& diags);
 void note_slices(const ExportInput& input, std::string_view target,
@@ -118,7 +118,7 @@ struct TableEntry {
 
 struct ResolvedTable {
   std::vector<TableEntry> entries;  // by their first parameter
-  // Parameters that no rule is found in are left out: a reader reports them as
+  // Parameters that no rule matches are left out: a reader reports them as
   // they are reported here. None where they are meant to be replicated.
   int64_t left_out = 0;
 };

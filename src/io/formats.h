@@ -27,6 +27,8 @@ extern const ManifestFormat kGraph;
 // Facts (heads, KV heads, head_dim, experts, layers) of a Hugging Face
 // config.json, whatever its family; from == Config.
 ModelFacts config_facts(const Node& config);
+// Its model type, as the table of types calls it where it is there.
+std::string config_model_type(const Node& config);
 
 // The manifest that the Hub checkpoint of this config has: its names, shapes
 // and dtypes. SP009 when the family is unknown or the config is quantised in a

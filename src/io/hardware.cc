@@ -30,7 +30,7 @@ void report_unknown(const std::string& name, Host& host, Diagnostics& diags) {
   if (!longer.empty()) {
     report.help("names that start so: " + quoted_names(longer, ", "));
   } else if (const auto near = nearest(name, known)) {
-    report.help("a profile with a similar name is `" + *near + "`");
+    report.help("did you mean `" + *near + "`?");
   }
   if (host.file_info(name)) {
     report.help("`./" + std::string(name) + "` is taken as a file");
@@ -70,7 +70,12 @@ std::optional<HardwareProfile> load_hardware(const std::string& name_or_path,
     if (file == nullptr) return std::nullopt;
     return read_hardware(std::move(file), diags);
   }
-  SourcePtr shipped = find_shipped(kHardwareFolder, name_or_path, diags);
+  // People write L40S and H100-SXM; names of profiles are in lower case.
+  std::string name(name_or_path);
+  for (char& c : name) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  SourcePtr shipped = find_shipped(kHardwareFolder, name, diags);
   if (shipped != nullptr) return read_hardware(std::move(shipped), diags);
   report_unknown(name_or_path, host, diags);
   return std::nullopt;
@@ -227,7 +232,7 @@ class Reader {
   std::string read_name(const Node& map) {
     std::string name = read_text(map, "name");
     if (!name.empty() && !is_name(name)) {
-      fail(map.find("name")->span(), in_backticks(name) + " is no name")
+      fail(map.find("name")->span(), in_backticks(name) + " is not a name")
           .help("names have letters, digits, `.`, `_` and `-`, at most " +
                 std::to_string(kMaxNameLength));
     }
@@ -268,7 +273,7 @@ class Reader {
       source.url = read_optional_text(node, "url");
       source.read = read_text(node, "read");
       if (!source.read.empty() && !is_date(source.read)) {
-        fail(node.find("read")->span(), "`read` is no date")
+        fail(node.find("read")->span(), "`read` is not a date")
             .help("dates are written like `2026-11-21`");
       }
       profile_.sources.push_back(std::move(source));

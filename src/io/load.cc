@@ -14,6 +14,7 @@
 #include "io/dialects.h"
 #include "io/formats.h"
 #include "io/graph/graph_file.h"
+#include "io/maxtext/config.h"
 #include "io/maxtext/dump.h"
 #include "io/orbax/checkpoint.h"
 #include "io/paths.h"
@@ -38,8 +39,7 @@ Diagnostics::Builder unreadable(const std::string& path, Host& host,
   const std::vector<std::string> entries =
       host.list_directory(directory.empty() ? "." : directory);
   if (const auto near = nearest(file_name_of(path), entries)) {
-    report.help("a file with a similar name exists: `" +
-                join_path(directory, *near) + "`");
+    report.help("did you mean `" + join_path(directory, *near) + "`?");
   }
   return report;
 }
@@ -145,7 +145,12 @@ std::optional<Manifest> read_directory(const std::string& path, Host& host,
   if (has_ending(".safetensors")) return read_all(kSafetensors);
   if (has_ending(".gguf")) return read_all(kGguf);
   if (const auto item = find_orbax_item(path, host)) {
-    return read_file(join_path(*item, kOrbaxMetadata), host, diags);
+    auto manifest =
+        read_file(join_path(item->path, kOrbaxMetadata), host, diags);
+    if (manifest && !item->remark.empty()) {
+      manifest->remarks.push_back(item->remark);
+    }
+    return manifest;
   }
   for (const std::string_view dump : {kNamedShardings, kLogicalShardings}) {
     if (has(dump)) return read_file(join_path(path, dump), host, diags);
@@ -183,6 +188,7 @@ void add_facts(const std::string& directory, Manifest& manifest, Host& host,
   if (source != nullptr) config = parse_document(source, problems);
   if (config && require(config->root(), NodeKind::Map, "a config", problems)) {
     manifest.facts = config_facts(config->root());
+    manifest.model_type = config_model_type(config->root());
     return;
   }
   const Diagnostic& first = problems.all().front();
@@ -272,7 +278,7 @@ SourcePtr shipped_source(const std::string& name, Diagnostics& diags) {
   auto report = diags.error(Code::UnreadableFile, {},
                             "no shipped rules named `" + name + "`");
   if (const auto near = nearest(name, known)) {
-    report.help("a set with a similar name is `@" + *near + "`");
+    report.help("did you mean `@" + *near + "`?");
   }
   report.help("`shardplan list rules` shows all");
   return nullptr;
@@ -287,7 +293,7 @@ const RuleDialect* find_dialect(const std::string& name, Diagnostics& diags) {
   auto report =
       diags.error(Code::Usage, {}, "unknown rule dialect `" + name + "`");
   if (const auto near = nearest(name, known)) {
-    report.help("a dialect with a similar name is `" + *near + "`");
+    report.help("did you mean `" + *near + "`?");
   }
   report.help("`shardplan list dialects` shows all");
   return nullptr;
@@ -337,13 +343,6 @@ const RuleDialect* recognize_dialect(const SourceFile& file,
 bool append_logical(RuleSet& more, RuleSet& rules, Diagnostics& diags) {
   std::vector<LogicalRule>& all = rules.logical_rules;
   if (more.logical_merge == LogicalMerge::ReplaceAll) all.clear();
-  if (more.logical_merge == LogicalMerge::ReplaceNames) {
-    std::erase_if(all, [&](const LogicalRule& rule) {
-      return std::any_of(
-          more.logical_rules.begin(), more.logical_rules.end(),
-          [&](const LogicalRule& other) { return other.name == rule.name; });
-    });
-  }
   if (!all.empty() && !more.logical_rules.empty() &&
       rules.logical_reading != more.logical_reading) {
     diags
@@ -357,8 +356,7 @@ bool append_logical(RuleSet& more, RuleSet& rules, Diagnostics& diags) {
   if (!more.logical_rules.empty()) {
     rules.logical_reading = more.logical_reading;
   }
-  std::move(more.logical_rules.begin(), more.logical_rules.end(),
-            std::back_inserter(all));
+  merge_logical_rules(std::move(more.logical_rules), more.logical_merge, all);
   if (!more.partition_axis) return true;
   if (rules.partition_axis) {
     diags
@@ -372,11 +370,53 @@ bool append_logical(RuleSet& more, RuleSet& rules, Diagnostics& diags) {
   return true;
 }
 
+// The mesh of one file beside that of an earlier one.
+bool append_mesh(RuleSet& more, RuleSet& rules, Diagnostics& diags) {
+  const bool replaces = more.mesh_replaces && rules.mesh_replaces;
+  if (more.mesh && rules.mesh && !replaces) {
+    diags
+        .report(Code::InvalidMesh, Severity::Warning, more.mesh_where,
+                "this mesh is not used")
+        .label(rules.mesh_where, "the mesh of an earlier file is")
+        .help("give the mesh in one file, or with `--mesh`");
+    return true;
+  }
+  if (more.mesh) {
+    rules.mesh = std::move(more.mesh);
+    rules.mesh_where = more.mesh_where;
+    rules.mesh_recorded = more.mesh_recorded;
+    rules.mesh_replaces = more.mesh_replaces;
+    rules.dcn_mesh = std::move(more.dcn_mesh);
+  }
+  std::move(more.sizes.begin(), more.sizes.end(),
+            std::back_inserter(rules.sizes));
+  if (!rules.mesh || !rules.mesh_replaces || rules.sizes.empty()) return true;
+  return place_sizes(rules.sizes, rules, diags);
+}
+
+// Sizes that MaxText gives apart mean nothing to a mesh in another form.
+void report_unused_sizes(const RuleSet& rules, Diagnostics& diags) {
+  if (rules.sizes.empty() || (rules.mesh && rules.mesh_replaces)) return;
+  auto report = diags.report(
+      Code::InvalidMesh, Severity::Warning, rules.sizes.front().axis.where,
+      "the sizes of this config are not used: no file has "
+      "`mesh_axes`");
+  if (rules.mesh) report.label(rules.mesh_where, "the mesh is this one");
+  report.help("`--mesh` gives sizes to any axes");
+}
+
 // Adds the rules of one file behind those of the files before it.
 bool append_rules(RuleSet more, bool shipped, RuleSet& rules,
                   Diagnostics& diags) {
+  if (more.overrides && rules.sources.empty()) {
+    diags
+        .error(Code::UnrecognizedFormat, more.overrides->where,
+               more.overrides->problem)
+        .help(more.overrides->help);
+    return false;
+  }
   for (Rule& rule : more.rules) {
-    rule.shipped = shipped;
+    rule.shipped = rule.shipped || shipped;
     rules.rules.push_back(std::move(rule));
   }
   AxisNames& axes = rules.declared_axes;
@@ -387,28 +427,23 @@ bool append_rules(RuleSet more, bool shipped, RuleSet& rules,
   const bool joined = append_logical(more, rules, diags);
   std::move(more.activations.begin(), more.activations.end(),
             std::back_inserter(rules.activations));
-  if (rules.mesh && more.mesh) {
-    diags
-        .report(Code::InvalidMesh, Severity::Warning, more.mesh_where,
-                "this mesh is not used")
-        .label(rules.mesh_where, "the mesh of an earlier file is")
-        .help("give the mesh in one file, or with `--mesh`");
-  } else if (more.mesh) {
-    rules.mesh = std::move(more.mesh);
-    rules.mesh_where = more.mesh_where;
-    rules.dcn_mesh = std::move(more.dcn_mesh);
-  }
+  const bool placed = append_mesh(more, rules, diags);
   std::move(more.sources.begin(), more.sources.end(),
             std::back_inserter(rules.sources));
-  return joined;
+  return joined && placed;
 }
 
 // The file that has the rules of a directory: a checkpoint's, or a dump's.
-std::string rules_file(const std::string& path, Host& host) {
+std::string rules_file(const std::string& path, Host& host,
+                       Diagnostics& diags) {
   const auto info = path == "-" ? std::nullopt : host.file_info(path);
   if (!info || !info->directory) return path;
   if (const auto item = find_orbax_item(path, host)) {
-    return join_path(*item, kOrbaxSharding);
+    if (!item->remark.empty()) {
+      diags.report(Code::Usage, Severity::Note, {},
+                   "`--rules " + path + "`: " + item->remark);
+    }
+    return join_path(item->path, kOrbaxSharding);
   }
   const std::string dump = join_path(path, kNamedShardings);
   return host.file_info(dump) ? dump : path;
@@ -421,7 +456,10 @@ bool read_rule_text(const SourcePtr& file, bool shipped,
       forced != nullptr ? forced : recognize_dialect(*file, diags);
   if (dialect == nullptr) return false;
   RuleSet more;
-  if (!dialect->read(file, reading, more, diags)) return false;
+  const bool good = dialect->read(file, reading, more, diags);
+  std::move(more.questions.begin(), more.questions.end(),
+            std::back_inserter(rules.questions));
+  if (!good) return false;
   more.sources.push_back(file);
   return append_rules(std::move(more), shipped, rules, diags);
 }
@@ -430,11 +468,13 @@ bool load_rule_file(const std::string& path, const RuleDialect* forced,
                     const RuleReading& reading, RuleSet& rules, Host& host,
                     Diagnostics& diags) {
   const bool shipped = path.starts_with('@');
-  const SourcePtr file =
-      shipped ? shipped_source(path.substr(1), diags)
-              : read_source(rules_file(path, host), kWholeFile, host, diags);
+  const SourcePtr file = shipped ? shipped_source(path.substr(1), diags)
+                                 : read_source(rules_file(path, host, diags),
+                                               kWholeFile, host, diags);
+  RuleReading here = reading;
+  here.files = shipped ? nullptr : &host;
   return file != nullptr &&
-         read_rule_text(file, shipped, forced, reading, rules, diags);
+         read_rule_text(file, shipped, forced, here, rules, diags);
 }
 
 }  // namespace
@@ -445,6 +485,36 @@ std::span<const RuleDialect> rule_dialects() {
       kOrbaxRules,  kMaxtextDumpRules, kShardy,   kHfTpPlan, kDtensor,
       kPythonRules, kMaxText,          kLevanter, kFlax,     kYamlRules};
   return kRuleDialects;
+}
+
+const RuleAnswer* RuleReading::find_answer(std::string_view name) const {
+  for (const RuleAnswer& answer : answers) {
+    if (answer.name == name) return &answer;
+  }
+  return nullptr;
+}
+
+void check_answers(std::span<const RuleAnswer> answers,
+                   std::span<const std::string> questions, Diagnostics& diags) {
+  for (const RuleAnswer& answer : answers) {
+    if (std::find(questions.begin(), questions.end(), answer.name) !=
+        questions.end()) {
+      continue;
+    }
+    auto report = diags.error(
+        Code::Usage, answer.where,
+        "`--set " + answer.name + "`: no rules depend on this name");
+    const std::set<std::string> known(questions.begin(), questions.end());
+    const std::vector<std::string> names(known.begin(), known.end());
+    if (const auto near = nearest(answer.name, names)) {
+      report.help("did you mean `" + *near + "`?");
+    }
+    if (names.empty()) {
+      report.help("the rules leave nothing open: remove `--set`");
+    } else {
+      report.help("the rules depend on " + quoted_names(names));
+    }
+  }
 }
 
 std::optional<RuleSet> read_rules(const SourcePtr& file,
@@ -460,6 +530,7 @@ std::optional<RuleSet> read_rules(const SourcePtr& file,
   if (!read_rule_text(file, false, forced, reading, rules, diags)) {
     return std::nullopt;
   }
+  drop_unsized_mesh(rules);
   return rules;
 }
 
@@ -481,7 +552,14 @@ std::optional<RuleSet> load_rules(std::span<const std::string> paths,
   for (const std::string& path : paths) {
     good = load_rule_file(path, forced, reading, rules, host, diags) && good;
   }
+  if (!reading.answers_for_others) {
+    const size_t errors = diags.all().size();
+    check_answers(reading.answers, rules.questions, diags);
+    good = good && diags.all().size() == errors;
+  }
   if (!good) return std::nullopt;
+  drop_unsized_mesh(rules);
+  report_unused_sizes(rules, diags);
   return rules;
 }
 

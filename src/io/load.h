@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/diagnostic.h"
 #include "base/host.h"
@@ -47,11 +48,30 @@ std::span<const ManifestFormat> manifest_formats();
 std::optional<Manifest> load_manifest(const std::string& path, Host& host,
                                       Diagnostics& diags);
 
+// What a name in a file stands for, which the file leaves open: the condition
+// of a table in Python, the version that a plan is of.
+struct RuleAnswer {
+  std::string name;
+  std::string value;
+  Span where = {};  // in a configuration file
+};
+
 // What a file of rules does not say itself.
 struct RuleReading {
   std::optional<std::string> table;  // which of several tables in a file
   AxisNames axes;                    // names of mesh dimensions, in order
+  std::vector<RuleAnswer> answers = {};
+  // Some may be for other files: it is not wrong that none of these asks.
+  bool answers_for_others = false;
+  // For files that a file names; null: none are read.
+  Host* files = nullptr;
+
+  const RuleAnswer* find_answer(std::string_view name) const;
 };
+
+// Reports answers (SP010) that nothing asked for.
+void check_answers(std::span<const RuleAnswer> answers,
+                   std::span<const std::string> questions, Diagnostics& diags);
 
 struct RuleDialect {
   std::string_view name;

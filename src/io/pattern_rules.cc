@@ -110,7 +110,7 @@ class PatternParser {
     for (const Part& alternative : split(left, '|')) {
       const Part pattern = trimmed(alternative);
       if (is_strict() && pattern.begin == pattern.end) {
-        fail(rule, "an empty pattern is found in every name",
+        fail(rule, "an empty pattern matches every name",
              "write `.*` if that is meant");
       }
       Rule one = shared;

@@ -159,7 +159,7 @@ std::optional<AxisNames> read_axes_node(
     if (item.is_null()) {
       return diags
           .error(Code::MalformedDocument, item.span(),
-                 "`null` stands inside a list of axes")
+                 "`null` is inside a list of axes")
           .help(
               "a list holds the axes of one dimension; an unsharded dimension "
               "is `null` by itself");
@@ -210,7 +210,7 @@ void suggest_preset(std::string_view name, Diagnostics::Builder& report) {
     known.emplace_back(each.name);
   }
   if (const auto near = nearest(name, known)) {
-    report.help("a preset with a similar name is `" + *near + "`");
+    report.help("did you mean `" + *near + "`?");
   }
 }
 

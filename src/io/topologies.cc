@@ -73,7 +73,7 @@ Multiplied split_times(std::string_view text) {
   if (end == 0 || end == std::string_view::npos || lower(text[end]) != 'x') {
     return {std::nullopt, text};
   }
-  // "0x.." is no number of anything: an unknown name.
+  // "0x.." is not a number of anything: an unknown name.
   const auto times = whole_number(text.substr(0, end));
   if (!times) return {std::nullopt, text};
   return {times, text.substr(end + 1)};
@@ -314,9 +314,9 @@ class TopologyReader {
     auto problem = diags_.error(Code::Usage, where_, "unknown " + shown);
     if (!suggests_) return problem;
     if (const auto turned = turned_round()) {
-      problem.help("the number stands in front: `" + *turned + "`");
+      problem.help("the number comes first: `" + *turned + "`");
     } else if (const auto near = near_name()) {
-      problem.help("a topology with a similar name is `" + *near + "`");
+      problem.help("did you mean `" + *near + "`?");
     }
     problem.help(
         "`shardplan list topologies` shows all; `--devices` and `--hardware` "

@@ -413,7 +413,7 @@ std::optional<std::vector<KvLayer>> kv_layers(const Manifest& manifest,
   if (missing.empty()) return kv_layers(manifest.facts);
   return diags
       .error(Code::MissingFacts, {},
-             "the facts of the model do not tell its KV cache")
+             "the facts of the model do not determine its KV cache")
       .fact("missing: " + missing)
       .help(
           "put the model's config.json beside it, or give `facts` in the "

@@ -272,7 +272,7 @@ std::optional<int64_t> main_stack(const Manifest& manifest,
     auto report = diags.error(Code::Usage, {},
                               "`--stages` cannot tell the layers of the model");
     report.fact(stacks_text(groups));
-    if (facts) report.fact("the facts tell " + plural(*facts, "layer"));
+    if (facts) report.fact("the facts say " + plural(*facts, "layer"));
     report.help("add the fact `layers`, or leave out `--stages`");
     return report;
   }
@@ -282,7 +282,7 @@ std::optional<int64_t> main_stack(const Manifest& manifest,
         .error(Code::Usage, {},
                "the model has fewer layers than its facts tell")
         .fact(stacks_text(groups))
-        .fact("the facts tell " + plural(*facts, "layer"))
+        .fact("the facts say " + plural(*facts, "layer"))
         .help("correct the fact `layers`, or add what is missing");
   }
   return fitting.front();

@@ -78,7 +78,7 @@ LayerGroups layer_groups(const Manifest& manifest,
 // the last; a model without a head of its own uses the embedding as one, so it
 // is on both. Other tensors outside of layers go by their place in the
 // manifest: those before the first layer to the first stage, the others to the
-// last. Layers beyond the number that the facts tell (multi-token prediction)
+// last. Layers beyond the number that the facts say (multi-token prediction)
 // are on the last stage, as in Megatron. A tensor whose spec names the pipeline
 // axis is cut over it as planned, and so on every stage.
 // Invariant: every parameter is on at least one stage.

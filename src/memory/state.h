@@ -147,7 +147,7 @@ std::vector<RoleType> optimizer_roles(const TensorType& stored,
 // shards its optimizer's tree.
 //
 // A leaf is named by its role and parameter, `mu/model/norm/kernel`.
-// Placeholders of one element and counters are replicated, and no rule is asked
+// Placeholders of one element and counters are replicated, and no rule applies
 // about them.
 
 // Kinds of parameters: equal placement, and equal specs of their leaves.

@@ -51,6 +51,7 @@ struct SweepMesh {
   KvSharding kv_sharding;
   int64_t errors = 0;  // findings about the plan, before grouping
   int64_t warnings = 0;
+  std::string error_codes = {};  // "SP203, SP206"
 };
 
 struct SweepPoint {

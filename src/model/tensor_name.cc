@@ -251,7 +251,7 @@ std::optional<StackedLayers> stacked_layers(const StackEvidence& stack,
   const bool first = agrees(stack.first);
   const bool second = stack.least_rank > 1 && agrees(stack.second);
   if (first == second) {
-    // Both are alike everywhere: the one that the facts tell, if only one is.
+    // Both are alike everywhere: the one that the facts say, if only one is.
     if (!first || stack.first == stack.second) return std::nullopt;
     if (stack.first == layers) return StackedLayers{0, *layers};
     if (stack.second == layers) return StackedLayers{1, *layers};

@@ -124,6 +124,15 @@ inline bool is_gathered_axis(std::string_view axis) {
          kGatheredAxes.end();
 }
 
+// Axes over which devices hold copies of the model and work on other sequences
+// (data parallelism without sharding), by their usual names.
+inline constexpr std::array<std::string_view, 6> kDataAxes = {
+    "dp", "data", "replica", "batch", "data_parallel", "ddp"};
+
+inline bool is_data_axis(std::string_view axis) {
+  return std::find(kDataAxes.begin(), kDataAxes.end(), axis) != kDataAxes.end();
+}
+
 // The kinds of units, one function and one file each; units.cc asks them all.
 
 // A parameter, read.

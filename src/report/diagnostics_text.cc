@@ -592,16 +592,74 @@ class Writer {
 
 }  // namespace
 
+namespace {
+
+// Of a code and severity, so many in a row are shown in full, and the others in
+// a line each where at least kFewest of them follow.
+constexpr size_t kInFull = 3;
+constexpr size_t kFewest = 3;
+
+using Finding = std::deque<Diagnostic>::const_iterator;
+
+Finding end_of_group(Finding first, Finding end) {
+  return std::find_if(first, end, [&](const Diagnostic& each) {
+    return each.code != first->code || each.severity != first->severity;
+  });
+}
+
+// "dimension 1 of `w` is not divisible by axis `tp`: 32.0 MiB (rules.yaml:3)"
+std::string one_line(const Diagnostic& diagnostic) {
+  std::string text = diagnostic.message;
+  if (diagnostic.bytes > 0) text += ": " + bytes_text(diagnostic.bytes);
+  const Label* label = main_label(diagnostic);
+  if (label != nullptr && !is_flag(*label->where.file)) {
+    text += " (" + label->where.file->name() + ":" +
+            std::to_string(place_of(label->where).line) + ")";
+  }
+  return text;
+}
+
+void write_rest(Finding first, Finding end, const Style& style,
+                std::string& out) {
+  const std::string title = std::string(severity_name(first->severity)) + "[" +
+                            code_id(first->code) + "]";
+  out += painted(title, paint_of(first->severity), style);
+  out += painted(": " + count_text(end - first) +
+                     " more like these, in short (--expand shows all of each)",
+                 Paint::Bold, style) +
+         "\n";
+  for (; first != end; ++first) {
+    out += "  " + painted("=", Paint::Dim, style) + " " +
+           shown(one_line(*first), style) + "\n";
+  }
+}
+
+}  // namespace
+
 bool write_diagnostics(const Diagnostics& diags, const Style& style,
                        const TextSink& sink) {
   Output out(sink);
-  bool first = true;
-  for (const Diagnostic& diagnostic : diags.all()) {
-    if (out.refused()) break;
-    if (!first) out.buffer() += '\n';
-    first = false;
-    Writer(style, out.buffer()).write(diagnostic);
+  const Finding end = diags.all().end();
+  Finding at = diags.all().begin();
+  bool is_first = true;
+  while (at != end && !out.refused()) {
+    const Finding group = end_of_group(at, end);
+    const auto count = static_cast<size_t>(group - at);
+    const bool shortens = !style.expand && !prevents_running(at->code) &&
+                          count >= kInFull + kFewest;
+    const Finding full =
+        shortens ? at + static_cast<std::ptrdiff_t>(kInFull) : group;
+    for (; at != full && !out.refused(); ++at) {
+      if (!is_first) out.buffer() += '\n';
+      is_first = false;
+      Writer(style, out.buffer()).write(*at);
+      out.drain();
+    }
+    if (!shortens) continue;
+    out.buffer() += '\n';
+    write_rest(full, group, style, out.buffer());
     out.drain();
+    at = group;
   }
   return out.finish();
 }

@@ -140,7 +140,7 @@ struct Report {
   size_t most_bytes = 0;  // 0: no limit
   const Diagnostics* diagnostics = nullptr;
   // What formats for code review say at its line beside the diagnostics, as
-  // notes: changes that fall short of nothing. May be null.
+  // notes: changes that fail of nothing. May be null.
   const Diagnostics* remarks = nullptr;
   // The file that a finding without a place of its own is about, as the user
   // named it; empty where there is none.
@@ -167,6 +167,7 @@ struct Style {
   bool colour = false;
   bool unicode = true;  // glyphs, else ASCII
   bool exact = false;   // raw numbers instead of 29.3 MiB
+  bool expand = false;  // every finding in full, however many of a code
 };
 
 // Receives output piece by piece; false stops the renderer (closed pipe).

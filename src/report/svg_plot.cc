@@ -21,7 +21,7 @@ namespace {
 
 // All in units of the view box, about a pixel each.
 constexpr double kLeft = 76;
-constexpr double kTop = 46;
+constexpr double kTop = 62;
 constexpr double kPlotWidth = 560;
 constexpr double kPlotHeight = 330;
 constexpr double kBottom = 64;      // below the plot: labels, title of the axis
@@ -168,6 +168,9 @@ class Drawing {
         "width=\"100%\" height=\"100%\" rx=\"6\" fill=\"#fbfbf9\"/>\n",
         std::ceil(width_), std::ceil(height_), escaped(plot_.title));
     put_text(kLeft, 26, "start", 15, plot_.title, " font-weight=\"600\"");
+    if (!plot_.subtitle.empty()) {
+      put_text(kLeft, 46, "start", 12, plot_.subtitle);
+    }
   }
 
   // Labels stand in the middle of their places.
@@ -194,7 +197,7 @@ class Drawing {
              plot_.x_title);
     const double middle = kTop + kPlotHeight / 2;
     put_text(
-        18, middle, "middle", 12, plot_.y_title,
+        18, middle, "middle", 12, plot_.y_title + " (log scale)",
         fmt::format(" transform=\"rotate(-90 18 {:.1f})\"", middle).c_str());
   }
 

@@ -22,9 +22,10 @@ struct PlotSeries {
 struct Plot {
   std::string title;
   std::string x_title;
-  std::string y_title;
+  std::string y_title;  // "(log scale)" is added
   std::vector<std::string> x_labels;
   std::vector<PlotSeries> series;
+  std::string subtitle = {};  // what all series have in common
 };
 
 // Texts may hold anything: what is special in XML is escaped, what is not

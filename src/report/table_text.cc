@@ -164,8 +164,45 @@ namespace {
 
 constexpr int kGap = 2;  // blanks between columns, and before titled rows
 constexpr int kBelowIndent = 5;  // of a line below its row
+constexpr int kLeastBelow = 40;
 // Narrower than this, an elided name says nothing.
 constexpr int kLeastElastic = 20;
+
+// Narrower than this, wrapped text is hard to read.
+constexpr int kLeastWrapped = 16;
+
+// Text that may go on in further lines where its table is too wide: words, on
+// the left, that nothing shortens.
+bool may_wrap(const Column& column) {
+  return column.align == Align::Left && !column.elastic && !column.below;
+}
+
+// At blanks, in lines of at most `width` columns; a longer word has its own.
+std::vector<std::string> wrapped_words(std::string_view text, int width) {
+  std::vector<std::string> lines(1);
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, text.find(' '));
+    text.remove_prefix(std::min(text.size(), word.size() + 1));
+    const bool starts = lines.back().empty();
+    if (!starts &&
+        display_width(lines.back()) + 1 + display_width(word) > width) {
+      lines.emplace_back(word);
+    } else {
+      lines.back() += (starts ? "" : " ") + std::string(word);
+    }
+  }
+  return lines;
+}
+
+int longest_word(std::string_view text) {
+  int longest = 0;
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, text.find(' '));
+    text.remove_prefix(std::min(text.size(), word.size() + 1));
+    longest = std::max(longest, display_width(word));
+  }
+  return longest;
+}
 
 // In a footer an absent value is a blank, not a dash.
 std::string footer_text(const Cell& cell, const Style& style) {
@@ -179,9 +216,12 @@ class Widths {
       : table_(table),
         style_(style),
         indent_(table.title.empty() ? 0 : kGap),
-        widths_(table.columns.size()) {
+        widths_(table.columns.size()),
+        words_(table.columns.size()) {
     measure();
-    if (has_rows_) fit();
+    if (!has_rows_) return;
+    fit();
+    if (total() > style_.width) wrap();
   }
 
   bool has_rows() const { return has_rows_; }
@@ -189,8 +229,22 @@ class Widths {
   int operator[](size_t column) const { return widths_[column]; }
 
  private:
+  // Values other than texts stay in one piece.
+  void widen(size_t column, const Cell& cell) {
+    const bool is_text = std::holds_alternative<std::string>(cell) ||
+                         std::holds_alternative<Prose>(cell);
+    const std::string text = cell_text(cell, style_);
+    widen(column, text);
+    if (!is_text) {
+      words_[column] = std::max(words_[column], display_width(text));
+    }
+  }
+
   void widen(size_t column, const std::string& text) {
     widths_[column] = std::max(widths_[column], display_width(text));
+    if (may_wrap(table_.columns[column])) {
+      words_[column] = std::max(words_[column], longest_word(text));
+    }
   }
 
   void measure() {
@@ -198,7 +252,7 @@ class Widths {
       SHARDPLAN_CHECK(row.size() == widths_.size());
       has_rows_ = true;
       for (size_t i = 0; i < row.size(); ++i) {
-        if (!table_.columns[i].below) widen(i, cell_text(row[i], style_));
+        if (!table_.columns[i].below) widen(i, row[i]);
       }
     });
     for (size_t i = 0; i < widths_.size(); ++i) {
@@ -242,10 +296,30 @@ class Widths {
     }
   }
 
+  // Limits columns that may wrap, the widest first, to what their words need.
+  void wrap() {
+    const std::vector<int> wanted = widths_;
+    const auto limit_to = [&](int limit) {
+      for (size_t i = 0; i < widths_.size(); ++i) {
+        if (!may_wrap(table_.columns[i])) continue;
+        widths_[i] = std::min(wanted[i], std::max(limit, words_[i]));
+      }
+      return total() <= style_.width;
+    };
+    int fits = kLeastWrapped;  // or the best that can be done
+    const int widest = *std::max_element(wanted.begin(), wanted.end());
+    for (int above = std::max(widest, fits); above - fits > 1;) {
+      const int limit = std::midpoint(fits, above);
+      (limit_to(limit) ? fits : above) = limit;
+    }
+    limit_to(fits);
+  }
+
   const Table& table_;
   const Style& style_;
   int indent_;
   std::vector<int> widths_;
+  std::vector<int> words_;  // the longest word of a column that may wrap
   bool has_rows_ = false;
 };
 
@@ -275,11 +349,28 @@ class Printer {
  private:
   template <typename TextOf>
   void line(Paint paint, TextOf text_of) {
+    cells_.resize(table_.columns.size());
+    size_t lines = 1;
+    for (size_t i = 0; i < cells_.size(); ++i) {
+      if (widths_[i] == 0) continue;
+      const std::string text = text_of(i);
+      if (may_wrap(table_.columns[i]) && display_width(text) > widths_[i]) {
+        cells_[i] = wrapped_words(text, widths_[i]);
+      } else {
+        cells_[i].assign(1, elide_middle(text, widths_[i], style_.unicode));
+      }
+      lines = std::max(lines, cells_[i].size());
+    }
+    for (size_t number = 0; number < lines; ++number) one_line(paint, number);
+    out_.drain();
+  }
+
+  void one_line(Paint paint, size_t number) {
     std::string& out = out_.buffer();
     int blanks = widths_.indent();  // owed before the next text
-    for (size_t i = 0; i < table_.columns.size(); ++i) {
+    for (size_t i = 0; i < cells_.size(); ++i) {
       if (widths_[i] == 0) continue;
-      std::string text = elide_middle(text_of(i), widths_[i], style_.unicode);
+      std::string text = number < cells_[i].size() ? cells_[i][number] : "";
       text.erase(text.find_last_not_of(' ') + 1);
       const int missing = widths_[i] - display_width(text);
       const bool right = table_.columns[i].align == Align::Right;
@@ -293,17 +384,22 @@ class Printer {
       blanks += kGap;
     }
     out += '\n';
-    out_.drain();
   }
 
   void print_below(std::span<const Cell> row) {
     for (size_t i = 0; i < row.size(); ++i) {
-      if (!table_.columns[i].below) continue;
+      if (!table_.columns[i].below ||
+          std::holds_alternative<std::monostate>(row[i])) {
+        continue;
+      }
       const std::string text = cell_text(row[i], style_);
       if (text.empty()) continue;
-      const auto blanks = static_cast<size_t>(widths_.indent() + kBelowIndent);
-      out_.buffer() +=
-          std::string(blanks, ' ') + painted(text, Paint::Dim, style_) + "\n";
+      const int blanks = widths_.indent() + kBelowIndent;
+      for (const std::string& line :
+           wrapped_words(text, std::max(kLeastBelow, style_.width - blanks))) {
+        out_.buffer() += std::string(static_cast<size_t>(blanks), ' ') +
+                         painted(line, Paint::Dim, style_) + "\n";
+      }
       out_.drain();
     }
   }
@@ -325,6 +421,7 @@ class Printer {
   const Style& style_;
   const Widths& widths_;
   Output& out_;
+  std::vector<std::vector<std::string>> cells_;  // of a row, in lines
 };
 
 }  // namespace

@@ -141,7 +141,7 @@ struct GroupSum {
 
 // In order of first appearance. `folding` is by placement.
 std::vector<GroupSum> by_dtype(const Plan& plan, const Folding& folding);
-// By the path in front of the first number, at most two components and never
+// By the path before the first number, at most two components and never
 // the leaf: `model.layers.0.mlp.w` belongs to `model.layers`.
 std::vector<GroupSum> by_module(const Plan& plan, const Folding& folding);
 // `1`, `2`, ... ; `none` for parameters that no rule decided.

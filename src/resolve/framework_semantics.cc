@@ -22,8 +22,8 @@ constexpr std::array<FrameworkSemantics, 7> kReadings = {{
      true, Unasked::Nobody, false, false, false, false, false, Uneven::Refused},
     {"maxtext", "removes axes of size 1, keeps the axes that divide", false,
      true, Unasked::Nobody, false, false, false, true, false, Uneven::Prefix},
-    {"easylm", "arrays of one element ask no rule; else JAX decides", false,
-     false, Unasked::OneElement, true, false, false, false, false,
+    {"easylm", "rules do not apply to arrays of one element; else JAX decides",
+     false, false, Unasked::OneElement, true, false, false, false, false,
      Uneven::Refused},
     {"dtensor", "cuts as torch.chunk does, axis by axis", false, false,
      Unasked::Nobody, false, false, false, false, false, Uneven::Chunked},
@@ -72,11 +72,11 @@ class Reader {
     const Shape& shape = asked.type->shape;
     if (asks_no_rule(*asked.type)) {
       if (asked.written != nullptr) {
-        note(shape.empty() ? "a scalar asks no rule"
-                           : "an array of one element asks no rule");
+        note(shape.empty() ? "rules do not apply to scalars"
+                           : "rules do not apply to arrays of one element");
       }
     } else if (asked.written == nullptr) {
-      if (semantics_.needs_rule) refuse("no rule is found");
+      if (semantics_.needs_rule) refuse("no rule matches");
     } else if (understands(asked)) {
       place(asked.spec, shape);
     }
@@ -304,7 +304,7 @@ Asked asked_of(const TensorType& type, const Rule& rule) {
   asked.written = &rule.spec;
   asked.spec = rule.spec;
   if (rule.from_last) {
-    asked.spec = aligned_to_last(rule.spec, type.shape.size());
+    asked.spec = aligned_to_last(rule, type.shape.size());
   }
   return asked;
 }

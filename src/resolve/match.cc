@@ -308,7 +308,7 @@ bool has_any(std::string_view text, std::initializer_list<const char*> parts) {
 
 }  // namespace
 
-// A pattern that is found in every name of one character is found in all names
+// A pattern that matches every name of one character is found in all names
 // unless it looks at both ends: what is found at the beginning of `c` is found
 // at that of whatever begins with c, as long as it does not ask where the name
 // ends, and the same holds for the end.

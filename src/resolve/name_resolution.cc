@@ -233,10 +233,13 @@ PartitionSpec spec_of_labels(const AxisLabels& labels) {
   return spec;
 }
 
-PartitionSpec aligned_to_last(const PartitionSpec& spec, size_t rank) {
+PartitionSpec aligned_to_last(const Rule& rule, size_t rank) {
+  const PartitionSpec& spec = rule.spec;
   PartitionSpec result = spec;
   const size_t length = spec.dims.size();
-  if (length > rank) {
+  if (length > rank && rule.short_has_first) {
+    result.dims.resize(rank);
+  } else if (length > rank) {
     result.dims.erase(
         result.dims.begin(),
         result.dims.begin() + static_cast<std::ptrdiff_t>(length - rank));
@@ -368,7 +371,7 @@ void Vocabulary::place_logical(const AxisLabels& labels,
       leave_out(i, Code::RepeatedLogicalAxis,
                 repeats ? "two dimensions have the logical axis " +
                               in_backticks(*labels[i])
-                        : "another logical axis stands at two dimensions");
+                        : "another logical axis is given to two dimensions");
     }
     return;
   }
@@ -407,7 +410,7 @@ ResolvedNames Vocabulary::of(const PartitionSpec& written, size_t rank,
         dims.push_back(dim);
       } else if (kind == NameKind::Semantic) {
         AxisNames meant = semantic_axes(name, mode.value_or(reading_.mode));
-        // None beside an axis is no axis of the mesh, so that the dimension
+        // None beside an axis is not an axis of the mesh, so that the dimension
         // stays whole; alone it says so itself.
         if (meant.empty() && written.dims[dim].size() > 1) meant = {""};
         axes.insert(axes.end(), meant.begin(), meant.end());

@@ -161,8 +161,8 @@ class Vocabulary {
 };
 
 // The spec for the last dimensions of an array, as one for all of them; what is
-// too long loses its first entries.
-PartitionSpec aligned_to_last(const PartitionSpec& spec, size_t rank);
+// too long loses its first entries, unless the rule says otherwise.
+PartitionSpec aligned_to_last(const Rule& rule, size_t rank);
 
 // `mesh:tp` is {"mesh", "tp"}; a name without a prefix has an empty one.
 struct PrefixedName {

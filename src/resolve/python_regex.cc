@@ -267,7 +267,7 @@ constexpr std::array<Unsupported, 8> kUnsupported = {{
     {"(?!", "negative look-ahead is not supported",
      "put a rule for the excluded names before this one"},
     {"(?<=", "look-behind is not supported",
-     "include the text that must stand before it in the pattern"},
+     "include the text that must come before it in the pattern"},
     {"(?<!", "negative look-behind is not supported",
      "put a rule for the excluded names before this one"},
     {"(?>", "atomic groups are not supported", "use a plain group `(?:...)`"},
@@ -464,7 +464,7 @@ class Translator {
     if (close >= in_.size()) {
       return refuse(at_, in_.size(), "the comment is not closed");
     }
-    // Python ends a repetition here: `a*(?#)?` is no lazy `a*`.
+    // Python ends a repetition here: `a*(?#)?` is not a lazy `a*`.
     if (last_is_repetition_) repeatable_ = false;
     at_ = close + 1;
   }
@@ -477,8 +477,9 @@ class Translator {
                                       ? std::string_view()
                                       : in_.substr(at_ + 4, close - at_ - 4);
     if (!is_identifier(name)) {
-      return refuse(at_, at_ + 4, "the group has no proper name",
-                    "use ASCII letters, digits and `_`, no digit in front");
+      return refuse(
+          at_, at_ + 4, "the group has no proper name",
+          "use ASCII letters, digits and `_`, not beginning with a digit");
     }
     if (!names_.emplace(name).second) {
       return refuse(at_ + 4, close,
@@ -515,7 +516,7 @@ class Translator {
       return refuse(at_, end + 1, "this flag is not supported");
     }
     if (whole && anything_before_) {
-      return refuse(at_, end + 1, "flags must stand at the very beginning",
+      return refuse(at_, end + 1, "flags must be at the very beginning",
                     "move " + in_backticks(in_.substr(at_, end + 1 - at_)) +
                         " to the front");
     }

@@ -90,6 +90,7 @@ PlanRule plan_rule(const Rule& rule, const RuleUse& use) {
   result.pattern = rule.pattern;
   result.spec = rule.spec;
   result.shipped = rule.shipped;
+  result.shards_parts = rule.shards_parts;
   if (rule.where) {
     result.file = rule.where.file->name();
     result.line = rule.where.file->position(rule.where.begin).line;
@@ -135,7 +136,7 @@ void ask(const Rule* rule, const AxisLabels* labels, const Placing& how,
     placement.requested = rule->spec;
     if (!rule->from_last && how.names.is_literal(rule->spec)) return;
     names_meant = how.names.of(
-        rule->from_last ? aligned_to_last(rule->spec, rank) : rule->spec, rank,
+        rule->from_last ? aligned_to_last(*rule, rank) : rule->spec, rank,
         mode_of(*rule, placement.type.shape));
   } else {
     placement.requested = spec_of_labels(*labels);

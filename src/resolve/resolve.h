@@ -19,7 +19,7 @@
 
 namespace shardplan {
 
-// The dimensions of a parameter that are stored otherwise, where `spec` cuts
+// The dimensions of a parameter that are stored differently, where `spec` cuts
 // it. Ascending; empty where nothing that is declared applies. Whether the
 // stored tensor still fits 63 bits is not checked. `spec` names axes of the
 // mesh only, at most one entry per dimension.
@@ -46,7 +46,7 @@ struct ResolveOptions {
   int jobs = 1;
   Declarations declarations = {};
   NameReading names = {};
-  // Arrays that no rule is found in are placed by their size (correct.h).
+  // Arrays that no rule matches are placed by their size (correct.h).
   bool auto_unmatched = false;
   // As the originals do it: a declared axis that the mesh lacks is an unknown
   // one (SP201), not one of size 1.

@@ -171,8 +171,10 @@ bool read_state_rules(const MemoryRequest& memory, const PlanRequest& request,
                       const Manifest& manifest, const Plan& plan, Host& host,
                       BudgetInput& input, Diagnostics& diags) {
   if (memory.state_rules.empty()) return true;
-  const auto rules = load_rules(memory.state_rules, request.dialect,
-                                rule_reading(request), host, diags);
+  RuleReading reading = rule_reading(request);
+  reading.answers_for_others = true;
+  const auto rules =
+      load_rules(memory.state_rules, request.dialect, reading, host, diags);
   if (!rules) return false;
   ResolveOptions how;
   how.min_size = request.min_size;

@@ -42,8 +42,8 @@ struct MemoryRequest {
   AxisNames sequence_axes;
 };
 
-// Empty when neither --memory nor --hardware is given, which is no mistake, or
-// when the profile cannot be read or states no memory: then
+// Empty when neither --memory nor --hardware is given, which is not a mistake,
+// or when the profile cannot be read or states no memory: then
 // diags.cannot_run(). --memory overrides the profile's size, but a profile
 // that is named is read all the same.
 std::optional<DeviceLimit> device_limit(const MemoryRequest& memory, Host& host,

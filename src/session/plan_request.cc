@@ -4,7 +4,7 @@
 namespace shardplan {
 
 RuleReading rule_reading(const PlanRequest& request) {
-  return {request.table, request.axes};
+  return {request.table, request.axes, request.answers};
 }
 
 NameReading name_reading(const PlanRequest& request) {

@@ -31,6 +31,7 @@ struct PlanRequest {
   std::vector<std::string> rules;      // --rules, in order
   std::optional<std::string> dialect;  // --dialect
   std::optional<std::string> table;    // --table
+  std::vector<RuleAnswer> answers;     // --set
   SourcePtr pattern;                   // --pattern, as text named "--pattern"
   // As the originals did it: how --pattern is split, axes that the mesh lacks.
   bool parity = false;                                      // --parity

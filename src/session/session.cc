@@ -16,6 +16,7 @@
 #include "io/load.h"
 #include "io/pattern_rules.h"
 #include "io/plan/plan_file.h"
+#include "io/shipped.h"
 #include "resolve/resolve.h"
 
 namespace shardplan {
@@ -30,17 +31,45 @@ bool reads_stdin_twice(const PlanRequest& request) {
          1;
 }
 
-std::optional<RuleSet> read_rules(const PlanRequest& request, Host& host,
+// The shipped set that is written for the model's type, "@llama"; empty where
+// no config says the type, or no set has it.
+std::string fitting_set(const Manifest& manifest) {
+  std::string_view type = manifest.model_type;
+  constexpr std::string_view kTextPart = "_text";
+  if (type.ends_with(kTextPart)) type.remove_suffix(kTextPart.size());
+  const std::vector<std::string> sets = shipped_names("models");
+  return std::find(sets.begin(), sets.end(), type) == sets.end()
+             ? ""
+             : "@" + std::string(type);
+}
+
+// Where none are given, those that are shipped for the model's type; the
+// manifest remarks on it.
+std::optional<RuleSet> read_rules(const PlanRequest& request,
+                                  Manifest& manifest, Host& host,
                                   Diagnostics& diags) {
-  if (request.rules.empty() && request.pattern == nullptr) {
-    return diags.error(Code::Usage, {}, "no rules were given")
-        .help(
-            "add `--rules FILE`, or a shipped set such as `--rules @llama`; "
-            "`shardplan list rules` shows all")
-        .help("`--pattern` takes rules in one line");
+  std::vector<std::string> files = request.rules;
+  if (files.empty() && request.pattern == nullptr) {
+    const std::string set = fitting_set(manifest);
+    if (set.empty()) {
+      auto report = diags.error(Code::Usage, {}, "no rules were given");
+      if (!manifest.model_type.empty()) {
+        report.fact("no shipped set is for a " +
+                    in_backticks(manifest.model_type));
+      }
+      return report
+          .help(
+              "add `--rules FILE`, or a shipped set such as `--rules @llama`; "
+              "`shardplan list rules` shows all")
+          .help("`--pattern` takes rules in one line");
+    }
+    files.push_back(set);
+    manifest.remarks.push_back("no rules were given: these are `" + set +
+                               "`, which is shipped for a " +
+                               in_backticks(manifest.model_type));
   }
-  std::optional<RuleSet> rules = load_rules(request.rules, request.dialect,
-                                            rule_reading(request), host, diags);
+  std::optional<RuleSet> rules =
+      load_rules(files, request.dialect, rule_reading(request), host, diags);
   if (!rules) return std::nullopt;
   if (request.pattern != nullptr &&
       !read_pattern(
@@ -64,6 +93,30 @@ void name_topology(const NamedTopology& topology, Diagnostic& problem) {
   } else if (problem.message.starts_with("no size of axis")) {
     problem.facts.push_back(says);
   }
+}
+
+// The axes of a recorded mesh over another number of devices: the largest one
+// takes what the others leave.
+std::string example_mesh(const std::vector<AxisRequest>& axes,
+                         std::optional<int64_t> devices) {
+  size_t largest = 0;
+  int64_t others = 1;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    if (axes[i].size > axes[largest].size) largest = i;
+  }
+  for (size_t i = 0; i < axes.size(); ++i) {
+    if (i != largest) others *= axes[i].size;
+  }
+  const bool divides = devices && others > 0 && *devices % others == 0;
+  std::string text;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const int64_t size =
+        i == largest ? (divides ? *devices / others : devices.value_or(1))
+                     : (divides ? axes[i].size : 1);
+    text +=
+        (text.empty() ? "" : ",") + axes[i].name + "=" + std::to_string(size);
+  }
+  return text;
 }
 
 std::optional<SlicedMesh> made_mesh(const std::vector<AxisRequest>& axes,
@@ -96,6 +149,7 @@ std::optional<SlicedMesh> recorded_mesh(const PlanRequest& request,
                                         Diagnostics& diags) {
   RuleSet recorded;
   recorded.mesh = manifest.mesh;
+  recorded.mesh_recorded = true;
   recorded.mesh_where = manifest.mesh.front().where;
   auto mesh = mesh_of_rules(recorded, request, diags);
   if (mesh) {
@@ -218,6 +272,15 @@ std::optional<Made> read_saved_plan(const PlanRequest& request,
   return Made{*std::move(converted), std::move(mesh->slices)};
 }
 
+// The shipped set for the model's type, where it is not among the rules.
+std::string other_set(const PlanRequest& request, const Manifest& manifest) {
+  const std::string set = fitting_set(manifest);
+  const bool is_given = request.rules.empty() ||
+                        std::find(request.rules.begin(), request.rules.end(),
+                                  set) != request.rules.end();
+  return is_given ? "" : set;
+}
+
 // How the plan is judged, with what else names axes.
 LintOptions lint_options_with(const PlanRequest& request,
                               const MemoryRequest& memory,
@@ -237,7 +300,7 @@ LintOptions lint_options_with(const PlanRequest& request,
 std::optional<Made> make_plan(const PlanRequest& request, ReadInputs& inputs,
                               Host& host, Diagnostics& diags) {
   std::optional<RuleSet>& rules = inputs.rules;
-  if (!rules) rules = read_rules(request, host, diags);
+  if (!rules) rules = read_rules(request, inputs.manifest, host, diags);
   if (!rules) return std::nullopt;
   declare_axes(request, *rules);
   auto mesh = read_mesh(request, *rules, inputs.manifest, diags);
@@ -261,11 +324,19 @@ std::optional<Manifest> read_manifest(const PlanRequest& request, Host& host,
   return load_manifest(request.model, host, diags);
 }
 
-std::optional<RuleSet> read_given_rules(const PlanRequest& request, Host& host,
+std::optional<RuleSet> read_given_rules(const PlanRequest& request,
+                                        Manifest& manifest, Host& host,
                                         Diagnostics& diags) {
-  std::optional<RuleSet> rules = read_rules(request, host, diags);
+  std::optional<RuleSet> rules = read_rules(request, manifest, host, diags);
   if (rules) declare_axes(request, *rules);
   return rules;
+}
+
+std::optional<RuleSet> read_given_rules(const PlanRequest& request, Host& host,
+                                        Diagnostics& diags) {
+  SHARDPLAN_CHECK(!request.rules.empty() || request.pattern != nullptr);
+  Manifest none;
+  return read_given_rules(request, none, host, diags);
 }
 
 std::optional<Inputs> read_inputs(const PlanRequest& request, Host& host,
@@ -274,7 +345,8 @@ std::optional<Inputs> read_inputs(const PlanRequest& request, Host& host,
   std::optional<Manifest> manifest =
       read_manifest(request, host, diags, progress);
   if (!manifest) return std::nullopt;
-  std::optional<RuleSet> rules = read_given_rules(request, host, diags);
+  std::optional<RuleSet> rules =
+      read_given_rules(request, *manifest, host, diags);
   if (!rules) return std::nullopt;
   return Inputs{*std::move(manifest), *std::move(rules),
                 resolve_options(request, host)};
@@ -320,6 +392,7 @@ std::optional<Session> open_session(const PlanRequest& request,
   progress.stage("checking the plan");
   LintOptions lint_how =
       lint_options_with(request, memory, std::move(inputs.named_axes));
+  lint_how.other_set = other_set(request, manifest);
   const size_t first = diags.all().size();
   lint(make_lint_input(manifest, plan, folding, rules ? &*rules : nullptr,
                        *held, lint_how),
@@ -416,8 +489,19 @@ std::optional<SlicedMesh> mesh_of_rules(const RuleSet& rules,
                                         const PlanRequest& request,
                                         Diagnostics& diags) {
   SHARDPLAN_CHECK(rules.mesh.has_value());
-  return made_mesh(*rules.mesh, rules.dcn_mesh, request.devices, request,
-                   rules.mesh_where, diags);
+  const size_t first = diags.all().size();
+  auto mesh = made_mesh(*rules.mesh, rules.dcn_mesh, request.devices, request,
+                        rules.mesh_where, diags);
+  for (size_t i = first; rules.mesh_recorded && i < diags.all().size(); ++i) {
+    Diagnostic& problem = diags.all()[i];
+    if (problem.code != Code::DeviceCountMismatch) continue;
+    problem.facts.insert(problem.facts.begin(),
+                         "that mesh was recorded with these shardings");
+    problem.help = {"`--mesh " + example_mesh(*rules.mesh, request.devices) +
+                    "` is a mesh of that many devices; without `--devices` "
+                    "the recorded one is used"};
+  }
+  return mesh;
 }
 
 }  // namespace shardplan

@@ -56,8 +56,13 @@ std::optional<Inputs> read_inputs(const PlanRequest& request, Host& host,
 std::optional<Manifest> read_manifest(const PlanRequest& request, Host& host,
                                       Diagnostics& diags,
                                       ProgressListener& progress);
-// The rules that are asked for, with the axes that are declared; REQUIRES: the
-// request names some. Empty, with the reason reported.
+// The rules that are asked for, with the axes that are declared. Where the
+// request names none, those that are shipped for the model's type, on which the
+// manifest then remarks. Empty, with the reason reported.
+std::optional<RuleSet> read_given_rules(const PlanRequest& request,
+                                        Manifest& manifest, Host& host,
+                                        Diagnostics& diags);
+// The same without a model; REQUIRES: the request names some.
 std::optional<RuleSet> read_given_rules(const PlanRequest& request, Host& host,
                                         Diagnostics& diags);
 

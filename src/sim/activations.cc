@@ -21,7 +21,7 @@ bool is_on_the_way(const Value& value) {
   return value.name.find(':') != std::string::npos;
 }
 
-// A value that does not lie as asked, and how often in all layers.
+// A value that does not are sharded as asked, and how often in all layers.
 struct Departure {
   size_t value = 0;  // the first one
   Correction correction;
@@ -82,7 +82,7 @@ class Placer {
         names.emplace_back(manifest_.name(i));
       }
       if (const auto near = nearest(value.parameter, names)) {
-        problem.help("a parameter with a similar name exists: `" + *near + "`");
+        problem.help("did you mean `" + *near + "`?");
       } else {
         problem.help("`name:` of a parameter is its name in the model");
       }
@@ -233,7 +233,7 @@ class Placer {
       auto problem =
           diags_
               .report(each.correction.code, each.where,
-                      "`" + value.name + "` is not laid out as asked: " +
+                      "`" + value.name + "` is not sharded as requested: " +
                           each.correction.reason)
               .fact("`" + value.name + "` " + shape_text(value.shape) + " as " +
                     each.asked);
@@ -271,7 +271,7 @@ class Placer {
       diags_
           .report(Code::UnusedActivationRule, rule.where,
                   "activation rule " + in_backticks(rule.pattern) +
-                      " is found in no value of the graph")
+                      " matches no value of the graph")
           .help(values_text());
     }
     return true;

@@ -29,7 +29,7 @@ struct PlacedValues {
 
 // Names mean what they mean in rules (resolve/name_resolution.h), and specs are
 // corrected as there: every departure is reported, naming the value. An
-// activation rule that is found in no value is SP506. Empty, with the reason
+// activation rule that matches no value is SP506. Empty, with the reason
 // reported, when a parameter is not in the model or is cut unevenly (SP015,
 // SP010), a pattern cannot be compiled (SP105), or a shard_map does not fit the
 // mesh (spmd/shard_mapped.h).

@@ -48,8 +48,8 @@ Isolated isolate(const Program& program, int node,
   graph.name = whole.name;
   graph.nodes = {whole.nodes[static_cast<size_t>(node)]};
   GraphNode& only = graph.nodes[0];
-  // What comes from within a shard_map is no value that could be made afresh:
-  // only the whole graph shows what is done with it.
+  // What comes from within a shard_map is not a value that could be made
+  // afresh: only the whole graph shows what is done with it.
   if (only.inner_operand >= 0) only.shard_map.reset();
   only.inner_operand = -1;
   WantedLayouts wanted;
@@ -206,7 +206,9 @@ std::optional<Divergence> divergence_of(const Program& program, int number,
                                      static_cast<int64_t>(device));
     const double error = parted(expected, parts[device], arithmetic);
     if (error > 0) {
-      return Divergence{made.value, static_cast<int64_t>(device), error, false};
+      return Divergence{
+          made.value, static_cast<int64_t>(device), error, false, {}, number,
+          {}};
     }
   }
   return std::nullopt;
@@ -335,7 +337,7 @@ int64_t replay(const Program& program, const Instruction& instruction,
   for (size_t device = 0; device < made.size(); ++device) {
     if (part_of(choice, device).shape != made[device].shape) return 0;
   }
-  // 1 where some device would have chosen otherwise: replicas may differ.
+  // 1 where some device would have chosen differently: replicas may differ.
   const Tensor turned = make_tensor(Element::F64, recorded.shape);
   for (size_t device = 0; device < made.size(); ++device) {
     const Tensor part = part_of(choice, device);

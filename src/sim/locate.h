@@ -23,16 +23,16 @@ struct Isolated {
   Program program;
 };
 
-// Operands and result lie as in the whole program, but for partial sums. A
-// later step of what is one shard_map in the file loses it.
+// Operands and result are sharded as in the whole program, but for partial
+// sums. A later step of what is one shard_map in the file loses it.
 Isolated isolate(const Program& program, int node,
                  const PartitionOptions& options);
 
 // How near the products of a sharded run come to what rounding allows.
 
 // bound_ratio (sim/verdict.h) of a product of the program by itself, on whole
-// operands that `operand` gives in float32. Empty when the node is no product,
-// or its contraction is too long for a bound.
+// operands that `operand` gives in float32. Empty when the node is not a
+// product, or its contraction is too long for a bound.
 std::optional<double> bound_ratio_of(const Program& program, int node,
                                      const ReadWhole& operand,
                                      const SimulateOptions& options);
@@ -83,7 +83,7 @@ std::optional<Divergence> wrong_choice(const Program& program,
                                        const DeviceTensors& made);
 
 // Puts the devices' parts of a recorded choice in the place of their own, and
-// says how many entries of the whole some device would have chosen otherwise.
+// says how many entries of the whole some device would have chosen differently.
 // What has another shape than its part stays as it is.
 int64_t replay(const Program& program, const Instruction& instruction,
                const Tensor& recorded, DeviceTensors& made);

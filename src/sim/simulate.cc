@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "graph/composites.h"
 #include "sim/locate.h"
+#include "sim/reduction_fault.h"
 #include "sim/verdict.h"
 
 namespace shardplan {
@@ -72,11 +73,44 @@ class Simulator {
   bool begin(const char* work, int node) {
     const auto nodes = static_cast<int>(graph_.nodes.size());
     if (node < nodes) {
-      say(std::string(work) + " (node " + std::to_string(node + 1) + " of " +
-          std::to_string(nodes) + ")");
+      const std::string text = std::string(work) + " (node " +
+                               std::to_string(node + 1) + " of " +
+                               std::to_string(nodes) + ")";
+      if (options_.step) {
+        options_.step(work, text.c_str(), done_before(node));
+      } else {
+        say(text);
+      }
     }
     result_.stopped = result_.stopped || (options_.stop && options_.stop());
     return !result_.stopped;
+  }
+
+  // The share of the work that is done before a node: of its operations, and of
+  // the numbers that are made.
+  double done_before(int node) {
+    if (work_before_.empty()) {
+      double sum = 0;
+      for (const GraphNode& each : graph_.nodes) {
+        work_before_.push_back(sum);
+        sum += static_cast<double>(flops_of(each)) +
+               static_cast<double>(count_of(
+                   graph_.values[static_cast<size_t>(each.result)].shape)) +
+               1;
+      }
+      work_before_.push_back(sum);
+    }
+    return work_before_[static_cast<size_t>(node)] / work_before_.back();
+  }
+
+  int64_t flops_of(const GraphNode& node) const {
+    std::vector<Shape> shapes;
+    for (const int operand : node.operands) {
+      shapes.push_back(graph_.values[static_cast<size_t>(operand)].shape);
+    }
+    return node.op->flops(shapes,
+                          graph_.values[static_cast<size_t>(node.result)].shape,
+                          node.attributes);
   }
 
   ValueCache value_cache() const {
@@ -114,6 +148,13 @@ class Simulator {
     result_.mismatch = first_divergence(runs, [&](int phase) {
       return begin("looking for the difference", phase);
     });
+    if (result_.mismatch && result_.mismatch->number >= 0) {
+      ValueCache fresh = value_cache();
+      PairedRuns again(program_, lives_, fresh, how(arithmetic));
+      result_.mismatch->fault = reduction_fault_of(
+          again, result_.mismatch->number,
+          [&](int phase) { return begin("explaining the difference", phase); });
+    }
     if (!result_.mismatch && !agree_) {
       result_.mismatch =
           Divergence{graph_.outputs.at(0), 0, result_.structural_error, false};
@@ -137,13 +178,7 @@ class Simulator {
     result_.bytes_moved = run.bytes_moved();
     SHARDPLAN_CHECK(result_.bytes_moved == result_.bytes_priced);
     for (const GraphNode& node : graph_.nodes) {
-      std::vector<Shape> shapes;
-      for (const int operand : node.operands) {
-        shapes.push_back(graph_.values[static_cast<size_t>(operand)].shape);
-      }
-      result_.unsharded_flops += node.op->flops(
-          shapes, graph_.values[static_cast<size_t>(node.result)].shape,
-          node.attributes);
+      result_.unsharded_flops += flops_of(node);
     }
   }
 
@@ -277,7 +312,7 @@ class Simulator {
     result_.sharded_overflow = first_odd(at, made);
   }
 
-  // The first whole sum of a probe, or what is no sum.
+  // The first whole sum of a probe, or what is not a sum.
   void probe(const Instruction& at, const DeviceTensors& made,
              const PairedRuns& exact, const PairedRuns& working) {
     const Register& of = program_.registers[static_cast<size_t>(at.result)];
@@ -466,26 +501,35 @@ class Simulator {
     const Isolated one = isolate(program_, node, options_.partition);
     const Graph& graph = *one.graph;
     const Lifetimes lives = lifetimes_of(one.program);
-    ValueCache cache{&graph,
-                     &lives,
-                     [&](int value, Element) {
-                       const auto v = static_cast<size_t>(value);
-                       return random_value(
-                           graph.values[v], ValueSource::Field,
-                           options_.seed + node + 1 +
-                               trial * static_cast<int>(graph_.nodes.size()),
-                           static_cast<uint32_t>(one.operands[v]));
-                     },
-                     true,
-                     Storage::F32,
-                     options_.threads};
+    const ValueCache drawn{
+        &graph,
+        &lives,
+        [&](int value, Element) {
+          const auto v = static_cast<size_t>(value);
+          return random_value(graph.values[v], ValueSource::Field,
+                              options_.seed + node + 1 +
+                                  trial * static_cast<int>(graph_.nodes.size()),
+                              static_cast<uint32_t>(one.operands[v]));
+        },
+        true,
+        Storage::F32,
+        options_.threads};
+    ValueCache cache = drawn;
     PairedRuns runs(one.program, lives, cache, how(Arithmetic::Field));
     const auto parted = first_divergence(runs);
     if (!parted) return;
     result_.structural_error = 1;
-    result_.mismatch =
-        Divergence{graph_.nodes[static_cast<size_t>(node)].result,
-                   parted->device, 1, true};
+    const GraphNode& whole = graph_.nodes[static_cast<size_t>(node)];
+    result_.mismatch = Divergence{whole.result, parted->device, 1, true};
+    if (parted->number < 0) return;
+    ValueCache fresh = drawn;
+    PairedRuns again(one.program, lives, fresh, how(Arithmetic::Field));
+    result_.mismatch->fault = reduction_fault_of(again, parted->number);
+    ReductionFault* const fault =
+        result_.mismatch->fault ? &*result_.mismatch->fault : nullptr;
+    if (fault == nullptr || fault->operand < 0) return;
+    const auto v = static_cast<size_t>(fault->operand);
+    fault->operand = one.operands[v];
   }
 
   const Program& program_;
@@ -502,6 +546,7 @@ class Simulator {
   std::map<int, ProbeError> probed_;  // by value
   bool bounded_ = true;               // every product so far has a bound
   bool agree_ = true;
+  std::vector<double> work_before_;  // by node, and of all; once it is asked
 };
 
 }  // namespace

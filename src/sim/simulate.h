@@ -33,6 +33,10 @@ struct SimulateOptions {
   int threads = 1;
   // Told of every step of the work, in words.
   std::function<void(const char*)> progress;
+  // Told instead, where there is one, of steps of which it is known how much
+  // is done before, from 0 to 1: "running", "running (node 2 of 9)", 0.1.
+  std::function<void(const char* work, const char* text, double done)> step =
+      {};
   // Asked before every node; true ends the simulation early.
   std::function<bool()> stop = {};
 };
@@ -41,6 +45,26 @@ struct SimulateOptions {
 struct OtherChoice {
   int64_t own = 0;
   int64_t recorded = 0;
+};
+
+// Why a value is wrong, where a reduction over devices explains it
+// (sim/reduction_fault.h).
+enum class ReducedBy : uint8_t { Sum, Mean, Max };
+struct ReductionFault {
+  enum class Problem : uint8_t {
+    Missing,     // over `axes`, where devices have parts
+    Extra,       // over `axes`, where every device has the whole
+    WrongAxes,   // over `done_axes`; the parts are along `axes`
+    WrongKind,   // `done_kind`, where it is `kind` over `axes`
+    AddedByAll,  // `operand` is whole, and added to every part of the sum
+  };
+  Problem problem = Problem::Missing;
+  ReducedBy kind = ReducedBy::Sum;  // that is right; of what is extra, its own
+  AxisNames axes;
+  int64_t times = 1;  // devices along the axes
+  ReducedBy done_kind = ReducedBy::Sum;
+  AxisNames done_axes = {};
+  int operand = -1;  // a value
 };
 
 // Where sharded and unsharded runs part first, in the order of the program.
@@ -52,6 +76,8 @@ struct Divergence {
   // In the field: one operation by itself on fresh inputs, not the whole graph.
   bool isolated = false;
   std::optional<OtherChoice> choice = {};
+  int number = -1;  // the register that differs
+  std::optional<ReductionFault> fault = {};
 };
 
 // How far a value is from what double precision gives, over all of its rows:

@@ -348,7 +348,7 @@ TransferTypes transfer_types(const Instruction& at,
   const auto type_of = [&](int number) {
     return registers[static_cast<size_t>(number)];
   };
-  // Of a joined reduce-scatter: its product is sent as parts of a sum.
+  // Of a joined reduce-scatter: its product is sent as partial sums.
   TransferTypes types{precision.arithmetic, precision.reduce,
                       type_of(at.result)};
   if (at.kind != Instruction::Kind::Compute) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // In which types a run keeps its numbers.
 //
-// A value is kept in the storage type; parts of a sum, which devices add up
+// A value is kept in the storage type; partial sums, which devices add up
 // later, in the reduce type, as the buffers of a collective have one type.
 // Maxima are exact in any type and are kept as other values are. Only runs in
 // float32 round: doubles and residues are kept as they are, and counted as if

@@ -11,6 +11,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "core/types.h"
 #include "graph/elementwise.h"
 #include "graph/random.h"
 #include "graph/tensor.h"
@@ -177,26 +178,41 @@ bool check_type(const Value& output, const TensorType& type, Span where,
                     ": outputs are floating-point numbers");
     return false;
   }
-  if (type.shape == output.shape) return true;
-  diags
-      .error(Code::Usage, where,
-             "the expected " + name + " is " + shape_text(type.shape) +
-                 ", but the run gives " + shape_text(output.shape))
-      .help("the expected outputs must be those of the same tokens");
+  if (type.shape != output.shape) {
+    diags
+        .error(Code::Usage, where,
+               "the expected " + name + " is " + shape_text(type.shape) +
+                   ", but the run gives " + shape_text(output.shape))
+        .help("the expected outputs must be those of the same inputs");
+    return false;
+  }
+  if (element_count(type.shape) != 0) return true;
+  diags.error(Code::Usage, where,
+              "the expected " + name + " is " + shape_text(type.shape) +
+                  ": there is nothing to compare");
   return false;
 }
+
+// Tensors of a recording that a message lists.
+constexpr size_t kMostNamed = 8;
 
 void report_none(const Graph& graph, const Manifest& expected,
                  Diagnostics& diags) {
   std::string outputs;
   for (const int output : graph.outputs) {
-    const Value& value = graph.values[static_cast<size_t>(output)];
-    outputs += (outputs.empty() ? "`" : ", `") + value.name + "`";
+    outputs += (outputs.empty() ? "" : ", ") +
+               in_backticks(output_name(graph, output));
   }
   auto report = diags.error(
       Code::Usage, expected.size() == 0 ? Span() : expected.where(0),
       in_backticks(expected.title) + " holds no output of the model");
   report.fact("its outputs are " + outputs);
+  std::string held;
+  for (size_t i = 0; i < expected.size() && i < kMostNamed; ++i) {
+    held += (i > 0 ? ", " : "") + in_backticks(expected.name(i));
+  }
+  if (expected.size() > kMostNamed) held += ", ..";
+  report.fact("the file holds " + (held.empty() ? "no tensors" : held));
 }
 
 }  // namespace
@@ -217,7 +233,12 @@ std::optional<std::vector<ExpectedError>> compare_expected(
   for (size_t i = 0; i < graph.outputs.size(); ++i) {
     const int value = graph.outputs[i];
     const Value& output = graph.values[static_cast<size_t>(value)];
-    const auto found = places.find(output.name);
+    auto found = places.find(output_name(graph, value));
+    if (found == places.end()) found = places.find(output.name);
+    if (found == places.end() && graph.outputs.size() == 1 &&
+        expected.size() == 1) {
+      found = places.begin();
+    }
     if (found == places.end()) continue;
     if (!check_type(output, expected.type(found->second),
                     expected.where(found->second), diags)) {

@@ -65,8 +65,9 @@ struct ExpectedError {
 };
 
 // The outputs that `expected` holds under their names ("logits"), in the order
-// of the graph; other tensors of it are passed over. SP010 when it holds none
-// of them, or something of another shape or of no floating-point type.
+// of the graph; other tensors of it are passed over. The only output is also
+// the only tensor, whatever its name. SP010 when it holds none of them, or
+// something of another shape, without a number or of no floating-point type.
 // REQUIRES: one tensor of each run per output of the graph, one stored tensor
 // per parameter of the manifest.
 std::optional<std::vector<ExpectedError>> compare_expected(

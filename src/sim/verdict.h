@@ -130,7 +130,7 @@ std::optional<Unseen> unseen_in_node(const Graph& graph, int n,
                                      const std::vector<NumberKinds>& kinds,
                                      const std::vector<bool>& integers);
 
-// Of what an instruction made on the devices: of parts of a sum (`whole`: the
+// Of what an instruction made on the devices: of partial sums (`whole`: the
 // value in the unsharded run), of an input or a parameter that is cut.
 std::optional<Unseen> unseen_parts(const Program& program,
                                    const Instruction& at,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layout: how a value lies on the devices while a program runs: which mesh axes
-// shard which dimension, and over which axes devices hold parts of a sum.
+// shard which dimension, and over which axes devices hold partial sums.
 //
 // Invariants: `spec` has one entry per dimension; no axis occurs twice, in
 // `spec` or in `partial`; axes of size 1 do not occur; every dimension is

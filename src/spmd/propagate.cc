@@ -336,7 +336,7 @@ class Chooser {
     axes_[factor].clear();
   }
 
-  // The parts of sums that operand `i` may keep.
+  // The partial sums that operand `i` may keep.
   AxisNames keepable(size_t i) const {
     AxisNames axes;
     const Layout& layout = operands_[i].available.front();
@@ -347,7 +347,7 @@ class Chooser {
     return axes;
   }
 
-  // Every way to treat operands that are parts of sums.
+  // Every way to treat operands that are partial sums.
   void weigh_all() {
     const std::vector<AxisNames> settled(operands_.size());
     weigh(settled);

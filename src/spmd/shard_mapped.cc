@@ -132,7 +132,7 @@ class Checker {
       diags_
           .error(Code::InvalidGraph, node.where,
                  "what " + named(graph_, node) +
-                     " takes is no whole number of rows of a device's " +
+                     " takes is not a whole number of rows of a device's " +
                      shape_text(local[0]))
           .help("sizes must be divisible by the devices that share them");
       return false;

@@ -33,7 +33,7 @@ FactorAxes mapped_axes(const Mesh& mesh, const GraphNode& node);
 
 // Attributes as a device has them: of `slice`, rows of the whole become the
 // same part of its own. `local`: shapes of its operands. Empty where the part
-// is no whole number of rows.
+// is not a whole number of rows.
 std::optional<Attributes> mapped_attributes(const GraphNode& node,
                                             std::span<const Shape> local);
 

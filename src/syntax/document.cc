@@ -179,7 +179,8 @@ std::optional<Node> Node::find(std::string_view key) const {
   return item(static_cast<size_t>(found - keys.begin()));
 }
 
-std::optional<Document> parse_document(SourcePtr source, Diagnostics& diags) {
+std::optional<Document> parse_document(SourcePtr source, Diagnostics& diags,
+                                       Includes includes) {
   diags.keep(source);
   const SourceFile& file = *source;
   const std::string_view text = file.text();
@@ -203,7 +204,7 @@ std::optional<Document> parse_document(SourcePtr source, Diagnostics& diags) {
     read_value(scanner, builder);
     return builder.finish();
   }
-  if (const auto not_yaml = read_yaml(file, builder)) {
+  if (const auto not_yaml = read_yaml(file, builder, includes)) {
     // The reader that came further is the one that the text was meant for.
     const bool json_is_nearer =
         not_json && not_json->where.begin >= not_yaml->where.begin;
@@ -243,8 +244,7 @@ void report_unknown_key(std::string_view key, Span where,
     all += (all.empty() ? "`" : ", `") + name + "`";
   }
   auto problem =
-      diags.error(Code::UnknownKey, where,
-                  "key " + in_backticks(key) + " means nothing here");
+      diags.error(Code::UnknownKey, where, "unknown key " + in_backticks(key));
   problem.fact("known keys: " + all);
   if (const auto near = nearest(key, known)) {
     problem.help("write `" + *near + "` if that is what was meant");

@@ -69,6 +69,7 @@ class Document {
  public:
   Node root() const { return Node(this, root_); }
   const SourceFile& source() const { return *source_; }
+  SourcePtr shared_source() const { return source_; }
 
  private:
   friend class Node;
@@ -108,7 +109,12 @@ class Document {
 // Offsets fit 32 bits.
 inline constexpr size_t kMaxDocumentBytes = size_t{64} << 20U;
 
-std::optional<Document> parse_document(SourcePtr source, Diagnostics& diags);
+// `!include FILE` of YAML, which several programs read: refused, or the text
+// "!include FILE".
+enum class Includes : uint8_t { Refuse, AsText };
+
+std::optional<Document> parse_document(SourcePtr source, Diagnostics& diags,
+                                       Includes includes = Includes::Refuse);
 
 // Readers' helpers: each reports what is wrong and returns empty.
 // "`mesh` must be a map, not a list" (SP002). An integer is a Real too.
@@ -185,6 +191,7 @@ struct SyntaxError {
 
 // Reads YAML into the builder (syntax/yaml.cc).
 std::optional<SyntaxError> read_yaml(const SourceFile& source,
-                                     DocumentBuilder& builder);
+                                     DocumentBuilder& builder,
+                                     Includes includes);
 
 }  // namespace shardplan

@@ -334,7 +334,7 @@ bool JsonScanner::scan_unicode_escape() {
       return true;
     }
   }
-  fail("half of a surrogate pair is no character", backslash, backslash + 6);
+  fail("half of a surrogate pair is not a character", backslash, backslash + 6);
   return false;
 }
 

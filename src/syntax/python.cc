@@ -14,211 +14,6 @@
 namespace shardplan {
 namespace {
 
-// Longest first.
-constexpr std::array<std::string_view, 22> kOperators = {
-    "**=", "//=", ">>=", "<<=", "...", "->", ":=", "==", "!=", "<=", ">=",
-    "+=",  "-=",  "*=",  "/=",  "%=",  "|=", "&=", "**", "//", "<<", ">>"};
-
-bool is_name_start(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
-         static_cast<unsigned char>(c) >= 0x80;
-}
-bool is_name_part(char c) { return is_name_start(c) || is_digit(c); }
-
-class Tokenizer {
- public:
-  explicit Tokenizer(const SourceFile& source)
-      : source_(source), text_(source.text()) {}
-
-  std::vector<PythonToken> run() {
-    for (;;) {
-      skip_blanks();
-      if (at_ >= text_.size()) break;
-      begin_ = at_;
-      next();
-      starts_line_ = false;
-      if (tokens_.back().kind == PythonTokenKind::Bad) break;
-    }
-    begin_ = at_ = text_.size();
-    add(PythonTokenKind::End, "");
-    return std::move(tokens_);
-  }
-
- private:
-  char peek(size_t ahead = 0) const {
-    return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0';
-  }
-
-  void add(PythonTokenKind kind, std::string text) {
-    tokens_.push_back(
-        {kind, std::move(text), {&source_, begin_, at_}, starts_line_});
-  }
-
-  void skip_blanks() {
-    while (at_ < text_.size()) {
-      const char c = text_[at_];
-      if (c == '\n') {
-        starts_line_ = true;
-        ++at_;
-      } else if (c == ' ' || c == '\t' || c == '\r' || c == '\f') {
-        ++at_;
-      } else if (c == '\\' && peek(1) == '\n') {
-        at_ += 2;
-      } else if (c == '\\' && peek(1) == '\r' && peek(2) == '\n') {
-        at_ += 3;
-      } else if (c == '#') {
-        at_ = std::min(text_.find('\n', at_), text_.size());
-      } else {
-        return;
-      }
-    }
-  }
-
-  void next() {
-    const char c = peek();
-    if (c == '"' || c == '\'') {
-      string("");
-    } else if (is_name_start(c)) {
-      name();
-    } else if (is_digit(c) || (c == '.' && is_digit(peek(1)))) {
-      while (is_name_part(peek()) || peek() == '.') ++at_;
-      add(PythonTokenKind::Number,
-          std::string(text_.substr(begin_, at_ - begin_)));
-    } else {
-      const std::string_view rest = text_.substr(at_);
-      const auto* const found = std::find_if(
-          kOperators.begin(), kOperators.end(),
-          [&](std::string_view op) { return rest.starts_with(op); });
-      at_ += found == kOperators.end() ? 1 : found->size();
-      add(PythonTokenKind::Operator,
-          std::string(text_.substr(begin_, at_ - begin_)));
-    }
-  }
-
-  // A name, or the prefix of a string.
-  void name() {
-    while (is_name_part(peek())) ++at_;
-    const std::string_view word = text_.substr(begin_, at_ - begin_);
-    const bool quoted = peek() == '"' || peek() == '\'';
-    const bool prefix =
-        word.size() <= 2 &&
-        word.find_first_not_of("rRbBuUfF") == std::string_view::npos;
-    if (quoted && prefix) {
-      string(word);
-    } else {
-      add(PythonTokenKind::Name, std::string(word));
-    }
-  }
-
-  void string(std::string_view prefix) {
-    const auto has = [&](std::string_view letters) {
-      return prefix.find_first_of(letters) != std::string_view::npos;
-    };
-    const char quote = peek();
-    const bool triple = peek(1) == quote && peek(2) == quote;
-    const size_t marks = triple ? 3 : 1;
-    at_ += marks;
-    std::string value;
-    for (;;) {
-      if (at_ >= text_.size() || (!triple && peek() == '\n')) {
-        add(PythonTokenKind::Bad, "a string that does not end");
-        return;
-      }
-      if (peek() == quote &&
-          (!triple || (peek(1) == quote && peek(2) == quote))) {
-        at_ += marks;
-        break;
-      }
-      if (peek() == '\r' && peek(1) == '\n') {
-        ++at_;  // a line end is "\n", as Python reads files
-      } else if (peek() != '\\') {
-        value += text_[at_++];
-      } else if (has("rR")) {
-        value += text_[at_++];
-        if (at_ < text_.size()) value += text_[at_++];
-      } else if (!escape(value)) {
-        add(PythonTokenKind::Bad, "an escape that is none");
-        return;
-      }
-    }
-    add(has("bBfF") ? PythonTokenKind::Formatted : PythonTokenKind::String,
-        std::move(value));
-  }
-
-  // Digits of a base, exactly `count` of them.
-  std::optional<uint32_t> digits(size_t count) {
-    uint32_t value = 0;
-    for (size_t i = 0; i < count; ++i) {
-      const char c = peek();
-      uint32_t digit = 16;
-      if (is_digit(c)) digit = static_cast<uint32_t>(c - '0');
-      if (c >= 'a' && c <= 'f') digit = static_cast<uint32_t>(c - 'a') + 10;
-      if (c >= 'A' && c <= 'F') digit = static_cast<uint32_t>(c - 'A') + 10;
-      if (digit > 15) return std::nullopt;
-      value = value * 16 + digit;
-      ++at_;
-    }
-    return value;
-  }
-
-  bool code_point(std::string& value, size_t count) {
-    const auto code = digits(count);
-    if (!code || *code > 0x10FFFF || (*code >= 0xD800 && *code < 0xE000)) {
-      return false;
-    }
-    append_utf8(value, *code);
-    return true;
-  }
-
-  // At a backslash; unknown escapes keep it, as in Python.
-  bool escape(std::string& value) {
-    const char c = peek(1);
-    at_ = std::min(at_ + 2, text_.size());
-    constexpr std::string_view kLetters = "abfnrtv\\'\"";
-    constexpr std::string_view kMeanings = "\a\b\f\n\r\t\v\\'\"";
-    const size_t simple = kLetters.find(c);
-    if (c == '\n') return true;
-    if (c == '\r' && peek() == '\n') {
-      ++at_;
-      return true;
-    }
-    if (c != '\0' && simple != std::string_view::npos) {
-      value += kMeanings[simple];
-      return true;
-    }
-    if (c == 'x') return code_point(value, 2);
-    if (c == 'u') return code_point(value, 4);
-    if (c == 'U') return code_point(value, 8);
-    if (c == 'N') return false;
-    if (c >= '0' && c <= '7') {
-      uint32_t code = static_cast<uint32_t>(c - '0');
-      for (int i = 0; i < 2 && peek() >= '0' && peek() <= '7'; ++i) {
-        code = code * 8 + static_cast<uint32_t>(text_[at_++] - '0');
-      }
-      append_utf8(value, code);
-      return true;
-    }
-    value += '\\';
-    if (c != '\0') value += c;
-    return true;
-  }
-
-  const SourceFile& source_;
-  std::string_view text_;
-  size_t at_ = 0;
-  size_t begin_ = 0;
-  bool starts_line_ = true;
-  std::vector<PythonToken> tokens_;
-};
-
-}  // namespace
-
-std::vector<PythonToken> python_tokens(const SourceFile& source) {
-  return Tokenizer(source).run();
-}
-
-namespace {
-
 bool is_plain_text(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     if (!is_printable(decode_utf8(text, at))) return false;
@@ -290,17 +85,22 @@ constexpr int kMaxDepth = 64;
 
 class Parser {
  public:
-  Parser(std::span<const PythonToken> tokens, size_t at, Diagnostics& diags)
-      : tokens_(tokens), at_(at), diags_(diags) {}
+  Parser(std::span<const PythonToken> tokens, size_t at, PythonParts parts,
+         Diagnostics& diags)
+      : tokens_(tokens), at_(at), parts_(parts), diags_(diags) {}
 
-  std::optional<PythonValue> value(int depth) {
+  // With `is_whole` what stands behind it is the caller's business.
+  std::optional<PythonValue> value(int depth, bool is_whole = false) {
     if (depth > kMaxDepth) {
       return refuse(here().where, "this is nested deeper than 64 levels",
                     "a table of rules is nested three or four levels deep");
     }
     std::optional<PythonValue> result = operand(depth);
-    // What stands behind the whole is the caller's business.
-    if (!result || depth == 0 || ends_value()) return result;
+    if (result && parts_ == PythonParts::All && here().is("if") &&
+        (!is_whole || !here().starts_line)) {
+      result = choice(*std::move(result), depth, is_whole);
+    }
+    if (!result || is_whole || ends_value()) return result;
     return refuse_operator();
   }
   size_t at() const { return at_; }
@@ -316,6 +116,47 @@ class Parser {
         .help(std::move(help));
   }
 
+  // `if CONDITION else B`, behind A.
+  std::optional<PythonValue> choice(PythonValue first, int depth,
+                                    bool is_whole) {
+    PythonValue result{PythonKind::Choice, "", {}, here().where, ""};
+    ++at_;
+    result.condition_begin = at_;
+    int brackets = 0;
+    while (brackets > 0 || !here().is("else")) {
+      const bool opens = here().is("(") || here().is("[") || here().is("{");
+      const bool closes = here().is(")") || here().is("]") || here().is("}");
+      brackets += opens ? 1 : closes ? -1 : 0;
+      if (brackets < 0 || here().kind == PythonTokenKind::End ||
+          here().kind == PythonTokenKind::Bad) {
+        return refuse(result.where, "this `if` has no `else`",
+                      "write the one value that is meant");
+      }
+      ++at_;
+    }
+    result.condition_end = at_;
+    ++at_;
+    auto second = value(depth + 1, is_whole);
+    if (!second) return std::nullopt;
+    result.where = first.where;
+    result.where.end = second->where.end;
+    result.items = {std::move(first), *std::move(second)};
+    return result;
+  }
+
+  // Whether a new value seems to begin, on a line of its own.
+  bool begins_value() const {
+    static constexpr std::array<std::string_view, 9> kWords = {
+        "if", "else", "for", "and", "or", "in", "is", "not", "async"};
+    const PythonToken& token = here();
+    if (!token.starts_line) return false;
+    if (token.kind == PythonTokenKind::Operator) {
+      return token.is("(") || token.is("[");
+    }
+    return std::none_of(kWords.begin(), kWords.end(),
+                        [&](std::string_view word) { return token.is(word); });
+  }
+
   // What may follow a value.
   bool ends_value() const {
     static constexpr std::array<std::string_view, 4> kEnds = {",", ")", "]",
@@ -323,7 +164,7 @@ class Parser {
     if (here().kind == PythonTokenKind::End) return true;
     return std::any_of(kEnds.begin(), kEnds.end(),
                        [&](std::string_view end) { return here().is(end); }) ||
-           here().starts_line;
+           (here().kind != PythonTokenKind::Bad && begins_value());
   }
 
   std::optional<PythonValue> refuse_operator() {
@@ -342,6 +183,16 @@ class Parser {
                   "write its value");
   }
 
+  std::optional<PythonValue> refuse_computed() {
+    if (here().where.text().find("\\N{") != std::string_view::npos) {
+      return refuse(here().where,
+                    "names of characters, `\\N{..}`, are not looked up",
+                    "write the character itself, or `\\u` and its number");
+    }
+    return refuse(here().where, "this string is computed or of bytes",
+                  "write the text itself, without the prefix");
+  }
+
   std::optional<PythonValue> refuse_bad() {
     return refuse(here().where, "here is " + here().text,
                   "only plain and raw strings are read");
@@ -357,8 +208,7 @@ class Parser {
       case PythonTokenKind::String:
         return string(depth);
       case PythonTokenKind::Formatted:
-        return refuse(here().where, "this string is computed or of bytes",
-                      "write the text itself, without the prefix");
+        return refuse_computed();
       case PythonTokenKind::Number: {
         PythonValue number{
             PythonKind::Number, here().text, {}, here().where, ""};
@@ -393,8 +243,7 @@ class Parser {
       ++at_;
     }
     if (here().kind == PythonTokenKind::Formatted) {
-      return refuse(here().where, "this string is computed or of bytes",
-                    "write the text itself, without the prefix");
+      return refuse_computed();
     }
     return is_join() ? joined(std::move(value), depth) : value;
   }
@@ -500,13 +349,24 @@ class Parser {
     bool comma = false;
     while (!here().is(close)) {
       std::string keyword;
+      bool is_starred = false;
       if (is_call && at_ + 1 < tokens_.size() &&
           here().kind == PythonTokenKind::Name && tokens_[at_ + 1].is("=")) {
         keyword = here().text;
         at_ += 2;
+      } else if (parts_ == PythonParts::All &&
+                 here().is(is_call ? "**" : "*")) {
+        if (is_call) keyword = "**";
+        is_starred = !is_call;
+        ++at_;
       }
       auto item = value(depth + 1);
       if (!item) return std::nullopt;
+      if (is_starred) {
+        const Span where = item->where;
+        item =
+            PythonValue{PythonKind::Starred, "", {*std::move(item)}, where, ""};
+      }
       item->keyword = std::move(keyword);
       result.items.push_back(*std::move(item));
       comma = here().is(",");
@@ -529,6 +389,7 @@ class Parser {
 
   std::span<const PythonToken> tokens_;
   size_t at_;
+  PythonParts parts_;
   Diagnostics& diags_;
   bool ends_with_comma_ = false;
 };
@@ -536,9 +397,10 @@ class Parser {
 }  // namespace
 
 std::optional<PythonValue> parse_python_value(
-    std::span<const PythonToken> tokens, size_t& at, Diagnostics& diags) {
-  Parser parser(tokens, at, diags);
-  std::optional<PythonValue> value = parser.value(0);
+    std::span<const PythonToken> tokens, size_t& at, Diagnostics& diags,
+    PythonParts parts) {
+  Parser parser(tokens, at, parts, diags);
+  std::optional<PythonValue> value = parser.value(0, true);
   at = parser.at();
   return value;
 }

@@ -4,7 +4,8 @@
 //
 // Comments, blanks and line ends are skipped. Adjacent string literals stay
 // apart: joining them is the reader's business. Escapes are decoded as Python
-// does, but for \N{..}. Source: the Python language reference, chapter 2.
+// does; a string with \N{..} counts as a computed one. Source: the Python
+// language reference, chapter 2.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ enum class PythonTokenKind : uint8_t {
   Name,
   Number,
   String,     // `text` is its value
-  Formatted,  // an f-string, or a string of bytes: no literal text
+  Formatted,  // an f-string, bytes, or with \N{..}: no literal text
   Operator,   // one character, or `->`, `==`, `:=`, `**`, `//` and the like
   Bad,        // a string that does not end, or an escape that is none
   End,
@@ -44,6 +45,9 @@ struct PythonToken {
 
 // Ends with one End token, and at the first Bad one.
 std::vector<PythonToken> python_tokens(const SourceFile& source);
+
+// Whether a line begins as no line of YAML or JSON does: `class X`, `import x`.
+bool is_python_module(std::span<const PythonToken> tokens);
 
 // Writing Python: strings and PartitionSpecs as literals.
 //
@@ -75,7 +79,11 @@ enum class PythonKind : uint8_t {
   Tuple,
   List,
   Call,
-  Name
+  Name,
+  // `A if CONDITION else B`, and `*A` within brackets: only where
+  // PythonParts::All is asked for.
+  Choice,
+  Starred
 };
 
 struct PythonValue {
@@ -85,14 +93,20 @@ struct PythonValue {
   std::string text;
   std::vector<PythonValue> items;  // Tuple, List; Call: its arguments
   Span where;
-  std::string keyword;  // of an argument by name
+  std::string keyword;  // of an argument by name; "**" before a map of them
+  // Choice: A and B are the items, and these tokens the condition.
+  size_t condition_begin = 0;
+  size_t condition_end = 0;
 };
+
+enum class PythonParts : uint8_t { Literals, All };
 
 // Reads the value that begins at `tokens[at]` and moves `at` behind it; what
 // follows there is not looked at. Reports SP002. Deeper than 64 levels is
 // refused.
 std::optional<PythonValue> parse_python_value(
-    std::span<const PythonToken> tokens, size_t& at, Diagnostics& diags);
+    std::span<const PythonToken> tokens, size_t& at, Diagnostics& diags,
+    PythonParts parts = PythonParts::Literals);
 
 // Dictionaries in Python source whose keys are strings:
 //

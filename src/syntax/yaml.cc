@@ -31,6 +31,7 @@ constexpr int64_t kMaxExpanded = 1'000'000;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr std::string_view kPlain = "?";   // yaml-cpp's tag of `text`
 constexpr std::string_view kQuoted = "!";  // and of `"text"` and blocks
+constexpr std::string_view kInclude = "!include";
 constexpr std::string_view kCore = "tag:yaml.org,2002:";
 
 // Ends the parser's run from within one of its events.
@@ -206,8 +207,8 @@ class Places {
 
 class Handler : public YAML::EventHandler {
  public:
-  Handler(const Places& places, DocumentBuilder& builder)
-      : places_(places), builder_(builder) {}
+  Handler(const Places& places, DocumentBuilder& builder, Includes includes)
+      : places_(places), builder_(builder), includes_(includes) {}
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (++documents_ > 1) {
@@ -238,6 +239,11 @@ class Handler : public YAML::EventHandler {
     const Span where = value.empty() && plain
                            ? places_.at(begin, begin)
                            : places_.scalar(begin, value, plain);
+    if (tag == kInclude && includes_ == Includes::AsText) {
+      scalar(NodeKind::String, std::string(kInclude) + " " + value,
+             places_.at(places_.offset(mark), where.end), anchor);
+      return;
+    }
     NodeKind kind = plain ? plain_kind(value) : NodeKind::String;
     if (tag != kPlain && tag != kQuoted) kind = tagged(tag, kind, value, mark);
     scalar(kind, value, where, anchor);
@@ -247,7 +253,7 @@ class Handler : public YAML::EventHandler {
     const Span where = places_.word(places_.offset(mark));
     const auto found = anchors_.find(anchor);
     if (found == anchors_.end()) {
-      refuse(where, "an alias stands inside what it repeats", "");
+      refuse(where, "an alias is inside the value that it repeats", "");
     }
     const Anchor& target = found->second;
     aliased_ += target.nodes;
@@ -394,6 +400,7 @@ class Handler : public YAML::EventHandler {
 
   const Places& places_;
   DocumentBuilder& builder_;
+  Includes includes_;
   int documents_ = 0;
   uint64_t last_end_ = 0;  // of what was read last
   std::vector<Open> open_;
@@ -422,10 +429,24 @@ std::optional<SyntaxError> bad_character(const Places& places,
   return std::nullopt;
 }
 
+// A tab before anything else on the line of a place, which YAML does not take
+// for indentation.
+std::optional<uint64_t> tab_of_indentation(std::string_view text, uint64_t at) {
+  const size_t end = std::min<size_t>(at, text.size());
+  const size_t before = end == 0 ? text.npos : text.rfind('\n', end - 1);
+  const size_t line = before == text.npos ? 0 : before + 1;
+  const size_t first = text.find_first_not_of(" \t", line);
+  const size_t tab = text.find('\t', line);
+  return tab != text.npos && tab < std::min(first, text.size())
+             ? std::optional<uint64_t>(tab)
+             : std::nullopt;
+}
+
 }  // namespace
 
 std::optional<SyntaxError> read_yaml(const SourceFile& source,
-                                     DocumentBuilder& builder) {
+                                     DocumentBuilder& builder,
+                                     Includes includes) {
   const std::string_view text = source.text();
   const bool marked = text.substr(0, 3) == kByteOrderMark;
   const uint64_t base = marked ? kByteOrderMark.size() : 0;
@@ -434,14 +455,19 @@ std::optional<SyntaxError> read_yaml(const SourceFile& source,
   try {
     std::istringstream stream{std::string(text.substr(base))};
     YAML::Parser parser(stream);
-    Handler handler(places, builder);
+    Handler handler(places, builder, includes);
     // The second call finds what the first one left unread.
     if (parser.HandleNextDocument(handler)) parser.HandleNextDocument(handler);
   } catch (const Refused& refused) {
     return refused.error;
   } catch (const YAML::Exception& problem) {
-    return SyntaxError{"malformed YAML: " + problem.msg,
-                       places.character(places.offset(problem.mark)), ""};
+    const uint64_t at = places.offset(problem.mark);
+    if (const auto tab = tab_of_indentation(text, at)) {
+      return SyntaxError{"a tab is used as indentation", places.character(*tab),
+                         "YAML is indented with blanks"};
+    }
+    return SyntaxError{"malformed YAML: " + problem.msg, places.character(at),
+                       ""};
   }
   return std::nullopt;
 }

@@ -100,8 +100,7 @@ TEST_CASE("where nothing helps the general help stays") {
   const auto unused = before.find(Code::UnusedRule);
   REQUIRE(unused.size() == 1);
   CHECK(unused[0].fixes.size() == 1);
-  CHECK(unused[0].help.back() ==
-        "`shardplan inspect` shows the names that there are");
+  CHECK(unused[0].help.back() == "`shardplan inspect` lists the model's names");
 }
 
 // A model with more layers than most findings tell apart, labels and facts.

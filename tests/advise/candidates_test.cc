@@ -51,7 +51,7 @@ TEST_CASE("a rule that is bad for some parameters only is split") {
   REQUIRE_FALSE(found[0].fixes.empty());
   const Fix& fix = found[0].fixes.front();
   CHECK(fix.text ==
-        "put `[\"k_proj/w$\", [tp, null]]` in front of rule 1 (rules.yaml:2)");
+        "put `[\"k_proj/w$\", [tp, null]]` before rule 1 (rules.yaml:2)");
   CHECK(edited(plan.text, fix.edits) ==
         "rules:\n  - [\"k_proj/w$\", [tp, null]]\n  - [\"_proj\", [null, "
         "tp]]\n");
@@ -197,7 +197,7 @@ TEST_CASE("an unmatched parameter is placed as its like are") {
   // At last, as it is now: replicated.
   const auto found = plan.find(Code::UnmatchedParameter);
   CHECK(found[0].fixes.back().text ==
-        "put `[\"gate/w$\", []]` behind the last rule");
+        "put `[\"gate/w$\", []]` after the last rule");
 }
 
 TEST_CASE("one of a kind gets all axes where they divide") {

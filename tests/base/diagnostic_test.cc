@@ -178,7 +178,7 @@ TEST_CASE("deny raises a warning and allow silences it") {
   Diagnostics diags;
   diags.set_severity(Code::UnusedRule, Severity::Error);
   diags.set_severity(Code::ShadowedRule, Severity::Off);
-  diags.report(Code::UnusedRule, {}, "rule 1 is found in no parameter");
+  diags.report(Code::UnusedRule, {}, "rule 1 matches no parameter");
   diags.report(Code::ShadowedRule, {}, "rule 2 never applies").fact("kept out");
   CHECK(diags.all().size() == 1);
   CHECK(diags.count(Severity::Error) == 1);

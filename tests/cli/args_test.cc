@@ -167,6 +167,37 @@ TEST_CASE("the status line comes after half a second and is erased") {
   CHECK(host.out.empty());
 }
 
+TEST_CASE("the status line tells the time, and about how much is left") {
+  MemoryHost host;
+  host.terminals = {Stream::Err};
+  host.tick = 0;
+  Progress progress(host, true);
+  const auto said = [&](double clock, double done) {
+    host.err.clear();
+    host.clock = clock;
+    progress.step("running", "running (node 2 of 9)", done);
+    return host.err.empty() ? "" : host.err.substr(4);
+  };
+  CHECK(said(0.2, 0).empty());
+  CHECK(said(0.9, 0.1) == "running (node 2 of 9) ...");
+  CHECK(said(0.95, 0.2).empty());  // at most ten times a second
+  CHECK(said(1.7, 0.25) == "running (node 2 of 9) ... 1 s, about 5 s left");
+  CHECK(said(31, 0.25) ==
+        "running (node 2 of 9) ... 31 s, about 1 min 35 s left");
+  CHECK(said(100, 0.001) == "running (node 2 of 9) ... 1 min 40 s");
+  CHECK(said(4000, 0.5) ==
+        "running (node 2 of 9) ... 1 h 6 min, about 1 h 7 min left");
+  // Other work has its own clock.
+  host.err.clear();
+  host.clock = 4001;
+  progress.step("comparing", "comparing (node 1 of 9)", 0.5);
+  CHECK(host.err.substr(4) == "comparing (node 1 of 9) ... 1 h 6 min");
+  host.err.clear();
+  host.clock = 4002;
+  progress.stage("checking");
+  CHECK(host.err.substr(4) == "checking ... 1 h 6 min");
+}
+
 TEST_CASE("nothing is shown where it would disturb") {
   const struct {
     bool terminal;

@@ -141,7 +141,7 @@ TEST_CASE("a folder that is named may hold links, which lead nowhere else") {
   CHECK(has_text(host.err, "hunter2"));
 }
 
-TEST_CASE("what is no configuration is never quoted, within bounds or not") {
+TEST_CASE("what is not a configuration is never quoted, within bounds or not") {
   const struct {
     const char* config;
     const char* link;  // of shardplan.yaml, or null
@@ -174,7 +174,7 @@ TEST_CASE("a named configuration that extends another repository's file") {
   MemoryHost host = repository_host("extends: /etc/shadow\n");
   CHECK(run({"check", "m.json", "--config", "shardplan.yaml"}, host) == 2);
   CHECK_FALSE(has_text(host.err, "hunter2"));
-  CHECK(has_text(host.err, "`/etc/shadow` is no configuration"));
+  CHECK(has_text(host.err, "`/etc/shadow` is not a configuration"));
 }
 
 // The shardplan.yaml of another user in a folder above was obeyed.
@@ -248,8 +248,9 @@ TEST_CASE("no configuration writes a file") {
       if (named) words.insert(words.end(), {"--config", "shardplan.yaml"});
       CHECK(run(words, host) == 2);
       CHECK(host.written.empty());
-      CHECK(has_text(host.err, "error[SP004]: `" + std::string(key) +
-                                   "` is no setting\n --> shardplan.yaml:1:1"));
+      CHECK(has_text(host.err,
+                     "error[SP004]: `" + std::string(key) +
+                         "` is not a setting\n --> shardplan.yaml:1:1"));
     }
   }
 }
@@ -274,7 +275,7 @@ TEST_CASE("the nearest file upward is found, and only that") {
   CHECK(find_config(host) == "/shardplan.yaml");
   host.files["/home/ann/shardplan.yaml"] = "";
   CHECK(find_config(host) == "/home/ann/shardplan.yaml");
-  host.files["shardplan.yaml/inside"] = "a folder of that name is no file";
+  host.files["shardplan.yaml/inside"] = "a folder of that name is not a file";
   CHECK(find_config(host) == "/home/ann/shardplan.yaml");
 }
 

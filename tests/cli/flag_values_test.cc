@@ -113,7 +113,7 @@ TEST_CASE("dtypes are read in any spelling, and misspelt ones are refused") {
   CHECK(only_message(diags) ==
         "`--kv-dtype` must be a dtype such as `bf16`, not `bf61`");
   CHECK(diags.all()[0].help ==
-        std::vector<std::string>{"a dtype with a similar name exists: `bf16`"});
+        std::vector<std::string>{"did you mean `bf16`?"});
 }
 
 TEST_CASE("axes are names between commas, and every other part is reported") {
@@ -124,9 +124,11 @@ TEST_CASE("axes are names between commas, and every other part is reported") {
   CHECK(diags.all().empty());
   axes_of(setting("zero-axes", "dp,,2tp, tp"), diags);
   REQUIRE(diags.all().size() == 3);
-  CHECK(diags.all()[0].message == "`` is no axis name, in `--zero-axes`");
-  CHECK(diags.all()[1].message == "`2tp` is no axis name, in `--zero-axes`");
-  CHECK(diags.all()[2].message == "` tp` is no axis name, in `--zero-axes`");
+  CHECK(diags.all()[0].message == "`` is not an axis name, in `--zero-axes`");
+  CHECK(diags.all()[1].message ==
+        "`2tp` is not an axis name, in `--zero-axes`");
+  CHECK(diags.all()[2].message ==
+        "` tp` is not an axis name, in `--zero-axes`");
 }
 
 TEST_CASE("stages are an axis, with or without layers for each") {
@@ -163,9 +165,8 @@ TEST_CASE("a wrong choice gets the choices and the nearest of them") {
   CHECK_FALSE(is_choice(setting("color", "allways"), diags));
   CHECK(only_message(diags) ==
         "`--color` must be one of `auto`, `always` or `never`, not `allways`");
-  CHECK(
-      diags.all()[0].help ==
-      std::vector<std::string>{"a value with a similar name exists: `always`"});
+  CHECK(diags.all()[0].help ==
+        std::vector<std::string>{"did you mean `always`?"});
 }
 
 TEST_CASE("codes are given by number or name, and misspelt ones are refused") {
@@ -219,7 +220,7 @@ TEST_CASE("declarations add up, and what is none is named") {
   CHECK(declared.pad_vocab == 64);
   append_declarations(setting("declare", "interleave-qvk"), declared, diags);
   CHECK(only_message(diags) ==
-        "`interleave-qvk` in `--declare` is no declaration");
+        "`interleave-qvk` in `--declare` is not a declaration");
   CHECK(diags.all()[0].help.at(0) ==
         "write `interleave-qkv` if that is what was meant");
 }

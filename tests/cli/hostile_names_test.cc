@@ -97,7 +97,7 @@ const std::vector<HostileCase>& hostile_cases() {
       {"a key",
        {{"m", kPlain}, {"r", "rules: []\n\"rulez@\": 1\n"}},
        {{"check", "m", "-r", "r", "-m", "tp=2"}},
-       "key `rulez@` means nothing here"},
+       "unknown key `rulez@`"},
       {"a logical axis",
        {{"m", R"({"w": {"shape": [4, 6], "dtype": "f32", "axes":
                  ["e@", "e@"]}})"},
@@ -121,7 +121,7 @@ const std::vector<HostileCase>& hostile_cases() {
                   "outputs": ["y"]})"},
         {"r", kSharded}},
        {{"simulate", "g", "-r", "r", "-m", "tp=2"}},
-       "`w@` is no name of a value"},
+       "`w@` is not a name of a value"},
       {"a graph that runs",
        {{"g", R"({"graph": "g@", "inputs": {"x": {"shape": [4, 4]}},
                   "parameters": {"w": {"name": "w@", "shape": [4, 4]}},

@@ -335,6 +335,24 @@ TEST_CASE("diagnostics are grouped by severity, each group in its order") {
   CHECK(messages(arranged(diags, Severity::Error)) == "e1 e2 ");
 }
 
+TEST_CASE("findings are ranked by what they cost, a loss after its cause") {
+  Diagnostics diags;
+  diags.report(Code::IndivisibleDimension, {}, "small").bytes(1);
+  diags.report(Code::SplitUnit, {}, "split").bytes(900);
+  diags.report(Code::IndivisibleDimension, {}, "large").bytes(5);
+  diags.report(Code::ShardingLost, {}, "lost").bytes(1000);
+  diags.report(Code::LargeReplicatedParameter, {}, "replica").bytes(700);
+  diags.report(Code::UnplacedLogicalAxis, {}, "label").bytes(2);
+  // What a reader of files says comes first, as it stands in them.
+  diags.error(Code::UnknownKey, {}, "key 1");
+  diags.error(Code::MalformedDocument, {}, "form");
+  diags.error(Code::UnknownKey, {}, "key 2");
+  const Diagnostics ranked = arranged(diags);
+  std::string text;
+  for (const Diagnostic& d : ranked.all()) text += d.message + " ";
+  CHECK(text == "key 1 form key 2 split large small lost replica label ");
+}
+
 TEST_CASE("only a bare plan name asks for a plan") {
   const struct {
     std::optional<std::string> output;

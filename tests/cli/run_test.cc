@@ -87,7 +87,7 @@ TEST_CASE("whatever is printed, an answer that nobody got is exit 2") {
     CHECK(run(words, full) == 2);
     CHECK(full.err ==
           "error[SP001]: cannot write to standard output: disk full\n");
-    // A reader that has seen enough is no failure.
+    // A reader that has seen enough is not a failure.
     FullHost closed(host);
     closed.closed = true;
     CHECK(run(words, closed) < 2);
@@ -190,7 +190,7 @@ TEST_CASE("a wrong command line shows its mistakes, whatever the format") {
   CHECK(run({"resolve", "--format", "csv", "--mesh", "tp=2"}, host) == 2);
   CHECK(host.err ==
         "error[SP010]: `resolve` needs MODEL\n"
-        "help: `shardplan resolve MODEL` is how it is called\n");
+        "help: usage: `shardplan resolve MODEL`\n");
   CHECK(host.out.empty());
 }
 

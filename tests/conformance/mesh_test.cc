@@ -82,7 +82,7 @@ TEST_CASE(
                     "expected_head": [[null, "tp"]]})") == "passed");
 }
 
-TEST_CASE("a value that is no text is an unknown name") {
+TEST_CASE("a value that is not a text is an unknown name") {
   CHECK(outcome(kSpec, R"({"kwargs": {}, "axes": [5], "mode": null})",
                 R"({"error": {"type": "ValueError", "message":
                               "Unknown semantic axis name: '5'"}})") ==

@@ -44,9 +44,9 @@ TEST_CASE("a wish wins, if it can be computed in") {
   CHECK(promoted({DType::F32, DType::F32}, DType::BF16) == "bf16");
   CHECK(promoted({DType::I32}, DType::F8E5M2) == "f8_e5m2");
   CHECK(promoted({DType::F32}, DType::I32) ==
-        "SP015 `i32` is no dtype to compute in");
+        "SP015 `i32` is not a dtype to compute in");
   CHECK(promoted({DType::F32}, DType::Q4_0) ==
-        "SP015 `q4_0` is no dtype to compute in");
+        "SP015 `q4_0` is not a dtype to compute in");
 }
 
 TEST_CASE("what has no common dtype is refused") {

@@ -117,7 +117,7 @@ TEST_CASE("a newer upstream's answer is the one that counts") {
   CHECK(run_on(test.dump(), host) == 0);
 }
 
-TEST_CASE("what is no list of cases cannot be run") {
+TEST_CASE("what is not a list of cases cannot be run") {
   testing::MemoryHost host;
   host.files["v.json"] = "{}";
   CHECK(run({"v.json"}, host) == 2);

@@ -54,7 +54,7 @@ TEST_CASE("classes that the sets do not tell apart name their first member") {
               "l/{0-1}/e/{0-1} (from l/0/e/1)"});
 }
 
-TEST_CASE("a star in a name stood for any number: it is no number") {
+TEST_CASE("a star in a name stood for any number: it is not a number") {
   CHECK(labels({"l/0/w", "l/*/w", "l/1/w"}, {0, 0, 0}) ==
         Texts{"l/*/w (from l/0/w)", "l/*/w (from l/*/w)"});
   CHECK(labels({"l/*/w", "l/7/w"}, {0, 0}) == Texts{"l/*/w", "l/7/w"});
@@ -138,11 +138,16 @@ TEST_CASE("a key that no name folds to is known") {
 }
 
 TEST_CASE("a pattern tells its key, and no other pattern has one") {
-  CHECK(key_pattern("l.*.q", KeyPart::Module, false) ==
+  CHECK(key_pattern("l.*.q", KeyPart::Module, "") ==
         "^l\\.\\d+\\.q(?:\\.[^.]+)?$");
   CHECK(
-      key_pattern("l.*.q", KeyPart::Bias, true) ==
+      key_pattern("l.*.q", KeyPart::Bias, "model|transformer|language_model") ==
       "^(?:(?:model|transformer|language_model)\\.)*l\\.\\d+\\.q(?:\\.bias)$");
+  CHECK(
+      key_pattern("l.*.mlp.experts.down_proj", KeyPart::Module, "",
+                  FusedKeys::AlsoEachExpert) ==
+      "^l\\.\\d+\\.(?:mlp|block_sparse_moe)\\.experts\\.(?:down_proj|\\d+\\.(?:"
+      "down_proj|w2))(?:\\.[^.]+)?$");
   CHECK_FALSE(key_of_pattern(exact_pattern("l.0.q.bias")));
   CHECK_FALSE(key_of_pattern("^l.q(?:\\.bias)$"));
   CHECK_FALSE(key_of_pattern("(?:\\.bias)$"));
@@ -150,8 +155,14 @@ TEST_CASE("a pattern tells its key, and no other pattern has one") {
   CHECK(holds("key_of_pattern undoes key_pattern", [] {
     const auto key = draw_text("a1*.\\[^$");
     const auto part = draw_of({KeyPart::Module, KeyPart::Bias});
-    const bool below = draw_bool();
-    ENSURE(key_of_pattern(key_pattern(key, part, below)) == key);
+    const auto outer = draw_of<std::string>({"", "model", "model|lm"});
+    const auto end = draw_of<std::string>(
+        {"", "experts.gate_up_proj", ".experts.down_proj",
+         ".mlp.experts.down_proj", "mlp.experts.gate_up_proj"});
+    const auto fused =
+        draw_of({FusedKeys::AsWritten, FusedKeys::AlsoEachExpert});
+    ENSURE(key_of_pattern(key_pattern(key + end, part, outer, fused)) ==
+           key + end);
   }));
 }
 

@@ -40,7 +40,7 @@ TEST_CASE("meshes are read with either sign, and -1 is the rest") {
   CHECK(read("x=-1", int64_t{1} << 40) == "x=1099511627776");
 }
 
-TEST_CASE("what is no mesh is SP007 at its place") {
+TEST_CASE("what is not a mesh is SP007 at its place") {
   struct Row {
     const char* text;
     const char* message;
@@ -155,7 +155,7 @@ TEST_CASE("any negative size is the rest") {
         "a=-1,b=1");
 }
 
-TEST_CASE("what is no mesh is SP007 at its place") {
+TEST_CASE("what is not a mesh is SP007 at its place") {
   struct Row {
     const char* text;
     const char* message;

@@ -39,7 +39,7 @@ TEST_CASE("texts of declarations read back as the same declarations") {
   }
 }
 
-TEST_CASE("anything else is no declaration and changes nothing") {
+TEST_CASE("anything else is not a declaration and changes nothing") {
   for (const char* text :
        {"", "replicate", "replicate-kv-heads ", "pad-vocab",
         "pad-vocab=", "pad-vocab=0", "pad-vocab=-8", "pad-vocab=8x",

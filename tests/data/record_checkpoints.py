@@ -10,6 +10,12 @@ and the outputs.
     pip install transformers==4.57.3 torch safetensors
     python tests/data/record_checkpoints.py
 
+Those of CASES_5 are what transformers 5 saves, or holds in memory (`raw`), with
+settings that it does not look at:
+
+    pip install transformers==5.23.0 torch safetensors
+    python tests/data/record_checkpoints.py --five
+
 Variants hold the numbers of another checkpoint under other names, so its
 outputs are theirs:
 - `flax`: layers by number, kernels [in, out], experts stacked [E, in, out], as
@@ -21,6 +27,7 @@ outputs are theirs:
 import pathlib
 import re
 import shutil
+import sys
 
 import torch
 import transformers
@@ -66,6 +73,28 @@ CASES = {
         n_positions=24, bos_token_id=None, eos_token_id=None)),
     "bert": ("BertModel", torch.float32, None, BERT),
     "bert-mlm": ("BertForMaskedLM", torch.bfloat16, None, BERT),
+}
+# Name: model class, config, whether the names are those in memory.
+SMALL = dict(vocab_size=VOCAB, hidden_size=16, intermediate_size=24,
+             num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=2,
+             max_position_embeddings=32, bos_token_id=None, eos_token_id=None,
+             pad_token_id=None)
+CASES_5 = {
+    "llama-partial5": ("LlamaForCausalLM", dict(
+        SMALL, model_type="llama", partial_rotary_factor=0.5), False),
+    "llama-base5": ("LlamaModel", dict(SMALL, model_type="llama"), False),
+    "mixtral-raw5": ("MixtralForCausalLM", dict(
+        SMALL, model_type="mixtral", num_local_experts=4,
+        num_experts_per_tok=2, norm_topk_prob=False), True),
+    "qwen3_moe-raw5": ("Qwen3MoeForCausalLM", dict(
+        SMALL, model_type="qwen3_moe", num_experts=4, num_experts_per_tok=2,
+        norm_topk_prob=False, moe_intermediate_size=12, head_dim=8), True),
+    "bert-untied5": ("BertForMaskedLM", dict(
+        BERT, hidden_size=16, intermediate_size=24, num_hidden_layers=1,
+        tie_word_embeddings=False), False),
+    "gpt2-base5": ("GPT2Model", dict(
+        model_type="gpt2", vocab_size=VOCAB, n_embd=16, n_layer=1, n_head=4,
+        n_positions=24, bos_token_id=None, eos_token_id=None), False),
 }
 # Name: what it holds the numbers of, how it names them.
 VARIANTS = {
@@ -192,8 +221,22 @@ def rename(name, origin, how):
     shutil.copy(OUT / origin / "config.json", where)
 
 
+def record_five():
+    for seed, (name, (kind, config, raw)) in enumerate(CASES_5.items()):
+        case = (kind, torch.float32, None, config)
+        save(name, case, seed)
+        run(name, case)
+        if raw:
+            model = getattr(transformers, kind).from_pretrained(OUT / name)
+            save_file({k: v.contiguous() for k, v in model.state_dict().items()},
+                      OUT / name / "model.safetensors")
+
+
 def main():
     OUT.mkdir(exist_ok=True)
+    if "--five" in sys.argv:
+        record_five()
+        return
     for seed, (name, case) in enumerate(CASES.items()):
         save(name, case, seed)
         run(name, case)

@@ -7,7 +7,9 @@
 
 writes shardy.mlir (the Shardy partitioner) and gspmd.mlir (the older one), both
 with locations, plain.mlir (Shardy, without), and arguments.json: the path,
-shape, dtype and PartitionSpec of every argument, as they were passed.
+shape, dtype and PartitionSpec of every argument, as they were passed. With
+--exported, and jax==0.5.3 flatbuffers absl-py, it writes exported.mlir alone:
+what jax.export gives, whose shardings are texts in attributes of XLA.
 """
 
 import json
@@ -40,8 +42,7 @@ ARGUMENTS = [
 ]
 
 
-def lower(shardy, locations):
-    jax.config.update("jax_use_shardy_partitioner", shardy)
+def shaped():
     params = {}
     for path, shape, dtype, spec in ARGUMENTS:
         at = params
@@ -53,6 +54,21 @@ def lower(shardy, locations):
             else:
                 at = at.setdefault(part, {})
     params["layers"] = [params["layers"][i] for i in range(3)]
+    return params
+
+
+def exported():
+    from jax import export
+
+    jax.config.update("jax_use_shardy_partitioner", True)
+    step = jax.jit(lambda params: params["norm"]["scale"] * 2, keep_unused=True)
+    text = export.deserialize(export.export(step)(shaped()).serialize()).mlir_module()
+    return re.sub(r'loc\("[^"]*\.py":[^)]*\)', "loc(unknown)", text)
+
+
+def lower(shardy, locations):
+    jax.config.update("jax_use_shardy_partitioner", shardy)
+    params = shaped()
     step = jax.jit(lambda params: params["norm"]["scale"] * 2, keep_unused=True)
     text = step.lower(params).as_text(debug_info=locations)
     # Places in this file say nothing of the model.
@@ -70,6 +86,9 @@ def main(folder):
         with open(os.path.join(folder, name), "w") as file:
             file.write(text.rstrip() + "\n")
 
+    if "--exported" in sys.argv:
+        save("exported.mlir", exported())
+        return
     save("shardy.mlir", lower(True, True))
     save("plain.mlir", lower(True, False))
     save("gspmd.mlir", lower(False, True))

@@ -49,7 +49,7 @@ using testing::lint_of;
 using testing::message;
 
 std::string module_of_key(const std::string& key) {
-  return key_pattern(key, KeyPart::Module, false);
+  return key_pattern(key, KeyPart::Module, "");
 }
 
 TEST_CASE("one entry that stands for different shapes is a warning") {
@@ -86,9 +86,9 @@ TEST_CASE("an entry is unused only as a whole, and where it places a thing") {
   const Manifest manifest = testing::manifest({{"a.weight", "u8[8, 4]"}});
   const auto result =
       lint_of(manifest,
-              testing::rules({{key_pattern("a", KeyPart::Bias, false), "tp"},
+              testing::rules({{key_pattern("a", KeyPart::Bias, ""), "tp"},
                               {module_of_key("a"), "tp"},
-                              {key_pattern("b", KeyPart::Bias, false), "tp"},
+                              {key_pattern("b", KeyPart::Bias, ""), "tp"},
                               {module_of_key("b"), "tp"},
                               {module_of_key("c"), ""},
                               {module_of_key("a"), ""},
@@ -97,7 +97,7 @@ TEST_CASE("an entry is unused only as a whole, and where it places a thing") {
   const auto unused = result.find(Code::UnusedRule);
   REQUIRE(unused.size() == 1);
   CHECK(message(unused[0]) ==
-        "SP102 warning rules:3:1 rule 3 (rules:3) is found in no parameter");
+        "SP102 warning rules:3:1 rule 3 (rules:3) matches no parameter");
   CHECK(result.find(Code::ShadowedRule).empty());
 }
 

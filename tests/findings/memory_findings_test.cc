@@ -47,7 +47,7 @@ bool any_contains(const std::vector<std::string>& lines,
   return false;
 }
 
-TEST_CASE("a plan that fits is no finding") {
+TEST_CASE("a plan that fits is not a finding") {
   const Manifest manifest = testing::manifest({{"w", "f32[1024]"}});
   CHECK(over_memory(manifest, "dp=4", adamw(4 * 4096 + 4)).message.empty());
 }
@@ -70,7 +70,7 @@ TEST_CASE("what is missing and what would help is computed") {
   CHECK(any_contains(found.help, "`--moment-dtype bf16` would need 12.0 KiB"));
   CHECK(any_contains(found.help, "`--optimizer lion` would need 12.0 KiB"));
   CHECK(any_contains(found.help,
-                     "parameters and training state are 16.0 KiB in all: 4 "
+                     "parameters and training state are 16.0 KiB in total: 4 "
                      "devices could hold them at 4.00 KiB each"));
 }
 

@@ -51,7 +51,7 @@ TEST_CASE("tied: two layouts are reported, with what they cost") {
         "another");
   const Diagnostic& found = tied.diags.all()[0];
   REQUIRE(found.facts.size() == 4);
-  CHECK(found.facts[0] == "it lies as P(tp, None)");
+  CHECK(found.facts[0] == "it is sharded as P(tp, None)");
   CHECK(found.facts[1].find("(v2) reads it as P(tp, None)") !=
         std::string::npos);
   CHECK(found.facts[2].find("reads it as P(None, tp)") != std::string::npos);
@@ -116,9 +116,9 @@ TEST_CASE("tied: copies in two layouts are reported") {
   CHECK(copies("rules:\n  - ['embed_tokens|lm_head', [tp, fsdp]]\n",
                "bf16[64, 16]", "bf16[16, 64]") ==
         "SP508 warning `embed_tokens/embedding` and `lm_head/kernel` are tied, "
-        "and lie differently\n"
-        "`embed_tokens/embedding` [64, 16] lies as P(tp, fsdp)\n"
-        "`lm_head/kernel` [16, 64] lies as P(tp, fsdp)\n"
+        "and sharded differently\n"
+        "`embed_tokens/embedding` [64, 16] is sharded as P(tp, fsdp)\n"
+        "`lm_head/kernel` [16, 64] is sharded as P(tp, fsdp)\n"
         "from one to the other every device sends 576 B");
 }
 

@@ -44,9 +44,9 @@ TEST_CASE("rules that are not found, or come too late, are warnings") {
   const auto unused = result.find(Code::UnusedRule);
   REQUIRE(unused.size() == 2);
   CHECK(message(unused[0]) ==
-        "SP102 warning rules:3:1 rule 3 (rules:3) is found in no parameter");
+        "SP102 warning rules:3:1 rule 3 (rules:3) matches no parameter");
   CHECK(unused[1].message ==
-        "rule 4 (rules:4) is found in scalars only, which are never sharded");
+        "rule 4 (rules:4) matches scalars only, which are never sharded");
 }
 
 TEST_CASE("what only a catch-all decides is a warning") {
@@ -75,7 +75,7 @@ Manifest labelled(const char* type, AxisLabels labels) {
   return manifest;
 }
 
-TEST_CASE("axes of the manifest place what no rule is found in") {
+TEST_CASE("axes of the manifest place what no rule matches") {
   const Linted result = lint_of(
       labelled("f32[8, 8]", {"embed", "mlp"}),
       with_logical({}, {{"embed", {"fsdp"}}, {"mlp", {"tp"}}}), "fsdp=4,tp=2");

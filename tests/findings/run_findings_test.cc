@@ -59,7 +59,8 @@ TEST_CASE("a mismatch names the operation, the device and the rules") {
   REQUIRE(error.facts.size() == 3);
   CHECK(error.facts[0] == "computed by `y` (linear)");
   CHECK(error.facts[1] == "structural error 0.25; a mismatch is above 9.3e-10");
-  CHECK(error.facts[2] == "`mlp/down` lies as P(tp, fsdp) by rules.yaml:3");
+  CHECK(error.facts[2] ==
+        "`mlp/down` is sharded as P(tp, fsdp) by rules.yaml:3");
 }
 
 TEST_CASE("a value without parameters names those before it") {
@@ -73,7 +74,7 @@ TEST_CASE("a value without parameters names those before it") {
   CHECK(diags.all()[0].facts[0] ==
         "computed by `a` (silu), by itself on fresh inputs");
   CHECK(diags.all()[0].facts[2] ==
-        "`mlp/up` lies as P(fsdp, tp) by rules.yaml:2");
+        "`mlp/up` is sharded as P(fsdp, tp) by rules.yaml:2");
 }
 
 TEST_CASE("lost precision is a warning above 4, and a mismatch says more") {
@@ -93,7 +94,7 @@ TEST_CASE("lost precision is a warning above 4, and a mismatch says more") {
   }
 }
 
-TEST_CASE("gathering only to cut otherwise is a warning, asked for or not") {
+TEST_CASE("gathering only to cut differently is a warning, asked for or not") {
   const auto s =
       simulating({{"block.yaml", R"(graph: block
 inputs:
@@ -110,10 +111,9 @@ ops:
   Diagnostics diags;
   const Program program = program_of(*s->input);
   lint(program_input(*s->input, program), diags);
-  CHECK(
-      messages(diags) ==
-      "SP502 warning block.yaml:7:10 `c` is gathered over fsdp only to be cut "
-      "otherwise for `c` (constraint)");
+  CHECK(messages(diags) ==
+        "SP502 warning block.yaml:7:10 `c` is gathered over fsdp only to be "
+        "resharded for `c` (constraint)");
 }
 
 TEST_CASE("the same reshard in every layer is one finding") {
@@ -299,7 +299,7 @@ TEST_CASE("a variant may not tell where the run asked for does") {
               "tp=4")["summary"]["errors"] == 0);
 }
 
-TEST_CASE("a choice of the plan is no choice of rounding") {
+TEST_CASE("a choice of the plan is not a choice of rounding") {
   const auto s = simulating();
   REQUIRE(s->input);
   Diagnostics diags;
@@ -311,7 +311,7 @@ TEST_CASE("a choice of the plan is no choice of rounding") {
   CHECK(diags.all()[0].code == Code::SimulationMismatch);
 }
 
-TEST_CASE("what a plan asks for is no finding") {
+TEST_CASE("what a plan asks for is not a finding") {
   const auto s = simulating();
   REQUIRE(s->input);
   Diagnostics diags;

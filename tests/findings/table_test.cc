@@ -193,7 +193,7 @@ std::vector<Example> examples() {
        placing(rules({{".*", ""}}), "embed", "tp")},
       {Code::MergedLayouts,
        manifest({{"e.0.w1.weight", "u8[8, 4]"}, {"e.0.w2.weight", "u8[4, 8]"}}),
-       rules({{key_pattern("e.*.w*", KeyPart::Module, false), "tp"}})},
+       rules({{key_pattern("e.*.w*", KeyPart::Module, ""), "tp"}})},
       {Code::SpecLongerThanRank, one, rules({{"w", "tp, None"}})},
       {Code::UnknownAxis, one, rules({{"w", "zz"}})},
       {Code::RepeatedAxis, manifest({{"w", "u8[8, 8]"}}),

@@ -39,6 +39,34 @@ TEST_CASE("half a KV head per device is an error when facts are given") {
   CHECK(found[0].facts.at(1) == "`tp` may be 1, 2, 4 or 8");
 }
 
+TEST_CASE("sizes that would divide are told only where heads stay whole") {
+  const auto found = lint_of(model(FactsFrom::Config),
+                             testing::rules({{"k_proj", "tp"}}), "tp=3")
+                         .find(Code::IndivisibleDimension);
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].facts.at(2) ==
+        "`tp` may be 1, 2, 4 or 8, with whole KV heads");
+  // Weights are gathered over fsdp before heads are.
+  CHECK(lint_of(model(FactsFrom::Config), testing::rules({{"k_proj", "fsdp"}}),
+                "fsdp=3")
+            .find(Code::IndivisibleDimension)
+            .at(0)
+            .facts.at(2) == "`fsdp` may be 1, 2, 4, 8, 16, 32 or 64");
+}
+
+TEST_CASE("a data axis that shards nothing is a note beside one that shards") {
+  const auto severity = [](const char* rule, const char* mesh) {
+    return lint_of(testing::manifest({{"w", "u8[8, 8]"}}),
+                   testing::rules({{"w", rule}, {"none", "dp, ep"}}), mesh)
+        .find(Code::UnusedAxis)
+        .at(0)
+        .severity;
+  };
+  CHECK(severity("tp", "dp=2,tp=2") == Severity::Note);
+  CHECK(severity("tp", "ep=2,tp=2") == Severity::Warning);
+  CHECK(severity("None, None", "dp=2,tp=1") == Severity::Warning);
+}
+
 TEST_CASE("whole heads are fine, and axes that are gathered do not count") {
   CHECK(lint_of(model(FactsFrom::Config), testing::rules({{"k_proj", "tp"}}),
                 "tp=8")
@@ -56,6 +84,21 @@ Manifest model_of(const std::vector<testing::NamedType>& tensors,
   manifest.facts.from = from;
   if (layers > 0) manifest.facts.layers = layers;
   return manifest;
+}
+
+TEST_CASE("a rule that shards each packed part cuts none that divides") {
+  auto rules = testing::rules({{"gate_up", "tp"}});
+  rules.rules[0].shards_parts = true;
+  const auto found = [&](const char* type, const char* mesh) {
+    return lint_of(model_of({{"layers.0.mlp.gate_up_proj.weight", type}},
+                            FactsFrom::None),
+                   rules, mesh)
+        .find(Code::SplitUnit)
+        .size();
+  };
+  CHECK(found("bf16[64, 16]", "tp=4") == 0);
+  // 4 shards divide the 36 rows, but not the 18 of gate.
+  CHECK(found("bf16[36, 16]", "tp=4") == 1);
 }
 
 TEST_CASE("a packed tensor is found without facts, as a warning") {
@@ -165,7 +208,7 @@ TEST_CASE("an axis that shards nothing is a warning") {
               testing::rules({{"w", "tp"}}, {"dp"}), "dp=2,tp=2,one=1")
           .find(Code::UnusedAxis);
   REQUIRE(found.size() == 1);
-  CHECK(message(found[0]) == "SP204 warning axis `dp` shards no parameter");
+  CHECK(message(found[0]) == "SP204 note axis `dp` shards no parameter");
 }
 
 TEST_CASE("a large parameter that is replicated is a warning") {
@@ -232,7 +275,7 @@ TEST_CASE("a finding says what a device would have") {
         "0");
   CHECK(split_fact(
             split({2, UnitKind::Head, 1, true}, "f32[4, 2, 8]", {"tp"}, 2)) ==
-        "dimension 2, of 8, lies within one head: any cut splits it");
+        "dimension 2, of 8, is within one head: any cut splits it");
   CHECK(split_fact(split({0, UnitKind::QuantBlock, 4}, "f8_e4m3fn[512, 128]",
                          {"tp"}, 8)) ==
         "dimension 0 is 512, in 4 quantisation blocks; 8 shards of 64 begin or "

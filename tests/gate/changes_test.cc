@@ -60,7 +60,7 @@ TEST_CASE("findings are new by their parameters, not by their numbers") {
   CHECK(changes[0].after == ChangeValue(int64_t{0}));
 }
 
-TEST_CASE("a plan that did not fit before is no new error when it grows") {
+TEST_CASE("a plan that did not fit before is not a new error when it grows") {
   const auto over = [](const char* message) {
     Diagnostic diagnostic = finding(Code::OverMemory, {}, Severity::Error);
     diagnostic.message = message;
@@ -91,7 +91,7 @@ GateChange change_of_kind(GateKind kind) {
   return change;
 }
 
-TEST_CASE("what falls short is what was asked for, and nothing else") {
+TEST_CASE("what fails is what was asked for, and nothing else") {
   const auto fail_on = [](std::string_view text) {
     FailOn all;
     REQUIRE(add_fail_on(text, all));

@@ -127,7 +127,7 @@ TEST_CASE("collective changes: new, gone, more often and larger are apart") {
   CHECK(changes[3].after == ChangeValue(int64_t{4}));
 }
 
-TEST_CASE("collective changes: they fall short of any-change alone") {
+TEST_CASE("collective changes: they fail of any-change alone") {
   const auto side = side_under(kBefore);
   const auto changes = collective_changes(
       "t", {side->session(), {}}, {side->session(), {gather_of("new", 3, 48)}});

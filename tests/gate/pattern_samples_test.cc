@@ -69,7 +69,7 @@ TEST_CASE("a sample knows where it begins, ends and takes anything") {
   CHECK_FALSE(pattern_samples("kernel", 4)[0].at_begin);
 }
 
-TEST_CASE("samples are no more than asked for, and none of a bad pattern") {
+TEST_CASE("samples are no more than requested, and none of a bad pattern") {
   CHECK(pattern_samples("(a|b|c|d)(e|f|g)", 5).size() == 5);
   CHECK(pattern_samples("(", 5).empty());
   CHECK(pattern_samples("a(?=b)", 5).empty());

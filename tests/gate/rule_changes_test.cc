@@ -142,7 +142,7 @@ TEST_CASE("a moved rule takes names, of a model, a family or the patterns") {
   CHECK(by_patterns[0].from == RuleSetChange::From::Patterns);
 }
 
-TEST_CASE("without a witness a move is told as one") {
+TEST_CASE("without a witness a move is reported as one") {
   const auto changes =
       compared_rules(rules({{"^zig$", "tp"}, {"^zag$", "fsdp"}}),
                      rules({{"^zag$", "fsdp"}, {"^zig$", "tp"}}));

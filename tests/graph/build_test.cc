@@ -57,7 +57,7 @@ TEST_CASE("shapes that the file leaves out are those of the model") {
   const auto unknown = built_graph(text, {}, other);
   CHECK(unknown->messages == "SP015 g:3:14 the shape of `w` is not known");
   CHECK(unknown->diags.all().front().help ==
-        std::vector<std::string>{"one with a similar name is `a/kernels`"});
+        std::vector<std::string>{"did you mean `a/kernels`?"});
   const auto differs = built_graph(
       "graph: g\ninputs: {x: [2, 3]}\n"
       "parameters: {w: {name: a/kernel, shape: [3, 4]}}\n"
@@ -87,7 +87,7 @@ TEST_CASE("operations that do not fit are refused where they stand") {
   CHECK(build_errors("ops: [{op: scale, in: x, out: y, by: half}]") ==
         "SP015 g:4:38 `by` of `scale` must be a number");
   CHECK(build_errors("ops: [{op: sum, in: x, out: y, dims: [a]}]") ==
-        "SP015 g:4:39 `a` is no size: `a` is neither a number nor a name in "
+        "SP015 g:4:39 `a` is not a size: `a` is neither a number nor a name in "
         "`dims`");
   CHECK(build_errors("ops: [{op: einsum, in: [x, w], out: y}]") ==
         "SP015 g:4:12 `einsum` needs `equation`");
@@ -149,7 +149,7 @@ TEST_CASE("an initialiser must be known") {
   CHECK(built_graph("graph: g\ninputs: {x: [2]}\n"
                     "parameters: {w: {shape: [2], init: lecun_norml}}\n"
                     "ops: [{op: add, in: [x, w], out: y}]\n")
-            ->messages == "SP015 g:3:36 `lecun_norml` is no initialiser");
+            ->messages == "SP015 g:3:36 `lecun_norml` is not an initialiser");
 }
 
 }  // namespace

@@ -234,11 +234,11 @@ TEST_CASE("composites that do not fit are refused with the shapes") {
   CHECK(wrong("{op: split, in: x, out: [a, b], sizes: [4, -1]}") ==
         "SP015 g:3:12 `sizes` does not fit");
   CHECK(wrong("{op: split, in: x, out: [a, b], dim: 2}") ==
-        "SP015 g:3:12 `dim` is no dimension of [2, 3]");
+        "SP015 g:3:12 `dim` is not a dimension of [2, 3]");
   CHECK(wrong("{op: split, in: s, out: [a, b]}") ==
-        "SP015 g:3:12 `dim` is no dimension of []");
+        "SP015 g:3:12 `dim` is not a dimension of []");
   CHECK(wrong("{op: softmax, in: x, out: y, dim: 0.5}") ==
-        "SP015 g:3:12 `dim` is no dimension of [2, 3]");
+        "SP015 g:3:12 `dim` is not a dimension of [2, 3]");
   CHECK(wrong("{op: rms_norm, in: s, out: y}") ==
         "SP015 g:3:12 a scalar has no features to normalise");
   CHECK(wrong("{op: layer_norm, in: [x, w], out: y}") ==

@@ -91,8 +91,8 @@ TEST_CASE("dense decoders: KV heads that tp does not divide are reported") {
       testing::simulated(*tiny("llama"), "@llama", "tp=4", ValueSource::Field);
   REQUIRE(run.simulation);
   CHECK_FALSE(run.simulation->mismatch);
-  CHECK(run.messages.find("SP203 warning `layers.0.attn.key` is not laid out "
-                          "as asked: 2 is not divisible by tp=4") !=
+  CHECK(run.messages.find("SP203 warning `layers.0.attn.key` is not sharded "
+                          "as requested: 2 is not divisible by tp=4") !=
         std::string::npos);
 }
 
@@ -131,6 +131,27 @@ TEST_CASE("dense decoders: outputs, probes and the first layers only") {
       first->graph->values[static_cast<size_t>(first->value("logits"))];
   CHECK(logits.shape == Shape{2, 4, 32});
   CHECK(logits.axes == std::vector<std::string>{"BATCH", "LENGTH", "VOCAB"});
+}
+
+TEST_CASE("dense decoders: a base model has no logits, which is said") {
+  auto [manifest, config] = tiny_model("llama", "tied");
+  config.architecture = "LlamaModel";
+  const auto base = whole_model(manifest, config);
+  REQUIRE(base->graph);
+  CHECK(base->description->outputs ==
+        std::vector<std::string>{"last_hidden_state"});
+  CHECK(base->messages ==
+        "SP009 note the model has no head: its output is `last_hidden_state`, "
+        "not logits");
+  // Nor has one whose class has a head that the checkpoint lacks.
+  const SourceFile file("config.json", "{}");
+  config.architecture = "LlamaForCausalLM";
+  config.where = {&file, 0, 1};
+  CHECK(whole_model(manifest, config)->description->outputs ==
+        std::vector<std::string>{"logits"});
+  config.tied = false;
+  CHECK(whole_model(manifest, config)->description->outputs ==
+        std::vector<std::string>{"last_hidden_state"});
 }
 
 TEST_CASE("dense decoders: rope follows the config") {
@@ -196,6 +217,9 @@ TEST_CASE("mixtral: shares of the chosen experts add up to one") {
   const auto model = whole_model(manifest, config);
   REQUIRE(model->graph);
   CHECK(model->value("layers.0.mlp.shares:sum") >= 0);
+  // Mixtral's router does not look at `norm_topk_prob`.
+  config.normalise_top_k = false;
+  CHECK(whole_model(manifest, config)->value("layers.0.mlp.shares:sum") >= 0);
   // Without a config two experts per token are what the class has.
   config.experts_per_token.reset();
   CHECK(whole_model(manifest, config)->graph);
@@ -208,7 +232,7 @@ TEST_CASE("mixtral: tokens go to no more experts than there are") {
         "SP009 experts that a token goes to are not from 1 to all experts");
 }
 
-// What @qwen3_moe does not say of experts in two tensors.
+// As @qwen3_moe, but with packed gate and up whole on every device of tp.
 constexpr const char* kFused = R"(axes: [dp, fsdp, ep, tp, sp]
 rules:
   - ["experts.gate_up_proj$", [ep, null, [fsdp, sp]]]

@@ -154,7 +154,7 @@ TEST_CASE("family: an unknown model_type is reported with its like") {
   CHECK(model->family == nullptr);
   CHECK(model->messages == "SP016 the forward pass of `qwen4` is not known");
   const Diagnostic& told = model->diags.all().front();
-  CHECK(told.help.front() == "a family with a similar name is `qwen2`");
+  CHECK(told.help.front() == "did you mean `qwen2`?");
   CHECK(told.help[1].find("mixtral") != std::string::npos);
   CHECK(told.help[2].find("--graph FILE") != std::string::npos);
 }
@@ -242,7 +242,7 @@ TEST_CASE("model sizes: heads that nobody tells are asked for") {
   CHECK_FALSE(none.config);
   CHECK(none.messages ==
         "SP013 the heads of this `llama` are not known: names and shapes do "
-        "not tell them");
+        "not determine them");
   CHECK(none.diags.all().front().facts ==
         std::vector<std::string>{"missing: `heads`", "missing: `kv_heads`",
                                  "missing: `head_dim`"});

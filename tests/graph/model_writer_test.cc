@@ -103,8 +103,7 @@ TEST_CASE(
   const Diagnostic& told = w.diags.all().front();
   CHECK(told.facts.size() == 6);
   CHECK(told.facts.front() == "missing: `layers.1.up_proj.weight`");
-  CHECK(told.help.front() ==
-        "one with a similar name is `layers.0.up_proj.weight`");
+  CHECK(told.help.front() == "did you mean `layers.0.up_proj.weight`?");
 }
 
 TEST_CASE("model writer: shapes that the sizes contradict are SP015") {

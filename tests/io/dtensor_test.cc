@@ -71,7 +71,8 @@ TEST_CASE("placements per mesh dimension become axes per dimension") {
       {"[Shard(), R, R]",
        "SP002 p:1:2 `Shard()` does not have the arguments of a placement"},
       {"[Shard(0, 1), R, R]", "SP002 p:1:11 this argument has no name"},
-      {"[Shard(x=1), R, R]", "SP002 p:1:8 this is no argument of a placement"},
+      {"[Shard(x=1), R, R]",
+       "SP002 p:1:8 this is not an argument of a placement"},
       {"[Shard(0) R]", "SP002 p:1:11 a comma or `]` is missing before this"},
       {"[Shard(99999999999999999999), R, R]",
        "SP002 p:1:8 a whole number is expected here"},
@@ -241,7 +242,7 @@ TEST_CASE("mistakes are refused at their places") {
        "refused\nx SP002 2:17 there are 2 placements for 1 mesh dimension\n"
        "SP014 2:43 a parameter cannot be Partial()\n"
        "SP002 2:58 a placement must be text, not an integer\n"
-       "SP002 2:65 something stands behind the placement\n"},
+       "SP002 2:65 unexpected text after the placement\n"},
       {"mesh_dim_names: [x, x]\nplacements: {}\n",
        "refused\nSP002 1:21 mesh dimension `x` appears twice\n"},
       {"mesh_dim_names: [x]\nmesh: {x: 2, y: 2}\nplacements: {}\n",
@@ -249,11 +250,11 @@ TEST_CASE("mistakes are refused at their places") {
       {"mesh_dim_names: [z]\nmesh: {x: 2}\nplacements: {}\n",
        "refused\nSP002 1:18 `mesh` has no size of `z`\n"},
       {"mesh: {x: 0}\nplacements: {}\n",
-       "refused\nSP007 1:11 `x` is no mesh dimension of a size\n"},
+       "refused\nSP007 1:11 `x` is not a mesh dimension of a size\n"},
       {"mesh: [2]\nplacements: {}\n",
        "refused\nSP002 1:7 `mesh` must be a map, not a list\n"},
       {"mesh_dims: [x]\nplacements: {}\n",
-       "refused\nSP004 1:1 key `mesh_dims` means nothing here\n"},
+       "refused\nSP004 1:1 unknown key `mesh_dims`\n"},
       {"- Shard(0)\n",
        "refused\nSP002 1:1 `placements` must be a map, not a "
        "list\n"},
@@ -265,7 +266,7 @@ TEST_CASE("mistakes are refused at their places") {
   CHECK(rules_text("p = {'a': [Shard(0)] + x, **y, 'b': [Shard(n)]}",
                    {std::nullopt, {"x"}}) ==
         "refused\nx SP002 1:22 this is not evaluated\n"
-        "SP002 1:44 this is no argument of a placement\n"
+        "SP002 1:44 this is not an argument of a placement\n"
         "SP002 1:27 this entry has no literal key\n");
   CHECK(rules_text("p = {'a': [Shard(0)]}\nq = {'a': [Shard(0)]}\n",
                    {std::nullopt, {"x"}}) ==

@@ -194,7 +194,7 @@ TEST_CASE("a Python table, read back, gives the same plan") {
     RuleSet rules;
     Diagnostics diags;
     ENSURE(read_python_rules(std::make_shared<SourceFile>("r.py", text),
-                             std::nullopt, rules, diags));
+                             RuleReading(), rules, diags));
     require_same_plan(model, rules, model.plan.mesh);
     require_no_repeats(model, rules, model.plan.mesh);
   }));
@@ -325,7 +325,7 @@ TEST_CASE("uneven shards are no spec, whatever the target") {
   }
 }
 
-TEST_CASE("what is declared is no spec") {
+TEST_CASE("what is declared is not a spec") {
   Exporting what = model();
   what.model.facts.vocab = 10;
   what.how.declarations.pad_vocab = 4;
@@ -334,7 +334,7 @@ TEST_CASE("what is declared is no spec") {
         "`lm_head.weight`");
 }
 
-TEST_CASE("UNCONSTRAINED is no axis, where a parameter asks for it") {
+TEST_CASE("UNCONSTRAINED is not an axis, where a parameter asks for it") {
   Exporting what = model();
   what.rules.rules[0].spec.dims = {{std::string(kUnconstrained)}};
   CHECK(exported("python", what) ==

@@ -381,7 +381,7 @@ TEST_CASE("places of tensors are aligned, apart and without large gaps") {
   GgufFile file;
   file.tensor("a", 0, {16}).tensor("b", 0, {4}, 32).tensor("c", 0, {4}, 80);
   CHECK(said(file.bytes()) ==
-        "SP002 m.gguf:3:1 `c` begins at byte 80 of the data, which is no "
+        "SP002 m.gguf:3:1 `c` begins at byte 80 of the data, which is not a "
         "multiple of 32\n"
         "SP002 m.gguf:2:1 the data of `b` overlaps that of `a`");
   GgufFile gap;
@@ -391,7 +391,7 @@ TEST_CASE("places of tensors are aligned, apart and without large gaps") {
         "b f32[4]\na f32[16]\n");
   GgufFile far;
   far.tensor("a", 0, {4}, 1ULL << 63U);
-  CHECK(said(far.header()) == "SP002 m.gguf:1:1 `a` ends behind byte 2^62");
+  CHECK(said(far.header()) == "SP002 m.gguf:1:1 `a` ends after byte 2^62");
 }
 
 TEST_CASE("the alignment is the file's own, and a power of two") {

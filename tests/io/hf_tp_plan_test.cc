@@ -92,7 +92,7 @@ TEST_CASE("a style that is none is refused with the nearest name") {
         "SP002 1:44 the style of `c` must be text, not an integer\n"
         "SP002 1:19 `colwize` is not a style of tensor parallelism\n"
         "SP002 1:35 `` is not a style of tensor parallelism\n");
-  CHECK(diags.all()[1].help[0] == "a style with a similar name is `colwise`");
+  CHECK(diags.all()[1].help[0] == "did you mean `colwise`?");
 }
 
 TEST_CASE("a key that no name folds to is dropped with a warning") {
@@ -123,7 +123,121 @@ TEST_CASE("plans are chosen by name, and those of one model are one") {
         "refused\nSP002 1:1 the file holds 2 plans\n");
 }
 
-TEST_CASE("what is no plan is refused") {
+std::string strict_config(const std::string& type) {
+  return "@strict\nclass C(PreTrainedConfig):\n    model_type = \"" + type +
+         "\"\n    base_model_tp_plan = {\"l.*.q\": \"rowwise\"}\n";
+}
+
+RuleReading answered(std::vector<RuleAnswer> answers) {
+  RuleReading reading;
+  reading.answers = std::move(answers);
+  return reading;
+}
+
+TEST_CASE("a configuration of transformers 5 is completed, by version") {
+  const std::string usual = "^(?:(?:model|transformer|language_model)\\.)*";
+  const std::string q = usual + "l\\.\\d+\\.q(?:\\.bias)$ -> P()\n" + usual +
+                        "l\\.\\d+\\.q(?:\\.[^.]+)?$ -> P(tp) from the "
+                        "last\n";
+  const std::string head =
+      usual + "lm_head(?:\\.bias)$ -> P(tp) from the last\n" + usual +
+      "lm_head(?:\\.[^.]+)?$ -> P(tp, None) from the last\n";
+  const std::string embedding = usual + "embed_tokens(?:\\.bias)$ -> P()\n" +
+                                usual + "embed_tokens(?:\\.[^.]+)?$ -> P(tp)\n";
+  const std::string rest = ".* -> P()\n";
+  const std::string note =
+      "SP109 4:26 the plan is read as transformers 5.23 completes it\n";
+  const std::string text = strict_config("llama");
+  CHECK(tp_plan_text(text) == q + head + embedding + rest + note);
+  const auto as_of = [&](const std::string& version) {
+    return tp_plan_text(text, answered({{"transformers_version", version}}));
+  };
+  CHECK(as_of("5.22.0") == q + head + embedding + rest);
+  CHECK(as_of("5.14") == q + head + rest);
+  CHECK(as_of("5.4.0") == q + rest);
+  CHECK(as_of("5.18") ==
+        "refused\nSP002 4:26 the plan depends on `tie_word_embeddings`\n");
+  CHECK(tp_plan_text(text, answered({{"transformers_version", "5.18"},
+                                     {"tie_word_embeddings", "true"}})) ==
+        q + head + embedding + rest);
+  CHECK(as_of("soon") ==
+        "refused\nSP002 - `soon` is not a version of transformers\n");
+  // Neither the decorator nor a style of 5.2: an earlier file.
+  CHECK(tp_plan_text(text.substr(text.find("class"))) == q + rest);
+}
+
+TEST_CASE("base models and heads are called as their models call them") {
+  const auto has = [](const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  };
+  CHECK(has(tp_plan_text(strict_config("gpt_neox")), "^(?:(?:gpt_neox)\\.)*l"));
+  CHECK(has(tp_plan_text(strict_config("inkling_text")),
+            "lm_head(?:\\.[^.]+)?$ -> P(tp) from the last"));
+  CHECK_FALSE(has(tp_plan_text(strict_config("nemotron_h")), "lm_head"));
+  CHECK(has(tp_plan_text(strict_config("mine"),
+                         answered({{"base_model_prefix", "talker.model"}})),
+            "^(?:(?:talker|model)\\.)*l"));
+  CHECK(has(tp_plan_text(strict_config("mine"),
+                         answered({{"base_model_prefix", "a b"}})),
+            "SP002 - `a b` is not the name of a module"));
+  Diagnostics diags;
+  RuleSet rules;
+  CHECK(kHfTpPlan.read(std::make_shared<SourceFile>("r", strict_config("mine")),
+                       {}, rules, diags));
+  REQUIRE(diags.all().size() == 1);
+  REQUIRE(diags.all()[0].facts.size() == 3);
+  CHECK(diags.all()[0].facts[1].starts_with("the model type is unknown"));
+  CHECK(rules.questions ==
+        std::vector<std::string>{"transformers_version", "base_model_prefix"});
+}
+
+TEST_CASE("a plan that Python computes, or of a head alone, is refused") {
+  CHECK(tp_plan_text("class C(PreTrainedConfig):\n"
+                     "    base_model_tp_plan = dict(a=\"colwise\")\n")
+            .starts_with("refused\nSP002 2:26 `base_model_tp_plan` is computed "
+                         "here; only a dictionary of strings is read\n"));
+  CHECK(tp_plan_text("class M(PreTrainedModel):\n"
+                     "    _tp_plan = {\"lm_head\": \"colwise_rep\"}\n") ==
+        "refused\nSP002 2:16 this is the plan of a head alone: the base "
+        "model's is in the configuration file\n");
+}
+
+TEST_CASE("fused experts stand for those of checkpoints, but for whole ones") {
+  const auto spec_for = [](const std::string& style, const std::string& name,
+                           const Shape& shape) {
+    Diagnostics diags;
+    const RuleSet rules = testing::read_rules(
+        kHfTpPlan,
+        R"({"tp_plan": {"l.*.mlp.experts.gate_up_proj": ")" + style + "\"}}",
+        diags);
+    Manifest manifest;
+    REQUIRE(manifest.add(name, {DType::F32, shape}, {}));
+    return spec_text(
+        testing::spec_by_rules(rules, manifest, 0).value_or(PartitionSpec()));
+  };
+  CHECK(spec_for("packed_colwise", "l.0.mlp.experts.gate_up_proj", {4, 8, 2}) ==
+        "P(None, tp)");
+  CHECK(spec_for("packed_colwise", "l.0.mlp.experts.3.up_proj.weight",
+                 {4, 2}) == "P(tp)");
+  CHECK(spec_for("packed_colwise", "l.0.block_sparse_moe.experts.3.w3.weight",
+                 {4, 2}) == "P(tp)");
+  CHECK(spec_for("grouped_gemm", "l.0.mlp.experts.3.up_proj.weight", {4, 2}) ==
+        "P()");
+}
+
+TEST_CASE("packed styles shard each part") {
+  const auto found = [](const std::string& style) {
+    Diagnostics diags;
+    const RuleSet rules = testing::read_rules(
+        kHfTpPlan, R"({"tp_plan": {"l.*.mlp.gate_up_proj": ")" + style + "\"}}",
+        diags);
+    return rules.rules.at(1).shards_parts;
+  };
+  CHECK(found("packed_colwise"));
+  CHECK_FALSE(found("colwise_gather_output"));
+}
+
+TEST_CASE("what is not a plan is refused") {
   CHECK(tp_plan_text("[1]") ==
         "refused\nSP002 1:1 `tp_plan` must be a map, not a "
         "list\n");
@@ -268,7 +382,7 @@ TEST_CASE("what no style says is refused with the reason") {
       "SP014 `b.weight` cannot be said in a tensor-parallel plan: dimension 1 "
       "of 4 is cut; styles cut the first or one of the last two\n"
       "SP014 `c.1` cannot be said in a tensor-parallel plan: `c.*` would also "
-      "stand for `c.0`, which is cut otherwise\n"
+      "stand for `c.0`, which is cut differently\n"
       "SP014 `d*` cannot be said in a tensor-parallel plan: its name has a "
       "`*`, which stands for digits there\n");
 }

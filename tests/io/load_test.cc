@@ -133,8 +133,7 @@ TEST_CASE("a file that is not there names one that is") {
   CHECK(result.text ==
         "SP001 cannot read `models/lama.json`: no such file or directory");
   CHECK(result.diags.all()[0].help ==
-        std::vector<std::string>{
-            "a file with a similar name exists: `models/llama.json`"});
+        std::vector<std::string>{"did you mean `models/llama.json`?"});
   host.unreadable.insert("models/llama.json");
   result = load(host, "models/llama.json");
   CHECK(result.text ==
@@ -295,7 +294,7 @@ TEST_CASE("an unknown set names the nearest one") {
   const LoadedRules result = load_dialect(host, {"@lama"});
   CHECK(result.text == "SP001 no shipped rules named `lama`");
   CHECK(result.diags.all()[0].help ==
-        std::vector<std::string>{"a set with a similar name is `@llama`",
+        std::vector<std::string>{"did you mean `@llama`?",
                                  "`shardplan list rules` shows all"});
   CHECK(load_dialect(host, {"@../models/llama"}).text ==
         "SP001 no shipped rules named `../models/llama`");
@@ -315,8 +314,7 @@ TEST_CASE("a dialect may be forced by its name") {
   CHECK(load_dialect(host, {"a.yaml"}, name).text == "wq ");
   const LoadedRules result = load_dialect(host, {"a.yaml"}, name + "l");
   CHECK(result.text == "SP010 unknown rule dialect `" + name + "l`");
-  CHECK(result.diags.all()[0].help.at(0) ==
-        "a dialect with a similar name is `" + name + "`");
+  CHECK(result.diags.all()[0].help.at(0) == "did you mean `" + name + "`?");
   // A list of lists may be rules or logical rules.
   host.files["list"] = "[[\"embed\", [\"fsdp\"]]]";
   CHECK(load_dialect(host, {"list"}).rules->rules.size() == 1);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -86,7 +88,6 @@ TEST_CASE("a parallelism that the mesh has no axis for is refused") {
         "`mesh_axes` has no axis `tensor`");
   CHECK_FALSE(
       read_rules("mesh_axes: [data]\nici_data_parallelism: two\n").good);
-  CHECK_FALSE(read_rules("ici_data_parallelism: 2\n").good);
   CHECK_FALSE(read_rules("mesh_axes: data\n").good);
 }
 
@@ -110,6 +111,147 @@ TEST_CASE("a later config replaces the rules of the same names") {
                "logical_axis_rules: [[vocab, data]]\n") == "vocab=data ");
   CHECK(merged("mesh_axes: [data]\nlogical_axis_rules: [[vocab, data]]\n") ==
         "vocab=data ");
+}
+
+// Each file of a folder alone, with files that it names.
+struct LoadedConfig {
+  std::optional<RuleSet> rules;
+  Diagnostics diags;
+};
+
+LoadedConfig load_config(const std::map<std::string, std::string>& files,
+                         const std::vector<std::string>& paths) {
+  testing::MemoryHost host;
+  for (const auto& [path, text] : files) host.files[path] = text;
+  LoadedConfig result;
+  result.rules = load_rules(paths, std::nullopt, {}, host, result.diags);
+  CHECK(result.rules.has_value() != result.diags.has_errors());
+  return result;
+}
+
+const std::map<std::string, std::string>& config_folder() {
+  static const std::map<std::string, std::string> kFiles = {
+      {"configs/base.yml",
+       "base_config: ''\nmodel_name: default\n"
+       "mesh_axes: [data, fsdp, tensor]\n"
+       "logical_axis_rules: [[embed, fsdp], [mlp, tensor], [norm, tensor]]\n"
+       "ici_fsdp_parallelism: -1\ndcn_data_parallelism: -1\n"},
+      {"configs/models/small.yml",
+       "base_emb_dim: 64\nlogical_axis_rules: [[norm, fsdp]]\n"},
+      {"configs/gpu/small.yml",
+       "base_config: base.yml\nmodel_name: small\n"
+       "ici_tensor_parallelism: 2\n"},
+      {"configs/inference/server.yml",
+       "base_config: \"gpu/small.yml\"\nmodel_name: large\n"
+       "logical_axis_rules: [[embed, []]]\nici_tensor_parallelism: 4\n"},
+      {"configs/custom_mesh_and_rule/pure-fsdp.yml",
+       "mesh_axes: ['fsdp']\nlogical_axis_rules: [[embed, fsdp]]\n"},
+      {"configs/own.yml",
+       "base_config: base.yml\ncustom_mesh_and_rule: pure-fsdp\n"},
+      {"configs/serving.yml",
+       "mesh_axes: [data, model]\nlogical_axis_rules: [[mlp, model]]\n"},
+      {"other/run.yml", "base_config: top.yml\nsteps: 3\n"},
+      {"other/loop.yml", "base_config: loop.yml\nsteps: 3\n"},
+  };
+  return kFiles;
+}
+
+TEST_CASE("a config inherits from `base_config`, and has its model's rules") {
+  const LoadedConfig gpu =
+      load_config(config_folder(), {"configs/gpu/small.yml"});
+  REQUIRE(gpu.rules.has_value());
+  CHECK(sizes(*gpu.rules->mesh) == "data=1 fsdp=-1 tensor=2 ");
+  CHECK(sizes(gpu.rules->dcn_mesh) == "data=-1 fsdp=1 tensor=1 ");
+  CHECK(names(*gpu.rules) == "embed=fsdp mlp=tensor norm=fsdp ");
+  CHECK(gpu.diags.all().empty());
+}
+
+TEST_CASE("lists of a base are replaced, not merged") {
+  const LoadedConfig server =
+      load_config(config_folder(), {"configs/inference/server.yml"});
+  REQUIRE(server.rules.has_value());
+  CHECK(names(*server.rules) == "embed=None ");
+  CHECK(sizes(*server.rules->mesh) == "data=1 fsdp=-1 tensor=4 ");
+  // Its model is nowhere; it may have rules.
+  CHECK(testing::messages(server.diags) ==
+        "SP012 note configs/inference/server.yml:2:13 `models/large.yml` is "
+        "not found; MaxText reads it too, and it may have logical axis rules");
+}
+
+TEST_CASE("a custom mesh takes the place of the base's, and its sizes") {
+  for (const std::vector<std::string>& paths :
+       std::vector<std::vector<std::string>>{
+           {"configs/own.yml"},
+           {"configs/base.yml", "configs/custom_mesh_and_rule/pure-fsdp.yml"},
+           {"configs/custom_mesh_and_rule/pure-fsdp.yml"}}) {
+    const LoadedConfig own = load_config(config_folder(), paths);
+    REQUIRE(own.rules.has_value());
+    CHECK(sizes(*own.rules->mesh) == "fsdp=-1 ");
+    CHECK(names(*own.rules) == "embed=fsdp ");
+  }
+  const LoadedConfig both =
+      load_config(config_folder(), {"configs/base.yml", "configs/serving.yml"});
+  REQUIRE(both.rules.has_value());
+  CHECK(sizes(*both.rules->mesh) == "data=1 model=1 ");
+}
+
+TEST_CASE("a mesh whose sizes nothing says is not a mesh") {
+  const LoadedConfig alone =
+      load_config(config_folder(), {"configs/serving.yml"});
+  REQUIRE(alone.rules.has_value());
+  CHECK_FALSE(alone.rules->mesh.has_value());
+  CHECK(alone.rules->declared_axes == AxisNames{"data", "model"});
+}
+
+TEST_CASE("sizes of a later file are those of the mesh of an earlier one") {
+  std::map<std::string, std::string> files = config_folder();
+  files["more.yml"] = "ici_tensor_parallelism: 8\n";
+  files["bad.yml"] = "ici_expert_parallelism: 8\n";
+  const LoadedConfig more =
+      load_config(files, {"configs/base.yml", "more.yml"});
+  REQUIRE(more.rules.has_value());
+  CHECK(sizes(*more.rules->mesh) == "data=1 fsdp=-1 tensor=8 ");
+  CHECK(testing::messages(
+            load_config(files, {"configs/base.yml", "bad.yml"}).diags) ==
+        "SP007 bad.yml:1:1 `mesh_axes` has no axis `expert`");
+}
+
+TEST_CASE("a mesh alone may be for rules of another kind, and sizes may not") {
+  const std::map<std::string, std::string> files = {
+      {"mesh.yml", "mesh_axes: [fsdp, tensor]\nici_tensor_parallelism: 2\n"},
+      {"sizes.yml", "ici_tensor_parallelism: 2\n"},
+      {"whole.yml",
+       "override_logical_axis_rules: true\nlogical_axis_rules: [[a, b]]\n"},
+      {"rules.yaml", "mesh: {tp: 4}\nrules: [[w, [tp]]]\n"}};
+  const LoadedConfig mesh = load_config(files, {"mesh.yml"});
+  REQUIRE(mesh.rules.has_value());
+  CHECK(sizes(*mesh.rules->mesh) == "fsdp=1 tensor=2 ");
+  CHECK(load_config(files, {"whole.yml"}).rules.has_value());
+  CHECK(testing::messages(
+            load_config(files, {"rules.yaml", "sizes.yml"}).diags) ==
+        "SP007 warning sizes.yml:1:1 the sizes of this config are not used: "
+        "no file has `mesh_axes`");
+}
+
+TEST_CASE("a config that only overrides is refused without the other one") {
+  const LoadedConfig model =
+      load_config(config_folder(), {"configs/models/small.yml"});
+  CHECK(testing::messages(model.diags) ==
+        "SP006 configs/models/small.yml:1:1 this MaxText config has no "
+        "`mesh_axes` with `logical_axis_rules`: it overrides another one");
+  CHECK(model.diags.all().front().help.front() ==
+        "give that one before it: `--rules base.yml --rules "
+        "configs/models/small.yml`");
+  const LoadedConfig run = load_config(config_folder(), {"other/run.yml"});
+  CHECK(testing::messages(run.diags) ==
+        "SP006 other/run.yml:1:14 `base_config: top.yml` is not found beside "
+        "this file or in a folder above it");
+  CHECK(load_config(config_folder(), {"configs/base.yml", "other/run.yml"})
+            .rules.has_value());
+  CHECK(testing::messages(
+            load_config(config_folder(), {"other/loop.yml"}).diags) ==
+        "SP002 other/loop.yml:1:14 this `base_config` inherits from more than "
+        "16 files, or from itself");
 }
 
 TEST_CASE("our own rules files are not MaxText's") {

@@ -79,8 +79,7 @@ TEST_CASE("the strict reading refuses what the original drops or takes on") {
            {"", "SP002 --pattern:1:1 the pattern is empty"},
            {"a,b->x", "SP002 --pattern:1:1 `a` has no arrow"},
            {"a->b->c", "SP002 --pattern:1:1 `a->b->c` has more than one arrow"},
-           {"a|->x",
-            "SP002 --pattern:1:1 an empty pattern is found in every name"},
+           {"a|->x", "SP002 --pattern:1:1 an empty pattern matches every name"},
            {"a->x/y", "SP002 --pattern:1:4 `x/y` is not an axis name"},
            {"a->x+", "SP002 --pattern:1:6 `` is not an axis name"},
        }) {

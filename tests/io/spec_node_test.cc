@@ -50,8 +50,7 @@ TEST_CASE("a preset stands for the semantic axes that it lists") {
   CHECK(read_spec("[x, HiddenStateSharding]").rule->decode_dim == 1);
   const ReadSpec wrong = read_spec("[q_proj, ColumnWyse]");
   CHECK(wrong.first() == "`ColumnWyse` is neither a list nor a preset");
-  CHECK(wrong.diags.all().front().help.front() ==
-        "a preset with a similar name is `ColumnWise`");
+  CHECK(wrong.diags.all().front().help.front() == "did you mean `ColumnWise`?");
 }
 
 TEST_CASE("a rule written as a map may be aligned and know when it decodes") {
@@ -97,7 +96,7 @@ TEST_CASE("a mesh is a map of sizes, or text as the flag takes it") {
   CHECK(read_mesh_node("fsdp=8,tp=4") == "fsdp=8@8 tp=4@4 ");
 }
 
-TEST_CASE("what is no mesh says so at its place") {
+TEST_CASE("what is not a mesh says so at its place") {
   CHECK(read_mesh_node("[8, 4]") == "`mesh` must be a map, not a list");
   CHECK(read_mesh_node("{fsdp: eight}") ==
         "`fsdp` must be an integer, not text");

@@ -105,9 +105,9 @@ TEST_CASE("types that we do not have, and texts that break off, are refused") {
       {"%a: tensor<2xf8E3M4>)",
        "SP005 m:1:25 `f8E3M4` is not a type of elements that is read"},
       {"%a: tensor<99999999999999999999xf32>)",
-       "SP002 m:1:25 `99999999999999999999xf32` is no shape"},
+       "SP002 m:1:25 `99999999999999999999xf32` is not a shape"},
       {"%a: !stablehlo.token, %b: tensor<f32>)",
-       "SP002 m:1:18 an argument is no tensor"},
+       "SP002 m:1:18 an argument is not a tensor"},
       {"%a tensor<f32>)", "SP002 m:1:17 an argument has no type"},
       {"tensor<f32>)", "SP002 m:1:14 an argument is missing here"},
       {"%a: tensor<f32", "SP002 m:1:25 a type does not end"},
@@ -122,7 +122,7 @@ TEST_CASE("types that we do not have, and texts that break off, are refused") {
       {"%a: tensor<2xf32> {mhlo.sharding = \"{devices=[1,1]<=[1]}\"})",
        "SP002 m:1:49 the sharding of `a` has 2 dimensions, its type 1"},
       {"%a: tensor<2xf32> {mhlo.sharding = x})",
-       "SP002 m:1:49 `mhlo.sharding` is no string"},
+       "SP002 m:1:49 `mhlo.sharding` is not a string"},
       {"%a: tensor<f32> {sdy.sharding = #sdy.sharding<mesh<[\"a\"=2]>, [], "
        "replicated={\"a\":(1)2}>}, %b: tensor<f32>)",
        "SP014 m:1:91 a part of axis `a` is used"},
@@ -152,7 +152,7 @@ TEST_CASE("all shardings are on one mesh of several devices") {
   CHECK(two("a, [{\"y\"}]", "d, [{}]") ==
         names +
             "SP002 m:5:70 the mesh has no axis `y`\n"
-            "SP014 m:5:114 `q` lies on one device only");
+            "SP014 m:5:114 `q` is on one device only");
   CHECK(arguments_text("sdy.mesh @a = <[\"x\"=2]>\nsdy.mesh @a = "
                        "<[\"x\"=2]>\nfunc.func @f()") ==
         "SP003 m:2:10 mesh `a` is given twice");
@@ -162,7 +162,7 @@ TEST_CASE("arguments that JAX lowered have their names, shapes and dtypes") {
   const auto record =
       testing::read_json(testing::data_path("stablehlo/arguments.json"));
   const auto host = make_real_host();
-  for (const char* file : {"shardy.mlir", "gspmd.mlir"}) {
+  for (const char* file : {"shardy.mlir", "gspmd.mlir", "exported.mlir"}) {
     CAPTURE(file);
     Diagnostics diags;
     const auto manifest = load_manifest(
@@ -181,8 +181,7 @@ TEST_CASE("arguments that JAX lowered have their names, shapes and dtypes") {
       CHECK(type.shape == row.at("shape").get<Shape>());
       CHECK(type.dtype == find_dtype(row.at("dtype").get<std::string>()));
     }
-    CHECK(manifest->mesh.size() ==
-          (std::string(file) == "shardy.mlir" ? 3 : 0));
+    CHECK(manifest->mesh.size() == (std::string(file) == "gspmd.mlir" ? 0 : 3));
   }
 }
 
@@ -245,8 +244,9 @@ TEST_CASE("tiles become the axes that they are made of") {
       {{"{devices=[2,2]0,1,2,3}"}, "a=2 b=2 P(a, b)"},
       {{"{devices=[2,2]0,2,1,3}"},
        "SP014 m:1:1 devices are listed in an order of their own"},
-      {{"{maximal device=0}"}, "SP014 m:1:1 a tensor lies on one device only"},
-      {{"{manual}"}, "SP014 m:1:1 this sharding does not say where values lie"},
+      {{"{maximal device=0}"}, "SP014 m:1:1 a tensor is on one device only"},
+      {{"{manual}"},
+       "SP014 m:1:1 this sharding does not say where values are placed"},
       {{"{{replicated}}"},
        "SP014 m:1:1 a tuple of shardings is given to one tensor"},
       {{"{devices=[2,4]<=[8] last_tile_dims={manual}}"},
@@ -263,10 +263,10 @@ TEST_CASE("tiles become the axes that they are made of") {
        "SP014 m:1:1 tiles do not correspond to axes of a mesh"},
       {{"{devices=[4]<=[4]}", "{devices=[8]<=[8]}"},
        "SP014 m:1:1 shardings are over different numbers of devices"},
-      {{"devices=[4]<=[4]"}, "SP002 m:1:1 this is no sharding of XLA"},
-      {{"{devices=[4]<=[4]"}, "SP002 m:1:1 this is no sharding of XLA"},
+      {{"devices=[4]<=[4]"}, "SP002 m:1:1 this is not a sharding of XLA"},
+      {{"{devices=[4]<=[4]"}, "SP002 m:1:1 this is not a sharding of XLA"},
       {{"{devices=[4,]<=[4]}"}, "a=4 P(a)"},
-      {{"\b\3"}, "SP002 m:1:1 this is no sharding of XLA"},
+      {{"\b\3"}, "SP002 m:1:1 this is not a sharding of XLA"},
   };
   for (const Case& c : kCases) {
     CAPTURE(c.texts.front());
@@ -377,9 +377,9 @@ TEST_CASE("shardings are read as Shardy prints them") {
       {"#sdy.sharding<@m, [{}], unreduced={\"a\"}>",
        "SP014 m:1:25 an argument is unreduced"},
       {"#sdy.sharding<@m, [{}], other={\"a\"}>",
-       "SP002 m:1:25 `other` is no part of a sharding"},
+       "SP002 m:1:25 `other` is not a part of a sharding"},
       {"#sdy.sharding_per_value<[<@m, [{}]>]>",
-       "SP002 m:1:1 this is no sharding of one tensor"},
+       "SP002 m:1:1 this is not a sharding of one tensor"},
       {"#sdy.sharding<[{}]>", "SP002 m:1:15 a mesh is missing here"},
       {"#sdy.sharding<@m [{}]>", "SP002 m:1:18 `,` is missing here"},
       {"#sdy.sharding<@m, [{a}]>",
@@ -414,7 +414,7 @@ TEST_CASE("meshes have axes, and may list their devices") {
   CHECK(mesh("<[\"a\"=2, \"b\"=1]>") == " a=2 b=1");
   CHECK(mesh("<[], device_ids=[0]>") == "ids");
   CHECK(mesh("<[\"a\"=2], device_ids=[1, 0]>") == "ids a=2");
-  CHECK(mesh("[\"a\"=2]") == "SP002 m:1:1 this is no mesh");
+  CHECK(mesh("[\"a\"=2]") == "SP002 m:1:1 this is not a mesh");
   CHECK(mesh("<[\"a\"=2 \"b\"=2]>") == "SP002 m:1:9 `,` is missing here");
   CHECK(mesh("<[\"a\"=2], ids>") == "SP002 m:1:11 `>` is missing here");
   CHECK(mesh("<[\"a\"=2]") == "SP002 m:1:9 `>` is missing here");
@@ -441,7 +441,7 @@ TEST_CASE("what JAX lowered has the specs that were passed to it") {
   const auto record =
       testing::read_json(testing::data_path("stablehlo/arguments.json"));
   const auto host = make_real_host();
-  for (const char* file : {"shardy.mlir", "gspmd.mlir"}) {
+  for (const char* file : {"shardy.mlir", "gspmd.mlir", "exported.mlir"}) {
     CAPTURE(file);
     Diagnostics diags;
     const std::vector<std::string> paths = {
@@ -465,6 +465,44 @@ TEST_CASE("what JAX lowered has the specs that were passed to it") {
               testing::without_trailing(testing::spec_of(row.at("spec"))));
       }
     }
+  }
+}
+
+TEST_CASE("meshes and shardings in attributes of XLA are read as Shardy's") {
+  const std::string meshes =
+      "module @jit_f attributes {mhlo.frontend_attributes = {xla.sdy.meshes = "
+      "\"{m = #sdy.mesh<[\\\\\\22a\\\\\\22=2]>, "
+      "n = #sdy.mesh<[\\22b\\22=4]>}\"}} {\n";
+  const auto argument = [&](const std::string& sharding) {
+    return shardings_text(
+        meshes +
+        "func.func public @main(%arg0: tensor<4x2xf32> "
+        "{mhlo.frontend_attributes = {xla.sdy.sharding = \"" +
+        sharding + "\"}, mhlo.sharding = \"{replicated}\"} loc(\"w\")) {}");
+  };
+  CHECK(argument("#sdy.sharding<@m, [{\\\\\\22a\\\\\\22}, {}]>") ==
+        "^w$ -> P(a, None)\na=2 ");
+  CHECK(argument("#sdy.sharding<@n, [{}, {\\22b\\22}]>") ==
+        "^w$ -> P(None, b)\nb=4 ");
+  CHECK(argument("#sdy.sharding<@o, [{}, {}]>") ==
+        "refused\nSP002 r:2:95 the module has no mesh `o`");
+  CHECK(argument("#sdy.sharding<@m, [{\\22a\\22:(1)2}, {}]>") ==
+        "refused\nSP014 r:2:95 a part of axis `a` is used");
+}
+
+TEST_CASE("a mesh may be written with the name of its attribute") {
+  CHECK(shardings_text("sdy.mesh @m = #sdy.mesh<[\"a\"=2]>\n"
+                       "func.func @f(%w: tensor<4xf32> {sdy.sharding = "
+                       "#sdy.sharding<@m, [{\"a\"}]>})") ==
+        "^w$ -> P(a)\na=2 ");
+}
+
+TEST_CASE("other forms of a module are called what they are") {
+  for (const char* text : {"HloModule jit_f, entry_computation_layout={}\n",
+                           "ML\xEFR\x0DStableHLO_v1.0\n"}) {
+    CAPTURE(text);
+    CHECK(looks_like_stablehlo(text));
+    CHECK(shardings_text(text).find("which is not read") != std::string::npos);
   }
 }
 

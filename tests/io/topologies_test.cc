@@ -111,7 +111,7 @@ TEST_CASE("a name says devices, slices, hosts and hardware") {
   }
 }
 
-TEST_CASE("what is no topology is told why, with help") {
+TEST_CASE("what is not a topology is told why, with help") {
   const struct {
     const char* name;
     const char* message;
@@ -146,22 +146,22 @@ TEST_CASE("what is no topology is told why, with help") {
       {"H100", "topology `H100` has no number", nullptr,
        "write how many there are, e.g. `8xH100`"},
       {"H100:8", "unknown topology `H100:8`", nullptr,
-       "the number stands in front: `8xH100`"},
+       "the number comes first: `8xH100`"},
       {"a3-highgpu-8gx4", "unknown topology `a3-highgpu-8gx4`", nullptr,
-       "the number stands in front: `4xa3-highgpu-8g`"},
+       "the number comes first: `4xa3-highgpu-8g`"},
       {"v5e-256*2", "unknown topology `v5e-256*2`", nullptr,
-       "the number stands in front: `2xv5e-256`"},
+       "the number comes first: `2xv5e-256`"},
       {"v5q-128", "unknown topology `v5q-128`", nullptr,
-       "a topology with a similar name is `v5e-128`"},
+       "did you mean `v5e-128`?"},
       {"3xa3-hihgpu-8g", "unknown topology `3xa3-hihgpu-8g`", nullptr,
-       "a topology with a similar name is `3xa3-highgpu-8g`"},
+       "did you mean `3xa3-highgpu-8g`?"},
       {"MI300", "unknown topology `MI300`", nullptr,
-       "a topology with a similar name is `8xMI300X`"},
+       "did you mean `8xMI300X`?"},
       {"v5p-0128", "unknown topology `v5p-0128`", nullptr,
        "`shardplan list topologies` shows all; `--devices` and `--hardware` "
        "say as much of others"},
       {"0xH100", "unknown topology `0xH100`", nullptr,
-       "a topology with a similar name is `8xH100`"},
+       "did you mean `8xH100`?"},
       {"1x2", "unknown topology `1x2`", nullptr,
        "`shardplan list topologies` shows all; `--devices` and `--hardware` "
        "say as much of others"},

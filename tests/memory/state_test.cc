@@ -92,7 +92,7 @@ TEST_CASE("dtypes of weights, gradients, master and moments can be chosen") {
               "nu bf16[8] P() 16"});
 }
 
-TEST_CASE("what is no floating point has neither gradient nor state") {
+TEST_CASE("what is not a floating point has neither gradient nor state") {
   StateOptions options = with(Optimizer::AdamW);
   options.param_dtype = DType::BF16;
   for (const std::string type : {"i8[8]", "u8[8]", "bool[8]"}) {

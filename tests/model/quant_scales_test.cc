@@ -86,7 +86,7 @@ TEST_CASE("blocks that no shape shows alone are inferred from all together") {
                                  {"c.weight", "f8_e4m3fn[64, 1024]"},
                                  {"c.weight_scale_inv", "f32[1, 8]"}})) ==
         "a.weight [128, 128]; b.weight [128, 128]; c.weight [128, 128]");
-  // 96 is no power of two, and all agree on it.
+  // 96 is not a power of two, and all agree on it.
   CHECK(told_of_scales(manifest({{"a.weight", "f8_e4m3fn[192, 960]"},
                                  {"a.weight_scale_inv", "f32[2, 10]"},
                                  {"b.weight", "f8_e4m3fn[960, 96]"},
@@ -109,7 +109,8 @@ TEST_CASE("layers are alike; where they are not, the larger block holds") {
         "layers.0.up.weight [128, 128]; layers.1.up.weight [128, 128]");
 }
 
-TEST_CASE("nothing is claimed of what is no quantised weight with its scales") {
+TEST_CASE(
+    "nothing is claimed of what is not a quantised weight with its scales") {
   CHECK(told_of_scales(manifest({{"up.weight", "f8_e4m3fn[768, 7168]"}})) ==
         "");
   CHECK(told_of_scales(manifest({{"up.weight", "bf16[768, 7168]"},

@@ -441,6 +441,40 @@ shardplan: warning[SP204] axis `s\np` shards nothing
 )");
 }
 
+TEST_CASE("many findings of one code are shortened to a line each") {
+  Diagnostics diags;
+  for (int i = 0; i < 6; ++i) {
+    diags
+        .report(Code::UnusedRule, span_of(rules(), "model"),
+                "w" + std::to_string(i))
+        .help("do " + std::to_string(i))
+        .bytes(i == 4 ? 2048 : 0);
+  }
+  diags.report(Code::UnusedAxis, {}, "another");
+  const auto text = [&](bool expand) {
+    Style style;
+    style.expand = expand;
+    std::string out;
+    write_diagnostics(diags, style, [&](std::string_view piece) {
+      out += piece;
+      return true;
+    });
+    return out;
+  };
+  const std::string brief = text(false);
+  CHECK(brief.find("do 2") != std::string::npos);
+  CHECK(brief.find("do 3") == std::string::npos);
+  CHECK(
+      brief.ends_with("\n"
+                      "warning[SP102]: 3 more like these, in short (--expand "
+                      "shows all of each)\n"
+                      "  = w3 (rules.yaml:9)\n"
+                      "  = w4: 2.00 KiB (rules.yaml:9)\n"
+                      "  = w5 (rules.yaml:9)\n\n"
+                      "warning[SP204]: another\n"));
+  CHECK(text(true).find("do 5") != std::string::npos);
+}
+
 TEST_CASE("nothing is written once the sink has refused") {
   Diagnostics diags;
   for (int i = 0; i < 10'000; ++i) {

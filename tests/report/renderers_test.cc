@@ -27,7 +27,9 @@ Memory per device
 )");
 }
 
-TEST_CASE("findings lead where they are the answer, else stderr has them") {
+TEST_CASE(
+    "findings follow the summary where they are the answer, else stderr has "
+    "them") {
   Diagnostics diags;
   diags.report(Code::UnusedAxis, {}, "axis `sp` shards nothing");
   Report report;
@@ -40,8 +42,8 @@ TEST_CASE("findings lead where they are the answer, else stderr has them") {
         "`shardplan explain SP204` describes a code\n");
   report.diagnostics_are_the_answer = true;
   CHECK(rendered(report, "text") ==
-        "warning[SP204]: axis `sp` shards nothing\n\n"
         "1 warning in 7 rules\n\n"
+        "warning[SP204]: axis `sp` shards nothing\n\n"
         "`shardplan explain SP204` describes a code\n");
 }
 
@@ -154,7 +156,7 @@ TEST_CASE("texts that a spreadsheet would compute get an apostrophe") {
   }
 }
 
-TEST_CASE("a row of one absent value is no empty line") {
+TEST_CASE("a row of one absent value is not an empty line") {
   Report report;
   report.tables = {{"t",
                     "",

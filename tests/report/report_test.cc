@@ -325,6 +325,7 @@ TEST_CASE("text has the rows of JSON, with nothing that acts on a terminal") {
     Style style;
     style.unicode = draw_bool();
     style.exact = draw_bool();
+    style.width = 1 << 20;  // nothing wraps
     const auto lines = lines_of(rendered(report, "text", style));
     ENSURE(lines.size() == (rows.empty() ? 0 : rows.size() + 1));
     for (const std::string& line : lines) {

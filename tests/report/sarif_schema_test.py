@@ -115,9 +115,9 @@ def mistakes_of_meaning(log, report):
     for lost in meant - found:
         yield f"a finding is lost: {lost}"
     for more in found - meant:
-        # Changes that fall short of nothing are notes beside the findings.
+        # Changes that fail of nothing are notes beside the findings.
         if report["command"] not in ("gate", "diff") or more[1] != "note":
-            yield f"a result is no finding: {more}"
+            yield f"a result is not a finding: {more}"
     edits = sum(1 for d in report["diagnostics"] for fix in d["fixes"]
                 if fix["edits"])
     fixes = sum(len(result.get("fixes", [])) for result in run["results"])
@@ -155,7 +155,7 @@ def main():
             continue
         mistakes = []
         if re.search(rb"[^\n -~]", text):
-            mistakes.append("holds what is no printable ASCII")
+            mistakes.append("holds what is not a printable ASCII")
         if result.exit != run.exit:
             mistakes.append(f"exits with {result.exit}, not {run.exit}")
         try:

@@ -150,7 +150,7 @@ TEST_CASE("SARIF: a run that could not judge says so") {
   const json run = sarif_run(report);
   const json& call = run.at("invocations").at(0);
   CHECK(call.at("executionSuccessful") == false);
-  // A broken file is shown at its line; the missing flag is no file's fault.
+  // A broken file is shown at its line; the missing flag is not a file's fault.
   REQUIRE(run.at("results").size() == 1);
   CHECK(run.at("results").at(0).at("ruleId") == "SP002");
   REQUIRE(call.at("toolExecutionNotifications").size() == 1);
@@ -248,7 +248,7 @@ TEST_CASE("SARIF: its edits make what the fix's own make") {
     ENSURE(edited(text, sarif_results(diags).at(0).at("fixes").at(0)) ==
            expected);
   }));
-  // A fix that is no edit of a file stays in the words.
+  // A fix that is not an edit of a file stays in the words.
   Diagnostics diags;
   diags.report(Code::UnusedAxis, {}, "m");
   Fix size;

@@ -156,7 +156,7 @@ def mistakes_in(schema):
     used = collections.Counter()
     for path, part in parts_of(schema):
         for word in set(part) - KNOWN_WORDS:
-            yield f"{path}: `{word}` is no word of a schema that we use"
+            yield f"{path}: `{word}` is not a word of a schema that we use"
         if "$ref" in part:
             name = part["$ref"].removeprefix("#/definitions/")
             used[name] += 1
@@ -211,7 +211,7 @@ class Checker:
             yield from base.VALIDATORS["items"](validator, part, instance,
                                                 whole)
 
-        # `1.0` is no integer of ours: integers are written in full.
+        # `1.0` is not an integer of ours: integers are written in full.
         checker = base.TYPE_CHECKER.redefine(
             "integer", lambda _, value: type(value) is int)
         self.validator = jsonschema.validators.extend(

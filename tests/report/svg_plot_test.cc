@@ -34,35 +34,35 @@ int count(const std::string& text, const std::string& part) {
 TEST_CASE("svg_plot: a plot of two lines") {
   CHECK(
       svg_text(small()) ==
-      R"svg(<svg xmlns="http://www.w3.org/2000/svg" width="758" height="440" viewBox="0 0 758 440" role="img" font-family="system-ui, 'Segoe UI', 'DejaVu Sans', Helvetica, Arial, sans-serif" fill="#222222">
+      R"svg(<svg xmlns="http://www.w3.org/2000/svg" width="758" height="456" viewBox="0 0 758 456" role="img" font-family="system-ui, 'Segoe UI', 'DejaVu Sans', Helvetica, Arial, sans-serif" fill="#222222">
 <title>Errors</title>
 <rect width="100%" height="100%" rx="6" fill="#fbfbf9"/>
 <text x="76.0" y="26.0" text-anchor="start" font-size="15" font-weight="600">Errors</text>
 <g stroke="#d9d9d4">
-<path d="M76.0 376.0H636.0"/>
-<path d="M76.0 276.7H636.0"/>
-<path d="M76.0 177.3H636.0"/>
-<path d="M76.0 46.0H636.0"/>
+<path d="M76.0 392.0H636.0"/>
+<path d="M76.0 292.7H636.0"/>
+<path d="M76.0 193.3H636.0"/>
+<path d="M76.0 62.0H636.0"/>
 </g>
-<text x="68.0" y="380.0" text-anchor="end" font-size="12">5e-4</text>
-<text x="68.0" y="280.7" text-anchor="end" font-size="12">1e-3</text>
-<text x="68.0" y="181.3" text-anchor="end" font-size="12">2e-3</text>
-<text x="68.0" y="50.0" text-anchor="end" font-size="12">5e-3</text>
-<path d="M76.0 46.0V376.0H636.0" fill="none" stroke="#555555"/>
-<path d="M216.0 376.0v5" stroke="#555555"/>
-<text x="216.0" y="396.0" text-anchor="middle" font-size="12">0</text>
-<path d="M496.0 376.0v5" stroke="#555555"/>
-<text x="496.0" y="396.0" text-anchor="middle" font-size="12">1</text>
-<text x="356.0" y="418.0" text-anchor="middle" font-size="12">layer</text>
-<text x="18.0" y="211.0" text-anchor="middle" font-size="12" transform="rotate(-90 18 211.0)">relative error</text>
-<path d="M216.0 276.7L496.0 177.3" fill="none" stroke-width="2" stroke-linejoin="round" stroke="#0072b2"/>
-<path d="M213.0 276.7a3 3 0 1 0 6 0a3 3 0 1 0 -6 0zM493.0 177.3a3 3 0 1 0 6 0a3 3 0 1 0 -6 0z" fill="#0072b2"/>
-<path d="M216.0 250.5L496.0 78.0" fill="none" stroke-width="2" stroke-linejoin="round" stroke="#d55e00"/>
-<path d="M213.0 250.5a3 3 0 1 0 6 0a3 3 0 1 0 -6 0zM493.0 78.0a3 3 0 1 0 6 0a3 3 0 1 0 -6 0z" fill="#d55e00"/>
-<path d="M500.0 78.0L658.0 78.0H672.0" fill="none" stroke-opacity="0.6" stroke="#d55e00"/>
-<text x="676.0" y="82.0" text-anchor="start" font-size="12">tp=4</text>
-<path d="M500.0 177.3L658.0 177.3H672.0" fill="none" stroke-opacity="0.6" stroke="#0072b2"/>
-<text x="676.0" y="181.3" text-anchor="start" font-size="12">unsharded</text>
+<text x="68.0" y="396.0" text-anchor="end" font-size="12">5e-4</text>
+<text x="68.0" y="296.7" text-anchor="end" font-size="12">1e-3</text>
+<text x="68.0" y="197.3" text-anchor="end" font-size="12">2e-3</text>
+<text x="68.0" y="66.0" text-anchor="end" font-size="12">5e-3</text>
+<path d="M76.0 62.0V392.0H636.0" fill="none" stroke="#555555"/>
+<path d="M216.0 392.0v5" stroke="#555555"/>
+<text x="216.0" y="412.0" text-anchor="middle" font-size="12">0</text>
+<path d="M496.0 392.0v5" stroke="#555555"/>
+<text x="496.0" y="412.0" text-anchor="middle" font-size="12">1</text>
+<text x="356.0" y="434.0" text-anchor="middle" font-size="12">layer</text>
+<text x="18.0" y="227.0" text-anchor="middle" font-size="12" transform="rotate(-90 18 227.0)">relative error (log scale)</text>
+<path d="M216.0 292.7L496.0 193.3" fill="none" stroke-width="2" stroke-linejoin="round" stroke="#0072b2"/>
+<path d="M213.0 292.7a3 3 0 1 0 6 0a3 3 0 1 0 -6 0zM493.0 193.3a3 3 0 1 0 6 0a3 3 0 1 0 -6 0z" fill="#0072b2"/>
+<path d="M216.0 266.5L496.0 94.0" fill="none" stroke-width="2" stroke-linejoin="round" stroke="#d55e00"/>
+<path d="M213.0 266.5a3 3 0 1 0 6 0a3 3 0 1 0 -6 0zM493.0 94.0a3 3 0 1 0 6 0a3 3 0 1 0 -6 0z" fill="#d55e00"/>
+<path d="M500.0 94.0L658.0 94.0H672.0" fill="none" stroke-opacity="0.6" stroke="#d55e00"/>
+<text x="676.0" y="98.0" text-anchor="start" font-size="12">tp=4</text>
+<path d="M500.0 193.3L658.0 193.3H672.0" fill="none" stroke-opacity="0.6" stroke="#0072b2"/>
+<text x="676.0" y="197.3" text-anchor="start" font-size="12">unsharded</text>
 </svg>
 )svg");
 }

@@ -153,6 +153,28 @@ TEST_CASE("elastic columns give way, the others do not") {
         "layers…p_proj/kernel  P(None, (fsdp, tp))    31.3 MiB     1");
 }
 
+TEST_CASE("words wrap where a table is too wide, and none is cut") {
+  Table table;
+  table.columns = {
+      {"name", "name"}, {"what", "what"}, {"n", "n", Align::Right}};
+  table.rows = rows_of(
+      {{std::string("a"), std::string("one two three four five six"), Count{7}},
+       {std::string("b"), std::string("unbreakablewordoftwentyfive"),
+        Count{8}}});
+  CHECK(printed(table, text_of_width(36)) ==
+        "name  what                         n\n"
+        "a     one two three four five six  7\n"
+        "b     unbreakablewordoftwentyfive  8\n");
+  table.rows = rows_of(
+      {{std::string("a"), std::string("one two three four five six"), Count{7}},
+       {std::string("b"), std::string("short"), Count{8}}});
+  CHECK(printed(table, text_of_width(26)) ==
+        "name  what               n\n"
+        "a     one two three      7\n"
+        "      four five six\n"
+        "b     short              8\n");
+}
+
 TEST_CASE("tables have a form in ASCII and in exact numbers") {
   Style style = text_of_width(60);
   style.unicode = false;

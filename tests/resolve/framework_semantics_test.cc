@@ -83,15 +83,16 @@ TEST_CASE("scalars, ranks, unknown and repeated axes are told apart") {
     const char* spec;
     const char* expected;
   } rows[] = {
-      {"eformer", "f32[]", "tp", "P(); a scalar asks no rule"},
+      {"eformer", "f32[]", "tp", "P(); rules do not apply to scalars"},
       {"easylm", "f32[]", nullptr, "P()"},
       {"flax", "f32[]", "tp",
        "refused; the spec is of 1 dimension, the array of 0"},
       {"flax", "f32[]", "", "P()"},
       {"eformer", "f32[1]", "one", "P(one)"},
-      {"easylm", "f32[1]", "tp", "P(); an array of one element asks no rule"},
-      {"eformer", "f32[8]", nullptr, "refused; no rule is found"},
-      {"easylm", "f32[8]", nullptr, "refused; no rule is found"},
+      {"easylm", "f32[1]", "tp",
+       "P(); rules do not apply to arrays of one element"},
+      {"eformer", "f32[8]", nullptr, "refused; no rule matches"},
+      {"easylm", "f32[8]", nullptr, "refused; no rule matches"},
       {"hf", "f32[8]", nullptr, "P()"},
       {"eformer", "f32[8]", "tp, fsdp", "P(tp); cut to 1 dimension"},
       {"easylm", "f32[8]", "tp, fsdp",

@@ -163,7 +163,7 @@ TEST_CASE("a catch-all is found in random names, and what is none misses one") {
     Diagnostics diags;
     const auto matcher =
         Matcher::compile(testing::rules({{pattern, ""}}), true, diags);
-    if (!matcher) return;  // `a|?` is no pattern
+    if (!matcher) return;  // `a|?` is not a pattern
     Found found;
     if (is_catch_all(pattern)) {
       ++catch_alls;

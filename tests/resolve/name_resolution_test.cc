@@ -402,10 +402,18 @@ TEST_CASE("a mapping gives every axis what it means, taken or not") {
 }
 
 TEST_CASE("specs of the last dimensions are shifted, or lose their first") {
-  CHECK(aligned_to_last(spec("tp, None"), 3) == spec("None, tp, None"));
-  CHECK(aligned_to_last(spec("tp, None"), 2) == spec("tp, None"));
-  CHECK(aligned_to_last(spec("tp, fsdp"), 1) == spec("fsdp"));
-  CHECK(aligned_to_last(spec("tp"), 0) == PartitionSpec());
+  Rule rule;
+  const auto aligned = [&](const char* text, size_t rank) {
+    rule.spec = spec(text);
+    return aligned_to_last(rule, rank);
+  };
+  CHECK(aligned("tp, None", 3) == spec("None, tp, None"));
+  CHECK(aligned("tp, None", 2) == spec("tp, None"));
+  CHECK(aligned("tp, fsdp", 1) == spec("fsdp"));
+  CHECK(aligned("tp", 0) == PartitionSpec());
+  rule.short_has_first = true;
+  CHECK(aligned("tp, None", 3) == spec("None, tp, None"));
+  CHECK(aligned("tp, None", 1) == spec("tp"));
 }
 
 TEST_CASE("placed logical axes never name a mesh axis twice") {

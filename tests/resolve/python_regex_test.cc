@@ -202,7 +202,7 @@ TEST_CASE("a refusal marks the fragment and says what helps") {
   for (const Row& row :
        {Row{"a(?=b)", 1, 4, "look-ahead is not supported"},
         {"(a)\\1", 3, 5, "back-references are not supported"},
-        {"a(?i)", 1, 5, "flags must stand at the very beginning"},
+        {"a(?i)", 1, 5, "flags must be at the very beginning"},
         {"x[ab", 1, 4, "the character class is not closed"},
         {"ab\\", 2, 3, "the pattern ends in a backslash"},
         {"a{1,2000}", 1, 9, "repetition beyond 1000 is not supported"},

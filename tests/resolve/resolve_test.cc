@@ -86,7 +86,7 @@ TEST_CASE("scalars are placed without asking the rules when strict") {
   CHECK(strict.of(0).rule == 0);
   CHECK_FALSE(strict.of(0).requested.has_value());
   CHECK_FALSE(strict.is_unmatched(strict.of(0)));
-  // A size of 1 is no scalar.
+  // A size of 1 is not a scalar.
   CHECK(strict.of(1).rule == 1);
   CHECK(strict.rules[0].found == 2);
   CHECK(strict.rules[0].won == 1);
@@ -205,7 +205,7 @@ TEST_CASE("a tensor that exceeds 63 bits as declared is refused") {
   CHECK(diags.cannot_run());
 }
 
-TEST_CASE("logical axes place what no rule is found in") {
+TEST_CASE("logical axes place what no rule matches") {
   Manifest manifest = testing::manifest(
       {{"a", "f32[8, 8]"}, {"b", "f32[8, 8]"}, {"c", "f32[8, 8]"}});
   manifest.set_axes(0, {"embed", "mlp"});

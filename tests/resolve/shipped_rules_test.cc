@@ -38,11 +38,13 @@ struct Tensor {
 
 // What no recorded model has: the layer for multi-token prediction, heads of
 // models that usually tie them, BERT's for pairs of sentences, and how EasyDeL
-// keeps experts.
+// and transformers 5 keep experts.
 const std::vector<std::pair<std::string_view, Tensor>> kAlso = {
     {"bert", {"bert.pooler.dense.weight", {768, 768}}},
     {"bert", {"bert.pooler.dense.bias", {768}}},
     {"bert", {"bert.embeddings.LayerNorm.gamma", {768}}},
+    {"bert", {"cls.predictions.decoder.weight", {30522, 768}}},
+    {"bert", {"cls.predictions.decoder.bias", {30522}}},
     {"bert", {"cls.seq_relationship.weight", {2, 768}}},
     {"bert", {"cls.seq_relationship.bias", {2}}},
     {"deepseek_v3", {"model.layers.61.eh_proj.weight", {7168, 14336}}},
@@ -52,6 +54,16 @@ const std::vector<std::pair<std::string_view, Tensor>> kAlso = {
     {"deepseek_v3", {"model.layers.61.shared_head.norm.weight", {7168}}},
     {"deepseek_v3",
      {"model.layers.61.shared_head.head.weight", {129280, 7168}}},
+    {"deepseek_v3",
+     {"model.layers.7.mlp.experts.gate_up_proj", {256, 4096, 7168}}},
+    {"deepseek_v3",
+     {"model.layers.7.mlp.experts.down_proj", {256, 7168, 2048}}},
+    {"mixtral", {"model.layers.0.mlp.gate.weight", {8, 4096}}},
+    {"mixtral", {"model.layers.0.mlp.experts.gate_up_proj", {8, 28672, 4096}}},
+    {"mixtral", {"model.layers.0.mlp.experts.down_proj", {8, 4096, 14336}}},
+    {"qwen3_moe",
+     {"model.layers.0.mlp.experts.gate_up_proj", {128, 1536, 2048}}},
+    {"qwen3_moe", {"model.layers.0.mlp.experts.down_proj", {128, 2048, 768}}},
     {"gpt2", {"transformer.h.0.attn.c_attn.weight", {768, 2304}}},
     {"gpt2", {"transformer.wte.weight", {50257, 768}}},
     {"gpt2", {"lm_head.weight", {50257, 768}}},

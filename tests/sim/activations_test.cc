@@ -125,10 +125,11 @@ activations:
 )");
   REQUIRE(p.values.has_value());
   CHECK(p.spec("h") == "P(None, tp)");
-  CHECK(p.messages.find("SP201 rules.yaml:4:11 `h` is not laid out as asked") !=
+  CHECK(p.messages.find(
+            "SP201 rules.yaml:4:11 `h` is not sharded as requested") !=
         std::string::npos);
   CHECK(p.messages.find("SP506 warning rules.yaml:5:6 activation rule "
-                        "`nothing` is found in no value of the graph") !=
+                        "`nothing` matches no value of the graph") !=
         std::string::npos);
 }
 

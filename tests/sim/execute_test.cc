@@ -238,7 +238,7 @@ TEST_CASE("execute: shards put together are the whole") {
   }
 }
 
-// A row-parallel product: parts of a sum, then an all-reduce.
+// A row-parallel product: partial sums, then an all-reduce.
 struct RowParallel {
   RowParallel() : g("tp=4") {
     const int x = g.input({2, 8}, "None, tp");

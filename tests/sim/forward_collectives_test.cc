@@ -129,7 +129,8 @@ std::string rules_but(const std::string& first) {
          "  - ['.*', []]\n";
 }
 
-TEST_CASE("forward collectives: layers that are placed otherwise are counted") {
+TEST_CASE(
+    "forward collectives: layers that are placed differently are counted") {
   struct Case {
     const char* first;
     int64_t partitioned;

@@ -41,7 +41,7 @@ TEST_CASE("isolate: one operation, with operands as they lie in the program") {
         "all-reduce over tp of v5 (partial sum)");
 }
 
-TEST_CASE("isolate: parts of sums become whole") {
+TEST_CASE("isolate: partial sums become whole") {
   SmallGraph g("tp=2");
   const int x = g.input({2, 8}, "None, tp");
   const int y = g.einsum("bd,df->bf", x, g.parameter({8, 8}, "tp, None"));
@@ -126,7 +126,7 @@ TEST_CASE("products: exact products have no error") {
   CHECK(ratio(64, true) == 0.0);
 }
 
-TEST_CASE("products: what is no product has no ratio") {
+TEST_CASE("products: what is not a product has no ratio") {
   SmallGraph g("tp=2");
   g.node("relu", {g.input({4}, "tp")});
   const Program program = g.plan();
@@ -256,7 +256,7 @@ TEST_CASE("locate: runs that advance together stop where they part") {
   }
 }
 
-TEST_CASE("locate: parts of sums are not looked at") {
+TEST_CASE("locate: partial sums are not looked at") {
   Kept kept(Arithmetic::Field);
   for (size_t r = 0; r < kept.program->registers.size(); ++r) {
     if (kept.program->registers[r].layout.partial.empty()) continue;
@@ -454,7 +454,7 @@ TEST_CASE("decisions: the tie is given in parts of the row's norm") {
   const double half = std::sqrt(0.5) * 1000;
   CHECK_FALSE(wrong(of({half, half - tie * 0.9, 0, 0}), 1));
   CHECK(wrong(of({half, half - tie * 1.1, 0, 0}), 1));
-  // What is no index, or of another shape, is no choice of these.
+  // What is not an index, or of another shape, is not a choice of these.
   CHECK(wrong(of({5, 5, 5, 5}), 4));
   CHECK(wrong(of({5, 5, 5, 5}), -1));
   CHECK(wrong_choice(program, *at, of({5, 5, 5, 5}), of({0}),

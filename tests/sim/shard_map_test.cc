@@ -96,7 +96,7 @@ TEST_CASE("shard_map: a result is put together in the order of its axes") {
 
 // A sum stood for a maximum in the field, so that a psum for a pmax was found
 // right there.
-TEST_CASE("shard_map: the sum of maxima is no maximum") {
+TEST_CASE("shard_map: the sum of maxima is not a maximum") {
   for (const ValueSource source : {ValueSource::Field, ValueSource::Random}) {
     for (const int64_t rows : {1, 8}) {
       SmallGraph g("tp=4");
@@ -149,7 +149,7 @@ TEST_CASE("shard_map: a bias within the sum is added once per device") {
 }
 
 TEST_CASE("shard_map: a step within a body is not judged by itself") {
-  // Right as a whole: scaling parts of a sum.
+  // Right as a whole: scaling partial sums.
   SmallGraph g("tp=4");
   const int x = g.input({4, 8}, "None, tp");
   const int y = g.einsum("bd,df->bf", x, g.parameter({8, 8}, "tp, None"));

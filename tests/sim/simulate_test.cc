@@ -255,6 +255,26 @@ TEST_CASE("simulate: says how far it is, and stops when asked to") {
   }
 }
 
+TEST_CASE("simulate: the share of the work that is done grows from 0") {
+  Mlp mlp;
+  const Program program = mlp.g.plan();
+  for (const ValueSource source : {ValueSource::Field, ValueSource::Random}) {
+    std::vector<double> done;
+    SimulateOptions options;
+    options.values = source;
+    options.step = [&](const char* work, const char*, double share) {
+      if (std::string(work) == "running") done.push_back(share);
+    };
+    CHECK_FALSE(simulate(program, mlp.g.values(source), options).stopped);
+    REQUIRE(done.size() == 4);
+    CHECK(done[0] == 0);
+    CHECK(std::is_sorted(done.begin(), done.end()));
+    CHECK(done[3] < 1);
+    // Products are nearly all of it.
+    CHECK(done[1] > 0.1);
+  }
+}
+
 TEST_CASE("simulate: stops as well where it looks for a difference") {
   Mlp mlp;
   Program program = mlp.g.plan();

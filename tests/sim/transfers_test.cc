@@ -359,7 +359,7 @@ Tensor third() {
   return make_tensor(Element::F32, {2}, std::vector<double>{1.0 / 3, 1});
 }
 
-TEST_CASE("precision: parts of a sum are kept in the reduce type") {
+TEST_CASE("precision: partial sums are kept in the reduce type") {
   SmallGraph g("tp=4");
   const int x = g.input({8}, "tp");
   const int ids = g.input({8}, "None", 100);

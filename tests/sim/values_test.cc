@@ -243,7 +243,7 @@ TEST_CASE("both runs must agree") {
   CHECK_FALSE((*compare(recorded, {2, 8}, {1, 8}).errors)[0].agrees());
 }
 
-TEST_CASE("zeros, infinities and what is no number") {
+TEST_CASE("zeros, infinities and what is not a number") {
   const double inf = std::numeric_limits<double>::infinity();
   const double nan = std::numeric_limits<double>::quiet_NaN();
   Recorded zeros;

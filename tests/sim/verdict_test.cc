@@ -46,7 +46,7 @@ TEST_CASE("verdict: the median of an odd number of rows is the middle one") {
 TEST_CASE("verdict: a row of zeros is measured by the others") {
   const Tensor y = rows({3, 1}, {0, 2, 2});
   CHECK(structural_error(y, rows({3, 1}, {1, 2, 2})) == doctest::Approx(0.5));
-  // All zero on both sides is no error, on one side a mismatch.
+  // All zero on both sides is not an error, on one side a mismatch.
   const Tensor zero = rows({2, 2}, {0, 0, 0, 0});
   CHECK(structural_error(zero, zero) == 0);
   CHECK(structural_error(zero, rows({2, 2}, {0, 0, 0, 1e-300})) == kInfinity);
@@ -336,7 +336,7 @@ TEST_CASE("non-finite: in the sharded run alone it is a mismatch") {
   CHECK(std::isinf(s.mismatch->error));
 }
 
-TEST_CASE("non-finite: the -inf of a causal mask is no finding") {
+TEST_CASE("non-finite: the -inf of a causal mask is not a finding") {
   SmallGraph g("tp=2");
   const int x = g.input({2, 4, 8}, "None, None, tp");
   const int scores = g.node("causal_mask", {x});

@@ -118,7 +118,7 @@ TEST_CASE("layout: axes in use shard a dimension or hold parts") {
         AxisNames{"ep", "dp", "tp", "sp"});
 }
 
-TEST_CASE("layout: parts of sums can be summed, but not taken apart again") {
+TEST_CASE("layout: partial sums can be summed, but not taken apart again") {
   const Layout whole = replicated(1);
   const Layout parts = partial("None", 1, {"dp", "tp"});
   CHECK(covers(parts, whole));

@@ -129,7 +129,7 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "partition: parts of sums are added, scaled and reshaped before they "
+    "partition: partial sums are added, scaled and reshaped before they "
     "are summed once") {
   SmallGraph g("tp=4");
   const int x = g.input({8, 16}, "None, tp");
@@ -164,7 +164,7 @@ TEST_CASE("partition: operands that disagree are moved, and nobody asked") {
   CHECK(implicit >= 1);
 }
 
-TEST_CASE("partition: what is gathered only to be cut otherwise is marked") {
+TEST_CASE("partition: what is gathered only to be resharded is marked") {
   SmallGraph g("a=2,b=4");
   const int x = g.input({4}, "a");  // too short for both axes at once
   g.constrained(x, "b");

@@ -102,8 +102,8 @@ TEST_CASE("propagate: labels say which dimension is the batch") {
 using testing::layout;
 using testing::partial;
 
-// The choice for the last node of a graph whose operands lie as wanted there,
-// or as given.
+// The choice for the last node of a graph whose operands are sharded as wanted
+// there, or as given.
 NodeChoice chosen(const SmallGraph& g, std::vector<Layout> operands,
                   const std::vector<std::vector<bool>>& batch = {},
                   const std::optional<Layout>& wanted = std::nullopt) {
@@ -139,7 +139,7 @@ TEST_CASE("choose: operands that agree stay where they are") {
   CHECK(c.result == layout("dp, tp", 2));
 }
 
-TEST_CASE("choose: a contraction sharded on both sides leaves parts of a sum") {
+TEST_CASE("choose: a contraction sharded on both sides leaves partial sums") {
   const Product p("tp=2", {8, 8}, {8, 8});
   const NodeChoice c =
       chosen(p.g, {layout("None, tp", 2), layout("tp, None", 2)});
@@ -192,7 +192,7 @@ TEST_CASE("choose: nothing is cut before someone needs it") {
   CHECK(c.result == layout("None, None", 2));
 }
 
-TEST_CASE("choose: parts of sums stay where the operation is linear in them") {
+TEST_CASE("choose: partial sums stay where the operation is linear in them") {
   SmallGraph g("tp=2");
   const int x = g.input({8, 8}, "");
   const int y = g.input({8, 8}, "");

@@ -47,7 +47,7 @@ constexpr const char* kProduct =
     "{op: einsum, in: [x, w], out: y, equation: 'bd,df->bf', shard_map: "
     "{in_specs: [[dp, tp], [tp]], out_specs: [dp], psum: [tp]}}";
 
-TEST_CASE("shard_map: operands and result lie as the specs say") {
+TEST_CASE("shard_map: operands and result are sharded as the specs say") {
   const auto c = checked(kProduct);
   CHECK(c->fine);
   CHECK(c->messages.empty());
@@ -153,7 +153,7 @@ TEST_CASE("shard_map: a slice of part of a row is refused") {
       "{op: split, in: w, out: [p, q], sizes: [2, 10], shard_map: {in_specs: "
       "[[null, tp]], out_specs: [null, tp]}}");
   CHECK_FALSE(c->fine);
-  CHECK(c->messages.find("SP015 g:5:10 what `p` (split) takes is no whole "
+  CHECK(c->messages.find("SP015 g:5:10 what `p` (split) takes is not a whole "
                          "number of rows of a device's [8, 3]") == 0);
 }
 

@@ -146,6 +146,7 @@ inline std::vector<OpSample> op_samples() {
       {"multiply", {{2, 3, 6}, {3, 1}}, {}},
       {"divide", {{4, 6}, {4, 1}}, {}, {{}, positive}},
       {"scale", {{4, 6}}, {{"by", 0.3}}},
+      {"shift", {{4, 6}}, {{"by", -0.7}}},
       {"negate", {{4, 6}}, {}},
       {"square", {{4, 6}}, {}},
       {"exp", {{4, 6}}, {}},

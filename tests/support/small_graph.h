@@ -23,7 +23,7 @@ namespace shardplan::testing {
 
 // "dp, None" as a layout of a rank; without the sizes of a mesh.
 Layout layout(std::string_view spec_text, size_t rank);
-// The same with parts of a sum along axes.
+// The same with partial sums along axes.
 Layout partial(std::string_view spec_text, size_t rank, AxisNames axes);
 
 struct SmallGraph {

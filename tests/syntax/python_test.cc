@@ -92,7 +92,7 @@ TEST_CASE("lines may end as on Windows") {
   CHECK(tokens[2].starts_line);
 }
 
-TEST_CASE("what is computed or of bytes is no plain text") {
+TEST_CASE("what is computed or of bytes is not a plain text") {
   for (const char* literal :
        {"f'a{b}'", "F\"a\"", "b'a'", "rb'a'", "Rf'a'", "bR\"\"\"a\"\"\""}) {
     CAPTURE(literal);
@@ -113,10 +113,18 @@ TEST_CASE("adjacent strings stay apart, each at its place") {
   CHECK(tokens.back().kind == PythonTokenKind::End);
 }
 
+TEST_CASE("a string that names a character counts as computed") {
+  const SourceFile source("rules.py", "'\\N{BULLET}' b");
+  const auto tokens = python_tokens(source);
+  REQUIRE(tokens.size() == 3);
+  CHECK(tokens[0].kind == PythonTokenKind::Formatted);
+  CHECK(tokens[1].is("b"));
+}
+
 TEST_CASE("reading ends at a string that does not, and at no escape") {
   for (const char* text :
        {"'a", "'a\nb'", "'''a''", "\"", "'\\", "r'\\", "'\\x4'", "'\\u12'",
-        "'\\U00110000'", "'\\ud800'", "'\\N{BULLET}'"}) {
+        "'\\U00110000'", "'\\ud800'", "'\\N'", "'\\N{BULLET'"}) {
     CAPTURE(text);
     const SourceFile source("rules.py", std::string("x = ") + text);
     const auto tokens = python_tokens(source);
@@ -225,6 +233,10 @@ std::string shown(const PythonValue& value) {
       return "(" + items + ")";
     case PythonKind::List:
       return "[" + items + "]";
+    case PythonKind::Choice:
+      return "choice(" + items + ")";
+    case PythonKind::Starred:
+      return "*" + items;
     case PythonKind::Call:
       return value.text + "(" + items + ")";
   }

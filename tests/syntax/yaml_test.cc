@@ -72,8 +72,8 @@ TEST_CASE("YAML that is not what its author meant is refused with its place") {
       {"- a\nb: c\n", "2:1 the text goes on where the document has ended"},
       {"a: 1\n---\nb: 2\n",
        "2:1 the text goes on where the document has ended"},
-      {"a: &x [1, *x]\n", "1:11 an alias stands inside what it repeats"},
-      {"&x [*x]\n", "1:5 an alias stands inside what it repeats"},
+      {"a: &x [1, *x]\n", "1:11 an alias is inside the value that it repeats"},
+      {"&x [*x]\n", "1:5 an alias is inside the value that it repeats"},
       {"a: *nowhere\n",
        "1:4 malformed YAML: the referenced anchor is not "
        "defined"},

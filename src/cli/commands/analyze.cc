@@ -42,9 +42,9 @@ Table memory_table(const Session& session) {
   };
   add("parameters as planned", session.memory.max);
   if (session.memory.min != session.memory.max) {
-    add("on the emptiest device", session.memory.min);
+    add("on the least full device", session.memory.min);
   }
-  add("if nothing repeated", even);
+  add("without replication", even);
   table.rows = rows_of(std::move(rows));
   return table;
 }
@@ -81,8 +81,20 @@ Table imbalance_table(const Session& session) {
   return table;
 }
 
-// Why a class is repeated: the code of its first correction, if any.
+// Why a class is replicated, as `--why` has it; empty where a rule says so.
 std::string cause(const Session& session, const Placement& placement) {
+  if (session.plan.is_unmatched(placement)) return "no rule matches";
+  std::string text;
+  for (const Correction& correction : placement.corrections) {
+    text += (text.empty() ? "dimension " : "; dimension ") +
+            std::to_string(correction.dim) + " " + dropped_text(correction) +
+            ": " + correction_reason(correction);
+  }
+  return text;
+}
+
+// The code of its first correction, if any.
+std::string code_of_cause(const Session& session, const Placement& placement) {
   if (!placement.corrections.empty()) {
     return code_id(placement.corrections.front().code);
   }
@@ -94,13 +106,14 @@ std::string cause(const Session& session, const Placement& placement) {
 Table repetition_table(const Session& session) {
   Table table;
   table.id = "repetition";
-  table.title = "Where repetition comes from";
+  table.title = "Replicated, largest first";
   table.columns = {{"parameter", "parameter", Align::Left, true},
                    {"count", "tensors", Align::Right},
                    {"over", "over"},
                    {"replicas", "copies", Align::Right},
                    {"extra_bytes_per_device", "extra per device", Align::Right},
-                   {"code", ""}};
+                   {"code", ""},
+                   {"cause", "", Align::Left, true, true}};
   table.rows = [&session](const RowSink& sink) {
     const std::vector<std::string> labels = class_labels(
         session.folding, [&](size_t i) { return session.manifest.name(i); });
@@ -108,7 +121,8 @@ Table repetition_table(const Session& session) {
       const ParameterClass& c = session.folding.classes[r.parameter_class];
       sink(Row{labels[r.parameter_class], Count{c.count}, Names{r.over},
                Count{r.replicas}, size_of(r.extra_per_device),
-               cause(session, session.plan.placements[c.kind])});
+               code_of_cause(session, session.plan.placements[c.kind]),
+               Prose{cause(session, session.plan.placements[c.kind])}});
     }
   };
   return table;

@@ -64,16 +64,12 @@ std::string verdict(const Diagnostics& diags, const Session& session) {
   return clean ? found + "." : found;
 }
 
-// The first of the most severe ones, with which the answer begins.
-const Diagnostic* first_shown(const Diagnostics& diags, bool quiet) {
-  const auto& all = diags.all();
-  const auto first = std::max_element(
-      all.begin(), all.end(), [](const Diagnostic& a, const Diagnostic& b) {
-        return a.severity < b.severity;
-      });
-  const bool none =
-      first == all.end() || (quiet && first->severity != Severity::Error);
-  return none ? nullptr : &*first;
+// The first that is shown, with which the answer begins.
+std::optional<Code> first_shown(const Diagnostics& diags, bool quiet) {
+  for (const Diagnostic* each : ranked(diags)) {
+    if (!quiet || each->severity == Severity::Error) return each->code;
+  }
+  return std::nullopt;
 }
 
 void add_checked_budget(const Context& context, const BudgetAnswer& answer,
@@ -157,11 +153,10 @@ std::optional<Report> check_report(Context& context, const Session& session) {
   }
   add_topology(context, report);
   if (answer) add_checked_budget(context, *answer, report);
-  report.notes.push_back(verdict(context.diags, session));
-  if (const Diagnostic* first =
-          first_shown(context.diags, options.output.quiet)) {
+  report.headline = {verdict(context.diags, session)};
+  if (const auto first = first_shown(context.diags, options.output.quiet)) {
     report.next_step =
-        "`shardplan explain " + code_id(first->code) + "` describes a code.";
+        "`shardplan explain " + code_id(*first) + "` describes a code.";
   }
   return report;
 }
@@ -353,7 +348,7 @@ std::optional<Asked> asked_targets(Context& context) {
         .fact(!path ? "there is no `shardplan.yaml` with targets, either"
                     : "`" + *path + "` has no targets, either")
         .help(
-            "`shardplan check MODEL` is how it is called; `targets` in "
+            "usage: `shardplan check MODEL`; `targets` in "
             "`shardplan.yaml` are checked without it");
   }
   auto chosen = chosen_targets(config->targets, context.options.gate.targets,
@@ -416,7 +411,7 @@ Exit check_targets(Context& context) {
   for (const auto& part : parts) {
     if (!part.empty()) report.tables.push_back(with_targets(part));
   }
-  report.notes = {targets_verdict(context.diags, judged)};
+  report.headline = {targets_verdict(context.diags, judged)};
   return finish_in_part(context, std::move(report));
 }
 
@@ -448,7 +443,7 @@ void validate_targets(std::span<const Setting> given, Diagnostics& diags) {
     }
     diags
         .error(Code::Usage, {},
-               title_of(setting) + " means nothing to `check` without MODEL")
+               title_of(setting) + " does not apply to `check` without MODEL")
         .help("each target in `shardplan.yaml` has its own");
   }
 }

@@ -14,6 +14,7 @@
 #include "io/hardware.h"
 #include "io/shipped.h"
 #include "io/topologies.h"
+#include "resolve/framework_semantics.h"
 
 namespace shardplan::cli {
 namespace {
@@ -43,10 +44,22 @@ std::vector<std::string> rule_set_names() {
   return names;
 }
 
+// What `diff --semantics` takes two of.
+std::vector<std::string> reading_names() {
+  std::vector<std::string> names;
+  for (const FrameworkSemantics& each : framework_semantics()) {
+    names.emplace_back(each.name);
+  }
+  return names;
+}
+
 // Words that a flag's value may be; empty for free text and for files.
 std::vector<std::string> values_of(const Flag& flag) {
   if (flag.takes == Takes::Choice) return flag.choices();
-  if (flag.name == "rules") return rule_set_names();
+  if (flag.name == "rules" || flag.name == "before" || flag.name == "after") {
+    return rule_set_names();
+  }
+  if (flag.name == "semantics") return reading_names();
   if (flag.name == "hardware") return shipped_names(kHardwareFolder);
   if (flag.name == "topology") return topology_examples();
   if (flag.name == "allow") return code_names();
@@ -215,7 +228,7 @@ std::string zsh_script() {
          "  local -a names\n"
          "  names=(\n" +
          names +
-         "    'help:tell more about a command'\n"
+         "    'help:describe a command'\n"
          "  )\n"
          "  if (( CURRENT == 2 )); then\n"
          "    _describe 'command' names\n"

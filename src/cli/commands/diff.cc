@@ -363,7 +363,7 @@ Exit diff_plans(Context& context, const std::array<RuleSide, 2>& sides) {
     if (!is_of_rules(flag)) continue;
     context.diags
         .error(Code::Usage, {},
-               "`--" + std::string(flag) + "` means nothing to saved plans")
+               "`--" + std::string(flag) + "` does not apply to saved plans")
         .help("it is for `diff` of two files of rules");
   }
   if (context.diags.cannot_run()) return Exit::CouldNotRun;
@@ -412,8 +412,17 @@ Exit run_diff(Context& context) {
                           : refuse_mixed(*b, *a, context.diags);
   }
   const std::array<RuleSide, 2> sides = {*std::move(a), *std::move(b)};
-  return holds_plan(sides[0]) ? diff_plans(context, sides)
-                              : diff_rules(context, sides);
+  if (holds_plan(sides[0])) return diff_plans(context, sides);
+  const Exit exit = diff_rules(context, sides);
+  for (Diagnostic& each : context.diags.all()) {
+    if (each.code != Code::UnrecognizedFormat) continue;
+    each.help.emplace_back(
+        "`diff` compares two saved plans, or two files of rules; `shardplan "
+        "diff MODEL --before OLD --after NEW -m MESH` compares rules on a "
+        "model");
+    break;
+  }
+  return exit;
 }
 
 namespace {
@@ -456,7 +465,7 @@ void set_semantics(const Setting& setting, Options& options,
     auto problem = diags.error(Code::Usage, setting.where,
                                "unknown reading " + in_backticks(name));
     if (const auto near = nearest(name, known)) {
-      problem.help("a reading with a similar name exists: `" + *near + "`");
+      problem.help("did you mean `" + *near + "`?");
     } else {
       problem.help("`shardplan list readings` shows all");
     }
@@ -490,7 +499,7 @@ const std::vector<Flag>& diff_flags() {
          o.diff.after.push_back(path_of(s));
        }},
       {"fail-on", 0, Takes::Text, "LIST", "Diagnostics",
-       "what falls short: memory>1%, replicated>0, new-errors (default), "
+       "what fails: memory>1%, replicated>0, new-errors (default), "
        "new-warnings, lost-axes, any-change; of rules alone the last two",
        "diff gate", false, true, nullptr, set_fail_on},
       {"exit-code", 0, Takes::Nothing, "", "Diagnostics",
@@ -504,7 +513,7 @@ const std::vector<Flag>& diff_flags() {
 
 namespace {
 
-// What means nothing together with a flag that says what is compared.
+// What cannot be used with a flag that says what is compared.
 void refuse_together(std::span<const Setting> given, const std::string& with,
                      const std::string& help, bool (*refused)(const Flag&),
                      Diagnostics& diags) {
@@ -512,7 +521,7 @@ void refuse_together(std::span<const Setting> given, const std::string& with,
     if (!refused(*setting.flag)) continue;
     auto problem = diags.error(
         Code::Usage, {},
-        title_of(setting) + " means nothing together with `--" + with + "`");
+        title_of(setting) + " cannot be used with `--" + with + "`");
     if (!help.empty()) problem.help(help);
   }
 }
@@ -569,7 +578,7 @@ void validate_diff(std::span<const Setting> given, const Options& options,
     if (!is_of_model || is_of_rules(flag.name)) continue;
     diags
         .error(Code::Usage, {},
-               title_of(setting) + " means nothing to `diff` without " +
+               title_of(setting) + " does not apply to `diff` without " +
                    (needs_before(flag)  ? "`--before`"
                     : names_rules(flag) ? "`--semantics`"
                                         : "`--semantics` or `--before`"))

@@ -27,7 +27,7 @@ struct DiffRequest {
 };
 
 const std::vector<Flag>& diff_flags();
-// What makes a plan means nothing to saved ones or to rules alone (SP010).
+// What makes a plan does not apply to saved ones or to rules alone (SP010).
 // `given` are the flags of the command line.
 void validate_diff(std::span<const Setting> given, const Options& options,
                    Diagnostics& diags);

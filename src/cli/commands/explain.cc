@@ -116,7 +116,7 @@ Exit run_explain(Context& context) {
     context.diags
         .error(Code::Usage, {},
                "`explain` needs CODE, `--matmul` or `--algorithm`")
-        .help("`shardplan explain SP203` is how it is called")
+        .help("usage: `shardplan explain SP203`")
         .help("`shardplan list codes` shows all codes");
     return Exit::CouldNotRun;
   }
@@ -131,7 +131,7 @@ Exit run_explain(Context& context) {
     auto problem = context.diags.error(Code::Usage, {},
                                        "unknown code " + in_backticks(word));
     if (const auto near = nearest(word, names)) {
-      problem.help("a code with a similar name exists: `" + *near + "`");
+      problem.help("did you mean `" + *near + "`?");
     } else {
       problem.help("`shardplan list codes` shows all codes");
     }
@@ -187,7 +187,7 @@ const std::vector<Flag>& explain_flags() {
 void validate_explain(std::span<const Setting> given, const Options& options,
                       Diagnostics& diags) {
   if (options.planning.parity && !options.explain.matmul) {
-    diags.error(Code::Usage, {}, "`--parity` means nothing without `--matmul`");
+    diags.error(Code::Usage, {}, "`--parity` needs `--matmul`");
   }
   constexpr std::array<std::string_view, 4> kOfSchedules = {"ranks", "kind",
                                                             "inner", "expand"};
@@ -197,8 +197,7 @@ void validate_explain(std::span<const Setting> given, const Options& options,
                   setting.flag->name) == kOfSchedules.end()) {
       continue;
     }
-    diags.error(Code::Usage, {},
-                title_of(setting) + " means nothing without `--algorithm`");
+    diags.error(Code::Usage, {}, title_of(setting) + " needs `--algorithm`");
   }
   if (options.output.format_was_given && !options.explain.matmul &&
       !options.explain.algorithm) {

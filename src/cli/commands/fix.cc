@@ -42,12 +42,6 @@ namespace {
 
 constexpr int kMaxPasses = 100;
 
-// An axis of this name that shards nothing is there for copies of the model;
-// only its user can say that weights should be cut over it too.
-bool is_for_copies(const std::string& axis) {
-  return axis == "dp" || axis == "data" || axis == "replica" || axis == "batch";
-}
-
 // A finding with the edit that is to remove it.
 struct Choice {
   const Diagnostic* finding = nullptr;
@@ -85,7 +79,7 @@ std::vector<Choice> choose(const Diagnostics& diags,
     if (finding.severity == Severity::Note ||
         ((finding.code == Code::UnusedAxis ||
           finding.code == Code::UnmentionedAxis) &&
-         is_for_copies(finding.subject.axis))) {
+         is_data_axis(finding.subject.axis))) {
       continue;
     }
     for (const Fix& fix : finding.fixes) {

@@ -397,9 +397,9 @@ void validate_inspect(std::span<const Setting> given, const Options& options,
     diags
         .error(Code::Usage, {},
                title_of(setting) +
-                   " means nothing to `inspect` without "
+                   " does not apply to `inspect` without "
                    "`--shard`")
-        .help("name a parameter with `--shard` to see where it lies");
+        .help("name a parameter with `--shard` to see where its shards are");
   }
 }
 

@@ -255,6 +255,7 @@ constexpr Topic kTopics[] = {
 };
 
 const Topic* find_topic(std::string_view name) {
+  if (name == "operations") name = "ops";
   for (const Topic& topic : kTopics) {
     if (topic.name == name) return &topic;
   }
@@ -268,7 +269,7 @@ const Topic* known_topic(const std::string& name, Diagnostics& diags) {
   auto problem =
       diags.error(Code::Usage, {}, "unknown topic " + in_backticks(name));
   if (const auto near = nearest(name, topic_names())) {
-    problem.help("a topic with a similar name exists: `" + *near + "`");
+    problem.help("did you mean `" + *near + "`?");
   } else {
     problem.help("`shardplan list` shows the topics");
   }
@@ -292,6 +293,32 @@ Exit list_topology(Context& context, Report report, const std::string& name) {
   return finish(context, std::move(report));
 }
 
+// A shipped file as it is, to be read or to start one's own from.
+Exit print_shipped(Context& context, std::span<const std::string_view> folders,
+                   std::string name) {
+  if (name.starts_with('@')) name.erase(0, 1);
+  std::vector<std::string> known;
+  for (const std::string_view folder : folders) {
+    for (const ShippedFile& file : shipped_files(folder)) {
+      if (shipped_name(file) != name) {
+        known.push_back(shipped_name(file));
+        continue;
+      }
+      return finish_with(context,
+                         [&](const TextSink& sink) { return sink(file.text); });
+    }
+  }
+  auto problem = context.diags.error(
+      Code::Usage, {}, "nothing shipped is called " + in_backticks("@" + name));
+  if (const auto near = nearest(name, known)) {
+    problem.help("did you mean `@" + *near + "`?");
+  }
+  return Exit::CouldNotRun;
+}
+
+constexpr std::array<std::string_view, 2> kRuleFolders = {"models", "logical"};
+constexpr std::array<std::string_view, 1> kGraphFolders = {kGraphFolder};
+
 }  // namespace
 
 std::vector<std::string> topic_names() {
@@ -313,6 +340,10 @@ Exit run_list(Context& context) {
   if (topic == nullptr) return Exit::CouldNotRun;
   if (arguments.size() == 1) {
     report.tables = topic->list();
+    if (topic->list == list_rules || topic->list == list_graphs) {
+      report.next_step =
+          "`shardplan list " + std::string(topic->name) + " NAME` prints one.";
+    }
     if (topic->list == list_hardware || topic->list == topology_overview) {
       report.next_step = "`shardplan list " + std::string(topic->name) +
                          " NAME` shows where each number is from.";
@@ -325,12 +356,19 @@ Exit run_list(Context& context) {
   if (topic->list == topology_overview) {
     return list_topology(context, std::move(report), arguments[1]);
   }
+  const bool is_json = context.options.output.format != "text";
+  if (topic->list == list_rules && !is_json) {
+    return print_shipped(context, kRuleFolders, arguments[1]);
+  }
+  if (topic->list == list_graphs && !is_json) {
+    return print_shipped(context, kGraphFolders, arguments[1]);
+  }
   context.diags
       .error(Code::Usage, {},
              "unexpected argument " + in_backticks(arguments[1]))
       .help(
-          "only `shardplan list hardware` and `shardplan list topologies` take "
-          "a name");
+          "`shardplan list` takes a name of `hardware` and `topologies`, and "
+          "of `rules` and `graphs` in text");
   return Exit::CouldNotRun;
 }
 

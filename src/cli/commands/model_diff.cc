@@ -172,7 +172,7 @@ int64_t count_changes(const ModelDiff& diff, Test test) {
          std::count_if(diff.changes.begin(), diff.changes.end(), test);
 }
 
-// Of the model, placed otherwise.
+// Of the model, placed differently.
 int64_t moved_parameters(const ModelDiff& diff) {
   int64_t count = 0;
   for (const GateChange& change : diff.changes) {
@@ -190,8 +190,8 @@ int64_t count_all(const ModelDiff& diff) {
   return count_changes(diff, [](const GateChange&) { return true; });
 }
 
-// "3 changes of rules; 64 of 291 parameters are placed otherwise; 1 change
-// falls short."
+// "3 changes of rules; 64 of 291 parameters are placed differently; 1 change
+// fails."
 std::string model_diff_note(const ModelDiff& diff) {
   const auto rules = static_cast<int64_t>(diff.rule_changes.size());
   const int64_t moved = moved_parameters(diff);
@@ -199,10 +199,10 @@ std::string model_diff_note(const ModelDiff& diff) {
   std::string text = rules == 0 ? "No rule or label changed"
                                 : plural(rules, "change") + " of rules";
   text += "; " + count_text(moved) + " of " + plural(size, "parameter") +
-          (moved == 1 ? " is placed otherwise" : " are placed otherwise");
+          (moved == 1 ? " is placed differently" : " are placed differently");
   if (const int64_t failed = count_failed(diff); failed > 0) {
-    text += "; " + plural(failed, "change") +
-            (failed == 1 ? " falls short" : " fall short");
+    text +=
+        "; " + plural(failed, "change") + (failed == 1 ? " fails" : " fail");
   }
   return text + ".";
 }

@@ -23,7 +23,9 @@ namespace {
 std::optional<RuleSet> read_rule_side(const RuleSide& side, Context& context) {
   context.progress.stage("reading " + side.path);
   const PlanRequest& request = context.options.planning;
-  const RuleReading reading = rule_reading(request);
+  RuleReading reading = rule_reading(request);
+  reading.files = &context.host;
+  reading.answers_for_others = true;
   if (side.file != nullptr) {
     return read_rules(side.file, request.dialect, reading, context.diags);
   }
@@ -49,9 +51,7 @@ std::optional<std::vector<Manifest>> read_named_models(Context& context) {
 bool check_fail_on(const FailOn& fail_on, Diagnostics& diags) {
   const std::vector<std::string> others = without_meaning_for_rules(fail_on);
   for (const std::string& name : others) {
-    diags
-        .error(Code::Usage, {},
-               "`" + name + "` in `--fail-on` means nothing without a model")
+    diags.error(Code::Usage, {}, "`" + name + "` in `--fail-on` needs a model")
         .help("of rules alone `lost-axes` and `any-change` can be told");
   }
   return others.empty();
@@ -114,6 +114,13 @@ Exit diff_rules(Context& context, const std::array<RuleSide, 2>& sides) {
   const auto before = read_rule_side(sides[0], context);
   const auto after = read_rule_side(sides[1], context);
   const auto models = read_named_models(context);
+  if (before && after) {
+    std::vector<std::string> questions = before->questions;
+    questions.insert(questions.end(), after->questions.begin(),
+                     after->questions.end());
+    check_answers(context.options.planning.answers, questions, context.diags);
+    if (context.diags.has_errors()) return Exit::CouldNotRun;
+  }
   if (!is_meant || !before || !after || !models) return Exit::CouldNotRun;
   std::vector<const Manifest*> named;
   for (const Manifest& model : *models) named.push_back(&model);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -37,6 +38,35 @@ void add_once(Mesh mesh, std::vector<Mesh>& meshes) {
   if (std::find(meshes.begin(), meshes.end(), mesh) == meshes.end()) {
     meshes.push_back(std::move(mesh));
   }
+}
+
+// `tp=1,2,4` as tp=1, tp=2 and tp=4: a size alone is another one of the axis
+// before it. In the order written, the last list fastest.
+std::vector<std::string> listed_meshes(const std::string& text) {
+  std::vector<std::vector<std::string>> axes;  // spellings of each
+  for (const std::string& part : split_list(text)) {
+    const bool is_size =
+        !part.empty() && part.find_first_not_of("0123456789") == part.npos;
+    const size_t sign = axes.empty() ? std::string::npos
+                                     : axes.back().front().find_first_of("=:");
+    if (is_size && sign != std::string::npos) {
+      axes.back().push_back(axes.back().front().substr(0, sign + 1) + part);
+    } else {
+      axes.push_back({part});
+    }
+  }
+  std::vector<std::string> meshes = {""};
+  for (const std::vector<std::string>& spellings : axes) {
+    std::vector<std::string> more;
+    for (const std::string& mesh : meshes) {
+      for (const std::string& axis : spellings) {
+        if (more.size() == kMaxMeshes + 1) break;
+        more.push_back(mesh + (mesh.empty() ? "" : ",") + axis);
+      }
+    }
+    meshes = std::move(more);
+  }
+  return meshes;
 }
 
 // The meshes of one text, for every number of devices that was given.
@@ -118,8 +148,15 @@ std::optional<std::vector<Mesh>> sweep_meshes(const SweepRequest& sweep,
   }
   if (planning.mesh != nullptr) {
     for (const std::string& text : split_list(planning.mesh->text(), ';')) {
-      if (!add_written(sweep, planning, text, meshes, diags)) {
-        return std::nullopt;
+      for (const std::string& mesh : listed_meshes(text)) {
+        if (!add_written(sweep, planning, mesh, meshes, diags)) {
+          return std::nullopt;
+        }
+        if (meshes.size() <= kMaxMeshes) continue;
+        return diags.error(Code::Usage, {},
+                           "`--mesh` makes more than " +
+                               count_text(static_cast<int64_t>(kMaxMeshes)) +
+                               " meshes");
       }
     }
     return meshes;
@@ -336,6 +373,18 @@ bool add_points(const Sweep& sweep, const SweepMesh& mesh, BudgetInput& input,
   return true;
 }
 
+std::string codes_of_errors(const Diagnostics& diags) {
+  std::set<Code> codes;
+  for (const Diagnostic& each : diags.all()) {
+    if (each.severity == Severity::Error) codes.insert(each.code);
+  }
+  std::string text;
+  for (const Code code : codes) {
+    text += (text.empty() ? "" : ", ") + code_id(code);
+  }
+  return text;
+}
+
 bool add_mesh(Context& context, const Mesh& mesh, Sweep& sweep) {
   Findings findings(context.options);
   Diagnostics& diags = findings.diags();
@@ -359,7 +408,7 @@ bool add_mesh(Context& context, const Mesh& mesh, Sweep& sweep) {
   if (input) {
     SweepMesh added{*std::move(plan), input->options.kv_sharding,
                     diags.count(Severity::Error),
-                    diags.count(Severity::Warning)};
+                    diags.count(Severity::Warning), codes_of_errors(diags)};
     if (add_points(sweep, added, *input, sweep.points, diags)) {
       // Thousands of meshes are kept, of whose plans nobody asks any more.
       added.plan.placement_of = {};
@@ -410,8 +459,12 @@ std::optional<Sweep> run(Context& context) {
   const std::string count = count_text(static_cast<int64_t>(meshes->size()));
   int64_t number = 0;
   for (const Mesh& mesh : *meshes) {
-    context.progress.stage("mesh " + count_text(++number) + " of " + count +
-                           ": " + mesh_text(mesh));
+    const double done =
+        static_cast<double>(number) / static_cast<double>(meshes->size());
+    context.progress.step("meshes",
+                          "mesh " + count_text(++number) + " of " + count +
+                              ": " + mesh_text(mesh),
+                          done);
     if (!add_mesh(context, mesh, sweep)) return std::nullopt;
   }
   return sweep;
@@ -425,10 +478,17 @@ std::string sweep_headline(const Sweep& sweep, int64_t fitting) {
       plural(static_cast<int64_t>(manifest.size()), "parameter") + ", " +
       bytes_text(static_cast<double>(manifest.total_bytes())) + "; " +
       plural(points, "point");
-  if (!sweep.devices.front().limit) return line;
-  if (fitting == points) return line + ", all of which fit";
-  return line + (fitting == 0 ? ", none of which fits"
-                              : ", " + count_text(fitting) + " of which fit");
+  if (sweep.devices.front().limit) {
+    line += fitting == points ? ", all of which fit"
+            : fitting == 0    ? ", none of which fits"
+                              : ", " + count_text(fitting) + " of which fit";
+  }
+  const auto wrong = std::count_if(sweep.points.begin(), sweep.points.end(),
+                                   [&](const SweepPoint& point) {
+                                     return sweep.meshes[point.mesh].errors > 0;
+                                   });
+  if (wrong > 0) line += "; " + count_text(wrong) + " with errors";
+  return line;
 }
 
 }  // namespace
@@ -452,6 +512,10 @@ Exit run_sweep(Context& context) {
       {"errors", Count{context.diags.count(Severity::Error)}},
       {"warnings", Count{context.diags.count(Severity::Warning)}}};
   report.headline = {sweep_headline(*sweep, fitting)};
+  if (std::string common = common_text(sweep->points, sweep->meshes);
+      !common.empty()) {
+    report.headline.push_back("each on " + std::move(common));
+  }
   report.tables = frontier_tables(sweep->points, sweep->meshes);
   report.tables.push_back(sorted_points(sweep->points, sweep->meshes,
                                         context.options.output.expand

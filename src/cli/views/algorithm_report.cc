@@ -290,7 +290,7 @@ Sent sent_by(const Question& question, const Schedule& schedule) {
 
 std::vector<std::string> notes_of(const Question& question, const Sent& sent) {
   std::string total =
-      fmt::format("all ranks send {} in all", plural(sent.copies, "payload"));
+      fmt::format("all ranks send {} in total", plural(sent.copies, "payload"));
   total += sent.copies == sent.least_copies
                ? ", the least that is possible"
                : fmt::format("; the least that is possible is {}",

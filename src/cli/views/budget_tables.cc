@@ -94,15 +94,15 @@ Table breakdown_table(const Session& session, const Budget& budget) {
       {std::string("total"), ByteSize{fullest.total}, limit_text(budget)});
   if (budget.limit) {
     rows.push_back(
-        {std::string(budget.fits() ? "headroom" : "too much by"),
+        {std::string(budget.fits() ? "headroom" : "over by"),
          ByteSize{budget.fits() ? budget.headroom : -budget.headroom},
          std::string()});
   }
   if (budget.classes.size() > 1) {
-    rows.push_back({std::string("on the emptiest device"),
+    rows.push_back({std::string("on the least full device"),
                     ByteSize{budget.classes.back().total}, std::string()});
   }
-  rows.push_back({std::string("parameters if nothing repeated"),
+  rows.push_back({std::string("parameters without replication"),
                   ByteSize{ceil_div(session.manifest.total_bytes(),
                                     session.plan.mesh.devices())},
                   std::string()});
@@ -302,7 +302,7 @@ std::vector<std::string> budget_notes(const Context& context,
   if (trains && budget.untrained > 0) {
     lines.push_back(plural(budget.untrained, "parameter") + " of " +
                     amount(budget.untrained_bytes) +
-                    " in all are not of a floating-point dtype: no gradient "
+                    " in total are not of a floating-point dtype: no gradient "
                     "and no state is counted for them");
   }
   if (state.optimizer == Optimizer::Muon) {
@@ -328,7 +328,7 @@ std::vector<std::string> budget_notes(const Context& context,
   const bool analyzes = context.options.command == "analyze";
   if (analyzes && (budget.stages || state.zero == 3)) {
     lines.emplace_back(
-        "efficiency, repetition and savings are those of the specs alone, "
+        "efficiency, replication and savings are those of the specs alone, "
         "without stages and ZeRO");
   }
   if (context.options.planning.mode != Mode::Train &&

@@ -247,7 +247,7 @@ std::vector<Group> groups_of(const GateView& view) {
   return groups;
 }
 
-// Those that fall short first, otherwise in their order.
+// Those that fail first, otherwise in their order.
 std::vector<const GateChange*> by_weight(
     const std::vector<GateChange>& changes) {
   std::vector<const GateChange*> all;
@@ -328,7 +328,7 @@ Totals totals_of(const GateView& view) {
   return totals;
 }
 
-// "2 of 12 targets change, 1 of them falls short"
+// "2 of 12 targets change, 1 of them fails"
 std::string last_line(const GateView& view, const Totals& totals) {
   const auto all = static_cast<int64_t>(view.targets.size());
   if (totals.changed == 0 && totals.broken == 0 && view.changes->empty()) {
@@ -340,7 +340,7 @@ std::string last_line(const GateView& view, const Totals& totals) {
                      plural(all, "target") +
                      (totals.changed == 1 ? " changes" : " change");
   text += ", " + count_text(totals.failed) +
-          (totals.failed == 1 ? " falls short" : " fall short");
+          (totals.failed == 1 ? " fails" : " fail");
   if (totals.broken > 0) {
     text += "; " + count_text(totals.broken) + " could not run";
   }
@@ -364,7 +364,7 @@ void add_people_tables(const GateView& view, Report& report) {
       title += " and " + plural(static_cast<int64_t>(group.names.size()) - 3,
                                 "more target");
     }
-    if (group.fails) title += ": falls short";
+    if (group.fails) title += ": fails";
     const auto changes = by_weight(*group.first->changes);
     report.tables.push_back(people_table(
         "target_changes_" + std::to_string(++number), title, changes, view));

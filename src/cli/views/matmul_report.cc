@@ -36,7 +36,8 @@ std::optional<AxisName> axis_of(const PythonValue& value, Diagnostics& diags) {
   const bool named =
       value.kind == PythonKind::Name || value.kind == PythonKind::String;
   if (named && is_axis_name(value.text)) return value.text;
-  return refuse(value.where, in_backticks(value.where.text()) + " is no axis",
+  return refuse(value.where,
+                in_backticks(value.where.text()) + " is not an axis",
                 "write the name of an axis, None, or several in brackets: "
                 "`P((dp, fsdp), None)`",
                 diags);
@@ -91,7 +92,7 @@ std::optional<PartitionSpec> read_spec(std::span<const PythonToken> tokens,
   if (!value) return std::nullopt;
   if (!names_a_spec(*value)) {
     return refuse(value->where,
-                  "the " + std::string(side) + " operand is no spec",
+                  "the " + std::string(side) + " operand is not a spec",
                   "write it as `P(dp, None)`", diags);
   }
   PartitionSpec spec;

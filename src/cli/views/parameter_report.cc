@@ -49,7 +49,7 @@ std::optional<size_t> find_parameter(const Manifest& manifest,
   auto report = diags.error(Code::Usage, {},
                             "the model has no parameter " + in_backticks(name));
   if (!found.empty()) {
-    report.fact("as a pattern it is found in " +
+    report.fact("as a pattern it matches " +
                 plural(static_cast<int64_t>(found.size()), "name"));
     report.help("a parameter of that name's kind exists: " +
                 in_backticks(manifest.name(found.front())));
@@ -66,8 +66,7 @@ std::optional<size_t> find_parameter(const Manifest& manifest,
     }
   }
   if (const auto near = nearest(name, candidates)) {
-    report.help("a parameter with a similar name exists: " +
-                in_backticks(*near));
+    report.help("did you mean " + in_backticks(*near) + "?");
   }
   return report;
 }
@@ -166,7 +165,7 @@ std::vector<std::string> notes_of_parameter(const Placement& p,
     for (const AxisName& axis : repeating) {
       axes += (axes.empty() ? "" : ", ") + axis;
     }
-    notes.push_back("every shard lies on " + plural(p.replicas, "device") +
+    notes.push_back("every shard is on " + plural(p.replicas, "device") +
                     ", along " + axes);
   }
   for (const StoredDim& stored : p.stored_dims) {
@@ -278,12 +277,12 @@ void add_rules(const Session& session, size_t parameter,
   if (!matcher) return;
   if (placement.rule == 0 && placement.requested) {
     rows.push_back({std::string("logical axes"), std::string("decide"),
-                    std::string("no rule is found"), std::string()});
+                    std::string("no rule matches"), std::string()});
     return;
   }
   if (placement.rule == 0 && !session.plan.is_unmatched(placement)) {
     rows.push_back({std::string("scalar"), std::string("never sharded"),
-                    std::string("no rule is asked"), std::string()});
+                    std::string("no rule applies"), std::string()});
     return;
   }
   std::vector<int> found;
@@ -295,7 +294,7 @@ void add_rules(const Session& session, size_t parameter,
       out.not_found(rule);
     } else {
       out.found(rule, rule == placement.rule ? "decides"
-                                             : "found too, but comes later");
+                                             : "matches too, but comes later");
     }
   }
   out.flush();
@@ -310,21 +309,12 @@ std::string quotient(const Mesh& mesh, const AxisNames& axes) {
   return text;
 }
 
-std::string dropped_text(const Correction& correction) {
-  std::string text = correction.dropped.empty() ? "cut off" : "dropped ";
-  for (size_t i = 0; i < correction.dropped.size(); ++i) {
-    text += (i > 0 ? ", `" : "`") + correction.dropped[i] + "`";
-  }
-  return text + ": " + correction.reason + " (" + code_id(correction.code) +
-         ")";
-}
-
 void add_dimensions(const Session& session, const Placement& p,
                     std::vector<Row>& rows) {
   if (!p.requested) {
     if (p.spec.dims.empty()) return;
     rows.push_back({std::string("by size"), spec_text(p.spec), std::string(),
-                    std::string("no rule is found")});
+                    std::string("no rule matches")});
     return;
   }
   rows.push_back({std::string("requested"), spec_text(*p.requested),
@@ -341,9 +331,12 @@ void add_dimensions(const Session& session, const Placement& p,
     const AxisNames asked =
         dim < meant.dims.size() ? meant.dims[dim] : AxisNames();
     std::string outcome = asked.empty() ? "whole" : "kept";
+    std::string reason;
     if (!exists) outcome = "no such dimension";
     for (const Correction& c : p.corrections) {
-      if (c.dim == static_cast<int>(dim)) outcome = dropped_text(c);
+      if (c.dim != static_cast<int>(dim)) continue;
+      outcome = dropped_text(c);
+      reason = correction_reason(c);
     }
     for (const StoredDim& stored : p.stored_dims) {
       if (stored.dim != static_cast<int>(dim)) continue;
@@ -358,8 +351,44 @@ void add_dimensions(const Session& session, const Placement& p,
                     (exists ? std::to_string(shape[dim]) : std::string("-")) +
                         quotient(session.plan.mesh, asked),
                     exists ? std::to_string(p.local_shape[dim]) : std::string(),
-                    Prose{outcome}});
+                    Prose{outcome}, Prose{reason}});
   }
+}
+
+// Step, subject, detail, outcome and, for a correction, its reason.
+constexpr size_t kWhyColumns = 5;
+
+// A reason is a sentence: it has a line of its own, which nothing shortens.
+Table why_for_people(std::vector<Row> rows) {
+  Table table;
+  table.id = "why_shown";
+  table.columns = {{"step", ""},
+                   {"subject", "", Align::Left, true},
+                   {"detail", ""},
+                   {"outcome", ""},
+                   {"reason", "", Align::Left, true, true}};
+  table.show_header = false;
+  table.audience = Audience::People;
+  table.rows = rows_of(std::move(rows));
+  return table;
+}
+
+Table why_for_programs(std::vector<Row> rows) {
+  for (Row& row : rows) {
+    if (const auto* reason = std::get_if<Prose>(&row.back())) {
+      if (!reason->text.empty()) {
+        row[3] = Prose{std::get<Prose>(row[3]).text + ": " + reason->text};
+      }
+    }
+    row.pop_back();
+  }
+  Table table;
+  table.id = "why";
+  table.columns = {
+      {"step", ""}, {"subject", ""}, {"detail", ""}, {"outcome", ""}};
+  table.audience = Audience::Programs;
+  table.rows = rows_of(std::move(rows));
+  return table;
 }
 
 }  // namespace
@@ -381,14 +410,7 @@ std::optional<Report> why_report(Context& context, const Session& session,
                       plural(session.plan.mesh.devices(), "device") + ", " +
                       plural(p.replicas, "replica")});
 
-  Table table;
-  table.id = "why";
-  table.columns = {{"step", ""},
-                   {"subject", "", Align::Left, true},
-                   {"detail", ""},
-                   {"outcome", "", Align::Left, true}};
-  table.show_header = false;
-  table.rows = rows_of(std::move(rows));
+  for (Row& row : rows) row.resize(kWhyColumns);
 
   Report report;
   report.command = "resolve";
@@ -397,8 +419,9 @@ std::optional<Report> why_report(Context& context, const Session& session,
   report.headline = {std::string(session.manifest.name(*parameter)) + "  " +
                      type_text(p.type) + "  " +
                      bytes_text(static_cast<double>(p.type.bytes()))};
-  report.tables = {std::move(table), placements_table(session),
-                   corrections_table(session), rules_table(session)};
+  report.tables = {why_for_people(rows), why_for_programs(std::move(rows)),
+                   placements_table(session), corrections_table(session),
+                   rules_table(session)};
   if (session.plan.declarations.any()) {
     report.tables.push_back(declared_table(session));
   }

@@ -82,7 +82,7 @@ std::string loses_and_gains(const RuleSetChange& change, bool several) {
 // What a change does that neither lost nor gained an axis as a whole.
 std::string rearranged(const RuleSetChange& change) {
   if (change.matters_together) return "has its axes in another order";
-  if (change.matters.empty()) return "is written otherwise";
+  if (change.matters.empty()) return "is written differently";
   return "has " + quoted_names(change.matters) + " on another dimension";
 }
 
@@ -245,7 +245,7 @@ ChangeText single_text(const RuleSetChange& change) {
         text.what = "the axes of `mesh` have another order";
         break;
       }
-      text.what = who + " now stands " +
+      text.what = who + " is now " +
                   (change.stands_before ? "before " : "behind ") +
                   crossed_text(change);
       text.detail = no_witness_text(change);
@@ -257,10 +257,10 @@ ChangeText single_text(const RuleSetChange& change) {
     text.what = "axis " + who +
                 (change.how == How::Added     ? " is new"
                  : change.how == How::Removed ? " is gone"
-                                              : " is declared otherwise");
+                                              : " is declared differently");
   }
   if (change.kind == Kind::Reading) {
-    text.what = "logical axes are read otherwise";
+    text.what = "logical axes are read differently";
   }
   return text;
 }

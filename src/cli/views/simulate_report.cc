@@ -32,7 +32,7 @@ namespace {
 std::string cause_text(Cause cause) {
   switch (cause) {
     case Cause::PartialSum:
-      return "sums parts";
+      return "reduces partial sums";
     case Cause::WeightUse:
       return "gathers weights";
     case Cause::Declared:
@@ -135,7 +135,7 @@ Table activations_table(const SimulateInput& input, const Program& program,
       if (from.empty()) from = "partitioner";
       const Layout& layout = program.layouts[v];
       if (!layout.partial.empty()) {
-        from += fmt::format(", parts of a sum over {}",
+        from += fmt::format(", partial sums over {}",
                             fmt::join(layout.partial, ","));
       }
       sink(Row{value.name, Dims{value.shape}, layout.spec, std::move(from)});
@@ -271,7 +271,7 @@ std::string precision_line(const Simulation& outcome,
   } else if (outcome.error_amplification == 1) {
     line += "as exact as the unsharded run";
   } else if (std::isfinite(outcome.error_amplification)) {
-    line += fmt::format("error {:.3g} times the unsharded run's",
+    line += fmt::format("rounding error {:.3g}x of unsharded",
                         outcome.error_amplification);
   } else {
     line += "inexact where the unsharded run is exact";
@@ -305,41 +305,6 @@ void append_precision(const SimulateInput& input, std::span<const Variant> runs,
   if (!line.empty()) report.notes.push_back(std::move(line));
 }
 
-// What was recorded against what was computed.
-void append_expected(const SimulateInput& input,
-                     std::span<const ExpectedError> expected, Report& report) {
-  Table table;
-  table.id = "expected";
-  table.columns = {{"value", "value"},
-                   {"unsharded", "unsharded", Align::Right},
-                   {"sharded", "sharded", Align::Right}};
-  table.audience = Audience::Programs;
-  std::vector<Row> rows;
-  for (const ExpectedError& error : expected) {
-    const std::string& name =
-        input.graph.values[static_cast<size_t>(error.value)].name;
-    rows.push_back(
-        {name, ratio_cell(error.unsharded), ratio_cell(error.sharded)});
-    const std::string& file = input.expected->path;
-    if (!std::isfinite(error.unsharded) || !std::isfinite(error.sharded)) {
-      report.notes.push_back(
-          fmt::format("`{}` cannot be compared with `{}`: it is not finite, or "
-                      "zero, in one "
-                      "of them",
-                      name, file));
-      continue;
-    }
-    report.notes.push_back(fmt::format(
-        "`{}` is within {} of `{}`", name,
-        error.agrees()
-            ? std::string("1e-5")
-            : fmt::format("{:.2g}", std::max(error.unsharded, error.sharded)),
-        file));
-  }
-  table.rows = rows_of(std::move(rows));
-  report.tables.push_back(std::move(table));
-}
-
 std::string work_line(const Simulation& outcome) {
   std::string line = "per device " + count_text(outcome.flops) + " FLOP of " +
                      count_text(outcome.unsharded_flops);
@@ -357,7 +322,7 @@ std::string traffic_line(const Simulation& outcome, bool exact) {
   };
   SHARDPLAN_CHECK(outcome.bytes_moved == outcome.bytes_priced);
   return "all devices together send " + size(outcome.bytes_moved) +
-         ", as priced";
+         ", matches the predicted traffic";
 }
 
 }  // namespace
@@ -393,16 +358,22 @@ Report simulate_report(const Context& context, const SimulateInput& input,
   }
   report.tables = {collectives_table(program, outcome),
                    activations_table(input, program, options.output.expand)};
+  if (!input.given.empty()) append_given(input, report);
   append_precision(input, runs, flags, options.output.expand, report);
   report.notes.push_back(work_line(outcome));
   report.notes.push_back(outcome.collectives.empty()
-                             ? "no device needs anything of another"
+                             ? "no communication"
                              : traffic_line(outcome, options.output.exact));
   if (input.source != ValueSource::Field) {
     report.notes.push_back(precision_line(outcome, input));
   }
   if (!expected.empty()) append_expected(input, expected, report);
   report.notes.push_back(verdict_line(input, outcome));
+  if (const int64_t errors = context.diags.count(Severity::Error);
+      errors > 0 && report.notes.back().starts_with("ok")) {
+    report.notes.back() +=
+        fmt::format("; exit 1 is for {} of the plan", plural(errors, "error"));
+  }
   add_topology(context, report);
   return report;
 }
@@ -646,6 +617,11 @@ std::string precision_line(const Graph& graph,
 Plot error_plot(const Graph& graph, std::span<const Variant> variants) {
   Plot plot;
   plot.title = "Error by layer of " + graph.name;
+  const Variant& first = variants[0];
+  plot.subtitle =
+      fmt::format("mesh {}, {}, sums in {}", mesh_text(first.mesh),
+                  storage_name(first.storage), storage_name(first.reduce));
+  if (variants.size() > 1) plot.subtitle += ", where a line says nothing else";
   plot.y_title = "relative error";
   std::vector<std::string> names;
   for (const ProbeError& probe : variants[0].outcome.probes) {

@@ -58,4 +58,12 @@ Report simulate_report(const Context& context, const SimulateInput& input,
                        const Program& program, std::span<const Variant> runs,
                        std::span<const ExpectedError> expected = {});
 
+// What was recorded against what was computed: a line for each output, and the
+// table `expected`. REQUIRES: `input` has a recording.
+void append_expected(const SimulateInput& input,
+                     std::span<const ExpectedError> expected, Report& report);
+// Where given inputs are from: a line of the headline, and the table `inputs`.
+// REQUIRES: there are some.
+void append_given(const SimulateInput& input, Report& report);
+
 }  // namespace shardplan::cli

@@ -28,11 +28,17 @@ std::string headroom_text(const SweepPoint& point) {
 
 std::string findings_text(const SweepMesh& mesh) {
   std::string text;
-  if (mesh.errors > 0) text = plural(mesh.errors, "error");
+  if (mesh.errors > 0) {
+    text = plural(mesh.errors, "error") + " (" + mesh.error_codes + ")";
+  }
   if (mesh.warnings > 0) {
     text += (text.empty() ? "" : ", ") + plural(mesh.warnings, "warning");
   }
   return text;
+}
+
+std::string name_of_limit(const SweepPoint& point) {
+  return point.limit ? point.limit->name : "";
 }
 
 // Which columns say anything.
@@ -40,6 +46,10 @@ struct Shown {
   bool limit = false;
   bool workload = false;
   bool findings = false;
+  // What all points have in common stands in the headline.
+  bool hardware = false;
+  bool batch = false;
+  bool seq = false;
 };
 Shown shown_of(const std::vector<SweepPoint>& points,
                const std::vector<SweepMesh>& meshes) {
@@ -47,6 +57,11 @@ Shown shown_of(const std::vector<SweepPoint>& points,
   for (const SweepPoint& point : points) {
     shown.limit = shown.limit || point.limit;
     shown.workload = shown.workload || point.seq;
+    const SweepPoint& first = points.front();
+    shown.hardware =
+        shown.hardware || name_of_limit(point) != name_of_limit(first);
+    shown.batch = shown.batch || point.batch != first.batch;
+    shown.seq = shown.seq || point.seq != first.seq;
     const SweepMesh& mesh = meshes[point.mesh];
     shown.findings = shown.findings || mesh.errors + mesh.warnings > 0;
   }
@@ -56,11 +71,9 @@ Shown shown_of(const std::vector<SweepPoint>& points,
 std::vector<Column> people_columns(const Shown& shown) {
   std::vector<Column> columns = {{"mesh", "mesh", Align::Left, true},
                                  {"devices", "devices", Align::Right}};
-  if (shown.limit) columns.push_back({"hardware", "hardware"});
-  if (shown.workload) {
-    columns.push_back({"batch", "batch", Align::Right});
-    columns.push_back({"seq", "context", Align::Right});
-  }
+  if (shown.hardware) columns.push_back({"hardware", "hardware"});
+  if (shown.batch) columns.push_back({"batch", "batch", Align::Right});
+  if (shown.seq) columns.push_back({"seq", "context", Align::Right});
   columns.push_back({"bytes_per_device", "per device", Align::Right});
   if (shown.limit) columns.push_back({"headroom", "of its memory"});
   if (shown.limit && shown.workload) {
@@ -73,11 +86,9 @@ std::vector<Column> people_columns(const Shown& shown) {
 Row people_row(const SweepPoint& point, const SweepMesh& mesh,
                const Shown& shown) {
   Row row = {mesh_text(mesh.plan.mesh), Count{mesh.plan.mesh.devices()}};
-  if (shown.limit) row.emplace_back(point.limit ? point.limit->name : "");
-  if (shown.workload) {
-    row.push_back(count_cell(point.batch));
-    row.push_back(count_cell(point.seq));
-  }
+  if (shown.hardware) row.emplace_back(name_of_limit(point));
+  if (shown.batch) row.push_back(count_cell(point.batch));
+  if (shown.seq) row.push_back(count_cell(point.seq));
   row.emplace_back(ByteSize{point.total});
   if (shown.limit) row.emplace_back(headroom_text(point));
   if (shown.limit && shown.workload) {
@@ -142,6 +153,29 @@ Row program_row(const SweepPoint& point, const SweepMesh& mesh) {
 }
 
 }  // namespace
+
+std::string common_text(const std::vector<SweepPoint>& points,
+                        const std::vector<SweepMesh>& meshes) {
+  if (points.empty()) return "";
+  const SweepPoint& first = points.front();
+  const Shown shown = shown_of(points, meshes);
+  std::vector<std::string> parts;
+  if (first.limit && !shown.hardware) {
+    const std::string name = name_of_limit(first);
+    parts.push_back((name.empty() ? "" : name + " with ") +
+                    sweep_size_text(first.limit->usable));
+  }
+  if (first.batch && first.seq && !shown.batch) {
+    parts.push_back("batch " + count_text(*first.batch));
+  }
+  if (first.seq && !shown.seq) {
+    parts.push_back("context " + count_text(*first.seq));
+  }
+  std::string text;
+  for (const std::string& part : parts)
+    text += (text.empty() ? "" : ", ") + part;
+  return text;
+}
 
 std::string breaks_text(const WorkloadHeadroom& workload_headroom) {
   std::string text;

@@ -10,6 +10,11 @@
 
 namespace shardplan::cli {
 
+// "l40s with 45.0 GiB, batch 4, context 32,768": what all points have in common
+// and their tables leave out; may be empty.
+std::string common_text(const std::vector<SweepPoint>& points,
+                        const std::vector<SweepMesh>& meshes);
+
 // "batch 14 or context 61,440": with what the first device is full; empty when
 // nothing is. REQUIRES: a limit.
 std::string breaks_text(const WorkloadHeadroom& workload_headroom);

@@ -84,7 +84,7 @@ std::string correction_phrase(Code code, int64_t count) {
                          : count_text(count) + " logical axes") +
              is + "not placed";
     default:
-      return dimensions + is + "left whole, the parameter being small";
+      return dimensions + is + "not sharded: the parameter is small";
   }
 }
 
@@ -238,6 +238,18 @@ Table folded_placements(const Session& session, bool expand) {
   return table;
 }
 
+std::string dropped_text(const Correction& correction) {
+  std::string text = correction.dropped.empty() ? "cut off" : "dropped ";
+  for (size_t i = 0; i < correction.dropped.size(); ++i) {
+    text += (i > 0 ? ", `" : "`") + correction.dropped[i] + "`";
+  }
+  return text;
+}
+
+std::string correction_reason(const Correction& correction) {
+  return correction.reason + " (" + code_id(correction.code) + ")";
+}
+
 std::string headline_of(const Session& session, bool exact) {
   const Manifest& manifest = session.manifest;
   std::string mesh;
@@ -273,7 +285,7 @@ std::vector<std::string> remarks_of(const Session& session) {
     lines.push_back(
         plural(static_cast<int64_t>(manifest.buffers().size()), "buffer") +
         " of " + bytes_text(static_cast<double>(manifest.buffer_bytes())) +
-        " in all are counted apart: they are no parameters and are not placed");
+        " in total are excluded (not parameters)");
   }
   return lines;
 }

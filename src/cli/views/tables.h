@@ -36,6 +36,10 @@ std::string headline_of(const Session& session, bool exact);
 std::string efficiency_line(const Session& session);
 // Remarks of the manifest and its buffers, as lines.
 std::vector<std::string> remarks_of(const Session& session);
+// What a correction did, "dropped `fsdp`", and why, "4096 is not divisible by
+// fsdp=3 (SP203)". One text for `--why` and `analyze`.
+std::string dropped_text(const Correction& correction);
+std::string correction_reason(const Correction& correction);
 // "~ corrected: 2 dimensions are not divisible by their axes (SP203)"
 std::vector<std::string> correction_notes(const Session& session);
 
@@ -49,7 +53,7 @@ Report plan_report(const Context& context, const Session& session,
 int64_t correction_count(const Session& session);
 
 // What is declared (core/rules.h), where it is; all are empty without.
-// A row per dimension that is stored otherwise, for programs.
+// A row per dimension that is stored differently, for programs.
 Table declared_table(const Session& session);
 // Appends the table and its notes to a report, where something is declared.
 void add_declared(const Session& session, Report& report);

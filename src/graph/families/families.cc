@@ -103,7 +103,10 @@ std::optional<ModelConfig> complete_mixtral(const FamilyInput& input,
   if (input.names.find("layers.0.mlp.experts.down_proj") != nullptr) {
     sizes.intermediate = {{"layers.0.mlp.experts.down_proj"}, Where::Last};
   }
-  return complete_config(input, sizes, diags);
+  auto config = complete_config(input, sizes, diags);
+  // Mixtral's router always does; a `norm_topk_prob` is not looked at.
+  if (config) config->normalise_top_k = true;
+  return config;
 }
 
 std::string write_mlp(ModelWriter& out, int64_t layer, const std::string& x) {
@@ -241,6 +244,10 @@ class Gpt2Writer {
     const int64_t layers = layers_run(out_.input().pass, config_);
     for (int64_t i = 0; i < layers && out_.good(); ++i) {
       x = layer("h." + std::to_string(i), "layers." + std::to_string(i), x);
+    }
+    if (out_.is_base_model("lm_head.weight")) {
+      out_.output(norm("ln_f", x, "last_hidden_state"));
+      return;
     }
     x = norm("ln_f", x, "norm");
     const Labels labels = {"BATCH", "LENGTH", "VOCAB"};
@@ -545,9 +552,11 @@ class BertWriter {
                                     "head", bert_residual_labels());
     const Labels labels = {"BATCH", "LENGTH", "VOCAB"};
     const std::string weight = from + "decoder.weight";
-    const std::string bias =
-        from + (out_.has(from + "bias") ? "bias" : "decoder.bias");
     const bool own = out_.has(weight) && !*config_.tied;
+    // A tied matrix has its bias under both names, or under the first.
+    const bool own_bias =
+        out_.has(from + "decoder.bias") && (own || !out_.has(from + "bias"));
+    const std::string bias = from + (own_bias ? "decoder.bias" : "bias");
     const bool inputs_first = own && out_.inputs_first(weight);
     const Shape shape = inputs_first ? Shape{hidden_, *config_.vocab}
                                      : Shape{*config_.vocab, hidden_};

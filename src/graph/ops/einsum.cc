@@ -129,7 +129,7 @@ std::string letters_of(const Equation& equation) {
 // or columns (N) of a matrix product; those of both operands alone are
 // contracted (K); those of one operand alone are summed there beforehand, as a
 // product with ones. What is left is one matrix product per batch entry, on
-// views wherever the letters of a group lie as one dimension.
+// views wherever the letters of a group are sharded as one dimension.
 
 namespace {
 

@@ -117,6 +117,22 @@ class Scale {
   double residue_;
 };
 
+// Not additive: on partial sums it would be added once per part.
+class Shift {
+ public:
+  explicit Shift(const Attributes& attributes)
+      : by_(number_of(attributes, "by", 0)), residue_(field::constant(by_)) {}
+  template <typename T>
+  T real(T x) const {
+    return x + static_cast<T>(by_);
+  }
+  double field(double x) const { return field::add(x, residue_); }
+
+ private:
+  double by_;
+  double residue_;
+};
+
 struct Negate {
   explicit Negate(const Attributes& /*attributes*/) {}
   template <typename T>
@@ -182,6 +198,13 @@ OpDef scale_op() {
   op.linearity = Linearity::Additive;
   op.attributes = {
       {"by", AttributeDef::Kind::Number, true, "the number to multiply by"}};
+  return op;
+}
+
+OpDef shift_op() {
+  OpDef op = unary<Shift>("shift", "x plus a number of the graph");
+  op.attributes = {
+      {"by", AttributeDef::Kind::Number, true, "the number to add"}};
   return op;
 }
 

@@ -43,7 +43,7 @@ std::optional<Shape> infer_transposed(std::span<const Shape> operands,
   return diags
       .error(Code::InvalidGraph, where,
              "`order` " + shape_text(Shape(wanted.begin(), wanted.end())) +
-                 " is no order of the dimensions of " + shape_text(shape))
+                 " is not an order of the dimensions of " + shape_text(shape))
       .help("name every dimension of the operand once");
 }
 
@@ -92,7 +92,7 @@ std::optional<Shape> infer_sliced(std::span<const Shape> operands,
     return diags
         .error(Code::InvalidGraph, where,
                "[" + std::to_string(*begin) + ", " + std::to_string(*end) +
-                   ") is no part of dimension " + std::to_string(*dim) +
+                   ") is not a part of dimension " + std::to_string(*dim) +
                    " of " + shape_text(shape))
         .help("give 0 <= `begin` <= `end` <= " + std::to_string(size));
   }
@@ -236,8 +236,8 @@ OpDef concatenate_op() {
 //
 // Where the rows are sharded, a device looks up those that it has and gives
 // zeros for the others: the sum is the whole (Megatron-LM's
-// VocabParallelEmbedding). A number that is no row of the whole table gives NaN
-// on every device, as jax.numpy.take does by default; in the field, 0.
+// VocabParallelEmbedding). A number that is not a row of the whole table gives
+// NaN on every device, as jax.numpy.take does by default; in the field, 0.
 
 namespace {
 
@@ -248,7 +248,7 @@ std::optional<Shape> infer_embedding(std::span<const Shape> operands,
     return diags
         .error(Code::InvalidGraph, where,
                "the table " + shape_text(operands[0]) +
-                   " of an embedding is no matrix")
+                   " of an embedding is not a matrix")
         .help("give it the shape [rows, width]");
   }
   Shape result = operands[1];

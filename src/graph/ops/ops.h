@@ -16,6 +16,7 @@ OpDef divide_op();
 
 // One operand, element by element.
 OpDef scale_op();
+OpDef shift_op();
 OpDef negate_op();
 OpDef square_op();
 OpDef exp_op();

@@ -60,7 +60,7 @@ std::optional<Shape> infer_reduced(std::span<const Shape> operands,
   return countable(std::move(result), where, diags);
 }
 
-// The maximum of nothing is no number.
+// The maximum of nothing is not a number.
 std::optional<Shape> infer_max(std::span<const Shape> operands,
                                const Attributes& attributes, Span where,
                                Diagnostics& diags) {
@@ -229,7 +229,7 @@ Tensor run_sum(std::span<const Tensor> operands, const Attributes& attributes,
   return result;
 }
 
-// Parts of a mean are parts of a sum: each is divided by the size of the whole.
+// Parts of a mean are partial sums: each is divided by the size of the whole.
 Tensor run_mean(std::span<const Tensor> operands, const Attributes& attributes,
                 const RunContext& context) {
   const Tensor& x = operands[0];

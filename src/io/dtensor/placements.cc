@@ -101,7 +101,7 @@ class Parser {
 
   bool arguments(const PythonToken& first, MeshPlacement& result) {
     if (!here().is("(")) {
-      malformed(here(), "`(` is missing behind " + in_backticks(first.text));
+      malformed(here(), "`(` is missing after " + in_backticks(first.text));
       return false;
     }
     ++at_;
@@ -114,7 +114,7 @@ class Parser {
         const bool is_factor = here().is("split_factor") || here().is("sf");
         if ((!is_dim && !is_factor) || at_ + 1 >= tokens_.size() ||
             !tokens_[at_ + 1].is("=")) {
-          malformed(here(), "this is no argument of a placement");
+          malformed(here(), "this is not an argument of a placement");
           return false;
         }
         at_ += 2;
@@ -256,7 +256,7 @@ std::optional<PlacedSpec> spec_of_placements(
         .error(Code::Inexpressible, placement.where,
                "no order of axes is that of this _StridedShard")
         .fact("it wants " + std::to_string(placement.split_factor) +
-              " parts by the mesh dimensions behind it that shard dimension " +
+              " parts by the mesh dimensions after it that shard dimension " +
               std::to_string(placement.dim) + ": " + order.text())
         .help(
             "the split factor must be the product of the sizes of such mesh "

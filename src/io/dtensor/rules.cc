@@ -249,7 +249,7 @@ class Reader {
     forward(found, node.span());
     if (placements && tokens[at].kind != PythonTokenKind::End) {
       return errors_.malformed(node.span(),
-                               "something stands behind the placement");
+                               "unexpected text after the placement");
     }
     return placements;
   }
@@ -316,7 +316,7 @@ class Reader {
       if (!size || *size < 1 || !is_axis_name(name)) {
         errors_
             .error(Code::InvalidMesh, node.item(i).span(),
-                   in_backticks(name) + " is no mesh dimension of a size")
+                   in_backticks(name) + " is not a mesh dimension of a size")
             .help("write it as in `mesh: {dp: 8, tp: 4}`");
         return;
       }
@@ -414,7 +414,7 @@ std::string escaped_key(std::string_view name) {
 // Why a placement cannot be said, or empty.
 std::string problem_of(const Placement& placement, const Plan& plan) {
   if (!placement.stored_dims.empty())
-    return "it is stored otherwise, as declared";
+    return "it is stored differently, as declared";
   if (placement.requested) {
     for (const AxisNames& axes : placement.asked().dims) {
       if (std::find(axes.begin(), axes.end(), kUnconstrained) != axes.end()) {

@@ -272,13 +272,13 @@ class TensorReader {
     if (tensor.offset % alignment != 0) {
       errors_.malformed(name, text_of(name) + " begins at byte " +
                                   std::to_string(tensor.offset) +
-                                  " of the data, which is no multiple of " +
+                                  " of the data, which is not a multiple of " +
                                   std::to_string(alignment_));
       return;
     }
     constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 2;
     if (tensor.offset > static_cast<uint64_t>(kMost) || type.bytes() > kMost) {
-      errors_.malformed(name, text_of(name) + " ends behind byte 2^62");
+      errors_.malformed(name, text_of(name) + " ends after byte 2^62");
       return;
     }
     const auto begin = static_cast<int64_t>(tensor.offset);

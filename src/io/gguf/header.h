@@ -106,7 +106,7 @@ struct GgufHeader {
 
 // Reads a header out of a file's first bytes; `file_size` is that of the whole
 // file. Places are in a listing of the tensors, one a line, since the file
-// itself is no text.
+// itself is not a text.
 std::optional<GgufHeader> read_gguf_header(const SourcePtr& file,
                                            int64_t file_size,
                                            Diagnostics& diags);

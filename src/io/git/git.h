@@ -38,7 +38,8 @@ std::optional<GitAnswer> run_git(const std::vector<std::string>& arguments,
 // Git cannot be started (SP001).
 Diagnostics::Builder report_no_git(const std::string& why, Diagnostics& diags);
 
-// What git complains of, in its own words: the first line that is no warning.
+// What git complains of, in its own words: the first line that is not a
+// warning.
 std::string git_words(std::string_view errors);
 
 // Without the line break at the end, which git adds to a path.

@@ -130,11 +130,12 @@ std::optional<std::string> similar_revision(const std::string& revision,
 Diagnostics::Builder report_unknown(const std::string& revision,
                                     const GitAnswer& answer, Span where,
                                     Host& host, Diagnostics& diags) {
-  auto report = diags.error(
-      Code::Usage, where, "`" + revision + "` is no commit of this repository");
+  auto report =
+      diags.error(Code::Usage, where,
+                  "`" + revision + "` is not a commit of this repository");
   report.fact(in_words(answer));
   if (const auto near = similar_revision(revision, host)) {
-    report.help("a revision with a similar name is `" + *near + "`");
+    report.help("did you mean `" + *near + "`?");
   }
   if (is_shallow(host)) {
     explain_shallow(report);
@@ -146,7 +147,7 @@ Diagnostics::Builder report_unknown(const std::string& revision,
   return report;
 }
 
-// An id that is no commit, or not here.
+// An id that is not a commit, or not here.
 Diagnostics::Builder report_no_commit(const GitCommit& named, Span where,
                                       Host& host, Diagnostics& diags) {
   Diagnostics ignored;
@@ -206,7 +207,8 @@ std::optional<GitCommit> resolve_revision(const std::string& revision,
   // The first would be an option, the second says "not these commits".
   if (revision.empty() || revision[0] == '-' || revision[0] == '^') {
     return diags
-        .error(Code::Usage, where, "`" + revision + "` is no name of a commit")
+        .error(Code::Usage, where,
+               "`" + revision + "` is not a name of a commit")
         .fact("names of branches and tags do not begin with `-` or `^`")
         .help("name a branch, a tag or the id of a commit");
   }

@@ -91,7 +91,7 @@ SourcePtr find_shipped_graph(std::string_view name, Diagnostics& diags) {
       diags.error(Code::UnreadableFile, {},
                   "no graph named `@" + std::string(name) + "` is shipped");
   if (const auto near = nearest(name, shipped_names(kGraphFolder))) {
-    problem.help("one with a similar name is `@" + *near + "`");
+    problem.help("did you mean `@" + *near + "`?");
   }
   return nullptr;
 }
@@ -111,6 +111,7 @@ std::optional<Manifest> graph_manifest(const GraphDescription& description,
   Manifest manifest;
   bool good = true;
   for (const DescribedValue& value : description.parameters) {
+    if (!value.shape && !good && value.layer > 0) continue;
     if (!value.shape) {
       diags
           .error(Code::InvalidGraph, value.where,

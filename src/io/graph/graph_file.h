@@ -40,7 +40,7 @@ inline constexpr int64_t kGraphHeadBytes = int64_t{1} << 16;
 bool looks_like_graph(std::string_view head);
 
 // `dims` takes the place of sizes that the file has. Several errors in one run:
-// SP002 and SP004 for what is no graph file, SP015 for sizes and names.
+// SP002 and SP004 for what is not a graph file, SP015 for sizes and names.
 std::optional<GraphDescription> read_graph(SourcePtr source,
                                            const DimSizes& dims,
                                            Diagnostics& diags);

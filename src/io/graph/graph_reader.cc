@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/graph/graph_reader.h"
 
+#include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
-#include <span>
 #include <utility>
 #include <vector>
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "io/graph/layer_names.h"
 #include "io/spec_node.h"
 
 namespace shardplan {
 namespace {
 
+// Nodes of the document, as often as they are repeated: some hundred thousand
+// operations.
+constexpr int64_t kMostRepeated = 1'000'000;
 // More than any operation has letters or results for.
 constexpr size_t kMaxRank = 64;
 constexpr size_t kMaxNameLength = 1024;
@@ -77,11 +80,13 @@ class Reader {
     read_values(root.find("parameters"), "parameters", graph_.parameters);
     read_ops(root);
     if (const auto outputs = root.find("outputs")) {
-      read_names(*outputs, "outputs", graph_.outputs, graph_.outputs_where);
+      read_names(*outputs, "outputs", graph_.output_names,
+                 graph_.outputs_where);
+      for (const std::string& output : graph_.output_names) {
+        graph_.outputs.push_back(names_.read(output));
+      }
     }
-    if (const auto probes = root.find("probes")) {
-      read_names(*probes, "probes", graph_.probes, graph_.probes_where);
-    }
+    if (const auto probes = root.find("probes")) read_probes(*probes);
     if (failed()) return std::nullopt;
     return std::move(graph_);
   }
@@ -119,7 +124,7 @@ class Reader {
 
   std::string value_name(std::string_view text, Span where) {
     if (!is_value_name(text)) {
-      malformed(where, in_backticks(text) + " is no name of a value")
+      malformed(where, in_backticks(text) + " is not a name of a value")
           .help("names have letters, digits, `_`, `.`, `-` and `/`");
     }
     return std::string(text);
@@ -227,7 +232,7 @@ class Reader {
     const auto known = find_dtype(text);
     if (!known) {
       auto problem =
-          malformed(dtype->span(), in_backticks(text) + " is no dtype");
+          malformed(dtype->span(), in_backticks(text) + " is not a dtype");
       const std::string near = nearest_dtype(text);
       if (!near.empty()) problem.help("a similar one is `" + near + "`");
       return;
@@ -249,13 +254,23 @@ class Reader {
           .error(Code::InvalidGraph, value.axes_where,
                  plural(static_cast<int64_t>(value.axes.size()), "label") +
                      " for " + shape)
-          .help("`axes` has an entry per dimension; `null` is no label");
+          .help("`axes` has an entry per dimension; `null` is not a label");
     }
     if (value.spec && value.spec->dims.size() > value.shape->size()) {
       diags_.error(
           Code::InvalidGraph, value.spec_where,
           spec_text(*value.spec) + " is longer than the rank of " + shape);
     }
+  }
+
+  // A parameter's name in the model. Among repeated layers that of the layer
+  // stands before it, unless it says itself where the number is.
+  std::string parameter_name(const Node& node) {
+    std::string name = text_of(node, "name");
+    if (!names_.repeats()) return name;
+    if (name.find(kLayerIndex) == std::string::npos)
+      return names_.in_layer(name);
+    return with_index(name, names_.layer());
   }
 
   // `x: [batch, embed]`, or a map that says more.
@@ -273,7 +288,7 @@ class Reader {
       return;
     }
     if (const auto name = node.find("name")) {
-      value.parameter = text_of(*name, "name");
+      value.parameter = parameter_name(*name);
     }
     if (const auto shape = node.find("shape")) value.shape = shape_of(*shape);
     if (!value.shape && !parameter) {
@@ -302,7 +317,8 @@ class Reader {
       if (stopped(node->item(i))) return;
       DescribedValue value;
       value.where = node->key_span(i);
-      value.name = value_name(node->key(i), value.where);
+      value.name = names_.make(value_name(node->key(i), value.where));
+      value.layer = names_.layer();
       read_value(node->item(i), what == "parameters", value);
       values.push_back(std::move(value));
     }
@@ -319,11 +335,25 @@ class Reader {
     }
     for (size_t i = 0; i < node.size(); ++i) {
       const Node item = node.item(i);
-      if (stopped(item) || !require(item, NodeKind::String, what, diags_)) {
+      if (stopped(item)) return;
+      if (item.number() && what == "in") {
+        malformed(item.span(), "a number is not a value")
+            .help(
+                "`{op: shift, in: x, by: 1}` adds a number to x, and "
+                "`{op: scale, in: x, by: 2}` multiplies by one");
         return;
       }
+      if (!require(item, NodeKind::String, what, diags_)) return;
       names.push_back(value_name(item.text(), item.span()));
       where.push_back(item.span());
+    }
+  }
+
+  void read_probes(const Node& node) {
+    std::vector<std::string> written;
+    read_names(node, "probes", written, graph_.probes_where);
+    for (const std::string& name : written) {
+      graph_.probes.push_back(names_.read(name));
     }
   }
 
@@ -340,8 +370,7 @@ class Reader {
     return integers;
   }
 
-  // `{rsqrt: head_dim}`: 1/sqrt of a size, which a graph of other sizes needs
-  // as a number.
+  // `{rsqrt: head_dim}`: another way to write 1/sqrt(head_dim).
   double rsqrt_of(const Node& node) {
     static const std::array<std::string, 1> kKeys = {"rsqrt"};
     if (!reject_unknown_keys(node, kKeys, diags_)) return 0;
@@ -352,7 +381,8 @@ class Reader {
       return 0;
     }
     const auto size = read_size(*inner, dims_, diags_);
-    if (size && *size == 0) malformed(inner->span(), "1/sqrt(0) is no number");
+    if (size && *size == 0)
+      malformed(inner->span(), "1/sqrt(0) is not a number");
     return 1 / std::sqrt(static_cast<double>(size.value_or(1)));
   }
 
@@ -366,8 +396,12 @@ class Reader {
       attribute.value = rsqrt_of(node);
     } else if (node.is_string()) {
       attribute.value = text_of(node, attribute.name);
-      std::string why;
-      attribute.size = evaluate_size(node.text(), dims_, why);
+      const auto amount = evaluate_amount(node.text(), dims_, attribute.why);
+      if (amount) {
+        attribute.number = amount->real;
+        attribute.size = amount->whole;
+        attribute.why = amount->why;
+      }
     } else if (const auto flag = node.boolean()) {
       attribute.value = *flag ? 1.0 : 0.0;
     } else {
@@ -415,6 +449,7 @@ class Reader {
     if (!require(node, NodeKind::Map, "an operation", diags_)) return;
     DescribedOp op;
     op.where = node.span();
+    op.layer = names_.layer();
     for (size_t i = 0; i < node.size(); ++i) {
       const std::string_view key = node.key(i);
       const Node item = node.item(i);
@@ -444,6 +479,9 @@ class Reader {
       malformed(node.span(), "an operation has no `" + std::string(key) + "`")
           .help("an operation is `{op: linear, in: [x, kernel], out: y}`");
     }
+    // What an operation reads is there before what it makes.
+    for (std::string& name : op.operands) name = names_.read(name);
+    for (std::string& name : op.results) name = names_.make(name);
     graph_.ops.push_back(std::move(op));
   }
 
@@ -453,10 +491,150 @@ class Reader {
       malformed(root.span(), "there are no `ops`");
     } else if (require(*ops, NodeKind::List, "ops", diags_)) {
       for (size_t i = 0; i < ops->size(); ++i) {
-        if (stopped(ops->item(i))) return;
-        read_op(ops->item(i));
+        const Node item = ops->item(i);
+        if (stopped(item)) return;
+        if (item.is_map() && item.find("repeat")) {
+          read_repeat(item);
+        } else {
+          read_op(item);
+        }
       }
     }
+  }
+
+  // Repeated layers: operations and parameters that stand once for all.
+  struct Repeat {
+    int64_t count = 0;
+    std::string name;  // "layers.{i}"
+    std::vector<std::string> carried;
+    std::vector<Span> carried_where;
+  };
+
+  void read_repeat(const Node& node) {
+    static const std::array<std::string, 6> kKeys = {
+        "repeat", "name", "carry", "parameters", "ops", "probes"};
+    if (!reject_unknown_keys(node, kKeys, diags_)) return;
+    const auto ops = node.find("ops");
+    if (!ops) {
+      malformed(node.span(), "`repeat` has no `ops`");
+      return;
+    }
+    if (!require(*ops, NodeKind::List, "ops", diags_)) return;
+    for (size_t n = 0; n < ops->size(); ++n) {
+      const Node item = ops->item(n);
+      if (!item.is_map() || !item.find("repeat")) continue;
+      malformed(item.span(), "`repeat` stands within another `repeat`")
+          .help("write the inner layers one by one");
+      return;
+    }
+    auto repeat = repeat_of(node);
+    if (!repeat || !may_repeat(node, *repeat) || !names_fit(*ops, *repeat)) {
+      return;
+    }
+    const int64_t before = errors();
+    names_.begin(names_in_layer(node), repeat->carried);
+    for (int64_t i = 0; i < repeat->count && errors() == before; ++i) {
+      names_.enter(i, with_index(repeat->name, i));
+      dims_.insert_or_assign("i", i);
+      read_values(node.find("parameters"), "parameters", graph_.parameters);
+      for (size_t n = 0; n < ops->size(); ++n) {
+        if (stopped(ops->item(n))) break;
+        read_op(ops->item(n));
+      }
+      if (const auto probes = node.find("probes")) read_probes(*probes);
+    }
+    dims_.erase("i");
+    names_.end();
+  }
+
+  std::optional<Repeat> repeat_of(const Node& node) {
+    Repeat repeat;
+    const Node count = *node.find("repeat");
+    const auto size = read_size(count, dims_, diags_);
+    if (!size) return std::nullopt;
+    repeat.count = *size;
+    if (repeat.count == 0) {
+      malformed(count.span(), "`repeat` must be at least 1");
+      return std::nullopt;
+    }
+    if (dims_.contains("i")) {
+      malformed(node.span(), "`i` is the number of a repeated layer")
+          .help("give the size `i` in `dims` another name");
+      return std::nullopt;
+    }
+    if (const auto carry = node.find("carry")) {
+      read_names(*carry, "carry", repeat.carried, repeat.carried_where);
+    }
+    if (const auto name = node.find("name")) {
+      repeat.name = text_of(*name, "name");
+      if (repeat.name.find(kLayerIndex) == std::string::npos) {
+        malformed(name->span(), "the name of repeated layers has no `{i}`")
+            .help("for example `name: model.layers.{i}`");
+      } else {
+        value_name(with_index(repeat.name, 0), name->span());
+      }
+    } else if (count.is_string() && is_dim_name(count.text())) {
+      repeat.name = std::string(count.text()) + ".{i}";
+    } else {
+      malformed(node.span(), "repeated layers need a `name`")
+          .help("for example `name: layers.{i}`");
+    }
+    if (failed()) return std::nullopt;
+    return repeat;
+  }
+
+  // Not more than can be run, however short the text is.
+  bool may_repeat(const Node& node, const Repeat& repeat) {
+    const int64_t nodes = nodes_in(node, kMostRepeated);
+    const auto all = checked_mul(repeat.count, nodes);
+    const auto total = all ? checked_add(repeated_, *all) : std::nullopt;
+    if (total && *total <= kMostRepeated) {
+      repeated_ = *total;
+      return true;
+    }
+    diags_
+        .error(Code::InvalidGraph, node.find("repeat")->span(),
+               count_text(repeat.count) + " layers are too many")
+        .fact("one is " + count_text(nodes) +
+              " words of the file; all that is repeated may be " +
+              count_text(kMostRepeated))
+        .help("`--dims` may give a smaller number");
+    return false;
+  }
+
+  // What is handed on must be there at the start and be made again; what has
+  // the name of something outside must be handed on.
+  bool names_fit(const Node& ops, const Repeat& repeat) {
+    const auto made = results_in(ops);
+    bool fit = true;
+    for (size_t c = 0; c < repeat.carried.size(); ++c) {
+      const std::string& name = repeat.carried[c];
+      const bool remade =
+          std::any_of(made.begin(), made.end(),
+                      [&](const auto& each) { return each.first == name; });
+      if (!names_.is_known(name)) {
+        fit = false;
+        diags_.error(Code::InvalidGraph, repeat.carried_where[c],
+                     "no " + in_backticks(name) +
+                         " is there for the first layer to start from");
+      } else if (!remade) {
+        fit = false;
+        diags_
+            .error(Code::InvalidGraph, repeat.carried_where[c],
+                   "no operation of the layer makes " + in_backticks(name))
+            .help("`out: " + name + "` gives what the next layer reads");
+      }
+    }
+    for (const auto& [name, where] : made) {
+      if (!names_.is_known(name) || contains(repeat.carried, name)) continue;
+      fit = false;
+      diags_
+          .error(Code::InvalidGraph, where,
+                 in_backticks(name) + " is made in every layer and outside")
+          .help("`carry: [" + name +
+                "]` hands it from layer to layer; else give it another name");
+    }
+    return fit;
   }
 
   const DimSizes& chosen_;
@@ -465,6 +643,8 @@ class Reader {
   bool noted_ = false;
   DimSizes dims_;
   GraphDescription graph_;
+  LayerNames names_;
+  int64_t repeated_ = 0;
 };
 
 }  // namespace
@@ -473,147 +653,6 @@ std::optional<GraphDescription> read_graph_node(const Node& root,
                                                 const DimSizes& dims,
                                                 Diagnostics& diags) {
   return Reader(dims, diags).read(root);
-}
-
-namespace {
-
-constexpr int64_t kMaxDimErrors = 20;
-
-bool starts_name(char c) { return is_letter(c) || c == '_'; }
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
-}
-
-std::vector<std::string> names_of(const DimSizes& dims) {
-  std::vector<std::string> names;
-  for (const auto& [name, size] : dims) names.push_back(name);
-  return names;
-}
-
-std::optional<int64_t> term(std::string_view text, const DimSizes& dims,
-                            std::string& why) {
-  int64_t number = 0;
-  if (!text.empty() && is_digit(text.front())) {
-    const char* end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(text.data(), end, number);
-    if (stop == end && error == std::errc()) return number;
-  }
-  const auto found = dims.find(text);
-  if (found != dims.end()) return found->second;
-  why = in_backticks(text) + " is neither a number nor a name in `dims`";
-  if (const auto near = nearest(text, names_of(dims))) {
-    why += "; `" + *near + "` is";
-  }
-  return std::nullopt;
-}
-
-std::optional<int64_t> combined(int64_t left, char sign, int64_t right,
-                                std::string& why) {
-  if (sign == '*') {
-    const auto product = checked_mul(left, right);
-    if (product && *product <= kMaxDimSize) return product;
-    why = "the product exceeds 2^53";
-    return std::nullopt;
-  }
-  if (right > 0 && left % right == 0) return left / right;
-  why = std::to_string(right) + " does not divide " + std::to_string(left);
-  return std::nullopt;
-}
-
-void report_size(const Node& node, const std::string& why, Diagnostics& diags) {
-  diags
-      .error(Code::InvalidGraph, node.span(),
-             in_backticks(node.text()) + " is no size: " + why)
-      .help(
-          "a size is a number, a name in `dims`, or several joined by `*` "
-          "and `/`");
-}
-
-}  // namespace
-
-bool is_dim_name(std::string_view text) {
-  if (text.empty() || !starts_name(text.front())) return false;
-  for (const char c : text) {
-    if (!starts_name(c) && !is_digit(c)) return false;
-  }
-  return true;
-}
-
-std::optional<int64_t> evaluate_size(std::string_view text,
-                                     const DimSizes& dims, std::string& why) {
-  std::optional<int64_t> value;
-  char sign = '*';
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find_first_of("*/", begin), text.size());
-    const auto next = term(trimmed(text.substr(begin, end - begin)), dims, why);
-    if (!next) return std::nullopt;
-    value = combined(value.value_or(1), sign, *next, why);
-    if (!value) return std::nullopt;
-    if (end < text.size()) sign = text[end];
-    begin = end + 1;
-  }
-  return value;
-}
-
-std::optional<int64_t> read_size(const Node& node, const DimSizes& dims,
-                                 Diagnostics& diags) {
-  if (node.is_string()) {
-    std::string why;
-    const auto size = evaluate_size(node.text(), dims, why);
-    if (!size) report_size(node, why, diags);
-    return size;
-  }
-  if (!require(node, NodeKind::Integer, "a size", diags)) return std::nullopt;
-  const auto number = node.integer();
-  if (number && *number >= 0 && *number <= kMaxDimSize) return number;
-  return diags.error(Code::MalformedDocument, node.span(),
-                     "a size must be from 0 to 2^53");
-}
-
-bool read_dims(const std::optional<Node>& node, const DimSizes& chosen,
-               DimSizes& dims, Diagnostics& diags) {
-  const int64_t errors_before = diags.count(Severity::Error);
-  const auto errors = [&] {
-    return diags.count(Severity::Error) - errors_before;
-  };
-  if (node && !node->is_null() &&
-      !require(*node, NodeKind::Map, "dims", diags)) {
-    return false;
-  }
-  const size_t count = node ? node->size() : 0;
-  for (size_t i = 0; i < count && errors() < kMaxDimErrors; ++i) {
-    const std::string_view name = node->key(i);
-    if (!is_dim_name(name)) {
-      diags
-          .error(Code::MalformedDocument, node->key_span(i),
-                 in_backticks(name) + " is no name of a size")
-          .help("names have letters, digits and `_`, no digit first");
-      continue;
-    }
-    const auto wish = chosen.find(name);
-    const auto size = wish == chosen.end()
-                          ? read_size(node->item(i), dims, diags)
-                          : std::optional<int64_t>(wish->second);
-    if (size) dims.emplace(name, *size);
-  }
-  if (errors() > 0) return false;
-  for (const auto& [name, size] : chosen) {
-    if (dims.count(name) == 0) {
-      auto problem =
-          diags.error(Code::InvalidGraph, {},
-                      "the graph has no size named " + in_backticks(name));
-      if (const auto near = nearest(name, names_of(dims))) {
-        problem.help("one with a similar name is `" + *near + "`");
-      }
-    } else if (size < 0 || size > kMaxDimSize) {
-      diags.error(Code::InvalidGraph, {},
-                  "`" + name + "` must be from 0 to 2^53");
-    }
-  }
-  return errors() == 0;
 }
 
 }  // namespace shardplan

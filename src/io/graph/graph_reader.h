@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes of a graph file: names for them, and products of names.
+// Sizes of a graph file: names for them, and expressions of names.
 //
 //   dims: {batch: 4, heads: 8, head_dim: 64, embed: heads*head_dim}
 //
-// A size is an integer, the name of a size, or several of these joined by `*`
-// and `/`, from left to right; a division that leaves a rest is refused. Sizes
-// are from 0 up to 2^53, so that every one is exact as a double.
+// A size is an integer, the name of a size, or an expression of these with
+// `+`, `-`, `*`, `/` and parentheses; a division that leaves a rest is refused.
+// Sizes are from 0 up to 2^53, so that every one is exact as a double. Where a
+// number is meant, not a size, an expression may have fractions and square
+// roots: `1/sqrt(head_dim)`.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +22,17 @@
 namespace shardplan {
 
 inline constexpr int64_t kMaxDimSize = int64_t{1} << 53U;
+
+// What a text means: a number, and a size if it is one.
+struct Amount {
+  double real = 0;  // finite
+  std::optional<int64_t> whole = {};
+  std::string why = {};  // it is not a size
+};
+
+// Empty when the text is not an expression, with what is wrong in `why`.
+std::optional<Amount> evaluate_amount(std::string_view text,
+                                      const DimSizes& dims, std::string& why);
 
 // What a text means as a size; empty when it is none, with what is wrong in
 // `why`.

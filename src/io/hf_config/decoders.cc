@@ -435,7 +435,8 @@ void write_qwen3_moe(const HfModelType& row, ConfigReader& config,
 // gpt2: learned positions, fused q, k, v, Conv1D weights stored [in, out].
 //
 // The checkpoints of the model type name tensors without the prefix
-// `transformer.` and hold the causal mask of each layer, which is no parameter.
+// `transformer.` and hold the causal mask of each layer, which is not a
+// parameter.
 
 namespace {
 

@@ -3,6 +3,7 @@
 #include "io/hf_config/facts.h"
 
 #include <algorithm>
+#include <array>
 #include <initializer_list>
 #include <string_view>
 #include <utility>
@@ -91,6 +92,14 @@ void read_quantization(const Node& config, ModelFacts& facts) {
 }
 
 }  // namespace
+
+std::string config_model_type(const Node& config) {
+  if (const HfModelType* row = find_model_type(config)) {
+    return std::string(row->model_type);
+  }
+  const auto given = config.find("model_type");
+  return given ? std::string(given->text()) : "";
+}
 
 ModelFacts config_facts(const Node& config) {
   const auto inner = config.find("text_config");
@@ -191,10 +200,18 @@ bool is_plain(std::string_view kind) {
 }
 
 // `rope_scaling`, or `rope_parameters` of transformers 5.
-void read_scaling(std::string_view key, ConfigReader& section,
-                  RopeConfig& rope) {
+void read_scaling(std::string_view key, ConfigReader& section, Span where,
+                  RopeConfig& rope, Diagnostics& diags) {
   const char* kind_key = section.find("rope_type") ? "rope_type" : "type";
   const std::string kind = section.text(kind_key);
+  const std::string legacy = section.text("type");
+  if (!legacy.empty() && legacy != kind) {
+    diags
+        .report(Code::UnsupportedConfig, Severity::Note, where,
+                "`rope_type` is " + in_backticks(kind) + ", `type` is " +
+                    in_backticks(legacy) + ": the former is used")
+        .fact("as in transformers 5; version 4 uses `type` for most models");
+  }
   if (const auto theta = optional_number(section, "rope_theta")) {
     rope.theta = theta;
   }
@@ -228,12 +245,20 @@ void read_scaling(std::string_view key, ConfigReader& section,
   }
 }
 
-void read_rope(ConfigReader& config, RopeConfig& rope) {
+void read_rope(ConfigReader& config, RopeConfig& rope, Diagnostics& diags) {
   rope.theta = optional_number(config, "rope_theta");
   rope.partial = optional_number(config, "partial_rotary_factor");
   for (const std::string_view key : {"rope_scaling", "rope_parameters"}) {
     const auto value = config.find(key);
     if (!value) continue;
+    const auto scaling = config.find("rope_scaling");
+    if (key == "rope_parameters" && scaling && scaling->size() > 0) {
+      diags
+          .report(Code::UnsupportedConfig, Severity::Note, value->span(),
+                  "`rope_parameters` is not used: there is a `rope_scaling`")
+          .fact("as in transformers 5, which takes all of it from there");
+      continue;
+    }
     // Families that mix kinds of attention give each kind its own.
     const auto is_own = [](const Node& map) {
       for (size_t i = 0; i < map.size(); ++i) {
@@ -247,12 +272,41 @@ void read_rope(ConfigReader& config, RopeConfig& rope) {
                              "not known");
       continue;
     }
-    if (auto section = config.section(key)) read_scaling(key, *section, rope);
+    if (auto section = config.section(key)) {
+      read_scaling(key, *section, value->span(), rope, diags);
+    }
   }
   if (rope.partial && *rope.partial > 1) {
     config.refuse("partial_rotary_factor",
                   "`partial_rotary_factor` is more than 1");
   }
+}
+
+// Model types that transformers runs on whole heads: their classes do not look
+// at `partial_rotary_factor` (5.x), or fail on it (4.x, and 5.x where positions
+// are scaled).
+void drop_partial_rotation(const ModelConfig& model, ConfigReader& config,
+                           RopeConfig& rope, Diagnostics& diags) {
+  constexpr std::array<std::string_view, 6> kWhole = {
+      "llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen3_moe"};
+  const bool whole =
+      std::find(kWhole.begin(), kWhole.end(), model.model_type) != kWhole.end();
+  if (!whole || !rope.partial || *rope.partial == 1) return;
+  if (!rope.scaling.empty()) {
+    config
+        .refuse("partial_rotary_factor",
+                "a " + in_backticks(model.model_type) +
+                    " with `partial_rotary_factor` and rope scaling does not "
+                    "run in transformers")
+        .help("remove `partial_rotary_factor`");
+    return;
+  }
+  diags
+      .report(Code::UnsupportedConfig, Severity::Note, model.where,
+              "`partial_rotary_factor` is not used: a " +
+                  in_backticks(model.model_type) + " rotates whole heads")
+      .fact("as in transformers 5; earlier versions fail on it");
+  rope.partial.reset();
 }
 
 // Switches that change what is computed, and that no model type here follows.
@@ -276,6 +330,17 @@ void refuse_switches(ConfigReader& config) {
         "position_embedding_type",
         "positions of type " + in_backticks(positions) + " are not known");
   }
+}
+
+// Of a model that also sees or hears the part that reads text.
+void note_text_model(const ModelConfig& model, const std::string& whole,
+                     Diagnostics& diags) {
+  if (whole.empty() || whole == model.model_type) return;
+  diags
+      .report(Code::UnsupportedConfig, Severity::Note, model.where,
+              "only the text model of this " + in_backticks(whole) +
+                  " is run, as a " + in_backticks(model.model_type))
+      .fact("its other parts, and what they pass to the text model, are not");
 }
 
 std::string first_architecture(const Node& config) {
@@ -330,7 +395,9 @@ std::optional<ModelConfig> read_model_config(const Node& config,
       reader, {"hidden_act", "hidden_activation", "activation_function"});
   model.tied = optional_flag(reader, "tie_word_embeddings");
   if (!model.tied) model.tied = optional_flag(whole, "tie_word_embeddings");
-  read_rope(reader, model.rope);
+  read_rope(reader, model.rope, diags);
+  drop_partial_rotation(model, reader, model.rope, diags);
+  note_text_model(model, whole.text("model_type"), diags);
   refuse_switches(reader);
   if (model.layers) {
     model.windows = layer_windows(map, find_model_type(map), *model.layers);

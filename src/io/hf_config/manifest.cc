@@ -62,7 +62,7 @@ constexpr HfModelType kModelTypes[] = {
 };
 
 constexpr std::string_view kUseTensors =
-    "the model's safetensors files tell its tensors without the config";
+    "the model's safetensors files give its tensors without the config";
 
 // Reports why a config is of no model type.
 Diagnostics::Builder report_unknown(const Node& root, ConfigReader& config) {
@@ -327,6 +327,7 @@ std::optional<Manifest> synthesize_manifest(const Document& config,
   Manifest manifest;
   manifest.format = std::string(kHfConfig.name);
   manifest.facts = config_facts(*root);
+  manifest.model_type = config_model_type(*root);
   const DType dtype = weights_dtype(*root, reader, quantized, manifest, diags);
   TensorWriter writer(manifest, dtype, reader);
   if (reader.ok()) row->write(*row, reader, writer);

@@ -40,7 +40,7 @@ struct Wanted {
 
 Wanted wanted(const Placement& placement, const Plan& plan) {
   if (!placement.stored_dims.empty()) {
-    return {0, "it is stored otherwise, as declared"};
+    return {0, "it is stored differently, as declared"};
   }
   if (placement.requested) {
     for (const AxisNames& axes : placement.asked().dims) {
@@ -162,7 +162,7 @@ class Writer {
       } else if ((folded.cuts & asked.cuts) == 0) {
         folded.problem = in_backticks(folded.name) + " would also stand for " +
                          in_backticks(input_.manifest.name(folded.first)) +
-                         ", which is cut otherwise";
+                         ", which is cut differently";
       }
       folded.cuts &= asked.cuts;
       if (!folded.problem.empty()) problems_.emplace_back(i, folded.problem);

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "core/fold.h"
 #include "io/dialects.h"
+#include "io/hf_tp_plan/python_file.h"
 #include "syntax/document.h"
 #include "syntax/python.h"
 #include "syntax/tokens.h"
@@ -76,27 +77,53 @@ const TpStyle* find_tp_style(std::string_view name) {
 namespace {
 
 constexpr std::string_view kVersionKey = "transformers_version";
-// The first version that folds only whole parts of a name.
-constexpr int64_t kWholePartsMajor = 5;
-constexpr int64_t kWholePartsMinor = 2;
+constexpr std::string_view kPrefixQuestion = "base_model_prefix";
+constexpr std::string_view kJsonHelp =
+    "`json.dump({\"tp_plan\": model.tp_plan, \"transformers_version\": "
+    "transformers.__version__}, open(\"plan.json\", \"w\"))` writes the plan "
+    "that a model has";
+constexpr std::string_view kTiedQuestion = "tie_word_embeddings";
 
 struct Entry {
   std::string key;
   Span where;
   std::string style;
   Span style_where;
+  bool is_added = false;  // by transformers, not by the file
 };
 
 struct Table {
   std::string name;  // "base_model_tp_plan", ""
   Span where;
   std::vector<Entry> entries;
+  std::string outer = {};  // modules that may be around its names
+  const TpClass* of_class = nullptr;
+  const TpModel* model = nullptr;  // of a class whose model type is known
 };
 
 struct TpPlan {
   std::vector<Table> tables;
-  DigitFolding folding = DigitFolding::EveryRun;
+  // What the file or an answer says; else what it shows.
+  std::optional<TransformersVersion> version;
+  bool is_late = false;  // 5.2 or later
+  TpPythonFile file;
+
+  DigitFolding folding() const {
+    const bool whole = version ? *version >= kWholePartsSince : is_late;
+    return whole ? DigitFolding::WholeParts : DigitFolding::EveryRun;
+  }
 };
+
+// Since transformers 5.2; files with one are of such a version.
+constexpr std::array<std::string_view, 15> kLateStyles = {
+    "colwise_gather_output", "rowwise_split_input",
+    "packed_colwise",        "packed_rowwise",
+    "embedding_rowwise",     "embedding_colwise",
+    "moe_tp_experts",        "moe_identity_expert",
+    "mla_kv_a_proj",         "all_reduce",
+    "local_params",          "replicated_with_grad_allreduce",
+    "ep_dispatch_experts",   "megamoe_router",
+    "megamoe_experts"};
 
 constexpr std::array<std::string_view, 3> kPlanNames = {"tp_plan", "_tp_plan",
                                                         "base_model_tp_plan"};
@@ -166,16 +193,19 @@ class Reader {
       dicts = python_dicts(tokens);
     }
     // A map in YAML may look like a dictionary, but nothing is assigned there.
-    const bool is_python =
-        std::any_of(dicts.begin(), dicts.end(),
-                    [](const PythonDict& dict) { return !dict.name.empty(); });
+    const bool is_python = std::any_of(dicts.begin(), dicts.end(),
+                                       [](const PythonDict& dict) {
+                                         return !dict.name.empty();
+                                       }) ||
+                           is_python_module(tokens);
     if (!is_python) {
       if (!read_document(source)) return false;
     } else {
       read_python(tokens, dicts);
     }
+    if (!settle_version()) return false;
     const std::vector<const Table*> chosen = choose(*source);
-    if (chosen.empty()) return false;
+    if (chosen.empty() || !complete(chosen)) return false;
     for (const Table* table : chosen) add_table(*table);
     if (errors_.errors() > 0) return false;
     finish(chosen);
@@ -185,6 +215,7 @@ class Reader {
  private:
   void read_python(std::span<const PythonToken> tokens,
                    const std::vector<PythonDict>& dicts) {
+    plan_.file = look_at_tp_file(tokens);
     for (const PythonDict& dict : dicts) {
       if (!is_one_of(dict.name, kPlanNames) &&
           !is_one_of(dict.name, kExpertPlanNames) &&
@@ -192,6 +223,7 @@ class Reader {
         continue;
       }
       Table table{dict.name, dict.where, {}};
+      table.of_class = plan_.file.class_at(dict.where.begin);
       for (const PythonEntry& entry : dict.entries) {
         const bool is_text =
             entry.end == entry.begin + 1 &&
@@ -213,6 +245,34 @@ class Reader {
             .help("write every entry as \"NAME\": \"STYLE\"");
       }
       plan_.tables.push_back(std::move(table));
+    }
+    refuse_computed(tokens, dicts);
+  }
+
+  // A plan that is not a dictionary of strings, such as a comprehension.
+  void refuse_computed(std::span<const PythonToken> tokens,
+                       const std::vector<PythonDict>& dicts) {
+    for (size_t i = 0; i + 2 < tokens.size(); ++i) {
+      if (!tokens[i].starts_line || !is_one_of(tokens[i].text, kPlanNames)) {
+        continue;
+      }
+      size_t value = i + 1;
+      while (value + 1 < tokens.size() && !tokens[value].is("=") &&
+             !tokens[value].starts_line) {
+        ++value;
+      }
+      if (!tokens[value].is("=") || tokens[value + 1].is("None")) continue;
+      const Span begin = tokens[value + 1].where;
+      const bool is_read =
+          std::any_of(dicts.begin(), dicts.end(), [&](const PythonDict& dict) {
+            return dict.where.begin == begin.begin;
+          });
+      if (is_read) continue;
+      errors_
+          .malformed(begin, in_backticks(tokens[i].text) +
+                                " is computed here; only a dictionary of "
+                                "strings is read")
+          .help(std::string(kJsonHelp));
     }
   }
 
@@ -247,26 +307,40 @@ class Reader {
   }
 
   void read_version(const Node& node) {
-    const std::string_view text = node.text();
-    int64_t major = 0;
-    int64_t minor = 0;
-    const char* const end = text.data() + text.size();
-    const auto first = std::from_chars(text.data(), end, major);
-    bool good = first.ec == std::errc();
-    if (good && first.ptr != end && *first.ptr == '.') {
-      good = std::from_chars(first.ptr + 1, end, minor).ec == std::errc();
+    plan_.version = parse_version(node.text());
+    if (!plan_.version) refuse_version(node.span(), node.text());
+  }
+
+  void refuse_version(Span where, std::string_view text) {
+    errors_
+        .malformed(where,
+                   in_backticks(text) + " is not a version of transformers")
+        .help("write it as in \"4.57.1\"");
+  }
+
+  const RuleAnswer* ask(std::string_view question) {
+    rules_.questions.emplace_back(question);
+    return reading_.find_answer(question);
+  }
+
+  // An answer counts before what the file says.
+  bool settle_version() {
+    if (const RuleAnswer* answer = ask(kVersionKey)) {
+      plan_.version = parse_version(answer->value);
+      if (!plan_.version) {
+        refuse_version(answer->where, answer->value);
+        return false;
+      }
     }
-    if (!good) {
-      errors_
-          .malformed(node.span(),
-                     in_backticks(text) + " is not a version of transformers")
-          .help("write it as in \"4.57.1\"");
-      return;
+    plan_.is_late = plan_.file.has_strict_configs;
+    for (const Table& table : plan_.tables) {
+      for (const Entry& entry : table.entries) {
+        plan_.is_late =
+            plan_.is_late || std::find(kLateStyles.begin(), kLateStyles.end(),
+                                       entry.style) != kLateStyles.end();
+      }
     }
-    if (std::pair(major, minor) >=
-        std::pair(kWholePartsMajor, kWholePartsMinor)) {
-      plan_.folding = DigitFolding::WholeParts;
-    }
+    return true;
   }
 
   void read_map(const Node& node, std::string_view name, Span where) {
@@ -331,6 +405,163 @@ class Reader {
     return {};
   }
 
+  // Adds to what a Python file holds what transformers adds to it.
+  bool complete(const std::vector<const Table*>& chosen) {
+    for (Table& table : plan_.tables) {
+      if (is_of_base_model(table)) table.outer = kUsualTpModel.outer;
+    }
+    std::vector<Table*> of_configs;
+    bool has_heads = false;
+    for (Table& table : plan_.tables) {
+      const bool is_chosen =
+          std::find(chosen.begin(), chosen.end(), &table) != chosen.end();
+      if (!is_chosen || table.of_class == nullptr) continue;
+      if (table.name == "base_model_tp_plan" ||
+          table.name == "base_model_ep_plan") {
+        of_configs.push_back(&table);
+      } else if (table.name == "_tp_plan") {
+        has_heads = true;
+      }
+    }
+    if (of_configs.empty()) return !has_heads || refuse_heads(chosen);
+    if (!name_outer(of_configs)) return false;
+    std::erase_if(of_configs, [](const Table* table) {
+      return table->name != "base_model_tp_plan" || table->entries.empty();
+    });
+    return of_configs.empty() || compose(of_configs, has_heads);
+  }
+
+  // A modeling file has the plans of heads; the base model's is elsewhere.
+  bool refuse_heads(const std::vector<const Table*>& chosen) {
+    for (const Table* table : chosen) {
+      for (const Entry& entry : table->entries) {
+        if (entry.key.find('*') != std::string::npos) return true;
+      }
+    }
+    errors_
+        .malformed(chosen.front()->where,
+                   "this is the plan of a head alone: the base model's is in "
+                   "the configuration file")
+        .help("give `configuration_NAME.py` instead")
+        .help(std::string(kJsonHelp));
+    return false;
+  }
+
+  bool name_outer(const std::vector<Table*>& tables) {
+    const RuleAnswer* prefix = ask(kPrefixQuestion);
+    if (prefix != nullptr && !is_module_path(prefix->value)) {
+      errors_
+          .malformed(prefix->where, in_backticks(prefix->value) +
+                                        " is not the name of a module")
+          .help("such as `--set base_model_prefix=transformer`");
+      return false;
+    }
+    for (Table* table : tables) {
+      table->model = find_tp_model(table->of_class->model_type);
+      if (prefix != nullptr) {
+        table->outer = alternatives(prefix->value);
+      } else if (table->model != nullptr) {
+        table->outer = table->model->outer;
+      } else if (is_module_path(plan_.file.base_model_prefix)) {
+        table->outer = alternatives(plan_.file.base_model_prefix);
+      }
+    }
+    return true;
+  }
+
+  static bool is_module_path(std::string_view text) {
+    return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+      return c == '_' || c == '.' || is_digit(c) || (c >= 'a' && c <= 'z') ||
+             (c >= 'A' && c <= 'Z');
+    });
+  }
+
+  // "talker.model" as "talker|model".
+  static std::string alternatives(std::string path) {
+    std::replace(path.begin(), path.end(), '.', '|');
+    return path;
+  }
+
+  // What transformers adds by version.
+  bool compose(const std::vector<Table*>& tables, bool has_heads) {
+    const bool is_assumed = !plan_.version && plan_.file.has_strict_configs;
+    if (is_assumed) plan_.version = kNewestVersion;
+    if (!plan_.version || *plan_.version < kHeadsSince) return true;
+    bool shards_embedding = *plan_.version >= kEmbeddingSince;
+    if (!shards_embedding && *plan_.version >= kTiedEmbeddingSince) {
+      const auto tied = ask_whether(kTiedQuestion, tables.front()->where);
+      if (!tied) return false;
+      shards_embedding = *tied;
+    }
+    std::vector<std::string> added;
+    const auto add = [&](Table& table, std::string_view key,
+                         std::string_view style) {
+      const bool is_there =
+          std::any_of(table.entries.begin(), table.entries.end(),
+                      [&](const Entry& entry) { return entry.key == key; });
+      if (is_there) return;
+      table.entries.push_back({std::string(key), table.where,
+                               std::string(style), table.where, true});
+      std::string text = in_backticks(key) + " as " + in_backticks(style);
+      if (std::find(added.begin(), added.end(), text) == added.end()) {
+        added.push_back(std::move(text));
+      }
+    };
+    bool is_known = true;
+    for (Table* table : tables) {
+      is_known = is_known && table->model != nullptr;
+      const TpModel& model =
+          table->model != nullptr ? *table->model : kUsualTpModel;
+      if (!has_heads && !model.head.empty()) {
+        add(*table, model.head, model.head_style);
+      }
+      if (shards_embedding) {
+        add(*table, "embed_tokens", "embedding_rowwise");
+      }
+    }
+    if (is_assumed || !is_known) {
+      note_assumptions(tables, added, is_assumed, is_known);
+    }
+    return true;
+  }
+
+  void note_assumptions(const std::vector<Table*>& tables,
+                        const std::vector<std::string>& added, bool is_assumed,
+                        bool is_known) {
+    auto report = errors_.diags().report(
+        Code::PatternReadingsDiffer,
+        is_known ? Severity::Note : Severity::Warning, tables.front()->where,
+        "the plan is read as transformers " + version_text(*plan_.version) +
+            " completes it");
+    if (!added.empty()) report.fact("it adds " + joined(added, ", "));
+    if (!is_known) {
+      report.fact(
+          "the model type is unknown, so the name of the base model and the "
+          "plan of its head are assumed to be as usual");
+      report.help("`--set base_model_prefix=NAME` says what it is called");
+    }
+    if (is_assumed) {
+      report.fact(
+          "the file is of transformers 5.4 or later: `lm_head` is "
+          "added since 5.14, `embed_tokens` since 5.21 (since 5.15 "
+          "where it is tied)");
+      report.help("`--set transformers_version=5.10` reads it as of another");
+    }
+    report.help(std::string(kJsonHelp));
+  }
+
+  std::optional<bool> ask_whether(std::string_view question, Span where) {
+    const RuleAnswer* answer = ask(question);
+    if (answer != nullptr && answer->value == "true") return true;
+    if (answer != nullptr && answer->value == "false") return false;
+    errors_.malformed(where, "the plan depends on " + in_backticks(question))
+        .fact(
+            "transformers 5.15 to 5.20 shard the embedding only where it is "
+            "tied to the head")
+        .help("say `--set " + std::string(question) + "=true`, or `=false`");
+    return std::nullopt;
+  }
+
   void add_table(const Table& table) {
     std::vector<const Entry*> entries;
     for (const Entry& entry : table.entries) entries.push_back(&entry);
@@ -343,27 +574,34 @@ class Reader {
         [&](const Entry* a, const Entry* b) { return depth(a) > depth(b); });
     for (const Entry* entry : entries) {
       if (errors_.stopped()) return;
-      add_entry(*entry, is_of_base_model(table));
+      add_entry(*entry, table.outer);
     }
   }
 
-  void add_entry(const Entry& entry, bool below) {
+  void add_entry(const Entry& entry, std::string_view outer) {
     const TpStyle* style = find_tp_style(entry.style);
     if (style == nullptr) return report_style(entry);
-    if (!can_be_folded_name(entry.key, plan_.folding)) {
+    if (!can_be_folded_name(entry.key, plan_.folding())) {
       return report_dead_key(entry);
     }
     const bool is_bias = entry.key == "bias" || entry.key.ends_with(".bias");
     if (!is_bias && style->bias != style->weight) {
-      add_rule(entry, KeyPart::Bias, below, style->bias);
+      add_rule(entry, KeyPart::Bias, outer, style->bias, false);
     }
-    add_rule(entry, KeyPart::Module, below,
-             is_bias ? style->bias : style->weight);
+    add_rule(entry, KeyPart::Module, outer,
+             is_bias ? style->bias : style->weight, style->packed);
   }
 
-  void add_rule(const Entry& entry, KeyPart part, bool below, TpCut cut) {
+  void add_rule(const Entry& entry, KeyPart part, std::string_view outer,
+                TpCut cut, bool is_packed) {
     Rule rule;
-    rule.pattern = key_pattern(entry.key, part, below);
+    // Whole experts on each device are no spec of one expert.
+    rule.pattern = key_pattern(
+        entry.key, part, outer,
+        cut == TpCut::First ? FusedKeys::AsWritten : FusedKeys::AlsoEachExpert);
+    rule.shipped = entry.is_added;
+    rule.shards_parts = is_packed;
+    rule.short_has_first = cut == TpCut::SecondLast;
     rule.where = entry.where;
     rule.spec_where = entry.style_where;
     const AxisNames axis = {std::string(kTpAxis)};
@@ -381,7 +619,7 @@ class Reader {
         entry.style_where,
         in_backticks(entry.style) + " is not a style of tensor parallelism");
     if (const auto near = nearest(entry.style, known)) {
-      report.help("a style with a similar name is `" + *near + "`");
+      report.help("did you mean `" + *near + "`?");
     } else {
       report.help(
           "styles are `colwise`, `rowwise`, `grouped_gemm`, "
@@ -390,14 +628,14 @@ class Reader {
   }
 
   void report_dead_key(const Entry& entry) {
-    const bool every_run = plan_.folding == DigitFolding::EveryRun;
+    const bool every_run = plan_.folding() == DigitFolding::EveryRun;
     std::string sample = entry.key;
     std::replace(sample.begin(), sample.end(), '*', '0');
     auto report = errors_.diags().report(
         Code::UnusedRule, entry.where,
         in_backticks(entry.key) + " can stand for no parameter");
     report.fact(in_backticks(sample) + " is looked up as " +
-                in_backticks(fold_digits(sample, plan_.folding)));
+                in_backticks(fold_digits(sample, plan_.folding())));
     if (!every_run) {
       report.help(
           "since transformers 5.2 `*` stands for a number between dots, and of "

@@ -30,7 +30,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
 #include "io/dialects.h"
+#include "io/paths.h"
 #include "io/spec_node.h"
 #include "syntax/document.h"
 
@@ -212,20 +214,84 @@ bool read_trainer(const Node& trainer, RuleSet& rules, Diagnostics& diags) {
   return good;
 }
 
+constexpr std::string_view kIncludeTag = "!include ";
+
+bool is_include(const Node& node) {
+  return node.is_string() && node.text().starts_with(kIncludeTag);
+}
+
+// `trainer: !include FILE`: a file beside this one, which is the trainer.
+std::optional<Document> read_included(const Node& node, const SourceFile& from,
+                                      Host* files, Diagnostics& diags) {
+  const std::string name(node.text().substr(kIncludeTag.size()));
+  const std::string path = join_path(directory_of(from.name()), name);
+  if (files == nullptr || !files->file_info(path)) {
+    return diags
+        .error(Code::UnreadableFile, node.span(),
+               in_backticks(path) + ", which is included here, is not found")
+        .help("give the file with the trainer's keys as rules");
+  }
+  const SourcePtr source = read_source(path, kWholeFile, *files, diags);
+  if (source == nullptr) return std::nullopt;
+  return parse_document(source, diags, Includes::AsText);
+}
+
+// Of what is read nothing else may be in another file.
+bool reject_includes(const Node& trainer, Diagnostics& diags) {
+  bool good = true;
+  for (size_t i = 0; i < trainer.size(); ++i) {
+    const bool is_read =
+        trainer.key(i) == "mesh" || trainer.key(i) == "batch_axis" ||
+        std::find(kKeys.begin(), kKeys.end(), trainer.key(i)) != kKeys.end();
+    if (!is_read || !is_include(trainer.item(i))) continue;
+    good = false;
+    diags
+        .error(Code::UnsupportedKey, trainer.item(i).span(),
+               "an `!include` is not read here")
+        .help("write the included keys in its place");
+  }
+  return good;
+}
+
+// A config without one of the keys has levanter's defaults.
+bool is_trainer_config(std::string_view head) {
+  const bool has_trainer = head.starts_with("trainer:") ||
+                           head.find("\ntrainer:") != std::string_view::npos;
+  constexpr std::array<std::string_view, 3> kTrainerKeys = {
+      "train_batch_size:", "num_train_steps:", "per_device_parallelism:"};
+  return has_trainer &&
+         std::any_of(kTrainerKeys.begin(), kTrainerKeys.end(),
+                     [&](std::string_view key) {
+                       return head.find(key) != std::string_view::npos;
+                     });
+}
+
 bool recognize(std::string_view head) {
+  if (is_trainer_config(head)) return true;
+  if (head.find("trainer: !include") != std::string_view::npos) return true;
   return std::any_of(kKeys.begin(), kKeys.end(), [&](std::string_view key) {
     return head.find(std::string(key) + ":") != std::string_view::npos;
   });
 }
 
-bool read(SourcePtr source, const RuleReading&, RuleSet& rules,
+bool read(SourcePtr source, const RuleReading& reading, RuleSet& rules,
           Diagnostics& diags) {
-  const auto document = parse_document(source, diags);
+  const auto document = parse_document(source, diags, Includes::AsText);
   if (!document) return false;
   rules.sources.push_back(std::move(source));
   const Node root = document->root();
   if (!require(root, NodeKind::Map, "a Levanter config", diags)) return false;
-  return read_trainer(root.find("trainer").value_or(root), rules, diags);
+  const Node trainer = root.find("trainer").value_or(root);
+  if (!is_include(trainer)) {
+    return reject_includes(trainer, diags) &&
+           read_trainer(trainer, rules, diags);
+  }
+  const auto included =
+      read_included(trainer, document->source(), reading.files, diags);
+  if (!included) return false;
+  rules.sources.push_back(included->shared_source());
+  return reject_includes(included->root(), diags) &&
+         read_trainer(included->root(), rules, diags);
 }
 
 }  // namespace

@@ -416,6 +416,7 @@ bool read_recorded_rules(SourcePtr source, const RuleReading&, RuleSet& rules,
   if (!mesh.axes.empty()) {
     rules.mesh = std::move(mesh.axes);
     rules.mesh_where = mesh.where;
+    rules.mesh_recorded = true;
   }
   add_recorded_rules(shardings, rules, diags);
   rules.sources.push_back(std::move(source));

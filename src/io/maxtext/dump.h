@@ -45,8 +45,8 @@ struct MaxtextDump {
 std::optional<MaxtextDump> read_maxtext_dump(const SourcePtr& file,
                                              Diagnostics& diags);
 
-// ".params/['params']/['w']" -> "params/params/w". What is no key path stays as
-// it is.
+// ".params/['params']/['w']" -> "params/params/w". What is not a key path stays
+// as it is.
 std::string key_path_name(std::string_view path);
 
 }  // namespace shardplan

@@ -19,6 +19,7 @@
 #include "base/text.h"
 #include "io/dialects.h"
 #include "io/export.h"
+#include "io/maxtext/config.h"
 #include "io/spec_node.h"
 #include "syntax/document.h"
 #include "syntax/yaml.h"
@@ -41,6 +42,7 @@ bool read_mesh_axes(const Node& node, RuleSet& rules, Diagnostics& diags) {
   if (!require(node, NodeKind::List, "mesh_axes", diags)) return false;
   rules.mesh.emplace();
   rules.mesh_where = node.span();
+  rules.mesh_replaces = true;
   bool good = true;
   for (size_t i = 0; i < node.size(); ++i) {
     const Node item = node.item(i);
@@ -56,92 +58,91 @@ bool read_mesh_axes(const Node& node, RuleSet& rules, Diagnostics& diags) {
   return good;
 }
 
-// The size of one axis, into the mesh within a slice or over slices.
-bool read_parallelism(const Node& map, size_t index, std::string_view name,
-                      std::vector<AxisRequest>& axes, Diagnostics& diags) {
-  const Node size = map.item(index);
-  const auto find = [&](std::string_view axis_name) {
-    return std::find_if(axes.begin(), axes.end(), [&](const AxisRequest& axis) {
-      return axis.name == axis_name;
-    });
-  };
-  auto found = find(name);
-  // The one axis that is called otherwise than its parallelism.
-  if (found == axes.end() && name == "pipeline") found = find("stage");
-  if (!require(size, NodeKind::Integer, map.key(index), diags)) return false;
-  if (!size.integer()) {
-    diags.error(Code::InvalidMesh, size.span(),
-                in_backticks(map.key(index)) + " does not fit 63 bits");
-    return false;
-  }
-  if (found == axes.end()) {
-    // An axis that this mesh does not have, of which MaxText wants no more.
-    if (*size.integer() == 1) return true;
-    diags
-        .error(Code::InvalidMesh, map.key_span(index),
-               "`mesh_axes` has no axis " + in_backticks(name))
-        .help("add it to `mesh_axes`, or give it the size 1");
-    return false;
-  }
-  found->size = *size.integer();
-  found->where = map.key_span(index);
-  found->size_where = size.span();
-  return true;
-}
-
-bool read_parallelisms(const Node& map, RuleSet& rules, Diagnostics& diags) {
+// The sizes of one file, behind those of the files that it overrides.
+bool read_sizes(const Node& map, RuleSet& rules, Diagnostics& diags) {
   bool good = true;
   for (size_t i = 0; i < map.size(); ++i) {
     const std::string_view ici = parallel_axis(map.key(i), "ici_");
     const std::string_view dcn = parallel_axis(map.key(i), "dcn_");
-    if (!ici.empty()) {
-      good = read_parallelism(map, i, ici, *rules.mesh, diags) && good;
-    } else if (!dcn.empty()) {
-      good = read_parallelism(map, i, dcn, rules.dcn_mesh, diags) && good;
+    if (ici.empty() && dcn.empty()) continue;
+    const Node size = map.item(i);
+    if (!require(size, NodeKind::Integer, map.key(i), diags)) {
+      good = false;
+    } else if (!size.integer()) {
+      good = false;
+      diags.error(Code::InvalidMesh, size.span(),
+                  in_backticks(map.key(i)) + " does not fit 63 bits");
+    } else {
+      rules.sizes.push_back(
+          {{std::string(ici.empty() ? dcn : ici), *size.integer(),
+            map.key_span(i), map.key_span(i), size.span()},
+           ici.empty()});
     }
   }
   return good;
 }
 
-// MaxText would read the named file, from a folder of its own.
-bool refuse_reference(const Node& root, Diagnostics& diags) {
-  const auto custom = root.find("custom_mesh_and_rule");
-  if (!custom || !custom->is_string() || custom->text().empty()) return false;
-  diags
-      .error(Code::UnsupportedKey, custom->span(),
-             "the file behind `custom_mesh_and_rule: " +
-                 std::string(custom->text()) + "` is not read")
-      .help("give that file with a second `--rules`, and remove the key");
-  return true;
+std::optional<LogicalMerge> merge_of(const Node& root, Diagnostics& diags) {
+  const auto all = root.find("override_logical_axis_rules");
+  if (!all) return LogicalMerge::ReplaceNames;
+  const auto replaces = all->boolean();
+  if (!replaces) {
+    return diags.error(Code::MalformedDocument, all->span(),
+                       "`override_logical_axis_rules` must be true or false");
+  }
+  return *replaces ? LogicalMerge::ReplaceAll : LogicalMerge::ReplaceNames;
 }
 
-bool read_root(const Node& root, RuleSet& rules, Diagnostics& diags) {
-  if (!require(root, NodeKind::Map, "a MaxText config", diags)) return false;
-  const auto axes = root.find("mesh_axes");
-  const auto logical = root.find("logical_axis_rules");
-  if (!axes && !logical) {
-    diags.error(Code::MalformedDocument, root.span(),
-                "there are neither `mesh_axes` nor `logical_axis_rules`");
-    return false;
+// Of a file and those that it inherits from the nearest counts: lists are not
+// merged. The model's own file, which `model_name` says, is.
+bool read_logical(const MaxtextConfig& config, RuleSet& rules,
+                  Diagnostics& diags) {
+  bool good = true;
+  if (const auto inherited = find_inherited(config, "logical_axis_rules")) {
+    good = read_logical_rules(*inherited, rules, diags);
   }
-  bool good = !refuse_reference(root, diags);
-  if (logical) good = read_logical_rules(*logical, rules, diags) && good;
-  if (logical) {
-    rules.logical_merge =
-        axes ? LogicalMerge::ReplaceAll : LogicalMerge::ReplaceNames;
-  }
-  if (const auto all = root.find("override_logical_axis_rules")) {
-    const auto replaces = all->boolean();
-    if (!replaces) {
-      diags.error(Code::MalformedDocument, all->span(),
-                  "`override_logical_axis_rules` must be true or false");
-      return false;
+  if (const auto model = find_of_model(config, "logical_axis_rules")) {
+    const auto merge = merge_of(config.model->root(), diags);
+    RuleSet more;
+    good = read_logical_rules(*model, more, diags) && merge && good;
+    if (good) {
+      merge_logical_rules(std::move(more.logical_rules), *merge,
+                          rules.logical_rules);
     }
-    if (*replaces && logical) rules.logical_merge = LogicalMerge::ReplaceAll;
   }
+  if (const auto custom = find_custom(config, "logical_axis_rules")) {
+    rules.logical_rules.clear();
+    good = read_logical_rules(*custom, rules, diags) && good;
+  }
+  return good;
+}
+
+bool read_config(const MaxtextConfig& config, RuleSet& rules,
+                 Diagnostics& diags) {
+  const Node root = config.layers.front().root();
+  auto axes = find_custom(config, "mesh_axes");
+  if (!axes) axes = find_of_model(config, "mesh_axes");
+  if (!axes) axes = find_inherited(config, "mesh_axes");
+  bool good = read_logical(config, rules, diags);
+  const auto merge = merge_of(root, diags);
+  if (!merge) return false;
+  rules.logical_merge =
+      axes || root.find("base_config") ? LogicalMerge::ReplaceAll : *merge;
+  if (rules.logical_rules.empty()) rules.logical_merge = LogicalMerge::Append;
+  for (size_t i = config.layers.size(); i > 0; --i) {
+    good = read_sizes(config.layers[i - 1].root(), rules, diags) && good;
+  }
+  if (config.model) {
+    good = read_sizes(config.model->root(), rules, diags) && good;
+  }
+  // Rules that are merged by name are those of another config's mesh; a mesh
+  // alone may be for rules that follow.
+  const bool partial = !axes && *merge == LogicalMerge::ReplaceNames;
+  const bool lacks_base = config.missing_base && rules.logical_rules.empty();
+  if (partial || lacks_base) rules.overrides = overridden_by(config);
   if (!axes) return good;
   good = read_mesh_axes(*axes, rules, diags) && good;
-  return read_parallelisms(root, rules, diags) && good;
+  return good && place_sizes(rules.sizes, rules, diags);
 }
 
 bool begins_line(std::string_view head, std::string_view key) {
@@ -152,20 +153,25 @@ bool begins_line(std::string_view head, std::string_view key) {
   return false;
 }
 
+// Keys that every config, or one that overrides another, has some of.
 bool recognize(std::string_view head) {
-  constexpr std::array<std::string_view, 3> kKeys = {
-      "mesh_axes", "ici_", "override_logical_axis_rules"};
+  constexpr std::array<std::string_view, 12> kKeys = {
+      "mesh_axes",     "ici_",         "override_logical_axis_rules",
+      "base_config",   "dcn_",         "data_sharding",
+      "base_emb_dim",  "base_mlp_dim", "base_num_decoder_layers",
+      "decoder_block", "remat_policy", "trainer_devices_fraction"};
   return std::any_of(kKeys.begin(), kKeys.end(), [&](std::string_view key) {
     return begins_line(head, key);
   });
 }
 
-bool read_maxtext_rules(SourcePtr source, const RuleReading&, RuleSet& rules,
-                        Diagnostics& diags) {
-  const auto document = parse_document(source, diags);
-  if (!document) return false;
-  rules.sources.push_back(std::move(source));
-  return read_root(document->root(), rules, diags);
+bool read_maxtext_rules(SourcePtr source, const RuleReading& reading,
+                        RuleSet& rules, Diagnostics& diags) {
+  const auto config =
+      read_maxtext_config(std::move(source), reading.files, diags);
+  if (!config) return false;
+  rules.sources = sources_of(*config);
+  return read_config(*config, rules, diags);
 }
 
 }  // namespace

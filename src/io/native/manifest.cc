@@ -157,7 +157,7 @@ class NativeReader {
  private:
   std::nullopt_t unrecognized(Span where) {
     return errors_.diags()
-        .error(Code::UnrecognizedFormat, where, "this is no manifest")
+        .error(Code::UnrecognizedFormat, where, "this is not a manifest")
         .fact(std::string(kForm));
   }
   bool next_key() { return !errors_.stopped() && tokens_.next() == Token::Key; }
@@ -343,7 +343,7 @@ class NativeReader {
         {"", "an item of the list", depth_ + 1, where, where, tokens_.token()});
   }
 
-  // A member that is no attribute; the path is already its own.
+  // A member that is not an attribute; the path is already its own.
   void read_child(TensorEntry& parent, Span key) {
     const Token token = tokens_.token();
     if (token == Token::Error) return;

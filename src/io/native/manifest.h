@@ -15,7 +15,7 @@
 
 namespace shardplan {
 
-// Whether the outermost map has a key `parameters` that is no tensor itself.
+// Whether the outermost map has a key `parameters` that is not a tensor itself.
 // Consumes tokens.
 bool has_wrapper(TokenSource tokens);
 

@@ -31,8 +31,8 @@ const std::string& attribute_name(Attribute attribute);
 // "a map", "text", .. of a value's first token.
 std::string_view token_kind(JsonScanner::Token token);
 
-// A member of an object that is no attribute of a parameter. Whether that is
-// an error depends on what the object turns out to be.
+// A member of an object that is not an attribute of a parameter. Whether that
+// is an error depends on what the object turns out to be.
 struct Member {
   std::string key;
   std::string name;  // what to call it in a message
@@ -71,7 +71,7 @@ class AttributeReader {
   // The current token is the value of the attribute whose key is at `key`.
   // False, with nothing read, when it is not of the attribute's kind.
   bool read(Attribute attribute, Span key, TensorEntry& entry);
-  // A member that is no attribute of a tensor, of an object that is one.
+  // A member that is not an attribute of a tensor, of an object that is one.
   void report(const Member& member);
   void report_kind(std::string_view what, std::string_view expected, Span where,
                    JsonScanner::Token token);

@@ -208,17 +208,90 @@ bool is_orbax_sharding(std::string_view head) {
          head.find("\\\"sharding_type\\\"") != std::string_view::npos;
 }
 
-std::optional<std::string> find_orbax_item(const std::string& directory,
-                                           Host& host) {
-  const auto has_metadata = [&](const std::string& path) {
-    return host.file_info(join_path(path, kOrbaxMetadata)).has_value();
-  };
-  if (has_metadata(directory)) return directory;
-  constexpr std::array<std::string_view, 4> kItems = {"items", "state",
+namespace {
+
+bool has_metadata(const std::string& path, Host& host) {
+  return host.file_info(join_path(path, kOrbaxMetadata)).has_value();
+}
+
+// The items in a folder, those that usually have the parameters first.
+std::vector<std::string> items_in(const std::string& directory, Host& host) {
+  constexpr std::array<std::string_view, 4> kUsual = {"items", "state",
                                                       "default", "params"};
-  for (const std::string_view item : kItems) {
-    std::string path = join_path(directory, item);
-    if (has_metadata(path)) return path;
+  std::vector<std::string> items;
+  std::vector<std::string> others;
+  for (const std::string& name : host.list_directory(directory)) {
+    if (!has_metadata(join_path(directory, name), host)) continue;
+    const bool usual =
+        std::find(kUsual.begin(), kUsual.end(), name) != kUsual.end();
+    (usual ? items : others).push_back(name);
+  }
+  const auto rank = [&](const std::string& name) {
+    return std::find(kUsual.begin(), kUsual.end(), name);
+  };
+  std::sort(items.begin(), items.end(),
+            [&](const std::string& a, const std::string& b) {
+              return rank(a) < rank(b);
+            });
+  items.insert(items.end(), others.begin(), others.end());
+  return items;
+}
+
+// 300 for `300`, `000300` and `step_300`.
+std::optional<int64_t> step_number(std::string_view name) {
+  const size_t split = name.rfind('_');
+  if (split != std::string_view::npos) name.remove_prefix(split + 1);
+  constexpr size_t kMostDigits = 18;
+  if (name.empty() || name.size() > kMostDigits ||
+      !std::all_of(name.begin(), name.end(), is_digit)) {
+    return std::nullopt;
+  }
+  int64_t number = 0;
+  for (const char c : name) number = number * 10 + (c - '0');
+  return number;
+}
+
+std::optional<OrbaxItem> item_of(const std::string& directory, Host& host) {
+  if (has_metadata(directory, host)) return OrbaxItem{directory, ""};
+  std::vector<std::string> items = items_in(directory, host);
+  if (items.empty()) return std::nullopt;
+  OrbaxItem found{join_path(directory, items.front()), ""};
+  if (items.size() > 1) {
+    const auto count = static_cast<int64_t>(items.size());
+    found.remark = "one of " + plural(count, "item") + " is read, " +
+                   in_backticks(found.path) + "; the others: " +
+                   some_names({items.begin() + 1, items.end()});
+  }
+  return found;
+}
+
+}  // namespace
+
+std::optional<OrbaxItem> find_orbax_item(const std::string& directory,
+                                         Host& host) {
+  if (auto item = item_of(directory, host)) return item;
+  std::vector<std::pair<int64_t, std::string>> steps;
+  for (std::string& name : host.list_directory(directory)) {
+    const auto number = step_number(name);
+    if (number) steps.emplace_back(*number, std::move(name));
+  }
+  std::sort(steps.rbegin(), steps.rend());
+  for (const auto& [number, name] : steps) {
+    auto item = item_of(join_path(directory, name), host);
+    if (!item) continue;
+    if (steps.size() == 1) return item;
+    std::vector<std::string> others;
+    for (const auto& step : steps) {
+      if (step.second != name) others.push_back(step.second);
+    }
+    std::string remark = "of " +
+                         plural(static_cast<int64_t>(steps.size()), "step") +
+                         " the newest with arrays is read, " +
+                         in_backticks(join_path(directory, name)) +
+                         "; the others: " + some_names(others);
+    if (!item->remark.empty()) remark += "; " + item->remark;
+    item->remark = std::move(remark);
+    return item;
   }
   return std::nullopt;
 }
@@ -325,6 +398,7 @@ bool read_recorded_shardings(SourcePtr source, const RuleReading&,
   if (!mesh.axes.empty()) {
     rules.mesh = std::move(mesh.axes);
     rules.mesh_where = mesh.where;
+    rules.mesh_recorded = true;
   }
   add_recorded_rules(*shardings, rules, diags);
   rules.sources.push_back(std::move(source));

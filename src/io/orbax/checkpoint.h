@@ -36,10 +36,18 @@ inline constexpr std::string_view kOrbaxSharding = "_sharding";
 bool is_orbax_metadata(std::string_view head);
 bool is_orbax_sharding(std::string_view head);
 
-// The directory with `_METADATA`: `directory` itself or an item in it, of
-// several the one with parameters (`items`, `state`, `default`, `params`).
-std::optional<std::string> find_orbax_item(const std::string& directory,
-                                           Host& host);
+// A directory with `_METADATA`, and what was chosen to come to it: "the newest
+// of 3 steps is read, `run/300`; .."; empty where there was no choice.
+struct OrbaxItem {
+  std::string path;
+  std::string remark;
+};
+
+// `directory` itself, an item in it (of several `items`, `state`, `default` or
+// `params` before others), or that of the newest step of a CheckpointManager's
+// root, which has folders `100`, `200` or `step_100`.
+std::optional<OrbaxItem> find_orbax_item(const std::string& directory,
+                                         Host& host);
 
 // A leaf of the tree.
 struct OrbaxLeaf {

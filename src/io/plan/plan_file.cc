@@ -150,6 +150,10 @@ void PlanWriter::rule(const PlanRule& rule) {
   number(rule.line);
   key("shipped");
   boolean(rule.shipped);
+  if (rule.shards_parts) {
+    key("shards_parts");
+    boolean(true);
+  }
   key("found");
   number(rule.found);
   key("won");

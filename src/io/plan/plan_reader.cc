@@ -93,6 +93,9 @@ bool read_rule(JsonReader& json, PlanRule& rule) {
     if (key == "file") return json.string("`file`", rule.file);
     if (key == "line") return json.size("`line`", rule.line);
     if (key == "shipped") return json.boolean("`shipped`", rule.shipped);
+    if (key == "shards_parts") {
+      return json.boolean("`shards_parts`", rule.shards_parts);
+    }
     if (key == "found") return json.size("`found`", rule.found);
     if (key == "won") return json.size("`won`", rule.won);
     if (key != "shadowed_by") return json.skip();

@@ -380,18 +380,19 @@ bool looks_like_python_rules(std::string_view text) {
   const SourceFile source("rules", std::string(text));
   const std::vector<PythonToken> tokens = python_tokens(source);
   const std::vector<PythonTable> tables = find_python_tables(tokens);
-  if (tables.empty()) return false;
+  if (tables.empty()) return is_python_module(tokens);
   const size_t at = tables.front().at;
   // A list of lists may also be JSON or YAML.
   return tokens[at].is("(") || tokens[at + 1].is("(") ||
-         (at > 0 && (tokens[at - 1].is("=") || tokens[at - 1].is("return")));
+         (at > 0 && (tokens[at - 1].is("=") || tokens[at - 1].is("return"))) ||
+         is_python_module(tokens);
 }
 
-bool read_python_rules(const SourcePtr& source,
-                       const std::optional<std::string>& table, RuleSet& rules,
-                       Diagnostics& diags) {
+bool read_python_rules(const SourcePtr& source, const RuleReading& reading,
+                       RuleSet& rules, Diagnostics& diags) {
   diags.keep(source);
-  const auto value = read_python_table(*source, table, diags);
+  const auto value =
+      read_python_table(*source, {reading, rules.questions}, diags);
   if (!value || !RuleReader(rules, diags).read(*value)) return false;
   rules.sources.push_back(source);
   if (!uses_semantic_axes(rules)) return true;
@@ -406,7 +407,7 @@ namespace {
 
 bool read(SourcePtr source, const RuleReading& how, RuleSet& rules,
           Diagnostics& diags) {
-  return read_python_rules(source, how.table, rules, diags);
+  return read_python_rules(source, how, rules, diags);
 }
 
 }  // namespace
@@ -449,7 +450,7 @@ bool recognize(std::string_view head) {
 bool read_flax(SourcePtr source, const RuleReading& how, RuleSet& rules,
                Diagnostics& diags) {
   if (looks_like_python_rules(source->text())) {
-    return read_python_rules(source, how.table, rules, diags);
+    return read_python_rules(source, how, rules, diags);
   }
   const auto document = parse_document(source, diags);
   if (!document) return false;

@@ -11,6 +11,7 @@
 #include "base/diagnostic.h"
 #include "base/source.h"
 #include "core/rules.h"
+#include "io/load.h"
 
 namespace shardplan {
 
@@ -45,13 +46,12 @@ std::optional<std::string> pattern_of_keystr(std::string_view pattern);
 // `PartitionSpec`, `PS` and `P` are read, with or without the modules in front.
 // A PartitionAxis(..) of the same file gives the semantic axes.
 
-// Whether a text is Python with such a table.
+// Whether a text is Python, be there such a table or not.
 bool looks_like_python_rules(std::string_view text);
 
 // Appends what the table named `table`, or the only one, holds. False, with
 // the reason reported.
-bool read_python_rules(const SourcePtr& source,
-                       const std::optional<std::string>& table, RuleSet& rules,
-                       Diagnostics& diags);
+bool read_python_rules(const SourcePtr& source, const RuleReading& reading,
+                       RuleSet& rules, Diagnostics& diags);
 
 }  // namespace shardplan

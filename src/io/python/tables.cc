@@ -132,7 +132,7 @@ const Table* choose_table(std::span<const PythonToken> tokens,
   }
   if (found.empty()) {
     if (const auto near = nearest(*name, known)) {
-      report.help("a table with a similar name exists: `" + *near + "`");
+      report.help("did you mean `" + *near + "`?");
     }
   } else {
     report.help("choose one with `--table`, e.g. `--table " +
@@ -141,10 +141,9 @@ const Table* choose_table(std::span<const PythonToken> tokens,
   return nullptr;
 }
 
-// A table that is only a part of an expression: joined to another one, or
-// chosen by a condition, which `named` has settled.
+// Not joined to another table.
 bool stands_alone(std::span<const PythonToken> tokens, size_t begin, size_t end,
-                  bool named, Diagnostics& diags) {
+                  Diagnostics& diags) {
   const auto refuse = [&](const PythonToken& token, std::string message,
                           std::string help) {
     diags.error(Code::MalformedDocument, token.where, std::move(message))
@@ -164,11 +163,51 @@ bool stands_alone(std::span<const PythonToken> tokens, size_t begin, size_t end,
     return refuse(next, "the table is a part of an expression",
                   "write all rules into one table");
   }
-  if (next.is("if") && !named) {
-    return refuse(next, "a condition chooses this table",
-                  "remove the condition, or choose the table with `--table`");
-  }
   return true;
+}
+
+// What functions with `rules` in their names return, as far as it fits a line,
+// so that a reader sees why none of it is a table.
+std::vector<std::string> returned_texts(const SourceFile& source,
+                                        std::span<const PythonToken> tokens) {
+  std::vector<std::string> texts;
+  std::string function;
+  for (size_t i = 0; i + 1 < tokens.size(); ++i) {
+    if (tokens[i].is("def") && tokens[i].starts_line) {
+      function = tokens[i + 1].text;
+    }
+    if (!tokens[i].starts_line || !tokens[i].is("return") ||
+        function.find("rules") == std::string::npos) {
+      continue;
+    }
+    const size_t begin = tokens[i].where.begin;
+    const size_t end = source.text().find('\n', begin);
+    std::string line(source.text().substr(begin, end - begin));
+    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) {
+      line.pop_back();
+    }
+    texts.push_back("line " + line_of(tokens[i]) + ": " +
+                    in_backticks(function) + " has " + in_backticks(line));
+  }
+  return texts;
+}
+
+// Names that are assigned to, or defined, at the margin.
+std::vector<std::string> module_names(std::span<const PythonToken> tokens) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i + 1 < tokens.size(); ++i) {
+    const bool at_margin =
+        tokens[i].starts_line &&
+        tokens[i].where.file->position(tokens[i].where.begin).column == 1;
+    if (!at_margin) continue;
+    if (tokens[i].is("class") || tokens[i].is("def")) {
+      names.push_back(tokens[i + 1].text);
+    } else if (tokens[i].kind == PythonTokenKind::Name &&
+               tokens[i + 1].is("=")) {
+      names.push_back(tokens[i].text);
+    }
+  }
+  return names;
 }
 
 std::optional<PythonValue> no_table(const SourceFile& source,
@@ -176,14 +215,41 @@ std::optional<PythonValue> no_table(const SourceFile& source,
                                     Diagnostics& diags) {
   const bool bad = tokens.size() > 1 &&
                    tokens[tokens.size() - 2].kind == PythonTokenKind::Bad;
-  return diags
-      .error(Code::MalformedDocument,
-             bad ? tokens[tokens.size() - 2].where : Span{&source, 0, 0},
-             bad ? "here is " + tokens[tokens.size() - 2].text
-                 : "no table of rules is found")
-      .help(
-          "a table is ((\"pattern\", PartitionSpec(..)), ..), with a comma "
-          "behind its only rule");
+  auto report =
+      diags.error(Code::MalformedDocument,
+                  bad ? tokens[tokens.size() - 2].where : Span{&source, 0, 0},
+                  bad ? "here is " + tokens[tokens.size() - 2].text
+                      : "no table of rules is found in this Python");
+  const std::vector<std::string> returned = returned_texts(source, tokens);
+  constexpr size_t kMost = 3;
+  for (size_t i = 0; i < std::min(returned.size(), kMost); ++i) {
+    report.fact(returned[i]);
+  }
+  const std::vector<std::string> names = module_names(tokens);
+  if (returned.empty() && !names.empty()) {
+    report.fact("it has " + some_names(names));
+  }
+  return report.help(
+      "a table is ((\"pattern\", PartitionSpec(..)), ..), with a comma behind "
+      "its only rule");
+}
+
+// Put into another table, as `*NAME`.
+bool is_starred(std::span<const PythonToken> tokens, const Table& table) {
+  for (size_t i = 0; i + 1 < tokens.size(); ++i) {
+    if (tokens[i].is("*") && tokens[i + 1].is(table.name)) return true;
+  }
+  return false;
+}
+
+// `(..) if x else (..)`: one table, of which a condition chooses a part.
+bool is_one_choice(std::span<const PythonToken> tokens,
+                   const std::vector<Table>& tables) {
+  for (size_t i = 1; i < tables.size(); ++i) {
+    const size_t at = tables[i].at;
+    if (at == 0 || !tokens[at - 1].is("else")) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -220,9 +286,10 @@ std::vector<PythonTable> find_python_tables(
   return tables;
 }
 
-std::optional<PythonValue> read_python_table(
-    const SourceFile& source, const std::optional<std::string>& name,
-    Diagnostics& diags) {
+std::optional<PythonValue> read_python_table(const SourceFile& source,
+                                             const PythonChoices& choices,
+                                             Diagnostics& diags) {
+  const std::optional<std::string>& name = choices.reading.table;
   const std::vector<PythonToken> tokens = python_tokens(source);
   std::vector<PythonTable> tables = find_python_tables(tokens);
   const auto is_rules = [](const PythonTable& table) {
@@ -231,16 +298,38 @@ std::optional<PythonValue> read_python_table(
   if (!name && std::any_of(tables.begin(), tables.end(), is_rules)) {
     std::erase_if(tables, std::not_fn(is_rules));
   }
+  if (!name && tables.size() > 1) {
+    std::erase_if(tables, [&](const PythonTable& table) {
+      return is_starred(tokens, table);
+    });
+  }
   if (tables.empty()) return no_table(source, tokens, diags);
-  const PythonTable* chosen = choose_table(tokens, tables, name, diags);
+  const PythonTable* chosen = !name && is_one_choice(tokens, tables)
+                                  ? &tables.front()
+                                  : choose_table(tokens, tables, name, diags);
   if (chosen == nullptr) return std::nullopt;
   size_t at = chosen->at;
-  auto value = parse_python_value(tokens, at, diags);
-  if (!value ||
-      !stands_alone(tokens, chosen->at, at, name.has_value(), diags)) {
+  auto value = parse_python_value(tokens, at, diags, PythonParts::All);
+  if (!value || !stands_alone(tokens, chosen->at, at, diags)) {
     return std::nullopt;
   }
-  return value;
+  // A name with a number is one part of a choice.
+  if (value->kind == PythonKind::Choice &&
+      chosen->name.find('#') != std::string::npos && name) {
+    value = PythonValue(value->items.front());
+  }
+  auto settled =
+      settle_python_value(*value, tokens, chosen->at, choices, diags);
+  const bool is_table = settled && (settled->kind == PythonKind::Tuple ||
+                                    settled->kind == PythonKind::List);
+  if (settled && !is_table) {
+    diags
+        .error(Code::MalformedDocument, settled->where,
+               "this is not a table of rules")
+        .help("a table is a tuple or list of pairs");
+    return std::nullopt;
+  }
+  return settled;
 }
 
 namespace {
@@ -300,7 +389,7 @@ std::nullopt_t refuse_entry(const PythonValue& value, Diagnostics& diags) {
   return refuse(value.where,
                 value.kind == PythonKind::Name
                     ? in_backticks(value.text) + " is not known here"
-                    : "this is no entry of a PartitionSpec",
+                    : "this is not an entry of a PartitionSpec",
                 "write None, the axis as a string, or a tuple of strings",
                 diags);
 }
@@ -323,7 +412,15 @@ bool read_python_spec(const PythonValue& value, Rule& rule,
            "write PartitionSpec(..) with the axes that it resolves to", diags);
     return false;
   }
-  if (value.kind != PythonKind::Call || !is_spec_name(value.text)) {
+  if (value.kind == PythonKind::Call && !is_spec_name(value.text)) {
+    refuse(value.where,
+           "the call of " + in_backticks(value.text) + " is not followed",
+           "write the PartitionSpec that it returns; PartitionSpec, PS and P "
+           "are read",
+           diags);
+    return false;
+  }
+  if (value.kind != PythonKind::Call) {
     refuse(value.where,
            value.kind == PythonKind::None ? "the rule has no spec"
                                           : "this is no PartitionSpec",
@@ -393,7 +490,7 @@ std::optional<PartitionAxis> read_python_partition_axis(
               ? "the fields of a PartitionAxis are given by name"
               : "PartitionAxis has no " + in_backticks(item.keyword));
       if (const auto near = nearest(item.keyword, known)) {
-        report.help("a field with a similar name is `" + *near + "`");
+        report.help("did you mean `" + *near + "`?");
       }
       return std::nullopt;
     }

@@ -14,6 +14,7 @@
 
 #include "base/diagnostic.h"
 #include "core/rules.h"
+#include "io/python/choices.h"
 #include "syntax/python.h"
 
 namespace shardplan {
@@ -33,10 +34,11 @@ std::vector<PythonTable> find_python_tables(
 // The table named `name`, or the only one, as a value; without a name, tables
 // that may be of logical axis rules count only where there are no others.
 // Empty, with the reason reported (SP002), when there is none, there are
-// several to choose from, or it is no literal.
-std::optional<PythonValue> read_python_table(
-    const SourceFile& source, const std::optional<std::string>& name,
-    Diagnostics& diags);
+// several to choose from, or it is more than literals and what io/python/
+// choices.h settles.
+std::optional<PythonValue> read_python_table(const SourceFile& source,
+                                             const PythonChoices& choices,
+                                             Diagnostics& diags);
 
 // Specs, axes and PartitionAxis as Python values.
 

@@ -229,8 +229,7 @@ void HeaderReader::add(const std::string& name, Span where,
     auto report = diags_.error(Code::UnknownDtype, tensor.dtype_where,
                                "unknown dtype `" + tensor.dtype + "`");
     const std::string near = nearest_dtype(tensor.dtype);
-    if (!near.empty())
-      report.help("a dtype with a similar name is `" + near + "`");
+    if (!near.empty()) report.help("did you mean `" + near + "`?");
     return;
   }
   const TensorType type{*dtype, tensor.shape};
@@ -298,7 +297,7 @@ void HeaderReader::note_unknown_keys() {
   diags_
       .report(Code::UnknownKey, Severity::Note, unknown_key_,
               std::string(unknown_key_.text()) +
-                  " means nothing in a safetensors header")
+                  " is not a key of a safetensors header")
       .fact(plural(unknown_keys_, "such entry") == "1 such entry"
                 ? "it was passed over"
                 : count_text(unknown_keys_) + " such entries were passed over");
@@ -384,7 +383,7 @@ std::optional<SafetensorsHeader> read_safetensors_header(const SourcePtr& file,
     return diags
         .error(Code::MalformedDocument, nowhere_in(file->name(), diags),
                count_text(data - reader.data_bytes()) +
-                   " bytes behind the data of the last tensor")
+                   " bytes after the data of the last tensor")
         .fact("the tensors take " + count_text(reader.data_bytes()) +
               " bytes, " + count_text(data) + " follow the header");
   }

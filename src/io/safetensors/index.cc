@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <string>
 #include <system_error>
 #include <unordered_map>
@@ -42,11 +43,6 @@ struct Index {
   Span total_size_where;
   Span weight_map_where;
 };
-
-bool inconsistent(Diagnostics& diags, Span where, std::string message) {
-  diags.error(Code::InconsistentCheckpoint, where, std::move(message));
-  return false;
-}
 
 // Shards are read from the index's own folder only.
 bool stays_inside(std::string_view shard) {
@@ -110,7 +106,7 @@ bool IndexReader::read_key(const std::string& key, Span where) {
     });
   }
   diags_.report(Code::UnknownKey, Severity::Note, where,
-                "`" + key + "` means nothing in an index");
+                "`" + key + "` is not a key of an index");
   return json_.skip();
 }
 
@@ -320,6 +316,19 @@ bool check_same_names(const Index& index, const Manifest& manifest,
   return false;
 }
 
+// "bf16 for 291 tensors, f32 for 2"
+std::string assumed_dtypes(const Manifest& manifest) {
+  std::map<DType, int64_t> counts;
+  for (size_t i = 0; i < manifest.size(); ++i) ++counts[manifest.type(i).dtype];
+  std::string text;
+  for (const auto& [dtype, count] : counts) {
+    text += (text.empty() ? "" : ", ") + std::string(dtype_name(dtype)) +
+            " for " +
+            (text.empty() ? plural(count, "tensor") : count_text(count));
+  }
+  return text;
+}
+
 bool check_implied_size(const Index& index, Manifest& manifest,
                         Diagnostics& diags) {
   if (index.total_size.value_or(0) == 0) {
@@ -330,20 +339,77 @@ bool check_implied_size(const Index& index, Manifest& manifest,
   }
   const std::optional<int64_t> bytes = tensor_bytes(manifest);
   if (bytes == index.total_size) return true;
-  return inconsistent(
-      diags, index.total_size_where,
+  auto report = diags.error(
+      Code::InconsistentCheckpoint, index.total_size_where,
       size_mismatch(*index.total_size, bytes.value_or(INT64_MAX), "config"));
+  report.fact("the config says " + assumed_dtypes(manifest));
+  for (const DType dtype : {DType::F32, DType::BF16}) {
+    const auto size = byte_count(manifest.total_elements(), dtype);
+    if (size != index.total_size) continue;
+    report.fact("it is what all parameters take in " +
+                std::string(dtype_name(dtype)));
+    report.help("correct `torch_dtype` in the config");
+  }
+  report.help("the shards beside the index settle what the tensors are");
+  return false;
+}
+
+// Rotary frequencies, which transformers before 4.32 saved and no config
+// implies: buffers of half a head, whose dtype the total size tells.
+bool add_frequencies(const Index& index, Manifest& manifest) {
+  constexpr std::string_view kFrequencies = ".rotary_emb.inv_freq";
+  std::vector<const IndexEntry*> entries;
+  for (const IndexEntry& entry : index.entries) {
+    if (entry.name.ends_with(kFrequencies)) entries.push_back(&entry);
+  }
+  const std::optional<int64_t> head = manifest.facts.head_dim;
+  if (entries.empty() || !head || *head < 2) return true;
+  const auto count = static_cast<int64_t>(entries.size());
+  TensorType type{DType::F32, {*head / 2}};
+  const int64_t beside =
+      index.total_size.value_or(0) - tensor_bytes(manifest).value_or(0);
+  for (const DType dtype : {DType::F32, DType::BF16, DType::F16}) {
+    const DType of_weights =
+        manifest.size() > 0 ? manifest.type(0).dtype : DType::F32;
+    const bool half = dtype != DType::F32;
+    if (half && dtype != of_weights) continue;
+    if (beside == count * (*head / 2) * (half ? 2 : 4)) type.dtype = dtype;
+  }
+  for (const IndexEntry* entry : entries) {
+    if (!manifest.add(entry->name, type, entry->where, true)) return false;
+  }
+  manifest.remarks.push_back(
+      plural(count, "tensor") + " `*" + std::string(kFrequencies) +
+      "` of the index: rotary frequencies, not parameters");
+  return true;
+}
+
+bool is_lfs_pointer(const std::string& path, Host& host) {
+  constexpr std::string_view kPointer = "version https://git-lfs";
+  std::string why;
+  const auto head =
+      host.read_file(path, static_cast<int64_t>(kPointer.size()), why);
+  return head != nullptr && head->view() == kPointer;
 }
 
 std::optional<Manifest> read_with_config(const ModelSource& source,
-                                         const Index& index, Host& host,
-                                         Diagnostics& diags) {
+                                         const Index& index, bool pointers,
+                                         Host& host, Diagnostics& diags) {
   const std::string path = join_path(source.directory, "config.json");
   if (source.path == "-" || !host.file_info(path)) {
     const auto count = static_cast<int64_t>(index.shards.size());
+    if (pointers) {
+      return diags
+          .error(
+              Code::InconsistentCheckpoint, index.weight_map_where,
+              "the shards beside the index are Git LFS pointers, not the files "
+              "themselves")
+          .fact("an index alone does not give the shapes of its tensors")
+          .help("`git lfs pull` fetches them; or add the model's config.json");
+    }
     return diags
         .error(Code::InconsistentCheckpoint, index.weight_map_where,
-               "an index alone does not tell the shapes of its tensors")
+               "an index alone does not give the shapes of its tensors")
         .fact("none of its " + plural(count, "shard") +
               " is beside it, nor is a config.json")
         .help(
@@ -357,13 +423,16 @@ std::optional<Manifest> read_with_config(const ModelSource& source,
   const std::optional<Document> config = parse_document(file, diags);
   if (!config) return std::nullopt;
   std::optional<Manifest> manifest = synthesize_manifest(*config, diags);
-  if (!manifest || !check_same_names(index, *manifest, diags) ||
+  if (!manifest || !add_frequencies(index, *manifest) ||
+      !check_same_names(index, *manifest, diags) ||
       !check_implied_size(index, *manifest, diags)) {
     return std::nullopt;
   }
-  manifest->remarks.emplace_back(
-      "no shard is beside the index; shapes and dtypes come from `" + path +
-      "`");
+  manifest->remarks.push_back(
+      (pointers ? std::string("the shards beside the index are Git LFS "
+                              "pointers (`git lfs pull` fetches them)")
+                : std::string("no shard is beside the index")) +
+      "; shapes and dtypes come from `" + path + "`");
   manifest->sources.push_back(file);
   manifest->sources.push_back(source.file);
   return manifest;
@@ -374,19 +443,31 @@ std::optional<Manifest> read_index(const ModelSource& source, Host& host,
   auto index = IndexReader(*source.file, diags).read();
   if (!index) return std::nullopt;
   std::vector<const ShardFile*> missing;
+  std::vector<const ShardFile*> pointers;
   for (const ShardFile& shard : index->shards) {
-    if (source.path == "-" ||
-        !host.file_info(join_path(source.directory, shard.name))) {
+    const std::string path = join_path(source.directory, shard.name);
+    if (source.path == "-" || !host.file_info(path)) {
       missing.push_back(&shard);
+    } else if (is_lfs_pointer(path, host)) {
+      pointers.push_back(&shard);
     }
   }
-  if (missing.empty()) return read_with_shards(source, *index, host, diags);
-  if (missing.size() == index->shards.size()) {
-    return read_with_config(source, *index, host, diags);
+  if (missing.empty() && pointers.empty()) {
+    return read_with_shards(source, *index, host, diags);
+  }
+  if (missing.size() + pointers.size() == index->shards.size()) {
+    return read_with_config(source, *index, !pointers.empty(), host, diags);
   }
   for (const ShardFile* shard : missing) {
     diags.error(Code::UnreadableFile, shard->where,
                 "shard `" + shard->name + "` is not beside the index");
+  }
+  for (const ShardFile* shard : pointers) {
+    diags
+        .error(Code::UnreadableFile, shard->where,
+               "shard `" + shard->name +
+                   "` is a Git LFS pointer, not the file itself")
+        .help("`git lfs pull` fetches the file");
   }
   return std::nullopt;
 }

@@ -52,6 +52,38 @@ class Reader {
     return result;
   }
 
+  // The same of a text that an attribute holds; what it gives is placed where
+  // the attribute is.
+  template <typename Parse>
+  auto parsed_inside(std::string_view text, Span where, Parse parse) {
+    const SourceFile inner(source_.name(), unescaped(text));
+    MlirCursor cursor(inner);
+    Diagnostics found;
+    auto result = parse(cursor, found);
+    for (const Diagnostic& problem : found.all()) {
+      auto report = errors_.error(problem.code, where, problem.message);
+      for (const std::string& help : problem.help) report.help(help);
+    }
+    return result;
+  }
+
+  // XLA escapes the quotes of such texts once more.
+  static std::string unescaped(std::string_view text) {
+    std::string plain;
+    for (size_t i = 0; i < text.size(); ++i) {
+      if (text[i] == '\\' && i + 1 < text.size()) ++i;
+      plain += text[i];
+    }
+    return plain;
+  }
+
+  static void place(ShardyMesh& mesh, Span where) {
+    mesh.where = where;
+    for (AxisRequest& axis : mesh.axes) {
+      axis.where = axis.name_where = axis.size_where = where;
+    }
+  }
+
   // Meshes, public functions and names of locations may stand anywhere.
   void scan() {
     for (MlirCursor cursor(source_); !cursor.done() && !errors_.stopped();) {
@@ -64,6 +96,8 @@ class Reader {
         function(cursor);
       } else if (c == 'm' && cursor.accept("mhlo.num_partitions")) {
         if (cursor.accept("=")) module_.partitions = cursor.integer();
+      } else if (c == 'x' && cursor.accept("xla.sdy.meshes")) {
+        if (cursor.accept("=")) exported_meshes(cursor);
       } else if (cursor.word().empty()) {
         if (c == '"') {
           generic_form(cursor);
@@ -95,16 +129,57 @@ class Reader {
           .help("write it as in `sdy.mesh @mesh = <[\"a\"=2]>`");
       return;
     }
+    cursor.accept("#sdy.mesh");
     auto mesh = reported(
         [&](Diagnostics& diags) { return parse_shardy_mesh(cursor, diags); });
-    if (!mesh) return;
-    const Span where = mesh->where;
+    if (mesh) add_mesh(*name, *std::move(mesh), cursor.span_from(begin));
+  }
+
+  // `xla.sdy.meshes = "{mesh = #sdy.mesh<[..]>}"`, as JAX exported them before
+  // Shardy had a stable form.
+  void exported_meshes(MlirCursor& cursor) {
+    const uint64_t begin = cursor.at();
+    const auto text = cursor.string();
+    const Span where = cursor.span_from(begin);
+    if (!text) {
+      errors_.malformed(cursor.here(), "`xla.sdy.meshes` is not a string");
+      return;
+    }
+    using Meshes = std::vector<std::pair<std::string, ShardyMesh>>;
+    const auto meshes =
+        parsed_inside(*text, where, [](MlirCursor& inner, Diagnostics& diags) {
+          Meshes all;
+          inner.accept("{");
+          while (!inner.done() && !inner.accept("}")) {
+            std::string name(inner.word());
+            if (!inner.accept("=")) {
+              diags.error(Code::MalformedDocument, inner.here(),
+                          "a mesh has no name");
+              return all;
+            }
+            inner.accept("#sdy.mesh");
+            auto mesh = parse_shardy_mesh(inner, diags);
+            if (!mesh) return all;
+            all.emplace_back(std::move(name), *std::move(mesh));
+            inner.accept(",");
+          }
+          return all;
+        });
+    for (const auto& [name, mesh] : meshes) {
+      ShardyMesh placed = mesh;
+      place(placed, where);
+      add_mesh(name, std::move(placed), where);
+    }
+  }
+
+  void add_mesh(const std::string& name, ShardyMesh mesh, Span all) {
+    const Span where = mesh.where;
     const auto [known, is_new] =
-        module_.meshes.try_emplace(*name, *std::move(mesh));
+        module_.meshes.try_emplace(name, std::move(mesh));
     if (is_new) return;
     errors_
-        .error(Code::DuplicateKey, cursor.span_from(begin),
-               "mesh " + in_backticks(*name) + " is given twice")
+        .error(Code::DuplicateKey, all,
+               "mesh " + in_backticks(name) + " is given twice")
         .label(known->second.where, "first given here")
         .label(where, "then here");
   }
@@ -188,6 +263,8 @@ class Reader {
     if (given_name) argument.name = *std::move(given_name);
     if (!type || errors_.errors() > before) return true;
     argument.type = *type;
+    // An exported module has both; Shardy's names its axes.
+    if (argument.sharding) argument.hlo_sharding.reset();
     check_rank(argument);
     module_.arguments.push_back(std::move(argument));
     return true;
@@ -217,7 +294,7 @@ class Reader {
     if (!is_tensor) {
       cursor.skip_to(",){");
       return errors_
-          .malformed(cursor.span_from(begin), "an argument is no tensor")
+          .malformed(cursor.span_from(begin), "an argument is not a tensor")
           .help("only functions of tensors can be read");
     }
     const uint64_t inside = cursor.at();
@@ -239,8 +316,8 @@ class Reader {
           std::from_chars(text.data(), text.data() + text.size(), size);
       const auto digits = static_cast<size_t>(end - text.data());
       if (error != std::errc() || text.substr(digits, 1) != "x") {
-        return errors_.malformed(where,
-                                 in_backticks(where.text()) + " is no shape");
+        return errors_.malformed(
+            where, in_backticks(where.text()) + " is not a shape");
       }
       type.shape.push_back(size);
       text.remove_prefix(digits + 1);
@@ -295,6 +372,11 @@ class Reader {
       });
       if (argument.sharding) return true;
       cursor = MlirCursor(source_, at);  // to pass over all of the value
+    } else if (key == "mhlo.frontend_attributes" && cursor.accept("{")) {
+      // A map: {xla.sdy.sharding = "#sdy.sharding<..>"}.
+      return attributes(cursor, argument, name);
+    } else if (key == "xla.sdy.sharding") {
+      exported_sharding(cursor, argument);
     } else if (key == "mhlo.sharding" || key == "jax.arg_info" ||
                key == "mhlo.arg_name") {
       const uint64_t at = cursor.at();
@@ -307,12 +389,30 @@ class Reader {
       } else if (text) {
         name = name_of_location(*text);
       } else {
-        errors_.malformed(cursor.here(), "`" + key + "` is no string");
+        errors_.malformed(cursor.here(), "`" + key + "` is not a string");
       }
     }
     if (cursor.skip_to(",}")) return true;
     errors_.malformed(cursor.span_from(begin), "an attribute does not end");
     return false;
+  }
+
+  void exported_sharding(MlirCursor& cursor, StableHloArgument& argument) {
+    const uint64_t begin = cursor.at();
+    const auto text = cursor.string();
+    const Span where = cursor.span_from(begin);
+    if (!text) {
+      errors_.malformed(cursor.here(), "`xla.sdy.sharding` is not a string");
+      return;
+    }
+    argument.sharding =
+        parsed_inside(*text, where, [](MlirCursor& inner, Diagnostics& diags) {
+          return parse_shardy_sharding(inner, diags);
+        });
+    if (!argument.sharding) return;
+    argument.sharding->where = where;
+    for (Span& dim : argument.sharding->dim_where) dim = where;
+    if (argument.sharding->inlined) place(*argument.sharding->inlined, where);
   }
 
   // `loc("name")`, `loc("name"(..))` or `loc(#loc3)`.
@@ -343,7 +443,15 @@ class Reader {
 
 }  // namespace
 
+namespace {
+
+constexpr std::string_view kHloText = "HloModule ";
+constexpr std::string_view kBytecode = "ML\xEFR";
+
+}  // namespace
+
 bool looks_like_stablehlo(std::string_view head) {
+  if (head.starts_with(kHloText) || head.starts_with(kBytecode)) return true;
   if (head.find('\0') != std::string_view::npos) return false;
   const bool has_function = head.find("func.func") != std::string_view::npos;
   const size_t module = head.find("module @");
@@ -355,6 +463,18 @@ bool looks_like_stablehlo(std::string_view head) {
 
 std::optional<StableHloModule> read_stablehlo(const SourceFile& source,
                                               Diagnostics& diags) {
+  for (const auto& [begins, what] :
+       {std::pair(kHloText, "the text of an HLO module"),
+        std::pair(kBytecode, "the bytecode of an MLIR module")}) {
+    if (!source.text().starts_with(begins)) continue;
+    return diags
+        .error(
+            Code::UnrecognizedFormat, {},
+            in_backticks(source.name()) + " is " + what + ", which is not read")
+        .help(
+            "print StableHLO instead: `jax.jit(f).lower(..).as_text()`, or "
+            "`mlir_module()` of what `jax.export` gives");
+  }
   return Reader(source, diags).read();
 }
 
@@ -382,7 +502,7 @@ bool find_mesh(const StableHloModule& module, const ShardyMesh*& mesh,
     }
     if (own->axes.empty()) {
       refuse(Code::Inexpressible, sharding.where,
-             in_backticks(argument.name) + " lies on one device only")
+             in_backticks(argument.name) + " is on one device only")
           .fact("its mesh has no axes")
           .help("shard or replicate it over a mesh");
       continue;

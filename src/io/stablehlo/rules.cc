@@ -68,6 +68,7 @@ bool read_shardy(const StableHloModule& module, RuleSet& rules,
   }
   rules.mesh = mesh->axes;
   rules.mesh_where = mesh->where;
+  rules.mesh_recorded = true;
   if (mesh->has_device_ids) {
     diags
         .report(Code::Inexpressible, Severity::Note, mesh->where,
@@ -241,7 +242,7 @@ std::string problem_of(std::string_view name, const Placement& placement,
            std::string(dtype_name(placement.type.dtype));
   }
   if (!placement.stored_dims.empty())
-    return "it is stored otherwise, as declared";
+    return "it is stored differently, as declared";
   if (name_of_location(name) != name) {
     return "its name would be read as a path of JAX, " +
            in_backticks(name_of_location(name));

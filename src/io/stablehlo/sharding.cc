@@ -44,12 +44,13 @@ class Parser {
       return cursor_.accept("}") ? std::optional(result_) : malformed();
     }
     if (cursor_.accept("maximal")) {
-      return inexpressible("a tensor lies on one device only",
+      return inexpressible("a tensor is on one device only",
                            "shard or replicate it over the mesh");
     }
     if (cursor_.accept("manual") || cursor_.accept("unknown") ||
         cursor_.accept("unreduced")) {
-      return inexpressible("this sharding does not say where values lie", "");
+      return inexpressible("this sharding does not say where values are placed",
+                           "");
     }
     if (!cursor_.accept("devices") || !cursor_.accept("=") ||
         !numbers('[', ']', result_.tiles)) {
@@ -72,7 +73,7 @@ class Parser {
  private:
   std::nullopt_t malformed() {
     return diags_
-        .error(Code::MalformedDocument, where_, "this is no sharding of XLA")
+        .error(Code::MalformedDocument, where_, "this is not a sharding of XLA")
         .fact("it is read up to byte " + std::to_string(cursor_.at()))
         .help("shardings are as `{devices=[4,2]<=[8]}` or `{replicated}`");
   }
@@ -184,7 +185,7 @@ class Parser {
 };
 
 // Where one sharding cuts the row-major order of devices: products of the sizes
-// of leading axes. Empty when a tile is no whole part of a dimension.
+// of leading axes. Empty when a tile is not a whole part of a dimension.
 std::optional<std::set<int64_t>> cuts_of(const HloSharding& sharding) {
   std::set<int64_t> cuts = {1};
   std::vector<int64_t> before;  // parts in front of each dimension
@@ -323,7 +324,8 @@ class ShardyParser {
   std::optional<ShardySharding> sharding() {
     const uint64_t begin = cursor_.at();
     if (!cursor_.accept("#sdy.sharding") || !cursor_.accept("<")) {
-      return unexpected(cursor_, "this is no sharding of one tensor", diags_);
+      return unexpected(cursor_, "this is not a sharding of one tensor",
+                        diags_);
     }
     if (!mesh() || !expect(",") || !dims()) return std::nullopt;
     while (cursor_.accept(",")) {
@@ -427,7 +429,7 @@ class ShardyParser {
     }
     if (key != "replicated") {
       diags_.error(Code::MalformedDocument, where,
-                   in_backticks(key) + " is no part of a sharding");
+                   in_backticks(key) + " is not a part of a sharding");
       return false;
     }
     if (!expect("=") || !expect("{")) return false;
@@ -464,7 +466,7 @@ std::optional<ShardyMesh> parse_shardy_mesh(MlirCursor& cursor,
   ShardyMesh mesh;
   const uint64_t begin = cursor.at();
   if (!cursor.accept("<") || !cursor.accept("[")) {
-    return refuse("this is no mesh");
+    return refuse("this is not a mesh");
   }
   while (!cursor.accept("]")) {
     const uint64_t entry = cursor.at();

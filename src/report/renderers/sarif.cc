@@ -58,7 +58,7 @@ Json message(std::string_view text) {
   return {{"text", sarif_text(printable(text))}};
 }
 
-// RFC 3986: what is no unreserved character or `/` is in percents.
+// RFC 3986: what is not an unreserved character or `/` is in percents.
 std::string uri_of(const std::string& path, const std::string& prefix) {
   constexpr std::string_view kDigits = "0123456789ABCDEF";
   std::string uri;

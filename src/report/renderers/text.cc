@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What people see at a terminal: blocks of lines with an empty line between
-// them. Findings come first where they are the answer, then the headline, a
-// drawing, the tables, and at the end the notes with the next step.
+// them: the headline, findings where they are the answer, a drawing, the
+// tables, and at the end the notes with the next step.
 #include "report/diagnostics_text.h"
 #include "report/output.h"
 #include "report/renderers/renderers.h"
@@ -52,12 +52,12 @@ void render_text(const Report& report, const Style& style,
                  const TextSink& sink) {
   Output out(sink);
   Blocks blocks(style, out);
-  if (report.diagnostics_are_the_answer && report.diagnostics != nullptr) {
-    blocks.findings(*report.diagnostics);
-  }
   if (!report.headline.empty()) blocks.start();
   for (size_t i = 0; i < report.headline.size(); ++i) {
     blocks.line(report.headline[i], i == 0 ? Paint::Bold : Paint::Plain);
+  }
+  if (report.diagnostics_are_the_answer && report.diagnostics != nullptr) {
+    blocks.findings(*report.diagnostics);
   }
   if (report.drawing) {
     blocks.start();

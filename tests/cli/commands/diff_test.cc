@@ -160,7 +160,7 @@ TEST_CASE("equal plans differ in nothing") {
         "4 the same. Per device 320 B → 320 B (+0.0 %).\n");
 }
 
-TEST_CASE("what is no plan is no answer") {
+TEST_CASE("what is not a plan is no answer") {
   MemoryHost host = two_plans();
   CHECK(run({"diff", "a.plan.json", "r.yaml"}, host) == 2);
   CHECK(run({"diff", "a.plan.json", "missing.plan.json"}, host) == 2);

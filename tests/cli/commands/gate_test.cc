@@ -155,7 +155,7 @@ TEST_CASE("gate: it works below the root, too") {
   CHECK(has(host.out, "../../base.yml:2"));
 }
 
-TEST_CASE("gate: what is no revision is one diagnostic that helps") {
+TEST_CASE("gate: what is not a revision is one diagnostic that helps") {
   Repository repository;
   CHECK(has(repository.run({"gate", "mian"}, 2).err, "`main`"));
   repository.run({"gate", "--", "--upload-pack=touch pwned"}, 2);
@@ -417,7 +417,7 @@ TEST_CASE("gate: collectives are asked for where something lies elsewhere") {
   CHECK(has(found, "\"kind\": \"collective\""));
 }
 
-TEST_CASE("gate: values that do not lie as asked are said") {
+TEST_CASE("gate: values that are not sharded as asked are said") {
   const auto rules = [](const std::string& up) {
     return "axes: [fsdp, tp]" +
            collective_rules(up).substr(collective_rules(up).find('\n'));
@@ -426,7 +426,7 @@ TEST_CASE("gate: values that do not lie as asked are said") {
                      "targets:\n  llama:\n    model: llama.json\n"
                      "    rules: rules.yaml\n    mesh: \"fsdp=2,tp=2\"\n");
   CHECK(has(folders.run({}, 0).out,
-            "`input_ids` is not laid out as asked: "
+            "`input_ids` is not sharded as requested: "
             "axis `dp` is unknown"));
 }
 

@@ -166,9 +166,9 @@ TEST_CASE("an unknown code gets the nearest one, or the list of codes") {
   const struct {
     const char* word;
     const char* help;
-  } rows[] = {{"indivisible-dimensoin",
-               "a code with a similar name exists: `indivisible-dimension`"},
-              {"quartz", "`shardplan list codes` shows all codes"}};
+  } rows[] = {
+      {"indivisible-dimensoin", "did you mean `indivisible-dimension`?"},
+      {"quartz", "`shardplan list codes` shows all codes"}};
   for (const auto& row : rows) {
     CAPTURE(row.word);
     MemoryHost host;
@@ -257,7 +257,7 @@ TEST_CASE("an unknown topic gets the nearest one") {
   CHECK(run({"list", "ruls"}, host) == 2);
   CHECK(host.err ==
         "error[SP010]: unknown topic `ruls`\n"
-        "help: a topic with a similar name exists: `rules`\n");
+        "help: did you mean `rules`?\n");
 }
 
 }  // namespace

@@ -79,18 +79,18 @@ TEST_CASE("one model is wanted, and two readings that exist") {
   } rows[] = {
       {{"diff", "--semantics", "eformer,flaxx", "m"},
        "error[SP010]: unknown reading `flaxx`\n"
-       "help: a reading with a similar name exists: `flax`\n"},
+       "help: did you mean `flax`?\n"},
       {{"diff", "--semantics", "eformer", "m"},
        "error[SP010]: `--semantics` takes two readings, not `eformer`\n"
        "help: for example `--semantics eformer,flax`\n"},
       {{"diff", "--semantics", "eformer,flax", "a", "b"},
        "error[SP010]: unexpected argument `b`\n"
-       "help: `shardplan diff --semantics .. MODEL` is how it is called\n"},
+       "help: usage: `shardplan diff --semantics .. MODEL`\n"},
       {{"diff", "--semantics", "eformer,flax"},
        "error[SP010]: `diff` needs MODEL\n"
-       "help: `shardplan diff --semantics .. MODEL` is how it is called\n"},
+       "help: usage: `shardplan diff --semantics .. MODEL`\n"},
       {{"diff", "a.plan.json", "b.plan.json", "--rules", "r"},
-       "error[SP010]: `--rules` means nothing to `diff` without "
+       "error[SP010]: `--rules` does not apply to `diff` without "
        "`--semantics`\n"
        "help: saved plans hold their own mesh, rules and placements, and two "
        "files of rules need no more\n"},

@@ -142,7 +142,7 @@ TEST_CASE("a sweep has what analyze says of each mesh alone") {
 }
 
 TEST_CASE("a sweep in which nothing fits exits with 1") {
-  const json report = swept({"--mesh", "tp=1;tp=2", "--memory", "100"}, 1);
+  const json report = swept({"--mesh", "tp=1;tp=2", "--memory", "100B"}, 1);
   CHECK(report.at("summary").at("fitting") == 0);
   CHECK(report.at("tables").at("points")[0].at("fits") == false);
   CHECK(report.at("tables").at("frontier").empty());

@@ -84,15 +84,15 @@ TEST_CASE("the original's answer stands beside ours") {
         std::string::npos);
 }
 
-TEST_CASE("what is no product is refused at its place") {
+TEST_CASE("what is not a product is refused at its place") {
   const struct {
     const char* product;
     const char* says;
   } rows[] = {
       {"P(dp, None)", "error[SP002]: `@` is missing between the operands"},
-      {"P(dp, 3) @ P(None)", "error[SP002]: `3` is no axis"},
-      {"P(dp, (tp, None)) @ P(a)", "error[SP002]: `None` is no axis"},
-      {"dp @ P(None)", "error[SP002]: the left operand is no spec"},
+      {"P(dp, 3) @ P(None)", "error[SP002]: `3` is not an axis"},
+      {"P(dp, (tp, None)) @ P(a)", "error[SP002]: `None` is not an axis"},
+      {"dp @ P(None)", "error[SP002]: the left operand is not a spec"},
       {"P(a) @ P(b) @ P(c)", "error[SP002]: a product has two operands"},
       {"P(a", "error[SP002]"},
       {"@", "error[SP002]"},
@@ -274,8 +274,7 @@ TEST_CASE("what cannot be drawn is refused, with what can") {
       {{"--algorithm", "ring", "--ranks", "257"},
        "a schedule of 257 ranks is too large to show"},
       {{"--algorithm", "ring", "--ranks", "0"}, "`--ranks` must be"},
-      {{"--algorithm", "rings", "--ranks", "4"},
-       "a value with a similar name exists: `ring`"},
+      {{"--algorithm", "rings", "--ranks", "4"}, "did you mean `ring`?"},
       {{"--algorithm", "ring", "--ranks", "4", "--kind", "all-to-all"},
        "these have: `pairwise`, `bidirectional-ring` and `direct`"},
       {{"--algorithm", "hierarchical", "--ranks", "4"}, "`--inner K` says"},
@@ -287,8 +286,8 @@ TEST_CASE("what cannot be drawn is refused, with what can") {
        "both `SP203` and `--algorithm` are given"},
       {{"--matmul", "P() @ P()", "--algorithm", "ring"},
        "both `--matmul` and `--algorithm` are given"},
-      {{"SP203", "--ranks", "4"}, "`--ranks` means nothing without"},
-      {{"SP203", "--expand"}, "`--expand` means nothing without"},
+      {{"SP203", "--ranks", "4"}, "`--ranks` needs `--algorithm`"},
+      {{"SP203", "--expand"}, "`--expand` needs `--algorithm`"},
   };
   for (const auto& row : rows) {
     CAPTURE(row.message);

@@ -129,12 +129,16 @@ TEST_CASE("people see prefixes, or raw numbers with --exact") {
   CHECK(shows({"list", "hardware", "tpu-v5e", "--exact"}, " 17179869184 "));
 }
 
-TEST_CASE("only hardware is listed by name") {
+TEST_CASE("what has no names is listed whole, and shipped rules are printed") {
+  MemoryHost printed;
+  CHECK(run({"list", "rules", "@llama"}, printed) == 0);
+  CHECK(printed.out.find("\nrules:\n") != std::string::npos);
   MemoryHost host;
-  CHECK(run({"list", "rules", "llama"}, host) == 2);
+  CHECK(run({"list", "codes", "SP203"}, host) == 2);
   CHECK(host.err ==
-        "error[SP010]: unexpected argument `llama`\n"
-        "help: only `shardplan list hardware` and `shardplan list topologies` take a name\n");
+        "error[SP010]: unexpected argument `SP203`\n"
+        "help: `shardplan list` takes a name of `hardware` and `topologies`, "
+        "and of `rules` and `graphs` in text\n");
   MemoryHost other;
   CHECK(run({"list", "hardware", "h100"}, other) == 2);
   CHECK(other.out.empty());

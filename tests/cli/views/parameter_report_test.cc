@@ -35,16 +35,15 @@ TEST_CASE("a parameter is named, or found by a pattern that finds one") {
   }
 }
 
-TEST_CASE("what is no parameter gets a name that is near") {
+TEST_CASE("what is not a parameter gets a name that is near") {
   const struct {
     const char* name;
     const char* fact;
     const char* help;
-  } rows[] = {
-      {"layers", "as a pattern it is found in 2 names",
-       "a parameter of that name's kind exists: `layers.0.q`"},
-      {"haed", nullptr, "a parameter with a similar name exists: `head`"},
-      {"q(", nullptr, nullptr}};
+  } rows[] = {{"layers", "as a pattern it matches 2 names",
+               "a parameter of that name's kind exists: `layers.0.q`"},
+              {"haed", nullptr, "did you mean `head`?"},
+              {"q(", nullptr, nullptr}};
   for (const auto& row : rows) {
     CAPTURE(row.name);
     Diagnostics diags;
@@ -119,7 +118,7 @@ TEST_CASE("a plan serves as well as rules, and stored sizes are shown") {
   CHECK(run({"inspect", "model.json", "--plan", "x.plan.json", "--shard",
              "norm/scale"},
             host) == 1);  // SP304 and SP203 of the whole plan
-  CHECK(host.out.find("every shard lies on 4 devices, along fsdp, tp") !=
+  CHECK(host.out.find("every shard is on 4 devices, along fsdp, tp") !=
         std::string::npos);
   host.out.clear();
   run_on(host,
@@ -129,10 +128,10 @@ TEST_CASE("a plan serves as well as rules, and stored sizes are shown") {
   CHECK(host.out.find("dimension 1 is stored as 32 rows") != std::string::npos);
 }
 
-TEST_CASE("what makes a plan means nothing to inspect without --shard") {
+TEST_CASE("what makes a plan does not apply to inspect without --shard") {
   MemoryHost host = planning_host();
   CHECK(run_on(host, {"inspect"}, "tp=2") == 2);
-  CHECK(host.err.find("`--rules` means nothing to `inspect` without "
+  CHECK(host.err.find("`--rules` does not apply to `inspect` without "
                       "`--shard`") != std::string::npos);
   // A configuration is for all commands.
   MemoryHost configured = planning_host();
@@ -172,7 +171,7 @@ TEST_CASE("--why shows every rule, every dimension and the result") {
   CHECK(rows[5].at("detail") == "local bf16[33, 8]");
 }
 
-TEST_CASE("--why says that a scalar asks no rule") {
+TEST_CASE("--why says that rules do not apply to scalars") {
   const json rows = steps("step");
   REQUIRE(rows.size() == 2);
   CHECK(rows[0].at("step") == "scalar");

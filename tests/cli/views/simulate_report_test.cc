@@ -52,7 +52,7 @@ TEST_CASE("collectives alike are one row, with their bytes together") {
   for (const MovedBytes& moved : r.outcome.collectives) total += moved.moved;
   CHECK(report.at("summary").at("bytes_moved") == total);
   const std::string text = r.text("text");
-  CHECK(text.find("as priced") != std::string::npos);
+  CHECK(text.find("matches the predicted traffic") != std::string::npos);
   CHECK(text.find("ok: sharded and unsharded agree to 12 digits") !=
         std::string::npos);
 }
@@ -85,7 +85,8 @@ TEST_CASE("bytes that were not priced as moved are no report") {
   r.outcome.bytes_priced = 20;
   CHECK_THROWS_AS(r.text("text"), InternalError);
   r.outcome.bytes_priced = 10;
-  CHECK(r.text("text").find("send 10 B, as priced") != std::string::npos);
+  CHECK(r.text("text").find("send 10 B, matches the predicted traffic") !=
+        std::string::npos);
 }
 
 using nlohmann::json;

@@ -135,7 +135,7 @@ TEST_CASE("the tables hold the identity of bytes, and add up") {
   CHECK(summary["headroom"].get<int64_t>() ==
         1024 * 1024 - summary["memory_needed"].get<int64_t>());
   CHECK(summary["fits"] == true);
-  // The scalar `step` is no floating point.
+  // The scalar `step` is not a floating point.
   for (const auto& row : tables["state"]) {
     if (row["role"] == "param") continue;
     if (row["role"] == "count") continue;
@@ -172,7 +172,7 @@ TEST_CASE("what is left out is noted") {
   testing::MemoryHost host = testing::planning_host();
   testing::run_on(host, {"analyze", "--optimizer", "muon", "--exit-zero"},
                   "fsdp=1");
-  CHECK(host.out.find("1 parameter of 4 B in all") != std::string::npos);
+  CHECK(host.out.find("1 parameter of 4 B in total") != std::string::npos);
   CHECK(host.out.find("muon keeps one moment for 5 matrices") !=
         std::string::npos);
   host = testing::planning_host();
@@ -312,9 +312,10 @@ TEST_CASE("people see what fits first, and how many rows are left out") {
   const std::vector<Row> rows = rows_in(table);
   REQUIRE(rows.size() == 2);
   CHECK(std::get<std::string>(rows[0][0]) == "tp=8");
-  CHECK(std::get<std::string>(rows[0][6]) == "60 B left");
-  CHECK(std::get<std::string>(rows[0][8]) == "2 warnings");
-  CHECK(std::get<std::string>(rows[1][6]) == "30 B over");
+  CHECK(std::get<std::string>(rows[0][3]) == "60 B left");
+  CHECK(std::get<std::string>(rows[0][5]) == "2 warnings");
+  CHECK(std::get<std::string>(rows[1][3]) == "30 B over");
+  CHECK(common_text(s.points, s.meshes) == "x with 100 B, batch 1, context 64");
   const std::vector<Row> cut = rows_in(sorted_points(s.points, s.meshes, 1));
   REQUIRE(cut.size() == 2);
   CHECK(std::get<std::string>(cut[1][0]) == "and 1 more (--expand)");

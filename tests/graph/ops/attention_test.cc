@@ -54,7 +54,7 @@ TEST_CASE("without a window a query sees all earlier keys") {
       run("causal_mask", {scores}, {{"window", 0.0}}, Arithmetic::F64)));
 }
 
-TEST_CASE("what is no matrix of scores is SP015") {
+TEST_CASE("what is not a matrix of scores is SP015") {
   CHECK(inferred("causal_mask", {{4}}, {}) ==
         "SP015 scores [4] have no queries and keys");
   CHECK(inferred("causal_mask", {{4, 4}}, {{"window", -1.0}}) ==

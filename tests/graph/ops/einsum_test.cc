@@ -29,7 +29,7 @@ TEST_CASE("equations print as they are read, without blanks") {
   CHECK(read(",->") == ",->");
 }
 
-TEST_CASE("what is no equation is SP015") {
+TEST_CASE("what is not an equation is SP015") {
   CHECK(read("ab,bc") == "SP015 equation `ab,bc` has no `->`");
   CHECK(read("") == "SP015 equation `` has no `->`");
   CHECK(read("ab->ba") == "SP015 equation `ab->ba` has one operand");

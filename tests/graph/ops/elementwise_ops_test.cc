@@ -227,7 +227,7 @@ TEST_CASE("activations of huge numbers are their limits") {
   CHECK(value("sigmoid") == std::vector<double>{0, 0, 0, 1, 1, 1});
 }
 
-TEST_CASE("what is no number stays none") {
+TEST_CASE("what is not a number stays none") {
   const double nan[] = {std::numeric_limits<double>::quiet_NaN()};
   const Tensor x = make_tensor(Element::F32, {1}, nan);
   for (const ActivationsRow& row : kActivationsRows) {

@@ -230,7 +230,7 @@ TEST_CASE("routing: every sequence has places of its own") {
   CHECK(count_dropped(x, 2, 1) == 2);
 }
 
-TEST_CASE("routing: what is no expert takes no place") {
+TEST_CASE("routing: what is not an expert takes no place") {
   const double choices[] = {-1, 2, 0.5,
                             std::numeric_limits<double>::quiet_NaN(), 1};
   const Tensor x = make_tensor(Element::F64, {5, 1}, choices);

@@ -141,7 +141,7 @@ TEST_CASE("long sums in float are as good as pairwise sums are") {
   CHECK(std::abs(sum - exact) <= 22 * 0x1p-24 * exact);
 }
 
-TEST_CASE("the maximum of what has no number in it is no number") {
+TEST_CASE("the maximum of what has no number in it is not a number") {
   const double kNan = std::numeric_limits<double>::quiet_NaN();
   const double kInf = std::numeric_limits<double>::infinity();
   const double values[] = {kNan, 1, 2,    1,     kNan,  2,
@@ -152,7 +152,7 @@ TEST_CASE("the maximum of what has no number in it is no number") {
   CHECK(most[3] == -kInf);
 }
 
-TEST_CASE("what is reduced gives parts of a sum or of a maximum") {
+TEST_CASE("what is reduced gives partial sums or of a maximum") {
   const auto rule = fitted("sum", {{2, 3, 1}}, over({1, 2})).rule;
   CHECK(rule.factors == std::vector<Factor>{{2}, {3, FactorKind::Sum}});
   CHECK(rule.operands[0] == std::vector<DimFactors>{{0}, {1}, {}});

@@ -181,18 +181,18 @@ TEST_CASE("git: a revision that is none, with one of a similar name") {
       "git branch release-2; git tag v1.0; "
       "git update-ref refs/remotes/origin/topic HEAD");
   CHECK(refusal_of("relaese-2", host) ==
-        "SP010 `relaese-2` is no commit of this repository\n"
+        "SP010 `relaese-2` is not a commit of this repository\n"
         "fact: git says: Needed a single revision\n"
-        "help: a revision with a similar name is `release-2`\n"
+        "help: did you mean `release-2`?\n"
         "help: `git fetch` brings new branches and tags");
-  has(refusal_of("v1.1", host), "similar name is `v1.0`");
-  has(refusal_of("topic", host), "similar name is `origin/topic`");
-  has(refusal_of("main..HEAD", host), "SP010 `main..HEAD` is no commit");
+  has(refusal_of("v1.1", host), "did you mean `v1.0`?");
+  has(refusal_of("topic", host), "did you mean `origin/topic`?");
+  has(refusal_of("main..HEAD", host), "SP010 `main..HEAD` is not a commit");
   has(refusal_of("HEAD@{99}", host), "git says: log for 'HEAD' only has");
   for (const std::string none : {"", "^main", "-x", "--all", "--git-dir", "-h",
                                  "--output=pwned", "--verify"}) {
     has(refusal_of(none, host),
-        "SP010 `" + none + "` is no name of a commit\n");
+        "SP010 `" + none + "` is not a name of a commit\n");
   }
   CHECK_FALSE(std::filesystem::exists(git.path() + "/pwned"));
   has(refusal_of("HEAD:f", host), "SP010 `HEAD:f` is a blob of git, not a");
@@ -275,7 +275,7 @@ TEST_CASE("git: a shallow clone says how to get what it lacks") {
   has(text, "SP001 this clone does not have the commit `" + first + "`");
   explained(text);
   text = refusal_of("HEAD~1", host);
-  has(text, "SP010 `HEAD~1` is no commit of this repository");
+  has(text, "SP010 `HEAD~1` is not a commit of this repository");
   explained(text);
   Diagnostics diags;
   const GitCommit main{"main", id_of("main", host)};
@@ -308,7 +308,7 @@ TEST_CASE("replacements of commits are passed over") {
   CHECK(base->id == first);
 }
 
-TEST_CASE("git: a program of that name that is none is no crash") {
+TEST_CASE("git: a program of that name that is none is not a crash") {
   struct Nonsense : ChildProcess {
     bool write(std::string_view) override { return false; }
     std::optional<std::string> read_line(size_t) override { return {}; }
@@ -326,7 +326,7 @@ TEST_CASE("git: a program of that name that is none is no crash") {
     child->code = code;
     return child;
   };
-  has(refusal_of("main", host), "SP010 `main` is no commit");
+  has(refusal_of("main", host), "SP010 `main` is not a commit");
   Diagnostics diags;
   CHECK_FALSE(merge_base({"a", "1"}, {"b", "2"}, {}, host, diags));
   code = 77;

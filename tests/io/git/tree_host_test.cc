@@ -609,8 +609,7 @@ TEST_CASE("a model and its rules are read out of a commit") {
   CHECK(testing::messages(diags) ==
         "SP001 cannot read `rule.yaml`: no such file in `HEAD`");
   CHECK(diags.all().front().help ==
-        std::vector<std::string>{
-            "a file with a similar name exists: `rules.yaml`"});
+        std::vector<std::string>{"did you mean `rules.yaml`?"});
 }
 
 }  // namespace

@@ -359,7 +359,7 @@ TEST_CASE("experts have a size of their own") {
             ->problem() == "SP009 `moe_intermediate_size` is missing");
 }
 
-TEST_CASE("null is no number of KV heads for qwen3_moe") {
+TEST_CASE("null is not a number of KV heads for qwen3_moe") {
   CHECK(synthesize(changed(small_config("qwen3_moe"),
                            {{"num_key_value_heads", nullptr}}))
             ->problem() == "SP009 `num_key_value_heads` is null");

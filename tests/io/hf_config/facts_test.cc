@@ -224,6 +224,18 @@ TEST_CASE("a llama of the Hub") {
   CHECK(model.windows.empty());
 }
 
+// The messages of a config that is read.
+std::string remarks(const Json& config) {
+  Diagnostics diags;
+  REQUIRE(read_text(config.dump(), diags).has_value());
+  std::string all;
+  for (const Diagnostic& note : diags.all()) {
+    CHECK(note.severity == Severity::Note);
+    all += note.message + "\n";
+  }
+  return all;
+}
+
 TEST_CASE("what a config does not say is absent") {
   const ModelConfig model = good(Json::parse(R"({"head_dim": null})"));
   CHECK(model.model_type.empty());
@@ -296,6 +308,8 @@ TEST_CASE("of a model with parts, the text's") {
   CHECK(model.architecture == "LlavaForConditionalGeneration");
   CHECK(model.hidden == 64);
   CHECK(model.tied == true);
+  CHECK(remarks(config) ==
+        "only the text model of this `llava` is run, as a `llama`\n");
 }
 
 TEST_CASE("rope as every version of transformers spells it") {
@@ -314,7 +328,50 @@ TEST_CASE("rope as every version of transformers spells it") {
                                    {"partial_rotary_factor", 0.5}}}});
   CHECK(fifth.scaling.empty());
   CHECK(fifth.theta == 1e6);
-  CHECK(fifth.partial == 0.5);
+  // Llama rotates whole heads.
+  CHECK_FALSE(fifth.partial.has_value());
+}
+
+TEST_CASE("what transformers does not look at is left out, and said") {
+  const Json llama = small_config("llama");
+  for (const char* family :
+       {"llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "mixtral"}) {
+    CHECK(remarks(changed(small_config(family),
+                          {{"partial_rotary_factor", 0.5}})) ==
+          "`partial_rotary_factor` is not used: a `" + std::string(family) +
+              "` rotates whole heads\n");
+  }
+  CHECK(refusal(changed(
+            llama, {{"partial_rotary_factor", 0.5},
+                    {"rope_scaling", {{"type", "linear"}, {"factor", 2}}}})) ==
+        "SP009 a `llama` with `partial_rotary_factor` and rope scaling does "
+        "not run in transformers");
+  CHECK(remarks(changed(llama, {{"partial_rotary_factor", 1.0}})).empty());
+}
+
+TEST_CASE("of two kinds of rope scaling the newer key counts, which is said") {
+  const Json llama = small_config("llama");
+  const Json both = changed(
+      llama,
+      {{"rope_scaling",
+        {{"type", "linear"}, {"rope_type", "default"}, {"factor", 4.0}}}});
+  CHECK(good(both).rope.scaling.empty());
+  CHECK(remarks(both) ==
+        "`rope_type` is `default`, `type` is `linear`: the former is used\n");
+  CHECK(remarks(changed(llama, {{"rope_scaling",
+                                 {{"type", "linear"},
+                                  {"rope_type", "linear"},
+                                  {"factor", 4.0}}}}))
+            .empty());
+  const Json two = changed(
+      llama,
+      {{"rope_theta", 300.0},
+       {"rope_scaling", {{"rope_type", "linear"}, {"factor", 4.0}}},
+       {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 500.0}}}});
+  CHECK(good(two).rope.scaling == "linear");
+  CHECK(good(two).rope.theta == 300.0);
+  CHECK(remarks(two) ==
+        "`rope_parameters` is not used: there is a `rope_scaling`\n");
 }
 
 TEST_CASE("rope that is not known is refused") {

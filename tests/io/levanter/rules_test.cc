@@ -5,6 +5,9 @@
 #include <doctest/doctest.h>
 
 #include "io/dialects.h"
+#include "tests/support/loaded_rules.h"
+#include "tests/support/memory_host.h"
+#include "tests/support/messages.h"
 
 namespace shardplan {
 namespace {
@@ -97,6 +100,38 @@ TEST_CASE("only configs of a trainer are recognised") {
   CHECK_FALSE(kLevanter.recognize("rules: []\n"));
   CHECK_FALSE(read("trainer: 3\n").good);
   CHECK_FALSE(read("model_axis_size: x\n").good);
+}
+
+TEST_CASE("what a config includes is read where it is the trainer") {
+  testing::MemoryHost host;
+  host.files["c/run.yaml"] =
+      "data: !include data/text.yaml\ntrainer: !include trainers/tp.yaml\n";
+  host.files["c/trainers/tp.yaml"] =
+      "tensor_parallel_axes: [mlp]\nmodel_axis_size: 4\n";
+  const auto included = testing::loaded_rules(host, "c/run.yaml");
+  REQUIRE(included->rules.has_value());
+  CHECK(included->rules->logical_rules.front().name == "mlp");
+  host.files["c/run.yaml"] =
+      "data: !include data/text.yaml\ntrainer:\n  fsdp_axis: hidden\n";
+  CHECK(testing::loaded_rules(host, "c/run.yaml")->rules.has_value());
+  host.files["c/run.yaml"] = "trainer: !include gone.yaml\n";
+  CHECK(testing::messages(testing::loaded_rules(host, "c/run.yaml")->diags) ==
+        "SP001 c/run.yaml:1:10 `c/gone.yaml`, which is included here, is not "
+        "found");
+  host.files["c/run.yaml"] =
+      "trainer:\n  fsdp_axis: hidden\n  axis_resources: !include a.yaml\n";
+  CHECK(testing::messages(testing::loaded_rules(host, "c/run.yaml")->diags) ==
+        "SP012 c/run.yaml:3:19 an `!include` is not read here");
+}
+
+TEST_CASE("a config without axes has levanter's defaults") {
+  testing::MemoryHost host;
+  host.files["c.yaml"] =
+      "model: {type: gpt2}\ntrainer:\n  train_batch_size: 32\n";
+  const auto read = testing::loaded_rules(host, "c.yaml");
+  REQUIRE(read->rules.has_value());
+  CHECK(read->rules->logical_rules.size() == 2);
+  CHECK_FALSE(kLevanter.recognize("trainer: {total_batch_size: 3}\n"));
 }
 
 }  // namespace

@@ -164,7 +164,7 @@ TEST_CASE("common mistakes are reported with their place") {
       {"{\"w\": {\"dtype\": \"f32\"}}",
        "SP002 1:2 parameter `w` has no `shape`\n"},
       {"{\"w\": {\"dtype\": \"f32\", \"shpae\": [2]}}",
-       "SP004 1:24 key `shpae` means nothing here\n"},
+       "SP004 1:24 unknown key `shpae`\n"},
       {"{\"w\": {\"shape\": [2],\n \"dtype\": \"bf61\"}}",
        "SP005 2:11 `bf61` is not a dtype\n"},
       {"{\"w\": {\"shape\": [2], \"dtype\": 16}}",
@@ -195,12 +195,12 @@ TEST_CASE("common mistakes are reported with their place") {
       {"{\"w\": {\"shape\": [2], \"dtype\": \"f32\", \"axes\": [1]}}",
        "SP002 1:47 an entry of `axes` must be a name or null, not a number\n"},
       {"{\"w\": {\"shape\": [2], \"dtype\": \"f32\", \"dytpe\": 1}}",
-       "SP004 1:38 key `dytpe` means nothing here\n"},
+       "SP004 1:38 unknown key `dytpe`\n"},
       {"{\"w\": {\"shape\": [2], \"dtype\": \"f32\", \"sub\": {\"shape\": [1], "
        "\"dtype\": \"f32\"}}}",
-       "SP004 1:38 key `sub` means nothing here\n"},
+       "SP004 1:38 unknown key `sub`\n"},
       {"{\"w\": {\"shape\": [2], \"dtype\": \"f32\", \"name\": \"w\"}}",
-       "SP004 1:38 key `name` means nothing here\n"},
+       "SP004 1:38 unknown key `name`\n"},
       {"{\"w\": {\"shape\": [2], \"shape\": [3], \"dtype\": \"f32\"}}",
        "SP003 1:22 key `shape` is given twice (first given here 1:8)\n"},
       {"{\"w\": {\"shape\": [2], \"dtype\": \"f32\"}, \"v\": 3}",
@@ -246,14 +246,14 @@ TEST_CASE("wrappers are read strictly") {
       {"{\"parameters\": {}, \"name\": 3}",
        "SP002 1:28 `name` must be text, not a number\n"},
       {"{\"parameters\": {}, \"parmeters\": {\"a\": {}}}",
-       "SP004 1:20 key `parmeters` means nothing here\n"},
+       "SP004 1:20 unknown key `parmeters`\n"},
       {"{\"version\": 1, \"parameters\": {}}",
-       "SP004 1:2 key `version` means nothing here\n"},
+       "SP004 1:2 unknown key `version`\n"},
       {"{\"parameters\": {}, \"parameters\": {}}",
        "SP003 1:20 key `parameters` is given twice (first given here 1:2)\n"},
       {"{\"parameters\": {\"w\": 3}}",
        "SP002 1:22 `w` is neither a parameter nor a group of them\n"},
-      {"{\"parameters\": 3}", "SP006 1:16 this is no manifest\n"},
+      {"{\"parameters\": 3}", "SP006 1:16 this is not a manifest\n"},
   };
   check(kCases);
 }
@@ -317,7 +317,8 @@ TEST_CASE("something else is recognised as no manifest") {
   for (const std::string& text : kTexts) {
     CAPTURE(text);
     CHECK(manifest_text(text).substr(0, 5) == "SP006");
-    CHECK(manifest_text(text).find("this is no manifest") != std::string::npos);
+    CHECK(manifest_text(text).find("this is not a manifest") !=
+          std::string::npos);
   }
 }
 
@@ -485,7 +486,7 @@ TEST_CASE("the key `parameters` makes a wrapper unless it is a tensor") {
 
 TEST_CASE("what is odd below a wrong member is not reported beside it") {
   CHECK(from_json(R"({"w": {"shape": [1], "dtype": "u8", "x": {"y": [1]}}})") ==
-        "refused:\nSP004 1:37 key `x` means nothing here\n");
+        "refused:\nSP004 1:37 unknown key `x`\n");
 }
 
 TEST_CASE("tokens that end in an error leave no manifest") {

@@ -137,13 +137,13 @@ TEST_CASE("common mistakes in rules are reported with their place") {
       {"- {pattern: a}\n", "refused\nSP002 1:3 a rule has no `spec`\n"},
       {"- {spec: []}\n", "refused\nSP002 1:3 a rule has no `pattern`\n"},
       {"- {patern: a, spec: []}\n",
-       "refused\nSP004 1:4 key `patern` means nothing here\n"},
+       "refused\nSP004 1:4 unknown key `patern`\n"},
       {"- [a, [tp, 3]]\n",
        "refused\nSP002 1:12 `axis` must be text, not an integer\n"},
       {"- [a, [t p]]\n", "refused\nSP002 1:8 `t p` is not an axis name\n"},
       {"- [a, [[tp, '']]]\n", "refused\nSP002 1:13 `` is not an axis name\n"},
       {"- [a, [[tp, ~]]]\n",
-       "refused\nSP002 1:13 `null` stands inside a list of axes\n"},
+       "refused\nSP002 1:13 `null` is inside a list of axes\n"},
       {"- [a, [[tp, [x]]]]\n",
        "refused\nSP002 1:13 `axis` must be text, not a list\n"},
       {"- [a, ['mesh:tp']]\n", "a -> P(mesh:tp)\n"},
@@ -160,8 +160,7 @@ TEST_CASE("common mistakes in rules are reported with their place") {
 
 TEST_CASE("common mistakes beside the rules are reported with their place") {
   const RulesCase kCases[] = {
-      {"rules: []\nruels: []\n",
-       "refused\nSP004 2:1 key `ruels` means nothing here\n"},
+      {"rules: []\nruels: []\n", "refused\nSP004 2:1 unknown key `ruels`\n"},
       {"rules: []\nactivations: []\npartition_axis: {}\n"
        "logical_axis_rules: []\n",
        ""},

@@ -123,9 +123,30 @@ TEST_CASE("an item is looked for in a checkpoint's directory") {
   host.files["b/default/_METADATA"] = "{}";
   host.files["b/items/_METADATA"] = "{}";
   host.files["c/other/_METADATA"] = "{}";
-  CHECK(find_orbax_item("a", host) == "a");
-  CHECK(find_orbax_item("b", host) == "b/items");
-  CHECK_FALSE(find_orbax_item("c", host));
+  CHECK(find_orbax_item("a", host)->path == "a");
+  CHECK(find_orbax_item("a", host)->remark.empty());
+  CHECK(find_orbax_item("b", host)->path == "b/items");
+  CHECK(find_orbax_item("b", host)->remark ==
+        "one of 2 items is read, `b/items`; the others: `default`");
+  CHECK(find_orbax_item("c", host)->path == "c/other");
+  CHECK_FALSE(find_orbax_item("d", host));
+}
+
+TEST_CASE("of the steps of a checkpoint manager the newest is read") {
+  testing::MemoryHost host;
+  host.files["run/90/default/_METADATA"] = "{}";
+  host.files["run/100/default/_METADATA"] = "{}";
+  host.files["run/200/metrics/metrics"] = "{}";
+  host.files["run/300.orbax-checkpoint-tmp-1/default/_METADATA"] = "{}";
+  const auto item = find_orbax_item("run", host);
+  REQUIRE(item.has_value());
+  CHECK(item->path == "run/100/default");
+  CHECK(item->remark ==
+        "of 3 steps the newest with arrays is read, `run/100`; the others: "
+        "`200` and `90`");
+  host.files["one/step_000300/state/_METADATA"] = "{}";
+  CHECK(find_orbax_item("one", host)->path == "one/step_000300/state");
+  CHECK(find_orbax_item("one", host)->remark.empty());
 }
 
 TEST_CASE("the shardings of a checkpoint are rules for its names") {

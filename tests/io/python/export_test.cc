@@ -105,7 +105,7 @@ TEST_CASE("a module has every spec, the mesh and a function that makes it") {
         R"py(# A PartitionSpec per parameter; `shardplan export --to jax`.
 # model: m.json
 # mesh: fsdp=2,tp=2
-# 1 parameter that no rule is found in (SP101): left out
+# 1 parameter that no rule matches (SP101): left out
 """How parameters are sharded: PARTITION_SPECS over make_mesh()."""
 
 import math
@@ -234,7 +234,7 @@ LOGICAL_AXES = {
 )py");
 }
 
-TEST_CASE("what is no logical axis rule cannot be said") {
+TEST_CASE("what is not a logical axis rule cannot be said") {
   Exporting what = flax_model();
   what.rules = testing::rules({{"wi", "tp"}, {"o", "tp"}});
   CHECK(exported("flax", what) ==

@@ -124,10 +124,14 @@ struct Read {
 };
 
 Read read(const std::string& text,
-          const std::optional<std::string>& table = std::nullopt) {
+          const std::optional<std::string>& table = std::nullopt,
+          std::vector<RuleAnswer> answers = {}) {
   Read result;
+  RuleReading reading;
+  reading.table = table;
+  reading.answers = std::move(answers);
   result.good =
-      read_python_rules(std::make_shared<SourceFile>("rules.py", text), table,
+      read_python_rules(std::make_shared<SourceFile>("rules.py", text), reading,
                         result.rules, result.diags);
   CHECK(result.good != result.diags.has_errors());
   return result;
@@ -228,9 +232,8 @@ TEST_CASE("several tables of a module are told apart by name") {
   const Read unknown = read(kModule, "EXTRAS");
   REQUIRE(unknown.diags.all().size() == 1);
   CHECK(unknown.diags.all()[0].message == "no table is named `EXTRAS`");
-  CHECK(
-      unknown.diags.all()[0].help ==
-      std::vector<std::string>{"a table with a similar name exists: `EXTRA`"});
+  CHECK(unknown.diags.all()[0].help ==
+        std::vector<std::string>{"did you mean `EXTRA`?"});
 }
 
 TEST_CASE("what is not literal is refused at its place") {
@@ -241,26 +244,31 @@ TEST_CASE("what is not literal is refused at its place") {
   };
   const Case rows[] = {
       {"(('a', PS(axis)),)", "axis", "`axis` is not known here"},
-      {"(('a', PS('tp' if big else None)),)", "if",
-       "a condition chooses this value"},
+      {"(('a', PS('tp' if big else None)),)", "big",
+       "the table depends on `big`"},
+      {"(('a', PS('tp' if big + 1 else None)),)", "big + 1",
+       "the condition `big + 1` is not read: only names with `not`, `and` and "
+       "`or` are"},
       {"(('a', spec),)", "spec", "this is no PartitionSpec"},
       {"(('a', PS()), ('b', None))", "None", "the rule has no spec"},
-      {"(('a', make('tp')),)", "make('tp')", "this is no PartitionSpec"},
+      {"(('a', make('tp')),)", "make('tp')",
+       "the call of `make` is not followed"},
       {"(('a', PS(*axes)),)", "*", "another table is put in here"},
       {"(('a', PS('tp'), 1),)", "('a', PS('tp'), 1)",
        "a rule is a pattern and a PartitionSpec"},
       {"(('a', PS('t p')),)", "'t p'", "`t p` is not an axis name"},
-      {"(('a', PS(1)),)", "1", "this is no entry of a PartitionSpec"},
+      {"(('a', PS(1)),)", "1", "this is not an entry of a PartitionSpec"},
       {"((f'a{n}', PS()),)", "f'a{n}'", "this string is computed or of bytes"},
-      {"(('a', PS()), *more)", "*", "another table is put in here"},
+      {"(('a', PS()), *more)", "more",
+       "`more` is not followed: its items are not written out in this file"},
       {"(('a', PS()), (prefix + 'b', PS()))", "+",
        "`+` makes this an expression, which is not evaluated"},
       {"(('a', PS()),) + more", "+", "the table is a part of an expression"},
-      {"(('a', PS()),) if x else None", "if", "a condition chooses this table"},
+      {"(('a', PS()),) if x else None", "x", "the table depends on `x`"},
       {"(('a', PS('tp)),)", "'tp)),)", "here is a string that does not end"},
       {"(('a', PS(spec=1)),)", "1", "arguments by name are not read"},
       {"(('a', PS())", "", "the table does not end"},
-      {"rules = ('a', PS())", "", "no table of rules is found"},
+      {"rules = ('a', PS())", "", "no table of rules is found in this Python"},
   };
   for (const Case& row : rows) {
     CAPTURE(std::string(row.text));
@@ -389,7 +397,8 @@ TEST_CASE("a list of pairs is read in JSON, YAML and Python") {
         "batch=data (none)=x ");
 }
 
-TEST_CASE("pairs whose second part is no spec tell logical rules from rules") {
+TEST_CASE(
+    "pairs whose second part is not a spec tell logical rules from rules") {
   CHECK(kFlax.recognize("[[\"batch\", \"data\"]]"));
   CHECK(kFlax.recognize("- [embed, [fsdp]]\n- [mlp, null]\n"));
   CHECK_FALSE(kFlax.recognize("[[\"w\", [\"tp\"]]]"));

@@ -49,15 +49,24 @@ TEST_CASE("calls, and brackets with other things, are no tables") {
   CHECK(found("").empty());
 }
 
+std::optional<PythonValue> read_named(const SourceFile& source,
+                                      std::optional<std::string> name,
+                                      Diagnostics& diags) {
+  RuleReading reading;
+  reading.table = std::move(name);
+  std::vector<std::string> questions;
+  return read_python_table(source, {reading, questions}, diags);
+}
+
 TEST_CASE("rules come before what may be logical rules unless one is named") {
   const SourceFile source("r.py",
                           "names = ((\"a\", \"b\"),)\n"
                           "rules = ((\"w\", P(\"tp\")),)\n");
   Diagnostics diags;
-  const auto rules = read_python_table(source, std::nullopt, diags);
+  const auto rules = read_named(source, std::nullopt, diags);
   REQUIRE(rules.has_value());
   CHECK(rules->items.at(0).items.at(0).text == "w");
-  const auto names = read_python_table(source, "names", diags);
+  const auto names = read_named(source, "names", diags);
   REQUIRE(names.has_value());
   CHECK(names->items.at(0).items.at(0).text == "a");
   CHECK_FALSE(diags.has_errors());
@@ -66,9 +75,9 @@ TEST_CASE("rules come before what may be logical rules unless one is named") {
 TEST_CASE("a choice between tables lists them") {
   const SourceFile source("r.py", "a = ((\"w\", P()),)\nb = ((\"w\", P()),)\n");
   Diagnostics diags;
-  CHECK_FALSE(read_python_table(source, std::nullopt, diags).has_value());
+  CHECK_FALSE(read_named(source, std::nullopt, diags).has_value());
   CHECK(diags.all().front().message == "the file holds 2 tables of rules");
-  CHECK_FALSE(read_python_table(source, "c", diags).has_value());
+  CHECK_FALSE(read_named(source, "c", diags).has_value());
   CHECK(diags.all().back().message == "no table is named `c`");
 }
 
@@ -101,16 +110,16 @@ TEST_CASE("specs and presets are read under any qualified name") {
   CHECK(spec_of_table("pmag.resolve(Replicated)") == "P(None)");
 }
 
-TEST_CASE("what is no spec is refused with what to write") {
+TEST_CASE("what is not a spec is refused with what to write") {
   CHECK(spec_of_table("None") == "the rule has no spec");
-  CHECK(spec_of_table("f('tp')") == "this is no PartitionSpec");
+  CHECK(spec_of_table("f('tp')") == "the call of `f` is not followed");
   CHECK(spec_of_table("pmag.resolve(RowWize)") == "this is no PartitionSpec");
   CHECK(spec_of_table("pmag.resolve(axes=['tp'])") ==
         "only `resolve` of one preset is read");
   CHECK(spec_of_table("P(tp)") == "`tp` is not known here");
   CHECK(spec_of_table("P('t p')") == "`t p` is not an axis name");
   CHECK(spec_of_table("P(unreduced='tp')") == "arguments by name are not read");
-  CHECK(spec_of_table("P(3)") == "this is no entry of a PartitionSpec");
+  CHECK(spec_of_table("P(3)") == "this is not an entry of a PartitionSpec");
 }
 
 TEST_CASE("a PartitionAxis is read by its fields' names") {

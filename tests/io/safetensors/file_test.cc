@@ -101,7 +101,7 @@ TEST_CASE("the data may be missing, wholly or in part") {
   CHECK(outcome(whole.substr(0, whole.size() - 1)) == "a f32[4]; no data");
   CHECK(outcome(whole.substr(0, whole.size() - 16)) == "a f32[4]; no data");
   CHECK(outcome(whole + "yy") ==
-        "SP002 m:1:1 2 bytes behind the data of the last tensor");
+        "SP002 m:1:1 2 bytes after the data of the last tensor");
 }
 
 TEST_CASE("tensors may lie in any order") {
@@ -198,7 +198,7 @@ TEST_CASE("unknown keys of tensors are passed over with a note") {
   CHECK(outcome(safetensors_bytes(
             R"({"a":{"dtype":"U8","shape":[],"data_offsets":[0,1],"x":[{}]}})",
             1)) ==
-        "SP004 note m:1:52 \"x\" means nothing in a safetensors "
+        "SP004 note m:1:52 \"x\" is not a key of a safetensors "
         "headera u8[]; ");
 }
 

@@ -197,7 +197,7 @@ TEST_CASE("an index alone says what to add") {
   MemoryHost host;
   const Read result = read(host, kIndex);
   CHECK(result.text ==
-        "SP008 d/i.json:1:31 an index alone does not tell the shapes of its "
+        "SP008 d/i.json:1:31 an index alone does not give the shapes of its "
         "tensors");
   REQUIRE(result.diags.all().size() == 1);
   CHECK(result.diags.all()[0].facts.at(0) ==
@@ -269,6 +269,72 @@ TEST_CASE("a config that disagrees with the index is refused") {
   CHECK(result.diags.all()[0].facts ==
         std::vector<std::string>{"only in the index: `extra`",
                                  "only implied by the config: `wte.weight`"});
+}
+
+// An index of Llama as transformers before 4.32 saved it: one layer of 2 heads
+// of 4, of which `frequencies` bytes are beside what the config implies.
+std::string llama_index(const std::string& config, int64_t frequencies) {
+  Diagnostics diags;
+  const auto document =
+      parse_document(std::make_shared<SourceFile>("c", config), diags);
+  const auto manifest = synthesize_manifest(document.value(), diags);
+  REQUIRE(manifest.has_value());
+  std::string map = R"("model.layers.0.self_attn.rotary_emb.inv_freq":"1")";
+  for (size_t i = 0; i < manifest->size(); ++i) {
+    map += ",\"" + std::string(manifest->name(i)) + "\":\"1\"";
+  }
+  return R"({"metadata":{"total_size":)" +
+         std::to_string(manifest->total_bytes() + frequencies) +
+         R"(},"weight_map":{)" + map + "}}";
+}
+
+TEST_CASE("rotary frequencies of old indices are buffers") {
+  const std::string config =
+      R"({"model_type":"llama","architectures":["LlamaForCausalLM"],)"
+      R"("num_hidden_layers":1,"num_attention_heads":2,"hidden_size":8,)"
+      R"("intermediate_size":16,"vocab_size":6,"torch_dtype":"float16"})";
+  MemoryHost host;
+  host.files["d/config.json"] = config;
+  for (const auto& [bytes, type] :
+       {std::pair(8, "f32[2]"), std::pair(4, "f16[2]")}) {
+    const Read result = read(host, llama_index(config, bytes));
+    CHECK(result.text.find("inv_freq: f") == std::string::npos);
+    REQUIRE(result.manifest.has_value());
+    REQUIRE(result.manifest->buffers().size() == 1);
+    CHECK(type_text(result.manifest->buffers()[0].type) == type);
+    CHECK(result.manifest->remarks[0] ==
+          "1 tensor `*.rotary_emb.inv_freq` of the index: rotary frequencies, "
+          "not parameters");
+  }
+  CHECK(read(host, llama_index(config, 6))
+            .text.find("but the tensors of the config take ") !=
+        std::string::npos);
+}
+
+constexpr const char* kPointer =
+    "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n";
+
+TEST_CASE("Git LFS pointers in place of shards leave the config to say") {
+  MemoryHost host;
+  host.files["d/1"] = kPointer;
+  const std::string index = implied_index(std::to_string(implied_bytes()));
+  const Read alone = read(host, index);
+  CHECK(alone.text.find("the shards beside the index are Git LFS pointers") !=
+        std::string::npos);
+  host.files["d/config.json"] = kConfig;
+  const Read result = read(host, index);
+  REQUIRE(result.manifest.has_value());
+  CHECK(result.manifest->remarks[0] ==
+        "the shards beside the index are Git LFS pointers (`git lfs pull` "
+        "fetches them); shapes and dtypes come from `d/config.json`");
+}
+
+TEST_CASE("one pointer among the shards is reported") {
+  auto host = two_shards();
+  host.files["d/2"] = kPointer;
+  CHECK(read(host, kIndex).text ==
+        "SP001 d/i.json:1:57 shard `2` is a Git LFS pointer, not the file "
+        "itself");
 }
 
 TEST_CASE("one shard beside the index makes a config no substitute") {

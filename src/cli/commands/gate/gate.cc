@@ -259,7 +259,7 @@ void add_new_diagnostics(const Gate& gate, Diagnostics& diags) {
   add_findings_of(found, diags);
 }
 
-// What falls short and is no finding of a target itself.
+// What fails and is not a finding of a target itself.
 void add_failures(const Gate& gate, Diagnostics& diags) {
   std::vector<Diagnostics> kept(gate.targets.size() + 1);
   std::vector<FindingsOf> found;
@@ -283,7 +283,7 @@ void add_warnings(const Gate& gate, Diagnostics& diags) {
     diags
         .report(Code::DroppedTarget, gated.base->where,
                 "target `" + gated.name + "` is dropped")
-        .fact("nothing judges it after this change");
+        .fact("it is no longer checked after this change");
   }
   if (gate.base.baseline && gate.context.options.gate.targets.empty()) {
     report_stale(*gate.base.baseline, gate.used, diags);

@@ -16,7 +16,7 @@
 namespace shardplan::cli {
 namespace {
 
-// Settings that say what is a finding or falls short, and those that a finding
+// Settings that say what is a finding or fails, and those that a finding
 // depends on though no placement does.
 constexpr std::array<std::string_view, 8> kDeciding = {
     "allow",     "deny",           "fail-on",   "baseline",

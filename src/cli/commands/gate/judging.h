@@ -16,7 +16,7 @@
 
 namespace shardplan::cli {
 
-// Whether a setting says what is a finding or falls short. Such are read from
+// Whether a setting says what is a finding or fails. Such are read from
 // the base side.
 bool decides(const Setting& setting);
 

@@ -38,7 +38,7 @@ class FolderHost : public OverlayHost {
 constexpr std::string_view kConfigName = "shardplan.yaml";
 
 // Reads the configuration in `folder`; false when it is broken. That there is
-// none is no mistake yet.
+// none is not a mistake yet.
 bool read_side(GateSide& side, Host& host, Diagnostics& diags) {
   const std::string path = join_path(side.folder, std::string(kConfigName));
   const auto info = host.file_info(path);
@@ -57,7 +57,7 @@ bool open_folder(const std::string& path, GateSide& side,
   if (!info || !info->directory || !root) {
     diags
         .error(info ? Code::Usage : Code::UnreadableFile, {},
-               "`" + path + "` is no folder")
+               "`" + path + "` is not a folder")
         .help(
             "`gate OLD/ NEW/` compares two folders, `gate BASE..HEAD` two "
             "revisions of a git repository");
@@ -100,7 +100,7 @@ std::string commit_title(const GitCommit& commit) {
 bool open_revisions(const std::string& range, GateSide& base, GateSide& head,
                     Host& host, Diagnostics& diags) {
   if (const auto info = host.file_info(range); info && info->directory) {
-    diags.error(Code::Usage, {}, in_backticks(range) + " is a folder alone")
+    diags.error(Code::Usage, {}, in_backticks(range) + " is one folder")
         .help("`gate OLD/ NEW/` compares two folders");
     return false;
   }

@@ -169,11 +169,11 @@ struct SideAnswer {
   std::optional<ForwardCollectives> found;  // empty: `why` says why
   std::string why;
   std::string over;   // "2x16 tokens in bf16"
-  std::string doubt;  // what is not laid out as asked
+  std::string doubt;  // what is not sharded as requested
 };
 
-// Of values that do not lie as asked the first; that a size is not divisible is
-// no doubt, since any program leaves such a dimension whole.
+// Of values that are not sharded as asked the first; that a size is not
+// divisible is not a doubt, since any program leaves such a dimension whole.
 std::string doubt_in(const Diagnostics& diags) {
   std::string text;
   for (const Diagnostic& diagnostic : diags.all()) {

@@ -318,11 +318,11 @@ void report_overruled(const GraphDescription& description,
               who + " where " + first_of(names) +
                   (names.size() == 1 ? " lies, not the graph's own spec"
                                      : " lie, not the graph's own specs"))
-      .fact(in_backticks(first->parameter) + " lies as " +
+      .fact(in_backticks(first->parameter) + " is sharded as " +
             spec_text(placement.spec) + "; the graph says " +
             spec_text(*first->spec))
       .help(session.rules
-                ? "leave the rules that are found in it out to run the graph "
+                ? "leave out the rules that match it to run the graph "
                   "as it is"
                 : "leave out `--plan` to run the graph as it is")
       .parameters(std::move(names));
@@ -445,7 +445,6 @@ bool fit_a_graph(const SimulateRequest& flags, Diagnostics& diags) {
   const std::pair<bool, const char*> given[] = {
       {flags.layers.has_value(), "--layers"},
       {flags.batch.has_value(), "--tokens"},
-      {flags.input_ids.has_value(), "--input-ids"},
       {flags.capacity.has_value(), "--capacity"},
       {flags.shrink, "--shrink"}};
   bool fit = true;
@@ -475,14 +474,13 @@ std::optional<ValueSource> value_source(Context& context,
   return context.diags
       .error(Code::Usage, {}, "there are no weights to compute with")
       .fact(shrunk ? "a model made smaller has none"
-                   : in_backticks(path) + " is no checkpoint with data")
+                   : in_backticks(path) + " is not a checkpoint with data")
       .help("`--values random` draws numbers");
 }
 
 // Whether recorded outputs can be asked for: they are of the model's own
 // weights.
 bool can_expect(Context& context, ValueSource source) {
-  if (!context.options.simulate.expect) return true;
   if (source == ValueSource::Checkpoint) return true;
   context.diags
       .error(Code::Usage, {}, "--expect needs the weights of a checkpoint")
@@ -528,8 +526,12 @@ std::optional<SimulateInput> read_simulation(Context& context) {
   const Options& options = context.options;
   const SimulateRequest& flags = options.simulate;
   const bool has_graph = flags.graph.has_value() || brings_graph(context);
+  if (!has_graph && !flags.inputs.empty()) {
+    return context.diags.error(Code::Usage, {}, "--input is for graph files")
+        .help("`--input-ids` gives the tokens of a whole model");
+  }
   InputIds ids;
-  if (!has_graph && flags.input_ids) {
+  if (flags.input_ids) {
     ids = read_input_ids(*flags.input_ids, context.host, context.diags);
     if (ids.empty()) return std::nullopt;
   }
@@ -559,7 +561,18 @@ std::optional<SimulateInput> read_simulation(Context& context) {
                    name_reading(options.planning), context.diags);
   if (!placed) return std::nullopt;
   const auto source = value_source(context, given->model);
-  if (!source || !can_expect(context, *source)) return std::nullopt;
+  if (!source) return std::nullopt;
+  auto inputs = has_graph
+                    ? read_given_inputs(context, *graph, ids,
+                                        expected ? &*expected : nullptr)
+                    : std::optional<std::vector<GivenInput>>(std::in_place);
+  if (!inputs) return std::nullopt;
+  if (expected &&
+      !(has_graph ? can_expect_of_graph(context, *graph, session.manifest,
+                                        *source, *inputs)
+                  : can_expect(context, *source))) {
+    return std::nullopt;
+  }
   const Storage storage = flags.storage.value_or(Storage::F32);
   const Algorithm* algorithm =
       flags.algorithm ? find_algorithm(*flags.algorithm) : nullptr;
@@ -571,7 +584,8 @@ std::optional<SimulateInput> read_simulation(Context& context) {
                        *source,
                        storage,
                        flags.reduce.value_or(storage),
-                       std::move(ids),
+                       has_graph ? InputIds() : std::move(ids),
+                       *std::move(inputs),
                        std::move(expected)};
 }
 
@@ -591,7 +605,13 @@ ProgramInput program_input(const SimulateInput& input, const Program& program) {
 
 RunInput run_input(const SimulateInput& input, const ProgramInput& of,
                    const Simulation& outcome) {
-  return {of, outcome, input.source, !input.ids.empty(), input.placed.from};
+  RunInput run{of, outcome, input.source, !input.ids.empty(),
+               input.placed.from};
+  for (const GivenInput& each : input.given) {
+    run.tokens_given = run.tokens_given || !each.stored;
+    run.given_by.emplace(each.value, each.from);
+  }
+  return run;
 }
 
 }  // namespace shardplan::cli

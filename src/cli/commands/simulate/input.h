@@ -10,6 +10,7 @@
 #include "base/diagnostic.h"
 #include "base/host.h"
 #include "cli/commands.h"
+#include "cli/commands/simulate/given_inputs.h"
 #include "cli/commands/simulate/model.h"
 #include "core/manifest.h"
 #include "findings/findings.h"
@@ -60,7 +61,8 @@ struct SimulateInput {
   // Of the runs in working precision.
   Storage storage = Storage::F32;
   Storage reduce = Storage::F32;
-  InputIds ids;  // none: random ones
+  InputIds ids;                   // of a whole model; none: random ones
+  std::vector<GivenInput> given;  // of a graph; others are drawn
   std::optional<ExpectedOutputs> expected;
 };
 

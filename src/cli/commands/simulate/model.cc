@@ -37,7 +37,7 @@ InputIds from_text(const std::string& text, Diagnostics& diags) {
       if (!number) {
         diags
             .error(Code::Usage, {},
-                   in_backticks(entry) + " in --input-ids is no token")
+                   in_backticks(entry) + " in --input-ids is not a token")
             .help("for example `--input-ids 1,2,3;4,5,6`, without blanks");
         return {};
       }
@@ -223,7 +223,8 @@ std::optional<Opened> open_shrunk(Context& context, Recognised& model,
         .help("give `--rules` and `--mesh` instead of `--plan`");
   }
   const PlanRequest& request = options.planning;
-  std::optional<RuleSet> rules = read_given_rules(request, context.host, diags);
+  std::optional<RuleSet> rules =
+      read_given_rules(request, model.manifest, context.host, diags);
   if (!rules) return std::nullopt;
   Inputs inputs = {std::move(model.manifest), *std::move(rules), {}};
   // The session of the smaller model remarks on the mesh, where it is recorded.

@@ -39,7 +39,7 @@ struct ModelRun {
   std::string family;  // "llama"
   std::optional<bool>
       tied;  // whether head and embedding are one, if it is said
-  std::optional<int64_t> only_layers;  // the first so many, as asked for
+  std::optional<int64_t> only_layers;  // the first so many, as requested
   int64_t all_layers = 0;              // 0 where nothing says how many
   int64_t batch = 0;
   int64_t length = 0;

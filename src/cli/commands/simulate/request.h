@@ -21,6 +21,12 @@ struct Flag;
 struct Options;
 struct Setting;
 
+// --input NAME=FILE
+struct InputFile {
+  std::string name;
+  std::string path;
+};
+
 struct SimulateRequest {
   std::optional<std::string> graph;      // --graph: a path, or @name
   DimSizes dims;                         // --dims
@@ -30,13 +36,15 @@ struct SimulateRequest {
   std::optional<ValueSource> values;
   int64_t seed = 0;  // --seed
 
-  // Of a whole model, where no graph is given.
-  std::optional<int64_t> layers;         // --layers
-  std::optional<int64_t> batch;          // --tokens BxS
-  std::optional<int64_t> length;         // the same
+  std::vector<InputFile> inputs;         // --input, of a graph
   std::optional<std::string> input_ids;  // --input-ids
-  std::optional<int64_t> capacity;       // --capacity
-  bool shrink = false;                   // --shrink
+
+  // Of a whole model, where no graph is given.
+  std::optional<int64_t> layers;    // --layers
+  std::optional<int64_t> batch;     // --tokens BxS
+  std::optional<int64_t> length;    // the same
+  std::optional<int64_t> capacity;  // --capacity
+  bool shrink = false;              // --shrink
   // The mesh whose divisibility --shrink keeps; not given: that of the run.
   std::optional<Mesh> shrink_mesh;
 

@@ -157,6 +157,23 @@ void set_tokens(const Setting& setting, Options& options, Diagnostics& diags) {
   options.simulate.length = integer_of(size, 1, kMaxTokens, diags);
 }
 
+// `x=inputs.safetensors`
+void set_input(const Setting& setting, Options& options, Diagnostics& diags) {
+  const size_t equals = setting.value.find('=');
+  if (equals == std::string::npos || equals == 0 ||
+      equals + 1 == setting.value.size()) {
+    diags
+        .error(Code::Usage, setting.where,
+               title_of(setting) + " takes an input and a file, not " +
+                   in_backticks(setting.value))
+        .help("for example `--input x=inputs.safetensors`");
+    return;
+  }
+  options.simulate.inputs.push_back(
+      {setting.value.substr(0, equals),
+       join_path(setting.directory, setting.value.substr(equals + 1))});
+}
+
 std::vector<Flag> what_is_run() {
   return {
       {"graph", 0, Takes::File, "FILE|@NAME", "Simulation",
@@ -178,9 +195,13 @@ std::vector<Flag> what_is_run() {
       {"tokens", 0, Takes::Text, "BxS", "Simulation",
        "of a whole model: B sequences of S tokens (default 2x16)", "simulate",
        false, true, nullptr, set_tokens},
+      {"input", 0, Takes::Text, "NAME=FILE", "Simulation",
+       "of a graph: the numbers of an input, as a safetensors file holds them "
+       "under its name or as the only tensor; may repeat",
+       "simulate", true, true, nullptr, set_input},
       {"input-ids", 0, Takes::Text, "IDS|FILE", "Simulation",
-       "of a whole model: its tokens, as `1,2,3;4,5,6` or a JSON list of "
-       "lists; else random ones",
+       "tokens of a whole model, or of a graph's one input of integers, as "
+       "`1,2,3;4,5,6` or a JSON list of lists; else random ones",
        "simulate", false, true, nullptr,
        [](const Setting& s, Options& o, Diagnostics&) {
          o.simulate.input_ids = is_written_out(s.value) ? s.value : path_of(s);
@@ -239,8 +260,8 @@ std::vector<Flag> how_and_what_for() {
        "(default off)",
        "simulate", false, true, overlap_names, set_overlap},
       {"expect", 0, Takes::File, "FILE", "Simulation",
-       "compare the outputs with those in a safetensors file; its input_ids "
-       "are taken, too",
+       "compare the outputs with those in a safetensors file; inputs that it "
+       "holds (input_ids) are taken, too",
        "simulate", false, true, nullptr,
        [](const Setting& s, Options& o, Diagnostics&) {
          o.simulate.expect = path_of(s);
@@ -276,6 +297,16 @@ const std::vector<Flag>& simulate_flags() {
 
 void validate_simulate(std::span<const Setting> /*given*/,
                        const Options& options, Diagnostics& diags) {
+  const auto& plot = options.simulate.plot;
+  if (plot && !plot->ends_with(".svg")) {
+    diags
+        .error(Code::Usage, {},
+               "`--plot` writes SVG: " + in_backticks(*plot) +
+                   " must end in `.svg`")
+        .help(
+            "name it FILE.svg; browsers show it, and `rsvg-convert` or "
+            "Inkscape make PNG of it");
+  }
   const auto& file = options.output.file;
   if (!file || options.simulate.plot != file) return;
   diags.error(Code::Usage, {},

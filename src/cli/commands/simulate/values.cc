@@ -104,9 +104,12 @@ std::optional<ReadValue> simulation_values(Context& context,
     if (!given) return std::nullopt;
     ids = *given;
   }
-  return ReadValue([drawn = *std::move(drawn), weights, tokens, ids](
-                       int value, Element element) {
+  return ReadValue([drawn = *std::move(drawn), weights, tokens, ids,
+                    given = input.given](int value, Element element) {
     if (value == tokens) return converted(ids, element);
+    for (const GivenInput& each : given) {
+      if (each.value == value) return load(each, element);
+    }
     const auto found = weights->find(value);
     return found == weights->end() ? drawn(value, element)
                                    : load(found->second, element);

@@ -78,7 +78,7 @@ std::optional<std::vector<VariantChange>> changes_of(Context& context,
           Code::Usage, {},
           "--vary takes a mesh axis or `algorithm`, not " + in_backticks(wish));
       if (const auto near = nearest(wish, known)) {
-        problem.help("one with a similar name is `" + *near + "`");
+        problem.help("did you mean `" + *near + "`?");
       } else {
         problem.fact("the mesh is " + mesh_text(mesh));
       }
@@ -147,6 +147,9 @@ SimulateOptions simulate_options(Context& context, const SimulateInput& input) {
   options.partition = input.how;
   options.threads = thread_count(context.options.planning.jobs);
   options.progress = [&](const char* stage) { context.progress.stage(stage); };
+  options.step = [&](const char* work, const char* text, double done) {
+    context.progress.step(work, text, done);
+  };
   return options;
 }
 

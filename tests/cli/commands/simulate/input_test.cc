@@ -185,7 +185,6 @@ TEST_CASE("flags of whole models and of graph files are told apart") {
   for (const std::vector<std::string>& more :
        std::vector<std::vector<std::string>>{{"--layers", "1"},
                                              {"--tokens", "1x1"},
-                                             {"--input-ids", "1"},
                                              {"--capacity", "1"},
                                              {"--shrink"}}) {
     CAPTURE(more[0]);

@@ -39,8 +39,8 @@ TEST_CASE("input ids that are none are refused, with their place") {
     std::string told;
   };
   for (const Row& row : std::vector<Row>{
-           {"1,,3", "", "SP010 `` in --input-ids is no token"},
-           {"1, 2", "", "SP010 ` 2` in --input-ids is no token"},
+           {"1,,3", "", "SP010 `` in --input-ids is not a token"},
+           {"1, 2", "", "SP010 ` 2` in --input-ids is not a token"},
            {"1,2;3", "", "SP010 sequences of --input-ids differ in length"},
            {"ids.json", "[[1, 2], [3]]",
             "SP010 sequences of --input-ids differ in length"},
@@ -169,7 +169,7 @@ TEST_CASE("a model made smaller is read as often as the large one") {
   CHECK(shrunk.host.bytes_read == large.host.bytes_read);
 }
 
-TEST_CASE("what is no model of a family is refused") {
+TEST_CASE("what is not a model of a family is refused") {
   Reading unknown("tp=2");
   unknown.host.files["config.json"] =
       R"({"a": {"shape": [4, 4], "dtype": "f32"}})";

@@ -56,7 +56,7 @@ TEST_CASE("simulate: the contract's keys, and what FSDP with tp moves") {
                {"count", 1},
                {"algorithm", "ring"},
                {"bytes_per_device", 4 * 16 * 4},
-               {"cause", "sums parts"},
+               {"cause", "reduces partial sums"},
                {"at", {"y"}}};
   CHECK(r.at("tables").at("collectives") == json{gathers, sums});
   const json x = {{"value", "x"},

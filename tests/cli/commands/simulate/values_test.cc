@@ -61,7 +61,7 @@ TEST_CASE("weights that are not there cannot be asked for") {
   const Ran config = ran({"tests/data/configs/llama-3.2-1b.json", "--rules",
                           "@llama", "--values", "checkpoint"});
   CHECK(config.code == 2);
-  CHECK(config.out.find("is no checkpoint with data") != std::string::npos);
+  CHECK(config.out.find("is not a checkpoint with data") != std::string::npos);
 }
 
 TEST_CASE("the tokens that are given decide the outputs") {
@@ -141,7 +141,7 @@ TEST_CASE("what cannot be varied is refused") {
   const auto host = simulate_variants_ran({"--vary", "pt"}, 2);
   CHECK(host.out.find("--vary takes a mesh axis or `algorithm`, not `pt`") !=
         std::string::npos);
-  CHECK(host.out.find("one with a similar name is `tp`") != std::string::npos);
+  CHECK(host.out.find("did you mean `tp`?") != std::string::npos);
 }
 
 TEST_CASE("a picture of the errors is written") {

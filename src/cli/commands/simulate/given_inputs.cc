@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/commands/simulate/given_inputs.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+
+#include "base/text.h"
+#include "cli/commands/simulate/input.h"
+#include "cli/options.h"
+
+namespace shardplan::cli {
+namespace {
+
+// Names that a message lists; others are counted.
+constexpr size_t kMostNames = 8;
+
+std::string list_text(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < names.size() && i < kMostNames; ++i) {
+    text += (i > 0 ? ", " : "") + in_backticks(names[i]);
+  }
+  if (names.size() <= kMostNames) return text;
+  return text + " and " +
+         count_text(static_cast<int64_t>(names.size() - kMostNames)) + " more";
+}
+
+std::vector<std::string> tensor_names(const Manifest& manifest) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    names.emplace_back(manifest.name(i));
+  }
+  return names;
+}
+
+template <typename Integer>
+int64_t integer_from(const std::byte* data, int64_t index) {
+  Integer number{};
+  std::memcpy(&number, data + static_cast<size_t>(index) * sizeof number,
+              sizeof number);
+  // Beyond every limit, as it is beyond that of its own sign.
+  if (std::is_unsigned_v<Integer> && number > Integer{} &&
+      static_cast<int64_t>(number) < 0) {
+    return INT64_MAX;
+  }
+  return static_cast<int64_t>(number);
+}
+
+using IntegerAt = int64_t (*)(const std::byte*, int64_t);
+
+// Null for what is stored as something else.
+IntegerAt integer_reader(DType dtype) {
+  switch (dtype) {
+    case DType::I64:
+      return integer_from<int64_t>;
+    case DType::I32:
+      return integer_from<int32_t>;
+    case DType::I16:
+      return integer_from<int16_t>;
+    case DType::I8:
+      return integer_from<int8_t>;
+    case DType::U64:
+      return integer_from<uint64_t>;
+    case DType::U32:
+      return integer_from<uint32_t>;
+    case DType::U16:
+      return integer_from<uint16_t>;
+    case DType::U8:
+      return integer_from<uint8_t>;
+    default:
+      return nullptr;
+  }
+}
+
+class GivenReader {
+ public:
+  GivenReader(Context& context, const Graph& graph)
+      : context_(context), graph_(graph) {
+    for (size_t v = 0; v < graph.values.size(); ++v) {
+      const Value& value = graph.values[v];
+      if (value.kind != Value::Kind::Input) continue;
+      inputs_.push_back(static_cast<int>(v));
+      input_names_.push_back(value.name);
+    }
+  }
+
+  bool read_flag(const InputFile& asked) {
+    const auto known =
+        std::find(input_names_.begin(), input_names_.end(), asked.name);
+    if (known == input_names_.end()) return unknown(asked.name);
+    const int value =
+        inputs_[static_cast<size_t>(known - input_names_.begin())];
+    if (is_given(value)) {
+      return refuse("--input gives " + in_backticks(asked.name) + " twice");
+    }
+    const auto file = read_expected(asked.path, context_.host, context_.diags);
+    if (!file) return false;
+    const auto tensor = tensor_of(*file, asked.name);
+    return tensor && add(value, *file, *tensor);
+  }
+
+  bool read_ids(const InputIds& ids) {
+    std::vector<std::string> names;
+    int value = -1;
+    for (const int input : inputs_) {
+      if (of(input).integers_below == 0) continue;
+      names.push_back(of(input).name);
+      value = input;
+    }
+    if (names.size() != 1) {
+      auto problem = context_.diags.error(
+          Code::Usage, {},
+          "--input-ids is for graphs with one input of integers");
+      problem.fact(names.empty() ? in_backticks(graph_.name) + " has none"
+                                 : "there are " + list_text(names));
+      problem.help("`--input NAME=FILE` gives an input by its name");
+      return false;
+    }
+    if (is_given(value)) {
+      return refuse(in_backticks(of(value).name) +
+                    " is given by --input and by --input-ids");
+    }
+    const Shape given = {static_cast<int64_t>(ids.size()),
+                         static_cast<int64_t>(ids.front().size())};
+    const bool flat = ids.size() == 1 && of(value).shape == Shape{given[1]};
+    if (!flat && of(value).shape != given) {
+      return wrong_shape(value, "--input-ids", {}, given);
+    }
+    std::vector<double> numbers;
+    for (const std::vector<int64_t>& row : ids) {
+      for (const int64_t id : row) {
+        if (!in_range(value, id, "--input-ids", {})) return false;
+        numbers.push_back(static_cast<double>(id));
+      }
+    }
+    given_.push_back({value, std::nullopt,
+                      make_tensor(Element::F64, of(value).shape, numbers),
+                      "--input-ids"});
+    return true;
+  }
+
+  // Inputs that a recording of outputs holds as well.
+  bool read_recording(const ExpectedOutputs& recording) {
+    bool fine = true;
+    for (const int input : inputs_) {
+      if (is_given(input)) continue;
+      for (size_t i = 0; i < recording.manifest.size(); ++i) {
+        if (recording.manifest.name(i) != of(input).name) continue;
+        fine = add(input, recording, i) && fine;
+      }
+    }
+    return fine;
+  }
+
+  std::vector<GivenInput> take() { return std::move(given_); }
+
+ private:
+  const Value& of(int value) const {
+    return graph_.values[static_cast<size_t>(value)];
+  }
+  bool is_given(int value) const {
+    return std::any_of(
+        given_.begin(), given_.end(),
+        [value](const GivenInput& each) { return each.value == value; });
+  }
+
+  bool refuse(std::string message) {
+    context_.diags.error(Code::Usage, {}, std::move(message));
+    return false;
+  }
+
+  bool unknown(const std::string& name) {
+    auto problem = context_.diags.error(
+        Code::Usage, {}, "the graph has no input named " + in_backticks(name));
+    problem.fact(input_names_.empty()
+                     ? in_backticks(graph_.name) + " has no inputs"
+                     : "its inputs are " + list_text(input_names_));
+    for (const Value& value : graph_.values) {
+      if (value.name != name || value.kind != Value::Kind::Parameter) continue;
+      problem.help(in_backticks(name) +
+                   " is a parameter: its numbers are those of the model, "
+                   "`simulate WEIGHTS --graph FILE`");
+      return false;
+    }
+    if (const auto near = nearest(name, input_names_)) {
+      problem.help("did you mean `" + *near + "`?");
+    }
+    return false;
+  }
+
+  // By its name, or the only one.
+  std::optional<size_t> tensor_of(const ExpectedOutputs& file,
+                                  const std::string& name) {
+    for (size_t i = 0; i < file.manifest.size(); ++i) {
+      if (file.manifest.name(i) == name) return i;
+    }
+    if (file.manifest.size() == 1) return 0;
+    return context_.diags
+        .error(Code::Usage, {},
+               in_backticks(file.path) + " holds no tensor named " +
+                   in_backticks(name))
+        .fact(file.manifest.size() == 0
+                  ? "it holds none"
+                  : "it holds " + list_text(tensor_names(file.manifest)))
+        .help("a file of one tensor may give it any name");
+  }
+
+  bool wrong_shape(int value, const std::string& from, Span where,
+                   const Shape& shape) {
+    context_.diags
+        .error(Code::Usage, where,
+               "input " + in_backticks(of(value).name) + " is " +
+                   shape_text(of(value).shape) + ", but " + in_backticks(from) +
+                   " gives " + shape_text(shape))
+        .help("`--dims` gives the sizes of a graph file");
+    return false;
+  }
+
+  bool wrong_type(int value, const std::string& from, Span where, DType dtype) {
+    const int64_t below = of(value).integers_below;
+    auto problem = context_.diags.error(
+        Code::Usage, where,
+        "input " + in_backticks(of(value).name) + " takes " +
+            (below > 0 ? "integers" : "floating-point numbers") + ", but " +
+            in_backticks(from) + " gives " + std::string(dtype_name(dtype)));
+    problem.help(below > 0 ? "save it as I64 or I32"
+                           : "save it as F64, F32, BF16 or F16, or say "
+                             "`below: N` of the input where it holds integers");
+    return false;
+  }
+
+  bool in_range(int value, int64_t number, const std::string& from,
+                Span where) {
+    const int64_t below = of(value).integers_below;
+    if (number >= 0 && number < below) return true;
+    context_.diags
+        .error(Code::Usage, where,
+               in_backticks(from) + " gives " + std::to_string(number) +
+                   " in input " + in_backticks(of(value).name))
+        .fact("its integers are 0 to " + count_text(below - 1));
+    return false;
+  }
+
+  bool add(int value, const ExpectedOutputs& file, size_t i) {
+    const StoredTensor& tensor = file.numbers[i];
+    const Span where = file.manifest.where(i);
+    if (tensor.shape != of(value).shape) {
+      return wrong_shape(value, file.path, where, tensor.shape);
+    }
+    if (of(value).integers_below > 0) {
+      return add_integers(value, file, tensor, where);
+    }
+    if (!is_computable(tensor.dtype)) {
+      return wrong_type(value, file.path, where, tensor.dtype);
+    }
+    given_.push_back({value, tensor, {}, file.path});
+    return true;
+  }
+
+  bool add_integers(int value, const ExpectedOutputs& file,
+                    const StoredTensor& tensor, Span where) {
+    const IntegerAt at = integer_reader(tensor.dtype);
+    if (at == nullptr) return wrong_type(value, file.path, where, tensor.dtype);
+    const Tensor integers = make_tensor(Element::F64, tensor.shape);
+    for (int64_t i = 0; i < integers.elements(); ++i) {
+      const int64_t number = at(tensor.data, i);
+      if (!in_range(value, number, file.path, where)) return false;
+      integers.data<double>()[i] = static_cast<double>(number);
+    }
+    given_.push_back({value, std::nullopt, integers, file.path});
+    return true;
+  }
+
+  Context& context_;
+  const Graph& graph_;
+  std::vector<int> inputs_;
+  std::vector<std::string> input_names_;
+  std::vector<GivenInput> given_;
+};
+
+// Residues have no fractions; integers are the same in the field.
+bool fit_the_field(const Graph& graph, const std::vector<GivenInput>& given,
+                   Diagnostics& diags) {
+  for (const GivenInput& input : given) {
+    if (!input.stored) continue;
+    diags
+        .error(Code::Usage, {},
+               "`--values field` computes in integers, and " +
+                   in_backticks(input.from) +
+                   " gives floating-point numbers for input " +
+                   in_backticks(
+                       graph.values[static_cast<size_t>(input.value)].name))
+        .help("leave out `--values field`, or let it draw the input");
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Tensor load(const GivenInput& input, Element element) {
+  return input.stored ? load(*input.stored, element)
+                      : converted(input.integers, element);
+}
+
+std::optional<std::vector<GivenInput>> read_given_inputs(
+    Context& context, const Graph& graph, const InputIds& ids,
+    const ExpectedOutputs* expected) {
+  const SimulateRequest& flags = context.options.simulate;
+  GivenReader reader(context, graph);
+  bool fine = true;
+  for (const InputFile& each : flags.inputs) {
+    fine = reader.read_flag(each) && fine;
+  }
+  if (!ids.empty()) fine = reader.read_ids(ids) && fine;
+  if (expected != nullptr) fine = reader.read_recording(*expected) && fine;
+  if (!fine) return std::nullopt;
+  std::vector<GivenInput> given = reader.take();
+  if (flags.values == ValueSource::Field &&
+      !fit_the_field(graph, given, context.diags)) {
+    return std::nullopt;
+  }
+  return given;
+}
+
+bool can_expect_of_graph(Context& context, const Graph& graph,
+                         const Manifest& manifest, ValueSource source,
+                         const std::vector<GivenInput>& given) {
+  if (source == ValueSource::Field) {
+    context.diags
+        .error(Code::Usage, {},
+               "--expect compares floating-point numbers, and field has none")
+        .help("leave out `--values field`");
+    return false;
+  }
+  std::unordered_set<std::string_view> held;
+  if (source == ValueSource::Checkpoint) {
+    for (size_t i = 0; i < manifest.size(); ++i) held.insert(manifest.name(i));
+  }
+  std::vector<std::string> parameters;
+  std::vector<std::string> inputs;
+  for (size_t v = 0; v < graph.values.size(); ++v) {
+    const Value& value = graph.values[v];
+    if (value.kind == Value::Kind::Parameter && !held.contains(value.parameter))
+      parameters.push_back(value.parameter);
+    const bool drawn =
+        std::none_of(given.begin(), given.end(), [v](const GivenInput& each) {
+          return static_cast<size_t>(each.value) == v;
+        });
+    if (value.kind == Value::Kind::Input && drawn) inputs.push_back(value.name);
+  }
+  if (!parameters.empty()) {
+    auto problem = context.diags.error(
+        Code::Usage, {}, "--expect needs the weights of a checkpoint");
+    problem.fact("drawn are " + list_text(parameters));
+    problem.help(
+        "`simulate WEIGHTS --graph FILE` takes the numbers of parameters from "
+        "a checkpoint");
+  }
+  if (!inputs.empty()) {
+    auto problem = context.diags.error(
+        Code::Usage, {}, "--expect needs the inputs of the recording");
+    problem.fact("drawn are " + list_text(inputs));
+    problem.help(
+        "`--input NAME=FILE` gives them; tensors of their names in the file of "
+        "`--expect` are taken, too");
+  }
+  return parameters.empty() && inputs.empty();
+}
+
+}  // namespace shardplan::cli

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// `simulate --input NAME=FILE`: numbers of a graph's inputs that another
+// program saved, in the place of drawn ones.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "cli/commands/simulate/model.h"
+#include "core/manifest.h"
+#include "graph/graph.h"
+#include "graph/tensor.h"
+#include "sim/values.h"
+
+namespace shardplan::cli {
+
+struct ExpectedOutputs;
+
+// An input of the graph, and its numbers: those of a file, or integers, which
+// are held as doubles.
+struct GivenInput {
+  int value = 0;  // of the graph
+  std::optional<StoredTensor> stored;
+  Tensor integers;
+  std::string from;  // the file, or "--input-ids"
+};
+
+Tensor load(const GivenInput& input, Element element);
+
+// The inputs of a graph that are given: by --input; by `ids` where the graph
+// has one input of integers; else by the name that a tensor of the recording
+// has. Empty, with the reason reported (SP010, and what a file that cannot be
+// read is): there is no such input, its tensor is not in the file, or has
+// another shape or type, or integers beyond the limit. `expected` may be null.
+std::optional<std::vector<GivenInput>> read_given_inputs(
+    Context& context, const Graph& graph, const InputIds& ids,
+    const ExpectedOutputs* expected);
+
+// Whether recorded outputs can be asked for: nothing may be drawn, neither
+// parameters nor inputs. SP010 with what is.
+bool can_expect_of_graph(Context& context, const Graph& graph,
+                         const Manifest& manifest, ValueSource source,
+                         const std::vector<GivenInput>& given);
+
+}  // namespace shardplan::cli

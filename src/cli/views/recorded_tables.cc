@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inputs that are given, and outputs beside those that were recorded.
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cli/views/simulate_report.h"
+#include "cli/views/tables.h"
+
+namespace shardplan::cli {
+namespace {
+
+// Null where a number is none.
+Cell error_cell(double number) {
+  return std::isfinite(number) ? Cell(Ratio{number}) : Cell();
+}
+
+// Outputs that the recording does not hold: nobody compared them.
+void append_uncompared(const SimulateInput& input,
+                       std::span<const ExpectedError> expected,
+                       Report& report) {
+  for (const int output : input.graph.outputs) {
+    const bool compared = std::any_of(
+        expected.begin(), expected.end(),
+        [output](const ExpectedError& each) { return each.value == output; });
+    if (compared) continue;
+    report.notes.push_back(fmt::format("`{}` is not in `{}`: not compared",
+                                       output_name(input.graph, output),
+                                       input.expected->path));
+  }
+}
+
+// "inputs: `x` from `x.safetensors`"
+std::string given_text(const SimulateInput& input) {
+  std::vector<std::string> parts;
+  for (const GivenInput& each : input.given) {
+    parts.push_back(fmt::format(
+        "`{}` from `{}`",
+        input.graph.values[static_cast<size_t>(each.value)].name, each.from));
+  }
+  return fmt::format("inputs: {}", fmt::join(parts, ", "));
+}
+
+Table inputs_table(const SimulateInput& input) {
+  Table table;
+  table.id = "inputs";
+  table.columns = {{"value", "input"}, {"from", "from"}};
+  table.audience = Audience::Programs;
+  std::vector<Row> rows;
+  for (const GivenInput& each : input.given) {
+    rows.push_back(
+        {input.graph.values[static_cast<size_t>(each.value)].name, each.from});
+  }
+  table.rows = rows_of(std::move(rows));
+  return table;
+}
+
+}  // namespace
+
+void append_expected(const SimulateInput& input,
+                     std::span<const ExpectedError> expected, Report& report) {
+  Table table;
+  table.id = "expected";
+  table.columns = {{"value", "value"},
+                   {"unsharded", "unsharded", Align::Right},
+                   {"sharded", "sharded", Align::Right}};
+  table.audience = Audience::Programs;
+  std::vector<Row> rows;
+  for (const ExpectedError& error : expected) {
+    const std::string& name = output_name(input.graph, error.value);
+    rows.push_back(
+        {name, error_cell(error.unsharded), error_cell(error.sharded)});
+    const std::string& file = input.expected->path;
+    if (!std::isfinite(error.unsharded) || !std::isfinite(error.sharded)) {
+      report.notes.push_back(
+          fmt::format("`{}` cannot be compared with `{}`: it is not finite, or "
+                      "zero, in one "
+                      "of them",
+                      name, file));
+      continue;
+    }
+    report.notes.push_back(fmt::format(
+        "`{}` is within {} of `{}`", name,
+        error.agrees()
+            ? std::string("1e-5")
+            : fmt::format("{:.2g}", std::max(error.unsharded, error.sharded)),
+        file));
+  }
+  table.rows = rows_of(std::move(rows));
+  report.tables.push_back(std::move(table));
+  append_uncompared(input, expected, report);
+}
+
+void append_given(const SimulateInput& input, Report& report) {
+  report.headline.push_back(given_text(input));
+  report.tables.push_back(inputs_table(input));
+}
+
+}  // namespace shardplan::cli

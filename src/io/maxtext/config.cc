@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/maxtext/config.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/text.h"
+#include "io/load.h"
+#include "io/paths.h"
+
+namespace shardplan {
+namespace {
+
+constexpr size_t kMaxBases = 16;
+
+bool is_file(const std::string& path, Host& files) {
+  const auto info = files.file_info(path);
+  return info && !info->directory;
+}
+
+// Where a file that `from` names is; empty when it is nowhere.
+std::optional<std::string> find_named(const std::string& name,
+                                      const std::string& from, Host& files) {
+  if (name.starts_with('/')) {
+    return is_file(name, files) ? std::optional(name) : std::nullopt;
+  }
+  std::string directory = directory_of(from);
+  while (true) {
+    for (const std::string& folder :
+         {directory, join_path(directory, "configs")}) {
+      std::string path = join_path(folder, name);
+      if (is_file(path, files)) return path;
+    }
+    std::string above = directory_of(directory);
+    if (above == directory) return std::nullopt;
+    directory = std::move(above);
+  }
+}
+
+std::optional<Document> read_layer(const std::string& path, Host& files,
+                                   Diagnostics& diags) {
+  const SourcePtr source = read_source(path, kWholeFile, files, diags);
+  if (source == nullptr) return std::nullopt;
+  auto document = parse_document(source, diags);
+  if (!document ||
+      !require(document->root(), NodeKind::Map, "a MaxText config", diags)) {
+    return std::nullopt;
+  }
+  return document;
+}
+
+// Text of the key in the nearest layer; empty where it says nothing.
+std::optional<Node> text_of(const MaxtextConfig& config, std::string_view key) {
+  const auto node = find_inherited(config, key);
+  const bool says = node && node->is_string() && !node->text().empty();
+  return says ? node : std::nullopt;
+}
+
+bool read_bases(MaxtextConfig& config, Host* files, Diagnostics& diags) {
+  while (true) {
+    const Document& last = config.layers.back();
+    const auto named = last.root().find("base_config");
+    if (!named || !named->is_string() || named->text().empty()) return true;
+    const auto path = files == nullptr
+                          ? std::nullopt
+                          : find_named(std::string(named->text()),
+                                       last.source().name(), *files);
+    if (!path) {
+      config.missing_base = named;
+      return true;
+    }
+    if (config.layers.size() > kMaxBases) {
+      diags.error(Code::MalformedDocument, named->span(),
+                  "this `base_config` inherits from more than " +
+                      std::to_string(kMaxBases) + " files, or from itself");
+      return false;
+    }
+    auto base = read_layer(*path, *files, diags);
+    if (!base) return false;
+    config.layers.push_back(*std::move(base));
+  }
+}
+
+// `models/llama2-7b.yml`, which may have rules of its own.
+bool read_model_config(MaxtextConfig& config, Host& files, Diagnostics& diags) {
+  const auto named = text_of(config, "model_name");
+  if (!named || named->text() == "default") return true;
+  std::string name(named->text());
+  const size_t instruct = name.find("-Instruct");
+  if (instruct != std::string::npos) name.erase(instruct, 9);
+  const std::string file = "models/" + name + ".yml";
+  const auto path =
+      find_named(file, config.layers.front().source().name(), files);
+  if (path) {
+    config.model = read_layer(*path, files, diags);
+    return config.model.has_value();
+  }
+  diags
+      .report(Code::UnsupportedKey, Severity::Note, named->span(),
+              in_backticks(file) +
+                  " is not found; MaxText reads it too, and it may have "
+                  "logical axis rules")
+      .help("if it has, give it with a second `--rules`");
+  return true;
+}
+
+bool read_custom(MaxtextConfig& config, Host* files, Diagnostics& diags) {
+  const auto named = text_of(config, "custom_mesh_and_rule");
+  if (!named) return true;
+  const std::string file =
+      "custom_mesh_and_rule/" + std::string(named->text()) + ".yml";
+  const auto path =
+      files == nullptr
+          ? std::nullopt
+          : find_named(file, config.layers.front().source().name(), *files);
+  if (path) {
+    config.custom = read_layer(*path, *files, diags);
+    return config.custom.has_value();
+  }
+  diags
+      .error(
+          Code::UnsupportedKey, named->span(),
+          "the file of `custom_mesh_and_rule: " + std::string(named->text()) +
+              "` is not found: " + in_backticks(file))
+      .help("give that file with a second `--rules`, and remove the key");
+  return false;
+}
+
+}  // namespace
+
+std::optional<MaxtextConfig> read_maxtext_config(SourcePtr source, Host* files,
+                                                 Diagnostics& diags) {
+  auto document = parse_document(std::move(source), diags);
+  if (!document ||
+      !require(document->root(), NodeKind::Map, "a MaxText config", diags)) {
+    return std::nullopt;
+  }
+  MaxtextConfig config;
+  // Nodes point at their documents, which may not move any more.
+  config.layers.reserve(kMaxBases + 1);
+  config.layers.push_back(*std::move(document));
+  const bool good =
+      read_bases(config, files, diags) &&
+      (files == nullptr || read_model_config(config, *files, diags)) &&
+      read_custom(config, files, diags);
+  if (!good) return std::nullopt;
+  return config;
+}
+
+std::vector<SourcePtr> sources_of(const MaxtextConfig& config) {
+  std::vector<SourcePtr> sources;
+  for (const Document& layer : config.layers) {
+    sources.push_back(layer.shared_source());
+  }
+  if (config.model) sources.push_back(config.model->shared_source());
+  if (config.custom) sources.push_back(config.custom->shared_source());
+  return sources;
+}
+
+std::optional<Node> find_inherited(const MaxtextConfig& config,
+                                   std::string_view key) {
+  for (const Document& layer : config.layers) {
+    if (const auto node = layer.root().find(key)) return node;
+  }
+  return std::nullopt;
+}
+
+std::optional<Node> find_of_model(const MaxtextConfig& config,
+                                  std::string_view key) {
+  return config.model ? config.model->root().find(key) : std::nullopt;
+}
+
+std::optional<Node> find_custom(const MaxtextConfig& config,
+                                std::string_view key) {
+  return config.custom ? config.custom->root().find(key) : std::nullopt;
+}
+
+OverridesOther overridden_by(const MaxtextConfig& config) {
+  const Document& own = config.layers.front();
+  const std::string& file = own.source().name();
+  if (!config.missing_base) {
+    return {own.root().span(),
+            "this MaxText config has no `mesh_axes` with `logical_axis_rules`: "
+            "it overrides another one",
+            "give that one before it: `--rules base.yml --rules " + file + "`"};
+  }
+  const std::string base(config.missing_base->text());
+  return {config.missing_base->span(),
+          "`base_config: " + base +
+              "` is not found beside this file or in a folder above it",
+          "give it first: `--rules PATH/" + file_name_of(base) + " --rules " +
+              file + "`"};
+}
+
+namespace {
+
+AxisRequest* find_axis(std::vector<AxisRequest>& axes, std::string_view name) {
+  for (AxisRequest& axis : axes) {
+    // The one axis that is called otherwise than its parallelism.
+    if (axis.name == name || (name == "pipeline" && axis.name == "stage")) {
+      return &axis;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+bool place_sizes(const std::vector<AxisSize>& sizes, RuleSet& rules,
+                 Diagnostics& diags) {
+  for (std::vector<AxisRequest>* axes : {&*rules.mesh, &rules.dcn_mesh}) {
+    for (AxisRequest& axis : *axes) axis.size = 1;
+  }
+  if (sizes.empty()) {
+    AxisRequest* fsdp = find_axis(*rules.mesh, "fsdp");
+    if (fsdp != nullptr) fsdp->size = -1;
+    return true;
+  }
+  for (const AxisSize& given : sizes) {
+    AxisRequest* axis = find_axis(
+        given.over_slices ? rules.dcn_mesh : *rules.mesh, given.axis.name);
+    if (axis != nullptr) {
+      axis->size = given.axis.size;
+      axis->where = given.axis.where;
+      axis->size_where = given.axis.size_where;
+    } else if (given.axis.size != 1 && given.axis.size != -1) {
+      // MaxText gives axes that a mesh does not have the size 1, or what is
+      // left, which is nothing.
+      diags
+          .error(Code::InvalidMesh, given.axis.where,
+                 "`mesh_axes` has no axis " + in_backticks(given.axis.name))
+          .help("add it to `mesh_axes`, or give it the size 1");
+      return false;
+    }
+  }
+  return true;
+}
+
+void drop_unsized_mesh(RuleSet& rules) {
+  if (!rules.mesh || !rules.mesh_replaces || !rules.sizes.empty()) return;
+  if (find_axis(*rules.mesh, "fsdp") != nullptr) return;
+  rules.mesh.reset();
+  rules.dcn_mesh.clear();
+}
+
+}  // namespace shardplan

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/reduction_fault.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "graph/elementwise.h"
+#include "sim/locate.h"
+#include "sim/verdict.h"
+#include "spmd/layout.h"
+
+namespace shardplan {
+namespace {
+
+// Axes that may be summed over are tried in all combinations.
+constexpr size_t kMostAxesTried = 6;
+
+bool reduces(const Instruction& at) {
+  return at.kind == Instruction::Kind::Collective &&
+         (at.collective == CollectiveKind::AllReduce ||
+          at.collective == CollectiveKind::ReduceScatter);
+}
+
+// The way of a value from the operation that computes it to a register: what
+// was computed, and how it was reduced since.
+struct Way {
+  const Instruction* computed = nullptr;
+  std::vector<const Instruction*> reductions;  // first to last
+};
+
+std::optional<Way> way_to(const Program& program, int number) {
+  std::map<int, const Instruction*> makers;
+  for (const Instruction& at : program.instructions) makers[at.result] = &at;
+  Way way;
+  for (auto found = makers.find(number); found != makers.end();) {
+    const Instruction& at = *found->second;
+    if (at.kind == Instruction::Kind::Compute) {
+      if (at.overlap != Overlap::Off) return std::nullopt;
+      way.computed = &at;
+      std::reverse(way.reductions.begin(), way.reductions.end());
+      return way;
+    }
+    if (at.kind == Instruction::Kind::Load) return std::nullopt;
+    if (reduces(at)) way.reductions.push_back(&at);
+    found = makers.find(at.operands[0]);
+  }
+  return std::nullopt;
+}
+
+class Explainer {
+ public:
+  Explainer(const PairedRuns& runs, const Way& way, DeviceTensors parts)
+      : program_(runs.program),
+        arithmetic_(runs.options.arithmetic),
+        way_(way),
+        parts_(std::move(parts)),
+        layout_(program_.registers[static_cast<size_t>(way.computed->result)]
+                    .layout) {
+    layout_.partial.clear();
+  }
+
+  // `operands`: of the operation, whole.
+  std::optional<ReductionFault> explain(
+      const Tensor& whole, const std::vector<Tensor>& operands) const {
+    if (const auto needed = needed_for(whole)) return fault_between(*needed);
+    return added_by_all(whole, operands);
+  }
+
+ private:
+  using Kind = ReducedBy;
+  struct Applied {
+    Kind kind = Kind::Sum;
+    AxisNames axes;
+  };
+
+  double combined(Kind kind, double a, double b) const {
+    const bool exact = arithmetic_ == Arithmetic::Field;
+    if (kind != Kind::Max) return exact ? field::add(a, b) : a + b;
+    return exact ? field::maximum(a, b) : std::max(a, b);
+  }
+
+  DeviceTensors reduced(const DeviceTensors& parts, const Applied& how) const {
+    DeviceTensors result = parts;
+    if (how.axes.empty()) return result;
+    for (const auto& group : device_groups(program_.mesh, how.axes)) {
+      const Shape& shape = parts[static_cast<size_t>(group[0])].shape;
+      std::vector<double> all = values_of(parts[static_cast<size_t>(group[0])]);
+      for (size_t r = 1; r < group.size(); ++r) {
+        const std::vector<double> own =
+            values_of(parts[static_cast<size_t>(group[r])]);
+        for (size_t i = 0; i < all.size() && i < own.size(); ++i) {
+          all[i] = combined(how.kind, all[i], own[i]);
+        }
+      }
+      if (how.kind == Kind::Mean) divide(all, group.size());
+      const Tensor made = make_tensor(Element::F64, shape, all);
+      for (const int device : group) result[static_cast<size_t>(device)] = made;
+    }
+    return result;
+  }
+
+  void divide(std::vector<double>& numbers, size_t by) const {
+    const auto count = static_cast<double>(by);
+    const double inverse = field::inverse(count);
+    for (double& number : numbers) {
+      number = arithmetic_ == Arithmetic::Field
+                   ? field::multiply(number, inverse)
+                   : number / count;
+    }
+  }
+
+  bool gives(const DeviceTensors& parts, const Tensor& whole) const {
+    for (size_t d = 0; d < parts.size(); ++d) {
+      const Tensor own =
+          shard_of(program_.mesh, layout_, whole, static_cast<int64_t>(d));
+      if (own.shape != parts[d].shape) return false;
+      const bool same = arithmetic_ == Arithmetic::Field
+                            ? bitwise_equal(own, parts[d])
+                            : structural_error(own, parts[d]) <= kMismatch;
+      if (!same) return false;
+    }
+    return true;
+  }
+
+  // Combinations of axes that do not shard the value, few before many.
+  std::vector<AxisNames> choices_of_axes() const {
+    AxisNames free;
+    const std::vector<AxisName> used = axes_in_use(layout_);
+    for (const Axis& axis : program_.mesh.axes()) {
+      const bool shards =
+          std::find(used.begin(), used.end(), axis.name) != used.end();
+      if (axis.size > 1 && !shards) free.push_back(axis.name);
+    }
+    free.resize(std::min(free.size(), kMostAxesTried));
+    std::vector<AxisNames> choices;
+    for (unsigned set = 0; set < (1U << free.size()); ++set) {
+      AxisNames& axes = choices.emplace_back();
+      for (size_t a = 0; a < free.size(); ++a) {
+        if ((set >> a & 1U) != 0) axes.push_back(free[a]);
+      }
+    }
+    std::stable_sort(choices.begin(), choices.end(),
+                     [](const AxisNames& a, const AxisNames& b) {
+                       return a.size() < b.size();
+                     });
+    return choices;
+  }
+
+  // What makes the unsharded value of the parts.
+  std::optional<Applied> needed_for(const Tensor& whole) const {
+    for (const AxisNames& axes : choices_of_axes()) {
+      for (const Kind kind : {Kind::Sum, Kind::Max, Kind::Mean}) {
+        if (gives(reduced(parts_, {kind, axes}), whole)) {
+          return Applied{kind, axes};
+        }
+        if (axes.empty()) break;
+      }
+    }
+    return std::nullopt;
+  }
+
+  std::vector<Applied> done() const {
+    std::vector<Applied> all;
+    for (const Instruction* at : way_.reductions) {
+      all.push_back(
+          {at->reduction == Reduction::Max ? Kind::Max : Kind::Sum, at->axes});
+    }
+    return all;
+  }
+
+  static AxisNames without(const AxisNames& axes, const AxisNames& others) {
+    AxisNames rest;
+    for (const AxisName& axis : axes) {
+      if (!contains(others, axis)) rest.push_back(axis);
+    }
+    return rest;
+  }
+
+  ReductionFault fault(ReductionFault::Problem problem, Kind kind,
+                       AxisNames axes) const {
+    ReductionFault result;
+    result.problem = problem;
+    result.kind = kind;
+    result.axes = in_mesh_order(program_.mesh, axes);
+    result.times = shard_count(program_.mesh, result.axes);
+    return result;
+  }
+
+  // Between what is done and what is needed; empty where they are the same.
+  std::optional<ReductionFault> fault_between(const Applied& needed) const {
+    AxisNames once;
+    AxisNames extra;
+    AxisNames of_other_kind;
+    Kind kind = needed.kind;
+    for (const Applied& each : done()) {
+      const bool differs = each.kind != needed.kind;
+      if (differs || once.empty()) kind = each.kind;
+      for (const AxisName& axis : each.axes) {
+        if (differs) of_other_kind.push_back(axis);
+        (contains(once, axis) ? extra : once).push_back(axis);
+      }
+    }
+    const AxisNames missing = without(needed.axes, once);
+    const AxisNames beside = without(once, needed.axes);
+    extra.insert(extra.end(), beside.begin(), beside.end());
+    using Problem = ReductionFault::Problem;
+    if (!needed.axes.empty() && !of_other_kind.empty() && beside.empty()) {
+      auto wrong =
+          fault(Problem::WrongKind, needed.kind,
+                needed.kind == Kind::Mean ? needed.axes : of_other_kind);
+      wrong.done_kind = kind;
+      wrong.done_axes = in_mesh_order(program_.mesh, of_other_kind);
+      return wrong;
+    }
+    if (!missing.empty() && !extra.empty()) {
+      auto wrong = fault(Problem::WrongAxes, needed.kind, needed.axes);
+      wrong.done_kind = kind;
+      wrong.done_axes = in_mesh_order(program_.mesh, once);
+      return wrong;
+    }
+    if (!missing.empty()) return fault(Problem::Missing, needed.kind, missing);
+    if (extra.empty()) return std::nullopt;
+    return fault(Problem::Extra, kind, extra);
+  }
+
+  // One operand of an addition is whole on every device, and so it is in the
+  // sum as often as there are devices.
+  std::optional<ReductionFault> added_by_all(
+      const Tensor& whole, const std::vector<Tensor>& operands) const {
+    const auto applied = done();
+    const GraphNode& node =
+        program_.graph->nodes[static_cast<size_t>(way_.computed->node)];
+    const std::string_view op = node.op->name;
+    if (applied.size() != 1 || applied[0].kind != Kind::Sum ||
+        (op != "add" && op != "subtract")) {
+      return std::nullopt;
+    }
+    const DeviceTensors sum = reduced(parts_, applied[0]);
+    auto found =
+        fault(ReductionFault::Problem::AddedByAll, Kind::Sum, applied[0].axes);
+    for (size_t o = 0; o < node.operands.size(); ++o) {
+      const bool negative = op == "subtract" && o == 1;
+      if (!gives(sum,
+                 with_more(whole, operands[o], found.times - 1, negative))) {
+        continue;
+      }
+      found.operand = node.operands[o];
+      return found;
+    }
+    return std::nullopt;
+  }
+
+  // whole + times * added
+  Tensor with_more(const Tensor& whole, const Tensor& added, int64_t times,
+                   bool negative) const {
+    std::vector<double> numbers = values_of(whole);
+    const std::vector<double> more =
+        values_of(broadcast_to(added, whole.shape));
+    const auto factor = static_cast<double>(negative ? -times : times);
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      numbers[i] = arithmetic_ == Arithmetic::Field
+                       ? field::residue(numbers[i] + factor * more[i])
+                       : numbers[i] + factor * more[i];
+    }
+    return make_tensor(Element::F64, whole.shape, numbers);
+  }
+
+  const Program& program_;
+  Arithmetic arithmetic_;
+  const Way& way_;
+  DeviceTensors parts_;
+  Layout layout_;
+};
+
+}  // namespace
+
+std::optional<ReductionFault> reduction_fault_of(
+    PairedRuns& runs, int number, const std::function<bool(int phase)>& begin) {
+  const Program& program = runs.program;
+  const auto way = way_to(program, number);
+  if (!way) return std::nullopt;
+  const GraphNode& node =
+      program.graph->nodes[static_cast<size_t>(way->computed->node)];
+  DeviceTensors parts;
+  std::vector<Tensor> operands;
+  std::optional<ReductionFault> found;
+  bool reached = false;
+  const auto look = [&](const Instruction& at, DeviceTensors& made) {
+    if (reached) return;
+    const int value = program.registers[static_cast<size_t>(at.result)].value;
+    // As the run goes that is explained.
+    if (runs.options.arithmetic != Arithmetic::Field &&
+        is_decision(program, at)) {
+      replay(program, at, whole_of(runs.unsharded, value), made);
+    }
+    if (&at == way->computed) {
+      for (const Tensor& part : made) parts.push_back(copy(part));
+      for (const int operand : node.operands) {
+        operands.push_back(whole_of(runs.unsharded, operand));
+      }
+    }
+    if (at.result != number) return;
+    reached = true;
+    if (parts.empty()) return;
+    found = Explainer(runs, *way, std::move(parts))
+                .explain(whole_of(runs.unsharded, value), operands);
+  };
+  for (int s = 0; s < runs.lives.phases && !reached; ++s) {
+    if (begin && !begin(s)) break;
+    advance_unsharded(runs, s);
+    runs.sharded.advance(s, look);
+    release_results(runs, s);
+    release_values(runs.cache, s);
+  }
+  return found;
+}
+
+}  // namespace shardplan
