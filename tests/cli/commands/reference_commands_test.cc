@@ -252,6 +252,15 @@ TEST_CASE("shipped rules are listed by the name that --rules takes") {
   CHECK(llama);
 }
 
+TEST_CASE("`list operations` is `list ops`") {
+  MemoryHost short_name;
+  MemoryHost long_name;
+  CHECK(run({"list", "ops"}, short_name) == 0);
+  CHECK(run({"list", "operations"}, long_name) == 0);
+  CHECK_FALSE(short_name.out.empty());
+  CHECK(long_name.out == short_name.out);
+}
+
 TEST_CASE("an unknown topic gets the nearest one") {
   MemoryHost host;
   CHECK(run({"list", "ruls"}, host) == 2);
