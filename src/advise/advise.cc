@@ -75,6 +75,10 @@ struct Advising {
   int64_t total() const { return work + trial.work(); }
 };
 
+bool is_removal(const Change& change) {
+  return change.rules && change.rules->kind == RuleChange::Kind::Remove;
+}
+
 std::vector<Tried> fixes_of(const Found& found, Advising& how) {
   std::vector<Tried> good;
   const int64_t limit = how.allowance.next_limit(how.total());
@@ -83,10 +87,13 @@ std::vector<Tried> fixes_of(const Found& found, Advising& how) {
   int64_t tried = 0;
   for (Candidate& candidate : candidates_for(found)) {
     std::optional<Effect> effect;
-    if (settled) {
+    if (settled && is_removal(candidate.change)) {
       effect = Effect{};
     } else {
-      if (how.allowance.must_stop(tried++, how.total(), limit)) break;
+      if (how.allowance.must_stop(tried++, how.total(), limit)) {
+        if (settled) continue;
+        break;
+      }
       how.allowance.spend();
       effect = how.trial.effect(candidate.change, found.diagnostic,
                                 found.parameters);

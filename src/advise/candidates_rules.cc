@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "advise/candidates.h"
+#include "advise/name_pattern.h"
 #include "base/text.h"
 
 namespace shardplan {
@@ -128,6 +129,26 @@ void add_remove(const Found& found, int rule, int tier, Candidates& all) {
   add_rule_change(found, std::move(change), tier, all);
 }
 
+// SP102: the pattern with the words that were meant, or none.
+void add_unused_rule(const Found& found, Candidates& all) {
+  const int rule = found.diagnostic.subject.rule;
+  const RuleSet& rules = found.planned.rules;
+  if (rule < 1) return;
+  const Folding& folding = found.planned.folding;
+  found.work += static_cast<int64_t>(folding.folded_names.size());
+  if (is_editable(rules.rules[static_cast<size_t>(rule) - 1])) {
+    if (auto meant =
+            respelled(rule_of(found, rule).pattern, folding.folded_names)) {
+      RuleChange change;
+      change.kind = RuleChange::Kind::SetPattern;
+      change.rule = rule;
+      change.pattern = std::move(*meant);
+      add_rule_change(found, std::move(change), 0, all);
+    }
+  }
+  add_remove(found, rule, 2, all);
+}
+
 // The pattern for whole components or for the end of names only. Patterns with
 // more than plain words may look at numbers, which a trial must not.
 void add_anchored(const Found& found, int rule, Candidates& all) {
@@ -222,7 +243,7 @@ void add_rule_candidates(const Found& found, Candidates& all) {
       if (!found.parameters.empty()) add_unmatched(found, all);
       return;
     case Code::UnusedRule:
-      return add_remove(found, found.diagnostic.subject.rule, 0, all);
+      return add_unused_rule(found, all);
     case Code::ShadowedRule:
       return add_shadowed(found, all);
     case Code::OverlyBroadPattern:

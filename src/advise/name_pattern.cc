@@ -2,6 +2,8 @@
 #include "advise/name_pattern.h"
 
 #include <algorithm>
+#include <array>
+#include <set>
 #include <vector>
 
 #include "base/text.h"
@@ -118,7 +120,84 @@ bool is_usable(const Ending& ending) {
   return with_alternatives <= 1 && !is_number(ending.pieces.front().front());
 }
 
+// Parts of a pattern that match names whatever their numbers; the longest first
+// where one begins another.
+constexpr std::array<std::string_view, 19> kBlindToNumbers = {
+    "[0-9]+", "[^./]+", "[^.]+", "[^/]+", "[./]", "\\d+", "\\w+",
+    "(?:",    ".*",     ".+",    "\\.",   "\\/",  "(",    ")",
+    "|",      "^",      "$",     "/",     "-"};
+
+bool is_word_char(char c) { return is_letter(c) || c == '_'; }
+
+// The words that names consist of: `q_proj`, and `_proj`, which alternatives
+// leave of it.
+std::vector<std::string> words_of(std::span<const std::string> names) {
+  constexpr size_t kMostNames = 1000;
+  std::set<std::string> words;
+  for (const std::string& name :
+       names.first(std::min(kMostNames, names.size()))) {
+    for (std::string_view piece : pieces_of(name)) {
+      if (piece.ends_with('.') || piece.ends_with('/')) piece.remove_suffix(1);
+      words.emplace(piece);
+      const size_t joint = piece.rfind('_');
+      if (joint != piece.npos) words.emplace(piece.substr(joint));
+    }
+  }
+  return {words.begin(), words.end()};
+}
+
+// The pattern with other words. `is_known` tells which stay.
+template <typename IsKnown>
+std::optional<std::string> with_nearest(std::string_view pattern,
+                                        const std::vector<std::string>& words,
+                                        const IsKnown& is_known) {
+  constexpr size_t kShortest = 4;  // any three letters are near many others
+  std::string text;
+  bool is_other = false;
+  while (!pattern.empty()) {
+    size_t end = 0;
+    while (end < pattern.size() && is_word_char(pattern[end])) ++end;
+    const std::string_view word = pattern.substr(0, end);
+    if (end == 0) {
+      const auto part = std::find_if(
+          kBlindToNumbers.begin(), kBlindToNumbers.end(),
+          [&](std::string_view blind) { return pattern.starts_with(blind); });
+      if (part == kBlindToNumbers.end()) return std::nullopt;
+      end = part->size();
+      text += *part;
+    } else if (word.size() < kShortest || is_known(word)) {
+      text += word;
+    } else {
+      const auto meant = nearest(word, words);
+      if (!meant) return std::nullopt;
+      text += escape_pattern(*meant);
+      is_other = is_other || *meant != word;
+    }
+    pattern.remove_prefix(end);
+  }
+  if (!is_other) return std::nullopt;
+  return text;
+}
+
 }  // namespace
+
+std::optional<std::string> respelled(std::string_view pattern,
+                                     std::span<const std::string> names) {
+  const std::vector<std::string> words = words_of(names);
+  const auto is_somewhere = [&](std::string_view word) {
+    return std::any_of(
+        names.begin(), names.end(),
+        [&](const std::string& name) { return name.find(word) != name.npos; });
+  };
+  // `embed_token` is in `embed_tokens`, and so not what is wrong with a pattern
+  // unless nothing else is.
+  const auto is_whole = [&](std::string_view word) {
+    return std::binary_search(words.begin(), words.end(), word);
+  };
+  if (auto other = with_nearest(pattern, words, is_somewhere)) return other;
+  if (auto other = with_nearest(pattern, words, is_whole)) return other;
+  return std::nullopt;
+}
 
 std::optional<std::string> pattern_for(
     std::span<const std::string_view> targets,

@@ -507,7 +507,7 @@ class Translator {
     }
     if (letters.find('x') != std::string_view::npos) {
       return refuse(at_, end + 1, "the flag `x` (verbose) is not supported",
-                    "write the pattern without blanks and comments");
+                    "write the pattern without spaces and comments");
     }
     // Over a part, `$` would have to be spelled by where it stands.
     if (letters.find('L') != std::string_view::npos ||

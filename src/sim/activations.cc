@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "core/fold.h"
+#include "core/partition_axis.h"
 #include "resolve/correct.h"
 #include "resolve/match.h"
 #include "spmd/shard_mapped.h"
@@ -21,12 +22,16 @@ bool is_on_the_way(const Value& value) {
   return value.name.find(':') != std::string::npos;
 }
 
-// A value that does not are sharded as asked, and how often in all layers.
+// Who asks for what a graph's own labels stand for.
+constexpr const char* kLabels = "axes";
+
+// A value that is not sharded as asked, and how often in all layers.
 struct Departure {
   size_t value = 0;  // the first one
   Correction correction;
   Span where;
   std::string asked;  // the spec, and who said so
+  bool of_labels = false;
   int64_t count = 1;
 };
 
@@ -39,7 +44,9 @@ class Placer {
         plan_(plan),
         rules_(rules),
         vocabulary_(rules, plan.mesh, reading),
+        declared_(rules.declared_axes),
         diags_(diags) {
+    declare_defaults();
     placed_.wanted.resize(graph.values.size());
     placed_.from.resize(graph.values.size());
     for (size_t i = 0; i < manifest.size(); ++i) {
@@ -64,6 +71,30 @@ class Placer {
   }
 
  private:
+  // Nobody asked for the axes that labels such as BATCH stand for by default,
+  // so a mesh that has only such axes may lack some of them. One with an axis
+  // of another name may mean that instead, and what is then not sharded is
+  // reported; so is an axis that the graph itself names.
+  void declare_defaults() {
+    if (rules_.partition_axis) return;
+    AxisNames defaults;
+    for (const auto& field : default_partition_axis()) {
+      if (!field) continue;
+      defaults.insert(defaults.end(), field->axes.begin(), field->axes.end());
+    }
+    const auto is_default = [&](const AxisName& name) {
+      return std::find(defaults.begin(), defaults.end(), name) !=
+             defaults.end();
+    };
+    for (const Axis& axis : plan_.mesh.axes()) {
+      if (!is_default(axis.name)) return;
+    }
+    for (const Value& value : graph_.values) {
+      if (std::any_of(value.axes.begin(), value.axes.end(), is_default)) return;
+    }
+    declared_.insert(declared_.end(), defaults.begin(), defaults.end());
+  }
+
   void place(size_t v, const PartitionSpec& spec, std::string from) {
     placed_.wanted[v] =
         layout_of(plan_.mesh, spec, graph_.values[v].shape.size());
@@ -166,9 +197,9 @@ class Placer {
     note_overruled(v);
     if (const PartitionSpec* spec = constraint_of(value)) {
       read(v, *spec, graph_.nodes[static_cast<size_t>(value.node)].where,
-           "constraint");
+           "constraint", rules_.declared_axes);
     } else if (value.spec) {
-      read(v, *value.spec, value.where, "graph");
+      read(v, *value.spec, value.where, "graph", rules_.declared_axes);
     } else if (rule_of_[v] >= 0) {
       const Rule& rule = rules_.activations[static_cast<size_t>(rule_of_[v])];
       const std::string place =
@@ -176,13 +207,13 @@ class Placer {
                            std::to_string(
                                rule.where.file->position(rule.where.begin).line)
                      : "activations";
-      read(v, rule.spec, rule.spec_where, place);
+      read(v, rule.spec, rule.spec_where, place, rules_.declared_axes);
     } else if (value.labelled) {
       PartitionSpec labels;
       for (const std::string& label : value.axes) {
         labels.dims.push_back(label.empty() ? AxisNames{} : AxisNames{label});
       }
-      read(v, labels, value.where, "axes");
+      read(v, labels, value.where, kLabels, declared_);
     } else if (value.kind == Value::Kind::Input) {
       place(v, {}, "nothing says; replicated");
     }
@@ -191,18 +222,18 @@ class Placer {
 
   // Turns names into mesh axes, makes the spec legal and says what that took.
   void read(size_t v, const PartitionSpec& written, Span where,
-            const std::string& from) {
+            const std::string& from, const AxisNames& declared) {
     const Value& value = graph_.values[v];
     const ResolvedNames names_meant =
         vocabulary_.of(written, value.shape.size());
-    CorrectedSpec corrected =
-        correct(names_meant.spec, value.shape, plan_.mesh, rules_.declared_axes,
-                OnIndivisible::Drop);
+    CorrectedSpec corrected = correct(names_meant.spec, value.shape, plan_.mesh,
+                                      declared, OnIndivisible::Drop);
     std::vector<Correction> all = names_meant.corrections;
     all.insert(all.end(), corrected.corrections.begin(),
                corrected.corrections.end());
     for (const Correction& c : all) {
-      Departure departure{v, c, where, spec_text(written) + " (" + from + ")"};
+      Departure departure{v, c, where, spec_text(written) + " (" + from + ")",
+                          from == kLabels};
       const auto same = std::find_if(
           departures_.begin(), departures_.end(),
           [&](const Departure& each) { return is_repeated(each, departure); });
@@ -245,6 +276,11 @@ class Placer {
       }
       problem.help("the activation is unsharded in dimension " +
                    std::to_string(each.correction.dim));
+      if (each.of_labels && each.correction.code == Code::UnknownAxis) {
+        problem.help(
+            "`partition_axis` in the rules says which axes the graph's labels "
+            "stand for");
+      }
     }
   }
 
@@ -296,6 +332,7 @@ class Placer {
   const Plan& plan_;
   const RuleSet& rules_;
   Vocabulary vocabulary_;
+  AxisNames declared_;  // of labels
   Diagnostics& diags_;
   std::unordered_map<std::string_view, size_t> parameters_;
   std::vector<int> rule_of_;  // per value, 0-based; -1: none

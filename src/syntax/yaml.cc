@@ -464,7 +464,7 @@ std::optional<SyntaxError> read_yaml(const SourceFile& source,
     const uint64_t at = places.offset(problem.mark);
     if (const auto tab = tab_of_indentation(text, at)) {
       return SyntaxError{"a tab is used as indentation", places.character(*tab),
-                         "YAML is indented with blanks"};
+                         "YAML is indented with spaces"};
     }
     return SyntaxError{"malformed YAML: " + problem.msg, places.character(at),
                        ""};

@@ -217,6 +217,30 @@ TEST_CASE("a rule that is found nowhere goes") {
   CHECK(fixed(plan, Code::UnusedRule) == "rules:\n  - [w, [tp]]\n  # old\n");
 }
 
+TEST_CASE("a rule that is misspelt gets the word that was meant, or goes") {
+  const auto plan =
+      advised(testing::manifest({{"model.embed_tokens.weight", "u8[8, 8]"},
+                                 {"layers.0.q_proj.weight", "u8[8, 8]"},
+                                 {"layers.1.q_proj.weight", "u8[8, 8]"},
+                                 {"head.weight", "u8[8, 8]"}}),
+              "rules:\n  - ['head\\.', [tp]]\n  - ['embed_token\\.', [tp]]\n  "
+              "- ['q_porj\\.', [tp]]\n"
+              "  - ['.*', []]\n",
+              testing::mesh("tp=4"));
+  const auto found = plan.find(Code::UnusedRule);
+  REQUIRE(found.size() == 2);
+  CHECK(texts(plan, found[0]) ==
+        std::set<std::string>{
+            "write `embed_tokens\\.` as the pattern of rule 2 (rules.yaml:3)",
+            "remove rule 2 (rules.yaml:3)"});
+  CHECK(found[0].fixes[0].bytes_per_device == -48);
+  CHECK(
+      texts(plan, found[1])
+          .count("write `q_proj\\.` as the pattern of rule 3 (rules.yaml:4)") ==
+      1);
+  CHECK(found[1].fixes[0].bytes_per_device == -96);
+}
+
 TEST_CASE("a shadowed rule moves above the one that takes its names") {
   const Advised plan = advised(
       testing::manifest({{"mlp/up", "u8[8, 6]"}, {"mlp/down", "u8[6, 8]"}}),

@@ -307,6 +307,31 @@ TEST_CASE("several names share an ending, or differ in one component") {
   CHECK(pattern({}, {}) == "none");
 }
 
+TEST_CASE("misspelt words of a pattern are replaced by the nearest ones") {
+  const std::vector<std::string> names = {"model.embed_tokens.weight",
+                                          "layers.*.self_attn.q_proj.weight",
+                                          "layers.*.mlp.w1.weight", "lm_head"};
+  const auto of = [&](std::string_view text) {
+    return respelled(text, names).value_or("none");
+  };
+  CHECK(of("embed_token\\.weight") == "embed_tokens\\.weight");
+  CHECK(of("layers\\.\\d+\\.self_atn\\.(q|k|v)_prj") ==
+        "layers\\.\\d+\\.self_attn\\.(q|k|v)_proj");
+  CHECK(of("^lm_haed$") == "^lm_head$");
+  CHECK(of("Embed_Tokens") == "embed_tokens");
+  // All are words of names, or near to none, or too short to be told.
+  CHECK(of("embed_tokens\\.bias") == "none");
+  CHECK(of("self_attn\\.q_proj/kernel") == "none");
+  CHECK(of("quantizer\\.weight") == "none");
+  CHECK(of("q|x") == "none");
+  CHECK(of("") == "none");
+  // What may tell numbers apart is not tried on folded names.
+  CHECK(of("layers\\.[0-4]\\.self_atn") == "none");
+  CHECK(of("layers\\.3\\.self_atn") == "none");
+  CHECK(of("layers\\..\\.self_atn") == "none");
+  CHECK(of("self_atn{2}") == "none");
+}
+
 TEST_CASE("a pattern is found in its targets and in nothing else") {
   CHECK(holds("pattern_for tells names apart as a search does", [] {
     std::set<std::string> names;

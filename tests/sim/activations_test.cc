@@ -44,9 +44,10 @@ ops:
 outputs: [c, n]
 )";
 
-// Graph, rules and mesh fsdp=2,tp=2, in which the graph is the model.
+// Graph and rules, in which the graph is the model.
 Placed placed(const std::string& rules, const std::string& graph = kGraph,
-              OnIndivisible policy = OnIndivisible::Drop) {
+              OnIndivisible policy = OnIndivisible::Drop,
+              const Mesh& mesh = Mesh({{"fsdp", 2}, {"tp", 2}})) {
   Placed result;
   result.built = testing::built_graph(graph);
   REQUIRE_MESSAGE(result.built->graph, result.built->messages);
@@ -61,8 +62,7 @@ Placed placed(const std::string& rules, const std::string& graph = kGraph,
   }
   ResolveOptions how;
   how.on_indivisible = policy;
-  const auto plan = resolve(manifest, *loaded->rules,
-                            Mesh({{"fsdp", 2}, {"tp", 2}}), how, result.diags);
+  const auto plan = resolve(manifest, *loaded->rules, mesh, how, result.diags);
   REQUIRE(plan.has_value());
   result.values = place_values(*result.built->graph, manifest, *plan,
                                *loaded->rules, {}, result.diags);
@@ -131,6 +131,32 @@ activations:
   CHECK(p.messages.find("SP506 warning rules.yaml:5:6 activation rule "
                         "`nothing` matches no value of the graph") !=
         std::string::npos);
+}
+
+TEST_CASE("activations: axes that labels mean by default may be absent") {
+  const std::string rules = "rules:\n  - [\"mlp/w\", [fsdp, null]]\n";
+  const Placed plain = placed(rules);
+  CHECK(plain.messages == "");
+  CHECK(plain.spec("x") == "P(fsdp, None)");
+  CHECK(plain.spec("a") == "P(fsdp, tp)");
+  const auto is_unknown = [](const Placed& p, const std::string& axis) {
+    return p.messages.find("axis `" + axis + "` is unknown") !=
+           std::string::npos;
+  };
+  // `data` may be what is meant by `dp`.
+  const Placed other = placed(rules, kGraph, OnIndivisible::Drop,
+                              Mesh({{"fsdp", 2}, {"tp", 2}, {"data", 2}}));
+  CHECK(is_unknown(other, "dp"));
+  REQUIRE_FALSE(other.diags.all().empty());
+  CHECK(other.diags.all().front().help.back() ==
+        "`partition_axis` in the rules says which axes the graph's labels "
+        "stand for");
+  // Somebody asked for it, in the rules or in the graph.
+  CHECK(is_unknown(placed(rules + "partition_axis: {batch_axis: [dp, fsdp]}\n"),
+                   "dp"));
+  std::string literal = kGraph;
+  literal.replace(literal.find("BATCH, null"), 11, "sp, null");
+  CHECK(is_unknown(placed(rules, literal), "sp"));
 }
 
 TEST_CASE("activations: a dimension that does not divide stays whole") {

@@ -429,7 +429,7 @@ void add_coverage(const GateView& view, std::vector<std::string>& notes) {
                                         : joined(tokens, ", ", " or ");
   }
   notes.push_back(text + ".");
-  add_reasons("In that of ", doubted, ", ", notes);
+  add_reasons("In the forward pass of ", doubted, ", ", notes);
   add_reasons("Not for ", unknown, ": ", notes);
 }
 

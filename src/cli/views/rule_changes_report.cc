@@ -103,7 +103,7 @@ std::string crossed_text(const RuleSetChange& change) {
 std::string no_witness_text(const RuleSetChange& change) {
   if (change.is_untried) return "not all of them were tried for common names";
   return change.is_shadowed
-             ? "an earlier rule decides every name found that both match"
+             ? "every name tried that both match is decided by an earlier rule"
              : "no name was found that both match";
 }
 

@@ -420,14 +420,15 @@ TEST_CASE("gate: collectives are asked for where something lies elsewhere") {
 TEST_CASE("gate: values that are not sharded as asked are said") {
   const auto rules = [](const std::string& up) {
     return "axes: [fsdp, tp]" +
-           collective_rules(up).substr(collective_rules(up).find('\n'));
+           collective_rules(up).substr(collective_rules(up).find('\n')) +
+           "activations:\n  - ['mlp.hidden', [dp, null]]\n";
   };
   TwoFolders folders(rules("[tp, null]"), rules("[tp, fsdp]"),
                      "targets:\n  llama:\n    model: llama.json\n"
                      "    rules: rules.yaml\n    mesh: \"fsdp=2,tp=2\"\n");
   CHECK(has(folders.run({}, 0).out,
-            "`input_ids` is not sharded as requested: "
-            "axis `dp` is unknown"));
+            "In the forward pass of `llama`, `layers.0.mlp.hidden` is not "
+            "sharded as requested: axis `dp` is unknown."));
 }
 
 TEST_CASE("gate: collectives are the same for any number of threads") {
