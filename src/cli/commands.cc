@@ -191,7 +191,8 @@ std::vector<Command> other_commands() {
         "rules.py"},
        {"the text was written",
         "at least one error; the text is written all the same",
-        "could not run, or something cannot be said there (SP014): nothing is "
+        "could not run, or something cannot be expressed there (SP014): "
+        "nothing is "
         "written"},
        "docs/formats/export.md",
        run_export},

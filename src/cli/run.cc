@@ -192,7 +192,7 @@ int report_bug(const std::vector<std::string>& arguments,
                  "\n  = this is a bug in shardplan " + std::string(version()) +
                  "\n  = command: " + printable(line) +
                  "\nhelp: a report to the maintainers with these lines and the "
-                 "input files helps to mend it\n"));
+                 "input files helps to fix it\n"));
   return static_cast<int>(Exit::Bug);
 }
 

@@ -37,7 +37,7 @@ std::optional<AxisRequest> parse_entry(const SourceFile& source, uint64_t begin,
                in_backticks(name) + " is not an axis name")
         .help(std::all_of(name.begin(), name.end(), is_digit) && !name.empty()
                   ? "`sweep` tries lists of sizes, such as `tp=1,2,4`"
-              : blank ? "no blanks may stand around `=` and `,`"
+              : blank ? "no spaces are allowed around `=` and `,`"
                       : "axis names start with a letter or `_` and go on with "
                         "letters, digits, `_`, `.` and `-`");
   }

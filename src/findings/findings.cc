@@ -41,7 +41,7 @@ void run_checks(const Input& input, std::initializer_list<Needs> sides,
 
 // Findings under codes of the table that are reported elsewhere all the same,
 // since what they are about is gone, or not yet there, when a check is asked:
-// - SP102, of a key that can stand for no parameter of any model, by the reader
+// - SP102, of a key that cannot match any parameter of any model, by the reader
 //   of such tables (io/hf_tp_plan/rules.cc);
 // - SP103 and SP113, as notes, of what a graph file says and the rules or the
 //   model overrule, where both are joined (cli/commands/simulate/input.cc);

@@ -179,7 +179,8 @@ void report_absent(const LintInput& input, bool misnamed, Diagnostics& diags) {
   if (misnamed) return;  // the mesh is to be written anew anyway
   std::string mesh = mesh_text(plan.mesh);
   for (const AxisName& axis : absent) mesh += "," + axis + "=1";
-  report.help("`--mesh " + mesh + "` is the same plan, and read alike by all");
+  report.help("`--mesh " + mesh +
+              "` is the same plan, and read the same way by all");
 }
 
 // Axes of the mesh, of more than one device, that shard nothing and that

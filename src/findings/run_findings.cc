@@ -421,7 +421,7 @@ std::string fault_evidence(const ReductionFault& fault) {
 std::string fault_help(const ReductionFault& fault, bool mapped) {
   if (!mapped) {
     return "nothing in the graph asks for this: a report to the maintainers "
-           "with the graph, the rules and the mesh helps to mend it";
+           "with the graph, the rules and the mesh helps to fix it";
   }
   const std::string axes = listed_axes(fault.axes);
   switch (fault.problem) {
@@ -462,7 +462,7 @@ std::string mismatch_help(const RunInput& input, bool mapped) {
            "the `shard_map` with what the operation reads and makes";
   }
   return "no reduction explains it: a report to the maintainers with the "
-         "graph, the rules and the mesh helps to mend it";
+         "graph, the rules and the mesh helps to fix it";
 }
 
 }  // namespace

@@ -181,9 +181,9 @@ class Placer {
       diags_
           .report(Code::UnusedActivationRule, Severity::Note, rule.where,
                   "activation rule " + in_backticks(rule.pattern) +
-                      " does not decide where " + who +
-                      (values.size() > 1 ? " lie" : " lies") +
-                      ": the graph gives its own spec")
+                      " does not decide how " + who +
+                      (values.size() > 1 ? " are" : " is") +
+                      " sharded: the graph gives its own spec")
           .label(first.where, "`" + first.name + "` is given here")
           .fact("the rule says " + spec_text(rule.spec) + "; the graph says " +
                 spec_text(*own))

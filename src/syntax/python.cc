@@ -194,7 +194,7 @@ class Parser {
   }
 
   std::optional<PythonValue> refuse_bad() {
-    return refuse(here().where, "here is " + here().text,
+    return refuse(here().where, "this is " + here().text,
                   "only plain and raw strings are read");
   }
 
@@ -226,11 +226,11 @@ class Parser {
     }
     if (here().is("(") || here().is("[")) return bracketed(depth);
     if (here().is("*")) {
-      return refuse(here().where, "another table is put in here",
+      return refuse(here().where, "another table is unpacked here",
                     "write its rules out");
     }
     return refuse(
-        here().where, in_backticks(here().text) + " begins no literal",
+        here().where, in_backticks(here().text) + " does not begin a literal",
         "strings, None, tuples, lists and PartitionSpec(..) are read");
   }
 

@@ -28,7 +28,7 @@ enum class PythonTokenKind : uint8_t {
   String,     // `text` is its value
   Formatted,  // an f-string, bytes, or with \N{..}: no literal text
   Operator,   // one character, or `->`, `==`, `:=`, `**`, `//` and the like
-  Bad,        // a string that does not end, or an escape that is none
+  Bad,        // an unterminated string or an invalid escape
   End,
 };
 

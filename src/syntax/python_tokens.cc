@@ -120,7 +120,7 @@ class Tokenizer {
     names_character_ = false;
     for (;;) {
       if (at_ >= text_.size() || (!triple && peek() == '\n')) {
-        add(PythonTokenKind::Bad, "a string that does not end");
+        add(PythonTokenKind::Bad, "an unterminated string");
         return;
       }
       if (peek() == quote &&
@@ -136,7 +136,7 @@ class Tokenizer {
         value += text_[at_++];
         if (at_ < text_.size()) value += text_[at_++];
       } else if (!escape(value)) {
-        add(PythonTokenKind::Bad, "an escape that is none");
+        add(PythonTokenKind::Bad, "an invalid escape sequence");
         return;
       }
     }

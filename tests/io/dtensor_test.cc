@@ -311,7 +311,7 @@ TEST_CASE("what placements cannot say is refused with the reason") {
   CHECK_FALSE(written(model, diags));
   REQUIRE(diags.all().size() == 3);
   CHECK(testing::message(diags.all()[0]) ==
-        "SP014 `a` cannot be said in placements");
+        "SP014 `a` cannot be expressed in placements");
   CHECK(diags.all()[0].facts[0] ==
         "dimension 0 is cut over (tp, dp), which is not the order of the mesh "
         "dp=2,tp=2");

@@ -413,7 +413,7 @@ TEST_CASE("counts and sizes that a file cannot have are refused") {
   file.tensor("a", 0, {2});
   file.tensor_count = 1ULL << 60U;
   CHECK(said(file.header())
-            .find("the header tells of 1152921504606846976 "
+            .find("the header declares 1152921504606846976 "
                   "tensors, but the file has ") != std::string::npos);
   file.tensor_count = 1;
   file.pair_count = ~0ULL;

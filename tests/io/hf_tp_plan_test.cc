@@ -97,7 +97,7 @@ TEST_CASE("a style that is none is refused with the nearest name") {
 
 TEST_CASE("a key that no name folds to is dropped with a warning") {
   CHECK(tp_plan_text("{\"tp_plan\": {\"e.*.w1\": \"rowwise\"}}") ==
-        ".* -> P()\nSP102 1:14 `e.*.w1` can stand for no parameter\n");
+        ".* -> P()\nSP102 1:14 `e.*.w1` cannot match any parameter\n");
   CHECK(tp_plan_text("{\"transformers_version\": \"5.23.0\", "
                      "\"tp_plan\": {\"e.*.w1\": \"grouped_gemm\"}}") ==
         "^e\\.\\d+\\.w1(?:\\.[^.]+)?$ -> P(tp)\n.* -> P()\n");
@@ -357,7 +357,7 @@ TEST_CASE("a parameter that is called as a module has one entry with it") {
   CHECK(said("tp") ==
         "{\n  \"tp_plan\": {\n    \"head.w\": \"colwise\"\n  }\n}\n");
   CHECK(said("None, tp") ==
-        "SP014 `head.w.inner` cannot be said in a tensor-parallel plan");
+        "SP014 `head.w.inner` cannot be expressed in a tensor-parallel plan");
 }
 
 TEST_CASE("what no style says is refused with the reason") {
@@ -375,16 +375,19 @@ TEST_CASE("what no style says is refused with the reason") {
   for (const Diagnostic& d : diags.all()) {
     all += testing::message(d) + ": " + d.facts.at(0) + "\n";
   }
-  CHECK(
-      all ==
-      "SP014 `a.weight` cannot be said in a tensor-parallel plan: it is cut "
-      "as P(fsdp); a plan has the axis `tp` alone\n"
-      "SP014 `b.weight` cannot be said in a tensor-parallel plan: dimension 1 "
-      "of 4 is cut; styles cut the first or one of the last two\n"
-      "SP014 `c.1` cannot be said in a tensor-parallel plan: `c.*` would also "
-      "stand for `c.0`, which is cut differently\n"
-      "SP014 `d*` cannot be said in a tensor-parallel plan: its name has a "
-      "`*`, which stands for digits there\n");
+  CHECK(all ==
+        "SP014 `a.weight` cannot be expressed in a tensor-parallel plan: it is "
+        "cut "
+        "as P(fsdp); a plan has the axis `tp` alone\n"
+        "SP014 `b.weight` cannot be expressed in a tensor-parallel plan: "
+        "dimension 1 "
+        "of 4 is cut; styles cut the first or one of the last two\n"
+        "SP014 `c.1` cannot be expressed in a tensor-parallel plan: `c.*` "
+        "would also "
+        "stand for `c.0`, which is cut differently\n"
+        "SP014 `d*` cannot be expressed in a tensor-parallel plan: its name "
+        "has a "
+        "`*`, which stands for digits there\n");
 }
 
 TEST_CASE("a tensor-parallel plan is read back as it was written") {

@@ -99,7 +99,7 @@ TEST_CASE(
   // That the rule found in `y` does not count was not said.
   CHECK(p.messages ==
         "SP506 note rules.yaml:6:6 activation rule `h|z|y` does not decide "
-        "where `y` lies: the graph gives its own spec");
+        "how `y` is sharded: the graph gives its own spec");
 }
 
 TEST_CASE("activations: an input that nothing speaks of is replicated") {

@@ -145,7 +145,7 @@ std::optional<Shape> infer_concatenated(std::span<const Shape> operands,
           .error(Code::InvalidGraph, where,
                  "cannot concatenate " + shapes_text(operands) +
                      " along dimension " + std::to_string(*dim))
-          .help("give operands that are alike in every other dimension");
+          .help("give operands that are equal in every other dimension");
     }
     const auto sum = checked_add(result[*dim], operand[*dim]);
     if (!sum) {
@@ -345,7 +345,7 @@ std::optional<Shape> infer_taken(std::span<const Shape> operands,
       .error(Code::InvalidGraph, where,
              "cannot take from " + shape_text(x) + " by indices " +
                  shape_text(operands[1]))
-      .help("give [.., n] and [.., k], alike in every dimension but the last");
+      .help("give [.., n] and [.., k], equal in every dimension but the last");
 }
 
 ShardingRule take_rule(std::span<const Shape> operands,

@@ -63,7 +63,7 @@ class Parser {
 
   std::optional<MeshPlacement> placement() {
     if (here().kind == PythonTokenKind::Bad) {
-      return malformed(here(), "here is " + here().text);
+      return malformed(here(), "this is " + here().text);
     }
     if (here().kind != PythonTokenKind::Name) {
       return malformed(here(), here().kind == PythonTokenKind::End

@@ -491,7 +491,7 @@ std::optional<std::string> write(const ExportInput& input, Diagnostics& diags) {
       diags
           .error(Code::Inexpressible, {},
                  in_backticks(input.manifest.name(i)) +
-                     " cannot be said in placements")
+                     " cannot be expressed in placements")
           .fact(problem_of(plan.placements[number], plan))
           .fact(std::to_string(std::count(plan.placement_of.begin(),
                                           plan.placement_of.end(), number)) +

@@ -95,7 +95,7 @@ bool check_count(uint64_t count, uint64_t least, uint64_t left,
     layout.cut = true;
     return false;
   }
-  layout.problem = "the header tells of " + std::to_string(count) + " " +
+  layout.problem = "the header declares " + std::to_string(count) + " " +
                    std::string(what) + ", but the file has " +
                    count_text(file_size) + " bytes";
   return false;
@@ -326,7 +326,7 @@ class TensorReader {
     errors_.diags()
         .report(Code::MalformedDocument, Severity::Warning, after_unused,
                 count_text(unused) + " bytes between tensors belong to none")
-        .fact("the first of them stand before " + text_of(after_unused))
+        .fact("the first are before " + text_of(after_unused))
         .fact("llama.cpp refuses such a file");
   }
 

@@ -265,7 +265,7 @@ std::string GitObjects::ended(Process& git, const std::string& name) {
   if (says_missing(errors)) return missing(name);
   const std::string words = git_words(errors);
   return "git ended with exit code " + std::to_string(code) +
-         (words.empty() ? " and said nothing" : ": " + words);
+         (words.empty() ? " and printed nothing" : ": " + words);
 }
 
 // Why an object is not there, and what brings it.

@@ -19,9 +19,10 @@ bool says(const GitAnswer& answer, std::string_view words) {
 
 std::string in_words(const GitAnswer& answer) {
   const std::string words = git_words(answer.errors);
-  return words.empty() ? "git ended with exit code " +
-                             std::to_string(answer.code) + " and said nothing"
-                       : "git says: " + words;
+  return words.empty()
+             ? "git ended with exit code " + std::to_string(answer.code) +
+                   " and printed nothing"
+             : "git says: " + words;
 }
 
 // The folder that git itself wants to be told of, where it names one.
@@ -51,7 +52,8 @@ Diagnostics::Builder report_refusal(const GitAnswer& answer, Host& host,
     return diags.error(Code::Usage, {}, here + " is not in a git repository")
         .fact(in_words(answer))
         .help(
-            "revisions are those of the repository that we stand in; two "
+            "revisions are those of the repository of the current directory; "
+            "two "
             "folders need none");
   }
   if (says(answer, "must be run in a work tree") ||

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The git repository that we stand in, and commits in it by the names that
-// people give them.
+// The git repository of the current directory, and commits in it by the names
+// that people give them.
 #pragma once
 
 #include <optional>

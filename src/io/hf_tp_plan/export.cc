@@ -131,9 +131,9 @@ class Writer {
     for (const auto& [parameter, problem] : problems_) {
       const std::string name(input_.manifest.name(parameter));
       diags
-          .error(
-              Code::Inexpressible, {},
-              in_backticks(name) + " cannot be said in a tensor-parallel plan")
+          .error(Code::Inexpressible, {},
+                 in_backticks(name) +
+                     " cannot be expressed in a tensor-parallel plan")
           .fact(problem)
           .help("cut it over `tp` alone, or export to another target")
           .parameters({name});

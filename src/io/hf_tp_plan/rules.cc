@@ -633,7 +633,7 @@ class Reader {
     std::replace(sample.begin(), sample.end(), '*', '0');
     auto report = errors_.diags().report(
         Code::UnusedRule, entry.where,
-        in_backticks(entry.key) + " can stand for no parameter");
+        in_backticks(entry.key) + " cannot match any parameter");
     report.fact(in_backticks(sample) + " is looked up as " +
                 in_backticks(fold_digits(sample, plan_.folding())));
     if (!every_run) {

@@ -44,7 +44,7 @@ std::string why_resolved(const ExportInput& input) {
   std::string why = why_no_rules(input);
   if (!why.empty()) return why;
   if (!names_mesh_axes_only(*input.rules, input.plan.mesh)) {
-    return "the rules name axes that are none of the mesh";
+    return "the rules name axes that the mesh lacks";
   }
   const auto& placements = input.plan.placements;
   const bool logical = std::any_of(

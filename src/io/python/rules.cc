@@ -74,7 +74,7 @@ class SegmentWriter {
       return;
     }
     why_ = "`" + std::string(1, c) +
-           "` within a part cannot be said about the whole name";
+           "` within a part cannot be expressed for the whole name";
   }
 
   bool escape(bool in_class) {
@@ -85,7 +85,7 @@ class SegmentWriter {
     const char c = in_[++at_];
     if (c == 'A' || c == 'Z') {
       why_ = "`\\" + std::string(1, c) +
-             "` within a part cannot be said about the whole name";
+             "` within a part cannot be expressed for the whole name";
       return false;
     }
     if (c == 'W' || c == 'D' || c == 'S') {

@@ -330,7 +330,7 @@ TEST_CASE("git: a program of that name that is none is not a crash") {
   Diagnostics diags;
   CHECK_FALSE(merge_base({"a", "1"}, {"b", "2"}, {}, host, diags));
   code = 77;
-  has(refusal_of_find(host), "git ended with exit code 77 and said nothing");
+  has(refusal_of_find(host), "git ended with exit code 77 and printed nothing");
 }
 
 TEST_CASE("words of git, ids and words of a shell") {

@@ -51,7 +51,7 @@ TEST_CASE("rules that name other axes become one entry per layer") {
     what.rules.rules[0].spec = testing::spec(spec);
     what.rules.logical_rules = {{"mlp", {"fsdp"}, {}, {}}};
     const std::string text = exported("python", what);
-    CHECK(text.find("# the rules name axes that are none of the mesh\n") !=
+    CHECK(text.find("# the rules name axes that the mesh lacks\n") !=
           std::string::npos);
     CHECK(text.find("    (\"^layers/[0-9]+/w$\", PartitionSpec(") !=
           std::string::npos);

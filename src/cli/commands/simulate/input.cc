@@ -314,10 +314,11 @@ void report_overruled(const GraphDescription& description,
   const std::string who =
       session.rules ? "the rules decide" : "the saved plan decides";
   diags
-      .report(Code::ShadowedRule, Severity::Note, first->spec_where,
-              who + " where " + first_of(names) +
-                  (names.size() == 1 ? " lies, not the graph's own spec"
-                                     : " lie, not the graph's own specs"))
+      .report(
+          Code::ShadowedRule, Severity::Note, first->spec_where,
+          who + " how " + first_of(names) +
+              (names.size() == 1 ? " is sharded, not the graph's own spec"
+                                 : " are sharded, not the graph's own specs"))
       .fact(in_backticks(first->parameter) + " is sharded as " +
             spec_text(placement.spec) + "; the graph says " +
             spec_text(*first->spec))
