@@ -27,7 +27,7 @@ std::vector<Command> planning_commands() {
        "From rules",
        "report problems in partition rules",
        {{"[MODEL]",
-         "as of other commands; without it, every target of shardplan.yaml",
+         "the model to check; without it, every target of shardplan.yaml",
          true}},
        {"shardplan check config.json --rules @llama --mesh fsdp=4,tp=2",
         "shardplan check model/ --rules rules.yaml --mesh tp=8 --format "

@@ -104,7 +104,8 @@ const std::vector<Flag>& planning_flags() {
          o.planning.table = s.value;
        }},
       {"set", 0, Takes::Text, "NAME=VALUE", "Inputs",
-       "what rules in Python leave open, as they ask for it; may repeat",
+       "answer to a condition that rules in Python leave open, such as "
+       "use_expert_tensor_mode=false; may repeat",
        kRuled, true, true, nullptr, set_answer},
       {"pattern", 0, Takes::Text, "STRING", "Inputs",
        "rules in one line: attention|mlp->fsdp.tp,norm->None", kRuled, false,
