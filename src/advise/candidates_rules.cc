@@ -129,16 +129,20 @@ void add_remove(const Found& found, int rule, int tier, Candidates& all) {
   add_rule_change(found, std::move(change), tier, all);
 }
 
-// SP102: the pattern with the words that were meant, or none.
+// SP102: the pattern with the words that were meant, or none. Rules that match
+// nothing may be many, and so may be names: words are compared for the first
+// rules only.
 void add_unused_rule(const Found& found, Candidates& all) {
+  constexpr int64_t kMostWork = 200000;  // names looked at, over all findings
   const int rule = found.diagnostic.subject.rule;
-  const RuleSet& rules = found.planned.rules;
   if (rule < 1) return;
-  const Folding& folding = found.planned.folding;
-  found.work += static_cast<int64_t>(folding.folded_names.size());
-  if (is_editable(rules.rules[static_cast<size_t>(rule) - 1])) {
-    if (auto meant =
-            respelled(rule_of(found, rule).pattern, folding.folded_names)) {
+  const auto index = static_cast<size_t>(rule) - 1;
+  const std::vector<std::string>& names = found.planned.folding.folded_names;
+  const auto work = static_cast<int64_t>(names.size());
+  if (is_editable(found.planned.rules.rules[index]) &&
+      found.work + work <= kMostWork) {
+    found.work += work;
+    if (auto meant = respelled(rule_of(found, rule).pattern, names)) {
       RuleChange change;
       change.kind = RuleChange::Kind::SetPattern;
       change.rule = rule;

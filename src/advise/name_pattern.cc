@@ -132,10 +132,8 @@ bool is_word_char(char c) { return is_letter(c) || c == '_'; }
 // The words that names consist of: `q_proj`, and `_proj`, which alternatives
 // leave of it.
 std::vector<std::string> words_of(std::span<const std::string> names) {
-  constexpr size_t kMostNames = 1000;
   std::set<std::string> words;
-  for (const std::string& name :
-       names.first(std::min(kMostNames, names.size()))) {
+  for (const std::string& name : names) {
     for (std::string_view piece : pieces_of(name)) {
       if (piece.ends_with('.') || piece.ends_with('/')) piece.remove_suffix(1);
       words.emplace(piece);
