@@ -178,6 +178,7 @@ void add_anchored(const Found& found, int rule, Candidates& all) {
 
 // SP103: above those that take its names, or a narrower one of these.
 void add_shadowed(const Found& found, Candidates& all) {
+  if (found.diagnostic.severity == Severity::Note) return;  // a spare catch-all
   const int rule = found.diagnostic.subject.rule;
   const std::vector<int>& takers = rule_of(found, rule).shadowed_by;
   RuleChange change;

@@ -211,6 +211,11 @@ bool is_overridden(const Plan& plan, const PlanRule& rule) {
              });
 }
 
+bool matches_every_name(const LintInput& input, const std::string& pattern) {
+  return input.summary == nullptr ? is_catch_all(pattern)
+                                  : input.summary->is_catch_all(pattern);
+}
+
 }  // namespace
 
 void check_shadowed_rules(const LintInput& input, Diagnostics& diags) {
@@ -222,9 +227,12 @@ void check_shadowed_rules(const LintInput& input, Diagnostics& diags) {
     if (may_idle(input.plan, i)) continue;
     const int number = static_cast<int>(i) + 1;
     const int winner = rule.shadowed_by.front();
-    auto report =
-        diags.report(Code::ShadowedRule, {},
-                     rule_text(input.plan, number) + " never applies");
+    // The last rule of many tables, for what a later model adds.
+    const bool is_spare = i + 1 == input.plan.rules.size() && i > 0 &&
+                          matches_every_name(input, rule.pattern);
+    auto report = diags.report(
+        Code::ShadowedRule, is_spare ? Severity::Note : Severity::Warning, {},
+        rule_text(input.plan, number) + " never applies");
     report.about({number, -1, ""});
     if (input.summary != nullptr) continue;
     std::string takers = "rule " + std::to_string(winner);
@@ -251,7 +259,13 @@ void check_shadowed_rules(const LintInput& input, Diagnostics& diags) {
                     bytes_text(static_cast<double>(bytes->as_placed)));
       }
     }
-    report.help("move rule " + std::to_string(number) + " above " + takers);
+    if (is_spare) {
+      report.help(
+          "nothing needs to change: a catch-all at the end decides what no "
+          "other rule matches, and here there is nothing of the kind");
+    } else {
+      report.help("move rule " + std::to_string(number) + " above " + takers);
+    }
   }
 }
 
@@ -298,10 +312,7 @@ void check_catch_alls(const LintInput& input, Diagnostics& diags) {
   if (input.naming.of_names || input.naming.of_labels) return;
   for (const auto& [rule, classes] : classes_by_rule(input)) {
     const PlanRule& asked = input.plan.rules[static_cast<size_t>(rule) - 1];
-    const bool catches_all = input.summary == nullptr
-                                 ? is_catch_all(asked.pattern)
-                                 : input.summary->is_catch_all(asked.pattern);
-    if (!catches_all) continue;
+    if (!matches_every_name(input, asked.pattern)) continue;
     std::vector<std::string> names;
     double bytes = 0;
     int64_t count = 0;

@@ -58,6 +58,25 @@ TEST_CASE("what only a catch-all decides is a warning") {
   CHECK(found[0].parameters == std::vector<std::string>{"x"});
 }
 
+TEST_CASE("a catch-all that ends complete rules is no mistake") {
+  const Manifest manifest = testing::manifest({{"w", "u8[8]"}, {"x", "u8[8]"}});
+  const auto spare =
+      lint_of(manifest, testing::rules({{"w", "tp"}, {"x", "tp"}, {".*", ""}}),
+              "tp=2")
+          .find(Code::ShadowedRule);
+  REQUIRE(spare.size() == 1);
+  CHECK(spare[0].severity == Severity::Note);
+  CHECK(spare[0].help.front().starts_with("nothing needs to change"));
+  // In the middle it is one.
+  const auto shadowed =
+      lint_of(manifest, testing::rules({{".*", ""}, {".*", "tp"}, {"x", "tp"}}),
+              "tp=2")
+          .find(Code::ShadowedRule);
+  REQUIRE(shadowed.size() == 2);
+  CHECK(shadowed[0].severity == Severity::Warning);
+  CHECK(shadowed[1].severity == Severity::Warning);
+}
+
 using testing::Linted;
 
 RuleSet with_logical(RuleSet rules,
