@@ -26,7 +26,7 @@ namespace {
 // read, so that of two mistakes always the same is reported first.
 constexpr std::string_view kOrder[] = {
     // Inputs
-    "rules", "dialect", "table", "set", "pattern", "parity", "fallback",
+    "architecture", "rules", "dialect", "table", "set", "pattern", "parity", "fallback",
     "flax-compat", "mesh", "devices", "slices", "topology", "over", "axes",
     "plan", "min-size", "on-indivisible", "unmatched", "no-strict", "declare",
     "jobs", "max-memory", "shard", "why", "semantics", "names", "before",

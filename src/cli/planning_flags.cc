@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The flags that make a plan (session/plan_request.h), and say how it is
 // judged.
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "core/plan.h"
 #include "io/load.h"
 #include "io/topologies.h"
+#include "model/architectures.h"
 
 namespace shardplan::cli {
 namespace {
@@ -91,6 +93,17 @@ const std::vector<Flag>& planning_flags() {
        nullptr,
        [](const Setting& s, Options& o, Diagnostics&) {
          o.planning.rules.push_back(path_of(s));
+       }},
+      {"architecture", 0, Takes::File, "FILE|NAME", "Inputs",
+       "how to read the model's config (default: what it says itself)",
+       "inspect check resolve analyze sweep export explain diff", false, true,
+       nullptr,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         // A shipped one is a name, whatever stands in the folder.
+         const auto names = architecture_names();
+         const bool shipped =
+             std::find(names.begin(), names.end(), s.value) != names.end();
+         o.planning.reading.architecture = shipped ? s.value : path_of(s);
        }},
       {"dialect", 0, Takes::Choice, "NAME", "Inputs",
        "read rules as this dialect, whatever they look like", kRuled, false,

@@ -11,7 +11,7 @@
 #include "base/checked.h"
 #include "base/text.h"
 #include "io/load.h"
-#include "io/shipped.h"
+#include "base/shipped.h"
 #include "syntax/document.h"
 
 namespace shardplan {

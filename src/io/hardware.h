@@ -16,7 +16,7 @@
 
 namespace shardplan {
 
-// The folder of shipped profiles (io/shipped.h).
+// The folder of shipped profiles (base/shipped.h).
 inline constexpr std::string_view kHardwareFolder = "hardware";
 
 // A path has a `/` or a `.`; anything else is the name of a shipped profile.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/allocation.h"
+#include "base/shipped.h"
 #include "base/text.h"
 #include "io/dialects.h"
 #include "io/formats.h"
@@ -20,7 +21,7 @@
 #include "io/paths.h"
 #include "io/plan/plan_file.h"
 #include "io/rule_text.h"
-#include "io/shipped.h"
+#include "model/architectures.h"
 #include "syntax/document.h"
 
 namespace shardplan {
@@ -81,8 +82,11 @@ SourcePtr read_rest(const SourcePtr& head, const std::string& path,
   return is_there ? head : read_source(path, needed, host, diags);
 }
 
-std::optional<Manifest> read_file(const std::string& path, Host& host,
-                                  Diagnostics& diags) {
+using ArchitecturePtr = std::shared_ptr<const Architecture>;
+
+std::optional<Manifest> read_file(const std::string& path,
+                                  const ArchitecturePtr& architecture,
+                                  Host& host, Diagnostics& diags) {
   // What has no size, such as a pipe, can be read only once.
   const std::optional<FileInfo> info = host.file_info(path);
   const bool is_large = info && info->size > kHeadBytes;
@@ -97,6 +101,11 @@ std::optional<Manifest> read_file(const std::string& path, Host& host,
         .help("`--plan` takes saved plans");
   }
   const ManifestFormat* format = recognize_manifest(path, head);
+  // A config that does not say what it is has an architecture all the same.
+  if (architecture != nullptr && format == &manifest_formats().back() &&
+      head.starts_with('{')) {
+    format = &kHfConfig;
+  }
   if (format == nullptr) {
     return diags
         .error(Code::UnrecognizedFormat, {},
@@ -106,7 +115,8 @@ std::optional<Manifest> read_file(const std::string& path, Host& host,
   if (is_large) file = read_rest(file, path, *format, host, diags);
   if (file == nullptr) return std::nullopt;
   const std::string directory = path == "-" ? "" : directory_of(path);
-  auto manifest = format->read({path, directory, file}, host, diags);
+  auto manifest =
+      format->read({path, directory, file, architecture}, host, diags);
   if (manifest) manifest->format = format->name;
   return manifest;
 }
@@ -123,14 +133,15 @@ std::optional<Manifest> read_shipped(const std::string& path, Host& host,
   return manifest;
 }
 
-std::optional<Manifest> read_directory(const std::string& path, Host& host,
-                                       Diagnostics& diags) {
+std::optional<Manifest> read_directory(const std::string& path,
+                                       const ArchitecturePtr& architecture,
+                                       Host& host, Diagnostics& diags) {
   const std::vector<std::string> entries = host.list_directory(path);
   const auto has = [&](std::string_view name) {
     return std::find(entries.begin(), entries.end(), name) != entries.end();
   };
   if (has(kIndexName)) {
-    return read_file(join_path(path, kIndexName), host, diags);
+    return read_file(join_path(path, kIndexName), architecture, host, diags);
   }
   const auto has_ending = [&](std::string_view ending) {
     return std::any_of(
@@ -138,25 +149,28 @@ std::optional<Manifest> read_directory(const std::string& path, Host& host,
         [&](const std::string& name) { return name.ends_with(ending); });
   };
   const auto read_all = [&](const ManifestFormat& format) {
-    auto manifest = format.read({path, path, nullptr}, host, diags);
+    auto manifest =
+        format.read({path, path, nullptr, architecture}, host, diags);
     if (manifest) manifest->format = format.name;
     return manifest;
   };
   if (has_ending(".safetensors")) return read_all(kSafetensors);
   if (has_ending(".gguf")) return read_all(kGguf);
   if (const auto item = find_orbax_item(path, host)) {
-    auto manifest =
-        read_file(join_path(item->path, kOrbaxMetadata), host, diags);
+    auto manifest = read_file(join_path(item->path, kOrbaxMetadata),
+                              architecture, host, diags);
     if (manifest && !item->remark.empty()) {
       manifest->remarks.push_back(item->remark);
     }
     return manifest;
   }
   for (const std::string_view dump : {kNamedShardings, kLogicalShardings}) {
-    if (has(dump)) return read_file(join_path(path, dump), host, diags);
+    if (has(dump)) {
+      return read_file(join_path(path, dump), architecture, host, diags);
+    }
   }
   if (has(kConfigName)) {
-    return read_file(join_path(path, kConfigName), host, diags);
+    return read_file(join_path(path, kConfigName), architecture, host, diags);
   }
   return diags
       .error(Code::UnrecognizedFormat, {},
@@ -177,19 +191,20 @@ bool is_weights(const Manifest& manifest) {
 }
 
 // Weights do not tell their heads; a config.json beside them may. One that is
-// broken takes nothing from the weights.
-void add_facts(const std::string& directory, Manifest& manifest, Host& host,
-               Diagnostics& diags) {
+// broken takes nothing from the weights. False where there is none.
+bool add_facts(const std::string& directory,
+               const ArchitecturePtr& architecture, Manifest& manifest,
+               Host& host, Diagnostics& diags) {
   const std::string path = join_path(directory, kConfigName);
-  if (!host.file_info(path)) return;
+  if (!host.file_info(path)) return false;
   Diagnostics problems;
   const SourcePtr source = read_source(path, kWholeFile, host, problems);
   std::optional<Document> config;
   if (source != nullptr) config = parse_document(source, problems);
   if (config && require(config->root(), NodeKind::Map, "a config", problems)) {
-    manifest.facts = config_facts(config->root());
+    manifest.facts = config_facts(config->root(), architecture);
     manifest.model_type = config_model_type(config->root());
-    return;
+    return true;
   }
   const Diagnostic& first = problems.all().front();
   if (source != nullptr) diags.keep(source);
@@ -198,6 +213,7 @@ void add_facts(const std::string& directory, Manifest& manifest, Host& host,
               first.labels.empty() ? Span{} : first.labels.front().where,
               "the config beside the weights is not used: " + first.message)
       .fact("heads and experts are inferred from names and shapes instead");
+  return true;
 }
 
 bool check_distinct_names(const Manifest& manifest, Diagnostics& diags) {
@@ -239,18 +255,60 @@ SourcePtr read_source(const std::string& path, int64_t limit, Host& host,
   return source;
 }
 
-std::optional<Manifest> load_manifest(const std::string& path, Host& host,
+std::shared_ptr<const Architecture> load_architecture(
+    const std::string& name_or_path, Host& host, Diagnostics& diags) {
+  if (auto shipped = find_architecture(name_or_path)) return shipped;
+  const std::vector<std::string> known = architecture_names();
+  const bool is_path = name_or_path.find_first_of("./") != std::string::npos ||
+                       host.file_info(name_or_path);
+  if (!is_path) {
+    auto problem =
+        diags.error(Code::Usage, {},
+                    "there is no architecture " + in_backticks(name_or_path));
+    if (const auto near = nearest(name_or_path, known)) {
+      problem.help("did you mean " + in_backticks(*near) + "?");
+    }
+    problem.help(
+        "`shardplan list architectures` shows those that are shipped; a file "
+        "is read, too");
+    return nullptr;
+  }
+  const SourcePtr source = read_source(name_or_path, kWholeFile, host, diags);
+  return source == nullptr ? nullptr : read_user_architecture(source, diags);
+}
+
+std::optional<Manifest> load_manifest(const std::string& path,
+                                      const ModelReading& reading, Host& host,
                                       Diagnostics& diags) {
-  if (path.starts_with('@')) return read_shipped(path, host, diags);
+  ArchitecturePtr architecture;
+  if (reading.architecture) {
+    architecture = load_architecture(*reading.architecture, host, diags);
+    if (architecture == nullptr) return std::nullopt;
+  }
+  const auto unread = [&](const std::string& why) {
+    return diags
+        .error(Code::Usage, {},
+               "`--architecture` says how a config.json is read; " + why)
+        .help("leave it out");
+  };
+  if (path.starts_with('@')) {
+    if (architecture != nullptr) return unread("`" + path + "` has none");
+    return read_shipped(path, host, diags);
+  }
   const auto info = path == "-" ? std::nullopt : host.file_info(path);
   const bool is_directory = info && info->directory;
-  auto manifest = is_directory ? read_directory(path, host, diags)
-                               : read_file(path, host, diags);
+  auto manifest = is_directory ? read_directory(path, architecture, host, diags)
+                               : read_file(path, architecture, host, diags);
   if (!manifest || !check_distinct_names(*manifest, diags)) return std::nullopt;
   manifest->title = path == "-" ? "<stdin>" : path;
+  bool used = manifest->format == kHfConfig.name;
   if (path != "-" && is_weights(*manifest) &&
       manifest->facts.from == FactsFrom::None) {
-    add_facts(is_directory ? path : directory_of(path), *manifest, host, diags);
+    used = add_facts(is_directory ? path : directory_of(path), architecture,
+                     *manifest, host, diags);
+  }
+  if (architecture != nullptr && !used) {
+    return unread(in_backticks(path) + " is none and has none beside it");
   }
   return manifest;
 }

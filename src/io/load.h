@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,11 +22,20 @@
 
 namespace shardplan {
 
+struct Architecture;
+
 // A model as the user named it: a file, a directory, or `-`.
 struct ModelSource {
   std::string path;       // as given
   std::string directory;  // where files beside it are looked for
   SourcePtr file;         // its text; null for a directory
+  // How to read its config; null: as that says itself.
+  std::shared_ptr<const Architecture> architecture = nullptr;
+};
+
+// What a model does not say itself.
+struct ModelReading {
+  std::optional<std::string> architecture;  // --architecture: a name or a file
 };
 
 struct ManifestFormat {
@@ -44,9 +54,19 @@ std::span<const ManifestFormat> manifest_formats();
 // Reads `path` in whichever format it has. A directory is searched for
 // model.safetensors.index.json, *.safetensors, *.gguf, an Orbax checkpoint,
 // MaxText's sharding dumps, config.json. Facts come from a config.json beside
-// the weights when there is one. Names are checked to be unique (SP003).
-std::optional<Manifest> load_manifest(const std::string& path, Host& host,
+// the weights when there is one. Names are checked to be unique (SP003). An
+// architecture that nothing is read by is SP010.
+std::optional<Manifest> load_manifest(const std::string& path,
+                                      const ModelReading& reading, Host& host,
                                       Diagnostics& diags);
+inline std::optional<Manifest> load_manifest(const std::string& path,
+                                             Host& host, Diagnostics& diags) {
+  return load_manifest(path, {}, host, diags);
+}
+
+// A shipped architecture, or one in a file; null when something was reported.
+std::shared_ptr<const Architecture> load_architecture(
+    const std::string& name_or_path, Host& host, Diagnostics& diags);
 
 // What a name in a file stands for, which the file leaves open: the condition
 // of a table in Python, the version that a plan is of.

@@ -10,7 +10,7 @@
 #include "core/hardware.h"
 #include "core/mesh.h"
 #include "io/hardware.h"
-#include "io/shipped.h"
+#include "base/shipped.h"
 
 namespace shardplan {
 namespace {

@@ -16,7 +16,7 @@
 #include "io/load.h"
 #include "io/pattern_rules.h"
 #include "io/plan/plan_file.h"
-#include "io/shipped.h"
+#include "base/shipped.h"
 #include "resolve/resolve.h"
 
 namespace shardplan {
@@ -321,7 +321,7 @@ std::optional<Manifest> read_manifest(const PlanRequest& request, Host& host,
         .help("give the model, the rules or the plan as a file");
   }
   progress.stage("reading the model");
-  return load_manifest(request.model, host, diags);
+  return load_manifest(request.model, request.reading, host, diags);
 }
 
 std::optional<RuleSet> read_given_rules(const PlanRequest& request,

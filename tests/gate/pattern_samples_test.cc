@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include "io/shipped.h"
+#include "base/shipped.h"
 #include "resolve/match.h"
 #include "tests/support/builders.h"
 

@@ -13,7 +13,7 @@
 #include <doctest/doctest.h>
 #include <re2/re2.h>
 
-#include "io/shipped.h"
+#include "base/shipped.h"
 #include "resolve/python_regex.h"
 #include "tests/support/builders.h"
 #include "tests/support/loaded_rules.h"

@@ -9,7 +9,7 @@
 #include "io/graph/graph_file.h"
 #include "io/graph/graph_reader.h"
 #include "io/load.h"
-#include "io/shipped.h"
+#include "base/shipped.h"
 #include "tests/support/built_graph.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/messages.h"

@@ -9,7 +9,7 @@
 
 #include <doctest/doctest.h>
 
-#include "io/shipped.h"
+#include "base/shipped.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/messages.h"
 

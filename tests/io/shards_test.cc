@@ -10,7 +10,7 @@
 
 #include <doctest/doctest.h>
 
-#include "io/shipped.h"
+#include "base/shipped.h"
 #include "io/spec_node.h"
 #include "resolve/match.h"
 #include "tests/support/builders.h"

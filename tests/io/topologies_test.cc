@@ -11,7 +11,7 @@
 
 #include "core/mesh.h"
 #include "io/hardware.h"
-#include "io/shipped.h"
+#include "base/shipped.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/messages.h"
 #include "tests/support/property.h"

@@ -17,7 +17,7 @@
 
 #include "core/fold.h"
 #include "io/load.h"
-#include "io/shipped.h"
+#include "base/shipped.h"
 #include "resolve/correct.h"
 #include "resolve/match.h"
 #include "tests/support/builders.h"

@@ -11,7 +11,7 @@
 #include <doctest/doctest.h>
 
 #include "io/graph/graph_file.h"
-#include "io/shipped.h"
+#include "base/shipped.h"
 #include "sim/simulate.h"
 #include "spmd/layout.h"
 #include "tests/support/built_graph.h"

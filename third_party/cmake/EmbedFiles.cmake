@@ -1,7 +1,7 @@
 # Files that become part of the program.
 #
 #   shardplan_embed(OUTPUT x.cc ROOT rules PATTERN *.yaml
-#                   HEADER io/shipped.h TYPE ShippedFile ACCESSOR shipped_files)
+#                   HEADER base/shipped.h TYPE ShippedFile ACCESSOR shipped_files)
 #
 # writes x.cc into the build folder and adds it to EMBEDDED. It defines the
 # function that HEADER declares, std::span<const TYPE> ACCESSOR(), over

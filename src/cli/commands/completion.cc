@@ -12,7 +12,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "io/hardware.h"
-#include "io/shipped.h"
+#include "base/shipped.h"
 #include "io/topologies.h"
 #include "resolve/framework_semantics.h"
 

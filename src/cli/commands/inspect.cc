@@ -365,7 +365,8 @@ Exit run_inspect(Context& context) {
   if (context.options.inspect.shard) return run_shard(context);
   const std::string& path = context.options.planning.model;
   context.progress.stage("reading " + path);
-  const auto manifest = load_manifest(path, context.host, context.diags);
+  const auto manifest = load_manifest(path, context.options.planning.reading,
+                                      context.host, context.diags);
   if (!manifest) return Exit::CouldNotRun;
   Report report;
   report.command = context.options.command;

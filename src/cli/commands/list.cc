@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/shipped.h"
 #include "base/text.h"
 #include "cli/args.h"
 #include "cli/commands.h"
@@ -20,8 +21,8 @@
 #include "io/graph/graph_file.h"
 #include "io/hardware.h"
 #include "io/load.h"
-#include "io/shipped.h"
 #include "io/topologies.h"
+#include "model/architectures.h"
 #include "report/report.h"
 #include "resolve/framework_semantics.h"
 
@@ -106,6 +107,34 @@ std::vector<Table> list_graphs() {
 
 std::vector<Table> list_families() {
   return {named_table("families", "", named_rows(model_families()))};
+}
+
+std::vector<Table> list_architectures() {
+  Table table;
+  table.id = "architectures";
+  table.columns = {{"name", "name"},
+                   {"model_types", "model types"},
+                   {"classes", "classes"},
+                   {"quantisations", "quantised"},
+                   {"forward", "forward pass"},
+                   {"summary", ""}};
+  std::vector<Row> rows;
+  for (const std::string& name : architecture_names()) {
+    const auto all = find_architecture(name);
+    Names types{all->model_types};
+    Names methods{all->quantisations};
+    Names classes;
+    for (const ModelClass& each : all->classes) {
+      classes.values.push_back(each.class_name);
+    }
+    const bool forward =
+        std::any_of(model_families().begin(), model_families().end(),
+                    [&](const Family& family) { return family.name == name; });
+    rows.push_back({name, std::move(types), std::move(classes),
+                    std::move(methods), forward ? "yes" : "no", all->summary});
+  }
+  table.rows = rows_of(std::move(rows));
+  return {std::move(table)};
 }
 
 std::vector<Table> list_hardware() {
@@ -245,6 +274,8 @@ constexpr Topic kTopics[] = {
     {"topologies", "names of TPU slices and machines, for --topology NAME",
      topology_overview},
     {"graphs", "shipped graphs, which are models, too", list_graphs},
+    {"architectures", "models whose config.json is read, for --architecture",
+     list_architectures},
     {"families", "models whose forward pass is known, for simulate",
      list_families},
     {"ops", "operations of graph files", list_ops},

@@ -39,7 +39,8 @@ std::optional<std::vector<Manifest>> read_named_models(Context& context) {
   bool fine = true;
   for (const std::string& path : context.options.diff.names) {
     context.progress.stage("reading " + path);
-    auto model = load_manifest(path, context.host, context.diags);
+    auto model = load_manifest(path, context.options.planning.reading,
+                               context.host, context.diags);
     fine = fine && model;
     if (model) models.push_back(*std::move(model));
   }

@@ -8,7 +8,7 @@
 #include "io/formats.h"
 #include "io/graph/graph_reader.h"
 #include "io/load.h"
-#include "io/shipped.h"
+#include "base/shipped.h"
 #include "syntax/document.h"
 
 namespace shardplan {

@@ -28,7 +28,7 @@
 
 namespace shardplan {
 
-// The folder of shipped graphs (io/shipped.h), each known as `@name`.
+// The folder of shipped graphs (base/shipped.h), each known as `@name`.
 inline constexpr std::string_view kGraphFolder = "graphs";
 
 // As much of a file as tells whether it is a graph file.

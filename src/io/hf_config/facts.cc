@@ -5,15 +5,17 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <memory>
 #include <string_view>
 #include <utility>
 
 #include "base/checked.h"
 #include "base/text.h"
 #include "io/formats.h"
-#include "io/hf_config/model_type.h"
 #include "io/load.h"
 #include "io/paths.h"
+#include "model/architecture/values.h"
+#include "model/architectures.h"
 
 namespace shardplan {
 namespace {
@@ -30,45 +32,125 @@ std::optional<int64_t> find_size(const Node& config,
   return std::nullopt;
 }
 
-bool is_null(const Node& config, const char* key) {
-  const auto value = config.find(key);
-  return value && value->is_null();
-}
+// What an architecture reads a config as, in silence: a config may be wrong in
+// what is not asked for here.
+class Reading {
+ public:
+  Reading(std::shared_ptr<const Architecture> architecture, const Node& config)
+      : architecture_(std::move(architecture)),
+        reader_(config, "", diags_),
+        values_(*architecture_, reader_) {}
 
-// What the model type's class takes where the key holds no number; `derived` is
-// what the other sizes give.
-std::optional<int64_t> default_of(const HeadDefault& rule, bool null,
-                                  std::optional<int64_t> derived) {
-  const int64_t taken = null ? rule.null : rule.absent;
-  if (taken == kRefused) return std::nullopt;
-  return taken == kDerived ? derived : taken;
-}
+  std::optional<int64_t> size(std::string_view name) {
+    const ConfigValue* const value = values_.find(name);
+    if (value == nullptr || value->kind != ConfigValue::Kind::Integer) {
+      return std::nullopt;
+    }
+    return value->integer;
+  }
+  bool has_table(std::string_view name) const {
+    return architecture_->find_value(name) != nullptr;
+  }
+  std::vector<int64_t> table(std::string_view name) {
+    std::string why;
+    std::vector<int64_t> numbers;
+    const auto* const values = values_.find_table(name, why);
+    for (size_t i = 0; values != nullptr && i < values->size(); ++i) {
+      numbers.push_back((*values)[i].integer);
+    }
+    return numbers;
+  }
 
-std::optional<int64_t> find_kv_heads(const Node& config, const HfModelType* row,
+ private:
+  std::shared_ptr<const Architecture> architecture_;
+  Diagnostics diags_;
+  ConfigReader reader_;
+  ModelValues values_;
+};
+
+std::optional<int64_t> find_kv_heads(const Node& config,
                                      std::optional<int64_t> heads) {
   if (const auto count = find_size(
           config, {"num_key_value_heads", "num_kv_heads", "n_kv_heads"})) {
     return count;
-  }
-  if (row != nullptr) {
-    return default_of(row->kv_heads, is_null(config, "num_key_value_heads"),
-                      heads);
   }
   // Falcon and GPTBigCode say it with a switch, each in its own way.
   if (config.find("multi_query")) return std::nullopt;
   return heads;
 }
 
-std::optional<int64_t> find_head_dim(const Node& config, const HfModelType* row,
+std::optional<int64_t> find_head_dim(const Node& config,
                                      std::optional<int64_t> heads) {
   if (const auto size = find_size(config, {"head_dim", "kv_channels"})) {
     return size;
   }
   const auto hidden = find_size(config, {"hidden_size", "n_embd", "d_model"});
-  std::optional<int64_t> derived;
-  if (hidden && heads && *hidden % *heads == 0) derived = *hidden / *heads;
-  if (row == nullptr) return derived;
-  return default_of(row->head_dim, is_null(config, "head_dim"), derived);
+  if (hidden && heads && *hidden % *heads == 0) return *hidden / *heads;
+  return std::nullopt;
+}
+
+// Windows of layers of a model type that no architecture describes: only
+// `layer_types` is read. Where there is `sliding_window` without it, all layers
+// are taken to see all tokens, which is never too little. Layers that keep no
+// keys and values (recurrent ones), and those that share another layer's, are
+// kUnknownWindow.
+
+// Keys by which model types without `layer_types` mix attention with layers of
+// another kind.
+constexpr std::string_view kHybridKeys[] = {
+    "attn_layer_indices", "attn_layer_period", "full_attention_interval",
+    "hybrid_override_pattern", "layers_block_type"};
+
+// What a word of `layer_types` means.
+int64_t window_of_type(std::string_view type, const Node& config) {
+  if (type == "full_attention" || type == "attention") return 0;
+  if (type == "sliding_attention") {
+    return find_size(config, {"sliding_window"}).value_or(kUnknownWindow);
+  }
+  if (type == "chunked_attention") {
+    return find_size(config, {"attention_chunk_size"}).value_or(kUnknownWindow);
+  }
+  return kUnknownWindow;
+}
+
+std::vector<int64_t> listed_windows(const Node& config, int64_t layers) {
+  const auto types = config.find("layer_types");
+  const bool listed = types && types->is_list();
+  std::vector<int64_t> windows;
+  for (size_t i = 0; listed && i < types->size(); ++i) {
+    windows.push_back(window_of_type(types->item(i).text(), config));
+  }
+  if (!listed) windows.assign(static_cast<size_t>(layers), 0);
+  const bool hybrid = std::any_of(
+      std::begin(kHybridKeys), std::end(kHybridKeys),
+      [&](std::string_view key) { return config.find(key).has_value(); });
+  const auto end = static_cast<int64_t>(windows.size());
+  int64_t unknown = find_size(config, {"num_kv_shared_layers"}).value_or(0);
+  if (hybrid && !types) unknown = end;
+  std::fill(windows.begin() + std::max<int64_t>(0, end - unknown),
+            windows.end(), kUnknownWindow);
+  return windows;
+}
+
+// ModelFacts::windows; `reading` is null for a model type that is not known.
+std::vector<int64_t> layer_windows(const Node& config, Reading* reading,
+                                   int64_t layers) {
+  if (layers > kMaxCount) return {};
+  std::vector<int64_t> windows;
+  if (reading == nullptr) {
+    windows = listed_windows(config, layers);
+  } else if (reading->has_table("window")) {
+    windows = reading->table("window");
+  }
+  const bool all_see_all = std::all_of(windows.begin(), windows.end(),
+                                       [](int64_t w) { return w == 0; });
+  return all_see_all ? std::vector<int64_t>() : windows;
+}
+
+std::unique_ptr<Reading> reading_of(const Node& config) {
+  ModelKind kind = find_model_kind(config);
+  if (!kind) return nullptr;
+  return std::make_unique<Reading>(std::move(kind.architecture), config);
 }
 
 // The quantisation block: FP8 says it as [rows, columns], MXFP4 has 32 values
@@ -94,27 +176,39 @@ void read_quantization(const Node& config, ModelFacts& facts) {
 }  // namespace
 
 std::string config_model_type(const Node& config) {
-  if (const HfModelType* row = find_model_type(config)) {
-    return std::string(row->model_type);
-  }
   const auto given = config.find("model_type");
-  return given ? std::string(given->text()) : "";
+  if (given && !given->is_null()) return std::string(given->text());
+  const ModelKind kind = find_model_kind(config);
+  if (!kind || kind.architecture->model_types.empty()) return "";
+  return kind.architecture->model_types.front();
 }
 
-ModelFacts config_facts(const Node& config) {
+ModelFacts config_facts(
+    const Node& config,
+    const std::shared_ptr<const Architecture>& architecture) {
   const auto inner = config.find("text_config");
   const bool nested = inner && inner->is_map();
   const Node map = nested ? *inner : config;
+  auto reading = architecture == nullptr ? reading_of(map) : nullptr;
   // gemma3's text_config may not say what it is: ask the whole config then.
-  const HfModelType* row = find_model_type(map);
-  if (row == nullptr) row = find_model_type(config);
+  if (reading == nullptr) {
+    const auto whole = architecture != nullptr
+                           ? architecture
+                           : find_model_kind(config).architecture;
+    if (whole != nullptr && !nested) {
+      reading = std::make_unique<Reading>(whole, map);
+    }
+    for (size_t i = 0; nested && whole && i < whole->sections.size(); ++i) {
+      const ConfigSection& section = whole->sections[i];
+      if (section.key != "text_config") continue;
+      reading = std::make_unique<Reading>(section.architecture, map);
+    }
+  }
 
   ModelFacts facts;
   facts.heads =
       find_size(map, {"num_attention_heads", "n_head", "n_heads", "num_heads"});
-  if (!facts.heads && row != nullptr && row->heads != kRefused) {
-    facts.heads = row->heads;
-  }
+  if (!facts.heads && reading) facts.heads = reading->size("heads");
   facts.experts =
       find_size(map, {"num_local_experts", "n_routed_experts", "num_experts"});
   facts.expert_groups = find_size(map, {"n_group"});
@@ -133,10 +227,14 @@ ModelFacts config_facts(const Node& config) {
       facts.kv_latent = checked_add(*rank, *rope);
     }
   } else {
-    facts.kv_heads = find_kv_heads(map, row, facts.heads);
-    facts.head_dim = find_head_dim(map, row, facts.heads);
+    facts.kv_heads =
+        reading ? reading->size("kv_heads") : find_kv_heads(map, facts.heads);
+    facts.head_dim =
+        reading ? reading->size("head_dim") : find_head_dim(map, facts.heads);
   }
-  if (facts.layers) facts.windows = layer_windows(map, row, *facts.layers);
+  if (facts.layers) {
+    facts.windows = layer_windows(map, reading.get(), *facts.layers);
+  }
   if (facts.heads || facts.kv_heads || facts.experts || facts.layers) {
     facts.from = FactsFrom::Config;
   }
@@ -400,7 +498,8 @@ std::optional<ModelConfig> read_model_config(const Node& config,
   note_text_model(model, whole.text("model_type"), diags);
   refuse_switches(reader);
   if (model.layers) {
-    model.windows = layer_windows(map, find_model_type(map), *model.layers);
+    const auto reading = reading_of(map);
+    model.windows = layer_windows(map, reading.get(), *model.layers);
   }
   if (!reader.ok()) return std::nullopt;
   return model;

@@ -12,66 +12,17 @@
 
 #include "base/text.h"
 #include "io/formats.h"
-#include "io/hf_config/model_type.h"
 #include "io/load.h"
 #include "io/paths.h"
+#include "model/architecture/walk.h"
+#include "model/architectures.h"
 
 namespace shardplan {
 namespace {
 
-constexpr HeadDefault kGemmaKvHeads{4, kRefused};
-constexpr HeadDefault kGemmaHeadDim{256, kRefused};
-
-// Defaults are those of the model types' configuration classes.
-constexpr HfModelType kModelTypes[] = {
-    {"llama", "LlamaForCausalLM", write_llama, false, {}, {}, ""},
-    {"mistral", "MistralForCausalLM", write_mistral, false, {8}, {}, ""},
-    {"qwen2", "Qwen2ForCausalLM", write_qwen2, false, {32}, {}, ""},
-    {"qwen3",
-     "Qwen3ForCausalLM",
-     write_qwen3,
-     false,
-     {32},
-     {128, kRefused},
-     ""},
-    {"mixtral", "MixtralForCausalLM", write_mixtral, false, {8}, {}, ""},
-    {"qwen3_moe",
-     "Qwen3MoeForCausalLM",
-     write_qwen3_moe,
-     false,
-     {4, kRefused},
-     {},
-     ""},
-    {"gemma2", "Gemma2ForCausalLM", write_gemma2, true, kGemmaKvHeads,
-     kGemmaHeadDim, ""},
-    {"gemma3_text", "Gemma3ForCausalLM", write_gemma3_text, true, kGemmaKvHeads,
-     kGemmaHeadDim, "", 8},
-    {"gemma3", "Gemma3ForConditionalGeneration", write_gemma3, true,
-     kGemmaKvHeads, kGemmaHeadDim, "", 8},
-    {"gpt2", "GPT2LMHeadModel", write_gpt2, true, {}, {}, ""},
-    {"bert", "BertModel", write_bert, true, {}, {}, ""},
-    {"bert", "BertForMaskedLM", write_bert_masked_lm, true, {}, {}, ""},
-    {"gpt_oss", "GptOssForCausalLM", write_gpt_oss, false, {8}, {64}, "mxfp4"},
-    {"deepseek_v3",
-     "DeepseekV3ForCausalLM",
-     write_deepseek_v3,
-     false,
-     {},
-     {},
-     "fp8"},
-};
-
-constexpr std::string_view kUseTensors =
-    "the model's safetensors files give its tensors without the config";
-
 // Reports why a config is of no model type.
 Diagnostics::Builder report_unknown(const Node& root, ConfigReader& config) {
-  std::vector<std::string> known;
-  for (const HfModelType& row : kModelTypes) {
-    if (known.empty() || known.back() != row.model_type) {
-      known.emplace_back(row.model_type);
-    }
-  }
+  const std::vector<std::string> known = known_model_types();
   const auto model_type = root.find("model_type");
   auto report =
       model_type && model_type->is_string()
@@ -81,11 +32,7 @@ Diagnostics::Builder report_unknown(const Node& root, ConfigReader& config) {
           : config.refuse("architectures",
                           "neither `model_type` nor `architectures` names a "
                           "known family");
-  std::string list;
-  for (const std::string& name : known) {
-    list += (list.empty() ? "" : ", ") + name;
-  }
-  report.fact("known: " + list);
+  report.fact("known: " + joined(known, ", "));
   if (model_type) {
     if (const auto near = nearest(model_type->text(), known)) {
       report.help("the nearest known one is `" + *near + "`");
@@ -94,80 +41,20 @@ Diagnostics::Builder report_unknown(const Node& root, ConfigReader& config) {
   return report.help(std::string(kUseTensors));
 }
 
-bool names_architecture(const Node& config, std::string_view architecture) {
-  const auto list = config.find("architectures");
-  for (size_t i = 0; list && i < list->size(); ++i) {
-    if (list->item(i).text() == architecture) return true;
-  }
-  return false;
-}
-
-// A model for another task has other tensors.
-void check_architecture(const Node& root, const HfModelType& row,
-                        ConfigReader& config) {
-  const auto list = config.find("architectures");
-  if (!list || list->size() == 0) return;
-  if (names_architecture(root, row.architecture)) return;
-  std::string known;
-  for (const HfModelType& other : kModelTypes) {
-    if (other.model_type != row.model_type) continue;
-    known += (known.empty() ? "" : ", ") + std::string(other.architecture);
-  }
-  config
-      .refuse("architectures", "architecture " +
-                                   in_backticks(list->item(0).text()) +
-                                   " is not known")
-      .fact("known for `" + std::string(row.model_type) + "`: " + known)
+// A model for another model_class has other tensors.
+Diagnostics::Builder report_class(const Node& root, const Architecture& all,
+                                  ConfigReader& config) {
+  const auto list = root.find("architectures");
+  std::vector<std::string> known;
+  for (const ModelClass& model_class : all.classes)
+    known.push_back(model_class.class_name);
+  const std::string named =
+      list->is_list() ? std::string(list->item(0).text()) : "";
+  return config
+      .refuse("architectures",
+              "architecture " + in_backticks(named) + " is not known")
+      .fact("known for `" + all.name + "`: " + joined(known, ", "))
       .help(std::string(kUseTensors));
-}
-
-constexpr std::string_view kPackedTensors =
-    "its checkpoint holds packed tensors that the config does not describe";
-
-// "`awq`", "4 bits in groups of 64" of MLX, which names no method; "" where
-// nothing is said.
-std::string method_text(const Node& quantization) {
-  if (!quantization.is_map()) return "";
-  const auto method = quantization.find("quant_method");
-  if (method && !method->text().empty()) return in_backticks(method->text());
-  const auto bits = quantization.find("bits");
-  const auto group = quantization.find("group_size");
-  if (!bits || !group || !bits->integer() || !group->integer()) return "";
-  return plural(*bits->integer(), "bit") + " in groups of " +
-         std::to_string(*group->integer());
-}
-
-// Whether the config is quantised, in the model type's own way; any other is
-// SP009, however it is said: nothing of it is read as plain numbers.
-bool check_quantization(const HfModelType& row, ConfigReader& config) {
-  // MLX says `quantization`, and repeats it under the other name, which
-  // names no method then.
-  for (const char* key :
-       {"quantization", "quantization_config", "compression_config",
-        "quant_config", "quantize_config"}) {
-    const auto value = config.find(key);
-    if (!value) continue;
-    const auto method =
-        value->is_map() ? value->find("quant_method") : std::nullopt;
-    // The one place where model types look for it.
-    if (std::string_view(key) == "quantization_config" && method &&
-        !row.quantization.empty() && method->text() == row.quantization) {
-      return true;
-    }
-    const bool own_key = std::string_view(key) != "quantization";
-    const std::string text = method_text(*value);
-    const bool nameless = !method || method->text().empty();
-    config
-        .refuse(key,
-                own_key && nameless
-                    ? "`" + std::string(key) + "` names no `quant_method`"
-                    : "the config is quantised with " +
-                          (text.empty() ? "`" + std::string(key) + "`" : text))
-        .fact(std::string(kPackedTensors))
-        .help(std::string(kUseTensors));
-    break;
-  }
-  return false;
 }
 
 // A quantisation that a part of the config says of itself is none of the
@@ -176,7 +63,7 @@ void check_parts(const Node& root, Diagnostics& diags) {
   const auto text = root.find("text_config");
   if (!text || !text->is_map()) return;
   ConfigReader inner(*text, "text_config.", diags);
-  check_quantization(HfModelType(), inner);
+  read_quantisation(Architecture(), inner);
 }
 
 // The dtype that `key` names; reports one that weights cannot have.
@@ -250,7 +137,7 @@ std::optional<Manifest> read(const ModelSource& source, Host& host,
       is_quantised_beside(source.directory, host, diags)) {
     return std::nullopt;
   }
-  auto manifest = synthesize_manifest(*document, diags);
+  auto manifest = synthesize_manifest(*document, diags, source.architecture);
   if (manifest) manifest->title = source.path;
   return manifest;
 }
@@ -260,21 +147,6 @@ std::optional<Manifest> read(const ModelSource& source, Host& host,
 const ManifestFormat kHfConfig = {
     "hf-config", "a Hugging Face config.json of a known family", recognize,
     read};
-
-std::span<const HfModelType> hf_model_types() { return kModelTypes; }
-
-const HfModelType* find_model_type(const Node& config) {
-  if (!config.is_map()) return nullptr;
-  const auto model_type = config.find("model_type");
-  const bool typed = model_type && !model_type->is_null();
-  const HfModelType* first = nullptr;  // of that type
-  for (const HfModelType& row : kModelTypes) {
-    if (typed && model_type->text() != row.model_type) continue;
-    if (names_architecture(config, row.architecture)) return &row;
-    if (typed && first == nullptr) first = &row;
-  }
-  return first;
-}
 
 bool is_quantised_beside(const std::string& directory, Host& host,
                          Diagnostics& diags) {
@@ -314,24 +186,33 @@ bool is_quantised_beside(const std::string& directory, Host& host,
   return false;
 }
 
-std::optional<Manifest> synthesize_manifest(const Document& config,
-                                            Diagnostics& diags) {
+std::optional<Manifest> synthesize_manifest(
+    const Document& config, Diagnostics& diags,
+    const std::shared_ptr<const Architecture>& architecture) {
   const auto root = require(config.root(), NodeKind::Map, "a config", diags);
   if (!root) return std::nullopt;
   ConfigReader reader(*root, "", diags);
-  const HfModelType* row = find_model_type(*root);
-  if (row == nullptr) return report_unknown(*root, reader);
-  check_architecture(*root, *row, reader);
-  const bool quantized = check_quantization(*row, reader);
+  const ModelKind kind = architecture == nullptr
+                             ? find_model_kind(*root)
+                             : model_kind_of(architecture, *root);
+  if (!kind) return report_unknown(*root, reader);
+  if (kind.model_class == nullptr)
+    report_class(*root, *kind.architecture, reader);
+  const auto quantisation = read_quantisation(*kind.architecture, reader);
   check_parts(*root, diags);
   Manifest manifest;
   manifest.format = std::string(kHfConfig.name);
-  manifest.facts = config_facts(*root);
+  manifest.facts = config_facts(*root, architecture);
   manifest.model_type = config_model_type(*root);
-  const DType dtype = weights_dtype(*root, reader, quantized, manifest, diags);
-  TensorWriter writer(manifest, dtype, reader);
-  if (reader.ok()) row->write(*row, reader, writer);
-  if (!reader.ok()) return std::nullopt;
+  const bool quantised =
+      quantisation && quantisation->method != Quantisation::Method::None;
+  const DType dtype = weights_dtype(*root, reader, quantised, manifest, diags);
+  ModelValues values(*kind.architecture, reader);
+  if (!reader.ok() || !values.read_all()) return std::nullopt;
+  if (!write_tensors(values, *kind.model_class, dtype, *quantisation,
+                     manifest)) {
+    return std::nullopt;
+  }
   return manifest;
 }
 

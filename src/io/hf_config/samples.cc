@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/hf_config/samples.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "base/checked.h"
 #include "io/formats.h"
-#include "io/hf_config/model_type.h"
+#include "model/architectures.h"
 
 namespace shardplan {
 namespace {
@@ -30,28 +31,39 @@ constexpr std::string_view kSampleTower = R"(
   "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2,
   "image_size": 16, "patch_size": 8, "num_channels": 3, "vision_use_head": false)";
 
-std::string sample_config(const HfModelType& row) {
+std::string sample_config(const Architecture& all,
+                          const ModelClass& model_class) {
   const std::string sizes(kSampleSizes);
-  const std::string tied = row.tied ? "" : R"(, "tie_word_embeddings": false)";
-  return "{\"model_type\": \"" + std::string(row.model_type) +
-         "\", \"architectures\": [\"" + std::string(row.architecture) + "\"]," +
-         sizes + tied + ", \"text_config\": {" + sizes +
-         "}, \"vision_config\": {" + std::string(kSampleTower) + "}}";
+  // Where that is known, the head is stored apart.
+  const bool tied =
+      std::any_of(all.requirements.begin(), all.requirements.end(),
+                  [](const Requirement& r) { return r.that.mentions("tied"); });
+  return "{\"model_type\": \"" + all.model_types.front() +
+         "\", \"architectures\": [\"" + model_class.class_name + "\"]," +
+         sizes + (tied ? "" : R"(, "tie_word_embeddings": false)") +
+         ", \"text_config\": {" + sizes + "}, \"vision_config\": {" +
+         std::string(kSampleTower) + "}}";
 }
 
 }  // namespace
 
 std::vector<Manifest> family_samples() {
   std::vector<Manifest> samples;
-  for (const HfModelType& row : hf_model_types()) {
-    Diagnostics diags;
-    const auto config = parse_document(
-        std::make_shared<SourceFile>("config.json", sample_config(row)), diags);
-    SHARDPLAN_CHECK(config.has_value());
-    auto sample = synthesize_manifest(*config, diags);
-    SHARDPLAN_CHECK(sample.has_value());
-    sample->title = row.model_type;
-    samples.push_back(*std::move(sample));
+  for (const std::string& name : architecture_names()) {
+    const auto all = find_architecture(name);
+    if (all->model_types.empty()) continue;
+    for (const ModelClass& model_class : all->classes) {
+      Diagnostics diags;
+      const auto config =
+          parse_document(std::make_shared<SourceFile>(
+                             "config.json", sample_config(*all, model_class)),
+                         diags);
+      SHARDPLAN_CHECK(config.has_value());
+      auto sample = synthesize_manifest(*config, diags);
+      SHARDPLAN_CHECK(sample.has_value());
+      sample->title = all->model_types.front();
+      samples.push_back(*std::move(sample));
+    }
   }
   return samples;
 }

@@ -16,7 +16,7 @@
 #include "graph/op.h"
 #include "io/graph/graph_file.h"
 #include "io/load.h"
-#include "io/shipped.h"
+#include "base/shipped.h"
 #include "report/report.h"
 #include "tests/support/memory_host.h"
 

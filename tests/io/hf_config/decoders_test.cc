@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "io/hf_config/decoders.h"
-
 #include <doctest/doctest.h>
 
 #include "tests/support/hf_config.h"
@@ -9,112 +7,71 @@
 namespace shardplan {
 namespace {
 
-using testing::Json;
-
-const Json kSizes = {{"vocab_size", 96},
-                     {"hidden_size", 48},
-                     {"intermediate_size", 64},
-                     {"num_hidden_layers", 2},
-                     {"num_attention_heads", 6}};
-
-struct Read {
-  Decoder decoder;
-  std::string problem;
-  size_t problems = 0;
-};
-
-Read read(const HfModelType& family, const Json& changes) {
-  Diagnostics diags;
-  const auto document = parse_document(
-      std::make_shared<const SourceFile>(
-          "config.json", testing::changed(kSizes, changes).dump()),
-      diags);
-  REQUIRE(document);
-  ConfigReader config(document->root(), "", diags);
-  Read result{read_decoder(family, config), "", 0};
-  if (!config.ok()) result.problem = diags.all()[0].message;
-  result.problems = diags.all().size();
-  return result;
-}
-
-TEST_CASE("KV heads and head_dim: given, absent and null") {
-  const HfModelType derived{};
-  const HfModelType given{.kv_heads = {3, kDerived},
-                          .head_dim = {10, kRefused}};
-  struct Row {
-    const HfModelType& family;
-    Json changes;
-    int64_t kv_heads;
-    int64_t head_dim;
-  };
-  const Row rows[] = {
-      {derived, Json::object(), 6, 8},
-      {derived, {{"num_key_value_heads", 2}, {"head_dim", 5}}, 2, 5},
-      {derived,
-       {{"num_key_value_heads", nullptr}, {"head_dim", nullptr}},
-       6,
-       8},
-      {given, Json::object(), 3, 10},
-      {given, {{"num_key_value_heads", nullptr}}, 6, 10},
-      {given, {{"num_key_value_heads", 1}, {"head_dim", 2}}, 1, 2},
-  };
-  for (const Row& row : rows) {
-    CAPTURE(row.changes.dump());
-    const Read result = read(row.family, row.changes);
-    CHECK(result.problem.empty());
-    CHECK(result.decoder.kv_heads == row.kv_heads);
-    CHECK(result.decoder.head_dim == row.head_dim);
-    CHECK(result.decoder.query_size() == 6 * row.head_dim);
-    CHECK(result.decoder.kv_size() == row.kv_heads * row.head_dim);
-  }
-}
-
-TEST_CASE("sizes that contradict one another are refused") {
-  const HfModelType derived{};
-  const HfModelType given{.kv_heads = {4, kRefused},
-                          .head_dim = {10, kRefused}};
-  const std::string multiple =
-      "`num_attention_heads` must be a multiple of `num_key_value_heads`";
-  CHECK(read(derived, {{"num_key_value_heads", 4}}).problem == multiple);
-  CHECK(read(given, Json::object()).problem == multiple);
-  CHECK(read(derived, {{"hidden_size", 50}}).problem ==
-        "without `head_dim`, `hidden_size` must be a multiple of "
-        "`num_attention_heads`");
-  CHECK(read(derived, {{"hidden_size", 50}, {"head_dim", 7}}).problem == "");
-  CHECK(read(given, {{"num_key_value_heads", 2}, {"head_dim", nullptr}})
-            .problem == "`head_dim` is null");
-  CHECK(read(given, {{"num_key_value_heads", nullptr}}).problem ==
-        "`num_key_value_heads` is null");
-}
-
-TEST_CASE("a size that is wrong does not make others look wrong") {
-  const HfModelType derived{};
-  const Read result = read(derived, {{"hidden_size", -4}});
-  CHECK(result.problem == "`hidden_size` is -4");
-  CHECK(result.problems == 1);
-}
-
-TEST_CASE("the head is tied as the config says, else as the family does") {
-  const HfModelType untied{};
-  const HfModelType tied{.tied = true};
-  CHECK_FALSE(read(untied, Json::object()).decoder.tied);
-  CHECK(read(tied, Json::object()).decoder.tied);
-  CHECK(read(untied, {{"tie_word_embeddings", true}}).decoder.tied);
-  CHECK_FALSE(read(tied, {{"tie_word_embeddings", false}}).decoder.tied);
-}
-
-TEST_CASE("layers are named below their root") {
-  CHECK(layer_name(12) == "model.layers.12.");
-  CHECK(layer_name(0, "encoder.") == "encoder.layers.0.");
-}
-
 using testing::changed;
 using testing::has_tensor;
+using testing::Json;
 using testing::sample_config;
 using testing::small_config;
 using testing::synthesize;
 using testing::type_of;
 using testing::without;
+
+const Json kSizes = {{"vocab_size", 96},         {"hidden_size", 48},
+                     {"intermediate_size", 64},  {"num_hidden_layers", 2},
+                     {"num_attention_heads", 6}, {"head_dim", 8}};
+
+// The rows of q and of k in the first layer, or the problem.
+std::string heads(const char* model_type, const Json& changes) {
+  Json config = changed(kSizes, changes);
+  for (const auto& [key, value] : changes.items()) {
+    if (value == "absent") config.erase(key);
+  }
+  const auto result = synthesize(changed(config, {{"model_type", model_type}}));
+  if (!result->manifest) return result->problem();
+  const auto rows = [&](const char* name) {
+    return std::to_string(
+        type_of(*result->manifest,
+                "model.layers.0.self_attn." + std::string(name) + ".weight")
+            .shape[0]);
+  };
+  return rows("q_proj") + " " + rows("k_proj");
+}
+
+TEST_CASE("KV heads and head_dim: given, absent and null") {
+  CHECK(heads("llama", {{"head_dim", "absent"}}) == "48 48");
+  CHECK(heads("llama", {{"num_key_value_heads", 2}, {"head_dim", 5}}) ==
+        "30 10");
+  CHECK(heads("llama", {{"num_key_value_heads", nullptr},
+                        {"head_dim", nullptr}}) == "48 48");
+  CHECK(heads("mistral", {{"num_attention_heads", 8}}) == "64 64");
+  CHECK(heads("mistral", {{"num_key_value_heads", nullptr}}) == "48 48");
+  CHECK(heads("gemma2", {{"num_attention_heads", 8}, {"head_dim", "absent"}}) ==
+        "2048 1024");
+  CHECK(heads("gemma2", {{"num_key_value_heads", 1}, {"head_dim", 2}}) ==
+        "12 2");
+}
+
+TEST_CASE("sizes that contradict one another are refused") {
+  const std::string multiple =
+      "SP009 `num_attention_heads` must be a multiple of `num_key_value_heads`";
+  CHECK(heads("llama", {{"num_key_value_heads", 4}}) == multiple);
+  CHECK(heads("gemma2", Json::object()) == multiple);
+  CHECK(heads("llama", {{"hidden_size", 50}, {"head_dim", "absent"}}) ==
+        "SP009 `head_dim` is missing, and `hidden / heads` has no value: "
+        "50 / 6 leaves a rest");
+  CHECK(heads("llama", {{"hidden_size", 50}, {"head_dim", 7}}) == "42 42");
+  CHECK(heads("gemma2", {{"num_key_value_heads", 2}, {"head_dim", nullptr}}) ==
+        "SP009 `head_dim` is null");
+  CHECK(heads("gemma2", {{"num_key_value_heads", nullptr}}) ==
+        "SP009 `num_key_value_heads` is null");
+}
+
+TEST_CASE("a size that is wrong does not make others look wrong") {
+  const auto result = synthesize(
+      changed(kSizes, {{"model_type", "llama"}, {"hidden_size", -4}}));
+  CHECK(result->problem() == "SP009 `hidden_size` is -4");
+  CHECK(result->diags.all().size() == 1);
+}
 
 TEST_CASE("biases are those of the family, whatever the config says") {
   struct Row {
@@ -365,14 +322,6 @@ TEST_CASE("null is not a number of KV heads for qwen3_moe") {
             ->problem() == "SP009 `num_key_value_heads` is null");
 }
 
-using testing::changed;
-using testing::has_tensor;
-using testing::Json;
-using testing::sample_config;
-using testing::synthesize;
-using testing::type_of;
-using testing::without;
-
 TEST_CASE("the causal masks are f32 buffers, whatever the weights are") {
   const auto result =
       synthesize(changed(sample_config("gpt2"), {{"torch_dtype", "float16"}}));
@@ -418,8 +367,6 @@ TEST_CASE("a gpt2 whose names are uncertain is refused") {
   CHECK(synthesize(without(config, "n_embd"))->problem() ==
         "SP009 `n_embd` is missing");
 }
-
-using testing::small_config;
 
 TEST_CASE("the architecture tells the bare encoder from the one with a head") {
   const auto bare = synthesize(small_config("bert"));

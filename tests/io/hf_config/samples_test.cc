@@ -3,19 +3,24 @@
 
 #include <doctest/doctest.h>
 
-#include "io/hf_config/model_type.h"
+#include "model/architectures.h"
 
 namespace shardplan {
 namespace {
 
-TEST_CASE("every family has a small model with layers") {
+TEST_CASE("every class of an architecture has a small model with layers") {
   const auto samples = family_samples();
-  REQUIRE(samples.size() == hf_model_types().size());
-  for (size_t i = 0; i < samples.size(); ++i) {
-    CAPTURE(samples[i].title);
-    CHECK(samples[i].title == hf_model_types()[i].model_type);
-    CHECK(samples[i].size() > 10);
-    CHECK(samples[i].total_elements() < 1'000'000);
+  size_t expected = 0;
+  for (const std::string& name : architecture_names()) {
+    const auto all = find_architecture(name);
+    if (!all->model_types.empty()) expected += all->classes.size();
+  }
+  CHECK(samples.size() == expected);
+  for (const Manifest& sample : samples) {
+    CAPTURE(sample.title);
+    CHECK_FALSE(sample.title.empty());
+    CHECK(sample.size() > 10);
+    CHECK(sample.total_elements() < 1'000'000);
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "io/shipped.h"
+#include "base/shipped.h"
 
 #include <memory>
 

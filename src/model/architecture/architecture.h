@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// Architecture: what is known of a kind of model, as its file says
+// (docs/formats/architecture.md): names for what a config.json holds, and the
+// modules of a model with their parameters.
+//
+// An architecture is data: nothing in the program knows one by its name. The
+// shipped ones stand in rules/architectures, a user's own is read by the same
+// code.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "base/source.h"
+#include "core/types.h"
+#include "model/architecture/expression.h"
+
+namespace shardplan {
+
+// A name, and where its value comes from.
+struct ValueRule {
+  enum class Kind : uint8_t {
+    Size,      // an integer of `least` or more
+    Flag,      // true or false
+    Number,    // more than 0
+    Text,      //
+    Integers,  // a list
+    Table,     // a value for every layer
+  };
+  std::string name;
+  Span where;
+  Kind kind = Kind::Size;
+  std::vector<std::string> keys;     // of the config; the first that is there
+  std::optional<Expression> absent;  // where there is none
+  std::optional<Expression> null;    // where it is null
+  std::optional<Expression> is;      // of names that no key says
+  int64_t least = 1;
+  int64_t most = 0;  // as ValueRule::Kind has it
+  // What words of the config mean: of a text, or of the items of a table.
+  std::vector<std::pair<std::string, Expression>> words;
+  std::optional<Expression> other_words;
+};
+
+// What a config must fulfil, else it is SP009 at the key.
+struct Requirement {
+  Span where;
+  Expression that;
+  std::string key;
+  std::string message;
+  std::vector<std::string> facts;  // `{heads}` is the value of a name
+};
+
+// A dimension of a parameter, as a tree of products and of parts side by side.
+struct DimTree {
+  Span where;
+  Expression size;  // of a leaf
+  std::optional<Expression> per;
+  std::vector<std::pair<std::string, DimTree>> parts;  // none: a leaf
+};
+
+struct ModuleCase;
+
+// A module with its parameters, or several.
+struct ModuleStep {
+  enum class Kind : uint8_t {
+    Linear,     // dims: out, in
+    Embedding,  // dims: rows, columns
+    RmsNorm,    // dims: size
+    LayerNorm,  // dims: size
+    Parameter,  // dims: its shape
+    Buffer,     // the same, of a tensor that is no parameter
+    Block,
+    Section,
+    Repeat,
+    Switch,
+  };
+  Kind kind = Kind::Linear;
+  Span where;
+  std::string what;  // of a block or section, its name
+  std::string name;  // of the module; "" for none of its own
+  std::optional<Expression> when;
+
+  std::vector<DimTree> dims;
+  std::optional<Expression> bias;
+  std::string weight_name = ".weight";
+  std::string bias_name = ".bias";
+  bool inputs_first = false;  // its matrix is [in, out]
+  bool quantised = true;      // where the model is
+  std::optional<DType> dtype;
+
+  std::vector<std::pair<std::string, Expression>> arguments;  // of a block
+  std::string part;                                           // of a section
+
+  std::optional<Expression> count;  // of a repeat
+  std::optional<Expression> start;  // the first index; default 0
+  std::string index;
+  bool stacked = false;  // one tensor with a dimension in front
+  std::vector<ModuleStep> steps;
+  std::vector<ModuleCase> cases;  // of a switch
+};
+
+struct ModuleCase {
+  std::optional<Expression> when;  // none: otherwise
+  std::vector<ModuleStep> steps;
+};
+
+struct BlockArgument {
+  std::string name;
+  std::optional<Expression> otherwise;  // computed where the block is used
+};
+
+struct ModuleBlock {
+  std::string name;
+  Span where;
+  std::vector<BlockArgument> takes;
+  std::vector<ModuleStep> steps;
+  // Of all architectures: it sees its arguments, not the names of one.
+  bool shared = false;
+};
+
+// What a class of models has: `LlamaForCausalLM`.
+struct ModelClass {
+  std::string class_name;
+  Span where;
+  std::vector<ModuleStep> steps;
+};
+
+struct Architecture;
+
+// A part of a config with an architecture of its own: `vision_config`.
+struct ConfigSection {
+  std::string name;
+  Span where;
+  std::string key;
+  std::shared_ptr<const Architecture> architecture;
+};
+
+struct Architecture {
+  std::string name;
+  std::string summary;
+  std::vector<std::string> model_types;
+  std::vector<std::string> quantisations;  // methods whose tensors are known
+  std::vector<ValueRule> values;
+  std::vector<Requirement> requirements;
+  std::map<std::string, ModuleBlock, std::less<>> blocks;
+  std::vector<ModelClass>
+      classes;  // the first is meant where a config names none
+  std::vector<ConfigSection> sections;
+  std::vector<SourcePtr> sources;  // keep places alive
+
+  const ValueRule* find_value(std::string_view name) const;
+  const ModelClass* find_class(std::string_view class_name) const;
+  const ConfigSection* find_section(std::string_view name) const;
+};
+
+// How often an architecture may build on another, and blocks may nest.
+inline constexpr int kMaxArchitectureDepth = 16;
+
+// Finds another architecture by its name; null, with the reason reported, where
+// there is none.
+using FindArchitecture =
+    std::function<std::shared_ptr<const Architecture>(std::string_view name)>;
+
+// Reads a file. `shared` are blocks that every architecture may use. What is
+// wrong is SP018, or SP002 and SP004, at its place.
+std::shared_ptr<const Architecture> read_architecture(
+    const SourcePtr& source,
+    const std::map<std::string, ModuleBlock, std::less<>>& shared,
+    const FindArchitecture& find, Diagnostics& diags);
+
+// The blocks of a file that has nothing else.
+std::optional<std::map<std::string, ModuleBlock, std::less<>>> read_blocks(
+    const SourcePtr& source, Diagnostics& diags);
+
+}  // namespace shardplan

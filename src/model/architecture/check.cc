@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "base/text.h"
+#include "model/architecture/reading.h"
+#include "syntax/document.h"
+
+namespace shardplan {
+namespace {
+
+using Known = std::set<std::string, std::less<>>;
+
+class NameCheck {
+ public:
+  NameCheck(const Architecture& all, Diagnostics& diags)
+      : all_(all), diags_(diags) {}
+
+  void run() {
+    const Architecture& all = all_;
+    Known global;
+    for (const ValueRule& rule : all.values) {
+      if (rule.kind != ValueRule::Kind::Table) global.insert(rule.name);
+    }
+    for (const ConfigSection& section : all.sections) {
+      for (const ValueRule& rule : section.architecture->values) {
+        global.insert(section.name + "." + rule.name);
+      }
+    }
+    auto in_layers = global;  // what the steps of classes and body see
+    in_layers.insert("i");
+    for (const ValueRule& rule : all.values) {
+      if (rule.kind == ValueRule::Kind::Table) in_layers.insert(rule.name);
+    }
+    for (const ValueRule& rule : all.values) {
+      const bool table = rule.kind == ValueRule::Kind::Table;
+      for (const auto* value :
+           {&rule.absent, &rule.null, &rule.is, &rule.other_words}) {
+        if (*value) check(**value, table ? in_layers : global);
+      }
+      for (const auto& [word, value] : rule.words) {
+        check(value, table ? in_layers : global);
+      }
+    }
+    for (const Requirement& requirement : all.requirements) {
+      check(requirement.that, global);
+    }
+    for (const auto& [name, block] : all.blocks) {
+      auto names = block.shared ? Known() : global;
+      for (const BlockArgument& argument : block.takes) {
+        names.insert(argument.name);
+      }
+      check_steps(block.steps, all, names);
+    }
+    for (const ModelClass& model_class : all.classes)
+      check_steps(model_class.steps, all, global);
+  }
+
+ private:
+  Diagnostics::Builder refuse(Span where, std::string message) {
+    return diags_.error(Code::InvalidArchitecture, where, std::move(message));
+  }
+
+  void check(const Expression& expression, const Known& known) {
+    for (const std::string_view name : expression.names()) {
+      if (known.contains(name)) continue;
+      auto problem =
+          refuse(expression.where, in_backticks(name) + " is not known here");
+      const std::vector<std::string> names(known.begin(), known.end());
+      if (const auto near = nearest(name, names)) {
+        problem.help("did you mean " + in_backticks(*near) + "?");
+      }
+    }
+  }
+
+  void check_dim(const DimTree& dim, const Known& known) {
+    if (dim.parts.empty()) check(dim.size, known);
+    if (dim.per) check(*dim.per, known);
+    for (const auto& [name, part] : dim.parts) check_dim(part, known);
+  }
+
+  void check_steps(const std::vector<ModuleStep>& steps,
+                   const Architecture& all, const Known& known) {
+    for (const ModuleStep& step : steps) {
+      for (const auto* value :
+           {&step.when, &step.bias, &step.count, &step.start}) {
+        if (*value) check(**value, known);
+      }
+      for (const DimTree& dim : step.dims) check_dim(dim, known);
+      for (const auto& [name, value] : step.arguments) check(value, known);
+      if (step.kind == ModuleStep::Kind::Block) check_use(step, all, known);
+      if (step.kind == ModuleStep::Kind::Section) check_section(step, all);
+      if (step.kind == ModuleStep::Kind::Repeat) {
+        auto inner = known;
+        inner.insert(step.index);
+        for (const ValueRule& rule : all.values) {
+          if (rule.kind == ValueRule::Kind::Table) inner.insert(rule.name);
+        }
+        check_steps(step.steps, all, inner);
+      }
+      for (const ModuleCase& one : step.cases) {
+        if (one.when) check(*one.when, known);
+        check_steps(one.steps, all, known);
+      }
+    }
+  }
+
+  void check_use(const ModuleStep& step, const Architecture& all,
+                 const Known& known) {
+    const auto block = all.blocks.find(step.what);
+    if (block == all.blocks.end()) {
+      std::vector<std::string> names;
+      for (const auto& [name, of] : all.blocks) names.push_back(name);
+      for (const ModuleKind& kind : module_kinds()) {
+        names.emplace_back(kind.name);
+      }
+      auto problem = refuse(
+          step.where, "there is no module or block " + in_backticks(step.what));
+      if (const auto near = nearest(step.what, names)) {
+        problem.help("did you mean " + in_backticks(*near) + "?");
+      }
+      return;
+    }
+    const auto& takes = block->second.takes;
+    for (const auto& [name, value] : step.arguments) {
+      const bool is_taken =
+          std::any_of(takes.begin(), takes.end(),
+                      [&](const BlockArgument& a) { return a.name == name; });
+      if (is_taken) continue;
+      std::vector<std::string> names;
+      for (const BlockArgument& argument : takes)
+        names.push_back(argument.name);
+      report_unknown_key(name, value.where, names, diags_);
+    }
+    for (const BlockArgument& argument : takes) {
+      const bool given =
+          std::any_of(step.arguments.begin(), step.arguments.end(),
+                      [&](const auto& a) { return a.first == argument.name; });
+      if (given) continue;
+      if (argument.otherwise) {
+        const auto names = argument.otherwise->names();
+        const bool known_all =
+            std::all_of(names.begin(), names.end(), [&](std::string_view name) {
+              return known.contains(name) ||
+                     std::any_of(takes.begin(), takes.end(),
+                                 [&](const auto& a) {
+                                   return &a < &argument && a.name == name;
+                                 });
+            });
+        if (known_all) continue;
+      }
+      refuse(step.where, "block " + in_backticks(step.what) + " needs " +
+                             in_backticks(argument.name));
+    }
+  }
+
+  void check_section(const ModuleStep& step, const Architecture& all) {
+    const ConfigSection* section = all.find_section(step.what);
+    if (section == nullptr) {
+      refuse(step.where, "there is no section " + in_backticks(step.what));
+    } else if (!section->architecture->blocks.contains(step.part)) {
+      refuse(step.where, in_backticks(section->architecture->name) +
+                             " has no block " + in_backticks(step.part));
+    }
+  }
+
+  const Architecture& all_;
+  Diagnostics& diags_;
+};
+
+}  // namespace
+
+void check_names(const Architecture& architecture, Diagnostics& diags) {
+  NameCheck(architecture, diags).run();
+}
+
+}  // namespace shardplan

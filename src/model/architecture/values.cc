@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/architecture/values.h"
+
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "base/text.h"
+
+namespace shardplan {
+namespace {
+
+using RuleKind = ValueRule::Kind;
+
+ConfigValue::Kind wanted_kind(RuleKind kind) {
+  switch (kind) {
+    case RuleKind::Flag:
+      return ConfigValue::Kind::Flag;
+    case RuleKind::Number:
+      return ConfigValue::Kind::Real;
+    case RuleKind::Text:
+      return ConfigValue::Kind::Text;
+    case RuleKind::Integers:
+      return ConfigValue::Kind::Integers;
+    default:
+      return ConfigValue::Kind::Integer;
+  }
+}
+
+}  // namespace
+
+ModelValues::ModelValues(const Architecture& architecture, ConfigReader& config)
+    : architecture_(architecture), config_(config) {}
+
+bool ModelValues::read_all() {
+  bool good = true;
+  for (const ConfigSection& part : architecture_.sections) {
+    ModelValues* const values = section(part.name);
+    good = values != nullptr && values->read_all() && good;
+  }
+  for (const ValueRule& rule : architecture_.values) {
+    std::string why;
+    if (rule.kind == RuleKind::Table) continue;
+    good = entry_of(rule, why) != nullptr && good;
+  }
+  if (!good) return false;
+  for (const Requirement& requirement : architecture_.requirements) {
+    require(requirement);
+  }
+  return config_.ok();
+}
+
+ModelValues* ModelValues::section(std::string_view name) {
+  const auto known = parts_.find(name);
+  if (known != parts_.end()) return known->second.values.get();
+  Part& part = parts_[std::string(name)];
+  const ConfigSection* const of = architecture_.find_section(name);
+  SHARDPLAN_CHECK(of != nullptr);
+  if (auto reader = config_.section(of->key)) {
+    part.reader = std::make_unique<ConfigReader>(*std::move(reader));
+    part.values =
+        std::make_unique<ModelValues>(*of->architecture, *part.reader);
+  }
+  return part.values.get();
+}
+
+const ConfigValue* ModelValues::find(std::string_view name) {
+  std::string why;
+  return find(name, why);
+}
+
+const ConfigValue* ModelValues::find(std::string_view name, std::string& why) {
+  const size_t dot = name.find('.');
+  if (dot != name.npos && architecture_.find_section(name.substr(0, dot))) {
+    ModelValues* const part = section(name.substr(0, dot));
+    return part == nullptr ? nullptr : part->find(name.substr(dot + 1), why);
+  }
+  const ValueRule* const rule = architecture_.find_value(name);
+  if (rule == nullptr || rule->kind == RuleKind::Table) {
+    why = in_backticks(name) + " is not known here";
+    return nullptr;
+  }
+  Entry* const entry = entry_of(*rule, why);
+  return entry == nullptr ? nullptr : &entry->value;
+}
+
+const std::vector<ConfigValue>* ModelValues::find_table(std::string_view name,
+                                                        std::string& why) {
+  const ValueRule* const rule = architecture_.find_value(name);
+  if (rule == nullptr || rule->kind != RuleKind::Table) return nullptr;
+  Entry* const entry = entry_of(*rule, why);
+  return entry == nullptr ? nullptr : &entry->table;
+}
+
+ModelValues::Entry* ModelValues::entry_of(const ValueRule& rule,
+                                          std::string& why) {
+  Entry& entry = entries_[rule.name];
+  if (entry.state == State::Reading) {
+    why = in_backticks(rule.name) + " depends on itself";
+    return nullptr;
+  }
+  if (entry.state == State::Unread) {
+    entry.state = State::Reading;
+    entry.state = read(rule, entry) ? State::Read : State::Failed;
+  }
+  return entry.state == State::Read ? &entry : nullptr;
+}
+
+bool ModelValues::read(const ValueRule& rule, Entry& entry) {
+  if (rule.kind == RuleKind::Table) return read_table(rule, entry);
+  auto value = read_value(rule);
+  if (value) entry.value = *std::move(value);
+  return value.has_value();
+}
+
+std::optional<ConfigValue> ModelValues::read_value(const ValueRule& rule) {
+  for (const std::string& key : rule.keys) {
+    const auto node = config_.at(key);
+    if (!node) continue;
+    if (node->is_null()) return otherwise(rule, key, rule.null, "null");
+    return from_node(rule, key, *node);
+  }
+  if (rule.is) return otherwise(rule, rule.name, rule.is, "");
+  return otherwise(rule, rule.keys.front(), rule.absent, "missing");
+}
+
+// What the architecture gives instead of the config.
+std::optional<ConfigValue> ModelValues::otherwise(
+    const ValueRule& rule, std::string_view key,
+    const std::optional<Expression>& expression, std::string_view state) {
+  const std::string shown = config_.shown(key);
+  if (!expression) {
+    return config_.refuse(key, shown + " is " + std::string(state));
+  }
+  std::string why;
+  auto value = evaluate(
+      *expression,
+      [this](std::string_view name, std::string& reason) {
+        return find(name, reason);
+      },
+      why);
+  if (value) return checked(rule, key, *std::move(value));
+  if (why.empty()) return std::nullopt;  // reported
+  return config_
+      .refuse(key,
+              (state.empty() ? ""
+                             : shown + " is " + std::string(state) + ", and ") +
+                  in_backticks(expression->text) + " has no value: " + why)
+      .fact("by architecture " + in_backticks(architecture_.name));
+}
+
+std::optional<ConfigValue> ModelValues::checked(const ValueRule& rule,
+                                                std::string_view key,
+                                                ConfigValue value) {
+  const ConfigValue::Kind wanted = wanted_kind(rule.kind);
+  if (wanted == ConfigValue::Kind::Real &&
+      value.kind == ConfigValue::Kind::Integer) {
+    value = ConfigValue::of(value.as_real());
+  }
+  if (value.kind != wanted) {
+    return config_.refuse(key, in_backticks(rule.name) + " of architecture " +
+                                   in_backticks(architecture_.name) + " is " +
+                                   std::string(value_kind_name(value.kind)) +
+                                   ", not " +
+                                   std::string(value_kind_name(wanted)));
+  }
+  // An architecture may say that there is none: 0.
+  const bool bounded = rule.kind == RuleKind::Size;
+  if (bounded && (value.integer < 0 || value.integer > rule.most)) {
+    return config_
+        .refuse(key, in_backticks(rule.name) + " is " +
+                         std::to_string(value.integer))
+        .fact("it may be 0 to " + count_text(rule.most));
+  }
+  return value;
+}
+
+std::optional<ConfigValue> ModelValues::word(const ValueRule& rule,
+                                             std::string_view key,
+                                             const Node& node) {
+  const auto value_of = [&](const Expression& expression) {
+    return otherwise(rule, key, expression, "");
+  };
+  for (const auto& [text, expression] : rule.words) {
+    if (text == node.text()) return value_of(expression);
+  }
+  if (rule.other_words) return value_of(*rule.other_words);
+  std::vector<std::string> known;
+  for (const auto& [text, expression] : rule.words) known.push_back(text);
+  auto problem = config_.refuse(key, config_.shown(key) + " is " +
+                                         in_backticks(node.text()) +
+                                         ", which is not known");
+  problem.fact("known: " + joined(known, ", "));
+  return problem;
+}
+
+std::optional<ConfigValue> ModelValues::from_node(const ValueRule& rule,
+                                                  std::string_view key,
+                                                  const Node& node) {
+  if (!rule.words.empty() && node.is_string()) return word(rule, key, node);
+  switch (rule.kind) {
+    case RuleKind::Size: {
+      const int64_t errors = config_.errors();
+      const int64_t size = config_.bounded(key, rule.least, rule.most, {});
+      if (config_.errors() != errors) return std::nullopt;
+      return ConfigValue::of(size);
+    }
+    case RuleKind::Flag: {
+      const auto flag = node.boolean();
+      if (flag) return ConfigValue::flag(*flag);
+      return config_.ill_typed(key, node, kind_name(NodeKind::Bool));
+    }
+    case RuleKind::Number: {
+      const auto number = node.number();
+      if (!number) {
+        return config_.ill_typed(key, node, kind_name(NodeKind::Real));
+      }
+      if (std::isfinite(*number)) return ConfigValue::of(*number);
+      return config_.refuse(
+          key, config_.shown(key) + " is " + std::string(node.text()));
+    }
+    case RuleKind::Text:
+      if (node.is_string()) return ConfigValue::of(std::string(node.text()));
+      return config_.ill_typed(key, node, kind_name(NodeKind::String));
+    default: {
+      const int64_t errors = config_.errors();
+      auto list = config_.integers(key);
+      if (config_.errors() != errors) return std::nullopt;
+      return ConfigValue::of(std::move(list));
+    }
+  }
+}
+
+std::optional<ConfigValue> ModelValues::in_layer(const Expression& expression,
+                                                 int64_t layer,
+                                                 std::string& why) {
+  const ConfigValue index = ConfigValue::of(layer);
+  return evaluate(
+      expression,
+      [&](std::string_view name, std::string& reason) -> const ConfigValue* {
+        if (name == "i") return &index;
+        const auto* const table = find_table(name, reason);
+        if (table == nullptr) return find(name, reason);
+        if (layer < static_cast<int64_t>(table->size())) {
+          return &(*table)[static_cast<size_t>(layer)];
+        }
+        reason = in_backticks(name) + " has " + std::to_string(table->size()) +
+                 " items";
+        return nullptr;
+      },
+      why);
+}
+
+bool ModelValues::read_table(const ValueRule& rule, Entry& entry) {
+  const auto add = [&](const std::string& key, const Expression& expression,
+                       int64_t layer) {
+    std::string why;
+    auto value = in_layer(expression, layer, why);
+    if (value) {
+      entry.table.push_back(*std::move(value));
+      return true;
+    }
+    if (!why.empty()) {
+      config_
+          .refuse(key, in_backticks(expression.text) + " has no value: " + why)
+          .fact("by architecture " + in_backticks(architecture_.name))
+          .fact("in layer " + std::to_string(layer));
+    }
+    return false;
+  };
+  for (const std::string& key : rule.keys) {
+    const auto list = config_.find(key);
+    if (!list) continue;
+    if (!list->is_list()) {
+      config_.ill_typed(key, *list, kind_name(NodeKind::List));
+      return false;
+    }
+    for (size_t i = 0; i < list->size(); ++i) {
+      const Node item = list->item(i);
+      const Expression* meaning =
+          rule.other_words ? &*rule.other_words : nullptr;
+      for (const auto& [text, expression] : rule.words) {
+        if (text == item.text()) meaning = &expression;
+      }
+      if (meaning != nullptr) {
+        if (!add(key, *meaning, static_cast<int64_t>(i))) return false;
+      } else if (const auto number = item.integer()) {
+        entry.table.push_back(ConfigValue::of(*number));
+      } else if (const auto flag = item.boolean()) {
+        entry.table.push_back(ConfigValue::flag(*flag));
+      } else {
+        config_.refuse(key, config_.shown(key) + " has " +
+                                in_backticks(item.text()) +
+                                ", which is not known");
+        return false;
+      }
+    }
+    return true;
+  }
+  const auto& each = rule.is ? rule.is : rule.absent;
+  const std::string key = rule.keys.empty() ? rule.name : rule.keys.front();
+  if (!each) {
+    config_.refuse(key, config_.shown(key) + " is missing");
+    return false;
+  }
+  std::string why;
+  const ConfigValue* const layers = find("layers", why);
+  if (layers == nullptr || layers->integer > kMaxCount) return false;
+  for (int64_t i = 0; i < layers->integer; ++i) {
+    if (!add(key, *each, i)) return false;
+  }
+  return true;
+}
+
+// `{heads}` becomes its value.
+std::string ModelValues::filled(const std::string& text) {
+  std::string result;
+  size_t at = 0;
+  while (at < text.size()) {
+    const size_t begin = text.find('{', at);
+    const size_t end = text.find('}', begin);
+    if (begin == text.npos || end == text.npos) break;
+    result += text.substr(at, begin - at);
+    const ConfigValue* const value =
+        find(text.substr(begin + 1, end - begin - 1));
+    if (value != nullptr && value->kind == ConfigValue::Kind::Integer) {
+      result += count_text(value->integer);
+    }
+    at = end + 1;
+  }
+  return result + text.substr(at);
+}
+
+void ModelValues::require(const Requirement& requirement) {
+  std::string why;
+  const auto holds = evaluate(
+      requirement.that,
+      [this](std::string_view name, std::string& reason) {
+        return find(name, reason);
+      },
+      why);
+  if (!holds && why.empty()) return;
+  if (holds && holds->kind == ConfigValue::Kind::Flag && holds->integer != 0)
+    return;
+  auto problem = config_.refuse(requirement.key, filled(requirement.message));
+  if (!holds) problem.fact(why);
+  for (const std::string& fact : requirement.facts) problem.fact(filled(fact));
+}
+
+}  // namespace shardplan

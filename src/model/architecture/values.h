@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// ModelValues: what the names of an architecture stand for, in one config.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/architecture/architecture.h"
+#include "model/config_reader.h"
+
+namespace shardplan {
+
+class ModelValues {
+ public:
+  // Reads nothing yet. The architecture and the reader must outlive it.
+  ModelValues(const Architecture& architecture, ConfigReader& config);
+
+  const Architecture& architecture() const { return architecture_; }
+  ConfigReader& config() const { return config_; }
+
+  // Reads every name but tables, and asks every requirement, here and in the
+  // sections. False when something was reported.
+  bool read_all();
+
+  // The value of a name, read when it is first asked for: `heads`,
+  // `vision.hidden`. Null where there is none; an empty `why` says that this
+  // has been reported.
+  const ConfigValue* find(std::string_view name, std::string& why);
+  // The same without a reason.
+  const ConfigValue* find(std::string_view name);
+  // Of a table: a value per layer; null as above.
+  const std::vector<ConfigValue>* find_table(std::string_view name,
+                                             std::string& why);
+
+  // The values of a section; null where the config has no such map, which has
+  // been reported.
+  ModelValues* section(std::string_view name);
+
+ private:
+  enum class State : uint8_t { Unread, Reading, Failed, Read };
+  struct Entry {
+    State state = State::Unread;
+    ConfigValue value;
+    std::vector<ConfigValue> table;
+  };
+
+  Entry* entry_of(const ValueRule& rule, std::string& why);
+  bool read(const ValueRule& rule, Entry& entry);
+  std::optional<ConfigValue> read_value(const ValueRule& rule);
+  std::optional<ConfigValue> from_node(const ValueRule& rule,
+                                       std::string_view key, const Node& node);
+  std::optional<ConfigValue> word(const ValueRule& rule, std::string_view key,
+                                  const Node& node);
+  std::optional<ConfigValue> otherwise(
+      const ValueRule& rule, std::string_view key,
+      const std::optional<Expression>& expression, std::string_view state);
+  bool read_table(const ValueRule& rule, Entry& entry);
+  std::optional<ConfigValue> in_layer(const Expression& expression,
+                                      int64_t layer, std::string& why);
+  std::optional<ConfigValue> checked(const ValueRule& rule,
+                                     std::string_view key, ConfigValue value);
+  void require(const Requirement& requirement);
+  std::string filled(const std::string& text);
+
+  const Architecture& architecture_;
+  ConfigReader& config_;
+  std::map<std::string, Entry, std::less<>> entries_;
+  struct Part {
+    std::unique_ptr<ConfigReader> reader;
+    std::unique_ptr<ModelValues> values;  // null: there is no such map
+  };
+  std::map<std::string, Part, std::less<>> parts_;
+};
+
+}  // namespace shardplan

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The walk from an architecture and a config to the tensors of the model.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "core/manifest.h"
+#include "core/types.h"
+#include "model/architecture/quantisation.h"
+#include "model/architecture/values.h"
+
+namespace shardplan {
+
+// A config of a few bytes may ask for any number of tensors; real models have
+// up to a few hundred thousand.
+inline constexpr int64_t kMaxTensors = 20'000'000;
+
+// Adds the tensors of a model_class of the architecture to the manifest, in the
+// order of its steps; `dtype` is what those have that say nothing else. Layers
+// that are alike are computed once. False, with the reason reported, where
+// there are more than kMaxTensors, a size is none, or bytes exceed 63 bits.
+// REQUIRES: values.read_all().
+bool write_tensors(ModelValues& values, const ModelClass& model_class,
+                   DType dtype, const Quantisation& quantisation,
+                   Manifest& manifest);
+
+}  // namespace shardplan

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/architectures.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/shipped.h"
+
+namespace shardplan {
+namespace {
+
+constexpr std::string_view kFolder = "architectures";
+// Blocks of all architectures.
+constexpr std::string_view kBlocks = "blocks";
+
+using Blocks = std::map<std::string, ModuleBlock, std::less<>>;
+
+// What every architecture file says in lines of their own, so that the one that
+// is needed is found without parsing the others: `model_types: [a, b]`, and
+// below `classes:` a class per line with two blanks before it. A test compares
+// it with what the files are read as.
+struct IndexEntry {
+  std::string name;
+  std::vector<std::string> model_types;
+  std::vector<std::string> classes;
+};
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '[')) {
+    text.remove_prefix(1);
+  }
+  while (!text.empty() && (text.back() == ' ' || text.back() == ']')) {
+    text.remove_suffix(1);
+  }
+  return text;
+}
+
+IndexEntry index_entry(const ShippedFile& file) {
+  IndexEntry entry{shipped_name(file), {}, {}};
+  std::string_view rest = file.text;
+  bool in_classes = false;
+  while (!rest.empty()) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    constexpr std::string_view kTypes = "model_types:";
+    if (line.starts_with(kTypes)) {
+      std::string_view list = trimmed(line.substr(kTypes.size()));
+      while (!list.empty()) {
+        const size_t comma = std::min(list.find(','), list.size());
+        entry.model_types.emplace_back(trimmed(list.substr(0, comma)));
+        list.remove_prefix(std::min(comma + 1, list.size()));
+      }
+    }
+    if (!line.empty() && line.front() != ' ' && line.front() != '#') {
+      in_classes = line.starts_with("classes:");
+    } else if (in_classes && line.starts_with("  ") && line.size() > 2 &&
+               line[2] != ' ' && line[2] != '#') {
+      entry.classes.emplace_back(line.substr(2, line.find(':') - 2));
+    }
+  }
+  return entry;
+}
+
+const std::vector<IndexEntry>& index() {
+  static const std::vector<IndexEntry> kIndex = [] {
+    std::vector<IndexEntry> entries;
+    for (const ShippedFile& file : shipped_files(kFolder)) {
+      if (shipped_name(file) != kBlocks) entries.push_back(index_entry(file));
+    }
+    return entries;
+  }();
+  return kIndex;
+}
+
+// A shipped file that is wrong is a bug of ours: which, and where.
+void check_sound(bool sound, const Diagnostics& diags) {
+  if (sound) return;
+  const Diagnostic& first = diags.all().front();
+  const Span where = first.labels.front().where;
+  throw InternalError(where.file->name() + ":" +
+                      std::to_string(where.file->position(where.begin).line) +
+                      ": " + first.message);
+}
+
+// Files are read once, when first asked for; architectures never change.
+class Library {
+ public:
+  std::shared_ptr<const Architecture> find(std::string_view name) {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    const auto known = read_.find(name);
+    if (known != read_.end()) return known->second;
+    const auto& entries = index();
+    const bool there =
+        std::any_of(entries.begin(), entries.end(),
+                    [&](const IndexEntry& e) { return e.name == name; });
+    if (!there) return nullptr;
+    // One that builds on itself finds nothing.
+    read_.emplace(std::string(name), nullptr);
+    Diagnostics diags;
+    auto result = read_architecture(
+        find_shipped(kFolder, name, diags), blocks(),
+        [this](std::string_view other) { return find(other); }, diags);
+    check_sound(result != nullptr, diags);
+    read_.find(name)->second = result;
+    return result;
+  }
+
+  const Blocks& blocks() {
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
+    if (!blocks_) {
+      Diagnostics diags;
+      blocks_ = read_blocks(find_shipped(kFolder, kBlocks, diags), diags);
+      check_sound(blocks_.has_value(), diags);
+    }
+    return *blocks_;
+  }
+
+ private:
+  std::recursive_mutex mutex_;
+  std::map<std::string, std::shared_ptr<const Architecture>, std::less<>> read_;
+  std::optional<Blocks> blocks_;
+};
+
+Library& library() {
+  static Library the_library;
+  return the_library;
+}
+
+template <typename Names>
+bool contains(const Names& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// The classes that a config names.
+std::vector<std::string_view> named_classes(const Node& config) {
+  std::vector<std::string_view> names;
+  const auto list = config.find("architectures");
+  for (size_t i = 0; list && list->is_list() && i < list->size(); ++i) {
+    names.push_back(list->item(i).text());
+  }
+  return names;
+}
+
+}  // namespace
+
+ModelKind find_model_kind(const Node& config) {
+  if (!config.is_map()) return {};
+  const auto model_type = config.find("model_type");
+  const bool typed = model_type && !model_type->is_null();
+  const auto classes = named_classes(config);
+  for (const IndexEntry& entry : index()) {
+    const bool fits =
+        typed ? contains(entry.model_types, model_type->text())
+              : std::any_of(classes.begin(), classes.end(), [&](const auto& c) {
+                  return contains(entry.classes, c);
+                });
+    if (!fits) continue;
+    return model_kind_of(find_architecture(entry.name), config);
+  }
+  return {};
+}
+
+ModelKind model_kind_of(std::shared_ptr<const Architecture> architecture,
+                        const Node& config) {
+  ModelKind kind{std::move(architecture), nullptr};
+  const auto classes = named_classes(config);
+  if (classes.empty()) kind.model_class = &kind.architecture->classes.front();
+  for (const std::string_view name : classes) {
+    if (kind.model_class == nullptr)
+      kind.model_class = kind.architecture->find_class(name);
+  }
+  return kind;
+}
+
+std::vector<std::string> known_model_types() {
+  std::vector<std::string> names;
+  for (const IndexEntry& entry : index()) {
+    names.insert(names.end(), entry.model_types.begin(),
+                 entry.model_types.end());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::shared_ptr<const Architecture> find_architecture(std::string_view name) {
+  return library().find(name);
+}
+
+std::vector<std::string> architecture_names() {
+  std::vector<std::string> names;
+  for (const IndexEntry& entry : index()) names.push_back(entry.name);
+  return names;
+}
+
+std::shared_ptr<const Architecture> read_user_architecture(
+    const SourcePtr& source, Diagnostics& diags) {
+  return read_architecture(
+      source, library().blocks(),
+      [](std::string_view name) { return find_architecture(name); }, diags);
+}
+
+}  // namespace shardplan

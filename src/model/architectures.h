@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Architectures: those that are shipped (rules/architectures), and a user's.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "core/manifest.h"
+#include "model/architecture/architecture.h"
+#include "syntax/document.h"
+
+namespace shardplan {
+
+// An architecture, and which of its classes is meant.
+struct ModelKind {
+  std::shared_ptr<const Architecture> architecture;
+  const ModelClass* model_class =
+      nullptr;  // of the architecture; null: none of its classes
+  explicit operator bool() const { return architecture != nullptr; }
+};
+
+// The shipped architecture of a config: by `model_type`, without one by
+// `architectures`. Empty when there is none. Reports nothing.
+ModelKind find_model_kind(const Node& config);
+
+// The same of a given architecture.
+ModelKind model_kind_of(std::shared_ptr<const Architecture> architecture,
+                        const Node& config);
+
+// Model types of shipped architectures, sorted.
+std::vector<std::string> known_model_types();
+
+// A shipped architecture by its name, which is its file's; null when there is
+// none. It is read once. REQUIRES: shipped files have no mistakes.
+std::shared_ptr<const Architecture> find_architecture(std::string_view name);
+std::vector<std::string> architecture_names();
+
+// A user's own; null when something was reported.
+std::shared_ptr<const Architecture> read_user_architecture(
+    const SourcePtr& source, Diagnostics& diags);
+
+}  // namespace shardplan

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/config_reader.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/text.h"
+
+namespace shardplan {
+
+ConfigReader::ConfigReader(const Node& map, std::string path,
+                           Diagnostics& diags)
+    : map_(map),
+      path_(std::move(path)),
+      diags_(diags),
+      errors_before_(diags.count(Severity::Error)) {}
+
+bool ConfigReader::ok() const {
+  return diags_.count(Severity::Error) == errors_before_;
+}
+
+Span ConfigReader::place(std::string_view key) const {
+  if (const auto value = map_.find(key)) return value->span();
+  const Span map = map_.span();
+  return {map.file, map.begin, std::min(map.begin + 1, map.end)};
+}
+
+Diagnostics::Builder ConfigReader::refuse(std::string_view key,
+                                          std::string message) {
+  return diags_.error(Code::UnsupportedConfig, place(key), std::move(message));
+}
+
+Diagnostics::Builder ConfigReader::ill_typed(std::string_view key,
+                                             const Node& value,
+                                             std::string_view wanted) {
+  return diags_.error(Code::MalformedDocument, value.span(),
+                      "`" + path_ + std::string(key) + "` must be " +
+                          std::string(wanted) + ", not " +
+                          std::string(kind_name(value.kind())));
+}
+
+std::optional<Node> ConfigReader::find(std::string_view key) const {
+  const auto value = map_.find(key);
+  if (!value || value->is_null()) return std::nullopt;
+  return value;
+}
+
+int64_t ConfigReader::bounded(std::string_view key, int64_t least, int64_t most,
+                              const Fallback& fallback) {
+  const std::string shown = "`" + path_ + std::string(key) + "`";
+  const auto value = map_.find(key);
+  if (!value) {
+    if (!fallback.absent) refuse(key, shown + " is missing");
+    return fallback.absent.value_or(least);
+  }
+  if (value->is_null()) {
+    if (!fallback.null) refuse(key, shown + " is null");
+    return fallback.null.value_or(least);
+  }
+  if (value->kind() != NodeKind::Integer) {
+    ill_typed(key, *value, kind_name(NodeKind::Integer));
+    return least;
+  }
+  const std::optional<int64_t> number = value->integer();
+  if (!number || *number < least || *number > most) {
+    refuse(key, shown + " is " + std::string(value->text()))
+        .fact("it may be " + count_text(least) + " to " + count_text(most));
+    return least;
+  }
+  return *number;
+}
+
+int64_t ConfigReader::size(std::string_view key, const Fallback& fallback) {
+  return bounded(key, 1, kMaxSize, fallback);
+}
+
+int64_t ConfigReader::count(std::string_view key, int64_t least,
+                            const Fallback& fallback) {
+  return bounded(key, least, kMaxCount, fallback);
+}
+
+bool ConfigReader::flag(std::string_view key, bool absent) {
+  const auto value = map_.find(key);
+  if (!value) return absent;
+  const std::optional<bool> flag = value->boolean();
+  if (!flag) ill_typed(key, *value, kind_name(NodeKind::Bool));
+  return flag.value_or(absent);
+}
+
+double ConfigReader::positive(std::string_view key, double absent) {
+  const auto value = find(key);
+  if (!value) return absent;
+  const std::optional<double> number = value->number();
+  if (!number) {
+    ill_typed(key, *value, kind_name(NodeKind::Real));
+    return absent;
+  }
+  if (!std::isfinite(*number) || *number <= 0) {
+    refuse(key, "`" + path_ + std::string(key) + "` is " +
+                    std::string(value->text()))
+        .fact("it must be more than 0");
+    return absent;
+  }
+  return *number;
+}
+
+std::string ConfigReader::text(std::string_view key) {
+  const auto value = find(key);
+  if (!value) return "";
+  if (!value->is_string()) {
+    ill_typed(key, *value, kind_name(NodeKind::String));
+    return "";
+  }
+  return std::string(value->text());
+}
+
+std::vector<int64_t> ConfigReader::integers(std::string_view key) {
+  std::vector<int64_t> numbers;
+  const auto list = find(key);
+  if (!list) return numbers;
+  if (!list->is_list()) ill_typed(key, *list, kind_name(NodeKind::List));
+  for (size_t i = 0; i < list->size(); ++i) {
+    const Node item = list->item(i);
+    const std::optional<int64_t> number = item.integer();
+    if (!number) {
+      ill_typed(key, item, "a list of integers");
+      break;
+    }
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+std::optional<ConfigReader> ConfigReader::section(std::string_view key) {
+  const auto value = find(key);
+  if (!value) {
+    return refuse(key, "`" + path_ + std::string(key) + "` is missing");
+  }
+  if (!value->is_map()) {
+    return ill_typed(key, *value, kind_name(NodeKind::Map));
+  }
+  return ConfigReader(*value, path_ + std::string(key) + ".", diags_);
+}
+
+}  // namespace shardplan
