@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/checked.h"
+#include "base/shipped.h"
 #include "base/text.h"
 #include "io/load.h"
-#include "base/shipped.h"
 #include "syntax/document.h"
 
 namespace shardplan {

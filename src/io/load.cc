@@ -255,6 +255,38 @@ SourcePtr read_source(const std::string& path, int64_t limit, Host& host,
   return source;
 }
 
+namespace {
+
+// The file of an architecture. One that it names is shipped, or stands beside
+// it as NAME.yaml. `open` are the files that are being read.
+ArchitecturePtr read_architecture_file(const std::string& path,
+                                       std::vector<std::string>& open,
+                                       Host& host, Diagnostics& diags) {
+  const SourcePtr source = read_source(path, kWholeFile, host, diags);
+  if (source == nullptr) return nullptr;
+  open.push_back(path);
+  auto result = read_user_architecture(
+      source,
+      [&](std::string_view name) -> ArchitecturePtr {
+        if (auto shipped = find_architecture(name)) return shipped;
+        if (name.find_first_of("/\\") != name.npos) return nullptr;
+        const std::string beside =
+            join_path(directory_of(path), std::string(name) + ".yaml");
+        const bool is_open =
+            std::find(open.begin(), open.end(), beside) != open.end();
+        if (is_open || open.size() > kMaxArchitectureDepth ||
+            !host.file_info(beside)) {
+          return nullptr;
+        }
+        return read_architecture_file(beside, open, host, diags);
+      },
+      diags);
+  open.pop_back();
+  return result;
+}
+
+}  // namespace
+
 std::shared_ptr<const Architecture> load_architecture(
     const std::string& name_or_path, Host& host, Diagnostics& diags) {
   if (auto shipped = find_architecture(name_or_path)) return shipped;
@@ -273,8 +305,8 @@ std::shared_ptr<const Architecture> load_architecture(
         "is read, too");
     return nullptr;
   }
-  const SourcePtr source = read_source(name_or_path, kWholeFile, host, diags);
-  return source == nullptr ? nullptr : read_user_architecture(source, diags);
+  std::vector<std::string> open;
+  return read_architecture_file(name_or_path, open, host, diags);
 }
 
 std::optional<Manifest> load_manifest(const std::string& path,

@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/shipped.h"
 #include "base/text.h"
 #include "core/hardware.h"
 #include "core/mesh.h"
 #include "io/hardware.h"
-#include "base/shipped.h"
 
 namespace shardplan {
 namespace {

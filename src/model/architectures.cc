@@ -69,7 +69,9 @@ const std::vector<IndexEntry>& index() {
   static const std::vector<IndexEntry> kIndex = [] {
     std::vector<IndexEntry> entries;
     for (const ShippedFile& file : shipped_files(kFolder)) {
-      if (shipped_name(file) != kBlocks) entries.push_back(index_entry(file));
+      if (file.path.ends_with(".yaml") && shipped_name(file) != kBlocks) {
+        entries.push_back(index_entry(file));
+      }
     }
     return entries;
   }();
@@ -197,10 +199,8 @@ std::vector<std::string> architecture_names() {
 }
 
 std::shared_ptr<const Architecture> read_user_architecture(
-    const SourcePtr& source, Diagnostics& diags) {
-  return read_architecture(
-      source, library().blocks(),
-      [](std::string_view name) { return find_architecture(name); }, diags);
+    const SourcePtr& source, const FindArchitecture& find, Diagnostics& diags) {
+  return read_architecture(source, library().blocks(), find, diags);
 }
 
 }  // namespace shardplan

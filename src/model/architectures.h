@@ -38,8 +38,9 @@ std::vector<std::string> known_model_types();
 std::shared_ptr<const Architecture> find_architecture(std::string_view name);
 std::vector<std::string> architecture_names();
 
-// A user's own; null when something was reported.
+// A user's own; null when something was reported. `find` finds those that it
+// names.
 std::shared_ptr<const Architecture> read_user_architecture(
-    const SourcePtr& source, Diagnostics& diags);
+    const SourcePtr& source, const FindArchitecture& find, Diagnostics& diags);
 
 }  // namespace shardplan

@@ -51,6 +51,9 @@ class ConfigReader {
   std::vector<int64_t> integers(std::string_view key);
   // The value, when there is one that is not null.
   std::optional<Node> find(std::string_view key) const;
+  const Node& map() const { return map_; }
+  // "text_config"; "" of the whole.
+  std::string path() const { return path_.substr(0, path_.rfind('.')); }
   // The value, null or not.
   std::optional<Node> at(std::string_view key) const { return map_.find(key); }
   // An integer from `least` to `most`; else it is reported.

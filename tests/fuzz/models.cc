@@ -18,9 +18,11 @@ namespace shardplan::fuzz {
 
 // Loads `path`; either there is a manifest that keeps its invariants or there
 // is a reason why not.
-inline void load_and_check(const std::string& path, testing::MemoryHost& host) {
+inline void load_and_check(const std::string& path, testing::MemoryHost& host,
+                           const ModelReading& reading = {}) {
   Diagnostics diags;
-  const std::optional<Manifest> manifest = load_manifest(path, host, diags);
+  const std::optional<Manifest> manifest =
+      load_manifest(path, reading, host, diags);
   require(manifest.has_value() || diags.has_errors(), "a refusal has a reason");
   if (!manifest) return;
   require(!diags.cannot_run(), "what cannot be used is not returned");
@@ -85,6 +87,20 @@ FUZZ_TARGET(index) {
   host.files["model.safetensors.index.json"] =
       std::string(fuzz::text_of(data + 1, size - 1));
   fuzz::load_and_check("model.safetensors.index.json", host);
+  return 0;
+}
+
+// Architecture files, which read one config.
+FUZZ_TARGET(architecture) {
+  using namespace shardplan;
+  testing::MemoryHost host;
+  host.files["a.yaml"] = std::string(fuzz::text_of(data, size));
+  host.files["config.json"] =
+      R"({"model_type": "llama", "hidden_size": 8, "intermediate_size": 6,
+"num_hidden_layers": 3, "num_attention_heads": 4, "vocab_size": 10,
+"layer_types": ["full_attention", "sliding_attention", "full_attention"],
+"text_config": {"hidden_size": 8}, "d": 4, "n": 2, "list": [0, 2], "t": true})";
+  fuzz::load_and_check("config.json", host, {.architecture = "a.yaml"});
   return 0;
 }
 

@@ -9,9 +9,11 @@
 
 if(NOT CMAKE_SCRIPT_MODE_FILE)
   function(shardplan_embed)
-    cmake_parse_arguments(E "" "OUTPUT;ROOT;PATTERN;HEADER;TYPE;ACCESSOR" "" ${ARGN})
+    cmake_parse_arguments(E "" "OUTPUT;ROOT;HEADER;TYPE;ACCESSOR" "PATTERN" ${ARGN})
     set(root ${CMAKE_SOURCE_DIR}/${E_ROOT})
-    file(GLOB_RECURSE files CONFIGURE_DEPENDS RELATIVE ${root} ${root}/${E_PATTERN})
+    set(patterns ${E_PATTERN})
+    list(TRANSFORM patterns PREPEND ${root}/)
+    file(GLOB_RECURSE files CONFIGURE_DEPENDS RELATIVE ${root} ${patterns})
     list(SORT files)
     set(paths ${files})
     list(TRANSFORM paths PREPEND ${root}/)
@@ -22,20 +24,37 @@ if(NOT CMAKE_SCRIPT_MODE_FILE)
               -DHEADER=${E_HEADER} -DTYPE=${E_TYPE} -DACCESSOR=${E_ACCESSOR} -P ${script}
       DEPENDS ${paths} ${script}
       COMMENT "Embedding ${E_ROOT}/" VERBATIM)
+    # Longer literals than every compiler must take; gcc and clang take them.
+    set_source_files_properties(${output} PROPERTIES
+      COMPILE_OPTIONS -Wno-overlength-strings)
     set(EMBEDDED ${EMBEDDED} ${output} PARENT_SCOPE)
   endfunction()
   return()
 endif()
 
-set(content "// Made by EmbedFiles.cmake.\n#include \"${HEADER}\"\n\nnamespace shardplan {\nnamespace {\nconstexpr ${TYPE} kFiles[] = {\n")
+set(texts "")
+set(rows "")
 set(count 0)
 foreach(file IN LISTS FILES)
   file(READ "${ROOT}/${file}" text)
-  string(APPEND content "    {\"${file}\", R\"embedded(${text})embedded\"},\n")
+  string(APPEND texts "constexpr char kText${count}[] = R\"embedded(${text})embedded\";\n")
+  string(APPEND rows "    {\"${file}\", {kText${count}, sizeof kText${count} - 1}},\n")
   math(EXPR count "${count} + 1")
 endforeach()
 if(count EQUAL 0)
-  string(APPEND content "    {\"\", \"\"},\n")  # an array needs an element
+  string(APPEND rows "    {\"\", \"\"},\n")  # an array needs an element
 endif()
-string(APPEND content "};\n}  // namespace\n\nstd::span<const ${TYPE}> ${ACCESSOR}() { return {kFiles, ${count}}; }\n\n}  // namespace shardplan\n")
-file(WRITE "${OUTPUT}" "${content}")
+file(WRITE "${OUTPUT}" "// Made by EmbedFiles.cmake.
+#include \"${HEADER}\"
+
+namespace shardplan {
+namespace {
+${texts}
+constexpr ${TYPE} kFiles[] = {
+${rows}};
+}  // namespace
+
+std::span<const ${TYPE}> ${ACCESSOR}() { return {kFiles, ${count}}; }
+
+}  // namespace shardplan
+")

@@ -110,19 +110,11 @@ std::vector<Table> list_families() {
 }
 
 std::vector<Table> list_architectures() {
-  Table table;
-  table.id = "architectures";
-  table.columns = {{"name", "name"},
-                   {"model_types", "model types"},
-                   {"classes", "classes"},
-                   {"quantisations", "quantised"},
-                   {"forward", "forward pass"},
-                   {"summary", ""}};
+  std::vector<Row> summaries;
   std::vector<Row> rows;
   for (const std::string& name : architecture_names()) {
     const auto all = find_architecture(name);
-    Names types{all->model_types};
-    Names methods{all->quantisations};
+    summaries.push_back({name, all->summary});
     Names classes;
     for (const ModelClass& each : all->classes) {
       classes.values.push_back(each.class_name);
@@ -130,11 +122,21 @@ std::vector<Table> list_architectures() {
     const bool forward =
         std::any_of(model_families().begin(), model_families().end(),
                     [&](const Family& family) { return family.name == name; });
-    rows.push_back({name, std::move(types), std::move(classes),
-                    std::move(methods), forward ? "yes" : "no", all->summary});
+    rows.push_back({name, Names{all->model_types}, std::move(classes),
+                    Names{all->quantisations},
+                    std::string(forward ? "yes" : "no")});
   }
+  Table table;
+  table.id = "architecture_support";
+  table.title = "What is known of each";
+  table.columns = {{"name", "name"},
+                   {"model_types", "model types"},
+                   {"classes", "classes"},
+                   {"quantisations", "quantised"},
+                   {"forward", "forward pass"}};
   table.rows = rows_of(std::move(rows));
-  return {std::move(table)};
+  return {named_table("architectures", "", std::move(summaries)),
+          std::move(table)};
 }
 
 std::vector<Table> list_hardware() {
@@ -349,6 +351,8 @@ Exit print_shipped(Context& context, std::span<const std::string_view> folders,
 
 constexpr std::array<std::string_view, 2> kRuleFolders = {"models", "logical"};
 constexpr std::array<std::string_view, 1> kGraphFolders = {kGraphFolder};
+constexpr std::array<std::string_view, 1> kArchitectureFolders = {
+    "architectures"};
 
 }  // namespace
 
@@ -371,7 +375,8 @@ Exit run_list(Context& context) {
   if (topic == nullptr) return Exit::CouldNotRun;
   if (arguments.size() == 1) {
     report.tables = topic->list();
-    if (topic->list == list_rules || topic->list == list_graphs) {
+    if (topic->list == list_rules || topic->list == list_graphs ||
+        topic->list == list_architectures) {
       report.next_step =
           "`shardplan list " + std::string(topic->name) + " NAME` prints one.";
     }
@@ -394,12 +399,15 @@ Exit run_list(Context& context) {
   if (topic->list == list_graphs && !is_json) {
     return print_shipped(context, kGraphFolders, arguments[1]);
   }
+  if (topic->list == list_architectures && !is_json) {
+    return print_shipped(context, kArchitectureFolders, arguments[1]);
+  }
   context.diags
       .error(Code::Usage, {},
              "unexpected argument " + in_backticks(arguments[1]))
       .help(
           "`shardplan list` takes a name of `hardware` and `topologies`, and "
-          "of `rules` and `graphs` in text");
+          "of `rules`, `graphs` and `architectures` in text");
   return Exit::CouldNotRun;
 }
 

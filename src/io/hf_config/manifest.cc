@@ -209,6 +209,9 @@ std::optional<Manifest> synthesize_manifest(
   const DType dtype = weights_dtype(*root, reader, quantised, manifest, diags);
   ModelValues values(*kind.architecture, reader);
   if (!reader.ok() || !values.read_all()) return std::nullopt;
+  for (std::string& remark : values.remarks()) {
+    manifest.remarks.push_back(std::move(remark));
+  }
   if (!write_tensors(values, *kind.model_class, dtype, *quantisation,
                      manifest)) {
     return std::nullopt;

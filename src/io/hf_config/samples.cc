@@ -2,6 +2,7 @@
 #include "io/hf_config/samples.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -23,7 +24,8 @@ constexpr std::string_view kSampleSizes = R"(
   "num_experts_per_tok": 1, "n_routed_experts": 2, "n_shared_experts": 1,
   "first_k_dense_replace": 1, "kv_lora_rank": 8, "q_lora_rank": 8,
   "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8,
-  "attention_bias": true, "mlp_bias": true)";
+  "attention_bias": true, "mlp_bias": true, "image_size": 16,
+  "patch_size": 8, "vision_use_head": false)";
 
 // Of model types that see images.
 constexpr std::string_view kSampleTower = R"(
@@ -45,12 +47,29 @@ std::string sample_config(const Architecture& all,
          std::string(kSampleTower) + "}}";
 }
 
+// Those that most others build on come first.
+std::vector<std::shared_ptr<const Architecture>> most_general_first() {
+  std::vector<std::shared_ptr<const Architecture>> all;
+  std::map<std::string, int> builders;
+  for (const std::string& name : architecture_names()) {
+    all.push_back(find_architecture(name));
+    auto base = all.back();
+    while (!base->like.empty()) {
+      ++builders[base->like];
+      base = find_architecture(base->like);
+    }
+  }
+  std::stable_sort(all.begin(), all.end(), [&](const auto& a, const auto& b) {
+    return builders[a->name] > builders[b->name];
+  });
+  return all;
+}
+
 }  // namespace
 
 std::vector<Manifest> family_samples() {
   std::vector<Manifest> samples;
-  for (const std::string& name : architecture_names()) {
-    const auto all = find_architecture(name);
+  for (const auto& all : most_general_first()) {
     if (all->model_types.empty()) continue;
     for (const ModelClass& model_class : all->classes) {
       Diagnostics diags;

@@ -41,7 +41,9 @@ struct ValueRule {
   std::vector<std::string> keys;     // of the config; the first that is there
   std::optional<Expression> absent;  // where there is none
   std::optional<Expression> null;    // where it is null
-  std::optional<Expression> is;      // of names that no key says
+  // Where it is null, or absent and the configuration class has no value.
+  std::optional<Expression> otherwise;
+  std::optional<Expression> is;  // of names that no key says
   int64_t least = 1;
   int64_t most = 0;  // as ValueRule::Kind has it
   // What words of the config mean: of a text, or of the items of a table.
@@ -146,8 +148,11 @@ struct ConfigSection {
 struct Architecture {
   std::string name;
   std::string summary;
+  std::string like;  // the one that it builds on; "" for none
   std::vector<std::string> model_types;
   std::vector<std::string> quantisations;  // methods whose tensors are known
+  // Keys that change tensors by their recording, and are known not to matter.
+  std::vector<std::string> ignored_keys;
   std::vector<ValueRule> values;
   std::vector<Requirement> requirements;
   std::map<std::string, ModuleBlock, std::less<>> blocks;
@@ -162,7 +167,7 @@ struct Architecture {
 };
 
 // How often an architecture may build on another, and blocks may nest.
-inline constexpr int kMaxArchitectureDepth = 16;
+inline constexpr size_t kMaxArchitectureDepth = 16;
 
 // Finds another architecture by its name; null, with the reason reported, where
 // there is none.

@@ -36,8 +36,8 @@ class NameCheck {
     }
     for (const ValueRule& rule : all.values) {
       const bool table = rule.kind == ValueRule::Kind::Table;
-      for (const auto* value :
-           {&rule.absent, &rule.null, &rule.is, &rule.other_words}) {
+      for (const auto* value : {&rule.absent, &rule.null, &rule.otherwise,
+                                &rule.is, &rule.other_words}) {
         if (*value) check(**value, table ? in_layers : global);
       }
       for (const auto& [word, value] : rule.words) {

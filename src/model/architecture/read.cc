@@ -422,10 +422,10 @@ class ArchitectureReader {
         require(document->root(), NodeKind::Map, "an architecture", diags_);
     if (!root) return nullptr;
     if (!reader_.known_keys(
-            *root,
-            {"architecture", "summary", "like", "model_types", "sizes",
-             "counts", "flags", "numbers", "texts", "lists", "tables",
-             "require", "quantisations", "blocks", "sections", "classes"})) {
+            *root, {"architecture", "summary", "like", "model_types", "sizes",
+                    "counts", "flags", "numbers", "texts", "lists", "tables",
+                    "require", "quantisations", "ignored_keys", "blocks",
+                    "sections", "classes"})) {
       return nullptr;
     }
     auto result = std::make_shared<Architecture>();
@@ -439,6 +439,7 @@ class ArchitectureReader {
       *result = *base;
       result->classes.clear();
       result->model_types.clear();
+      result->like = base->name;
     } else {
       result->blocks = shared_;
     }
@@ -478,6 +479,9 @@ class ArchitectureReader {
     if (const auto types = root.find("model_types")) {
       result.model_types = reader_.texts(*types, "`model_types`");
     }
+    if (const auto keys = root.find("ignored_keys")) {
+      result.ignored_keys = reader_.texts(*keys, "`ignored_keys`");
+    }
     if (const auto methods = root.find("quantisations")) {
       result.quantisations = reader_.texts(*methods, "`quantisations`");
     }
@@ -514,7 +518,7 @@ class ArchitectureReader {
       return false;
     }
     for (const auto& [key, members] :
-         {std::pair{"else", std::vector{&ValueRule::absent, &ValueRule::null}},
+         {std::pair{"else", std::vector{&ValueRule::otherwise}},
           std::pair{"if_absent", std::vector{&ValueRule::absent}},
           std::pair{"if_null", std::vector{&ValueRule::null}},
           std::pair{"is", std::vector{&ValueRule::is}},

@@ -3,9 +3,11 @@
 
 #include <cmath>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/text.h"
+#include "model/architecture/quantisation.h"
 
 namespace shardplan {
 namespace {
@@ -30,7 +32,17 @@ ConfigValue::Kind wanted_kind(RuleKind kind) {
 }  // namespace
 
 ModelValues::ModelValues(const Architecture& architecture, ConfigReader& config)
-    : architecture_(architecture), config_(config) {}
+    : architecture_(architecture), config_(config) {
+  const auto text_of = [&](std::string_view key) -> std::string_view {
+    const auto node = config.at(key);
+    return node && node->is_string() ? node->text() : "";
+  };
+  older_ = text_of("transformers_version").starts_with("4.");
+  class_ = find_config_class(text_of("model_type"));
+  if (class_ == nullptr && !architecture.model_types.empty()) {
+    class_ = find_config_class(architecture.model_types.front());
+  }
+}
 
 bool ModelValues::read_all() {
   bool good = true;
@@ -47,7 +59,100 @@ bool ModelValues::read_all() {
   for (const Requirement& requirement : architecture_.requirements) {
     require(requirement);
   }
+  refuse_unread_keys();
   return config_.ok();
+}
+
+std::vector<std::string> ModelValues::remarks() const {
+  std::vector<std::string> all;
+  if (!taken_.empty()) {
+    const std::string part = config_.path();
+    all.push_back("taken from " + class_->title() + ", since " +
+                  (part.empty() ? "the config" : in_backticks(part)) +
+                  " has none: " + joined(taken_, ", "));
+  }
+  for (const auto& [name, part] : parts_) {
+    if (part.values == nullptr) continue;
+    for (std::string& remark : part.values->remarks()) {
+      all.push_back(std::move(remark));
+    }
+  }
+  return all;
+}
+
+// A key with its other names.
+std::vector<std::string> ModelValues::spellings(std::string_view key) const {
+  std::vector<std::string> names = {std::string(key)};
+  if (class_ == nullptr) return names;
+  for (std::string& name : class_->aliases(key)) {
+    names.push_back(std::move(name));
+  }
+  return names;
+}
+
+// Keys that would change the tensors, and that no name reads.
+void ModelValues::refuse_unread_keys() {
+  if (class_ == nullptr) return;
+  std::set<std::string, std::less<>> known(architecture_.ignored_keys.begin(),
+                                           architecture_.ignored_keys.end());
+  for (const ConfigSection& part : architecture_.sections) {
+    known.insert(part.key);
+  }
+  for (const ValueRule& rule : architecture_.values) {
+    for (const std::string& key : rule.keys) {
+      for (std::string& name : spellings(key)) known.insert(std::move(name));
+    }
+  }
+  const Node& map = config_.map();
+  for (size_t i = 0; i < map.size(); ++i) {
+    const std::string_view key = map.key(i);
+    const Node value = map.item(i);
+    if (known.contains(key) || value.is_null() ||
+        !class_->changes_tensors(key) || class_->is_default(key, value)) {
+      continue;
+    }
+    config_
+        .refuse(key, config_.shown(key) +
+                         " is not understood, and it changes "
+                         "the tensors of the model")
+        .fact("by architecture " + in_backticks(architecture_.name))
+        .help(std::string(kUseTensors));
+  }
+}
+
+// What the configuration class has for a name that no key gives.
+std::optional<ConfigValue> ModelValues::from_class(const ValueRule& rule) {
+  if (class_ == nullptr) return std::nullopt;
+  for (const std::string& key : rule.keys) {
+    for (const std::string& name : spellings(key)) {
+      const auto node = class_->default_of(name, older_);
+      if (!node) continue;
+      if (!rule.words.empty() && node->is_string()) {
+        return word(rule, key, *node);
+      }
+      std::optional<ConfigValue> value;
+      if (rule.kind == RuleKind::Size && node->integer()) {
+        value = ConfigValue::of(*node->integer());
+        if (class_->changes_tensors(name)) {
+          taken_.push_back(name + " " + std::string(node->text()));
+        }
+      } else if (rule.kind == RuleKind::Flag && node->boolean()) {
+        value = ConfigValue::flag(*node->boolean());
+      } else if (rule.kind == RuleKind::Number && node->number()) {
+        value = ConfigValue::of(*node->number());
+      } else if (rule.kind == RuleKind::Text && node->is_string()) {
+        value = ConfigValue::of(std::string(node->text()));
+      } else if (rule.kind == RuleKind::Integers && node->is_list()) {
+        std::vector<int64_t> numbers;
+        for (size_t i = 0; i < node->size(); ++i) {
+          numbers.push_back(node->item(i).integer().value_or(0));
+        }
+        value = ConfigValue::of(std::move(numbers));
+      }
+      if (value) return value;
+    }
+  }
+  return std::nullopt;
 }
 
 ModelValues* ModelValues::section(std::string_view name) {
@@ -115,13 +220,19 @@ bool ModelValues::read(const ValueRule& rule, Entry& entry) {
 
 std::optional<ConfigValue> ModelValues::read_value(const ValueRule& rule) {
   for (const std::string& key : rule.keys) {
-    const auto node = config_.at(key);
-    if (!node) continue;
-    if (node->is_null()) return otherwise(rule, key, rule.null, "null");
-    return from_node(rule, key, *node);
+    for (const std::string& name : spellings(key)) {
+      const auto node = config_.at(name);
+      if (!node) continue;
+      if (!node->is_null()) return from_node(rule, name, *node);
+      return otherwise(rule, name, rule.null ? rule.null : rule.otherwise,
+                       "null");
+    }
   }
   if (rule.is) return otherwise(rule, rule.name, rule.is, "");
-  return otherwise(rule, rule.keys.front(), rule.absent, "missing");
+  const std::string& key = rule.keys.front();
+  if (rule.absent) return otherwise(rule, key, rule.absent, "missing");
+  if (auto value = from_class(rule)) return value;
+  return otherwise(rule, key, rule.otherwise, "missing");
 }
 
 // What the architecture gives instead of the config.
@@ -297,7 +408,9 @@ bool ModelValues::read_table(const ValueRule& rule, Entry& entry) {
     }
     return true;
   }
-  const auto& each = rule.is ? rule.is : rule.absent;
+  const auto& each = rule.is       ? rule.is
+                     : rule.absent ? rule.absent
+                                   : rule.otherwise;
   const std::string key = rule.keys.empty() ? rule.name : rule.keys.front();
   if (!each) {
     config_.refuse(key, config_.shown(key) + " is missing");

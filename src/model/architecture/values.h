@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "model/architecture/architecture.h"
+#include "model/config_classes.h"
 #include "model/config_reader.h"
 
 namespace shardplan {
@@ -35,6 +36,11 @@ class ModelValues {
   // Of a table: a value per layer; null as above.
   const std::vector<ConfigValue>* find_table(std::string_view name,
                                              std::string& why);
+
+  // What no key said and the configuration classes gave, here and in the
+  // sections: "taken from MistralConfig of transformers 5.23.0, since the config
+  // has none: num_key_value_heads 8".
+  std::vector<std::string> remarks() const;
 
   // The values of a section; null where the config has no such map, which has
   // been reported.
@@ -64,10 +70,16 @@ class ModelValues {
   std::optional<ConfigValue> checked(const ValueRule& rule,
                                      std::string_view key, ConfigValue value);
   void require(const Requirement& requirement);
+  std::optional<ConfigValue> from_class(const ValueRule& rule);
+  std::vector<std::string> spellings(std::string_view key) const;
+  void refuse_unread_keys();
   std::string filled(const std::string& text);
 
   const Architecture& architecture_;
   ConfigReader& config_;
+  std::shared_ptr<const ConfigClass> class_;
+  bool older_ = false;  // written by transformers 4
+  std::vector<std::string> taken_;
   std::map<std::string, Entry, std::less<>> entries_;
   struct Part {
     std::unique_ptr<ConfigReader> reader;

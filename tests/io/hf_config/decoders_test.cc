@@ -155,14 +155,17 @@ TEST_CASE("gemma2 and gemma3 differ in the norms of the heads") {
         TensorType{DType::BF16, {256}});
 }
 
-TEST_CASE("the class's heads serve gemma3 alone") {
+TEST_CASE("what a config leaves out is that of its class, and is said") {
   const Json three =
       without(small_config("gemma3_text"), "num_attention_heads");
   CHECK(type_of(synthesize(three)->good(),
                 "model.layers.0.self_attn.q_proj.weight")
             .shape == Shape{2048, 32});
-  const Json two = without(small_config("gemma2"), "num_attention_heads");
-  CHECK(synthesize(two)->problem() == "SP009 `num_attention_heads` is missing");
+  const auto two =
+      synthesize(without(small_config("gemma2"), "num_attention_heads"));
+  CHECK(two->good().remarks.back() ==
+        "taken from Gemma2Config of transformers 5.23.0, since the config has "
+        "none: num_attention_heads 8, num_key_value_heads 4, head_dim 256");
 }
 
 TEST_CASE("gemma3 with vision names both towers as the Hub does") {
@@ -193,9 +196,9 @@ TEST_CASE("a gemma3 that is not what the Hub has is refused") {
   CHECK(synthesize(pooled)->problem() ==
         "SP009 a vision tower with a pooling head is not known");
   Json broken = config;
-  broken["text_config"].erase("hidden_size");
+  broken["text_config"]["hidden_size"] = nullptr;
   CHECK(synthesize(broken)->problem() ==
-        "SP009 `text_config.hidden_size` is missing");
+        "SP009 `text_config.hidden_size` is null");
 }
 
 TEST_CASE("MXFP4 experts are blocks of bytes and scales, with bf16 biases") {
@@ -269,8 +272,8 @@ TEST_CASE("each expert has w1 and w3 in, w2 out, and a row of the gate") {
 
 TEST_CASE("a mixtral without a number of experts is refused") {
   const Json config = sample_config("mixtral-8x7b");
-  CHECK(synthesize(without(config, "num_local_experts"))->problem() ==
-        "SP009 `num_local_experts` is missing");
+  CHECK(synthesize(changed(config, {{"num_local_experts", nullptr}}))
+            ->problem() == "SP009 `num_local_experts` is null");
   CHECK(synthesize(changed(config, {{"num_local_experts", 0}}))->problem() ==
         "SP009 `num_local_experts` is 0");
 }
@@ -311,9 +314,11 @@ TEST_CASE("experts have a size of their own") {
   CHECK(type_of(result->good(),
                 "model.layers.47.mlp.experts.127.down_proj.weight") ==
         TensorType{DType::BF16, {2048, 768}});
-  CHECK(synthesize(
-            without(sample_config("qwen3-30b-a3b"), "moe_intermediate_size"))
-            ->problem() == "SP009 `moe_intermediate_size` is missing");
+  const auto taken = synthesize(
+      without(sample_config("qwen3-30b-a3b"), "num_key_value_heads"));
+  CHECK(type_of(taken->good(), "model.layers.0.self_attn.k_proj.weight") ==
+        TensorType{DType::BF16, {512, 2048}});
+  CHECK(taken->good().remarks.size() == 1);
 }
 
 TEST_CASE("null is not a number of KV heads for qwen3_moe") {
@@ -364,8 +369,8 @@ TEST_CASE("a gpt2 whose names are uncertain is refused") {
   CHECK(
       synthesize(changed(config, {{"add_cross_attention", true}}))->problem() ==
       "SP009 cross attention is not known");
-  CHECK(synthesize(without(config, "n_embd"))->problem() ==
-        "SP009 `n_embd` is missing");
+  CHECK(synthesize(changed(config, {{"n_embd", nullptr}}))->problem() ==
+        "SP009 `n_embd` is null");
 }
 
 TEST_CASE("the architecture tells the bare encoder from the one with a head") {

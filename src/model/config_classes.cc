@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/config_classes.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/shipped.h"
+
+namespace shardplan {
+namespace {
+
+constexpr std::string_view kRecording = "architectures/config_classes.jsonl";
+
+// The line of a model type; empty when there is none.
+std::string_view line_of(std::string_view model_type) {
+  const auto files = shipped_files();
+  const auto file = std::find_if(
+      files.begin(), files.end(),
+      [](const ShippedFile& each) { return each.path == kRecording; });
+  SHARDPLAN_CHECK(file != files.end());
+  const std::string_view text = file->text;
+  const std::string mark = "\"model_type\":\"" + std::string(model_type) + "\"";
+  const size_t at = text.find(mark);
+  if (at == text.npos) return "";
+  const size_t begin = text.rfind('\n', at) + 1;
+  return text.substr(begin, text.find('\n', at) - begin);
+}
+
+}  // namespace
+
+std::optional<Node> ConfigClass::member(std::string_view key) const {
+  return line_.root().find(key);
+}
+
+std::string ConfigClass::title() const {
+  const auto versions = member("versions");
+  return std::string(member("class")->text()) + " of transformers " +
+         std::string(versions->item(versions->size() - 1).text());
+}
+
+std::optional<Node> ConfigClass::default_of(std::string_view key,
+                                            bool older) const {
+  std::optional<Node> found;
+  if (const auto all = member("defaults")) found = all->find(key);
+  const auto other = older ? member("older") : std::nullopt;
+  if (other && other->size() > 0) {
+    if (const auto own = other->item(0).find(key)) found = own;
+  }
+  if (!found || found->is_null() || found->text() == "<absent>") {
+    return std::nullopt;
+  }
+  return found;
+}
+
+bool ConfigClass::is_default(std::string_view key, const Node& value) const {
+  for (const bool older : {false, true}) {
+    const auto usual = default_of(key, older);
+    if (usual && usual->kind() == value.kind() && !value.is_map() &&
+        !value.is_list() && usual->text() == value.text()) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::vector<std::string> ConfigClass::aliases(std::string_view key) const {
+  std::vector<std::string> names;
+  const auto map = member("attribute_map");
+  for (size_t i = 0; map && i < map->size(); ++i) {
+    if (map->key(i) == key) names.emplace_back(map->item(i).text());
+    if (map->item(i).text() == key) names.emplace_back(map->key(i));
+  }
+  return names;
+}
+
+bool ConfigClass::changes_tensors(std::string_view key) const {
+  const auto list = member("shapes");
+  for (size_t i = 0; list && i < list->size(); ++i) {
+    if (list->item(i).text() == key) return true;
+  }
+  for (const char* more : {"shapes_if", "undeclared"}) {
+    const auto map = member(more);
+    if (map && map->find(key)) return true;
+  }
+  return false;
+}
+
+std::shared_ptr<const ConfigClass> find_config_class(
+    std::string_view model_type) {
+  static std::mutex mutex;
+  static std::map<std::string, std::shared_ptr<const ConfigClass>, std::less<>>
+      known;
+  const std::lock_guard<std::mutex> lock(mutex);
+  const auto found = known.find(model_type);
+  if (found != known.end()) return found->second;
+  std::shared_ptr<const ConfigClass> result;
+  // A quote would end the name that is looked for.
+  const bool plain = model_type.find('"') == model_type.npos;
+  const std::string_view line = plain ? line_of(model_type) : "";
+  if (!line.empty()) {
+    Diagnostics diags;
+    auto document = parse_document(
+        std::make_shared<SourceFile>("rules/" + std::string(kRecording),
+                                     std::string(line)),
+        diags);
+    SHARDPLAN_CHECK(document.has_value());
+    result = std::make_shared<const ConfigClass>(*std::move(document));
+  }
+  // Any text may be asked for: what is not there is not kept.
+  if (result != nullptr) known.emplace(std::string(model_type), result);
+  return result;
+}
+
+}  // namespace shardplan

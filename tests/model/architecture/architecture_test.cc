@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+// Architecture files: what they are read as, what is wrong with them, and the
+// tensors that follow from one and a config.
+#include "model/architecture/architecture.h"
+
+#include <memory>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "io/formats.h"
+#include "model/architecture/walk.h"
+#include "model/architectures.h"
+#include "tests/support/messages.h"
+
+namespace shardplan {
+namespace {
+
+struct Read {
+  Diagnostics diags;
+  std::shared_ptr<const Architecture> architecture;
+};
+
+std::unique_ptr<Read> read(const std::string& text) {
+  auto result = std::make_unique<Read>();
+  const auto source = std::make_shared<const SourceFile>("a.yaml", text);
+  result->diags.keep(source);
+  result->architecture = read_user_architecture(
+      source, [](std::string_view name) { return find_architecture(name); },
+      result->diags);
+  return result;
+}
+
+std::string problems(const std::string& text) {
+  const auto result = read(text);
+  CHECK((result->architecture == nullptr) == result->diags.has_errors());
+  return testing::messages(result->diags);
+}
+
+constexpr const char* kHead = R"(
+architecture: a
+sizes: {hidden: d, vocab: {key: v, else: 10}, mlp: {is: 4 * hidden}}
+counts: {layers: {key: n, least: 0}}
+flags: {tied: {key: t, else: false}}
+)";
+
+// "name type" per line, of the first class; or the problems.
+std::string tensors(const std::string& file, const std::string& config) {
+  const auto result = read(file);
+  if (result->architecture == nullptr) return testing::messages(result->diags);
+  Diagnostics diags;
+  const auto document = parse_document(
+      std::make_shared<const SourceFile>("config.json", config), diags);
+  REQUIRE(document);
+  const auto manifest =
+      synthesize_manifest(*document, diags, result->architecture);
+  if (!manifest) return testing::messages(diags);
+  std::string text;
+  for (size_t i = 0; i < manifest->size(); ++i) {
+    text += std::string(manifest->name(i)) + " " +
+            shape_text(manifest->type(i).shape) + "\n";
+  }
+  for (const auto& buffer : manifest->buffers()) {
+    text += "buffer " + buffer.name + " " + type_text(buffer.type) + "\n";
+  }
+  return text;
+}
+
+std::string steps(const std::string& list, const std::string& more = "") {
+  return tensors(kHead + std::string("classes:\n  A:\n") + list,
+                 R"({"d": 8, "n": 2)" + more + "}");
+}
+
+TEST_CASE("modules have their parameters") {
+  CHECK(steps(R"(
+    - {linear: a, from: hidden, to: 3}
+    - {linear: b, from: hidden, to: mlp, bias: not tied}
+    - {linear: c, from: 2, to: 3, stored: in_out, bias: true, weight_name: _w, bias_name: _b}
+    - {embedding: d, rows: vocab, columns: hidden}
+    - {rms_norm: e, size: 5}
+    - {layer_norm: f, size: 5}
+    - {layer_norm: g, size: 5, bias: tied}
+    - {parameter: h, shape: [1, {per: 2, x: 3, y: 4}]}
+    - {buffer: i, shape: [], dtype: i64}
+    - {linear: j, from: 1, to: 1, when: tied}
+)") == "a.weight [3, 8]\n"
+       "b.weight [32, 8]\nb.bias [32]\n"
+       "c_w [2, 3]\nc_b [3]\n"
+       "d.weight [10, 8]\n"
+       "e.weight [5]\n"
+       "f.weight [5]\nf.bias [5]\n"
+       "g.weight [5]\n"
+       "h [1, 14]\n"
+       "buffer i i64[]\n");
+}
+
+TEST_CASE("steps are repeated, stacked and chosen") {
+  CHECK(steps(R"(
+    - repeat: layers
+      name: x.{i}
+      steps:
+        - switch:
+            - {when: i == 0, steps: [{rms_norm: first, size: 1}]}
+            - {steps: [{rms_norm: other, size: i}]}
+        - repeat: 2
+          index: e
+          start: 5
+          name: e.{e}
+          steps: [{parameter: p, shape: [e + 1], when: e >= 5 + i}]
+    - repeat: layers
+      stored: stacked
+      name: s
+      steps: [{linear: up, from: hidden, to: 3, bias: true}]
+    - {repeat: layers, name: "{i}y", steps: [{gated_mlp: "", mlp: 2}], when: tied}
+)") == "x.0.first.weight [1]\n"
+       "x.0.e.5.p [6]\nx.0.e.6.p [7]\n"
+       "x.1.other.weight [1]\n"
+       "x.1.e.6.p [7]\n"
+       "s.up.weight [2, 3, 8]\ns.up.bias [2, 3]\n");
+}
+
+TEST_CASE("blocks have arguments, and defaults that the caller computes") {
+  const std::string file = std::string(kHead) + R"(
+blocks:
+  inner:
+    takes: {size: null, twice: 2 * size, hidden: hidden}
+    steps: [{parameter: p, shape: [size, twice, hidden]}]
+  outer: [{inner: in, size: 3}, {inner: "", size: 1, twice: 7, hidden: 5}]
+classes:
+  A: [{outer: o}, {lm_head: ""}]
+)";
+  CHECK(tensors(file, R"({"d": 8, "n": 0})") ==
+        "o.in.p [3, 6, 8]\no.p [1, 7, 5]\nlm_head.weight [10, 8]\n");
+  CHECK(tensors(file, R"({"d": 8, "n": 0, "t": true})") ==
+        "o.in.p [3, 6, 8]\no.p [1, 7, 5]\n");
+}
+
+TEST_CASE("tables have a value per layer, from the config or computed") {
+  const std::string file = std::string(kHead) + R"(
+tables:
+  wide: {key: kinds, values: {a: hidden, b: 2 * i}, else: 'if(i % 2 == 0, 3, 4)'}
+classes:
+  A: [{repeat: layers, name: "l.{i}", steps: [{rms_norm: n, size: wide}]}]
+)";
+  CHECK(tensors(file, R"({"d": 8, "n": 3})") ==
+        "l.0.n.weight [3]\nl.1.n.weight [4]\nl.2.n.weight [3]\n");
+  CHECK(tensors(file, R"({"d": 8, "n": 3, "kinds": ["a", "b", 6]})") ==
+        "l.0.n.weight [8]\nl.1.n.weight [2]\nl.2.n.weight [6]\n");
+  CHECK(tensors(file, R"({"d": 8, "n": 3, "kinds": ["a", "b"]})") ==
+        "SP009 config.json:1:1 `wide` of architecture `a` has no value: "
+        "`wide` has 2 items, for layer 2");
+  CHECK(tensors(file, R"({"d": 8, "n": 1, "kinds": ["c"]})") ==
+        "SP009 config.json:1:27 `kinds` has `c`, which is not known");
+}
+
+TEST_CASE("values come from keys, words, other names and requirements") {
+  const std::string file = R"(
+architecture: a
+sizes: {one: [x, y], two: {is: one + 1}, three: {key: z, if_absent: 1, if_null: 2}}
+counts: {layers: n}
+flags: {gated: {key: act, values: {gated: true, plain: false}}}
+lists: {some: {key: list, else: [1, 2]}}
+require: [{that: one < 9, key: y, else: too wide, facts: ["{one} and {layers} layers"]}]
+classes:
+  A: [{parameter: p, shape: [one, two, three]}, {rms_norm: g, size: 1, when: gated and 1 in some}]
+)";
+  CHECK(tensors(file, R"({"y": 3, "n": 1, "act": "gated"})") ==
+        "p [3, 4, 1]\ng.weight [1]\n");
+  CHECK(
+      tensors(file, R"({"y": 3, "x": 2, "z": null, "n": 1, "act": "plain"})") ==
+      "p [2, 3, 2]\n");
+  CHECK(tensors(file, R"({"y": 3, "n": 1, "act": "gated", "list": [5]})") ==
+        "p [3, 4, 1]\n");
+  CHECK(tensors(file, R"({"y": 3, "n": 1, "act": "swish"})") ==
+        "SP009 config.json:1:25 `act` is `swish`, which is not known");
+  CHECK(tensors(file, R"({"y": 10, "n": 1, "act": "plain"})") ==
+        "SP009 config.json:1:7 too wide");
+  CHECK(tensors(file, R"({"n": true, "act": 1})") ==
+        "SP009 config.json:1:1 `x` is missing\n"
+        "SP002 config.json:1:7 `n` must be an integer, not true or false\n"
+        "SP002 config.json:1:20 `act` must be true or false, not an integer");
+}
+
+TEST_CASE("an architecture may build on another and have sections") {
+  CHECK(tensors(R"(
+architecture: b
+like: llama
+flags: {head_norms: {is: true}}
+classes:
+  B: [{mixer: a}]
+)",
+                R"({"hidden_size": 8, "num_attention_heads": 2, "vocab_size": 4,
+"num_hidden_layers": 1, "intermediate_size": 6, "attention_bias": false,
+"mlp_bias": false, "tie_word_embeddings": true})") ==
+        "a.self_attn.q_proj.weight [8, 8]\na.self_attn.k_proj.weight [8, 8]\n"
+        "a.self_attn.v_proj.weight [8, 8]\na.self_attn.o_proj.weight [8, 8]\n"
+        "a.self_attn.q_norm.weight [4]\na.self_attn.k_norm.weight [4]\n");
+  const std::string parts = R"(
+architecture: b
+sections: {see: {key: vision, architecture: siglip_vision_model}}
+classes:
+  B: [{parameter: p, shape: [see.hidden, see.patches]}]
+)";
+  CHECK(tensors(parts, R"({"vision": {"hidden_size": 3, "image_size": 8,
+"patch_size": 2, "vision_use_head": false}})") == "p [3, 16]\n");
+  CHECK(tensors(parts, "{}") == "SP009 config.json:1:1 `vision` is missing");
+}
+
+TEST_CASE("mistakes of a file are reported with their places") {
+  const std::string head = "architecture: a\n";
+  const std::pair<std::string, const char*> rows[] = {
+      {"[1]", "SP002 a.yaml:1:1 `an architecture` must be a map, not a list"},
+      {"classes:\n  A: []",
+       "SP018 a.yaml:1:1 the file names no `architecture`"},
+      {head, "SP018 a.yaml:1:1 the architecture names no `classes`"},
+      {head + "clases: {}", "SP004 a.yaml:2:1 unknown key `clases`"},
+      {head + "like: lama\nclasses: {}",
+       "SP018 a.yaml:2:7 there is no architecture `lama`"},
+      {head + "sizes: {a: {key: b, is: c}}\nclasses:\n  A: []",
+       "SP018 a.yaml:2:9 `a` has either a `key` or `is`"},
+      {head + "sizes: {a: {is: 3 +}}\nclasses:\n  A: []",
+       "SP018 a.yaml:2:17 `3 +` is no expression: something is missing at its "
+       "end"},
+      {head + "sizes: {a: {is: b}}\nclasses:\n  A: []",
+       "SP018 a.yaml:2:17 `b` is not known here"},
+      {head + "classes:\n  A: [{linear: q, to: 1}]",
+       "SP018 a.yaml:3:8 `linear` `q` has no `from`"},
+      {head + "classes:\n  A: [{liner: q}]",
+       "SP018 a.yaml:3:8 there is no module or block `liner`"},
+      {head + "classes:\n  A: [{linear: q, to: 1, from: 1, bais: true}]",
+       "SP004 a.yaml:3:35 unknown key `bais`"},
+      {head + "classes:\n  A: [{gated_mlp: m}]",
+       "SP018 a.yaml:3:8 block `gated_mlp` needs `hidden`\n"
+       "SP018 a.yaml:3:8 block `gated_mlp` needs `mlp`"},
+      {head + "classes:\n  A: [{gated_mlp: m, hidden: 1, mlp: 1, bia: 1}]",
+       "SP004 a.yaml:3:46 unknown key `bia`"},
+      {head + "classes:\n  A: [{repeat: 2, name: x, steps: []}]",
+       "SP018 a.yaml:3:25 the name lacks `{i}`"},
+      {head + "classes:\n  A: [{switch: [{steps: []}, {when: true}]}]",
+       "SP018 a.yaml:3:17 only the last case has no `when`"},
+      {head + "classes:\n  A: [{section: s}]",
+       "SP018 a.yaml:3:8 there is no section `s`"},
+      {head + "blocks: {linear: []}\nclasses:\n  A: []",
+       "SP018 a.yaml:2:10 `linear` cannot be the name of a block"},
+      {head + "classes:\n  A: [{parameter: p, shape: [1], dtype: bf17}]",
+       "SP018 a.yaml:3:41 `bf17` is no dtype"},
+      {head + "classes:\n  A: [{parameter: p, shape: 3}]",
+       "SP018 a.yaml:3:29 `p` has no list `shape`"},
+  };
+  for (const auto& [text, expected] : rows) {
+    CAPTURE(text);
+    CHECK(problems(text) == expected);
+  }
+}
+
+TEST_CASE("what grows without bound is refused") {
+  CHECK(
+      steps("    - {repeat: 100000, name: \"a.{i}\", steps: [{repeat: 100000, "
+            "index: e, name: \"b.{e}\", steps: [{rms_norm: n, size: 1}]}]}\n")
+          .starts_with("SP009 config.json:1:1 the model would have too many "
+                       "tensors"));
+  CHECK(
+      tensors(std::string(kHead) +
+                  "blocks: {a: [{b: x}], b: [{a: y}]}\nclasses:\n  A: [{a: z}]",
+              R"({"d": 8, "n": 2})")
+          .starts_with("SP009 config.json:1:1 blocks of the architecture "
+                       "nest too deep"));
+  CHECK(tensors("architecture: a\nsizes: {x: {is: y}, y: {is: x}}\nclasses:\n"
+                "  A: []",
+                "{}")
+            .starts_with("SP009 config.json:1:1 `y` has no value: `x` depends "
+                         "on itself"));
+  CHECK(steps("    - {parameter: p, shape: [hidden - 8]}\n")
+            .starts_with("SP009 config.json:1:1 `hidden - 8` of architecture "
+                         "`a` is 0"));
+}
+
+}  // namespace
+}  // namespace shardplan

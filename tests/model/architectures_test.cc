@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/architectures.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "base/shipped.h"
+#include "model/config_classes.h"
+
+namespace shardplan {
+namespace {
+
+TEST_CASE("architectures: every shipped file is sound and named as its file") {
+  const auto names = architecture_names();
+  CHECK(names.size() >= 14);
+  for (const std::string& name : names) {
+    CAPTURE(name);
+    const auto all = find_architecture(name);
+    REQUIRE(all != nullptr);
+    CHECK(all->name == name);
+    CHECK_FALSE(all->summary.empty());
+  }
+  CHECK(find_architecture("blocks") == nullptr);
+  CHECK(find_architecture("lama") == nullptr);
+}
+
+TEST_CASE("architectures: the index of model types is what the files say") {
+  std::vector<std::string> types;
+  for (const std::string& name : architecture_names()) {
+    const auto all = find_architecture(name);
+    types.insert(types.end(), all->model_types.begin(), all->model_types.end());
+    for (const ModelClass& each : all->classes) {
+      CAPTURE(each.class_name);
+      Diagnostics diags;
+      const auto config =
+          parse_document(std::make_shared<const SourceFile>(
+                             "config.json", R"({"architectures": [")" +
+                                                each.class_name + R"("]})"),
+                         diags);
+      const ModelKind kind = find_model_kind(config->root());
+      REQUIRE(kind);
+      REQUIRE(kind.model_class != nullptr);
+      CHECK(kind.model_class->class_name == each.class_name);
+    }
+  }
+  std::sort(types.begin(), types.end());
+  CHECK(types == known_model_types());
+  CHECK(std::adjacent_find(types.begin(), types.end()) == types.end());
+}
+
+TEST_CASE("architectures: their model types have a recorded class") {
+  for (const std::string& type : known_model_types()) {
+    CAPTURE(type);
+    CHECK(find_config_class(type) != nullptr);
+  }
+}
+
+TEST_CASE("configuration classes: defaults by version, and their other names") {
+  const auto mistral = find_config_class("mistral");
+  REQUIRE(mistral != nullptr);
+  CHECK(mistral->title().starts_with("MistralConfig of transformers 5."));
+  CHECK(mistral->default_of("num_key_value_heads", false)->integer() == 8);
+  CHECK_FALSE(mistral->default_of("head_dim", false));
+  CHECK_FALSE(mistral->default_of("no_such_key", false));
+  CHECK(mistral->changes_tensors("num_key_value_heads"));
+  CHECK_FALSE(mistral->changes_tensors("rms_norm_eps"));
+  // Only one of the versions has it.
+  CHECK_FALSE(mistral->default_of("rope_theta", false));
+  CHECK(mistral->default_of("rope_theta", true)->number() == 10'000);
+  const auto gpt2 = find_config_class("gpt2");
+  CHECK(gpt2->aliases("n_embd") == std::vector<std::string>{"hidden_size"});
+  CHECK(gpt2->aliases("hidden_size") == std::vector<std::string>{"n_embd"});
+  CHECK(find_config_class("lama") == nullptr);
+  CHECK(find_config_class("\"") == nullptr);
+  CHECK(find_config_class("") == nullptr);
+}
+
+}  // namespace
+}  // namespace shardplan
