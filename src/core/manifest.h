@@ -25,6 +25,30 @@
 
 namespace shardplan {
 
+// ParameterKinds: what an architecture says of the dimensions of parameters.
+
+// One of several tensors side by side in a dimension, or of a repeated part.
+struct DimPart {
+  std::string name;   // "k"
+  std::string label;  // as of DimKind
+  int64_t rows = 0;
+  int64_t count = 0;  // as of DimKind
+};
+struct DimKind {
+  // The size that stands first in it, as the architecture calls it: "heads" of
+  // `heads * head_dim`; "" where none does.
+  std::string label;
+  // How many of these there are, none of which may be cut: 32 heads. 0: any cut
+  // will do.
+  int64_t count = 0;
+  // Side by side; where there is a count, in each of these.
+  std::vector<DimPart> parts = {};
+};
+// Per dimension, as stored.
+using ParameterKind = std::vector<DimKind>;
+// By folded name (core/fold.h) and shape: layers are alike.
+using ParameterKinds = std::map<std::pair<std::string, Shape>, ParameterKind>;
+
 using AxisLabels = std::vector<std::optional<std::string>>;  // logical names
 
 class Manifest {
@@ -95,6 +119,8 @@ class Manifest {
   std::string model_type;
   std::string format;  // "native", "safetensors", "hf-config", ...
   ModelFacts facts;
+  // Of parameters that an architecture explains; else empty.
+  std::shared_ptr<const ParameterKinds> kinds;
   // The mesh that a dump of another program was made on; else empty.
   std::vector<AxisRequest> mesh;
   // What a reader should know though nothing is wrong: "the data of

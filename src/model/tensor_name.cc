@@ -264,6 +264,7 @@ std::optional<StackedLayers> stacked_layers(const StackEvidence& stack,
 LayoutHints layout_hints(const Manifest& manifest, const Folding& folding) {
   LayoutHints hints;
   hints.blocks = quant_blocks(manifest, folding);
+  hints.kinds = manifest.kinds;
   // Classes whose members lie in several stacks.
   std::vector<bool> apart(folding.classes.size(), false);
   bool any_apart = false;

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -97,6 +98,8 @@ struct LayoutHints {
   std::set<std::pair<int64_t, int64_t>> expert_downs;
   std::map<std::string, StackEvidence, std::less<>> stacks;
   QuantBlocksByName blocks;  // where scales tell them
+  // Of parameters that an architecture explains; null for a model without.
+  std::shared_ptr<const ParameterKinds> kinds;
 };
 
 // O(classes), but where a stack has a number in front (`towers.0.layers`).

@@ -102,11 +102,15 @@ std::string_view unit_name(UnitKind kind) {
 std::vector<Unit> units_of(std::string_view name, const TensorType& type,
                            const ModelFacts& facts, const LayoutHints& hints) {
   const NamedTensor tensor{name, split_name(name), type};
-  std::vector<Unit> units = in_attention(tensor.tail)
-                                ? attention_units(tensor, facts)
-                                : expert_units(tensor, facts);
-  if (const auto packed = gate_up_unit(tensor, hints)) {
-    units.push_back(*packed);
+  std::vector<Unit> units;
+  if (const ParameterKind* kind = find_kind(name, type, hints)) {
+    units = units_of_kind(*kind, type, facts);
+  } else {
+    units = in_attention(tensor.tail) ? attention_units(tensor, facts)
+                                      : expert_units(tensor, facts);
+    if (const auto packed = gate_up_unit(tensor, hints)) {
+      units.push_back(*packed);
+    }
   }
   for (const Unit& unit : block_units(tensor, facts, hints))
     units.push_back(unit);

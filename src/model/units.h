@@ -155,6 +155,13 @@ std::vector<Unit> expert_units(const NamedTensor& tensor,
 std::vector<Unit> block_units(const NamedTensor& tensor,
                               const ModelFacts& facts,
                               const LayoutHints& hints);
+// What an architecture says of a parameter; null where none explains it.
+const ParameterKind* find_kind(std::string_view name, const TensorType& type,
+                               const LayoutHints& hints);
+// Heads, KV heads, head groups, packed parts and experts, by labels.
+std::vector<Unit> units_of_kind(const ParameterKind& kind,
+                                const TensorType& type,
+                                const ModelFacts& facts);
 // The stack of scanned layers.
 std::optional<Unit> layer_unit(const NamedTensor& tensor,
                                const ModelFacts& facts,

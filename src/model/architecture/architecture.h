@@ -143,6 +143,9 @@ struct ConfigSection {
   Span where;
   std::string key;
   std::shared_ptr<const Architecture> architecture;
+  // It is that of the section's own `model_type`, and the one above where it
+  // has none.
+  bool by_model_type = false;
 };
 
 struct Architecture {

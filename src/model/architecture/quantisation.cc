@@ -114,9 +114,17 @@ std::optional<std::vector<ModelTensor>> store_weight(
   const std::string name = linear.name + linear.weight;
   const int64_t out = linear.out;
   const int64_t in = linear.in;
+  const auto kinds = [&](std::initializer_list<DimKind> rest) {
+    ParameterKind kind = linear.stack_kind;
+    kind.insert(kind.end(), rest.begin(), rest.end());
+    return kind;
+  };
   std::vector<ModelTensor> tensors;
   if (quantisation.method == Method::Fp8 && linear.stack.empty()) {
-    tensors.push_back({name, {DType::F8E4M3, {out, in}}});
+    tensors.push_back({name,
+                       {DType::F8E4M3, {out, in}},
+                       false,
+                       kinds({linear.out_kind, linear.in_kind})});
     tensors.push_back({name + "_scale_inv",
                        {DType::F32,
                         {ceil_div(out, quantisation.block_rows),
@@ -130,13 +138,23 @@ std::optional<std::vector<ModelTensor>> store_weight(
     const int64_t blocks = in / kMxfp4Block;
     tensors.push_back(
         {name + "_blocks",
-         {DType::U8, with(linear.stack, {out, blocks, kMxfp4Bytes})}});
-    tensors.push_back(
-        {name + "_scales", {DType::U8, with(linear.stack, {out, blocks})}});
+         {DType::U8, with(linear.stack, {out, blocks, kMxfp4Bytes})},
+         false,
+         kinds({linear.out_kind, {}, {}})});
+    tensors.push_back({name + "_scales",
+                       {DType::U8, with(linear.stack, {out, blocks})},
+                       false,
+                       kinds({linear.out_kind, {}})});
+  } else if (linear.inputs_first) {
+    tensors.push_back({name,
+                       {linear.dtype, with(linear.stack, {in, out})},
+                       false,
+                       kinds({linear.in_kind, linear.out_kind})});
   } else {
-    const Shape shape = linear.inputs_first ? with(linear.stack, {in, out})
-                                            : with(linear.stack, {out, in});
-    tensors.push_back({name, {linear.dtype, shape}});
+    tensors.push_back({name,
+                       {linear.dtype, with(linear.stack, {out, in})},
+                       false,
+                       kinds({linear.out_kind, linear.in_kind})});
   }
   return tensors;
 }

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/manifest.h"
 #include "core/types.h"
 #include "model/architecture/values.h"
 
@@ -46,6 +47,7 @@ struct ModelTensor {
   std::string name;
   TensorType type;
   bool buffer = false;
+  ParameterKind kind = {};
 };
 
 // A linear layer before it is stored.
@@ -57,6 +59,9 @@ struct LinearWeight {
   int64_t in = 0;
   bool inputs_first = false;
   DType dtype = DType::F32;
+  ParameterKind stack_kind = {};
+  DimKind out_kind = {};
+  DimKind in_kind = {};
 };
 
 // The tensors of its weight. SP009 where its sizes do not fit the blocks.

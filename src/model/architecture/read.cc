@@ -593,7 +593,7 @@ class ArchitectureReader {
     for (size_t i = 0; i < map.size(); ++i) {
       const Node node = map.item(i);
       if (!require(node, NodeKind::Map, "a section", diags_) ||
-          !reader_.known_keys(node, {"key", "architecture"})) {
+          !reader_.known_keys(node, {"key", "architecture", "any"})) {
         continue;
       }
       const auto key = node.find("key");
@@ -609,8 +609,16 @@ class ArchitectureReader {
                                          in_backticks(name->text()));
         continue;
       }
-      result.sections.push_back({std::string(map.key(i)), map.key_span(i),
-                                 std::string(key->text()), std::move(of)});
+      ConfigSection section{std::string(map.key(i)), map.key_span(i),
+                            std::string(key->text()), std::move(of), false};
+      if (const auto any = node.find("any")) {
+        section.by_model_type = any->boolean().value_or(false);
+        if (!any->boolean()) {
+          reader_.refuse(any->span(), "`any` is true or false");
+          continue;
+        }
+      }
+      result.sections.push_back(std::move(section));
     }
   }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/architecture/values.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <set>
@@ -8,6 +9,7 @@
 
 #include "base/text.h"
 #include "model/architecture/quantisation.h"
+#include "model/architectures.h"
 
 namespace shardplan {
 namespace {
@@ -155,6 +157,36 @@ std::optional<ConfigValue> ModelValues::from_class(const ValueRule& rule) {
   return std::nullopt;
 }
 
+namespace {
+
+// By the section's own `model_type`, which must be one that the section may
+// have. Null where it is not, which is reported.
+std::shared_ptr<const Architecture> section_architecture(
+    const ConfigSection& section, ConfigReader& reader) {
+  const auto node = reader.find("model_type");
+  if (!node) return section.architecture;
+  const std::string_view type = node->text();
+  const auto& expected = section.architecture->model_types;
+  if (expected.empty() ||
+      std::find(expected.begin(), expected.end(), type) != expected.end()) {
+    return section.architecture;
+  }
+  if (section.by_model_type) {
+    if (auto own = find_model_kind(reader.map()).architecture) return own;
+  }
+  reader
+      .refuse("model_type", reader.shown("model_type") + " is " +
+                                in_backticks(type) + ", which is not known" +
+                                (section.by_model_type ? "" : " here"))
+      .fact("known: " + (section.by_model_type
+                             ? joined(known_model_types(), ", ")
+                             : joined(expected, ", ")))
+      .help(std::string(kUseTensors));
+  return nullptr;
+}
+
+}  // namespace
+
 ModelValues* ModelValues::section(std::string_view name) {
   const auto known = parts_.find(name);
   if (known != parts_.end()) return known->second.values.get();
@@ -163,8 +195,10 @@ ModelValues* ModelValues::section(std::string_view name) {
   SHARDPLAN_CHECK(of != nullptr);
   if (auto reader = config_.section(of->key)) {
     part.reader = std::make_unique<ConfigReader>(*std::move(reader));
+    part.architecture = section_architecture(*of, *part.reader);
+    if (part.architecture == nullptr) return nullptr;
     part.values =
-        std::make_unique<ModelValues>(*of->architecture, *part.reader);
+        std::make_unique<ModelValues>(*part.architecture, *part.reader);
   }
   return part.values.get();
 }

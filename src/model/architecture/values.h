@@ -38,8 +38,8 @@ class ModelValues {
                                              std::string& why);
 
   // What no key said and the configuration classes gave, here and in the
-  // sections: "taken from MistralConfig of transformers 5.23.0, since the config
-  // has none: num_key_value_heads 8".
+  // sections: "taken from MistralConfig of transformers 5.23.0, since the
+  // config has none: num_key_value_heads 8".
   std::vector<std::string> remarks() const;
 
   // The values of a section; null where the config has no such map, which has
@@ -83,6 +83,7 @@ class ModelValues {
   std::map<std::string, Entry, std::less<>> entries_;
   struct Part {
     std::unique_ptr<ConfigReader> reader;
+    std::shared_ptr<const Architecture> architecture;
     std::unique_ptr<ModelValues> values;  // null: there is no such map
   };
   std::map<std::string, Part, std::less<>> parts_;

@@ -2,6 +2,7 @@
 #include "model/architecture/walk.h"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -10,6 +11,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "core/fold.h"
 
 namespace shardplan {
 namespace {
@@ -29,6 +31,12 @@ struct Scope {
   std::vector<std::pair<std::string, ConfigValue>> own;
 };
 
+// Dimensions in front of the tensors of a repeated part that is stacked.
+struct Stack {
+  Shape sizes;
+  ParameterKind kinds;
+};
+
 class Walk {
  public:
   Walk(ModelValues& values, DType dtype, const Quantisation& quantisation,
@@ -39,7 +47,9 @@ class Walk {
         manifest_(manifest) {}
 
   bool run(ModelValues& values, const ModelClass& model_class) {
-    return steps(model_class.steps, {&values, false, {}}, "", {});
+    if (!steps(model_class.steps, {&values, false, {}}, "", {})) return false;
+    manifest_.kinds = std::make_shared<const ParameterKinds>(std::move(kinds_));
+    return true;
   }
 
  private:
@@ -51,23 +61,35 @@ class Walk {
       if (own->first == name) return &own->second;
     }
     if (scope.shared) return nullptr;
-    // A table means its value in this layer.
-    for (auto own = scope.own.rbegin(); own != scope.own.rend(); ++own) {
-      if (own->first != "i" || own->second.kind != ConfigValue::Kind::Integer) {
-        continue;
-      }
-      const auto* const table = scope.values->find_table(name, why);
-      if (table == nullptr) break;
-      const int64_t layer = own->second.integer;
-      if (layer >= 0 && layer < static_cast<int64_t>(table->size())) {
-        return &(*table)[static_cast<size_t>(layer)];
-      }
-      why = in_backticks(name) + " has " +
-            plural(static_cast<int64_t>(table->size()), "item") +
-            ", for layer " + std::to_string(layer);
-      return nullptr;
+    const ValueRule* const rule = scope.values->architecture().find_value(name);
+    if (rule != nullptr && rule->kind == ValueRule::Kind::Table) {
+      return in_layer(scope, name, why);
     }
     return scope.values->find(name, why);
+  }
+
+  // A table means its value in this layer.
+  static const ConfigValue* in_layer(const Scope& scope, std::string_view name,
+                                     std::string& why) {
+    const auto own = std::find_if(
+        scope.own.rbegin(), scope.own.rend(), [](const auto& each) {
+          return each.first == "i" &&
+                 each.second.kind == ConfigValue::Kind::Integer;
+        });
+    if (own == scope.own.rend()) {
+      why = in_backticks(name) + " is of layers";
+      return nullptr;
+    }
+    const auto* const table = scope.values->find_table(name, why);
+    if (table == nullptr) return nullptr;
+    const int64_t layer = own->second.integer;
+    if (layer >= 0 && layer < static_cast<int64_t>(table->size())) {
+      return &(*table)[static_cast<size_t>(layer)];
+    }
+    why = in_backticks(name) + " has " +
+          plural(static_cast<int64_t>(table->size()), "item") + ", for layer " +
+          std::to_string(layer);
+    return nullptr;
   }
 
   // Empty and reported where there is no value.
@@ -154,12 +176,45 @@ class Walk {
     return std::nullopt;
   }
 
+  // What the tree says besides its size. REQUIRES: size(dim) has one.
+  std::optional<DimKind> kind(const DimTree& dim, const Scope& scope) {
+    if (dim.parts.empty()) return leaf_kind(dim.size, scope);
+    DimKind result;
+    if (dim.per) {
+      const auto count = integer(*dim.per, scope, 1, kMaxDim);
+      if (!count) return std::nullopt;
+      result.label = std::string(dim.per->leading_name());
+      result.count = *count;
+    }
+    for (const auto& [name, part] : dim.parts) {
+      const auto rows = size(part, scope);
+      const auto inner = rows ? kind(part, scope) : std::nullopt;
+      if (!inner) return std::nullopt;
+      result.parts.push_back({name, inner->label, *rows, inner->count});
+    }
+    return result;
+  }
+  // A size alone may be cut anywhere, a product between its first factors.
+  std::optional<DimKind> leaf_kind(const Expression& expression,
+                                   const Scope& scope) {
+    DimKind result;
+    result.label = std::string(expression.leading_name());
+    if (result.label.empty() || expression.nodes.size() == 1) return result;
+    std::string why;
+    const ConfigValue* const count = find(scope, result.label, why);
+    if (count != nullptr && count->kind == ConfigValue::Kind::Integer) {
+      result.count = count->integer;
+    }
+    return result;
+  }
+
   bool add(ModelTensor tensor) {
     if (into_ != nullptr) {
       into_->push_back(std::move(tensor));
       return within(static_cast<int64_t>(into_->size()));
     }
-    return within(++written_) && put(tensor.name, tensor.type, tensor.buffer);
+    return within(++written_) && put(tensor.name, tensor) &&
+           keep(tensor.name, tensor);
   }
 
   bool within(int64_t tensors) {
@@ -169,11 +224,18 @@ class Walk {
     return false;
   }
 
-  bool put(std::string_view name, const TensorType& type, bool buffer) {
-    if (manifest_.add(name, type, Span{}, buffer)) return true;
+  bool put(std::string_view name, const ModelTensor& tensor) {
+    const TensorType& type = tensor.type;
+    if (manifest_.add(name, type, Span{}, tensor.buffer)) return true;
     config_.refuse("", "the model's size exceeds 63 bits")
         .fact("at " + in_backticks(name) + ", " + type_text(type));
     return false;
+  }
+
+  bool keep(std::string_view name, const ModelTensor& tensor) {
+    if (tensor.buffer) return true;
+    kinds_.try_emplace({folded_name(name), tensor.type.shape}, tensor.kind);
+    return true;
   }
 
   static std::string joined_name(const std::string& prefix,
@@ -183,7 +245,7 @@ class Walk {
   }
 
   bool steps(const std::vector<ModuleStep>& list, const Scope& scope,
-             const std::string& prefix, const Shape& stack) {
+             const std::string& prefix, const Stack& stack) {
     for (const ModuleStep& one : list) {
       if (++steps_ > kMaxSteps) {
         config_.refuse("", "the architecture has too many steps");
@@ -196,7 +258,7 @@ class Walk {
   }
 
   bool step(const ModuleStep& one, const Scope& scope,
-            const std::string& prefix, const Shape& stack) {
+            const std::string& prefix, const Stack& stack) {
     switch (one.kind) {
       case ModuleStep::Kind::Block:
         return block(one, scope, prefix, stack);
@@ -218,46 +280,54 @@ class Walk {
   }
 
   bool module(const ModuleStep& one, const Scope& scope,
-              const std::string& name, const Shape& stack) {
+              const std::string& name, const Stack& stack) {
     Shape shape;
+    ParameterKind kinds;
     for (const DimTree& dim : one.dims) {
       const auto found = size(dim, scope);
-      if (!found) return false;
+      auto found_kind = found ? kind(dim, scope) : std::nullopt;
+      if (!found_kind) return false;
       shape.push_back(*found);
+      kinds.push_back(*std::move(found_kind));
     }
     const DType dtype = one.dtype.value_or(dtype_);
     const bool is_norm_with_bias = one.kind == ModuleStep::Kind::LayerNorm;
     const auto biased = flag(one.bias, scope, is_norm_with_bias);
     if (!biased) return false;
-    const auto stacked_shape = [&](const Shape& rest) {
-      Shape all = stack;
+    const auto tensor = [&](const std::string& suffix, const Shape& rest,
+                            const ParameterKind& rest_kinds) {
+      ModelTensor result{
+          name + suffix, {dtype, stack.sizes}, false, stack.kinds};
+      Shape& all = result.type.shape;
       all.insert(all.end(), rest.begin(), rest.end());
-      return all;
+      result.kind.insert(result.kind.end(), rest_kinds.begin(),
+                         rest_kinds.end());
+      return result;
     };
     switch (one.kind) {
       case ModuleStep::Kind::Parameter:
-      case ModuleStep::Kind::Buffer:
-        return add({name,
-                    {dtype, stacked_shape(shape)},
-                    one.kind == ModuleStep::Kind::Buffer});
+      case ModuleStep::Kind::Buffer: {
+        ModelTensor whole = tensor("", shape, kinds);
+        whole.buffer = one.kind == ModuleStep::Kind::Buffer;
+        return add(std::move(whole));
+      }
       case ModuleStep::Kind::Linear: {
-        const LinearWeight linear{name,     one.weight_name,  stack, shape[0],
-                                  shape[1], one.inputs_first, dtype};
+        const LinearWeight linear{name,     one.weight_name, stack.sizes,
+                                  shape[0], shape[1],        one.inputs_first,
+                                  dtype,    stack.kinds,     kinds[0],
+                                  kinds[1]};
         const auto tensors = store_weight(
             linear, one.quantised ? quantisation_ : Quantisation(), config_);
         if (!tensors) return false;
-        for (const ModelTensor& tensor : *tensors) {
-          if (!add(tensor)) return false;
+        for (const ModelTensor& each : *tensors) {
+          if (!add(each)) return false;
         }
         break;
       }
       default:
-        if (!add({name + one.weight_name, {dtype, stacked_shape(shape)}})) {
-          return false;
-        }
+        if (!add(tensor(one.weight_name, shape, kinds))) return false;
     }
-    return !*biased ||
-           add({name + one.bias_name, {dtype, stacked_shape({shape[0]})}});
+    return !*biased || add(tensor(one.bias_name, {shape[0]}, {kinds[0]}));
   }
 
   static Scope with_arguments(Scope scope, const Scope& inner) {
@@ -273,7 +343,7 @@ class Walk {
   }
 
   bool block(const ModuleStep& one, const Scope& scope,
-             const std::string& prefix, const Shape& stack) {
+             const std::string& prefix, const Stack& stack) {
     const Architecture& all = scope.values->architecture();
     const ModuleBlock& block = all.blocks.find(one.what)->second;
     Scope inner{scope.values, block.shared, {}};
@@ -298,11 +368,17 @@ class Walk {
   }
 
   bool section(const ModuleStep& one, const Scope& scope,
-               const std::string& prefix, const Shape& stack) {
+               const std::string& prefix, const Stack& stack) {
     ModelValues* const values = scope.values->section(one.what);
     if (values == nullptr) return false;
-    const ModuleBlock& block =
-        values->architecture().blocks.find(one.part)->second;
+    const auto found = values->architecture().blocks.find(one.part);
+    if (found == values->architecture().blocks.end()) {
+      values->config().refuse("", in_backticks(values->architecture().name) +
+                                      " has no block " +
+                                      in_backticks(one.part));
+      return false;
+    }
+    const ModuleBlock& block = found->second;
     const bool good =
         enter(one.where) && steps(block.steps, {values, false, {}},
                                   joined_name(prefix, one.name), stack);
@@ -311,11 +387,12 @@ class Walk {
   }
 
   bool stacked(const ModuleStep& one, const Scope& scope,
-               const std::string& prefix, Shape stack) {
+               const std::string& prefix, Stack stack) {
     const auto count = integer(*one.count, scope, 0, kMaxCount);
     if (!count) return false;
     if (*count == 0) return true;
-    stack.push_back(*count);
+    stack.sizes.push_back(*count);
+    stack.kinds.push_back({std::string(one.count->leading_name()), *count, {}});
     Scope inner = scope;
     return steps(one.steps, inner, joined_name(prefix, one.name), stack);
   }
@@ -361,7 +438,7 @@ class Walk {
   // Indices whose steps have the same values in all that mentions an index make
   // the same tensors, but for the names.
   bool repeat(const ModuleStep& one, const Scope& scope,
-              const std::string& prefix, const Shape& stack) {
+              const std::string& prefix, const Stack& stack) {
     const auto count = integer(*one.count, scope, 0, kMaxCount);
     if (!count) return false;
     int64_t start = 0;
@@ -410,10 +487,14 @@ class Walk {
         return too_many(*count, classes[place->second]);
       }
     }
+    std::vector<bool> seen(classes.size(), false);
     for (int64_t i = 0; i < *count; ++i) {
       const std::string name =
           joined_name(prefix, numbered(one.name, one.index, start + i));
-      if (!stamp(name, classes[class_of[static_cast<size_t>(i)]])) return false;
+      const size_t number = class_of[static_cast<size_t>(i)];
+      const bool is_first = !seen[number];
+      seen[number] = true;
+      if (!stamp(name, classes[number], is_first)) return false;
     }
     return true;
   }
@@ -447,17 +528,18 @@ class Walk {
                : name.replace(at, mark.size(), std::to_string(value));
   }
 
-  bool stamp(const std::string& prefix, const Tensors& tensors) {
+  bool stamp(const std::string& prefix, const Tensors& tensors, bool is_first) {
     std::string name;
     for (const ModelTensor& tensor : tensors) {
       name = prefix;
       if (!tensor.name.empty() && !prefix.empty()) name += '.';
       name += tensor.name;
       if (into_ != nullptr) {
-        into_->push_back({name, tensor.type, tensor.buffer});
+        into_->push_back({name, tensor.type, tensor.buffer, tensor.kind});
       } else {
         ++written_;
-        if (!put(name, tensor.type, tensor.buffer)) return false;
+        if (!put(name, tensor)) return false;
+        if (is_first) keep(name, tensor);
       }
     }
     return true;
@@ -467,6 +549,7 @@ class Walk {
   DType dtype_;
   const Quantisation& quantisation_;
   Manifest& manifest_;
+  ParameterKinds kinds_;
   Tensors* into_ = nullptr;  // null: the manifest
   int64_t written_ = 0;
   int64_t steps_ = 0;

@@ -203,6 +203,21 @@ classes:
 )";
   CHECK(tensors(parts, R"({"vision": {"hidden_size": 3, "image_size": 8,
 "patch_size": 2, "vision_use_head": false}})") == "p [3, 16]\n");
+  CHECK(tensors(parts, R"({"vision": {"model_type": "llama"}})") ==
+        "SP009 config.json:1:27 `vision.model_type` is `llama`, which is not "
+        "known here");
+  const std::string any = R"(
+architecture: b
+sections: {part: {key: x, architecture: llama, any: true}}
+classes:
+  B: [{parameter: p, shape: [part.hidden, part.kv_heads]}]
+)";
+  CHECK(
+      tensors(any, R"({"x": {"model_type": "mistral", "hidden_size": 64}})") ==
+      "p [64, 8]\n");
+  CHECK(tensors(any, R"({"x": {"hidden_size": 64}})") == "p [64, 32]\n");
+  CHECK(tensors(any, R"({"x": {"model_type": "lama"}})") ==
+        "SP009 config.json:1:22 `x.model_type` is `lama`, which is not known");
   CHECK(tensors(parts, "{}") == "SP009 config.json:1:1 `vision` is missing");
 }
 
@@ -268,7 +283,7 @@ TEST_CASE("what grows without bound is refused") {
   CHECK(tensors("architecture: a\nsizes: {x: {is: y}, y: {is: x}}\nclasses:\n"
                 "  A: []",
                 "{}")
-            .starts_with("SP009 config.json:1:1 `y` has no value: `x` depends "
+            .starts_with("SP009 config.json:1:1 `x` has no value: `x` depends "
                          "on itself"));
   CHECK(steps("    - {parameter: p, shape: [hidden - 8]}\n")
             .starts_with("SP009 config.json:1:1 `hidden - 8` of architecture "

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Units by what an architecture says: labels of dimensions instead of names.
+#include <algorithm>
+#include <initializer_list>
+
+#include "base/checked.h"
+#include "core/fold.h"
+#include "model/units.h"
+
+namespace shardplan {
+namespace {
+
+constexpr std::string_view kHeads = "heads";
+constexpr std::string_view kKvHeads = "kv_heads";
+constexpr std::string_view kExperts = "experts";
+
+// Rows that alternate: one of every part.
+bool is_alternating(const DimKind& dim) {
+  return dim.count > 0 && dim.parts.size() > 1 &&
+         std::all_of(dim.parts.begin(), dim.parts.end(),
+                     [](const DimPart& part) { return part.rows == 1; });
+}
+
+bool has_parts(const DimKind& dim,
+               std::initializer_list<std::string_view> names) {
+  return std::all_of(names.begin(), names.end(), [&](std::string_view name) {
+    return std::any_of(dim.parts.begin(), dim.parts.end(),
+                       [&](const DimPart& part) { return part.name == name; });
+  });
+}
+
+// Tensors side by side of which a device needs its part of each: q, k and v, or
+// gate and up.
+std::optional<Unit> packed_unit(const DimKind& dim, int index,
+                                const ModelFacts& facts) {
+  const bool qkv = has_parts(dim, {"q", "k", "v"});
+  if (!qkv && !has_parts(dim, {"gate", "up"})) return std::nullopt;
+  Unit unit{index, qkv ? UnitKind::FusedQkv : UnitKind::PackedGateUp};
+  for (const DimPart& part : dim.parts) {
+    unit.parts.push_back({part.name, part.rows,
+                          part.count > 0 ? part.count : part.rows,
+                          part.label == kKvHeads});
+  }
+  if (qkv) unit.queries = facts.heads.value_or(0);
+  return unit;
+}
+
+}  // namespace
+
+const ParameterKind* find_kind(std::string_view name, const TensorType& type,
+                               const LayoutHints& hints) {
+  if (hints.kinds == nullptr) return nullptr;
+  const auto found = hints.kinds->find({folded_name(name), type.shape});
+  if (found == hints.kinds->end()) return nullptr;
+  SHARDPLAN_CHECK(found->second.size() == type.shape.size());
+  return &found->second;
+}
+
+std::vector<Unit> units_of_kind(const ParameterKind& kind,
+                                const TensorType& type,
+                                const ModelFacts& facts) {
+  std::vector<Unit> units;
+  for (size_t i = 0; i < kind.size(); ++i) {
+    const DimKind& dim = kind[i];
+    const int index = static_cast<int>(i);
+    // A head, or what belongs to one, per element.
+    const int64_t count = dim.count > 0 ? dim.count : type.shape[i];
+    if (dim.count == 0 && !dim.parts.empty()) {
+      if (const auto packed = packed_unit(dim, index, facts)) {
+        units.push_back(*packed);
+      }
+    } else if (is_alternating(dim)) {
+      units.push_back({index, UnitKind::GateUpPair, dim.count});
+    } else if (dim.count > 0 && has_parts(dim, {"q", "k", "v"})) {
+      // Per KV head: its query heads, its key, its value.
+      units.push_back({index,
+                       UnitKind::HeadGroup,
+                       dim.count,
+                       false,
+                       {},
+                       facts.heads.value_or(0)});
+    } else if (dim.label == kHeads) {
+      units.push_back({index, UnitKind::Head, count});
+    } else if (dim.label == kKvHeads) {
+      units.push_back({index,
+                       UnitKind::KvHead,
+                       dim.count,
+                       false,
+                       {},
+                       facts.heads.value_or(0)});
+    } else if (dim.label == kExperts && dim.count > 0) {
+      units.push_back({index, UnitKind::Expert, dim.count});
+      const int64_t groups = facts.expert_groups.value_or(1);
+      if (groups > 1 && dim.count % groups == 0) {
+        units.push_back({index, UnitKind::ExpertGroup, groups});
+      }
+    }
+  }
+  return units;
+}
+
+}  // namespace shardplan
