@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::string_view kHeads = "heads";
 constexpr std::string_view kKvHeads = "kv_heads";
+constexpr std::string_view kOtherHeads = "_heads";  // of linear attention, ..
 constexpr std::string_view kExperts = "experts";
 
 // Rows that alternate: one of every part.
@@ -41,7 +42,8 @@ std::optional<Unit> packed_unit(const DimKind& dim, int index,
                           part.count > 0 ? part.count : part.rows,
                           part.label == kKvHeads});
   }
-  if (qkv) unit.queries = facts.heads.value_or(0);
+  const bool queries = dim.parts.front().label == kHeads;
+  if (qkv && queries) unit.queries = facts.heads.value_or(0);
   return unit;
 }
 
@@ -71,7 +73,7 @@ std::vector<Unit> units_of_kind(const ParameterKind& kind,
       }
     } else if (is_alternating(dim)) {
       units.push_back({index, UnitKind::GateUpPair, dim.count});
-    } else if (dim.count > 0 && has_parts(dim, {"q", "k", "v"})) {
+    } else if (dim.label == kKvHeads && has_parts(dim, {"q", "k", "v"})) {
       // Per KV head: its query heads, its key, its value.
       units.push_back({index,
                        UnitKind::HeadGroup,
@@ -79,7 +81,8 @@ std::vector<Unit> units_of_kind(const ParameterKind& kind,
                        false,
                        {},
                        facts.heads.value_or(0)});
-    } else if (dim.label == kHeads) {
+    } else if (dim.label == kHeads ||
+               (dim.label.ends_with(kOtherHeads) && dim.label != kKvHeads)) {
       units.push_back({index, UnitKind::Head, count});
     } else if (dim.label == kKvHeads) {
       units.push_back({index,

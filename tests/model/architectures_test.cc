@@ -2,6 +2,7 @@
 #include "model/architectures.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -52,9 +53,11 @@ TEST_CASE("architectures: the index of model types is what the files say") {
 }
 
 TEST_CASE("architectures: their model types have a recorded class") {
+  // Their sections have; of the whole, no key changes a tensor.
+  const std::set<std::string> without = {"clip", "siglip", "siglip_text_model"};
   for (const std::string& type : known_model_types()) {
     CAPTURE(type);
-    CHECK(find_config_class(type) != nullptr);
+    CHECK((find_config_class(type) == nullptr) == without.contains(type));
   }
 }
 

@@ -217,6 +217,17 @@ ModelFacts config_facts(
                     facts);
   facts.layers = find_size(
       map, {"num_hidden_layers", "n_layer", "n_layers", "num_layers"});
+  // By other keys, or what the class has.
+  if (reading) {
+    for (const auto& [name, member] :
+         {std::pair{"experts", &ModelFacts::experts},
+          std::pair{"vocab", &ModelFacts::vocab},
+          std::pair{"layers", &ModelFacts::layers}}) {
+      std::optional<int64_t>& fact = facts.*member;
+      if (!fact) fact = reading->size(name);
+      if (fact == 0) fact.reset();
+    }
+  }
   if (const auto rank = find_size(map, {"kv_lora_rank"})) {
     // Latent attention: each head has its own part of kv_b_proj, and heads of
     // q, of k with v, and of the output differ in size. Positions are rotated

@@ -32,13 +32,16 @@ Diagnostics::Builder report_unknown(const Node& root, ConfigReader& config) {
           : config.refuse("architectures",
                           "neither `model_type` nor `architectures` names a "
                           "known family");
-  report.fact("known: " + joined(known, ", "));
   if (model_type) {
     if (const auto near = nearest(model_type->text(), known)) {
       report.help("the nearest known one is `" + *near + "`");
     }
   }
-  return report.help(std::string(kUseTensors));
+  return report
+      .help(plural(static_cast<int64_t>(known.size()), "model type") +
+            " are known: `shardplan list architectures`; `--architecture FILE` "
+            "describes another")
+      .help(std::string(kUseTensors));
 }
 
 // A model for another model_class has other tensors.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/shipped.h"
 #include "io/formats.h"
 #include "model/architectures.h"
 
@@ -51,8 +52,11 @@ std::string sample_config(const Architecture& all,
 std::vector<std::shared_ptr<const Architecture>> most_general_first() {
   std::vector<std::shared_ptr<const Architecture>> all;
   std::map<std::string, int> builders;
-  for (const std::string& name : architecture_names()) {
+  for (const std::string& name : shipped_names("models")) {
     all.push_back(find_architecture(name));
+    SHARDPLAN_CHECK(all.back() != nullptr);
+    const auto* const text = all.back()->find_section("text");
+    if (text != nullptr) all.push_back(text->architecture);
     auto base = all.back();
     while (!base->like.empty()) {
       ++builders[base->like];
@@ -70,7 +74,6 @@ std::vector<std::shared_ptr<const Architecture>> most_general_first() {
 std::vector<Manifest> family_samples() {
   std::vector<Manifest> samples;
   for (const auto& all : most_general_first()) {
-    if (all->model_types.empty()) continue;
     for (const ModelClass& model_class : all->classes) {
       Diagnostics diags;
       const auto config =

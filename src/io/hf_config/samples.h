@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small model of every model type whose checkpoints we know: two layers, two
-// experts, biases where a config may ask for them. For names of parameters that
-// real models have, where no model is given.
+// Small models of every architecture that has a shipped set of rules, one per
+// class: two layers, two experts, biases where a config may ask for them. For
+// names of parameters that real models have, where no model is given.
 #pragma once
 
 #include <vector>
@@ -10,8 +10,8 @@
 
 namespace shardplan {
 
-// One per model type, titled with its model type ("llama"), in the order of the
-// table of model types.
+// Titled with their model types ("llama"); those first that most others build
+// on.
 std::vector<Manifest> family_samples();
 
 }  // namespace shardplan

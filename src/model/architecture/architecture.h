@@ -44,6 +44,8 @@ struct ValueRule {
   // Where it is null, or absent and the configuration class has no value.
   std::optional<Expression> otherwise;
   std::optional<Expression> is;  // of names that no key says
+  // A key whose entries are counted, where none of `keys` is there.
+  std::string counted;
   int64_t least = 1;
   int64_t most = 0;  // as ValueRule::Kind has it
   // What words of the config mean: of a text, or of the items of a table.
@@ -61,11 +63,16 @@ struct Requirement {
 };
 
 // A dimension of a parameter, as a tree of products and of parts side by side.
+struct DimTreePart;
 struct DimTree {
   Span where;
   Expression size;  // of a leaf
   std::optional<Expression> per;
-  std::vector<std::pair<std::string, DimTree>> parts;  // none: a leaf
+  std::vector<DimTreePart> parts;  // none: a leaf
+};
+struct DimTreePart {
+  std::string name;
+  DimTree dim;
 };
 
 struct ModuleCase;
@@ -168,6 +175,10 @@ struct Architecture {
   const ModelClass* find_class(std::string_view class_name) const;
   const ConfigSection* find_section(std::string_view name) const;
 };
+
+// A name of every architecture: the major version of transformers that wrote
+// the config, 0 where that does not say.
+inline constexpr std::string_view kSavedBy = "saved_by";
 
 // How often an architecture may build on another, and blocks may nest.
 inline constexpr size_t kMaxArchitectureDepth = 16;

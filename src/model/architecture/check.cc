@@ -29,6 +29,7 @@ class NameCheck {
         global.insert(section.name + "." + rule.name);
       }
     }
+    global.insert(std::string(kSavedBy));
     auto in_layers = global;  // what the steps of classes and body see
     in_layers.insert("i");
     for (const ValueRule& rule : all.values) {

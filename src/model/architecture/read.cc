@@ -84,7 +84,7 @@ class Reader {
       }
       auto part = dim(node.item(i), depth + 1);
       if (!part) return std::nullopt;
-      result.parts.emplace_back(key, *std::move(part));
+      result.parts.push_back({key, *std::move(part)});
     }
     if (result.parts.empty()) {
       return refuse(node.span(), "a dimension has no parts");
@@ -513,8 +513,9 @@ class ArchitectureReader {
       rule.keys = reader_.texts(node, "a key of the config");
       return !rule.keys.empty();
     }
-    if (!reader_.known_keys(node, {"key", "else", "if_absent", "if_null", "is",
-                                   "least", "most", "values", "other"})) {
+    if (!reader_.known_keys(
+            node, {"key", "else", "if_absent", "if_null", "is", "count_of",
+                   "least", "most", "values", "other"})) {
       return false;
     }
     for (const auto& [key, members] :
@@ -528,6 +529,11 @@ class ArchitectureReader {
       const auto value = reader_.expression(*at);
       if (!value) return false;
       for (const auto member : members) rule.*member = value;
+    }
+    if (const auto counted = node.find("count_of")) {
+      auto read = reader_.text(*counted, "`count_of`");
+      if (!read) return false;
+      rule.counted = *std::move(read);
     }
     if (const auto keys = node.find("key")) {
       rule.keys = reader_.texts(*keys, "a key of the config");

@@ -33,13 +33,19 @@ ConfigValue::Kind wanted_kind(RuleKind kind) {
 
 }  // namespace
 
-ModelValues::ModelValues(const Architecture& architecture, ConfigReader& config)
+ModelValues::ModelValues(const Architecture& architecture, ConfigReader& config,
+                         int64_t saved_by)
     : architecture_(architecture), config_(config) {
   const auto text_of = [&](std::string_view key) -> std::string_view {
     const auto node = config.at(key);
     return node && node->is_string() ? node->text() : "";
   };
-  older_ = text_of("transformers_version").starts_with("4.");
+  const std::string_view version = text_of("transformers_version");
+  const bool is_major = version.size() > 1 && version[1] == '.';
+  if (is_major && version[0] >= '1' && version[0] <= '9') {
+    saved_by = version[0] - '0';
+  }
+  saved_by_ = ConfigValue::of(saved_by);
   class_ = find_config_class(text_of("model_type"));
   if (class_ == nullptr && !architecture.model_types.empty()) {
     class_ = find_config_class(architecture.model_types.front());
@@ -127,7 +133,7 @@ std::optional<ConfigValue> ModelValues::from_class(const ValueRule& rule) {
   if (class_ == nullptr) return std::nullopt;
   for (const std::string& key : rule.keys) {
     for (const std::string& name : spellings(key)) {
-      const auto node = class_->default_of(name, older_);
+      const auto node = class_->default_of(name, saved_by_.integer == 4);
       if (!node) continue;
       if (!rule.words.empty() && node->is_string()) {
         return word(rule, key, *node);
@@ -197,8 +203,8 @@ ModelValues* ModelValues::section(std::string_view name) {
     part.reader = std::make_unique<ConfigReader>(*std::move(reader));
     part.architecture = section_architecture(*of, *part.reader);
     if (part.architecture == nullptr) return nullptr;
-    part.values =
-        std::make_unique<ModelValues>(*part.architecture, *part.reader);
+    part.values = std::make_unique<ModelValues>(
+        *part.architecture, *part.reader, saved_by_.integer);
   }
   return part.values.get();
 }
@@ -209,6 +215,7 @@ const ConfigValue* ModelValues::find(std::string_view name) {
 }
 
 const ConfigValue* ModelValues::find(std::string_view name, std::string& why) {
+  if (name == kSavedBy) return &saved_by_;
   const size_t dot = name.find('.');
   if (dot != name.npos && architecture_.find_section(name.substr(0, dot))) {
     ModelValues* const part = section(name.substr(0, dot));
@@ -263,6 +270,11 @@ std::optional<ConfigValue> ModelValues::read_value(const ValueRule& rule) {
     }
   }
   if (rule.is) return otherwise(rule, rule.name, rule.is, "");
+  if (const auto counted = config_.find(rule.counted);
+      counted && (counted->is_map() || counted->is_list())) {
+    return checked(rule, rule.counted,
+                   ConfigValue::of(static_cast<int64_t>(counted->size())));
+  }
   const std::string& key = rule.keys.front();
   if (rule.absent) return otherwise(rule, key, rule.absent, "missing");
   if (auto value = from_class(rule)) return value;

@@ -18,7 +18,10 @@ namespace shardplan {
 class ModelValues {
  public:
   // Reads nothing yet. The architecture and the reader must outlive it.
-  ModelValues(const Architecture& architecture, ConfigReader& config);
+  // `saved_by` is the major version of transformers that wrote the config,
+  // where that is known from outside.
+  ModelValues(const Architecture& architecture, ConfigReader& config,
+              int64_t saved_by = 0);
 
   const Architecture& architecture() const { return architecture_; }
   ConfigReader& config() const { return config_; }
@@ -78,7 +81,7 @@ class ModelValues {
   const Architecture& architecture_;
   ConfigReader& config_;
   std::shared_ptr<const ConfigClass> class_;
-  bool older_ = false;  // written by transformers 4
+  ConfigValue saved_by_;  // 0: the config does not say
   std::vector<std::string> taken_;
   std::map<std::string, Entry, std::less<>> entries_;
   struct Part {

@@ -148,10 +148,10 @@ TEST_CASE("facts of families that we cannot synthesise, by any spelling") {
         {"num_attention_heads", 71},
         {"hidden_size", 4544}},
        71,
-       {},
+       1,
        64,
        {},
-       {}},
+       32},
       {{{"num_attention_heads", 6}, {"hidden_size", 32}}, 6, 6, {}, {}, {}},
       {{{"n_routed_experts", 64}}, {}, {}, {}, 64, {}},
   };

@@ -181,6 +181,20 @@ classes:
         "SP002 config.json:1:20 `act` must be true or false, not an integer");
 }
 
+TEST_CASE("a size may be the number of entries of a map") {
+  const std::string file = R"(
+architecture: a
+sizes: {labels: {key: num_labels, count_of: id2label, else: 2}}
+classes:
+  A: [{rms_norm: n, size: labels}]
+)";
+  CHECK(tensors(file, R"({"id2label": {"0": "a", "1": "b", "2": "c"}})") ==
+        "n.weight [3]\n");
+  CHECK(tensors(file, R"({"id2label": {"0": "a"}, "num_labels": 5})") ==
+        "n.weight [5]\n");
+  CHECK(tensors(file, R"({"id2label": null})") == "n.weight [2]\n");
+}
+
 TEST_CASE("an architecture may build on another and have sections") {
   CHECK(tensors(R"(
 architecture: b
@@ -201,7 +215,10 @@ sections: {see: {key: vision, architecture: siglip_vision_model}}
 classes:
   B: [{parameter: p, shape: [see.hidden, see.patches]}]
 )";
-  CHECK(tensors(parts, R"({"vision": {"hidden_size": 3, "image_size": 8,
+  CHECK(
+      tensors(
+          parts,
+          R"({"vision": {"hidden_size": 3, "num_attention_heads": 3, "image_size": 8,
 "patch_size": 2, "vision_use_head": false}})") == "p [3, 16]\n");
   CHECK(tensors(parts, R"({"vision": {"model_type": "llama"}})") ==
         "SP009 config.json:1:27 `vision.model_type` is `llama`, which is not "

@@ -61,7 +61,8 @@ std::string units(const std::string& dim) {
   const auto source = std::make_shared<const SourceFile>(
       "a.yaml",
       "architecture: a\nsizes: {heads: {is: 8}, kv_heads: {is: 2}, head_dim: "
-      "{is: 16}, mlp: {is: 48}, experts: {is: 4}}\nclasses:\n  A: "
+      "{is: 16}, mlp: {is: 48}, experts: {is: 4}, key_heads: {is: "
+      "3}}\nclasses:\n  A: "
       "[{parameter: p, shape: [" +
           dim + "]}]");
   diags.keep(source);
@@ -94,6 +95,9 @@ TEST_CASE("a dimension's tree says what of it must stay whole") {
   CHECK(units("{per: kv_heads, q: heads // kv_heads * head_dim, k: head_dim, "
               "v: head_dim}") == "0:head groupx2/8; ");
   CHECK(units("{latent: 4, rope: 2}") == "");
+  CHECK(units("{per: key_heads, q: 4, k: 4, v: 8, z: 8}") == "0:headx3; ");
+  CHECK(units("{q: key_heads * 4, k: key_heads * 4, v: heads}") ==
+        "0:fused q, k, vx1 q=12/3 k=12/3 v=8/8; ");
 }
 
 }  // namespace
