@@ -122,18 +122,18 @@ std::vector<Table> list_architectures() {
     const bool forward =
         std::any_of(model_families().begin(), model_families().end(),
                     [&](const Family& family) { return family.name == name; });
-    rows.push_back({name, Names{all->model_types}, std::move(classes),
-                    Names{all->quantisations},
-                    std::string(forward ? "yes" : "no")});
+    rows.push_back({name, std::string(forward ? "yes" : "no"),
+                    Names{all->quantisations}, Names{all->model_types},
+                    std::move(classes)});
   }
   Table table;
   table.id = "architecture_support";
   table.title = "What is known of each";
   table.columns = {{"name", "name"},
-                   {"model_types", "model types"},
-                   {"classes", "classes"},
+                   {"forward", "forward"},
                    {"quantisations", "quantised"},
-                   {"forward", "forward pass"}};
+                   {"model_types", "model types"},
+                   {"classes", "classes"}};
   table.rows = rows_of(std::move(rows));
   return {named_table("architectures", "", std::move(summaries)),
           std::move(table)};
@@ -327,8 +327,9 @@ Exit list_topology(Context& context, Report report, const std::string& name) {
 }
 
 // A shipped file as it is, to be read or to start one's own from.
+// Rules and graphs are named with a `@`.
 Exit print_shipped(Context& context, std::span<const std::string_view> folders,
-                   std::string name) {
+                   std::string name, const std::string& mark = "@") {
   if (name.starts_with('@')) name.erase(0, 1);
   std::vector<std::string> known;
   for (const std::string_view folder : folders) {
@@ -342,9 +343,10 @@ Exit print_shipped(Context& context, std::span<const std::string_view> folders,
     }
   }
   auto problem = context.diags.error(
-      Code::Usage, {}, "nothing shipped is called " + in_backticks("@" + name));
+      Code::Usage, {},
+      "nothing shipped is called " + in_backticks(mark + name));
   if (const auto near = nearest(name, known)) {
-    problem.help("did you mean `@" + *near + "`?");
+    problem.help("did you mean " + in_backticks(mark + *near) + "?");
   }
   return Exit::CouldNotRun;
 }
@@ -400,7 +402,7 @@ Exit run_list(Context& context) {
     return print_shipped(context, kGraphFolders, arguments[1]);
   }
   if (topic->list == list_architectures && !is_json) {
-    return print_shipped(context, kArchitectureFolders, arguments[1]);
+    return print_shipped(context, kArchitectureFolders, arguments[1], "");
   }
   context.diags
       .error(Code::Usage, {},

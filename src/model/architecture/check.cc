@@ -125,15 +125,16 @@ class NameCheck {
       return;
     }
     const auto& takes = block->second.takes;
-    for (const auto& [name, value] : step.arguments) {
-      const bool is_taken =
-          std::any_of(takes.begin(), takes.end(),
-                      [&](const BlockArgument& a) { return a.name == name; });
+    for (const auto& given : step.arguments) {
+      const bool is_taken = std::any_of(
+          takes.begin(), takes.end(),
+          [&](const BlockArgument& a) { return a.name == given.first; });
       if (is_taken) continue;
       std::vector<std::string> names;
-      for (const BlockArgument& argument : takes)
+      for (const BlockArgument& argument : takes) {
         names.push_back(argument.name);
-      report_unknown_key(name, value.where, names, diags_);
+      }
+      report_unknown_key(given.first, given.second.where, names, diags_);
     }
     for (const BlockArgument& argument : takes) {
       const bool given =

@@ -14,6 +14,8 @@ using Blocks = std::map<std::string, ModuleBlock, std::less<>>;
 using Names = std::vector<std::string>;
 
 constexpr int kMaxNesting = 16;
+// Names are computed from one another, as deep as there are names.
+constexpr size_t kMaxValues = 300;
 
 class Reader {
  public:
@@ -491,6 +493,10 @@ class ArchitectureReader {
                    Architecture& result) {
     if (!require(map, NodeKind::Map, in_backticks(section.key), diags_)) return;
     for (size_t i = 0; i < map.size(); ++i) {
+      if (result.values.size() >= kMaxValues) {
+        reader_.refuse(map.key_span(i), "there are too many names");
+        return;
+      }
       ValueRule rule;
       rule.name = std::string(map.key(i));
       rule.where = map.key_span(i);

@@ -112,6 +112,7 @@ void ModelValues::refuse_unread_keys() {
     }
   }
   const Node& map = config_.map();
+  std::vector<std::string> unread;
   for (size_t i = 0; i < map.size(); ++i) {
     const std::string_view key = map.key(i);
     const Node value = map.item(i);
@@ -119,13 +120,21 @@ void ModelValues::refuse_unread_keys() {
         !class_->changes_tensors(key) || class_->is_default(key, value)) {
       continue;
     }
-    config_
-        .refuse(key, config_.shown(key) +
-                         " is not understood, and it changes "
-                         "the tensors of the model")
-        .fact("by architecture " + in_backticks(architecture_.name))
-        .help(std::string(kUseTensors));
+    unread.emplace_back(key);
   }
+  if (unread.empty()) return;
+  config_
+      .refuse(
+          unread.front(),
+          quoted_names(unread) +
+              (unread.size() == 1 ? " is not understood, and it changes"
+                                  : " are not understood, and they change") +
+              " the tensors of the model")
+      .fact("by architecture " + in_backticks(architecture_.name))
+      .help(
+          "an architecture names every key that changes tensors, or lists it "
+          "in `ignored_keys`")
+      .help(std::string(kUseTensors));
 }
 
 // What the configuration class has for a name that no key gives.
@@ -287,7 +296,13 @@ std::optional<ConfigValue> ModelValues::otherwise(
     const std::optional<Expression>& expression, std::string_view state) {
   const std::string shown = config_.shown(key);
   if (!expression) {
-    return config_.refuse(key, shown + " is " + std::string(state));
+    auto problem = config_.refuse(key, shown + " is " + std::string(state));
+    std::vector<std::string> keys;
+    const Node& map = config_.map();
+    for (size_t i = 0; i < map.size(); ++i) keys.emplace_back(map.key(i));
+    const auto near = config_.at(key) ? std::nullopt : nearest(key, keys);
+    if (near) problem.help("the config has " + in_backticks(*near));
+    return problem;
   }
   std::string why;
   auto value = evaluate(

@@ -181,6 +181,24 @@ classes:
         "SP002 config.json:1:20 `act` must be true or false, not an integer");
 }
 
+TEST_CASE("keys that change tensors are read, or refused together") {
+  const std::string file = R"(
+architecture: a
+model_types: [llama]
+sizes: {hidden: hidden_size, vocab: vocab_size}
+ignored_keys: [num_attention_heads]
+classes:
+  A: [{embedding: e, rows: vocab, columns: hidden}]
+)";
+  CHECK(tensors(file, R"({"hidden_size": 8, "vocab_size": 9,
+"num_attention_heads": 2, "rms_norm_eps": 0.1, "mlp_bias": false})") ==
+        "e.weight [9, 8]\n");
+  CHECK(tensors(file, R"({"hidden_size": 8, "vocab_size": 9, "mlp_bias": true,
+"intermediate_size": 3})") ==
+        "SP009 config.json:1:49 `mlp_bias` and `intermediate_size` are not "
+        "understood, and they change the tensors of the model");
+}
+
 TEST_CASE("a size may be the number of entries of a map") {
   const std::string file = R"(
 architecture: a
@@ -279,7 +297,9 @@ TEST_CASE("mistakes of a file are reported with their places") {
       {head + "classes:\n  A: [{parameter: p, shape: 3}]",
        "SP018 a.yaml:3:29 `p` has no list `shape`"},
   };
-  for (const auto& [text, expected] : rows) {
+  for (const auto& row : rows) {
+    const auto& text = row.first;
+    const auto& expected = row.second;
     CAPTURE(text);
     CHECK(problems(text) == expected);
   }

@@ -83,7 +83,9 @@ TEST_CASE("expressions have the values of their operators") {
       {"dense", "2 items"},
       {"kind", "full"},
   };
-  for (const auto& [text, expected] : rows) {
+  for (const auto& row : rows) {
+    const auto& text = row.first;
+    const auto& expected = row.second;
     CAPTURE(text);
     CHECK(computed(text) == expected);
   }
@@ -121,7 +123,9 @@ TEST_CASE("what has no value says why") {
       {"1 == 1 == 1", "not read: `=` is not expected"},
       {"$", "not read: `$` is not expected"},
   };
-  for (const auto& [text, expected] : rows) {
+  for (const auto& row : rows) {
+    const auto& text = row.first;
+    const auto& expected = row.second;
     CAPTURE(text);
     CHECK(computed(text) == expected);
   }
