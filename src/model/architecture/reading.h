@@ -3,10 +3,15 @@
 // alone.
 #pragma once
 
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "model/architecture/architecture.h"
+#include "syntax/document.h"
 
 namespace shardplan {
 
@@ -28,6 +33,44 @@ inline const std::vector<ModuleKind>& module_kinds() {
   };
   return kKinds;
 }
+
+using ModuleBlocks = std::map<std::string, ModuleBlock, std::less<>>;
+
+// Expressions, steps and blocks of a file. What is wrong is SP018 at its place;
+// what gives a list gives the rest of it then.
+class StepReader {
+ public:
+  explicit StepReader(Diagnostics& diags) : diags_(diags) {}
+
+  Diagnostics::Builder refuse(Span where, std::string message);
+  // "5", "heads * head_dim", true and [1, 2] are expressions.
+  std::optional<Expression> expression(const Node& node);
+  std::optional<std::string> text(const Node& node, std::string_view what);
+  // A text, or a list of texts.
+  std::vector<std::string> texts(const Node& node, std::string_view what);
+  bool known_keys(const Node& map, std::vector<std::string> known);
+  std::vector<ModuleStep> steps(const Node& list, int depth = 0);
+  // Adds those of a map to `blocks`; false where it is none.
+  bool blocks(const Node& map, ModuleBlocks& blocks);
+
+ private:
+  std::optional<Expression> integers(const Node& list);
+  std::optional<DimTree> dim(const Node& node, int depth = 0);
+  std::optional<ModuleStep> step(const Node& node, int depth);
+  std::optional<ModuleStep> repeat(const Node& node, int depth,
+                                   ModuleStep result);
+  std::optional<ModuleStep> cases(const Node& node, int depth,
+                                  ModuleStep result);
+  std::optional<ModuleStep> module(const Node& node, const ModuleKind& kind,
+                                   ModuleStep result);
+  bool shape(const Node& node, ModuleStep& result);
+  bool linear_options(const Node& node, ModuleStep& result);
+  std::optional<ModuleStep> section(const Node& node, ModuleStep result);
+  std::optional<ModuleStep> block(const Node& node, ModuleStep result);
+  std::optional<ModuleBlock> one_block(const Node& map, size_t index);
+
+  Diagnostics& diags_;
+};
 
 // SP018 for every name in an expression that nothing gives a value, for blocks
 // and sections that there are none of, and for arguments that a block does not

@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: Apache-2.0
+// Expressions, dimensions, steps and blocks of an architecture file.
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "model/architecture/reading.h"
+
+namespace shardplan {
+namespace {
+
+constexpr int kMaxNesting = 16;
+
+}  // namespace
+
+Diagnostics::Builder StepReader::refuse(Span where, std::string message) {
+  return diags_.error(Code::InvalidArchitecture, where, std::move(message));
+}
+
+// "5", "heads * head_dim", true and [1, 2] are expressions.
+std::optional<Expression> StepReader::expression(const Node& node) {
+  if (node.is_list()) return integers(node);
+  if (node.is_map() || node.is_null()) {
+    return refuse(node.span(), "an expression must be text or a number, not " +
+                                   std::string(kind_name(node.kind())));
+  }
+  std::string why;
+  auto read = parse_expression(node.text(), node.span(), why);
+  if (read) return read;
+  return refuse(node.span(),
+                in_backticks(node.text()) + " is no expression: " + why);
+}
+
+std::optional<std::string> StepReader::text(const Node& node,
+                                            std::string_view what) {
+  if (node.is_list() || node.is_map() || node.is_null()) {
+    return refuse(node.span(), std::string(what) + " must be text, not " +
+                                   std::string(kind_name(node.kind())));
+  }
+  return std::string(node.text());
+}
+
+// A text, or a list of texts.
+std::vector<std::string> StepReader::texts(const Node& node,
+                                           std::string_view what) {
+  std::vector<std::string> names;
+  if (!node.is_list()) {
+    if (auto one = text(node, what)) names.push_back(*std::move(one));
+    return names;
+  }
+  for (size_t i = 0; i < node.size(); ++i) {
+    if (auto one = text(node.item(i), what)) names.push_back(*std::move(one));
+  }
+  return names;
+}
+
+bool StepReader::known_keys(const Node& map, std::vector<std::string> known) {
+  return reject_unknown_keys(map, known, diags_);
+}
+
+std::optional<DimTree> StepReader::dim(const Node& node, int depth) {
+  if (depth > kMaxNesting) {
+    return refuse(node.span(), "a dimension nests too deep");
+  }
+  DimTree result;
+  result.where = node.span();
+  if (!node.is_map()) {
+    auto size = expression(node);
+    if (!size) return std::nullopt;
+    result.size = *std::move(size);
+    return result;
+  }
+  for (size_t i = 0; i < node.size(); ++i) {
+    const std::string key(node.key(i));
+    if (key == "per") {
+      result.per = expression(node.item(i));
+      if (!result.per) return std::nullopt;
+      continue;
+    }
+    auto part = dim(node.item(i), depth + 1);
+    if (!part) return std::nullopt;
+    result.parts.push_back({key, *std::move(part)});
+  }
+  if (result.parts.empty()) {
+    return refuse(node.span(), "a dimension has no parts");
+  }
+  return result;
+}
+
+std::vector<ModuleStep> StepReader::steps(const Node& list, int depth) {
+  std::vector<ModuleStep> result;
+  if (depth > kMaxNesting) {
+    refuse(list.span(), "steps nest too deep");
+    return result;
+  }
+  if (!require(list, NodeKind::List, "`steps`", diags_)) return result;
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (auto one = step(list.item(i), depth)) result.push_back(*std::move(one));
+  }
+  return result;
+}
+
+std::optional<Expression> StepReader::integers(const Node& list) {
+  std::vector<int64_t> numbers;
+  for (size_t i = 0; i < list.size(); ++i) {
+    const auto number = list.item(i).integer();
+    if (!number) {
+      return refuse(list.item(i).span(), "a list has integers only");
+    }
+    numbers.push_back(*number);
+  }
+  return constant_expression(ConfigValue::of(std::move(numbers)), list.span());
+}
+
+std::optional<ModuleStep> StepReader::step(const Node& node, int depth) {
+  if (!require(node, NodeKind::Map, "a step", diags_)) return std::nullopt;
+  if (node.size() == 0) return refuse(node.span(), "a step is empty");
+  // What a step is stands first in it.
+  const std::string_view what = node.key(0);
+  ModuleStep result;
+  result.where = node.key_span(0);
+  result.what = std::string(what);
+  if (const auto when = node.find("when"); when && what != "when") {
+    result.when = expression(*when);
+    if (!result.when) return std::nullopt;
+  }
+  if (what == "repeat") return repeat(node, depth, std::move(result));
+  if (what == "switch") return cases(node, depth, std::move(result));
+  const auto name = text(node.item(0), in_backticks(what));
+  if (!name) return std::nullopt;
+  result.name = *name;
+  for (const ModuleKind& kind : module_kinds()) {
+    if (kind.name == what) return module(node, kind, std::move(result));
+  }
+  if (what == "section") return section(node, std::move(result));
+  return block(node, std::move(result));
+}
+
+std::optional<ModuleStep> StepReader::repeat(const Node& node, int depth,
+                                             ModuleStep result) {
+  if (!known_keys(node, {"repeat", "name", "index", "start", "stored", "when",
+                         "steps"})) {
+    return std::nullopt;
+  }
+  result.kind = ModuleStep::Kind::Repeat;
+  result.count = expression(node.item(0));
+  if (!result.count) return std::nullopt;
+  result.index = "i";
+  if (const auto index = node.find("index")) {
+    auto read = text(*index, "`index`");
+    if (!read) return std::nullopt;
+    result.index = *std::move(read);
+  }
+  if (const auto start = node.find("start")) {
+    result.start = expression(*start);
+    if (!result.start) return std::nullopt;
+  }
+  const auto name = node.find("name");
+  if (!name) return refuse(result.where, "`repeat` has no `name`");
+  auto read = text(*name, "`name`");
+  if (!read) return std::nullopt;
+  result.name = *std::move(read);
+  if (const auto stored = node.find("stored")) {
+    result.stacked = stored->text() == "stacked";
+    if (!result.stacked) {
+      return refuse(stored->span(),
+                    "`stored` of `repeat` is `stacked`, or "
+                    "not given");
+    }
+  }
+  const bool numbered =
+      result.name.find("{" + result.index + "}") != std::string::npos;
+  if (numbered == result.stacked) {
+    return refuse(name->span(),
+                  result.stacked ? "a name of what is stacked has no index"
+                                 : "the name lacks `{" + result.index + "}`");
+  }
+  const auto steps_node = node.find("steps");
+  if (!steps_node) return refuse(result.where, "`repeat` has no `steps`");
+  result.steps = steps(*steps_node, depth + 1);
+  return result;
+}
+
+std::optional<ModuleStep> StepReader::cases(const Node& node, int depth,
+                                            ModuleStep result) {
+  if (!known_keys(node, {"switch"})) return std::nullopt;
+  result.kind = ModuleStep::Kind::Switch;
+  const Node list = node.item(0);
+  if (!require(list, NodeKind::List, "`switch`", diags_)) return std::nullopt;
+  for (size_t i = 0; i < list.size(); ++i) {
+    const Node item = list.item(i);
+    if (!require(item, NodeKind::Map, "a case", diags_) ||
+        !known_keys(item, {"when", "steps"})) {
+      return std::nullopt;
+    }
+    ModuleCase one;
+    if (const auto when = item.find("when")) {
+      one.when = expression(*when);
+      if (!one.when) return std::nullopt;
+    } else if (i + 1 < list.size()) {
+      return refuse(item.span(), "only the last case has no `when`");
+    }
+    if (const auto of = item.find("steps")) {
+      one.steps = steps(*of, depth + 1);
+    }
+    result.cases.push_back(std::move(one));
+  }
+  return result;
+}
+
+std::optional<ModuleStep> StepReader::module(const Node& node,
+                                             const ModuleKind& kind,
+                                             ModuleStep result) {
+  result.kind = kind.kind;
+  const bool plain = kind.dims.empty();
+  std::vector<std::string> known = {std::string(kind.name), "when", "dtype"};
+  if (plain) known.emplace_back("shape");
+  for (const std::string_view dim : kind.dims) known.emplace_back(dim);
+  if (kind.kind == ModuleStep::Kind::Linear) {
+    for (const char* key :
+         {"bias", "weight_name", "bias_name", "stored", "quantised"}) {
+      known.emplace_back(key);
+    }
+  }
+  if (kind.kind == ModuleStep::Kind::LayerNorm) known.emplace_back("bias");
+  if (!known_keys(node, known)) return std::nullopt;
+  if (result.name.empty()) {
+    return refuse(result.where, in_backticks(kind.name) + " has no name");
+  }
+  for (const std::string_view key : kind.dims) {
+    const auto at = node.find(key);
+    if (!at) {
+      return refuse(result.where, in_backticks(kind.name) + " " +
+                                      in_backticks(result.name) + " has no " +
+                                      in_backticks(key));
+    }
+    auto read = dim(*at);
+    if (!read) return std::nullopt;
+    result.dims.push_back(*std::move(read));
+  }
+  if (plain && !shape(node, result)) return std::nullopt;
+  if (const auto bias = node.find("bias")) {
+    result.bias = expression(*bias);
+    if (!result.bias) return std::nullopt;
+  }
+  if (!linear_options(node, result)) return std::nullopt;
+  if (const auto dtype = node.find("dtype")) {
+    result.dtype = find_dtype(dtype->text());
+    if (!result.dtype) {
+      return refuse(dtype->span(),
+                    in_backticks(dtype->text()) + " is no dtype");
+    }
+  }
+  return result;
+}
+
+bool StepReader::shape(const Node& node, ModuleStep& result) {
+  const auto list = node.find("shape");
+  if (!list || !list->is_list()) {
+    refuse(list ? list->span() : result.where,
+           in_backticks(result.name) + " has no list `shape`");
+    return false;
+  }
+  for (size_t i = 0; i < list->size(); ++i) {
+    auto read = dim(list->item(i));
+    if (!read) return false;
+    result.dims.push_back(*std::move(read));
+  }
+  return true;
+}
+
+bool StepReader::linear_options(const Node& node, ModuleStep& result) {
+  if (const auto stored = node.find("stored")) {
+    result.inputs_first = stored->text() == "in_out";
+    if (!result.inputs_first && stored->text() != "out_in") {
+      refuse(stored->span(), "`stored` is `in_out` or `out_in`");
+      return false;
+    }
+  }
+  if (const auto quantised = node.find("quantised")) {
+    const auto value = quantised->boolean();
+    if (!value) {
+      refuse(quantised->span(), "`quantised` is true or false");
+      return false;
+    }
+    result.quantised = *value;
+  }
+  for (const auto& [key, member] :
+       {std::pair{"weight_name", &ModuleStep::weight_name},
+        std::pair{"bias_name", &ModuleStep::bias_name}}) {
+    const auto at = node.find(key);
+    if (!at) continue;
+    auto read = text(*at, in_backticks(key));
+    if (!read) return false;
+    result.*member = *std::move(read);
+  }
+  return true;
+}
+
+std::optional<ModuleStep> StepReader::section(const Node& node,
+                                              ModuleStep result) {
+  if (!known_keys(node, {"section", "name", "block", "when"})) {
+    return std::nullopt;
+  }
+  result.kind = ModuleStep::Kind::Section;
+  result.what = std::exchange(result.name, "");
+  result.part = "body";
+  for (const auto& [key, member] : {std::pair{"name", &ModuleStep::name},
+                                    std::pair{"block", &ModuleStep::part}}) {
+    const auto at = node.find(key);
+    if (!at) continue;
+    auto read = text(*at, in_backticks(key));
+    if (!read) return std::nullopt;
+    result.*member = *std::move(read);
+  }
+  return result;
+}
+
+std::optional<ModuleStep> StepReader::block(const Node& node,
+                                            ModuleStep result) {
+  result.kind = ModuleStep::Kind::Block;
+  for (size_t i = 1; i < node.size(); ++i) {
+    if (node.key(i) == "when") continue;
+    auto value = expression(node.item(i));
+    if (!value) return std::nullopt;
+    result.arguments.emplace_back(node.key(i), *std::move(value));
+  }
+  return result;
+}
+
+std::optional<ModuleBlock> StepReader::one_block(const Node& map,
+                                                 size_t index) {
+  ModuleBlock block;
+  block.name = std::string(map.key(index));
+  block.where = map.key_span(index);
+  const Node node = map.item(index);
+  if (node.is_list()) {
+    block.steps = steps(node);
+    return block;
+  }
+  if (!require(node, NodeKind::Map, "a block", diags_) ||
+      !known_keys(node, {"takes", "steps"})) {
+    return std::nullopt;
+  }
+  const auto takes = node.find("takes");
+  if (takes && !require(*takes, NodeKind::Map, "`takes`", diags_)) {
+    return std::nullopt;
+  }
+  for (size_t i = 0; takes && i < takes->size(); ++i) {
+    BlockArgument argument{std::string(takes->key(i)), {}};
+    if (!takes->item(i).is_null()) {
+      argument.otherwise = expression(takes->item(i));
+      if (!argument.otherwise) return std::nullopt;
+    }
+    block.takes.push_back(std::move(argument));
+  }
+  const auto steps = node.find("steps");
+  if (!steps) {
+    return refuse(block.where,
+                  "block " + in_backticks(block.name) + " has no `steps`");
+  }
+  block.steps = this->steps(*steps);
+  return block;
+}
+
+bool StepReader::blocks(const Node& map, ModuleBlocks& blocks) {
+  if (!require(map, NodeKind::Map, "`blocks`", diags_)) return false;
+  for (size_t i = 0; i < map.size(); ++i) {
+    const std::string_view name = map.key(i);
+    const bool taken =
+        name == "repeat" || name == "switch" || name == "section" ||
+        name == "when" ||
+        std::any_of(module_kinds().begin(), module_kinds().end(),
+                    [&](const ModuleKind& kind) { return kind.name == name; });
+    if (taken) {
+      refuse(map.key_span(i),
+             in_backticks(name) + " cannot be the name of a block");
+      continue;
+    }
+    if (auto block = one_block(map, i)) {
+      blocks.insert_or_assign(block->name, *std::move(block));
+    }
+  }
+  return true;
+}
+
+}  // namespace shardplan
