@@ -26,6 +26,7 @@ struct IndexEntry {
   std::string name;
   std::vector<std::string> model_types;
   std::vector<std::string> classes;
+  bool computes = false;
 };
 
 std::string_view trimmed(std::string_view text) {
@@ -39,7 +40,7 @@ std::string_view trimmed(std::string_view text) {
 }
 
 IndexEntry index_entry(const ShippedFile& file) {
-  IndexEntry entry{shipped_name(file), {}, {}};
+  IndexEntry entry{shipped_name(file), {}, {}, false};
   std::string_view rest = file.text;
   bool in_classes = false;
   while (!rest.empty()) {
@@ -47,6 +48,7 @@ IndexEntry index_entry(const ShippedFile& file) {
     const std::string_view line = rest.substr(0, end);
     rest.remove_prefix(std::min(end + 1, rest.size()));
     constexpr std::string_view kTypes = "model_types:";
+    entry.computes |= line == "computes: true";
     if (line.starts_with(kTypes)) {
       std::string_view list = trimmed(line.substr(kTypes.size()));
       while (!list.empty()) {
@@ -195,6 +197,14 @@ std::shared_ptr<const Architecture> find_architecture(std::string_view name) {
 std::vector<std::string> architecture_names() {
   std::vector<std::string> names;
   for (const IndexEntry& entry : index()) names.push_back(entry.name);
+  return names;
+}
+
+std::vector<std::string> computing_architectures() {
+  std::vector<std::string> names;
+  for (const IndexEntry& entry : index()) {
+    if (entry.computes) names.push_back(entry.name);
+  }
   return names;
 }
 

@@ -37,6 +37,8 @@ std::vector<std::string> known_model_types();
 // none. It is read once. REQUIRES: shipped files have no mistakes.
 std::shared_ptr<const Architecture> find_architecture(std::string_view name);
 std::vector<std::string> architecture_names();
+// Those whose forward pass is known.
+std::vector<std::string> computing_architectures();
 
 // A user's own; null when something was reported. `find` finds those that it
 // names.

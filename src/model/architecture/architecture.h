@@ -51,6 +51,9 @@ struct ValueRule {
   // What words of the config mean: of a text, or of the items of a table.
   std::vector<std::pair<std::string, Expression>> words;
   std::optional<Expression> other_words;
+  // It changes what is computed, not what is stored: read when a forward pass
+  // asks for it.
+  bool of_forward = false;
 };
 
 // What a config must fulfil, else it is SP009 at the key.
@@ -126,11 +129,79 @@ struct BlockArgument {
   std::optional<Expression> otherwise;  // computed where the block is used
 };
 
+// An attribute of an operation: a value, some, or text that stands for itself.
+struct ForwardAttribute {
+  std::string name;
+  Span where;
+  std::vector<Expression> values;
+  bool is_list = false;
+  std::string text;  // where there are no values
+};
+
+struct ForwardCase;
+
+// An operation of a forward pass, or several. Names of values are those of the
+// block that it stands in.
+struct ForwardStep {
+  enum class Kind : uint8_t {
+    Op,          // one of graph files
+    Apply,       // a module or block of the same block, or a block without any
+    Weight,      // the matrix of a module, as a value
+    Unembed,     // the product with the rows of an embedding
+    Activation,  // by its name in a config
+    Rotate,      // positions, as the config says
+    Experts,     // what the experts of each token say
+    Require,     // else the config is refused
+    Repeat,      // the steps of modules that are repeated
+    Switch,
+  };
+  Kind kind = Kind::Op;
+  Span where;
+  std::string what;  // operation; module, or block without a name; of a repeat
+                     // its name: "layers.{i}"
+  std::vector<std::string> in;
+  std::vector<std::string> out;
+  std::string as;  // what stands before the names of its values
+  std::optional<Expression> when;
+  std::vector<std::string> axes;  // labels of the result, "" for none
+  std::vector<ForwardAttribute> attributes;
+  // Arguments of a block beside those that its modules have; of `activation`
+  // and `unembed` what the key says, by that key.
+  std::vector<std::pair<std::string, Expression>> arguments;
+  std::string message;  // of a requirement
+
+  // Of a repeat: the value that layers hand on, what it is before the first,
+  // which value of a layer is handed on, and its name in the last.
+  std::string carried;
+  std::string first;
+  std::string handed_on;
+  std::string last;
+  std::vector<ForwardStep> steps;
+  std::vector<ForwardCase> cases;  // of a switch
+
+  const Expression* argument(std::string_view key) const;
+};
+
+struct ForwardCase {
+  std::optional<Expression> when;  // none: otherwise
+  std::vector<ForwardStep> steps;
+};
+
+// What a block computes.
+struct BlockForward {
+  Span where;
+  std::vector<std::string> takes;  // values, in the order of `in`
+  std::vector<std::string> gives;
+  std::vector<BlockArgument> arguments;
+  std::vector<ForwardStep> steps;
+};
+
 struct ModuleBlock {
   std::string name;
   Span where;
   std::vector<BlockArgument> takes;
   std::vector<ModuleStep> steps;
+  std::optional<BlockForward> forward;
   // Of all architectures: it sees its arguments, not the names of one.
   bool shared = false;
 };
@@ -165,6 +236,10 @@ struct Architecture {
   std::vector<std::string> ignored_keys;
   std::vector<ValueRule> values;
   std::vector<Requirement> requirements;
+  // Whether its forward pass is what its blocks compute, and what a config must
+  // fulfil for that.
+  bool computes = false;
+  std::vector<Requirement> forward_requirements;
   std::map<std::string, ModuleBlock, std::less<>> blocks;
   std::vector<ModelClass>
       classes;  // the first is meant where a config names none

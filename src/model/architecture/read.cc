@@ -47,7 +47,7 @@ class ArchitectureReader {
             *root, {"architecture", "summary", "like", "model_types", "sizes",
                     "counts", "flags", "numbers", "texts", "lists", "tables",
                     "require", "quantisations", "ignored_keys", "blocks",
-                    "sections", "classes"})) {
+                    "sections", "classes", "computes", "forward"})) {
       return nullptr;
     }
     auto result = std::make_shared<Architecture>();
@@ -61,6 +61,7 @@ class ArchitectureReader {
       *result = *base;
       result->classes.clear();
       result->model_types.clear();
+      result->computes = false;
       result->like = base->name;
     } else {
       result->blocks = shared_;
@@ -73,8 +74,9 @@ class ArchitectureReader {
       }
     }
     if (const auto list = root->find("require")) {
-      read_requirements(*list, *result);
+      read_requirements(*list, result->requirements);
     }
+    if (const auto map = root->find("forward")) read_forward(*map, *result);
     if (const auto map = root->find("sections")) read_sections(*map, *result);
     if (const auto map = root->find("blocks")) {
       reader_.blocks(*map, result->blocks);
@@ -84,6 +86,9 @@ class ArchitectureReader {
       reader_.refuse(root->span(), "the architecture names no `classes`");
     }
     if (diags_.count(Severity::Error) == errors) check_names(*result, diags_);
+    if (result->computes && diags_.count(Severity::Error) == errors) {
+      check_forward(*result, diags_);
+    }
     return diags_.count(Severity::Error) == errors ? result : nullptr;
   }
 
@@ -104,13 +109,37 @@ class ArchitectureReader {
     if (const auto keys = root.find("ignored_keys")) {
       result.ignored_keys = reader_.texts(*keys, "`ignored_keys`");
     }
+    if (const auto computes = root.find("computes")) {
+      const auto value = computes->boolean();
+      if (!value) {
+        reader_.refuse(computes->span(), "`computes` is true or false");
+      }
+      result.computes = value.value_or(false);
+    }
     if (const auto methods = root.find("quantisations")) {
       result.quantisations = reader_.texts(*methods, "`quantisations`");
     }
   }
 
+  // Values and requirements that only a forward pass asks for.
+  void read_forward(const Node& node, Architecture& result) {
+    if (!require(node, NodeKind::Map, "`forward`", diags_) ||
+        !reader_.known_keys(node, {"sizes", "counts", "flags", "numbers",
+                                   "texts", "lists", "tables", "require"})) {
+      return;
+    }
+    for (const ValueSection& section : kValueSections) {
+      if (const auto map = node.find(section.key)) {
+        read_values(*map, section, result, true);
+      }
+    }
+    if (const auto list = node.find("require")) {
+      read_requirements(*list, result.forward_requirements);
+    }
+  }
+
   void read_values(const Node& map, const ValueSection& section,
-                   Architecture& result) {
+                   Architecture& result, bool of_forward = false) {
     if (!require(map, NodeKind::Map, in_backticks(section.key), diags_)) return;
     for (size_t i = 0; i < map.size(); ++i) {
       if (result.values.size() >= kMaxValues) {
@@ -122,6 +151,7 @@ class ArchitectureReader {
       rule.where = map.key_span(i);
       rule.kind = section.kind;
       rule.most = section.most;
+      rule.of_forward = of_forward;
       if (!read_value(map.item(i), rule)) continue;
       const auto known = std::find_if(
           result.values.begin(), result.values.end(),
@@ -192,7 +222,7 @@ class ArchitectureReader {
     return true;
   }
 
-  void read_requirements(const Node& list, Architecture& result) {
+  void read_requirements(const Node& list, std::vector<Requirement>& result) {
     if (!require(list, NodeKind::List, "`require`", diags_)) return;
     for (size_t i = 0; i < list.size(); ++i) {
       const Node node = list.item(i);
@@ -216,7 +246,7 @@ class ArchitectureReader {
       if (const auto facts = node.find("facts")) {
         requirement.facts = reader_.texts(*facts, "`facts`");
       }
-      result.requirements.push_back(std::move(requirement));
+      result.push_back(std::move(requirement));
     }
   }
 

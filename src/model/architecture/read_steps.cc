@@ -339,28 +339,35 @@ std::optional<ModuleBlock> StepReader::one_block(const Node& map,
     return block;
   }
   if (!require(node, NodeKind::Map, "a block", diags_) ||
-      !known_keys(node, {"takes", "steps"})) {
+      !known_keys(node, {"takes", "steps", "forward"})) {
     return std::nullopt;
   }
   const auto takes = node.find("takes");
-  if (takes && !require(*takes, NodeKind::Map, "`takes`", diags_)) {
-    return std::nullopt;
-  }
-  for (size_t i = 0; takes && i < takes->size(); ++i) {
-    BlockArgument argument{std::string(takes->key(i)), {}};
-    if (!takes->item(i).is_null()) {
-      argument.otherwise = expression(takes->item(i));
-      if (!argument.otherwise) return std::nullopt;
-    }
-    block.takes.push_back(std::move(argument));
-  }
+  if (takes && !arguments(*takes, block.takes)) return std::nullopt;
   const auto steps = node.find("steps");
-  if (!steps) {
-    return refuse(block.where,
-                  "block " + in_backticks(block.name) + " has no `steps`");
+  if (steps) block.steps = this->steps(*steps);
+  if (const auto computed = node.find("forward")) {
+    block.forward = forward(*computed);
+    if (!block.forward) return std::nullopt;
+  } else if (!steps) {
+    return refuse(block.where, "block " + in_backticks(block.name) +
+                                   " has neither `steps` nor `forward`");
   }
-  block.steps = this->steps(*steps);
   return block;
+}
+
+bool StepReader::arguments(const Node& node,
+                           std::vector<BlockArgument>& takes) {
+  if (!require(node, NodeKind::Map, "arguments", diags_)) return false;
+  for (size_t i = 0; i < node.size(); ++i) {
+    BlockArgument argument{std::string(node.key(i)), {}};
+    if (!node.item(i).is_null()) {
+      argument.otherwise = expression(node.item(i));
+      if (!argument.otherwise) return false;
+    }
+    takes.push_back(std::move(argument));
+  }
+  return true;
 }
 
 bool StepReader::blocks(const Node& map, ModuleBlocks& blocks) {

@@ -50,6 +50,8 @@ class StepReader {
   std::vector<std::string> texts(const Node& node, std::string_view what);
   bool known_keys(const Node& map, std::vector<std::string> known);
   std::vector<ModuleStep> steps(const Node& list, int depth = 0);
+  // What a block computes: read_forward.cc.
+  std::optional<BlockForward> forward(const Node& node);
   // Adds those of a map to `blocks`; false where it is none.
   bool blocks(const Node& map, ModuleBlocks& blocks);
 
@@ -67,6 +69,7 @@ class StepReader {
   bool linear_options(const Node& node, ModuleStep& result);
   std::optional<ModuleStep> section(const Node& node, ModuleStep result);
   std::optional<ModuleStep> block(const Node& node, ModuleStep result);
+  bool arguments(const Node& node, std::vector<BlockArgument>& takes);
   std::optional<ModuleBlock> one_block(const Node& map, size_t index);
 
   Diagnostics& diags_;
@@ -76,5 +79,7 @@ class StepReader {
 // and sections that there are none of, and for arguments that a block does not
 // take, whatever a config says.
 void check_names(const Architecture& architecture, Diagnostics& diags);
+// The same of what its blocks compute, and for values that no step makes.
+void check_forward(const Architecture& architecture, Diagnostics& diags);
 
 }  // namespace shardplan

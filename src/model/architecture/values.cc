@@ -52,7 +52,26 @@ ModelValues::ModelValues(const Architecture& architecture, ConfigReader& config,
   }
 }
 
-bool ModelValues::read_all() {
+void ModelValues::give(std::string_view name, ConfigValue value) {
+  entries_[std::string(name)] = {State::Read, std::move(value), {}};
+}
+
+void ModelValues::give(std::string_view name, std::vector<ConfigValue> table) {
+  entries_[std::string(name)] = {State::Read, {}, std::move(table)};
+}
+
+bool ModelValues::says(std::string_view name) const {
+  const ValueRule* const rule = architecture_.find_value(name);
+  if (rule == nullptr) return false;
+  for (const std::string& key : rule->keys) {
+    for (const std::string& spelling : spellings(key)) {
+      if (config_.at(spelling)) return true;
+    }
+  }
+  return false;
+}
+
+bool ModelValues::read_all(bool for_forward) {
   bool good = true;
   for (const ConfigSection& part : architecture_.sections) {
     ModelValues* const values = section(part.name);
@@ -61,11 +80,17 @@ bool ModelValues::read_all() {
   for (const ValueRule& rule : architecture_.values) {
     std::string why;
     if (rule.kind == RuleKind::Table) continue;
+    if (rule.of_forward && !for_forward) continue;
     good = entry_of(rule, why) != nullptr && good;
   }
   if (!good) return false;
   for (const Requirement& requirement : architecture_.requirements) {
     require(requirement);
+  }
+  if (for_forward) {
+    for (const Requirement& each : architecture_.forward_requirements) {
+      require(each);
+    }
   }
   refuse_unread_keys();
   return config_.ok();
@@ -107,6 +132,7 @@ void ModelValues::refuse_unread_keys() {
     known.insert(part.key);
   }
   for (const ValueRule& rule : architecture_.values) {
+    if (rule.of_forward) continue;
     for (const std::string& key : rule.keys) {
       for (std::string& name : spellings(key)) known.insert(std::move(name));
     }

@@ -26,9 +26,16 @@ class ModelValues {
   const Architecture& architecture() const { return architecture_; }
   ConfigReader& config() const { return config_; }
 
+  // The value of a name, whatever the config says. REQUIRES: it was not read.
+  void give(std::string_view name, ConfigValue value);
+  void give(std::string_view name, std::vector<ConfigValue> table);
+  // Whether the config has a key for it; null counts.
+  bool says(std::string_view name) const;
+
   // Reads every name but tables, and asks every requirement, here and in the
-  // sections. False when something was reported.
-  bool read_all();
+  // sections; those of forward passes only for one. False when something was
+  // reported.
+  bool read_all(bool for_forward = false);
 
   // The value of a name, read when it is first asked for: `heads`,
   // `vision.hidden`. Null where there is none; an empty `why` says that this

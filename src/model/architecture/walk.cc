@@ -12,24 +12,15 @@
 #include "base/checked.h"
 #include "base/text.h"
 #include "core/fold.h"
+#include "model/architecture/scope.h"
 
 namespace shardplan {
 namespace {
 
-// Blocks within blocks, and sections.
-constexpr int kMaxBlockDepth = 64;
 // Steps of one layer, with those of its blocks.
 constexpr int64_t kMaxSteps = 1'000'000;
 // Tensors of layers that differ from one another, which are held at once.
 constexpr int64_t kMaxDifferent = 2'000'000;
-
-// What is seen by an expression: the arguments of a block and the indices
-// around it, then the names of the architecture.
-struct Scope {
-  ModelValues* values = nullptr;
-  bool shared = false;  // a block of all architectures: its arguments only
-  std::vector<std::pair<std::string, ConfigValue>> own;
-};
 
 // Dimensions in front of the tensors of a repeated part that is stacked.
 struct Stack {
@@ -55,139 +46,18 @@ class Walk {
  private:
   using Tensors = std::vector<ModelTensor>;
 
-  const ConfigValue* find(const Scope& scope, std::string_view name,
-                          std::string& why) {
-    for (auto own = scope.own.rbegin(); own != scope.own.rend(); ++own) {
-      if (own->first == name) return &own->second;
-    }
-    if (scope.shared) return nullptr;
-    const ValueRule* const rule = scope.values->architecture().find_value(name);
-    if (rule != nullptr && rule->kind == ValueRule::Kind::Table) {
-      return in_layer(scope, name, why);
-    }
-    return scope.values->find(name, why);
-  }
-
-  // A table means its value in this layer.
-  static const ConfigValue* in_layer(const Scope& scope, std::string_view name,
-                                     std::string& why) {
-    const auto own = std::find_if(
-        scope.own.rbegin(), scope.own.rend(), [](const auto& each) {
-          return each.first == "i" &&
-                 each.second.kind == ConfigValue::Kind::Integer;
-        });
-    if (own == scope.own.rend()) {
-      why = in_backticks(name) + " is of layers";
-      return nullptr;
-    }
-    const auto* const table = scope.values->find_table(name, why);
-    if (table == nullptr) return nullptr;
-    const int64_t layer = own->second.integer;
-    if (layer >= 0 && layer < static_cast<int64_t>(table->size())) {
-      return &(*table)[static_cast<size_t>(layer)];
-    }
-    why = in_backticks(name) + " has " +
-          plural(static_cast<int64_t>(table->size()), "item") + ", for layer " +
-          std::to_string(layer);
-    return nullptr;
-  }
-
-  // Empty and reported where there is no value.
-  std::optional<ConfigValue> value(const Expression& expression,
-                                   const Scope& scope) {
-    std::string why;
-    auto found = quiet(expression, scope, why);
-    if (!found && !why.empty()) {
-      config_
-          .refuse("", in_backticks(expression.text) + " of architecture " +
-                          in_backticks(scope.values->architecture().name) +
-                          " has no value: " + why)
-          .label(expression.where, "here");
-    }
-    return found;
-  }
-  std::optional<ConfigValue> quiet(const Expression& expression,
-                                   const Scope& scope, std::string& why) {
-    return evaluate(
-        expression,
-        [&](std::string_view name, std::string& reason) {
-          return find(scope, name, reason);
-        },
-        why);
-  }
-
-  template <typename Wanted>
-  std::optional<ConfigValue> of_kind(const Expression& expression,
-                                     const Scope& scope, Wanted kind) {
-    auto found = value(expression, scope);
-    if (!found || found->kind == kind) return found;
-    config_
-        .refuse("", in_backticks(expression.text) + " of architecture " +
-                        in_backticks(scope.values->architecture().name) +
-                        " is " + std::string(value_kind_name(found->kind)) +
-                        ", not " + std::string(value_kind_name(kind)))
-        .label(expression.where, "here");
-    return std::nullopt;
-  }
-
-  // Without a condition it is true.
-  std::optional<bool> flag(const std::optional<Expression>& condition,
-                           const Scope& scope, bool otherwise = true) {
-    if (!condition) return otherwise;
-    const auto found = of_kind(*condition, scope, ConfigValue::Kind::Flag);
-    if (!found) return std::nullopt;
-    return found->integer != 0;
-  }
-
-  std::optional<int64_t> integer(const Expression& expression,
-                                 const Scope& scope, int64_t least,
-                                 int64_t most) {
-    const auto found = of_kind(expression, scope, ConfigValue::Kind::Integer);
-    if (!found) return std::nullopt;
-    if (found->integer >= least && found->integer <= most) {
-      return found->integer;
-    }
-    return config_
-        .refuse("", in_backticks(expression.text) + " of architecture " +
-                        in_backticks(scope.values->architecture().name) +
-                        " is " + std::to_string(found->integer))
-        .label(expression.where, "here")
-        .fact("it may be " + count_text(least) + " to " + count_text(most));
-  }
-
-  // So that the product of two dimensions fits 63 bits.
-  static constexpr int64_t kMaxDim = int64_t{1} << 40;
-
-  std::optional<int64_t> size(const DimTree& dim, const Scope& scope) {
-    if (dim.parts.empty()) return integer(dim.size, scope, 1, kMaxDim);
-    int64_t sum = 0;
-    for (const auto& [name, part] : dim.parts) {
-      const auto rows = size(part, scope);
-      if (!rows) return std::nullopt;
-      sum += *rows;
-    }
-    if (!dim.per) return sum;
-    const auto times = integer(*dim.per, scope, 1, kMaxDim);
-    const auto product = times ? checked_mul(*times, sum) : std::nullopt;
-    if (product && *product <= kMaxDim) return product;
-    if (times) {
-      config_.refuse("", "a dimension is too large").label(dim.where, "here");
-    }
-    return std::nullopt;
-  }
-
   // What the tree says besides its size. REQUIRES: size(dim) has one.
-  std::optional<DimKind> kind(const DimTree& dim, const Scope& scope) {
+  std::optional<DimKind> kind(const DimTree& dim, const ModelScope& scope) {
     if (dim.parts.empty()) return leaf_kind(dim.size, scope);
     DimKind result;
     if (dim.per) {
-      const auto count = integer(*dim.per, scope, 1, kMaxDim);
+      const auto count = scope.integer(*dim.per, 1, kMaxDim);
       if (!count) return std::nullopt;
       result.label = std::string(dim.per->leading_name());
       result.count = *count;
     }
     for (const auto& [name, part] : dim.parts) {
-      const auto rows = size(part, scope);
+      const auto rows = scope.size(part);
       const auto inner = rows ? kind(part, scope) : std::nullopt;
       if (!inner) return std::nullopt;
       result.parts.push_back({name, inner->label, *rows, inner->count});
@@ -196,12 +66,12 @@ class Walk {
   }
   // A size alone may be cut anywhere, a product between its first factors.
   std::optional<DimKind> leaf_kind(const Expression& expression,
-                                   const Scope& scope) {
+                                   const ModelScope& scope) {
     DimKind result;
     result.label = std::string(expression.leading_name());
     if (result.label.empty() || expression.nodes.size() == 1) return result;
     std::string why;
-    const ConfigValue* const count = find(scope, result.label, why);
+    const ConfigValue* const count = scope.find(result.label, why);
     if (count != nullptr && count->kind == ConfigValue::Kind::Integer) {
       result.count = count->integer;
     }
@@ -238,26 +108,20 @@ class Walk {
     return true;
   }
 
-  static std::string joined_name(const std::string& prefix,
-                                 const std::string& name) {
-    if (prefix.empty() || name.empty()) return prefix + name;
-    return prefix + "." + name;
-  }
-
-  bool steps(const std::vector<ModuleStep>& list, const Scope& scope,
+  bool steps(const std::vector<ModuleStep>& list, const ModelScope& scope,
              const std::string& prefix, const Stack& stack) {
     for (const ModuleStep& one : list) {
       if (++steps_ > kMaxSteps) {
         config_.refuse("", "the architecture has too many steps");
         return false;
       }
-      const auto used = flag(one.when, scope);
+      const auto used = scope.flag(one.when);
       if (!used || (*used && !step(one, scope, prefix, stack))) return false;
     }
     return true;
   }
 
-  bool step(const ModuleStep& one, const Scope& scope,
+  bool step(const ModuleStep& one, const ModelScope& scope,
             const std::string& prefix, const Stack& stack) {
     switch (one.kind) {
       case ModuleStep::Kind::Block:
@@ -269,7 +133,7 @@ class Walk {
                            : repeat(one, scope, prefix, stack);
       case ModuleStep::Kind::Switch:
         for (const ModuleCase& each : one.cases) {
-          const auto taken = flag(each.when, scope);
+          const auto taken = scope.flag(each.when);
           if (!taken) return false;
           if (*taken) return steps(each.steps, scope, prefix, stack);
         }
@@ -279,12 +143,12 @@ class Walk {
     }
   }
 
-  bool module(const ModuleStep& one, const Scope& scope,
+  bool module(const ModuleStep& one, const ModelScope& scope,
               const std::string& name, const Stack& stack) {
     Shape shape;
     ParameterKind kinds;
     for (const DimTree& dim : one.dims) {
-      const auto found = size(dim, scope);
+      const auto found = scope.size(dim);
       auto found_kind = found ? kind(dim, scope) : std::nullopt;
       if (!found_kind) return false;
       shape.push_back(*found);
@@ -292,7 +156,7 @@ class Walk {
     }
     const DType dtype = one.dtype.value_or(dtype_);
     const bool is_norm_with_bias = one.kind == ModuleStep::Kind::LayerNorm;
-    const auto biased = flag(one.bias, scope, is_norm_with_bias);
+    const auto biased = scope.flag(one.bias, is_norm_with_bias);
     if (!biased) return false;
     const auto tensor = [&](const std::string& suffix, const Shape& rest,
                             const ParameterKind& rest_kinds) {
@@ -330,11 +194,6 @@ class Walk {
     return !*biased || add(tensor(one.bias_name, {shape[0]}, {kinds[0]}));
   }
 
-  static Scope with_arguments(Scope scope, const Scope& inner) {
-    scope.own.insert(scope.own.end(), inner.own.begin(), inner.own.end());
-    return scope;
-  }
-
   bool enter(Span where) {
     if (++depth_ <= kMaxBlockDepth) return true;
     config_.refuse("", "blocks of the architecture nest too deep")
@@ -342,32 +201,20 @@ class Walk {
     return false;
   }
 
-  bool block(const ModuleStep& one, const Scope& scope,
+  bool block(const ModuleStep& one, const ModelScope& scope,
              const std::string& prefix, const Stack& stack) {
     const Architecture& all = scope.values->architecture();
     const ModuleBlock& block = all.blocks.find(one.what)->second;
-    Scope inner{scope.values, block.shared, {}};
-    for (const BlockArgument& argument : block.takes) {
-      const auto given =
-          std::find_if(one.arguments.begin(), one.arguments.end(),
-                       [&](const auto& a) { return a.first == argument.name; });
-      const Expression& expression =
-          given != one.arguments.end() ? given->second : *argument.otherwise;
-      // A default may mean an argument before it.
-      auto found = value(expression, given != one.arguments.end()
-                                         ? scope
-                                         : with_arguments(scope, inner));
-      if (!found) return false;
-      inner.own.emplace_back(argument.name, *std::move(found));
-    }
+    const auto inner = scope.within(block.takes, block.shared, one.arguments);
+    if (!inner) return false;
     const bool good =
         enter(one.where) &&
-        steps(block.steps, inner, joined_name(prefix, one.name), stack);
+        steps(block.steps, *inner, joined_name(prefix, one.name), stack);
     --depth_;
     return good;
   }
 
-  bool section(const ModuleStep& one, const Scope& scope,
+  bool section(const ModuleStep& one, const ModelScope& scope,
                const std::string& prefix, const Stack& stack) {
     ModelValues* const values = scope.values->section(one.what);
     if (values == nullptr) return false;
@@ -386,14 +233,14 @@ class Walk {
     return good;
   }
 
-  bool stacked(const ModuleStep& one, const Scope& scope,
+  bool stacked(const ModuleStep& one, const ModelScope& scope,
                const std::string& prefix, Stack stack) {
-    const auto count = integer(*one.count, scope, 0, kMaxCount);
+    const auto count = scope.integer(*one.count, 0, kMaxCount);
     if (!count) return false;
     if (*count == 0) return true;
     stack.sizes.push_back(*count);
     stack.kinds.push_back({std::string(one.count->leading_name()), *count, {}});
-    Scope inner = scope;
+    ModelScope inner = scope;
     return steps(one.steps, inner, joined_name(prefix, one.name), stack);
   }
 
@@ -437,13 +284,13 @@ class Walk {
 
   // Indices whose steps have the same values in all that mentions an index make
   // the same tensors, but for the names.
-  bool repeat(const ModuleStep& one, const Scope& scope,
+  bool repeat(const ModuleStep& one, const ModelScope& scope,
               const std::string& prefix, const Stack& stack) {
-    const auto count = integer(*one.count, scope, 0, kMaxCount);
+    const auto count = scope.integer(*one.count, 0, kMaxCount);
     if (!count) return false;
     int64_t start = 0;
     if (one.start) {
-      const auto found = integer(*one.start, scope, 0, kMaxCount);
+      const auto found = scope.integer(*one.start, 0, kMaxCount);
       if (!found) return false;
       start = *found;
     }
@@ -453,7 +300,7 @@ class Walk {
     for (const Expression* expression : all) {
       if (varies(*expression, one.index, scope)) varying.push_back(expression);
     }
-    Scope inner = scope;
+    ModelScope inner = scope;
     inner.own.emplace_back(one.index, ConfigValue());
     std::unordered_map<std::string, size_t> known;
     std::vector<Tensors> classes;
@@ -466,7 +313,7 @@ class Walk {
       inner.own.back().second = ConfigValue::of(i);
       std::string key;
       for (const Expression* expression : varying) {
-        const auto found = quiet(*expression, inner, why);
+        const auto found = inner.quiet(*expression, why);
         append_key(key, found);
         // Of another index, too, or not needed here: not known to be alike.
         if (!found) key += std::to_string(i);
@@ -490,7 +337,7 @@ class Walk {
     std::vector<bool> seen(classes.size(), false);
     for (int64_t i = 0; i < *count; ++i) {
       const std::string name =
-          joined_name(prefix, numbered(one.name, one.index, start + i));
+          joined_name(prefix, numbered_name(one.name, one.index, start + i));
       const size_t number = class_of[static_cast<size_t>(i)];
       const bool is_first = !seen[number];
       seen[number] = true;
@@ -509,7 +356,7 @@ class Walk {
 
   // Whether it may differ between indices: it mentions this one, or a table.
   static bool varies(const Expression& expression, const std::string& index,
-                     const Scope& scope) {
+                     const ModelScope& scope) {
     const Architecture& all = scope.values->architecture();
     const auto names = expression.names();
     return std::any_of(names.begin(), names.end(), [&](std::string_view name) {
@@ -517,15 +364,6 @@ class Walk {
       const ValueRule* const rule = all.find_value(name);
       return rule != nullptr && rule->kind == ValueRule::Kind::Table;
     });
-  }
-
-  static std::string numbered(std::string name, const std::string& index,
-                              int64_t value) {
-    const std::string mark = "{" + index + "}";
-    const size_t at = name.find(mark);
-    return at == name.npos
-               ? name
-               : name.replace(at, mark.size(), std::to_string(value));
   }
 
   bool stamp(const std::string& prefix, const Tensors& tensors, bool is_first) {

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "model/architecture/reading.h"
+#include "syntax/document.h"
+
+namespace shardplan {
+namespace {
+
+using Known = std::set<std::string, std::less<>>;
+
+class ForwardCheck {
+ public:
+  ForwardCheck(const Architecture& all, Diagnostics& diags)
+      : all_(all), diags_(diags) {}
+
+  void run() {
+    for (const ValueRule& rule : all_.values) {
+      if (rule.kind == ValueRule::Kind::Table) {
+        tables_.insert(rule.name);
+      } else {
+        global_.insert(rule.name);
+      }
+    }
+    global_.insert(std::string(kSavedBy));
+    for (const Requirement& each : all_.forward_requirements) {
+      check(each.that, global_);
+    }
+    for (const auto& [name, block] : all_.blocks) {
+      if (block.forward) check_block(block);
+    }
+  }
+
+ private:
+  Diagnostics::Builder refuse(Span where, std::string message) {
+    return diags_.error(Code::InvalidArchitecture, where, std::move(message));
+  }
+
+  void unknown(std::string_view name, Span where, const Known& known) {
+    auto problem = refuse(where, in_backticks(name) + " is not known here");
+    const std::vector<std::string> names(known.begin(), known.end());
+    if (const auto near = nearest(name, names)) {
+      problem.help("did you mean " + in_backticks(*near) + "?");
+    }
+  }
+
+  void check(const Expression& expression, const Known& known) {
+    for (const std::string_view name : expression.names()) {
+      if (!known.contains(name)) unknown(name, expression.where, known);
+    }
+  }
+
+  void check_block(const ModuleBlock& block) {
+    const BlockForward& forward = *block.forward;
+    Known names = block.shared ? Known() : global_;
+    for (const BlockArgument& argument : block.takes) {
+      names.insert(argument.name);
+    }
+    for (const BlockArgument& argument : forward.arguments) {
+      if (argument.otherwise) check(*argument.otherwise, names);
+      names.insert(argument.name);
+    }
+    names.insert("batch");
+    names.insert("length");
+    Known values(forward.takes.begin(), forward.takes.end());
+    check_steps(forward.steps, block.steps, block, names, values);
+    for (const std::string& name : forward.gives) {
+      if (!values.contains(name)) unknown(name, forward.where, values);
+    }
+  }
+
+  // `values` are those that there are, to which it adds what the steps make.
+  void check_steps(const std::vector<ForwardStep>& steps,
+                   const std::vector<ModuleStep>& modules,
+                   const ModuleBlock& block, const Known& names,
+                   Known& values) {
+    for (const ForwardStep& step : steps) {
+      if (step.when) check(*step.when, names);
+      for (const std::string& name : step.in) {
+        if (!values.contains(name)) unknown(name, step.where, values);
+      }
+      for (const ForwardAttribute& each : step.attributes) {
+        for (const Expression& value : each.values) check(value, names);
+      }
+      for (const auto& [key, value] : step.arguments) check(value, names);
+      using Kind = ForwardStep::Kind;
+      if (step.kind == Kind::Apply || step.kind == Kind::Weight) {
+        check_module(step, modules);
+      }
+      if (step.kind == Kind::Repeat) {
+        check_repeat(step, modules, block, names, values);
+      }
+      if (step.kind == Kind::Switch) {
+        // What each of the cases makes is there behind them.
+        Known made;
+        for (size_t i = 0; i < step.cases.size(); ++i) {
+          const ForwardCase& one = step.cases[i];
+          if (one.when) check(*one.when, names);
+          Known own = values;
+          check_steps(one.steps, modules, block, names, own);
+          Known both;
+          std::set_intersection(made.begin(), made.end(), own.begin(),
+                                own.end(), std::inserter(both, both.end()));
+          made = i == 0 ? own : both;
+        }
+        values.insert(made.begin(), made.end());
+      }
+      values.insert(step.out.begin(), step.out.end());
+    }
+  }
+
+  void check_repeat(const ForwardStep& step,
+                    const std::vector<ModuleStep>& modules,
+                    const ModuleBlock& block, const Known& names,
+                    Known& values) {
+    const auto repeated = std::find_if(
+        modules.begin(), modules.end(), [&](const ModuleStep& each) {
+          return each.kind == ModuleStep::Kind::Repeat &&
+                 each.name == step.what && !each.stacked;
+        });
+    if (repeated == modules.end()) {
+      refuse(step.where, "the block repeats no " + in_backticks(step.what));
+      return;
+    }
+    Known inner = names;
+    inner.insert(repeated->index);
+    if (!block.shared) inner.insert(tables_.begin(), tables_.end());
+    if (!values.contains(step.first)) unknown(step.first, step.where, values);
+    Known own = values;
+    own.insert(step.carried);
+    check_steps(step.steps, repeated->steps, block, inner, own);
+    if (!own.contains(step.handed_on)) {
+      unknown(step.handed_on, step.where, own);
+    }
+    values.insert(step.carried);
+  }
+
+  // Modules of that name, through switches: there may be one in each case.
+  void find_modules(const std::vector<ModuleStep>& modules,
+                    std::string_view name,
+                    std::vector<const ModuleStep*>& found) const {
+    for (const ModuleStep& each : modules) {
+      if (each.kind == ModuleStep::Kind::Switch) {
+        for (const ModuleCase& one : each.cases) {
+          find_modules(one.steps, name, found);
+        }
+        continue;
+      }
+      const bool is_block = each.kind == ModuleStep::Kind::Block;
+      if (each.name == name ||
+          (is_block && each.name.empty() && each.what == name)) {
+        found.push_back(&each);
+      }
+    }
+  }
+
+  void check_module(const ForwardStep& step,
+                    const std::vector<ModuleStep>& modules) {
+    std::vector<const ModuleStep*> found;
+    find_modules(modules, step.what, found);
+    for (const ModuleStep* each : found) check_use(step, *each, 0);
+    if (!found.empty()) return;
+    const auto block = all_.blocks.find(step.what);
+    const bool is_function = step.kind == ForwardStep::Kind::Apply &&
+                             block != all_.blocks.end() &&
+                             block->second.steps.empty();
+    if (!is_function) {
+      refuse(step.where, "the block has no module " + in_backticks(step.what));
+      return;
+    }
+    check_arguments(step, block->second, true);
+    check_counts(step, *block->second.forward);
+  }
+
+  void check_use(const ForwardStep& step, const ModuleStep& module, int depth) {
+    if (module.kind != ModuleStep::Kind::Block) {
+      if (step.in.size() > 1 || step.out.size() > 1) {
+        refuse(step.where, "a module reads and makes one value");
+      }
+      return;
+    }
+    const auto block = all_.blocks.find(module.what);
+    if (block == all_.blocks.end() ||
+        depth > static_cast<int>(kMaxArchitectureDepth)) {
+      return;
+    }
+    if (block->second.forward) {
+      check_arguments(step, block->second, false);
+      check_counts(step, *block->second.forward);
+    } else if (block->second.steps.size() == 1 &&
+               !block->second.steps.front().when) {
+      check_use(step, block->second.steps.front(), depth + 1);
+    } else {
+      refuse(step.where, "what block " + in_backticks(module.what) +
+                             " computes is not said");
+    }
+  }
+
+  void check_counts(const ForwardStep& step, const BlockForward& forward) {
+    if (step.in.size() == forward.takes.size() &&
+        step.out.size() == forward.gives.size()) {
+      return;
+    }
+    refuse(step.where, in_backticks(step.what) + " reads " +
+                           plural(static_cast<int64_t>(forward.takes.size()),
+                                  "value") +
+                           " and gives " +
+                           std::to_string(forward.gives.size()));
+  }
+
+  void check_arguments(const ForwardStep& step, const ModuleBlock& block,
+                       bool with_modules) {
+    std::vector<const BlockArgument*> taken;
+    for (const BlockArgument& each : block.forward->arguments) {
+      taken.push_back(&each);
+    }
+    if (with_modules) {
+      for (const BlockArgument& each : block.takes) taken.push_back(&each);
+    }
+    std::vector<std::string> names;
+    for (const BlockArgument* each : taken) names.push_back(each->name);
+    for (const auto& [name, value] : step.arguments) {
+      if (std::find(names.begin(), names.end(), name) == names.end()) {
+        report_unknown_key(name, value.where, names, diags_);
+      }
+    }
+    for (const BlockArgument* each : taken) {
+      if (!each->otherwise && step.argument(each->name) == nullptr) {
+        refuse(step.where, "block " + in_backticks(block.name) + " needs " +
+                               in_backticks(each->name));
+      }
+    }
+  }
+
+  const Architecture& all_;
+  Diagnostics& diags_;
+  Known global_;
+  Known tables_;
+};
+
+}  // namespace
+
+void check_forward(const Architecture& architecture, Diagnostics& diags) {
+  ForwardCheck(architecture, diags).run();
+}
+
+}  // namespace shardplan

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/architecture/scope.h"
+
+#include <algorithm>
+
+#include "base/checked.h"
+#include "base/text.h"
+
+namespace shardplan {
+namespace {
+
+// A table means its value in this layer.
+const ConfigValue* in_layer(const ModelScope& scope, std::string_view name,
+                            std::string& why) {
+  const auto own =
+      std::find_if(scope.own.rbegin(), scope.own.rend(), [](const auto& each) {
+        return each.first == "i" &&
+               each.second.kind == ConfigValue::Kind::Integer;
+      });
+  if (own == scope.own.rend()) {
+    why = in_backticks(name) + " is of layers";
+    return nullptr;
+  }
+  const auto* const table = scope.values->find_table(name, why);
+  if (table == nullptr) return nullptr;
+  const int64_t layer = own->second.integer;
+  if (layer >= 0 && layer < static_cast<int64_t>(table->size())) {
+    return &(*table)[static_cast<size_t>(layer)];
+  }
+  why = in_backticks(name) + " has " +
+        plural(static_cast<int64_t>(table->size()), "item") + ", for layer " +
+        std::to_string(layer);
+  return nullptr;
+}
+
+// "`heads / 2` of architecture `tiny`"
+std::string shown(const Expression& expression, const ModelScope& scope) {
+  return in_backticks(expression.text) + " of architecture " +
+         in_backticks(scope.values->architecture().name);
+}
+
+}  // namespace
+
+const ConfigValue* ModelScope::find(std::string_view name,
+                                    std::string& why) const {
+  for (auto each = own.rbegin(); each != own.rend(); ++each) {
+    if (each->first == name) return &each->second;
+  }
+  if (shared) return nullptr;
+  const ValueRule* const rule = values->architecture().find_value(name);
+  if (rule != nullptr && rule->kind == ValueRule::Kind::Table) {
+    return in_layer(*this, name, why);
+  }
+  return values->find(name, why);
+}
+
+std::optional<ConfigValue> ModelScope::quiet(const Expression& expression,
+                                             std::string& why) const {
+  return evaluate(
+      expression,
+      [&](std::string_view name, std::string& reason) {
+        return find(name, reason);
+      },
+      why);
+}
+
+std::optional<ConfigValue> ModelScope::value(
+    const Expression& expression) const {
+  std::string why;
+  auto found = quiet(expression, why);
+  if (!found && !why.empty()) {
+    values->config()
+        .refuse("", shown(expression, *this) + " has no value: " + why)
+        .label(expression.where, "here");
+  }
+  return found;
+}
+
+std::optional<ConfigValue> ModelScope::of_kind(const Expression& expression,
+                                               ConfigValue::Kind kind) const {
+  auto found = value(expression);
+  if (!found || found->kind == kind) return found;
+  values->config()
+      .refuse("", shown(expression, *this) + " is " +
+                      std::string(value_kind_name(found->kind)) + ", not " +
+                      std::string(value_kind_name(kind)))
+      .label(expression.where, "here");
+  return std::nullopt;
+}
+
+std::optional<bool> ModelScope::flag(const std::optional<Expression>& condition,
+                                     bool otherwise) const {
+  if (!condition) return otherwise;
+  const auto found = of_kind(*condition, ConfigValue::Kind::Flag);
+  if (!found) return std::nullopt;
+  return found->integer != 0;
+}
+
+std::optional<int64_t> ModelScope::integer(const Expression& expression,
+                                           int64_t least, int64_t most) const {
+  const auto found = of_kind(expression, ConfigValue::Kind::Integer);
+  if (!found) return std::nullopt;
+  if (found->integer >= least && found->integer <= most) {
+    return found->integer;
+  }
+  return values->config()
+      .refuse("", shown(expression, *this) + " is " +
+                      std::to_string(found->integer))
+      .label(expression.where, "here")
+      .fact("it may be " + count_text(least) + " to " + count_text(most));
+}
+
+std::optional<int64_t> ModelScope::size(const DimTree& dim) const {
+  if (dim.parts.empty()) return integer(dim.size, 1, kMaxDim);
+  int64_t sum = 0;
+  for (const DimTreePart& part : dim.parts) {
+    const auto rows = size(part.dim);
+    if (!rows) return std::nullopt;
+    sum += *rows;
+  }
+  if (!dim.per) return sum;
+  const auto times = integer(*dim.per, 1, kMaxDim);
+  const auto product = times ? checked_mul(*times, sum) : std::nullopt;
+  if (product && *product <= kMaxDim) return product;
+  if (times) {
+    values->config()
+        .refuse("", "a dimension is too large")
+        .label(dim.where, "here");
+  }
+  return std::nullopt;
+}
+
+std::optional<ModelScope> ModelScope::within(
+    const std::vector<BlockArgument>& takes, bool is_shared,
+    const std::vector<std::pair<std::string, Expression>>& given) const {
+  ModelScope inner{values, is_shared, {}};
+  for (const BlockArgument& argument : takes) {
+    const auto one =
+        std::find_if(given.begin(), given.end(),
+                     [&](const auto& a) { return a.first == argument.name; });
+    std::optional<ConfigValue> found;
+    if (one != given.end()) {
+      found = value(one->second);
+    } else {
+      // A default may mean an argument before it.
+      ModelScope both = *this;
+      both.own.insert(both.own.end(), inner.own.begin(), inner.own.end());
+      found = both.value(*argument.otherwise);
+    }
+    if (!found) return std::nullopt;
+    inner.own.emplace_back(argument.name, *std::move(found));
+  }
+  return inner;
+}
+
+std::string numbered_name(std::string name, const std::string& index,
+                          int64_t value) {
+  const std::string mark = "{" + index + "}";
+  const size_t at = name.find(mark);
+  return at == name.npos ? name
+                         : name.replace(at, mark.size(), std::to_string(value));
+}
+
+std::string joined_name(const std::string& prefix, const std::string& name) {
+  if (prefix.empty() || name.empty()) return prefix + name;
+  return prefix + "." + name;
+}
+
+}  // namespace shardplan

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// ModelScope: what an expression of a step sees: the arguments of a block and
+// the indices around it, then the names of the architecture.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "model/architecture/values.h"
+
+namespace shardplan {
+
+struct ModelScope {
+  ModelValues* values = nullptr;
+  bool shared = false;  // a block of all architectures: its arguments only
+  std::vector<std::pair<std::string, ConfigValue>> own;
+
+  const ConfigValue* find(std::string_view name, std::string& why) const;
+
+  // All are empty, and what is wrong is SP009 with the expression's place,
+  // where there is no value of the kind that is asked for.
+  std::optional<ConfigValue> value(const Expression& expression) const;
+  std::optional<ConfigValue> of_kind(const Expression& expression,
+                                     ConfigValue::Kind kind) const;
+  // Without a condition it is `otherwise`.
+  std::optional<bool> flag(const std::optional<Expression>& condition,
+                           bool otherwise = true) const;
+  std::optional<int64_t> integer(const Expression& expression, int64_t least,
+                                 int64_t most) const;
+  // 1 or more, and so that the product of two fits 63 bits.
+  std::optional<int64_t> size(const DimTree& dim) const;
+
+  // Without a report, the reason in `why`.
+  std::optional<ConfigValue> quiet(const Expression& expression,
+                                   std::string& why) const;
+
+  // The scope of a block's steps: its arguments, from those that are given
+  // (evaluated here) or from their defaults. Empty where one has no value.
+  std::optional<ModelScope> within(
+      const std::vector<BlockArgument>& takes, bool is_shared,
+      const std::vector<std::pair<std::string, Expression>>& given) const;
+};
+
+// Blocks within blocks, and sections.
+inline constexpr int kMaxBlockDepth = 64;
+
+// The largest dimension, so that the product of two fits 63 bits.
+inline constexpr int64_t kMaxDim = int64_t{1} << 40;
+
+// "layers.{i}" of layer 3: "layers.3".
+std::string numbered_name(std::string name, const std::string& index,
+                          int64_t value);
+// "model" and "norm": "model.norm"; either may be empty.
+std::string joined_name(const std::string& prefix, const std::string& name);
+
+}  // namespace shardplan
