@@ -159,18 +159,27 @@ class ForwardCheck {
     }
   }
 
+  void no_module(const ForwardStep& step, const std::string& name) {
+    refuse(step.where, "the block has no module " + in_backticks(name));
+  }
+
   void check_module(const ForwardStep& step,
                     const std::vector<ModuleStep>& modules) {
     std::vector<const ModuleStep*> found;
     find_modules(modules, step.what, found);
     for (const ModuleStep* each : found) check_use(step, *each, 0);
+    for (const std::string& other : step.otherwise) {
+      std::vector<const ModuleStep*> others;
+      find_modules(modules, other, others);
+      if (others.empty()) no_module(step, other);
+    }
     if (!found.empty()) return;
     const auto block = all_.blocks.find(step.what);
     const bool is_function = step.kind == ForwardStep::Kind::Apply &&
                              block != all_.blocks.end() &&
                              block->second.steps.empty();
     if (!is_function) {
-      refuse(step.where, "the block has no module " + in_backticks(step.what));
+      no_module(step, step.what);
       return;
     }
     check_arguments(step, block->second, true);
@@ -206,11 +215,10 @@ class ForwardCheck {
         step.out.size() == forward.gives.size()) {
       return;
     }
-    refuse(step.where, in_backticks(step.what) + " reads " +
-                           plural(static_cast<int64_t>(forward.takes.size()),
-                                  "value") +
-                           " and gives " +
-                           std::to_string(forward.gives.size()));
+    refuse(step.where,
+           in_backticks(step.what) + " reads " +
+               plural(static_cast<int64_t>(forward.takes.size()), "value") +
+               " and gives " + std::to_string(forward.gives.size()));
   }
 
   void check_arguments(const ForwardStep& step, const ModuleBlock& block,

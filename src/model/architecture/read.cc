@@ -44,10 +44,12 @@ class ArchitectureReader {
         require(document->root(), NodeKind::Map, "an architecture", diags_);
     if (!root) return nullptr;
     if (!reader_.known_keys(
-            *root, {"architecture", "summary", "like", "model_types", "sizes",
-                    "counts", "flags", "numbers", "texts", "lists", "tables",
-                    "require", "quantisations", "ignored_keys", "blocks",
-                    "sections", "classes", "computes", "forward"})) {
+            *root,
+            {"architecture",  "summary",      "like",    "model_types",
+             "sizes",         "counts",       "flags",   "numbers",
+             "texts",         "lists",        "tables",  "require",
+             "quantisations", "ignored_keys", "blocks",  "sections",
+             "classes",       "computes",     "forward", "other_names"})) {
       return nullptr;
     }
     auto result = std::make_shared<Architecture>();
@@ -116,8 +118,25 @@ class ArchitectureReader {
       }
       result.computes = value.value_or(false);
     }
+    if (const auto names = root.find("other_names")) {
+      read_other_names(*names, result.other_names);
+    }
     if (const auto methods = root.find("quantisations")) {
       result.quantisations = reader_.texts(*methods, "`quantisations`");
+    }
+  }
+
+  void read_other_names(const Node& map, std::vector<OtherName>& result) {
+    if (!require(map, NodeKind::Map, "`other_names`", diags_)) return;
+    for (size_t i = 0; i < map.size(); ++i) {
+      const std::string part(map.key(i));
+      for (std::string& other : reader_.texts(map.item(i), "other names")) {
+        if (part.find('.') != part.npos || other.find('.') != other.npos) {
+          reader_.refuse(map.key_span(i), "a part of a name has no dots");
+          continue;
+        }
+        result.push_back({part, std::move(other)});
+      }
     }
   }
 
@@ -227,7 +246,7 @@ class ArchitectureReader {
     for (size_t i = 0; i < list.size(); ++i) {
       const Node node = list.item(i);
       if (!require(node, NodeKind::Map, "a requirement", diags_) ||
-          !reader_.known_keys(node, {"that", "key", "else", "facts"})) {
+          !reader_.known_keys(node, {"that", "key", "else", "facts", "of"})) {
         continue;
       }
       const auto that = node.find("that");
@@ -238,13 +257,20 @@ class ArchitectureReader {
       }
       auto read = reader_.expression(*that);
       if (!read) continue;
-      Requirement requirement{
-          node.span(), *std::move(read), "", std::string(message->text()), {}};
+      Requirement requirement{node.span(), *std::move(read),
+                              "",          std::string(message->text()),
+                              {},          false};
       if (const auto key = node.find("key")) {
         requirement.key = std::string(key->text());
       }
       if (const auto facts = node.find("facts")) {
         requirement.facts = reader_.texts(*facts, "`facts`");
+      }
+      if (const auto of = node.find("of")) {
+        requirement.of_names = of->text() == "names";
+        if (!requirement.of_names) {
+          reader_.refuse(of->span(), "a requirement is `of: names` or of all");
+        }
       }
       result.push_back(std::move(requirement));
     }
