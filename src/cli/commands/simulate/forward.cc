@@ -11,8 +11,8 @@
 #include "base/source.h"
 #include "cli/commands/simulate/model.h"
 #include "core/facts.h"
-#include "graph/family.h"
 #include "io/hf_config/facts.h"
+#include "model/forward/recognise.h"
 #include "session/plan_request.h"
 #include "sim/forward_collectives.h"
 
@@ -64,13 +64,14 @@ ForwardPass pass_of(const JudgedTarget& target) {
 // What a config.json says; the diagnostics keep its text.
 struct SideConfig {
   Diagnostics diags;
-  std::optional<ModelConfig> config;
+  // Empty: it cannot be read; null: there is none.
+  std::optional<std::shared_ptr<const Document>> config;
 };
 
 SideConfig config_of(const TargetOnSide& side) {
   SideConfig result;
-  result.config = find_model_config(side.target.options.planning.model,
-                                    side.host, result.diags);
+  result.config =
+      find_config(side.target.options.planning.model, side.host, result.diags);
   return result;
 }
 
@@ -88,14 +89,17 @@ SideModel side_model(const JudgedTarget& target, const SideConfig& read) {
   }
   Diagnostics diags;
   const Manifest& manifest = target.session->manifest;
-  const Family* family =
-      recognise_family(manifest, ParameterNames(manifest), *read.config, diags);
-  if (family != nullptr) {
-    result.model =
-        forward_model(manifest, *family, *read.config, pass_of(target), diags);
+  auto model = recognise_model(manifest, *read.config, nullptr, diags);
+  if (model) {
+    result.model = forward_model(manifest, *std::move(model), pass_of(target));
   }
   if (!result.model) result.why = reason_in(diags);
   return result;
+}
+
+// The text of a config; null is none.
+const SourceFile* file_of(const SideConfig& side) {
+  return *side.config == nullptr ? nullptr : (*side.config)->root().span().file;
 }
 
 // Of files; null is none.
@@ -109,8 +113,8 @@ bool is_same_model(const JudgedTarget& before, const SideConfig& was,
   const Manifest& a = before.session->manifest;
   const Manifest& b = after.session->manifest;
   if (!was.config || !is.config || a.size() != b.size() ||
-      (a.sources.empty() && was.config->where.file == nullptr) ||
-      !is_same_text(was.config->where.file, is.config->where.file) ||
+      (a.sources.empty() && file_of(was) == nullptr) ||
+      !is_same_text(file_of(was), file_of(is)) ||
       !std::equal(a.sources.begin(), a.sources.end(), b.sources.begin(),
                   b.sources.end(),
                   [](const SourcePtr& one, const SourcePtr& other) {
