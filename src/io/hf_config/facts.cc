@@ -48,16 +48,18 @@ class Reading {
     }
     return value->integer;
   }
+  // Not one that only a forward pass asks for.
   bool has_table(std::string_view name) const {
-    return architecture_->find_value(name) != nullptr;
+    const ValueRule* const rule = architecture_->find_value(name);
+    return rule != nullptr && !rule->of_forward;
   }
-  std::vector<int64_t> table(std::string_view name) {
+  // Empty where the config does not give it.
+  std::optional<std::vector<int64_t>> table(std::string_view name) {
     std::string why;
-    std::vector<int64_t> numbers;
     const auto* const values = values_.find_table(name, why);
-    for (size_t i = 0; values != nullptr && i < values->size(); ++i) {
-      numbers.push_back((*values)[i].integer);
-    }
+    if (values == nullptr) return std::nullopt;
+    std::vector<int64_t> numbers;
+    for (const ConfigValue& value : *values) numbers.push_back(value.integer);
     return numbers;
   }
 
@@ -89,11 +91,11 @@ std::optional<int64_t> find_head_dim(const Node& config,
   return std::nullopt;
 }
 
-// Windows of layers of a model type that no architecture describes: only
-// `layer_types` is read. Where there is `sliding_window` without it, all layers
-// are taken to see all tokens, which is never too little. Layers that keep no
-// keys and values (recurrent ones), and those that share another layer's, are
-// kUnknownWindow.
+// Windows of layers of a model type whose architecture, if there is one, says
+// nothing of them: only `layer_types` is read. Where there is `sliding_window`
+// without it, all layers are taken to see all tokens, which is never too
+// little. Layers that keep no keys and values (recurrent ones), and those that
+// share another layer's, are kUnknownWindow.
 
 // Keys by which model types without `layer_types` mix attention with layers of
 // another kind.
@@ -137,10 +139,11 @@ std::vector<int64_t> layer_windows(const Node& config, Reading* reading,
                                    int64_t layers) {
   if (layers > kMaxCount) return {};
   std::vector<int64_t> windows;
-  if (reading == nullptr) {
+  if (reading != nullptr && reading->has_table("window")) {
+    windows = reading->table("window").value_or(
+        std::vector<int64_t>(static_cast<size_t>(layers), kUnknownWindow));
+  } else {
     windows = listed_windows(config, layers);
-  } else if (reading->has_table("window")) {
-    windows = reading->table("window");
   }
   const bool all_see_all = std::all_of(windows.begin(), windows.end(),
                                        [](int64_t w) { return w == 0; });
