@@ -12,6 +12,7 @@
 #include "cli/commands/simulate/model.h"
 #include "core/facts.h"
 #include "io/hf_config/facts.h"
+#include "io/load.h"
 #include "model/forward/recognise.h"
 #include "session/plan_request.h"
 #include "sim/forward_collectives.h"
@@ -66,12 +67,18 @@ struct SideConfig {
   Diagnostics diags;
   // Empty: it cannot be read; null: there is none.
   std::optional<std::shared_ptr<const Document>> config;
+  // How the user wants it read; null: as it says itself.
+  std::shared_ptr<const Architecture> architecture;
 };
 
 SideConfig config_of(const TargetOnSide& side) {
   SideConfig result;
-  result.config =
-      find_config(side.target.options.planning.model, side.host, result.diags);
+  const PlanRequest& request = side.target.options.planning;
+  if (const auto& given = request.reading.architecture) {
+    result.architecture = load_architecture(*given, side.host, result.diags);
+    if (result.architecture == nullptr) return result;
+  }
+  result.config = find_config(request.model, side.host, result.diags);
   return result;
 }
 
@@ -89,7 +96,8 @@ SideModel side_model(const JudgedTarget& target, const SideConfig& read) {
   }
   Diagnostics diags;
   const Manifest& manifest = target.session->manifest;
-  auto model = recognise_model(manifest, *read.config, nullptr, diags);
+  auto model =
+      recognise_model(manifest, *read.config, read.architecture, diags);
   if (model) {
     result.model = forward_model(manifest, *std::move(model), pass_of(target));
   }
@@ -107,6 +115,15 @@ bool is_same_text(const SourceFile* a, const SourceFile* b) {
   return a == nullptr || b == nullptr ? a == b : a->text() == b->text();
 }
 
+bool is_same_architecture(const Architecture* a, const Architecture* b) {
+  if (a == nullptr || b == nullptr) return a == b;
+  return std::equal(a->sources.begin(), a->sources.end(), b->sources.begin(),
+                    b->sources.end(),
+                    [](const SourcePtr& one, const SourcePtr& other) {
+                      return is_same_text(one.get(), other.get());
+                    });
+}
+
 // Whether the other side has the same model, run on the same tokens.
 bool is_same_model(const JudgedTarget& before, const SideConfig& was,
                    const JudgedTarget& after, const SideConfig& is) {
@@ -115,6 +132,7 @@ bool is_same_model(const JudgedTarget& before, const SideConfig& was,
   if (!was.config || !is.config || a.size() != b.size() ||
       (a.sources.empty() && file_of(was) == nullptr) ||
       !is_same_text(file_of(was), file_of(is)) ||
+      !is_same_architecture(was.architecture.get(), is.architecture.get()) ||
       !std::equal(a.sources.begin(), a.sources.end(), b.sources.begin(),
                   b.sources.end(),
                   [](const SourcePtr& one, const SourcePtr& other) {
