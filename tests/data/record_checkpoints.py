@@ -16,6 +16,8 @@ settings that it does not look at:
     pip install transformers==5.23.0 torch safetensors
     python tests/data/record_checkpoints.py --five
 
+Names behind that record these cases alone.
+
 Variants hold the numbers of another checkpoint under other names, so its
 outputs are theirs:
 - `flax`: layers by number, kernels [in, out], experts stacked [E, in, out], as
@@ -73,6 +75,20 @@ CASES = {
         n_positions=24, bos_token_id=None, eos_token_id=None)),
     "bert": ("BertModel", torch.float32, None, BERT),
     "bert-mlm": ("BertForMaskedLM", torch.bfloat16, None, BERT),
+    "gemma": ("GemmaForCausalLM", torch.float32, None, dict(
+        DENSE, model_type="gemma", head_dim=12, num_key_value_heads=1,
+        hidden_act="gelu_pytorch_tanh")),
+    # Heads of 12, queries scaled as if they had 10.
+    "gemma2": ("Gemma2ForCausalLM", torch.float32, None, dict(
+        DENSE, model_type="gemma2", head_dim=12, query_pre_attn_scalar=10,
+        sliding_window=5, attn_logit_softcapping=2.0,
+        final_logit_softcapping=1.5, num_hidden_layers=3)),
+    # Three of four layers with a window and positions of their own.
+    "gemma3_text": ("Gemma3ForCausalLM", torch.float32, None, dict(
+        DENSE, model_type="gemma3_text", head_dim=12, query_pre_attn_scalar=9,
+        sliding_window=5, sliding_window_pattern=4, num_hidden_layers=4,
+        rope_theta=2000.0, rope_local_base_freq=100.0,
+        rope_scaling=dict(rope_type="linear", factor=4.0))),
 }
 # Name: model class, config, whether the names are those in memory.
 SMALL = dict(vocab_size=VOCAB, hidden_size=16, intermediate_size=24,
@@ -95,6 +111,21 @@ CASES_5 = {
     "gpt2-base5": ("GPT2Model", dict(
         model_type="gpt2", vocab_size=VOCAB, n_embd=16, n_layer=1, n_head=4,
         n_positions=24, bos_token_id=None, eos_token_id=None), False),
+    # Its own positions for each kind of attention, as version 5 writes them.
+    "gemma3_text-kinds5": ("Gemma3ForCausalLM", dict(
+        SMALL, model_type="gemma3_text", head_dim=8, query_pre_attn_scalar=9,
+        sliding_window=4, num_hidden_layers=2,
+        layer_types=["sliding_attention", "full_attention"],
+        rope_parameters=dict(
+            full_attention=dict(rope_type="linear", factor=4.0,
+                                rope_theta=2000.0),
+            sliding_attention=dict(rope_type="default", rope_theta=100.0))),
+        False),
+    "gemma2-untied5": ("Gemma2ForCausalLM", dict(
+        SMALL, model_type="gemma2", head_dim=8, query_pre_attn_scalar=8,
+        sliding_window=4, attn_logit_softcapping=None,
+        final_logit_softcapping=None, tie_word_embeddings=False,
+        num_hidden_layers=2), False),
 }
 # Name: what it holds the numbers of, how it names them.
 VARIANTS = {
@@ -221,8 +252,15 @@ def rename(name, origin, how):
     shutil.copy(OUT / origin / "config.json", where)
 
 
+def wanted(name):
+    names = [each for each in sys.argv[1:] if each != "--five"]
+    return not names or name in names
+
+
 def record_five():
     for seed, (name, (kind, config, raw)) in enumerate(CASES_5.items()):
+        if not wanted(name):
+            continue
         case = (kind, torch.float32, None, config)
         save(name, case, seed)
         run(name, case)
@@ -238,10 +276,12 @@ def main():
         record_five()
         return
     for seed, (name, case) in enumerate(CASES.items()):
-        save(name, case, seed)
-        run(name, case)
+        if wanted(name):
+            save(name, case, seed)
+            run(name, case)
     for name, (origin, how) in VARIANTS.items():
-        rename(name, origin, how)
+        if wanted(name):
+            rename(name, origin, how)
 
 
 if __name__ == "__main__":

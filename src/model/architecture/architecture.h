@@ -105,6 +105,8 @@ struct ModuleStep {
 
   std::vector<DimTree> dims;
   std::optional<Expression> bias;
+  // Of a norm: what is added to its weight before it is used.
+  std::optional<Expression> offset;
   std::string weight_name = ".weight";
   std::string bias_name = ".bias";
   bool inputs_first = false;  // its matrix is [in, out]

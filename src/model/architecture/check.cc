@@ -86,7 +86,7 @@ class NameCheck {
                    const Architecture& all, const Known& known) {
     for (const ModuleStep& step : steps) {
       for (const auto* value :
-           {&step.when, &step.bias, &step.count, &step.start}) {
+           {&step.when, &step.bias, &step.offset, &step.count, &step.start}) {
         if (*value) check(**value, known);
       }
       for (const DimTree& dim : step.dims) check_dim(dim, known);

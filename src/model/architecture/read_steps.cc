@@ -223,6 +223,7 @@ std::optional<ModuleStep> StepReader::module(const Node& node,
     }
   }
   if (kind.kind == ModuleStep::Kind::LayerNorm) known.emplace_back("bias");
+  if (kind.kind == ModuleStep::Kind::RmsNorm) known.emplace_back("offset");
   if (!known_keys(node, known)) return std::nullopt;
   if (result.name.empty()) {
     return refuse(result.where, in_backticks(kind.name) + " has no name");
@@ -242,6 +243,10 @@ std::optional<ModuleStep> StepReader::module(const Node& node,
   if (const auto bias = node.find("bias")) {
     result.bias = expression(*bias);
     if (!result.bias) return std::nullopt;
+  }
+  if (const auto offset = node.find("offset")) {
+    result.offset = expression(*offset);
+    if (!result.offset) return std::nullopt;
   }
   if (!linear_options(node, result)) return std::nullopt;
   if (const auto dtype = node.find("dtype")) {

@@ -541,21 +541,23 @@ class ForwardWalk {
   }
 
   void rotate(const ForwardStep& one, Frame& frame) {
-    if (!rope_) {
+    std::string why;
+    const ConfigValue* const kind_of = frame.scope.find("rope_kind", why);
+    const std::string kind = kind_of != nullptr ? kind_of->text : "";
+    if (!ropes_.contains(kind)) {
       const int64_t errors = diags_.count(Severity::Error);
-      rope_ = read_rope(values_.config(), diags_);
+      ropes_[kind] = read_rope(values_.config(), kind, diags_);
       if (diags_.count(Severity::Error) != errors) good_ = false;
     }
-    std::string why;
+    const RopeConfig& rope = ropes_[kind];
     const ConfigValue* const theta = frame.scope.find("rope_theta", why);
-    if (!rope_->theta && (theta == nullptr || !theta->is_number())) {
+    if (!rope.theta && (theta == nullptr || !theta->is_number())) {
       refuse(one.where, "positions are rotated by no `rope_theta`");
       return;
     }
     const std::string x = value(one.in.front(), frame, one.where);
     out_.op("rope", {x}, result(one.out.front(), frame),
-            rope_attributes(*rope_, rope_->theta ? 0 : theta->as_real()),
-            one.axes);
+            rope_attributes(rope, rope.theta ? 0 : theta->as_real()), one.axes);
   }
 
   void experts(const ForwardStep& one, Frame& frame) {
@@ -644,7 +646,7 @@ class ForwardWalk {
   ModelValues& values_;
   ForwardWriter& out_;
   Diagnostics& diags_;
-  std::optional<RopeConfig> rope_;
+  std::map<std::string, RopeConfig, std::less<>> ropes_;  // by kind
   std::map<std::string, Shape> tables_;
   int64_t operations_ = 0;
   int depth_ = 0;

@@ -25,14 +25,29 @@ void write_linear(ForwardWriter& out, const ModuleUse& use, const Shape& shape,
   out.linear(linear);
 }
 
-std::string write_norm(ForwardWriter& out, const ModuleUse& use,
-                       const Shape& shape, bool biased) {
+// Gemma's norms are stored as their distance from 1.
+std::optional<std::string> norm_weight(ForwardWriter& out,
+                                       const ModelScope& scope,
+                                       const ModuleUse& use,
+                                       const Shape& shape) {
+  std::string weight = out.parameter(use.name + use.step.weight_name, shape);
+  if (!use.step.offset) return weight;
+  const auto offset = scope.value(*use.step.offset);
+  if (!offset || !offset->is_number()) return std::nullopt;
+  if (offset->as_real() == 0) return weight;
+  return out.op("shift", {weight}, use.result + ":weight",
+                {{"by", offset->as_real()}});
+}
+
+std::string write_norm(ForwardWriter& out, const ModelScope& scope,
+                       const ModuleUse& use, const Shape& shape, bool biased) {
   if (use.epsilon == nullptr || !use.epsilon->is_number()) {
     return "a norm is given no `epsilon`";
   }
   const bool is_layer_norm = use.step.kind == ModuleStep::Kind::LayerNorm;
-  std::vector<std::string> operands = {
-      use.x, out.parameter(use.name + use.step.weight_name, shape)};
+  auto weight = norm_weight(out, scope, use, shape);
+  if (!weight) return "what is added to a norm's weight is no number";
+  std::vector<std::string> operands = {use.x, *std::move(weight)};
   if (is_layer_norm && biased) {
     operands.push_back(out.parameter(use.name + use.step.bias_name, shape));
   }
@@ -103,7 +118,7 @@ std::string write_module(ForwardWriter& out, const ModelScope& scope,
       return "";
     case Kind::RmsNorm:
     case Kind::LayerNorm:
-      return write_norm(out, use, *shape, *biased);
+      return write_norm(out, scope, use, *shape, *biased);
     default:
       return in_backticks(use.step.name) + " cannot be applied";
   }

@@ -103,6 +103,26 @@ Names select(const Names& names, const Names& wanted, bool there) {
   return some;
 }
 
+// Those that build on no other, then those that build on these: of several with
+// the same names the one that the others differ from is meant.
+Names simplest_first() {
+  const auto depth = [](const std::string& name) {
+    int steps = 0;
+    for (auto all = find_architecture(name);
+         all != nullptr && !all->like.empty();
+         all = find_architecture(all->like)) {
+      ++steps;
+    }
+    return steps;
+  };
+  Names names = computing_architectures();
+  std::stable_sort(names.begin(), names.end(),
+                   [&](const std::string& a, const std::string& b) {
+                     return depth(a) < depth(b);
+                   });
+  return names;
+}
+
 void report_unrecognised(const Names& names, Diagnostics& diags) {
   auto problem =
       diags.error(Code::UnknownFamily, {},
@@ -111,7 +131,7 @@ void report_unrecognised(const Names& names, Diagnostics& diags) {
   std::string near;
   ModelOutline outline;
   size_t most = 0;
-  for (const std::string& each : computing_architectures()) {
+  for (const std::string& each : simplest_first()) {
     ModelOutline own = outline_of(find_architecture(each));
     const size_t found = select(names, own.required, true).size();
     if (!near.empty() && found <= most) continue;
@@ -170,16 +190,21 @@ std::optional<RunnableModel> by_names(const Manifest& manifest,
                                       Diagnostics& diags) {
   RunnableModel model;
   size_t most = 0;
-  for (const std::string& each : computing_architectures()) {
+  for (const std::string& each : simplest_first()) {
     auto architecture = find_architecture(each);
     const Names folded = folded_names(manifest, *architecture);
     const ModelOutline outline = outline_of(architecture);
     if (!select(folded, outline.required, false).empty() ||
         !select(outline.known, folded, false).empty() ||
-        outline.required.size() <= most) {
+        outline.required.size() < most) {
+      continue;
+    }
+    if (outline.required.size() == most) {
+      model.alike.push_back(each);
       continue;
     }
     most = outline.required.size();
+    model.alike.clear();
     model.architecture = std::move(architecture);
   }
   if (model.architecture == nullptr) {
@@ -250,12 +275,15 @@ void note_assumed(const RunnableModel& model, Diagnostics& diags) {
         break;
     }
   }
-  if (assumed.empty()) return;
+  if (assumed.empty() && model.alike.empty()) return;
   auto note = diags.report(
       Code::MissingFacts, Severity::Note, {},
       "the model has no config: it is taken to have what a " +
           in_backticks(model.architecture->name) + " has by default");
   for (std::string& what : assumed) note.fact(std::move(what));
+  if (!model.alike.empty()) {
+    note.fact("its names are also those of " + joined(model.alike, ", "));
+  }
   note.help("put the model's config.json beside it");
 }
 

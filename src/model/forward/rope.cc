@@ -96,10 +96,12 @@ void note_partial(double partial, const RopeConfig& rope, ConfigReader& config,
 
 }  // namespace
 
-RopeConfig read_rope(ConfigReader& config, Diagnostics& diags) {
+RopeConfig read_rope(ConfigReader& config, std::string_view kind,
+                     Diagnostics& diags) {
   RopeConfig rope;
+  const bool has_own_keys = kind.empty() || kind == "full_attention";
   auto partial = optional_number(config, "partial_rotary_factor");
-  rope.theta = optional_number(config, "rope_theta");
+  if (has_own_keys) rope.theta = optional_number(config, "rope_theta");
   for (const std::string_view key : {"rope_scaling", "rope_parameters"}) {
     const auto value = config.find(key);
     if (!value) continue;
@@ -118,12 +120,22 @@ RopeConfig read_rope(ConfigReader& config, Diagnostics& diags) {
       }
       return false;
     };
+    if (value->is_map() && is_own(*value) && !kind.empty()) {
+      auto kinds = config.section(key);
+      auto own = kinds ? kinds->section(kind) : std::nullopt;
+      if (own) {
+        const std::string path = std::string(key) + "." + std::string(kind);
+        read_scaling(path, *own, value->span(), rope, partial, diags);
+      }
+      continue;
+    }
     if (value->is_map() && is_own(*value)) {
       config.refuse(key, "`" + std::string(key) +
                              "` differs between kinds of attention, which is "
                              "not known");
       continue;
     }
+    if (!has_own_keys) continue;
     if (auto section = config.section(key)) {
       read_scaling(key, *section, value->span(), rope, partial, diags);
     }

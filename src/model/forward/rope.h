@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/diagnostic.h"
 #include "model/config_reader.h"
@@ -24,7 +25,13 @@ struct RopeConfig {
 // Of a model that rotates whole heads. Kinds of scaling that are not known are
 // SP009; a `partial_rotary_factor`, which such a model's class does not look
 // at, is a note.
-RopeConfig read_rope(ConfigReader& config, Diagnostics& diags);
+//
+// `kind` is that of a layer's attention ("sliding_attention"), where kinds have
+// positions of their own: each a map in `rope_parameters` as transformers 5
+// writes it, else the config's own keys are those of "full_attention". "" where
+// all layers are alike.
+RopeConfig read_rope(ConfigReader& config, std::string_view kind,
+                     Diagnostics& diags);
 
 // Of the operation `rope` over [batch, length, ..]. `theta` is that of the
 // architecture, where the config says none.

@@ -27,6 +27,8 @@ struct RunnableModel {
   // all of it); without one, an empty map.
   std::shared_ptr<const Document> config;
   bool has_config = false;
+  // Without a config, other architectures that have the same names.
+  std::vector<std::string> alike;
   bool nested = false;
   // Names whose values are known, whatever the config says: from shapes and
   // facts, or of a smaller model.

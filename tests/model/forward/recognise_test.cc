@@ -54,6 +54,10 @@ TEST_CASE("recognise: without a config by names, in every scheme of names") {
   // Names tell these two from Llama by biases, or not at all.
   CHECK(recognised(tiny_model("qwen2").manifest) == "qwen2");
   CHECK(recognised(tiny_model("mistral").manifest) == "llama");
+  CHECK(whole_model(tiny_model("mistral").manifest, {})
+            ->diags.all()
+            .front()
+            .facts.back() == "its names are also those of gemma, mistral");
 }
 
 TEST_CASE("recognise: Mixtral as transformers 5 has it in memory") {
@@ -113,12 +117,12 @@ TEST_CASE("recognise: what was looked for and not found is reported") {
 
 TEST_CASE("recognise: names that mean another computation are not taken") {
   Manifest manifest = tiny_model("llama").manifest;
-  REQUIRE(manifest.add("model.layers.0.pre_feedforward_layernorm.weight",
+  REQUIRE(manifest.add("model.layers.0.mlp.extra_norm.weight",
                        testing::type("f32[16]"), {}));
   const auto model = whole_model(manifest, {});
   CHECK_FALSE(model->model);
   CHECK(model->diags.all().front().facts.at(1) ==
-        "a `llama` has no `layers.*.pre_feedforward_layernorm.weight`");
+        "a `llama` has no `layers.*.mlp.extra_norm.weight`");
 }
 
 TEST_CASE("recognise: a model of nothing") {

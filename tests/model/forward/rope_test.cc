@@ -27,7 +27,7 @@ Read read(const Json& config) {
   Read result;
   const auto document = testing::parsed_config(config);
   ConfigReader reader(document->root(), "", result.diags);
-  result.rope = read_rope(reader, result.diags);
+  result.rope = read_rope(reader, "", result.diags);
   return result;
 }
 
