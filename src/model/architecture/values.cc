@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "base/text.h"
@@ -53,11 +52,11 @@ ModelValues::ModelValues(const Architecture& architecture, ConfigReader& config,
 }
 
 void ModelValues::give(std::string_view name, ConfigValue value) {
-  entries_[std::string(name)] = {State::Read, std::move(value), {}};
+  entries_[std::string(name)] = {State::Read, std::move(value), {}, true};
 }
 
 void ModelValues::give(std::string_view name, std::vector<ConfigValue> table) {
-  entries_[std::string(name)] = {State::Read, {}, std::move(table)};
+  entries_[std::string(name)] = {State::Read, {}, std::move(table), true};
 }
 
 bool ModelValues::says(std::string_view name) const {
@@ -92,6 +91,7 @@ bool ModelValues::read_all(bool for_forward) {
       require(each);
     }
   }
+  refuse_unread_activations();
   refuse_unread_keys();
   return config_.ok();
 }
@@ -121,46 +121,6 @@ std::vector<std::string> ModelValues::spellings(std::string_view key) const {
     names.push_back(std::move(name));
   }
   return names;
-}
-
-// Keys that would change the tensors, and that no name reads.
-void ModelValues::refuse_unread_keys() {
-  if (class_ == nullptr) return;
-  std::set<std::string, std::less<>> known(architecture_.ignored_keys.begin(),
-                                           architecture_.ignored_keys.end());
-  for (const ConfigSection& part : architecture_.sections) {
-    known.insert(part.key);
-  }
-  for (const ValueRule& rule : architecture_.values) {
-    if (rule.of_forward) continue;
-    for (const std::string& key : rule.keys) {
-      for (std::string& name : spellings(key)) known.insert(std::move(name));
-    }
-  }
-  const Node& map = config_.map();
-  std::vector<std::string> unread;
-  for (size_t i = 0; i < map.size(); ++i) {
-    const std::string_view key = map.key(i);
-    const Node value = map.item(i);
-    if (known.contains(key) || value.is_null() ||
-        !class_->changes_tensors(key) || class_->is_default(key, value)) {
-      continue;
-    }
-    unread.emplace_back(key);
-  }
-  if (unread.empty()) return;
-  config_
-      .refuse(
-          unread.front(),
-          quoted_names(unread) +
-              (unread.size() == 1 ? " is not understood, and it changes"
-                                  : " are not understood, and they change") +
-              " the tensors of the model")
-      .fact("by architecture " + in_backticks(architecture_.name))
-      .help(
-          "an architecture names every key that changes tensors, or lists it "
-          "in `ignored_keys`")
-      .help(std::string(kUseTensors));
 }
 
 // What the configuration class has for a name that no key gives.
@@ -299,6 +259,7 @@ std::optional<ConfigValue> ModelValues::read_value(const ValueRule& rule) {
     for (const std::string& name : spellings(key)) {
       const auto node = config_.at(name);
       if (!node) continue;
+      if (is_said_twice(rule, name, *node)) return std::nullopt;
       if (!node->is_null()) return from_node(rule, name, *node);
       return otherwise(rule, name, rule.null ? rule.null : rule.otherwise,
                        "null");
@@ -314,6 +275,25 @@ std::optional<ConfigValue> ModelValues::read_value(const ValueRule& rule) {
   if (rule.absent) return otherwise(rule, key, rule.absent, "missing");
   if (auto value = from_class(rule)) return value;
   return otherwise(rule, key, rule.otherwise, "missing");
+}
+
+// Whether another name of the key has another size: which of them transformers
+// takes depends on its version and on their order.
+bool ModelValues::is_said_twice(const ValueRule& rule, std::string_view key,
+                                const Node& node) {
+  const auto size = node.integer();
+  if (rule.kind != RuleKind::Size || !size) return false;
+  for (const std::string& name : spellings(key)) {
+    const auto other = config_.at(name);
+    const auto value = other ? other->integer() : std::nullopt;
+    if (!value || *value == *size) continue;
+    config_
+        .refuse(key, config_.shown(key) + " and " + config_.shown(name) +
+                         " are names of one value, and differ")
+        .fact(std::to_string(*size) + " and " + std::to_string(*value));
+    return true;
+  }
+  return false;
 }
 
 // What the architecture gives instead of the config.
@@ -449,6 +429,25 @@ std::optional<ConfigValue> ModelValues::in_layer(const Expression& expression,
       why);
 }
 
+// A list of layers has an item for every one of them, unless the program says
+// how many there are.
+bool ModelValues::fits_layers(std::string_view key, const Node& list) {
+  const auto entry = entries_.find("layers");
+  if (entry != entries_.end() && entry->second.given) return true;
+  const ValueRule* const rule = architecture_.find_value("layers");
+  if (rule == nullptr) return true;
+  std::string why;
+  const ConfigValue* const layers = find("layers", why);
+  if (layers == nullptr) return false;
+  const auto items = static_cast<int64_t>(list.size());
+  if (layers->integer == items) return true;
+  config_
+      .refuse(key, config_.shown(key) + " has " + plural(items, "item") +
+                       " for " + plural(layers->integer, "layer"))
+      .fact("by architecture " + in_backticks(architecture_.name));
+  return false;
+}
+
 bool ModelValues::read_table(const ValueRule& rule, Entry& entry) {
   const auto add = [&](const std::string& key, const Expression& expression,
                        int64_t layer) {
@@ -473,6 +472,7 @@ bool ModelValues::read_table(const ValueRule& rule, Entry& entry) {
       config_.ill_typed(key, *list, kind_name(NodeKind::List));
       return false;
     }
+    if (!fits_layers(key, *list)) return false;
     for (size_t i = 0; i < list->size(); ++i) {
       const Node item = list->item(i);
       const Expression* meaning =
@@ -510,41 +510,6 @@ bool ModelValues::read_table(const ValueRule& rule, Entry& entry) {
     if (!add(key, *each, i)) return false;
   }
   return true;
-}
-
-// `{heads}` becomes its value.
-std::string ModelValues::filled(const std::string& text) {
-  std::string result;
-  size_t at = 0;
-  while (at < text.size()) {
-    const size_t begin = text.find('{', at);
-    const size_t end = text.find('}', begin);
-    if (begin == text.npos || end == text.npos) break;
-    result += text.substr(at, begin - at);
-    const ConfigValue* const value =
-        find(text.substr(begin + 1, end - begin - 1));
-    if (value != nullptr && value->kind == ConfigValue::Kind::Integer) {
-      result += count_text(value->integer);
-    }
-    at = end + 1;
-  }
-  return result + text.substr(at);
-}
-
-void ModelValues::require(const Requirement& requirement) {
-  std::string why;
-  const auto holds = evaluate(
-      requirement.that,
-      [this](std::string_view name, std::string& reason) {
-        return find(name, reason);
-      },
-      why);
-  if (!holds && why.empty()) return;
-  if (holds && holds->kind == ConfigValue::Kind::Flag && holds->integer != 0)
-    return;
-  auto problem = config_.refuse(requirement.key, filled(requirement.message));
-  if (!holds) problem.fact(why);
-  for (const std::string& fact : requirement.facts) problem.fact(filled(fact));
 }
 
 }  // namespace shardplan

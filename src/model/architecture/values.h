@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -62,6 +63,7 @@ class ModelValues {
     State state = State::Unread;
     ConfigValue value;
     std::vector<ConfigValue> table;
+    bool given = false;  // by the program, whatever the config says
   };
 
   Entry* entry_of(const ValueRule& rule, std::string& why);
@@ -75,6 +77,9 @@ class ModelValues {
       const ValueRule& rule, std::string_view key,
       const std::optional<Expression>& expression, std::string_view state);
   bool read_table(const ValueRule& rule, Entry& entry);
+  bool fits_layers(std::string_view key, const Node& list);
+  bool is_said_twice(const ValueRule& rule, std::string_view key,
+                     const Node& node);
   std::optional<ConfigValue> in_layer(const Expression& expression,
                                       int64_t layer, std::string& why);
   std::optional<ConfigValue> checked(const ValueRule& rule,
@@ -82,7 +87,9 @@ class ModelValues {
   void require(const Requirement& requirement);
   std::optional<ConfigValue> from_class(const ValueRule& rule);
   std::vector<std::string> spellings(std::string_view key) const;
+  std::set<std::string, std::less<>> read_keys() const;
   void refuse_unread_keys();
+  void refuse_unread_activations();
   std::string filled(const std::string& text);
 
   const Architecture& architecture_;
