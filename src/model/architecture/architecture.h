@@ -59,6 +59,7 @@ struct ValueRule {
 // What a config must fulfil, else it is SP009 at the key.
 struct Requirement {
   Span where;
+  std::string name;  // by which another architecture replaces it; "" for none
   Expression that;
   std::string key;
   std::string message;

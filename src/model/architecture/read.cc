@@ -226,28 +226,68 @@ class ArchitectureReader {
     if (!require(list, NodeKind::List, "`require`", diags_)) return;
     for (size_t i = 0; i < list.size(); ++i) {
       const Node node = list.item(i);
-      if (!require(node, NodeKind::Map, "a requirement", diags_) ||
-          !reader_.known_keys(node, {"that", "key", "else", "facts"})) {
-        continue;
+      if (!require(node, NodeKind::Map, "a requirement", diags_)) continue;
+      if (const auto name = node.find("drop")) {
+        if (reader_.known_keys(node, {"drop"})) drop(*name, result);
+      } else if (auto read = read_requirement(node)) {
+        put(*std::move(read), result);
       }
-      const auto that = node.find("that");
-      const auto message = node.find("else");
-      if (!that || !message) {
-        reader_.refuse(node.span(), "a requirement has `that` and `else`");
-        continue;
-      }
-      auto read = reader_.expression(*that);
-      if (!read) continue;
-      Requirement requirement{
-          node.span(), *std::move(read), "", std::string(message->text()), {}};
-      if (const auto key = node.find("key")) {
-        requirement.key = std::string(key->text());
-      }
-      if (const auto facts = node.find("facts")) {
-        requirement.facts = reader_.texts(*facts, "`facts`");
-      }
-      result.push_back(std::move(requirement));
     }
+  }
+
+  // One with a name replaces that of the architecture that this one is like.
+  static void put(Requirement requirement, std::vector<Requirement>& all) {
+    const auto known =
+        std::find_if(all.begin(), all.end(), [&](const Requirement& other) {
+          return !other.name.empty() && other.name == requirement.name;
+        });
+    if (known == all.end()) {
+      all.push_back(std::move(requirement));
+    } else {
+      *known = std::move(requirement);
+    }
+  }
+
+  void drop(const Node& name, std::vector<Requirement>& all) {
+    std::vector<std::string> names;
+    for (auto each = all.begin(); each != all.end(); ++each) {
+      if (!each->name.empty() && each->name == name.text()) {
+        all.erase(each);
+        return;
+      }
+      if (!each->name.empty()) names.push_back(each->name);
+    }
+    auto problem = reader_.refuse(
+        name.span(), "there is no requirement " + in_backticks(name.text()));
+    if (const auto near = nearest(name.text(), names)) {
+      problem.help("did you mean " + in_backticks(*near) + "?");
+    }
+  }
+
+  std::optional<Requirement> read_requirement(const Node& node) {
+    if (!reader_.known_keys(node, {"name", "that", "key", "else", "facts"})) {
+      return std::nullopt;
+    }
+    const auto that = node.find("that");
+    const auto message = node.find("else");
+    if (!that || !message) {
+      return reader_.refuse(node.span(), "a requirement has `that` and `else`");
+    }
+    auto read = reader_.expression(*that);
+    if (!read) return std::nullopt;
+    Requirement requirement{
+        node.span(), "", *std::move(read), "", std::string(message->text()),
+        {}};
+    if (const auto name = node.find("name")) {
+      requirement.name = reader_.text(*name, "`name`").value_or("");
+    }
+    if (const auto key = node.find("key")) {
+      requirement.key = std::string(key->text());
+    }
+    if (const auto facts = node.find("facts")) {
+      requirement.facts = reader_.texts(*facts, "`facts`");
+    }
+    return requirement;
   }
 
   void read_sections(const Node& map, Architecture& result) {

@@ -117,7 +117,7 @@ std::vector<std::string> ModelValues::remarks() const {
 std::vector<std::string> ModelValues::spellings(std::string_view key) const {
   std::vector<std::string> names = {std::string(key)};
   if (class_ == nullptr) return names;
-  for (std::string& name : class_->aliases(key)) {
+  for (std::string& name : class_->aliases(key, saved_by_.integer == 4)) {
     names.push_back(std::move(name));
   }
   return names;
