@@ -8,6 +8,9 @@ written down: the case is printed, and the exit code is 1.
 
     python tests/data/record_architectures.py .. > v5.jsonl      # with either version
     python tests/data/merge_architectures.py SHARDPLAN v4.jsonl v5.jsonl ..
+    python tests/data/merge_architectures.py --add SHARDPLAN mutated.jsonl
+
+With --add what is there stays, and all cases of the files come to it.
 """
 
 import collections
@@ -52,18 +55,19 @@ def ours(program, config):
 
 
 def main():
-    program, *files = sys.argv[1:]
+    adds = sys.argv[1] == "--add"
+    program, *files = sys.argv[2 if adds else 1:]
     taken = collections.Counter()
     out = pathlib.Path(__file__).parent / "architectures.jsonl"
     verdicts = collections.Counter()
-    with out.open("w") as stream:
+    with out.open("a" if adds else "w") as stream:
         for file in files:
             for line in open(file):
                 row = json.loads(line)
                 config = row["config"]
                 kind = (row["model_type"], row["transformers"],
                         str(config.get("architectures")))
-                if taken[kind] >= CASES:
+                if taken[kind] >= CASES and not adds:
                     continue
                 taken[kind] += 1
                 kept = {"case": row["case"], "config": lean(config)}

@@ -206,11 +206,10 @@ class ForwardCheck {
         step.out.size() == forward.gives.size()) {
       return;
     }
-    refuse(step.where, in_backticks(step.what) + " reads " +
-                           plural(static_cast<int64_t>(forward.takes.size()),
-                                  "value") +
-                           " and gives " +
-                           std::to_string(forward.gives.size()));
+    refuse(step.where,
+           in_backticks(step.what) + " reads " +
+               plural(static_cast<int64_t>(forward.takes.size()), "value") +
+               " and gives " + std::to_string(forward.gives.size()));
   }
 
   void check_arguments(const ForwardStep& step, const ModuleBlock& block,

@@ -256,6 +256,7 @@ bool ModelValues::read(const ValueRule& rule, Entry& entry) {
 
 std::optional<ConfigValue> ModelValues::read_value(const ValueRule& rule) {
   for (const std::string& key : rule.keys) {
+    if (!leads_on(key)) return std::nullopt;
     for (const std::string& name : spellings(key)) {
       const auto node = config_.at(name);
       if (!node) continue;
@@ -275,6 +276,20 @@ std::optional<ConfigValue> ModelValues::read_value(const ValueRule& rule) {
   if (rule.absent) return otherwise(rule, key, rule.absent, "missing");
   if (auto value = from_class(rule)) return value;
   return otherwise(rule, key, rule.otherwise, "missing");
+}
+
+// Whether what stands before the dots of a key are maps, as far as they are
+// there; else it is reported.
+bool ModelValues::leads_on(std::string_view key) {
+  for (size_t dot = key.find('.'); dot != key.npos;
+       dot = key.find('.', dot + 1)) {
+    const std::string_view outer = key.substr(0, dot);
+    const auto node = config_.find(outer);
+    if (!node || node->is_map()) continue;
+    config_.ill_typed(outer, *node, kind_name(NodeKind::Map));
+    return false;
+  }
+  return true;
 }
 
 // Whether another name of the key has another size: which of them transformers
@@ -466,6 +481,7 @@ bool ModelValues::read_table(const ValueRule& rule, Entry& entry) {
     return false;
   };
   for (const std::string& key : rule.keys) {
+    if (!leads_on(key)) return false;
     const auto list = config_.find(key);
     if (!list) continue;
     if (!list->is_list()) {

@@ -77,6 +77,7 @@ class ModelValues {
       const ValueRule& rule, std::string_view key,
       const std::optional<Expression>& expression, std::string_view state);
   bool read_table(const ValueRule& rule, Entry& entry);
+  bool leads_on(std::string_view key);
   bool fits_layers(std::string_view key, const Node& list);
   bool is_said_twice(const ValueRule& rule, std::string_view key,
                      const Node& node);
