@@ -130,6 +130,9 @@ std::optional<ConfigValue> ModelValues::from_class(const ValueRule& rule) {
     for (const std::string& name : spellings(key)) {
       const auto node = class_->default_of(name, saved_by_.integer == 4);
       if (!node) continue;
+      if (rule.kind == RuleKind::Integers && !rule.words.empty()) {
+        return from_node(rule, key, *node);
+      }
       if (!rule.words.empty() && node->is_string()) {
         return word(rule, key, *node);
       }
@@ -387,9 +390,58 @@ std::optional<ConfigValue> ModelValues::word(const ValueRule& rule,
   return problem;
 }
 
+// What a word, or letter, of a list means.
+std::optional<int64_t> ModelValues::meaning(const ValueRule& rule,
+                                            std::string_view key,
+                                            std::string_view word) {
+  const Expression* expression =
+      rule.other_words ? &*rule.other_words : nullptr;
+  std::vector<std::string> known;
+  for (const auto& [text, value] : rule.words) {
+    known.push_back(text);
+    if (text == word) expression = &value;
+  }
+  if (expression == nullptr) {
+    return config_
+        .refuse(key, config_.shown(key) + " has " + in_backticks(word) +
+                         ", which is not known")
+        .fact("known: " + joined(known, ", "));
+  }
+  ValueRule integer = rule;
+  integer.kind = RuleKind::Size;
+  integer.most = kMaxSize;
+  const auto value = otherwise(integer, key, *expression, "");
+  return value ? std::optional(value->integer) : std::nullopt;
+}
+
+// A list of words, or a text of which every letter is one.
+std::optional<ConfigValue> ModelValues::list_of_words(const ValueRule& rule,
+                                                      std::string_view key,
+                                                      const Node& node) {
+  std::vector<int64_t> items;
+  const std::string_view letters = node.is_string() ? node.text() : "";
+  const size_t size = node.is_string() ? letters.size() : node.size();
+  for (size_t i = 0; i < size; ++i) {
+    const Node at = node.is_string() ? node : node.item(i);
+    std::optional<int64_t> item =
+        node.is_string() ? std::nullopt : at.integer();
+    if (!item) {
+      item = meaning(rule, key,
+                     node.is_string() ? letters.substr(i, 1) : at.text());
+    }
+    if (!item) return std::nullopt;
+    items.push_back(*item);
+  }
+  return ConfigValue::of(std::move(items));
+}
+
 std::optional<ConfigValue> ModelValues::from_node(const ValueRule& rule,
                                                   std::string_view key,
                                                   const Node& node) {
+  if (rule.kind == RuleKind::Integers && !rule.words.empty() &&
+      (node.is_string() || node.is_list())) {
+    return list_of_words(rule, key, node);
+  }
   if (!rule.words.empty() && node.is_string()) return word(rule, key, node);
   switch (rule.kind) {
     case RuleKind::Size: {

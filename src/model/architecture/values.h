@@ -71,6 +71,11 @@ class ModelValues {
   std::optional<ConfigValue> read_value(const ValueRule& rule);
   std::optional<ConfigValue> from_node(const ValueRule& rule,
                                        std::string_view key, const Node& node);
+  std::optional<ConfigValue> list_of_words(const ValueRule& rule,
+                                           std::string_view key,
+                                           const Node& node);
+  std::optional<int64_t> meaning(const ValueRule& rule, std::string_view key,
+                                 std::string_view word);
   std::optional<ConfigValue> word(const ValueRule& rule, std::string_view key,
                                   const Node& node);
   std::optional<ConfigValue> otherwise(
