@@ -468,6 +468,10 @@ std::optional<ConfigValue> ModelValues::from_node(const ValueRule& rule,
       if (node.is_string()) return ConfigValue::of(std::string(node.text()));
       return config_.ill_typed(key, node, kind_name(NodeKind::String));
     default: {
+      // One integer is a list of one.
+      if (const auto one = node.integer()) {
+        return ConfigValue::of(std::vector<int64_t>{*one});
+      }
       const int64_t errors = config_.errors();
       auto list = config_.integers(key);
       if (config_.errors() != errors) return std::nullopt;
