@@ -17,6 +17,7 @@ std::set<std::string, std::less<>> ModelValues::read_keys() const {
   std::set<std::string, std::less<>> known;
   for (const ValueRule& rule : architecture_.values) {
     if (rule.of_forward) continue;
+    if (!rule.counted.empty()) known.insert(rule.counted);
     for (const std::string& key : rule.keys) {
       known.insert(key.substr(0, key.find('.')));
       for (std::string& name : spellings(key)) known.insert(std::move(name));
