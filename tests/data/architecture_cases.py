@@ -343,3 +343,28 @@ add("gemma4", "clipped", "Gemma4ForConditionalGeneration", text_config=G4, visio
 
 add("qwen3_vl", "smaller", "Qwen3VLForConditionalGeneration", tie_word_embeddings=True, text_config=dict(T3, tie_word_embeddings=True), vision_config=dict(Q3V, deepstack_visual_indexes=[5, 11, 17]))
 add("qwen3_vl", "other-mergers", "Qwen3VLForConditionalGeneration", tie_word_embeddings=False, text_config=T3, vision_config=dict(Q3V, deepstack_visual_indexes=[1]))
+
+# of other decoders
+KV2 = dict(DENSE, num_key_value_heads=2)
+for kind, name, more in (("ministral3", "Ministral3", {"head_dim": 10}), ("cwm", "Cwm", {"head_dim": 10, "mlp_bias": True}),
+                         ("jais2", "Jais2", {"head_dim": 10}), ("hyperclovax", "HyperCLOVAX", {"use_post_norm": False, "head_dim": 10}),
+                         ("granite_swa", "GraniteSWA", {"attention_bias": True, "mlp_bias": True}),
+                         ("doge", "Doge", {"attention_bias": True, "mlp_bias": True})):
+    add(kind, "plain", f"{name}ForCausalLM", **KV2)
+    add(kind, "more", f"{name}ForCausalLM", **KV2, **more)
+    add(kind, "tied", f"{name}ForCausalLM", **DENSE, tie_word_embeddings=True)
+    add(kind, "biased", f"{name}ForCausalLM", **KV2, attention_bias=True, mlp_bias=False)
+    add(kind, "base", f"{name}Model", **KV2)
+LATENT = dict(DENSE, kv_lora_rank=8, q_lora_rank=12, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=5)
+add("minicpm3", "plain", "MiniCPM3ForCausalLM", **LATENT)
+add("minicpm3", "biased", "MiniCPM3ForCausalLM", **LATENT, attention_bias=True, mlp_bias=True, tie_word_embeddings=False)
+add("minicpm3", "base", "MiniCPM3Model", **{**LATENT, "qk_rope_head_dim": 8})
+V32 = dict(LATENT, moe_intermediate_size=20, n_routed_experts=4, num_experts_per_tok=2, index_head_dim=8, index_n_heads=4,
+           num_hidden_layers=5, n_group=1, topk_group=1)
+add("deepseek_v32", "plain", "DeepseekV32ForCausalLM", **V32)
+add("deepseek_v32", "dense", "DeepseekV32ForCausalLM", **V32, first_k_dense_replace=1, n_shared_experts=2, attention_bias=True)
+add("deepseek_v32", "tied", "DeepseekV32ForCausalLM", **V32, tie_word_embeddings=True)
+add("deepseek_v32", "base", "DeepseekV32Model", **V32)
+add("camembert", "masked", "CamembertForMaskedLM", **ENC)
+add("camembert", "types", "CamembertForMaskedLM", **ENC, type_vocab_size=1)
+add("camembert", "base", "CamembertModel", **ENC)
