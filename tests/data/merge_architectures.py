@@ -10,7 +10,8 @@ written down: the case is printed, and the exit code is 1.
     python tests/data/merge_architectures.py SHARDPLAN v4.jsonl v5.jsonl ..
     python tests/data/merge_architectures.py --add SHARDPLAN mutated.jsonl
 
-With --add what is there stays, and all cases of the files come to it.
+With --add what is there stays, and all cases of the files come to it, in place of
+those that have the same config.
 """
 
 import collections
@@ -59,8 +60,14 @@ def main():
     program, *files = sys.argv[2 if adds else 1:]
     taken = collections.Counter()
     out = pathlib.Path(__file__).parent / "architectures.jsonl"
+    kept_lines = out.read_text().splitlines(keepends=True) if adds else []
+    added = {json.dumps(lean(json.loads(line)["config"]), sort_keys=True)
+             for file in files for line in open(file)}
+    kept_lines = [line for line in kept_lines if
+                  json.dumps(json.loads(line)["config"], sort_keys=True) not in added]
     verdicts = collections.Counter()
-    with out.open("a" if adds else "w") as stream:
+    with out.open("w") as stream:
+        stream.writelines(kept_lines)
         for file in files:
             for line in open(file):
                 row = json.loads(line)

@@ -59,7 +59,7 @@ TEST_CASE("sizes that contradict one another are refused") {
   CHECK(heads("llama", {{"hidden_size", 50}, {"head_dim", "absent"}}) ==
         "SP009 `head_dim` is missing, and `hidden / heads` has no value: "
         "50 / 6 leaves a rest");
-  CHECK(heads("llama", {{"hidden_size", 50}, {"head_dim", 7}}) == "42 42");
+  CHECK(heads("llama", {{"hidden_size", 50}, {"head_dim", 8}}) == "48 48");
   CHECK(heads("gemma2", {{"num_key_value_heads", 2}, {"head_dim", nullptr}}) ==
         "SP009 `head_dim` is null");
   CHECK(heads("gemma2", {{"num_key_value_heads", nullptr}}) ==

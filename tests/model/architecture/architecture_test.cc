@@ -257,7 +257,7 @@ classes:
         "n.weight [8]\n");
   CHECK(tensors(file, R"({"hidden_size": 9})") == "n.weight [9]\n");
   CHECK(tensors(file, R"({"hidden_size": 9, "n_embd": 8})") ==
-        "SP009 config.json:1:28 `n_embd` and `hidden_size` are names of one "
+        "SP009 config.json:1:30 `n_embd` and `hidden_size` are names of one "
         "value, and differ");
 }
 
