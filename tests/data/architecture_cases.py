@@ -368,3 +368,20 @@ add("deepseek_v32", "base", "DeepseekV32Model", **V32)
 add("camembert", "masked", "CamembertForMaskedLM", **ENC)
 add("camembert", "types", "CamembertForMaskedLM", **ENC, type_vocab_size=1)
 add("camembert", "base", "CamembertModel", **ENC)
+EXPERTS = dict(KV2, moe_intermediate_size=20, num_experts_per_tok=2, num_hidden_layers=3)
+for kind, name, key, shared in (("exaone_moe", "ExaoneMoe", "num_experts", "num_shared_experts"), ("hy_v3", "HYV3", "num_experts", "num_shared_experts"),
+                                ("mellum", "Mellum", "num_local_experts", None), ("solar_open", "SolarOpen", "n_routed_experts", "n_shared_experts"),
+                                ("afmoe", "Afmoe", "num_experts", "num_shared_experts")):
+    some = {key: 4, **({shared: 2} if shared else {})}
+    add(kind, "plain", f"{name}ForCausalLM", **EXPERTS, **some)
+    add(kind, "biased-tied", f"{name}ForCausalLM", **{**EXPERTS, "num_key_value_heads": 4}, **some, attention_bias=True, mlp_bias=True, head_dim=10, tie_word_embeddings=True)
+    add(kind, "some-dense", f"{name}ForCausalLM", **EXPERTS, **some, mlp_layer_types=["sparse", "dense", "sparse"], first_k_dense_replace=2, num_dense_layers=2)
+    add(kind, "base", f"{name}Model", **EXPERTS, **{key: 3})
+LITE = dict(LATENT, moe_intermediate_size=20, n_routed_experts=4, num_experts_per_tok=2, num_hidden_layers=3)
+add("glm4_moe_lite", "plain", "Glm4MoeLiteForCausalLM", **LITE)
+add("glm4_moe_lite", "biased-tied", "Glm4MoeLiteForCausalLM", **LITE, attention_bias=True, n_shared_experts=2, tie_word_embeddings=True)
+add("glm4_moe_lite", "listed", "Glm4MoeLiteForCausalLM", **LITE, mlp_layer_types=["sparse", "dense", "sparse"])
+add("glm4_moe_lite", "base", "Glm4MoeLiteModel", **{**LITE, "q_lora_rank": None})
+add("youtu", "plain", "YoutuForCausalLM", **LATENT)
+add("youtu", "biased", "YoutuForCausalLM", **{**LATENT, "q_lora_rank": None}, attention_bias=True, mlp_bias=True, tie_word_embeddings=False)
+add("youtu", "base", "YoutuModel", **LATENT)

@@ -39,8 +39,8 @@ std::string heads(const char* model_type, const Json& changes) {
 
 TEST_CASE("KV heads and head_dim: given, absent and null") {
   CHECK(heads("llama", {{"head_dim", "absent"}}) == "48 48");
-  CHECK(heads("llama", {{"num_key_value_heads", 2}, {"head_dim", 5}}) ==
-        "30 10");
+  CHECK(heads("llama", {{"num_key_value_heads", 2}, {"head_dim", 6}}) ==
+        "36 12");
   CHECK(heads("llama", {{"num_key_value_heads", nullptr},
                         {"head_dim", nullptr}}) == "48 48");
   CHECK(heads("mistral", {{"num_attention_heads", 8}}) == "64 64");
