@@ -385,3 +385,15 @@ add("glm4_moe_lite", "base", "Glm4MoeLiteModel", **{**LITE, "q_lora_rank": None}
 add("youtu", "plain", "YoutuForCausalLM", **LATENT)
 add("youtu", "biased", "YoutuForCausalLM", **{**LATENT, "q_lora_rank": None}, attention_bias=True, mlp_bias=True, tie_word_embeddings=False)
 add("youtu", "base", "YoutuModel", **LATENT)
+
+# other encoders, and encoders with decoders
+for kind, name in (("data2vec-text", "Data2VecText"), ("roberta-prelayernorm", "RobertaPreLayerNorm"), ("xlm-roberta-xl", "XLMRobertaXL"), ("megatron-bert", "MegatronBert"), ("mpnet", "MPNet")):
+    add(kind, "masked", f"{name}ForMaskedLM", **ENC)
+    add(kind, "base", f"{name}Model", **ENC)
+    if kind != "mpnet":
+        add(kind, "types", f"{name}ForMaskedLM", **ENC, type_vocab_size=3)
+        add(kind, "causal", f"{name}ForCausalLM", **ENC, is_decoder=True)
+for kind, name in (("mvp", "Mvp"), ("plbart", "PLBart"), ("blenderbot", "Blenderbot"), ("blenderbot-small", "BlenderbotSmall")):
+    add(kind, "plain", f"{name}ForConditionalGeneration", **SEQ)
+    add(kind, "scaled", f"{name}ForConditionalGeneration", **{**SEQ, "encoder_layers": 1}, scale_embedding=True)
+    add(kind, "base", f"{name}Model", **SEQ)
