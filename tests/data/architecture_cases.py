@@ -397,3 +397,14 @@ for kind, name in (("mvp", "Mvp"), ("plbart", "PLBart"), ("blenderbot", "Blender
     add(kind, "plain", f"{name}ForConditionalGeneration", **SEQ)
     add(kind, "scaled", f"{name}ForConditionalGeneration", **{**SEQ, "encoder_layers": 1}, scale_embedding=True)
     add(kind, "base", f"{name}Model", **SEQ)
+
+add("mimo_v2_flash", "plain", "MiMoV2FlashForCausalLM", **{**EXPERTS, "num_hidden_layers": 7}, n_routed_experts=4, head_dim=10, v_head_dim=6)
+add("mimo_v2_flash", "biased-tied", "MiMoV2FlashForCausalLM", **EXPERTS, n_routed_experts=4, head_dim=10, v_head_dim=6, attention_bias=True, tie_word_embeddings=True)
+add("mimo_v2_flash", "listed", "MiMoV2FlashForCausalLM", **EXPERTS, n_routed_experts=4, layer_types=["sliding_attention", "full_attention", "full_attention"],
+    mlp_layer_types=["sparse", "dense", "sparse"])
+add("mimo_v2_flash", "base", "MiMoV2FlashModel", **EXPERTS, n_routed_experts=3)
+JET = dict(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_key_value_heads=2, kv_channels=10, num_local_experts=4, num_experts_per_tok=2, num_attention_heads=4)
+add("jetmoe", "plain", "JetMoeForCausalLM", **JET)
+add("jetmoe", "untied", "JetMoeForCausalLM", **{**JET, "num_experts_per_tok": 3, "num_attention_heads": 6}, tie_word_embeddings=False)
+add("jetmoe", "base", "JetMoeModel", **JET)
+add("jetmoe", "sequence", "JetMoeForSequenceClassification", **JET)
