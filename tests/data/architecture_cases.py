@@ -408,3 +408,18 @@ add("jetmoe", "plain", "JetMoeForCausalLM", **JET)
 add("jetmoe", "untied", "JetMoeForCausalLM", **{**JET, "num_experts_per_tok": 3, "num_attention_heads": 6}, tie_word_embeddings=False)
 add("jetmoe", "base", "JetMoeModel", **JET)
 add("jetmoe", "sequence", "JetMoeForSequenceClassification", **JET)
+
+add("modernbert-decoder", "plain", "ModernBertDecoderForCausalLM", **MB)
+add("modernbert-decoder", "biases", "ModernBertDecoderForCausalLM", **MB, attention_bias=True, mlp_bias=True, norm_bias=True, decoder_bias=False, classifier_bias=True)
+add("modernbert-decoder", "untied", "ModernBertDecoderForCausalLM", **MB, tie_word_embeddings=False)
+add("modernbert-decoder", "base", "ModernBertDecoderModel", **MB)
+for kind, name, more in (("rembert", "RemBert", {"input_embedding_size": 16, "output_embedding_size": 40}), ("big_bird", "BigBird", {"use_bias": False}),
+                         ("roformer", "RoFormer", {"embedding_size": 16})):
+    add(kind, "masked", f"{name}ForMaskedLM", **ENC, **more)
+    add(kind, "types", f"{name}ForMaskedLM", **ENC, type_vocab_size=3)
+    add(kind, "causal", f"{name}ForCausalLM", **ENC, **more, is_decoder=True)
+    add(kind, "base", f"{name}Model", **ENC)
+    add(kind, "base-more", f"{name}Model", **ENC, **more)
+add("granitemoe_swa", "plain", "GraniteMoeSWAForCausalLM", **KV2, num_local_experts=3)
+add("granitemoe_swa", "shared", "GraniteMoeSWAForCausalLM", **KV2, num_local_experts=3, shared_intermediate_size=28, attention_bias=True, tie_word_embeddings=True)
+add("granitemoe_swa", "base", "GraniteMoeSWAModel", **KV2, num_local_experts=3)
