@@ -66,6 +66,13 @@ struct Requirement {
   std::vector<std::string> facts;  // `{heads}` is the value of a name
 };
 
+// What is said with a manifest, where `when` holds.
+struct ArchitectureNote {
+  Span where;
+  std::optional<Expression> when;  // none: always
+  std::string text;                // `{heads}` is the value of a name
+};
+
 // A dimension of a parameter, as a tree of products and of parts side by side.
 struct DimTreePart;
 struct DimTree {
@@ -237,6 +244,7 @@ struct Architecture {
   std::vector<std::string> ignored_keys;
   std::vector<ValueRule> values;
   std::vector<Requirement> requirements;
+  std::vector<ArchitectureNote> notes;
   // Whether its forward pass is what its blocks compute, and what a config must
   // fulfil for that.
   bool computes = false;

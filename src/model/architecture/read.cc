@@ -44,10 +44,12 @@ class ArchitectureReader {
         require(document->root(), NodeKind::Map, "an architecture", diags_);
     if (!root) return nullptr;
     if (!reader_.known_keys(
-            *root, {"architecture", "summary", "like", "model_types", "sizes",
-                    "counts", "flags", "numbers", "texts", "lists", "tables",
-                    "require", "quantisations", "ignored_keys", "blocks",
-                    "sections", "classes", "computes", "forward"})) {
+            *root,
+            {"architecture", "summary",       "like",         "model_types",
+             "sizes",        "counts",        "flags",        "numbers",
+             "texts",        "lists",         "tables",       "require",
+             "notes",        "quantisations", "ignored_keys", "blocks",
+             "sections",     "classes",       "computes",     "forward"})) {
       return nullptr;
     }
     auto result = std::make_shared<Architecture>();
@@ -76,6 +78,7 @@ class ArchitectureReader {
     if (const auto list = root->find("require")) {
       read_requirements(*list, result->requirements);
     }
+    if (const auto list = root->find("notes")) read_notes(*list, *result);
     if (const auto map = root->find("forward")) read_forward(*map, *result);
     if (const auto map = root->find("sections")) read_sections(*map, *result);
     if (const auto map = root->find("blocks")) {
@@ -288,6 +291,29 @@ class ArchitectureReader {
       requirement.facts = reader_.texts(*facts, "`facts`");
     }
     return requirement;
+  }
+
+  void read_notes(const Node& list, Architecture& result) {
+    if (!require(list, NodeKind::List, "`notes`", diags_)) return;
+    for (size_t i = 0; i < list.size(); ++i) {
+      const Node node = list.item(i);
+      if (!require(node, NodeKind::Map, "a note", diags_) ||
+          !reader_.known_keys(node, {"note", "when"})) {
+        continue;
+      }
+      ArchitectureNote note{node.span(), {}, ""};
+      const auto text = node.find("note");
+      if (!text) {
+        reader_.refuse(node.span(), "a note has `note`");
+        continue;
+      }
+      note.text = reader_.text(*text, "`note`").value_or("");
+      if (const auto when = node.find("when")) {
+        note.when = reader_.expression(*when);
+        if (!note.when) continue;
+      }
+      result.notes.push_back(std::move(note));
+    }
   }
 
   void read_sections(const Node& map, Architecture& result) {

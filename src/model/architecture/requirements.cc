@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a config must fulfil: the requirements of an architecture, and that it
-// reads every key that changes tensors.
+// reads every key that changes tensors; and what is said of one.
 #include <set>
 #include <string>
 #include <utility>
@@ -11,6 +11,37 @@
 #include "model/architecture/values.h"
 
 namespace shardplan {
+
+std::vector<std::string> ModelValues::remarks() {
+  std::vector<std::string> all;
+  if (!taken_.empty()) {
+    const std::string part = config_.path();
+    all.push_back("taken from " + class_->title() + ", since " +
+                  (part.empty() ? "the config" : in_backticks(part)) +
+                  " has none: " + joined(taken_, ", "));
+  }
+  for (const ArchitectureNote& note : architecture_.notes) {
+    std::string why;
+    const auto said =
+        note.when ? evaluate(
+                        *note.when,
+                        [this](std::string_view name, std::string& reason) {
+                          return find(name, reason);
+                        },
+                        why)
+                  : ConfigValue::flag(true);
+    if (said && said->kind == ConfigValue::Kind::Flag && said->integer != 0) {
+      all.push_back(filled(note.text));
+    }
+  }
+  for (const auto& [name, part] : parts_) {
+    if (part.values == nullptr) continue;
+    for (std::string& remark : part.values->remarks()) {
+      all.push_back(std::move(remark));
+    }
+  }
+  return all;
+}
 
 // Keys that names of tensors and their shapes follow from.
 std::set<std::string, std::less<>> ModelValues::read_keys() const {

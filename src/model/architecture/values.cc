@@ -96,23 +96,6 @@ bool ModelValues::read_all(bool for_forward) {
   return config_.ok();
 }
 
-std::vector<std::string> ModelValues::remarks() const {
-  std::vector<std::string> all;
-  if (!taken_.empty()) {
-    const std::string part = config_.path();
-    all.push_back("taken from " + class_->title() + ", since " +
-                  (part.empty() ? "the config" : in_backticks(part)) +
-                  " has none: " + joined(taken_, ", "));
-  }
-  for (const auto& [name, part] : parts_) {
-    if (part.values == nullptr) continue;
-    for (std::string& remark : part.values->remarks()) {
-      all.push_back(std::move(remark));
-    }
-  }
-  return all;
-}
-
 // A key with its other names.
 std::vector<std::string> ModelValues::spellings(std::string_view key) const {
   std::vector<std::string> names = {std::string(key)};

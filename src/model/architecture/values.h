@@ -50,8 +50,9 @@ class ModelValues {
 
   // What no key said and the configuration classes gave, here and in the
   // sections: "taken from MistralConfig of transformers 5.23.0, since the
-  // config has none: num_key_value_heads 8".
-  std::vector<std::string> remarks() const;
+  // config has none: num_key_value_heads 8"; and the architecture's notes.
+  // REQUIRES: read_all() gave true.
+  std::vector<std::string> remarks();
 
   // The values of a section; null where the config has no such map, which has
   // been reported.

@@ -303,6 +303,33 @@ classes:
         "SP018 a.yaml:4:11 a requirement has `that` and `else`");
 }
 
+TEST_CASE("notes are said with the manifest, where they hold") {
+  const auto notes = [](const std::string& list, const std::string& config) {
+    const auto result = read(kHead + list + "\nclasses:\n  A: []");
+    if (result->architecture == nullptr) {
+      return testing::messages(result->diags);
+    }
+    Diagnostics diags;
+    const auto document = parse_document(
+        std::make_shared<const SourceFile>("config.json", config), diags);
+    REQUIRE(document);
+    const auto manifest =
+        synthesize_manifest(*document, diags, result->architecture);
+    REQUIRE(manifest);
+    std::string text;
+    for (const std::string& remark : manifest->remarks) text += remark + "\n";
+    return text;
+  };
+  const std::string two =
+      "notes: [{note: '{layers} of {hidden}', when: layers > 1}, {note: x}]";
+  CHECK(notes(two, R"({"d": 8, "n": 2, "dtype": "float32"})") == "2 of 8\nx\n");
+  CHECK(notes(two, R"({"d": 8, "n": 1, "dtype": "float32"})") == "x\n");
+  CHECK(notes("notes: [{when: true}]", "{}") ==
+        "SP018 a.yaml:6:9 a note has `note`");
+  CHECK(notes("notes: [{note: x, when: layer > 1}]", "{}") ==
+        "SP018 a.yaml:6:25 `layer` is not known here");
+}
+
 TEST_CASE("a size may be the number of entries of a map") {
   const std::string file = R"(
 architecture: a
