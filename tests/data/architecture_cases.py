@@ -423,3 +423,7 @@ for kind, name, more in (("rembert", "RemBert", {"input_embedding_size": 16, "ou
 add("granitemoe_swa", "plain", "GraniteMoeSWAForCausalLM", **KV2, num_local_experts=3)
 add("granitemoe_swa", "shared", "GraniteMoeSWAForCausalLM", **KV2, num_local_experts=3, shared_intermediate_size=28, attention_bias=True, tie_word_embeddings=True)
 add("granitemoe_swa", "base", "GraniteMoeSWAModel", **KV2, num_local_experts=3)
+LONG = dict(ENC, attention_window=8)
+add("longformer", "masked", "LongformerForMaskedLM", **LONG)
+add("longformer", "types", "LongformerForMaskedLM", **LONG, type_vocab_size=3)
+add("longformer", "base", "LongformerModel", **{**LONG, "attention_window": [4, 8]})
