@@ -40,9 +40,9 @@ const std::map<std::string, std::set<std::string>> kLayers = {
     {"resolve", {"base", "core", "model", "resolve"}},
     {"memory", {"base", "core", "model", "resolve", "memory"}},
     {"comm", {"base", "comm"}},
-    {"graph", {"base", "core", "graph"}},
+    {"graph", {"base", "core", "model", "graph"}},
     {"spmd", {"base", "core", "comm", "graph", "spmd"}},
-    {"sim", {"base", "core", "resolve", "graph", "spmd", "sim"}},
+    {"sim", {"base", "core", "model", "resolve", "graph", "spmd", "sim"}},
     {"findings",
      {"base", "core", "model", "resolve", "memory", "graph", "spmd", "sim",
       "findings"}},
@@ -56,8 +56,8 @@ const std::map<std::string, std::set<std::string>> kLayers = {
     {"report", {"base", "core", "report"}},
     {"cli",
      {"base", "core", "syntax", "model", "io", "resolve", "memory", "comm",
-      "graph", "spmd", "sim", "findings", "advise", "session", "gate",
-      "report", "cli"}},
+      "graph", "spmd", "sim", "findings", "advise", "session", "gate", "report",
+      "cli"}},
     {"conformance",
      {"base", "core", "io", "resolve", "comm", "graph", "spmd", "sim",
       "conformance"}},
@@ -73,7 +73,7 @@ bool is_leaf_folder(const std::string& folder) {
 // Folders of leaf files: one renderer, algorithm or kind of operation per file,
 // none of which knows another. The one header there is their table.
 const std::set<std::string> kLeafFiles = {"report/renderers", "comm/algorithms",
-                                          "graph/ops", "graph/families"};
+                                          "graph/ops"};
 
 // Headers that are slow to compile, or tie a file to a library or system, stay
 // in the few files that need them. Paths without extension.

@@ -96,7 +96,7 @@ const std::vector<Flag>& planning_flags() {
        }},
       {"architecture", 0, Takes::File, "FILE|NAME", "Inputs",
        "how to read the model's config (default: what it says itself)",
-       "inspect check resolve analyze sweep export diff", false, true,
+       "inspect check resolve analyze sweep simulate export diff", false, true,
        nullptr,
        [](const Setting& s, Options& o, Diagnostics&) {
          // A shipped one is a name, whatever stands in the folder.

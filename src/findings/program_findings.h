@@ -27,7 +27,7 @@ void report_tied_uses(const Program& program, Storage storage, Storage reduce,
 
 // Of a model that stores table and head though they are tied: their specs put
 // the vocabulary, or the features, on different axes. REQUIRES: the model says
-// that they are tied (ModelConfig::tied).
+// that they are tied (`tie_word_embeddings`).
 void report_tied_copies(const Manifest& manifest, const Plan& plan,
                         Diagnostics& diags);
 

@@ -8,7 +8,6 @@
 
 #include "base/checked.h"
 #include "graph/build.h"
-#include "graph/family.h"
 
 namespace shardplan {
 namespace {
@@ -20,33 +19,46 @@ constexpr int64_t kMinHead = 4;
 // An all-reduce sends twice what is summed.
 constexpr int64_t kWeightsOverActivations = 4;
 
+using GivenValues = std::map<std::string, ConfigValue, std::less<>>;
+
 class Shrinking {
  public:
-  Shrinking(const ModelConfig& config, const ForwardPass& pass,
+  Shrinking(const RunnableModel& model, const ForwardPass& pass,
             const Mesh& mesh)
-      : config_(config), pass_(pass), mesh_(mesh), devices_(mesh.devices()) {}
+      : model_(model), pass_(pass), mesh_(mesh), devices_(mesh.devices()) {}
 
-  ModelConfig run() {
-    const int64_t width = *config_.heads * *config_.head_dim;
-    const bool as_wide = config_.hidden == width;
-    // A part that is rotated is a fraction of a head, which then stays.
-    if (!config_.rope.partial) config_.head_dim = smaller_head();
-    if (as_wide) {
-      config_.hidden = *config_.heads * *config_.head_dim;
-    } else {
-      shrink(config_.hidden, least_width());
+  GivenValues run() {
+    const auto heads = model_size(model_, "heads");
+    const auto head_dim = model_size(model_, "head_dim");
+    const auto hidden = model_size(model_, "hidden");
+    if (heads && head_dim) {
+      const bool as_wide = hidden == *heads * *head_dim;
+      const int64_t smaller = smaller_head(*heads, *head_dim);
+      give("head_dim", smaller);
+      if (as_wide) give("hidden", *heads * smaller);
     }
-    shrink(config_.intermediate, least_width());
-    shrink(config_.expert_intermediate, least_width());
-    shrink(config_.vocab, least_width());
-    shrink(config_.max_positions, std::max<int64_t>(1, pass_.length));
-    config_.layers = layers_run(pass_, config_);
-    const auto kept = static_cast<size_t>(*config_.layers);
-    if (config_.windows.size() > kept) config_.windows.resize(kept);
-    return std::move(config_);
+    // Widths, and what the logits are over.
+    for (const char* name : {"hidden", "mlp", "expert_mlp", "vocab"}) {
+      const auto size = model_size(model_, name);
+      if (size && !given_.contains(name)) {
+        give(name, shrunk_size(*size, devices_, least_width()));
+      }
+    }
+    if (const auto positions = model_size(model_, "positions")) {
+      give("positions", shrunk_size(*positions, devices_,
+                                    std::max<int64_t>(1, pass_.length)));
+    }
+    if (const auto layers = model_size(model_, "layers")) {
+      give("layers", layers_run(pass_, *layers));
+    }
+    return std::move(given_);
   }
 
  private:
+  void give(const char* name, int64_t size) {
+    given_.insert_or_assign(name, ConfigValue::of(size));
+  }
+
   // Weights stay larger than activations where they were: else it would be
   // cheaper to send weights, and other collectives would be seen.
   int64_t least_width() const {
@@ -59,31 +71,27 @@ class Shrinking {
   // The smallest that keeps the rest of what heads and KV heads are wide
   // together, and its own by every axis. Half of a head is turned against the
   // other half, so it stays even where it was.
-  int64_t smaller_head() const {
-    const int64_t size = *config_.head_dim;
-    const int64_t least =
-        std::max(kMinHead, ceil_div(least_width(), *config_.heads));
+  int64_t smaller_head(int64_t heads, int64_t size) const {
+    const int64_t least = std::max(kMinHead, ceil_div(least_width(), heads));
+    const int64_t kv_heads = model_size(model_, "kv_heads").value_or(1);
     for (int64_t head = std::min(least, size); head < size; ++head) {
       const auto same_rest = [&](int64_t times, int64_t modulus) {
         // Both products are at most the large model's, which fit.
         return times * head % modulus == times * size % modulus;
       };
-      bool same = same_rest(1, 2) && same_rest(*config_.heads, devices_) &&
-                  same_rest(config_.kv_heads.value_or(1), devices_);
+      bool same = same_rest(1, 2) && same_rest(heads, devices_) &&
+                  same_rest(kv_heads, devices_);
       for (const Axis& axis : mesh_.axes()) same &= same_rest(1, axis.size);
       if (same) return head;
     }
     return size;
   }
 
-  void shrink(std::optional<int64_t>& size, int64_t minimum) const {
-    if (size) size = shrunk_size(*size, devices_, minimum);
-  }
-
-  ModelConfig config_;
+  const RunnableModel& model_;
   const ForwardPass& pass_;
   const Mesh& mesh_;
   int64_t devices_;
+  GivenValues given_;
 };
 
 // Parameters of a description with their shapes.
@@ -96,21 +104,21 @@ Shapes shapes_of(const GraphDescription& description) {
   return shapes;
 }
 
-ModelFacts facts_of(ModelFacts facts, const ModelConfig& config) {
-  const auto follow = [](std::optional<int64_t>& fact,
-                         const std::optional<int64_t>& size) {
-    if (fact) fact = size;
+ModelFacts facts_of(ModelFacts facts, const RunnableModel& model) {
+  const auto follow = [&](std::optional<int64_t>& fact, const char* name) {
+    if (fact) fact = model_size(model, name);
   };
-  follow(facts.layers, config.layers);
-  follow(facts.head_dim, config.head_dim);
-  follow(facts.value_dim, config.head_dim);
-  follow(facts.vocab, config.vocab);
-  if (!facts.windows.empty()) facts.windows = config.windows;
+  follow(facts.layers, "layers");
+  follow(facts.head_dim, "head_dim");
+  follow(facts.value_dim, "head_dim");
+  follow(facts.vocab, "vocab");
+  const auto kept = static_cast<size_t>(facts.layers.value_or(0));
+  if (facts.windows.size() > kept) facts.windows.resize(kept);
   return facts;
 }
 
 Manifest manifest_of(const Manifest& large, const Shapes& shapes,
-                     const ModelConfig& config) {
+                     const RunnableModel& model) {
   Manifest small;
   for (size_t i = 0; i < large.size(); ++i) {
     const auto found = shapes.find(large.name(i));
@@ -124,11 +132,24 @@ Manifest manifest_of(const Manifest& large, const Shapes& shapes,
   small.title = large.title;
   small.model_name = large.model_name;
   small.format = large.format;
-  small.facts = facts_of(large.facts, config);
+  small.facts = facts_of(large.facts, model);
   small.mesh = large.mesh;
   small.remarks = large.remarks;
   small.sources = large.sources;
   return small;
+}
+
+// Its notes are those of the pass that is run, which is written once more.
+std::optional<GraphDescription> write_quietly(const RunnableModel& model,
+                                              const ForwardInput& input,
+                                              Diagnostics& diags) {
+  Diagnostics own = diags.fresh();
+  auto described = write_forward(model, input, own);
+  if (!described) {
+    diags.keep_sources(own);
+    for (Diagnostic& each : own.all()) diags.add(std::move(each));
+  }
+  return described;
 }
 
 }  // namespace
@@ -144,27 +165,25 @@ int64_t shrunk_size(int64_t size, int64_t modulus, int64_t minimum) {
   return shrunk ? std::min(size, *shrunk) : size;
 }
 
-std::optional<SmallModel> shrink(const Family& family, const FamilyInput& input,
-                                 const Mesh& mesh, Diagnostics& diags) {
-  FamilyInput large = input;
+std::optional<SmallModel> shrink(const RunnableModel& model,
+                                 const ForwardInput& input, const Mesh& mesh,
+                                 Diagnostics& diags) {
+  ForwardInput large = input;
   if (!large.pass.layers) large.pass.layers = kLayers;
-  const auto config = family.complete(large, diags);
-  if (!config) return std::nullopt;
-  const FamilyInput whole = {large.manifest, large.names, *config, large.pass};
-  const auto described = family.describe(whole, diags);
-  // The small model has the shapes that its config gives: what the large one's
+  const auto described = write_quietly(model, large, diags);
+  // The small model has the shapes that its sizes give: what the large one's
   // contradict must be reported before.
   if (!described || !build_graph(*described, large.manifest, diags)) {
     return std::nullopt;
   }
-
   SmallModel small;
-  small.config = Shrinking(*config, large.pass, mesh).run();
-  const auto shrunk = family.describe(
-      {large.manifest, large.names, small.config, large.pass}, diags);
+  small.model = model;
+  for (auto& [name, value] : Shrinking(model, large.pass, mesh).run()) {
+    small.model.given.insert_or_assign(name, std::move(value));
+  }
+  const auto shrunk = write_quietly(small.model, large, diags);
   if (!shrunk) return std::nullopt;
-  small.manifest =
-      manifest_of(large.manifest, shapes_of(*shrunk), small.config);
+  small.manifest = manifest_of(large.manifest, shapes_of(*shrunk), small.model);
   return small;
 }
 

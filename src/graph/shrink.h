@@ -19,27 +19,26 @@
 #include <optional>
 
 #include "base/diagnostic.h"
-#include "core/facts.h"
 #include "core/manifest.h"
 #include "core/mesh.h"
-#include "graph/family.h"
+#include "model/forward/forward.h"
 
 namespace shardplan {
 
 struct SmallModel {
   // The parameters that the pass reads. Its facts are those of the small model.
   Manifest manifest;
-  // Every size is said.
-  ModelConfig config;
+  RunnableModel model;
 };
 
 // The smallest size from `minimum` up that leaves the same rest as `size`, and
 // is no larger. REQUIRES: size, modulus, minimum > 0.
 int64_t shrunk_size(int64_t size, int64_t modulus, int64_t minimum);
 
-// Errors as Family::describe, and those of build_graph where the large model's
-// own shapes do not fit. `input.pass.layers`: how many layers are kept.
-std::optional<SmallModel> shrink(const Family& family, const FamilyInput& input,
-                                 const Mesh& mesh, Diagnostics& diags);
+// Errors as write_forward, and those of build_graph where the large model's own
+// shapes do not fit. `input.pass.layers`: how many layers are kept.
+std::optional<SmallModel> shrink(const RunnableModel& model,
+                                 const ForwardInput& input, const Mesh& mesh,
+                                 Diagnostics& diags);
 
 }  // namespace shardplan

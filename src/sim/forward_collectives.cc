@@ -80,7 +80,7 @@ std::vector<int> layer_kinds(const ForwardModel& model, const Plan& plan) {
   }
   std::map<std::pair<Parts, int64_t>, int> kinds;
   std::vector<int> kind_of;
-  const std::vector<int64_t>& windows = model.config.windows;
+  const std::vector<int64_t>& windows = model.windows;
   for (size_t i = 0; i < parts.size(); ++i) {
     std::sort(parts[i].begin(), parts[i].end());
     const int64_t window = i < windows.size() ? windows[i] : 0;
@@ -382,8 +382,8 @@ const Graph* graph_of(ForwardModel& model, int64_t layers, Diagnostics& diags) {
   if (known != nullptr) return known.get();
   ForwardPass pass = model.pass;
   pass.layers = layers;
-  const auto description = model.family->describe(
-      {*model.manifest, model.names, model.config, pass}, diags);
+  const auto description =
+      write_forward(model.model, {*model.manifest, pass}, diags);
   if (!description) return nullptr;
   auto graph = build_graph(*description, *model.manifest, diags);
   if (!graph) return nullptr;
@@ -427,17 +427,13 @@ std::optional<ForwardCollectives> of_few_layers(ForwardModel& model,
 
 }  // namespace
 
-std::optional<ForwardModel> forward_model(const Manifest& manifest,
-                                          const Family& family,
-                                          const ModelConfig& config,
-                                          const ForwardPass& pass,
-                                          Diagnostics& diags) {
-  ParameterNames names(manifest);
-  auto complete = family.complete({manifest, names, config, pass}, diags);
-  if (!complete) return std::nullopt;
-  const int64_t layers = layers_run(pass, *complete);
-  ForwardModel model{&manifest, &family, std::move(names), *std::move(complete),
-                     pass,      layers};
+ForwardModel forward_model(const Manifest& manifest, RunnableModel given,
+                           const ForwardPass& pass) {
+  const int64_t layers =
+      layers_run(pass, model_size(given, "layers").value_or(0));
+  std::vector<int64_t> windows = model_table(given, "window");
+  ForwardModel model{&manifest, std::move(given), std::move(windows), pass,
+                     layers};
   std::map<std::string, int> numbers;
   for (size_t i = 0; i < manifest.size(); ++i) {
     const std::string_view name = manifest.name(i);

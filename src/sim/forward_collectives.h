@@ -23,8 +23,8 @@
 #include "core/plan.h"
 #include "core/rules.h"
 #include "graph/elementwise.h"
-#include "graph/family.h"
 #include "graph/graph.h"
+#include "model/forward/forward.h"
 #include "resolve/name_resolution.h"
 #include "spmd/program.h"
 
@@ -49,12 +49,11 @@ struct CollectiveUse {
 };
 
 // A model whose forward pass is known. What plans of it have in common is made
-// once. `manifest` and `family` must outlive it.
+// once. `manifest` must outlive it.
 struct ForwardModel {
   const Manifest* manifest = nullptr;
-  const Family* family = nullptr;
-  ParameterNames names;
-  ModelConfig config;  // complete
+  RunnableModel model;
+  std::vector<int64_t> windows;  // of its layers; empty: all see all
   ForwardPass pass;
   int64_t layers = 0;  // of the pass
   // Per parameter, the layer that its name says, -1 for none, and the number of
@@ -64,12 +63,8 @@ struct ForwardModel {
   std::map<int64_t, std::unique_ptr<Graph>> graphs = {};
 };
 
-// Empty, with the reason reported, as Family::complete.
-std::optional<ForwardModel> forward_model(const Manifest& manifest,
-                                          const Family& family,
-                                          const ModelConfig& config,
-                                          const ForwardPass& pass,
-                                          Diagnostics& diags);
+ForwardModel forward_model(const Manifest& manifest, RunnableModel model,
+                           const ForwardPass& pass);
 
 // Where the values of a model lie. All must outlive the call.
 struct ForwardPlan {

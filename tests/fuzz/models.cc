@@ -8,9 +8,12 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "graph/build.h"
 #include "io/dialects.h"
 #include "io/formats.h"
+#include "io/hf_config/facts.h"
 #include "io/load.h"
+#include "model/forward/recognise.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/memory_host.h"
 
@@ -101,6 +104,23 @@ FUZZ_TARGET(architecture) {
 "layer_types": ["full_attention", "sliding_attention", "full_attention"],
 "text_config": {"hidden_size": 8}, "d": 4, "n": 2, "list": [0, 2], "t": true})";
   fuzz::load_and_check("config.json", host, {.architecture = "a.yaml"});
+  // The same with what can be run.
+  host.files["config.json"] =
+      R"({"hidden_size": 8, "intermediate_size": 6, "num_hidden_layers": 3,
+"num_attention_heads": 4, "vocab_size": 10})";
+  Diagnostics diags;
+  const auto manifest =
+      load_manifest("config.json", {.architecture = "a.yaml"}, host, diags);
+  auto config = find_config("config.json", host, diags);
+  auto architecture = load_architecture("a.yaml", host, diags);
+  if (!manifest || !config || architecture == nullptr) return 0;
+  const auto model = recognise_model(*manifest, *std::move(config),
+                                     std::move(architecture), diags);
+  if (!model) return 0;
+  const auto written = write_forward(*model, {*manifest, {}}, diags);
+  if (written) build_graph(*written, *manifest, diags);
+  // Whatever cannot be run is said.
+  fuzz::require(written || diags.has_errors(), "a refusal has a reason");
   return 0;
 }
 

@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "graph/build.h"
+#include "model/forward/recognise.h"
 #include "resolve/resolve.h"
 #include "tests/support/builders.h"
 #include "tests/support/generators.h"
@@ -52,14 +53,11 @@ std::unique_ptr<Shrunk> shrunk(const std::string& config, const Mesh& devices,
   auto result = std::make_unique<Shrunk>();
   result->large = testing::synthesize(testing::sample_config(config));
   const Manifest& manifest = result->large->good();
-  ModelConfig model;
-  model.model_type = testing::sample_config(config).at("model_type");
-  const ParameterNames names(manifest);
-  const Family* family =
-      recognise_family(manifest, names, model, result->diags);
-  REQUIRE(family != nullptr);
-  result->small =
-      shrink(*family, {manifest, names, model, pass}, devices, result->diags);
+  const auto model = recognise_model(
+      manifest, testing::parsed_config(testing::sample_config(config)), nullptr,
+      result->diags);
+  REQUIRE(model);
+  result->small = shrink(*model, {manifest, pass}, devices, result->diags);
   result->messages = testing::messages(result->diags);
   return result;
 }
@@ -113,19 +111,21 @@ TEST_CASE("shrink: real models are placed as before, parameter by parameter") {
 TEST_CASE("shrink: heads, groups and experts are kept, and facts follow") {
   const auto both = shrunk("mixtral-8x7b", mesh("ep=4,tp=2"));
   REQUIRE_MESSAGE(both->small, both->messages);
-  const ModelConfig& config = both->small->config;
-  CHECK(config.heads == 32);
-  CHECK(config.kv_heads == 8);
-  CHECK(config.experts == 8);
-  CHECK(config.experts_per_token == 2);
-  CHECK(config.layers == 2);
-  CHECK(config.head_dim == 4);
-  CHECK(config.hidden == 128);
+  const auto size = [&](const char* name) {
+    return model_size(both->small->model, name);
+  };
+  CHECK(size("heads") == 32);
+  CHECK(size("kv_heads") == 8);
+  CHECK(size("experts") == 8);
+  CHECK(size("experts_per_token") == 2);
+  CHECK(size("layers") == 2);
+  CHECK(size("head_dim") == 4);
+  CHECK(size("hidden") == 128);
   const ModelFacts& facts = both->small->manifest.facts;
   CHECK(facts.heads == 32);
   CHECK(facts.head_dim == 4);
   CHECK(facts.layers == 2);
-  CHECK(facts.vocab == config.vocab);
+  CHECK(facts.vocab == size("vocab"));
   CHECK(testing::has_tensor(
       both->small->manifest,
       "model.layers.1.block_sparse_moe.experts.7.w2.weight"));
@@ -136,18 +136,18 @@ TEST_CASE("shrink: heads, groups and experts are kept, and facts follow") {
 TEST_CASE("shrink: as many layers as are asked for, and what is small stays") {
   const auto more = shrunk("llama-3.2-1b", mesh("tp=2"), {2, 16, 5, {}});
   REQUIRE(more->small);
-  CHECK(more->small->config.layers == 5);
+  CHECK(model_size(more->small->model, "layers") == 5);
   // Positions there are at least as many as tokens.
   const auto long_run = shrunk("gpt2", mesh("tp=2"), {1, 100, {}, {}});
   REQUIRE(long_run->small);
-  CHECK(long_run->small->config.max_positions == 100);
+  CHECK(model_size(long_run->small->model, "positions") == 100);
 
   auto [manifest, config] = testing::tiny_model("qwen3");
-  const ParameterNames names(manifest);
   Diagnostics diags;
-  const Family* family = recognise_family(manifest, names, config, diags);
-  const auto small =
-      shrink(*family, {manifest, names, config, {}}, mesh("tp=64"), diags);
+  const auto model =
+      recognise_model(manifest, testing::parsed_config(config), nullptr, diags);
+  REQUIRE(model);
+  const auto small = shrink(*model, {manifest, {}}, mesh("tp=64"), diags);
   REQUIRE(small);
   CHECK(small->manifest.total_elements() == manifest.total_elements());
 }
@@ -155,8 +155,8 @@ TEST_CASE("shrink: as many layers as are asked for, and what is small stays") {
 TEST_CASE("shrink: the small model runs, sharded as the large one would be") {
   const auto both = shrunk("qwen2-7b", mesh("fsdp=2,tp=2"));
   REQUIRE_MESSAGE(both->small, both->messages);
-  const auto model = testing::whole_model(both->small->manifest,
-                                          both->small->config, {2, 4, 1, {}});
+  const auto model = testing::whole_model_of(both->small->manifest,
+                                             both->small->model, {2, 4, 1, {}});
   REQUIRE_MESSAGE(model->graph, model->messages);
   const auto run =
       testing::simulated(*model, "@qwen2", "fsdp=2,tp=2", ValueSource::Random);
@@ -167,15 +167,14 @@ TEST_CASE("shrink: the small model runs, sharded as the large one would be") {
 TEST_CASE("shrink: stacked layers are as many as are kept") {
   auto [manifest, config] = testing::tiny_model("llama");
   const auto names = testing::flax_names(manifest, testing::Stacking::Layers);
-  const ParameterNames by_name(names.manifest);
   Diagnostics diags;
-  const Family* family =
-      recognise_family(names.manifest, by_name, config, diags);
+  const auto large = recognise_model(
+      names.manifest, testing::parsed_config(config), nullptr, diags);
+  REQUIRE(large);
   const auto small =
-      shrink(*family, {names.manifest, by_name, config, {2, 4, 1, {}}},
-             mesh("tp=2"), diags);
+      shrink(*large, {names.manifest, {2, 4, 1, {}}}, mesh("tp=2"), diags);
   REQUIRE(small);
-  const auto model = testing::whole_model(small->manifest, small->config);
+  const auto model = testing::whole_model_of(small->manifest, small->model);
   REQUIRE_MESSAGE(model->graph, model->messages);
   CHECK(testing::type_of(small->manifest,
                          "params/model/layers/self_attn/q_proj/kernel")
@@ -184,12 +183,12 @@ TEST_CASE("shrink: stacked layers are as many as are kept") {
 
 TEST_CASE("shrink: shapes that contradict the config are reported before") {
   auto [manifest, config] = testing::tiny_model("llama");
-  config.intermediate = 28;
-  const ParameterNames names(manifest);
+  config["intermediate_size"] = 28;
   Diagnostics diags;
-  const Family* family = recognise_family(manifest, names, config, diags);
-  CHECK_FALSE(
-      shrink(*family, {manifest, names, config, {}}, mesh("tp=2"), diags));
+  const auto model =
+      recognise_model(manifest, testing::parsed_config(config), nullptr, diags);
+  REQUIRE(model);
+  CHECK_FALSE(shrink(*model, {manifest, {}}, mesh("tp=2"), diags));
   CHECK(testing::messages(diags).find("SP015") == 0);
 }
 

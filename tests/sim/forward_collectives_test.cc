@@ -11,9 +11,8 @@
 #include <doctest/doctest.h>
 
 #include "base/checked.h"
-#include "io/hf_config/facts.h"
+#include "model/forward/recognise.h"
 #include "resolve/resolve.h"
-#include "syntax/document.h"
 #include "tests/support/builders.h"
 #include "tests/support/hf_config.h"
 #include "tests/support/loaded_rules.h"
@@ -43,15 +42,8 @@ std::unique_ptr<Counted> counted(const Json& config, const std::string& rules,
                                  ForwardPass pass = {4, 8, {}, {}}) {
   auto result = std::make_unique<Counted>();
   Counted& all = *result;
-  const std::string text = config.dump();
-  all.synthesis = testing::synthesize_text(text);
+  all.synthesis = testing::synthesize(config);
   const Manifest& manifest = all.synthesis->good();
-  const auto source = std::make_shared<const SourceFile>("config.json", text);
-  all.diags.keep(source);
-  const auto document = parse_document(source, all.diags);
-  REQUIRE(document);
-  const auto read = read_model_config(document->root(), all.diags);
-  REQUIRE(read);
   all.host.files["rules.yaml"] = rules;
   all.rules = testing::loaded_rules(
       all.host, rules.front() == '@' ? rules.c_str() : "rules.yaml");
@@ -59,11 +51,10 @@ std::unique_ptr<Counted> counted(const Json& config, const std::string& rules,
   const auto plan =
       resolve(manifest, *all.rules->rules, mesh(axes), {}, all.diags);
   REQUIRE(plan);
-  const Family* family =
-      recognise_family(manifest, ParameterNames(manifest), *read, all.diags);
-  REQUIRE(family != nullptr);
-  all.model = forward_model(manifest, *family, *read, pass, all.diags);
-  REQUIRE(all.model);
+  auto model = recognise_model(manifest, testing::parsed_config(config),
+                               nullptr, all.diags);
+  REQUIRE(model);
+  all.model = forward_model(manifest, *std::move(model), pass);
   const ForwardPlan of{manifest, *plan, &*all.rules->rules, {}, Storage::F32};
   all.once = forward_collectives(*all.model, of, all.diags);
   all.each = forward_collectives(*all.model, of, all.diags, AlikeLayers::Each);
@@ -193,7 +184,7 @@ TEST_CASE("forward collectives: counts and bytes are those of a run") {
     CAPTURE(axes);
     testing::TinyModel tiny = testing::tiny_model("llama");
     const auto whole = testing::whole_model(tiny.manifest, tiny.config);
-    REQUIRE(whole->family != nullptr);
+    REQUIRE(whole->model);
     const auto run =
         testing::simulated(*whole, "@llama", axes, ValueSource::Random);
     REQUIRE(run.simulation);
@@ -203,11 +194,9 @@ TEST_CASE("forward collectives: counts and bytes are those of a run") {
     const auto plan =
         resolve(whole->manifest, *rules->rules, mesh(axes), {}, diags);
     REQUIRE(plan);
-    auto model = forward_model(whole->manifest, *whole->family, whole->config,
-                               whole->pass, diags);
-    REQUIRE(model);
+    auto model = forward_model(whole->manifest, *whole->model, whole->pass);
     const auto found = forward_collectives(
-        *model, {whole->manifest, *plan, &*rules->rules, {}, Storage::F32},
+        model, {whole->manifest, *plan, &*rules->rules, {}, Storage::F32},
         diags);
     REQUIRE(found);
     int64_t count = 0;
@@ -265,21 +254,17 @@ TEST_CASE("forward collectives: a shape that does not fit is said") {
     wrong.add(std::string(good.name(i)), type, {});
   }
   wrong.facts = good.facts;
-  ModelConfig model_config;
-  model_config.model_type = "llama";
   Diagnostics diags;
-  const Family* family =
-      recognise_family(wrong, ParameterNames(wrong), model_config, diags);
-  REQUIRE(family != nullptr);
-  auto model =
-      forward_model(wrong, *family, model_config, {4, 8, {}, {}}, diags);
-  REQUIRE(model);
+  auto recognised =
+      recognise_model(wrong, testing::parsed_config(config), nullptr, diags);
+  REQUIRE(recognised);
+  auto model = forward_model(wrong, *std::move(recognised), {4, 8, {}, {}});
   testing::MemoryHost host;
   const auto rules = testing::loaded_rules(host, "@llama");
   const auto plan = resolve(wrong, *rules->rules, mesh("tp=2"), {}, diags);
   REQUIRE(plan);
   CHECK_FALSE(forward_collectives(
-      *model, {wrong, *plan, &*rules->rules, {}, Storage::F32}, diags));
+      model, {wrong, *plan, &*rules->rules, {}, Storage::F32}, diags));
   CHECK(testing::messages(diags).find("down_proj") != std::string::npos);
 }
 

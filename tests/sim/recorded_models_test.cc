@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiny checkpoints of every family against what transformers computes from them
-// (tests/data/record_checkpoints.py).
+// Tiny checkpoints of every architecture against what transformers computes
+// from them (tests/data/record_checkpoints.py).
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -24,6 +24,8 @@
 #include "io/hf_config/facts.h"
 #include "io/load.h"
 #include "io/safetensors/file.h"
+#include "model/architectures.h"
+#include "model/forward/recognise.h"
 #include "resolve/resolve.h"
 #include "sim/activations.h"
 #include "sim/execute.h"
@@ -47,7 +49,7 @@ namespace fs = std::filesystem;
 
 using testing::messages;
 using testing::simulated;
-using testing::whole_model;
+using testing::whole_model_of;
 using testing::WholeModel;
 
 fs::path checkpoints() { return source_dir() / "tests/data/checkpoints"; }
@@ -129,13 +131,18 @@ Checkpoint read_checkpoint(const std::string& name) {
   result.expected = open(expected_path(name), *host);
   result.tokens = tokens_of(result.expected.at("input_ids"));
   Diagnostics diags;
-  const auto config = find_model_config(checkpoints() / name, *host, diags);
+  const auto config = find_config(checkpoints() / name, *host, diags);
   CAPTURE(messages(diags));
   REQUIRE(config);
   ForwardPass pass;
   pass.batch = result.tokens.shape[0];
   pass.length = result.tokens.shape[1];
-  result.model = whole_model(result.weights.manifest, *config, pass);
+  auto model =
+      recognise_model(result.weights.manifest, *config, nullptr, diags);
+  CAPTURE(messages(diags));
+  REQUIRE(model);
+  result.model =
+      whole_model_of(result.weights.manifest, *std::move(model), pass);
   CAPTURE(result.model->messages);
   REQUIRE(result.model->graph);
   return result;
@@ -161,12 +168,12 @@ void check_agreement(const Checkpoint& checkpoint,
 TEST_CASE("every tiny checkpoint gives the logits of its framework") {
   const std::vector<std::string> names = checkpoint_names();
   CHECK(names.size() >= 14);
-  std::set<std::string_view> families;
+  std::set<std::string> architectures;
   for (const std::string& name : names) {
     CAPTURE(name);
     const Checkpoint checkpoint = read_checkpoint(name);
     const Graph& graph = checkpoint.graph();
-    families.insert(checkpoint.model->family->name);
+    architectures.insert(checkpoint.model->model->architecture->name);
     std::vector<Tensor> given(graph.values.size());
     std::set<std::string> read;
     for (size_t v = 0; v < given.size(); ++v) {
@@ -186,9 +193,9 @@ TEST_CASE("every tiny checkpoint gives the logits of its framework") {
     }
     check_agreement(checkpoint, outputs, outputs);
   }
-  for (const Family& family : model_families()) {
-    CAPTURE(family.name);
-    CHECK(families.count(family.name) == 1);
+  for (const std::string& name : computing_architectures()) {
+    CAPTURE(name);
+    CHECK(architectures.count(name) == 1);
   }
 }
 
@@ -196,7 +203,7 @@ TEST_CASE("so does every one of them sharded with its family's rules") {
   for (const std::string& name : checkpoint_names()) {
     CAPTURE(name);
     const Checkpoint checkpoint = read_checkpoint(name);
-    const std::string rules = "@" + std::string(checkpoint.model->family->name);
+    const std::string rules = "@" + checkpoint.model->model->architecture->name;
     const auto run_recorded =
         simulated(*checkpoint.model, rules, "fsdp=2,tp=2",
                   ValueSource::Checkpoint, [&](int value, Element element) {

@@ -9,6 +9,7 @@
 
 #include "graph/build.h"
 #include "graph/graph.h"
+#include "model/forward/recognise.h"
 #include "resolve/resolve.h"
 #include "sim/activations.h"
 #include "tests/support/builders.h"
@@ -54,7 +55,15 @@ Json config_of(std::string_view family, std::string_view variant) {
     config["moe_intermediate_size"] = 12;
     if (variant == "some-dense") config["mlp_only_layers"] = {0};
   }
+  if (family == "mixtral" || family == "qwen3_moe") {
+    config["num_experts_per_tok"] = 2;
+  }
   if (variant == "biased") config["attention_bias"] = true;
+  if (variant == "window") {
+    config["use_sliding_window"] = true;
+    config["sliding_window"] = 3;
+    config["layer_types"] = {"sliding_attention", "full_attention"};
+  }
   if (variant == "tied") config["tie_word_embeddings"] = true;
   return config;
 }
@@ -111,18 +120,11 @@ std::optional<int64_t> take_number(std::string& name, const std::string& list) {
 
 }  // namespace
 
-TinyModel tiny_model(std::string_view family, std::string_view variant) {
+TinyModel tiny_model(std::string_view architecture, std::string_view variant) {
   TinyModel tiny;
-  tiny.config.model_type = std::string(family);
-  const Json config = config_of(family, variant);
-  tiny.manifest = synthesize(config)->good();
+  tiny.config = config_of(architecture, variant);
+  tiny.manifest = synthesize(tiny.config)->good();
   if (variant == "fused") tiny.manifest = fused_experts(tiny.manifest);
-  if (family == "mixtral" || family == "qwen3_moe") {
-    tiny.config.experts_per_token = 2;
-  }
-  if (variant == "some-dense") tiny.config.dense_layers = {0};
-  if (variant == "tied") tiny.config.tied = true;
-  if (variant == "window") tiny.config.windows = {3, 0};
   return tiny;
 }
 
@@ -191,25 +193,51 @@ std::string WholeModel::ops() const {
   return text;
 }
 
-std::unique_ptr<WholeModel> whole_model(Manifest manifest, ModelConfig config,
+std::shared_ptr<const Document> parsed_config(const Json& config) {
+  if (config.is_null()) return nullptr;
+  Diagnostics diags;
+  auto document = parse_document(
+      std::make_shared<const SourceFile>("config.json", config.dump()), diags);
+  if (!document) throw std::invalid_argument(messages(diags));
+  return std::make_shared<const Document>(*std::move(document));
+}
+
+namespace {
+
+void describe(WholeModel& model) {
+  if (model.model) {
+    model.description =
+        write_forward(*model.model, {model.manifest, model.pass}, model.diags);
+  }
+  if (model.description) {
+    model.graph = build_graph(*model.description, model.manifest, model.diags);
+  }
+  model.messages = messages(model.diags);
+}
+
+}  // namespace
+
+std::unique_ptr<WholeModel> whole_model(Manifest manifest, Json config,
                                         ForwardPass pass) {
   auto model = std::make_unique<WholeModel>();
   model->manifest = std::move(manifest);
   model->config = std::move(config);
   model->pass = pass;
-  const ParameterNames names(model->manifest);
-  model->family =
-      recognise_family(model->manifest, names, model->config, model->diags);
-  if (model->family != nullptr) {
-    model->description = model->family->describe(
-        {model->manifest, names, model->config, pass}, model->diags);
-  }
-  if (model->description) {
-    model->graph =
-        build_graph(*model->description, model->manifest, model->diags);
-  }
-  model->messages = messages(model->diags);
+  model->model = recognise_model(model->manifest, parsed_config(model->config),
+                                 nullptr, model->diags);
+  describe(*model);
   return model;
+}
+
+std::unique_ptr<WholeModel> whole_model_of(Manifest manifest,
+                                           RunnableModel model,
+                                           ForwardPass pass) {
+  auto result = std::make_unique<WholeModel>();
+  result->manifest = std::move(manifest);
+  result->pass = pass;
+  result->model = std::move(model);
+  describe(*result);
+  return result;
 }
 
 std::vector<Tensor> random_parameters(const Manifest& manifest) {

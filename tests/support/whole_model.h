@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiny whole models: a manifest and a config of every family, under any scheme
-// of names, their graphs, and runs of these on simulated devices.
+// Tiny whole models: a manifest and a config of every architecture that
+// computes, under any scheme of names, their graphs, and runs of these on
+// simulated devices.
 #pragma once
 
 #include <memory>
@@ -9,13 +10,13 @@
 #include <string_view>
 #include <vector>
 
-#include "core/facts.h"
 #include "core/manifest.h"
-#include "graph/family.h"
 #include "graph/graph.h"
 #include "graph/tensor.h"
+#include "model/forward/forward.h"
 #include "sim/simulate.h"
 #include "sim/values.h"
+#include "tests/support/hf_config.h"
 
 namespace shardplan::testing {
 
@@ -24,9 +25,10 @@ namespace shardplan::testing {
 // may have besides ("biased", "tied", "head", "fused", ..).
 struct TinyModel {
   Manifest manifest;
-  ModelConfig config;
+  Json config;
 };
-TinyModel tiny_model(std::string_view family, std::string_view variant = "");
+TinyModel tiny_model(std::string_view architecture,
+                     std::string_view variant = "");
 
 // The same parameters under Flax's names: kernels are transposed, and perhaps
 // layers, or experts, are stacked.
@@ -40,13 +42,16 @@ struct FlaxNames {
 };
 FlaxNames flax_names(const Manifest& manifest, Stacking stacking);
 
+// A parsed config; null for that of no model.
+std::shared_ptr<const Document> parsed_config(const Json& config);
+
 // A model's graph; on the heap, since the graph is pointed at.
 struct WholeModel {
   Manifest manifest;
-  ModelConfig config;
+  Json config;  // null: none
   ForwardPass pass;
   Diagnostics diags;
-  const Family* family = nullptr;  // null: not recognised
+  std::optional<RunnableModel> model;  // empty: not recognised
   std::optional<GraphDescription> description;
   std::optional<Graph> graph;  // empty: `messages` says why
   std::string messages;
@@ -54,8 +59,12 @@ struct WholeModel {
   int value(std::string_view name) const;  // -1: there is none
   std::string ops() const;                 // "embedding slice .."
 };
-std::unique_ptr<WholeModel> whole_model(Manifest manifest, ModelConfig config,
+std::unique_ptr<WholeModel> whole_model(Manifest manifest, Json config,
                                         ForwardPass pass = {4, 8, {}, {}});
+// The same of a model that is recognised.
+std::unique_ptr<WholeModel> whole_model_of(Manifest manifest,
+                                           RunnableModel model,
+                                           ForwardPass pass = {4, 8, {}, {}});
 
 // Numbers of every parameter of a manifest, in float32.
 std::vector<Tensor> random_parameters(const Manifest& manifest);

@@ -15,7 +15,6 @@
 #include "cli/views/topology_tables.h"
 #include "comm/collective.h"
 #include "graph/composites.h"
-#include "graph/family.h"
 #include "graph/op.h"
 #include "io/export.h"
 #include "io/graph/graph_file.h"
@@ -106,7 +105,11 @@ std::vector<Table> list_graphs() {
 }
 
 std::vector<Table> list_families() {
-  return {named_table("families", "", named_rows(model_families()))};
+  std::vector<Row> rows;
+  for (const std::string& name : computing_architectures()) {
+    rows.push_back({name, find_architecture(name)->summary});
+  }
+  return {named_table("families", "", std::move(rows))};
 }
 
 std::vector<Table> list_architectures() {
@@ -119,10 +122,7 @@ std::vector<Table> list_architectures() {
     for (const ModelClass& each : all->classes) {
       classes.values.push_back(each.class_name);
     }
-    const bool forward =
-        std::any_of(model_families().begin(), model_families().end(),
-                    [&](const Family& family) { return family.name == name; });
-    rows.push_back({name, std::string(forward ? "yes" : "no"),
+    rows.push_back({name, std::string(all->computes ? "yes" : "no"),
                     Names{all->quantisations}, Names{all->model_types},
                     std::move(classes)});
   }

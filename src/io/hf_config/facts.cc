@@ -48,16 +48,18 @@ class Reading {
     }
     return value->integer;
   }
+  // Not one that only a forward pass asks for.
   bool has_table(std::string_view name) const {
-    return architecture_->find_value(name) != nullptr;
+    const ValueRule* const rule = architecture_->find_value(name);
+    return rule != nullptr && !rule->of_forward;
   }
-  std::vector<int64_t> table(std::string_view name) {
+  // Empty where the config does not give it.
+  std::optional<std::vector<int64_t>> table(std::string_view name) {
     std::string why;
-    std::vector<int64_t> numbers;
     const auto* const values = values_.find_table(name, why);
-    for (size_t i = 0; values != nullptr && i < values->size(); ++i) {
-      numbers.push_back((*values)[i].integer);
-    }
+    if (values == nullptr) return std::nullopt;
+    std::vector<int64_t> numbers;
+    for (const ConfigValue& value : *values) numbers.push_back(value.integer);
     return numbers;
   }
 
@@ -89,11 +91,11 @@ std::optional<int64_t> find_head_dim(const Node& config,
   return std::nullopt;
 }
 
-// Windows of layers of a model type that no architecture describes: only
-// `layer_types` is read. Where there is `sliding_window` without it, all layers
-// are taken to see all tokens, which is never too little. Layers that keep no
-// keys and values (recurrent ones), and those that share another layer's, are
-// kUnknownWindow.
+// Windows of layers of a model type whose architecture, if there is one, says
+// nothing of them: only `layer_types` is read. Where there is `sliding_window`
+// without it, all layers are taken to see all tokens, which is never too
+// little. Layers that keep no keys and values (recurrent ones), and those that
+// share another layer's, are kUnknownWindow.
 
 // Keys by which model types without `layer_types` mix attention with layers of
 // another kind.
@@ -137,10 +139,11 @@ std::vector<int64_t> layer_windows(const Node& config, Reading* reading,
                                    int64_t layers) {
   if (layers > kMaxCount) return {};
   std::vector<int64_t> windows;
-  if (reading == nullptr) {
+  if (reading != nullptr && reading->has_table("window")) {
+    windows = reading->table("window").value_or(
+        std::vector<int64_t>(static_cast<size_t>(layers), kUnknownWindow));
+  } else {
     windows = listed_windows(config, layers);
-  } else if (reading->has_table("window")) {
-    windows = reading->table("window");
   }
   const bool all_see_all = std::all_of(windows.begin(), windows.end(),
                                        [](int64_t w) { return w == 0; });
@@ -255,208 +258,6 @@ ModelFacts config_facts(
 namespace {
 
 constexpr int64_t kHeadBytes = int64_t{1} << 16U;
-using Keys = std::initializer_list<std::string_view>;
-
-// The value of the first key that has one.
-std::optional<int64_t> first_size(ConfigReader& config, Keys keys) {
-  for (const std::string_view key : keys) {
-    if (config.find(key)) return config.size(key);
-  }
-  return std::nullopt;
-}
-
-std::optional<bool> optional_flag(ConfigReader& config, std::string_view key) {
-  if (!config.find(key)) return std::nullopt;
-  return config.flag(key, false);
-}
-
-std::optional<double> optional_number(ConfigReader& config,
-                                      std::string_view key) {
-  if (!config.find(key)) return std::nullopt;
-  return config.positive(key, 1);
-}
-
-std::string first_text(ConfigReader& config, Keys keys) {
-  for (const std::string_view key : keys) {
-    if (config.find(key)) return config.text(key);
-  }
-  return "";
-}
-
-void read_sizes(ConfigReader& config, ModelConfig& model) {
-  model.hidden = first_size(config, {"hidden_size", "n_embd"});
-  model.intermediate = first_size(config, {"intermediate_size", "n_inner"});
-  model.layers = first_size(config, {"num_hidden_layers", "n_layer"});
-  model.heads = first_size(config, {"num_attention_heads", "n_head"});
-  model.kv_heads = first_size(config, {"num_key_value_heads"});
-  model.head_dim = first_size(config, {"head_dim"});
-  model.vocab = first_size(config, {"vocab_size"});
-  model.max_positions =
-      first_size(config, {"max_position_embeddings", "n_positions"});
-  model.token_types = first_size(config, {"type_vocab_size"});
-
-  model.experts = first_size(config, {"num_local_experts", "num_experts"});
-  model.experts_per_token = first_size(config, {"num_experts_per_tok"});
-  model.expert_intermediate = first_size(config, {"moe_intermediate_size"});
-  model.normalise_top_k = optional_flag(config, "norm_topk_prob");
-  model.sparse_step = first_size(config, {"decoder_sparse_step"});
-  model.dense_layers = config.integers("mlp_only_layers");
-}
-
-// Kinds that keep every frequency as it is.
-bool is_plain(std::string_view kind) {
-  return kind.empty() || kind == "default";
-}
-
-// `rope_scaling`, or `rope_parameters` of transformers 5.
-void read_scaling(std::string_view key, ConfigReader& section, Span where,
-                  RopeConfig& rope, Diagnostics& diags) {
-  const char* kind_key = section.find("rope_type") ? "rope_type" : "type";
-  const std::string kind = section.text(kind_key);
-  const std::string legacy = section.text("type");
-  if (!legacy.empty() && legacy != kind) {
-    diags
-        .report(Code::UnsupportedConfig, Severity::Note, where,
-                "`rope_type` is " + in_backticks(kind) + ", `type` is " +
-                    in_backticks(legacy) + ": the former is used")
-        .fact("as in transformers 5; version 4 uses `type` for most models");
-  }
-  if (const auto theta = optional_number(section, "rope_theta")) {
-    rope.theta = theta;
-  }
-  if (const auto part = optional_number(section, "partial_rotary_factor")) {
-    rope.partial = part;
-  }
-  if (is_plain(kind)) return;
-  if (kind != "linear" && kind != "llama3") {
-    section
-        .refuse(kind_key,
-                "rope scaling " + in_backticks(kind) + " is not known")
-        .fact("known: default, linear, llama3");
-    return;
-  }
-  rope.scaling = kind;
-  const auto required = [&](std::string_view name, double absent) {
-    if (!section.find(name)) {
-      section.refuse(name, "`" + std::string(key) + "." + std::string(name) +
-                               "` is missing");
-    }
-    return section.positive(name, absent);
-  };
-  rope.factor = required("factor", 1);
-  if (kind == "linear") return;
-  rope.low_freq_factor = required("low_freq_factor", 1);
-  rope.high_freq_factor = required("high_freq_factor", 4);
-  rope.original_positions = section.size("original_max_position_embeddings");
-  if (rope.high_freq_factor <= rope.low_freq_factor) {
-    section.refuse("high_freq_factor",
-                   "`high_freq_factor` must exceed `low_freq_factor`");
-  }
-}
-
-void read_rope(ConfigReader& config, RopeConfig& rope, Diagnostics& diags) {
-  rope.theta = optional_number(config, "rope_theta");
-  rope.partial = optional_number(config, "partial_rotary_factor");
-  for (const std::string_view key : {"rope_scaling", "rope_parameters"}) {
-    const auto value = config.find(key);
-    if (!value) continue;
-    const auto scaling = config.find("rope_scaling");
-    if (key == "rope_parameters" && scaling && scaling->size() > 0) {
-      diags
-          .report(Code::UnsupportedConfig, Severity::Note, value->span(),
-                  "`rope_parameters` is not used: there is a `rope_scaling`")
-          .fact("as in transformers 5, which takes all of it from there");
-      continue;
-    }
-    // Families that mix kinds of attention give each kind its own.
-    const auto is_own = [](const Node& map) {
-      for (size_t i = 0; i < map.size(); ++i) {
-        if (map.item(i).is_map()) return true;
-      }
-      return false;
-    };
-    if (value->is_map() && is_own(*value)) {
-      config.refuse(key, "`" + std::string(key) +
-                             "` differs between kinds of attention, which is "
-                             "not known");
-      continue;
-    }
-    if (auto section = config.section(key)) {
-      read_scaling(key, *section, value->span(), rope, diags);
-    }
-  }
-  if (rope.partial && *rope.partial > 1) {
-    config.refuse("partial_rotary_factor",
-                  "`partial_rotary_factor` is more than 1");
-  }
-}
-
-// Model types that transformers runs on whole heads: their classes do not look
-// at `partial_rotary_factor` (5.x), or fail on it (4.x, and 5.x where positions
-// are scaled).
-void drop_partial_rotation(const ModelConfig& model, ConfigReader& config,
-                           RopeConfig& rope, Diagnostics& diags) {
-  constexpr std::array<std::string_view, 6> kWhole = {
-      "llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen3_moe"};
-  const bool whole =
-      std::find(kWhole.begin(), kWhole.end(), model.model_type) != kWhole.end();
-  if (!whole || !rope.partial || *rope.partial == 1) return;
-  if (!rope.scaling.empty()) {
-    config
-        .refuse("partial_rotary_factor",
-                "a " + in_backticks(model.model_type) +
-                    " with `partial_rotary_factor` and rope scaling does not "
-                    "run in transformers")
-        .help("remove `partial_rotary_factor`");
-    return;
-  }
-  diags
-      .report(Code::UnsupportedConfig, Severity::Note, model.where,
-              "`partial_rotary_factor` is not used: a " +
-                  in_backticks(model.model_type) + " rotates whole heads")
-      .fact("as in transformers 5; earlier versions fail on it");
-  rope.partial.reset();
-}
-
-// Switches that change what is computed, and that no model type here follows.
-void refuse_switches(ConfigReader& config) {
-  struct Switch {
-    std::string_view key;
-    bool known;
-  };
-  for (const auto& [key, known] :
-       {Switch{"scale_attn_weights", true},
-        Switch{"scale_attn_by_inverse_layer_idx", false},
-        Switch{"add_cross_attention", false}, Switch{"is_decoder", false}}) {
-    if (config.flag(key, known) == known) continue;
-    config.refuse(key, "`" + std::string(key) + "` is " +
-                           (known ? "false" : "true") +
-                           ", which no family here computes");
-  }
-  const std::string positions = config.text("position_embedding_type");
-  if (!positions.empty() && positions != "absolute") {
-    config.refuse(
-        "position_embedding_type",
-        "positions of type " + in_backticks(positions) + " are not known");
-  }
-}
-
-// Of a model that also sees or hears the part that reads text.
-void note_text_model(const ModelConfig& model, const std::string& whole,
-                     Diagnostics& diags) {
-  if (whole.empty() || whole == model.model_type) return;
-  diags
-      .report(Code::UnsupportedConfig, Severity::Note, model.where,
-              "only the text model of this " + in_backticks(whole) +
-                  " is run, as a " + in_backticks(model.model_type))
-      .fact("its other parts, and what they pass to the text model, are not");
-}
-
-std::string first_architecture(const Node& config) {
-  const auto list = config.find("architectures");
-  if (!list || !list->is_list() || list->size() == 0) return "";
-  return std::string(list->item(0).text());
-}
 
 // The config.json that says what the model at `path` is; "" for none.
 std::string config_path(const std::string& path, Host& host) {
@@ -479,52 +280,20 @@ std::string config_path(const std::string& path, Host& host) {
 
 }  // namespace
 
-std::optional<ModelConfig> read_model_config(const Node& config,
-                                             Diagnostics& diags) {
-  const auto root = require(config, NodeKind::Map, "a config", diags);
-  if (!root) return std::nullopt;
-  const auto inner = root->find("text_config");
-  const bool nested = inner && inner->is_map();
-  const Node map = nested ? *inner : *root;
-  ConfigReader whole(*root, "", diags);
-  ConfigReader reader(map, nested ? "text_config." : "", diags);
-
-  ModelConfig model;
-  const Span place = root->span();
-  model.where = {place.file, place.begin, std::min(place.begin + 1, place.end)};
-  model.model_type = reader.text("model_type");
-  if (model.model_type.empty()) model.model_type = whole.text("model_type");
-  model.architecture = first_architecture(*root);
-  read_sizes(reader, model);
-  model.norm_epsilon = optional_number(reader, "rms_norm_eps");
-  for (const char* key : {"layer_norm_epsilon", "layer_norm_eps"}) {
-    if (!model.norm_epsilon) model.norm_epsilon = optional_number(reader, key);
-  }
-  model.activation = first_text(
-      reader, {"hidden_act", "hidden_activation", "activation_function"});
-  model.tied = optional_flag(reader, "tie_word_embeddings");
-  if (!model.tied) model.tied = optional_flag(whole, "tie_word_embeddings");
-  read_rope(reader, model.rope, diags);
-  drop_partial_rotation(model, reader, model.rope, diags);
-  note_text_model(model, whole.text("model_type"), diags);
-  refuse_switches(reader);
-  if (model.layers) {
-    const auto reading = reading_of(map);
-    model.windows = layer_windows(map, reading.get(), *model.layers);
-  }
-  if (!reader.ok()) return std::nullopt;
-  return model;
-}
-
-std::optional<ModelConfig> find_model_config(const std::string& path,
-                                             Host& host, Diagnostics& diags) {
+std::optional<std::shared_ptr<const Document>> find_config(
+    const std::string& path, Host& host, Diagnostics& diags) {
   const std::string file = config_path(path, host);
-  if (file.empty() || !host.file_info(file)) return ModelConfig{};
+  if (file.empty() || !host.file_info(file)) {
+    return std::shared_ptr<const Document>();
+  }
   const SourcePtr source = read_source(file, kWholeFile, host, diags);
   if (source == nullptr) return std::nullopt;
-  const auto document = parse_document(source, diags);
-  if (!document) return std::nullopt;
-  return read_model_config(document->root(), diags);
+  auto document = parse_document(source, diags);
+  if (!document ||
+      !require(document->root(), NodeKind::Map, "a config", diags)) {
+    return std::nullopt;
+  }
+  return std::make_shared<const Document>(*std::move(document));
 }
 
 }  // namespace shardplan

@@ -30,7 +30,7 @@ struct ValueRule {
   enum class Kind : uint8_t {
     Size,      // an integer of `least` or more
     Flag,      // true or false
-    Number,    // more than 0
+    Number,    // more than 0 where only a forward pass reads it
     Text,      //
     Integers,  // a list
     Table,     // a value for every layer
@@ -64,6 +64,9 @@ struct Requirement {
   std::string key;
   std::string message;
   std::vector<std::string> facts;  // `{heads}` is the value of a name
+  // Only where names of tensors follow from the config, not where there are
+  // tensors.
+  bool of_names = false;
 };
 
 // What is said with a manifest, where `when` holds.
@@ -167,6 +170,8 @@ struct ForwardStep {
   Span where;
   std::string what;  // operation; module, or block without a name; of a repeat
                      // its name: "layers.{i}"
+  // Of a weight: modules that are taken where the one before is not stored.
+  std::vector<std::string> otherwise;
   std::vector<std::string> in;
   std::vector<std::string> out;
   std::string as;  // what stands before the names of its values
@@ -221,6 +226,12 @@ struct ModelClass {
   std::vector<ModuleStep> steps;
 };
 
+// What another version, or a program's memory, calls a part of a module's name.
+struct OtherName {
+  std::string part;   // "block_sparse_moe", as this file has it
+  std::string other;  // "mlp"
+};
+
 struct Architecture;
 
 // A part of a config with an architecture of its own: `vision_config`.
@@ -245,6 +256,7 @@ struct Architecture {
   std::vector<ValueRule> values;
   std::vector<Requirement> requirements;
   std::vector<ArchitectureNote> notes;
+  std::vector<OtherName> other_names;
   // Whether its forward pass is what its blocks compute, and what a config must
   // fulfil for that.
   bool computes = false;

@@ -159,18 +159,27 @@ class ForwardCheck {
     }
   }
 
+  void no_module(const ForwardStep& step, const std::string& name) {
+    refuse(step.where, "the block has no module " + in_backticks(name));
+  }
+
   void check_module(const ForwardStep& step,
                     const std::vector<ModuleStep>& modules) {
     std::vector<const ModuleStep*> found;
     find_modules(modules, step.what, found);
     for (const ModuleStep* each : found) check_use(step, *each, 0);
+    for (const std::string& other : step.otherwise) {
+      std::vector<const ModuleStep*> others;
+      find_modules(modules, other, others);
+      if (others.empty()) no_module(step, other);
+    }
     if (!found.empty()) return;
     const auto block = all_.blocks.find(step.what);
     const bool is_function = step.kind == ForwardStep::Kind::Apply &&
                              block != all_.blocks.end() &&
                              block->second.steps.empty();
     if (!is_function) {
-      refuse(step.where, "the block has no module " + in_backticks(step.what));
+      no_module(step, step.what);
       return;
     }
     check_arguments(step, block->second, true);

@@ -49,7 +49,8 @@ class ArchitectureReader {
              "sizes",        "counts",        "flags",        "numbers",
              "texts",        "lists",         "tables",       "require",
              "notes",        "quantisations", "ignored_keys", "blocks",
-             "sections",     "classes",       "computes",     "forward"})) {
+             "sections",     "classes",       "computes",     "forward",
+             "other_names"})) {
       return nullptr;
     }
     auto result = std::make_shared<Architecture>();
@@ -119,8 +120,25 @@ class ArchitectureReader {
       }
       result.computes = value.value_or(false);
     }
+    if (const auto names = root.find("other_names")) {
+      read_other_names(*names, result.other_names);
+    }
     if (const auto methods = root.find("quantisations")) {
       result.quantisations = reader_.texts(*methods, "`quantisations`");
+    }
+  }
+
+  void read_other_names(const Node& map, std::vector<OtherName>& result) {
+    if (!require(map, NodeKind::Map, "`other_names`", diags_)) return;
+    for (size_t i = 0; i < map.size(); ++i) {
+      const std::string part(map.key(i));
+      for (std::string& other : reader_.texts(map.item(i), "other names")) {
+        if (part.find('.') != part.npos || other.find('.') != other.npos) {
+          reader_.refuse(map.key_span(i), "a part of a name has no dots");
+          continue;
+        }
+        result.push_back({part, std::move(other)});
+      }
     }
   }
 
@@ -268,7 +286,8 @@ class ArchitectureReader {
   }
 
   std::optional<Requirement> read_requirement(const Node& node) {
-    if (!reader_.known_keys(node, {"name", "that", "key", "else", "facts"})) {
+    if (!reader_.known_keys(node,
+                            {"name", "that", "key", "else", "facts", "of"})) {
       return std::nullopt;
     }
     const auto that = node.find("that");
@@ -279,8 +298,8 @@ class ArchitectureReader {
     auto read = reader_.expression(*that);
     if (!read) return std::nullopt;
     Requirement requirement{
-        node.span(), "", *std::move(read), "", std::string(message->text()),
-        {}};
+        node.span(), "",   *std::move(read), "", std::string(message->text()),
+        {},          false};
     if (const auto name = node.find("name")) {
       requirement.name = reader_.text(*name, "`name`").value_or("");
     }
@@ -289,6 +308,13 @@ class ArchitectureReader {
     }
     if (const auto facts = node.find("facts")) {
       requirement.facts = reader_.texts(*facts, "`facts`");
+    }
+    if (const auto of = node.find("of")) {
+      requirement.of_names = of->text() == "names";
+      if (!requirement.of_names) {
+        return reader_.refuse(of->span(),
+                              "a requirement is `of: names` or of all");
+      }
     }
     return requirement;
   }

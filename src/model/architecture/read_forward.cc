@@ -29,7 +29,7 @@ constexpr std::array<std::string_view, 3> kTextAttributes = {
 using Names = std::vector<std::string>;
 
 // A kind of step, by the key that stands first in it, and the keys that it has
-// beside `in`, `out`, `when` and `axes`; "*" for any.
+// beside `when`; "*" for any.
 struct StepKind {
   std::string_view key;
   ForwardStep::Kind kind;
@@ -40,13 +40,13 @@ const std::vector<StepKind>& step_kinds() {
   static const std::vector<StepKind> kKinds = {
       {"op", Kind::Op, {"*"}},
       {"apply", Kind::Apply, {"as", "*"}},
-      {"weight", Kind::Weight, {}},
-      {"unembed", Kind::Unembed, {}},
-      {"activation", Kind::Activation, {}},
-      {"rotate", Kind::Rotate, {}},
+      {"weight", Kind::Weight, {"out"}},
+      {"unembed", Kind::Unembed, {"in", "out", "axes"}},
+      {"activation", Kind::Activation, {"in", "out", "axes"}},
+      {"rotate", Kind::Rotate, {"out", "axes"}},
       {"experts",
        Kind::Experts,
-       {"gate", "up", "down", "also", "count", "size", "activation"}},
+       {"in", "out", "gate", "up", "down", "count", "size", "activation"}},
       {"require", Kind::Require, {"else"}},
       {"repeat",
        Kind::Repeat,
@@ -101,7 +101,7 @@ class ForwardReader {
   }
 
   bool known_keys(const Node& node, const StepKind& kind) {
-    Names known = {std::string(kind.key), "in", "out", "when", "axes"};
+    Names known = {std::string(kind.key), "when"};
     for (const std::string_view key : kind.keys) {
       if (key == "*") return true;
       known.emplace_back(key);
@@ -182,7 +182,11 @@ class ForwardReader {
                arguments(node, step) && has_values(step);
         break;
       case Kind::Weight:
-        good = text(node, "weight", step.what) && flow(step, 0, 1);
+        step.otherwise = reader_.texts(node.item(0), "`weight`");
+        good = !step.otherwise.empty() && flow(step, 0, 1);
+        if (!good) break;
+        step.what = step.otherwise.front();
+        step.otherwise.erase(step.otherwise.begin());
         break;
       case Kind::Unembed:
       case Kind::Activation:
@@ -267,7 +271,7 @@ class ForwardReader {
 
   bool experts(const Node& node, ForwardStep& step) {
     if (!text(node, "experts", step.what)) return false;
-    for (const char* key : {"gate", "up", "down", "also"}) {
+    for (const char* key : {"gate", "up", "down"}) {
       ForwardAttribute attribute;
       attribute.name = key;
       if (!text(node, key, attribute.text)) return false;

@@ -113,8 +113,9 @@ void ModelValues::refuse_unread_keys() {
       .help(std::string(kUseTensors));
 }
 
-// `{heads}` becomes its value.
-std::string ModelValues::filled(const std::string& text) {
+std::string filled_text(
+    const std::string& text,
+    const std::function<const ConfigValue*(std::string_view)>& find) {
   std::string result;
   size_t at = 0;
   while (at < text.size()) {
@@ -130,6 +131,11 @@ std::string ModelValues::filled(const std::string& text) {
     at = end + 1;
   }
   return result + text.substr(at);
+}
+
+std::string ModelValues::filled(const std::string& text) {
+  return filled_text(text,
+                     [this](std::string_view name) { return find(name); });
 }
 
 void ModelValues::require(const Requirement& requirement) {

@@ -54,6 +54,13 @@ const ConfigValue* ModelScope::find(std::string_view name,
   return values->find(name, why);
 }
 
+std::string ModelScope::filled(const std::string& text) const {
+  return filled_text(text, [this](std::string_view name) {
+    std::string why;
+    return find(name, why);
+  });
+}
+
 std::optional<ConfigValue> ModelScope::quiet(const Expression& expression,
                                              std::string& why) const {
   return evaluate(

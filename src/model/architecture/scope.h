@@ -34,6 +34,9 @@ struct ModelScope {
   // 1 or more, and so that the product of two fits 63 bits.
   std::optional<int64_t> size(const DimTree& dim) const;
 
+  // `{heads}` becomes its value, where it is an integer.
+  std::string filled(const std::string& text) const;
+
   // Without a report, the reason in `why`.
   std::optional<ConfigValue> quiet(const Expression& expression,
                                    std::string& why) const;

@@ -84,7 +84,7 @@ bool ModelValues::read_all(bool for_forward) {
   }
   if (!good) return false;
   for (const Requirement& requirement : architecture_.requirements) {
-    require(requirement);
+    if (!requirement.of_names || !for_forward) require(requirement);
   }
   if (for_forward) {
     for (const Requirement& each : architecture_.forward_requirements) {
@@ -443,9 +443,12 @@ std::optional<ConfigValue> ModelValues::from_node(const ValueRule& rule,
       if (!number) {
         return config_.ill_typed(key, node, kind_name(NodeKind::Real));
       }
-      if (std::isfinite(*number)) return ConfigValue::of(*number);
-      return config_.refuse(
+      const bool fits = !rule.of_forward || *number > 0;
+      if (std::isfinite(*number) && fits) return ConfigValue::of(*number);
+      auto problem = config_.refuse(
           key, config_.shown(key) + " is " + std::string(node.text()));
+      if (!fits) problem.fact("it must be more than 0");
+      return problem;
     }
     case RuleKind::Text:
       if (node.is_string()) return ConfigValue::of(std::string(node.text()));

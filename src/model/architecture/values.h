@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -15,6 +16,11 @@
 #include "model/config_reader.h"
 
 namespace shardplan {
+
+// `{heads}` becomes its value, where it is an integer.
+std::string filled_text(
+    const std::string& text,
+    const std::function<const ConfigValue*(std::string_view)>& find);
 
 class ModelValues {
  public:

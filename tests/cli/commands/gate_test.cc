@@ -384,7 +384,7 @@ TEST_CASE("gate: where no forward pass is known it is said") {
   CHECK(has(text.out, "Collectives were compared for 1 of 2 targets"));
   CHECK(has(text.out,
             "Not for `other`: the names of this model are those of "
-            "no family"));
+            "no architecture"));
   CHECK(has(folders.run({"--json"}, 0).out, "\"collectives\": \"unknown\""));
 }
 

@@ -365,7 +365,8 @@ TEST_CASE("a gpt2 whose names are uncertain is refused") {
   const Json config = sample_config("gpt2");
   CHECK(synthesize(changed(config, {{"tie_word_embeddings", false}}))
             ->problem() ==
-        "SP009 a `gpt2` whose head is not its embedding is not known");
+        "SP009 names of a `gpt2` whose head is not its embedding are not "
+        "known");
   CHECK(
       synthesize(changed(config, {{"add_cross_attention", true}}))->problem() ==
       "SP009 cross attention is not known");
@@ -395,7 +396,8 @@ TEST_CASE("what a bert cannot be is refused") {
   CHECK(problem({{"architectures", {"BertForTokenClassification"}}}) ==
         "SP009 architecture `BertForTokenClassification` is not known");
   CHECK(problem({{"tie_word_embeddings", false}}) ==
-        "SP009 a `bert` whose head is not its embedding is not known");
+        "SP009 names of a `bert` whose head is not its embedding are not "
+        "known");
   CHECK(problem({{"add_cross_attention", true}}) ==
         "SP009 cross attention is not known");
 }

@@ -70,6 +70,26 @@ TEST_CASE("layers that keep no keys and values of their own are unknown") {
         Windows(4, kUnknownWindow));
 }
 
+// Not "all see all", which is what an empty table means.
+TEST_CASE(
+    "windows that a config gives in words that nobody knows are unknown") {
+  const Json config = {{"model_type", "mistral"},
+                       {"num_hidden_layers", 2},
+                       {"num_attention_heads", 4},
+                       {"sliding_window", "wide"}};
+  CHECK(windows_of(config) == Windows{kUnknownWindow, kUnknownWindow});
+}
+
+// Its architecture says which tensors there are, not what layers see.
+TEST_CASE("windows of an architecture that says nothing of them are listed") {
+  CHECK(windows_of(
+            {{"model_type", "olmo"},
+             {"num_hidden_layers", 2},
+             {"sliding_window", 7},
+             {"layer_types", {"sliding_attention", "linear_attention"}}}) ==
+        Windows{7, kUnknownWindow});
+}
+
 TEST_CASE("a config with more layers than are read has no windows") {
   Json config = testing::sample_config("mistral-7b");
   config["num_hidden_layers"] = int64_t{1} << 60;

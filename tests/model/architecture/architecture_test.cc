@@ -436,6 +436,67 @@ TEST_CASE("mistakes of a file are reported with their places") {
   }
 }
 
+// What is wrong with the forward pass of a block that has a linear layer `q`.
+std::string forward_problems(const std::string& steps,
+                             const std::string& gives = "y") {
+  return problems(
+      "architecture: a\ncomputes: true\nblocks:\n  b:\n    steps:\n"
+      "      - {linear: q, to: 1, from: 1}\n"
+      "      - {rms_norm: n, size: 1}\n"
+      "      - {repeat: 2, name: \"l.{i}\", steps: [{linear: r, to: 1, from: "
+      "1}]}\n"
+      "    forward:\n      takes: x\n      gives: " +
+      gives + "\n      steps:\n" + steps + "classes:\n  A: [{b: \"\"}]\n");
+}
+
+TEST_CASE("mistakes of a forward pass are reported with their places") {
+  const std::pair<const char*, const char*> rows[] = {
+      {"        - {apply: q, in: x, out: y}\n", ""},
+      {"        - {aply: q, in: x, out: y}\n",
+       "SP004 a.yaml:13:12 unknown key `aply`"},
+      {"        - {apply: p, in: x, out: y}\n",
+       "SP018 a.yaml:13:12 the block has no module `p`"},
+      {"        - {apply: q, in: z, out: y}\n",
+       "SP018 a.yaml:13:12 `z` is not known here"},
+      {"        - {apply: q, in: [x, x], out: y}\n",
+       "SP018 a.yaml:13:12 a module reads and makes one value"},
+      {"        - {apply: q, in: x}\n",
+       "SP018 a.yaml:13:12 the step has no `in` or no `out`"},
+      {"        - {apply: attend, in: x, out: y}\n",
+       "SP018 a.yaml:13:12 block `attend` needs `heads`\n"
+       "SP018 a.yaml:13:12 block `attend` needs `kv_heads`\n"
+       "SP018 a.yaml:13:12 block `attend` needs `head_dim`\n"
+       "SP018 a.yaml:13:12 `attend` reads 3 values and gives 1"},
+      {"        - {weight: [q, p], out: y}\n",
+       "SP018 a.yaml:13:12 the block has no module `p`"},
+      {"        - {weight: q, in: x, out: y}\n",
+       "SP004 a.yaml:13:23 unknown key `in`"},
+      {"        - {op: scale, in: x, out: y, by: 1 / sise}\n",
+       "SP018 a.yaml:13:42 `sise` is not known here"},
+      {"        - {require: true}\n",
+       "SP018 a.yaml:13:12 `require` has no `else`"},
+      {"        - {repeat: m, carry: x, first: x, handed_on: x, steps: []}\n",
+       "SP018 a.yaml:13:12 the block repeats no `m`\n"
+       "SP018 a.yaml:10:7 `y` is not known here"},
+      {"        - {repeat: \"l.{i}\", carry: x, first: x, steps: []}\n",
+       "SP018 a.yaml:13:12 `repeat` has `carry`, `first`, `handed_on` and "
+       "`steps`"},
+      // Made in one of two cases, it may not be there.
+      {"        - switch:\n"
+       "            - {when: length > 2, steps: [{apply: q, in: x, out: y}]}\n"
+       "            - {steps: []}\n",
+       "SP018 a.yaml:10:7 `y` is not known here"},
+  };
+  for (const auto& row : rows) {
+    const auto& steps = row.first;
+    CAPTURE(steps);
+    CHECK(forward_problems(steps) == row.second);
+  }
+  // An architecture that does not say `computes` is not held to it.
+  CHECK(problems("architecture: a\nblocks:\n  b:\n    steps: []\n    forward: "
+                 "{takes: x, gives: z, steps: []}\nclasses:\n  A: []\n") == "");
+}
+
 TEST_CASE("what grows without bound is refused") {
   CHECK(
       steps("    - {repeat: 100000, name: \"a.{i}\", steps: [{repeat: 100000, "

@@ -11,8 +11,9 @@
 #include "base/source.h"
 #include "cli/commands/simulate/model.h"
 #include "core/facts.h"
-#include "graph/family.h"
 #include "io/hf_config/facts.h"
+#include "io/load.h"
+#include "model/forward/recognise.h"
 #include "session/plan_request.h"
 #include "sim/forward_collectives.h"
 
@@ -64,13 +65,20 @@ ForwardPass pass_of(const JudgedTarget& target) {
 // What a config.json says; the diagnostics keep its text.
 struct SideConfig {
   Diagnostics diags;
-  std::optional<ModelConfig> config;
+  // Empty: it cannot be read; null: there is none.
+  std::optional<std::shared_ptr<const Document>> config;
+  // How the user wants it read; null: as it says itself.
+  std::shared_ptr<const Architecture> architecture;
 };
 
 SideConfig config_of(const TargetOnSide& side) {
   SideConfig result;
-  result.config = find_model_config(side.target.options.planning.model,
-                                    side.host, result.diags);
+  const PlanRequest& request = side.target.options.planning;
+  if (const auto& given = request.reading.architecture) {
+    result.architecture = load_architecture(*given, side.host, result.diags);
+    if (result.architecture == nullptr) return result;
+  }
+  result.config = find_config(request.model, side.host, result.diags);
   return result;
 }
 
@@ -88,19 +96,32 @@ SideModel side_model(const JudgedTarget& target, const SideConfig& read) {
   }
   Diagnostics diags;
   const Manifest& manifest = target.session->manifest;
-  const Family* family =
-      recognise_family(manifest, ParameterNames(manifest), *read.config, diags);
-  if (family != nullptr) {
-    result.model =
-        forward_model(manifest, *family, *read.config, pass_of(target), diags);
+  auto model =
+      recognise_model(manifest, *read.config, read.architecture, diags);
+  if (model) {
+    result.model = forward_model(manifest, *std::move(model), pass_of(target));
   }
   if (!result.model) result.why = reason_in(diags);
   return result;
 }
 
+// The text of a config; null is none.
+const SourceFile* file_of(const SideConfig& side) {
+  return *side.config == nullptr ? nullptr : (*side.config)->root().span().file;
+}
+
 // Of files; null is none.
 bool is_same_text(const SourceFile* a, const SourceFile* b) {
   return a == nullptr || b == nullptr ? a == b : a->text() == b->text();
+}
+
+bool is_same_architecture(const Architecture* a, const Architecture* b) {
+  if (a == nullptr || b == nullptr) return a == b;
+  return std::equal(a->sources.begin(), a->sources.end(), b->sources.begin(),
+                    b->sources.end(),
+                    [](const SourcePtr& one, const SourcePtr& other) {
+                      return is_same_text(one.get(), other.get());
+                    });
 }
 
 // Whether the other side has the same model, run on the same tokens.
@@ -109,8 +130,9 @@ bool is_same_model(const JudgedTarget& before, const SideConfig& was,
   const Manifest& a = before.session->manifest;
   const Manifest& b = after.session->manifest;
   if (!was.config || !is.config || a.size() != b.size() ||
-      (a.sources.empty() && was.config->where.file == nullptr) ||
-      !is_same_text(was.config->where.file, is.config->where.file) ||
+      (a.sources.empty() && file_of(was) == nullptr) ||
+      !is_same_text(file_of(was), file_of(is)) ||
+      !is_same_architecture(was.architecture.get(), is.architecture.get()) ||
       !std::equal(a.sources.begin(), a.sources.end(), b.sources.begin(),
                   b.sources.end(),
                   [](const SourcePtr& one, const SourcePtr& other) {

@@ -11,10 +11,10 @@
 #include "cli/flag_values.h"
 #include "cli/options.h"
 #include "core/plan.h"
-#include "graph/family.h"
 #include "graph/shrink.h"
 #include "io/hf_config/facts.h"
 #include "io/load.h"
+#include "model/forward/recognise.h"
 #include "syntax/document.h"
 
 namespace shardplan::cli {
@@ -186,23 +186,26 @@ std::optional<ForwardPass> forward_pass(const SimulateRequest& flags, Mode mode,
 // What a model is, before it is placed.
 struct Recognised {
   Manifest manifest;
-  ModelConfig config;
-  const Family* family = nullptr;
+  RunnableModel model;
 };
 
 std::optional<Recognised> recognise(Context& context) {
   const PlanRequest& request = context.options.planning;
-  auto manifest =
-      read_manifest(request, context.host, context.diags, context.progress);
+  Diagnostics& diags = context.diags;
+  auto manifest = read_manifest(request, context.host, diags, context.progress);
   if (!manifest) return std::nullopt;
-  auto config = find_model_config(request.model, context.host, context.diags);
+  auto config = find_config(request.model, context.host, diags);
   if (!config) return std::nullopt;
-  Recognised model{*std::move(manifest), *std::move(config)};
-  model.family =
-      recognise_family(model.manifest, ParameterNames(model.manifest),
-                       model.config, context.diags);
-  if (model.family == nullptr) return std::nullopt;
-  return model;
+  std::shared_ptr<const Architecture> architecture;
+  if (request.reading.architecture) {
+    architecture =
+        load_architecture(*request.reading.architecture, context.host, diags);
+    if (architecture == nullptr) return std::nullopt;
+  }
+  auto model = recognise_model(*manifest, *std::move(config),
+                               std::move(architecture), diags);
+  if (!model) return std::nullopt;
+  return Recognised{*std::move(manifest), *std::move(model)};
 }
 
 // A session, and how much of its model is run.
@@ -236,12 +239,10 @@ std::optional<Opened> open_shrunk(Context& context, Recognised& model,
                            *mesh, diags);
   if (!pass) return std::nullopt;
   if (!pass->layers) pass->layers = kShrunkLayers;
-  const ParameterNames names(inputs.manifest);
-  auto smaller =
-      shrink(*model.family, {inputs.manifest, names, model.config, *pass},
-             options.simulate.shrink_mesh.value_or(*mesh), diags);
+  auto smaller = shrink(model.model, {inputs.manifest, *pass},
+                        options.simulate.shrink_mesh.value_or(*mesh), diags);
   if (!smaller) return std::nullopt;
-  model.config = std::move(smaller->config);
+  model.model = std::move(smaller->model);
   auto session =
       open_session(request, options.memory,
                    {std::move(smaller->manifest), std::move(inputs.rules), {}},
@@ -272,11 +273,12 @@ std::optional<WholeModel> read_whole_model(Context& context,
   auto model = recognise(context);
   if (!model) return std::nullopt;
   ModelRun run;
-  run.family = model->family->name;
-  run.tied = model->config.tied;
+  run.family = model->model.architecture->name;
+  if (const auto tied = model_value(model->model, "tied")) {
+    run.tied = tied->integer != 0;
+  }
   run.shrunk = flags.shrink;
-  run.all_layers =
-      model->config.layers.value_or(model->manifest.facts.layers.value_or(0));
+  run.all_layers = model_size(model->model, "layers").value_or(0);
   auto opened = flags.shrink ? open_shrunk(context, *model, ids)
                              : open_whole(context, *model, ids);
   if (!opened) return std::nullopt;
@@ -284,9 +286,8 @@ std::optional<WholeModel> read_whole_model(Context& context,
   run.only_layers = pass.layers;
   run.batch = pass.batch;
   run.length = pass.length;
-  const ParameterNames names(opened->session.manifest);
-  auto description = model->family->describe(
-      {opened->session.manifest, names, model->config, pass}, context.diags);
+  auto description = write_forward(
+      model->model, {opened->session.manifest, pass}, context.diags);
   if (!description) return std::nullopt;
   return WholeModel{std::move(opened->session), *std::move(description),
                     std::move(run)};

@@ -14,7 +14,7 @@
 #include "core/mesh.h"
 #include "core/partition_axis.h"
 #include "core/rules.h"
-#include "graph/family.h"
+#include "model/forward/writer.h"
 #include "session/session.h"
 
 namespace shardplan::cli {

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "graph/decoder.h"
+#include "model/forward/forward.h"
 
 #include <cmath>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "graph/build.h"
 #include "graph/graph.h"
+#include "model/architectures.h"
+#include "model/forward/recognise.h"
 #include "sim/values.h"
 #include "tests/support/builders.h"
 #include "tests/support/messages.h"
@@ -18,10 +22,13 @@
 namespace shardplan {
 namespace {
 
+using testing::changed;
+using testing::Json;
 using testing::tiny_model;
 using testing::whole_model;
+using testing::whole_model_of;
 
-TEST_CASE("decoder: every parameter of the layers that are run is read") {
+TEST_CASE("forward: every parameter of the layers that are run is read") {
   for (const std::string variant : {"", "biased"}) {
     auto [manifest, config] = tiny_model("qwen3", variant);
     const auto model = whole_model(manifest, config);
@@ -35,14 +42,14 @@ TEST_CASE("decoder: every parameter of the layers that are run is read") {
   }
 }
 
-TEST_CASE("decoder: a tied head is the embedding, also where both are stored") {
+TEST_CASE("forward: a tied head is the embedding, also where both are stored") {
   auto [manifest, config] = tiny_model("llama");
   CHECK(whole_model(manifest, config)->value("lm_head.weight") >= 0);
-  config.tied = true;
+  config["tie_word_embeddings"] = true;
   CHECK(whole_model(manifest, config)->value("lm_head.weight") == -1);
 }
 
-TEST_CASE("decoder: values have the names that rules of activations are for") {
+TEST_CASE("forward: values have the names that rules of activations are for") {
   auto [manifest, config] = tiny_model("llama");
   const auto model = whole_model(manifest, config);
   for (const char* name :
@@ -56,74 +63,126 @@ TEST_CASE("decoder: values have the names that rules of activations are for") {
   const Value& hidden =
       model->graph
           ->values[static_cast<size_t>(model->value("layers.0.mlp.hidden"))];
-  CHECK(hidden.axes == Labels{"BATCH", "LENGTH", "MLP_INTERMEDIATE"});
+  CHECK(hidden.axes == ValueLabels{"BATCH", "LENGTH", "MLP_INTERMEDIATE"});
 }
 
-TEST_CASE("decoder: an attention that is not known is refused") {
-  auto [manifest, config] = tiny_model("llama");
-  config.windows = {0, kUnknownWindow};
+TEST_CASE("forward: an attention that is not known is refused") {
+  auto [manifest, config] = tiny_model("qwen2");
+  config["layer_types"] = {"full_attention", "chunked_attention"};
   CHECK(whole_model(manifest, config)->messages ==
-        "SP009 what layer 1 attends to is not known");
+        "SP009 config.json:1:1 what a layer attends to is not known");
 }
 
-TEST_CASE("decoder: a layer that the checkpoint lacks is reported") {
+TEST_CASE("forward: a layer that the checkpoint lacks is reported") {
   auto [manifest, config] = tiny_model("llama");
-  config.layers = 3;
+  config["num_hidden_layers"] = 3;
   CHECK(whole_model(manifest, config)->messages ==
-        "SP015 the forward pass of a `llama` needs 9 parameters that the model "
+        "SP015 config.json:1:1 the forward pass of a `llama` needs 9 "
+        "parameters that the model "
         "does not have");
   // Of those that are not run nothing is asked.
   CHECK(whole_model(manifest, config, {2, 4, 2, {}})->graph);
 }
 
-TEST_CASE("decoder: a matrix of another shape is reported") {
+TEST_CASE("forward: a matrix of another shape is reported") {
   auto [manifest, config] = tiny_model("llama");
-  config.intermediate = 28;
+  config["intermediate_size"] = 28;
   const auto model = whole_model(manifest, config);
   CHECK_FALSE(model->graph);
   CHECK(model->messages.find("SP015 `model.layers.0.mlp.gate_proj.weight` has "
                              "another shape in the model") == 0);
 }
 
-// Attention over parameters q [2, 3, heads * dim], k and v.
+// An architecture that is attention alone, over what three embeddings say.
+constexpr const char* kAttending = R"(architecture: attending
+computes: true
+sizes: {vocab: vocab_size, heads: heads, kv_heads: kv_heads, head_dim: head_dim}
+counts: {layers: {is: 1}}
+forward:
+  flags: {causal: causal}
+  sizes: {window: {key: window, least: 0}}
+blocks:
+  body:
+    steps:
+      - {embedding: q, rows: vocab, columns: heads * head_dim}
+      - {embedding: k, rows: vocab, columns: kv_heads * head_dim}
+      - {embedding: v, rows: vocab, columns: kv_heads * head_dim}
+    forward:
+      takes: ids
+      gives: joined
+      steps:
+        - {apply: q, in: ids, out: "query:projected"}
+        - {apply: query_heads, in: "query:projected", out: "query", heads: heads, kv_heads: kv_heads, head_dim: head_dim}
+        - {apply: k, in: ids, out: "key:projected"}
+        - {apply: key_heads, in: "key:projected", out: "key", kv_heads: kv_heads, head_dim: head_dim}
+        - {apply: v, in: ids, out: "value:projected"}
+        - {apply: key_heads, in: "value:projected", out: "value", kv_heads: kv_heads, head_dim: head_dim}
+        - {apply: attend, in: [query, key, value], out: joined, heads: heads, kv_heads: kv_heads, head_dim: head_dim, causal: causal, window: window}
+classes:
+  Attending: [{body: ""}]
+)";
+
+struct Heads {
+  int64_t heads;
+  int64_t kv_heads;
+  int64_t head_dim;
+};
+
+// 2 sequences of 3 tokens.
 struct Attending {
-  Attending(HeadSizes head_sizes, bool causal, int64_t window)
-      : sizes(head_sizes) {
+  Attending(Heads given_sizes, bool causal, int64_t window)
+      : sizes(given_sizes) {
     const int64_t width = sizes.heads * sizes.head_dim;
     const int64_t kv_width = sizes.kv_heads * sizes.head_dim;
-    for (const auto& [name, last] :
-         {std::pair{"q", width}, {"k", kv_width}, {"v", kv_width}}) {
-      REQUIRE(manifest.add(name, {DType::F32, {2, 3, last}}, {}));
+    for (const auto& [name, last] : {std::pair{"q.weight", width},
+                                     {"k.weight", kv_width},
+                                     {"v.weight", kv_width}}) {
+      REQUIRE(manifest.add(name, {DType::F32, {5, last}}, {}));
     }
-    const ParameterNames names(manifest);
-    const FamilyInput input{manifest, names, config, {2, 3, {}, {}}};
-    ModelWriter out(input, config, "attention", diags);
-    const auto query =
-        query_heads(out, sizes, out.parameter("q", {2, 3, width}), "query",
-                    query_labels(sizes));
-    const auto key = key_heads(out, sizes, out.parameter("k", {2, 3, kv_width}),
-                               "key", key_labels(sizes));
-    const auto value =
-        key_heads(out, sizes, out.parameter("v", {2, 3, kv_width}), "value");
-    out.output(attend(out, sizes, {"attn", query, key, value, causal, window}));
-    const auto description = out.finish();
-    REQUIRE(description);
-    graph = build_graph(*description, manifest, diags);
-    REQUIRE_MESSAGE(graph, testing::messages(diags));
-    given = *make_values(*graph, ValueSource::Random, 1, diags);
+    auto architecture = read_user_architecture(
+        std::make_shared<const SourceFile>("attending.yaml", kAttending),
+        [](std::string_view) { return nullptr; }, diags);
+    REQUIRE_MESSAGE(architecture, testing::messages(diags));
+    auto model =
+        recognise_model(manifest,
+                        testing::parsed_config({{"vocab_size", 5},
+                                                {"heads", sizes.heads},
+                                                {"kv_heads", sizes.kv_heads},
+                                                {"head_dim", sizes.head_dim},
+                                                {"causal", causal},
+                                                {"window", window}}),
+                        std::move(architecture), diags);
+    REQUIRE_MESSAGE(model, testing::messages(diags));
+    whole = whole_model_of(manifest, *std::move(model), {2, 3, {}, {}});
+    REQUIRE_MESSAGE(whole->graph, whole->messages);
+    given = *make_values(*whole->graph, ValueSource::Random, 1, diags);
   }
 
   std::vector<double> run() const {
-    const auto all = evaluate(*graph, given, Arithmetic::F32);
-    return values_of(all[static_cast<size_t>(graph->outputs.front())]);
+    const auto all = evaluate(*whole->graph, given, Arithmetic::F32);
+    return values_of(all[static_cast<size_t>(whole->graph->outputs.front())]);
+  }
+
+  // The rows of an embedding for all tokens.
+  std::vector<double> looked_up(const char* table, int64_t width) const {
+    const auto ids =
+        values_of(given[static_cast<size_t>(whole->value("input_ids"))]);
+    const auto rows =
+        values_of(given[static_cast<size_t>(whole->value(table))]);
+    std::vector<double> found;
+    for (const double id : ids) {
+      const auto begin = rows.begin() + static_cast<ptrdiff_t>(id) * width;
+      found.insert(found.end(), begin, begin + width);
+    }
+    return found;
   }
 
   // The same, number by number.
   std::vector<double> definition(bool causal, int64_t window) const {
-    const auto q = values_of(given[0]);
-    const auto k = values_of(given[1]);
-    const auto v = values_of(given[2]);
     const int64_t dim = sizes.head_dim;
+    const auto q = looked_up("q.weight", sizes.heads * dim);
+    const auto k = looked_up("k.weight", sizes.kv_heads * dim);
+    const auto v = looked_up("v.weight", sizes.kv_heads * dim);
     const auto at = [&](const std::vector<double>& x, int64_t heads, int64_t b,
                         int64_t s, int64_t h, int64_t d) {
       return x[static_cast<size_t>(((b * 3 + s) * heads + h) * dim + d)];
@@ -132,7 +191,7 @@ struct Attending {
     for (int64_t b = 0; b < 2; ++b) {
       for (int64_t s = 0; s < 3; ++s) {
         for (int64_t h = 0; h < sizes.heads; ++h) {
-          const int64_t kv = h / sizes.groups();
+          const int64_t kv = h / (sizes.heads / sizes.kv_heads);
           std::vector<double> weights(3);
           double total = 0;
           for (int64_t t = 0; t < 3; ++t) {
@@ -160,17 +219,15 @@ struct Attending {
     return result;
   }
 
-  HeadSizes sizes;
+  Heads sizes;
   Manifest manifest;
-  ModelConfig config;
   Diagnostics diags;
-  std::optional<Graph> graph;
+  std::unique_ptr<testing::WholeModel> whole;
   std::vector<Tensor> given;
 };
 
 TEST_CASE("attention: is its definition, grouped or not, masked or not") {
-  for (const HeadSizes sizes :
-       {HeadSizes{4, 4, 2}, HeadSizes{4, 2, 2}, HeadSizes{6, 1, 2}}) {
+  for (const Heads sizes : {Heads{4, 4, 2}, Heads{4, 2, 2}, Heads{6, 1, 2}}) {
     for (const auto& [causal, window] :
          {std::pair{false, 0}, {true, 0}, {true, 2}}) {
       const Attending attending(sizes, causal, window);
@@ -185,14 +242,27 @@ TEST_CASE("attention: is its definition, grouped or not, masked or not") {
 }
 
 TEST_CASE("attention: labels of heads, which one KV head does not share out") {
-  CHECK(query_labels({4, 4, 2}) ==
-        Labels{"BATCH", "QUERY_LENGTH", "HEAD", "HEAD_DIM"});
-  CHECK(query_labels({4, 2, 2}) ==
-        Labels{"BATCH", "QUERY_LENGTH", "KV_HEAD", "", "HEAD_DIM"});
-  CHECK(query_labels({4, 1, 2}) ==
-        Labels{"BATCH", "QUERY_LENGTH", "", "HEAD", "HEAD_DIM"});
-  CHECK(key_labels({4, 1, 2}) ==
-        Labels{"BATCH", "KV_LENGTH", "", "KV_HEAD_DIM"});
+  const auto labels = [](const Json& config, const char* value) {
+    const auto made = testing::synthesize(config);
+    const auto model = whole_model(made->good(), config);
+    REQUIRE_MESSAGE(model->graph, model->messages);
+    return model->graph->values[static_cast<size_t>(model->value(value))].axes;
+  };
+  const Json grouped = tiny_model("llama").config;
+  const Json all = changed(grouped, {{"num_key_value_heads", 4}});
+  const Json one = changed(grouped, {{"num_key_value_heads", 1}});
+  const char* const query = "layers.0.attn.query";
+  const char* const key = "layers.0.attn.key";
+  CHECK(labels(all, query) ==
+        ValueLabels{"BATCH", "QUERY_LENGTH", "HEAD", "HEAD_DIM"});
+  CHECK(labels(grouped, query) ==
+        ValueLabels{"BATCH", "QUERY_LENGTH", "KV_HEAD", "", "HEAD_DIM"});
+  CHECK(labels(grouped, key) ==
+        ValueLabels{"BATCH", "KV_LENGTH", "KV_HEAD", "KV_HEAD_DIM"});
+  CHECK(labels(one, query) ==
+        ValueLabels{"BATCH", "QUERY_LENGTH", "", "HEAD", "HEAD_DIM"});
+  CHECK(labels(one, key) ==
+        ValueLabels{"BATCH", "KV_LENGTH", "", "KV_HEAD_DIM"});
 }
 
 TEST_CASE("experts: capacity bounds the tokens that an expert has room for") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "graph/model_writer.h"
+#include "model/forward/writer.h"
 
 #include <string>
 #include <utility>
@@ -14,11 +14,8 @@ namespace shardplan {
 namespace {
 
 struct Writing {
-  explicit Writing(Manifest tensors)
-      : manifest(std::move(tensors)), names(manifest) {
-    config.layers = 3;
-    config.vocab = 8;
-    config.activation = "silu";
+  explicit Writing(Manifest tensors) : manifest(std::move(tensors)) {
+    out.set_layers(3);
   }
 
   // What finish gives, built; the messages where that is nothing.
@@ -29,11 +26,9 @@ struct Writing {
   }
 
   Manifest manifest;
-  ParameterNames names;
-  ModelConfig config;
-  FamilyInput input{manifest, names, config, {2, 4, {}, {}}};
+  ForwardInput input{manifest, {2, 4, {}, {}}};
   Diagnostics diags;
-  ModelWriter out{input, config, "tiny", diags};
+  ForwardWriter out{input, "tiny", {}, {}, diags};
   std::optional<Graph> graph;
 };
 
@@ -46,20 +41,20 @@ std::string equations(const Graph& graph) {
   return text;
 }
 
-TEST_CASE("model writer: linear layers in the layout that is stored") {
+TEST_CASE("forward writer: linear layers in the layout that is stored") {
   Writing w(testing::manifest({{"embed_tokens.weight", "f32[8, 4]"},
                                {"torch.weight", "f32[6, 4]"},
                                {"torch.bias", "f32[6]"},
                                {"flax/kernel", "f32[6, 4]"},
                                {"conv.weight", "f32[4, 6]"},
                                {"conv2/kernel", "f32[4, 6]"}}));
-  const auto ids = w.out.token_ids("ids", {"BATCH", "LENGTH"});
+  const auto ids = w.out.token_ids("ids", {"BATCH", "LENGTH"}, 8);
   std::string x = w.out.op(
       "embedding", {w.out.parameter("embed_tokens.weight", {8, 4}), ids}, "x");
-  x = w.out.linear({x, "bs", "torch", 4, 6, "a", {"BATCH", "LENGTH", "VOCAB"}});
-  x = w.out.linear({x, "bs", "flax", 6, 4, "b"});
-  x = w.out.linear({x, "bs", "conv", 4, 6, "c", {}, true});
-  x = w.out.linear({x, "bs", "conv2", 6, 4, "d", {}, true});
+  x = w.out.linear({x, "torch", 4, 6, "a", {"BATCH", "LENGTH", "VOCAB"}, true});
+  x = w.out.linear({x, "flax", 6, 4, "b"});
+  x = w.out.linear({x, "conv", 4, 6, "c", {}, false, true});
+  x = w.out.linear({x, "conv2", 6, 4, "d", {}, false, true});
   w.out.output(x);
   CHECK(w.finished() == "");
   REQUIRE(w.graph);
@@ -73,7 +68,7 @@ TEST_CASE("model writer: linear layers in the layout that is stored") {
   CHECK(w.graph->probes == w.graph->outputs);
 }
 
-TEST_CASE("model writer: layers and experts of a stack are views of it") {
+TEST_CASE("forward writer: layers and experts of a stack are views of it") {
   Writing w(testing::manifest({{"layers/up/kernel", "f32[3, 2, 4, 6]"},
                                {"layers/norm/scale", "f32[3, 4]"}}));
   const auto weight = w.out.parameter("layers.2.norm.weight", {4});
@@ -84,15 +79,15 @@ TEST_CASE("model writer: layers and experts of a stack are views of it") {
       w.out.op("reshape", {weight}, "y", {{"shape", Shape{1, 1, 4}}});
   const auto both = w.out.op("concatenate", {wide, wide}, "z", {{"dim", 0.0}});
   w.out.output(
-      w.out.linear({both, "eb", "layers.1.up", 4, 6, "up", {}, false, 2}));
+      w.out.linear({both, "layers.1.up", 4, 6, "up", {}, false, false, 2}));
   w.out.output(x);
   CHECK(w.finished() == "");
   REQUIRE(w.graph);
-  CHECK(equations(*w.graph) == "ebi,eio->ebo ");
+  CHECK(equations(*w.graph) == "bsi,bio->bso ");
 }
 
 TEST_CASE(
-    "model writer: what the checkpoint lacks is reported once, with all") {
+    "forward writer: what the checkpoint lacks is reported once, with all") {
   Writing w(testing::manifest({{"layers.0.up_proj.weight", "f32[6, 4]"}}));
   for (int i = 0; i < 7; ++i) {
     w.out.parameter("layers." + std::to_string(i) + ".up_proj.weight", {6, 4});
@@ -106,24 +101,22 @@ TEST_CASE(
   CHECK(told.help.front() == "did you mean `layers.0.up_proj.weight`?");
 }
 
-TEST_CASE("model writer: shapes that the sizes contradict are SP015") {
+TEST_CASE("forward writer: shapes that the sizes contradict are SP015") {
   Writing w(testing::manifest({{"w", "f32[6, 4]"}}));
   w.out.output(w.out.op("square", {w.out.parameter("w", {4, 6})}, "y"));
   CHECK(w.finished() == "SP015 `w` has another shape in the model");
 }
 
-TEST_CASE("model writer: an activation function that there is none of") {
+TEST_CASE("forward writer: an activation function that there is none of") {
   Writing w(testing::manifest({{"w", "f32[6, 4]"}}));
-  w.config.activation = "quick_gelu";
   const auto x = w.out.parameter("w", {6, 4});
-  w.out.activation(x, "y");
-  w.out.activation(x, "z");
+  w.out.activation("quick_gelu", x, "y");
+  w.out.activation("quick_gelu", x, "z");
   CHECK_FALSE(w.out.good());
   CHECK(w.finished() == "SP009 activation function `quick_gelu` is not known");
-  w.config.activation = "gelu";
   Writing known(testing::manifest({{"w", "f32[6, 4]"}}));
-  known.config.activation = "gelu";
-  known.out.output(known.out.activation(known.out.parameter("w", {6, 4}), "y"));
+  known.out.output(
+      known.out.activation("gelu", known.out.parameter("w", {6, 4}), "y"));
   CHECK(known.finished() == "");
   REQUIRE(known.graph);
   CHECK(text_of(known.graph->nodes[0].attributes, "approximate", "") == "none");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "graph/model_writer.h"
+#include "model/forward/writer.h"
 
 #include <algorithm>
 #include <array>
@@ -47,35 +47,37 @@ constexpr std::array<ActivationName, 10> kActivations = {{
 
 }  // namespace
 
-ModelWriter::ModelWriter(const FamilyInput& input, const ModelConfig& config,
-                         std::string_view family, Diagnostics& diags)
-    : input_(input), config_(config), diags_(diags) {
-  description_.name = std::string(family);
+ForwardWriter::ForwardWriter(const ForwardInput& input, std::string_view title,
+                             Span where, std::span<const OtherName> others,
+                             Diagnostics& diags)
+    : input_(input),
+      names_(input.manifest, others),
+      where_(where),
+      diags_(diags) {
+  description_.name = std::string(title);
   description_.sources = input.manifest.sources;
 }
 
-bool ModelWriter::has(std::string_view parameter) const {
-  return input_.names.find(parameter) != nullptr;
+bool ForwardWriter::has(std::string_view parameter) const {
+  return names_.find(parameter) != nullptr;
 }
 
-bool ModelWriter::inputs_first(std::string_view parameter) const {
-  const NamedParameter* found = input_.names.find(parameter);
-  return found != nullptr && found->inputs_first;
-}
-
-std::string ModelWriter::token_ids(std::string name, Labels axes) {
+std::string ForwardWriter::token_ids(std::string name, ValueLabels axes,
+                                     int64_t below) {
   DescribedValue ids;
   ids.name = name;
   ids.shape = Shape{input_.pass.batch, input_.pass.length};
   ids.dtype = DType::I32;
   ids.axes = std::move(axes);
-  ids.integers_below = *config_.vocab;
+  ids.integers_below = below;
+  rank_of_[name] = 2;
   description_.inputs.push_back(std::move(ids));
   return name;
 }
 
-std::string ModelWriter::parameter(std::string_view name, const Shape& shape) {
-  const NamedParameter* found = input_.names.find(name);
+std::string ForwardWriter::parameter(std::string_view name,
+                                     const Shape& shape) {
+  const NamedParameter* found = names_.find(name);
   if (found == nullptr) {
     missing_.emplace_back(name);
     good_ = good_ && missing_.size() < kEnough;
@@ -87,17 +89,18 @@ std::string ModelWriter::parameter(std::string_view name, const Shape& shape) {
   value.where = input_.manifest.where(found->index);
   value.shape = shape;
   if (found->stacked) {
-    value.shape->insert(value.shape->begin(), *config_.layers);
+    value.shape->insert(value.shape->begin(), layers_);
   }
   if (written_.insert(value.name).second) {
     description_.parameters.push_back(value);
   }
+  rank_of_[value.name] = value.shape->size();
   if (!found->stacked) return value.name;
   return one_layer(value, layer_of(name), shape);
 }
 
-std::string ModelWriter::one_layer(const DescribedValue& stacked, int64_t layer,
-                                   const Shape& shape) {
+std::string ForwardWriter::one_layer(const DescribedValue& stacked,
+                                     int64_t layer, const Shape& shape) {
   std::string name = stacked.name + ":" + std::to_string(layer);
   if (!written_.insert(name).second) return name;
   const std::string row =
@@ -106,10 +109,42 @@ std::string ModelWriter::one_layer(const DescribedValue& stacked, int64_t layer,
   return op("reshape", {row}, std::move(name), {{"shape", shape}});
 }
 
-std::string ModelWriter::op(std::string_view op,
-                            std::vector<std::string> operands,
-                            std::string result, GivenAttributes attributes,
-                            Labels axes) {
+size_t ForwardWriter::rank_of(std::string_view op,
+                              const std::vector<std::string>& operands,
+                              const GivenAttributes& attributes) const {
+  for (const auto& [name, value] : attributes) {
+    if (op == "reshape" && name == "shape") {
+      return std::get<std::vector<int64_t>>(value).size();
+    }
+    if (op == "einsum" && name == "equation") {
+      const std::string& text = std::get<std::string>(value);
+      return text.size() - text.find('>') - 1;
+    }
+  }
+  const auto found =
+      operands.empty() ? rank_of_.end() : rank_of_.find(operands.front());
+  if (op == "embedding") return 3;
+  // Tokens are brought to their experts.
+  const size_t first = found == rank_of_.end() ? 3 : found->second;
+  if (op == "dispatch") return first + 1;
+  return op == "combine" ? first - 1 : first;
+}
+
+std::string ForwardWriter::letters(const std::string& value) const {
+  const auto found = rank_of_.find(value);
+  const size_t rank = found == rank_of_.end() ? 3 : found->second;
+  // Neither `i` nor `o`, which are the kernel's.
+  constexpr std::string_view kLetters = "ebcdfgh";
+  if (rank == 3) return "bs";
+  if (rank == 2) return "b";
+  return std::string(kLetters.substr(0, rank - 1));
+}
+
+std::string ForwardWriter::op(std::string_view op,
+                              std::vector<std::string> operands,
+                              std::string result, GivenAttributes attributes,
+                              ValueLabels axes) {
+  rank_of_[result] = rank_of(op, operands, attributes);
   DescribedOp written;
   written.op = std::string(op);
   written.operands_where.resize(operands.size());
@@ -126,34 +161,43 @@ std::string ModelWriter::op(std::string_view op,
   return result;
 }
 
-std::string ModelWriter::linear(const LinearUse& use) {
-  const std::string weight = use.parameter + ".weight";
+std::string ForwardWriter::linear(const LinearUse& use) {
+  const std::string weight = use.parameter + use.weight_name;
   // A fused or stacked weight may be a parameter without the last part.
   const std::string& name =
       has(weight) || !has(use.parameter) ? weight : use.parameter;
-  const bool inputs_first = this->inputs_first(name) != use.conv1d;
+  const NamedParameter* const found = names_.find(name);
+  const bool stored_first = found != nullptr && found->inputs_first;
+  const bool inputs_first = stored_first != use.conv1d;
   Shape shape = inputs_first ? Shape{use.in, use.out} : Shape{use.out, use.in};
-  std::string letters = inputs_first ? "io" : "oi";
-  Shape bias_shape = {use.out};
+  std::string kernel = inputs_first ? "io" : "oi";
+  const std::string dims = letters(use.x);
   if (use.stack > 0) {
-    letters = use.dims.substr(0, 1) + letters;
+    kernel = dims.substr(0, 1) + kernel;
     shape.insert(shape.begin(), use.stack);
   }
-  const std::string bias = use.parameter + ".bias";
-  const bool biased = use.stack == 0 && has(bias);
   std::string product =
       op("einsum", {use.x, parameter(name, shape)},
-         biased ? use.result + ":product" : use.result,
-         {{"equation", use.dims + "i," + letters + "->" + use.dims + "o"}},
-         use.axes);
-  if (!biased) return product;
-  return op("add", {std::move(product), parameter(bias, bias_shape)},
-            use.result, {}, use.axes);
+         use.biased ? use.result + ":product" : use.result,
+         {{"equation", dims + "i," + kernel + "->" + dims + "o"}}, use.axes);
+  if (!use.biased) return product;
+  return op(
+      "add",
+      {std::move(product), parameter(use.parameter + use.bias_name, {use.out})},
+      use.result, {}, use.axes);
 }
 
-std::string ModelWriter::activation(const std::string& x, std::string result,
-                                    Labels axes) {
-  const std::string& wanted = config_.activation;
+std::string ForwardWriter::unembedded(const std::string& x,
+                                      const std::string& table,
+                                      std::string result, ValueLabels axes) {
+  const std::string dims = letters(x);
+  return op("einsum", {x, table}, std::move(result),
+            {{"equation", dims + "i,oi->" + dims + "o"}}, std::move(axes));
+}
+
+std::string ForwardWriter::activation(std::string_view wanted,
+                                      const std::string& x, std::string result,
+                                      ValueLabels axes) {
   for (const ActivationName& known : kActivations) {
     if (known.name != wanted) continue;
     GivenAttributes attributes;
@@ -174,7 +218,7 @@ std::string ModelWriter::activation(const std::string& x, std::string result,
   return x;
 }
 
-void ModelWriter::probe(std::string value) {
+void ForwardWriter::probe(std::string value) {
   if (std::find(description_.probes.begin(), description_.probes.end(),
                 value) != description_.probes.end()) {
     return;
@@ -183,39 +227,20 @@ void ModelWriter::probe(std::string value) {
   description_.probes_where.emplace_back();
 }
 
-void ModelWriter::output(std::string value) {
+void ForwardWriter::output(std::string value) {
   probe(value);
   description_.outputs.push_back(std::move(value));
   description_.outputs_where.emplace_back();
 }
 
-bool ModelWriter::is_base_model(std::string_view head) {
-  if (has(head)) return false;
-  constexpr std::string_view kHeads = "LMHeadModel";
-  const std::string& kind = config_.architecture;
-  const bool base = kind.ends_with("Model") && !kind.ends_with(kHeads);
-  // A config that does not tie them names a head that is not there.
-  const bool untied = config_.where && !config_.tied.value_or(true);
-  if (!base && !untied) return false;
-  diags_
-      .report(Code::UnsupportedConfig, Severity::Note, config_.where,
-              "the model has no head: its output is `last_hidden_state`, not "
-              "logits")
-      .fact(base ? "the config's architecture is " + in_backticks(kind)
-                 : "there is no " + in_backticks(head) +
-                       ", and `tie_word_embeddings` is not true");
-  return true;
-}
-
-Diagnostics::Builder ModelWriter::refuse(std::string message) {
+Diagnostics::Builder ForwardWriter::refuse(std::string message) {
   good_ = false;
-  return diags_.error(Code::UnsupportedConfig, config_.where,
-                      std::move(message));
+  return diags_.error(Code::UnsupportedConfig, where_, std::move(message));
 }
 
-void ModelWriter::report_missing() {
+void ForwardWriter::report_missing() {
   auto problem = diags_.error(
-      Code::InvalidGraph, config_.where,
+      Code::InvalidGraph, where_,
       "the forward pass of a `" + description_.name + "` needs " +
           plural(static_cast<int64_t>(missing_.size()), "parameter") +
           " that the model does not have");
@@ -236,7 +261,7 @@ void ModelWriter::report_missing() {
   }
 }
 
-std::optional<GraphDescription> ModelWriter::finish() {
+std::optional<GraphDescription> ForwardWriter::finish() {
   if (!missing_.empty()) {
     report_missing();
     return std::nullopt;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ModelWriter: a model's forward pass, written down an operation at a time over
-// the parameters that a checkpoint has (graph/family.h).
+// ForwardWriter: a forward pass, written down an operation at a time over the
+// parameters that a checkpoint has.
 //
 // A linear layer is one einsum in the layout in which its weight is stored, and
 // a layer of stacked ones a view: weights are never copied. Shapes of
@@ -10,29 +10,38 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "base/diagnostic.h"
-#include "core/facts.h"
 #include "core/graph_description.h"
-#include "graph/family.h"
+#include "core/manifest.h"
+#include "model/forward/parameter_names.h"
 
 namespace shardplan {
 
-using Labels = std::vector<std::string>;  // semantic axes, "" for none
+using ValueLabels = std::vector<std::string>;  // semantic axes, "" for none
 using GivenAttributes =
     std::vector<std::pair<std::string, decltype(DescribedAttribute::value)>>;
+
+// How much of a model is run, on what.
+struct ForwardPass {
+  int64_t batch = 2;                // sequences
+  int64_t length = 16;              // tokens of each
+  std::optional<int64_t> layers;    // the first so many; else all
+  std::optional<int64_t> capacity;  // tokens of a sequence that an expert has
+                                    // room for; else all of them
+};
 
 // One use of a linear layer: the last dimension of `x` is contracted.
 struct LinearUse {
   std::string x;
-  std::string dims;       // a letter for every dimension of x but the last
   std::string parameter;  // "layers.0.mlp.up_proj": .weight, perhaps .bias
   int64_t in = 0;
   int64_t out = 0;
@@ -40,51 +49,56 @@ struct LinearUse {
   // Of the result; empty: not said. A product that a bias is added to has them,
   // too: the sums of a row parallel layer are complete before its bias is
   // added.
-  Labels axes = {};
+  ValueLabels axes = {};
+  bool biased = false;
   // GPT-2's: [in, out] in PyTorch, [out, in] in Flax.
   bool conv1d = false;
   // A kernel per index of the first dimension of x, so many; 0: one for all.
   int64_t stack = 0;
+  std::string weight_name = ".weight";
+  std::string bias_name = ".bias";
 };
 
-class ModelWriter {
- public:
-  // `config` is complete (graph/family.h); all must outlive the writer.
-  ModelWriter(const FamilyInput& input, const ModelConfig& config,
-              std::string_view family, Diagnostics& diags);
+// What a forward pass is written from. The manifest must outlive the writer.
+struct ForwardInput {
+  const Manifest& manifest;
+  ForwardPass pass;
+};
 
-  const FamilyInput& input() const { return input_; }
-  const ModelConfig& config() const { return config_; }
+class ForwardWriter {
+ public:
+  // `title` names the model in messages, `where` is its config. `others` are
+  // other names of the manifest's (model/forward/parameter_names.h).
+  ForwardWriter(const ForwardInput& input, std::string_view title, Span where,
+                std::span<const OtherName> others, Diagnostics& diags);
+
+  const ForwardPass& pass() const { return input_.pass; }
   // False after something was refused: what is written then is thrown away.
   bool good() const { return good_; }
-
-  // By names of the convention (graph/family.h).
+  // By names of the convention (model/forward/parameter_names.h).
   bool has(std::string_view parameter) const;
-  // Whether its matrices are [in, out].
-  bool inputs_first(std::string_view parameter) const;
-
-  // Whether the model ends without a head, so that its last hidden states are
-  // its output: its class is that of a base model (`LlamaModel`), or the config
-  // ties no embedding and there is no such parameter. A note says so.
-  bool is_base_model(std::string_view head);
 
   // All give the name of a value. `shape` of a parameter of one layer is that
-  // without the dimension that counts layers. One that the checkpoint lacks is
-  // reported by finish().
-  std::string token_ids(std::string name, Labels axes);
+  // without the dimension that counts layers, of which there are `layers`. One
+  // that the checkpoint lacks is reported by finish().
+  std::string token_ids(std::string name, ValueLabels axes, int64_t below);
   std::string parameter(std::string_view name, const Shape& shape);
   std::string op(std::string_view op, std::vector<std::string> operands,
                  std::string result, GivenAttributes attributes = {},
-                 Labels axes = {});
+                 ValueLabels axes = {});
   std::string linear(const LinearUse& use);
+  // The product of x with the rows of an embedding.
+  std::string unembedded(const std::string& x, const std::string& table,
+                         std::string result, ValueLabels axes);
   // An activation function by its name in transformers' ACT2FN; SP009 for one
   // that there is no operation for.
-  std::string activation(const std::string& x, std::string result,
-                         Labels axes = {});
+  std::string activation(std::string_view name, const std::string& x,
+                         std::string result, ValueLabels axes = {});
 
+  void set_layers(int64_t layers) { layers_ = layers; }
   void probe(std::string value);
   void output(std::string value);
-  // What the family cannot do yet: SP009.
+  // What cannot be computed: SP009.
   Diagnostics::Builder refuse(std::string message);
 
   // Empty, with the reason reported, when something was refused or parameters
@@ -94,14 +108,21 @@ class ModelWriter {
  private:
   std::string one_layer(const DescribedValue& stacked, int64_t layer,
                         const Shape& shape);
+  size_t rank_of(std::string_view op, const std::vector<std::string>& operands,
+                 const GivenAttributes& attributes) const;
+  // One for every dimension of a value but the last.
+  std::string letters(const std::string& value) const;
   void report_missing();
 
-  const FamilyInput& input_;
-  const ModelConfig& config_;
+  ForwardInput input_;
+  ParameterNames names_;
+  Span where_;
   Diagnostics& diags_;
   GraphDescription description_;
   std::set<std::string> written_;  // values that may be asked for again
+  std::map<std::string, size_t, std::less<>> rank_of_;
   std::vector<std::string> missing_;
+  int64_t layers_ = 0;
   bool good_ = true;
 };
 

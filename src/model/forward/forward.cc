@@ -1,0 +1,690 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/forward/forward.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "base/text.h"
+#include "model/architecture/scope.h"
+#include "model/forward/experts.h"
+#include "model/forward/modules.h"
+#include "model/forward/parameter_names.h"
+#include "model/forward/rope.h"
+
+namespace shardplan {
+namespace {
+
+// Operations of one pass.
+constexpr int64_t kMaxOperations = 1'000'000;
+
+using Names = std::vector<std::string>;
+
+// A block that is being computed.
+struct Frame {
+  ModelScope modules_scope;                          // of its modules
+  const std::vector<ModuleStep>* modules = nullptr;  // null: it has none
+  std::string prefix;                                // of their names
+  ModelScope scope;                                  // of its computation
+  std::string at;  // before the names of its values
+  std::map<std::string, std::string, std::less<>> values;  // in the graph
+  // What its results are called by the block around it.
+  std::map<std::string, std::string, std::less<>> results;
+};
+
+// The use of a block: what it reads, what its results are called, and what it
+// is told beside what its modules are.
+struct BlockUse {
+  Names in;
+  Names out;
+  std::string at;
+  std::vector<std::pair<std::string, ConfigValue>> arguments;
+  ValueLabels axes;
+  Span where;
+};
+
+class ForwardWalk {
+ public:
+  ForwardWalk(const RunnableModel& model, ModelValues& values,
+              ForwardWriter& out, Diagnostics& diags)
+      : model_(model), values_(values), out_(out), diags_(diags) {}
+
+  void run() {
+    const auto layers = values_.find("layers");
+    if (layers != nullptr) out_.set_layers(layers->integer);
+    const ConfigValue* const vocab = values_.find("vocab");
+    if (vocab == nullptr) {
+      refuse({}, "the architecture has no `vocab`");
+      return;
+    }
+    Names results = {
+        out_.token_ids("input_ids", {"BATCH", "LENGTH"}, vocab->integer)};
+    const std::vector<ModuleStep>& steps = model_.model_class->steps;
+    const size_t count = computed_steps(steps);
+    for (size_t i = 0; i < count && good(); ++i) {
+      const bool is_last = i + 1 == count;
+      results = class_step(steps[i], std::move(results), is_last);
+    }
+    for (std::string& each : results) out_.output(std::move(each));
+  }
+
+ private:
+  bool good() const { return good_ && out_.good(); }
+
+  Diagnostics::Builder refuse(Span where, std::string message) {
+    good_ = false;
+    auto problem = diags_.error(Code::UnsupportedConfig, model_.where(),
+                                std::move(message));
+    if (where) problem.label(where, "here");
+    return problem;
+  }
+
+  // A class computes its steps one after another, as far as they are blocks
+  // that compute something, and as the checkpoint has a head.
+  size_t computed_steps(const std::vector<ModuleStep>& steps) {
+    size_t count = 0;
+    while (count < steps.size() && is_block(steps[count])) ++count;
+    if (count == 0) {
+      refuse(model_.model_class->where,
+             "class " + in_backticks(model_.model_class->class_name) +
+                 " has no forward pass");
+      return 0;
+    }
+    std::string missing;
+    if (count > 1 && !is_there(steps[count - 1], missing)) --count;
+    const bool is_main =
+        model_.model_class == &model_.architecture->classes.front();
+    if (count == steps.size() && (is_main || count > 1)) return count;
+    const std::string& name = model_.model_class->class_name;
+    diags_
+        .report(Code::UnsupportedConfig, Severity::Note, model_.where(),
+                "the model has no head: its output is `last_hidden_state`, not "
+                "logits")
+        .fact(!missing.empty() ? "there is no " + in_backticks(missing) +
+                                     ", and `tie_word_embeddings` is not true"
+              : count < steps.size()
+                  ? "what " + in_backticks(name) + " does with it is not known"
+                  : "the config's architecture is " + in_backticks(name));
+    return count;
+  }
+
+  const ModuleBlock* block_of(const ModuleStep& step) const {
+    if (step.kind != ModuleStep::Kind::Block) return nullptr;
+    const auto& blocks = model_.architecture->blocks;
+    const auto found = blocks.find(step.what);
+    return found == blocks.end() ? nullptr : &found->second;
+  }
+  bool is_block(const ModuleStep& step) const {
+    const ModuleBlock* const block = block_of(step);
+    return block != nullptr && block->forward;
+  }
+
+  // Whether the checkpoint has some parameter of a head, or needs none. What it
+  // lacks is `missing`.
+  bool is_there(const ModuleStep& step, std::string& missing) {
+    const ModuleBlock& block = *block_of(step);
+    const ModelScope root{&values_, false, {}};
+    const auto scope = root.within(block.takes, block.shared, step.arguments);
+    if (!scope) {
+      good_ = false;
+      return true;
+    }
+    std::string first;
+    for (const ModuleStep& each : block.steps) {
+      const auto used = scope->flag(each.when);
+      if (!used.value_or(false)) continue;
+      const std::string name =
+          without_outer_modules(joined_name(step.name, each.name)) +
+          each.weight_name;
+      if (out_.has(name)) return true;
+      if (first.empty()) first = name;
+    }
+    missing = first;
+    return first.empty();
+  }
+
+  Names class_step(const ModuleStep& step, Names in, bool is_last) {
+    const ModuleBlock& block = *block_of(step);
+    const ModelScope root{&values_, false, {}};
+    BlockUse use;
+    in.resize(std::min(in.size(), block.forward->takes.size()));
+    use.in = std::move(in);
+    use.where = step.where;
+    // The hidden states of a model without a head are its output.
+    const bool is_body = &step == model_.model_class->steps.data();
+    for (const std::string& name : block.forward->gives) {
+      use.out.push_back(is_last && is_body ? "last_hidden_state" : name);
+    }
+    const auto scope = root.within(block.takes, block.shared, step.arguments);
+    if (!scope) {
+      good_ = false;
+      return {};
+    }
+    return call(block, *scope, step.name, std::move(use));
+  }
+
+  // The values that it gives, in the graph.
+  Names call(const ModuleBlock& block, ModelScope scope,
+             const std::string& prefix, BlockUse use) {
+    const BlockForward& forward = *block.forward;
+    if (++depth_ > kMaxBlockDepth) {
+      refuse(use.where, "blocks nest too deep");
+      return {};
+    }
+    Frame frame;
+    frame.modules_scope = scope;
+    frame.modules = &block.steps;
+    frame.prefix = prefix;
+    frame.at = use.at;
+    frame.scope = std::move(scope);
+    if (!forward_arguments(forward, use, frame.scope)) return {};
+    for (size_t i = 0; i < forward.takes.size() && i < use.in.size(); ++i) {
+      frame.values[forward.takes[i]] = use.in[i];
+    }
+    for (size_t i = 0; i < forward.gives.size() && i < use.out.size(); ++i) {
+      frame.results[forward.gives[i]] = use.out[i];
+    }
+    steps(forward.steps, frame);
+    --depth_;
+    Names given;
+    for (const std::string& name : forward.gives) {
+      given.push_back(value(name, frame, forward.where));
+    }
+    return given;
+  }
+
+  // What a computation is told beside what its modules are, and the sizes of
+  // the pass.
+  bool forward_arguments(const BlockForward& forward, const BlockUse& use,
+                         ModelScope& scope) {
+    for (const BlockArgument& argument : forward.arguments) {
+      const auto given = std::find_if(
+          use.arguments.begin(), use.arguments.end(),
+          [&](const auto& each) { return each.first == argument.name; });
+      std::optional<ConfigValue> found;
+      if (given != use.arguments.end()) {
+        found = given->second;
+      } else if (argument.otherwise) {
+        found = scope.value(*argument.otherwise);
+      } else {
+        refuse(use.where, "the block needs " + in_backticks(argument.name));
+      }
+      if (!found) {
+        good_ = false;
+        return false;
+      }
+      scope.own.emplace_back(argument.name, *std::move(found));
+    }
+    scope.own.emplace_back("batch", ConfigValue::of(out_.pass().batch));
+    scope.own.emplace_back("length", ConfigValue::of(out_.pass().length));
+    return true;
+  }
+
+  std::string value(const std::string& name, const Frame& frame, Span where) {
+    const auto found = frame.values.find(name);
+    if (found != frame.values.end()) return found->second;
+    if (good()) {
+      refuse(where, "the forward pass of architecture " +
+                        in_backticks(model_.architecture->name) +
+                        " has made no " + in_backticks(name) + " yet");
+    }
+    return name;
+  }
+
+  Names values(const Names& names, const Frame& frame, Span where) {
+    Names found;
+    for (const std::string& name : names) {
+      found.push_back(value(name, frame, where));
+    }
+    return found;
+  }
+
+  // What a value of the block is called in the graph.
+  std::string result(const std::string& name, Frame& frame) {
+    const auto known = frame.results.find(name);
+    std::string full = known != frame.results.end()
+                           ? known->second
+                           : joined_name(frame.at, name);
+    frame.values[name] = full;
+    return full;
+  }
+
+  // One more step, or turn of a repeat.
+  bool counted(Span where) {
+    if (++operations_ <= kMaxOperations) return true;
+    refuse(where, "the forward pass has too many operations");
+    return false;
+  }
+
+  void steps(const std::vector<ForwardStep>& list, Frame& frame) {
+    for (const ForwardStep& one : list) {
+      if (!good()) return;
+      if (!counted(one.where)) return;
+      const auto used = frame.scope.flag(one.when);
+      if (!used) {
+        good_ = false;
+        return;
+      }
+      if (*used) step(one, frame);
+    }
+  }
+
+  void step(const ForwardStep& one, Frame& frame) {
+    using Kind = ForwardStep::Kind;
+    switch (one.kind) {
+      case Kind::Op:
+        return operation(one, frame);
+      case Kind::Apply:
+        return apply(one, frame);
+      case Kind::Weight:
+        return weight(one, frame);
+      case Kind::Unembed:
+        return unembed(one, frame);
+      case Kind::Activation:
+        return activation(one, frame);
+      case Kind::Rotate:
+        return rotate(one, frame);
+      case Kind::Experts:
+        return experts(one, frame);
+      case Kind::Require:
+        return require(one, frame);
+      case Kind::Repeat:
+        return repeat(one, frame);
+      case Kind::Switch:
+        for (const ForwardCase& each : one.cases) {
+          const auto taken = frame.scope.flag(each.when);
+          if (!taken) good_ = false;
+          if (!taken || *taken) return steps(each.steps, frame);
+        }
+        return;
+    }
+  }
+
+  // 64-bit sizes beyond 2^53 are no attributes; dimensions are smaller.
+  std::optional<double> real(const Expression& expression,
+                             const ModelScope& scope) {
+    const auto found = scope.value(expression);
+    if (!found) {
+      good_ = false;
+      return std::nullopt;
+    }
+    if (found->is_number()) return found->as_real();
+    if (found->kind == ConfigValue::Kind::Flag) {
+      return static_cast<double>(found->integer);
+    }
+    refuse(expression.where, in_backticks(expression.text) + " is " +
+                                 std::string(value_kind_name(found->kind)) +
+                                 ", not a number");
+    return std::nullopt;
+  }
+
+  std::optional<std::string> text(const Expression& expression,
+                                  const ModelScope& scope) {
+    const auto found = scope.of_kind(expression, ConfigValue::Kind::Text);
+    if (!found) {
+      good_ = false;
+      return std::nullopt;
+    }
+    return found->text;
+  }
+
+  void operation(const ForwardStep& one, Frame& frame) {
+    GivenAttributes attributes;
+    for (const ForwardAttribute& each : one.attributes) {
+      if (each.is_list) {
+        std::vector<int64_t> sizes;
+        for (const Expression& expression : each.values) {
+          const auto size = frame.scope.integer(expression, -kMaxDim, kMaxDim);
+          if (!size) {
+            good_ = false;
+            return;
+          }
+          sizes.push_back(*size);
+        }
+        attributes.emplace_back(each.name, std::move(sizes));
+      } else if (each.values.empty()) {
+        attributes.emplace_back(each.name, each.text);
+      } else {
+        const auto number = real(each.values.front(), frame.scope);
+        if (!number) return;
+        attributes.emplace_back(each.name, *number);
+      }
+    }
+    Names operands = values(one.in, frame, one.where);
+    // Graph files have several results of `split` alone.
+    if (one.out.size() != 1) {
+      refuse(one.where, "an operation has one result here");
+      return;
+    }
+    out_.op(one.what, std::move(operands), result(one.out.front(), frame),
+            std::move(attributes), one.axes);
+  }
+
+  void apply(const ForwardStep& one, Frame& frame) {
+    BlockUse use;
+    use.in = values(one.in, frame, one.where);
+    use.at = joined_name(frame.at, one.as);
+    use.axes = one.axes;
+    use.where = one.where;
+    for (const auto& [name, expression] : one.arguments) {
+      auto found = frame.scope.value(expression);
+      if (!found) {
+        good_ = false;
+        return;
+      }
+      use.arguments.emplace_back(name, *std::move(found));
+    }
+    for (const std::string& name : one.out) {
+      use.out.push_back(result(name, frame));
+    }
+    if (!good()) return;
+    const auto module =
+        frame.modules == nullptr
+            ? std::nullopt
+            : find_module(*frame.modules, frame.modules_scope, one.what, good_);
+    Names given;
+    if (module) {
+      given = apply_module(*module, frame.prefix, std::move(use));
+    } else if (good()) {
+      given = apply_function(one, std::move(use));
+    }
+    // What a block hands on may be a value that it was given.
+    for (size_t i = 0; i < given.size() && i < one.out.size(); ++i) {
+      frame.values[one.out[i]] = given[i];
+    }
+  }
+
+  // A block without modules.
+  Names apply_function(const ForwardStep& one, BlockUse use) {
+    const auto& blocks = model_.architecture->blocks;
+    const auto block = blocks.find(one.what);
+    if (block == blocks.end() || !block->second.forward ||
+        !block->second.steps.empty()) {
+      refuse(one.where, "the block has no module " + in_backticks(one.what) +
+                            " in this model");
+      return {};
+    }
+    ModelScope scope{&values_, block->second.shared, {}};
+    for (const BlockArgument& argument : block->second.takes) {
+      const auto given = std::find_if(
+          use.arguments.begin(), use.arguments.end(),
+          [&](const auto& each) { return each.first == argument.name; });
+      std::optional<ConfigValue> found;
+      if (given != use.arguments.end()) {
+        found = given->second;
+      } else if (argument.otherwise) {
+        found = scope.value(*argument.otherwise);
+      }
+      if (!found) {
+        refuse(one.where, "block " + in_backticks(one.what) + " needs " +
+                              in_backticks(argument.name));
+        return {};
+      }
+      scope.own.emplace_back(argument.name, *std::move(found));
+    }
+    return call(block->second, std::move(scope), "", std::move(use));
+  }
+
+  Names apply_module(const FoundModule& module, const std::string& prefix,
+                     BlockUse use) {
+    const ModuleStep& step = *module.step;
+    const std::string name = joined_name(prefix, step.name);
+    if (step.kind != ModuleStep::Kind::Block) {
+      if (use.in.size() != 1 || use.out.size() != 1) {
+        refuse(use.where, "a module reads and makes one value");
+        return {};
+      }
+      const std::string problem =
+          write_module(out_, module.scope,
+                       {step, without_outer_modules(name), use.in.front(),
+                        use.out.front(), use.axes, argument(use, "epsilon")});
+      if (!problem.empty()) refuse(use.where, problem);
+      return use.out;
+    }
+    const ModuleBlock& block = *block_of(step);
+    const auto scope =
+        module.scope.within(block.takes, block.shared, step.arguments);
+    if (!scope) {
+      good_ = false;
+      return {};
+    }
+    if (block.forward) return call(block, *scope, name, std::move(use));
+    // One that only gives another its arguments.
+    if (block.steps.size() == 1 && !block.steps.front().when) {
+      return apply_module({&block.steps.front(), *scope}, name, std::move(use));
+    }
+    refuse(use.where,
+           "what block " + in_backticks(step.what) + " computes is not known");
+    return {};
+  }
+
+  const ConfigValue* argument(const BlockUse& use, std::string_view name) {
+    for (const auto& [given, value] : use.arguments) {
+      if (given == name) return &value;
+    }
+    return nullptr;
+  }
+
+  // The matrix of a module, [rows, columns], as a value.
+  void weight(const ForwardStep& one, Frame& frame) {
+    Names modules = {one.what};
+    modules.insert(modules.end(), one.otherwise.begin(), one.otherwise.end());
+    for (size_t i = 0; i < modules.size() && good(); ++i) {
+      const bool is_last = i + 1 == modules.size();
+      if (weight_of(modules[i], is_last, one, frame)) return;
+    }
+  }
+
+  // False where it is not stored, and another may be.
+  bool weight_of(const std::string& which, bool is_last, const ForwardStep& one,
+                 Frame& frame) {
+    const auto module =
+        frame.modules == nullptr
+            ? std::nullopt
+            : find_module(*frame.modules, frame.modules_scope, which, good_);
+    if (!module) {
+      refuse(one.where, "the block has no module " + in_backticks(which));
+      return false;
+    }
+    auto shape = module_shape(*module->step, module->scope);
+    if (!shape) {
+      good_ = false;
+      return false;
+    }
+    const bool is_parameter = module->step->kind == ModuleStep::Kind::Parameter;
+    const std::string name =
+        without_outer_modules(joined_name(frame.prefix, which)) +
+        (is_parameter ? "" : module->step->weight_name);
+    if (!is_last && !out_.has(name)) return false;
+    frame.values[one.out.front()] = out_.parameter(name, *shape);
+    return true;
+  }
+
+  void unembed(const ForwardStep& one, Frame& frame) {
+    const auto table = text(*one.argument("unembed"), frame.scope);
+    if (!table) return;
+    const std::string x = value(one.in.front(), frame, one.where);
+    const auto rows = tables_.find(*table);
+    if (rows == tables_.end()) {
+      const auto module = table_module(*table);
+      if (!module) {
+        refuse(one.where, "there is no embedding " + in_backticks(*table));
+        return;
+      }
+      tables_[*table] = *module;
+    }
+    const std::string name = without_outer_modules(*table) + ".weight";
+    out_.unembedded(x, out_.parameter(name, tables_[*table]),
+                    result(one.out.front(), frame), one.axes);
+  }
+
+  // The shape of an embedding of the first step's block.
+  std::optional<Shape> table_module(const std::string& table) {
+    const ModuleStep& body = model_.model_class->steps.front();
+    const ModuleBlock* const block = block_of(body);
+    if (block == nullptr) return std::nullopt;
+    const ModelScope root{&values_, false, {}};
+    const auto scope = root.within(block->takes, block->shared, body.arguments);
+    if (!scope) return std::nullopt;
+    const auto module = find_module(block->steps, *scope, table, good_);
+    if (!module || module->step->kind != ModuleStep::Kind::Embedding) {
+      return std::nullopt;
+    }
+    return module_shape(*module->step, module->scope);
+  }
+
+  void activation(const ForwardStep& one, Frame& frame) {
+    const auto name = text(*one.argument("activation"), frame.scope);
+    if (!name) return;
+    const std::string x = value(one.in.front(), frame, one.where);
+    out_.activation(*name, x, result(one.out.front(), frame), one.axes);
+  }
+
+  void rotate(const ForwardStep& one, Frame& frame) {
+    if (!rope_) {
+      const int64_t errors = diags_.count(Severity::Error);
+      rope_ = read_rope(values_.config(), diags_);
+      if (diags_.count(Severity::Error) != errors) good_ = false;
+    }
+    std::string why;
+    const ConfigValue* const theta = frame.scope.find("rope_theta", why);
+    if (!rope_->theta && (theta == nullptr || !theta->is_number())) {
+      refuse(one.where, "positions are rotated by no `rope_theta`");
+      return;
+    }
+    const std::string x = value(one.in.front(), frame, one.where);
+    out_.op("rope", {x}, result(one.out.front(), frame),
+            rope_attributes(*rope_, rope_->theta ? 0 : theta->as_real()),
+            one.axes);
+  }
+
+  void experts(const ForwardStep& one, Frame& frame) {
+    ExpertsUse use;
+    use.modules = without_outer_modules(joined_name(frame.prefix, one.what));
+    for (const ForwardAttribute& each : one.attributes) {
+      if (each.name == "gate") use.gate = each.text;
+      if (each.name == "up") use.up = each.text;
+      if (each.name == "down") use.down = each.text;
+    }
+    const auto count =
+        frame.scope.integer(*one.argument("count"), 1, kMaxCount);
+    const auto inner = frame.scope.integer(*one.argument("size"), 1, kMaxDim);
+    const auto activation = text(*one.argument("activation"), frame.scope);
+    const ConfigValue* const hidden = values_.find("hidden");
+    if (!count || !inner || !activation || hidden == nullptr) {
+      good_ = false;
+      return;
+    }
+    use.experts = *count;
+    use.inner = *inner;
+    use.hidden = hidden->integer;
+    use.activation = *activation;
+    use.at = frame.at;
+    const Names in = values(one.in, frame, one.where);
+    use.x = in[0];
+    use.choices = in[1];
+    use.shares = in[2];
+    use.result = result(one.out.front(), frame);
+    if (good()) write_experts(out_, use);
+  }
+
+  void require(const ForwardStep& one, Frame& frame) {
+    const auto holds = frame.scope.flag(*one.argument("require"));
+    if (!holds) {
+      good_ = false;
+    } else if (!*holds) {
+      good_ = false;
+      diags_.error(Code::UnsupportedConfig, model_.where(),
+                   frame.scope.filled(one.message));
+    }
+  }
+
+  void repeat(const ForwardStep& one, Frame& frame) {
+    const ModuleStep* modules = nullptr;
+    for (const ModuleStep& each : *frame.modules) {
+      if (each.kind == ModuleStep::Kind::Repeat && each.name == one.what) {
+        modules = &each;
+      }
+    }
+    if (modules == nullptr) {
+      refuse(one.where, "the block repeats no " + in_backticks(one.what));
+      return;
+    }
+    const auto all =
+        frame.modules_scope.integer(*modules->count, 0, kMaxModelLayers);
+    if (!all) {
+      good_ = false;
+      return;
+    }
+    const int64_t count = layers_run(out_.pass(), *all);
+    std::string newest = value(one.first, frame, one.where);
+    for (int64_t i = 0; i < count && good(); ++i) {
+      if (!counted(one.where)) return;
+      Frame layer = frame;
+      layer.results.clear();
+      layer.modules = &modules->steps;
+      layer.prefix = joined_name(
+          frame.prefix, numbered_name(modules->name, modules->index, i));
+      layer.at =
+          joined_name(frame.at, numbered_name(one.as, modules->index, i));
+      layer.modules_scope.own.emplace_back(modules->index, ConfigValue::of(i));
+      layer.scope.own.emplace_back(modules->index, ConfigValue::of(i));
+      layer.values[one.carried] = newest;
+      if (i + 1 == count && !one.last.empty()) {
+        layer.results[one.handed_on] = one.last;
+      }
+      steps(one.steps, layer);
+      newest = value(one.handed_on, layer, one.where);
+      out_.probe(newest);
+    }
+    frame.values[one.carried] = newest;
+  }
+
+  const RunnableModel& model_;
+  ModelValues& values_;
+  ForwardWriter& out_;
+  Diagnostics& diags_;
+  std::optional<RopeConfig> rope_;
+  std::map<std::string, Shape> tables_;
+  int64_t operations_ = 0;
+  int depth_ = 0;
+  bool good_ = true;
+};
+
+std::optional<GraphDescription> written(const RunnableModel& model,
+                                        const ForwardInput& input,
+                                        Diagnostics& diags) {
+  const int64_t errors = diags.count(Severity::Error);
+  OpenValues open(model, diags);
+  if (!open.values.read_all(true)) return std::nullopt;
+  ForwardWriter out(input, model.architecture->name, model.where(),
+                    model.architecture->other_names, diags);
+  ForwardWalk(model, open.values, out, diags).run();
+  if (diags.count(Severity::Error) != errors) return std::nullopt;
+  return out.finish();
+}
+
+}  // namespace
+
+std::optional<GraphDescription> write_forward(const RunnableModel& model,
+                                              const ForwardInput& input,
+                                              Diagnostics& diags) {
+  if (model.has_config) return written(model, input, diags);
+  // There is no text that messages could point at.
+  Diagnostics own = diags.fresh();
+  auto description = written(model, input, own);
+  diags.keep_sources(own);
+  for (Diagnostic& each : own.all()) {
+    std::erase_if(each.labels, [&](const Label& label) {
+      return label.where.file == model.config->root().span().file;
+    });
+    diags.add(std::move(each));
+  }
+  return description;
+}
+
+int64_t layers_run(const ForwardPass& pass, int64_t layers) {
+  return pass.layers ? std::clamp<int64_t>(*pass.layers, 0, layers) : layers;
+}
+
+}  // namespace shardplan

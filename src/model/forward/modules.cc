@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/forward/modules.h"
+
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+
+namespace shardplan {
+namespace {
+
+void write_linear(ForwardWriter& out, const ModuleUse& use, const Shape& shape,
+                  bool biased) {
+  LinearUse linear;
+  linear.x = use.x;
+  linear.parameter = use.name;
+  linear.out = shape[0];
+  linear.in = shape[1];
+  linear.result = use.result;
+  linear.axes = use.axes;
+  linear.biased = biased;
+  linear.conv1d = use.step.inputs_first;
+  linear.weight_name = use.step.weight_name;
+  linear.bias_name = use.step.bias_name;
+  out.linear(linear);
+}
+
+std::string write_norm(ForwardWriter& out, const ModuleUse& use,
+                       const Shape& shape, bool biased) {
+  if (use.epsilon == nullptr || !use.epsilon->is_number()) {
+    return "a norm is given no `epsilon`";
+  }
+  const bool is_layer_norm = use.step.kind == ModuleStep::Kind::LayerNorm;
+  std::vector<std::string> operands = {
+      use.x, out.parameter(use.name + use.step.weight_name, shape)};
+  if (is_layer_norm && biased) {
+    operands.push_back(out.parameter(use.name + use.step.bias_name, shape));
+  }
+  out.op(is_layer_norm ? "layer_norm" : "rms_norm", std::move(operands),
+         use.result, {{"epsilon", use.epsilon->as_real()}}, use.axes);
+  return "";
+}
+
+}  // namespace
+
+std::optional<FoundModule> find_module(const std::vector<ModuleStep>& steps,
+                                       const ModelScope& scope,
+                                       std::string_view name, bool& good) {
+  using Kind = ModuleStep::Kind;
+  for (const ModuleStep& each : steps) {
+    if (each.kind == Kind::Switch) {
+      for (const ModuleCase& one : each.cases) {
+        const auto taken = scope.flag(one.when);
+        if (!taken) {
+          good = false;
+          return std::nullopt;
+        }
+        if (!*taken) continue;
+        if (auto found = find_module(one.steps, scope, name, good)) {
+          return found;
+        }
+        break;
+      }
+      continue;
+    }
+    const bool fits =
+        each.name == name ||
+        (each.kind == Kind::Block && each.name.empty() && each.what == name);
+    if (!fits) continue;
+    const auto used = scope.flag(each.when);
+    if (!used) good = false;
+    if (used.value_or(false)) return FoundModule{&each, scope};
+  }
+  return std::nullopt;
+}
+
+std::optional<Shape> module_shape(const ModuleStep& step,
+                                  const ModelScope& scope) {
+  Shape shape;
+  for (const DimTree& dim : step.dims) {
+    const auto size = scope.size(dim);
+    if (!size) return std::nullopt;
+    shape.push_back(*size);
+  }
+  return shape;
+}
+
+std::string write_module(ForwardWriter& out, const ModelScope& scope,
+                         const ModuleUse& use) {
+  using Kind = ModuleStep::Kind;
+  const auto shape = module_shape(use.step, scope);
+  const auto biased =
+      scope.flag(use.step.bias, use.step.kind == ModuleStep::Kind::LayerNorm);
+  if (!shape || !biased) return "a module's shape is not known";
+  switch (use.step.kind) {
+    case Kind::Linear:
+      write_linear(out, use, *shape, *biased);
+      return "";
+    case Kind::Embedding:
+      out.op("embedding",
+             {out.parameter(use.name + use.step.weight_name, *shape), use.x},
+             use.result, {}, use.axes);
+      return "";
+    case Kind::RmsNorm:
+    case Kind::LayerNorm:
+      return write_norm(out, use, *shape, *biased);
+    default:
+      return in_backticks(use.step.name) + " cannot be applied";
+  }
+}
+
+}  // namespace shardplan

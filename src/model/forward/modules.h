@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one module of an architecture computes: linear layers, embeddings and
+// norms.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/types.h"
+#include "model/architecture/architecture.h"
+#include "model/architecture/scope.h"
+#include "model/forward/writer.h"
+
+namespace shardplan {
+
+// A module of a block, and what its expressions see.
+struct FoundModule {
+  const ModuleStep* step = nullptr;
+  ModelScope scope;
+};
+
+// Through the switches that stand between; a block without a name has that of
+// what it is. `good` becomes false where a condition has no value (SP009).
+std::optional<FoundModule> find_module(const std::vector<ModuleStep>& steps,
+                                       const ModelScope& scope,
+                                       std::string_view name, bool& good);
+
+struct ModuleUse {
+  const ModuleStep& step;
+  std::string name;  // of the convention: "layers.0.mlp.up_proj"
+  std::string x;
+  std::string result;
+  ValueLabels axes;
+  const ConfigValue* epsilon = nullptr;  // of a norm
+};
+
+// Why it cannot be computed, beside what is reported: an expression of the
+// module has no value (SP009); "" where that is not so.
+std::string write_module(ForwardWriter& out, const ModelScope& scope,
+                         const ModuleUse& use);
+
+// The shape of its weight; empty, and reported, where a dimension has no value.
+std::optional<Shape> module_shape(const ModuleStep& step,
+                                  const ModelScope& scope);
+
+}  // namespace shardplan

@@ -1,0 +1,592 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/forward/outline.h"
+
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "core/facts.h"
+#include "model/architecture/scope.h"
+#include "model/config_reader.h"
+
+namespace shardplan {
+namespace {
+
+// The arguments of a block around an expression: what they are in the caller's.
+struct Environment {
+  const Environment* caller = nullptr;
+  bool shared = false;
+  std::map<std::string, const Expression*, std::less<>> arguments;
+};
+
+// What is known of names so far; the rest has no value.
+using Known = std::map<std::string, ConfigValue, std::less<>>;
+using Say = std::function<std::optional<ConfigValue>(std::string_view name)>;
+
+class PartialValues {
+ public:
+  PartialValues(const Architecture& architecture, Say say)
+      : architecture_(architecture), say_(std::move(say)) {}
+
+  std::optional<ConfigValue> evaluated(const Expression& expression,
+                                       const Environment* around) {
+    std::string why;
+    if (++depth_ > kMaxBlockDepth) {
+      --depth_;
+      return std::nullopt;
+    }
+    auto result = evaluate(
+        expression,
+        [&](std::string_view name, std::string&) -> const ConfigValue* {
+          auto found = value(name, around);
+          if (!found) return nullptr;
+          return &kept_.emplace_back(*std::move(found));
+        },
+        why);
+    --depth_;
+    return result;
+  }
+
+  std::optional<ConfigValue> value(std::string_view name,
+                                   const Environment* around) {
+    if (around != nullptr) {
+      const auto argument = around->arguments.find(name);
+      if (argument != around->arguments.end()) {
+        return evaluated(*argument->second, around->caller);
+      }
+      if (around->shared) return std::nullopt;
+    }
+    const auto known = given.find(name);
+    if (known != given.end()) return known->second;
+    const ValueRule* const rule = architecture_.find_value(name);
+    if (rule == nullptr || rule->kind == ValueRule::Kind::Table) {
+      return std::nullopt;
+    }
+    if (rule->is) return evaluated(*rule->is, nullptr);
+    return say_(name);
+  }
+
+  // The name of the architecture that an expression is, through arguments;
+  // empty where it is more than a name. `negated` where `not` stands before it.
+  std::string single_name(const Expression& expression,
+                          const Environment* around, bool& negated) const {
+    const auto& nodes = expression.nodes;
+    if (nodes.empty()) return "";
+    const ExpressionNode* node = &nodes.back();
+    if (node->kind == ExpressionNode::Kind::Not) {
+      negated = !negated;
+      node = &nodes[static_cast<size_t>(node->first)];
+    }
+    if (node->kind != ExpressionNode::Kind::Name) return "";
+    if (around != nullptr) {
+      const auto argument = around->arguments.find(node->name);
+      if (argument != around->arguments.end()) {
+        return single_name(*argument->second, around->caller, negated);
+      }
+    }
+    return node->name;
+  }
+
+  // Takes the value for what the name stands for, unless that is known.
+  bool take(const std::string& name, ConfigValue value) {
+    const ValueRule* const rule = architecture_.find_value(name);
+    if (rule == nullptr || rule->is || this->value(name, nullptr)) return false;
+    given.emplace(name, std::move(value));
+    return true;
+  }
+
+  // Solves `expression == size` for the one name in it that is not known.
+  bool solve(const Expression& expression, const Environment* around,
+             int64_t size) {
+    bool negated = false;
+    const std::string name = single_name(expression, around, negated);
+    if (!name.empty()) return take(name, ConfigValue::of(size));
+    if (expression.nodes.empty() ||
+        expression.nodes.back().kind != ExpressionNode::Kind::Multiply) {
+      return false;
+    }
+    const ExpressionNode& root = expression.nodes.back();
+    for (const auto& [one, other] : {std::pair{root.first, root.second},
+                                     std::pair{root.second, root.first}}) {
+      const auto factor = evaluated(part(expression, one), around);
+      if (!factor || factor->kind != ConfigValue::Kind::Integer ||
+          factor->integer < 1 || size % factor->integer != 0) {
+        continue;
+      }
+      if (solve(part(expression, other), around, size / factor->integer)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  Known given;
+
+ private:
+  static Expression part(const Expression& whole, int root) {
+    Expression result{whole.text, whole.where, {}};
+    result.nodes.assign(whole.nodes.begin(), whole.nodes.begin() + root + 1);
+    return result;
+  }
+
+  const Architecture& architecture_;
+  Say say_;
+  std::deque<ConfigValue> kept_;
+  int depth_ = 0;
+};
+
+// A tensor that a module may have.
+struct OutlineTensor {
+  std::string name;
+  const ModuleStep* step = nullptr;
+  const Environment* around = nullptr;
+  bool is_bias = false;
+  bool certain = false;
+  // Of experts that are repeated: the count, and the name where they are one
+  // tensor.
+  const ModuleStep* experts = nullptr;
+  std::string stacked_name;
+};
+
+struct OutlineRepeat {
+  const ModuleStep* step = nullptr;
+  const Environment* around = nullptr;
+  std::string name;  // "layers"
+};
+
+// A table that says which case of layers there is.
+struct OutlineSwitch {
+  std::string table;
+  const OutlineRepeat* repeat = nullptr;
+  std::string module;  // of the case that it says: "mlp.gate.weight"
+};
+
+class Outline {
+ public:
+  Outline(const Architecture& architecture, PartialValues& values)
+      : architecture_(architecture), values_(values) {}
+
+  void add(const std::vector<ModuleStep>& steps) {
+    collect(steps, "", nullptr, {true, nullptr, ""});
+  }
+
+  std::deque<OutlineTensor> tensors;
+  std::deque<OutlineRepeat> repeats;
+  std::vector<OutlineSwitch> switches;
+
+ private:
+  struct Place {
+    bool certain = true;
+    const ModuleStep* experts = nullptr;
+    std::string stacked;  // the prefix without the experts' number
+  };
+
+  // -1: that is not known.
+  int state(const std::optional<Expression>& condition,
+            const Environment* around) {
+    if (!condition) return 1;
+    const auto found = values_.evaluated(*condition, around);
+    if (!found || found->kind != ConfigValue::Kind::Flag) return -1;
+    return static_cast<int>(found->integer);
+  }
+
+  void collect(const std::vector<ModuleStep>& steps, const std::string& prefix,
+               const Environment* around, const Place& place) {
+    if (++depth_ > kMaxBlockDepth) return;
+    for (const ModuleStep& one : steps) {
+      const int used = state(one.when, around);
+      if (used == 0) continue;
+      Place inner = place;
+      inner.certain = place.certain && used == 1;
+      step(one, prefix, around, inner);
+    }
+    --depth_;
+  }
+
+  void step(const ModuleStep& one, const std::string& prefix,
+            const Environment* around, Place place) {
+    using Kind = ModuleStep::Kind;
+    const std::string name = joined_name(prefix, one.name);
+    if (place.experts != nullptr) {
+      place.stacked = joined_name(place.stacked, one.name);
+    }
+    switch (one.kind) {
+      case Kind::Block:
+        return block(one, name, around, place);
+      case Kind::Section:
+        return;
+      case Kind::Repeat:
+        return repeat(one, prefix, around, place);
+      case Kind::Switch:
+        place.certain = false;
+        for (const ModuleCase& each : one.cases) {
+          const int taken = state(each.when, around);
+          if (taken == 0) continue;
+          const size_t before = tensors.size();
+          collect(each.steps, prefix, around, place);
+          note_switch(each, around, before);
+          if (taken == 1) return;
+        }
+        return;
+      default:
+        module(one, name, around, place);
+    }
+  }
+
+  // `before`: how many tensors there were before those of the case.
+  void note_switch(const ModuleCase& each, const Environment* around,
+                   size_t before) {
+    if (!each.when || repeats.empty()) return;
+    bool negated = false;
+    const std::string name = values_.single_name(*each.when, around, negated);
+    const ValueRule* const rule = architecture_.find_value(name);
+    if (rule == nullptr || rule->kind != ValueRule::Kind::Table || negated) {
+      return;
+    }
+    for (size_t i = before; i < tensors.size(); ++i) {
+      const OutlineTensor& tensor = tensors[i];
+      if (tensor.step->kind != ModuleStep::Kind::Linear ||
+          tensor.experts != nullptr) {
+        continue;
+      }
+      switches.push_back({name, &repeats.back(), tensor.name});
+      return;
+    }
+  }
+
+  void block(const ModuleStep& one, const std::string& name,
+             const Environment* around, const Place& place) {
+    const auto found = architecture_.blocks.find(one.what);
+    if (found == architecture_.blocks.end()) return;
+    const ModuleBlock& block = found->second;
+    Environment& inner = environments_.emplace_back();
+    inner.caller = around;
+    inner.shared = block.shared;
+    for (const BlockArgument& argument : block.takes) {
+      const auto given =
+          std::find_if(one.arguments.begin(), one.arguments.end(),
+                       [&](const auto& a) { return a.first == argument.name; });
+      if (given != one.arguments.end()) {
+        inner.arguments[argument.name] = &given->second;
+      } else if (argument.otherwise) {
+        inner.arguments[argument.name] = &*argument.otherwise;
+      }
+    }
+    collect(block.steps, name, &inner, place);
+  }
+
+  void repeat(const ModuleStep& one, const std::string& prefix,
+              const Environment* around, Place place) {
+    if (one.stacked) {
+      return collect(one.steps, joined_name(prefix, one.name), around, place);
+    }
+    const std::string mark = "{" + one.index + "}";
+    std::string name = one.name;
+    const size_t at = name.find(mark);
+    if (at != name.npos) name.replace(at, mark.size(), "*");
+    const bool of_layers = prefix.find('*') == prefix.npos;
+    if (of_layers) {
+      repeats.push_back({&one, around,
+                         without_outer_modules(joined_name(
+                             prefix, name.substr(0, name.find(".*"))))});
+    } else {
+      place.experts = &one;
+      place.certain = false;
+      place.stacked = joined_name(prefix, name.substr(0, name.find(".*")));
+    }
+    collect(one.steps, joined_name(prefix, name), around, place);
+  }
+
+  void module(const ModuleStep& one, const std::string& name,
+              const Environment* around, const Place& place) {
+    using Kind = ModuleStep::Kind;
+    OutlineTensor tensor;
+    tensor.step = &one;
+    tensor.around = around;
+    tensor.certain = place.certain && one.kind != Kind::Buffer;
+    tensor.experts = place.experts;
+    const bool is_plain =
+        one.kind == Kind::Parameter || one.kind == Kind::Buffer;
+    const std::string short_name = without_outer_modules(name);
+    tensor.name = short_name + (is_plain ? "" : one.weight_name);
+    if (place.experts != nullptr) {
+      tensor.stacked_name = without_outer_modules(place.stacked);
+    }
+    tensors.push_back(tensor);
+    if (is_plain) return;
+    const bool is_layer_norm = one.kind == Kind::LayerNorm;
+    const int biased =
+        !one.bias ? (is_layer_norm ? 1 : 0) : state(one.bias, around);
+    if (biased == 0) return;
+    tensor.name = short_name + one.bias_name;
+    tensor.is_bias = true;
+    tensor.certain = tensor.certain && biased == 1;
+    tensors.push_back(tensor);
+  }
+
+  const Architecture& architecture_;
+  PartialValues& values_;
+  std::deque<Environment> environments_;
+  int depth_ = 0;
+};
+
+void sort_unique(std::vector<std::string>& names) {
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+}
+
+}  // namespace
+
+ModelOutline outline_of(
+    const std::shared_ptr<const Architecture>& architecture) {
+  ModelOutline result;
+  PartialValues values(*architecture,
+                       [](std::string_view) { return std::nullopt; });
+  Outline main(*architecture, values);
+  const std::vector<ModuleStep>& first = architecture->classes.front().steps;
+  if (!first.empty()) main.add({first.front()});
+  for (const OutlineTensor& tensor : main.tensors) {
+    if (tensor.certain) result.required.push_back(tensor.name);
+  }
+  Outline all(*architecture, values);
+  for (const ModelClass& each : architecture->classes) all.add(each.steps);
+  for (const OutlineTensor& tensor : all.tensors) {
+    result.known.push_back(tensor.name);
+    if (tensor.stacked_name.empty()) continue;
+    result.known.push_back(tensor.stacked_name);
+    result.known.push_back(tensor.stacked_name + ".weight");
+    // Gate and up of all experts in one.
+    const size_t last = tensor.stacked_name.rfind('.');
+    const std::string fused =
+        tensor.stacked_name.substr(0, last) + ".gate_up_proj";
+    result.known.push_back(fused);
+    result.known.push_back(fused + ".weight");
+  }
+  sort_unique(result.required);
+  sort_unique(result.known);
+  return result;
+}
+
+namespace {
+
+// The facts of a manifest that architectures have names for.
+constexpr const char* kFactNames[] = {"layers",   "heads",   "kv_heads",
+                                      "head_dim", "experts", "vocab"};
+
+class ShapeReading {
+ public:
+  ShapeReading(RunnableModel& model, const Manifest& manifest)
+      : model_(model),
+        manifest_(manifest),
+        names_(manifest, model.architecture->other_names),
+        reader_(model.map(), "", quiet_),
+        said_(*model.architecture, reader_),
+        values_(*model.architecture,
+                [this](std::string_view name) { return say(name); }),
+        outline_(*model.architecture, values_) {}
+
+  std::vector<std::string> run() {
+    take_facts();
+    outline_.add(model_.model_class->steps);
+    for (const auto& [name, parameter] : names_.folded_parameters()) {
+      found_.emplace(name, parameter);
+    }
+    for (const OutlineRepeat& each : outline_.repeats) count_layers(each);
+    // What one shape tells, another may need.
+    bool more = true;
+    while (more) {
+      more = false;
+      for (const OutlineTensor& each : outline_.tensors) {
+        more |= each.is_bias ? read_bias(each) : read_tensor(each);
+      }
+    }
+    if (!model_.has_config) {
+      for (const OutlineSwitch& each : outline_.switches) read_table(each);
+    }
+    std::vector<std::string> missing = untold();
+    // What the config says is read from there, or refused.
+    for (auto& [name, value] : values_.given) {
+      if (!said_.says(name)) model_.given.emplace(name, std::move(value));
+    }
+    return missing;
+  }
+
+ private:
+  // Sizes in dimensions of tensors that are there, through arguments.
+  void collect_names(const Expression& expression, const Environment* around,
+                     std::vector<std::string>& used, int depth = 0) {
+    if (depth > kMaxBlockDepth) return;
+    for (const std::string_view name : expression.names()) {
+      const Environment* from = around;
+      const Expression* argument = nullptr;
+      if (around != nullptr) {
+        const auto found = around->arguments.find(name);
+        if (found != around->arguments.end()) argument = found->second;
+      }
+      if (argument != nullptr) {
+        collect_names(*argument, from->caller, used, depth + 1);
+        continue;
+      }
+      const ValueRule* const rule = model_.architecture->find_value(name);
+      if (rule == nullptr || rule->kind != ValueRule::Kind::Size) continue;
+      if (rule->is) {
+        collect_names(*rule->is, nullptr, used, depth + 1);
+      } else if (std::find(used.begin(), used.end(), name) == used.end()) {
+        used.emplace_back(name);
+      }
+    }
+  }
+  void collect_names(const DimTree& dim, const Environment* around,
+                     std::vector<std::string>& used) {
+    if (dim.parts.empty()) collect_names(dim.size, around, used);
+    if (dim.per) collect_names(*dim.per, around, used);
+    for (const DimTreePart& part : dim.parts) {
+      collect_names(part.dim, around, used);
+    }
+  }
+
+  std::vector<std::string> untold() {
+    std::vector<std::string> missing;
+    if (model_.has_config) return missing;
+    std::vector<std::string> used;
+    for (const OutlineTensor& each : outline_.tensors) {
+      if (each.is_bias || !shape_of(each)) continue;
+      for (const DimTree& dim : each.step->dims) {
+        collect_names(dim, each.around, used);
+      }
+    }
+    for (const std::string& name : used) {
+      if (values_.value(name, nullptr)) continue;
+      const ValueRule& rule = *model_.architecture->find_value(name);
+      const auto& otherwise = rule.otherwise;
+      auto derived =
+          otherwise ? values_.evaluated(*otherwise, nullptr) : std::nullopt;
+      if (derived && !otherwise->names().empty()) {
+        values_.take(name, *std::move(derived));
+      } else {
+        missing.push_back(name);
+      }
+    }
+    return missing;
+  }
+
+  std::optional<ConfigValue> say(std::string_view name) {
+    if (!said_.says(name)) return std::nullopt;
+    const ConfigValue* const found = said_.find(name);
+    if (found == nullptr) return std::nullopt;
+    return *found;
+  }
+
+  void take_facts() {
+    for (const FactField& field : kFactFields) {
+      const bool has_name =
+          std::find(std::begin(kFactNames), std::end(kFactNames), field.name) !=
+          std::end(kFactNames);
+      const auto& fact = manifest_.facts.*field.member;
+      if (has_name && fact) {
+        values_.take(std::string(field.name), ConfigValue::of(*fact));
+      }
+    }
+  }
+
+  void count_layers(const OutlineRepeat& each) {
+    bool negated = false;
+    const std::string name =
+        values_.single_name(*each.step->count, each.around, negated);
+    const int64_t count = names_.layer_count(each.name);
+    if (!name.empty() && count > 0) values_.take(name, ConfigValue::of(count));
+  }
+
+  // Its shape [out, in], or as its dimensions are, without those that count
+  // layers and experts; empty where the checkpoint has no such tensor.
+  std::optional<Shape> shape_of(const OutlineTensor& tensor) {
+    auto found = found_.find(tensor.name);
+    bool stacked_experts = false;
+    if (found == found_.end() && tensor.experts != nullptr) {
+      stacked_experts = true;
+      found = found_.find(tensor.stacked_name + tensor.step->weight_name);
+      if (found == found_.end()) found = found_.find(tensor.stacked_name);
+    }
+    if (found == found_.end()) return std::nullopt;
+    Shape shape = manifest_.type(found->second.index).shape;
+    const auto drop = [&] {
+      if (!shape.empty()) shape.erase(shape.begin());
+    };
+    if (found->second.stacked) drop();
+    if (stacked_experts) drop();
+    const bool is_linear = tensor.step->kind == ModuleStep::Kind::Linear;
+    const bool inputs_first =
+        is_linear && found->second.inputs_first != tensor.step->inputs_first;
+    if (inputs_first && shape.size() == 2) std::swap(shape[0], shape[1]);
+    return shape;
+  }
+
+  bool read_tensor(const OutlineTensor& tensor) {
+    const auto shape = shape_of(tensor);
+    bool more = false;
+    if (tensor.step->when) {
+      more |= take_flag(*tensor.step->when, tensor.around, shape.has_value());
+    }
+    const auto& dims = tensor.step->dims;
+    if (!shape || shape->size() != dims.size()) return more;
+    for (size_t i = 0; i < dims.size(); ++i) {
+      if (!dims[i].parts.empty()) continue;
+      more |= values_.solve(dims[i].size, tensor.around, (*shape)[i]);
+    }
+    return more;
+  }
+
+  bool read_bias(const OutlineTensor& tensor) {
+    if (!tensor.step->bias) return false;
+    return take_flag(*tensor.step->bias, tensor.around,
+                     found_.contains(tensor.name));
+  }
+
+  bool take_flag(const Expression& condition, const Environment* around,
+                 bool holds) {
+    bool negated = false;
+    const std::string name = values_.single_name(condition, around, negated);
+    const ValueRule* const rule = model_.architecture->find_value(name);
+    if (rule == nullptr || rule->kind != ValueRule::Kind::Flag) return false;
+    return values_.take(name, ConfigValue::flag(holds != negated));
+  }
+
+  void read_table(const OutlineSwitch& each) {
+    const size_t star = each.module.find('*');
+    const auto layers =
+        values_.evaluated(*each.repeat->step->count, each.repeat->around);
+    if (star == each.module.npos || !layers ||
+        layers->kind != ConfigValue::Kind::Integer ||
+        layers->integer > kMaxModelLayers) {
+      return;
+    }
+    std::vector<ConfigValue> table;
+    for (int64_t i = 0; i < layers->integer; ++i) {
+      std::string name = each.module;
+      name.replace(star, 1, std::to_string(i));
+      table.push_back(ConfigValue::flag(names_.find(name) != nullptr));
+    }
+    model_.given_tables.emplace(each.table, std::move(table));
+  }
+
+  RunnableModel& model_;
+  const Manifest& manifest_;
+  ParameterNames names_;
+  Diagnostics quiet_;
+  ConfigReader reader_;
+  ModelValues said_;
+  PartialValues values_;
+  Outline outline_;
+  std::map<std::string, NamedParameter, std::less<>> found_;
+};
+
+}  // namespace
+
+std::vector<std::string> read_shapes(RunnableModel& model,
+                                     const Manifest& manifest) {
+  return ShapeReading(model, manifest).run();
+}
+
+}  // namespace shardplan

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/forward/parameter_names.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <utility>
+
+namespace shardplan {
+namespace {
+
+using Parts = std::vector<std::string_view>;
+
+// Modules around the model proper; what a task adds (`lm_head`) stands beside
+// them.
+constexpr std::array<std::string_view, 8> kWrappers = {
+    "params", "model",          "transformer", "bert",
+    "module", "language_model", "text_model",  "base_model"};
+
+// Lists of layers: a part before the number of a layer.
+constexpr std::array<std::string_view, 3> kLayerLists = {"layers", "h",
+                                                         "layer"};
+// Parts that Flax joins with a number: `layers_3`.
+constexpr std::array<std::string_view, 4> kNumbered = {"layers", "h", "layer",
+                                                       "experts"};
+
+template <size_t N>
+bool is_one_of(std::string_view word,
+               const std::array<std::string_view, N>& words) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+bool is_number(std::string_view part) {
+  return !part.empty() && std::all_of(part.begin(), part.end(), [](char c) {
+    return c >= '0' && c <= '9';
+  });
+}
+
+Parts split_name(std::string_view name) {
+  const char separator = name.find('/') != std::string_view::npos ? '/' : '.';
+  Parts parts;
+  while (true) {
+    const size_t end = name.find(separator);
+    const std::string_view part = name.substr(0, end);
+    const size_t bar = part.rfind('_');
+    if (bar != std::string_view::npos && is_number(part.substr(bar + 1)) &&
+        is_one_of(part.substr(0, bar), kNumbered)) {
+      parts.push_back(part.substr(0, bar));
+      parts.push_back(part.substr(bar + 1));
+    } else {
+      parts.push_back(part);
+    }
+    if (end == std::string_view::npos) return parts;
+    name.remove_prefix(end + 1);
+  }
+}
+
+std::string join(const Parts& parts) {
+  std::string name;
+  for (const std::string_view part : parts) {
+    if (!name.empty()) name += '.';
+    name += part;
+  }
+  return name;
+}
+
+// Where the number of the layer stands, or would stand: behind the first list
+// of layers. 0 when the name has none.
+size_t layer_place(const Parts& parts) {
+  for (size_t i = 0; i + 1 < parts.size(); ++i) {
+    if (is_one_of(parts[i], kLayerLists)) return i + 1;
+  }
+  return 0;
+}
+
+struct Canonical {
+  Parts parts;
+  NamedParameter parameter;
+};
+
+Canonical canonical(std::string_view name) {
+  Canonical result;
+  Parts& parts = result.parts;
+  parts = split_name(name);
+  if (parts.size() > 1 && parts.back() == "value") parts.pop_back();
+  size_t outer = 0;
+  while (outer + 1 < parts.size() && is_one_of(parts[outer], kWrappers)) {
+    ++outer;
+  }
+  parts.erase(parts.begin(), parts.begin() + static_cast<ptrdiff_t>(outer));
+  std::string_view& last = parts.back();
+  if (parts.size() > 1) {
+    result.parameter.inputs_first = last == "kernel";
+    // gamma and beta are what BERT's first checkpoints call them.
+    if (last == "kernel" || last == "embedding" || last == "scale" ||
+        last == "gamma") {
+      last = "weight";
+    } else if (last == "beta") {
+      last = "bias";
+    }
+  }
+  const size_t place = layer_place(parts);
+  result.parameter.stacked = place > 0 && !is_number(parts[place]);
+  return result;
+}
+
+}  // namespace
+
+ParameterNames::ParameterNames(const Manifest& manifest,
+                               std::span<const OtherName> others)
+    : manifest_(&manifest) {
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    Canonical name = canonical(manifest.name(i));
+    name.parameter.index = i;
+    for (std::string_view& part : name.parts) {
+      const auto own = std::find_if(
+          others.begin(), others.end(),
+          [&](const OtherName& each) { return each.other == part; });
+      if (own != others.end()) part = own->part;
+    }
+    by_name_.emplace(join(name.parts), name.parameter);
+  }
+}
+
+const NamedParameter* ParameterNames::find(std::string_view name) const {
+  const auto exact = by_name_.find(name);
+  if (exact != by_name_.end()) return &exact->second;
+  Parts parts = split_name(name);
+  const size_t place = layer_place(parts);
+  if (place == 0 || !is_number(parts[place])) return nullptr;
+  parts.erase(parts.begin() + static_cast<ptrdiff_t>(place));
+  const auto stacked = by_name_.find(join(parts));
+  if (stacked == by_name_.end() || !stacked->second.stacked) return nullptr;
+  return &stacked->second;
+}
+
+int64_t ParameterNames::layer_count(std::string_view prefix) const {
+  const std::string start = std::string(prefix) + ".";
+  int64_t count = 0;
+  for (auto each = by_name_.lower_bound(start);
+       each != by_name_.end() && each->first.rfind(start, 0) == 0; ++each) {
+    if (each->second.stacked) {
+      const Shape& shape = manifest_->type(each->second.index).shape;
+      if (!shape.empty()) count = std::max(count, shape.front());
+      continue;
+    }
+    int64_t layer = 0;
+    const char* begin = each->first.data() + start.size();
+    const char* end = each->first.data() + each->first.size();
+    const auto [rest, problem] = std::from_chars(begin, end, layer);
+    // A number near 2^63 is not a count of layers.
+    if (problem == std::errc() && layer < INT64_MAX) {
+      count = std::max(count, layer + 1);
+    }
+  }
+  return count;
+}
+
+std::map<std::string, NamedParameter> ParameterNames::folded_parameters()
+    const {
+  std::map<std::string, NamedParameter> names;
+  for (const auto& [name, parameter] : by_name_) {
+    Parts parts = split_name(name);
+    if (parameter.stacked) {
+      parts.insert(parts.begin() + static_cast<ptrdiff_t>(layer_place(parts)),
+                   "*");
+    }
+    for (std::string_view& part : parts) {
+      if (is_number(part)) part = "*";
+    }
+    names.emplace(join(parts), parameter);
+  }
+  return names;
+}
+
+std::vector<std::string> ParameterNames::folded() const {
+  std::vector<std::string> names;
+  for (auto& [name, parameter] : folded_parameters()) names.push_back(name);
+  return names;
+}
+
+std::string without_outer_modules(std::string_view name) {
+  Parts parts = split_name(name);
+  size_t outer = 0;
+  while (outer + 1 < parts.size() && is_one_of(parts[outer], kWrappers)) {
+    ++outer;
+  }
+  parts.erase(parts.begin(), parts.begin() + static_cast<ptrdiff_t>(outer));
+  return join(parts);
+}
+
+}  // namespace shardplan

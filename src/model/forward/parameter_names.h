@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// ParameterNames: a checkpoint's parameters under one convention of names.
+//
+// The convention is that of Hugging Face without the outer modules (`model.`,
+// `transformer.`, `bert.`, `language_model.`): parts joined by dots,
+// "layers.3.self_attn.q_proj.weight", "embed_tokens.weight". Flax and EasyDeL
+// write `model/layers/3/self_attn/q_proj/kernel`, put inputs before outputs in
+// a kernel, and may stack layers: one `layers/self_attn/q_proj/kernel` whose
+// first dimension counts layers. Their last part (`kernel`, `embedding`,
+// `scale`) is `weight` in the convention. Experts may be stacked likewise: then
+// the name lacks their number ("layers.3.mlp.experts.up_proj.weight").
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/manifest.h"
+#include "model/architecture/architecture.h"
+
+namespace shardplan {
+
+struct NamedParameter {
+  size_t index = 0;  // in the manifest
+  // A matrix is [in, out], as in Flax; else [out, in], as in PyTorch.
+  bool inputs_first = false;
+  // The name lacks the number of the layer: the first dimension counts layers.
+  bool stacked = false;
+};
+
+class ParameterNames {
+ public:
+  // The manifest must outlive this. Parts of names that are one of `others` are
+  // as the architecture has them.
+  explicit ParameterNames(const Manifest& manifest,
+                          std::span<const OtherName> others = {});
+
+  // By a name of the convention; "layers.3.x" is also found in a stacked
+  // "layers.x". Null when there is none.
+  const NamedParameter* find(std::string_view name) const;
+  // Numbers of layers under a prefix ("layers", "h", "encoder.layer"), from
+  // names or from the first dimension of what is stacked; 0 without any.
+  int64_t layer_count(std::string_view prefix) const;
+  // Names with `*` for numbers of layers and experts, sorted, each once. What
+  // is stacked over layers has the `*` that its name lacks.
+  std::vector<std::string> folded() const;
+  // The same with the first parameter of each.
+  std::map<std::string, NamedParameter> folded_parameters() const;
+
+ private:
+  const Manifest* manifest_;
+  std::map<std::string, NamedParameter, std::less<>> by_name_;
+};
+
+// A module's name without the outer modules: "layers.0.mlp" of
+// "model.layers.0.mlp".
+std::string without_outer_modules(std::string_view name);
+
+}  // namespace shardplan

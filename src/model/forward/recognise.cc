@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/forward/recognise.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "model/architectures.h"
+#include "model/config_reader.h"
+#include "model/forward/outline.h"
+#include "model/forward/parameter_names.h"
+
+namespace shardplan {
+namespace {
+
+// Names that a message shows.
+constexpr size_t kShownNames = 6;
+constexpr const char* kByHand =
+    "any other forward pass is described by an architecture file, "
+    "`--architecture FILE`, or a graph file, `--graph FILE`";
+
+using Names = std::vector<std::string>;  // sorted
+
+std::string architectures_text() {
+  return joined(computing_architectures(), ", ");
+}
+
+Span head_of(const Node& config) {
+  const Span place = config.span();
+  return {place.file, place.begin, std::min(place.begin + 1, place.end)};
+}
+
+std::nullopt_t report_unknown(const std::string& model_type, Span where,
+                              Diagnostics& diags) {
+  auto problem = diags.error(
+      Code::UnknownFamily, where,
+      "the forward pass of " + in_backticks(model_type) + " is not known");
+  if (const auto near = nearest(model_type, computing_architectures())) {
+    problem.help("did you mean `" + *near + "`?");
+  }
+  problem.help("known are " + architectures_text()).help(kByHand);
+  return std::nullopt;
+}
+
+std::string text_at(const Node& map, std::string_view key) {
+  const auto value = map.find(key);
+  return value && value->is_string() ? std::string(value->text()) : "";
+}
+
+// Of a model that also sees or hears the part that reads text.
+void note_text_model(const std::string& whole, const std::string& part,
+                     Span where, Diagnostics& diags) {
+  if (whole.empty() || whole == part) return;
+  diags
+      .report(Code::UnsupportedConfig, Severity::Note, where,
+              "only the text model of this " + in_backticks(whole) +
+                  " is run, as a " + in_backticks(part))
+      .fact("its other parts, and what they pass to the text model, are not");
+}
+
+std::optional<RunnableModel> by_config(
+    std::shared_ptr<const Document> config,
+    std::shared_ptr<const Architecture> architecture, Diagnostics& diags) {
+  RunnableModel model;
+  model.config = std::move(config);
+  model.has_config = true;
+  const Node root = model.config->root();
+  const auto inner = root.find("text_config");
+  model.nested = inner && inner->is_map();
+  const Node map = model.map();
+  std::string type = text_at(map, "model_type");
+  const std::string whole = text_at(root, "model_type");
+  if (type.empty()) type = whole;
+  ModelKind kind = architecture != nullptr
+                       ? model_kind_of(std::move(architecture), root)
+                       : find_model_kind(map);
+  if (!kind) kind = find_model_kind(root);
+  if (!kind || !kind.architecture->computes) {
+    if (type.empty() && kind) type = kind.architecture->name;
+    return report_unknown(type, head_of(root), diags);
+  }
+  model.architecture = kind.architecture;
+  model.model_class = kind.model_class != nullptr
+                          ? kind.model_class
+                          : &kind.architecture->classes.front();
+  if (model.nested) note_text_model(whole, type, head_of(root), diags);
+  return model;
+}
+
+// Those of `wanted` that are there, or that are not.
+Names select(const Names& names, const Names& wanted, bool there) {
+  Names some;
+  for (const std::string& name : wanted) {
+    if (std::binary_search(names.begin(), names.end(), name) == there) {
+      some.push_back(name);
+    }
+  }
+  return some;
+}
+
+void report_unrecognised(const Names& names, Diagnostics& diags) {
+  auto problem =
+      diags.error(Code::UnknownFamily, {},
+                  "the names of this model are those of no architecture whose "
+                  "forward pass is known");
+  std::string near;
+  ModelOutline outline;
+  size_t most = 0;
+  for (const std::string& each : computing_architectures()) {
+    ModelOutline own = outline_of(find_architecture(each));
+    const size_t found = select(names, own.required, true).size();
+    if (!near.empty() && found <= most) continue;
+    near = each;
+    outline = std::move(own);
+    most = found;
+  }
+  problem.fact("`" + near + "` is nearest: " + std::to_string(most) + " of " +
+               plural(static_cast<int64_t>(outline.required.size()), "name") +
+               " looked for are there");
+  const Names missing = select(names, outline.required, false);
+  for (size_t i = 0; i < missing.size() && i < kShownNames; ++i) {
+    problem.fact("not found: `" + missing[i] + "`");
+  }
+  if (missing.size() > kShownNames) problem.fact("not found: ..");
+  if (most > 0) {
+    const Names foreign = select(outline.known, names, false);
+    for (size_t i = 0; i < foreign.size() && i < kShownNames; ++i) {
+      problem.fact("a `" + near + "` has no `" + foreign[i] + "`");
+    }
+  }
+  std::string own;
+  for (size_t i = 0; i < names.size() && i < kShownNames; ++i) {
+    own += (i == 0 ? "`" : ", `") + names[i] + "`";
+  }
+  problem.fact("the model has " + own +
+               (names.size() > kShownNames ? ", .." : ""));
+  problem
+      .help("known are " + architectures_text() +
+            "; a config.json beside the model names its own")
+      .help(kByHand);
+}
+
+std::shared_ptr<const Document> empty_config() {
+  Diagnostics quiet;
+  auto document = parse_document(
+      std::make_shared<const SourceFile>("", std::string("{}")), quiet);
+  return std::make_shared<const Document>(*std::move(document));
+}
+
+// How many of the names are those of parameters that a class has.
+size_t fitting(const std::shared_ptr<const Architecture>& architecture,
+               const ModelClass& model_class, const Names& names) {
+  Architecture one = *architecture;
+  one.classes = {model_class};
+  const auto own = std::make_shared<const Architecture>(std::move(one));
+  return select(outline_of(own).known, names, true).size();
+}
+
+// Under the names that an architecture has for them.
+Names folded_names(const Manifest& manifest, const Architecture& architecture) {
+  return ParameterNames(manifest, architecture.other_names).folded();
+}
+
+std::optional<RunnableModel> by_names(const Manifest& manifest,
+                                      Diagnostics& diags) {
+  RunnableModel model;
+  size_t most = 0;
+  for (const std::string& each : computing_architectures()) {
+    auto architecture = find_architecture(each);
+    const Names folded = folded_names(manifest, *architecture);
+    const ModelOutline outline = outline_of(architecture);
+    if (!select(folded, outline.required, false).empty() ||
+        !select(outline.known, folded, false).empty() ||
+        outline.required.size() <= most) {
+      continue;
+    }
+    most = outline.required.size();
+    model.architecture = std::move(architecture);
+  }
+  if (model.architecture == nullptr) {
+    report_unrecognised(ParameterNames(manifest).folded(), diags);
+    return std::nullopt;
+  }
+  const Names folded = folded_names(manifest, *model.architecture);
+  size_t best = 0;
+  for (const ModelClass& each : model.architecture->classes) {
+    if (!is_computed(*model.architecture, each)) continue;
+    const size_t fit = fitting(model.architecture, each, folded);
+    if (model.model_class != nullptr && fit <= best) continue;
+    best = fit;
+    model.model_class = &each;
+  }
+  model.config = empty_config();
+  return model;
+}
+
+std::nullopt_t report_untold(const RunnableModel& model, const Names& missing,
+                             Diagnostics& diags) {
+  auto problem =
+      diags.error(Code::MissingFacts, {},
+                  "sizes of this " + in_backticks(model.architecture->name) +
+                      " are not known: names and shapes do not determine them");
+  for (const std::string& name : missing) {
+    problem.fact("missing: " + in_backticks(name));
+  }
+  problem.help(
+      "put the model's config.json beside it, or give `facts` in the "
+      "manifest: `heads`, `kv_heads` and `head_dim`");
+  return std::nullopt;
+}
+
+// "1e-06", "10000"
+std::string shortest(double number) {
+  std::array<char, 32> text{};
+  const auto end =
+      std::to_chars(text.data(), text.data() + text.size(), number);
+  return {text.data(), end.ptr};
+}
+
+// What is computed with values that nothing in the checkpoint tells.
+void note_assumed(const RunnableModel& model, Diagnostics& diags) {
+  Names assumed;
+  for (const ValueRule& rule : model.architecture->values) {
+    if (!rule.of_forward || rule.is || model.given.contains(rule.name) ||
+        rule.kind == ValueRule::Kind::Table) {
+      continue;
+    }
+    const auto value = model_value(model, rule.name);
+    if (!value) continue;
+    switch (value->kind) {
+      case ConfigValue::Kind::Integer:
+        assumed.push_back(rule.name + " " + std::to_string(value->integer));
+        break;
+      case ConfigValue::Kind::Real:
+        assumed.push_back(rule.name + " " + shortest(value->real));
+        break;
+      case ConfigValue::Kind::Flag:
+        assumed.push_back(rule.name +
+                          (value->integer != 0 ? " true" : " false"));
+        break;
+      case ConfigValue::Kind::Text:
+        assumed.push_back(rule.name + " " + value->text);
+        break;
+      default:
+        break;
+    }
+  }
+  if (assumed.empty()) return;
+  auto note = diags.report(
+      Code::MissingFacts, Severity::Note, {},
+      "the model has no config: it is taken to have what a " +
+          in_backticks(model.architecture->name) + " has by default");
+  for (std::string& what : assumed) note.fact(std::move(what));
+  note.help("put the model's config.json beside it");
+}
+
+}  // namespace
+
+std::optional<RunnableModel> recognise_model(
+    const Manifest& manifest, std::shared_ptr<const Document> config,
+    std::shared_ptr<const Architecture> architecture, Diagnostics& diags) {
+  std::optional<RunnableModel> model;
+  if (config != nullptr) {
+    model = by_config(std::move(config), std::move(architecture), diags);
+  } else if (architecture != nullptr) {
+    model.emplace();
+    model->config = empty_config();
+    model->model_class = &architecture->classes.front();
+    model->architecture = std::move(architecture);
+    if (!model->architecture->computes) {
+      return report_unknown(model->architecture->name, {}, diags);
+    }
+  } else {
+    model = by_names(manifest, diags);
+  }
+  if (!model) return std::nullopt;
+  const Names missing = read_shapes(*model, manifest);
+  const auto layers = model->given.find("layers");
+  if (layers != model->given.end() &&
+      layers->second.integer > kMaxModelLayers) {
+    diags
+        .error(Code::UnsupportedConfig, {},
+               "`layers` of the model is " +
+                   std::to_string(layers->second.integer))
+        .help("give it a size from 1 to " + count_text(kMaxModelLayers));
+    return std::nullopt;
+  }
+  if (!missing.empty()) return report_untold(*model, missing, diags);
+  if (!model->has_config) note_assumed(*model, diags);
+  return model;
+}
+
+}  // namespace shardplan

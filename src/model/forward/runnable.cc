@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/forward/runnable.h"
+
+#include <algorithm>
+
+namespace shardplan {
+
+Node RunnableModel::map() const {
+  const Node root = config->root();
+  return nested ? *root.find("text_config") : root;
+}
+
+Span RunnableModel::where() const {
+  if (!has_config) return {};
+  const Span place = config->root().span();
+  return {place.file, place.begin, std::min(place.begin + 1, place.end)};
+}
+
+OpenValues::OpenValues(const RunnableModel& model, Diagnostics& diags)
+    : reader(model.map(), model.nested ? "text_config." : "", diags),
+      values(*model.architecture, reader) {
+  for (const auto& [name, value] : model.given) values.give(name, value);
+  for (const auto& [name, table] : model.given_tables) {
+    values.give(name, table);
+  }
+}
+
+std::optional<ConfigValue> model_value(const RunnableModel& model,
+                                       std::string_view name) {
+  Diagnostics quiet;
+  OpenValues open(model, quiet);
+  const ConfigValue* const found = open.values.find(name);
+  if (found == nullptr) return std::nullopt;
+  return *found;
+}
+
+std::optional<int64_t> model_size(const RunnableModel& model,
+                                  std::string_view name) {
+  const auto found = model_value(model, name);
+  if (!found || found->kind != ConfigValue::Kind::Integer) return std::nullopt;
+  return found->integer;
+}
+
+std::vector<int64_t> model_table(const RunnableModel& model,
+                                 std::string_view name) {
+  Diagnostics quiet;
+  OpenValues open(model, quiet);
+  std::string why;
+  std::vector<int64_t> numbers;
+  const auto* const table = open.values.find_table(name, why);
+  for (size_t i = 0; table != nullptr && i < table->size(); ++i) {
+    numbers.push_back((*table)[i].integer);
+  }
+  return numbers;
+}
+
+bool is_computed(const Architecture& architecture,
+                 const ModelClass& model_class) {
+  return std::all_of(model_class.steps.begin(), model_class.steps.end(),
+                     [&](const ModuleStep& step) {
+                       const auto block = architecture.blocks.find(step.what);
+                       return step.kind == ModuleStep::Kind::Block &&
+                              block != architecture.blocks.end() &&
+                              block->second.forward;
+                     });
+}
+
+}  // namespace shardplan

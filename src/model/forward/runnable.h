@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// RunnableModel: a model whose forward pass is known, and what its config and
+// its tensors say of the names of its architecture.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "model/architecture/architecture.h"
+#include "model/architecture/values.h"
+#include "model/config_reader.h"
+#include "syntax/document.h"
+
+namespace shardplan {
+
+// A model whose forward pass is known.
+struct RunnableModel {
+  std::shared_ptr<const Architecture> architecture;
+  const ModelClass* model_class = nullptr;  // of the architecture
+  // Its config.json, and the map in it that says its sizes (`text_config`, or
+  // all of it); without one, an empty map.
+  std::shared_ptr<const Document> config;
+  bool has_config = false;
+  bool nested = false;
+  // Names whose values are known, whatever the config says: from shapes and
+  // facts, or of a smaller model.
+  std::map<std::string, ConfigValue, std::less<>> given;
+  std::map<std::string, std::vector<ConfigValue>, std::less<>> given_tables;
+
+  Node map() const;
+  Span where() const;  // of the config, for messages; null without one
+};
+
+// A model's values, with what they are read from.
+struct OpenValues {
+  ConfigReader reader;
+  ModelValues values;
+
+  OpenValues(const RunnableModel& model, Diagnostics& diags);
+};
+
+// The value of a name of its architecture; empty where it has none.
+std::optional<ConfigValue> model_value(const RunnableModel& model,
+                                       std::string_view name);
+std::optional<int64_t> model_size(const RunnableModel& model,
+                                  std::string_view name);
+// Of a table of integers, one per layer; nothing where there is none.
+std::vector<int64_t> model_table(const RunnableModel& model,
+                                 std::string_view name);
+
+// Whether all that a class has is computed: blocks, one after another.
+bool is_computed(const Architecture& architecture,
+                 const ModelClass& model_class);
+
+}  // namespace shardplan
