@@ -66,12 +66,18 @@ bool ConfigClass::is_default(std::string_view key, const Node& value) const {
   return false;
 }
 
-std::vector<std::string> ConfigClass::aliases(std::string_view key) const {
+std::vector<std::string> ConfigClass::aliases(std::string_view key,
+                                              bool older) const {
   std::vector<std::string> names;
   const auto map = member("attribute_map");
+  const auto before = older ? member("older") : std::nullopt;
   for (size_t i = 0; map && i < map->size(); ++i) {
-    if (map->key(i) == key) names.emplace_back(map->item(i).text());
-    if (map->item(i).text() == key) names.emplace_back(map->key(i));
+    const std::string_view name = map->key(i);
+    const std::string_view real = map->item(i).text();
+    // A key that had a value of its own was no other name.
+    if (before && before->size() > 0 && before->item(0).find(name)) continue;
+    if (name == key) names.emplace_back(real);
+    if (real == key) names.emplace_back(name);
   }
   return names;
 }

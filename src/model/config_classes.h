@@ -30,8 +30,8 @@ class ConfigClass {
   // Whether the class, in one of the versions, takes that value where there is
   // no such key.
   bool is_default(std::string_view key, const Node& value) const;
-  // Other names of a key.
-  std::vector<std::string> aliases(std::string_view key) const;
+  // Other names of a key; `older`: as transformers 4 has them.
+  std::vector<std::string> aliases(std::string_view key, bool older) const;
   // Keys that change names or shapes of tensors.
   bool changes_tensors(std::string_view key) const;
 

@@ -21,7 +21,7 @@ bool ConfigReader::ok() const {
 }
 
 Span ConfigReader::place(std::string_view key) const {
-  if (const auto value = map_.find(key)) return value->span();
+  if (const auto value = at(key)) return value->span();
   const Span map = map_.span();
   return {map.file, map.begin, std::min(map.begin + 1, map.end)};
 }
@@ -40,8 +40,20 @@ Diagnostics::Builder ConfigReader::ill_typed(std::string_view key,
                           std::string(kind_name(value.kind())));
 }
 
+std::optional<Node> ConfigReader::at(std::string_view key) const {
+  if (auto value = map_.find(key)) return value;
+  Node map = map_;
+  for (size_t dot = key.find('.'); dot != key.npos; dot = key.find('.')) {
+    const auto inner = map.find(key.substr(0, dot));
+    if (!inner || !inner->is_map()) return std::nullopt;
+    map = *inner;
+    key.remove_prefix(dot + 1);
+  }
+  return map.find(key);
+}
+
 std::optional<Node> ConfigReader::find(std::string_view key) const {
-  const auto value = map_.find(key);
+  const auto value = at(key);
   if (!value || value->is_null()) return std::nullopt;
   return value;
 }
@@ -49,7 +61,7 @@ std::optional<Node> ConfigReader::find(std::string_view key) const {
 int64_t ConfigReader::bounded(std::string_view key, int64_t least, int64_t most,
                               const Fallback& fallback) {
   const std::string shown = "`" + path_ + std::string(key) + "`";
-  const auto value = map_.find(key);
+  const auto value = at(key);
   if (!value) {
     if (!fallback.absent) refuse(key, shown + " is missing");
     return fallback.absent.value_or(least);
@@ -81,7 +93,7 @@ int64_t ConfigReader::count(std::string_view key, int64_t least,
 }
 
 bool ConfigReader::flag(std::string_view key, bool absent) {
-  const auto value = map_.find(key);
+  const auto value = at(key);
   if (!value) return absent;
   const std::optional<bool> flag = value->boolean();
   if (!flag) ill_typed(key, *value, kind_name(NodeKind::Bool));

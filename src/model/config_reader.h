@@ -54,8 +54,9 @@ class ConfigReader {
   const Node& map() const { return map_; }
   // "text_config"; "" of the whole.
   std::string path() const { return path_.substr(0, path_.rfind('.')); }
-  // The value, null or not.
-  std::optional<Node> at(std::string_view key) const { return map_.find(key); }
+  // The value, null or not. `attn_config.kv_n_heads` is a key of a map within,
+  // unless there is a key that is called so.
+  std::optional<Node> at(std::string_view key) const;
   // An integer from `least` to `most`; else it is reported.
   int64_t bounded(std::string_view key, int64_t least, int64_t most,
                   const Fallback& fallback);

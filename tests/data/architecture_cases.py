@@ -343,3 +343,87 @@ add("gemma4", "clipped", "Gemma4ForConditionalGeneration", text_config=G4, visio
 
 add("qwen3_vl", "smaller", "Qwen3VLForConditionalGeneration", tie_word_embeddings=True, text_config=dict(T3, tie_word_embeddings=True), vision_config=dict(Q3V, deepstack_visual_indexes=[5, 11, 17]))
 add("qwen3_vl", "other-mergers", "Qwen3VLForConditionalGeneration", tie_word_embeddings=False, text_config=T3, vision_config=dict(Q3V, deepstack_visual_indexes=[1]))
+
+# of other decoders
+KV2 = dict(DENSE, num_key_value_heads=2)
+for kind, name, more in (("ministral3", "Ministral3", {"head_dim": 10}), ("cwm", "Cwm", {"head_dim": 10, "mlp_bias": True}),
+                         ("jais2", "Jais2", {"head_dim": 10}), ("hyperclovax", "HyperCLOVAX", {"use_post_norm": False, "head_dim": 10}),
+                         ("granite_swa", "GraniteSWA", {"attention_bias": True, "mlp_bias": True}),
+                         ("doge", "Doge", {"attention_bias": True, "mlp_bias": True})):
+    add(kind, "plain", f"{name}ForCausalLM", **KV2)
+    add(kind, "more", f"{name}ForCausalLM", **KV2, **more)
+    add(kind, "tied", f"{name}ForCausalLM", **DENSE, tie_word_embeddings=True)
+    add(kind, "biased", f"{name}ForCausalLM", **KV2, attention_bias=True, mlp_bias=False)
+    add(kind, "base", f"{name}Model", **KV2)
+LATENT = dict(DENSE, kv_lora_rank=8, q_lora_rank=12, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=5)
+add("minicpm3", "plain", "MiniCPM3ForCausalLM", **LATENT)
+add("minicpm3", "biased", "MiniCPM3ForCausalLM", **LATENT, attention_bias=True, mlp_bias=True, tie_word_embeddings=False)
+add("minicpm3", "base", "MiniCPM3Model", **{**LATENT, "qk_rope_head_dim": 8})
+V32 = dict(LATENT, moe_intermediate_size=20, n_routed_experts=4, num_experts_per_tok=2, index_head_dim=8, index_n_heads=4,
+           num_hidden_layers=5, n_group=1, topk_group=1)
+add("deepseek_v32", "plain", "DeepseekV32ForCausalLM", **V32)
+add("deepseek_v32", "dense", "DeepseekV32ForCausalLM", **V32, first_k_dense_replace=1, n_shared_experts=2, attention_bias=True)
+add("deepseek_v32", "tied", "DeepseekV32ForCausalLM", **V32, tie_word_embeddings=True)
+add("deepseek_v32", "base", "DeepseekV32Model", **V32)
+add("camembert", "masked", "CamembertForMaskedLM", **ENC)
+add("camembert", "types", "CamembertForMaskedLM", **ENC, type_vocab_size=1)
+add("camembert", "base", "CamembertModel", **ENC)
+EXPERTS = dict(KV2, moe_intermediate_size=20, num_experts_per_tok=2, num_hidden_layers=3)
+for kind, name, key, shared in (("exaone_moe", "ExaoneMoe", "num_experts", "num_shared_experts"), ("hy_v3", "HYV3", "num_experts", "num_shared_experts"),
+                                ("mellum", "Mellum", "num_local_experts", None), ("solar_open", "SolarOpen", "n_routed_experts", "n_shared_experts"),
+                                ("afmoe", "Afmoe", "num_experts", "num_shared_experts")):
+    some = {key: 4, **({shared: 2} if shared else {})}
+    add(kind, "plain", f"{name}ForCausalLM", **EXPERTS, **some)
+    add(kind, "biased-tied", f"{name}ForCausalLM", **{**EXPERTS, "num_key_value_heads": 4}, **some, attention_bias=True, mlp_bias=True, head_dim=10, tie_word_embeddings=True)
+    add(kind, "some-dense", f"{name}ForCausalLM", **EXPERTS, **some, mlp_layer_types=["sparse", "dense", "sparse"], first_k_dense_replace=2, num_dense_layers=2)
+    add(kind, "base", f"{name}Model", **EXPERTS, **{key: 3})
+LITE = dict(LATENT, moe_intermediate_size=20, n_routed_experts=4, num_experts_per_tok=2, num_hidden_layers=3)
+add("glm4_moe_lite", "plain", "Glm4MoeLiteForCausalLM", **LITE)
+add("glm4_moe_lite", "biased-tied", "Glm4MoeLiteForCausalLM", **LITE, attention_bias=True, n_shared_experts=2, tie_word_embeddings=True)
+add("glm4_moe_lite", "listed", "Glm4MoeLiteForCausalLM", **LITE, mlp_layer_types=["sparse", "dense", "sparse"])
+add("glm4_moe_lite", "base", "Glm4MoeLiteModel", **{**LITE, "q_lora_rank": None})
+add("youtu", "plain", "YoutuForCausalLM", **LATENT)
+add("youtu", "biased", "YoutuForCausalLM", **{**LATENT, "q_lora_rank": None}, attention_bias=True, mlp_bias=True, tie_word_embeddings=False)
+add("youtu", "base", "YoutuModel", **LATENT)
+
+# other encoders, and encoders with decoders
+for kind, name in (("data2vec-text", "Data2VecText"), ("roberta-prelayernorm", "RobertaPreLayerNorm"), ("xlm-roberta-xl", "XLMRobertaXL"), ("megatron-bert", "MegatronBert"), ("mpnet", "MPNet")):
+    add(kind, "masked", f"{name}ForMaskedLM", **ENC)
+    add(kind, "base", f"{name}Model", **ENC)
+    if kind != "mpnet":
+        add(kind, "types", f"{name}ForMaskedLM", **ENC, type_vocab_size=3)
+        add(kind, "causal", f"{name}ForCausalLM", **ENC, is_decoder=True)
+for kind, name in (("mvp", "Mvp"), ("plbart", "PLBart"), ("blenderbot", "Blenderbot"), ("blenderbot-small", "BlenderbotSmall")):
+    add(kind, "plain", f"{name}ForConditionalGeneration", **SEQ)
+    add(kind, "scaled", f"{name}ForConditionalGeneration", **{**SEQ, "encoder_layers": 1}, scale_embedding=True)
+    add(kind, "base", f"{name}Model", **SEQ)
+
+add("mimo_v2_flash", "plain", "MiMoV2FlashForCausalLM", **{**EXPERTS, "num_hidden_layers": 7}, n_routed_experts=4, head_dim=10, v_head_dim=6)
+add("mimo_v2_flash", "biased-tied", "MiMoV2FlashForCausalLM", **EXPERTS, n_routed_experts=4, head_dim=10, v_head_dim=6, attention_bias=True, tie_word_embeddings=True)
+add("mimo_v2_flash", "listed", "MiMoV2FlashForCausalLM", **EXPERTS, n_routed_experts=4, layer_types=["sliding_attention", "full_attention", "full_attention"],
+    mlp_layer_types=["sparse", "dense", "sparse"])
+add("mimo_v2_flash", "base", "MiMoV2FlashModel", **EXPERTS, n_routed_experts=3)
+JET = dict(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_key_value_heads=2, kv_channels=10, num_local_experts=4, num_experts_per_tok=2, num_attention_heads=4)
+add("jetmoe", "plain", "JetMoeForCausalLM", **JET)
+add("jetmoe", "untied", "JetMoeForCausalLM", **{**JET, "num_experts_per_tok": 3, "num_attention_heads": 6}, tie_word_embeddings=False)
+add("jetmoe", "base", "JetMoeModel", **JET)
+add("jetmoe", "sequence", "JetMoeForSequenceClassification", **JET)
+
+add("modernbert-decoder", "plain", "ModernBertDecoderForCausalLM", **MB)
+add("modernbert-decoder", "biases", "ModernBertDecoderForCausalLM", **MB, attention_bias=True, mlp_bias=True, norm_bias=True, decoder_bias=False, classifier_bias=True)
+add("modernbert-decoder", "untied", "ModernBertDecoderForCausalLM", **MB, tie_word_embeddings=False)
+add("modernbert-decoder", "base", "ModernBertDecoderModel", **MB)
+for kind, name, more in (("rembert", "RemBert", {"input_embedding_size": 16, "output_embedding_size": 40}), ("big_bird", "BigBird", {"use_bias": False}),
+                         ("roformer", "RoFormer", {"embedding_size": 16})):
+    add(kind, "masked", f"{name}ForMaskedLM", **ENC, **more)
+    add(kind, "types", f"{name}ForMaskedLM", **ENC, type_vocab_size=3)
+    add(kind, "causal", f"{name}ForCausalLM", **ENC, **more, is_decoder=True)
+    add(kind, "base", f"{name}Model", **ENC)
+    add(kind, "base-more", f"{name}Model", **ENC, **more)
+add("granitemoe_swa", "plain", "GraniteMoeSWAForCausalLM", **KV2, num_local_experts=3)
+add("granitemoe_swa", "shared", "GraniteMoeSWAForCausalLM", **KV2, num_local_experts=3, shared_intermediate_size=28, attention_bias=True, tie_word_embeddings=True)
+add("granitemoe_swa", "base", "GraniteMoeSWAModel", **KV2, num_local_experts=3)
+LONG = dict(ENC, attention_window=8)
+add("longformer", "masked", "LongformerForMaskedLM", **LONG)
+add("longformer", "types", "LongformerForMaskedLM", **LONG, type_vocab_size=3)
+add("longformer", "base", "LongformerModel", **{**LONG, "attention_window": [4, 8]})

@@ -7,9 +7,14 @@ the CPU, and compares names and shapes with those of `shardplan inspect`. Prints
 per type: right, refused, wrong (with what was changed), or unbuildable, where
 transformers makes no model of it. Exits with 1 where anything is wrong.
 
-    python tests/data/judge_mutated_configs.py SHARDPLAN COUNT SEED [TYPE,TYPE,..]
+    python tests/data/judge_mutated_configs.py SHARDPLAN COUNT SEED [TYPE,TYPE,..] \\
+        [--record OUT.jsonl]
+
+--record appends what is wrong to a file, as merge_architectures.py reads it: once it
+is right or refused, `merge_architectures.py --add SHARDPLAN OUT.jsonl` keeps it.
 """
 
+import argparse
 import collections
 import json
 import os
@@ -37,16 +42,25 @@ LARGE = {"hidden_size": 6000, "intermediate_size": 6000, "vocab_size": 6000,
          "d_model": 6000, "num_hidden_layers": 16}
 
 
+def is_mutable(key, value):
+    if KEPT.search(key):
+        return False
+    if isinstance(value, list):
+        return 0 < len(value) < 100 and not isinstance(value[0], (dict, list))
+    return isinstance(value, (int, bool, type(None))) or "act" in key and isinstance(value, str)
+
+
 def mutated(config, draw):
+    """The config with some keys changed, and how they were."""
     config = json.loads(json.dumps(config))
+    changes = []
     for _ in range(draw.choice((1, 1, 2, 3))):
         part = config
         sections = [key for key in config if key.endswith("_config")
                     and isinstance(config[key], dict)]
         if sections and draw.random() < 0.6:
             part = config[draw.choice(sections)]
-        keys = [key for key, value in part.items() if not KEPT.search(key)
-                and isinstance(value, (int, bool, type(None)))]
+        keys = [key for key, value in part.items() if is_mutable(key, value)]
         if not keys:
             continue
         key = draw.choice(keys)
@@ -55,12 +69,17 @@ def mutated(config, draw):
             del part[key]
         elif isinstance(value, bool):
             part[key] = not value
+        elif isinstance(value, str):
+            part[key] = draw.choice(("relu", "gelu", "silu", "xielu", "prelu"))
+        elif isinstance(value, list):
+            part[key] = draw.choice((value[:-1], value + value[-1:], value[::-1], None))
         elif value is None:
             part[key] = draw.choice((1, 2, 4, 8, 16))
         else:
             part[key] = draw.choice((value + 1, value * 2, max(1, value - 1), None,
                                      value + 2, max(1, value // 2)))
-    return config
+        changes.append(f"{key}={part[key]}" if key in part else f"no {key}")
+    return config, "mutated: " + ", ".join(changes)
 
 
 def folded(name):
@@ -107,7 +126,13 @@ def ours(program, config):
 
 
 def main():
-    program, count, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("program")
+    parser.add_argument("count", type=int)
+    parser.add_argument("seed")
+    parser.add_argument("types", nargs="?", type=lambda text: text.split(","))
+    parser.add_argument("--record", type=pathlib.Path)
+    args = parser.parse_args()
     bases = collections.defaultdict(list)
     for line in RECORDED.open():
         row = json.loads(line)
@@ -115,18 +140,18 @@ def main():
         if (config.get("transformers_version") == transformers.__version__
                 and "tensors" in row and sum(t[2] for t in row["tensors"]) < 400):
             bases[config["model_type"]].append(config)
-    types = sys.argv[4].split(",") if len(sys.argv) > 4 else sorted(bases)
-    draw = random.Random(seed)
+    types = args.types or sorted(bases)
     total = collections.Counter()
     for model_type in types:
         verdicts = collections.Counter()
-        for _ in range(count if bases[model_type] else 0):
-            config = mutated(draw.choice(bases[model_type]), draw)
+        draw = random.Random(f"{args.seed} {model_type}")
+        for _ in range(args.count if bases[model_type] else 0):
+            config, changes = mutated(draw.choice(bases[model_type]), draw)
             try:
                 expected = saved(config)
             except Exception:  # whatever transformers raises: it makes no model
                 expected = None
-            found = ours(program, config)
+            found = ours(args.program, config)
             if expected is None:
                 verdict = "unbuildable, " + ("refused" if found is None else "read")
             elif found is None:
@@ -137,6 +162,13 @@ def main():
                 print("wrong:", json.dumps(config))
                 print("  only ours:", list((found - expected).items())[:3])
                 print("  only saved:", list((expected - found).items())[:3])
+                if args.record:
+                    row = {"model_type": model_type, "case": changes, "config": config,
+                           "transformers": transformers.__version__,
+                           "tensors": [[name, shape, n] for (name, shape), n
+                                       in sorted(expected.items())]}
+                    with args.record.open("a") as stream:
+                        stream.write(json.dumps(row) + "\n")
             verdicts[verdict] += 1
         total += verdicts
         print(model_type, dict(verdicts), flush=True)

@@ -53,8 +53,10 @@ TEST_CASE("architectures: the index of model types is what the files say") {
 }
 
 TEST_CASE("architectures: their model types have a recorded class") {
-  // Their sections have; of the whole, no key changes a tensor.
-  const std::set<std::string> without = {"clip", "siglip", "siglip_text_model"};
+  // Their sections have, and of the whole no key changes a tensor; or it is
+  // of the model's own code.
+  const std::set<std::string> without = {"clip", "siglip", "siglip_text_model",
+                                         "kimi_k2"};
   for (const std::string& type : known_model_types()) {
     CAPTURE(type);
     CHECK((find_config_class(type) == nullptr) == without.contains(type));
@@ -74,8 +76,16 @@ TEST_CASE("configuration classes: defaults by version, and their other names") {
   CHECK_FALSE(mistral->default_of("rope_theta", false));
   CHECK(mistral->default_of("rope_theta", true)->number() == 10'000);
   const auto gpt2 = find_config_class("gpt2");
-  CHECK(gpt2->aliases("n_embd") == std::vector<std::string>{"hidden_size"});
-  CHECK(gpt2->aliases("hidden_size") == std::vector<std::string>{"n_embd"});
+  const std::vector<std::string> one = {"hidden_size"};
+  CHECK(gpt2->aliases("n_embd", false) == one);
+  CHECK(gpt2->aliases("n_embd", true) == one);
+  CHECK(gpt2->aliases("hidden_size", true) ==
+        std::vector<std::string>{"n_embd"});
+  // Transformers 4 has `num_hidden_layers` beside it, which counts nothing.
+  const auto pegasus = find_config_class("pegasus");
+  CHECK(pegasus->aliases("encoder_layers", false) ==
+        std::vector<std::string>{"num_hidden_layers"});
+  CHECK(pegasus->aliases("encoder_layers", true).empty());
   CHECK(find_config_class("lama") == nullptr);
   CHECK(find_config_class("\"") == nullptr);
   CHECK(find_config_class("") == nullptr);

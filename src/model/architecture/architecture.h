@@ -59,6 +59,7 @@ struct ValueRule {
 // What a config must fulfil, else it is SP009 at the key.
 struct Requirement {
   Span where;
+  std::string name;  // by which another architecture replaces it; "" for none
   Expression that;
   std::string key;
   std::string message;
@@ -66,6 +67,13 @@ struct Requirement {
   // Only where names of tensors follow from the config, not where there are
   // tensors.
   bool of_names = false;
+};
+
+// What is said with a manifest, where `when` holds.
+struct ArchitectureNote {
+  Span where;
+  std::optional<Expression> when;  // none: always
+  std::string text;                // `{heads}` is the value of a name
 };
 
 // A dimension of a parameter, as a tree of products and of parts side by side.
@@ -249,6 +257,7 @@ struct Architecture {
   std::vector<std::string> ignored_keys;
   std::vector<ValueRule> values;
   std::vector<Requirement> requirements;
+  std::vector<ArchitectureNote> notes;
   std::vector<OtherName> other_names;
   // Whether its forward pass is what its blocks compute, and what a config must
   // fulfil for that.

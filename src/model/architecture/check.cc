@@ -48,6 +48,9 @@ class NameCheck {
     for (const Requirement& requirement : all.requirements) {
       check(requirement.that, global);
     }
+    for (const ArchitectureNote& note : all.notes) {
+      if (note.when) check(*note.when, global);
+    }
     for (const auto& [name, block] : all.blocks) {
       auto names = block.shared ? Known() : global;
       for (const BlockArgument& argument : block.takes) {

@@ -45,11 +45,15 @@ struct Function {
   Operator kind;
   int arguments;
 };
-constexpr std::array<Function, 5> kFunctions = {{{"ceil", Operator::Ceil, 1},
-                                                 {"min", Operator::Min, 2},
-                                                 {"max", Operator::Max, 2},
-                                                 {"sqrt", Operator::Root, 1},
-                                                 {"if", Operator::If, 3}}};
+constexpr std::array<Function, 8> kFunctions = {
+    {{"ceil", Operator::Ceil, 1},
+     {"floor", Operator::Floor, 1},
+     {"min", Operator::Min, 2},
+     {"max", Operator::Max, 2},
+     {"sqrt", Operator::Root, 1},
+     {"length", Operator::Length, 1},
+     {"count", Operator::Count, 3},
+     {"if", Operator::If, 3}}};
 
 bool begins_name(char c) { return is_letter(c) || c == '_'; }
 bool continues_name(char c) {
@@ -155,7 +159,12 @@ class Parser {
 
   int factor() {
     if (++depth_ > kMaxDepth) return fail("it nests too deep");
-    const int result = operand();
+    int result = operand();
+    while (result >= 0 && take("[")) {
+      const int index = disjunction();
+      if (index >= 0 && !take("]")) return fail("a `]` is missing");
+      result = index < 0 ? -1 : add(Operator::Item, result, index);
+    }
     --depth_;
     return result;
   }
@@ -238,7 +247,7 @@ class Parser {
                      [&](const Function& f) { return f.name == name; });
     if (function == kFunctions.end()) {
       return fail("there is no function " + in_backticks(name) +
-                  ": ceil, min, max, sqrt and if are");
+                  ": ceil, floor, min, max, sqrt, length, count and if are");
     }
     take("(");
     std::array<int, 3> arguments = {-1, -1, -1};
@@ -295,6 +304,17 @@ class Evaluator {
       }
       case Operator::Ceil:
         return ceiling(node.first);
+      case Operator::Floor:
+        return whole(node.first, [](double a) { return std::floor(a); });
+      case Operator::Length: {
+        const auto of = list(node.first);
+        if (!of) return std::nullopt;
+        return ConfigValue::of(static_cast<int64_t>(of->size()));
+      }
+      case Operator::Item:
+        return item(node);
+      case Operator::Count:
+        return count(node);
       case Operator::Root:
         return root(node.first);
       case Operator::Negate:
@@ -325,15 +345,71 @@ class Evaluator {
                 " stands where a number is expected");
   }
 
+  std::optional<std::vector<int64_t>> list(int index) {
+    auto found = value(index);
+    if (!found) return std::nullopt;
+    if (found->kind == ConfigValue::Kind::Integers) {
+      return std::move(found->integers);
+    }
+    return fail(std::string(value_kind_name(found->kind)) +
+                " stands where a list is expected");
+  }
+
+  std::optional<int64_t> integer_of(int index) {
+    const auto found = number(index);
+    if (!found) return std::nullopt;
+    if (found->kind == ConfigValue::Kind::Integer) return found->integer;
+    return fail("a number stands where an integer is expected");
+  }
+
+  std::optional<ConfigValue> item(const ExpressionNode& node) {
+    const auto of = list(node.first);
+    const auto at = of ? integer_of(node.second) : std::nullopt;
+    if (!at) return std::nullopt;
+    const auto size = static_cast<int64_t>(of->size());
+    if (*at >= 0 && *at < size) {
+      return ConfigValue::of((*of)[static_cast<size_t>(*at)]);
+    }
+    return fail("there is no item " + std::to_string(*at) + " of " +
+                std::to_string(size));
+  }
+
+  // How often an item is among the first of a list.
+  std::optional<ConfigValue> count(const ExpressionNode& node) {
+    const auto of = list(node.first);
+    const auto wanted = of ? integer_of(node.second) : std::nullopt;
+    const auto end = wanted ? integer_of(node.third) : std::nullopt;
+    if (!end) return std::nullopt;
+    if (*end < 0 || *end > static_cast<int64_t>(of->size())) {
+      return fail("there are no " + std::to_string(*end) + " items of " +
+                  std::to_string(of->size()));
+    }
+    return ConfigValue::of(static_cast<int64_t>(
+        std::count(of->begin(), of->begin() + *end, *wanted)));
+  }
+
+  template <typename Round>
+  std::optional<ConfigValue> whole(int index, const Round& round) {
+    auto of = number(index);
+    if (!of || of->kind == ConfigValue::Kind::Integer) return of;
+    const double rounded = round(of->real);
+    if (!(std::abs(rounded) < 9e18)) return fail("a number exceeds 63 bits");
+    return ConfigValue::of(static_cast<int64_t>(rounded));
+  }
+
+  // A quotient of integers is rounded without being one first.
   std::optional<ConfigValue> ceiling(int index) {
+    const auto up = [](double a) { return std::ceil(a); };
     const ExpressionNode& node = nodes_[static_cast<size_t>(index)];
-    if (node.kind != Operator::Divide) return number(index);
+    if (node.kind != Operator::Divide) return whole(index, up);
     const auto a = number(node.first);
     const auto b = a ? number(node.second) : std::nullopt;
     if (!b) return std::nullopt;
     if (a->kind != ConfigValue::Kind::Integer ||
-        b->kind != ConfigValue::Kind::Integer || a->integer < 0 ||
-        b->integer < 1) {
+        b->kind != ConfigValue::Kind::Integer) {
+      return whole(index, up);
+    }
+    if (a->integer < 0 || b->integer < 1) {
       return fail("ceil is of a quotient of sizes");
     }
     return ConfigValue::of(ceil_div(a->integer, b->integer));

@@ -3,10 +3,13 @@
 // `heads * head_dim`, `(i + 1) % period == 0`, `not tied`.
 //
 // Operators, loosest first: or; and; not; in == != < <= > >=; + -; * / // %;
-// unary -. Functions: ceil(a / b), min(a, b), max(a, b), sqrt(a), and
-// if(condition, a, b), of which only the branch taken is computed. `a / b` of
-// integers must leave no rest, `//` rounds down. Texts are in single or double
-// quotes. The language is described in docs/formats/architecture.md.
+// unary -; list[i], counted from 0. Functions: floor(a), ceil(a), min(a, b),
+// max(a, b), sqrt(a), length(list), count(list, item, n), which is how often
+// the item is among the first n, and if(condition, a, b), of which only the
+// branch taken is computed. `a / b` of integers must leave no rest, but within
+// ceil;
+// `//` rounds down. Texts are in single or double quotes. The language is
+// described in docs/formats/architecture.md.
 #pragma once
 
 #include <cstdint>
@@ -67,9 +70,13 @@ struct ExpressionNode {
     Remainder,
     Negate,
     Ceil,
+    Floor,
     Min,
     Max,
     Root,
+    Length,
+    Item,
+    Count,
     If,
   };
   Kind kind = Kind::Constant;

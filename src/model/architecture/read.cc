@@ -45,11 +45,12 @@ class ArchitectureReader {
     if (!root) return nullptr;
     if (!reader_.known_keys(
             *root,
-            {"architecture",  "summary",      "like",    "model_types",
-             "sizes",         "counts",       "flags",   "numbers",
-             "texts",         "lists",        "tables",  "require",
-             "quantisations", "ignored_keys", "blocks",  "sections",
-             "classes",       "computes",     "forward", "other_names"})) {
+            {"architecture", "summary",       "like",         "model_types",
+             "sizes",        "counts",        "flags",        "numbers",
+             "texts",        "lists",         "tables",       "require",
+             "notes",        "quantisations", "ignored_keys", "blocks",
+             "sections",     "classes",       "computes",     "forward",
+             "other_names"})) {
       return nullptr;
     }
     auto result = std::make_shared<Architecture>();
@@ -78,6 +79,7 @@ class ArchitectureReader {
     if (const auto list = root->find("require")) {
       read_requirements(*list, result->requirements);
     }
+    if (const auto list = root->find("notes")) read_notes(*list, *result);
     if (const auto map = root->find("forward")) read_forward(*map, *result);
     if (const auto map = root->find("sections")) read_sections(*map, *result);
     if (const auto map = root->find("blocks")) {
@@ -245,34 +247,98 @@ class ArchitectureReader {
     if (!require(list, NodeKind::List, "`require`", diags_)) return;
     for (size_t i = 0; i < list.size(); ++i) {
       const Node node = list.item(i);
-      if (!require(node, NodeKind::Map, "a requirement", diags_) ||
-          !reader_.known_keys(node, {"that", "key", "else", "facts", "of"})) {
+      if (!require(node, NodeKind::Map, "a requirement", diags_)) continue;
+      if (const auto name = node.find("drop")) {
+        if (reader_.known_keys(node, {"drop"})) drop(*name, result);
+      } else if (auto read = read_requirement(node)) {
+        put(*std::move(read), result);
+      }
+    }
+  }
+
+  // One with a name replaces that of the architecture that this one is like.
+  static void put(Requirement requirement, std::vector<Requirement>& all) {
+    const auto known =
+        std::find_if(all.begin(), all.end(), [&](const Requirement& other) {
+          return !other.name.empty() && other.name == requirement.name;
+        });
+    if (known == all.end()) {
+      all.push_back(std::move(requirement));
+    } else {
+      *known = std::move(requirement);
+    }
+  }
+
+  void drop(const Node& name, std::vector<Requirement>& all) {
+    std::vector<std::string> names;
+    for (auto each = all.begin(); each != all.end(); ++each) {
+      if (!each->name.empty() && each->name == name.text()) {
+        all.erase(each);
+        return;
+      }
+      if (!each->name.empty()) names.push_back(each->name);
+    }
+    auto problem = reader_.refuse(
+        name.span(), "there is no requirement " + in_backticks(name.text()));
+    if (const auto near = nearest(name.text(), names)) {
+      problem.help("did you mean " + in_backticks(*near) + "?");
+    }
+  }
+
+  std::optional<Requirement> read_requirement(const Node& node) {
+    if (!reader_.known_keys(node,
+                            {"name", "that", "key", "else", "facts", "of"})) {
+      return std::nullopt;
+    }
+    const auto that = node.find("that");
+    const auto message = node.find("else");
+    if (!that || !message) {
+      return reader_.refuse(node.span(), "a requirement has `that` and `else`");
+    }
+    auto read = reader_.expression(*that);
+    if (!read) return std::nullopt;
+    Requirement requirement{
+        node.span(), "",   *std::move(read), "", std::string(message->text()),
+        {},          false};
+    if (const auto name = node.find("name")) {
+      requirement.name = reader_.text(*name, "`name`").value_or("");
+    }
+    if (const auto key = node.find("key")) {
+      requirement.key = std::string(key->text());
+    }
+    if (const auto facts = node.find("facts")) {
+      requirement.facts = reader_.texts(*facts, "`facts`");
+    }
+    if (const auto of = node.find("of")) {
+      requirement.of_names = of->text() == "names";
+      if (!requirement.of_names) {
+        return reader_.refuse(of->span(),
+                              "a requirement is `of: names` or of all");
+      }
+    }
+    return requirement;
+  }
+
+  void read_notes(const Node& list, Architecture& result) {
+    if (!require(list, NodeKind::List, "`notes`", diags_)) return;
+    for (size_t i = 0; i < list.size(); ++i) {
+      const Node node = list.item(i);
+      if (!require(node, NodeKind::Map, "a note", diags_) ||
+          !reader_.known_keys(node, {"note", "when"})) {
         continue;
       }
-      const auto that = node.find("that");
-      const auto message = node.find("else");
-      if (!that || !message) {
-        reader_.refuse(node.span(), "a requirement has `that` and `else`");
+      ArchitectureNote note{node.span(), {}, ""};
+      const auto text = node.find("note");
+      if (!text) {
+        reader_.refuse(node.span(), "a note has `note`");
         continue;
       }
-      auto read = reader_.expression(*that);
-      if (!read) continue;
-      Requirement requirement{node.span(), *std::move(read),
-                              "",          std::string(message->text()),
-                              {},          false};
-      if (const auto key = node.find("key")) {
-        requirement.key = std::string(key->text());
+      note.text = reader_.text(*text, "`note`").value_or("");
+      if (const auto when = node.find("when")) {
+        note.when = reader_.expression(*when);
+        if (!note.when) continue;
       }
-      if (const auto facts = node.find("facts")) {
-        requirement.facts = reader_.texts(*facts, "`facts`");
-      }
-      if (const auto of = node.find("of")) {
-        requirement.of_names = of->text() == "names";
-        if (!requirement.of_names) {
-          reader_.refuse(of->span(), "a requirement is `of: names` or of all");
-        }
-      }
-      result.push_back(std::move(requirement));
+      result.notes.push_back(std::move(note));
     }
   }
 

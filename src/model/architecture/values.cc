@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "base/text.h"
@@ -53,11 +52,11 @@ ModelValues::ModelValues(const Architecture& architecture, ConfigReader& config,
 }
 
 void ModelValues::give(std::string_view name, ConfigValue value) {
-  entries_[std::string(name)] = {State::Read, std::move(value), {}};
+  entries_[std::string(name)] = {State::Read, std::move(value), {}, true};
 }
 
 void ModelValues::give(std::string_view name, std::vector<ConfigValue> table) {
-  entries_[std::string(name)] = {State::Read, {}, std::move(table)};
+  entries_[std::string(name)] = {State::Read, {}, std::move(table), true};
 }
 
 bool ModelValues::says(std::string_view name) const {
@@ -92,75 +91,19 @@ bool ModelValues::read_all(bool for_forward) {
       require(each);
     }
   }
+  refuse_unread_activations();
   refuse_unread_keys();
   return config_.ok();
-}
-
-std::vector<std::string> ModelValues::remarks() const {
-  std::vector<std::string> all;
-  if (!taken_.empty()) {
-    const std::string part = config_.path();
-    all.push_back("taken from " + class_->title() + ", since " +
-                  (part.empty() ? "the config" : in_backticks(part)) +
-                  " has none: " + joined(taken_, ", "));
-  }
-  for (const auto& [name, part] : parts_) {
-    if (part.values == nullptr) continue;
-    for (std::string& remark : part.values->remarks()) {
-      all.push_back(std::move(remark));
-    }
-  }
-  return all;
 }
 
 // A key with its other names.
 std::vector<std::string> ModelValues::spellings(std::string_view key) const {
   std::vector<std::string> names = {std::string(key)};
   if (class_ == nullptr) return names;
-  for (std::string& name : class_->aliases(key)) {
+  for (std::string& name : class_->aliases(key, saved_by_.integer == 4)) {
     names.push_back(std::move(name));
   }
   return names;
-}
-
-// Keys that would change the tensors, and that no name reads.
-void ModelValues::refuse_unread_keys() {
-  if (class_ == nullptr) return;
-  std::set<std::string, std::less<>> known(architecture_.ignored_keys.begin(),
-                                           architecture_.ignored_keys.end());
-  for (const ConfigSection& part : architecture_.sections) {
-    known.insert(part.key);
-  }
-  for (const ValueRule& rule : architecture_.values) {
-    if (rule.of_forward) continue;
-    for (const std::string& key : rule.keys) {
-      for (std::string& name : spellings(key)) known.insert(std::move(name));
-    }
-  }
-  const Node& map = config_.map();
-  std::vector<std::string> unread;
-  for (size_t i = 0; i < map.size(); ++i) {
-    const std::string_view key = map.key(i);
-    const Node value = map.item(i);
-    if (known.contains(key) || value.is_null() ||
-        !class_->changes_tensors(key) || class_->is_default(key, value)) {
-      continue;
-    }
-    unread.emplace_back(key);
-  }
-  if (unread.empty()) return;
-  config_
-      .refuse(
-          unread.front(),
-          quoted_names(unread) +
-              (unread.size() == 1 ? " is not understood, and it changes"
-                                  : " are not understood, and they change") +
-              " the tensors of the model")
-      .fact("by architecture " + in_backticks(architecture_.name))
-      .help(
-          "an architecture names every key that changes tensors, or lists it "
-          "in `ignored_keys`")
-      .help(std::string(kUseTensors));
 }
 
 // What the configuration class has for a name that no key gives.
@@ -170,6 +113,9 @@ std::optional<ConfigValue> ModelValues::from_class(const ValueRule& rule) {
     for (const std::string& name : spellings(key)) {
       const auto node = class_->default_of(name, saved_by_.integer == 4);
       if (!node) continue;
+      if (rule.kind == RuleKind::Integers && !rule.words.empty()) {
+        return from_node(rule, key, *node);
+      }
       if (!rule.words.empty() && node->is_string()) {
         return word(rule, key, *node);
       }
@@ -296,9 +242,11 @@ bool ModelValues::read(const ValueRule& rule, Entry& entry) {
 
 std::optional<ConfigValue> ModelValues::read_value(const ValueRule& rule) {
   for (const std::string& key : rule.keys) {
+    if (!leads_on(key)) return std::nullopt;
     for (const std::string& name : spellings(key)) {
       const auto node = config_.at(name);
       if (!node) continue;
+      if (is_said_twice(rule, name, *node)) return std::nullopt;
       if (!node->is_null()) return from_node(rule, name, *node);
       return otherwise(rule, name, rule.null ? rule.null : rule.otherwise,
                        "null");
@@ -314,6 +262,39 @@ std::optional<ConfigValue> ModelValues::read_value(const ValueRule& rule) {
   if (rule.absent) return otherwise(rule, key, rule.absent, "missing");
   if (auto value = from_class(rule)) return value;
   return otherwise(rule, key, rule.otherwise, "missing");
+}
+
+// Whether what stands before the dots of a key are maps, as far as they are
+// there; else it is reported.
+bool ModelValues::leads_on(std::string_view key) {
+  for (size_t dot = key.find('.'); dot != key.npos;
+       dot = key.find('.', dot + 1)) {
+    const std::string_view outer = key.substr(0, dot);
+    const auto node = config_.find(outer);
+    if (!node || node->is_map()) continue;
+    config_.ill_typed(outer, *node, kind_name(NodeKind::Map));
+    return false;
+  }
+  return true;
+}
+
+// Whether another name of the key has another size: which of them transformers
+// takes depends on its version and on their order.
+bool ModelValues::is_said_twice(const ValueRule& rule, std::string_view key,
+                                const Node& node) {
+  const auto size = node.integer();
+  if (rule.kind != RuleKind::Size || !size) return false;
+  for (const std::string& name : spellings(key)) {
+    const auto other = config_.at(name);
+    const auto value = other ? other->integer() : std::nullopt;
+    if (!value || *value == *size) continue;
+    config_
+        .refuse(key, config_.shown(key) + " and " + config_.shown(name) +
+                         " are names of one value, and differ")
+        .fact(std::to_string(*size) + " and " + std::to_string(*value));
+    return true;
+  }
+  return false;
 }
 
 // What the architecture gives instead of the config.
@@ -392,9 +373,58 @@ std::optional<ConfigValue> ModelValues::word(const ValueRule& rule,
   return problem;
 }
 
+// What a word, or letter, of a list means.
+std::optional<int64_t> ModelValues::meaning(const ValueRule& rule,
+                                            std::string_view key,
+                                            std::string_view word) {
+  const Expression* expression =
+      rule.other_words ? &*rule.other_words : nullptr;
+  std::vector<std::string> known;
+  for (const auto& [text, value] : rule.words) {
+    known.push_back(text);
+    if (text == word) expression = &value;
+  }
+  if (expression == nullptr) {
+    return config_
+        .refuse(key, config_.shown(key) + " has " + in_backticks(word) +
+                         ", which is not known")
+        .fact("known: " + joined(known, ", "));
+  }
+  ValueRule integer = rule;
+  integer.kind = RuleKind::Size;
+  integer.most = kMaxSize;
+  const auto value = otherwise(integer, key, *expression, "");
+  return value ? std::optional(value->integer) : std::nullopt;
+}
+
+// A list of words, or a text of which every letter is one.
+std::optional<ConfigValue> ModelValues::list_of_words(const ValueRule& rule,
+                                                      std::string_view key,
+                                                      const Node& node) {
+  std::vector<int64_t> items;
+  const std::string_view letters = node.is_string() ? node.text() : "";
+  const size_t size = node.is_string() ? letters.size() : node.size();
+  for (size_t i = 0; i < size; ++i) {
+    const Node at = node.is_string() ? node : node.item(i);
+    std::optional<int64_t> item =
+        node.is_string() ? std::nullopt : at.integer();
+    if (!item) {
+      item = meaning(rule, key,
+                     node.is_string() ? letters.substr(i, 1) : at.text());
+    }
+    if (!item) return std::nullopt;
+    items.push_back(*item);
+  }
+  return ConfigValue::of(std::move(items));
+}
+
 std::optional<ConfigValue> ModelValues::from_node(const ValueRule& rule,
                                                   std::string_view key,
                                                   const Node& node) {
+  if (rule.kind == RuleKind::Integers && !rule.words.empty() &&
+      (node.is_string() || node.is_list())) {
+    return list_of_words(rule, key, node);
+  }
   if (!rule.words.empty() && node.is_string()) return word(rule, key, node);
   switch (rule.kind) {
     case RuleKind::Size: {
@@ -424,6 +454,10 @@ std::optional<ConfigValue> ModelValues::from_node(const ValueRule& rule,
       if (node.is_string()) return ConfigValue::of(std::string(node.text()));
       return config_.ill_typed(key, node, kind_name(NodeKind::String));
     default: {
+      // One integer is a list of one.
+      if (const auto one = node.integer()) {
+        return ConfigValue::of(std::vector<int64_t>{*one});
+      }
       const int64_t errors = config_.errors();
       auto list = config_.integers(key);
       if (config_.errors() != errors) return std::nullopt;
@@ -452,6 +486,25 @@ std::optional<ConfigValue> ModelValues::in_layer(const Expression& expression,
       why);
 }
 
+// A list of layers has an item for every one of them, unless the program says
+// how many there are.
+bool ModelValues::fits_layers(std::string_view key, const Node& list) {
+  const auto entry = entries_.find("layers");
+  if (entry != entries_.end() && entry->second.given) return true;
+  const ValueRule* const rule = architecture_.find_value("layers");
+  if (rule == nullptr) return true;
+  std::string why;
+  const ConfigValue* const layers = find("layers", why);
+  if (layers == nullptr) return false;
+  const auto items = static_cast<int64_t>(list.size());
+  if (layers->integer == items) return true;
+  config_
+      .refuse(key, config_.shown(key) + " has " + plural(items, "item") +
+                       " for " + plural(layers->integer, "layer"))
+      .fact("by architecture " + in_backticks(architecture_.name));
+  return false;
+}
+
 bool ModelValues::read_table(const ValueRule& rule, Entry& entry) {
   const auto add = [&](const std::string& key, const Expression& expression,
                        int64_t layer) {
@@ -470,12 +523,14 @@ bool ModelValues::read_table(const ValueRule& rule, Entry& entry) {
     return false;
   };
   for (const std::string& key : rule.keys) {
+    if (!leads_on(key)) return false;
     const auto list = config_.find(key);
     if (!list) continue;
     if (!list->is_list()) {
       config_.ill_typed(key, *list, kind_name(NodeKind::List));
       return false;
     }
+    if (!fits_layers(key, *list)) return false;
     for (size_t i = 0; i < list->size(); ++i) {
       const Node item = list->item(i);
       const Expression* meaning =
@@ -513,47 +568,6 @@ bool ModelValues::read_table(const ValueRule& rule, Entry& entry) {
     if (!add(key, *each, i)) return false;
   }
   return true;
-}
-
-std::string filled_text(
-    const std::string& text,
-    const std::function<const ConfigValue*(std::string_view)>& find) {
-  std::string result;
-  size_t at = 0;
-  while (at < text.size()) {
-    const size_t begin = text.find('{', at);
-    const size_t end = text.find('}', begin);
-    if (begin == text.npos || end == text.npos) break;
-    result += text.substr(at, begin - at);
-    const ConfigValue* const value =
-        find(text.substr(begin + 1, end - begin - 1));
-    if (value != nullptr && value->kind == ConfigValue::Kind::Integer) {
-      result += count_text(value->integer);
-    }
-    at = end + 1;
-  }
-  return result + text.substr(at);
-}
-
-std::string ModelValues::filled(const std::string& text) {
-  return filled_text(text,
-                     [this](std::string_view name) { return find(name); });
-}
-
-void ModelValues::require(const Requirement& requirement) {
-  std::string why;
-  const auto holds = evaluate(
-      requirement.that,
-      [this](std::string_view name, std::string& reason) {
-        return find(name, reason);
-      },
-      why);
-  if (!holds && why.empty()) return;
-  if (holds && holds->kind == ConfigValue::Kind::Flag && holds->integer != 0)
-    return;
-  auto problem = config_.refuse(requirement.key, filled(requirement.message));
-  if (!holds) problem.fact(why);
-  for (const std::string& fact : requirement.facts) problem.fact(filled(fact));
 }
 
 }  // namespace shardplan

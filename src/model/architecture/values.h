@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -55,8 +56,9 @@ class ModelValues {
 
   // What no key said and the configuration classes gave, here and in the
   // sections: "taken from MistralConfig of transformers 5.23.0, since the
-  // config has none: num_key_value_heads 8".
-  std::vector<std::string> remarks() const;
+  // config has none: num_key_value_heads 8"; and the architecture's notes.
+  // REQUIRES: read_all() gave true.
+  std::vector<std::string> remarks();
 
   // The values of a section; null where the config has no such map, which has
   // been reported.
@@ -68,6 +70,7 @@ class ModelValues {
     State state = State::Unread;
     ConfigValue value;
     std::vector<ConfigValue> table;
+    bool given = false;  // by the program, whatever the config says
   };
 
   Entry* entry_of(const ValueRule& rule, std::string& why);
@@ -75,12 +78,21 @@ class ModelValues {
   std::optional<ConfigValue> read_value(const ValueRule& rule);
   std::optional<ConfigValue> from_node(const ValueRule& rule,
                                        std::string_view key, const Node& node);
+  std::optional<ConfigValue> list_of_words(const ValueRule& rule,
+                                           std::string_view key,
+                                           const Node& node);
+  std::optional<int64_t> meaning(const ValueRule& rule, std::string_view key,
+                                 std::string_view word);
   std::optional<ConfigValue> word(const ValueRule& rule, std::string_view key,
                                   const Node& node);
   std::optional<ConfigValue> otherwise(
       const ValueRule& rule, std::string_view key,
       const std::optional<Expression>& expression, std::string_view state);
   bool read_table(const ValueRule& rule, Entry& entry);
+  bool leads_on(std::string_view key);
+  bool fits_layers(std::string_view key, const Node& list);
+  bool is_said_twice(const ValueRule& rule, std::string_view key,
+                     const Node& node);
   std::optional<ConfigValue> in_layer(const Expression& expression,
                                       int64_t layer, std::string& why);
   std::optional<ConfigValue> checked(const ValueRule& rule,
@@ -88,7 +100,9 @@ class ModelValues {
   void require(const Requirement& requirement);
   std::optional<ConfigValue> from_class(const ValueRule& rule);
   std::vector<std::string> spellings(std::string_view key) const;
+  std::set<std::string, std::less<>> read_keys() const;
   void refuse_unread_keys();
+  void refuse_unread_activations();
   std::string filled(const std::string& text);
 
   const Architecture& architecture_;

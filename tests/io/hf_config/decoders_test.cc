@@ -39,8 +39,8 @@ std::string heads(const char* model_type, const Json& changes) {
 
 TEST_CASE("KV heads and head_dim: given, absent and null") {
   CHECK(heads("llama", {{"head_dim", "absent"}}) == "48 48");
-  CHECK(heads("llama", {{"num_key_value_heads", 2}, {"head_dim", 5}}) ==
-        "30 10");
+  CHECK(heads("llama", {{"num_key_value_heads", 2}, {"head_dim", 6}}) ==
+        "36 12");
   CHECK(heads("llama", {{"num_key_value_heads", nullptr},
                         {"head_dim", nullptr}}) == "48 48");
   CHECK(heads("mistral", {{"num_attention_heads", 8}}) == "64 64");
@@ -59,7 +59,7 @@ TEST_CASE("sizes that contradict one another are refused") {
   CHECK(heads("llama", {{"hidden_size", 50}, {"head_dim", "absent"}}) ==
         "SP009 `head_dim` is missing, and `hidden / heads` has no value: "
         "50 / 6 leaves a rest");
-  CHECK(heads("llama", {{"hidden_size", 50}, {"head_dim", 7}}) == "42 42");
+  CHECK(heads("llama", {{"hidden_size", 50}, {"head_dim", 8}}) == "48 48");
   CHECK(heads("gemma2", {{"num_key_value_heads", 2}, {"head_dim", nullptr}}) ==
         "SP009 `head_dim` is null");
   CHECK(heads("gemma2", {{"num_key_value_heads", nullptr}}) ==

@@ -147,8 +147,7 @@ classes:
   CHECK(tensors(file, R"({"d": 8, "n": 3, "kinds": ["a", "b", 6]})") ==
         "l.0.n.weight [8]\nl.1.n.weight [2]\nl.2.n.weight [6]\n");
   CHECK(tensors(file, R"({"d": 8, "n": 3, "kinds": ["a", "b"]})") ==
-        "SP009 config.json:1:1 `wide` of architecture `a` has no value: "
-        "`wide` has 2 items, for layer 2");
+        "SP009 config.json:1:27 `kinds` has 2 items for 3 layers");
   CHECK(tensors(file, R"({"d": 8, "n": 1, "kinds": ["c"]})") ==
         "SP009 config.json:1:27 `kinds` has `c`, which is not known");
 }
@@ -197,6 +196,138 @@ classes:
 "intermediate_size": 3})") ==
         "SP009 config.json:1:49 `mlp_bias` and `intermediate_size` are not "
         "understood, and they change the tensors of the model");
+}
+
+TEST_CASE("lists have words, letters, or one integer, and items") {
+  const std::string file = R"(
+architecture: a
+lists: {kinds: {key: k, values: {x: 1, y: 2}, else: [1, 1, 2]}, image: {key: s, else: [4, 5]}}
+counts: {layers: {is: length(kinds)}}
+tables: {kind: {is: 'kinds[i]'}}
+classes:
+  A:
+    - {parameter: p, shape: ['image[0]', 'image[length(image) - 1]']}
+    - {repeat: layers, name: "l.{i}", steps: [{rms_norm: n, size: kind}, {rms_norm: of_two, size: '1 + count(kinds, 2, i)', when: kind == 2}]}
+)";
+  CHECK(tensors(file, R"({"k": ["y", "x", "y"]})") ==
+        "p [4, 5]\nl.0.n.weight [2]\nl.0.of_two.weight [1]\n"
+        "l.1.n.weight [1]\nl.2.n.weight [2]\nl.2.of_two.weight [2]\n");
+  CHECK(tensors(file, R"({"k": "yx", "s": 7})") ==
+        "p [7, 7]\nl.0.n.weight [2]\nl.0.of_two.weight [1]\n"
+        "l.1.n.weight [1]\n");
+  CHECK(tensors(file, R"({"k": [2], "s": [3, 4, 5]})") ==
+        "p [3, 5]\nl.0.n.weight [2]\nl.0.of_two.weight [1]\n");
+  CHECK(tensors(file, R"({"s": []})") ==
+        "SP009 config.json:1:1 `image[0]` of architecture `a` has no value: "
+        "there is no item 0 of 0");
+  CHECK(tensors(file, R"({"k": "yz"})") ==
+        "SP009 config.json:1:7 `k` has `z`, which is not known");
+  CHECK(tensors(file, R"({"k": ["z"]})") ==
+        "SP009 config.json:1:7 `k` has `z`, which is not known");
+}
+
+TEST_CASE("keys may lie in a map of the config") {
+  const std::string file = R"(
+architecture: a
+sizes: {inner: {key: part.inner.n, else: 2}, outer: {key: part.m, if_null: 3}}
+classes:
+  A: [{parameter: p, shape: [inner, outer]}]
+)";
+  CHECK(tensors(file, R"({"part": {"inner": {"n": 5}, "m": 4}})") ==
+        "p [5, 4]\n");
+  CHECK(tensors(file, R"({"part": {"m": null}})") == "p [2, 3]\n");
+  CHECK(tensors(file, R"({"part.m": 6})") == "p [2, 6]\n");
+  CHECK(tensors(file, R"({"part": {"m": 0}})") ==
+        "SP009 config.json:1:16 `part.m` is 0");
+  CHECK(tensors(file, R"({"part": {"inner": 1, "m": 4}})") ==
+        "SP002 config.json:1:20 `part.inner` must be a map, not an integer");
+  CHECK(tensors(file, R"({"part": null})") ==
+        "SP009 config.json:1:1 `part.m` is missing");
+}
+
+TEST_CASE("a size that two names of a key say differently is refused") {
+  const std::string file = R"(
+architecture: a
+model_types: [gpt2]
+sizes: {hidden: n_embd}
+classes:
+  A: [{rms_norm: n, size: hidden}]
+)";
+  CHECK(tensors(file, R"({"n_embd": 8, "hidden_size": 8})") ==
+        "n.weight [8]\n");
+  CHECK(tensors(file, R"({"hidden_size": 9})") == "n.weight [9]\n");
+  CHECK(tensors(file, R"({"hidden_size": 9, "n_embd": 8})") ==
+        "SP009 config.json:1:30 `n_embd` and `hidden_size` are names of one "
+        "value, and differ");
+}
+
+TEST_CASE("activations with parameters are refused where nothing reads them") {
+  const std::string file = R"(
+architecture: a
+classes:
+  A: [{rms_norm: n, size: 1}]
+)";
+  CHECK(tensors(file, R"({"hidden_act": "silu"})") == "n.weight [1]\n");
+  CHECK(tensors(file, R"({"hidden_act": "xielu"})") ==
+        "SP009 config.json:1:16 `hidden_act` is `xielu`, an activation with "
+        "parameters of its own");
+  CHECK(tensors("texts: {act: hidden_act}\n" + file.substr(1),
+                R"({"hidden_act": "prelu"})") == "n.weight [1]\n");
+}
+
+TEST_CASE("requirements with a name are replaced, or dropped") {
+  const std::string head = R"(
+architecture: b
+like: llama
+)";
+  const std::string tail = R"(
+classes:
+  B: [{rms_norm: n, size: head_dim}]
+)";
+  const std::string config = R"({"hidden_size": 14, "num_attention_heads": 2,
+"vocab_size": 4, "num_hidden_layers": 1, "intermediate_size": 6,
+"attention_bias": false, "mlp_bias": false, "tie_word_embeddings": true})";
+  CHECK(tensors(head + tail, config) ==
+        "SP009 config.json:1:1 positions are rotated in pairs, so the size of "
+        "heads must be even");
+  CHECK(tensors(head + "require: [{drop: rotated}]" + tail, config) ==
+        "n.weight [7]\n");
+  CHECK(tensors(head +
+                    "require: [{name: rotated, that: head_dim == 8, else: "
+                    "other}]" +
+                    tail,
+                config) == "SP009 config.json:1:1 other");
+  CHECK(problems(head + "require: [{drop: rotate}]" + tail) ==
+        "SP018 a.yaml:4:18 there is no requirement `rotate`");
+  CHECK(problems(head + "require: [{name: x, that: true}]" + tail) ==
+        "SP018 a.yaml:4:11 a requirement has `that` and `else`");
+}
+
+TEST_CASE("notes are said with the manifest, where they hold") {
+  const auto notes = [](const std::string& list, const std::string& config) {
+    const auto result = read(kHead + list + "\nclasses:\n  A: []");
+    if (result->architecture == nullptr) {
+      return testing::messages(result->diags);
+    }
+    Diagnostics diags;
+    const auto document = parse_document(
+        std::make_shared<const SourceFile>("config.json", config), diags);
+    REQUIRE(document);
+    const auto manifest =
+        synthesize_manifest(*document, diags, result->architecture);
+    REQUIRE(manifest);
+    std::string text;
+    for (const std::string& remark : manifest->remarks) text += remark + "\n";
+    return text;
+  };
+  const std::string two =
+      "notes: [{note: '{layers} of {hidden}', when: layers > 1}, {note: x}]";
+  CHECK(notes(two, R"({"d": 8, "n": 2, "dtype": "float32"})") == "2 of 8\nx\n");
+  CHECK(notes(two, R"({"d": 8, "n": 1, "dtype": "float32"})") == "x\n");
+  CHECK(notes("notes: [{when: true}]", "{}") ==
+        "SP018 a.yaml:6:9 a note has `note`");
+  CHECK(notes("notes: [{note: x, when: layer > 1}]", "{}") ==
+        "SP018 a.yaml:6:25 `layer` is not known here");
 }
 
 TEST_CASE("a size may be the number of entries of a map") {

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a config must fulfil: the requirements of an architecture, and that it
+// reads every key that changes tensors; and what is said of one.
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "model/architecture/quantisation.h"
+#include "model/architecture/values.h"
+
+namespace shardplan {
+
+std::vector<std::string> ModelValues::remarks() {
+  std::vector<std::string> all;
+  if (!taken_.empty()) {
+    const std::string part = config_.path();
+    all.push_back("taken from " + class_->title() + ", since " +
+                  (part.empty() ? "the config" : in_backticks(part)) +
+                  " has none: " + joined(taken_, ", "));
+  }
+  for (const ArchitectureNote& note : architecture_.notes) {
+    std::string why;
+    const auto said =
+        note.when ? evaluate(
+                        *note.when,
+                        [this](std::string_view name, std::string& reason) {
+                          return find(name, reason);
+                        },
+                        why)
+                  : ConfigValue::flag(true);
+    if (said && said->kind == ConfigValue::Kind::Flag && said->integer != 0) {
+      all.push_back(filled(note.text));
+    }
+  }
+  for (const auto& [name, part] : parts_) {
+    if (part.values == nullptr) continue;
+    for (std::string& remark : part.values->remarks()) {
+      all.push_back(std::move(remark));
+    }
+  }
+  return all;
+}
+
+// Keys that names of tensors and their shapes follow from.
+std::set<std::string, std::less<>> ModelValues::read_keys() const {
+  std::set<std::string, std::less<>> known;
+  for (const ValueRule& rule : architecture_.values) {
+    if (rule.of_forward) continue;
+    if (!rule.counted.empty()) known.insert(rule.counted);
+    for (const std::string& key : rule.keys) {
+      known.insert(key.substr(0, key.find('.')));
+      for (std::string& name : spellings(key)) known.insert(std::move(name));
+    }
+  }
+  return known;
+}
+
+// Activations with parameters of their own, which a model then has wherever it
+// has an activation. An architecture that has a place for them reads the key.
+void ModelValues::refuse_unread_activations() {
+  const auto known = read_keys();
+  const Node& map = config_.map();
+  for (size_t i = 0; i < map.size(); ++i) {
+    const Node value = map.item(i);
+    const std::string_view text = value.is_string() ? value.text() : "";
+    if ((text != "xielu" && text != "prelu") || known.contains(map.key(i))) {
+      continue;
+    }
+    config_
+        .refuse(map.key(i), config_.shown(map.key(i)) + " is " +
+                                in_backticks(text) +
+                                ", an activation with parameters of its own")
+        .fact("architecture " + in_backticks(architecture_.name) +
+              " does not say where they are")
+        .help(std::string(kUseTensors));
+  }
+}
+
+// Keys that would change the tensors, and that no name reads.
+void ModelValues::refuse_unread_keys() {
+  if (class_ == nullptr) return;
+  auto known = read_keys();
+  known.insert(architecture_.ignored_keys.begin(),
+               architecture_.ignored_keys.end());
+  for (const ConfigSection& part : architecture_.sections) {
+    known.insert(part.key);
+  }
+  const Node& map = config_.map();
+  std::vector<std::string> unread;
+  for (size_t i = 0; i < map.size(); ++i) {
+    const std::string_view key = map.key(i);
+    const Node value = map.item(i);
+    if (known.contains(key) || value.is_null() ||
+        !class_->changes_tensors(key) || class_->is_default(key, value)) {
+      continue;
+    }
+    unread.emplace_back(key);
+  }
+  if (unread.empty()) return;
+  config_
+      .refuse(
+          unread.front(),
+          quoted_names(unread) +
+              (unread.size() == 1 ? " is not understood, and it changes"
+                                  : " are not understood, and they change") +
+              " the tensors of the model")
+      .fact("by architecture " + in_backticks(architecture_.name))
+      .help(
+          "an architecture names every key that changes tensors, or lists it "
+          "in `ignored_keys`")
+      .help(std::string(kUseTensors));
+}
+
+std::string filled_text(
+    const std::string& text,
+    const std::function<const ConfigValue*(std::string_view)>& find) {
+  std::string result;
+  size_t at = 0;
+  while (at < text.size()) {
+    const size_t begin = text.find('{', at);
+    const size_t end = text.find('}', begin);
+    if (begin == text.npos || end == text.npos) break;
+    result += text.substr(at, begin - at);
+    const ConfigValue* const value =
+        find(text.substr(begin + 1, end - begin - 1));
+    if (value != nullptr && value->kind == ConfigValue::Kind::Integer) {
+      result += count_text(value->integer);
+    }
+    at = end + 1;
+  }
+  return result + text.substr(at);
+}
+
+std::string ModelValues::filled(const std::string& text) {
+  return filled_text(text,
+                     [this](std::string_view name) { return find(name); });
+}
+
+void ModelValues::require(const Requirement& requirement) {
+  std::string why;
+  const auto holds = evaluate(
+      requirement.that,
+      [this](std::string_view name, std::string& reason) {
+        return find(name, reason);
+      },
+      why);
+  if (!holds && why.empty()) return;
+  if (holds && holds->kind == ConfigValue::Kind::Flag && holds->integer != 0)
+    return;
+  auto problem = config_.refuse(requirement.key, filled(requirement.message));
+  if (!holds) problem.fact(why);
+  for (const std::string& fact : requirement.facts) problem.fact(filled(fact));
+}
+
+}  // namespace shardplan
