@@ -22,6 +22,7 @@
 #include "io/hardware.h"
 #include "io/load.h"
 #include "io/topologies.h"
+#include "model/architecture/quantisation.h"
 #include "model/architectures.h"
 #include "report/report.h"
 #include "resolve/framework_semantics.h"
@@ -123,7 +124,7 @@ std::vector<Table> list_architectures() {
         std::any_of(model_families().begin(), model_families().end(),
                     [&](const Family& family) { return family.name == name; });
     rows.push_back({name, std::string(forward ? "yes" : "no"),
-                    Names{all->quantisations}, Names{all->model_types},
+                    Names{known_quantisations(*all)}, Names{all->model_types},
                     std::move(classes)});
   }
   Table table;

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/text.h"
+#include "model/architecture/quantisation.h"
 #include "model/architecture/reading.h"
 #include "model/config_reader.h"
 #include "syntax/document.h"
@@ -46,8 +47,8 @@ class ArchitectureReader {
     if (!reader_.known_keys(
             *root, {"architecture", "summary", "like", "model_types", "sizes",
                     "counts", "flags", "numbers", "texts", "lists", "tables",
-                    "require", "quantisations", "ignored_keys", "blocks",
-                    "sections", "classes", "computes", "forward"})) {
+                    "require", "quantisations_unknown", "ignored_keys",
+                    "blocks", "sections", "classes", "computes", "forward"})) {
       return nullptr;
     }
     auto result = std::make_shared<Architecture>();
@@ -116,8 +117,14 @@ class ArchitectureReader {
       }
       result.computes = value.value_or(false);
     }
-    if (const auto methods = root.find("quantisations")) {
-      result.quantisations = reader_.texts(*methods, "`quantisations`");
+    if (const auto methods = root.find("quantisations_unknown")) {
+      result.quantisations_unknown =
+          reader_.texts(*methods, "`quantisations_unknown`");
+      for (const std::string& name : result.quantisations_unknown) {
+        if (find_method(name)) continue;
+        reader_.refuse(methods->span(),
+                       in_backticks(name) + " is no method of quantisation");
+      }
     }
   }
 
