@@ -302,6 +302,21 @@ bool is_known_buffer(std::string_view name, const TensorType& type) {
   if (leaf == "weight_scale" || leaf == "input_scale") {
     return shape.size() <= 2 && is_float(type.dtype);
   }
+  // Of one number: of a whole tensor, of activations, or how bytes are packed.
+  if (leaf == "weight_scale_2" || leaf == "weight_global_scale" ||
+      leaf == "input_global_scale" || leaf == "activation_scale" ||
+      leaf == "k_scale" || leaf == "v_scale") {
+    return is_single(shape) && is_float(type.dtype);
+  }
+  if (leaf == "weight_format") return shape.empty() && type.dtype == DType::U8;
+  if (leaf == "weight_shape") {
+    return shape == Shape{2} && type.dtype == DType::I64;
+  }
+  // bitsandbytes: the values of 4 bits, and a text.
+  if (leaf == "quant_map") return shape == Shape{16} && is_float(type.dtype);
+  if (leaf.starts_with("bitsandbytes__")) {
+    return shape.size() == 1 && type.dtype == DType::U8;
+  }
   return false;
 }
 

@@ -120,10 +120,10 @@ class ArchitectureReader {
     if (const auto methods = root.find("quantisations_unknown")) {
       result.quantisations_unknown =
           reader_.texts(*methods, "`quantisations_unknown`");
-      for (const std::string& name : result.quantisations_unknown) {
-        if (find_method(name)) continue;
+      for (const std::string& method : result.quantisations_unknown) {
+        if (find_method(method)) continue;
         reader_.refuse(methods->span(),
-                       in_backticks(name) + " is no method of quantisation");
+                       in_backticks(method) + " is no method of quantisation");
       }
     }
   }
