@@ -181,6 +181,10 @@ struct LinearPlace {
 struct QuantisedLayers {
   int64_t converted = 0;
   int64_t kept = 0;
+  // The first whose blocks are not all whole, or that is an expert, where the
+  // config does not tell how those are stored.
+  std::string partial;
+  std::string expert;
 };
 
 // How a layer is stored: null as plain numbers. Empty, with the reason

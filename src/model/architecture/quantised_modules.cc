@@ -27,6 +27,7 @@ class Chooser {
       const bool named = linear_.weight == ".weight" ||
                          (*chosen)->format == WeightFormat::Blocks;
       if (!named) return refuse("is not called `weight`");
+      note(**chosen);
     }
     return chosen;
   }
@@ -64,6 +65,22 @@ class Chooser {
     }
   }
 
+  // Checkpoints that transformers 5 quantises itself differ from all others.
+  void note(const WeightScheme& scheme) {
+    if (!is_new()) return;
+    const bool whole = linear_.out % scheme.block_rows == 0 &&
+                       linear_.in % scheme.block_columns == 0;
+    if (scheme.format == WeightFormat::Fp8 && !whole &&
+        layers_.partial.empty()) {
+      layers_.partial = place_.path;
+    }
+    if (place_.expert && layers_.expert.empty() &&
+        (all_.method == QuantMethod::Fp8 ||
+         all_.method == QuantMethod::CompressedTensors)) {
+      layers_.expert = place_.path;
+    }
+  }
+
   Choice scheme(size_t group) const { return &all_.groups[group].scheme; }
 
   Choice refuse(const std::string& what) {
@@ -92,6 +109,8 @@ class Chooser {
   std::optional<bool> is_kept() {
     if (!all_.kept) return false;
     const ModulePatterns& kept = *all_.kept;
+    // Heads of other names are called so since transformers 5.
+    if (place_.role == LinearRole::Head && kept.has("lm_head")) return true;
     const std::string& path = place_.path;
     switch (all_.method) {
       case QuantMethod::CompressedTensors:
@@ -271,7 +290,31 @@ bool check_layers(const Quantisation& quantisation,
         "` of the quantisation names no linear "
         "layer of the model, so that all of them are taken as quantised");
   }
+  if (!layers.partial.empty()) {
+    remarks.push_back(
+        in_backticks(layers.partial) +
+        " does not consist of whole blocks: it "
+        "is taken as quantised, which transformers 5 does not where it "
+        "quantises itself");
+  }
+  if (!layers.expert.empty()) {
+    remarks.push_back("experts are taken as quantised one by one, such as " +
+                      in_backticks(layers.expert) +
+                      ": transformers 5 holds them in one "
+                      "tensor and stores what it quantises itself otherwise");
+  }
+  if (quantisation.method == QuantMethod::Mlx) {
+    remarks.push_back(
+        "all linear layers and embeddings are taken as quantised but those "
+        "that "
+        "the config names: MLX does not say which it keeps");
+  }
   const WeightScheme& scheme = quantisation.groups.front().scheme;
+  if (scheme.format == WeightFormat::Fp8 && quantisation.saved_by < 5) {
+    remarks.push_back(
+        "scales of FP8 blocks are taken as f32, which some checkpoints store "
+        "as bf16");
+  }
   if (bias_dtype(&scheme).value_or(dtype) != dtype) {
     remarks.push_back(
         "scales and biases of quantised layers are taken as f16, though the "

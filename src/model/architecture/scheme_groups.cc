@@ -298,6 +298,30 @@ std::optional<Quantisation> read_algorithms(ConfigReader& section,
   return result;
 }
 
+// `config_groups` repeats the algorithm for other programs; of one that has no
+// size of groups itself, they say it.
+bool agrees(ConfigReader& section, const Quantisation& quantisation) {
+  if (!section.find("config_groups")) return true;
+  auto groups = section.section("config_groups");
+  if (!groups) return false;
+  const WeightScheme& scheme = quantisation.groups.front().scheme;
+  for (size_t i = 0; i < groups->map().size(); ++i) {
+    auto group = groups->section(groups->map().key(i));
+    if (!group) return false;
+    if (!group->find("weights")) continue;
+    auto weights = group->section("weights");
+    if (!weights) return false;
+    const int64_t size =
+        weights->bounded("group_size", 0, kMaxGroupSize, {0, 0});
+    if (!weights->ok()) return false;
+    if (size == scheme.group) continue;
+    weights->refuse("group_size", "groups of " + std::to_string(size) +
+                                      " are not those of the algorithm");
+    return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 std::optional<Quantisation> read_compressed_tensors(ConfigReader& section) {
@@ -350,9 +374,10 @@ std::optional<Quantisation> read_modelopt(ConfigReader& section) {
                             "producer", "quantized_layers", "group_size"})) {
     return std::nullopt;
   }
-  // `config_groups` repeats the algorithm for other programs, and has the size
-  // of groups where the section has none.
   auto result = read_algorithms(section, "ignore");
+  if (result && !result->named_only && !agrees(section, *result)) {
+    return std::nullopt;
+  }
   if (result) note_cache(section, "kv_cache_scheme", *result);
   return result;
 }
