@@ -159,7 +159,9 @@ std::optional<QuantisationFile> quantisation_beside(
   QuantisationFile result;
   // Newer programs write the same into the config.
   const Node own = config.root();
-  if (own.is_map() && own.find("quantization_config")) return result;
+  const auto said_there =
+      own.is_map() ? own.find("quantization_config") : std::nullopt;
+  if (said_there && !said_there->is_null()) return result;
   // ModelOpt's; AutoGPTQ's, and AutoAWQ's and HQQ's before transformers read
   // them from the config.
   for (const char* name :
