@@ -10,11 +10,19 @@ file is committed, since the test only holds the program to them.
 """
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 
-from merge_architectures import lean
+NOISE = re.compile(r"dropout|pdrop|_token_id$|initializer|^use_cache$|^(output_|return_|_name_or_path|num_beams|label2id|temperature)|_eps$")
+
+
+def lean(config):
+    """Without keys that say nothing of tensors."""
+    if isinstance(config, dict):
+        return {key: lean(value) for key, value in config.items() if not NOISE.search(key)}
+    return config
 
 
 def first_problem(program, row):

@@ -46,7 +46,7 @@ ODD = dict(vocab_size=250, hidden_size=192, intermediate_size=320, num_hidden_la
            num_key_value_heads=3, head_dim=32, tie_word_embeddings=False)
 MOE = dict(SMALL, num_experts=3, num_experts_per_tok=2, moe_intermediate_size=128)
 MLA = dict(SMALL, num_key_value_heads=4, kv_lora_rank=64, q_lora_rank=96, qk_nope_head_dim=32, qk_rope_head_dim=32, v_head_dim=32,
-           n_routed_experts=4, num_experts_per_tok=2, n_group=2, topk_group=1, first_k_dense_replace=1, moe_intermediate_size=128)
+           n_routed_experts=4, num_experts_per_tok=2, n_group=2, topk_group=1, first_k_dense_replace=1, moe_intermediate_size=128, num_nextn_predict_layers=0)
 
 # Type, class, keys.
 MODELS = {
@@ -119,7 +119,11 @@ def make(title, dtype="bfloat16"):
     config = AutoConfig.for_model(model_type, pad_token_id=0, bos_token_id=0, eos_token_id=0, **json.loads(json.dumps(given)))
     config.torch_dtype = getattr(torch, dtype)
     config.architectures = [class_name]
-    return getattr(transformers, class_name)(config).to(getattr(torch, dtype)), class_name
+    model = getattr(transformers, class_name)(config).to(getattr(torch, dtype))
+    for name, buffer in model.named_buffers():
+        if name.endswith("e_score_correction_bias"):  # as from_pretrained leaves it
+            buffer.data = buffer.data.float()
+    return model, class_name
 
 
 def loaded(title, quantisation, dtype="bfloat16"):
