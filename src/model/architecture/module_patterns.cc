@@ -133,7 +133,7 @@ bool ModulePatterns::means(const Entry& entry, std::string_view name,
              contains(name, std::string(text) + ".");
     case PatternStyle::Modules: {
       if (name.ends_with(text)) return true;
-      if (entry.regex == nullptr) {
+      if (entry.regex == nullptr || text.starts_with(kRegexMark)) {
         // Its dots mean any character; no list says so in earnest.
         return is_around(text, name) ||
                (text.ends_with('.') && name.starts_with(text));
