@@ -43,6 +43,9 @@ struct DimKind {
   int64_t count = 0;
   // Side by side; where there is a count, in each of these.
   std::vector<DimPart> parts = {};
+  // Elements, as stored, that share a scale or belong to one word of packed
+  // values: none is to be cut. 1: any cut will do.
+  int64_t block = 1;
 };
 // Per dimension, as stored.
 using ParameterKind = std::vector<DimKind>;

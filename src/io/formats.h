@@ -34,18 +34,26 @@ ModelFacts config_facts(
 // Its model type, as the table of types calls it where it is there.
 std::string config_model_type(const Node& config);
 
+// ModelOpt's hf_quant_config.json; no document where there is none.
+struct QuantisationFile {
+  SourcePtr file;
+  std::shared_ptr<const Document> document;
+};
+
 // The manifest that the Hub checkpoint of this config has: its names, shapes
 // and dtypes. SP009 when the family is unknown or the config is quantised in a
-// way that changes the tensors.
+// way that is not known.
 std::optional<Manifest> synthesize_manifest(
     const Document& config, Diagnostics& diags,
-    const std::shared_ptr<const Architecture>& architecture = nullptr);
+    const std::shared_ptr<const Architecture>& architecture = nullptr,
+    const QuantisationFile* beside = nullptr);
 
-// Whether a file beside a config, such as ModelOpt's hf_quant_config.json, says
-// that the model is quantised though the config does not; reported as SP009, or
-// as what keeps that file from being read.
-bool is_quantised_beside(const std::string& directory, Host& host,
-                         Diagnostics& diags);
+// What a file beside a config says of quantisation where the config says
+// nothing. Empty where such a file is not known, reported as SP009, or cannot
+// be read.
+std::optional<QuantisationFile> quantisation_beside(
+    const std::string& directory, const Document& config, Host& host,
+    Diagnostics& diags);
 
 // Tensors that checkpoints carry though they are no parameters: GPT-2's causal
 // mask `h.0.attn.bias` [1, 1, n, n], rotary `inv_freq`, router correction

@@ -103,7 +103,8 @@ std::vector<Unit> units_of(std::string_view name, const TensorType& type,
                            const ModelFacts& facts, const LayoutHints& hints) {
   const NamedTensor tensor{name, split_name(name), type};
   std::vector<Unit> units;
-  if (const ParameterKind* kind = find_kind(name, type, hints)) {
+  const ParameterKind* const kind = find_kind(name, type, hints);
+  if (kind != nullptr) {
     units = units_of_kind(*kind, type, facts);
   } else {
     units = in_attention(tensor.tail) ? attention_units(tensor, facts)
@@ -112,8 +113,10 @@ std::vector<Unit> units_of(std::string_view name, const TensorType& type,
       units.push_back(*packed);
     }
   }
-  for (const Unit& unit : block_units(tensor, facts, hints))
-    units.push_back(unit);
+  std::vector<Unit> blocks;
+  if (kind != nullptr) blocks = blocks_of_kind(*kind, tensor);
+  if (blocks.empty()) blocks = block_units(tensor, facts, hints);
+  units.insert(units.end(), blocks.begin(), blocks.end());
   if (const auto layer = layer_unit(tensor, facts, hints)) {
     units.push_back(*layer);
   }
@@ -419,6 +422,21 @@ std::optional<Unit> block_unit(size_t dim, int64_t size,
 }
 
 }  // namespace
+
+std::vector<Unit> blocks_of_kind(const ParameterKind& kind,
+                                 const NamedTensor& tensor) {
+  std::vector<Unit> units;
+  const DType dtype = tensor.type.dtype;
+  const bool plain = dtype == DType::F32 || dtype == DType::BF16 ||
+                     dtype == DType::F16 || dtype == DType::F64;
+  // The weight of a layer that is not quantised, where others are.
+  if (plain && tensor.tail.leaf == "weight") return units;
+  for (size_t dim = 0; dim < kind.size(); ++dim) {
+    const auto unit = block_unit(dim, tensor.type.shape[dim], kind[dim].block);
+    if (unit) units.push_back(*unit);
+  }
+  return units;
+}
 
 std::vector<Unit> block_units(const NamedTensor& tensor,
                               const ModelFacts& facts,

@@ -21,6 +21,7 @@
 #include "io/hardware.h"
 #include "io/load.h"
 #include "io/topologies.h"
+#include "model/architecture/quantisation.h"
 #include "model/architectures.h"
 #include "report/report.h"
 #include "resolve/framework_semantics.h"
@@ -123,7 +124,7 @@ std::vector<Table> list_architectures() {
       classes.values.push_back(each.class_name);
     }
     rows.push_back({name, std::string(all->computes ? "yes" : "no"),
-                    Names{all->quantisations}, Names{all->model_types},
+                    Names{known_quantisations(*all)}, Names{all->model_types},
                     std::move(classes)});
   }
   Table table;

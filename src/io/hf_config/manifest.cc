@@ -66,7 +66,7 @@ void check_parts(const Node& root, Diagnostics& diags) {
   const auto text = root.find("text_config");
   if (!text || !text->is_map()) return;
   ConfigReader inner(*text, "text_config.", diags);
-  read_quantisation(Architecture(), inner);
+  refuse_quantisation(inner);
 }
 
 // The dtype that `key` names; reports one that weights cannot have.
@@ -136,11 +136,13 @@ std::optional<Manifest> read(const ModelSource& source, Host& host,
   diags.keep(source.file);
   const auto document = parse_document(source.file, diags);
   if (!document) return std::nullopt;
-  if (source.path != "-" &&
-      is_quantised_beside(source.directory, host, diags)) {
-    return std::nullopt;
+  std::optional<QuantisationFile> beside = QuantisationFile();
+  if (source.path != "-") {
+    beside = quantisation_beside(source.directory, *document, host, diags);
   }
-  auto manifest = synthesize_manifest(*document, diags, source.architecture);
+  if (!beside) return std::nullopt;
+  auto manifest =
+      synthesize_manifest(*document, diags, source.architecture, &*beside);
   if (manifest) manifest->title = source.path;
   return manifest;
 }
@@ -151,8 +153,15 @@ const ManifestFormat kHfConfig = {
     "hf-config", "a Hugging Face config.json of a known family", recognize,
     read};
 
-bool is_quantised_beside(const std::string& directory, Host& host,
-                         Diagnostics& diags) {
+std::optional<QuantisationFile> quantisation_beside(
+    const std::string& directory, const Document& config, Host& host,
+    Diagnostics& diags) {
+  QuantisationFile result;
+  // Newer programs write the same into the config.
+  const Node own = config.root();
+  const auto said_there =
+      own.is_map() ? own.find("quantization_config") : std::nullopt;
+  if (said_there && !said_there->is_null()) return result;
   // ModelOpt's; AutoGPTQ's, and AutoAWQ's and HQQ's before transformers read
   // them from the config.
   for (const char* name :
@@ -160,9 +169,9 @@ bool is_quantised_beside(const std::string& directory, Host& host,
     const std::string path = join_path(directory, name);
     if (!host.file_info(path)) continue;
     const SourcePtr file = read_source(path, kWholeFile, host, diags);
-    const auto document =
+    auto document =
         file != nullptr ? parse_document(file, diags) : std::nullopt;
-    if (!document) return true;
+    if (!document) return std::nullopt;
     const Node root = document->root();
     const auto part = root.is_map() ? root.find("quantization") : std::nullopt;
     const auto said = [&](const char* key) {
@@ -175,6 +184,11 @@ bool is_quantised_beside(const std::string& directory, Host& host,
     if (part && part->is_map() && !algorithm && !said("quantized_layers")) {
       continue;
     }
+    if (algorithm && std::string_view(name) == "hf_quant_config.json") {
+      result.file = file;
+      result.document = std::make_shared<const Document>(*std::move(document));
+      return result;
+    }
     diags
         .error(Code::UnsupportedConfig,
                algorithm ? algorithm->span() : root.span(),
@@ -184,14 +198,15 @@ bool is_quantised_beside(const std::string& directory, Host& host,
                    ", as `" + std::string(name) + "` beside its config says")
         .fact(std::string(kPackedTensors))
         .help(std::string(kUseTensors));
-    return true;
+    return std::nullopt;
   }
-  return false;
+  return result;
 }
 
 std::optional<Manifest> synthesize_manifest(
     const Document& config, Diagnostics& diags,
-    const std::shared_ptr<const Architecture>& architecture) {
+    const std::shared_ptr<const Architecture>& architecture,
+    const QuantisationFile* beside) {
   const auto root = require(config.root(), NodeKind::Map, "a config", diags);
   if (!root) return std::nullopt;
   ConfigReader reader(*root, "", diags);
@@ -201,16 +216,24 @@ std::optional<Manifest> synthesize_manifest(
   if (!kind) return report_unknown(*root, reader);
   if (kind.model_class == nullptr)
     report_class(*root, *kind.architecture, reader);
-  const auto quantisation = read_quantisation(*kind.architecture, reader);
+  ModelValues values(*kind.architecture, reader);
+  std::optional<QuantisationBeside> file;
+  if (beside != nullptr && beside->document != nullptr) {
+    file = QuantisationBeside{beside->document->root()};
+    diags.keep(beside->file);
+  }
+  const auto quantisation = read_quantisation(*kind.architecture, reader,
+                                              values.find(kSavedBy)->integer,
+                                              file ? &*file : nullptr, diags);
   check_parts(*root, diags);
   Manifest manifest;
+  if (file) manifest.sources.push_back(beside->file);
   manifest.format = std::string(kHfConfig.name);
   manifest.facts = config_facts(*root, architecture);
   manifest.model_type = config_model_type(*root);
   const bool quantised =
-      quantisation && quantisation->method != Quantisation::Method::None;
+      quantisation && quantisation->method != QuantMethod::None;
   const DType dtype = weights_dtype(*root, reader, quantised, manifest, diags);
-  ModelValues values(*kind.architecture, reader);
   if (!reader.ok() || !values.read_all()) return std::nullopt;
   for (std::string& remark : values.remarks()) {
     manifest.remarks.push_back(std::move(remark));
@@ -280,6 +303,21 @@ bool is_known_buffer(std::string_view name, const TensorType& type) {
   }
   if (leaf == "weight_scale" || leaf == "input_scale") {
     return shape.size() <= 2 && is_float(type.dtype);
+  }
+  // Of one number: of a whole tensor, of activations, or how bytes are packed.
+  if (leaf == "weight_scale_2" || leaf == "weight_global_scale" ||
+      leaf == "input_global_scale" || leaf == "activation_scale" ||
+      leaf == "k_scale" || leaf == "v_scale") {
+    return is_single(shape) && is_float(type.dtype);
+  }
+  if (leaf == "weight_format") return shape.empty() && type.dtype == DType::U8;
+  if (leaf == "weight_shape") {
+    return shape == Shape{2} && type.dtype == DType::I64;
+  }
+  // bitsandbytes: the values of 4 bits, and a text.
+  if (leaf == "quant_map") return shape == Shape{16} && is_float(type.dtype);
+  if (leaf.starts_with("bitsandbytes__")) {
+    return shape.size() == 1 && type.dtype == DType::U8;
   }
   return false;
 }

@@ -417,12 +417,14 @@ std::optional<Manifest> read_with_config(const ModelSource& source,
             "model's config.json");
   }
   const SourcePtr file = read_source(path, kWholeFile, host, diags);
-  if (file == nullptr || is_quantised_beside(source.directory, host, diags)) {
-    return std::nullopt;
-  }
+  if (file == nullptr) return std::nullopt;
   const std::optional<Document> config = parse_document(file, diags);
   if (!config) return std::nullopt;
-  std::optional<Manifest> manifest = synthesize_manifest(*config, diags);
+  const auto beside =
+      quantisation_beside(source.directory, *config, host, diags);
+  if (!beside) return std::nullopt;
+  std::optional<Manifest> manifest =
+      synthesize_manifest(*config, diags, nullptr, &*beside);
   if (!manifest || !add_frequencies(index, *manifest) ||
       !check_same_names(index, *manifest, diags) ||
       !check_implied_size(index, *manifest, diags)) {

@@ -91,6 +91,17 @@ struct DimTreePart {
 
 struct ModuleCase;
 
+// What a linear layer is, as far as quantisation treats some otherwise.
+enum class LinearRole : uint8_t {
+  Layer,
+  Head,       // the output embedding
+  Last,       // what a model for another task ends with
+  Gate,       // so small that most keep it as it is
+  Router,     // the same, and no linear layer since transformers 5
+  Experts,    // of gpt-oss, whose MXFP4 form is known
+  Parameter,  // a matrix that is no linear layer where it is computed
+};
+
 // A module with its parameters, or several.
 struct ModuleStep {
   enum class Kind : uint8_t {
@@ -118,7 +129,7 @@ struct ModuleStep {
   std::string weight_name = ".weight";
   std::string bias_name = ".bias";
   bool inputs_first = false;  // its matrix is [in, out]
-  bool quantised = true;      // where the model is
+  LinearRole role = LinearRole::Layer;
   std::optional<DType> dtype;
 
   std::vector<std::pair<std::string, Expression>> arguments;  // of a block
@@ -252,7 +263,8 @@ struct Architecture {
   std::string summary;
   std::string like;  // the one that it builds on; "" for none
   std::vector<std::string> model_types;
-  std::vector<std::string> quantisations;  // methods whose tensors are known
+  // Methods of quantisation whose tensors are not known of it.
+  std::vector<std::string> quantisations_unknown;
   // Keys that change tensors by their recording, and are known not to matter.
   std::vector<std::string> ignored_keys;
   std::vector<ValueRule> values;

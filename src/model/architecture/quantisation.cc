@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Sections of a config that say how a model is quantised.
 #include "model/architecture/quantisation.h"
 
 #include <algorithm>
@@ -9,16 +10,38 @@
 namespace shardplan {
 namespace {
 
-using Method = Quantisation::Method;
+using Scales = WeightScheme::Scales;
 
-constexpr int64_t kMxfp4Block = 32;
-constexpr int64_t kMxfp4Bytes = 16;
+constexpr int64_t kMaxGroup = 1 << 20;
 
 // Where a config may say that a model is quantised. MLX says `quantization`,
 // and repeats it under the other name, which names no method then.
 constexpr const char* kKeys[] = {"quantization", "quantization_config",
                                  "compression_config", "quant_config",
                                  "quantize_config"};
+
+constexpr std::pair<std::string_view, QuantMethod> kMethodNames[] = {
+    {"fp8", QuantMethod::Fp8},
+    {"compressed-tensors", QuantMethod::CompressedTensors},
+    {"modelopt", QuantMethod::ModelOpt},
+    {"awq", QuantMethod::Awq},
+    {"gptq", QuantMethod::Gptq},
+    {"bitsandbytes", QuantMethod::Bitsandbytes},
+    {"mxfp4", QuantMethod::Mxfp4},
+    {"mlx", QuantMethod::Mlx},
+};
+
+Quantisation of_scheme(QuantMethod method, WeightScheme scheme) {
+  Quantisation result;
+  result.method = method;
+  result.groups.push_back({std::move(scheme), {}});
+  return result;
+}
+
+bool says(ConfigReader& section, std::string_view key) {
+  const auto value = section.find(key);
+  return value && value->boolean() == true;
+}
 
 // "`awq`", "4 bits in groups of 64" of MLX, which names no method; "" where
 // nothing is said.
@@ -33,25 +56,244 @@ std::string method_text(const Node& quantisation) {
          std::to_string(*group->integer());
 }
 
-std::optional<Quantisation> read_fp8(ConfigReader fp8) {
-  const auto format = fp8.find("fmt");
-  if (format && format->text() != "e4m3") {
-    return fp8.refuse("fmt", "an FP8 format other than `e4m3` is not known");
-  }
-  const auto kept = fp8.find("modules_to_not_convert");
-  if (kept && kept->size() > 0) {
-    return fp8.refuse("modules_to_not_convert",
-                      "modules that are kept from FP8 are not known");
-  }
-  const std::vector<int64_t> sizes = fp8.integers("weight_block_size");
-  if (sizes.size() != 2 || sizes[0] < 1 || sizes[1] < 1) {
-    return fp8.refuse("weight_block_size",
-                      "`weight_block_size` must be two positive sizes");
-  }
-  return Quantisation{Method::Fp8, sizes[0], sizes[1]};
+// A list of modules that are not converted, where there is one.
+bool read_kept(ConfigReader& section, std::string_view key,
+               Quantisation& result) {
+  const auto list = section.find(key);
+  if (!list) return true;
+  result.kept = ModulePatterns::read(section, key, *list);
+  result.kept_key = key;
+  return result.kept.has_value();
 }
 
-std::optional<Quantisation> read_mxfp4(ConfigReader mxfp4) {
+// Inputs in a group: `group_size`, of which -1 means all.
+std::optional<int64_t> read_group(ConfigReader& section) {
+  const auto value = section.find("group_size");
+  const auto group = value ? value->integer() : std::nullopt;
+  if (group && (*group == -1 || (*group > 0 && *group <= kMaxGroup))) {
+    return *group == -1 ? 0 : *group;
+  }
+  return section.refuse(
+      "group_size",
+      section.shown("group_size") +
+          (value ? " must be -1 or a positive size" : " is missing"));
+}
+
+std::optional<Quantisation> read_fp8(ConfigReader& fp8, int64_t saved_by) {
+  if (!knows_keys(
+          fp8, {"quant_method", "fmt", "activation_scheme", "weight_block_size",
+                "modules_to_not_convert", "scale_fmt", "expert_dtype"})) {
+    return std::nullopt;
+  }
+  const auto format = fp8.find("fmt");
+  if (format && format->text() != "e4m3" && format->text() != "float8_e4m3fn") {
+    return fp8.refuse("fmt", "an FP8 format other than `e4m3` is not known");
+  }
+  const auto scales = fp8.find("scale_fmt");
+  if (scales && scales->text() != "float") {
+    return fp8
+        .refuse("scale_fmt",
+                "scales of " + in_backticks(scales->text()) + " are not known")
+        .fact("some checkpoints store them as f32, and some as one byte");
+  }
+  const auto experts = fp8.find("expert_dtype");
+  if (experts && experts->text() != "fp8") {
+    return fp8.refuse("expert_dtype",
+                      "experts of another type than FP8 are "
+                      "not known");
+  }
+  WeightScheme scheme;
+  const auto block = fp8.at("weight_block_size");
+  if (block && block->is_null() && saved_by >= 5) {
+    scheme.scales = Scales::Tensor;
+  } else {
+    const std::vector<int64_t> sizes = fp8.integers("weight_block_size");
+    if (sizes.size() != 2 || sizes[0] < 1 || sizes[1] < 1 ||
+        sizes[0] > kMaxGroup || sizes[1] > kMaxGroup) {
+      return fp8.refuse("weight_block_size",
+                        "`weight_block_size` must be two positive sizes");
+    }
+    scheme.scales = Scales::Block;
+    scheme.block_rows = sizes[0];
+    scheme.block_columns = sizes[1];
+  }
+  const auto activations = fp8.find("activation_scheme");
+  if (activations && activations->text() == "static" && saved_by >= 5) {
+    scheme.scalars.emplace_back("activation_scale", DType::F32);
+  } else if (activations && activations->text() != "dynamic") {
+    return fp8.refuse("activation_scheme",
+                      "activations that are quantised as " +
+                          in_backticks(activations->text()) + " are not known");
+  }
+  Quantisation result = of_scheme(QuantMethod::Fp8, std::move(scheme));
+  if (!read_kept(fp8, "modules_to_not_convert", result)) return std::nullopt;
+  return result;
+}
+
+std::optional<Quantisation> read_awq(ConfigReader& awq, int64_t) {
+  if (!knows_keys(awq, {"quant_method", "bits", "group_size", "zero_point",
+                        "version", "format", "modules_to_not_convert",
+                        "backend", "fuse_max_seq_len", "modules_to_fuse"})) {
+    return std::nullopt;
+  }
+  for (const char* key : {"version", "format"}) {
+    const auto value = awq.find(key);
+    if (!value || value->text() == "gemm" || value->text() == "GEMM") continue;
+    return awq.refuse(key, "the packing " + in_backticks(value->text()) +
+                               " of AWQ is not known");
+  }
+  const auto backend = awq.find("backend");
+  if (backend && backend->text() != "autoawq" && backend->text() != "auto") {
+    return awq.refuse("backend", "the backend " +
+                                     in_backticks(backend->text()) +
+                                     " of AWQ is not known");
+  }
+  const auto points = awq.find("zero_point");
+  if (points && points->boolean() != true) {
+    return awq.refuse("zero_point", "AWQ without zero points is not known");
+  }
+  if (awq.bounded("bits", 1, 64, {}) != 4) {
+    return awq.ok() ? awq.refuse("bits", "AWQ has 4 bits")
+                    : std::optional<Quantisation>();
+  }
+  const auto group = read_group(awq);
+  if (!group) return std::nullopt;
+  WeightScheme scheme;
+  scheme.format = WeightFormat::Awq;
+  scheme.bits = 4;
+  scheme.group = *group;
+  scheme.zero_points = true;
+  Quantisation result = of_scheme(QuantMethod::Awq, std::move(scheme));
+  if (!read_kept(awq, "modules_to_not_convert", result)) return std::nullopt;
+  return result;
+}
+
+// What names the packing is written by all programs that leave out biases which
+// a model has not; older ones store zeros for them.
+std::optional<Quantisation> read_gptq(ConfigReader& gptq, int64_t) {
+  if (!knows_keys(gptq, {"quant_method",
+                         "bits",
+                         "group_size",
+                         "damp_percent",
+                         "damp_auto_increment",
+                         "desc_act",
+                         "static_groups",
+                         "sym",
+                         "true_sequential",
+                         "model_name_or_path",
+                         "model_file_base_name",
+                         "checkpoint_format",
+                         "format",
+                         "meta",
+                         "tokenizer",
+                         "dataset",
+                         "use_cuda_fp16",
+                         "model_seqlen",
+                         "block_name_to_quantize",
+                         "module_name_preceding_first_block",
+                         "batch_size",
+                         "pad_token_id",
+                         "use_exllama",
+                         "max_input_length",
+                         "exllama_config",
+                         "cache_block_outputs",
+                         "modules_in_block_to_quantize",
+                         "backend",
+                         "pack_dtype",
+                         "mse",
+                         "act_group_aware",
+                         "uri"})) {
+    return std::nullopt;
+  }
+  const char* const key = gptq.find("format") ? "format" : "checkpoint_format";
+  const auto format = gptq.find(key);
+  if (!format) {
+    return gptq.refuse("", "the config of GPTQ names no `checkpoint_format`")
+        .fact("older programs store biases that the model has not");
+  }
+  if (format->text() != "gptq" && format->text() != "gptq_v2") {
+    return gptq.refuse(key, "the packing " + in_backticks(format->text()) +
+                                " of GPTQ is not known");
+  }
+  const auto words = gptq.find("pack_dtype");
+  if (words && words->text() != "int32") {
+    return gptq.refuse("pack_dtype", "words of " + in_backticks(words->text()) +
+                                         " are not known");
+  }
+  const int64_t bits = gptq.bounded("bits", 1, 64, {});
+  if (bits != 2 && bits != 4 && bits != 8) {
+    return gptq.ok() ? gptq.refuse("bits", "GPTQ of " + plural(bits, "bit") +
+                                               " is not known")
+                     : std::optional<Quantisation>();
+  }
+  const auto group = read_group(gptq);
+  if (!group) return std::nullopt;
+  WeightScheme scheme;
+  scheme.format = WeightFormat::Gptq;
+  scheme.bits = bits;
+  scheme.group = *group;
+  scheme.reordered = says(gptq, "desc_act") && *group > 0;
+  Quantisation result = of_scheme(QuantMethod::Gptq, std::move(scheme));
+  if (const auto list = gptq.find("modules_in_block_to_quantize")) {
+    result.only =
+        ModulePatterns::read(gptq, "modules_in_block_to_quantize", *list);
+    if (!result.only) return std::nullopt;
+  }
+  if (const auto block = gptq.find("block_name_to_quantize")) {
+    result.block = block->text();
+  }
+  return result;
+}
+
+std::optional<Quantisation> read_bitsandbytes(ConfigReader& bits, int64_t) {
+  if (!knows_keys(bits,
+                  {"quant_method", "_load_in_4bit", "_load_in_8bit",
+                   "load_in_4bit", "load_in_8bit", "llm_int8_threshold",
+                   "llm_int8_skip_modules", "llm_int8_enable_fp32_cpu_offload",
+                   "bnb_4bit_compute_dtype", "bnb_4bit_quant_storage",
+                   "bnb_4bit_quant_type", "bnb_4bit_use_double_quant"})) {
+    return std::nullopt;
+  }
+  WeightScheme scheme;
+  const bool four = says(bits, "load_in_4bit") || says(bits, "_load_in_4bit");
+  const bool eight = says(bits, "load_in_8bit") || says(bits, "_load_in_8bit");
+  if (four == eight) {
+    return bits.refuse("", "the config says neither or both of 4 and 8 bits");
+  }
+  if (eight) {
+    scheme.format = WeightFormat::Bits8;
+  } else {
+    scheme.format = WeightFormat::Bits4;
+    scheme.bits = 4;
+    if (says(bits, "bnb_4bit_use_double_quant")) {
+      return bits
+          .refuse("bnb_4bit_use_double_quant",
+                  "statistics that are quantised themselves are not known")
+          .fact(
+              "the length of `quant_state` depends on the weights of a layer");
+    }
+    const auto storage = bits.find("bnb_4bit_quant_storage");
+    if (storage && storage->text() != "uint8") {
+      return bits.refuse(
+          "bnb_4bit_quant_storage",
+          "weights in " + in_backticks(storage->text()) + " are not known");
+    }
+    const auto type = bits.find("bnb_4bit_quant_type");
+    scheme.quant_type = type ? std::string(type->text()) : "fp4";
+    if (scheme.quant_type != "nf4" && scheme.quant_type != "fp4") {
+      return bits.refuse("bnb_4bit_quant_type",
+                         in_backticks(scheme.quant_type) + " is not known");
+    }
+  }
+  Quantisation result = of_scheme(QuantMethod::Bitsandbytes, std::move(scheme));
+  if (!read_kept(bits, "llm_int8_skip_modules", result)) return std::nullopt;
+  return result;
+}
+
+std::optional<Quantisation> read_mxfp4(ConfigReader& mxfp4, int64_t) {
+  if (!knows_keys(mxfp4, {"quant_method", "modules_to_not_convert"})) {
+    return std::nullopt;
+  }
   const auto kept = mxfp4.find("modules_to_not_convert");
   for (size_t i = 0; kept && i < kept->size(); ++i) {
     if (kept->item(i).text().find("experts") == std::string_view::npos) {
@@ -60,103 +302,212 @@ std::optional<Quantisation> read_mxfp4(ConfigReader mxfp4) {
     return mxfp4.refuse("modules_to_not_convert",
                         "experts that are kept from MXFP4 are not known");
   }
-  return Quantisation{Method::Mxfp4, 1, kMxfp4Block};
+  WeightScheme scheme;
+  scheme.format = WeightFormat::Blocks;
+  scheme.bits = 4;
+  return of_scheme(QuantMethod::Mxfp4, std::move(scheme));
 }
 
-struct MethodRow {
-  std::string_view name;
-  std::optional<Quantisation> (*read)(ConfigReader section);
-};
-constexpr MethodRow kMethods[] = {{"fp8", read_fp8}, {"mxfp4", read_mxfp4}};
-
-Shape with(const Shape& front, std::initializer_list<int64_t> rest) {
-  Shape shape = front;
-  shape.insert(shape.end(), rest);
-  return shape;
+std::optional<WeightScheme> read_mlx_scheme(ConfigReader& mlx) {
+  const auto mode = mlx.find("mode");
+  if (mode && mode->text() != "affine") {
+    return mlx.refuse("mode", "the mode " + in_backticks(mode->text()) +
+                                  " of MLX is not known");
+  }
+  WeightScheme scheme;
+  scheme.format = WeightFormat::Mlx;
+  scheme.scales = Scales::Group;
+  scheme.bits = mlx.bounded("bits", 2, 8, {});
+  scheme.group = mlx.bounded("group_size", 1, kMaxGroup, {});
+  if (!mlx.ok()) return std::nullopt;
+  if (scheme.bits == 7) return mlx.refuse("bits", "MLX has no 7 bits");
+  return scheme;
 }
 
-}  // namespace
+// Keys besides those of a scheme are names of modules that have another one, or
+// none: false.
+std::optional<Quantisation> read_mlx(ConfigReader& mlx) {
+  auto scheme = read_mlx_scheme(mlx);
+  if (!scheme) return std::nullopt;
+  Quantisation result = of_scheme(QuantMethod::Mlx, *std::move(scheme));
+  for (size_t i = 0; i < mlx.map().size(); ++i) {
+    const std::string key(mlx.map().key(i));
+    if (key == "bits" || key == "group_size" || key == "mode") continue;
+    const Node value = mlx.map().item(i);
+    if (value.boolean() == false) {
+      result.named.emplace(key, Quantisation::kPlain);
+    } else if (value.boolean() == true) {
+      result.named.emplace(key, 0);
+    } else if (value.is_map()) {
+      auto own = mlx.section(key);
+      auto other = own && knows_keys(*own, {"bits", "group_size", "mode"})
+                       ? read_mlx_scheme(*own)
+                       : std::nullopt;
+      if (!other) return std::nullopt;
+      result.named.emplace(key, result.groups.size());
+      result.groups.push_back({*std::move(other), {}});
+    } else {
+      return mlx.refuse(key, mlx.shown(key) + " is not known");
+    }
+  }
+  return result;
+}
 
-std::optional<Quantisation> read_quantisation(const Architecture& architecture,
-                                              ConfigReader& config) {
-  for (const char* key : kKeys) {
+bool is_mlx(const Node& value) {
+  const auto bits = value.is_map() ? value.find("bits") : std::nullopt;
+  return bits && bits->integer() && value.find("group_size") &&
+         !value.find("quant_method");
+}
+
+std::optional<Quantisation> read_section(QuantMethod method,
+                                         ConfigReader& section,
+                                         int64_t saved_by) {
+  switch (method) {
+    case QuantMethod::Fp8:
+      return read_fp8(section, saved_by);
+    case QuantMethod::CompressedTensors:
+      return read_compressed_tensors(section);
+    case QuantMethod::ModelOpt:
+      return read_modelopt(section);
+    case QuantMethod::Awq:
+      return read_awq(section, saved_by);
+    case QuantMethod::Gptq:
+      return read_gptq(section, saved_by);
+    case QuantMethod::Bitsandbytes:
+      return read_bitsandbytes(section, saved_by);
+    case QuantMethod::Mxfp4:
+      return read_mxfp4(section, saved_by);
+    default:
+      return read_mlx(section);
+  }
+}
+
+void refuse_key(ConfigReader& config, std::string_view key, const Node& value) {
+  const auto method =
+      value.is_map() ? value.find("quant_method") : std::nullopt;
+  const std::string text = method_text(value);
+  const bool unnamed =
+      (!method || method->text().empty()) && key != "quantization";
+  config
+      .refuse(key,
+              unnamed
+                  ? "`" + std::string(key) + "` names no `quant_method`"
+                  : "the config is quantised with " +
+                        (text.empty() ? "`" + std::string(key) + "`" : text))
+      .fact(std::string(kPackedTensors))
+      .help(std::string(kUseTensors));
+}
+
+// What the config itself says; a method of None where it says nothing.
+std::optional<Quantisation> read_own(const Architecture& architecture,
+                                     ConfigReader& config, int64_t saved_by) {
+  for (const std::string_view key : kKeys) {
     const auto value = config.find(key);
     if (!value) continue;
-    const auto method =
+    const auto name =
         value->is_map() ? value->find("quant_method") : std::nullopt;
-    const std::string_view name = method ? method->text() : "";
-    const bool known = std::find(architecture.quantisations.begin(),
-                                 architecture.quantisations.end(),
-                                 name) != architecture.quantisations.end();
-    // The one place where methods look for it.
-    if (known && std::string_view(key) == "quantization_config") {
-      for (const MethodRow& row : kMethods) {
-        if (row.name == name) return row.read(*config.section(key));
+    std::optional<QuantMethod> method;
+    if (key == "quantization") {
+      if (is_mlx(*value)) method = QuantMethod::Mlx;
+    } else if (name && key != "quant_config" && key != "quantize_config") {
+      method = find_method(name->text());
+      if (method == QuantMethod::Mlx) method.reset();
+      // The older place of one method alone.
+      if (key == "compression_config" &&
+          method != QuantMethod::CompressedTensors) {
+        method.reset();
       }
     }
-    const bool own_key = std::string_view(key) != "quantization";
-    const std::string text = method_text(*value);
-    return config
-        .refuse(key,
-                own_key && name.empty()
-                    ? "`" + std::string(key) + "` names no `quant_method`"
-                    : "the config is quantised with " +
-                          (text.empty() ? "`" + std::string(key) + "`" : text))
-        .fact(std::string(kPackedTensors))
-        .help(std::string(kUseTensors));
+    if (!method) {
+      refuse_key(config, key, *value);
+      return std::nullopt;
+    }
+    const std::vector<std::string> known = known_quantisations(architecture);
+    if (std::find(known.begin(), known.end(), method_name(*method)) ==
+        known.end()) {
+      return config
+          .refuse(key, "architecture " + in_backticks(architecture.name) +
+                           " is not known as " +
+                           in_backticks(method_name(*method)) + " stores it")
+          .help(std::string(kUseTensors));
+    }
+    auto section = config.section(key);
+    if (!section) return std::nullopt;
+    auto shared = std::make_shared<ConfigReader>(*std::move(section));
+    auto result = read_section(*method, *shared, saved_by);
+    if (result) result->section = std::move(shared);
+    return result;
   }
   return Quantisation();
 }
 
-std::optional<std::vector<ModelTensor>> store_weight(
-    const LinearWeight& linear, const Quantisation& quantisation,
-    ConfigReader& config) {
-  const std::string name = linear.name + linear.weight;
-  const int64_t out = linear.out;
-  const int64_t in = linear.in;
-  const auto kinds = [&](std::initializer_list<DimKind> rest) {
-    ParameterKind kind = linear.stack_kind;
-    kind.insert(kind.end(), rest.begin(), rest.end());
-    return kind;
-  };
-  std::vector<ModelTensor> tensors;
-  if (quantisation.method == Method::Fp8 && linear.stack.empty()) {
-    tensors.push_back({name,
-                       {DType::F8E4M3, {out, in}},
-                       false,
-                       kinds({linear.out_kind, linear.in_kind})});
-    tensors.push_back({name + "_scale_inv",
-                       {DType::F32,
-                        {ceil_div(out, quantisation.block_rows),
-                         ceil_div(in, quantisation.block_columns)}},
-                       true});
-  } else if (quantisation.method == Method::Mxfp4 && !linear.stack.empty()) {
-    if (in % kMxfp4Block != 0) {
-      return config.refuse("quantization_config",
-                           "sizes are not a multiple of an MXFP4 block of 32");
-    }
-    const int64_t blocks = in / kMxfp4Block;
-    tensors.push_back(
-        {name + "_blocks",
-         {DType::U8, with(linear.stack, {out, blocks, kMxfp4Bytes})},
-         false,
-         kinds({linear.out_kind, {}, {}})});
-    tensors.push_back({name + "_scales",
-                       {DType::U8, with(linear.stack, {out, blocks})},
-                       false,
-                       kinds({linear.out_kind, {}})});
-  } else if (linear.inputs_first) {
-    tensors.push_back({name,
-                       {linear.dtype, with(linear.stack, {in, out})},
-                       false,
-                       kinds({linear.in_kind, linear.out_kind})});
-  } else {
-    tensors.push_back({name,
-                       {linear.dtype, with(linear.stack, {out, in})},
-                       false,
-                       kinds({linear.out_kind, linear.in_kind})});
+}  // namespace
+
+std::string_view method_name(QuantMethod method) {
+  for (const auto& [name, each] : kMethodNames) {
+    if (each == method) return name;
   }
-  return tensors;
+  return "";
+}
+
+std::optional<QuantMethod> find_method(std::string_view name) {
+  for (const auto& [known, method] : kMethodNames) {
+    if (known == name) return method;
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> known_quantisations(const Architecture& architecture) {
+  const auto& unknown = architecture.quantisations_unknown;
+  std::vector<std::string> known;
+  for (const auto& [name, method] : kMethodNames) {
+    if (std::find(unknown.begin(), unknown.end(), name) == unknown.end()) {
+      known.emplace_back(name);
+    }
+  }
+  return known;
+}
+
+bool knows_keys(ConfigReader& section,
+                const std::vector<std::string_view>& known) {
+  const Node& map = section.map();
+  for (size_t i = 0; i < map.size(); ++i) {
+    const std::string_view key = map.key(i);
+    const Node value = map.item(i);
+    const bool nothing =
+        value.is_null() || value.boolean() == false ||
+        ((value.is_list() || value.is_map()) && value.size() == 0);
+    if (nothing || std::find(known.begin(), known.end(), key) != known.end()) {
+      continue;
+    }
+    section
+        .refuse(key, section.shown(key) + " of the quantisation is not known")
+        .help(std::string(kUseTensors));
+    return false;
+  }
+  return true;
+}
+
+std::optional<Quantisation> read_quantisation(const Architecture& architecture,
+                                              ConfigReader& config,
+                                              int64_t saved_by,
+                                              const QuantisationBeside* beside,
+                                              Diagnostics& diags) {
+  auto result = read_own(architecture, config, saved_by);
+  if (result && result->method == QuantMethod::None && beside != nullptr) {
+    auto section = std::make_shared<ConfigReader>(
+        *beside->root.find("quantization"), "quantization.", diags);
+    result = read_modelopt_file(*section);
+    if (result) result->section = std::move(section);
+  }
+  if (result) result->saved_by = saved_by;
+  return result;
+}
+
+void refuse_quantisation(ConfigReader& config) {
+  for (const std::string_view key : kKeys) {
+    if (const auto value = config.find(key)) refuse_key(config, key, *value);
+  }
 }
 
 }  // namespace shardplan

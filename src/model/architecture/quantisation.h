@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // Quantisation: which tensors stand for the weight of a linear layer in a
-// quantised checkpoint.
+// quantised checkpoint, and which layers of a model have such.
 //
-// FP8 (DeepSeek): `weight` as F8_E4M3 and one f32 scale per block of it,
-// `weight_scale_inv`, which is no parameter. MXFP4 (gpt-oss): experts, whose
-// kernels are stacked, as `_blocks` of 32 values of 4 bits in 16 bytes and
-// `_scales` with one exponent byte per block (OCP Microscaling Formats v1.0,
-// 5.3). Blocks run along the contracted dimension, which for this is stored
-// last; scales are half of a weight's encoding, so they are parameters.
+// A method is a table over linear layers and knows no architecture: it reads
+// its section of the config (quantisation.cc, scheme_groups.cc), says of a
+// layer whether it is converted (quantised_modules.cc), and lists the tensors
+// of one that is (quantised_tensors.cc). docs/formats/architecture.md has the
+// methods. What a config says beyond that is refused, since tensors that are
+// not known must not be read as plain ones.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/manifest.h"
 #include "core/types.h"
+#include "model/architecture/module_patterns.h"
 #include "model/architecture/values.h"
 
 namespace shardplan {
@@ -28,19 +33,116 @@ inline constexpr std::string_view kPackedTensors =
 inline constexpr std::string_view kUseTensors =
     "the model's safetensors files give its tensors without the config";
 
-struct Quantisation {
-  enum class Method : uint8_t { None, Fp8, Mxfp4 };
-  Method method = Method::None;
+enum class WeightFormat : uint8_t {
+  Fp8,           // `weight`, `weight_scale_inv` (DeepSeek, transformers)
+  Scaled,        // `weight` of one byte, `weight_scale`
+  PackedInts,    // `weight_packed` of i32 (compressed-tensors)
+  PackedFloats,  // two values of 4 bits in a byte: NVFP4, MXFP4
+  Awq,
+  Gptq,
+  Bits8,   // bitsandbytes
+  Bits4,   // bitsandbytes
+  Blocks,  // MXFP4 of stacked experts
+  Mlx,
+};
+
+// How the weight of a linear layer is stored.
+struct WeightScheme {
+  enum class Scales : uint8_t { Tensor, Channel, Group, Block };
+  WeightFormat format = WeightFormat::Fp8;
+  Scales scales = Scales::Tensor;
+  int64_t bits = 8;
+  int64_t group = 0;  // inputs that share a scale; 0: all
   // Rows and columns of a matrix [out, in] that share a scale.
   int64_t block_rows = 1;
   int64_t block_columns = 1;
+  bool zero_points = false;
+  bool reordered = false;  // groups of inputs that do not stand side by side
+  std::string weight_name = "weight";
+  DType weight_dtype = DType::F8E4M3;
+  std::optional<DType> scale_dtype;  // none: the model's
+  Shape scalar;                      // of one number: [] or [1]
+  // Tensors of one number beside it: "weight_scale_2", "input_scale".
+  std::vector<std::pair<std::string, std::optional<DType>>> scalars;
+  std::string quant_type;  // "nf4"
 };
 
-// The quantisation of a config, in one of the methods that the architecture
-// knows; any other is SP009, however it is said: nothing of it is read as plain
-// numbers. Empty when something was reported.
+enum class QuantMethod : uint8_t {
+  None,
+  Fp8,
+  CompressedTensors,
+  ModelOpt,
+  Awq,
+  Gptq,
+  Bitsandbytes,
+  Mxfp4,
+  Mlx,
+};
+// As a config and an architecture file spell it; "" for none.
+std::string_view method_name(QuantMethod method);
+std::optional<QuantMethod> find_method(std::string_view name);
+// Those whose tensors are known of an architecture.
+std::vector<std::string> known_quantisations(const Architecture& architecture);
+
+// Modules that share a scheme.
+struct SchemeGroup {
+  WeightScheme scheme;
+  std::optional<ModulePatterns> targets;  // none: every linear layer
+};
+
+struct Quantisation {
+  QuantMethod method = QuantMethod::None;
+  std::vector<SchemeGroup> groups;
+  // Modules that are not converted; none: the config has no such list.
+  std::optional<ModulePatterns> kept;
+  std::string kept_key;  // "modules_to_not_convert"
+  // Of modules by their name: the number of a group, or kPlain.
+  static constexpr size_t kPlain = SIZE_MAX;
+  std::map<std::string, size_t, std::less<>> named;
+  bool named_only = false;  // others are not converted
+  // GPTQ: the layers that are converted, where the config says so: the module
+  // around blocks, and how names within them end.
+  std::string block;
+  std::optional<ModulePatterns> only;
+  // Where it is said; shared, since it outlives what reads it.
+  std::shared_ptr<ConfigReader> section;
+  int64_t saved_by = 0;  // as kSavedBy
+  std::vector<std::string> remarks;
+
+  // Whether layers that are alike otherwise may differ in it.
+  bool by_name() const {
+    return (kept && !kept->empty()) || !named.empty() || only ||
+           !block.empty() || groups.size() > 1 ||
+           (!groups.empty() && groups.front().targets);
+  }
+};
+
+// ModelOpt's hf_quant_config.json beside a config: a map with a map
+// `quantization`.
+struct QuantisationBeside {
+  Node root;
+};
+
+// The quantisation of a config. Whatever of it is not known is SP009: nothing
+// of it is read as plain numbers. Empty when something was reported.
 std::optional<Quantisation> read_quantisation(const Architecture& architecture,
-                                              ConfigReader& config);
+                                              ConfigReader& config,
+                                              int64_t saved_by,
+                                              const QuantisationBeside* beside,
+                                              Diagnostics& diags);
+// Reports the quantisation that a part of a config has of its own.
+void refuse_quantisation(ConfigReader& config);
+
+// compressed-tensors and ModelOpt: schemes for groups of modules
+// (scheme_groups.cc). `section` is the quantisation's.
+std::optional<Quantisation> read_compressed_tensors(ConfigReader& section);
+std::optional<Quantisation> read_modelopt(ConfigReader& section);
+std::optional<Quantisation> read_modelopt_file(ConfigReader& quantization);
+
+// False, with the key reported, where the section says something else than
+// these; a key with null or an empty list or map says nothing.
+bool knows_keys(ConfigReader& section,
+                const std::vector<std::string_view>& known);
 
 // A tensor of a checkpoint.
 struct ModelTensor {
@@ -50,7 +152,7 @@ struct ModelTensor {
   ParameterKind kind = {};
 };
 
-// A linear layer before it is stored.
+// A linear layer, or an embedding, before it is stored.
 struct LinearWeight {
   std::string name;    // "mlp.up_proj"
   std::string weight;  // what its weight is called behind that
@@ -64,9 +166,44 @@ struct LinearWeight {
   DimKind in_kind = {};
 };
 
-// The tensors of its weight. SP009 where its sizes do not fit the blocks.
+// Where a linear layer stands in a model.
+struct LinearPlace {
+  std::string path;  // "model.layers.3.mlp.up_proj"
+  LinearRole role = LinearRole::Layer;
+  bool embedding = false;
+  bool bias = false;
+  bool expert = false;  // one of several that are repeated
+  bool in_layer = false;
+  bool in_section = false;
+};
+
+// How many layers were converted, and how many the config keeps from it.
+struct QuantisedLayers {
+  int64_t converted = 0;
+  int64_t kept = 0;
+  // The first whose blocks are not all whole, or that is an expert, where the
+  // config does not tell how those are stored.
+  std::string partial;
+  std::string expert;
+};
+
+// How a layer is stored: null as plain numbers. Empty, with the reason
+// reported, where that is not known.
+std::optional<const WeightScheme*> scheme_of(const Quantisation& quantisation,
+                                             const LinearPlace& place,
+                                             const LinearWeight& linear,
+                                             QuantisedLayers& layers);
+// Reports a model of `dtype` of which nothing is converted, and remarks on what
+// is taken for granted.
+bool check_layers(const Quantisation& quantisation,
+                  const QuantisedLayers& layers, DType dtype,
+                  std::vector<std::string>& remarks);
+
+// The tensors of a weight, without the bias. SP009 where its sizes do not fit.
 std::optional<std::vector<ModelTensor>> store_weight(
-    const LinearWeight& linear, const Quantisation& quantisation,
-    ConfigReader& config);
+    const LinearWeight& linear, const WeightScheme* scheme,
+    const LinearPlace& place, const Quantisation& quantisation);
+// What a bias has instead of the model's dtype.
+std::optional<DType> bias_dtype(const WeightScheme* scheme);
 
 }  // namespace shardplan

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/text.h"
+#include "model/architecture/quantisation.h"
 #include "model/architecture/reading.h"
 #include "model/config_reader.h"
 #include "syntax/document.h"
@@ -43,14 +44,17 @@ class ArchitectureReader {
     const auto root =
         require(document->root(), NodeKind::Map, "an architecture", diags_);
     if (!root) return nullptr;
-    if (!reader_.known_keys(
-            *root,
-            {"architecture", "summary",       "like",         "model_types",
-             "sizes",        "counts",        "flags",        "numbers",
-             "texts",        "lists",         "tables",       "require",
-             "notes",        "quantisations", "ignored_keys", "blocks",
-             "sections",     "classes",       "computes",     "forward",
-             "other_names"})) {
+    if (!reader_.known_keys(*root, {"architecture", "summary",
+                                    "like",         "model_types",
+                                    "sizes",        "counts",
+                                    "flags",        "numbers",
+                                    "texts",        "lists",
+                                    "tables",       "require",
+                                    "notes",        "quantisations_unknown",
+                                    "ignored_keys", "blocks",
+                                    "sections",     "classes",
+                                    "computes",     "forward",
+                                    "other_names"})) {
       return nullptr;
     }
     auto result = std::make_shared<Architecture>();
@@ -123,8 +127,14 @@ class ArchitectureReader {
     if (const auto names = root.find("other_names")) {
       read_other_names(*names, result.other_names);
     }
-    if (const auto methods = root.find("quantisations")) {
-      result.quantisations = reader_.texts(*methods, "`quantisations`");
+    if (const auto methods = root.find("quantisations_unknown")) {
+      result.quantisations_unknown =
+          reader_.texts(*methods, "`quantisations_unknown`");
+      for (const std::string& method : result.quantisations_unknown) {
+        if (find_method(method)) continue;
+        reader_.refuse(methods->span(),
+                       in_backticks(method) + " is no method of quantisation");
+      }
     }
   }
 

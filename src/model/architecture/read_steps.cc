@@ -11,6 +11,13 @@ namespace {
 
 constexpr int kMaxNesting = 16;
 
+constexpr std::pair<std::string_view, LinearRole> kRoles[] = {
+    {"true", LinearRole::Layer},      {"false", LinearRole::Parameter},
+    {"head", LinearRole::Head},       {"last", LinearRole::Last},
+    {"gate", LinearRole::Gate},       {"router", LinearRole::Router},
+    {"experts", LinearRole::Experts},
+};
+
 }  // namespace
 
 Diagnostics::Builder StepReader::refuse(Span where, std::string message) {
@@ -283,12 +290,16 @@ bool StepReader::linear_options(const Node& node, ModuleStep& result) {
     }
   }
   if (const auto quantised = node.find("quantised")) {
-    const auto value = quantised->boolean();
-    if (!value) {
-      refuse(quantised->span(), "`quantised` is true or false");
+    const auto role = std::find_if(
+        std::begin(kRoles), std::end(kRoles),
+        [&](const auto& each) { return each.first == quantised->text(); });
+    if (role == std::end(kRoles)) {
+      refuse(quantised->span(),
+             "`quantised` is `true`, `false`, `head`, `last`, `gate`, "
+             "`router` or `experts`");
       return false;
     }
-    result.quantised = *value;
+    result.role = role->second;
   }
   for (const auto& [key, member] :
        {std::pair{"weight_name", &ModuleStep::weight_name},

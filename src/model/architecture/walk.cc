@@ -21,6 +21,8 @@ namespace {
 constexpr int64_t kMaxSteps = 1'000'000;
 // Tensors of layers that differ from one another, which are held at once.
 constexpr int64_t kMaxDifferent = 2'000'000;
+// What an architecture calls the number of experts.
+constexpr std::string_view kExpertsLabel = "experts";
 
 // Dimensions in front of the tensors of a repeated part that is stacked.
 struct Stack {
@@ -38,7 +40,10 @@ class Walk {
         manifest_(manifest) {}
 
   bool run(ModelValues& values, const ModelClass& model_class) {
-    if (!steps(model_class.steps, {&values, false, {}}, "", {})) return false;
+    if (!steps(model_class.steps, {&values, false, {}}, "", {}) ||
+        !check_layers(quantisation_, layers_, dtype_, manifest_.remarks)) {
+      return false;
+    }
     manifest_.kinds = std::make_shared<const ParameterKinds>(std::move(kinds_));
     return true;
   }
@@ -104,7 +109,13 @@ class Walk {
 
   bool keep(std::string_view name, const ModelTensor& tensor) {
     if (tensor.buffer) return true;
-    kinds_.try_emplace({folded_name(name), tensor.type.shape}, tensor.kind);
+    const auto [entry, is_new] =
+        kinds_.try_emplace({folded_name(name), tensor.type.shape}, tensor.kind);
+    // Where layers differ, what is whole in all of them.
+    for (size_t i = 0; !is_new && i < tensor.kind.size(); ++i) {
+      int64_t& block = entry->second[i].block;
+      block = std::max(block, tensor.kind[i].block);
+    }
     return true;
   }
 
@@ -175,23 +186,34 @@ class Walk {
         whole.buffer = one.kind == ModuleStep::Kind::Buffer;
         return add(std::move(whole));
       }
-      case ModuleStep::Kind::Linear: {
+      case ModuleStep::Kind::Linear:
+      case ModuleStep::Kind::Embedding: {
         const LinearWeight linear{name,     one.weight_name, stack.sizes,
                                   shape[0], shape[1],        one.inputs_first,
                                   dtype,    stack.kinds,     kinds[0],
                                   kinds[1]};
-        const auto tensors = store_weight(
-            linear, one.quantised ? quantisation_ : Quantisation(), config_);
+        LinearPlace place = place_;
+        place.path = joined_name(around_, name);
+        place.role = one.role;
+        place.embedding = one.kind == ModuleStep::Kind::Embedding;
+        place.bias = *biased;
+        const auto scheme = scheme_of(quantisation_, place, linear, layers_);
+        const auto tensors =
+            scheme ? store_weight(linear, *scheme, place, quantisation_)
+                   : std::nullopt;
         if (!tensors) return false;
         for (const ModelTensor& each : *tensors) {
           if (!add(each)) return false;
         }
-        break;
+        if (!*biased) return true;
+        ModelTensor bias = tensor(one.bias_name, {shape[0]}, {kinds[0]});
+        bias.type.dtype = bias_dtype(*scheme).value_or(dtype);
+        return add(std::move(bias));
       }
       default:
-        if (!add(tensor(one.weight_name, shape, kinds))) return false;
+        return add(tensor(one.weight_name, shape, kinds)) &&
+               (!*biased || add(tensor(one.bias_name, {shape[0]}, {kinds[0]})));
     }
-    return !*biased || add(tensor(one.bias_name, {shape[0]}, {kinds[0]}));
   }
 
   bool enter(Span where) {
@@ -226,9 +248,12 @@ class Walk {
       return false;
     }
     const ModuleBlock& block = found->second;
+    const LinearPlace outer = place_;
+    place_.in_section = true;
     const bool good =
         enter(one.where) && steps(block.steps, {values, false, {}},
                                   joined_name(prefix, one.name), stack);
+    place_ = outer;
     --depth_;
     return good;
   }
@@ -282,10 +307,40 @@ class Walk {
     key += ';';
   }
 
-  // Indices whose steps have the same values in all that mentions an index make
-  // the same tensors, but for the names.
   bool repeat(const ModuleStep& one, const ModelScope& scope,
               const std::string& prefix, const Stack& stack) {
+    const LinearPlace outer = place_;
+    const bool experts = one.count->leading_name() == kExpertsLabel;
+    (experts ? place_.expert : place_.in_layer) = true;
+    const bool good = quantisation_.by_name()
+                          ? each_index(one, scope, prefix, stack)
+                          : fold_indices(one, scope, prefix, stack);
+    place_ = outer;
+    return good;
+  }
+
+  // Layers that are alike may be stored in different ways.
+  bool each_index(const ModuleStep& one, const ModelScope& scope,
+                  const std::string& prefix, const Stack& stack) {
+    const auto count = scope.integer(*one.count, 0, kMaxCount);
+    const auto start =
+        one.start ? scope.integer(*one.start, 0, kMaxCount) : int64_t{0};
+    if (!count || !start) return false;
+    ModelScope inner = scope;
+    inner.own.emplace_back(one.index, ConfigValue());
+    for (int64_t i = *start; i < *start + *count; ++i) {
+      inner.own.back().second = ConfigValue::of(i);
+      const std::string name =
+          joined_name(prefix, numbered_name(one.name, one.index, i));
+      if (!steps(one.steps, inner, name, stack)) return false;
+    }
+    return true;
+  }
+
+  // Indices whose steps have the same values in all that mentions an index make
+  // the same tensors, but for the names.
+  bool fold_indices(const ModuleStep& one, const ModelScope& scope,
+                    const std::string& prefix, const Stack& stack) {
     const auto count = scope.integer(*one.count, 0, kMaxCount);
     if (!count) return false;
     int64_t start = 0;
@@ -322,7 +377,12 @@ class Walk {
       if (is_new) {
         Tensors tensors;
         Tensors* const outer = std::exchange(into_, &tensors);
+        const std::string around = around_;
+        around_ = joined_name(
+            around_,
+            joined_name(prefix, numbered_name(one.name, one.index, i)));
         const bool good = steps(one.steps, inner, "", stack);
+        around_ = around;
         into_ = outer;
         if (!good) return false;
         held += static_cast<int64_t>(tensors.size());
@@ -386,6 +446,9 @@ class Walk {
   ConfigReader& config_;
   DType dtype_;
   const Quantisation& quantisation_;
+  QuantisedLayers layers_;
+  LinearPlace place_;   // of what is being read, but for the layer itself
+  std::string around_;  // what stands before the names of `into_`
   Manifest& manifest_;
   ParameterKinds kinds_;
   Tensors* into_ = nullptr;  // null: the manifest

@@ -248,11 +248,15 @@ TEST_CASE("a quantisation that the config does not settle is refused") {
   CHECK(synthesize(kept)->problem() ==
         "SP009 experts that are kept from MXFP4 are not known");
   CHECK(synthesize(changed(config, {{"intermediate_size", 48}}))->problem() ==
-        "SP009 sizes are not a multiple of an MXFP4 block of 32");
+        "SP009 the weight of `model.layers.0.mlp.experts.down_proj` does not "
+        "consist of whole MXFP4 blocks of 32");
   Json fp8 = config;
-  fp8["quantization_config"]["quant_method"] = "fp8";
+  fp8["quantization_config"] = {{"quant_method", "fp8"},
+                                {"weight_block_size", {8, 8}}};
+  fp8["transformers_version"] = "5.0.0";
   CHECK(synthesize(fp8)->problem() ==
-        "SP009 the config is quantised with `fp8`");
+        "SP009 the weight of `model.layers.0.mlp.experts.gate_up_proj` is that "
+        "of stacked experts, whose quantised form is not known");
 }
 
 TEST_CASE("each expert has w1 and w3 in, w2 out, and a row of the gate") {

@@ -120,9 +120,9 @@ TEST_CASE("FP8 that the config does not settle is refused") {
   };
   const Row rows[] = {
       {"fmt", "e5m2", "SP009 an FP8 format other than `e4m3` is not known"},
-      {"modules_to_not_convert",
-       {"lm_head"},
-       "SP009 modules that are kept from FP8 are not known"},
+      {"modules_to_not_convert", "lm_head",
+       "SP002 `quantization_config.modules_to_not_convert` must be a list, not "
+       "text"},
       {"weight_block_size",
        {128},
        "SP009 `weight_block_size` must be two positive sizes"},

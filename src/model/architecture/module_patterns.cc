@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/architecture/module_patterns.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <re2/re2.h>
+
+#include "base/text.h"
+
+namespace shardplan {
+namespace {
+
+using re2::RE2;
+
+constexpr int64_t kPatternMemory = int64_t{1} << 20;
+constexpr size_t kMaxEntries = 100'000;
+constexpr std::string_view kRegexMark = "re:";
+
+std::shared_ptr<const RE2> compiled(std::string_view pattern) {
+  RE2::Options options(RE2::Quiet);
+  options.set_max_mem(kPatternMemory);
+  options.set_never_capture(true);
+  return std::make_shared<const RE2>(
+      re2::StringPiece(pattern.data(), pattern.size()), options);
+}
+
+re2::StringPiece piece(std::string_view text) {
+  return {text.data(), text.size()};
+}
+
+bool is_plain(std::string_view text) {
+  return text.find_first_of("*+?()[]{}|^$\\") == text.npos;
+}
+
+// `*` and `?` of fnmatch, which cross dots; brackets are not known.
+std::string glob_regex(std::string_view glob) {
+  std::string regex;
+  for (const char c : glob) {
+    if (c == '*') {
+      regex += ".*";
+    } else if (c == '?') {
+      regex += '.';
+    } else {
+      regex += RE2::QuoteMeta(re2::StringPiece(&c, 1));
+    }
+  }
+  return regex;
+}
+
+std::string_view last_component(std::string_view name) {
+  const size_t dot = name.rfind('.');
+  return dot == name.npos ? name : name.substr(dot + 1);
+}
+
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != text.npos;
+}
+
+// Whether the text is the name, or that of a module around it.
+bool is_around(std::string_view text, std::string_view name) {
+  return name.starts_with(text) &&
+         (name.size() == text.size() || name[text.size()] == '.');
+}
+
+}  // namespace
+
+std::optional<ModulePatterns> ModulePatterns::read(ConfigReader& config,
+                                                   std::string_view key,
+                                                   const Node& list) {
+  ModulePatterns patterns;
+  if (!list.is_list()) {
+    config.ill_typed(key, list, kind_name(NodeKind::List));
+    return std::nullopt;
+  }
+  for (size_t i = 0; i < list.size(); ++i) {
+    const Node item = list.item(i);
+    for (size_t k = 0; k < (item.is_list() ? item.size() : 1); ++k) {
+      if (!patterns.add(config, key, item.is_list() ? item.item(k) : item)) {
+        return std::nullopt;
+      }
+    }
+  }
+  return patterns;
+}
+
+bool ModulePatterns::add(ConfigReader& config, std::string_view key,
+                         const Node& item) {
+  if (!item.is_string() || item.text().empty()) {
+    config.refuse(key,
+                  config.shown(key) + " has an entry that names no module");
+    return false;
+  }
+  if (entries_.size() == kMaxEntries) {
+    config.refuse(key, config.shown(key) + " has too many entries");
+    return false;
+  }
+  Entry entry{std::string(item.text()), nullptr, nullptr};
+  const bool marked = entry.text.starts_with(kRegexMark);
+  const std::string_view pattern =
+      std::string_view(entry.text).substr(marked ? kRegexMark.size() : 0);
+  if (marked || !is_plain(pattern)) entry.regex = compiled(pattern);
+  // A glob such as `*.attn.*` is no regular expression, and need not be.
+  if (entry.regex != nullptr && !entry.regex->ok()) {
+    if (marked) {
+      config
+          .refuse(key, in_backticks(entry.text) +
+                           " cannot be read: " + entry.regex->error())
+          .fact("in " + config.shown(key));
+      return false;
+    }
+    entry.regex = nullptr;
+  }
+  if (!marked && pattern.find_first_of("*?") != pattern.npos) {
+    entry.glob = compiled(glob_regex(pattern));
+  }
+  texts_.insert(entry.text);
+  if (entry.regex != nullptr || entry.glob != nullptr) {
+    patterns_.push_back(entries_.size());
+  }
+  entries_.push_back(std::move(entry));
+  return true;
+}
+
+bool ModulePatterns::means(const Entry& entry, std::string_view name,
+                           PatternStyle style) {
+  const std::string_view text = entry.text;
+  switch (style) {
+    case PatternStyle::Substring:
+      return contains(name, text);
+    case PatternStyle::Prefix:
+      return text == last_component(name) || text == name ||
+             contains(name, std::string(text) + ".");
+    case PatternStyle::Modules: {
+      if (name.ends_with(text)) return true;
+      if (entry.regex == nullptr || text.starts_with(kRegexMark)) {
+        // Its dots mean any character; no list says so in earnest.
+        return is_around(text, name) ||
+               (text.ends_with('.') && name.starts_with(text));
+      }
+      for (size_t end = 1; end <= name.size(); ++end) {
+        const bool boundary =
+            end == name.size() || name[end] == '.' || name[end - 1] == '.';
+        if (boundary &&
+            RE2::FullMatch(piece(name.substr(0, end)), *entry.regex)) {
+          return true;
+        }
+      }
+      return false;
+    }
+    case PatternStyle::Names:
+      if (!text.starts_with(kRegexMark)) return text == name;
+      return entry.regex->Match(piece(name), 0, name.size(), RE2::ANCHOR_START,
+                                nullptr, 0);
+    case PatternStyle::Globs:
+      if (entry.glob != nullptr) {
+        return RE2::FullMatch(piece(name), *entry.glob);
+      }
+      return is_around(text, name);
+    case PatternStyle::Suffix:
+      return name.ends_with(text);
+  }
+  return false;
+}
+
+bool ModulePatterns::matches(std::string_view name, PatternStyle style) const {
+  if (has(name)) return true;
+  const bool by_name =
+      style == PatternStyle::Names || style == PatternStyle::Globs;
+  if (!by_name) {
+    return std::any_of(
+        entries_.begin(), entries_.end(),
+        [&](const Entry& entry) { return means(entry, name, style); });
+  }
+  for (size_t dot = name.find('.');
+       style == PatternStyle::Globs && dot != name.npos;
+       dot = name.find('.', dot + 1)) {
+    if (has(name.substr(0, dot))) return true;
+  }
+  return std::any_of(patterns_.begin(), patterns_.end(),
+                     [&](size_t i) { return means(entries_[i], name, style); });
+}
+
+bool ModulePatterns::has_paths() const {
+  return !patterns_.empty() ||
+         std::any_of(entries_.begin(), entries_.end(), [](const Entry& entry) {
+           return contains(entry.text, ".");
+         });
+}
+
+}  // namespace shardplan

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// ModulePatterns: lists of modules in the quantisation of a config, matched
+// against names of modules as the library does that reads the list.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/config_reader.h"
+
+namespace re2 {
+class RE2;
+}
+
+namespace shardplan {
+
+// How an entry means a module.
+enum class PatternStyle : uint8_t {
+  // transformers 4, FP8 and AWQ: the last component, or a part of the name.
+  Substring,
+  // transformers 4, bitsandbytes: the last component, the name, or what stands
+  // before a dot in it.
+  Prefix,
+  // transformers 5: a regular expression for the name or for one of the modules
+  // around it, or how the name ends.
+  Modules,
+  // compressed-tensors: the name, or after `re:` a regular expression for how
+  // the name begins.
+  Names,
+  // ModelOpt: the name or that of a module around it; `*`, `?`.
+  Globs,
+  // GPTQ: how the name ends.
+  Suffix,
+};
+
+class ModulePatterns {
+ public:
+  // Reads a list of texts, or of lists of such. Empty when something was
+  // reported: an entry that is no text, or a pattern that cannot be read.
+  static std::optional<ModulePatterns> read(ConfigReader& config,
+                                            std::string_view key,
+                                            const Node& list);
+
+  // Whether an entry means the module.
+  bool matches(std::string_view name, PatternStyle style) const;
+  // Whether there is an entry of that very text.
+  bool has(std::string_view text) const {
+    return texts_.find(text) != texts_.end();
+  }
+  bool empty() const { return entries_.empty(); }
+  size_t size() const { return entries_.size(); }
+  // Whether an entry means single modules, not all of a name: "a.b", "re:x".
+  bool has_paths() const;
+
+ private:
+  struct Entry {
+    std::string text;
+    // Of what stands behind `re:`, or of the whole; null where it is none.
+    std::shared_ptr<const re2::RE2> regex;
+    std::shared_ptr<const re2::RE2> glob;  // null without `*` and `?`
+  };
+  static bool means(const Entry& entry, std::string_view name,
+                    PatternStyle style);
+  bool add(ConfigReader& config, std::string_view key, const Node& item);
+
+  std::vector<Entry> entries_;
+  std::set<std::string, std::less<>> texts_;
+  // Those that are more than a name: of long lists, few.
+  std::vector<size_t> patterns_;
+};
+
+}  // namespace shardplan

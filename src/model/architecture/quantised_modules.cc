@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which linear layers a method converts.
+//
+// The lists of a config are read as the library does that writes them; where
+// versions of transformers differ, by the version that wrote the config. Where
+// that is not said and matters, the config is refused.
+#include "base/text.h"
+#include "model/architecture/quantisation.h"
+
+namespace shardplan {
+namespace {
+
+using Choice = std::optional<const WeightScheme*>;
+constexpr const WeightScheme* kPlainWeight = nullptr;
+
+class Chooser {
+ public:
+  Chooser(const Quantisation& quantisation, const LinearPlace& place,
+          const LinearWeight& linear, QuantisedLayers& layers)
+      : all_(quantisation), place_(place), linear_(linear), layers_(layers) {}
+
+  Choice choose() {
+    if (all_.method == QuantMethod::None) return kPlainWeight;
+    const auto chosen = by_method();
+    if (chosen && *chosen != nullptr) {
+      ++layers_.converted;
+      const bool named = linear_.weight == ".weight" ||
+                         (*chosen)->format == WeightFormat::Blocks;
+      if (!named) return refuse("is not called `weight`");
+      note(**chosen);
+    }
+    return chosen;
+  }
+
+ private:
+  Choice by_method() {
+    if (all_.method == QuantMethod::Mlx) return mlx();
+    if (place_.embedding) return kPlainWeight;
+    if (all_.method == QuantMethod::Mxfp4) {
+      return place_.role == LinearRole::Experts ? scheme(0) : kPlainWeight;
+    }
+    if (place_.role == LinearRole::Parameter) return kPlainWeight;
+    if (all_.method == QuantMethod::Gptq) return gptq();
+    const auto kept = is_kept();
+    if (!kept) return std::nullopt;
+    if (*kept) {
+      ++layers_.kept;
+      return kPlainWeight;
+    }
+    if (is_stacked()) {
+      return refuse(
+          "is that of stacked experts, whose quantised form is not "
+          "known");
+    }
+    const auto router = is_linear();
+    if (!router) return std::nullopt;
+    if (!*router) return kPlainWeight;
+    switch (all_.method) {
+      case QuantMethod::CompressedTensors:
+        return by_targets();
+      case QuantMethod::ModelOpt:
+        return by_name();
+      default:
+        return by_transformers();
+    }
+  }
+
+  // Checkpoints that transformers 5 quantises itself differ from all others.
+  void note(const WeightScheme& scheme) {
+    if (!is_new()) return;
+    const bool whole = linear_.out % scheme.block_rows == 0 &&
+                       linear_.in % scheme.block_columns == 0;
+    if (scheme.format == WeightFormat::Fp8 && !whole &&
+        layers_.partial.empty()) {
+      layers_.partial = place_.path;
+    }
+    if (place_.expert && layers_.expert.empty() &&
+        (all_.method == QuantMethod::Fp8 ||
+         all_.method == QuantMethod::CompressedTensors)) {
+      layers_.expert = place_.path;
+    }
+  }
+
+  Choice scheme(size_t group) const { return &all_.groups[group].scheme; }
+
+  Choice refuse(const std::string& what) {
+    all_.section
+        ->refuse("", "the weight of " + in_backticks(place_.path) + " " + what)
+        .fact("quantised with " + in_backticks(method_name(all_.method)))
+        .help(std::string(kUseTensors));
+    return std::nullopt;
+  }
+  Choice refuse_version(const std::string& what) {
+    all_.section
+        ->refuse("", "whether " + in_backticks(place_.path) +
+                         " is quantised is not known")
+        .fact(what + ", and the config names no `transformers_version`")
+        .help(std::string(kUseTensors));
+    return std::nullopt;
+  }
+
+  bool is_stacked() const {
+    return !linear_.stack.empty() || place_.role == LinearRole::Experts;
+  }
+  bool is_new() const { return all_.saved_by >= 5; }
+  bool is_old() const { return all_.saved_by > 0 && all_.saved_by < 5; }
+
+  // Whether a list names the module.
+  std::optional<bool> is_kept() {
+    if (!all_.kept) return false;
+    const ModulePatterns& kept = *all_.kept;
+    // Heads of other names are called so since transformers 5.
+    if (place_.role == LinearRole::Head && kept.has("lm_head")) return true;
+    const std::string& path = place_.path;
+    switch (all_.method) {
+      case QuantMethod::CompressedTensors:
+        return kept.matches(path, PatternStyle::Names) || kept.has("Linear");
+      case QuantMethod::ModelOpt:
+        return kept.matches(path, PatternStyle::Globs);
+      default:
+        break;
+    }
+    const bool before =
+        kept.matches(path, all_.method == QuantMethod::Bitsandbytes
+                               ? PatternStyle::Prefix
+                               : PatternStyle::Substring);
+    if (is_old()) return before;
+    // Experts are one module then.
+    const size_t experts = place_.expert ? path.rfind(".experts.") : path.npos;
+    const bool now = kept.matches(
+        experts == path.npos ? std::string_view(path)
+                             : std::string_view(path).substr(0, experts + 8),
+        PatternStyle::Modules);
+    if (is_new() || before == now) return now;
+    refuse_version("transformers 4 and 5 read " + in_backticks(all_.kept_key) +
+                   " differently");
+    return std::nullopt;
+  }
+
+  // Whether it is a linear layer to the library.
+  std::optional<bool> is_linear() {
+    if (linear_.inputs_first && all_.method != QuantMethod::Bitsandbytes) {
+      refuse("is stored [in, out], of which the quantised form is not known");
+      return std::nullopt;
+    }
+    if (place_.role != LinearRole::Router || is_old()) return true;
+    if (is_new()) return false;
+    refuse_version("routers are linear layers in transformers 4, not in 5");
+    return std::nullopt;
+  }
+
+  // FP8, AWQ and bitsandbytes.
+  Choice by_transformers() {
+    const bool awq = all_.method == QuantMethod::Awq;
+    const bool fp8 = all_.method == QuantMethod::Fp8;
+    if (!all_.kept || awq) {
+      if (place_.role == LinearRole::Head) return kPlainWeight;
+      if (place_.role == LinearRole::Last) {
+        // Version 5 means the last parameter, which is a bias then.
+        if (!place_.bias || is_old()) return kPlainWeight;
+        if (!is_new()) {
+          refuse_version(
+              "transformers 4 keeps the last layer, 5 does not "
+              "where it has a bias");
+          return std::nullopt;
+        }
+      }
+    }
+    if (place_.expert && !fp8 && !is_old()) {
+      if (is_new() && all_.method == QuantMethod::Bitsandbytes) {
+        return kPlainWeight;  // stacked in memory, and no linear layers
+      }
+      if (is_new()) return refuse("is that of an expert, which is stacked now");
+      refuse_version("experts are linear layers in transformers 4, not in 5");
+      return std::nullopt;
+    }
+    return scheme(0);
+  }
+
+  Choice gptq() {
+    if (place_.in_section) {
+      return refuse("is that of a part of a model, whose layers GPTQ may keep");
+    }
+    const bool inside =
+        place_.in_layer &&
+        (all_.block.empty() || place_.path.starts_with(all_.block + "."));
+    if (!inside) return kPlainWeight;
+    if (is_stacked()) return refuse("is that of stacked experts");
+    if (all_.only) {
+      if (all_.only->matches(place_.path, PatternStyle::Suffix)) {
+        return scheme(0);
+      }
+      ++layers_.kept;
+      return kPlainWeight;
+    }
+    const bool small =
+        place_.role == LinearRole::Gate || place_.role == LinearRole::Router;
+    if (place_.role == LinearRole::Router && is_new()) return kPlainWeight;
+    if (small || (place_.expert && is_new())) {
+      return refuse("may be quantised or not, which the config does not say");
+    }
+    return scheme(0);
+  }
+
+  // A name before a pattern, and that before a class.
+  Choice by_targets() {
+    std::optional<size_t> chosen;
+    for (const bool by_class : {false, true}) {
+      for (size_t i = 0; i < all_.groups.size(); ++i) {
+        const ModulePatterns& targets = *all_.groups[i].targets;
+        const bool meant =
+            by_class ? targets.has("Linear")
+                     : targets.matches(place_.path, PatternStyle::Names);
+        if (!meant) continue;
+        if (chosen) return refuse("is a target of several groups");
+        chosen = i;
+      }
+      if (chosen) return scheme(*chosen);
+    }
+    ++layers_.kept;
+    return kPlainWeight;
+  }
+
+  // The entry of a module, or of one around it.
+  Choice by_name() {
+    std::string_view name = place_.path;
+    while (!all_.named.empty()) {
+      const auto found = all_.named.find(name);
+      if (found != all_.named.end()) return named(found->second);
+      const size_t dot = name.rfind('.');
+      if (dot == name.npos) break;
+      name = name.substr(0, dot);
+    }
+    return all_.named_only ? Choice(kPlainWeight) : scheme(0);
+  }
+  Choice named(size_t group) {
+    if (group != Quantisation::kPlain) return scheme(group);
+    ++layers_.kept;
+    return kPlainWeight;
+  }
+
+  // mlx-lm has models of its own; those without experts and parts have the same
+  // modules.
+  Choice mlx() {
+    if (place_.in_section || place_.expert || is_stacked() ||
+        linear_.inputs_first || place_.role == LinearRole::Parameter ||
+        place_.role == LinearRole::Router || place_.role == LinearRole::Gate) {
+      return refuse("is one that MLX stores in a way of its own");
+    }
+    const auto found = all_.named.find(place_.path);
+    if (found != all_.named.end()) return named(found->second);
+    // Layers that do not consist of whole groups stay as they are.
+    if (linear_.in % all_.groups.front().scheme.group != 0) {
+      return kPlainWeight;
+    }
+    return scheme(0);
+  }
+
+  const Quantisation& all_;
+  const LinearPlace& place_;
+  const LinearWeight& linear_;
+  QuantisedLayers& layers_;
+};
+
+}  // namespace
+
+Choice scheme_of(const Quantisation& quantisation, const LinearPlace& place,
+                 const LinearWeight& linear, QuantisedLayers& layers) {
+  return Chooser(quantisation, place, linear, layers).choose();
+}
+
+bool check_layers(const Quantisation& quantisation,
+                  const QuantisedLayers& layers, DType dtype,
+                  std::vector<std::string>& remarks) {
+  if (quantisation.method == QuantMethod::None) return true;
+  if (layers.converted == 0) {
+    quantisation.section
+        ->refuse("", "the config is quantised with " +
+                         in_backticks(method_name(quantisation.method)) +
+                         ", and no layer of the model is")
+        .help(std::string(kUseTensors));
+    return false;
+  }
+  for (const std::string& remark : quantisation.remarks) {
+    remarks.push_back(remark);
+  }
+  if (quantisation.kept && quantisation.kept->has_paths() && layers.kept == 0) {
+    remarks.push_back(
+        "`" + quantisation.kept_key +
+        "` of the quantisation names no linear "
+        "layer of the model, so that all of them are taken as quantised");
+  }
+  if (!layers.partial.empty()) {
+    remarks.push_back(
+        in_backticks(layers.partial) +
+        " does not consist of whole blocks: it "
+        "is taken as quantised, which transformers 5 does not where it "
+        "quantises itself");
+  }
+  if (!layers.expert.empty()) {
+    remarks.push_back("experts are taken as quantised one by one, such as " +
+                      in_backticks(layers.expert) +
+                      ": transformers 5 holds them in one "
+                      "tensor and stores what it quantises itself otherwise");
+  }
+  if (quantisation.method == QuantMethod::Mlx) {
+    remarks.push_back(
+        "all linear layers and embeddings are taken as quantised but those "
+        "that "
+        "the config names: MLX does not say which it keeps");
+  }
+  const WeightScheme& scheme = quantisation.groups.front().scheme;
+  if (scheme.format == WeightFormat::Fp8 && quantisation.saved_by < 5) {
+    remarks.push_back(
+        "scales of FP8 blocks are taken as f32, which some checkpoints store "
+        "as bf16");
+  }
+  if (bias_dtype(&scheme).value_or(dtype) != dtype) {
+    remarks.push_back(
+        "scales and biases of quantised layers are taken as f16, though the "
+        "model is " +
+        std::string(dtype_name(dtype)));
+  }
+  return true;
+}
+
+}  // namespace shardplan

@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tensors that stand for the weight [out, in] of a linear layer, with the
+// unit of cutting of each: the elements along a dimension that share a scale or
+// are packed into one word.
+//
+//   Fp8           weight [out, in], weight_scale_inv per block
+//   Scaled        weight [out, in], weight_scale, weight_zero_point
+//   PackedInts    weight_packed i32 [out, in / n], n inputs in a word;
+//                 weight_scale; weight_zero_point i32 [out / n, groups];
+//                 weight_shape
+//   PackedFloats  weight or weight_packed u8 [out, in / 2], weight_scale
+//   Awq           qweight i32 [in, out / n], qzeros i32 [groups, out / n],
+//                 scales [groups, out]
+//   Gptq          qweight i32 [in / n, out], qzeros i32 [groups, out / n],
+//                 scales [groups, out], g_idx i32 [in]
+//   Bits8         weight i8 [out, in], SCB f32 [out], weight_format u8 []
+//   Bits4         weight u8 [out x in / 2, 1], row after row, 64 values share
+//                 an `absmax`; quant_map; quant_state, which is JSON
+//   Blocks        NAME_blocks u8 [E, out, in / 32, 16], NAME_scales
+//   Mlx           weight u32 [out, in x bits / 32], scales and biases
+//                 [out, groups]
+#include <algorithm>
+#include <initializer_list>
+#include <numeric>
+#include <utility>
+
+#include "base/text.h"
+#include "model/architecture/quantisation.h"
+
+namespace shardplan {
+namespace {
+
+using Scales = WeightScheme::Scales;
+
+constexpr int64_t kWordBits = 32;
+constexpr int64_t kMxfp4Block = 32;
+constexpr int64_t kMxfp4Bytes = 16;
+constexpr int64_t kBits4Block = 64;
+constexpr int64_t kBits4Values = 16;
+
+// A dimension of which `factor` elements became one, and of which `block` of
+// those must stay together.
+DimKind scaled(DimKind kind, int64_t size, int64_t factor, int64_t block) {
+  kind.block = block;
+  if (factor == 1) return kind;
+  const int64_t stored = ceil_div(size, factor);
+  const bool side_by_side = kind.count == 0 && !kind.parts.empty();
+  if (side_by_side) {
+    for (DimPart& part : kind.parts) {
+      if (part.rows % factor != 0) return {"", 0, {}, stored};
+      part.rows /= factor;
+      if (part.count > 0) part.count = std::gcd(part.count, part.rows);
+    }
+    return kind;
+  }
+  // Shards of whole heads and whole words: their number divides both.
+  if (kind.count > 0) kind.count = std::gcd(kind.count, stored);
+  return kind;
+}
+
+class Writer {
+ public:
+  Writer(const LinearWeight& linear, const WeightScheme& scheme,
+         const LinearPlace& place, const Quantisation& quantisation)
+      : linear_(linear),
+        scheme_(scheme),
+        place_(place),
+        section_(*quantisation.section),
+        group_(scheme.group == 0 ? linear.in : scheme.group) {}
+
+  std::optional<std::vector<ModelTensor>> write() {
+    const bool good = [&] {
+      switch (scheme_.format) {
+        case WeightFormat::Fp8:
+          return fp8();
+        case WeightFormat::Scaled:
+          return scaled_weight();
+        case WeightFormat::PackedInts:
+          return packed_ints();
+        case WeightFormat::PackedFloats:
+          return packed_floats();
+        case WeightFormat::Awq:
+          return awq();
+        case WeightFormat::Gptq:
+          return gptq();
+        case WeightFormat::Bits8:
+          return bits8();
+        case WeightFormat::Bits4:
+          return bits4();
+        case WeightFormat::Blocks:
+          return blocks();
+        case WeightFormat::Mlx:
+          return mlx();
+      }
+      return false;
+    }();
+    if (!good) return std::nullopt;
+    return std::move(tensors_);
+  }
+
+ private:
+  void add(const std::string& name, DType dtype, Shape shape,
+           ParameterKind kind) {
+    tensors_.push_back({linear_.name + "." + name,
+                        {dtype, std::move(shape)},
+                        false,
+                        std::move(kind)});
+  }
+  void add_buffer(const std::string& name, DType dtype, Shape shape) {
+    tensors_.push_back(
+        {linear_.name + "." + name, {dtype, std::move(shape)}, true, {}});
+  }
+  void add_scalars() {
+    for (const auto& [name, dtype] : scheme_.scalars) {
+      add_buffer(name, dtype.value_or(linear_.dtype), scheme_.scalar);
+    }
+  }
+
+  bool refuse(const std::string& what) {
+    section_
+        .refuse("", "the weight of " + in_backticks(place_.path) + " " + what)
+        .fact("it is [" + count_text(linear_.out) + ", " +
+              count_text(linear_.in) + "]");
+    return false;
+  }
+  bool divides(int64_t unit, int64_t size, const std::string& what) {
+    if (size % unit == 0) return true;
+    return refuse("does not consist of whole " + what + " of " +
+                  std::to_string(unit));
+  }
+
+  DimKind out(int64_t factor = 1, int64_t block = 1) const {
+    return scaled(linear_.out_kind, linear_.out, factor, block);
+  }
+  DimKind in(int64_t factor = 1, int64_t block = 1) const {
+    return scaled(linear_.in_kind, linear_.in, factor, block);
+  }
+
+  // Inputs that may not be cut apart, as a number of stored elements, of which
+  // each is `factor` of them.
+  int64_t group_block(int64_t factor) const {
+    if (group_ >= linear_.in) return 1;
+    return std::lcm(group_, factor) / factor;
+  }
+
+  Shape scale_shape() const {
+    switch (scheme_.scales) {
+      case Scales::Tensor:
+        return scheme_.scalar;
+      case Scales::Channel:
+        return {linear_.out, 1};
+      case Scales::Group:
+        return {linear_.out, ceil_div(linear_.in, group_)};
+      case Scales::Block:
+        return {ceil_div(linear_.out, scheme_.block_rows),
+                ceil_div(linear_.in, scheme_.block_columns)};
+    }
+    return {};
+  }
+  // Of a weight that is not packed.
+  ParameterKind plain_kind() const {
+    switch (scheme_.scales) {
+      case Scales::Group:
+        return {out(), in(1, group_block(1))};
+      case Scales::Block:
+        return {out(1, scheme_.block_rows), in(1, scheme_.block_columns)};
+      default:
+        return {out(), in()};
+    }
+  }
+  // Scales of one byte are half of a weight's encoding and are placed with it;
+  // others are few, and are kept whole.
+  void add_scale(const std::string& name, DType dtype) {
+    if (dtype == DType::F8E4M3 || dtype == DType::U8) {
+      add(name, dtype, scale_shape(), {out(), in(group_)});
+    } else {
+      add_buffer(name, dtype, scale_shape());
+    }
+  }
+
+  bool fp8() {
+    add("weight", scheme_.weight_dtype, {linear_.out, linear_.in},
+        plain_kind());
+    add_buffer("weight_scale_inv", DType::F32, scale_shape());
+    add_scalars();
+    return true;
+  }
+
+  bool scaled_weight() {
+    if (scheme_.scales == Scales::Group &&
+        !divides(group_, linear_.in, "groups")) {
+      return false;
+    }
+    if (scheme_.scales == Scales::Block &&
+        !divides(scheme_.block_columns, linear_.in, "blocks")) {
+      return false;
+    }
+    add("weight", scheme_.weight_dtype, {linear_.out, linear_.in},
+        plain_kind());
+    add_scale("weight_scale", scheme_.scale_dtype.value_or(linear_.dtype));
+    if (scheme_.zero_points) {
+      add("weight_zero_point", scheme_.weight_dtype, scale_shape(),
+          ParameterKind(scale_shape().size()));
+    }
+    add_scalars();
+    return true;
+  }
+
+  bool packed_ints() {
+    const int64_t values = kWordBits / scheme_.bits;
+    const bool grouped = scheme_.scales == Scales::Group;
+    if (grouped && !divides(group_, linear_.in, "groups")) return false;
+    add("weight_packed", DType::I32,
+        {linear_.out, ceil_div(linear_.in, values)},
+        {out(), in(values, grouped ? group_block(values) : 1)});
+    add_scale("weight_scale", linear_.dtype);
+    add_buffer("weight_shape", DType::I64, {2});
+    if (scheme_.zero_points) {
+      if (scheme_.scales == Scales::Tensor) {
+        return refuse("has one zero point, of which the packing is not known");
+      }
+      add("weight_zero_point", DType::I32,
+          {ceil_div(linear_.out, values), scale_shape()[1]},
+          {out(values), grouped ? in(group_) : DimKind()});
+    }
+    add_scalars();
+    return true;
+  }
+
+  bool packed_floats() {
+    if (!divides(group_, linear_.in, "groups")) return false;
+    add(scheme_.weight_name, DType::U8, {linear_.out, linear_.in / 2},
+        {out(), in(2, group_block(2))});
+    add_scale("weight_scale", *scheme_.scale_dtype);
+    add_scalars();
+    return true;
+  }
+
+  bool awq() {
+    const int64_t values = kWordBits / scheme_.bits;
+    if (!divides(group_, linear_.in, "groups") ||
+        !divides(values, linear_.out, "words")) {
+      return false;
+    }
+    const int64_t groups = linear_.in / group_;
+    add("qweight", DType::I32, {linear_.in, linear_.out / values},
+        {in(1, group_block(1)), out(values)});
+    if (scheme_.zero_points) {
+      add("qzeros", DType::I32, {groups, linear_.out / values},
+          {in(group_), out(values)});
+    }
+    add("scales", DType::F16, {groups, linear_.out},
+        {in(group_), out(1, values)});
+    return true;
+  }
+
+  bool gptq() {
+    const int64_t values = kWordBits / scheme_.bits;
+    if (!divides(kWordBits, linear_.in, "words") ||
+        !divides(kWordBits, linear_.out, "words")) {
+      return false;
+    }
+    const int64_t groups = ceil_div(linear_.in, group_);
+    // Where the inputs of a group stand anywhere, every device has all scales.
+    const int64_t whole = scheme_.reordered ? groups : 1;
+    const int64_t together = scheme_.reordered ? 1 : group_block(values);
+    add("qweight", DType::I32, {linear_.in / values, linear_.out},
+        {in(values, together), out()});
+    add("qzeros", DType::I32, {groups, linear_.out / values},
+        {in(group_, whole), out(values)});
+    add("scales", DType::F16, {groups, linear_.out},
+        {in(group_, whole), out(1, values)});
+    add("g_idx", DType::I32, {linear_.in},
+        {in(1, scheme_.reordered ? 1 : group_block(1))});
+    return true;
+  }
+
+  bool bits8() {
+    add("weight", DType::I8, {linear_.out, linear_.in}, {out(), in()});
+    add("SCB", DType::F32, {linear_.out}, {out()});
+    add_buffer("weight_format", DType::U8, {});
+    return true;
+  }
+
+  bool bits4() {
+    const auto values = checked_mul(linear_.out, linear_.in);
+    if (!values) return refuse("has too many elements");
+    // Whole rows that consist of whole blocks; of these, bytes.
+    const int64_t rows = std::lcm(linear_.in, kBits4Block) / linear_.in;
+    const bool whole = linear_.out % rows == 0;
+    DimKind bytes;
+    bytes.block = whole ? rows * linear_.in / 2 : ceil_div(*values, int64_t{2});
+    DimKind maxima;
+    maxima.block = whole ? rows * linear_.in / kBits4Block
+                         : ceil_div(*values, kBits4Block);
+    add("weight", DType::U8, {ceil_div(*values, int64_t{2}), 1}, {bytes, {}});
+    add("weight.absmax", DType::F32, {ceil_div(*values, kBits4Block)},
+        {maxima});
+    add_buffer("weight.quant_map", DType::F32, {kBits4Values});
+    const std::string dtype = torch_name(linear_.dtype);
+    const std::string state =
+        R"({"quant_type": ")" + scheme_.quant_type + R"(", "blocksize": )" +
+        std::to_string(kBits4Block) + R"(, "dtype": ")" + dtype +
+        R"(", "shape": [)" + std::to_string(linear_.out) + ", " +
+        std::to_string(linear_.in) + "]}";
+    add_buffer("weight.quant_state.bitsandbytes__" + scheme_.quant_type,
+               DType::U8, {static_cast<int64_t>(state.size())});
+    return true;
+  }
+
+  static std::string torch_name(DType dtype) {
+    switch (dtype) {
+      case DType::BF16:
+        return "bfloat16";
+      case DType::F16:
+        return "float16";
+      default:
+        return "float32";
+    }
+  }
+
+  static Shape with(const Shape& front, std::initializer_list<int64_t> rest) {
+    Shape shape = front;
+    shape.insert(shape.end(), rest);
+    return shape;
+  }
+  ParameterKind stacked(std::initializer_list<DimKind> rest) const {
+    ParameterKind kind = linear_.stack_kind;
+    kind.insert(kind.end(), rest.begin(), rest.end());
+    return kind;
+  }
+
+  // OCP Microscaling Formats v1.0, 5.3: 32 values of 4 bits share an exponent
+  // byte. Blocks run along the contracted dimension, which for this is stored
+  // last; scales are half of a weight's encoding, so they are parameters.
+  bool blocks() {
+    if (!divides(kMxfp4Block, linear_.in, "MXFP4 blocks")) return false;
+    const int64_t count = linear_.in / kMxfp4Block;
+    const std::string name = linear_.name + linear_.weight;
+    tensors_.push_back(
+        {name + "_blocks",
+         {DType::U8, with(linear_.stack, {linear_.out, count, kMxfp4Bytes})},
+         false,
+         stacked({linear_.out_kind, {}, {}})});
+    tensors_.push_back({name + "_scales",
+                        {DType::U8, with(linear_.stack, {linear_.out, count})},
+                        false,
+                        stacked({linear_.out_kind, {}})});
+    return true;
+  }
+
+  bool mlx() {
+    if (!divides(group_, linear_.in, "groups")) return false;
+    // Words of 3, 5 or 6 bits are packed over several.
+    const int64_t bits = linear_.in * scheme_.bits;
+    if (bits % kWordBits != 0) return refuse("does not fill its last word");
+    const int64_t together = std::lcm(group_ * scheme_.bits, kWordBits);
+    DimKind words = in();
+    words.block = together / kWordBits;
+    if (words.count > 0) words.count = std::gcd(words.count, bits / kWordBits);
+    if (words.count == 0) words.parts.clear();
+    add("weight", DType::U32, {linear_.out, bits / kWordBits}, {out(), words});
+    const ParameterKind scales = {out(), in(group_)};
+    const int64_t groups = linear_.in / group_;
+    add("scales", linear_.dtype, {linear_.out, groups}, scales);
+    add("biases", linear_.dtype, {linear_.out, groups}, scales);
+    return true;
+  }
+
+  const LinearWeight& linear_;
+  const WeightScheme& scheme_;
+  const LinearPlace& place_;
+  ConfigReader& section_;
+  int64_t group_;
+  std::vector<ModelTensor> tensors_;
+};
+
+}  // namespace
+
+std::optional<std::vector<ModelTensor>> store_weight(
+    const LinearWeight& linear, const WeightScheme* scheme,
+    const LinearPlace& place, const Quantisation& quantisation) {
+  if (scheme != nullptr) {
+    return Writer(linear, *scheme, place, quantisation).write();
+  }
+  ModelTensor plain{linear.name + linear.weight,
+                    {linear.dtype, linear.stack},
+                    false,
+                    linear.stack_kind};
+  Shape& shape = plain.type.shape;
+  if (linear.inputs_first) {
+    shape.insert(shape.end(), {linear.in, linear.out});
+    plain.kind.insert(plain.kind.end(), {linear.in_kind, linear.out_kind});
+  } else {
+    shape.insert(shape.end(), {linear.out, linear.in});
+    plain.kind.insert(plain.kind.end(), {linear.out_kind, linear.in_kind});
+  }
+  return std::vector<ModelTensor>{std::move(plain)};
+}
+
+std::optional<DType> bias_dtype(const WeightScheme* scheme) {
+  const bool half = scheme != nullptr && (scheme->format == WeightFormat::Awq ||
+                                          scheme->format == WeightFormat::Gptq);
+  return half ? std::optional(DType::F16) : std::nullopt;
+}
+
+}  // namespace shardplan

@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+// compressed-tensors and ModelOpt: configs that give groups of modules a scheme
+// each.
+#include <utility>
+
+#include "base/text.h"
+#include "model/architecture/quantisation.h"
+
+namespace shardplan {
+namespace {
+
+using Scales = WeightScheme::Scales;
+
+constexpr int64_t kMaxGroupSize = 1 << 20;
+constexpr int64_t kNvfp4Group = 16;
+constexpr int64_t kMxGroup = 32;
+
+// The cache is no part of a checkpoint, but scales of it are.
+void note_cache(ConfigReader& section, std::string_view key,
+                Quantisation& result) {
+  if (section.find(key)) {
+    result.remarks.push_back(
+        "the cache is quantised, too: scales of it that the checkpoint may "
+        "have, of one number each, are left out");
+  }
+}
+
+// How values are quantised, of weights or activations.
+struct Args {
+  bool floats = false;
+  int64_t bits = 8;
+  bool symmetric = true;
+  Scales scales = Scales::Tensor;
+  bool per_token = false;
+  bool in_tensor_groups = false;  // groups, and a scale of all of them
+  int64_t group = 0;
+  int64_t block_rows = 1;
+  int64_t block_columns = 1;
+  bool dynamic = false;  // scales are no part of the checkpoint
+  bool local = false;    // those of groups are none
+};
+
+bool read_strategy(ConfigReader& args, Args& result) {
+  const auto group = args.find("group_size");
+  const int64_t size =
+      group ? args.bounded("group_size", -1, kMaxGroupSize, {}) : 0;
+  if (!args.ok()) return false;
+  const auto strategy = args.find("strategy");
+  const std::string name = strategy     ? std::string(strategy->text())
+                           : size > 0   ? "group"
+                           : size == -1 ? "channel"
+                                        : "tensor";
+  if (name == "tensor") return true;
+  if (name == "channel") {
+    result.scales = Scales::Channel;
+    return true;
+  }
+  if (name == "token") {
+    result.per_token = true;
+    return true;
+  }
+  if (name == "group" || name == "tensor_group") {
+    result.scales = Scales::Group;
+    result.in_tensor_groups = name == "tensor_group";
+    result.group = size;
+    if (size > 0) return true;
+    args.refuse("group_size",
+                args.shown("group_size") + " must be the size of a group");
+    return false;
+  }
+  if (name == "block") {
+    result.scales = Scales::Block;
+    const std::vector<int64_t> sizes = args.integers("block_structure");
+    if (sizes.size() == 2 && sizes[0] > 0 && sizes[1] > 0 &&
+        sizes[0] <= kMaxGroupSize && sizes[1] <= kMaxGroupSize) {
+      result.block_rows = sizes[0];
+      result.block_columns = sizes[1];
+      return true;
+    }
+    args.refuse("block_structure",
+                args.shown("block_structure") + " must be two positive sizes");
+    return false;
+  }
+  args.refuse("strategy",
+              "the strategy " + in_backticks(name) + " is not known");
+  return false;
+}
+
+std::optional<Args> read_args(ConfigReader args) {
+  if (!knows_keys(args,
+                  {"num_bits", "type", "symmetric", "group_size", "strategy",
+                   "block_structure", "dynamic", "actorder", "observer",
+                   "observer_kwargs", "scale_dtype", "zp_dtype"})) {
+    return std::nullopt;
+  }
+  Args result;
+  result.bits = args.bounded("num_bits", 1, 64, {8, 8});
+  const auto type = args.find("type");
+  result.floats = type && type->text() == "float";
+  if (type && !result.floats && type->text() != "int") {
+    return args.refuse(
+        "type", "the type " + in_backticks(type->text()) + " is not known");
+  }
+  const auto symmetric = args.find("symmetric");
+  result.symmetric = !symmetric || symmetric->boolean() == true;
+  const auto order = args.find("actorder");
+  if (order && order->text() != "weight" && order->text() != "static" &&
+      order->boolean() != false) {
+    return args.refuse("actorder", "the order " + in_backticks(order->text()) +
+                                       " of inputs is not known");
+  }
+  const auto dynamic = args.find("dynamic");
+  result.dynamic = dynamic && dynamic->boolean() == true;
+  result.local = dynamic && dynamic->text() == "local";
+  if (!args.ok() || !read_strategy(args, result)) return std::nullopt;
+  return result;
+}
+
+// The dtype that is named, where it is one of two.
+bool is_dtype(ConfigReader args, std::string_view key, std::string_view name) {
+  const auto value = args.find(key);
+  if (!value || value->text() == name) return true;
+  args.refuse(key, args.shown(key) + " other than " + in_backticks(name) +
+                       " is not known");
+  return false;
+}
+
+bool read_inputs(ConfigReader& group, WeightScheme& scheme) {
+  if (!group.find("input_activations")) return true;
+  auto section = group.section("input_activations");
+  const auto args = section ? read_args(*section) : std::nullopt;
+  if (!args) return false;
+  if (args->dynamic) return true;
+  if (args->in_tensor_groups && args->local) {
+    scheme.scalars.emplace_back("input_global_scale", DType::F32);
+    return true;
+  }
+  if (args->scales != Scales::Tensor || args->per_token || args->local ||
+      !args->symmetric) {
+    group.refuse("input_activations",
+                 "activations that are quantised so are not known");
+    return false;
+  }
+  scheme.scalars.emplace_back("input_scale", std::nullopt);
+  return true;
+}
+
+std::optional<WeightScheme> read_scheme(ConfigReader& group,
+                                        const std::string& format) {
+  if (!group.find("weights")) {
+    return group.refuse("", "a group without `weights` is not known");
+  }
+  auto section = group.section("weights");
+  if (!section) return std::nullopt;
+  const auto args = read_args(*section);
+  if (!args) return std::nullopt;
+  WeightScheme scheme;
+  scheme.scales = args->scales;
+  scheme.bits = args->bits;
+  scheme.group = args->group;
+  scheme.block_rows = args->block_rows;
+  scheme.block_columns = args->block_columns;
+  scheme.zero_points = !args->symmetric;
+  scheme.scalar = {1};
+  const auto unknown = [&]() -> std::optional<WeightScheme> {
+    return group.refuse("weights",
+                        "weights that are quantised so are not known as " +
+                            in_backticks(format));
+  };
+  if (args->dynamic || args->local || args->per_token) return unknown();
+  if (format == "nvfp4-pack-quantized" || format == "mxfp4-pack-quantized") {
+    const bool nvidia = format.starts_with("nvfp4");
+    const int64_t size = nvidia ? kNvfp4Group : kMxGroup;
+    if (!args->floats || args->bits != 4 || args->group != size ||
+        args->in_tensor_groups != nvidia || !args->symmetric) {
+      return unknown();
+    }
+    if (!is_dtype(*section, "scale_dtype",
+                  nvidia ? "torch.float8_e4m3fn" : "torch.uint8")) {
+      return std::nullopt;
+    }
+    scheme.format = WeightFormat::PackedFloats;
+    scheme.weight_name = "weight_packed";
+    scheme.scale_dtype = nvidia ? DType::F8E4M3 : DType::U8;
+    if (nvidia) scheme.scalars.emplace_back("weight_global_scale", DType::F32);
+  } else if (args->in_tensor_groups || section->find("scale_dtype")) {
+    return unknown();
+  } else if (format == "pack-quantized") {
+    if (args->floats || (args->bits != 4 && args->bits != 8)) return unknown();
+    if (args->scales == Scales::Block) return unknown();
+    scheme.format = WeightFormat::PackedInts;
+  } else if (format == "int-quantized" || format == "float-quantized" ||
+             format == "naive-quantized") {
+    if (args->bits != 8 || (args->floats && !args->symmetric)) return unknown();
+    if ((format == "int-quantized" && args->floats) ||
+        (format == "float-quantized" && !args->floats)) {
+      return unknown();
+    }
+    scheme.format = WeightFormat::Scaled;
+    scheme.weight_dtype = args->floats ? DType::F8E4M3 : DType::I8;
+  } else {
+    return group
+        .refuse("format", "the format " + in_backticks(format) +
+                              " of compressed-tensors is not known")
+        .help(std::string(kUseTensors));
+  }
+  if (!read_inputs(group, scheme)) return std::nullopt;
+  return scheme;
+}
+
+std::optional<SchemeGroup> read_group(ConfigReader group, std::string format) {
+  if (!knows_keys(group,
+                  {"targets", "weights", "input_activations", "format"})) {
+    return std::nullopt;
+  }
+  if (const auto own = group.find("format")) format = own->text();
+  auto scheme = read_scheme(group, format);
+  if (!scheme) return std::nullopt;
+  const auto targets = group.find("targets");
+  if (!targets) {
+    return group.refuse("", "a group without `targets` is not known");
+  }
+  SchemeGroup result{*std::move(scheme), {}};
+  result.targets = ModulePatterns::read(group, "targets", *targets);
+  if (!result.targets) return std::nullopt;
+  if (result.targets->has("Embedding")) {
+    return group.refuse("targets",
+                        "embeddings that are quantised are not "
+                        "known");
+  }
+  return result;
+}
+
+// ModelOpt's name of a scheme.
+std::optional<WeightScheme> algorithm(ConfigReader& section,
+                                      std::string_view key) {
+  const auto value = section.find(key);
+  const std::string_view name = value ? value->text() : "";
+  WeightScheme scheme;
+  if (name == "FP8") {
+    scheme.format = WeightFormat::Scaled;
+    scheme.scale_dtype = DType::F32;
+    scheme.scalars = {{"input_scale", DType::F32}};
+    return scheme;
+  }
+  if (name == "NVFP4" || name == "W4A16_NVFP4") {
+    scheme.format = WeightFormat::PackedFloats;
+    scheme.scales = Scales::Group;
+    scheme.bits = 4;
+    scheme.group = section.bounded("group_size", 1, kMaxGroupSize,
+                                   {kNvfp4Group, kNvfp4Group});
+    scheme.scale_dtype = DType::F8E4M3;
+    scheme.scalars = {{"weight_scale_2", DType::F32}};
+    if (name == "NVFP4") scheme.scalars.emplace_back("input_scale", DType::F32);
+    if (!section.ok()) return std::nullopt;
+    if (scheme.group % 2 == 0) return scheme;
+    return section.refuse("group_size", "groups of an odd size are not known");
+  }
+  return section
+      .refuse(key, name.empty() ? section.shown(key) + " is missing"
+                                : "the algorithm " + in_backticks(name) +
+                                      " of ModelOpt is not known")
+      .fact("known: `FP8`, `NVFP4`, `W4A16_NVFP4`")
+      .help(std::string(kUseTensors));
+}
+
+// Of all layers, or of those that are named.
+std::optional<Quantisation> read_algorithms(ConfigReader& section,
+                                            std::string_view kept_key) {
+  Quantisation result;
+  result.method = QuantMethod::ModelOpt;
+  const auto algo = section.find("quant_algo");
+  if (algo && algo->text() == "MIXED_PRECISION") {
+    auto layers = section.section("quantized_layers");
+    if (!layers) return std::nullopt;
+    result.named_only = true;
+    for (size_t i = 0; i < layers->map().size(); ++i) {
+      const std::string name(layers->map().key(i));
+      auto layer = layers->section(name);
+      if (!layer || !knows_keys(*layer, {"quant_algo", "group_size"})) {
+        return std::nullopt;
+      }
+      auto scheme = algorithm(*layer, "quant_algo");
+      if (!scheme) return std::nullopt;
+      result.named.emplace(name, result.groups.size());
+      result.groups.push_back({*std::move(scheme), {}});
+    }
+  } else {
+    auto scheme = algorithm(section, "quant_algo");
+    if (!scheme) return std::nullopt;
+    result.groups.push_back({*std::move(scheme), {}});
+  }
+  if (const auto list = section.find(kept_key)) {
+    result.kept = ModulePatterns::read(section, kept_key, *list);
+    result.kept_key = kept_key;
+    if (!result.kept) return std::nullopt;
+  }
+  return result;
+}
+
+// `config_groups` repeats the algorithm for other programs; of one that has no
+// size of groups itself, they say it.
+bool agrees(ConfigReader& section, const Quantisation& quantisation) {
+  if (!section.find("config_groups")) return true;
+  auto groups = section.section("config_groups");
+  if (!groups) return false;
+  const WeightScheme& scheme = quantisation.groups.front().scheme;
+  for (size_t i = 0; i < groups->map().size(); ++i) {
+    auto group = groups->section(groups->map().key(i));
+    if (!group) return false;
+    if (!group->find("weights")) continue;
+    auto weights = group->section("weights");
+    if (!weights) return false;
+    const int64_t size =
+        weights->bounded("group_size", 0, kMaxGroupSize, {0, 0});
+    if (!weights->ok()) return false;
+    if (size == scheme.group) continue;
+    weights->refuse("group_size", "groups of " + std::to_string(size) +
+                                      " are not those of the algorithm");
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<Quantisation> read_compressed_tensors(ConfigReader& section) {
+  if (!knows_keys(section, {"quant_method", "config_groups", "format",
+                            "global_compression_ratio", "ignore",
+                            "kv_cache_scheme", "quantization_status", "version",
+                            "sparsity_config", "run_compressed"})) {
+    return std::nullopt;
+  }
+  const auto status = section.find("quantization_status");
+  if (!status || status->text() != "compressed") {
+    return section
+        .refuse("quantization_status",
+                section.shown("quantization_status") + " is not `compressed`")
+        .help(std::string(kUseTensors));
+  }
+  if (const auto sparse = section.find("sparsity_config")) {
+    const auto format =
+        sparse->is_map() ? sparse->find("format") : std::nullopt;
+    const bool dense =
+        sparse->size() == 0 || (format && format->text() == "dense");
+    if (!dense) {
+      return section.refuse("sparsity_config", "sparse weights are not known");
+    }
+  }
+  Quantisation result;
+  result.method = QuantMethod::CompressedTensors;
+  const auto format = section.find("format");
+  auto groups = section.section("config_groups");
+  if (!groups) return std::nullopt;
+  for (size_t i = 0; i < groups->map().size(); ++i) {
+    auto group = groups->section(groups->map().key(i));
+    if (!group) return std::nullopt;
+    auto read = read_group(*group, format ? std::string(format->text()) : "");
+    if (!read) return std::nullopt;
+    result.groups.push_back(*std::move(read));
+  }
+  if (const auto list = section.find("ignore")) {
+    result.kept = ModulePatterns::read(section, "ignore", *list);
+    result.kept_key = "ignore";
+    if (!result.kept) return std::nullopt;
+  }
+  note_cache(section, "kv_cache_scheme", result);
+  return result;
+}
+
+std::optional<Quantisation> read_modelopt(ConfigReader& section) {
+  if (!knows_keys(section, {"quant_method", "quant_algo", "config_groups",
+                            "ignore", "kv_cache_scheme", "kv_cache_quant_algo",
+                            "producer", "quantized_layers", "group_size"})) {
+    return std::nullopt;
+  }
+  auto result = read_algorithms(section, "ignore");
+  if (result && !result->named_only && !agrees(section, *result)) {
+    return std::nullopt;
+  }
+  if (result) note_cache(section, "kv_cache_scheme", *result);
+  return result;
+}
+
+std::optional<Quantisation> read_modelopt_file(ConfigReader& quantization) {
+  if (!knows_keys(quantization,
+                  {"quant_algo", "kv_cache_quant_algo", "group_size",
+                   "exclude_modules", "quantized_layers"})) {
+    return std::nullopt;
+  }
+  auto result = read_algorithms(quantization, "exclude_modules");
+  if (result) note_cache(quantization, "kv_cache_quant_algo", *result);
+  return result;
+}
+
+}  // namespace shardplan
