@@ -287,6 +287,36 @@ void note_assumed(const RunnableModel& model, Diagnostics& diags) {
   note.help("put the model's config.json beside it");
 }
 
+// A weight whose numbers stand for others; -1: there is none. Positions (64
+// bits) and masks (`bias` of GPT-2) are whole numbers in plain models, too.
+int64_t quantised_weight(const Manifest& manifest) {
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const DType dtype = manifest.type(i).dtype;
+    const bool plain = dtype == DType::F64 || dtype == DType::F32 ||
+                       dtype == DType::F16 || dtype == DType::BF16 ||
+                       dtype == DType::I64 || dtype == DType::Bool;
+    if (!plain && !manifest.name(i).ends_with("bias")) {
+      return static_cast<int64_t>(i);
+    }
+  }
+  return -1;
+}
+
+std::nullopt_t report_quantised(const Manifest& manifest, size_t weight,
+                                const RunnableModel& model,
+                                Diagnostics& diags) {
+  return diags
+      .error(Code::UnsupportedConfig, model.where(),
+             "this " + in_backticks(model.architecture->name) +
+                 " is quantised, and what its weights stand for is not "
+                 "computed")
+      .fact(in_backticks(manifest.name(weight)) + " is " +
+            std::string(dtype_name(manifest.type(weight).dtype)))
+      .help(
+          "the same plan can be run over the model as it was before: its "
+          "config without the quantisation");
+}
+
 }  // namespace
 
 std::optional<RunnableModel> recognise_model(
@@ -307,6 +337,10 @@ std::optional<RunnableModel> recognise_model(
     model = by_names(manifest, diags);
   }
   if (!model) return std::nullopt;
+  if (const int64_t weight = quantised_weight(manifest); weight >= 0) {
+    return report_quantised(manifest, static_cast<size_t>(weight), *model,
+                            diags);
+  }
   const Names missing = read_shapes(*model, manifest);
   const auto layers = model->given.find("layers");
   if (layers != model->given.end() &&

@@ -197,6 +197,31 @@ TEST_CASE("model sizes: those that cannot be are refused") {
         "SP009 config.json:1:16 `hidden_size` is -16");
 }
 
+// Whether scales stand beside them or not, the numbers are not the weights.
+TEST_CASE("recognise: quantised models are not run as though they were plain") {
+  const auto quantised = [](const char* type) {
+    Manifest manifest;
+    const testing::TinyModel tiny = tiny_model("llama");
+    for (size_t i = 0; i < tiny.manifest.size(); ++i) {
+      TensorType own = tiny.manifest.type(i);
+      const bool chosen =
+          tiny.manifest.name(i).find("up_proj") != std::string_view::npos;
+      if (chosen) own.dtype = testing::type(std::string(type) + "[2]").dtype;
+      REQUIRE(manifest.add(tiny.manifest.name(i), own, {}));
+    }
+    return whole_model(manifest, tiny.config);
+  };
+  for (const char* type : {"f8_e4m3", "i32", "u8", "u32", "i8"}) {
+    CAPTURE(type);
+    const auto model = quantised(type);
+    CHECK(model->messages ==
+          "SP009 config.json:1:1 this `llama` is quantised, and what its "
+          "weights stand for is not computed");
+    CHECK_FALSE(model->graph);
+  }
+  CHECK(quantised("f16")->graph);
+}
+
 // A config that is none has no place that a message could point at.
 TEST_CASE("model sizes: what no config says is refused without a place") {
   Manifest manifest = bare(tiny_model("qwen3_moe").manifest);
