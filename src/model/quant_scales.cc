@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <tuple>
@@ -266,6 +267,46 @@ class Reader {
 };
 
 }  // namespace
+
+std::string_view quantisation_by_names(const Manifest& manifest) {
+  struct Method {
+    std::string_view name;
+    std::vector<std::string_view> ends;  // all of which some name has
+  };
+  static const std::vector<Method> kMethods = {
+      {"gptq", {".qweight", ".g_idx"}},
+      {"awq", {".qweight", ".qzeros"}},
+      {"compressed-tensors", {".weight_packed"}},
+      {"modelopt", {".weight_scale_2"}},
+      {"fp8", {"weight_scale_inv"}},
+      {"bitsandbytes", {".SCB"}},
+      {"bitsandbytes", {".weight.absmax"}},
+      {"mxfp4", {"_proj_blocks", "_proj_scales"}},
+      {"mlx", {".scales", ".biases"}},
+      {"compressed-tensors or modelopt", {".weight_scale"}},
+  };
+  const auto& types = manifest.types();
+  const bool some = std::any_of(
+      types.begin(), types.end(),
+      [](const TensorType& type) { return holds_quantised(type.dtype); });
+  if (!some) return "";
+  std::map<std::string_view, bool> found;
+  for (const Method& method : kMethods) {
+    for (const std::string_view end : method.ends) found[end] = false;
+  }
+  const auto look_at = [&](std::string_view name) {
+    for (auto& [end, seen] : found) seen = seen || name.ends_with(end);
+  };
+  for (size_t i = 0; i < manifest.size(); ++i) look_at(manifest.name(i));
+  for (const auto& buffer : manifest.buffers()) look_at(buffer.name);
+  for (const Method& method : kMethods) {
+    if (std::all_of(method.ends.begin(), method.ends.end(),
+                    [&](std::string_view end) { return found.at(end); })) {
+      return method.name;
+    }
+  }
+  return "";
+}
 
 bool is_quantised(DType dtype) {
   switch (dtype) {

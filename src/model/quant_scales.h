@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "core/fold.h"
@@ -23,6 +24,12 @@ namespace shardplan {
 // Whether elements of that type are quantised values. Whole bytes (u8) may be
 // anything: packed values, scales, or zero points.
 bool is_quantised(DType dtype);
+
+// The method whose tensors a model has, by how their names end: "awq",
+// "compressed-tensors", ..; "" where there are none. Weights of 8 bits with a
+// `weight_scale` are "compressed-tensors or modelopt", which store them alike.
+// O(tensors) where some are of a type that may be packed.
+std::string_view quantisation_by_names(const Manifest& manifest);
 
 struct QuantBlocks {
   // Per dimension: elements of the tensor, as stored, that must stay together;

@@ -24,6 +24,7 @@
 #include "core/fold.h"
 #include "core/manifest.h"
 #include "io/load.h"
+#include "model/quant_scales.h"
 #include "report/report.h"
 #include "session/session.h"
 
@@ -61,7 +62,9 @@ std::string windows_text(const std::vector<int64_t>& windows) {
   return text + " of " + plural(static_cast<int64_t>(windows.size()), "layer");
 }
 
-Table facts_table(const ModelFacts& facts) {
+// Empty where nothing is known.
+std::optional<Table> facts_table(const Manifest& manifest) {
+  const ModelFacts& facts = manifest.facts;
   std::vector<Row> rows;
   const auto add = [&](std::string_view name,
                        const std::optional<int64_t>& value) {
@@ -77,6 +80,10 @@ Table facts_table(const ModelFacts& facts) {
     rows.push_back({"windows", windows_text(facts.windows),
                     std::string(facts_from_text(facts.from))});
   }
+  if (const auto method = quantisation_by_names(manifest); !method.empty()) {
+    rows.push_back({"quantised", std::string(method), "names"});
+  }
+  if (rows.empty()) return std::nullopt;
   Table table;
   table.id = "facts";
   table.title = "Facts";
@@ -324,9 +331,7 @@ void add_inspect_summary(const Manifest& manifest, Report& report) {
 
 void add_inspect_tables(const Manifest& manifest, bool expand, Report& report) {
   std::vector<Table>& tables = report.tables;
-  if (manifest.facts.from != FactsFrom::None) {
-    tables.push_back(facts_table(manifest.facts));
-  }
+  if (auto facts = facts_table(manifest)) tables.push_back(*std::move(facts));
   tables.push_back(dtypes_table(manifest));
   if (expand) {
     tables.push_back(parameters_table(manifest, Audience::Everyone));

@@ -10,6 +10,7 @@
 
 #include <doctest/doctest.h>
 
+#include "model/quant_scales.h"
 #include "tests/support/hf_config.h"
 
 namespace shardplan {
@@ -145,6 +146,47 @@ TEST_CASE("quantised models: names, dtypes and shapes are those stored") {
        {"awq", "bnb", "ct", "fp8", "gptq", "mlx", "modelopt"}) {
     CAPTURE(method);
     CHECK(agree[method] >= 8);
+  }
+}
+
+// From the tensors alone, as from the headers of a checkpoint.
+TEST_CASE("quantised models: the method is told by names") {
+  std::ifstream stream(testing::data_path("quantised.jsonl"));
+  const std::map<std::string, std::string> names = {
+      {"bnb", "bitsandbytes"}, {"ct", "compressed-tensors"}};
+  int told = 0;
+  for (std::string line; std::getline(stream, line);) {
+    const Json row = Json::parse(line);
+    if (!row.contains("tensors")) continue;
+    CAPTURE(row.at("case").get<std::string>());
+    Manifest manifest;
+    for (const Json& tensor : row.at("tensors")) {
+      const auto dtype = find_dtype(tensor.at(1).get<std::string>());
+      REQUIRE(dtype);
+      REQUIRE(manifest.add(tensor.at(0).get<std::string>(),
+                           {*dtype, tensor.at(2).get<Shape>()}, {}));
+    }
+    // transformers 5 writes scales beside weights of blocks that are not whole,
+    // which stay as they were.
+    const auto& types = manifest.types();
+    const bool plain = std::all_of(
+        types.begin(), types.end(),
+        [](const TensorType& type) { return type.dtype == DType::F32; });
+    if (plain) continue;
+    const std::string method(quantisation_by_names(manifest));
+    const auto own = row.at("method").get<std::string>();
+    const auto name = names.find(own);
+    CHECK(method.find(name == names.end() ? own : name->second) !=
+          std::string::npos);
+    ++told;
+  }
+  CHECK(told > 400);
+}
+
+TEST_CASE("plain models are of no method") {
+  for (const char* name : {"gpt2", "llama-3.1-8b", "bert-base"}) {
+    const auto model = testing::synthesize(testing::sample_config(name));
+    CHECK(quantisation_by_names(model->good()).empty());
   }
 }
 
