@@ -113,8 +113,24 @@ std::vector<Table> list_families() {
   return {named_table("families", "", std::move(rows))};
 }
 
+// Whether the file says what each layer keeps: windows of its KV cache, or that
+// it keeps something else.
+std::string state_text(const Architecture& all) {
+  const ValueRule* const window = all.find_value("window");
+  return window != nullptr && !window->of_forward ? "per layer" : "";
+}
+
+// "all", or "all but awq".
+std::string quantised_text(const Architecture& all) {
+  const std::vector<std::string>& unknown = all.quantisations_unknown;
+  if (unknown.empty()) return "all";
+  if (known_quantisations(all).empty()) return "none";
+  return "all but " + joined(unknown, ", ");
+}
+
 std::vector<Table> list_architectures() {
   std::vector<Row> summaries;
+  std::vector<Row> short_rows;
   std::vector<Row> rows;
   for (const std::string& name : architecture_names()) {
     const auto all = find_architecture(name);
@@ -123,21 +139,34 @@ std::vector<Table> list_architectures() {
     for (const ModelClass& each : all->classes) {
       classes.values.push_back(each.class_name);
     }
-    rows.push_back({name, std::string(all->computes ? "yes" : "no"),
+    const std::string forward = all->computes ? "yes" : "no";
+    short_rows.push_back({name, forward, state_text(*all), quantised_text(*all),
+                          Count{static_cast<int64_t>(all->classes.size())}});
+    rows.push_back({name, forward, state_text(*all),
                     Names{known_quantisations(*all)}, Names{all->model_types},
                     std::move(classes)});
   }
-  Table table;
-  table.id = "architecture_support";
-  table.title = "What is known of each";
-  table.columns = {{"name", "name"},
-                   {"forward", "forward"},
-                   {"quantisations", "quantised"},
-                   {"model_types", "model types"},
-                   {"classes", "classes"}};
-  table.rows = rows_of(std::move(rows));
+  Table people;
+  people.id = "architecture_support";
+  people.title = "What is known of each";
+  people.audience = Audience::People;
+  people.columns = {{"name", "name"},
+                    {"forward", "forward"},
+                    {"state", "state"},
+                    {"quantisations", "quantised"},
+                    {"classes", "classes", Align::Right}};
+  people.rows = rows_of(std::move(short_rows));
+  Table programs = people;
+  programs.audience = Audience::Programs;
+  programs.columns = {{"name", "name"},
+                      {"forward", "forward"},
+                      {"state", "state"},
+                      {"quantisations", "quantised"},
+                      {"model_types", "model types"},
+                      {"classes", "classes"}};
+  programs.rows = rows_of(std::move(rows));
   return {named_table("architectures", "", std::move(summaries)),
-          std::move(table)};
+          std::move(people), std::move(programs)};
 }
 
 std::vector<Table> list_hardware() {

@@ -17,6 +17,7 @@ namespace {
 
 // Operations of one pass.
 constexpr int64_t kMaxOperations = 1'000'000;
+constexpr int64_t kStepsOfTurn = 16;
 
 using Names = std::vector<std::string>;
 
@@ -249,9 +250,10 @@ class ForwardWalk {
     return full;
   }
 
-  // One more step, or turn of a repeat.
-  bool counted(Span where) {
-    if (++operations_ <= kMaxOperations) return true;
+  // One more step; a turn of a repeat costs as much as several.
+  bool counted(Span where, int64_t steps = 1) {
+    operations_ += steps;
+    if (operations_ <= kMaxOperations) return true;
     refuse(where, "the forward pass has too many operations");
     return false;
   }
@@ -621,7 +623,7 @@ class ForwardWalk {
     const int64_t count = layers_run(out_.pass(), *all);
     std::string newest = value(one.first, frame, one.where);
     for (int64_t i = 0; i < count && good(); ++i) {
-      if (!counted(one.where)) return;
+      if (!counted(one.where, kStepsOfTurn)) return;
       Frame layer = frame;
       layer.results.clear();
       layer.modules = &modules->steps;
