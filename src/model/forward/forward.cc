@@ -673,7 +673,11 @@ std::optional<GraphDescription> written(const RunnableModel& model,
 std::optional<GraphDescription> write_forward(const RunnableModel& model,
                                               const ForwardInput& input,
                                               Diagnostics& diags) {
-  if (model.has_config) return written(model, input, diags);
+  // Messages may point into it when the model is gone.
+  if (model.has_config) {
+    diags.keep(model.config->shared_source());
+    return written(model, input, diags);
+  }
   // There is no text that messages could point at.
   Diagnostics own = diags.fresh();
   auto description = written(model, input, own);

@@ -322,6 +322,11 @@ std::nullopt_t report_quantised(const Manifest& manifest, size_t weight,
 std::optional<RunnableModel> recognise_model(
     const Manifest& manifest, std::shared_ptr<const Document> config,
     std::shared_ptr<const Architecture> architecture, Diagnostics& diags) {
+  // Messages may point into them when the model is gone.
+  if (config != nullptr) diags.keep(config->shared_source());
+  if (architecture != nullptr) {
+    for (const SourcePtr& source : architecture->sources) diags.keep(source);
+  }
   std::optional<RunnableModel> model;
   if (config != nullptr) {
     model = by_config(std::move(config), std::move(architecture), diags);
