@@ -60,11 +60,12 @@ class ForwardWalk {
     }
     Names results = {
         out_.token_ids("input_ids", {"BATCH", "LENGTH"}, vocab->integer)};
-    const std::vector<ModuleStep>& steps = model_.model_class->steps;
+    const std::vector<const ModuleStep*> steps = used_steps();
+    if (!good()) return;
     const size_t count = computed_steps(steps);
     for (size_t i = 0; i < count && good(); ++i) {
       const bool is_last = i + 1 == count;
-      results = class_step(steps[i], std::move(results), is_last);
+      results = class_step(*steps[i], i == 0, std::move(results), is_last);
     }
     for (std::string& each : results) out_.output(std::move(each));
   }
@@ -80,11 +81,23 @@ class ForwardWalk {
     return problem;
   }
 
+  // Those of the class whose conditions hold.
+  std::vector<const ModuleStep*> used_steps() {
+    const ModelScope root{&values_, false, {}};
+    std::vector<const ModuleStep*> steps;
+    for (const ModuleStep& each : model_.model_class->steps) {
+      const auto used = root.flag(each.when);
+      if (!used) good_ = false;
+      if (used.value_or(false)) steps.push_back(&each);
+    }
+    return steps;
+  }
+
   // A class computes its steps one after another, as far as they are blocks
   // that compute something, and as the checkpoint has a head.
-  size_t computed_steps(const std::vector<ModuleStep>& steps) {
+  size_t computed_steps(const std::vector<const ModuleStep*>& steps) {
     size_t count = 0;
-    while (count < steps.size() && is_block(steps[count])) ++count;
+    while (count < steps.size() && is_block(*steps[count])) ++count;
     if (count == 0) {
       refuse(model_.model_class->where,
              "class " + in_backticks(model_.model_class->class_name) +
@@ -92,7 +105,7 @@ class ForwardWalk {
       return 0;
     }
     std::string missing;
-    if (count > 1 && !is_there(steps[count - 1], missing)) --count;
+    if (count > 1 && !is_there(*steps[count - 1], missing)) --count;
     const bool is_main =
         model_.model_class == &model_.architecture->classes.front();
     if (count == steps.size() && (is_main || count > 1)) return count;
@@ -130,21 +143,12 @@ class ForwardWalk {
       good_ = false;
       return true;
     }
-    std::string first;
-    for (const ModuleStep& each : block.steps) {
-      const auto used = scope->flag(each.when);
-      if (!used.value_or(false)) continue;
-      const std::string name =
-          without_outer_modules(joined_name(step.name, each.name)) +
-          each.weight_name;
-      if (out_.has(name)) return true;
-      if (first.empty()) first = name;
-    }
-    missing = first;
-    return first.empty();
+    missing = missing_weight(out_, block.steps, *scope, step.name);
+    return missing.empty();
   }
 
-  Names class_step(const ModuleStep& step, Names in, bool is_last) {
+  Names class_step(const ModuleStep& step, bool is_body, Names in,
+                   bool is_last) {
     const ModuleBlock& block = *block_of(step);
     const ModelScope root{&values_, false, {}};
     BlockUse use;
@@ -152,7 +156,6 @@ class ForwardWalk {
     use.in = std::move(in);
     use.where = step.where;
     // The hidden states of a model without a head are its output.
-    const bool is_body = &step == model_.model_class->steps.data();
     for (const std::string& name : block.forward->gives) {
       use.out.push_back(is_last && is_body ? "last_hidden_state" : name);
     }
@@ -362,6 +365,12 @@ class ForwardWalk {
             std::move(attributes), one.axes);
   }
 
+  std::optional<FoundModule> module_of(const Frame& frame,
+                                       const std::string& name) {
+    if (frame.modules == nullptr) return std::nullopt;
+    return find_module(*frame.modules, frame.modules_scope, name, good_);
+  }
+
   void apply(const ForwardStep& one, Frame& frame) {
     BlockUse use;
     use.in = values(one.in, frame, one.where);
@@ -380,10 +389,7 @@ class ForwardWalk {
       use.out.push_back(result(name, frame));
     }
     if (!good()) return;
-    const auto module =
-        frame.modules == nullptr
-            ? std::nullopt
-            : find_module(*frame.modules, frame.modules_scope, one.what, good_);
+    const auto module = module_of(frame, one.what);
     Names given;
     if (module) {
       given = apply_module(*module, frame.prefix, std::move(use));
@@ -480,10 +486,7 @@ class ForwardWalk {
   // False where it is not stored, and another may be.
   bool weight_of(const std::string& which, bool is_last, const ForwardStep& one,
                  Frame& frame) {
-    const auto module =
-        frame.modules == nullptr
-            ? std::nullopt
-            : find_module(*frame.modules, frame.modules_scope, which, good_);
+    const auto module = module_of(frame, which);
     if (!module) {
       refuse(one.where, "the block has no module " + in_backticks(which));
       return false;
@@ -594,13 +597,11 @@ class ForwardWalk {
 
   void require(const ForwardStep& one, Frame& frame) {
     const auto holds = frame.scope.flag(*one.argument("require"));
-    if (!holds) {
-      good_ = false;
-    } else if (!*holds) {
-      good_ = false;
-      diags_.error(Code::UnsupportedConfig, model_.where(),
-                   frame.scope.filled(one.message));
-    }
+    if (holds == true) return;
+    good_ = false;
+    if (!holds) return;  // which is reported
+    diags_.error(Code::UnsupportedConfig, model_.where(),
+                 frame.scope.filled(one.message));
   }
 
   void repeat(const ForwardStep& one, Frame& frame) {

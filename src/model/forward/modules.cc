@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "model/forward/parameter_names.h"
 
 namespace shardplan {
 namespace {
@@ -87,6 +88,21 @@ std::optional<FoundModule> find_module(const std::vector<ModuleStep>& steps,
     if (used.value_or(false)) return FoundModule{&each, scope};
   }
   return std::nullopt;
+}
+
+std::string missing_weight(const ForwardWriter& out,
+                           const std::vector<ModuleStep>& steps,
+                           const ModelScope& scope, const std::string& prefix) {
+  std::string first;
+  for (const ModuleStep& each : steps) {
+    if (!scope.flag(each.when).value_or(false)) continue;
+    const std::string name =
+        without_outer_modules(joined_name(prefix, each.name)) +
+        each.weight_name;
+    if (out.has(name)) return "";
+    if (first.empty()) first = name;
+  }
+  return first;
 }
 
 std::optional<Shape> module_shape(const ModuleStep& step,

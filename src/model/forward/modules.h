@@ -27,6 +27,12 @@ std::optional<FoundModule> find_module(const std::vector<ModuleStep>& steps,
                                        const ModelScope& scope,
                                        std::string_view name, bool& good);
 
+// The first weight of the modules below `prefix`, where the checkpoint has that
+// of none; "" where it has one, or there are no modules.
+std::string missing_weight(const ForwardWriter& out,
+                           const std::vector<ModuleStep>& steps,
+                           const ModelScope& scope, const std::string& prefix);
+
 struct ModuleUse {
   const ModuleStep& step;
   std::string name;  // of the convention: "layers.0.mlp.up_proj"

@@ -168,8 +168,12 @@ class Outline {
   Outline(const Architecture& architecture, PartialValues& values)
       : architecture_(architecture), values_(values) {}
 
-  void add(const std::vector<ModuleStep>& steps) {
-    collect(steps, "", nullptr, {true, nullptr, ""});
+  // Steps of a class; whichever of them are meant, they have the same names
+  // within (model/forward/parameter_names.h).
+  void add(std::vector<ModuleStep> steps) {
+    for (ModuleStep& step : steps) step.when.reset();
+    added_.push_back(std::move(steps));
+    collect(added_.back(), "", nullptr, {true, nullptr, ""});
   }
 
   std::deque<OutlineTensor> tensors;
@@ -329,6 +333,7 @@ class Outline {
   const Architecture& architecture_;
   PartialValues& values_;
   std::deque<Environment> environments_;
+  std::deque<std::vector<ModuleStep>> added_;  // pointed into
   int depth_ = 0;
 };
 

@@ -365,6 +365,23 @@ TEST_CASE("n_inner counts unless it is null") {
   CHECK(inner(changed(config, {{"n_inner", 100}})) == Shape{768, 100});
 }
 
+// Those of the Hub are older than the prefix, and hold masks.
+TEST_CASE("a gpt2 has the names of the version that wrote it") {
+  const Json config = small_config("gpt2");
+  const auto old = synthesize(config);
+  CHECK(has_tensor(old->good(), "h.0.attn.c_attn.weight"));
+  CHECK(has_tensor(old->good(), "h.0.attn.bias"));
+  for (const char* version : {"4.57.6", "5.23.0"}) {
+    const auto saved =
+        synthesize(changed(config, {{"transformers_version", version}}));
+    const Manifest& manifest = saved->good();
+    CHECK(has_tensor(manifest, "transformer.h.0.attn.c_attn.weight"));
+    CHECK(has_tensor(manifest, "transformer.ln_f.bias"));
+    CHECK_FALSE(has_tensor(manifest, "transformer.h.0.attn.bias"));
+    CHECK(manifest.buffers().empty());
+  }
+}
+
 TEST_CASE("a gpt2 whose names are uncertain is refused") {
   const Json config = sample_config("gpt2");
   CHECK(synthesize(changed(config, {{"tie_word_embeddings", false}}))
