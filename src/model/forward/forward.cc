@@ -201,26 +201,30 @@ class ForwardWalk {
   // the pass.
   bool forward_arguments(const BlockForward& forward, const BlockUse& use,
                          ModelScope& scope) {
-    for (const BlockArgument& argument : forward.arguments) {
-      const auto given = std::find_if(
-          use.arguments.begin(), use.arguments.end(),
-          [&](const auto& each) { return each.first == argument.name; });
+    if (!take_arguments(forward.arguments, use, scope)) return false;
+    scope.own.emplace_back("batch", ConfigValue::of(out_.pass().batch));
+    scope.own.emplace_back("length", ConfigValue::of(out_.pass().length));
+    return true;
+  }
+
+  // Those that are given, else what the block has for them.
+  bool take_arguments(const std::vector<BlockArgument>& wanted,
+                      const BlockUse& use, ModelScope& scope) {
+    for (const BlockArgument& each : wanted) {
       std::optional<ConfigValue> found;
-      if (given != use.arguments.end()) {
-        found = given->second;
-      } else if (argument.otherwise) {
-        found = scope.value(*argument.otherwise);
+      if (const ConfigValue* const given = argument(use, each.name)) {
+        found = *given;
+      } else if (each.otherwise) {
+        found = scope.value(*each.otherwise);
       } else {
-        refuse(use.where, "the block needs " + in_backticks(argument.name));
+        refuse(use.where, "the block needs " + in_backticks(each.name));
       }
       if (!found) {
         good_ = false;
         return false;
       }
-      scope.own.emplace_back(argument.name, *std::move(found));
+      scope.own.emplace_back(each.name, *std::move(found));
     }
-    scope.own.emplace_back("batch", ConfigValue::of(out_.pass().batch));
-    scope.own.emplace_back("length", ConfigValue::of(out_.pass().length));
     return true;
   }
 
@@ -413,23 +417,7 @@ class ForwardWalk {
       return {};
     }
     ModelScope scope{&values_, block->second.shared, {}};
-    for (const BlockArgument& argument : block->second.takes) {
-      const auto given = std::find_if(
-          use.arguments.begin(), use.arguments.end(),
-          [&](const auto& each) { return each.first == argument.name; });
-      std::optional<ConfigValue> found;
-      if (given != use.arguments.end()) {
-        found = given->second;
-      } else if (argument.otherwise) {
-        found = scope.value(*argument.otherwise);
-      }
-      if (!found) {
-        refuse(one.where, "block " + in_backticks(one.what) + " needs " +
-                              in_backticks(argument.name));
-        return {};
-      }
-      scope.own.emplace_back(argument.name, *std::move(found));
-    }
+    if (!take_arguments(block->second.takes, use, scope)) return {};
     return call(block->second, std::move(scope), "", std::move(use));
   }
 
