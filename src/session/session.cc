@@ -44,14 +44,19 @@ std::string fitting_set(const Manifest& manifest) {
              : "@" + std::string(type);
 }
 
-// Where none are given, those that are shipped for the model's type; the
-// manifest remarks on it.
+// By the labels of dimensions.
+constexpr const char* kEveryModel = "@all_models";
+
+// Where none are given, those that are shipped for the model's type, else those
+// for every architecture; the manifest remarks on it.
 std::optional<RuleSet> read_rules(const PlanRequest& request,
                                   Manifest& manifest, Host& host,
                                   Diagnostics& diags) {
   std::vector<std::string> files = request.rules;
   if (files.empty() && request.pattern == nullptr) {
-    const std::string set = fitting_set(manifest);
+    std::string set = fitting_set(manifest);
+    const bool by_labels = set.empty() && manifest.kinds != nullptr;
+    if (by_labels) set = kEveryModel;
     if (set.empty()) {
       auto report = diags.error(Code::Usage, {}, "no rules were given");
       if (!manifest.model_type.empty()) {
@@ -65,9 +70,10 @@ std::optional<RuleSet> read_rules(const PlanRequest& request,
           .help("`--pattern` takes rules in one line");
     }
     files.push_back(set);
-    manifest.remarks.push_back("no rules were given: these are `" + set +
-                               "`, which is shipped for a " +
-                               in_backticks(manifest.model_type));
+    manifest.remarks.push_back(
+        "no rules were given: these are `" + set + "`, which is shipped for " +
+        (by_labels ? "every model that follows from a config"
+                   : "a " + in_backticks(manifest.model_type)));
   }
   std::optional<RuleSet> rules =
       load_rules(files, request.dialect, rule_reading(request), host, diags);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/architecture/axis_labels.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -9,9 +10,12 @@
 namespace shardplan {
 namespace {
 
+constexpr std::string_view kExperts = "experts";
 constexpr std::string_view kHidden = "hidden";
-constexpr std::string_view kHiddenVector = "hidden_vector";
+constexpr std::string_view kVector = "vector";
 constexpr std::string_view kPacked = "packed";
+constexpr std::string_view kPackedInputs = "packed_inputs";
+constexpr std::string_view kLatent = "_rank";
 constexpr std::string_view kNorm = "norm";
 constexpr std::string_view kRouter = "router";
 
@@ -20,56 +24,59 @@ std::string_view own_label(std::string_view label) {
   return label.substr(label.rfind('.') + 1);
 }
 
-// Queries, keys and values side by side consist of heads.
-std::string_view common_label(std::string_view label) {
-  label = own_label(label);
-  return label == "kv_heads" ? "heads" : label;
-}
-
 bool is_norm(const ModuleStep& step) {
   return step.kind == ModuleStep::Kind::RmsNorm ||
          step.kind == ModuleStep::Kind::LayerNorm;
 }
 
-bool is_router(const ModuleStep& step) {
+// What gives a number for every expert, or a gate of a few.
+bool is_router(const ModuleStep& step, const DimKind& out) {
   return step.kind == ModuleStep::Kind::Linear &&
-         (step.role == LinearRole::Router || step.role == LinearRole::Gate);
+         (step.role == LinearRole::Router || step.role == LinearRole::Gate ||
+          out.label == kExperts);
 }
 
 }  // namespace
 
 std::string axis_label(const DimKind& dim) {
-  if (!dim.label.empty() || dim.parts.empty()) {
-    return std::string(own_label(dim.label));
-  }
-  const std::string_view first = common_label(dim.parts.front().label);
-  for (const DimPart& part : dim.parts) {
-    if (part.label.empty() || common_label(part.label) != first) {
-      return std::string(kPacked);
-    }
-  }
-  return std::string(first);
+  const bool packed = dim.label.empty() && !dim.parts.empty();
+  return std::string(packed ? kPacked : own_label(dim.label));
 }
 
-void label_weight(const ModuleStep& step, DimKind& out, DimKind& in) {
-  if (is_router(step)) {
+void label_weight(const ModuleStep& step, DimKind& out, DimKind& in,
+                  DimKind& bias) {
+  label_vector(step, bias);
+  if (is_router(step, out)) {
     out.axis = kRouter;
     in.axis.clear();
     return;
   }
   out.axis = axis_label(out);
   in.axis = axis_label(in);
-  if (out.axis == in.axis && !in.axis.empty()) out.axis += "_out";
+  // What two parts of the residual stream side by side are.
+  const bool of_hidden =
+      !in.parts.empty() &&
+      std::all_of(in.parts.begin(), in.parts.end(), [](const DimPart& part) {
+        return own_label(part.label) == kHidden;
+      });
+  if (of_hidden && in.label.empty()) in.axis = kHidden;
+  if (out.axis == kPacked &&
+      !own_label(out.parts.front().label).ends_with(kLatent)) {
+    in.axis = kPackedInputs;
+  }
+  if (out.axis != in.axis || in.axis.empty()) return;
+  out.axis += "_out";
+  bias.axis = out.axis;
 }
 
 void label_vector(const ModuleStep& step, DimKind& dim) {
   if (is_norm(step)) {
     dim.axis = kNorm;
-  } else if (is_router(step)) {
+  } else if (is_router(step, dim)) {
     dim.axis = kRouter;
   } else {
     dim.axis = axis_label(dim);
-    if (dim.axis == kHidden) dim.axis = kHiddenVector;
+    if (dim.axis == kHidden || dim.axis.ends_with(kLatent)) dim.axis = kVector;
   }
 }
 
@@ -78,9 +85,16 @@ void label_parameter(const ModuleStep& step, ParameterKind& dims) {
   for (size_t i = 0; i < dims.size(); ++i) {
     dims[i].axis = axis_label(dims[i]);
     // No label is of two dimensions.
-    for (size_t j = 0; j < i && !dims[i].axis.empty(); ++j) {
-      if (dims[j].axis == dims[i].axis) dims[j].axis += "_out";
+    for (size_t j = 0; j < i; ++j) {
+      if (dims[j].axis == dims[i].axis) dims[i].axis.clear();
     }
+  }
+}
+
+void label_joined(ParameterKind& dims, size_t at) {
+  dims[at].axis = axis_label(dims[at]);
+  for (DimKind& dim : dims) {
+    if (dim.axis == kHidden) dim.axis = kPackedInputs;
   }
 }
 

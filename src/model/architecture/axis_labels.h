@@ -4,12 +4,14 @@
 //
 // A dimension is called by the size that stands first in it, `heads` of `heads
 // * head_dim`. Others:
-//   packed         tensors side by side that have different labels
+//   packed         tensors side by side, which must not be cut apart
+//   packed_inputs  what a matrix takes that gives these, but for latents
 //   norm           of a norm
 //   router         what a router gives; its inputs have no label
-//   hidden_vector  `hidden` in a tensor of one dimension, or of one for each of
-//                  several that are stacked: added to what every device has
-//   x_out          the first dimension of a square matrix of `x`
+//   vector         `hidden` or a latent, `q_rank`, in a tensor of one dimension:
+//                  it is added to what every device has
+//   x_out          what a square matrix of `x` gives, and its bias
+// The second of two dimensions of a parameter that are of one size has none.
 #pragma once
 
 #include "core/manifest.h"
@@ -22,9 +24,12 @@ std::string axis_label(const DimKind& dim);
 
 // Sets DimKind::axis of what a step stores: of a weight [out, in] or [rows,
 // columns] and its bias, or of a parameter's or norm's dimensions.
-void label_weight(const ModuleStep& step, DimKind& out, DimKind& in);
+void label_weight(const ModuleStep& step, DimKind& out, DimKind& in,
+                  DimKind& bias);
 void label_vector(const ModuleStep& step, DimKind& dim);
 void label_parameter(const ModuleStep& step, ParameterKind& dims);
+// The same of tensors that are put side by side in the dimension `at`.
+void label_joined(ParameterKind& dims, size_t at);
 
 // Gives the parameters of a manifest their labels (Manifest::axes), where an
 // architecture explains them. False where none is explained.

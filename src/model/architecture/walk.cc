@@ -185,8 +185,7 @@ class Walk {
       case ModuleStep::Kind::Linear:
       case ModuleStep::Kind::Embedding: {
         DimKind bias_kind = kinds[0];
-        label_vector(one, bias_kind);
-        label_weight(one, kinds[0], kinds[1]);
+        label_weight(one, kinds[0], kinds[1], bias_kind);
         const LinearWeight linear{name,     one.weight_name, stack.sizes,
                                   shape[0], shape[1],        one.inputs_first,
                                   dtype,    stack.kinds,     kinds[0],

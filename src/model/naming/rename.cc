@@ -446,9 +446,9 @@ class Renaming {
       joined.parts.push_back(
           {part->module, dim.label, type.shape[at], dim.count});
     }
-    joined.axis = axis_label(joined);
     result.type.shape[at] = rows;
     result.kind[at] = std::move(joined);
+    label_joined(result.kind, at);
     return true;
   }
 

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// The set for every model (rules/logical/all_models.yaml), which places
+// dimensions by their labels: it says what the sets for one type say, and has a
+// rule for every label.
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "core/fold.h"
+#include "io/hf_config/samples.h"
+#include "io/load.h"
+#include "model/architecture/axis_labels.h"
+#include "tests/support/hf_config.h"
+#include "tests/support/linted.h"
+#include "tests/support/loaded_rules.h"
+
+namespace shardplan {
+namespace {
+
+using testing::Json;
+
+constexpr const char* kEveryModel = "@all_models";
+constexpr const char* kDenseMeshes[] = {"fsdp=2,tp=2", "dp=2,fsdp=2,tp=4,sp=2"};
+constexpr const char* kExpertMeshes[] = {"fsdp=2,tp=2", "fsdp=2,ep=2,tp=2",
+                                         "ep=2,tp=2,sp=2"};
+
+const RuleSet& shipped(const std::string& name) {
+  static std::map<std::string, std::unique_ptr<testing::LoadedRules>> known;
+  auto& rules = known[name];
+  if (rules == nullptr) {
+    testing::MemoryHost host;
+    rules = testing::loaded_rules(host, name.c_str());
+  }
+  REQUIRE_MESSAGE(rules->rules, name);
+  return *rules->rules;
+}
+
+Plan plan_of(const Manifest& manifest, const std::string& rules,
+             const std::string& mesh) {
+  Diagnostics diags;
+  auto plan = resolve(manifest, shipped(rules), testing::mesh(mesh), {}, diags);
+  REQUIRE(plan);
+  return *std::move(plan);
+}
+
+// What differs between the two, by folded name; and how many are the same.
+struct Comparison {
+  std::map<std::string, std::string> different;
+  size_t same = 0;
+};
+
+void compare(Manifest manifest, const std::string& type, Comparison& result) {
+  const Manifest named = manifest;
+  REQUIRE(label_parameters(manifest));
+  // Where a set does not use an axis, more of it shards nothing.
+  const std::vector<Rule>& rules = shipped("@" + type).rules;
+  const bool experts =
+      std::any_of(rules.begin(), rules.end(), [](const Rule& rule) {
+        return spec_text(rule.spec).find("ep") != std::string::npos;
+      });
+  std::vector<std::string> meshes;
+  if (experts) {
+    meshes.assign(std::begin(kExpertMeshes), std::end(kExpertMeshes));
+  } else {
+    meshes.assign(std::begin(kDenseMeshes), std::end(kDenseMeshes));
+  }
+  for (const std::string& mesh : meshes) {
+    const Plan one = plan_of(named, "@" + type, mesh);
+    const Plan other = plan_of(manifest, kEveryModel, mesh);
+    for (size_t i = 0; i < manifest.size(); ++i) {
+      const Placement& a = one.placements[one.placement_of[i]];
+      const Placement& b = other.placements[other.placement_of[i]];
+      // The sets for one type are for one task.
+      if (a.rule == 0) continue;
+      if (a.spec == b.spec) {
+        ++result.same;
+        continue;
+      }
+      result.different[type + " " + folded_name(manifest.name(i))] =
+          mesh + ": " + spec_text(a.spec) + " and " + spec_text(b.spec);
+    }
+  }
+}
+
+TEST_CASE("labels: one set says what the sets for one type say") {
+  Comparison found;
+  for (const Manifest& sample : family_samples()) {
+    std::string type = sample.title;
+    if (type.ends_with("_text")) type.resize(type.size() - 5);
+    compare(sample, type, found);
+  }
+  for (const auto& [name, why] : found.different) {
+    CAPTURE(why);
+    CHECK_MESSAGE(false, name);
+  }
+  CHECK(found.same > 1000);
+}
+
+TEST_CASE("labels: real sizes are placed alike") {
+  Comparison found;
+  for (const char* name :
+       {"llama-3.1-8b", "llama-3.1-70b", "mixtral-8x7b", "qwen3-30b-a3b",
+        "deepseek-v3", "gemma-2-9b", "mistral-7b"}) {
+    CAPTURE(name);
+    const auto model = testing::synthesize(testing::sample_config(name));
+    const Manifest& manifest = model->good();
+    compare(manifest, manifest.model_type, found);
+  }
+  for (const auto& [name, why] : found.different) {
+    CAPTURE(why);
+    CHECK_MESSAGE(false, name);
+  }
+  CHECK(found.same > 100'000);
+}
+
+TEST_CASE("labels: every label of every architecture has a rule") {
+  std::ifstream stream(testing::data_path("architectures.jsonl"));
+  REQUIRE(stream);
+  const RuleSet& rules = shipped(kEveryModel);
+  std::set<std::string> seen;
+  size_t models = 0;
+  for (std::string line; std::getline(stream, line);) {
+    const Json row = Json::parse(line);
+    const Json& config = row.at("config");
+    if (row.contains("refused") ||
+        !seen.insert(config.at("model_type").get<std::string>() +
+                     config.value("architectures", Json()).dump())
+             .second) {
+      continue;
+    }
+    CAPTURE(row.at("case").get<std::string>());
+    CAPTURE(config.at("model_type").get<std::string>());
+    const auto model = testing::synthesize(config);
+    Manifest manifest = model->good();
+    REQUIRE(label_parameters(manifest));
+    for (const char* mesh : {"fsdp=1", "fsdp=2,ep=2,tp=2"}) {
+      const auto found = testing::lint_of(manifest, rules, mesh);
+      for (const Code code :
+           {Code::UnplacedLogicalAxis, Code::RepeatedLogicalAxis,
+            Code::UnmatchedParameter}) {
+        for (const Diagnostic& each : found.find(code)) {
+          CHECK_MESSAGE(false, each.message);
+        }
+      }
+    }
+    ++models;
+  }
+  CHECK(models > 400);
+}
+
+}  // namespace
+}  // namespace shardplan
