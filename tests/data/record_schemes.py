@@ -78,7 +78,8 @@ def add_further(tensors):
 
 def more_cases():
     """Types that have scripts of their own elsewhere, and what converters look at."""
-    from architecture_cases import DENSE, ENC, IV, KV2, L4V, MT, MV, G4V, PIX, Q25, SIGV, T3, T3M, TEXT2
+    from architecture_cases import (
+        DENSE, ENC, G3N, G4V, IV, KV2, L4V, MT, MV, SIGV, SLIDE, T3, T3M, TEXT2)
 
     gpt = dict(vocab_size=96, n_embd=32, n_layer=2, n_head=4, n_positions=20)
     yield "gpt2", "plain", "GPT2LMHeadModel", gpt
@@ -103,6 +104,11 @@ def more_cases():
         yield kind, "plain", "DeepseekV3ForCausalLM", v3
         yield kind, "biased", "DeepseekV3ForCausalLM", dict(
             v3, q_lora_rank=None, attention_bias=True, n_shared_experts=2)
+    gemma3n = dict(G3N, altup_num_inputs=4, layer_types=SLIDE)
+    yield "gemma3n_text", "four inputs", "Gemma3nForCausalLM", gemma3n
+    yield "gemma3n_text", "four inputs, untied", "Gemma3nForCausalLM", dict(
+        gemma3n, num_kv_shared_layers=0, tie_word_embeddings=False,
+        intermediate_size=[48, 40, 48, 64], vocab_size_per_layer_input=120)
     oss = dict(KV2, num_local_experts=3, head_dim=10)
     yield "gpt_oss", "plain", "GptOssForCausalLM", oss
     yield "gpt_oss", "tied", "GptOssForCausalLM", dict(oss, tie_word_embeddings=True,
@@ -315,10 +321,10 @@ def written_gguf(conversion_of, out):
 
 # What the converter asks of a config beyond what its tensors need.
 ASKED = {
-    "t5": {"decoder_start_token_id": 0}, "gemma3n_text": {"altup_num_inputs": 4},
+    "t5": {"decoder_start_token_id": 0},
     "glm4_moe_lite": {"num_key_value_heads": 4}, "youtu": {"num_key_value_heads": 4},
     "deepseek_v32": {"num_key_value_heads": 4}, "minicpm3": {"num_key_value_heads": 4},
-    "falcon_h1": {"ssm_multipliers": [1.0] * 5, "mamba_d_ssm": 64},
+    "falcon_h1": {"mamba_d_ssm": 64},
 }
 
 
@@ -339,7 +345,8 @@ def record_gguf(kind, case, class_name, config):
     import torch
     import transformers
 
-    model = build(kind, class_name, {**config, **ASKED.get(kind, {})})
+    said = {key: value for key, value in config.items() if value is not None}
+    model = build(kind, class_name, {**config, **ASKED.get(kind, {}), **said})
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         folder = pathlib.Path(folder)
