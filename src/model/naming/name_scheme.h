@@ -78,9 +78,9 @@ struct NameRule {
   std::optional<size_t> split;
   std::vector<NamedTarget> to;  // one, but for a split
   std::optional<size_t> join;
-  // Numbers of names, and the dimension of the result that each becomes; by
-  // dimension.
-  std::vector<std::pair<std::string, size_t>> stack;
+  // What of the numbers of names becomes which dimension of the result, `i`, or
+  // `i // 6` and `i % 6`; by dimension.
+  std::vector<std::pair<Expression, size_t>> stack;
   std::optional<DType> dtype;
   // Instead: why the program has none, why it is not known.
   std::string dropped;
@@ -106,10 +106,11 @@ struct NameScheme {
   std::string name;
   std::string summary;
   std::optional<DType> vectors;  // what tensors of one dimension have
-  // What a stacked dimension is called, by the name of its number.
+  // What a stacked dimension is called, by what is stacked: `i`.
   std::map<std::string, std::string, std::less<>> labels;
-  std::vector<ValueRule> values;  // beside those of an architecture
-  NameRules all;                  // of all architectures, after their own
+  // Beside those of an architecture; read where an expression asks for them.
+  std::vector<ValueRule> values;
+  NameRules all;  // of all architectures, after their own
   std::map<std::string, NameRules, std::less<>> architectures;
   SourcePtr source;  // keeps places alive
 };

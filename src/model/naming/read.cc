@@ -62,7 +62,7 @@ class SchemeReader {
     if (const auto labels = root->find("labels")) {
       read_labels(*labels, *result);
     }
-    read_values(*root, false, reader_, result->values, diags_);
+    read_values(*root, true, reader_, result->values, diags_);
     if (const auto list = root->find("names")) read_rules(*list, result->all);
     if (const auto list = root->find("adds")) read_added(*list, result->all);
     if (const auto map = root->find("architectures")) {
@@ -345,15 +345,21 @@ class SchemeReader {
     if (const auto stack = node.find("stack")) {
       if (!require(*stack, NodeKind::Map, "`stack`", diags_)) return false;
       for (size_t i = 0; i < stack->size(); ++i) {
-        const std::string name(stack->key(i));
         const auto at = dimension(stack->item(i), kMaxDims - 1);
+        std::string why;
+        auto what = parse_expression(stack->key(i), stack->key_span(i), why);
         if (!at) return false;
-        if (captured.count(name) == 0) {
-          reader_.refuse(stack->key_span(i),
-                         in_backticks(name) + " is no number of the names");
+        const bool of_numbers =
+            what && std::any_of(captured.begin(), captured.end(),
+                                [&](std::string_view number) {
+                                  return what->mentions(number);
+                                });
+        if (!of_numbers) {
+          reader_.refuse(stack->key_span(i), in_backticks(stack->key(i)) +
+                                                 " is no number of the names");
           return false;
         }
-        rule.stack.emplace_back(name, *at);
+        rule.stack.emplace_back(*std::move(what), *at);
       }
       std::sort(
           rule.stack.begin(), rule.stack.end(),
@@ -366,9 +372,9 @@ class SchemeReader {
     }
     // A number that is lost would make several tensors of one name.
     for (const std::string_view number : captured) {
-      const bool stacked =
-          std::any_of(rule.stack.begin(), rule.stack.end(),
-                      [&](const auto& each) { return each.first == number; });
+      const bool stacked = std::any_of(
+          rule.stack.begin(), rule.stack.end(),
+          [&](const auto& each) { return each.first.mentions(number); });
       const bool named =
           std::all_of(rule.to.begin(), rule.to.end(), [&](const auto& target) {
             return std::any_of(

@@ -304,10 +304,10 @@ class Renaming {
       return true;
     }
     StackMember member{{}, each.from, module_of(old), std::move(tensor)};
-    for (const auto& [number, at] : rule.stack) {
-      for (const auto& [other, value] : match.numbers) {
-        if (other == number) member.at.push_back(value);
-      }
+    for (const auto& [what, at] : rule.stack) {
+      const auto value = scope_.integer(what, 0, kMaxDim);
+      if (!value) return false;
+      member.at.push_back(*value);
     }
     const auto [group, is_new] = group_of_.try_emplace(*name, results_.size());
     if (is_new) {
@@ -385,14 +385,14 @@ class Renaming {
     result.buffer = first.buffer;
     if (rule.join && !join_parts(rule, parts, result)) return false;
     for (size_t i = 0; i < rule.stack.size(); ++i) {
-      const auto& [number, at] = rule.stack[i];
+      const auto& [what, at] = rule.stack[i];
       if (at > result.type.shape.size()) {
         return misfit(rule, first,
                       "a dimension is stacked behind the end of " +
                           in_backticks(result.name));
       }
       const int64_t count = distinct(stack, i);
-      const auto label = scheme_.labels.find(number);
+      const auto label = scheme_.labels.find(what.text);
       DimKind kind;
       if (label != scheme_.labels.end()) kind.label = label->second;
       const auto offset = static_cast<std::ptrdiff_t>(at);

@@ -152,6 +152,12 @@ TEST_CASE("several tensors become one") {
                 "q.") == "q.0 bf16[8, 2, 8]\nq.1 bf16[8, 2, 8]\n");
 }
 
+TEST_CASE("one number becomes two dimensions") {
+  CHECK(renamed("  - {from: \"model.layers.{i}.self_attn.q_proj.weight\", to: "
+                "queries, stack: {i // 2: 1, i % 2: 2}}",
+                "queries") == "queries bf16[8, 2, 2, 8]\n");
+}
+
 TEST_CASE("one tensor becomes several") {
   CHECK(renamed("  - {from: \"model.layers.0.block_sparse_moe.gate.weight\", "
                 "split: 0, to: [{name: first, size: 1, shape: [d1]}, {name: "
