@@ -31,8 +31,9 @@ With --of the models are loaded with from_pretrained, from what another version 
 with --keep.
 
 --merge writes schemes.jsonl: lines of other schemes stay; of every type those cases are
-kept whose saved names are those that SHARDPLAN gives, and which have names that the
-cases before them did not have.
+kept whose saved names are those that SHARDPLAN gives, and which have names, or tensors
+that are renamed, that the cases before them did not have; of types that are not renamed,
+the smallest case.
 """
 
 import argparse
@@ -54,7 +55,7 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "critical")
 
 NOISE = re.compile(
     r"dropout|pdrop|_token_id$|^(bos|eos|pad|sep)_|initializer|^use_cache$|"
-    r"^(architectures_|pretraining_tp|output_(?!embedding)|return_|_name_or_path|router_|"
+    r"^(architectures_|chunk_size|problem_type|tokenizer_class|pretraining_tp|output_(?!embedding)|return_|_name_or_path|router_|"
     r"is_encoder_decoder|temperature|top_[kp]|num_beams|label2id|id2label|_attn)|_eps$|epsilon")
 TASKS = re.compile(r"\((sequence|token|answer)\)")
 
@@ -410,13 +411,19 @@ def merge(program, files):
     if out.exists():
         lines = [line for line in out.read_text().splitlines(keepends=True)
                  if json.loads(line)["scheme"] not in schemes]
+    same = [row for row in rows if row["scheme"] != "gguf" and row["saved"] == row["full"]]
+    same.sort(key=lambda row: len(json.dumps(row["tensors"])))
+    renamed = [row for row in rows if row["scheme"] == "gguf" or row["saved"] != row["full"]]
     known = collections.defaultdict(set)
-    for row in rows:
+    for number, row in enumerate(renamed + same):
         config = row["config"]
         key = row["scheme"], config["model_type"]
         names = {name for name, *_ in row["tensors"]}
-        renamed = row["scheme"] == "gguf" or row["saved"] != row["full"]
-        if known[key] and (not renamed or names <= known[key]) or not reads(program, row):
+        if row["scheme"] != "gguf":
+            saved, full = row["saved"].items(), row["full"].items()
+            names = {re.sub(r"\d+", "*", name) for name, shape in saved if (name, shape) not in full}
+            names |= {re.sub(r"\d+", "*", name) for name, shape in full if (name, shape) not in saved}
+        if (key in known if number >= len(renamed) else names <= known[key]) or not reads(program, row):
             continue
         known[key] |= names
         kept = {"scheme": row["scheme"], "case": row["case"], "by": row["by"],
