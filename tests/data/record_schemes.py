@@ -61,10 +61,20 @@ TASKS = re.compile(r"\((sequence|token|answer)\)")
 
 
 FURTHER = "layers that predict further tokens"
+FIRST = "the first checkpoints"
 
 
-def add_further(tensors):
-    """Layers of released checkpoints, which transformers neither reads nor writes."""
+def as_released(case, config, tensors):
+    """Names and shapes of released checkpoints that transformers does not write."""
+    if case == FIRST:  # GPT-2 without a prefix, and with its masks
+        config.pop("transformers_version")
+        for name in list(tensors):
+            tensors[name.removeprefix("transformer.")] = tensors.pop(name)
+        size = config["n_positions"]
+        for layer in range(config["n_layer"]):
+            tensors[f"h.{layer}.attn.bias"] = [1, 1, size, size]
+    if case != FURTHER:
+        return
     last = max(int(name.split(".")[2]) for name in tensors if name.startswith("model.layers."))
     new = f"model.layers.{last + 1}."
     for name, tensor in list(tensors.items()):
@@ -86,6 +96,7 @@ def more_cases():
     yield "gpt2", "plain", "GPT2LMHeadModel", gpt
     yield "gpt2", "untied", "GPT2LMHeadModel", dict(gpt, tie_word_embeddings=False, n_inner=40)
     yield "gpt2", "base", "GPT2Model", gpt
+    yield "gpt2", FIRST, "GPT2LMHeadModel", gpt
     for case, name in ("base", "Model"), ("masked", "ForMaskedLM"), ("pre", "ForPreTraining"):
         yield "bert", case, f"Bert{name}", ENC
     yield "bert", "untied", "BertForMaskedLM", dict(ENC, tie_word_embeddings=False)
@@ -266,8 +277,7 @@ def record_memory(kind, case, class_name, config, keep=None):
     tensors = in_memory(model, major)
     written.setdefault("architectures", [class_name])  # Qwen2-VL of 4.57 leaves it out
     as_published(written)
-    if case == FURTHER:
-        add_further(saved)
+    as_released(case, written, saved)
     row = {"scheme": f"transformers-{major}", "case": case, "by": f"transformers {version}",
            "config": written,
            "tensors": folded((name, shape, None) for name, shape in tensors.items()),
@@ -329,22 +339,12 @@ ASKED = {
 }
 
 
-def write_further(folder):
-    import torch
-    from safetensors.torch import load_file, save_file
-
-    tensors = load_file(folder / "model.safetensors")
-    shapes = {name: list(tensor.shape) for name, tensor in tensors.items()}
-    add_further(shapes)
-    save_file({name: tensors.get(name, torch.zeros(shape)) for name, shape in shapes.items()},
-              folder / "model.safetensors", metadata={"format": "pt"})
-
-
 def record_gguf(kind, case, class_name, config):
     import conversion
     import gguf
     import torch
     import transformers
+    from safetensors.torch import save_file
 
     said = {key: value for key, value in config.items() if value is not None}
     model = build(kind, class_name, {**config, **ASKED.get(kind, {}), **said})
@@ -357,9 +357,12 @@ def record_gguf(kind, case, class_name, config):
         written = json.loads((folder / "config.json").read_text())
         as_published(written)
         (folder / "config.json").write_text(json.dumps(written))
-        if case == FURTHER:
-            write_further(folder)
         saved = header(folder / "model.safetensors")
+        as_released(case, written, saved)
+        if case in (FIRST, FURTHER):
+            (folder / "config.json").write_text(json.dumps(written))
+            zeros = {name: torch.zeros(shape) for name, shape in saved.items()}
+            save_file(zeros, folder / "model.safetensors", metadata={"format": "pt"})
         hparams = conversion.ModelBase.load_hparams(folder, False)
         name = conversion.get_model_architecture(hparams, conversion.ModelType.TEXT)
         converter = conversion.get_model_class(name, mmproj=False)
