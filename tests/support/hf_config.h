@@ -69,20 +69,23 @@ struct Synthesis {
   }
 };
 
-inline std::unique_ptr<Synthesis> synthesize_text(std::string text) {
+inline std::unique_ptr<Synthesis> synthesize_text(
+    std::string text, std::shared_ptr<const NameScheme> scheme = nullptr) {
   auto result = std::make_unique<Synthesis>();
   const auto source =
       std::make_shared<const SourceFile>("config.json", std::move(text));
   result->diags.keep(source);
   const auto document = parse_document(source, result->diags);
   if (document) {
-    result->manifest = synthesize_manifest(*document, result->diags);
+    result->manifest = synthesize_manifest(*document, result->diags,
+                                           {nullptr, std::move(scheme)});
   }
   return result;
 }
 
-inline std::unique_ptr<Synthesis> synthesize(const Json& config) {
-  return synthesize_text(config.dump(1));
+inline std::unique_ptr<Synthesis> synthesize(
+    const Json& config, std::shared_ptr<const NameScheme> scheme = nullptr) {
+  return synthesize_text(config.dump(1), std::move(scheme));
 }
 
 // The type of a parameter or buffer; throws when there is none of that name.

@@ -497,7 +497,11 @@ class Renaming {
   bool add_other(const AddedTensor& added) {
     auto name = made_name(added.name, "");
     if (!name) return false;
-    Renamed tensor{*std::move(name), {added.dtype, {}}, {}, false};
+    // The first is an embedding, which has the dtype that the config says.
+    const DType dtype = added.dtype         ? *added.dtype
+                        : plain_.size() > 0 ? plain_.type(0).dtype
+                                            : DType::F32;
+    Renamed tensor{*std::move(name), {dtype, {}}, {}, false};
     for (const Expression& dim : added.shape) {
       const auto size = scope_.integer(dim, 1, kMaxDim);
       if (!size) return false;

@@ -1,0 +1,496 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records how other programs than a checkpoint call a model's tensors: the judge of
+rules/schemes.
+
+    python record_schemes.py v4.jsonl --keep FOLDER   # with transformers 4.57.6
+    python record_schemes.py v5.jsonl                 # with transformers 5.23.0
+    python record_schemes.py v4in5.jsonl --of FOLDER  # with 5.23.0, what 4.57.6 saved
+    python record_schemes.py gguf.jsonl --llama-cpp FOLDER
+    python record_schemes.py --merge SHARDPLAN v4.jsonl v5.jsonl v4in5.jsonl ..
+
+The cases are those of record_architectures.py and architecture_cases.py, built on the
+CPU with random weights. Without --llama-cpp the tensors are those of the model in the
+memory of the installed transformers: parameters and persistent buffers, of tied ones
+that which save_pretrained keeps. With it, save_pretrained writes the model, and
+convert_hf_to_gguf.py of llama.cpp in FOLDER (the sdist of llama-cpp-python has it in
+vendor/llama.cpp) converts it with --outtype bf16 and, unless there are such layers, --no-nextn; the
+vocabulary is left out. Where the metadata of a small config is not what the
+converter asks for, the tensors are those that it was about to write. Nothing is
+downloaded.
+
+A line has
+  scheme, case, by
+  config    config.json as saved
+  tensors   [name with every number replaced by *, shape, how many, dtype], sorted;
+            of gguf the dtype is f32 where it stays that in a file of bf16, else null;
+            shapes in the order of PyTorch
+  saved     the same of what save_pretrained writes, with names in full; not kept by
+            --merge
+
+With --of the models are loaded with from_pretrained, from what another version wrote
+with --keep.
+
+--merge writes schemes.jsonl: lines of other schemes stay; of every type those cases are
+kept whose saved names are those that SHARDPLAN gives, and which have names, or tensors
+that are renamed, that the cases before them did not have; of types that are not renamed,
+the smallest case.
+"""
+
+import argparse
+import collections
+import importlib
+import json
+import logging
+import os
+import pathlib
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import warnings
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "critical")
+
+NOISE = re.compile(
+    r"dropout|pdrop|_token_id$|^(bos|eos|pad|sep)_|initializer|^use_cache$|"
+    r"^(architectures_|chunk_size|problem_type|tokenizer_class|pretraining_tp|output_(?!embedding)|return_|_name_or_path|router_|"
+    r"is_encoder_decoder|temperature|top_[kp]|num_beams|label2id|id2label|_attn)|_eps$|epsilon")
+TASKS = re.compile(r"\((sequence|token|answer)\)")
+
+
+FURTHER = "layers that predict further tokens"
+FIRST = "the first checkpoints"
+
+
+def as_released(case, config, tensors):
+    """Names and shapes of released checkpoints that transformers does not write."""
+    if case == FIRST:  # GPT-2 without a prefix, and with its masks
+        config.pop("transformers_version")
+        for name in list(tensors):
+            tensors[name.removeprefix("transformer.")] = tensors.pop(name)
+        size = config["n_positions"]
+        for layer in range(config["n_layer"]):
+            tensors[f"h.{layer}.attn.bias"] = [1, 1, size, size]
+    if case != FURTHER:
+        return
+    last = max(int(name.split(".")[2]) for name in tensors if name.startswith("model.layers."))
+    new = f"model.layers.{last + 1}."
+    for name, tensor in list(tensors.items()):
+        if name.startswith(f"model.layers.{last}."):
+            tensors[new + name.split(".", 3)[3]] = tensor
+    rows, hidden = tensors["model.embed_tokens.weight"]
+    for name, shape in (("embed_tokens", [rows, hidden]), ("enorm", [hidden]), ("hnorm", [hidden]),
+                        ("eh_proj", [hidden, 2 * hidden]), ("shared_head.norm", [hidden]),
+                        ("shared_head.head", [rows, hidden])):
+        if len(shape) == 1 or name == "eh_proj" or "index_topk" not in config:
+            tensors[f"{new}{name}.weight"] = shape
+
+
+def more_cases():
+    """Types that have scripts of their own elsewhere, and what converters look at."""
+    from architecture_cases import (
+        DENSE, ENC, G3N, G4V, IV, KV2, L4V, MT, MV, SIGV, SLIDE, T3, T3M, TEXT2)
+
+    gpt = dict(vocab_size=96, n_embd=32, n_layer=2, n_head=4, n_positions=20)
+    yield "gpt2", "plain", "GPT2LMHeadModel", gpt
+    yield "gpt2", "untied", "GPT2LMHeadModel", dict(gpt, tie_word_embeddings=False, n_inner=40)
+    yield "gpt2", "base", "GPT2Model", gpt
+    yield "gpt2", FIRST, "GPT2LMHeadModel", gpt
+    for case, name in ("base", "Model"), ("masked", "ForMaskedLM"), ("pre", "ForPreTraining"):
+        yield "bert", case, f"Bert{name}", ENC
+    yield "bert", "untied", "BertForMaskedLM", dict(ENC, tie_word_embeddings=False)
+    v3 = dict(DENSE, num_hidden_layers=4, num_key_value_heads=4, kv_lora_rank=8, q_lora_rank=12,
+              qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=5, moe_intermediate_size=20,
+              n_routed_experts=4, num_experts_per_tok=2, n_group=2, topk_group=1,
+              first_k_dense_replace=1, num_nextn_predict_layers=0)
+    further = {"num_nextn_predict_layers": 1}
+    dsa = dict(v3, index_head_dim=8, index_n_heads=4)
+    yield "deepseek_v3", FURTHER, "DeepseekV3ForCausalLM", {**v3, **further}
+    yield "glm4_moe_lite", FURTHER, "Glm4MoeLiteForCausalLM", {**v3, **further}
+    yield "glm_moe_dsa", FURTHER, "GlmMoeDsaForCausalLM", {**dsa, **further}
+    yield "deepseek_v32", FURTHER, "DeepseekV32ForCausalLM", {**dsa, **further}
+    yield "glm4_moe", FURTHER, "Glm4MoeForCausalLM", dict(
+        KV2, n_routed_experts=4, moe_intermediate_size=20, first_k_dense_replace=1, use_qk_norm=True, **further)
+    for kind in "deepseek_v3", "kimi_k2":
+        yield kind, "plain", "DeepseekV3ForCausalLM", v3
+        yield kind, "biased", "DeepseekV3ForCausalLM", dict(
+            v3, q_lora_rank=None, attention_bias=True, n_shared_experts=2)
+    gemma3n = dict(G3N, altup_num_inputs=4, layer_types=SLIDE)
+    yield "gemma3n_text", "four inputs", "Gemma3nForCausalLM", gemma3n
+    yield "gemma3n_text", "four inputs, untied", "Gemma3nForCausalLM", dict(
+        gemma3n, num_kv_shared_layers=0, tie_word_embeddings=False,
+        intermediate_size=[48, 40, 48, 64], vocab_size_per_layer_input=120)
+    oss = dict(KV2, num_local_experts=3, head_dim=10)
+    yield "gpt_oss", "plain", "GptOssForCausalLM", oss
+    yield "gpt_oss", "tied", "GptOssForCausalLM", dict(oss, tie_word_embeddings=True,
+                                                       attention_bias=False)
+    gemma3 = dict(text_config=dict(KV2, head_dim=10, pad_token_id=0), vision_config=dict(SIGV, hidden_size=40),
+                  mm_tokens_per_image=1)
+    yield "gemma3", "plain", "Gemma3ForConditionalGeneration", gemma3
+    yield "gemma3", "base", "Gemma3Model", gemma3
+    for kind, name, config in (
+            ("qwen2_vl_text", "Qwen2VLTextModel", TEXT2), ("qwen2_5_vl_text", "Qwen2_5_VLTextModel", TEXT2),
+            ("qwen3_vl_text", "Qwen3VLTextModel", T3), ("qwen3_vl_moe_text", "Qwen3VLMoeTextModel", T3M),
+            ("mllama_text_model", "MllamaTextModel", MT), ("mllama_vision_model", "MllamaVisionModel", MV),
+            ("internvl_vision", "InternVLVisionModel", IV), ("gemma4_vision", "Gemma4VisionModel", G4V),
+            ("llama4_vision_model", "Llama4VisionModel", L4V)):
+        yield kind, "part", name, config
+    llama3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                  original_max_position_embeddings=64, rope_theta=1e4)
+    long = dict(rope_type="longrope", short_factor=[1.0] * 4, long_factor=[2.0] * 4, rope_theta=1e4,
+                original_max_position_embeddings=64)
+    yield "llama4", "rope llama3", "Llama4ForConditionalGeneration", dict(
+        vision_config=L4V, text_config=dict(
+            KV2, head_dim=10, intermediate_size_mlp=56, num_local_experts=3, pad_token_id=0,
+            rope_parameters=llama3, rope_scaling=llama3))
+    dynamic = dict(rope_type="dynamic", alpha=1000.0, factor=1.0, rope_theta=1e4)
+    for kind, name, scaling in (
+            ("llama", "Llama", llama3), ("exaone4", "Exaone4", llama3), ("apertus", "Apertus", llama3),
+            ("smollm3", "SmolLM3", llama3), ("granite", "Granite", llama3), ("arcee", "Arcee", llama3),
+            ("mistral", "Mistral", llama3), ("mixtral", "Mixtral", llama3), ("phi3", "Phi3", long), ("phimoe", "Phimoe", long), ("minicpm3", "MiniCPM3", long),
+            ("llama", "Llama", long), ("hunyuan_v1_dense", "HunYuanDenseV1", dynamic)):
+        more = dict(num_local_experts=3) if kind in ("mixtral", "phimoe") else {}
+        if kind == "minicpm3":
+            more = dict(kv_lora_rank=8, q_lora_rank=12, qk_nope_head_dim=6, qk_rope_head_dim=8,
+                        v_head_dim=5, num_key_value_heads=4)
+        yield kind, "rope " + scaling["rope_type"], f"{name}ForCausalLM", {
+            **KV2, "head_dim": 8, "pad_token_id": 0, "max_position_embeddings": 256,
+            "original_max_position_embeddings": 64, "rope_parameters": scaling, "rope_scaling": scaling, **more}
+
+
+def cases():
+    """(model type, case, class, config)"""
+    from architecture_cases import CASES as other
+    from record_architectures import CASES as causal
+    from record_architectures import classes_of
+
+    for kind, (base, changes) in causal.items():
+        classes = classes_of(kind)
+        if "causal" not in classes:
+            continue
+        for number, change in enumerate(changes):
+            case = ",".join(f"{k}={v}" for k, v in change.items()) or "plain"
+            tokens = {"bos_token_id": 0, "eos_token_id": 0}
+            if "pad_token_id" not in base:
+                tokens["pad_token_id"] = 0
+            config = {**tokens, **base, **change}
+            yield kind, case, classes["causal"], config
+            if number == 0:
+                for what in ("base", "sequence", "token", "answer"):
+                    if what in classes:
+                        yield kind, f"{case} ({what})", classes[what], config
+    for kind, some in other.items():
+        for case, name, config in some:
+            yield kind, case, name, config
+    yield from more_cases()
+
+
+def model_class(name, kind):
+    import transformers
+
+    try:
+        return getattr(transformers, name)
+    except AttributeError:
+        package = transformers.CONFIG_MAPPING[kind].__module__.rsplit(".", 1)
+        module = package[1].replace("configuration_", "modeling_")
+        return getattr(importlib.import_module(f"{package[0]}.{module}"), name)
+
+
+def folded(tensors):
+    """[(name, shape, dtype)] with numbers replaced, and counted."""
+    count = collections.Counter((re.sub(r"\d+", "*", name), tuple(shape), dtype)
+                                for name, shape, dtype in tensors)
+    return [[name, list(shape), n, dtype]
+            for (name, shape, dtype), n in sorted(count.items(), key=lambda item: str(item))]
+
+
+def header(path):
+    with open(path, "rb") as file:
+        (size,) = struct.unpack("<Q", file.read(8))
+        names = json.loads(file.read(size))
+    return {name: what["shape"] for name, what in names.items() if name != "__metadata__"}
+
+
+def build(kind, class_name, config):
+    import torch
+    import transformers
+
+    torch.manual_seed(0)
+    loaded = transformers.AutoConfig.for_model(kind, **json.loads(json.dumps(config)))
+    return model_class(class_name, kind)(loaded)
+
+
+def handed_over(model, **options):
+    """What save_pretrained would write, and the config that it does write."""
+    import transformers
+
+    handed = {}
+
+    def take(tensors, *_, **__):
+        handed.update({name: list(tensor.shape) for name, tensor in tensors.items()})
+
+    modeling = transformers.modeling_utils
+    save_file = modeling.safe_save_file
+    modeling.safe_save_file = take
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            model.save_pretrained(folder, **options)
+            return handed, json.loads(pathlib.Path(folder, "config.json").read_text())
+    finally:
+        modeling.safe_save_file = save_file
+
+
+def in_memory(model, major):
+    """Names and shapes of the model, those of tied tensors once."""
+    if major < 5:
+        mapping = model._checkpoint_conversion_mapping
+        model._checkpoint_conversion_mapping = {}
+        tensors, _ = handed_over(model)
+        model._checkpoint_conversion_mapping = mapping
+    else:
+        tensors, _ = handed_over(model, save_original_format=False)
+    state = model.state_dict()
+    kept = {state[name].data_ptr() for name in tensors}
+    for name, tensor in state.items():  # those that are never saved
+        if name not in tensors and tensor.data_ptr() not in kept:
+            tensors[name] = list(tensor.shape)
+    return tensors
+
+
+def as_published(config):
+    """The sizes of Gemma 4's heads as its published configs have them."""
+    text = config.get("text_config", config)
+    sizes = text.get("per_layer_config")
+    if sizes and all(list(layer) == ["head_dim"] for layer in sizes.values()):
+        del text["per_layer_config"]
+        text["global_head_dim"] = next(iter(sizes.values()))["head_dim"]
+
+
+def record_memory(kind, case, class_name, config, keep=None):
+    import transformers
+
+    version = transformers.__version__
+    major = int(version.split(".")[0])
+    model = build(kind, class_name, config)
+    saved, written = handed_over(model)
+    tensors = in_memory(model, major)
+    written.setdefault("architectures", [class_name])  # Qwen2-VL of 4.57 leaves it out
+    as_published(written)
+    as_released(case, written, saved)
+    row = {"scheme": f"transformers-{major}", "case": case, "by": f"transformers {version}",
+           "config": written,
+           "tensors": folded((name, shape, None) for name, shape in tensors.items()),
+           "saved": saved, "full": tensors}
+    if keep:
+        model.save_pretrained(keep)
+        (keep / "row.json").write_text(json.dumps(row))
+    return row
+
+
+def record_again(folder):
+    """A model that another version saved, in the memory of this one."""
+    import transformers
+
+    version = transformers.__version__
+    row = json.loads((folder / "row.json").read_text())
+    config = row["config"]
+    model = model_class(config["architectures"][0], config["model_type"]).from_pretrained(folder)
+    tensors = in_memory(model, int(version.split(".")[0]))
+    return {**row, "scheme": f"transformers-{version.split('.')[0]}",
+            "case": f"{row['case']}, saved by {row['by']}", "by": f"transformers {version}",
+            "tensors": folded((name, shape, None) for name, shape in tensors.items()),
+            "full": tensors}
+
+
+def no_vocabulary(converter):
+    """The names of tensors need no tokenizer."""
+    for base in [converter, *converter.__mro__]:
+        if "set_vocab" in vars(base):
+            base.set_vocab = lambda self: None
+
+
+def written_gguf(conversion_of, out):
+    """[(name, shape, f32 or none)] of the file, or of what was to be written: the
+    metadata of a small config may lack what the converter asks for."""
+    import gguf
+
+    def dtype(tensor_type):
+        return "f32" if tensor_type == gguf.GGMLQuantizationType.F32 else None
+
+    conversion_of.prepare_tensors()
+    (tensors,) = conversion_of.gguf_writer.tensors
+    prepared = [(name, list(map(int, info.shape)), dtype(info.dtype)) for name, info in tensors.items()]
+    conversion_of.prepare_tensors = lambda: None
+    try:
+        conversion_of.write()
+    except Exception:
+        return prepared
+    return [(tensor.name, [int(n) for n in reversed(tensor.shape)], dtype(tensor.tensor_type))
+            for tensor in gguf.GGUFReader(out).tensors]
+
+
+# What the converter asks of a config beyond what its tensors need.
+ASKED = {
+    "t5": {"decoder_start_token_id": 0},
+    "glm4_moe_lite": {"num_key_value_heads": 4}, "youtu": {"num_key_value_heads": 4},
+    "deepseek_v32": {"num_key_value_heads": 4}, "minicpm3": {"num_key_value_heads": 4},
+    "falcon_h1": {"mamba_d_ssm": 64},
+}
+
+
+def record_gguf(kind, case, class_name, config):
+    import conversion
+    import gguf
+    import torch
+    import transformers
+    from safetensors.torch import save_file
+
+    if kind == "qwen3_vl_moe" and transformers.__version__ >= "5":
+        raise ValueError("experts that 5 saves are taken for those of 4, and cut the wrong way")
+    said = {key: value for key, value in config.items() if value is not None}
+    model = build(kind, class_name, {**config, **ASKED.get(kind, {}), **said})
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        folder = pathlib.Path(folder)
+        vocabulary = {str(i): i for i in range(96)}
+        (folder / "tokenizer.json").write_text(
+            json.dumps({"model": {"vocab": vocabulary}, "added_tokens": []}))
+        written = json.loads((folder / "config.json").read_text())
+        as_published(written)
+        (folder / "config.json").write_text(json.dumps(written))
+        saved = header(folder / "model.safetensors")
+        as_released(case, written, saved)
+        if case in (FIRST, FURTHER):
+            (folder / "config.json").write_text(json.dumps(written))
+            zeros = {name: torch.zeros(shape) for name, shape in saved.items()}
+            save_file(zeros, folder / "model.safetensors", metadata={"format": "pt"})
+        hparams = conversion.ModelBase.load_hparams(folder, False)
+        name = conversion.get_model_architecture(hparams, conversion.ModelType.TEXT)
+        converter = conversion.get_model_class(name, mmproj=False)
+        no_vocabulary(converter)
+        converter.no_mtp = converter.supports_mtp_export and case != FURTHER
+        out = folder / "out.gguf"
+        with torch.inference_mode():
+            conversion_of = converter(folder, gguf.LlamaFileType.MOSTLY_BF16, out)
+            conversion_of = getattr(conversion_of, "impl", conversion_of)
+            tensors = written_gguf(conversion_of, out)
+    return {"scheme": "gguf", "case": case,
+            "by": f"llama-cpp-python {LLAMA_CPP}, transformers {transformers.__version__}",
+            "config": written, "tensors": folded(tensors), "saved": saved,
+            "full": {name: [shape, dtype] for name, shape, dtype in tensors}}
+
+
+LLAMA_CPP = ""
+
+
+def lean(config):
+    """Without keys that say nothing of tensors."""
+    if isinstance(config, dict):
+        return {key: lean(value) for key, value in config.items()
+                if not NOISE.search(key) and "Infinity" not in json.dumps(value)}
+    return config
+
+
+def reads(program, row):
+    """Whether the program gives the names that were saved."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "config.json")
+        path.write_text(json.dumps(lean(row["config"])))
+        run = subprocess.run([program, "inspect", path, "--json", "--expand", "--isolated"],
+                             capture_output=True, text=True)
+    if run.returncode != 0:
+        return False
+    tables = json.loads(run.stdout)["tables"]
+    return row["saved"] == {
+        tensor[key]: tensor["shape"]
+        for table, key in (("parameters", "parameter"), ("buffers", "buffer"))
+        for tensor in tables.get(table, [])}
+
+
+def merge(program, files):
+    out = pathlib.Path(__file__).parent / "schemes.jsonl"
+    rows = [json.loads(line) for file in files for line in open(file)]
+    schemes = {row["scheme"] for row in rows}
+    lines = []
+    if out.exists():
+        lines = [line for line in out.read_text().splitlines(keepends=True)
+                 if json.loads(line)["scheme"] not in schemes]
+    same = [row for row in rows if row["scheme"] != "gguf" and row["saved"] == row["full"]]
+    same.sort(key=lambda row: len(json.dumps(row["tensors"])))
+    renamed = [row for row in rows if row["scheme"] == "gguf" or row["saved"] != row["full"]]
+    known = collections.defaultdict(set)
+    for number, row in enumerate(renamed + same):
+        config = row["config"]
+        key = row["scheme"], config["model_type"]
+        names = {name for name, *_ in row["tensors"]}
+        if row["scheme"] != "gguf":
+            saved, full = row["saved"].items(), row["full"].items()
+            names = {re.sub(r"\d+", "*", name) for name, shape in saved if (name, shape) not in full}
+            names |= {re.sub(r"\d+", "*", name) for name, shape in full if (name, shape) not in saved}
+        if (key in known if number >= len(renamed) else names <= known[key]) or not reads(program, row):
+            continue
+        known[key] |= names
+        kept = {"scheme": row["scheme"], "case": row["case"], "by": row["by"],
+                "config": lean(config), "tensors": row["tensors"]}
+        lines.append(json.dumps(kept, separators=(",", ":")) + "\n")
+    out.write_text("".join(lines))
+    print(collections.Counter(json.loads(line)["scheme"] for line in lines))
+
+
+def main():
+    global LLAMA_CPP
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", 1)[0])
+    parser.add_argument("files", nargs="+")
+    parser.add_argument("--llama-cpp", type=pathlib.Path)
+    parser.add_argument("--types", type=lambda text: text.split(","))
+    parser.add_argument("--keep", type=pathlib.Path)
+    parser.add_argument("--of", type=pathlib.Path)
+    parser.add_argument("--merge", action="store_true")
+    args = parser.parse_args()
+    if args.merge:
+        return merge(args.files[0], args.files[1:])
+    logging.disable(logging.CRITICAL)
+    warnings.simplefilter("ignore")
+    import torch
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    torch.set_num_threads(1)
+    record = record_memory
+    if args.llama_cpp:
+        sys.path[:0] = [str(args.llama_cpp), str(args.llama_cpp / "gguf-py")]
+        LLAMA_CPP = re.search(r"[\d.]+\d", args.llama_cpp.resolve().parts[-3])[0]
+        record = record_gguf
+    out = pathlib.Path(args.files[0])
+    lines = []
+    if out.exists() and args.types:
+        lines = [line for line in out.read_text().splitlines(keepends=True)
+                 if json.loads(line)["config"]["model_type"] not in args.types]
+    missing = set()
+    if args.of:
+        for folder in sorted(args.of.iterdir()):
+            try:
+                lines.append(json.dumps(record_again(folder)) + "\n")
+            except Exception as error:
+                print(folder.name, f"{type(error).__name__}: {error}"[:250], flush=True)
+        out.write_text("".join(lines))
+        return
+    for number, (kind, case, class_name, config) in enumerate(cases()):
+        if args.types and kind not in args.types or kind in missing:
+            continue
+        if kind not in transformers.CONFIG_MAPPING:
+            missing.add(kind)
+            continue
+        more = {"keep": args.keep / f"{number:04d}"} if args.keep else {}
+        try:
+            lines.append(json.dumps(record(kind, case, class_name, config, **more)) + "\n")
+        except (Exception, SystemExit) as error:
+            print(kind, case, class_name, f"{type(error).__name__}: {error}"[:250], flush=True)
+    out.write_text("".join(lines))
+    print("not in", transformers.__version__, *sorted(missing))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
