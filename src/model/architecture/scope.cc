@@ -173,4 +173,16 @@ std::string joined_name(const std::string& prefix, const std::string& name) {
   return prefix + "." + name;
 }
 
+DimKind size_kind(const Expression& expression, const ModelScope& scope) {
+  DimKind result;
+  result.label = std::string(expression.leading_name());
+  if (result.label.empty() || expression.nodes.size() == 1) return result;
+  std::string why;
+  const ConfigValue* const count = scope.find(result.label, why);
+  if (count != nullptr && count->kind == ConfigValue::Kind::Integer) {
+    result.count = count->integer;
+  }
+  return result;
+}
+
 }  // namespace shardplan

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/manifest.h"
 #include "model/architecture/values.h"
 
 namespace shardplan {
@@ -47,6 +48,10 @@ struct ModelScope {
       const std::vector<BlockArgument>& takes, bool is_shared,
       const std::vector<std::pair<std::string, Expression>>& given) const;
 };
+
+// What a dimension of that size is: a size alone may be cut anywhere, a product
+// between its first factors.
+DimKind size_kind(const Expression& expression, const ModelScope& scope);
 
 // Blocks within blocks, and sections.
 inline constexpr int kMaxBlockDepth = 64;

@@ -33,11 +33,12 @@ struct Stack {
 class Walk {
  public:
   Walk(ModelValues& values, DType dtype, const Quantisation& quantisation,
-       Manifest& manifest)
+       Manifest& manifest, TensorSteps* written)
       : config_(values.config()),
         dtype_(dtype),
         quantisation_(quantisation),
-        manifest_(manifest) {}
+        manifest_(manifest),
+        steps_of_(written) {}
 
   bool run(ModelValues& values, const ModelClass& model_class) {
     if (!steps(model_class.steps, {&values, false, {}}, "", {}) ||
@@ -53,7 +54,7 @@ class Walk {
 
   // What the tree says besides its size. REQUIRES: size(dim) has one.
   std::optional<DimKind> kind(const DimTree& dim, const ModelScope& scope) {
-    if (dim.parts.empty()) return leaf_kind(dim.size, scope);
+    if (dim.parts.empty()) return size_kind(dim.size, scope);
     DimKind result;
     if (dim.per) {
       const auto count = scope.integer(*dim.per, 1, kMaxDim);
@@ -66,19 +67,6 @@ class Walk {
       const auto inner = rows ? kind(part, scope) : std::nullopt;
       if (!inner) return std::nullopt;
       result.parts.push_back({name, inner->label, *rows, inner->count});
-    }
-    return result;
-  }
-  // A size alone may be cut anywhere, a product between its first factors.
-  std::optional<DimKind> leaf_kind(const Expression& expression,
-                                   const ModelScope& scope) {
-    DimKind result;
-    result.label = std::string(expression.leading_name());
-    if (result.label.empty() || expression.nodes.size() == 1) return result;
-    std::string why;
-    const ConfigValue* const count = scope.find(result.label, why);
-    if (count != nullptr && count->kind == ConfigValue::Kind::Integer) {
-      result.count = count->integer;
     }
     return result;
   }
@@ -101,7 +89,13 @@ class Walk {
 
   bool put(std::string_view name, const ModelTensor& tensor) {
     const TensorType& type = tensor.type;
-    if (manifest_.add(name, type, Span{}, tensor.buffer)) return true;
+    if (manifest_.add(name, type, Span{}, tensor.buffer)) {
+      if (steps_of_ != nullptr) {
+        (tensor.buffer ? steps_of_->buffers : steps_of_->parameters)
+            .push_back(tensor.step);
+      }
+      return true;
+    }
     config_.refuse("", "the model's size exceeds 63 bits")
         .fact("at " + in_backticks(name) + ", " + type_text(type));
     return false;
@@ -172,7 +166,7 @@ class Walk {
     const auto tensor = [&](const std::string& suffix, const Shape& rest,
                             const ParameterKind& rest_kinds) {
       ModelTensor result{
-          name + suffix, {dtype, stack.sizes}, false, stack.kinds};
+          name + suffix, {dtype, stack.sizes}, false, stack.kinds, one.kind};
       Shape& all = result.type.shape;
       all.insert(all.end(), rest.begin(), rest.end());
       result.kind.insert(result.kind.end(), rest_kinds.begin(),
@@ -202,8 +196,9 @@ class Walk {
             scheme ? store_weight(linear, *scheme, place, quantisation_)
                    : std::nullopt;
         if (!tensors) return false;
-        for (const ModelTensor& each : *tensors) {
-          if (!add(each)) return false;
+        for (ModelTensor each : *tensors) {
+          each.step = one.kind;
+          if (!add(std::move(each))) return false;
         }
         if (!*biased) return true;
         ModelTensor bias = tensor(one.bias_name, {shape[0]}, {kinds[0]});
@@ -433,7 +428,8 @@ class Walk {
       if (!tensor.name.empty() && !prefix.empty()) name += '.';
       name += tensor.name;
       if (into_ != nullptr) {
-        into_->push_back({name, tensor.type, tensor.buffer, tensor.kind});
+        into_->push_back(
+            {name, tensor.type, tensor.buffer, tensor.kind, tensor.step});
       } else {
         ++written_;
         if (!put(name, tensor)) return false;
@@ -450,6 +446,7 @@ class Walk {
   LinearPlace place_;   // of what is being read, but for the layer itself
   std::string around_;  // what stands before the names of `into_`
   Manifest& manifest_;
+  TensorSteps* const steps_of_;
   ParameterKinds kinds_;
   Tensors* into_ = nullptr;  // null: the manifest
   int64_t written_ = 0;
@@ -461,8 +458,9 @@ class Walk {
 
 bool write_tensors(ModelValues& values, const ModelClass& model_class,
                    DType dtype, const Quantisation& quantisation,
-                   Manifest& manifest) {
-  return Walk(values, dtype, quantisation, manifest).run(values, model_class);
+                   Manifest& manifest, TensorSteps* steps) {
+  return Walk(values, dtype, quantisation, manifest, steps)
+      .run(values, model_class);
 }
 
 }  // namespace shardplan
