@@ -166,6 +166,35 @@ class EasyDel:
         return tensors
 
 
+class EasyDelLinen:
+    """EasyDeL's last release with modules of Flax Linen."""
+
+    def __init__(self):
+        import easydel
+        import jax
+        import jax.numpy as jnp
+        from easydel.modules.factory import TaskType, registry
+
+        self.registry, self.task = registry, TaskType.CAUSAL_LM
+        self.types = set(registry._task_registry[self.task])
+        self.jax, self.jnp = jax, jnp
+        self.by = "easydel " + easydel.__version__
+
+    def has(self, model_type):
+        return model_type in self.types
+
+    def tensors(self, model_type, config):
+        from flax.traverse_util import flatten_dict
+
+        found = self.registry.get_module_registration(self.task, model_type)
+        skip = ("architectures", "transformers_version", "model_type", "dtype", "torch_dtype", "quantization_config")
+        made = found.config(**{k: v for k, v in json.loads(json.dumps(config)).items() if k not in skip})
+        f32 = self.jnp.float32
+        model = found.module(made, dtype=f32, param_dtype=f32, _do_init=False)
+        tree = self.jax.eval_shape(lambda: model.init_weights(self.jax.random.PRNGKey(0), (1, 4)))
+        return [(name, tuple(leaf.shape)) for name, leaf in flatten_dict(tree, sep="/").items()]
+
+
 class Unfit(Exception):
     """A config of which MaxText knows nothing."""
 
@@ -299,7 +328,7 @@ class MaxText:
             print("not in MaxText's table:", *lacking, file=sys.stderr)
 
 
-PROGRAMS = {"easydel": EasyDel, "maxtext": MaxText}
+PROGRAMS = {"easydel": EasyDel, "easydel-linen": EasyDelLinen, "maxtext": MaxText}
 
 
 def first_line(error):
