@@ -70,6 +70,8 @@ EXTRA["qwen2"] = [dict(BASE, num_key_value_heads=1, num_hidden_layers=5)]
 EXTRA["qwen3"] = [dict(BASE, num_key_value_heads=2, head_dim=10, num_hidden_layers=2)]
 EXTRA["qwen3_moe"] = [dict(BASE, num_key_value_heads=2, head_dim=10, moe_intermediate_size=20, num_experts=5, num_experts_per_tok=2, num_hidden_layers=4)]
 EXTRA["mixtral"] = [dict(BASE, num_key_value_heads=1, head_dim=8, num_local_experts=5, num_hidden_layers=2)]
+EXTRA["qwen3_5_moe_text"] = [{**{key: value for key, value in given.items() if key != "intermediate_size"}, "head_dim": 256}
+                             for given in EXTRA["qwen3_next"]]
 EXTRA["gpt_oss"].append(dict(EXTRA["gpt_oss"][0], num_hidden_layers=4, layer_types=["sliding_attention", "full_attention"] * 2))
 EXTRA_CLASSES = {"gpt2": "GPT2LMHeadModel", "gpt_oss": "GptOssForCausalLM", "deepseek_v3": "DeepseekV3ForCausalLM"}
 NOISE = re.compile(
@@ -232,7 +234,13 @@ def maxtext_deepseek(c, model):
         maxtext_experts(c, model, c["n_routed_experts"], "moe_intermediate_size"), first_num_dense_layers=dense,
         shared_experts=c["n_shared_experts"], q_lora_rank=c["q_lora_rank"] or 0, kv_lora_rank=c["kv_lora_rank"], head_dim=c["qk_nope_head_dim"],
         qk_nope_head_dim=c["qk_nope_head_dim"], qk_rope_head_dim=c["qk_rope_head_dim"], v_head_dim=c["v_head_dim"],
-        base_mlp_dim=c["intermediate_size" if dense else "moe_intermediate_size"])
+        base_mlp_dim=c["intermediate_size" if dense else "moe_intermediate_size"], base_num_kv_heads=c["num_attention_heads"])
+
+
+def maxtext_deepseek32(c):
+    kinds = ["dense" if i < c["first_k_dense_replace"] else "sparse" for i in range(c["num_hidden_layers"])]
+    unless(c.get("mlp_layer_types") in (None, kinds), "experts in other layers")
+    return dict(maxtext_deepseek(c, "deepseek3.2-671b"), indexer_n_heads=c["index_n_heads"], indexer_head_dim=c["index_head_dim"], attention="dot_product")
 
 
 def maxtext_gemma2(c):
@@ -249,13 +257,13 @@ def maxtext_llama4(c):
         interleave_moe_layer_step=step)
 
 
-def maxtext_qwen3_next(c):
+def maxtext_qwen3_next(c, model="qwen3-next-80b-a3b"):
     interval = c.get("full_attention_interval") or 4
     kinds = ["full_attention" if (i + 1) % interval == 0 else "linear_attention" for i in range(c["num_hidden_layers"])]
     unless(c.get("layer_types") in (None, kinds), "another order of layers")
     unless(c["shared_expert_intermediate_size"] == c["moe_intermediate_size"], "a shared expert of another size")
     return dict(
-        maxtext_experts(c, "qwen3-next-80b-a3b", c["num_experts"], "moe_intermediate_size"), gdn_conv_kernel_dim=c["linear_conv_kernel_dim"],
+        maxtext_experts(c, model, c["num_experts"], "moe_intermediate_size"), gdn_conv_kernel_dim=c["linear_conv_kernel_dim"],
         gdn_key_head_dim=c["linear_key_head_dim"], gdn_value_head_dim=c["linear_value_head_dim"],
         gdn_num_key_heads=c["linear_num_key_heads"], gdn_num_value_heads=c["linear_num_value_heads"],
         inhomogeneous_layer_cycle_interval=interval)
@@ -272,8 +280,10 @@ MAXTEXT = {
     "qwen3": lambda c: maxtext_dense(c, "qwen3-8b"),
     "qwen3_moe": lambda c: maxtext_experts(c, "qwen3-30b-a3b", c.get("num_experts") or c["num_local_experts"], "moe_intermediate_size"),
     "qwen3_next": maxtext_qwen3_next,
+    "qwen3_5_moe_text": lambda c: maxtext_qwen3_next(c, "qwen3.5-35b-a3b"),
     "deepseek_v2": lambda c: maxtext_deepseek(c, "deepseek2-16b"),
     "deepseek_v3": lambda c: maxtext_deepseek(c, "deepseek3-671b"),
+    "deepseek_v32": maxtext_deepseek32,
     "gpt_oss": lambda c: dict(maxtext_experts(c, "gpt-oss-20b", c["num_local_experts"]), inhomogeneous_layer_cycle_interval=2),
     "llama4_text": maxtext_llama4,
     "olmo3": lambda c: maxtext_dense(c, "olmo3-7b"),
