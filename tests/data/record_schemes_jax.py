@@ -72,8 +72,12 @@ EXTRA["qwen3_moe"] = [dict(BASE, num_key_value_heads=2, head_dim=10, moe_interme
 EXTRA["mixtral"] = [dict(BASE, num_key_value_heads=1, head_dim=8, num_local_experts=5, num_hidden_layers=2)]
 EXTRA["qwen3_5_moe_text"] = [{**{key: value for key, value in given.items() if key != "intermediate_size"}, "head_dim": 256}
                              for given in EXTRA["qwen3_next"]]
+VISION = dict(hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=2, image_size=28, patch_size=14)
+EXTRA["gemma3"] = [dict(text_config=given, vision_config=VISION, mm_tokens_per_image=4) for given in EXTRA["gemma3_text"]]
+EXTRA["llama4"] = [dict(text_config=given, vision_config=VISION) for given in EXTRA["llama4_text"]]
 EXTRA["gpt_oss"].append(dict(EXTRA["gpt_oss"][0], num_hidden_layers=4, layer_types=["sliding_attention", "full_attention"] * 2))
-EXTRA_CLASSES = {"gpt2": "GPT2LMHeadModel", "gpt_oss": "GptOssForCausalLM", "deepseek_v3": "DeepseekV3ForCausalLM"}
+EXTRA_CLASSES = {"gpt2": "GPT2LMHeadModel", "gpt_oss": "GptOssForCausalLM", "deepseek_v3": "DeepseekV3ForCausalLM",
+                 "gemma3": "Gemma3ForConditionalGeneration", "llama4": "Llama4ForConditionalGeneration"}
 NOISE = re.compile(
     r"dropout|pdrop|_token_id$|^(bos|eos|pad|sep)_|initializer|^use_cache$|^rope_|"
     r"^(architectures_|pretraining_tp|output_(?!embedding)|return_|_name_or_path|router_|"
@@ -287,6 +291,9 @@ MAXTEXT = {
     "gpt_oss": lambda c: dict(maxtext_experts(c, "gpt-oss-20b", c["num_local_experts"]), inhomogeneous_layer_cycle_interval=2),
     "llama4_text": maxtext_llama4,
     "olmo3": lambda c: maxtext_dense(c, "olmo3-7b"),
+    # The text part alone: `use_multimodal` is off by default.
+    "gemma3": lambda c: maxtext_dense(c["text_config"], "gemma3-4b"),
+    "llama4": lambda c: maxtext_llama4(c["text_config"]),
 }
 
 
@@ -332,6 +339,7 @@ class MaxText:
         name = {"llama2-7b": "llama3.1-8b", "mistral-7b": "llama3.1-8b"}.get(model, model)
         if name not in self.mapping:
             return
+        config = config.get("text_config", config)
         text = dict(config, head_dim=config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"])
         table = self.mapping[name](dict(text, text_config=text, vision_config={"num_hidden_layers": 0}, num_experts=made.num_experts), made, scan_layers=True)
         said = set()
