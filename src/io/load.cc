@@ -483,6 +483,10 @@ bool append_logical(RuleSet& more, RuleSet& rules, Diagnostics& diags) {
     rules.logical_reading = more.logical_reading;
   }
   merge_logical_rules(std::move(more.logical_rules), more.logical_merge, all);
+  if (more.architecture_labels && !rules.architecture_labels) {
+    rules.architecture_labels = true;
+    rules.architecture_labels_where = more.architecture_labels_where;
+  }
   if (!more.partition_axis) return true;
   if (rules.partition_axis) {
     diags

@@ -12,6 +12,7 @@
 #include "base/checked.h"
 #include "base/text.h"
 #include "core/fold.h"
+#include "model/architecture/axis_labels.h"
 #include "model/architecture/scope.h"
 
 namespace shardplan {
@@ -176,12 +177,16 @@ class Walk {
     switch (one.kind) {
       case ModuleStep::Kind::Parameter:
       case ModuleStep::Kind::Buffer: {
+        label_parameter(one, kinds);
         ModelTensor whole = tensor("", shape, kinds);
         whole.buffer = one.kind == ModuleStep::Kind::Buffer;
         return add(std::move(whole));
       }
       case ModuleStep::Kind::Linear:
       case ModuleStep::Kind::Embedding: {
+        DimKind bias_kind = kinds[0];
+        label_vector(one, bias_kind);
+        label_weight(one, kinds[0], kinds[1]);
         const LinearWeight linear{name,     one.weight_name, stack.sizes,
                                   shape[0], shape[1],        one.inputs_first,
                                   dtype,    stack.kinds,     kinds[0],
@@ -201,11 +206,12 @@ class Walk {
           if (!add(std::move(each))) return false;
         }
         if (!*biased) return true;
-        ModelTensor bias = tensor(one.bias_name, {shape[0]}, {kinds[0]});
+        ModelTensor bias = tensor(one.bias_name, {shape[0]}, {bias_kind});
         bias.type.dtype = bias_dtype(*scheme).value_or(dtype);
         return add(std::move(bias));
       }
       default:
+        label_vector(one, kinds[0]);
         return add(tensor(one.weight_name, shape, kinds)) &&
                (!*biased || add(tensor(one.bias_name, {shape[0]}, {kinds[0]})));
     }
@@ -260,6 +266,7 @@ class Walk {
     if (*count == 0) return true;
     stack.sizes.push_back(*count);
     stack.kinds.push_back({std::string(one.count->leading_name()), *count, {}});
+    stack.kinds.back().axis = stack.kinds.back().label;
     ModelScope inner = scope;
     return steps(one.steps, inner, joined_name(prefix, one.name), stack);
   }

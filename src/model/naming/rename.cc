@@ -13,6 +13,7 @@
 #include "base/checked.h"
 #include "base/text.h"
 #include "core/fold.h"
+#include "model/architecture/axis_labels.h"
 #include "model/architecture/scope.h"
 
 namespace shardplan {
@@ -239,7 +240,13 @@ class Renaming {
       if (each.text == name) return kinds[i];
       if (each.leading_name() == name) return {};
     }
-    return size_kind(each, scope_);
+    return labelled_kind(each);
+  }
+
+  DimKind labelled_kind(const Expression& size) const {
+    DimKind kind = size_kind(size, scope_);
+    kind.axis = axis_label(kind);
+    return kind;
   }
 
   bool split(const NameRule& rule, const NameMatch& match,
@@ -259,8 +266,12 @@ class Renaming {
       if (left < 0) break;
       Renamed part = whole;
       part.type.shape[at] = *size;
-      part.kind[at] = by_part ? DimKind{dim.parts[i].label, dim.parts[i].count}
-                              : size_kind(*target.size, scope_);
+      if (by_part) {
+        part.kind[at] = {dim.parts[i].label, dim.parts[i].count};
+        part.kind[at].axis = axis_label(part.kind[at]);
+      } else {
+        part.kind[at] = labelled_kind(*target.size);
+      }
       if (!reorder(rule, target.order, part) ||
           !reshape(rule, target.shape, part) ||
           !put({&rule, 0}, match, target, std::move(part), whole.name)) {
@@ -395,6 +406,7 @@ class Renaming {
       const auto label = scheme_.labels.find(what.text);
       DimKind kind;
       if (label != scheme_.labels.end()) kind.label = label->second;
+      kind.axis = kind.label;
       const auto offset = static_cast<std::ptrdiff_t>(at);
       result.type.shape.insert(result.type.shape.begin() + offset, count);
       result.kind.insert(result.kind.begin() + offset, std::move(kind));
@@ -434,6 +446,7 @@ class Renaming {
       joined.parts.push_back(
           {part->module, dim.label, type.shape[at], dim.count});
     }
+    joined.axis = axis_label(joined);
     result.type.shape[at] = rows;
     result.kind[at] = std::move(joined);
     return true;
@@ -489,7 +502,7 @@ class Renaming {
       const auto size = scope_.integer(dim, 1, kMaxDim);
       if (!size) return false;
       tensor.type.shape.push_back(*size);
-      tensor.kind.push_back(size_kind(dim, scope_));
+      tensor.kind.push_back(labelled_kind(dim));
     }
     results_.push_back(std::move(tensor));
     return true;
