@@ -8,7 +8,10 @@
     python tests/data/record_schemes_jax.py easydel-linen part3.jsonl
     pip install maxtext (and what it imports)         # 0.2.5, Python 3.12 or newer
     python tests/data/record_schemes_jax.py maxtext part2.jsonl
-    cat part.jsonl part2.jsonl part3.jsonl > tests/data/schemes_jax.jsonl
+    python tests/data/record_schemes_jax.py merge SHARDPLAN part*.jsonl
+
+merge writes tests/data/schemes_jax.jsonl. What SHARDPLAN refuses is kept as `refused`;
+where it has other tensors nothing is written, and the case is printed.
 
 The configs are those of record_architectures.py and architecture_cases.py as the
 transformers beside the program saves them, and one of each type in architectures.jsonl
@@ -359,7 +362,38 @@ def first_line(error):
     return (type(error).__name__ + ": " + re.sub(r"\s+", " ", str(error)).strip())[:300]
 
 
+def merge(program, files):
+    import subprocess
+    import tempfile
+
+    lines, differing = [], 0
+    for line in (line for file in files for line in open(file)):
+        row = json.loads(line)
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "config.json"
+            path.write_text(json.dumps(row["config"]))
+            run = subprocess.run([program, "inspect", path, "--scheme", row["scheme"], "--json", "--expand", "--isolated"],
+                                 capture_output=True, text=True)
+        report = json.loads(run.stdout)
+        if run.returncode != 0:
+            row["refused"] = True
+        else:
+            tables = report["tables"]
+            ours = [(tensor[key], tensor["shape"]) for table, key in (("parameters", "parameter"), ("buffers", "buffer"))
+                    for tensor in tables.get(table, [])]
+            if folded(ours) != row["tensors"]:
+                differing += 1
+                print(row["scheme"], row["config"]["model_type"], row["case"], "differs")
+        lines.append(json.dumps(row, separators=(",", ":")) + "\n")
+    if differing == 0:
+        (HERE / "schemes_jax.jsonl").write_text("".join(lines))
+    print(len(lines), "cases,", sum('"refused":true' in line for line in lines), "refused,", differing, "other")
+    return 1 if differing else 0
+
+
 def main():
+    if sys.argv[1:2] == ["merge"]:
+        return merge(sys.argv[2], sys.argv[3:])
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("program", choices=PROGRAMS)
     parser.add_argument("out")
@@ -397,4 +431,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -165,18 +165,17 @@ class SchemeReader {
         continue;
       }
       const auto name = node.find("name");
-      if (!name || !node.find("shape") || !node.find("dtype")) {
-        reader_.refuse(node.span(), "a tensor has `name`, `shape` and `dtype`");
+      if (!name || !node.find("shape")) {
+        reader_.refuse(node.span(), "a tensor has `name` and `shape`");
         continue;
       }
       AddedTensor tensor;
       if (!read_repeat(node, tensor)) continue;
       auto pattern = made_name(*name, false);
       const bool good = pattern && expressions(node, "shape", tensor.shape) &&
-                        optional(node, "when", tensor.when);
-      const auto type = dtype(*node.find("dtype"));
-      if (!good || !type) continue;
-      tensor.dtype = *type;
+                        optional(node, "when", tensor.when) &&
+                        read_dtype(node, tensor.dtype);
+      if (!good) continue;
       tensor.name = *std::move(pattern);
       result.added.push_back(std::move(tensor));
     }
