@@ -93,7 +93,7 @@ struct AddedTensor {
   std::optional<Expression> count;  // of indices, from 0
   NamePattern name;
   std::vector<Expression> shape;
-  std::optional<DType> dtype;  // none: that of the model's first tensor
+  std::optional<DType> dtype;  // none: that of the model's weights
   std::optional<Expression> when;
 };
 

@@ -310,7 +310,7 @@ class Renaming {
     if (!name) return false;
     if (rule.stack.empty() && !rule.join) {
       tensor.name = *std::move(name);
-      set_dtype(rule, tensor);
+      set_dtype(rule.dtype, tensor);
       results_.push_back(std::move(tensor));
       return true;
     }
@@ -334,9 +334,9 @@ class Renaming {
     return true;
   }
 
-  void set_dtype(const NameRule& rule, Renamed& tensor) const {
-    if (rule.dtype) {
-      tensor.type.dtype = *rule.dtype;
+  void set_dtype(std::optional<DType> said, Renamed& tensor) const {
+    if (said) {
+      tensor.type.dtype = *said;
     } else if (scheme_.vectors && tensor.type.shape.size() == 1) {
       tensor.type.dtype = *scheme_.vectors;
     }
@@ -411,7 +411,7 @@ class Renaming {
       result.type.shape.insert(result.type.shape.begin() + offset, count);
       result.kind.insert(result.kind.begin() + offset, std::move(kind));
     }
-    set_dtype(rule, result);
+    set_dtype(rule.dtype, result);
     return true;
   }
 
@@ -497,17 +497,15 @@ class Renaming {
   bool add_other(const AddedTensor& added) {
     auto name = made_name(added.name, "");
     if (!name) return false;
-    // The first is an embedding, which has the dtype that the config says.
-    const DType dtype = added.dtype         ? *added.dtype
-                        : plain_.size() > 0 ? plain_.type(0).dtype
-                                            : DType::F32;
-    Renamed tensor{*std::move(name), {dtype, {}}, {}, false};
+    Renamed tensor{*std::move(name), {}, {}, false};
     for (const Expression& dim : added.shape) {
       const auto size = scope_.integer(dim, 1, kMaxDim);
       if (!size) return false;
       tensor.type.shape.push_back(*size);
       tensor.kind.push_back(labelled_kind(dim));
     }
+    if (plain_.size() > 0) tensor.type.dtype = plain_.type(0).dtype;
+    set_dtype(added.dtype, tensor);
     results_.push_back(std::move(tensor));
     return true;
   }

@@ -211,8 +211,8 @@ TEST_CASE("tensors are dropped and added with a word") {
       "  - {from: \"*\", to: \"*\"}\n"
       "adds:\n"
       "  - {name: rope, shape: [head_dim / 2], dtype: f32, when: scaled}\n"
-      "  - {name: \"blocks.{i}.rope\", repeat: {i: layers}, shape: [i], "
-      "dtype: bf16, when: i == 2}\n"
+      "  - {name: \"blocks.{i}.rope\", repeat: {i: layers}, shape: [i, 4], "
+      "when: i == 2}\n"
       "  - {name: never, shape: [1], dtype: f32, when: not scaled}\n"
       "  - {name: as_the_model, shape: [hidden]}\n"
       "architectures: {mixtral: []}\n",
@@ -225,7 +225,7 @@ TEST_CASE("tensors are dropped and added with a word") {
     CHECK(last.find("input_layernorm") == last.npos);
     if (last.starts_with("model.norm"))
       CHECK(last == "model.norm.weight f32[8]");
-    if (last.starts_with("blocks")) CHECK(last == "blocks.2.rope bf16[2]");
+    if (last.starts_with("blocks")) CHECK(last == "blocks.2.rope bf16[2, 4]");
   }
   CHECK(last == "as_the_model bf16[8]");
   std::string remarks;
