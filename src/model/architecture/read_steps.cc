@@ -94,7 +94,9 @@ std::optional<DimTree> StepReader::dim(const Node& node, int depth) {
   return result;
 }
 
-std::vector<ModuleStep> StepReader::steps(const Node& list, int depth) {
+std::vector<ModuleStep> StepReader::steps(const Node& list,
+                                          std::vector<KeptStep>& kept,
+                                          int depth) {
   std::vector<ModuleStep> result;
   if (depth > kMaxNesting) {
     refuse(list.span(), "steps nest too deep");
@@ -102,7 +104,12 @@ std::vector<ModuleStep> StepReader::steps(const Node& list, int depth) {
   }
   if (!require(list, NodeKind::List, "`steps`", diags_)) return result;
   for (size_t i = 0; i < list.size(); ++i) {
-    if (auto one = step(list.item(i), depth)) result.push_back(*std::move(one));
+    if (is_kept_step(list.item(i))) {
+      auto one = kept_step(list.item(i));
+      if (one) kept.push_back(*std::move(one));
+    } else if (auto one = step(list.item(i), depth)) {
+      result.push_back(*std::move(one));
+    }
   }
   return result;
 }
@@ -184,7 +191,7 @@ std::optional<ModuleStep> StepReader::repeat(const Node& node, int depth,
   }
   const auto steps_node = node.find("steps");
   if (!steps_node) return refuse(result.where, "`repeat` has no `steps`");
-  result.steps = steps(*steps_node, depth + 1);
+  result.steps = steps(*steps_node, result.kept, depth + 1);
   return result;
 }
 
@@ -208,7 +215,7 @@ std::optional<ModuleStep> StepReader::cases(const Node& node, int depth,
       return refuse(item.span(), "only the last case has no `when`");
     }
     if (const auto of = item.find("steps")) {
-      one.steps = steps(*of, depth + 1);
+      one.steps = steps(*of, one.kept, depth + 1);
     }
     result.cases.push_back(std::move(one));
   }
@@ -351,7 +358,7 @@ std::optional<ModuleBlock> StepReader::one_block(const Node& map,
   block.where = map.key_span(index);
   const Node node = map.item(index);
   if (node.is_list()) {
-    block.steps = steps(node);
+    block.steps = steps(node, block.kept);
     return block;
   }
   if (!require(node, NodeKind::Map, "a block", diags_) ||
@@ -361,7 +368,7 @@ std::optional<ModuleBlock> StepReader::one_block(const Node& map,
   const auto takes = node.find("takes");
   if (takes && !arguments(*takes, block.takes)) return std::nullopt;
   const auto steps = node.find("steps");
-  if (steps) block.steps = this->steps(*steps);
+  if (steps) block.steps = this->steps(*steps, block.kept);
   if (const auto computed = node.find("forward")) {
     block.forward = forward(*computed);
     if (!block.forward) return std::nullopt;
@@ -393,6 +400,8 @@ bool StepReader::blocks(const Node& map, ModuleBlocks& blocks) {
     const bool taken =
         name == "repeat" || name == "switch" || name == "section" ||
         name == "when" ||
+        std::find(std::begin(kKeptSteps), std::end(kKeptSteps), name) !=
+            std::end(kKeptSteps) ||
         std::any_of(module_kinds().begin(), module_kinds().end(),
                     [&](const ModuleKind& kind) { return kind.name == name; });
     if (taken) {
