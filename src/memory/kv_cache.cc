@@ -502,8 +502,8 @@ std::optional<KvAxes> kv_axes(const Manifest& manifest,
                               const Plan& plan, const KvAxesAsked& asked,
                               Diagnostics& diags) {
   if (!check_asked(plan, asked, diags)) return std::nullopt;
-  KvAxes axes{asked.heads, asked.batch,           asked.sequence,
-              asked.heads, "as `--kv-axes` says", {}};
+  KvAxes axes{asked.heads, asked.batch, asked.sequence, "as `--kv-axes` says"};
+  axes.states = axes.heads;
   axes.states_from = axes.heads_from;
   if (asked.heads.empty()) {
     axes.states = axes_of_states(manifest, states, plan, axes.states_from);

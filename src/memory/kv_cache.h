@@ -202,11 +202,12 @@ struct KvAxes {
   AxisNames heads;
   AxisNames batch;
   AxisNames sequence;
-  AxisNames states;  // of those over heads where these were asked for
   // Why those over heads: "as `model.layers.0.self_attn.k_proj.weight` is
   // sharded".
   std::string heads_from;
-  std::string states_from;
+  // Over parts of recurrent states; as over heads where these were asked for.
+  AxisNames states = {};
+  std::string states_from = {};
 
   bool operator==(const KvAxes&) const = default;
 };

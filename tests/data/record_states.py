@@ -231,8 +231,17 @@ def record(config, class_name, dtype):
         else:
             arguments["input_ids"] = torch.randint(3, vocab - 4, (1, SOURCE))
             source = SOURCE
+    inner = []
+    if model_type == "recurrent_gemma":
+        # Version 5 makes a cache that it does not hand on.
+        module = sys.modules[type(model).__module__]
+        made_by = getattr(module, "DynamicCache", None)
+        if made_by:
+            module.DynamicCache = lambda *a, **k: inner.append(made_by(*a, **k)) or inner[-1]
     with torch.no_grad():
         out = model(**arguments)
+    if inner:
+        module.DynamicCache = made_by
     found = Found()
     count = getattr(text, "decoder_layers", None) or getattr(text, "num_decoder_layers", None) or getattr(text, "num_hidden_layers", None) or text.num_layers
     if model_type == "longcat_flash":
@@ -243,6 +252,8 @@ def record(config, class_name, dtype):
         walk_rwkv(out.state, found)
     if model_type == "recurrent_gemma":
         walk_modules(model, found)
+        for cache in inner:
+            walk_cache(cache, found)
     if not found.layers and source is None and hasattr(model, "generate"):
         # Some caches are made by `generate` alone.
         with torch.no_grad():

@@ -58,8 +58,8 @@ bool StepReader::kept_elements(const Node& node, KeptStep& result) {
   const bool cache = result.kind == KeptStep::Kind::Cache;
   const std::string_view key = cache ? "of" : "shape";
   const auto elements = node.find(key);
-  if (!elements ||
-      (!cache && (!elements->is_list() || elements->size() == 0))) {
+  const bool listed = elements && elements->is_list();
+  if (!elements || listed == cache || (listed && elements->size() == 0)) {
     refuse(elements ? elements->span() : result.where,
            in_backticks(result.name) +
                (cache ? " has no `of`, the elements of a token"

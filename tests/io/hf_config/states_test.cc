@@ -18,10 +18,9 @@
 namespace shardplan {
 namespace {
 
-using testing::changed;
 using testing::Json;
 
-ModelFacts facts_of(const Json& config) {
+ModelFacts stated_facts(const Json& config) {
   Diagnostics diags;
   const auto document = parse_document(
       std::make_shared<const SourceFile>("config.json", config.dump()), diags);
@@ -89,6 +88,7 @@ TEST_CASE("layers keep what transformers holds of them") {
   std::set<std::string> types;
   size_t rows = 0;
   size_t layers = 0;
+  size_t unsaid = 0;
   for (std::string line; std::getline(stream, line);) {
     const Json row = Json::parse(line);
     const Json& config = row.at("config");
@@ -96,21 +96,32 @@ TEST_CASE("layers keep what transformers holds of them") {
     const std::string version = config.at("transformers_version");
     CAPTURE(type);
     CAPTURE(config.dump());
-    const ModelFacts facts = facts_of(config);
+    const ModelFacts facts = stated_facts(config);
     const DType dtype = *find_dtype(config.at("dtype").get<std::string>());
-    REQUIRE_FALSE(facts.state.layers.empty());
-    REQUIRE(kv_missing(facts) == "");
+    CHECK(kv_missing(facts) == "");
+    if (!kv_missing(facts).empty()) continue;
     std::vector<Kept> all;
     for (const uint32_t kind : facts.state.layers) {
       const Kept kept = kept_of(facts.state.kinds[kind], dtype);
       // Layers of encoders are not recorded.
       if (!row.contains("source") || !kept.nothing()) all.push_back(kept);
     }
+    // Where the file says nothing, heads and windows do: BERT as a decoder.
+    if (facts.state.layers.empty()) {
+      for (const KvLayer& layer : *kv_layers(facts)) {
+        Kept kept;
+        kept.token = byte_count(layer.heads * layer.width, dtype).value();
+        kept.window = layer.window;
+        all.push_back(kept);
+      }
+      ++unsaid;
+    }
     const Json& recorded = row.at("layers");
     const auto tokens = row.at("tokens").get<int64_t>();
     // Two attentions in each.
     const size_t each = type == "longcat_flash" ? 2 : 1;
-    REQUIRE(recorded.size() == all.size() * each);
+    CHECK(recorded.size() == all.size() * each);
+    if (recorded.size() != all.size() * each) continue;
     for (size_t i = 0; i < recorded.size(); ++i) {
       CAPTURE(i);
       const Json& there = recorded[i];
@@ -120,12 +131,13 @@ TEST_CASE("layers keep what transformers holds of them") {
       if (there.contains("token")) {
         const auto bytes = there.at("token").at(0).get<int64_t>();
         const auto held = there.at("token").at(1).get<int64_t>();
-        CHECK(bytes ==
-              (kept.latent ? expanded_bytes(config, dtype) : kept.token));
+        CHECK((bytes == kept.token ||
+               (kept.latent && bytes == expanded_bytes(config, dtype))));
         const bool cut = kept.window > 0 && kept.window <= tokens;
-        // The next token comes on top of those of a sliding layer.
+        // The next token comes on top of those of a sliding layer; a ring is
+        // allocated ahead.
         CHECK((held == tokens || (cut && held == kept.window - 1) ||
-               (cut && held == kept.window)));
+               (type == "recurrent_gemma" && held == kept.window)));
       } else {
         CHECK(kept.token == 0);
       }
@@ -135,13 +147,17 @@ TEST_CASE("layers keep what transformers holds of them") {
                kept.source_tokens == row.at("source").get<int64_t>()));
         CHECK(there.at("source").at(1) == row.at("source"));
       } else {
-        CHECK(kept.source == 0);
+        // It was run without an image.
+        CHECK((kept.source == 0 || type == "mllama"));
       }
       if (there.contains("state")) {
         const int64_t held = sum_of(there.at("state"));
         // transformers 4 allocates some in the model's dtype.
         const bool narrow = version.starts_with("4.");
-        CHECK((held == kept.state || (narrow && held == kept.narrow_state)));
+        // And a convolution's state for layers that have no convolution.
+        const bool unused = narrow && type == "lfm2" && there.contains("token");
+        CHECK((held == kept.state || (narrow && held == kept.narrow_state) ||
+               (unused && kept.state == 0)));
       } else {
         CHECK(kept.state == 0);
       }
@@ -151,6 +167,7 @@ TEST_CASE("layers keep what transformers holds of them") {
     ++rows;
   }
   CHECK(rows > 500);
+  CHECK(unsaid < 30);
   CHECK(types.size() > 90);
   CHECK(layers > 1500);
 }
