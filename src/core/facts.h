@@ -55,6 +55,10 @@ struct LayerState {
 
   bool operator==(const LayerState&) const = default;
 };
+// More than any model has; each takes an entry for every layer.
+inline constexpr size_t kMaxKept = 16;
+inline constexpr size_t kMaxStateLayers = 100'000;
+
 // Of all layers: those that are alike, and which of these each layer is.
 struct ModelState {
   std::vector<LayerState> kinds;

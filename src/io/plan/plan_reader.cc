@@ -307,7 +307,10 @@ bool PlanReader::read_state(JsonReader& json) {
         LayerState& kind = state.kinds.emplace_back();
         kind.known = json.token() != JsonScanner::Token::Null;
         return !kind.known || json.list("what layers keep", [&] {
-          return read_kept(json, kind.kept.emplace_back());
+          const Span where = json.span();
+          return read_kept(json, kind.kept.emplace_back()) &&
+                 (kind.kept.size() <= kMaxKept ||
+                  json.malformed(where, "a layer keeps too much"));
         });
       });
     }
@@ -321,6 +324,9 @@ bool PlanReader::read_state(JsonReader& json) {
       return true;
     });
   });
+  if (read && state.layers.size() > kMaxStateLayers) {
+    return json.malformed(where, "there are too many layers");
+  }
   const bool good =
       std::all_of(state.layers.begin(), state.layers.end(),
                   [&](uint32_t kind) { return kind < state.kinds.size(); });

@@ -278,7 +278,7 @@ class KeptWalk {
         finish(layer);
         place->second = number_of(std::move(layer.state));
       }
-      if (state_.layers.size() == static_cast<size_t>(kMaxCount)) return false;
+      if (state_.layers.size() == kMaxStateLayers) return false;
       state_.layers.push_back(place->second);
     }
     return true;
@@ -343,8 +343,12 @@ class KeptWalk {
     tensor.heads = shared_out ? kind->count : 0;
     tensor.width = shared_out ? *size / kind->count : *size;
     if (shared_out) tensor.label = kind->label;
+    return put(std::move(tensor));
+  }
+
+  bool put(KeptTensor tensor) {
     layer_->state.kept.push_back(std::move(tensor));
-    return true;
+    return layer_->state.kept.size() <= kMaxKept;
   }
 
   // Each part of the first dimension is shared out on its own: channels and
@@ -376,7 +380,7 @@ class KeptWalk {
       if (!width) return false;
       tensor.width = *width;
       tensor.label = tensor.heads > 0 ? part.label : "";
-      layer_->state.kept.push_back(tensor);
+      if (!put(tensor)) return false;
     }
     return true;
   }

@@ -65,7 +65,7 @@ class StepReader {
   std::optional<Expression> integers(const Node& list);
   std::optional<DimTree> dim(const Node& node, int depth = 0);
   std::optional<ModuleStep> step(const Node& node, int depth);
-  // Of a step that is `cache`, `state` or `keeps`: read_kept.cc.
+  // Of a step that is `cache`, `state` or `keeps`.
   std::optional<KeptStep> kept_step(const Node& node);
   bool kept_elements(const Node& node, KeptStep& result);
   std::optional<ModuleStep> repeat(const Node& node, int depth,

@@ -108,7 +108,9 @@ TEST_CASE("layers keep what transformers holds of them") {
     }
     // Where the file says nothing, heads and windows do: BERT as a decoder.
     if (facts.state.layers.empty()) {
-      for (const KvLayer& layer : *kv_layers(facts)) {
+      const auto plain = kv_layers(facts);
+      REQUIRE(plain);
+      for (const KvLayer& layer : *plain) {
         Kept kept;
         kept.token = byte_count(layer.heads * layer.width, dtype).value();
         kept.window = layer.window;
