@@ -28,7 +28,7 @@ constexpr std::string_view kOrder[] = {
     // Inputs
     "rules", "dialect", "table", "set", "pattern", "parity", "fallback",
     "flax-compat", "mesh", "devices", "slices", "topology", "over", "axes",
-    "plan", "architecture", "min-size", "on-indivisible", "unmatched",
+    "plan", "architecture", "scheme", "min-size", "on-indivisible", "unmatched",
     "no-strict", "declare", "jobs", "max-memory", "shard", "why", "semantics",
     "names", "before", "after", "target", "config", "isolated",
     // Simulation
@@ -153,9 +153,9 @@ bool is_taken_by(const Flag& flag, std::string_view command) {
 
 bool makes_plan(const Flag& flag) {
   // What every command takes that reads anything.
-  constexpr std::array<std::string_view, 7> kGeneral = {
-      "architecture", "config",    "isolated",  "deny",
-      "allow",        "exit-zero", "max-memory"};
+  constexpr std::array<std::string_view, 8> kGeneral = {
+      "architecture", "scheme", "config",    "isolated",
+      "deny",         "allow",  "exit-zero", "max-memory"};
   return flag.group != "Output" && is_taken_by(flag, "resolve") &&
          is_taken_by(flag, "sweep") &&
          std::find(kGeneral.begin(), kGeneral.end(), flag.name) ==

@@ -18,6 +18,7 @@
 #include "io/load.h"
 #include "io/topologies.h"
 #include "model/architectures.h"
+#include "model/naming/name_scheme.h"
 
 namespace shardplan::cli {
 namespace {
@@ -104,6 +105,16 @@ const std::vector<Flag>& planning_flags() {
          const bool shipped =
              std::find(names.begin(), names.end(), s.value) != names.end();
          o.planning.reading.architecture = shipped ? s.value : path_of(s);
+       }},
+      {"scheme", 0, Takes::File, "FILE|NAME", "Inputs",
+       "whose names the tensors of a config get (default: as save_pretrained "
+       "writes them)",
+       "inspect check resolve analyze sweep export diff", false, true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         const auto names = name_scheme_names();
+         const bool shipped =
+             std::find(names.begin(), names.end(), s.value) != names.end();
+         o.planning.reading.scheme = shipped ? s.value : path_of(s);
        }},
       {"dialect", 0, Takes::Choice, "NAME", "Inputs",
        "read rules as this dialect, whatever they look like", kRuled, false,

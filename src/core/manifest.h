@@ -46,6 +46,9 @@ struct DimKind {
   // Elements, as stored, that share a scale or belong to one word of packed
   // values: none is to be cut. 1: any cut will do.
   int64_t block = 1;
+  // What logical axis rules call it (model/architecture/axis_labels.h); ""
+  // where it is never cut.
+  std::string axis = {};
 };
 // Per dimension, as stored.
 using ParameterKind = std::vector<DimKind>;

@@ -147,6 +147,10 @@ struct RuleSet {
   // parameters that have logical axes in the manifest and no rule.
   std::vector<LogicalRule> logical_rules;
   LogicalReading logical_reading = LogicalReading::Priority;
+  // `labels: architecture`: logical names are also those that architectures
+  // give to dimensions.
+  bool architecture_labels = false;
+  Span architecture_labels_where = {};
   LogicalMerge logical_merge = LogicalMerge::Append;
   std::optional<PartitionAxis> partition_axis;  // resolved; absent: defaults
   Span partition_axis_where;

@@ -41,11 +41,11 @@ struct QuantisationFile {
 };
 
 // The manifest that the Hub checkpoint of this config has: its names, shapes
-// and dtypes. SP009 when the family is unknown or the config is quantised in a
-// way that is not known.
+// and dtypes; with a scheme, those of that program. SP009 when the family is
+// unknown or the config is quantised in a way that is not known.
 std::optional<Manifest> synthesize_manifest(
     const Document& config, Diagnostics& diags,
-    const std::shared_ptr<const Architecture>& architecture = nullptr,
+    const ConfigReading& reading = {},
     const QuantisationFile* beside = nullptr);
 
 // What a file beside a config says of quantisation where the config says

@@ -22,6 +22,7 @@
 #include "io/plan/plan_file.h"
 #include "io/rule_text.h"
 #include "model/architectures.h"
+#include "model/naming/name_scheme.h"
 #include "syntax/document.h"
 
 namespace shardplan {
@@ -85,8 +86,8 @@ SourcePtr read_rest(const SourcePtr& head, const std::string& path,
 using ArchitecturePtr = std::shared_ptr<const Architecture>;
 
 std::optional<Manifest> read_file(const std::string& path,
-                                  const ArchitecturePtr& architecture,
-                                  Host& host, Diagnostics& diags) {
+                                  const ConfigReading& reading, Host& host,
+                                  Diagnostics& diags) {
   // What has no size, such as a pipe, can be read only once.
   const std::optional<FileInfo> info = host.file_info(path);
   const bool is_large = info && info->size > kHeadBytes;
@@ -102,7 +103,7 @@ std::optional<Manifest> read_file(const std::string& path,
   }
   const ManifestFormat* format = recognize_manifest(path, head);
   // A config that does not say what it is has an architecture all the same.
-  if (architecture != nullptr && format == &manifest_formats().back() &&
+  if (reading.architecture != nullptr && format == &manifest_formats().back() &&
       head.starts_with('{')) {
     format = &kHfConfig;
   }
@@ -115,8 +116,7 @@ std::optional<Manifest> read_file(const std::string& path,
   if (is_large) file = read_rest(file, path, *format, host, diags);
   if (file == nullptr) return std::nullopt;
   const std::string directory = path == "-" ? "" : directory_of(path);
-  auto manifest =
-      format->read({path, directory, file, architecture}, host, diags);
+  auto manifest = format->read({path, directory, file, reading}, host, diags);
   if (manifest) manifest->format = format->name;
   return manifest;
 }
@@ -134,14 +134,14 @@ std::optional<Manifest> read_shipped(const std::string& path, Host& host,
 }
 
 std::optional<Manifest> read_directory(const std::string& path,
-                                       const ArchitecturePtr& architecture,
-                                       Host& host, Diagnostics& diags) {
+                                       const ConfigReading& reading, Host& host,
+                                       Diagnostics& diags) {
   const std::vector<std::string> entries = host.list_directory(path);
   const auto has = [&](std::string_view name) {
     return std::find(entries.begin(), entries.end(), name) != entries.end();
   };
   if (has(kIndexName)) {
-    return read_file(join_path(path, kIndexName), architecture, host, diags);
+    return read_file(join_path(path, kIndexName), reading, host, diags);
   }
   const auto has_ending = [&](std::string_view ending) {
     return std::any_of(
@@ -149,16 +149,15 @@ std::optional<Manifest> read_directory(const std::string& path,
         [&](const std::string& name) { return name.ends_with(ending); });
   };
   const auto read_all = [&](const ManifestFormat& format) {
-    auto manifest =
-        format.read({path, path, nullptr, architecture}, host, diags);
+    auto manifest = format.read({path, path, nullptr, reading}, host, diags);
     if (manifest) manifest->format = format.name;
     return manifest;
   };
   if (has_ending(".safetensors")) return read_all(kSafetensors);
   if (has_ending(".gguf")) return read_all(kGguf);
   if (const auto item = find_orbax_item(path, host)) {
-    auto manifest = read_file(join_path(item->path, kOrbaxMetadata),
-                              architecture, host, diags);
+    auto manifest =
+        read_file(join_path(item->path, kOrbaxMetadata), reading, host, diags);
     if (manifest && !item->remark.empty()) {
       manifest->remarks.push_back(item->remark);
     }
@@ -166,11 +165,11 @@ std::optional<Manifest> read_directory(const std::string& path,
   }
   for (const std::string_view dump : {kNamedShardings, kLogicalShardings}) {
     if (has(dump)) {
-      return read_file(join_path(path, dump), architecture, host, diags);
+      return read_file(join_path(path, dump), reading, host, diags);
     }
   }
   if (has(kConfigName)) {
-    return read_file(join_path(path, kConfigName), architecture, host, diags);
+    return read_file(join_path(path, kConfigName), reading, host, diags);
   }
   return diags
       .error(Code::UnrecognizedFormat, {},
@@ -309,13 +308,38 @@ std::shared_ptr<const Architecture> load_architecture(
   return read_architecture_file(name_or_path, open, host, diags);
 }
 
+std::shared_ptr<const NameScheme> load_name_scheme(
+    const std::string& name_or_path, Host& host, Diagnostics& diags) {
+  if (auto shipped = find_name_scheme(name_or_path)) return shipped;
+  const bool is_path = name_or_path.find_first_of("./") != std::string::npos ||
+                       host.file_info(name_or_path);
+  if (is_path) {
+    const SourcePtr source = read_source(name_or_path, kWholeFile, host, diags);
+    return source == nullptr ? nullptr : read_name_scheme(source, diags);
+  }
+  auto problem = diags.error(
+      Code::Usage, {}, "there is no scheme " + in_backticks(name_or_path));
+  if (const auto near = nearest(name_or_path, name_scheme_names())) {
+    problem.help("did you mean " + in_backticks(*near) + "?");
+  }
+  problem.help(
+      "`shardplan list schemes` shows those that are shipped; a file is read, "
+      "too");
+  return nullptr;
+}
+
 std::optional<Manifest> load_manifest(const std::string& path,
-                                      const ModelReading& reading, Host& host,
+                                      const ModelReading& given, Host& host,
                                       Diagnostics& diags) {
-  ArchitecturePtr architecture;
-  if (reading.architecture) {
-    architecture = load_architecture(*reading.architecture, host, diags);
-    if (architecture == nullptr) return std::nullopt;
+  ConfigReading reading;
+  if (given.architecture) {
+    reading.architecture = load_architecture(*given.architecture, host, diags);
+    if (reading.architecture == nullptr) return std::nullopt;
+  }
+  if (given.scheme) {
+    reading.scheme = load_name_scheme(*given.scheme, host, diags);
+    if (reading.scheme == nullptr) return std::nullopt;
+    diags.keep(reading.scheme->source);
   }
   const auto unread = [&](const std::string& why) {
     return diags
@@ -323,23 +347,35 @@ std::optional<Manifest> load_manifest(const std::string& path,
                "`--architecture` says how a config.json is read; " + why)
         .help("leave it out");
   };
+  const auto not_renamed = [&] {
+    return diags
+        .error(Code::Usage, {},
+               "`--scheme` says what tensors are called that follow from a "
+               "config.json; " +
+                   in_backticks(path) + " has names of its own")
+        .help("leave it out");
+  };
   if (path.starts_with('@')) {
-    if (architecture != nullptr) return unread("`" + path + "` has none");
+    if (reading.architecture != nullptr) {
+      return unread("`" + path + "` has none");
+    }
+    if (reading.scheme != nullptr) return not_renamed();
     return read_shipped(path, host, diags);
   }
   const auto info = path == "-" ? std::nullopt : host.file_info(path);
   const bool is_directory = info && info->directory;
-  auto manifest = is_directory ? read_directory(path, architecture, host, diags)
-                               : read_file(path, architecture, host, diags);
+  auto manifest = is_directory ? read_directory(path, reading, host, diags)
+                               : read_file(path, reading, host, diags);
   if (!manifest || !check_distinct_names(*manifest, diags)) return std::nullopt;
   manifest->title = path == "-" ? "<stdin>" : path;
   bool used = manifest->format == kHfConfig.name;
+  if (reading.scheme != nullptr && !used) return not_renamed();
   if (path != "-" && is_weights(*manifest) &&
       manifest->facts.from == FactsFrom::None) {
-    used = add_facts(is_directory ? path : directory_of(path), architecture,
-                     *manifest, host, diags);
+    used = add_facts(is_directory ? path : directory_of(path),
+                     reading.architecture, *manifest, host, diags);
   }
-  if (architecture != nullptr && !used) {
+  if (reading.architecture != nullptr && !used) {
     return unread(in_backticks(path) + " is none and has none beside it");
   }
   return manifest;
@@ -447,6 +483,10 @@ bool append_logical(RuleSet& more, RuleSet& rules, Diagnostics& diags) {
     rules.logical_reading = more.logical_reading;
   }
   merge_logical_rules(std::move(more.logical_rules), more.logical_merge, all);
+  if (more.architecture_labels && !rules.architecture_labels) {
+    rules.architecture_labels = true;
+    rules.architecture_labels_where = more.architecture_labels_where;
+  }
   if (!more.partition_axis) return true;
   if (rules.partition_axis) {
     diags

@@ -23,19 +23,28 @@
 namespace shardplan {
 
 struct Architecture;
+struct NameScheme;
+
+// How a config.json is read.
+struct ConfigReading {
+  // Null: as it says itself.
+  std::shared_ptr<const Architecture> architecture = nullptr;
+  // What its tensors are called; null: as save_pretrained writes them.
+  std::shared_ptr<const NameScheme> scheme = nullptr;
+};
 
 // A model as the user named it: a file, a directory, or `-`.
 struct ModelSource {
   std::string path;       // as given
   std::string directory;  // where files beside it are looked for
   SourcePtr file;         // its text; null for a directory
-  // How to read its config; null: as that says itself.
-  std::shared_ptr<const Architecture> architecture = nullptr;
+  ConfigReading reading = {};
 };
 
 // What a model does not say itself.
 struct ModelReading {
   std::optional<std::string> architecture;  // --architecture: a name or a file
+  std::optional<std::string> scheme;        // --scheme: a name or a file
 };
 
 struct ManifestFormat {
@@ -55,7 +64,7 @@ std::span<const ManifestFormat> manifest_formats();
 // model.safetensors.index.json, *.safetensors, *.gguf, an Orbax checkpoint,
 // MaxText's sharding dumps, config.json. Facts come from a config.json beside
 // the weights when there is one. Names are checked to be unique (SP003). An
-// architecture that nothing is read by is SP010.
+// architecture or scheme that nothing is read by is SP010.
 std::optional<Manifest> load_manifest(const std::string& path,
                                       const ModelReading& reading, Host& host,
                                       Diagnostics& diags);
@@ -66,6 +75,9 @@ inline std::optional<Manifest> load_manifest(const std::string& path,
 
 // A shipped architecture, or one in a file; null when something was reported.
 std::shared_ptr<const Architecture> load_architecture(
+    const std::string& name_or_path, Host& host, Diagnostics& diags);
+// Shipped names of another program, or those in a file; the same.
+std::shared_ptr<const NameScheme> load_name_scheme(
     const std::string& name_or_path, Host& host, Diagnostics& diags);
 
 // What a name in a file stands for, which the file leaves open: the condition

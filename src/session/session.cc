@@ -10,13 +10,14 @@
 
 #include "advise/advise.h"
 #include "base/checked.h"
+#include "base/shipped.h"
 #include "base/text.h"
 #include "core/mesh.h"
 #include "findings/findings.h"
 #include "io/load.h"
 #include "io/pattern_rules.h"
 #include "io/plan/plan_file.h"
-#include "base/shipped.h"
+#include "model/architecture/axis_labels.h"
 #include "resolve/resolve.h"
 
 namespace shardplan {
@@ -77,6 +78,16 @@ std::optional<RuleSet> read_rules(const PlanRequest& request,
           request.parity ? PatternReading::Original : PatternReading::Strict,
           *rules, diags)) {
     return std::nullopt;
+  }
+  if (rules->architecture_labels && manifest.size() > 0 &&
+      !label_parameters(manifest)) {
+    return diags
+        .error(Code::Usage, rules->architecture_labels_where,
+               "these rules place dimensions by the labels that architectures "
+               "give them, and nothing says those of " +
+                   in_backticks(manifest.title))
+        .fact("they are known of tensors that follow from a config.json")
+        .help("give the model's config.json, or rules with patterns");
   }
   return rules;
 }

@@ -124,6 +124,20 @@ FUZZ_TARGET(architecture) {
   return 0;
 }
 
+// Names of other programs, for one model.
+FUZZ_TARGET(scheme) {
+  using namespace shardplan;
+  testing::MemoryHost host;
+  host.files["names.yaml"] = std::string(fuzz::text_of(data, size));
+  host.files["config.json"] =
+      R"({"model_type": "mixtral", "hidden_size": 8, "intermediate_size": 6,
+"num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
+"vocab_size": 10, "num_local_experts": 2, "num_experts_per_tok": 1,
+"rope_scaling": {"rope_type": "llama3"}, "d": 4, "t": true})";
+  fuzz::load_and_check("config.json", host, {.scheme = "names.yaml"});
+  return 0;
+}
+
 // Hugging Face configs.
 FUZZ_TARGET(config) {
   using namespace shardplan;

@@ -21,9 +21,10 @@
 #include "io/hardware.h"
 #include "io/load.h"
 #include "io/topologies.h"
-#include "model/architecture/kept.h"
 #include "model/architecture/quantisation.h"
 #include "model/architectures.h"
+#include "model/kept_state.h"
+#include "model/naming/name_scheme.h"
 #include "report/report.h"
 #include "resolve/framework_semantics.h"
 
@@ -170,6 +171,31 @@ std::vector<Table> list_architectures() {
           std::move(people), std::move(programs)};
 }
 
+std::vector<Table> list_schemes() {
+  std::vector<Row> short_rows;
+  std::vector<Row> rows;
+  for (const std::string& name : name_scheme_names()) {
+    const auto scheme = find_name_scheme(name);
+    Names architectures;
+    for (const auto& [architecture, rules] : scheme->architectures) {
+      architectures.values.push_back(architecture);
+    }
+    short_rows.push_back(
+        {name, scheme->summary,
+         Count{static_cast<int64_t>(architectures.values.size())}});
+    rows.push_back({name, scheme->summary, std::move(architectures)});
+  }
+  Table people = named_table("schemes", "", {});
+  people.columns.push_back({"architectures", "architectures", Align::Right});
+  people.audience = Audience::People;
+  people.rows = rows_of(std::move(short_rows));
+  Table programs = named_table("schemes", "", {});
+  programs.columns.push_back({"architectures", "architectures"});
+  programs.audience = Audience::Programs;
+  programs.rows = rows_of(std::move(rows));
+  return {std::move(people), std::move(programs)};
+}
+
 std::vector<Table> list_hardware() {
   const std::vector<HardwareProfile> profiles = shipped_hardware();
   std::vector<Table> tables = hardware_overview(profiles);
@@ -309,6 +335,7 @@ constexpr Topic kTopics[] = {
     {"graphs", "shipped graphs, which are models, too", list_graphs},
     {"architectures", "models whose config.json is read, for --architecture",
      list_architectures},
+    {"schemes", "names of other programs, for --scheme", list_schemes},
     {"families", "models whose forward pass is known, for simulate",
      list_families},
     {"ops", "operations of graph files", list_ops},
@@ -386,6 +413,7 @@ constexpr std::array<std::string_view, 2> kRuleFolders = {"models", "logical"};
 constexpr std::array<std::string_view, 1> kGraphFolders = {kGraphFolder};
 constexpr std::array<std::string_view, 1> kArchitectureFolders = {
     "architectures"};
+constexpr std::array<std::string_view, 1> kSchemeFolders = {"schemes"};
 
 }  // namespace
 
@@ -409,7 +437,7 @@ Exit run_list(Context& context) {
   if (arguments.size() == 1) {
     report.tables = topic->list();
     if (topic->list == list_rules || topic->list == list_graphs ||
-        topic->list == list_architectures) {
+        topic->list == list_architectures || topic->list == list_schemes) {
       report.next_step =
           "`shardplan list " + std::string(topic->name) + " NAME` prints one.";
     }
@@ -435,12 +463,15 @@ Exit run_list(Context& context) {
   if (topic->list == list_architectures && !is_json) {
     return print_shipped(context, kArchitectureFolders, arguments[1], "");
   }
+  if (topic->list == list_schemes && !is_json) {
+    return print_shipped(context, kSchemeFolders, arguments[1], "");
+  }
   context.diags
       .error(Code::Usage, {},
              "unexpected argument " + in_backticks(arguments[1]))
       .help(
           "`shardplan list` takes a name of `hardware` and `topologies`, and "
-          "of `rules`, `graphs` and `architectures` in text");
+          "of `rules`, `graphs`, `architectures` and `schemes` in text");
   return Exit::CouldNotRun;
 }
 

@@ -14,9 +14,9 @@
 #include "io/formats.h"
 #include "io/load.h"
 #include "io/paths.h"
-#include "model/architecture/kept.h"
 #include "model/architecture/values.h"
 #include "model/architectures.h"
+#include "model/kept_state.h"
 
 namespace shardplan {
 namespace {

@@ -16,6 +16,7 @@
 #include "io/paths.h"
 #include "model/architecture/walk.h"
 #include "model/architectures.h"
+#include "model/naming/rename.h"
 
 namespace shardplan {
 namespace {
@@ -142,7 +143,7 @@ std::optional<Manifest> read(const ModelSource& source, Host& host,
   }
   if (!beside) return std::nullopt;
   auto manifest =
-      synthesize_manifest(*document, diags, source.architecture, &*beside);
+      synthesize_manifest(*document, diags, source.reading, &*beside);
   if (manifest) manifest->title = source.path;
   return manifest;
 }
@@ -203,19 +204,24 @@ std::optional<QuantisationFile> quantisation_beside(
   return result;
 }
 
-std::optional<Manifest> synthesize_manifest(
-    const Document& config, Diagnostics& diags,
-    const std::shared_ptr<const Architecture>& architecture,
-    const QuantisationFile* beside) {
+std::optional<Manifest> synthesize_manifest(const Document& config,
+                                            Diagnostics& diags,
+                                            const ConfigReading& reading,
+                                            const QuantisationFile* beside) {
   const auto root = require(config.root(), NodeKind::Map, "a config", diags);
   if (!root) return std::nullopt;
   ConfigReader reader(*root, "", diags);
-  const ModelKind kind = architecture == nullptr
-                             ? find_model_kind(*root)
-                             : model_kind_of(architecture, *root);
+  ModelKind kind = reading.architecture == nullptr
+                       ? find_model_kind(*root)
+                       : model_kind_of(reading.architecture, *root);
   if (!kind) return report_unknown(*root, reader);
   if (kind.model_class == nullptr)
     report_class(*root, *kind.architecture, reader);
+  if (reading.scheme != nullptr) {
+    const auto all = with_values_of(*reading.scheme, kind.architecture, reader);
+    if (all == nullptr) return std::nullopt;
+    kind = model_kind_of(all, *root);
+  }
   ModelValues values(*kind.architecture, reader);
   std::optional<QuantisationBeside> file;
   if (beside != nullptr && beside->document != nullptr) {
@@ -229,7 +235,7 @@ std::optional<Manifest> synthesize_manifest(
   Manifest manifest;
   if (file) manifest.sources.push_back(beside->file);
   manifest.format = std::string(kHfConfig.name);
-  manifest.facts = config_facts(*root, architecture);
+  manifest.facts = config_facts(*root, reading.architecture);
   manifest.model_type = config_model_type(*root);
   const bool quantised =
       quantisation && quantisation->method != QuantMethod::None;
@@ -238,11 +244,26 @@ std::optional<Manifest> synthesize_manifest(
   for (std::string& remark : values.remarks()) {
     manifest.remarks.push_back(std::move(remark));
   }
-  if (!write_tensors(values, *kind.model_class, dtype, *quantisation,
-                     manifest)) {
-    return std::nullopt;
+  if (reading.scheme == nullptr) {
+    const bool written = write_tensors(values, *kind.model_class, dtype,
+                                       *quantisation, manifest);
+    return written ? std::optional(std::move(manifest)) : std::nullopt;
   }
-  return manifest;
+  if (quantised) {
+    return reader
+        .refuse("quantization_config",
+                "names of " + in_backticks(reading.scheme->name) +
+                    " are not known for quantised models")
+        .help(std::string(kUseTensors));
+  }
+  Manifest plain;
+  TensorSteps steps;
+  const bool written =
+      write_tensors(values, *kind.model_class, dtype, *quantisation, plain,
+                    &steps) &&
+      rename_tensors(*reading.scheme, values, *kind.model_class, plain, steps,
+                     manifest);
+  return written ? std::optional(std::move(manifest)) : std::nullopt;
 }
 
 namespace {

@@ -30,10 +30,10 @@
 namespace shardplan {
 namespace {
 
-const std::array<std::string, 6>& known_keys() {
-  static const std::array<std::string, 6> kKeys = {
-      "axes",           "mesh",        "rules", "logical_axis_rules",
-      "partition_axis", "activations",
+const std::array<std::string, 7>& known_keys() {
+  static const std::array<std::string, 7> kKeys = {
+      "axes",           "mesh",        "rules",  "logical_axis_rules",
+      "partition_axis", "activations", "labels",
   };
   return kKeys;
 }
@@ -81,6 +81,19 @@ bool read_declared_axes(const Node& node, RuleSet& rules, Diagnostics& diags) {
   return true;
 }
 
+bool read_labels_of(const Node& node, RuleSet& rules, Diagnostics& diags) {
+  if (node.is_string() && node.text() == "architecture") {
+    rules.architecture_labels = true;
+    rules.architecture_labels_where = node.span();
+    return true;
+  }
+  diags
+      .error(Code::MalformedDocument, node.span(),
+             "`labels` is `architecture`, or is not there")
+      .fact("logical names are then those of architecture files, too");
+  return false;
+}
+
 bool read_entry(const Node& map, size_t index, RuleSet& rules,
                 Diagnostics& diags) {
   const std::string_view key = map.key(index);
@@ -92,6 +105,7 @@ bool read_entry(const Node& map, size_t index, RuleSet& rules,
   if (key == "logical_axis_rules") {
     return read_logical_rules(value, rules, diags);
   }
+  if (key == "labels") return read_labels_of(value, rules, diags);
   if (key == "partition_axis") return read_partition_axis(value, rules, diags);
   if (key == "axes") return read_declared_axes(value, rules, diags);
   if (key == "mesh") {

@@ -424,7 +424,7 @@ std::optional<Manifest> read_with_config(const ModelSource& source,
       quantisation_beside(source.directory, *config, host, diags);
   if (!beside) return std::nullopt;
   std::optional<Manifest> manifest =
-      synthesize_manifest(*config, diags, nullptr, &*beside);
+      synthesize_manifest(*config, diags, {}, &*beside);
   if (!manifest || !add_frequencies(index, *manifest) ||
       !check_same_names(index, *manifest, diags) ||
       !check_implied_size(index, *manifest, diags)) {

@@ -150,6 +150,7 @@ struct ModelTensor {
   TensorType type;
   bool buffer = false;
   ParameterKind kind = {};
+  ModuleStep::Kind step = ModuleStep::Kind::Linear;  // what it is of
 };
 
 // A linear layer, or an embedding, before it is stored.

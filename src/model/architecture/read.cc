@@ -13,24 +13,6 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// Names are computed from one another, as deep as there are names.
-constexpr size_t kMaxValues = 300;
-
-struct ValueSection {
-  const char* key;
-  ValueRule::Kind kind;
-  int64_t most;
-};
-constexpr std::array<ValueSection, 7> kValueSections = {{
-    {"sizes", ValueRule::Kind::Size, kMaxSize},
-    {"counts", ValueRule::Kind::Size, kMaxCount},
-    {"flags", ValueRule::Kind::Flag, 1},
-    {"numbers", ValueRule::Kind::Number, 0},
-    {"texts", ValueRule::Kind::Text, 0},
-    {"lists", ValueRule::Kind::Integers, 0},
-    {"tables", ValueRule::Kind::Table, 0},
-}};
-
 class ArchitectureReader {
  public:
   ArchitectureReader(const ModuleBlocks& shared, const FindArchitecture& find,
@@ -75,11 +57,7 @@ class ArchitectureReader {
     }
     result->sources.push_back(source);
     read_head(*root, *result);
-    for (const ValueSection& section : kValueSections) {
-      if (const auto map = root->find(section.key)) {
-        read_values(*map, section, *result);
-      }
-    }
+    read_values(*root, false, reader_, result->values, diags_);
     if (const auto list = root->find("require")) {
       read_requirements(*list, result->requirements);
     }
@@ -159,98 +137,10 @@ class ArchitectureReader {
                                    "texts", "lists", "tables", "require"})) {
       return;
     }
-    for (const ValueSection& section : kValueSections) {
-      if (const auto map = node.find(section.key)) {
-        read_values(*map, section, result, true);
-      }
-    }
+    read_values(node, true, reader_, result.values, diags_);
     if (const auto list = node.find("require")) {
       read_requirements(*list, result.forward_requirements);
     }
-  }
-
-  void read_values(const Node& map, const ValueSection& section,
-                   Architecture& result, bool of_forward = false) {
-    if (!require(map, NodeKind::Map, in_backticks(section.key), diags_)) return;
-    for (size_t i = 0; i < map.size(); ++i) {
-      if (result.values.size() >= kMaxValues) {
-        reader_.refuse(map.key_span(i), "there are too many names");
-        return;
-      }
-      ValueRule rule;
-      rule.name = std::string(map.key(i));
-      rule.where = map.key_span(i);
-      rule.kind = section.kind;
-      rule.most = section.most;
-      rule.of_forward = of_forward;
-      if (!read_value(map.item(i), rule)) continue;
-      const auto known = std::find_if(
-          result.values.begin(), result.values.end(),
-          [&](const ValueRule& other) { return other.name == rule.name; });
-      if (known == result.values.end()) {
-        result.values.push_back(std::move(rule));
-      } else {
-        *known = std::move(rule);  // of the architecture that this one is like
-      }
-    }
-  }
-
-  bool read_value(const Node& node, ValueRule& rule) {
-    if (!node.is_map()) {
-      rule.keys = reader_.texts(node, "a key of the config");
-      return !rule.keys.empty();
-    }
-    if (!reader_.known_keys(
-            node, {"key", "else", "if_absent", "if_null", "is", "count_of",
-                   "least", "most", "values", "other"})) {
-      return false;
-    }
-    for (const auto& [key, members] :
-         {std::pair{"else", std::vector{&ValueRule::otherwise}},
-          std::pair{"if_absent", std::vector{&ValueRule::absent}},
-          std::pair{"if_null", std::vector{&ValueRule::null}},
-          std::pair{"is", std::vector{&ValueRule::is}},
-          std::pair{"other", std::vector{&ValueRule::other_words}}}) {
-      const auto at = node.find(key);
-      if (!at) continue;
-      const auto value = reader_.expression(*at);
-      if (!value) return false;
-      for (const auto member : members) rule.*member = value;
-    }
-    if (const auto counted = node.find("count_of")) {
-      auto read = reader_.text(*counted, "`count_of`");
-      if (!read) return false;
-      rule.counted = *std::move(read);
-    }
-    if (const auto keys = node.find("key")) {
-      rule.keys = reader_.texts(*keys, "a key of the config");
-    }
-    for (const auto& [key, member] : {std::pair{"least", &ValueRule::least},
-                                      std::pair{"most", &ValueRule::most}}) {
-      const auto at = node.find(key);
-      if (!at) continue;
-      const auto number = at->integer();
-      if (!number || *number < 0 || *number > kMaxSize) {
-        reader_.refuse(at->span(), in_backticks(key) + " is from 0 to " +
-                                       count_text(kMaxSize));
-        return false;
-      }
-      rule.*member = *number;
-    }
-    if (const auto words = node.find("values")) {
-      if (!require(*words, NodeKind::Map, "`values`", diags_)) return false;
-      for (size_t i = 0; i < words->size(); ++i) {
-        auto value = reader_.expression(words->item(i));
-        if (!value) return false;
-        rule.words.emplace_back(words->key(i), *std::move(value));
-      }
-    }
-    if (rule.keys.empty() != rule.is.has_value()) {
-      reader_.refuse(rule.where,
-                     in_backticks(rule.name) + " has either a `key` or `is`");
-      return false;
-    }
-    return true;
   }
 
   void read_requirements(const Node& list, std::vector<Requirement>& result) {

@@ -84,6 +84,13 @@ class StepReader {
   Diagnostics& diags_;
 };
 
+// The keys below which names stand: "sizes", "counts", "flags", ..
+std::vector<std::string> value_section_keys();
+// Adds the names below these keys of `root` to `values`; one that is there is
+// replaced.
+void read_values(const Node& root, bool of_forward, StepReader& reader,
+                 std::vector<ValueRule>& values, Diagnostics& diags);
+
 // SP018 for every name in an expression that nothing gives a value, for blocks
 // and sections that there are none of, and for arguments that a block does not
 // take, whatever a config says.

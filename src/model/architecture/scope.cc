@@ -33,19 +33,6 @@ const ConfigValue* in_layer(const ModelScope& scope, std::string_view name,
   return nullptr;
 }
 
-// A size alone may be cut anywhere, a product between its first factors.
-DimKind leaf_kind(const Expression& expression, const ModelScope& scope) {
-  DimKind result;
-  result.label = std::string(expression.leading_name());
-  if (result.label.empty() || expression.nodes.size() == 1) return result;
-  std::string why;
-  const ConfigValue* const count = scope.find(result.label, why);
-  if (count != nullptr && count->kind == ConfigValue::Kind::Integer) {
-    result.count = count->integer;
-  }
-  return result;
-}
-
 // "`heads / 2` of architecture `tiny`"
 std::string shown(const Expression& expression, const ModelScope& scope) {
   return in_backticks(expression.text) + " of architecture " +
@@ -151,7 +138,7 @@ std::optional<int64_t> ModelScope::size(const DimTree& dim) const {
 }
 
 std::optional<DimKind> ModelScope::kind(const DimTree& dim) const {
-  if (dim.parts.empty()) return leaf_kind(dim.size, *this);
+  if (dim.parts.empty()) return size_kind(dim.size, *this);
   DimKind result;
   if (dim.per) {
     const auto count = integer(*dim.per, 1, kMaxDim);
@@ -225,6 +212,18 @@ std::string numbered_name(std::string name, const std::string& index,
 std::string joined_name(const std::string& prefix, const std::string& name) {
   if (prefix.empty() || name.empty()) return prefix + name;
   return prefix + "." + name;
+}
+
+DimKind size_kind(const Expression& expression, const ModelScope& scope) {
+  DimKind result;
+  result.label = std::string(expression.leading_name());
+  if (result.label.empty() || expression.nodes.size() == 1) return result;
+  std::string why;
+  const ConfigValue* const count = scope.find(result.label, why);
+  if (count != nullptr && count->kind == ConfigValue::Kind::Integer) {
+    result.count = count->integer;
+  }
+  return result;
 }
 
 }  // namespace shardplan

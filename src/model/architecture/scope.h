@@ -55,6 +55,10 @@ struct ModelScope {
       const std::vector<std::pair<std::string, Expression>>& given) const;
 };
 
+// What a dimension of that size is: a size alone may be cut anywhere, a product
+// between its first factors.
+DimKind size_kind(const Expression& expression, const ModelScope& scope);
+
 // Blocks within blocks, and sections.
 inline constexpr int kMaxBlockDepth = 64;
 

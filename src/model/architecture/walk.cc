@@ -12,6 +12,7 @@
 #include "base/checked.h"
 #include "base/text.h"
 #include "core/fold.h"
+#include "model/architecture/axis_labels.h"
 #include "model/architecture/scope.h"
 
 namespace shardplan {
@@ -33,11 +34,12 @@ struct Stack {
 class Walk {
  public:
   Walk(ModelValues& values, DType dtype, const Quantisation& quantisation,
-       Manifest& manifest)
+       Manifest& manifest, TensorSteps* written)
       : config_(values.config()),
         dtype_(dtype),
         quantisation_(quantisation),
-        manifest_(manifest) {}
+        manifest_(manifest),
+        steps_of_(written) {}
 
   bool run(ModelValues& values, const ModelClass& model_class) {
     if (!steps(model_class.steps, {&values, false, {}}, "", {}) ||
@@ -69,7 +71,13 @@ class Walk {
 
   bool put(std::string_view name, const ModelTensor& tensor) {
     const TensorType& type = tensor.type;
-    if (manifest_.add(name, type, Span{}, tensor.buffer)) return true;
+    if (manifest_.add(name, type, Span{}, tensor.buffer)) {
+      if (steps_of_ != nullptr) {
+        (tensor.buffer ? steps_of_->buffers : steps_of_->parameters)
+            .push_back(tensor.step);
+      }
+      return true;
+    }
     config_.refuse("", "the model's size exceeds 63 bits")
         .fact("at " + in_backticks(name) + ", " + type_text(type));
     return false;
@@ -140,7 +148,7 @@ class Walk {
     const auto tensor = [&](const std::string& suffix, const Shape& rest,
                             const ParameterKind& rest_kinds) {
       ModelTensor result{
-          name + suffix, {dtype, stack.sizes}, false, stack.kinds};
+          name + suffix, {dtype, stack.sizes}, false, stack.kinds, one.kind};
       Shape& all = result.type.shape;
       all.insert(all.end(), rest.begin(), rest.end());
       result.kind.insert(result.kind.end(), rest_kinds.begin(),
@@ -150,12 +158,16 @@ class Walk {
     switch (one.kind) {
       case ModuleStep::Kind::Parameter:
       case ModuleStep::Kind::Buffer: {
+        label_parameter(one, kinds);
         ModelTensor whole = tensor("", shape, kinds);
         whole.buffer = one.kind == ModuleStep::Kind::Buffer;
         return add(std::move(whole));
       }
       case ModuleStep::Kind::Linear:
       case ModuleStep::Kind::Embedding: {
+        DimKind bias_kind = kinds[0];
+        label_vector(one, bias_kind);
+        label_weight(one, kinds[0], kinds[1]);
         const LinearWeight linear{name,     one.weight_name, stack.sizes,
                                   shape[0], shape[1],        one.inputs_first,
                                   dtype,    stack.kinds,     kinds[0],
@@ -170,15 +182,17 @@ class Walk {
             scheme ? store_weight(linear, *scheme, place, quantisation_)
                    : std::nullopt;
         if (!tensors) return false;
-        for (const ModelTensor& each : *tensors) {
-          if (!add(each)) return false;
+        for (ModelTensor each : *tensors) {
+          each.step = one.kind;
+          if (!add(std::move(each))) return false;
         }
         if (!*biased) return true;
-        ModelTensor bias = tensor(one.bias_name, {shape[0]}, {kinds[0]});
+        ModelTensor bias = tensor(one.bias_name, {shape[0]}, {bias_kind});
         bias.type.dtype = bias_dtype(*scheme).value_or(dtype);
         return add(std::move(bias));
       }
       default:
+        label_vector(one, kinds[0]);
         return add(tensor(one.weight_name, shape, kinds)) &&
                (!*biased || add(tensor(one.bias_name, {shape[0]}, {kinds[0]})));
     }
@@ -233,6 +247,7 @@ class Walk {
     if (*count == 0) return true;
     stack.sizes.push_back(*count);
     stack.kinds.push_back({std::string(one.count->leading_name()), *count, {}});
+    stack.kinds.back().axis = stack.kinds.back().label;
     ModelScope inner = scope;
     return steps(one.steps, inner, joined_name(prefix, one.name), stack);
   }
@@ -375,7 +390,8 @@ class Walk {
       if (!tensor.name.empty() && !prefix.empty()) name += '.';
       name += tensor.name;
       if (into_ != nullptr) {
-        into_->push_back({name, tensor.type, tensor.buffer, tensor.kind});
+        into_->push_back(
+            {name, tensor.type, tensor.buffer, tensor.kind, tensor.step});
       } else {
         ++written_;
         if (!put(name, tensor)) return false;
@@ -392,6 +408,7 @@ class Walk {
   LinearPlace place_;   // of what is being read, but for the layer itself
   std::string around_;  // what stands before the names of `into_`
   Manifest& manifest_;
+  TensorSteps* const steps_of_;
   ParameterKinds kinds_;
   Tensors* into_ = nullptr;  // null: the manifest
   int64_t written_ = 0;
@@ -403,8 +420,9 @@ class Walk {
 
 bool write_tensors(ModelValues& values, const ModelClass& model_class,
                    DType dtype, const Quantisation& quantisation,
-                   Manifest& manifest) {
-  return Walk(values, dtype, quantisation, manifest).run(values, model_class);
+                   Manifest& manifest, TensorSteps* steps) {
+  return Walk(values, dtype, quantisation, manifest, steps)
+      .run(values, model_class);
 }
 
 }  // namespace shardplan

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "core/manifest.h"
 #include "core/types.h"
@@ -16,13 +17,21 @@ namespace shardplan {
 // up to a few hundred thousand.
 inline constexpr int64_t kMaxTensors = 20'000'000;
 
+struct TensorSteps {
+  std::vector<ModuleStep::Kind> parameters;
+  std::vector<ModuleStep::Kind> buffers;
+};
+
 // Adds the tensors of a model_class of the architecture to the manifest, in the
 // order of its steps; `dtype` is what those have that say nothing else. Layers
 // that are alike are computed once. False, with the reason reported, where
 // there are more than kMaxTensors, a size is none, or bytes exceed 63 bits.
 // REQUIRES: values.read_all().
+//
+// `steps`, where there are any wanted: what each is of, in the manifest's
+// order.
 bool write_tensors(ModelValues& values, const ModelClass& model_class,
                    DType dtype, const Quantisation& quantisation,
-                   Manifest& manifest);
+                   Manifest& manifest, TensorSteps* steps = nullptr);
 
 }  // namespace shardplan

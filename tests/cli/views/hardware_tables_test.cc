@@ -138,7 +138,7 @@ TEST_CASE("what has no names is listed whole, and shipped rules are printed") {
   CHECK(host.err ==
         "error[SP010]: unexpected argument `SP203`\n"
         "help: `shardplan list` takes a name of `hardware` and `topologies`, "
-        "and of `rules`, `graphs` and `architectures` in text\n");
+        "and of `rules`, `graphs`, `architectures` and `schemes` in text\n");
   MemoryHost other;
   CHECK(run({"list", "hardware", "h100"}, other) == 2);
   CHECK(other.out.empty());

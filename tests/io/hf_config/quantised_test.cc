@@ -101,7 +101,7 @@ std::unique_ptr<testing::Synthesis> synthesize_row(const Json& row) {
     beside.file = beside.document->shared_source();
   }
   result->manifest =
-      synthesize_manifest(*config, result->diags, nullptr, &beside);
+      synthesize_manifest(*config, result->diags, {}, &beside);
   return result;
 }
 

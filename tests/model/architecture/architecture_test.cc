@@ -53,7 +53,7 @@ std::string tensors(const std::string& file, const std::string& config) {
       std::make_shared<const SourceFile>("config.json", config), diags);
   REQUIRE(document);
   const auto manifest =
-      synthesize_manifest(*document, diags, result->architecture);
+      synthesize_manifest(*document, diags, {result->architecture});
   if (!manifest) return testing::messages(diags);
   std::string text;
   for (size_t i = 0; i < manifest->size(); ++i) {
@@ -314,7 +314,7 @@ TEST_CASE("notes are said with the manifest, where they hold") {
         std::make_shared<const SourceFile>("config.json", config), diags);
     REQUIRE(document);
     const auto manifest =
-        synthesize_manifest(*document, diags, result->architecture);
+        synthesize_manifest(*document, diags, {result->architecture});
     REQUIRE(manifest);
     std::string text;
     for (const std::string& remark : manifest->remarks) text += remark + "\n";

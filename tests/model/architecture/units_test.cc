@@ -71,7 +71,7 @@ std::string units(const std::string& dim) {
   REQUIRE(all != nullptr);
   const auto config = parse_document(
       std::make_shared<const SourceFile>("config.json", R"({"x": 1})"), diags);
-  auto manifest = synthesize_manifest(*config, diags, all);
+  auto manifest = synthesize_manifest(*config, diags, {all});
   REQUIRE(manifest);
   manifest->facts.heads = 8;
   manifest->facts.kv_heads = 2;

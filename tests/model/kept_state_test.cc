@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What architecture files say of what layers keep: read, walked, and what is
 // wrong with it.
-#include "model/architecture/kept.h"
+#include "model/kept_state.h"
 
 #include <memory>
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/architecture/kept.h"
+#include "model/kept_state.h"
 
 #include <algorithm>
 #include <functional>

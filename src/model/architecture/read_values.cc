@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names of an architecture file, and where their values come from.
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/text.h"
+#include "model/architecture/reading.h"
+#include "model/config_reader.h"
+#include "syntax/document.h"
+
+namespace shardplan {
+namespace {
+
+// Names are computed from one another, as deep as there are names.
+constexpr size_t kMaxValues = 300;
+
+struct ValueSection {
+  const char* key;
+  ValueRule::Kind kind;
+  int64_t most;
+};
+constexpr std::array<ValueSection, 7> kValueSections = {{
+    {"sizes", ValueRule::Kind::Size, kMaxSize},
+    {"counts", ValueRule::Kind::Size, kMaxCount},
+    {"flags", ValueRule::Kind::Flag, 1},
+    {"numbers", ValueRule::Kind::Number, 0},
+    {"texts", ValueRule::Kind::Text, 0},
+    {"lists", ValueRule::Kind::Integers, 0},
+    {"tables", ValueRule::Kind::Table, 0},
+}};
+
+bool read_value(const Node& node, ValueRule& rule, StepReader& reader,
+                Diagnostics& diags) {
+  if (!node.is_map()) {
+    rule.keys = reader.texts(node, "a key of the config");
+    return !rule.keys.empty();
+  }
+  if (!reader.known_keys(
+          node, {"key", "else", "if_absent", "if_null", "is", "count_of",
+                 "least", "most", "values", "other"})) {
+    return false;
+  }
+  for (const auto& [key, members] :
+       {std::pair{"else", std::vector{&ValueRule::otherwise}},
+        std::pair{"if_absent", std::vector{&ValueRule::absent}},
+        std::pair{"if_null", std::vector{&ValueRule::null}},
+        std::pair{"is", std::vector{&ValueRule::is}},
+        std::pair{"other", std::vector{&ValueRule::other_words}}}) {
+    const auto at = node.find(key);
+    if (!at) continue;
+    const auto value = reader.expression(*at);
+    if (!value) return false;
+    for (const auto member : members) rule.*member = value;
+  }
+  if (const auto counted = node.find("count_of")) {
+    auto read = reader.text(*counted, "`count_of`");
+    if (!read) return false;
+    rule.counted = *std::move(read);
+  }
+  if (const auto keys = node.find("key")) {
+    rule.keys = reader.texts(*keys, "a key of the config");
+  }
+  for (const auto& [key, member] : {std::pair{"least", &ValueRule::least},
+                                    std::pair{"most", &ValueRule::most}}) {
+    const auto at = node.find(key);
+    if (!at) continue;
+    const auto number = at->integer();
+    if (!number || *number < 0 || *number > kMaxSize) {
+      reader.refuse(at->span(), in_backticks(key) + " is from 0 to " +
+                                    count_text(kMaxSize));
+      return false;
+    }
+    rule.*member = *number;
+  }
+  if (const auto words = node.find("values")) {
+    if (!require(*words, NodeKind::Map, "`values`", diags)) return false;
+    for (size_t i = 0; i < words->size(); ++i) {
+      auto value = reader.expression(words->item(i));
+      if (!value) return false;
+      rule.words.emplace_back(words->key(i), *std::move(value));
+    }
+  }
+  if (rule.keys.empty() != rule.is.has_value()) {
+    reader.refuse(rule.where,
+                  in_backticks(rule.name) + " has either a `key` or `is`");
+    return false;
+  }
+  return true;
+}
+
+void read_section(const Node& map, const ValueSection& section, bool of_forward,
+                  StepReader& reader, std::vector<ValueRule>& values,
+                  Diagnostics& diags) {
+  if (!require(map, NodeKind::Map, in_backticks(section.key), diags)) return;
+  for (size_t i = 0; i < map.size(); ++i) {
+    if (values.size() >= kMaxValues) {
+      reader.refuse(map.key_span(i), "there are too many names");
+      return;
+    }
+    ValueRule rule;
+    rule.name = std::string(map.key(i));
+    rule.where = map.key_span(i);
+    rule.kind = section.kind;
+    rule.most = section.most;
+    rule.of_forward = of_forward;
+    if (!read_value(map.item(i), rule, reader, diags)) continue;
+    const auto known = std::find_if(
+        values.begin(), values.end(),
+        [&](const ValueRule& other) { return other.name == rule.name; });
+    if (known == values.end()) {
+      values.push_back(std::move(rule));
+    } else {
+      *known = std::move(rule);  // of the architecture that this one is like
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> value_section_keys() {
+  std::vector<std::string> keys;
+  for (const ValueSection& section : kValueSections)
+    keys.emplace_back(section.key);
+  return keys;
+}
+
+void read_values(const Node& root, bool of_forward, StepReader& reader,
+                 std::vector<ValueRule>& values, Diagnostics& diags) {
+  for (const ValueSection& section : kValueSections) {
+    if (const auto map = root.find(section.key)) {
+      read_section(*map, section, of_forward, reader, values, diags);
+    }
+  }
+}
+
+}  // namespace shardplan

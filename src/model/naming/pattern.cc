@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names with places, and what of a name stands there.
+#include <algorithm>
+#include <string>
+
+#include "base/checked.h"
+#include "core/fold.h"
+#include "model/naming/name_scheme.h"
+
+namespace shardplan {
+namespace {
+
+using PieceKind = NamePiece::Kind;
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// A number at the beginning, and what is behind it.
+std::optional<int64_t> take_number(std::string_view& rest) {
+  size_t length = 0;
+  while (length < rest.size() && is_digit(rest[length])) ++length;
+  if (length == 0 || length > 9 || (length > 1 && rest.front() == '0')) {
+    return std::nullopt;
+  }
+  int64_t number = 0;
+  for (const char c : rest.substr(0, length)) number = number * 10 + (c - '0');
+  rest.remove_prefix(length);
+  return number;
+}
+
+// Pieces from `begin` to `end`, none of which is of any text: what is behind.
+std::optional<std::string_view> take_pieces(const NamePattern& pattern,
+                                            size_t begin, size_t end,
+                                            std::string_view rest,
+                                            NameMatch& match) {
+  for (size_t i = begin; i < end; ++i) {
+    const NamePiece& piece = pattern.pieces[i];
+    if (piece.kind == PieceKind::Text) {
+      if (!rest.starts_with(piece.text)) return std::nullopt;
+      rest.remove_prefix(piece.text.size());
+      continue;
+    }
+    const auto number = take_number(rest);
+    if (!number) return std::nullopt;
+    match.numbers.emplace_back(piece.text, *number);
+  }
+  return rest;
+}
+
+size_t find_any(const NamePattern& pattern) {
+  const auto at = std::find_if(
+      pattern.pieces.begin(), pattern.pieces.end(),
+      [](const NamePiece& piece) { return piece.kind == PieceKind::Any; });
+  return static_cast<size_t>(at - pattern.pieces.begin());
+}
+
+}  // namespace
+
+std::optional<NameMatch> match_name(const NamePattern& pattern,
+                                    std::string_view name) {
+  const size_t count = pattern.pieces.size();
+  const size_t any = find_any(pattern);
+  NameMatch match;
+  const auto rest = take_pieces(pattern, 0, any, name, match);
+  if (!rest) return std::nullopt;
+  if (any == count) {
+    if (!rest->empty()) return std::nullopt;
+    return match;
+  }
+  // What is behind any text matches at the end, with as much text as there may
+  // be.
+  const size_t before = match.numbers.size();
+  for (size_t length = rest->size(); length >= 1; --length) {
+    const auto end =
+        take_pieces(pattern, any + 1, count, rest->substr(length), match);
+    if (end && end->empty()) {
+      match.any = rest->substr(0, length);
+      return match;
+    }
+    match.numbers.resize(before);
+  }
+  return std::nullopt;
+}
+
+bool may_match_folded(const NamePattern& pattern, std::string_view folded) {
+  // Only what stands before the first place that is not a whole component is
+  // compared.
+  const auto separates = [&](size_t piece, bool at_end) {
+    if (piece >= pattern.pieces.size()) return true;  // before the first, too
+    const NamePiece& other = pattern.pieces[piece];
+    if (other.kind != PieceKind::Text) return false;
+    const char c = at_end ? other.text.back() : other.text.front();
+    return c == '.' || c == '/';
+  };
+  std::string begin;
+  bool whole = true;
+  for (size_t i = 0; i < pattern.pieces.size() && whole; ++i) {
+    const NamePiece& piece = pattern.pieces[i];
+    whole = piece.kind == PieceKind::Text ||
+            (piece.kind == PieceKind::Number && separates(i - 1, true) &&
+             separates(i + 1, false));
+    if (whole) begin += piece.kind == PieceKind::Text ? piece.text : "0";
+  }
+  if (whole) return folded_name(begin) == folded;
+  // The last component goes on in what is behind it.
+  const size_t dot = begin.find_last_of("./");
+  begin.resize(dot == begin.npos ? 0 : dot + 1);
+  return folded.starts_with(folded_name(begin));
+}
+
+}  // namespace shardplan

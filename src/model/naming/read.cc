@@ -1,0 +1,571 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files of names.
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "base/text.h"
+#include "model/architecture/reading.h"
+#include "model/naming/name_scheme.h"
+#include "syntax/document.h"
+
+namespace shardplan {
+namespace {
+
+using PieceKind = NamePiece::Kind;
+
+// More dimensions than any tensor has.
+constexpr int64_t kMaxDims = 8;
+// Entries of `architectures` that build on one another.
+constexpr size_t kMaxLike = 16;
+
+bool is_word(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || c == '_';
+  });
+}
+
+// An entry of `architectures`, before those that it is like.
+struct Entry {
+  NameRules own;
+  std::string like;
+  Span like_at;
+};
+
+class SchemeReader {
+ public:
+  explicit SchemeReader(Diagnostics& diags) : diags_(diags), reader_(diags) {}
+
+  std::shared_ptr<const NameScheme> run(const SourcePtr& source) {
+    const int64_t errors = diags_.count(Severity::Error);
+    const auto document = parse_document(source, diags_);
+    if (!document) return nullptr;
+    const auto root =
+        require(document->root(), NodeKind::Map, "a file of names", diags_);
+    std::vector<std::string> keys = value_section_keys();
+    keys.insert(keys.end(), {"scheme", "summary", "dtypes", "labels", "names",
+                             "adds", "architectures"});
+    if (!root || !reader_.known_keys(*root, keys)) return nullptr;
+    auto result = std::make_shared<NameScheme>();
+    result->source = source;
+    if (const auto name = root->find("scheme")) {
+      result->name = reader_.text(*name, "`scheme`").value_or("");
+    } else {
+      reader_.refuse(root->span(), "the file names no `scheme`");
+    }
+    if (const auto summary = root->find("summary")) {
+      result->summary = reader_.text(*summary, "`summary`").value_or("");
+    }
+    if (const auto dtypes = root->find("dtypes")) {
+      read_dtypes(*dtypes, *result);
+    }
+    if (const auto labels = root->find("labels")) {
+      read_labels(*labels, *result);
+    }
+    read_values(*root, true, reader_, result->values, diags_);
+    if (const auto list = root->find("names")) read_rules(*list, result->all);
+    if (const auto list = root->find("adds")) read_added(*list, result->all);
+    if (const auto map = root->find("architectures")) {
+      read_architectures(*map, *result);
+    }
+    const auto map = root->find("architectures");
+    if (!map || map->size() == 0) {
+      reader_.refuse(root->span(),
+                     "the file names no `architectures` that it is of");
+    }
+    return diags_.count(Severity::Error) == errors ? result : nullptr;
+  }
+
+ private:
+  void read_dtypes(const Node& map, NameScheme& result) {
+    if (!require(map, NodeKind::Map, "`dtypes`", diags_) ||
+        !reader_.known_keys(map, {"vectors"})) {
+      return;
+    }
+    if (const auto vectors = map.find("vectors")) {
+      result.vectors = dtype(*vectors);
+    }
+  }
+
+  void read_labels(const Node& map, NameScheme& result) {
+    if (!require(map, NodeKind::Map, "`labels`", diags_)) return;
+    for (size_t i = 0; i < map.size(); ++i) {
+      if (auto label = reader_.text(map.item(i), "a label")) {
+        result.labels.emplace(map.key(i), *std::move(label));
+      }
+    }
+  }
+
+  void read_architectures(const Node& map, NameScheme& result) {
+    if (!require(map, NodeKind::Map, "`architectures`", diags_)) return;
+    std::map<std::string, Entry, std::less<>> entries;
+    for (size_t i = 0; i < map.size(); ++i) {
+      Entry& entry = entries[std::string(map.key(i))];
+      const Node node = map.item(i);
+      if (node.is_list()) {
+        read_rules(node, entry.own);
+        continue;
+      }
+      if (!require(node, NodeKind::Map, "names of an architecture", diags_) ||
+          !reader_.known_keys(node, {"like", "names", "adds"})) {
+        continue;
+      }
+      if (const auto like = node.find("like")) {
+        entry.like = reader_.text(*like, "`like`").value_or("");
+        entry.like_at = like->span();
+      }
+      if (const auto list = node.find("names")) read_rules(*list, entry.own);
+      if (const auto list = node.find("adds")) read_added(*list, entry.own);
+    }
+    for (const auto& [name, entry] : entries) {
+      NameRules rules = entry.own;
+      const Entry* at = &entry;
+      for (size_t depth = 0; !at->like.empty(); ++depth) {
+        const auto other = entries.find(at->like);
+        if (other == entries.end() || depth == kMaxLike) {
+          reader_.refuse(at->like_at,
+                         other == entries.end()
+                             ? "there is no entry " + in_backticks(at->like)
+                             : "entries that are `like` one "
+                               "another have no end");
+          return;
+        }
+        at = &other->second;
+        rules.rules.insert(rules.rules.end(), at->own.rules.begin(),
+                           at->own.rules.end());
+        rules.added.insert(rules.added.end(), at->own.added.begin(),
+                           at->own.added.end());
+      }
+      if (rules.rules.size() + result.all.rules.size() > kMaxNameRules) {
+        reader_.refuse(map.span(), "there are too many rules")
+            .fact("the limit is " +
+                  count_text(static_cast<int64_t>(kMaxNameRules)));
+        return;
+      }
+      result.architectures.emplace(name, std::move(rules));
+    }
+  }
+
+  void read_rules(const Node& list, NameRules& result) {
+    if (!require(list, NodeKind::List, "`names`", diags_)) return;
+    for (size_t i = 0; i < list.size() && i <= kMaxNameRules; ++i) {
+      const Node node = list.item(i);
+      if (!require(node, NodeKind::Map, "a rule", diags_)) continue;
+      if (auto rule = read_rule(node)) result.rules.push_back(*std::move(rule));
+    }
+  }
+
+  void read_added(const Node& list, NameRules& result) {
+    if (!require(list, NodeKind::List, "`adds`", diags_)) return;
+    for (size_t i = 0; i < list.size() && i <= kMaxNameRules; ++i) {
+      const Node node = list.item(i);
+      if (!require(node, NodeKind::Map, "a tensor", diags_) ||
+          !reader_.known_keys(node,
+                              {"name", "repeat", "shape", "dtype", "when"})) {
+        continue;
+      }
+      const auto name = node.find("name");
+      if (!name || !node.find("shape") || !node.find("dtype")) {
+        reader_.refuse(node.span(), "a tensor has `name`, `shape` and `dtype`");
+        continue;
+      }
+      AddedTensor tensor;
+      if (!read_repeat(node, tensor)) continue;
+      auto pattern = made_name(*name, false);
+      const bool good = pattern && expressions(node, "shape", tensor.shape) &&
+                        optional(node, "when", tensor.when);
+      const auto type = dtype(*node.find("dtype"));
+      if (!good || !type) continue;
+      tensor.dtype = *type;
+      tensor.name = *std::move(pattern);
+      result.added.push_back(std::move(tensor));
+    }
+  }
+
+  // `{i: layers}`.
+  bool read_repeat(const Node& node, AddedTensor& tensor) {
+    const auto repeat = node.find("repeat");
+    if (!repeat) return true;
+    if (!repeat->is_map() || repeat->size() != 1 || !is_word(repeat->key(0))) {
+      reader_.refuse(repeat->span(),
+                     "`repeat` has one number and its count: `{i: layers}`");
+      return false;
+    }
+    tensor.index = std::string(repeat->key(0));
+    tensor.count = reader_.expression(repeat->item(0));
+    return tensor.count.has_value();
+  }
+
+  std::optional<NameRule> read_rule(const Node& node) {
+    if (!reader_.known_keys(
+            node, {"from", "to", "of", "dims", "when", "order", "shape", "then",
+                   "split", "join", "stack", "dtype", "drop", "refuse"})) {
+      return std::nullopt;
+    }
+    NameRule rule;
+    rule.where = node.span();
+    const auto from = node.find("from");
+    if (!from) return reader_.refuse(node.span(), "a rule has `from`");
+    if (!read_from(*from, rule) || !read_conditions(node, rule)) {
+      return std::nullopt;
+    }
+    const int ways = static_cast<int>(node.find("to").has_value()) +
+                     static_cast<int>(node.find("drop").has_value()) +
+                     static_cast<int>(node.find("refuse").has_value());
+    if (ways != 1) {
+      return reader_.refuse(node.span(),
+                            "a rule has one of `to`, `drop` and `refuse`");
+    }
+    for (const auto& [key, member] :
+         {std::pair{"drop", &NameRule::dropped},
+          std::pair{"refuse", &NameRule::refused}}) {
+      const auto why = node.find(key);
+      if (!why) continue;
+      rule.*member = reader_.text(*why, in_backticks(key)).value_or("");
+      if ((rule.*member).empty()) {
+        return reader_.refuse(why->span(),
+                              in_backticks(key) + " says the reason");
+      }
+      return rule;
+    }
+    if (!read_shape(node, rule) || !read_targets(node, rule) ||
+        !read_stack(node, rule)) {
+      return std::nullopt;
+    }
+    return rule;
+  }
+
+  bool read_from(const Node& node, NameRule& rule) {
+    if (!node.is_list()) {
+      auto one = pattern(node, false, true);
+      if (one) rule.from.push_back(*std::move(one));
+      return one.has_value();
+    }
+    for (size_t i = 0; i < node.size() && i <= kMaxNameRules; ++i) {
+      auto one = pattern(node.item(i), false, true);
+      if (!one) return false;
+      rule.from.push_back(*std::move(one));
+    }
+    if (rule.from.size() > 1) return true;
+    reader_.refuse(node.span(), "a list of names that are joined has several");
+    return false;
+  }
+
+  bool read_conditions(const Node& node, NameRule& rule) {
+    if (const auto of = node.find("of")) {
+      std::vector<std::string> known;
+      for (const ModuleKind& kind : module_kinds()) {
+        known.emplace_back(kind.name);
+        if (of->text() == kind.name) rule.of = kind.kind;
+      }
+      if (!rule.of) {
+        reader_.refuse(of->span(), "`of` is one of " + joined(known, ", "));
+        return false;
+      }
+    }
+    if (const auto dims = node.find("dims")) {
+      const auto count = dimension(*dims, kMaxDims);
+      if (!count) return false;
+      rule.dims = *count;
+    }
+    return optional(node, "when", rule.when);
+  }
+
+  bool read_shape(const Node& node, NameRule& rule) {
+    if (!permutation(node, "order", rule.order) ||
+        !expressions(node, "shape", rule.shape) ||
+        !permutation(node, "then", rule.then) ||
+        !read_dtype(node, rule.dtype)) {
+      return false;
+    }
+    for (const auto& [key, member] : {std::pair{"split", &NameRule::split},
+                                      std::pair{"join", &NameRule::join}}) {
+      const auto at = node.find(key);
+      if (!at) continue;
+      const auto value = dimension(*at, kMaxDims - 1);
+      if (!value) return false;
+      rule.*member = *value;
+    }
+    if (rule.join.has_value() == (rule.from.size() > 1)) return true;
+    reader_.refuse(node.span(),
+                   "`join` belongs to a list of names, and a list to `join`");
+    return false;
+  }
+
+  bool read_targets(const Node& node, NameRule& rule) {
+    const Node to = *node.find("to");
+    const auto& any = rule.from.front().pieces;
+    const bool has_any = std::any_of(
+        any.begin(), any.end(),
+        [](const NamePiece& piece) { return piece.kind == PieceKind::Any; });
+    if (to.is_list() != rule.split.has_value()) {
+      reader_.refuse(to.span(), "`to` is a list where there is a `split`");
+      return false;
+    }
+    if (!to.is_list()) {
+      auto name = made_name(to, has_any);
+      if (!name) return false;
+      rule.to.push_back({*std::move(name), {}, {}, {}});
+      return true;
+    }
+    for (size_t i = 0; i < to.size() && i <= kMaxNameRules; ++i) {
+      const Node part = to.item(i);
+      if (!require(part, NodeKind::Map, "a part of a split", diags_) ||
+          !reader_.known_keys(part, {"name", "size", "order", "shape"})) {
+        return false;
+      }
+      const auto name = part.find("name");
+      if (!name || !part.find("size")) {
+        reader_.refuse(part.span(), "a part of a split has `name` and `size`");
+        return false;
+      }
+      NamedTarget target;
+      auto made = made_name(*name, has_any);
+      if (!made || !optional(part, "size", target.size) ||
+          !permutation(part, "order", target.order) ||
+          !expressions(part, "shape", target.shape)) {
+        return false;
+      }
+      target.name = *std::move(made);
+      rule.to.push_back(std::move(target));
+    }
+    if (rule.to.size() > 1) return true;
+    reader_.refuse(to.span(), "a split has several parts");
+    return false;
+  }
+
+  bool read_stack(const Node& node, NameRule& rule) {
+    const std::set<std::string_view> captured = numbers_of(rule.from.front());
+    for (const NamePattern& other : rule.from) {
+      if (numbers_of(other) == captured) continue;
+      reader_.refuse(other.where,
+                     "names that are joined have the same numbers");
+      return false;
+    }
+    if (const auto stack = node.find("stack")) {
+      if (!require(*stack, NodeKind::Map, "`stack`", diags_)) return false;
+      for (size_t i = 0; i < stack->size(); ++i) {
+        const auto at = dimension(stack->item(i), kMaxDims - 1);
+        std::string why;
+        auto what = parse_expression(stack->key(i), stack->key_span(i), why);
+        if (!at) return false;
+        const bool of_numbers =
+            what && std::any_of(captured.begin(), captured.end(),
+                                [&](std::string_view number) {
+                                  return what->mentions(number);
+                                });
+        if (!of_numbers) {
+          reader_.refuse(stack->key_span(i), in_backticks(stack->key(i)) +
+                                                 " is no number of the names");
+          return false;
+        }
+        rule.stack.emplace_back(*std::move(what), *at);
+      }
+      std::sort(
+          rule.stack.begin(), rule.stack.end(),
+          [](const auto& a, const auto& b) { return a.second < b.second; });
+      for (size_t i = 1; i < rule.stack.size(); ++i) {
+        if (rule.stack[i].second != rule.stack[i - 1].second) continue;
+        reader_.refuse(stack->span(), "two numbers become the same dimension");
+        return false;
+      }
+    }
+    // A number that is lost would make several tensors of one name.
+    for (const std::string_view number : captured) {
+      const bool stacked = std::any_of(
+          rule.stack.begin(), rule.stack.end(),
+          [&](const auto& each) { return each.first.mentions(number); });
+      const bool named =
+          std::all_of(rule.to.begin(), rule.to.end(), [&](const auto& target) {
+            return std::any_of(
+                target.name.pieces.begin(), target.name.pieces.end(),
+                [&](const NamePiece& piece) {
+                  return piece.value && piece.value->mentions(number);
+                });
+          });
+      if (stacked || named) continue;
+      reader_.refuse(rule.where, in_backticks(number) +
+                                     " is neither in `to` nor in `stack`");
+      return false;
+    }
+    return true;
+  }
+
+  static std::set<std::string_view> numbers_of(const NamePattern& pattern) {
+    std::set<std::string_view> names;
+    for (const NamePiece& piece : pattern.pieces) {
+      if (piece.kind == PieceKind::Number) names.insert(piece.text);
+    }
+    return names;
+  }
+
+  std::optional<NamePattern> made_name(const Node& node, bool has_any) {
+    auto made = pattern(node, true, has_any);
+    return made;
+  }
+
+  // `made`: a name with expressions in braces, else one with numbers.
+  std::optional<NamePattern> pattern(const Node& node, bool made,
+                                     bool may_have_any) {
+    const auto text = reader_.text(node, "a name");
+    if (!text) return std::nullopt;
+    NamePattern result{*text, node.span(), {}};
+    std::string literal;
+    const auto close = [&] {
+      if (literal.empty()) return;
+      result.pieces.push_back({PieceKind::Text, literal, {}});
+      literal.clear();
+    };
+    bool any = false;
+    for (size_t i = 0; i < text->size(); ++i) {
+      const char c = (*text)[i];
+      if (c == '*') {
+        if (any || !may_have_any) {
+          return reader_.refuse(node.span(),
+                                any ? "a name has `*` once"
+                                    : "`*` stands in `to` as it does in "
+                                      "`from`");
+        }
+        any = true;
+        close();
+        result.pieces.push_back({PieceKind::Any, "", {}});
+        continue;
+      }
+      if (c == '}') {
+        return reader_.refuse(node.span(), "`}` without `{`");
+      }
+      if (c != '{') {
+        literal += c;
+        continue;
+      }
+      const size_t end = text->find('}', i);
+      if (end == std::string::npos) {
+        return reader_.refuse(node.span(), "`{` is not closed");
+      }
+      const std::string inner = text->substr(i + 1, end - i - 1);
+      i = end;
+      close();
+      auto piece = made ? value_piece(node, inner) : number_piece(node, inner);
+      if (!piece) return std::nullopt;
+      if (!made && !result.pieces.empty() &&
+          result.pieces.back().kind != PieceKind::Text) {
+        return reader_.refuse(node.span(), "two places have nothing between");
+      }
+      for (const NamePiece& other : result.pieces) {
+        if (!made && other.kind == PieceKind::Number &&
+            other.text == piece->text) {
+          return reader_.refuse(node.span(),
+                                in_backticks(inner) + " stands there twice");
+        }
+      }
+      result.pieces.push_back(*std::move(piece));
+    }
+    close();
+    if (!result.pieces.empty()) return result;
+    return reader_.refuse(node.span(), "a name is empty");
+  }
+
+  std::optional<NamePiece> number_piece(const Node& node,
+                                        const std::string& inner) {
+    if (is_word(inner)) return NamePiece{PieceKind::Number, inner, {}};
+    return reader_.refuse(node.span(),
+                          in_backticks(inner) + " is no name of a number");
+  }
+
+  std::optional<NamePiece> value_piece(const Node& node,
+                                       const std::string& inner) {
+    std::string why;
+    auto value = parse_expression(inner, node.span(), why);
+    if (!value) {
+      return reader_.refuse(node.span(),
+                            in_backticks(inner) + " is no expression: " + why);
+    }
+    return NamePiece{PieceKind::Value, inner, std::move(value)};
+  }
+
+  bool optional(const Node& map, std::string_view key,
+                std::optional<Expression>& result) {
+    const auto node = map.find(key);
+    if (!node) return true;
+    result = reader_.expression(*node);
+    return result.has_value();
+  }
+
+  bool expressions(const Node& map, std::string_view key,
+                   std::vector<Expression>& result) {
+    const auto list = map.find(key);
+    if (!list) return true;
+    if (!require(*list, NodeKind::List, in_backticks(key), diags_))
+      return false;
+    if (list->size() == 0 || list->size() > kMaxDims) {
+      reader_.refuse(list->span(), in_backticks(key) + " has from 1 to " +
+                                       std::to_string(kMaxDims) +
+                                       " dimensions");
+      return false;
+    }
+    for (size_t i = 0; i < list->size(); ++i) {
+      auto one = reader_.expression(list->item(i));
+      if (!one) return false;
+      result.push_back(*std::move(one));
+    }
+    return true;
+  }
+
+  // All of 0 to n - 1, each once.
+  bool permutation(const Node& map, std::string_view key,
+                   std::vector<size_t>& result) {
+    const auto list = map.find(key);
+    if (!list) return true;
+    if (!require(*list, NodeKind::List, in_backticks(key), diags_))
+      return false;
+    std::set<size_t> seen;
+    for (size_t i = 0; i < list->size(); ++i) {
+      const auto at = dimension(list->item(i), kMaxDims - 1);
+      if (!at) return false;
+      result.push_back(*at);
+      seen.insert(*at);
+    }
+    if (seen.size() == result.size() && !seen.empty() &&
+        *seen.rbegin() + 1 == seen.size()) {
+      return true;
+    }
+    reader_.refuse(list->span(),
+                   in_backticks(key) + " has each dimension once, from 0");
+    return false;
+  }
+
+  std::optional<size_t> dimension(const Node& node, int64_t most) {
+    const auto value = node.integer();
+    if (value && *value >= 0 && *value <= most) {
+      return static_cast<size_t>(*value);
+    }
+    return reader_.refuse(node.span(),
+                          "dimensions are from 0 to " + std::to_string(most));
+  }
+
+  std::optional<DType> dtype(const Node& node) {
+    const auto found = find_dtype(node.text());
+    if (found) return found;
+    return diags_.error(Code::UnknownDtype, node.span(),
+                        "dtype " + in_backticks(node.text()) + " is not known");
+  }
+
+  bool read_dtype(const Node& map, std::optional<DType>& result) {
+    const auto node = map.find("dtype");
+    if (!node) return true;
+    result = dtype(*node);
+    return result.has_value();
+  }
+
+  Diagnostics& diags_;
+  StepReader reader_;
+};
+
+}  // namespace
+
+std::shared_ptr<const NameScheme> read_name_scheme(const SourcePtr& source,
+                                                   Diagnostics& diags) {
+  return SchemeReader(diags).run(source);
+}
+
+}  // namespace shardplan

@@ -1,0 +1,608 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/naming/rename.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/checked.h"
+#include "base/text.h"
+#include "core/fold.h"
+#include "model/architecture/axis_labels.h"
+#include "model/architecture/scope.h"
+
+namespace shardplan {
+namespace {
+
+using PieceKind = NamePiece::Kind;
+
+// How many names a message shows.
+constexpr size_t kShownNames = 8;
+
+// A tensor while it is renamed.
+struct Renamed {
+  std::string name;
+  TensorType type;
+  ParameterKind kind;
+  bool buffer = false;
+};
+
+// One of the tensors that become one.
+struct StackMember {
+  std::vector<int64_t> at;  // by rule.stack
+  size_t part = 0;          // of a join
+  std::string module;       // what it was called last: "gate_proj"
+  Renamed tensor;
+};
+
+struct TensorStack {
+  const NameRule* rule = nullptr;
+  std::vector<StackMember> members;
+};
+
+template <typename T>
+std::vector<T> in_order(const std::vector<T>& all,
+                        const std::vector<size_t>& order) {
+  std::vector<T> result;
+  for (const size_t at : order) result.push_back(all[at]);
+  return result;
+}
+
+// "gate_proj" of "mlp.gate_proj.weight".
+std::string module_of(std::string_view name) {
+  const size_t end = name.find_last_of("./");
+  if (end == name.npos) return std::string(name);
+  const size_t begin = name.find_last_of("./", end - 1);
+  return std::string(name.substr(begin == name.npos ? 0 : begin + 1,
+                                 end - (begin == name.npos ? 0 : begin + 1)));
+}
+
+class Renaming {
+ public:
+  Renaming(const NameScheme& scheme, ModelValues& values,
+           const ModelClass& model_class, const Manifest& plain,
+           Manifest& manifest)
+      : scheme_(scheme),
+        values_(values),
+        config_(values.config()),
+        plain_(plain),
+        manifest_(manifest),
+        scope_{&values,
+               false,
+               {{"class", ConfigValue::of(model_class.class_name)}}} {
+    const auto own = scheme.architectures.find(values.architecture().name);
+    for (const NameRules* from : {&own->second, &scheme.all}) {
+      for (const NameRule& rule : from->rules) rules_.push_back(&rule);
+      for (const AddedTensor& each : from->added) added_.push_back(&each);
+    }
+  }
+
+  bool run(const TensorSteps& steps) {
+    for (size_t i = 0; i < plain_.size(); ++i) {
+      if (!take(plain_.name(i), plain_.type(i), steps.parameters[i], false)) {
+        return false;
+      }
+    }
+    for (size_t i = 0; i < plain_.buffers().size(); ++i) {
+      const Manifest::Buffer& buffer = plain_.buffers()[i];
+      if (!take(buffer.name, buffer.type, steps.buffers[i], true)) return false;
+    }
+    return check_unnamed() && add_others() && write();
+  }
+
+ private:
+  // --- which rule -----------------------------------------------------------
+
+  // A rule, and which of its names.
+  struct Candidate {
+    const NameRule* rule = nullptr;
+    size_t from = 0;
+  };
+
+  const std::vector<Candidate>& candidates(std::string_view name) {
+    std::string folded = folded_name(name);
+    const auto known = candidates_.find(folded);
+    if (known != candidates_.end()) return known->second;
+    std::vector<Candidate> found;
+    for (const NameRule* rule : rules_) {
+      for (size_t i = 0; i < rule->from.size(); ++i) {
+        if (may_match_folded(rule->from[i], folded)) found.push_back({rule, i});
+      }
+    }
+    return candidates_.emplace(std::move(folded), std::move(found))
+        .first->second;
+  }
+
+  bool take(std::string_view name, const TensorType& type,
+            ModuleStep::Kind step, bool buffer) {
+    for (const Candidate& each : candidates(name)) {
+      const NameRule& rule = *each.rule;
+      if (rule.of && *rule.of != step) continue;
+      if (rule.dims && *rule.dims != type.shape.size()) continue;
+      const auto match = match_name(rule.from[each.from], name);
+      if (!match) continue;
+      scope_.own.resize(1);
+      for (const auto& [number, value] : match->numbers) {
+        scope_.own.emplace_back(number, ConfigValue::of(value));
+      }
+      const auto holds = scope_.flag(rule.when);
+      if (!holds) return false;
+      if (!*holds) continue;
+      return apply(each, *match, name, type, buffer);
+    }
+    ++unnamed_[folded_name(name)];
+    return true;
+  }
+
+  bool apply(const Candidate& each, const NameMatch& match,
+             std::string_view name, const TensorType& type, bool buffer) {
+    const NameRule& rule = *each.rule;
+    if (!rule.refused.empty()) {
+      config_
+          .refuse("", "names of " + in_backticks(scheme_.name) +
+                          " are not known: " + rule.refused)
+          .fact("at " + in_backticks(name))
+          .label(rule.where, "by this rule");
+      return false;
+    }
+    if (!rule.dropped.empty()) {
+      auto& [first, count] = dropped_[rule.dropped];
+      if (count++ == 0) first = folded_name(name);
+      return true;
+    }
+    Renamed tensor{std::string(name), type, kind_of(name, type, buffer),
+                   buffer};
+    if (!reorder(rule, rule.order, tensor) ||
+        !reshape(rule, rule.shape, tensor) ||
+        !reorder(rule, rule.then, tensor)) {
+      return false;
+    }
+    if (rule.split) return split(rule, match, tensor);
+    return put(each, match, rule.to.front(), std::move(tensor), name);
+  }
+
+  ParameterKind kind_of(std::string_view name, const TensorType& type,
+                        bool buffer) const {
+    ParameterKind none(type.shape.size());
+    if (buffer || plain_.kinds == nullptr) return none;
+    const auto found = plain_.kinds->find({folded_name(name), type.shape});
+    return found == plain_.kinds->end() ? none : found->second;
+  }
+
+  // --- one tensor -----------------------------------------------------------
+
+  bool misfit(const NameRule& rule, const Renamed& tensor,
+              const std::string& why) {
+    config_
+        .refuse("", "names of " + in_backticks(scheme_.name) +
+                        " do not fit this model: " + why)
+        .fact(in_backticks(tensor.name) + " is " + type_text(tensor.type))
+        .label(rule.where, "by this rule");
+    return false;
+  }
+
+  bool reorder(const NameRule& rule, const std::vector<size_t>& order,
+               Renamed& tensor) {
+    if (order.empty()) return true;
+    if (order.size() != tensor.type.shape.size()) {
+      return misfit(rule, tensor,
+                    "an order has " + plural(static_cast<int64_t>(order.size()),
+                                             "dimension"));
+    }
+    tensor.type.shape = in_order(tensor.type.shape, order);
+    tensor.kind = in_order(tensor.kind, order);
+    return true;
+  }
+
+  bool reshape(const NameRule& rule, const std::vector<Expression>& shape,
+               Renamed& tensor) {
+    if (shape.empty()) return true;
+    const size_t before = scope_.own.size();
+    const Shape old = tensor.type.shape;
+    for (size_t i = 0; i < old.size(); ++i) {
+      scope_.own.emplace_back("d" + std::to_string(i), ConfigValue::of(old[i]));
+    }
+    Shape sizes;
+    ParameterKind kinds;
+    bool good = true;
+    for (const Expression& each : shape) {
+      const auto size = scope_.integer(each, 1, kMaxDim);
+      if (!size) {
+        good = false;
+        break;
+      }
+      sizes.push_back(*size);
+      kinds.push_back(dimension_kind(each, old, tensor.kind));
+    }
+    scope_.own.resize(before);
+    if (!good) return false;
+    const auto is = element_count(sizes);
+    if (!is || is != element_count(old)) {
+      return misfit(
+          rule, tensor,
+          "the shape " + shape_text(sizes) + " has another count of elements");
+    }
+    tensor.type.shape = std::move(sizes);
+    tensor.kind = std::move(kinds);
+    return true;
+  }
+
+  // A dimension that stays is of its kind.
+  DimKind dimension_kind(const Expression& each, const Shape& old,
+                         const ParameterKind& kinds) const {
+    for (size_t i = 0; i < old.size(); ++i) {
+      const std::string name = "d" + std::to_string(i);
+      if (each.text == name) return kinds[i];
+      if (each.leading_name() == name) return {};
+    }
+    return labelled_kind(each);
+  }
+
+  DimKind labelled_kind(const Expression& size) const {
+    DimKind kind = size_kind(size, scope_);
+    kind.axis = axis_label(kind);
+    return kind;
+  }
+
+  bool split(const NameRule& rule, const NameMatch& match,
+             const Renamed& whole) {
+    const size_t at = *rule.split;
+    if (at >= whole.type.shape.size()) {
+      return misfit(rule, whole, "there is no such dimension to split");
+    }
+    const DimKind& dim = whole.kind[at];
+    const bool by_part = dim.count == 0 && dim.parts.size() == rule.to.size();
+    int64_t left = whole.type.shape[at];
+    for (size_t i = 0; i < rule.to.size(); ++i) {
+      const NamedTarget& target = rule.to[i];
+      const auto size = scope_.integer(*target.size, 1, kMaxDim);
+      if (!size) return false;
+      left -= *size;
+      if (left < 0) break;
+      Renamed part = whole;
+      part.type.shape[at] = *size;
+      if (by_part) {
+        part.kind[at] = {dim.parts[i].label, dim.parts[i].count};
+        part.kind[at].axis = axis_label(part.kind[at]);
+      } else {
+        part.kind[at] = labelled_kind(*target.size);
+      }
+      if (!reorder(rule, target.order, part) ||
+          !reshape(rule, target.shape, part) ||
+          !put({&rule, 0}, match, target, std::move(part), whole.name)) {
+        return false;
+      }
+    }
+    return left == 0 ||
+           misfit(rule, whole, "the parts of a split are not all of it");
+  }
+
+  std::optional<std::string> made_name(const NamePattern& pattern,
+                                       std::string_view any) {
+    std::string name;
+    for (const NamePiece& piece : pattern.pieces) {
+      switch (piece.kind) {
+        case PieceKind::Any:
+          name += any;
+          break;
+        case PieceKind::Value: {
+          const auto value = scope_.integer(*piece.value, 0, kMaxDim);
+          if (!value) return std::nullopt;
+          name += std::to_string(*value);
+          break;
+        }
+        default:
+          name += piece.text;
+      }
+    }
+    return name;
+  }
+
+  bool put(const Candidate& each, const NameMatch& match,
+           const NamedTarget& target, Renamed tensor, std::string_view old) {
+    const NameRule& rule = *each.rule;
+    auto name = made_name(target.name, match.any);
+    if (!name) return false;
+    if (rule.stack.empty() && !rule.join) {
+      tensor.name = *std::move(name);
+      set_dtype(rule, tensor);
+      results_.push_back(std::move(tensor));
+      return true;
+    }
+    StackMember member{{}, each.from, module_of(old), std::move(tensor)};
+    for (const auto& [what, at] : rule.stack) {
+      const auto value = scope_.integer(what, 0, kMaxDim);
+      if (!value) return false;
+      member.at.push_back(*value);
+    }
+    const auto [group, is_new] = group_of_.try_emplace(*name, results_.size());
+    if (is_new) {
+      results_.push_back({*std::move(name), {}, {}, false});
+      groups_[results_.size() - 1].rule = &rule;
+    }
+    TensorStack& stack = groups_[group->second];
+    if (stack.rule != &rule) {
+      return misfit(rule, member.tensor,
+                    "two rules make " + in_backticks(group->first));
+    }
+    stack.members.push_back(std::move(member));
+    return true;
+  }
+
+  void set_dtype(const NameRule& rule, Renamed& tensor) const {
+    if (rule.dtype) {
+      tensor.type.dtype = *rule.dtype;
+    } else if (scheme_.vectors && tensor.type.shape.size() == 1) {
+      tensor.type.dtype = *scheme_.vectors;
+    }
+  }
+
+  // --- several --------------------------------------------------------------
+
+  // Members by place, each of as many values as there are: all that belong
+  // there, and each once.
+  bool complete(const TensorStack& stack, const std::string& name) {
+    const NameRule& rule = *stack.rule;
+    int64_t expected = static_cast<int64_t>(rule.from.size());
+    for (size_t i = 0; i < rule.stack.size(); ++i) {
+      expected *= distinct(stack, i);
+      if (expected > static_cast<int64_t>(stack.members.size())) break;
+    }
+    std::set<std::pair<std::vector<int64_t>, size_t>> places;
+    for (const StackMember& member : stack.members) {
+      places.emplace(member.at, member.part);
+    }
+    const auto found = static_cast<int64_t>(stack.members.size());
+    if (found == expected && places.size() == stack.members.size()) return true;
+    Renamed of = stack.members.front().tensor;
+    return misfit(rule, of,
+                  in_backticks(name) +
+                      " is made of several tensors, of which " +
+                      (found < expected ? "some are missing"
+                                        : "some stand at the same place"));
+  }
+
+  static int64_t distinct(const TensorStack& stack, size_t which) {
+    std::set<int64_t> values;
+    for (const StackMember& member : stack.members) {
+      values.insert(member.at[which]);
+    }
+    return static_cast<int64_t>(values.size());
+  }
+
+  bool join_all(const TensorStack& stack, Renamed& result) {
+    const NameRule& rule = *stack.rule;
+    if (!complete(stack, result.name)) return false;
+    // One of each part; the others are like these.
+    std::vector<const StackMember*> parts(rule.from.size());
+    for (const StackMember& member : stack.members) {
+      const StackMember*& part = parts[member.part];
+      if (part == nullptr) part = &member;
+      if (part->tensor.type != member.tensor.type) {
+        return misfit(rule, member.tensor,
+                      in_backticks(part->tensor.name) + " is " +
+                          type_text(part->tensor.type) +
+                          ", and both belong to " + in_backticks(result.name));
+      }
+    }
+    const Renamed& first = parts.front()->tensor;
+    result.type = first.type;
+    result.kind = first.kind;
+    result.buffer = first.buffer;
+    if (rule.join && !join_parts(rule, parts, result)) return false;
+    for (size_t i = 0; i < rule.stack.size(); ++i) {
+      const auto& [what, at] = rule.stack[i];
+      if (at > result.type.shape.size()) {
+        return misfit(rule, first,
+                      "a dimension is stacked behind the end of " +
+                          in_backticks(result.name));
+      }
+      const int64_t count = distinct(stack, i);
+      const auto label = scheme_.labels.find(what.text);
+      DimKind kind;
+      if (label != scheme_.labels.end()) kind.label = label->second;
+      kind.axis = kind.label;
+      const auto offset = static_cast<std::ptrdiff_t>(at);
+      result.type.shape.insert(result.type.shape.begin() + offset, count);
+      result.kind.insert(result.kind.begin() + offset, std::move(kind));
+    }
+    set_dtype(rule, result);
+    return true;
+  }
+
+  bool join_parts(const NameRule& rule,
+                  const std::vector<const StackMember*>& parts,
+                  Renamed& result) {
+    const size_t at = *rule.join;
+    if (at >= result.type.shape.size()) {
+      return misfit(rule, parts.front()->tensor,
+                    "there is no such dimension to join");
+    }
+    DimKind joined;
+    int64_t rows = 0;
+    for (const StackMember* part : parts) {
+      const TensorType& type = part->tensor.type;
+      Shape like = type.shape;
+      if (like.size() == result.type.shape.size()) {
+        like[at] = result.type.shape[at];
+      }
+      const auto sum =
+          like == result.type.shape && type.dtype == result.type.dtype
+              ? checked_add(rows, type.shape[at])
+              : std::nullopt;
+      if (!sum) {
+        return misfit(rule, part->tensor,
+                      "it does not stand beside " +
+                          in_backticks(parts.front()->tensor.name) + ", " +
+                          type_text(parts.front()->tensor.type));
+      }
+      rows = *sum;
+      const DimKind& dim = part->tensor.kind[at];
+      joined.parts.push_back(
+          {part->module, dim.label, type.shape[at], dim.count});
+    }
+    joined.axis = axis_label(joined);
+    result.type.shape[at] = rows;
+    result.kind[at] = std::move(joined);
+    return true;
+  }
+
+  // --- the result -----------------------------------------------------------
+
+  bool check_unnamed() {
+    if (unnamed_.empty()) return true;
+    auto report = config_.refuse(
+        "", "names of " + in_backticks(scheme_.name) + " are not known for " +
+                plural(static_cast<int64_t>(unnamed_.size()), "kind") +
+                " of tensors");
+    size_t shown = 0;
+    for (const auto& [name, count] : unnamed_) {
+      if (shown++ == kShownNames) {
+        report.fact(
+            ".. and " +
+            count_text(static_cast<int64_t>(unnamed_.size() - kShownNames)) +
+            " more");
+        break;
+      }
+      report.fact(in_backticks(name) +
+                  (count > 1 ? " ×" + count_text(count) : std::string()));
+    }
+    return false;
+  }
+
+  bool add_others() {
+    for (const AddedTensor* each : added_) {
+      scope_.own.resize(1);
+      int64_t count = 1;
+      if (each->count) {
+        const auto found = scope_.integer(*each->count, 0, kMaxCount);
+        if (!found) return false;
+        count = *found;
+        scope_.own.emplace_back(each->index, ConfigValue());
+      }
+      for (int64_t i = 0; i < count; ++i) {
+        if (each->count) scope_.own.back().second = ConfigValue::of(i);
+        const auto used = scope_.flag(each->when);
+        if (!used || (*used && !add_other(*each))) return false;
+      }
+    }
+    return true;
+  }
+
+  bool add_other(const AddedTensor& added) {
+    auto name = made_name(added.name, "");
+    if (!name) return false;
+    Renamed tensor{*std::move(name), {added.dtype, {}}, {}, false};
+    for (const Expression& dim : added.shape) {
+      const auto size = scope_.integer(dim, 1, kMaxDim);
+      if (!size) return false;
+      tensor.type.shape.push_back(*size);
+      tensor.kind.push_back(labelled_kind(dim));
+    }
+    results_.push_back(std::move(tensor));
+    return true;
+  }
+
+  bool write() {
+    for (auto& [at, stack] : groups_) {
+      if (!join_all(stack, results_[at])) return false;
+      stack.members = {};
+    }
+    ParameterKinds kinds;
+    for (Renamed& tensor : results_) {
+      if (!manifest_.add(tensor.name, tensor.type, Span{}, tensor.buffer)) {
+        config_.refuse("", "the model's size exceeds 63 bits")
+            .fact("at " + in_backticks(tensor.name) + ", " +
+                  type_text(tensor.type));
+        return false;
+      }
+      if (tensor.buffer) continue;
+      const auto [entry, is_new] = kinds.try_emplace(
+          {folded_name(tensor.name), tensor.type.shape}, tensor.kind);
+      for (size_t i = 0; !is_new && i < tensor.kind.size(); ++i) {
+        entry->second[i].block =
+            std::max(entry->second[i].block, tensor.kind[i].block);
+      }
+    }
+    manifest_.kinds = std::make_shared<const ParameterKinds>(std::move(kinds));
+    if (const auto twice = manifest_.find_duplicate()) {
+      config_.refuse("", "names of " + in_backticks(scheme_.name) +
+                             " do not fit this model: two tensors become " +
+                             in_backticks(manifest_.any_name(twice->first)));
+      return false;
+    }
+    say();
+    return true;
+  }
+
+  void say() {
+    manifest_.remarks.push_back(
+        "names are those of " + in_backticks(scheme_.name) +
+        (scheme_.summary.empty() ? "" : " (" + scheme_.summary + ")"));
+    for (const auto& [why, what] : dropped_) {
+      manifest_.remarks.push_back(
+          plural(what.second, "tensor") + " of the checkpoint " +
+          (what.second == 1 ? "is" : "are") + " left out, " +
+          in_backticks(what.first) + ": " + why);
+    }
+  }
+
+  const NameScheme& scheme_;
+  ModelValues& values_;
+  ConfigReader& config_;
+  const Manifest& plain_;
+  Manifest& manifest_;
+  ModelScope scope_;
+  std::vector<const NameRule*> rules_;
+  std::vector<const AddedTensor*> added_;
+  std::unordered_map<std::string, std::vector<Candidate>> candidates_;
+  std::map<std::string, int64_t> unnamed_;  // by folded name
+  // By reason: the first folded name, and how many.
+  std::map<std::string, std::pair<std::string, int64_t>> dropped_;
+  std::vector<Renamed> results_;
+  std::unordered_map<std::string, size_t> group_of_;  // by name
+  std::map<size_t, TensorStack> groups_;              // by result
+};
+
+}  // namespace
+
+std::shared_ptr<const Architecture> with_values_of(
+    const NameScheme& scheme, const std::shared_ptr<const Architecture>& all,
+    ConfigReader& config) {
+  if (scheme.architectures.count(all->name) == 0) {
+    config
+        .refuse("model_type", "names of " + in_backticks(scheme.name) +
+                                  " are not known for architecture " +
+                                  in_backticks(all->name))
+        .help(
+            "`shardplan list architectures` shows which have which; "
+            "`--scheme FILE` reads names of your own");
+    return nullptr;
+  }
+  auto result = std::make_shared<Architecture>(*all);
+  for (const ValueRule& value : scheme.values) {
+    if (all->find_value(value.name) != nullptr) {
+      config
+          .refuse("", "both architecture " + in_backticks(all->name) +
+                          " and names of " + in_backticks(scheme.name) +
+                          " have a value " + in_backticks(value.name))
+          .label(value.where, "here");
+      return nullptr;
+    }
+    result->values.push_back(value);
+  }
+  return result;
+}
+
+bool rename_tensors(const NameScheme& scheme, ModelValues& values,
+                    const ModelClass& model_class, const Manifest& plain,
+                    const TensorSteps& steps, Manifest& manifest) {
+  return Renaming(scheme, values, model_class, plain, manifest).run(steps);
+}
+
+}  // namespace shardplan
