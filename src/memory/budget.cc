@@ -225,8 +225,11 @@ class Maker {
     for (size_t stage = 0; stage < stage_count(); ++stage) {
       std::vector<KvLayer> own = *layers;
       if (budget_.stages) {
+        // Those behind the last, as of a decoder behind its encoder, are on
+        // the last stage.
         const auto [begin, end] = budget_.stages->ranges[stage];
-        own = *kv_layers(manifest_.facts, begin, end);
+        const bool last = stage + 1 == stage_count();
+        own = *kv_layers(manifest_.facts, begin, last ? INT64_MAX : end);
       }
       const auto states = std::stable_partition(
           own.begin(), own.end(),

@@ -27,6 +27,11 @@ read, or other than the program counts, the line says it as it is and the test a
   - A cache of one size for all tokens (StaticCache, and the ring of recurrent_gemma) is
     allocated ahead; then `token` has no count of tokens.
   - Layers that share another's keys and values keep nothing of their own.
+  - transformers 4 keeps keys and values of all heads where version 5 keeps a latent, has
+    states of Mamba in the model's dtype, which are float32 in version 5, and gives attention
+    layers of lfm2 a convolution's state, too.
+  - mllama is run without an image, so its cross attention keeps nothing.
+  - Local layers of gpt_neo keep all tokens, and so does the program count them.
 """
 import argparse
 import json
@@ -36,12 +41,36 @@ import re
 import sys
 import warnings
 
+GQA = dict(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2)
 # Configs beside those that are recorded: of a shape that runs.
 EXTRA = [
     dict(model_type="xlstm", architectures=["xLSTMForCausalLM"], vocab_size=96, hidden_size=128, embedding_dim=128,
          num_heads=4, num_hidden_layers=2, num_blocks=2, qk_dim_factor=0.5, v_dim_factor=1.0, ffn_proj_factor=2.667,
          ffn_round_up_to_multiple_of=64, use_bias=False, weight_mode="single", chunkwise_kernel="chunkwise--native_autograd",
          sequence_kernel="native_sequence__native", step_kernel="native", mode="inference"),
+    dict(model_type="gpt2", architectures=["GPT2LMHeadModel"], vocab_size=96, n_embd=32, n_layer=2, n_head=4, n_positions=32),
+    dict(GQA, model_type="gpt_oss", architectures=["GptOssForCausalLM"], head_dim=8, num_local_experts=4,
+         num_experts_per_tok=2, sliding_window=8),
+    dict(model_type="deepseek_v3", architectures=["DeepseekV3ForCausalLM"], vocab_size=96, hidden_size=32,
+         intermediate_size=48, moe_intermediate_size=20, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=4,
+         q_lora_rank=12, kv_lora_rank=8, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=5, n_routed_experts=4,
+         num_experts_per_tok=2, n_shared_experts=1, n_group=1, topk_group=1, first_k_dense_replace=1),
+    dict(GQA, model_type="gemma3_text", architectures=["Gemma3ForCausalLM"], num_hidden_layers=7, head_dim=8, sliding_window=8),
+    dict(GQA, model_type="gemma2", architectures=["Gemma2ForCausalLM"], head_dim=8, sliding_window=8),
+    dict(GQA, model_type="mistral", architectures=["MistralForCausalLM"], sliding_window=8),
+    dict(model_type="gemma3", architectures=["Gemma3ForConditionalGeneration"],
+         text_config=dict(GQA, model_type="gemma3_text", head_dim=8, num_hidden_layers=7, sliding_window=8),
+         vision_config=dict(model_type="siglip_vision_model", hidden_size=32, intermediate_size=48, num_hidden_layers=1,
+                            num_attention_heads=4, image_size=28, patch_size=14)),
+    dict(GQA, model_type="gemma4_text", architectures=["Gemma4ForCausalLM"], num_hidden_layers=6, head_dim=8,
+         global_head_dim=16, sliding_window=8, num_kv_shared_layers=2, hidden_size_per_layer_input=8,
+         vocab_size_per_layer_input=96, layer_types=["sliding_attention", "sliding_attention", "full_attention"] * 2),
+    dict(GQA, model_type="gemma4_text", architectures=["Gemma4ForCausalLM"], num_hidden_layers=6, head_dim=8,
+         global_head_dim=16, num_global_key_value_heads=1, attention_k_eq_v=True, sliding_window=8, num_kv_shared_layers=0,
+         hidden_size_per_layer_input=8, vocab_size_per_layer_input=96,
+         layer_types=["sliding_attention", "sliding_attention", "full_attention"] * 2),
+    dict(GQA, model_type="llama4_text", architectures=["Llama4ForCausalLM"], intermediate_size_mlp=56, num_local_experts=3,
+         head_dim=8, num_hidden_layers=4, attention_chunk_size=8),
 ]
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -280,7 +309,10 @@ def main():
     lines = 0
     with open(os.path.join(HERE, "architectures.jsonl")) as f:
         rows = [json.loads(text) for text in f]
-    rows += [{"config": {**config, "transformers_version": version}, "tensors": [["", [1], 1]]} for config in EXTRA]
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    extra = [config for config in EXTRA if config["model_type"] in CONFIG_MAPPING]
+    rows += [{"config": {**config, "transformers_version": version}, "tensors": [["", [1], 1]]} for config in extra]
     with open(args.out, "w") as out:
         for row in rows:
             config = row["config"]

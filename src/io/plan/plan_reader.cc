@@ -307,10 +307,10 @@ bool PlanReader::read_state(JsonReader& json) {
         LayerState& kind = state.kinds.emplace_back();
         kind.known = json.token() != JsonScanner::Token::Null;
         return !kind.known || json.list("what layers keep", [&] {
-          const Span where = json.span();
+          const Span place = json.span();
           return read_kept(json, kind.kept.emplace_back()) &&
                  (kind.kept.size() <= kMaxKept ||
-                  json.malformed(where, "a layer keeps too much"));
+                  json.malformed(place, "a layer keeps too much"));
         });
       });
     }
