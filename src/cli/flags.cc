@@ -41,8 +41,8 @@ constexpr std::string_view kOrder[] = {
     "hardware", "memory", "reserve", "fragmentation", "stages", "optimizer",
     "param-dtype", "grad-dtype", "moment-dtype", "master-dtype",
     "compute-dtype", "live-layers", "state-rules", "zero", "zero-axes",
-    "zero-style", "mode", "batch", "seq", "kv-dtype", "kv-block", "kv-axes",
-    "batch-axes", "sequence-axes",
+    "zero-style", "mode", "batch", "seq", "source-seq", "kv-dtype", "kv-block",
+    "kv-axes", "batch-axes", "sequence-axes",
     // Output
     "to", "format", "json", "output", "expand", "exact", "color", "quiet",
     "verbose", "no-progress",

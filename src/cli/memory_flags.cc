@@ -198,6 +198,13 @@ const std::vector<Flag>& cache_flags() {
          o.sweep.seq = integers_of(s, o.command, 1, kMaxSequence, d);
          if (!o.sweep.seq.empty()) o.memory.seq = o.sweep.seq[0];
        }},
+      {"source-seq", 0, Takes::Text, "N", "Memory",
+       "tokens that an encoder gives, where the decoder keeps their keys",
+       kBudgeting, false, true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         const auto tokens = integers_of(s, "", 1, kMaxSequence, d);
+         if (!tokens.empty()) o.memory.source_seq = tokens[0];
+       }},
       {"kv-dtype", 0, Takes::Text, "DTYPE", "Memory",
        "dtype of the KV cache (default bf16)", kBudgeting, false, true, nullptr,
        [](const Setting& s, Options& o, Diagnostics& d) {

@@ -13,12 +13,59 @@
 #include <vector>
 
 #include "base/source.h"
+#include "core/types.h"
 
 namespace shardplan {
 
 // Who says so: facts from a config or a manifest are taken at their word
 // (SP206 is an error), inferred ones only warn.
 enum class FactsFrom : uint8_t { None, Inferred, Manifest, Config };
+
+// What a layer keeps while it generates.
+struct KeptTensor {
+  enum class Per : uint8_t {
+    Token,     // of those seen so far: keys and values, a latent
+    Source,    // of those that an encoder gives: keys and values that cross
+    Sequence,  // however long it is: a recurrent state
+  };
+  std::string name;  // "kv", "latent", "ssm"
+  Per per = Per::Token;
+  // Parts that devices can share out, KV heads or channels, and elements of
+  // each, for one token or sequence. 0: all of it stays together.
+  int64_t heads = 0;
+  int64_t width = 0;
+  // Of tokens: how far the layer reaches back, 0 for all. Of a source: how many
+  // there are, 0 where that does not follow from the model.
+  int64_t tokens = 0;
+  // Of what is kept per sequence; none: that of the cache.
+  std::optional<DType> dtype = std::nullopt;
+  // Where its heads are parameters, too: what the architecture calls their
+  // number, and the module, folded: "model.layers.*.mixer".
+  std::string label = {};
+  std::string module = {};
+
+  bool operator==(const KeptTensor&) const = default;
+};
+// KeptTensor::Per in files.
+inline constexpr std::array<std::string_view, 3> kKeptPer = {"token", "source",
+                                                             "sequence"};
+struct LayerState {
+  bool known = true;
+  std::vector<KeptTensor> kept;  // none: it keeps nothing
+
+  bool operator==(const LayerState&) const = default;
+};
+// More than any model has; each takes an entry for every layer.
+inline constexpr size_t kMaxKept = 16;
+inline constexpr size_t kMaxStateLayers = 100'000;
+
+// Of all layers: those that are alike, and which of these each layer is.
+struct ModelState {
+  std::vector<LayerState> kinds;
+  std::vector<uint32_t> layers;
+
+  bool operator==(const ModelState&) const = default;
+};
 
 struct ModelFacts {
   FactsFrom from = FactsFrom::None;
@@ -40,6 +87,9 @@ struct ModelFacts {
   // kUnknownWindow: it keeps something else, and nobody says how much. Empty
   // when nothing is said, which for a config means that every layer sees all.
   std::vector<int64_t> windows;
+  // What layers keep, where the architecture says it; without layers where
+  // nothing does, and then heads and windows tell.
+  ModelState state;
 };
 inline constexpr int64_t kUnknownWindow = -1;
 

@@ -121,7 +121,8 @@ int64_t room_for_state(const Budget& budget, const BudgetOptions& options) {
   };
   const auto room = static_cast<double>(budget.limit->usable - options.reserve);
   return static_cast<int64_t>(room / (1 + options.fragmentation)) -
-         of(Category::GatheredLayer) - of(Category::KvCache);
+         of(Category::GatheredLayer) - of(Category::KvCache) -
+         of(Category::RecurrentState);
 }
 
 void help_devices(const Plan& plan, const Budget& budget,
@@ -160,7 +161,8 @@ void help_cache(const Manifest& manifest, const Budget& budget,
   if (!layers) return;
   const CategoryBytes& bytes = budget.classes.front().bytes;
   const int64_t room = room_for_state(budget, options) +
-                       bytes[static_cast<size_t>(Category::KvCache)] -
+                       bytes[static_cast<size_t>(Category::KvCache)] +
+                       bytes[static_cast<size_t>(Category::RecurrentState)] -
                        bytes[static_cast<size_t>(Category::Parameters)];
   if (room <= 0) return;
   const auto batch =

@@ -114,6 +114,7 @@ ModelFacts facts_of(ModelFacts facts, const RunnableModel& model) {
   follow(facts.vocab, "vocab");
   const auto kept = static_cast<size_t>(facts.layers.value_or(0));
   if (facts.windows.size() > kept) facts.windows.resize(kept);
+  facts.state = {};  // of sizes that have shrunk
   return facts;
 }
 

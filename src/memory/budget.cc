@@ -17,8 +17,9 @@ namespace {
 
 // In the order of Category.
 constexpr std::array<std::string_view, kCategories> kCategoryNames = {
-    "parameters",     "gradients", "master_weights", "optimizer_state",
-    "gathered_layer", "kv_cache",  "fragmentation",  "reserve"};
+    "parameters",      "gradients",      "master_weights",
+    "optimizer_state", "gathered_layer", "kv_cache",
+    "recurrent_state", "fragmentation",  "reserve"};
 
 // More classes of devices than this take seconds; no sensible plan has them.
 constexpr int64_t kMaxClasses = int64_t{1} << 20;
@@ -214,32 +215,59 @@ class Maker {
     return forms;
   }
 
-  // The KV cache of every stage.
+  // What the layers of every stage keep: the KV cache, and recurrent states.
   bool cache() {
     cache_.assign(stage_count(), 0);
+    states_.assign(stage_count(), 0);
     if (!options_.kv) return true;
     const auto layers = kv_layers(manifest_, diags_);
-    if (!layers) return false;
+    if (!layers || !check_source(*layers)) return false;
     for (size_t stage = 0; stage < stage_count(); ++stage) {
       std::vector<KvLayer> own = *layers;
       if (budget_.stages) {
+        // Those behind the last, as of a decoder behind its encoder, are on
+        // the last stage.
         const auto [begin, end] = budget_.stages->ranges[stage];
-        const auto at = [&](int64_t layer) {
-          return layers->begin() +
-                 std::min(layer, static_cast<int64_t>(layers->size()));
-        };
-        own.assign(at(begin), at(end));
+        const bool last = stage + 1 == stage_count();
+        own = *kv_layers(manifest_.facts, begin, last ? INT64_MAX : end);
       }
-      const auto bytes =
-          kv_bytes_per_device(own, options_.kv_sharding, *options_.kv);
-      const auto totals =
-          kv_totals(own, options_.kv_sharding, *options_.kv,
-                    mesh_.devices() / static_cast<int64_t>(stage_count()));
-      if (!bytes || !totals) return too_large("the bytes of the KV cache");
-      cache_[stage] = *bytes;
-      budget_.totals[index_of(Category::KvCache)].with_replicas +=
-          totals->with_replicas;
+      const auto states = std::stable_partition(
+          own.begin(), own.end(),
+          [](const KvLayer& layer) { return !is_recurrent(layer); });
+      if (!count_kept({states, own.end()}, stage, Category::RecurrentState,
+                      states_)) {
+        return false;
+      }
+      own.erase(states, own.end());
+      if (!count_kept(own, stage, Category::KvCache, cache_)) return false;
     }
+    return true;
+  }
+
+  bool check_source(const std::vector<KvLayer>& layers) {
+    if (options_.kv->source > 0 || !needs_source(layers)) return true;
+    diags_
+        .error(Code::Usage, {},
+               "how many tokens the encoder gives is not said, whose keys and "
+               "values layers of the decoder keep")
+        .help("add `--source-seq`, e.g. `--source-seq 512`");
+    return false;
+  }
+
+  bool count_kept(const std::vector<KvLayer>& own, size_t stage,
+                  Category category, std::vector<int64_t>& into) {
+    const auto bytes =
+        kv_bytes_per_device(own, options_.kv_sharding, *options_.kv);
+    const auto totals =
+        kv_totals(own, options_.kv_sharding, *options_.kv,
+                  mesh_.devices() / static_cast<int64_t>(stage_count()));
+    if (!bytes || !totals) {
+      return too_large(category == Category::KvCache
+                           ? "the bytes of the KV cache"
+                           : "the bytes of recurrent states");
+    }
+    into[stage] = *bytes;
+    budget_.totals[index_of(category)].with_replicas += totals->with_replicas;
     return true;
   }
 
@@ -281,6 +309,7 @@ class Maker {
     }
     bytes[index_of(Category::GatheredLayer)] = gathered_[stage];
     bytes[index_of(Category::KvCache)] = cache_[stage];
+    bytes[index_of(Category::RecurrentState)] = states_[stage];
     constexpr int64_t kMillion = 1'000'000;
     const Int128 lost = std::llround(options_.fragmentation * kMillion);
     bytes[index_of(Category::Fragmentation)] =
@@ -426,6 +455,7 @@ class Maker {
   Counts all_counts_;
   std::vector<Int128> gathered_;  // per stage
   std::vector<int64_t> cache_;    // per stage
+  std::vector<int64_t> states_;   // per stage, recurrent
   std::vector<CoordinateClass> places_;
 };
 
@@ -437,8 +467,9 @@ std::string_view category_name(Category category) {
 
 std::string_view category_title(Category category) {
   constexpr std::array<std::string_view, kCategories> kTitles = {
-      "parameters",     "gradients", "master weights", "optimizer state",
-      "gathered layer", "KV cache",  "fragmentation",  "reserve"};
+      "parameters",      "gradients",      "master weights",
+      "optimizer state", "gathered layer", "KV cache",
+      "recurrent state", "fragmentation",  "reserve"};
   return kTitles.at(static_cast<size_t>(category));
 }
 

@@ -34,10 +34,11 @@ enum class Category : uint8_t {
   OptimizerState,
   GatheredLayer,  // the largest layer, as gathered for use (FSDP)
   KvCache,
+  RecurrentState,
   Fragmentation,
   Reserve,
 };
-inline constexpr size_t kCategories = 8;
+inline constexpr size_t kCategories = 9;
 std::string_view category_name(Category category);   // "master_weights"
 std::string_view category_title(Category category);  // "master weights"
 using CategoryBytes = std::array<int64_t, kCategories>;

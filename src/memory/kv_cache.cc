@@ -5,10 +5,12 @@
 #include <array>
 #include <initializer_list>
 #include <map>
+#include <set>
 #include <string_view>
 #include <utility>
 
 #include "base/text.h"
+#include "core/fold.h"
 #include "core/spec.h"
 #include "model/tensor_name.h"
 #include "model/units.h"
@@ -26,12 +28,25 @@ std::optional<int64_t> width_of(const ModelFacts& facts) {
                      facts.value_dim.value_or(*facts.head_dim));
 }
 
+std::optional<int64_t> layer_bytes(const KvLayer& layer,
+                                   const KvSharding& sharding,
+                                   const KvRequest& request) {
+  return kv_bytes(kv_share(layer, sharding, request),
+                  layer.dtype.value_or(request.dtype));
+}
+
+// How many tokens of a sequence there are, in all and before a window cuts.
+int64_t tokens_of(const KvLayer& layer, const KvRequest& request) {
+  if (layer.recurrent) return 1;
+  if (layer.source == kSourceTokens) return request.source;
+  return layer.source > 0 ? layer.source : request.seq;
+}
+
 // Bytes of all layers of one kind; the number of layers is small.
 std::optional<int64_t> bytes_of_kind(const KvKind& kind,
                                      const KvSharding& sharding,
                                      const KvRequest& request) {
-  const auto bytes =
-      kv_bytes(kv_share(kind.layer, sharding, request), request.dtype);
+  const auto bytes = layer_bytes(kind.layer, sharding, request);
   if (!bytes) return std::nullopt;
   return checked_mul(*bytes, kind.layers);
 }
@@ -42,8 +57,8 @@ std::optional<int64_t> uncut_bytes(const KvLayer& layer,
                                    const KvRequest& request) {
   KvLayer uncut = layer;
   uncut.window = 0;
-  const auto all = kv_bytes(kv_share(uncut, sharding, request), request.dtype);
-  const auto cut = kv_bytes(kv_share(layer, sharding, request), request.dtype);
+  const auto all = layer_bytes(uncut, sharding, request);
+  const auto cut = layer_bytes(layer, sharding, request);
   if (!all || !cut) return std::nullopt;
   return *all - *cut;
 }
@@ -85,21 +100,44 @@ std::optional<int64_t> bytes_of_kinds(const std::vector<KvKind>& kinds,
 // The bytes of one layer without any rounding or copy.
 // REQUIRES: what one device holds of it fits 63 bits, so this fits 127.
 Int128 cache_bytes(const KvLayer& layer, const KvRequest& request) {
-  const int64_t tokens =
-      layer.window > 0 ? std::min(layer.window, request.seq) : request.seq;
+  const int64_t all = tokens_of(layer, request);
+  const int64_t tokens = layer.window > 0 ? std::min(layer.window, all) : all;
   Int128 elements = 1;
   for (const int64_t factor :
        {request.batch, tokens, layer.latent > 0 ? layer.latent : layer.heads,
         layer.latent > 0 ? 1 : layer.width}) {
     elements *= factor;
   }
-  return wide_byte_count(elements, request.dtype);
+  return wide_byte_count(elements, layer.dtype.value_or(request.dtype));
+}
+
+std::string unknown_layers(const ModelState& state) {
+  const auto unknown =
+      std::count_if(state.layers.begin(), state.layers.end(),
+                    [&](uint32_t kind) { return !state.kinds[kind].known; });
+  return unknown > 0 ? "what " + plural(unknown, "layer") + " keep" : "";
+}
+
+// Keys and values by one name, "kv", are what a KV cache has.
+KvLayer kept_layer(const KeptTensor& kept) {
+  KvLayer layer;
+  (kept.heads > 0 ? layer.width : layer.latent) = kept.width;
+  layer.heads = kept.heads;
+  layer.recurrent = kept.per == KeptTensor::Per::Sequence;
+  layer.dtype = kept.dtype;
+  if (kept.name != "kv" && kept.name != "latent") layer.name = kept.name;
+  if (kept.per == KeptTensor::Per::Token) layer.window = kept.tokens;
+  if (kept.per == KeptTensor::Per::Source) {
+    layer.source = kept.tokens > 0 ? kept.tokens : kSourceTokens;
+  }
+  return layer;
 }
 
 }  // namespace
 
 std::string kv_missing(const ModelFacts& facts) {
   std::vector<std::string> missing;
+  if (!facts.state.layers.empty()) return unknown_layers(facts.state);
   if (!facts.layers) missing.emplace_back("`layers`");
   if (!facts.kv_latent) {
     if (!facts.kv_heads) missing.emplace_back("`kv_heads`");
@@ -126,7 +164,24 @@ std::string kv_missing(const ModelFacts& facts) {
 }
 
 std::optional<std::vector<KvLayer>> kv_layers(const ModelFacts& facts) {
+  return kv_layers(facts, 0, INT64_MAX);
+}
+
+std::optional<std::vector<KvLayer>> kv_layers(const ModelFacts& facts,
+                                              int64_t begin, int64_t end) {
   if (!kv_missing(facts).empty()) return std::nullopt;
+  const ModelState& state = facts.state;
+  if (!state.layers.empty()) {
+    std::vector<KvLayer> layers;
+    end = std::min(end, static_cast<int64_t>(state.layers.size()));
+    for (int64_t i = begin; i < end; ++i) {
+      const uint32_t kind = state.layers[static_cast<size_t>(i)];
+      for (const KeptTensor& each : state.kinds[kind].kept) {
+        layers.push_back(kept_layer(each));
+      }
+    }
+    return layers;
+  }
   KvLayer layer;
   if (facts.kv_latent) {
     layer.latent = *facts.kv_latent;
@@ -138,15 +193,31 @@ std::optional<std::vector<KvLayer>> kv_layers(const ModelFacts& facts) {
   for (size_t i = 0; i < facts.windows.size(); ++i) {
     layers[i].window = facts.windows[i];
   }
-  return layers;
+  end = std::min(end, *facts.layers);
+  return std::vector<KvLayer>(layers.begin() + std::min(begin, end),
+                              layers.begin() + end);
+}
+
+bool is_recurrent(const KvLayer& layer) { return layer.recurrent; }
+
+bool needs_source(const std::vector<KvLayer>& layers) {
+  return std::any_of(layers.begin(), layers.end(), [](const KvLayer& layer) {
+    return layer.source == kSourceTokens;
+  });
 }
 
 std::vector<KvKind> kv_kinds(const std::vector<KvLayer>& layers) {
   std::vector<KvKind> kinds;
-  std::map<std::array<int64_t, 4>, size_t> numbers;
+  std::map<std::pair<std::array<int64_t, 7>, std::string_view>, size_t> numbers;
   for (const KvLayer& layer : layers) {
-    const auto [entry, is_new] = numbers.try_emplace(
-        {layer.heads, layer.width, layer.latent, layer.window}, kinds.size());
+    const int64_t dtype =
+        layer.dtype ? static_cast<int64_t>(*layer.dtype) : int64_t{-1};
+    const std::array<int64_t, 7> all = {layer.heads,  layer.width,
+                                        layer.latent, layer.window,
+                                        layer.source, layer.recurrent ? 1 : 0,
+                                        dtype};
+    const auto [entry, is_new] =
+        numbers.try_emplace({all, layer.name}, kinds.size());
     if (is_new) kinds.push_back({layer, 0});
     ++kinds[entry->second].layers;
   }
@@ -156,18 +227,23 @@ std::vector<KvKind> kv_kinds(const std::vector<KvLayer>& layers) {
 KvShare kv_share(const KvLayer& layer, const KvSharding& sharding,
                  const KvRequest& request) {
   KvShare share;
+  const int64_t over = layer.recurrent ? sharding.states : sharding.heads;
   if (layer.latent > 0) {
     share.heads = 1;
     share.width = layer.latent;
-    share.copies = sharding.heads;
+    share.copies = over;
   } else {
-    share.heads = ceil_div(layer.heads, sharding.heads);
+    share.heads = ceil_div(layer.heads, over);
     share.width = layer.width;
-    share.copies = std::max<int64_t>(1, sharding.heads / layer.heads);
+    share.copies = std::max<int64_t>(1, over / layer.heads);
   }
   share.sequences = ceil_div(request.batch, sharding.batch);
-  int64_t pages =
-      ceil_div(ceil_div(request.seq, sharding.sequence), request.block);
+  if (layer.recurrent) {
+    share.tokens = 1;
+    return share;
+  }
+  const int64_t seq = tokens_of(layer, request);
+  int64_t pages = ceil_div(ceil_div(seq, sharding.sequence), request.block);
   if (layer.window > 0) {
     const int64_t reach = ceil_div(layer.window, sharding.sequence);
     pages = std::min(pages, ceil_div(reach - 1, request.block) + 1);
@@ -212,11 +288,13 @@ std::optional<KvTotals> kv_totals(const std::vector<KvLayer>& layers,
     --kinds[at_work->kind].layers;
     kinds.push_back({uncut, 1});
   }
-  const int64_t groups =
-      devices / (sharding.heads * sharding.batch * sharding.sequence);
   KvTotals totals;
   totals.on_devices = static_cast<Int128>(*per_device) * devices;
   for (const KvKind& kind : kinds) {
+    const int64_t groups =
+        devices / (sharding.batch * (kind.layer.recurrent
+                                         ? sharding.states
+                                         : sharding.heads * sharding.sequence));
     const int64_t copies = kv_share(kind.layer, sharding, request).copies;
     totals.with_replicas +=
         cache_bytes(kind.layer, request) * kind.layers * (groups * copies);
@@ -308,19 +386,12 @@ bool check_asked(const Plan& plan, const KvAxesAsked& asked,
   return good;
 }
 
-// The axes of the key projections, of the one that is cut least where they
+// The axes of the projections, of the one that is cut least where they
 // differ: too large a cache rather than too small a one.
-AxisNames axes_of_keys(const Manifest& manifest,
-                       const std::vector<KeyProjection>& projections,
-                       const Plan& plan, std::string& from) {
-  if (manifest.facts.kv_latent) {
-    from = "a latent has no heads to cut";
-    return {};
-  }
-  if (projections.empty()) {
-    from = "no key projection is known by name";
-    return {};
-  }
+AxisNames least_axes(const Manifest& manifest,
+                     const std::vector<KeyProjection>& projections,
+                     const Plan& plan, std::string_view what,
+                     std::string& from) {
   AxisNames least;
   size_t parameter = 0;
   int64_t shards = 0;
@@ -339,8 +410,33 @@ AxisNames axes_of_keys(const Manifest& manifest,
   }
   from = "as `" + std::string(manifest.name(parameter)) +
          (shards > 1 ? "` is sharded" : "` is whole");
-  if (differ) from += ", the least of all key projections";
+  if (differ) from += ", the least of all " + std::string(what);
   return least;
+}
+
+AxisNames axes_of_keys(const Manifest& manifest,
+                       const std::vector<KeyProjection>& projections,
+                       const Plan& plan, std::string& from) {
+  if (manifest.facts.kv_latent) {
+    from = "a latent has no heads to cut";
+    return {};
+  }
+  if (projections.empty()) {
+    from = "no key projection is known by name";
+    return {};
+  }
+  return least_axes(manifest, projections, plan, "key projections", from);
+}
+
+AxisNames axes_of_states(const Manifest& manifest,
+                         const std::vector<KeyProjection>& projections,
+                         const Plan& plan, std::string& from) {
+  if (projections.empty()) {
+    from = "no parameter is known to be cut as they are";
+    return {};
+  }
+  return least_axes(manifest, projections, plan, "matrices of these layers",
+                    from);
 }
 
 }  // namespace
@@ -361,13 +457,58 @@ std::vector<KeyProjection> key_projections(const Manifest& manifest) {
   return found;
 }
 
+std::vector<KeyProjection> state_projections(const Manifest& manifest) {
+  // What the architecture calls the parts of each module's states.
+  std::set<std::pair<std::string_view, std::string_view>> parts;
+  for (const LayerState& kind : manifest.facts.state.kinds) {
+    for (const KeptTensor& kept : kind.kept) {
+      const bool named = !kept.label.empty();
+      if (named && kept.per == KeptTensor::Per::Sequence) {
+        parts.emplace(kept.module, kept.label);
+      }
+    }
+  }
+  std::vector<KeyProjection> found;
+  if (parts.empty() || manifest.kinds == nullptr) return found;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const Shape& shape = manifest.type(i).shape;
+    // Small ones are often whole where what they scale is cut.
+    if (shape.size() < 2) continue;
+    const std::string name = folded_name(manifest.name(i));
+    const auto kind = manifest.kinds->find({name, shape});
+    if (kind == manifest.kinds->end()) continue;
+    const auto dim = [&](std::string_view module) -> std::optional<int> {
+      for (size_t d = 0; d < kind->second.size(); ++d) {
+        if (parts.contains({module, kind->second[d].label})) {
+          return static_cast<int>(d);
+        }
+      }
+      return std::nullopt;
+    };
+    for (size_t end = name.rfind('.'); end != std::string::npos && end > 0;
+         end = name.rfind('.', end - 1)) {
+      if (const auto at = dim(std::string_view(name).substr(0, end))) {
+        found.push_back({i, *at});
+        break;
+      }
+    }
+  }
+  return found;
+}
+
 std::optional<KvAxes> kv_axes(const Manifest& manifest,
                               const std::vector<KeyProjection>& projections,
+                              const std::vector<KeyProjection>& states,
                               const Plan& plan, const KvAxesAsked& asked,
                               Diagnostics& diags) {
   if (!check_asked(plan, asked, diags)) return std::nullopt;
   KvAxes axes{asked.heads, asked.batch, asked.sequence, "as `--kv-axes` says"};
+  axes.states = axes.heads;
+  axes.states_from = axes.heads_from;
   if (asked.heads.empty()) {
+    axes.states = axes_of_states(manifest, states, plan, axes.states_from);
+    remove_all(axes.states, asked.batch);
+    remove_all(axes.states, asked.sequence);
     axes.heads = axes_of_keys(manifest, projections, plan, axes.heads_from);
     const size_t before = axes.heads.size();
     remove_all(axes.heads, asked.batch);
@@ -379,9 +520,11 @@ std::optional<KvAxes> kv_axes(const Manifest& manifest,
   if (asked.batch.empty()) {
     axes.batch.assign(kGatheredAxes.begin(), kGatheredAxes.end());
     remove_all(axes.batch, axes.heads);
+    remove_all(axes.batch, axes.states);
     remove_all(axes.batch, asked.sequence);
   }
-  for (AxisNames* names : {&axes.heads, &axes.batch, &axes.sequence}) {
+  for (AxisNames* names :
+       {&axes.heads, &axes.batch, &axes.sequence, &axes.states}) {
     std::erase_if(*names, [&](const AxisName& axis) {
       return plan.mesh.size_of(axis) == 1;
     });
@@ -391,7 +534,7 @@ std::optional<KvAxes> kv_axes(const Manifest& manifest,
 
 KvSharding kv_sharding(const Mesh& mesh, const KvAxes& axes) {
   return {shard_count(mesh, axes.heads), shard_count(mesh, axes.batch),
-          shard_count(mesh, axes.sequence)};
+          shard_count(mesh, axes.sequence), shard_count(mesh, axes.states)};
 }
 
 std::optional<KvSharding> kv_sharding(const Manifest& manifest,
@@ -400,9 +543,9 @@ std::optional<KvSharding> kv_sharding(const Manifest& manifest,
                                       const AxisNames& batch_axes,
                                       const AxisNames& sequence_axes,
                                       Diagnostics& diags) {
-  const auto axes =
-      shardplan::kv_axes(manifest, key_projections(manifest), plan,
-                         {kv_axes, batch_axes, sequence_axes}, diags);
+  const auto axes = shardplan::kv_axes(
+      manifest, key_projections(manifest), state_projections(manifest), plan,
+      {kv_axes, batch_axes, sequence_axes}, diags);
   if (!axes) return std::nullopt;
   return kv_sharding(plan.mesh, *axes);
 }

@@ -20,6 +20,11 @@
 // Sources: 2 x bytes x heads x head size x layers x tokens (scaling-book); MLA
 // and replication as in vLLM; the pages of a window as vLLM reserves them.
 //
+// Cross attention keeps the keys and values of what an encoder gives, as many
+// tokens as that are. A recurrent state is kept per sequence, however long it
+// is: context parallelism does not cut it, pages do not round it, and its parts
+// (heads, channels) are shared out over axes of their own.
+//
 // Every count is at least 1 and at most kMaxKvCount; what follows from facts is
 // checked.
 #pragma once
@@ -27,6 +32,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/checked.h"
@@ -41,19 +47,35 @@ namespace shardplan {
 
 inline constexpr int64_t kMaxKvCount = int64_t{1} << 40;
 
-// What one layer caches. Either `heads` or `latent` is positive.
+// As many tokens as KvRequest::source.
+inline constexpr int64_t kSourceTokens = -1;
+
+// What one layer keeps. Either `heads` or `latent` is positive.
 struct KvLayer {
-  int64_t heads = 0;   // KV heads
+  int64_t heads = 0;   // KV heads; parts of a state
   int64_t width = 0;   // elements per head and token: key + value
   int64_t latent = 0;  // elements per token, of no head
   int64_t window = 0;  // tokens that it reaches back; 0: all
+  // Of an encoder instead of those that are generated; 0: it is of these.
+  int64_t source = 0;
+  bool recurrent = false;                     // per sequence, not per token
+  std::optional<DType> dtype = std::nullopt;  // none: that of the request
+  // "ssm", "cross"; "" for keys and values and for a latent. Of the facts,
+  // which must outlive it.
+  std::string_view name = {};
 
   bool operator==(const KvLayer&) const = default;
 };
 
-// Per layer of the model. Empty where facts do not tell; kv_missing()
-// then names what they lack.
+// What layers keep, in order: of one layer one entry, or more, or none. Empty
+// where facts do not tell; kv_missing() then names what they lack. With a range
+// those of the layers [begin, end).
 std::optional<std::vector<KvLayer>> kv_layers(const ModelFacts& facts);
+std::optional<std::vector<KvLayer>> kv_layers(const ModelFacts& facts,
+                                              int64_t begin, int64_t end);
+bool is_recurrent(const KvLayer& layer);
+// Some depend on how many tokens an encoder gives.
+bool needs_source(const std::vector<KvLayer>& layers);
 // "`kv_heads` and `head_dim`"; empty when nothing is missing.
 std::string kv_missing(const ModelFacts& facts);
 
@@ -70,6 +92,7 @@ struct KvSharding {
   int64_t heads = 1;     // tensor-parallel ranks over KV heads
   int64_t batch = 1;     // over sequences
   int64_t sequence = 1;  // over tokens (context parallelism)
+  int64_t states = 1;    // over parts of recurrent states
 
   bool operator==(const KvSharding&) const = default;
 };
@@ -80,6 +103,7 @@ struct KvRequest {
   DType dtype = DType::BF16;
   int64_t block = 1;     // tokens per page; 1: no paging
   bool prefill = false;  // windows are cut only after the prompt is processed
+  int64_t source = 0;    // tokens that an encoder gives; 0: not said
 };
 
 // What the fullest device holds of one layer's cache.
@@ -88,8 +112,8 @@ struct KvShare {
   int64_t width = 0;  // elements per head and token
   int64_t sequences = 0;
   int64_t tokens = 0;  // of each sequence, in whole pages
-  // Devices of those over heads that hold the same heads, rounded down; all of
-  // them for a latent.
+  // Devices of those that share a sequence's tokens, or a state, that hold the
+  // same heads, rounded down; all of them for a latent.
   int64_t copies = 1;
 };
 KvShare kv_share(const KvLayer& layer, const KvSharding& sharding,
@@ -168,7 +192,12 @@ struct KeyProjection {
 // In manifest order; needs facts that a config or the manifest states.
 std::vector<KeyProjection> key_projections(const Manifest& manifest);
 
-// Axes of the mesh larger than 1, no axis twice.
+// The same of the parts of recurrent states: dimensions of a mixer's matrices
+// that the architecture calls as it calls the state's. Only where layers keep
+// states; whole where nothing is found, which is never too little.
+std::vector<KeyProjection> state_projections(const Manifest& manifest);
+
+// Axes of the mesh larger than 1, no axis twice but those over states.
 struct KvAxes {
   AxisNames heads;
   AxisNames batch;
@@ -176,6 +205,9 @@ struct KvAxes {
   // Why those over heads: "as `model.layers.0.self_attn.k_proj.weight` is
   // sharded".
   std::string heads_from;
+  // Over parts of recurrent states; as over heads where these were asked for.
+  AxisNames states = {};
+  std::string states_from = {};
 
   bool operator==(const KvAxes&) const = default;
 };
@@ -191,6 +223,7 @@ struct KvAxesAsked {
 // one that is asked for twice.
 std::optional<KvAxes> kv_axes(const Manifest& manifest,
                               const std::vector<KeyProjection>& projections,
+                              const std::vector<KeyProjection>& states,
                               const Plan& plan, const KvAxesAsked& asked,
                               Diagnostics& diags);
 KvSharding kv_sharding(const Mesh& mesh, const KvAxes& axes);

@@ -28,6 +28,7 @@ int64_t room_for_cache(const BudgetOptions& options, const Budget& budget) {
     return bytes.at(static_cast<size_t>(category));
   };
   const int64_t others = budget.classes.front().total - of(Category::KvCache) -
+                         of(Category::RecurrentState) -
                          of(Category::Fragmentation) - of(Category::Reserve);
   if (usable < 0) return -1;
   return static_cast<int64_t>(usable * kMillion / (kMillion + lost)) - others;

@@ -67,6 +67,7 @@ std::vector<Given> given_cache_flags(const MemoryRequest& m) {
           {"--seq", m.seq.has_value()},
           {"--kv-dtype", m.kv_dtype.has_value()},
           {"--kv-block", m.kv_block != 1},
+          {"--source-seq", m.source_seq.has_value()},
           {"--kv-axes", !m.kv_axes.empty()},
           {"--batch-axes", !m.batch_axes.empty()},
           {"--sequence-axes", !m.sequence_axes.empty()}};
@@ -129,6 +130,7 @@ std::optional<KvRequest> kv_request(const MemoryRequest& m, Mode mode) {
   request.dtype = m.kv_dtype.value_or(DType::BF16);
   request.block = m.kv_block;
   request.prefill = mode == Mode::Prefill;
+  request.source = m.source_seq.value_or(0);
   return request;
 }
 
@@ -137,7 +139,8 @@ bool check_stage_axis(const MemoryRequest& memory, const KvAxes& axes,
                       Diagnostics& diags) {
   if (!memory.stages) return true;
   const AxisName& stage = memory.stages->axis;
-  for (const AxisNames* names : {&axes.heads, &axes.batch, &axes.sequence}) {
+  for (const AxisNames* names :
+       {&axes.heads, &axes.batch, &axes.sequence, &axes.states}) {
     if (std::find(names->begin(), names->end(), stage) == names->end()) {
       continue;
     }
@@ -234,9 +237,12 @@ std::optional<BudgetInput> budget_input(const MemoryRequest& memory,
   input.options.reserve = *reserve;
   input.options.kv = kv_request(memory, request.mode);
   if (input.options.kv) {
-    if (!read.projections) read.projections = key_projections(manifest);
+    if (!read.projections) {
+      read.projections = key_projections(manifest);
+      read.state_projections = state_projections(manifest);
+    }
     input.kv_axes = kv_axes(
-        manifest, *read.projections, plan,
+        manifest, *read.projections, read.state_projections, plan,
         {memory.kv_axes, memory.batch_axes, memory.sequence_axes}, diags);
     if (!input.kv_axes || !check_stage_axis(memory, *input.kv_axes, diags)) {
       return std::nullopt;

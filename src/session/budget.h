@@ -34,6 +34,7 @@ struct MemoryRequest {
   int64_t live_layers = 1;
   std::optional<int64_t> batch;
   std::optional<int64_t> seq;
+  std::optional<int64_t> source_seq;  // tokens that an encoder gives
   std::optional<DType> kv_dtype;
   int64_t kv_block = 1;
   // Each empty when not given.
@@ -73,6 +74,7 @@ struct BudgetInput {
 // for every mesh would take most of the time.
 struct NamesRead {
   std::optional<std::vector<KeyProjection>> projections;
+  std::vector<KeyProjection> state_projections;  // where there are projections
   std::vector<uint32_t> kind_of;  // that the units were determined for
   LayerGroups groups;
 };

@@ -347,8 +347,8 @@ Case planned(Manifest manifest, const RuleSet& rules, const char* mesh) {
 
 KvAxes axes_of(const Case& c, const KvAxesAsked& asked = {}) {
   Diagnostics diags;
-  auto axes =
-      kv_axes(c.manifest, key_projections(c.manifest), c.plan, asked, diags);
+  auto axes = kv_axes(c.manifest, key_projections(c.manifest), {}, c.plan,
+                      asked, diags);
   REQUIRE(axes);
   CHECK(diags.all().empty());
   return *std::move(axes);

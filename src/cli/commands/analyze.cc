@@ -218,13 +218,21 @@ void add_budget(Report& report, const Context& context, const Session& session,
 void add_cache(Report& report, const Session& session,
                const BudgetAnswer& answer) {
   const BudgetOptions& options = answer.input.options;
-  const auto layers = kv_layers(session.manifest.facts);
+  auto layers = kv_layers(session.manifest.facts);
   if (!options.kv || !answer.input.kv_axes || !layers) return;
   const Mesh& mesh = session.plan.mesh;
   const KvAxes& axes = *answer.input.kv_axes;
-  report.tables.push_back(kv_table(mesh, *layers, axes, *options.kv));
-  for (std::string& line : kv_notes(mesh, *layers, axes, *options.kv)) {
-    report.notes.push_back(std::move(line));
+  const bool recurs = std::erase_if(*layers, is_recurrent) > 0;
+  if (!layers->empty() || !recurs) {
+    report.tables.push_back(kv_table(mesh, *layers, axes, *options.kv));
+    for (std::string& line : kv_notes(mesh, *layers, axes, *options.kv)) {
+      report.notes.push_back(std::move(line));
+    }
+  }
+  if (recurs) {
+    report.tables.push_back(
+        recurrent_table(mesh, session.manifest.facts, axes, *options.kv));
+    report.notes.push_back(recurrent_note(mesh, axes));
   }
   if (!options.limit) return;
   const WorkloadHeadroom workload_headroom =

@@ -62,6 +62,41 @@ std::string windows_text(const std::vector<int64_t>& windows) {
   return text + " of " + plural(static_cast<int64_t>(windows.size()), "layer");
 }
 
+// "kv on 12, conv+delta on 36 of 48 layers"; empty where all layers keep keys
+// and values, or a latent, of which heads and windows tell.
+std::string kept_text(const ModelState& state) {
+  std::vector<std::pair<std::string, int64_t>> layers;
+  for (const uint32_t number : state.layers) {
+    const LayerState& kind = state.kinds[number];
+    std::vector<std::string> names;
+    for (const KeptTensor& kept : kind.kept) {
+      if (names.empty() || names.back() != kept.name) {
+        names.push_back(kept.name);
+      }
+    }
+    std::string text = names.empty() ? "nothing" : joined(names, "+");
+    if (!kind.known) text = "unknown";
+    const auto entry =
+        std::find_if(layers.begin(), layers.end(),
+                     [&](const auto& each) { return each.first == text; });
+    if (entry == layers.end()) {
+      layers.emplace_back(std::move(text), 1);
+    } else {
+      ++entry->second;
+    }
+  }
+  if (layers.empty() || (layers.size() == 1 && (layers[0].first == "kv" ||
+                                                layers[0].first == "latent"))) {
+    return "";
+  }
+  std::string text;
+  for (const auto& [names, count] : layers) {
+    text += (text.empty() ? "" : ", ") + names + " on " + std::to_string(count);
+  }
+  return text + " of " +
+         plural(static_cast<int64_t>(state.layers.size()), "layer");
+}
+
 // Empty where nothing is known.
 std::optional<Table> facts_table(const Manifest& manifest) {
   const ModelFacts& facts = manifest.facts;
@@ -76,9 +111,21 @@ std::optional<Table> facts_table(const Manifest& manifest) {
   for (const FactField& field : kFactFields) {
     add(field.name, facts.*field.member);
   }
-  if (!facts.windows.empty()) {
-    rows.push_back({"windows", windows_text(facts.windows),
+  std::vector<int64_t> windows = facts.windows;
+  // What layers without a window keep is said below.
+  if (!facts.state.layers.empty()) {
+    std::replace(windows.begin(), windows.end(), kUnknownWindow, int64_t{0});
+    const bool none = std::all_of(windows.begin(), windows.end(),
+                                  [](int64_t w) { return w == 0; });
+    if (none) windows.clear();
+  }
+  if (!windows.empty()) {
+    rows.push_back({"windows", windows_text(windows),
                     std::string(facts_from_text(facts.from))});
+  }
+  if (std::string kept = kept_text(facts.state); !kept.empty()) {
+    rows.push_back(
+        {"state", std::move(kept), std::string(facts_from_text(facts.from))});
   }
   if (const auto method = quantisation_by_names(manifest); !method.empty()) {
     rows.push_back({"quantised", std::string(method), "names"});

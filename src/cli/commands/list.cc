@@ -23,6 +23,7 @@
 #include "io/topologies.h"
 #include "model/architecture/quantisation.h"
 #include "model/architectures.h"
+#include "model/kept_state.h"
 #include "model/naming/name_scheme.h"
 #include "report/report.h"
 #include "resolve/framework_semantics.h"
@@ -114,11 +115,11 @@ std::vector<Table> list_families() {
   return {named_table("families", "", std::move(rows))};
 }
 
-// Whether the file says what each layer keeps: windows of its KV cache, or that
-// it keeps something else.
+// What layers keep while the model generates, as the file says it:
+// "kv", "kv+ssm+conv"; "unknown" where it says nothing.
 std::string state_text(const Architecture& all) {
-  const ValueRule* const window = all.find_value("window");
-  return window != nullptr && !window->of_forward ? "per layer" : "";
+  const std::vector<std::string> names = kept_names(all, all.classes.front());
+  return names.empty() ? "unknown" : joined(names, "+");
 }
 
 // "all", or "all but awq".

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "cli/options.h"
 #include "cli/views/columns.h"
@@ -13,7 +14,7 @@ namespace shardplan::cli {
 namespace {
 
 // In the order of Category: letters of the stacked bars.
-constexpr std::string_view kLetters = "PGMOLKFR";
+constexpr std::string_view kLetters = "PGMOLKSFR";
 constexpr int kBarWidth = 24;
 
 std::string amount(int64_t bytes) {
@@ -343,7 +344,9 @@ namespace {
 std::string kind_text(const KvLayer& layer) {
   std::string text =
       layer.window > 0 ? "window " + count_text(layer.window) : "all tokens";
+  if (layer.source != 0) text = "tokens of the encoder";
   if (layer.latent > 0) text += ", latent";
+  if (!layer.name.empty()) text += ", " + std::string(layer.name);
   return text;
 }
 
@@ -451,6 +454,105 @@ Table kv_table(const Mesh& mesh, const std::vector<KvLayer>& layers,
   return table;
 }
 
+namespace {
+
+// How many layers keep a state of that name.
+int64_t layers_with(const ModelState& state, std::string_view name) {
+  return std::count_if(
+      state.layers.begin(), state.layers.end(), [&](uint32_t kind) {
+        const std::vector<KeptTensor>& kept = state.kinds[kind].kept;
+        return std::any_of(kept.begin(), kept.end(), [&](const KeptTensor& k) {
+          return k.per == KeptTensor::Per::Sequence && k.name == name;
+        });
+      });
+}
+
+// What all devices hold together may be more than fits.
+int64_t plus(int64_t sum, int64_t layers, std::optional<int64_t> each) {
+  const auto all = each ? checked_mul(*each, layers) : std::nullopt;
+  const auto both = all ? checked_add(sum, *all) : std::nullopt;
+  return both.value_or(INT64_MAX);
+}
+
+}  // namespace
+
+Table recurrent_table(const Mesh& mesh, const ModelFacts& facts,
+                      const KvAxes& axes, const KvRequest& request) {
+  std::vector<KvLayer> layers =
+      kv_layers(facts).value_or(std::vector<KvLayer>());
+  std::erase_if(layers, [](const KvLayer& l) { return !is_recurrent(l); });
+  const KvSharding sharding = kv_sharding(mesh, axes);
+  // States of one name, whose parts are shared out each on their own.
+  struct Named {
+    std::string name;
+    DType dtype = DType::F32;
+    int64_t layers = 0;
+    int64_t elements = 0;  // of a sequence
+    int64_t bytes = 0;     // of a sequence
+    int64_t here = 0;
+    int64_t sequences = 0;
+  };
+  std::vector<Named> states;
+  for (const KvKind& kind : kv_kinds(layers)) {
+    const KvLayer& layer = kind.layer;
+    const DType dtype = layer.dtype.value_or(request.dtype);
+    auto one = std::find_if(states.begin(), states.end(), [&](const Named& s) {
+      return s.name == layer.name && s.dtype == dtype;
+    });
+    if (one == states.end()) {
+      one = states.insert(states.end(), {std::string(layer.name), dtype,
+                                         layers_with(facts.state, layer.name)});
+    }
+    // Totals of these fit: budgets are made first.
+    const KvShare share = kv_share(layer, sharding, request);
+    KvShare whole = kv_share(layer, {}, {});
+    whole.sequences = 1;
+    one->elements =
+        plus(one->elements, kind.layers, checked_mul(whole.heads, whole.width));
+    one->bytes = plus(one->bytes, kind.layers, kv_bytes(whole, dtype));
+    one->here = plus(one->here, kind.layers, kv_bytes(share, dtype));
+    one->sequences = share.sequences;
+  }
+  const ColumnsOf<Named> columns = {
+      {{"state", "state"}, [](const Named& s) { return s.name; }},
+      {{"dtype", "dtype"},
+       [](const Named& s) { return std::string(dtype_name(s.dtype)); }},
+      {{"layers", "layers", Align::Right},
+       [](const Named& s) { return Count{s.layers}; }},
+      {{"elements_per_sequence", "elements", Align::Right},
+       [](const Named& s) { return Count{s.elements}; }},
+      {{"bytes_per_sequence", "per sequence", Align::Right},
+       [](const Named& s) { return ByteSize{s.bytes}; }},
+      {{"sequences_per_device", "seqs", Align::Right},
+       [](const Named& s) { return Count{s.sequences}; }},
+      {{"bytes_per_device", "per device", Align::Right},
+       [](const Named& s) { return ByteSize{s.here}; }},
+  };
+  Table table;
+  table.id = "recurrent_state";
+  table.title = "Recurrent state";
+  table.columns = columns_of(columns);
+  std::vector<Row> rows;
+  int64_t here = 0;
+  for (const Named& state : states) {
+    rows.push_back(row_of(columns, state));
+    here = plus(here, 1, state.here);
+  }
+  if (rows.size() > 1) {
+    Row footer(table.columns.size());
+    footer.back() = ByteSize{here};
+    table.footer = std::move(footer);
+  }
+  table.rows = rows_of(std::move(rows));
+  return table;
+}
+
+std::string recurrent_note(const Mesh& mesh, const KvAxes& axes) {
+  return "recurrent states, one per sequence: their parts " +
+         over_text(mesh, axes.states) + " (" + axes.states_from + "), batch " +
+         over_text(mesh, axes.batch);
+}
+
 std::string kv_fit_note(const WorkloadHeadroom& workload_headroom,
                         const KvRequest& request) {
   const auto up_to = [](const char* what, const std::optional<int64_t>& most) {
@@ -477,7 +579,9 @@ std::vector<std::string> kv_notes(const Mesh& mesh,
           "), batch " + over_text(mesh, axes.batch) + ", context " +
           over_text(mesh, axes.sequence);
   std::vector<std::string> notes = {std::move(line)};
-  const bool has_heads = !layers.empty() && layers.front().latent == 0;
+  const bool has_heads =
+      std::any_of(layers.begin(), layers.end(),
+                  [](const KvLayer& layer) { return layer.latent == 0; });
   const int64_t cut = sharding.heads * sharding.batch * sharding.sequence;
   if (has_heads && axes.heads.empty() && cut < mesh.devices()) {
     notes.emplace_back(

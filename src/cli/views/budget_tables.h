@@ -55,6 +55,14 @@ std::vector<std::string> kv_notes(const Mesh& mesh,
                                   const std::vector<KvLayer>& layers,
                                   const KvAxes& axes, const KvRequest& request);
 
+// One row per state: layers, elements, bytes of a sequence and on the fullest
+// device. REQUIRES: as of kv_table.
+Table recurrent_table(const Mesh& mesh, const ModelFacts& facts,
+                      const KvAxes& axes, const KvRequest& request);
+// "recurrent states, one per sequence: their parts over tp=8 (as `..` is
+// sharded), batch whole".
+std::string recurrent_note(const Mesh& mesh, const KvAxes& axes);
+
 // "fits up to batch 226 at context 8,192, and up to context 1,858,185 at batch
 // 1". REQUIRES: a limit.
 std::string kv_fit_note(const WorkloadHeadroom& workload_headroom,

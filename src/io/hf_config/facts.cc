@@ -16,6 +16,7 @@
 #include "io/paths.h"
 #include "model/architecture/values.h"
 #include "model/architectures.h"
+#include "model/kept_state.h"
 
 namespace shardplan {
 namespace {
@@ -49,6 +50,12 @@ class Reading {
     return value->integer;
   }
   // Not one that only a forward pass asks for.
+  // What the layers of a class keep; none where that does not follow.
+  std::optional<ModelState> state(const ModelClass& model_class,
+                                  const std::vector<int64_t>& windows,
+                                  DType dtype) {
+    return kept_state(values_, model_class, windows, dtype);
+  }
   bool has_table(std::string_view name) const {
     const ValueRule* const rule = architecture_->find_value(name);
     return rule != nullptr && !rule->of_forward;
@@ -150,6 +157,47 @@ std::vector<int64_t> layer_windows(const Node& config, Reading* reading,
   return all_see_all ? std::vector<int64_t>() : windows;
 }
 
+// What is computed with: `dtype`, older `torch_dtype`, as far as it is known.
+std::optional<DType> named_dtype(const Node& config) {
+  for (const char* key : {"dtype", "torch_dtype"}) {
+    const auto value = config.find(key);
+    if (!value || !value->is_string()) continue;
+    std::string_view text = value->text();
+    if (text.starts_with("torch.")) text.remove_prefix(6);
+    if (const auto dtype = find_dtype(text)) return dtype;
+  }
+  return std::nullopt;
+}
+
+// The whole config's, since its classes say how parts stand together, or that
+// of the text model where the whole is of no known type.
+ModelState layer_state(const Node& config, const Node& text,
+                       const std::shared_ptr<const Architecture>& architecture,
+                       const ModelFacts& facts) {
+  ModelKind kind = architecture != nullptr ? model_kind_of(architecture, config)
+                                           : find_model_kind(config);
+  const bool whole = static_cast<bool>(kind);
+  if (!whole) kind = find_model_kind(text);
+  if (!kind) return {};
+  if (kind.model_class == nullptr && !kind.architecture->classes.empty()) {
+    kind.model_class = &kind.architecture->classes.front();
+  }
+  if (kind.model_class == nullptr ||
+      !says_what_is_kept(*kind.architecture, *kind.model_class)) {
+    return {};
+  }
+  auto dtype = named_dtype(config);
+  if (!dtype) dtype = named_dtype(text);
+  Reading reading(kind.architecture, whole ? config : text);
+  auto state = reading.state(*kind.model_class, facts.windows,
+                             dtype.value_or(DType::F32));
+  if (state) return *std::move(state);
+  // Its layers keep something, and it is not known how much.
+  const int64_t layers = facts.layers.value_or(0);
+  if (layers > kMaxCount) return {};
+  return {{{false, {}}}, std::vector<uint32_t>(static_cast<size_t>(layers), 0)};
+}
+
 std::unique_ptr<Reading> reading_of(const Node& config) {
   ModelKind kind = find_model_kind(config);
   if (!kind) return nullptr;
@@ -249,6 +297,7 @@ ModelFacts config_facts(
   if (facts.layers) {
     facts.windows = layer_windows(map, reading.get(), *facts.layers);
   }
+  facts.state = layer_state(config, map, architecture, facts);
   if (facts.heads || facts.kv_heads || facts.experts || facts.layers) {
     facts.from = FactsFrom::Config;
   }

@@ -42,6 +42,8 @@ class PlanWriter {
   void names(const std::vector<std::string>& values);
   void spec(const PartitionSpec& spec);
   void facts();
+  void state(const ModelState& state);
+  void kept(const KeptTensor& kept);
   void mesh();
   void rule(const PlanRule& rule);
   void placement(const Placement& placement);
@@ -124,6 +126,53 @@ void PlanWriter::facts() {
   if (!facts.windows.empty()) {
     key("windows");
     list(facts.windows, [&](int64_t window) { number(window); });
+  }
+  if (!facts.state.layers.empty()) {
+    key("state");
+    state(facts.state);
+  }
+  out_ += '}';
+}
+
+// Null for a layer of which it is not known.
+void PlanWriter::state(const ModelState& state) {
+  out_ += '{';
+  key("kinds");
+  list(state.kinds, [&](const LayerState& kind) {
+    if (!kind.known) {
+      out_ += "null";
+      return;
+    }
+    list(kind.kept, [&](const KeptTensor& each) { kept(each); });
+  });
+  key("layers");
+  list(state.layers, [&](uint32_t kind) { number(kind); });
+  out_ += '}';
+}
+
+void PlanWriter::kept(const KeptTensor& kept) {
+  out_ += '{';
+  key("name");
+  text(kept.name);
+  key("per");
+  text(kKeptPer.at(static_cast<size_t>(kept.per)));
+  key("heads");
+  number(kept.heads);
+  key("width");
+  number(kept.width);
+  if (kept.tokens != 0) {
+    key("tokens");
+    number(kept.tokens);
+  }
+  if (kept.dtype) {
+    key("dtype");
+    text(dtype_name(*kept.dtype));
+  }
+  for (const auto& [name, value] :
+       {std::pair{"label", &kept.label}, std::pair{"module", &kept.module}}) {
+    if (value->empty()) continue;
+    key(name);
+    text(*value);
   }
   out_ += '}';
 }

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/facts.h"
 #include "io/plan/plan_file.h"
 #include "syntax/json.h"
 
@@ -189,6 +190,8 @@ class PlanReader {
   bool required(std::string_view key, Read read_value);
 
   bool read_facts(JsonReader& json);
+  bool read_state(JsonReader& json);
+  bool read_kept(JsonReader& json, KeptTensor& kept);
   bool read_axis(JsonReader& json);
   bool make_mesh_of(Span where);
   bool read_policy(JsonReader& json);
@@ -283,6 +286,7 @@ bool PlanReader::read_facts(JsonReader& json) {
       facts.*fact.member = value;
       return true;
     }
+    if (key == "state") return read_state(json);
     if (key != "windows") return json.skip();
     return json.list("`windows`", [&] {
       const Span where = json.span();
@@ -292,6 +296,78 @@ bool PlanReader::read_facts(JsonReader& json) {
               json.malformed(where, "a window cannot be negative"));
     });
   });
+}
+
+bool PlanReader::read_state(JsonReader& json) {
+  ModelState& state = manifest_.facts.state;
+  const Span where = json.span();
+  const bool read = json.map("`state`", [&](const std::string& key, Span) {
+    if (key == "kinds") {
+      return json.list("`kinds`", [&] {
+        LayerState& kind = state.kinds.emplace_back();
+        kind.known = json.token() != JsonScanner::Token::Null;
+        return !kind.known || json.list("what layers keep", [&] {
+          const Span place = json.span();
+          return read_kept(json, kind.kept.emplace_back()) &&
+                 (kind.kept.size() <= kMaxKept ||
+                  json.malformed(place, "a layer keeps too much"));
+        });
+      });
+    }
+    if (key != "layers") return json.skip();
+    return json.list("`layers`", [&] {
+      int64_t kind = 0;
+      if (!json.size("the kind of a layer", kind)) return false;
+      // Numbers are within the kinds, as is seen below.
+      state.layers.push_back(
+          static_cast<uint32_t>(std::min<int64_t>(kind, UINT32_MAX)));
+      return true;
+    });
+  });
+  if (read && state.layers.size() > kMaxStateLayers) {
+    return json.malformed(where, "there are too many layers");
+  }
+  const bool good =
+      std::all_of(state.layers.begin(), state.layers.end(),
+                  [&](uint32_t kind) { return kind < state.kinds.size(); });
+  return read && (good || json.malformed(where, "a layer is of no kind"));
+}
+
+bool PlanReader::read_kept(JsonReader& json, KeptTensor& kept) {
+  const Span where = json.span();
+  bool good = json.map("what a layer keeps", [&](const std::string& key, Span) {
+    for (const auto& [name, member] :
+         {std::pair{"name", &KeptTensor::name},
+          std::pair{"label", &KeptTensor::label},
+          std::pair{"module", &KeptTensor::module}}) {
+      if (key == name) return json.string("`" + key + "`", kept.*member);
+    }
+    for (const auto& [name, member] :
+         {std::pair{"heads", &KeptTensor::heads},
+          std::pair{"width", &KeptTensor::width},
+          std::pair{"tokens", &KeptTensor::tokens}}) {
+      if (key == name) return json.size("`" + key + "`", kept.*member);
+    }
+    std::string text;
+    if (key == "dtype") {
+      if (!json.string("`dtype`", text)) return false;
+      kept.dtype = find_dtype(text);
+      return kept.dtype ||
+             json.malformed(json.span(), "unknown dtype `" + text + "`");
+    }
+    if (key != "per") return json.skip();
+    if (!json.string("`per`", text)) return false;
+    const auto* const per = std::find(kKeptPer.begin(), kKeptPer.end(), text);
+    if (per == kKeptPer.end()) {
+      return json.malformed(json.span(), "nothing is kept per `" + text + "`");
+    }
+    kept.per = static_cast<KeptTensor::Per>(per - kKeptPer.begin());
+    return true;
+  });
+  constexpr int64_t kMost = int64_t{1} << 40;
+  return good && ((kept.width > 0 && kept.heads <= kMost &&
+                   kept.width <= kMost && kept.tokens <= kMost) ||
+                  json.malformed(where, "what a layer keeps has no size"));
 }
 
 bool PlanReader::read_axis(JsonReader& json) {

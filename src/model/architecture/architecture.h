@@ -89,6 +89,27 @@ struct DimTreePart {
   DimTree dim;
 };
 
+// What a layer keeps while it generates, beside what it stores.
+struct KeptStep {
+  enum class Kind : uint8_t {
+    Cache,    // of every token; dims: one, its elements
+    State,    // of every sequence; dims: its shape
+    Nothing,  // the layer keeps nothing, whatever its blocks say
+  };
+  Kind kind = Kind::Cache;
+  Span where;
+  std::string name;
+  std::optional<Expression> when;
+  std::vector<DimTree> dims;
+  // Of a cache: tokens that are kept, 0 for all; none: as the table `window`
+  // says.
+  std::optional<Expression> window;
+  // Of a cache of what an encoder gives: how many tokens that are.
+  bool source = false;
+  std::optional<Expression> tokens;  // none: it depends on the input
+  std::optional<DType> dtype;        // none: that of the config
+};
+
 struct ModuleCase;
 
 // What a linear layer is, as far as quantisation treats some otherwise.
@@ -140,12 +161,14 @@ struct ModuleStep {
   std::string index;
   bool stacked = false;  // one tensor with a dimension in front
   std::vector<ModuleStep> steps;
+  std::vector<KeptStep> kept;
   std::vector<ModuleCase> cases;  // of a switch
 };
 
 struct ModuleCase {
   std::optional<Expression> when;  // none: otherwise
   std::vector<ModuleStep> steps;
+  std::vector<KeptStep> kept;
 };
 
 struct BlockArgument {
@@ -227,6 +250,7 @@ struct ModuleBlock {
   Span where;
   std::vector<BlockArgument> takes;
   std::vector<ModuleStep> steps;
+  std::vector<KeptStep> kept;
   std::optional<BlockForward> forward;
   // Of all architectures: it sees its arguments, not the names of one.
   bool shared = false;
@@ -237,6 +261,7 @@ struct ModelClass {
   std::string class_name;
   Span where;
   std::vector<ModuleStep> steps;
+  std::vector<KeptStep> kept;
 };
 
 // What another version, or a program's memory, calls a part of a module's name.

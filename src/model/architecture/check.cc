@@ -57,9 +57,12 @@ class NameCheck {
         names.insert(argument.name);
       }
       check_steps(block.steps, all, names);
+      check_kept(block.kept, names);
     }
-    for (const ModelClass& model_class : all.classes)
+    for (const ModelClass& model_class : all.classes) {
       check_steps(model_class.steps, all, global);
+      check_kept(model_class.kept, global);
+    }
   }
 
  private:
@@ -103,11 +106,22 @@ class NameCheck {
           if (rule.kind == ValueRule::Kind::Table) inner.insert(rule.name);
         }
         check_steps(step.steps, all, inner);
+        check_kept(step.kept, inner);
       }
       for (const ModuleCase& one : step.cases) {
         if (one.when) check(*one.when, known);
         check_steps(one.steps, all, known);
+        check_kept(one.kept, known);
       }
+    }
+  }
+
+  void check_kept(const std::vector<KeptStep>& steps, const Known& known) {
+    for (const KeptStep& step : steps) {
+      for (const auto* value : {&step.when, &step.window, &step.tokens}) {
+        if (*value) check(**value, known);
+      }
+      for (const DimTree& dim : step.dims) check_dim(dim, known);
     }
   }
 

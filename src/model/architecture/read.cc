@@ -279,8 +279,10 @@ class ArchitectureReader {
   void read_tasks(const Node& map, Architecture& result) {
     if (!require(map, NodeKind::Map, "`classes`", diags_)) return;
     for (size_t i = 0; i < map.size(); ++i) {
-      result.classes.push_back({std::string(map.key(i)), map.key_span(i),
-                                reader_.steps(map.item(i))});
+      ModelClass& one = result.classes.emplace_back();
+      one.class_name = std::string(map.key(i));
+      one.where = map.key_span(i);
+      one.steps = reader_.steps(map.item(i), one.kept);
     }
   }
 

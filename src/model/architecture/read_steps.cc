@@ -18,6 +18,10 @@ constexpr std::pair<std::string_view, LinearRole> kRoles[] = {
     {"experts", LinearRole::Experts},
 };
 
+// `tokens` of what is kept of an encoder's tokens, however many there are.
+constexpr std::string_view kSource = "source";
+constexpr std::string_view kNothing = "nothing";
+
 }  // namespace
 
 Diagnostics::Builder StepReader::refuse(Span where, std::string message) {
@@ -94,7 +98,9 @@ std::optional<DimTree> StepReader::dim(const Node& node, int depth) {
   return result;
 }
 
-std::vector<ModuleStep> StepReader::steps(const Node& list, int depth) {
+std::vector<ModuleStep> StepReader::steps(const Node& list,
+                                          std::vector<KeptStep>& kept,
+                                          int depth) {
   std::vector<ModuleStep> result;
   if (depth > kMaxNesting) {
     refuse(list.span(), "steps nest too deep");
@@ -102,7 +108,12 @@ std::vector<ModuleStep> StepReader::steps(const Node& list, int depth) {
   }
   if (!require(list, NodeKind::List, "`steps`", diags_)) return result;
   for (size_t i = 0; i < list.size(); ++i) {
-    if (auto one = step(list.item(i), depth)) result.push_back(*std::move(one));
+    if (is_kept_step(list.item(i))) {
+      auto one = kept_step(list.item(i));
+      if (one) kept.push_back(*std::move(one));
+    } else if (auto one = step(list.item(i), depth)) {
+      result.push_back(*std::move(one));
+    }
   }
   return result;
 }
@@ -184,7 +195,7 @@ std::optional<ModuleStep> StepReader::repeat(const Node& node, int depth,
   }
   const auto steps_node = node.find("steps");
   if (!steps_node) return refuse(result.where, "`repeat` has no `steps`");
-  result.steps = steps(*steps_node, depth + 1);
+  result.steps = steps(*steps_node, result.kept, depth + 1);
   return result;
 }
 
@@ -208,7 +219,7 @@ std::optional<ModuleStep> StepReader::cases(const Node& node, int depth,
       return refuse(item.span(), "only the last case has no `when`");
     }
     if (const auto of = item.find("steps")) {
-      one.steps = steps(*of, depth + 1);
+      one.steps = steps(*of, one.kept, depth + 1);
     }
     result.cases.push_back(std::move(one));
   }
@@ -313,6 +324,88 @@ bool StepReader::linear_options(const Node& node, ModuleStep& result) {
   return true;
 }
 
+bool is_kept_step(const Node& node) {
+  return node.is_map() && node.size() > 0 &&
+         std::find(std::begin(kKeptSteps), std::end(kKeptSteps), node.key(0)) !=
+             std::end(kKeptSteps);
+}
+
+std::optional<KeptStep> StepReader::kept_step(const Node& node) {
+  KeptStep result;
+  result.where = node.key_span(0);
+  const std::string_view what = node.key(0);
+  std::vector<std::string> known = {std::string(what), "when"};
+  if (what == "cache") {
+    known.insert(known.end(), {"of", "window", "tokens"});
+  } else if (what == "state") {
+    result.kind = KeptStep::Kind::State;
+    known.insert(known.end(), {"shape", "dtype"});
+  } else {
+    result.kind = KeptStep::Kind::Nothing;
+  }
+  auto name = text(node.item(0), in_backticks(what));
+  if (!name || !known_keys(node, known)) return std::nullopt;
+  result.name = *std::move(name);
+  if (const auto when = node.find("when")) {
+    result.when = expression(*when);
+    if (!result.when) return std::nullopt;
+  }
+  if (result.kind == KeptStep::Kind::Nothing) {
+    if (result.name == kNothing) return result;
+    return refuse(node.item(0).span(),
+                  "`keeps` is `nothing`; what a layer keeps is said by `cache` "
+                  "and `state`");
+  }
+  if (result.name.empty()) {
+    return refuse(result.where, in_backticks(what) + " has no name");
+  }
+  if (!kept_elements(node, result)) return std::nullopt;
+  return result;
+}
+
+bool StepReader::kept_elements(const Node& node, KeptStep& result) {
+  const bool cache = result.kind == KeptStep::Kind::Cache;
+  const std::string_view key = cache ? "of" : "shape";
+  const auto elements = node.find(key);
+  const bool listed = elements && elements->is_list();
+  if (!elements || listed == cache || (listed && elements->size() == 0)) {
+    refuse(elements ? elements->span() : result.where,
+           in_backticks(result.name) +
+               (cache ? " has no `of`, the elements of a token"
+                      : " has no list `shape`"));
+    return false;
+  }
+  for (size_t i = 0; i < (cache ? 1 : elements->size()); ++i) {
+    auto read = dim(cache ? *elements : elements->item(i));
+    if (!read) return false;
+    result.dims.push_back(*std::move(read));
+  }
+  const auto window = node.find("window");
+  const auto tokens = node.find("tokens");
+  if (window && tokens) {
+    refuse(
+        tokens->span(),
+        "`window` is of tokens that are generated, `tokens` of an encoder's: "
+        "one of them says how many are kept");
+    return false;
+  }
+  result.source = tokens.has_value();
+  if (window) result.window = expression(*window);
+  if (window && !result.window) return false;
+  if (tokens && tokens->text() != kSource) {
+    result.tokens = expression(*tokens);
+    if (!result.tokens) return false;
+  }
+  if (const auto dtype = node.find("dtype")) {
+    result.dtype = find_dtype(dtype->text());
+    if (!result.dtype) {
+      refuse(dtype->span(), in_backticks(dtype->text()) + " is no dtype");
+      return false;
+    }
+  }
+  return true;
+}
+
 std::optional<ModuleStep> StepReader::section(const Node& node,
                                               ModuleStep result) {
   if (!known_keys(node, {"section", "name", "block", "when"})) {
@@ -351,7 +444,7 @@ std::optional<ModuleBlock> StepReader::one_block(const Node& map,
   block.where = map.key_span(index);
   const Node node = map.item(index);
   if (node.is_list()) {
-    block.steps = steps(node);
+    block.steps = steps(node, block.kept);
     return block;
   }
   if (!require(node, NodeKind::Map, "a block", diags_) ||
@@ -361,7 +454,7 @@ std::optional<ModuleBlock> StepReader::one_block(const Node& map,
   const auto takes = node.find("takes");
   if (takes && !arguments(*takes, block.takes)) return std::nullopt;
   const auto steps = node.find("steps");
-  if (steps) block.steps = this->steps(*steps);
+  if (steps) block.steps = this->steps(*steps, block.kept);
   if (const auto computed = node.find("forward")) {
     block.forward = forward(*computed);
     if (!block.forward) return std::nullopt;
@@ -393,6 +486,8 @@ bool StepReader::blocks(const Node& map, ModuleBlocks& blocks) {
     const bool taken =
         name == "repeat" || name == "switch" || name == "section" ||
         name == "when" ||
+        std::find(std::begin(kKeptSteps), std::end(kKeptSteps), name) !=
+            std::end(kKeptSteps) ||
         std::any_of(module_kinds().begin(), module_kinds().end(),
                     [&](const ModuleKind& kind) { return kind.name == name; });
     if (taken) {

@@ -34,6 +34,10 @@ inline const std::vector<ModuleKind>& module_kinds() {
   return kKinds;
 }
 
+// What a step begins with that says what a layer keeps.
+inline constexpr std::string_view kKeptSteps[] = {"cache", "state", "keeps"};
+bool is_kept_step(const Node& node);
+
 using ModuleBlocks = std::map<std::string, ModuleBlock, std::less<>>;
 
 // Expressions, steps and blocks of a file. What is wrong is SP018 at its place;
@@ -49,7 +53,9 @@ class StepReader {
   // A text, or a list of texts.
   std::vector<std::string> texts(const Node& node, std::string_view what);
   bool known_keys(const Node& map, std::vector<std::string> known);
-  std::vector<ModuleStep> steps(const Node& list, int depth = 0);
+  // What layers keep is no module and stands apart, in `kept`.
+  std::vector<ModuleStep> steps(const Node& list, std::vector<KeptStep>& kept,
+                                int depth = 0);
   // What a block computes: read_forward.cc.
   std::optional<BlockForward> forward(const Node& node);
   // Adds those of a map to `blocks`; false where it is none.
@@ -59,6 +65,9 @@ class StepReader {
   std::optional<Expression> integers(const Node& list);
   std::optional<DimTree> dim(const Node& node, int depth = 0);
   std::optional<ModuleStep> step(const Node& node, int depth);
+  // Of a step that is `cache`, `state` or `keeps`.
+  std::optional<KeptStep> kept_step(const Node& node);
+  bool kept_elements(const Node& node, KeptStep& result);
   std::optional<ModuleStep> repeat(const Node& node, int depth,
                                    ModuleStep result);
   std::optional<ModuleStep> cases(const Node& node, int depth,

@@ -137,6 +137,35 @@ std::optional<int64_t> ModelScope::size(const DimTree& dim) const {
   return std::nullopt;
 }
 
+std::optional<DimKind> ModelScope::kind(const DimTree& dim) const {
+  if (dim.parts.empty()) return size_kind(dim.size, *this);
+  DimKind result;
+  if (dim.per) {
+    const auto count = integer(*dim.per, 1, kMaxDim);
+    if (!count) return std::nullopt;
+    result.label = std::string(dim.per->leading_name());
+    result.count = *count;
+  }
+  for (const auto& [name, part] : dim.parts) {
+    const auto rows = size(part);
+    const auto inner = rows ? kind(part) : std::nullopt;
+    if (!inner) return std::nullopt;
+    result.parts.push_back({name, inner->label, *rows, inner->count});
+  }
+  return result;
+}
+
+bool ModelScope::varies(const Expression& expression,
+                        const std::string& index) const {
+  const Architecture& all = values->architecture();
+  const auto names = expression.names();
+  return std::any_of(names.begin(), names.end(), [&](std::string_view name) {
+    if (name == index) return true;
+    const ValueRule* const rule = all.find_value(name);
+    return rule != nullptr && rule->kind == ValueRule::Kind::Table;
+  });
+}
+
 std::optional<ModelScope> ModelScope::within(
     const std::vector<BlockArgument>& takes, bool is_shared,
     const std::vector<std::pair<std::string, Expression>>& given) const {
@@ -158,6 +187,18 @@ std::optional<ModelScope> ModelScope::within(
     inner.own.emplace_back(argument.name, *std::move(found));
   }
   return inner;
+}
+
+void append_value(std::string& key, const std::optional<ConfigValue>& value) {
+  if (!value) {
+    key += "?;";
+    return;
+  }
+  key += std::to_string(static_cast<int>(value->kind)) + ":" +
+         std::to_string(value->integer) + ":" + std::to_string(value->real) +
+         ":" + std::to_string(value->text.size()) + ":" + value->text;
+  for (const int64_t each : value->integers) key += "," + std::to_string(each);
+  key += ';';
 }
 
 std::string numbered_name(std::string name, const std::string& index,

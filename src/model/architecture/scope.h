@@ -35,6 +35,12 @@ struct ModelScope {
   // 1 or more, and so that the product of two fits 63 bits.
   std::optional<int64_t> size(const DimTree& dim) const;
 
+  // What the tree says besides its size. REQUIRES: size(dim) has one.
+  std::optional<DimKind> kind(const DimTree& dim) const;
+  // Whether the expression may differ between indices of a repeat: it mentions
+  // this one, or a table.
+  bool varies(const Expression& expression, const std::string& index) const;
+
   // `{heads}` becomes its value, where it is an integer.
   std::string filled(const std::string& text) const;
 
@@ -58,6 +64,9 @@ inline constexpr int kMaxBlockDepth = 64;
 
 // The largest dimension, so that the product of two fits 63 bits.
 inline constexpr int64_t kMaxDim = int64_t{1} << 40;
+
+// Appends what tells the value from others; without one, too.
+void append_value(std::string& key, const std::optional<ConfigValue>& value);
 
 // "layers.{i}" of layer 3: "layers.3".
 std::string numbered_name(std::string name, const std::string& index,

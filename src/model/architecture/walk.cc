@@ -53,25 +53,6 @@ class Walk {
  private:
   using Tensors = std::vector<ModelTensor>;
 
-  // What the tree says besides its size. REQUIRES: size(dim) has one.
-  std::optional<DimKind> kind(const DimTree& dim, const ModelScope& scope) {
-    if (dim.parts.empty()) return size_kind(dim.size, scope);
-    DimKind result;
-    if (dim.per) {
-      const auto count = scope.integer(*dim.per, 1, kMaxDim);
-      if (!count) return std::nullopt;
-      result.label = std::string(dim.per->leading_name());
-      result.count = *count;
-    }
-    for (const auto& [name, part] : dim.parts) {
-      const auto rows = scope.size(part);
-      const auto inner = rows ? kind(part, scope) : std::nullopt;
-      if (!inner) return std::nullopt;
-      result.parts.push_back({name, inner->label, *rows, inner->count});
-    }
-    return result;
-  }
-
   bool add(ModelTensor tensor) {
     if (into_ != nullptr) {
       into_->push_back(std::move(tensor));
@@ -155,7 +136,7 @@ class Walk {
     ParameterKind kinds;
     for (const DimTree& dim : one.dims) {
       const auto found = scope.size(dim);
-      auto found_kind = found ? kind(dim, scope) : std::nullopt;
+      auto found_kind = found ? scope.kind(dim) : std::nullopt;
       if (!found_kind) return false;
       shape.push_back(*found);
       kinds.push_back(*std::move(found_kind));
@@ -294,20 +275,6 @@ class Walk {
     }
   }
 
-  static void append_key(std::string& key,
-                         const std::optional<ConfigValue>& value) {
-    if (!value) {
-      key += "?;";
-      return;
-    }
-    key += std::to_string(static_cast<int>(value->kind)) + ":" +
-           std::to_string(value->integer) + ":" + std::to_string(value->real) +
-           ":" + std::to_string(value->text.size()) + ":" + value->text;
-    for (const int64_t each : value->integers)
-      key += "," + std::to_string(each);
-    key += ';';
-  }
-
   bool repeat(const ModuleStep& one, const ModelScope& scope,
               const std::string& prefix, const Stack& stack) {
     const LinearPlace outer = place_;
@@ -354,7 +321,7 @@ class Walk {
     collect(one.steps, all);
     std::vector<const Expression*> varying;
     for (const Expression* expression : all) {
-      if (varies(*expression, one.index, scope)) varying.push_back(expression);
+      if (scope.varies(*expression, one.index)) varying.push_back(expression);
     }
     ModelScope inner = scope;
     inner.own.emplace_back(one.index, ConfigValue());
@@ -370,7 +337,7 @@ class Walk {
       std::string key;
       for (const Expression* expression : varying) {
         const auto found = inner.quiet(*expression, why);
-        append_key(key, found);
+        append_value(key, found);
         // Of another index, too, or not needed here: not known to be alike.
         if (!found) key += std::to_string(i);
       }
@@ -413,18 +380,6 @@ class Walk {
               count_text(static_cast<int64_t>(each.size())) + " tensors each")
         .fact("the limit is " + count_text(kMaxTensors));
     return false;
-  }
-
-  // Whether it may differ between indices: it mentions this one, or a table.
-  static bool varies(const Expression& expression, const std::string& index,
-                     const ModelScope& scope) {
-    const Architecture& all = scope.values->architecture();
-    const auto names = expression.names();
-    return std::any_of(names.begin(), names.end(), [&](std::string_view name) {
-      if (name == index) return true;
-      const ValueRule* const rule = all.find_value(name);
-      return rule != nullptr && rule->kind == ValueRule::Kind::Table;
-    });
   }
 
   bool stamp(const std::string& prefix, const Tensors& tensors, bool is_first) {

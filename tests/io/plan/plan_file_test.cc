@@ -44,6 +44,20 @@ TEST_CASE("a plan is written with one placement and one parameter per line") {
     made.facts.from = FactsFrom::Config;
     made.facts.heads = 4;
     made.facts.windows = {16, 0};
+    KeptTensor state;
+    state.name = "ssm";
+    state.per = KeptTensor::Per::Sequence;
+    state.heads = 4;
+    state.width = 2;
+    state.dtype = DType::F32;
+    state.label = "heads";
+    state.module = "l.*.m";
+    KeptTensor cache;
+    cache.name = "kv";
+    cache.width = 3;
+    cache.tokens = 16;
+    made.facts.state = {{{true, {cache}}, {false, {}}, {true, {state}}},
+                        {0, 2, 1}};
     return made;
   }();
   Plan plan{testing::mesh("fsdp=2,tp=4"),
@@ -73,7 +87,7 @@ TEST_CASE("a plan is written with one placement and one parameter per line") {
 "model":"m.json",
 "name":"tiny",
 "format":"native",
-"facts":{"from":"config","heads":4,"windows":[16,0]},
+"facts":{"from":"config","heads":4,"windows":[16,0],"state":{"kinds":[[{"name":"kv","per":"token","heads":0,"width":3,"tokens":16}],null,[{"name":"ssm","per":"sequence","heads":4,"width":2,"dtype":"f32","label":"heads","module":"l.*.m"}]],"layers":[0,2,1]}},
 "mesh":[["fsdp",2],["tp",4]],
 "on_indivisible":"prefix",
 "strict":true,
@@ -186,6 +200,19 @@ void check_equal(const Placement& a, const Placement& b) {
   ENSURE(a.replicas == b.replicas);
 }
 
+KeptTensor any_kept() {
+  KeptTensor kept;
+  kept.name = draw_bool() ? "kv" : "a \"state\"";
+  kept.per = static_cast<KeptTensor::Per>(draw_in(0, 3));
+  kept.heads = draw_in<int64_t>(0, 9);
+  kept.width = draw_in<int64_t>(1, 9);
+  kept.tokens = draw_in<int64_t>(0, 9);
+  if (draw_bool()) kept.dtype = DType::BF16;
+  if (draw_bool()) kept.label = "heads";
+  if (draw_bool()) kept.module = "l.*";
+  return kept;
+}
+
 TEST_CASE("a plan that was written is read back as it was") {
   CHECK(holds("read(write(p)) = p", [] {
     Manifest manifest = testing::draw_manifest();
@@ -195,6 +222,11 @@ TEST_CASE("a plan that was written is read back as it was") {
     manifest.facts.kv_heads = draw_any<uint8_t>();
     manifest.facts.windows =
         draw_list([] { return draw_in<int64_t>(kUnknownWindow, 9); });
+    manifest.facts.state.kinds = {
+        {true, {}}, {false, {}}, {true, {any_kept(), any_kept()}}};
+    manifest.facts.state.layers =
+        draw_list([] { return draw_in<uint32_t>(0, 3); });
+    if (manifest.facts.state.layers.empty()) manifest.facts.state = {};
     const Plan plan = any_plan(manifest);
     Diagnostics diags;
     const auto saved = read_plan(
@@ -206,6 +238,7 @@ TEST_CASE("a plan that was written is read back as it was") {
     ENSURE(saved->manifest.facts.from == manifest.facts.from);
     ENSURE(saved->manifest.facts.kv_heads == manifest.facts.kv_heads);
     ENSURE(saved->manifest.facts.windows == manifest.facts.windows);
+    ENSURE(saved->manifest.facts.state == manifest.facts.state);
     ENSURE(!saved->manifest.facts.heads);
     ENSURE(saved->plan.mesh == plan.mesh);
     ENSURE(saved->plan.on_indivisible == plan.on_indivisible);
@@ -249,6 +282,51 @@ TEST_CASE("what is declared is saved, and absent where nothing is") {
   REQUIRE(plain.has_value());
   CHECK(written(model, *plain).find("declare\"") == text.npos);
   CHECK(written(model, *plain).find("stored") == text.npos);
+}
+
+TEST_CASE("what layers keep is refused where it cannot be") {
+  Manifest manifest = testing::manifest({{"wq", "bf16[8, 6]"}});
+  manifest.facts.from = FactsFrom::Config;
+  KeptTensor kept;
+  kept.name = "kv";
+  kept.width = 3;
+  manifest.facts.state = {{{true, {kept}}}, {0}};
+  Diagnostics none;
+  const auto plan = resolve(manifest, testing::rules({{".", ""}}),
+                            testing::mesh("tp=2"), {}, none);
+  REQUIRE(plan);
+  const std::string good = written(manifest, *plan);
+  const auto problem = [&](const std::string& part, const std::string& other) {
+    std::string text = good;
+    const size_t at = text.find(part);
+    REQUIRE(at != text.npos);
+    text.replace(at, part.size(), other);
+    Diagnostics diags;
+    CHECK_FALSE(
+        read_plan(std::make_shared<SourceFile>("p", std::move(text)), diags));
+    return messages(diags);
+  };
+  const auto has = [](const std::string& text, std::string_view part) {
+    CAPTURE(text);
+    CHECK(text.starts_with("SP002"));
+    CHECK(text.find(part) != text.npos);
+  };
+  has(problem("\"layers\":[0]", "\"layers\":[1]"), "a layer is of no kind");
+  has(problem("\"layers\":[0]", "\"layers\":[-1]"), "the kind of a layer");
+  has(problem("\"width\":3", "\"width\":0"), "has no size");
+  has(problem("\"width\":3", "\"width\":1099511627777"), "has no size");
+  has(problem("\"width\":3", "\"width\":\"3\""), "`width`");
+  has(problem("\"per\":\"token\"", "\"per\":\"day\""),
+      "nothing is kept per `day`");
+  has(problem("\"width\":3", "\"width\":3,\"dtype\":\"f31\""),
+      "unknown dtype `f31`");
+  std::string many;
+  for (int i = 0; i < 17; ++i) many += "{\"width\":3},";
+  has(problem("{\"name\":\"kv\"", many + "{\"name\":\"kv\""),
+      "a layer keeps too much");
+  std::string layers = "\"layers\":[0";
+  for (int i = 0; i < 100'000; ++i) layers += ",0";
+  has(problem("\"layers\":[0", layers), "there are too many layers");
 }
 
 }  // namespace

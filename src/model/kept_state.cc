@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/kept_state.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <unordered_map>
+#include <utility>
+
+#include "base/checked.h"
+#include "core/fold.h"
+#include "model/architecture/scope.h"
+
+namespace shardplan {
+namespace {
+
+// Of layers that differ from one another.
+constexpr int64_t kMaxKeptSteps = 1'000'000;
+
+// Whatever else they say: vision towers, layers that predict further tokens.
+bool keeps_nothing(const std::vector<KeptStep>& kept) {
+  return std::any_of(kept.begin(), kept.end(), [](const KeptStep& one) {
+    return one.kind == KeptStep::Kind::Nothing && !one.when;
+  });
+}
+
+// Visits the steps of `steps`, and those of blocks and parts within, that say
+// what is kept; each block once.
+class KeptSearch {
+ public:
+  using Visit = std::function<void(const KeptStep&)>;
+
+  explicit KeptSearch(Visit visit) : visit_(std::move(visit)) {}
+
+  void steps(const Architecture& all, const std::vector<ModuleStep>& list,
+             const std::vector<KeptStep>& kept) {
+    if (keeps_nothing(kept)) return;
+    if (depth_ > kMaxBlockDepth) return;  // such a file is refused when used
+    for (const KeptStep& one : kept) visit_(one);
+    for (const ModuleStep& one : list) {
+      if (one.kind == ModuleStep::Kind::Block) block(all, one.what);
+      if (const ConfigSection* const section =
+              one.kind == ModuleStep::Kind::Section ? all.find_section(one.what)
+                                                    : nullptr) {
+        block(*section->architecture, one.part);
+      }
+      steps(all, one.steps, one.kept);
+      for (const ModuleCase& each : one.cases) {
+        steps(all, each.steps, each.kept);
+      }
+    }
+  }
+
+ private:
+  void block(const Architecture& all, std::string_view name) {
+    const auto found = all.blocks.find(name);
+    if (found == all.blocks.end()) return;
+    const auto seen = std::find(seen_.begin(), seen_.end(), &found->second);
+    if (seen != seen_.end()) return;
+    seen_.push_back(&found->second);
+    ++depth_;
+    steps(all, found->second.steps, found->second.kept);
+    --depth_;
+  }
+
+  Visit visit_;
+  std::vector<const ModuleBlock*> seen_;
+  int depth_ = 0;
+};
+
+// What tells one state of a layer from another.
+std::string state_key(const LayerState& state) {
+  std::string key = state.known ? "" : "?";
+  for (const KeptTensor& each : state.kept) {
+    for (const std::string* text : {&each.name, &each.label, &each.module}) {
+      key += std::to_string(text->size()) + ":" + *text;
+    }
+    const int64_t dtype = each.dtype ? static_cast<int64_t>(*each.dtype) : -1;
+    for (const int64_t number : {static_cast<int64_t>(each.per), each.heads,
+                                 each.width, each.tokens, dtype}) {
+      key += std::to_string(number) + ",";
+    }
+  }
+  return key;
+}
+
+class KeptWalk {
+ public:
+  KeptWalk(const std::vector<int64_t>& windows, DType dtype)
+      : windows_(windows), dtype_(dtype) {}
+
+  std::optional<ModelState> run(ModelValues& values,
+                                const ModelClass& model_class) {
+    if (!steps(model_class.steps, model_class.kept, {&values, false, {}}, "")) {
+      return std::nullopt;
+    }
+    return std::move(state_);
+  }
+
+ private:
+  // The layer that is walked.
+  struct Layer {
+    int64_t index = 0;
+    bool nothing = false;
+    LayerState state;
+  };
+
+  bool steps(const std::vector<ModuleStep>& list,
+             const std::vector<KeptStep>& kept, const ModelScope& scope,
+             const std::string& prefix) {
+    for (const KeptStep& one : kept) {
+      if (++steps_ > kMaxKeptSteps) return false;
+      const auto used = scope.flag(one.when);
+      if (!used || (*used && !keep(one, scope, prefix))) return false;
+    }
+    for (const ModuleStep& one : list) {
+      if (!says(one, scope.values->architecture())) continue;
+      if (++steps_ > kMaxKeptSteps) return false;
+      const auto used = scope.flag(one.when);
+      if (!used || (*used && !step(one, scope, prefix))) return false;
+    }
+    return true;
+  }
+
+  // Whether it can lead to anything that is kept.
+  bool says(const ModuleStep& one, const Architecture& all) {
+    switch (one.kind) {
+      case ModuleStep::Kind::Section:
+        return true;  // the config may choose what it is
+      case ModuleStep::Kind::Block:
+      case ModuleStep::Kind::Repeat:
+      case ModuleStep::Kind::Switch:
+        break;
+      default:
+        return false;
+    }
+    const auto [known, is_new] = says_.try_emplace(&one, false);
+    if (!is_new) return known->second;
+    if (says_depth_ > kMaxBlockDepth) return true;  // and the walk gives up
+    bool good = false;
+    if (one.kind == ModuleStep::Kind::Block) {
+      const auto found = all.blocks.find(one.what);
+      ++says_depth_;
+      good = found != all.blocks.end() &&
+             says_any(found->second.steps, found->second.kept, all);
+      --says_depth_;
+    } else {
+      good = says_any(one.steps, one.kept, all);
+      for (const ModuleCase& each : one.cases) {
+        good = says_any(each.steps, each.kept, all) || good;
+      }
+    }
+    return says_[&one] = good;
+  }
+  bool says_any(const std::vector<ModuleStep>& list,
+                const std::vector<KeptStep>& kept, const Architecture& all) {
+    return !kept.empty() ||
+           std::any_of(list.begin(), list.end(),
+                       [&](const ModuleStep& one) { return says(one, all); });
+  }
+
+  bool step(const ModuleStep& one, const ModelScope& scope,
+            const std::string& prefix) {
+    switch (one.kind) {
+      case ModuleStep::Kind::Block: {
+        const auto& block =
+            scope.values->architecture().blocks.find(one.what)->second;
+        const auto inner =
+            scope.within(block.takes, block.shared, one.arguments);
+        if (!inner) return false;
+        const bool good =
+            ++depth_ <= kMaxBlockDepth && steps(block.steps, block.kept, *inner,
+                                                joined_name(prefix, one.name));
+        --depth_;
+        return good;
+      }
+      case ModuleStep::Kind::Section:
+        return section(one, scope, prefix);
+      case ModuleStep::Kind::Repeat:
+        return repeat(one, scope, prefix);
+      case ModuleStep::Kind::Switch:
+        for (const ModuleCase& each : one.cases) {
+          const auto taken = scope.flag(each.when);
+          if (!taken) return false;
+          if (*taken) return steps(each.steps, each.kept, scope, prefix);
+        }
+        return true;
+      default:
+        return true;
+    }
+  }
+
+  bool section(const ModuleStep& one, const ModelScope& scope,
+               const std::string& prefix) {
+    ModelValues* const values = scope.values->section(one.what);
+    if (values == nullptr) return false;
+    const Architecture& all = values->architecture();
+    const auto found = all.blocks.find(one.part);
+    if (found == all.blocks.end()) return false;
+    const ModuleBlock& block = found->second;
+    if (!says_any(block.steps, block.kept, all)) return true;
+    const bool good = ++depth_ <= kMaxBlockDepth &&
+                      steps(block.steps, block.kept, {values, false, {}},
+                            joined_name(prefix, one.name));
+    --depth_;
+    return good;
+  }
+
+  // What the state of a layer depends on, but for its name.
+  void collect(const std::vector<ModuleStep>& list,
+               const std::vector<KeptStep>& kept, const ModelScope& scope,
+               const std::string& index,
+               std::vector<const Expression*>& found) {
+    const auto add = [&](const Expression& expression) {
+      if (scope.varies(expression, index)) found.push_back(&expression);
+    };
+    const auto add_dim = [&](const auto& self, const DimTree& dim) -> void {
+      if (dim.parts.empty()) add(dim.size);
+      if (dim.per) add(*dim.per);
+      for (const auto& [name, part] : dim.parts) self(self, part);
+    };
+    for (const KeptStep& one : kept) {
+      for (const auto* each : {&one.when, &one.window, &one.tokens}) {
+        if (*each) add(**each);
+      }
+      for (const DimTree& dim : one.dims) add_dim(add_dim, dim);
+    }
+    for (const ModuleStep& one : list) {
+      if (!says(one, scope.values->architecture())) continue;
+      for (const auto* each : {&one.when, &one.count, &one.start}) {
+        if (*each) add(**each);
+      }
+      for (const auto& [name, expression] : one.arguments) add(expression);
+      collect(one.steps, one.kept, scope, index, found);
+      for (const ModuleCase& each : one.cases) {
+        if (each.when) add(*each.when);
+        collect(each.steps, each.kept, scope, index, found);
+      }
+    }
+  }
+
+  // Layers, or parts of one that are repeated within it.
+  bool repeat(const ModuleStep& one, const ModelScope& scope,
+              const std::string& prefix) {
+    if (layer_ == nullptr && keeps_nothing(one.kept)) return true;
+    const auto count = scope.integer(*one.count, 0, kMaxCount);
+    const auto start =
+        one.start ? scope.integer(*one.start, 0, kMaxCount) : int64_t{0};
+    if (!count || !start) return false;
+    std::vector<const Expression*> varying;
+    collect(one.steps, one.kept, scope, one.index, varying);
+    ModelScope inner = scope;
+    inner.own.emplace_back(one.index, ConfigValue());
+    std::unordered_map<std::string, uint32_t> known;
+    for (int64_t i = *start; i < *start + *count; ++i) {
+      inner.own.back().second = ConfigValue::of(i);
+      const std::string name =
+          joined_name(prefix, numbered_name(one.name, one.index, i));
+      if (layer_ != nullptr) {
+        if (!steps(one.steps, one.kept, inner, name)) return false;
+        continue;
+      }
+      std::string key = std::to_string(window(i)) + ";";
+      std::string why;
+      for (const Expression* expression : varying) {
+        const auto value = inner.quiet(*expression, why);
+        append_value(key, value);
+        // Of another index, too, or not needed here.
+        if (!value) key += std::to_string(i);
+      }
+      const auto [place, is_new] = known.try_emplace(key, 0);
+      if (is_new) {
+        Layer layer{i, false, {}};
+        layer_ = &layer;
+        const bool good = steps(one.steps, one.kept, inner, name);
+        layer_ = nullptr;
+        if (!good) return false;
+        finish(layer);
+        place->second = number_of(std::move(layer.state));
+      }
+      if (state_.layers.size() == kMaxStateLayers) return false;
+      state_.layers.push_back(place->second);
+    }
+    return true;
+  }
+
+  // A layer of which nothing is said is not known.
+  static void finish(Layer& layer) {
+    if (layer.nothing) {
+      layer.state = {true, {}};
+    } else if (layer.state.kept.empty() || !layer.state.known) {
+      layer.state = {false, {}};
+    }
+  }
+
+  uint32_t number_of(LayerState state) {
+    const auto [entry, is_new] = numbers_.try_emplace(
+        state_key(state), static_cast<uint32_t>(state_.kinds.size()));
+    if (is_new) state_.kinds.push_back(std::move(state));
+    return entry->second;
+  }
+
+  // Of the layer of that index.
+  int64_t window(int64_t index) const {
+    if (windows_.empty()) return 0;
+    return index < static_cast<int64_t>(windows_.size())
+               ? windows_[static_cast<size_t>(index)]
+               : kUnknownWindow;
+  }
+
+  bool keep(const KeptStep& one, const ModelScope& scope,
+            const std::string& prefix) {
+    if (layer_ == nullptr) return false;  // of no layer
+    if (one.kind == KeptStep::Kind::Nothing) {
+      layer_->nothing = true;
+      return true;
+    }
+    KeptTensor tensor;
+    tensor.name = one.name;
+    tensor.module = folded_name(prefix);
+    if (one.kind == KeptStep::Kind::State) {
+      return keep_state(one, scope, std::move(tensor));
+    }
+    if (one.source) {
+      tensor.per = KeptTensor::Per::Source;
+      if (one.tokens) {
+        const auto tokens = scope.integer(*one.tokens, 1, kMaxDim);
+        if (!tokens) return false;
+        tensor.tokens = *tokens;
+      }
+    } else {
+      const auto tokens =
+          one.window ? scope.integer(*one.window, kUnknownWindow, kMaxDim)
+                     : window(layer_->index);
+      if (!tokens) return false;
+      if (*tokens < 0) layer_->state.known = false;
+      tensor.tokens = *tokens;
+    }
+    const auto size = scope.size(one.dims.front());
+    const auto kind = size ? scope.kind(one.dims.front()) : std::nullopt;
+    if (!kind) return false;
+    const bool shared_out = kind->count > 0 && *size % kind->count == 0;
+    tensor.heads = shared_out ? kind->count : 0;
+    tensor.width = shared_out ? *size / kind->count : *size;
+    if (shared_out) tensor.label = kind->label;
+    return put(std::move(tensor));
+  }
+
+  bool put(KeptTensor tensor) {
+    layer_->state.kept.push_back(std::move(tensor));
+    return layer_->state.kept.size() <= kMaxKept;
+  }
+
+  // Each part of the first dimension is shared out on its own: channels and
+  // groups of a convolution.
+  bool keep_state(const KeptStep& one, const ModelScope& scope,
+                  KeptTensor tensor) {
+    tensor.per = KeptTensor::Per::Sequence;
+    tensor.dtype = one.dtype.value_or(dtype_);
+    int64_t rest = 1;
+    for (size_t i = 1; i < one.dims.size(); ++i) {
+      const auto size = scope.size(one.dims[i]);
+      const auto product = size ? checked_mul(rest, *size) : std::nullopt;
+      if (!product) return false;
+      rest = *product;
+    }
+    const auto size = scope.size(one.dims.front());
+    const auto kind = size ? scope.kind(one.dims.front()) : std::nullopt;
+    if (!kind) return false;
+    std::vector<DimPart> parts = kind->parts;
+    if (kind->count > 0 || parts.empty()) {
+      parts = {{"", kind->label, *size, kind->count}};
+    }
+    for (const DimPart& part : parts) {
+      tensor.heads = part.count > 0 && part.rows % part.count == 0 ? part.count
+                     : part.count == 0 && !part.label.empty()      ? part.rows
+                                                                   : 0;
+      const auto width = checked_mul(
+          tensor.heads > 0 ? part.rows / tensor.heads : part.rows, rest);
+      if (!width) return false;
+      tensor.width = *width;
+      tensor.label = tensor.heads > 0 ? part.label : "";
+      if (!put(tensor)) return false;
+    }
+    return true;
+  }
+
+  const std::vector<int64_t>& windows_;
+  DType dtype_;
+  ModelState state_;
+  std::map<std::string, uint32_t> numbers_;
+  std::unordered_map<const ModuleStep*, bool> says_;
+  Layer* layer_ = nullptr;
+  int64_t steps_ = 0;
+  int depth_ = 0;
+  int says_depth_ = 0;
+};
+
+}  // namespace
+
+bool says_what_is_kept(const Architecture& architecture,
+                       const ModelClass& model_class) {
+  bool says = false;
+  KeptSearch([&](const KeptStep&) {
+    says = true;
+  }).steps(architecture, model_class.steps, model_class.kept);
+  return says;
+}
+
+std::vector<std::string> kept_names(const Architecture& architecture,
+                                    const ModelClass& model_class) {
+  std::vector<std::string> names;
+  KeptSearch([&](const KeptStep& step) {
+    if (step.kind != KeptStep::Kind::Nothing &&
+        std::find(names.begin(), names.end(), step.name) == names.end()) {
+      names.push_back(step.name);
+    }
+  }).steps(architecture, model_class.steps, model_class.kept);
+  return names;
+}
+
+std::optional<ModelState> kept_state(ModelValues& values,
+                                     const ModelClass& model_class,
+                                     const std::vector<int64_t>& windows,
+                                     DType dtype) {
+  return KeptWalk(windows, dtype).run(values, model_class);
+}
+
+}  // namespace shardplan
