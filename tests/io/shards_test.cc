@@ -158,7 +158,8 @@ TEST_CASE("a folder's files are told from those of another") {
   CHECK(shipped_name({"hardware/a.b.yaml", ""}) == "a.b");
   CHECK(shipped_files("models").size() + shipped_files("hardware").size() +
             shipped_files("logical").size() + shipped_files("graphs").size() +
-            shipped_files("architectures").size() ==
+            shipped_files("architectures").size() +
+            shipped_files("schemes").size() ==
         shipped_files().size());
   CHECK(shipped_files("model").empty());
   const SourcePtr llama = find_shipped("models", "llama", diags);
