@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "base/checked.h"
+#include "core/fold.h"
 
 namespace shardplan {
 namespace {
@@ -129,6 +130,22 @@ std::optional<Manifest::Duplicate> Manifest::find_duplicate() const {
     table[slot] = static_cast<uint32_t>(i);
   }
   return std::nullopt;
+}
+
+bool label_parameters(Manifest& manifest) {
+  if (manifest.kinds == nullptr) return false;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const auto found = manifest.kinds->find(
+        {folded_name(manifest.name(i)), manifest.type(i).shape});
+    if (found == manifest.kinds->end()) return false;
+    AxisLabels labels;
+    for (const DimKind& dim : found->second) {
+      labels.push_back(dim.axis.empty() ? std::nullopt
+                                        : std::optional(dim.axis));
+    }
+    manifest.set_axes(i, std::move(labels));
+  }
+  return manifest.size() > 0;
 }
 
 }  // namespace shardplan

@@ -163,6 +163,10 @@ class Manifest {
   bool plain_ = true;
 };
 
+// Gives the parameters their labels as logical axes, where an architecture
+// explains them (Manifest::kinds). False where none is explained.
+bool label_parameters(Manifest& manifest);
+
 // StoredTensor: numbers as a checkpoint holds them, in a mapped file.
 //
 // Nothing is read before it is looked at, and nothing is copied: a tensor of

@@ -43,8 +43,9 @@ struct ModelSource {
 
 // What a model does not say itself.
 struct ModelReading {
-  std::optional<std::string> architecture;  // --architecture: a name or a file
-  std::optional<std::string> scheme;        // --scheme: a name or a file
+  std::optional<std::string> architecture =
+      {};                                  // --architecture: a name or a file
+  std::optional<std::string> scheme = {};  // --scheme: a name or a file
 };
 
 struct ManifestFormat {

@@ -17,7 +17,6 @@
 #include "io/load.h"
 #include "io/pattern_rules.h"
 #include "io/plan/plan_file.h"
-#include "model/architecture/axis_labels.h"
 #include "resolve/resolve.h"
 
 namespace shardplan {

@@ -15,7 +15,6 @@
 #include "core/fold.h"
 #include "io/hf_config/samples.h"
 #include "io/load.h"
-#include "model/architecture/axis_labels.h"
 #include "tests/support/hf_config.h"
 #include "tests/support/linted.h"
 #include "tests/support/loaded_rules.h"

@@ -5,8 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "core/fold.h"
-
 namespace shardplan {
 namespace {
 
@@ -96,22 +94,6 @@ void label_joined(ParameterKind& dims, size_t at) {
   for (DimKind& dim : dims) {
     if (dim.axis == kHidden) dim.axis = kPackedInputs;
   }
-}
-
-bool label_parameters(Manifest& manifest) {
-  if (manifest.kinds == nullptr) return false;
-  for (size_t i = 0; i < manifest.size(); ++i) {
-    const auto found = manifest.kinds->find(
-        {folded_name(manifest.name(i)), manifest.type(i).shape});
-    if (found == manifest.kinds->end()) return false;
-    AxisLabels labels;
-    for (const DimKind& dim : found->second) {
-      labels.push_back(dim.axis.empty() ? std::nullopt
-                                        : std::optional(dim.axis));
-    }
-    manifest.set_axes(i, std::move(labels));
-  }
-  return manifest.size() > 0;
 }
 
 }  // namespace shardplan

@@ -31,8 +31,4 @@ void label_parameter(const ModuleStep& step, ParameterKind& dims);
 // The same of tensors that are put side by side in the dimension `at`.
 void label_joined(ParameterKind& dims, size_t at);
 
-// Gives the parameters of a manifest their labels (Manifest::axes), where an
-// architecture explains them. False where none is explained.
-bool label_parameters(Manifest& manifest);
-
 }  // namespace shardplan
