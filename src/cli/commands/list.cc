@@ -142,11 +142,12 @@ std::vector<Table> list_architectures() {
       classes.values.push_back(each.class_name);
     }
     const std::string forward = all->computes ? "yes" : "no";
+    const Names schemes{name_schemes_of(name)};
     short_rows.push_back({name, forward, state_text(*all), quantised_text(*all),
-                          Count{static_cast<int64_t>(all->classes.size())}});
+                          Count{static_cast<int64_t>(schemes.values.size())}});
     rows.push_back({name, forward, state_text(*all),
-                    Names{known_quantisations(*all)}, Names{all->model_types},
-                    std::move(classes)});
+                    Names{known_quantisations(*all)}, schemes,
+                    Names{all->model_types}, std::move(classes)});
   }
   Table people;
   people.id = "architecture_support";
@@ -156,15 +157,13 @@ std::vector<Table> list_architectures() {
                     {"forward", "forward"},
                     {"state", "state"},
                     {"quantisations", "quantised"},
-                    {"classes", "classes", Align::Right}};
+                    {"schemes", "schemes", Align::Right}};
   people.rows = rows_of(std::move(short_rows));
   Table programs = people;
   programs.audience = Audience::Programs;
-  programs.columns = {{"name", "name"},
-                      {"forward", "forward"},
-                      {"state", "state"},
-                      {"quantisations", "quantised"},
-                      {"model_types", "model types"},
+  programs.columns = {{"name", "name"},       {"forward", "forward"},
+                      {"state", "state"},     {"quantisations", "quantised"},
+                      {"schemes", "schemes"}, {"model_types", "model types"},
                       {"classes", "classes"}};
   programs.rows = rows_of(std::move(rows));
   return {named_table("architectures", "", std::move(summaries)),
