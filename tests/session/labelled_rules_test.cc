@@ -94,9 +94,8 @@ TEST_CASE("labels: one set says what the sets for one type say") {
     if (type.ends_with("_text")) type.resize(type.size() - 5);
     compare(sample, type, found);
   }
-  for (const auto& [name, why] : found.different) {
-    CAPTURE(why);
-    CHECK_MESSAGE(false, name);
+  for (const auto& each : found.different) {
+    CHECK_MESSAGE(false, each.first << " " << each.second);
   }
   CHECK(found.same > 1000);
 }
@@ -111,9 +110,8 @@ TEST_CASE("labels: real sizes are placed alike") {
     const Manifest& manifest = model->good();
     compare(manifest, manifest.model_type, found);
   }
-  for (const auto& [name, why] : found.different) {
-    CAPTURE(why);
-    CHECK_MESSAGE(false, name);
+  for (const auto& each : found.different) {
+    CHECK_MESSAGE(false, each.first << " " << each.second);
   }
   CHECK(found.same > 100'000);
 }

@@ -68,7 +68,6 @@ class Renaming {
            const ModelClass& model_class, const Manifest& plain,
            Manifest& manifest)
       : scheme_(scheme),
-        values_(values),
         config_(values.config()),
         plain_(plain),
         manifest_(manifest),
@@ -555,7 +554,6 @@ class Renaming {
   }
 
   const NameScheme& scheme_;
-  ModelValues& values_;
   ConfigReader& config_;
   const Manifest& plain_;
   Manifest& manifest_;
