@@ -527,6 +527,13 @@ void report_other_scheme(const LintInput& input, Diagnostics& diags) {
   help_with_other_set(input, report);
   report.help("write the rules for " + ours +
               ", or give the model under those of the rules");
+  // They follow from a config, as do those of other programs.
+  if (input.manifest.format == "hf-config") {
+    report.help(
+        "`--scheme` gives them the names and shapes of another program: "
+        "`shardplan list schemes`");
+    return;
+  }
   const auto is_flax = [](std::string_view text) {
     return text == "Flax names";
   };
@@ -582,6 +589,12 @@ void report_missed_labels(const LintInput& input, Diagnostics& diags) {
     report.fact("the model has " + quoted_list({labels.begin(), labels.end()}));
   }
   report_outcome(input, report);
+  if (labels.empty() && input.manifest.kinds != nullptr) {
+    report.help(
+        "with `labels: architecture` in the rules they have those of the "
+        "model's architecture; `--rules @all_models` places all of these");
+    return;
+  }
   report.help(labels.empty()
                   ? "give the parameters `axes` in a manifest, or write rules "
                     "for their names"

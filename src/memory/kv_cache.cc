@@ -439,6 +439,60 @@ AxisNames axes_of_states(const Manifest& manifest,
                     from);
 }
 
+// What architectures call them.
+constexpr std::string_view kHeadsLabel = "heads";
+constexpr std::string_view kKvHeadsLabel = "kv_heads";
+
+// The matrices of modules that keep something `per` token or sequence, with the
+// dimension that the architecture labels as the parts of what is kept.
+std::vector<KeyProjection> kept_projections(const Manifest& manifest,
+                                            KeptTensor::Per per) {
+  std::set<std::pair<std::string_view, std::string_view>> parts;
+  for (const LayerState& kind : manifest.facts.state.kinds) {
+    for (const KeptTensor& kept : kind.kept) {
+      if (kept.label.empty() || kept.per != per) continue;
+      parts.emplace(kept.module, kept.label);
+      // Where every head has keys of its own, matrices consist of heads.
+      if (kept.label == kKvHeadsLabel) parts.emplace(kept.module, kHeadsLabel);
+    }
+  }
+  std::vector<KeyProjection> found;
+  if (parts.empty() || manifest.kinds == nullptr) return found;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const Shape& shape = manifest.type(i).shape;
+    // Small ones are often whole where what they scale is cut.
+    if (shape.size() < 2) continue;
+    const std::string name = folded_name(manifest.name(i));
+    const auto kind = manifest.kinds->find({name, shape});
+    if (kind == manifest.kinds->end()) continue;
+    const auto dim = [&](std::string_view module) -> std::optional<int> {
+      for (size_t d = 0; d < kind->second.size(); ++d) {
+        const DimKind& each = kind->second[d];
+        const auto is_kept = [&](std::string_view label) {
+          return parts.contains({module, label});
+        };
+        // Queries, keys and values side by side; what convolutions keep has
+        // parts that are whole where the layer's heads are cut.
+        const bool in_parts = per == KeptTensor::Per::Token &&
+                              std::any_of(each.parts.begin(), each.parts.end(),
+                                          [&](const DimPart& part) {
+                                            return is_kept(part.label);
+                                          });
+        if (is_kept(each.label) || in_parts) return static_cast<int>(d);
+      }
+      return std::nullopt;
+    };
+    for (size_t end = name.rfind('.'); end != std::string::npos && end > 0;
+         end = name.rfind('.', end - 1)) {
+      if (const auto at = dim(std::string_view(name).substr(0, end))) {
+        found.push_back({i, *at});
+        break;
+      }
+    }
+  }
+  return found;
+}
+
 }  // namespace
 
 std::vector<KeyProjection> key_projections(const Manifest& manifest) {
@@ -454,46 +508,13 @@ std::vector<KeyProjection> key_projections(const Manifest& manifest) {
       break;  // a dimension within a head follows
     }
   }
-  return found;
+  // By other names, as the architecture labels them.
+  return found.empty() ? kept_projections(manifest, KeptTensor::Per::Token)
+                       : found;
 }
 
 std::vector<KeyProjection> state_projections(const Manifest& manifest) {
-  // What the architecture calls the parts of each module's states.
-  std::set<std::pair<std::string_view, std::string_view>> parts;
-  for (const LayerState& kind : manifest.facts.state.kinds) {
-    for (const KeptTensor& kept : kind.kept) {
-      const bool named = !kept.label.empty();
-      if (named && kept.per == KeptTensor::Per::Sequence) {
-        parts.emplace(kept.module, kept.label);
-      }
-    }
-  }
-  std::vector<KeyProjection> found;
-  if (parts.empty() || manifest.kinds == nullptr) return found;
-  for (size_t i = 0; i < manifest.size(); ++i) {
-    const Shape& shape = manifest.type(i).shape;
-    // Small ones are often whole where what they scale is cut.
-    if (shape.size() < 2) continue;
-    const std::string name = folded_name(manifest.name(i));
-    const auto kind = manifest.kinds->find({name, shape});
-    if (kind == manifest.kinds->end()) continue;
-    const auto dim = [&](std::string_view module) -> std::optional<int> {
-      for (size_t d = 0; d < kind->second.size(); ++d) {
-        if (parts.contains({module, kind->second[d].label})) {
-          return static_cast<int>(d);
-        }
-      }
-      return std::nullopt;
-    };
-    for (size_t end = name.rfind('.'); end != std::string::npos && end > 0;
-         end = name.rfind('.', end - 1)) {
-      if (const auto at = dim(std::string_view(name).substr(0, end))) {
-        found.push_back({i, *at});
-        break;
-      }
-    }
-  }
-  return found;
+  return kept_projections(manifest, KeptTensor::Per::Sequence);
 }
 
 std::optional<KvAxes> kv_axes(const Manifest& manifest,

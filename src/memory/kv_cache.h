@@ -189,7 +189,9 @@ struct KeyProjection {
 
   bool operator==(const KeyProjection&) const = default;
 };
-// In manifest order; needs facts that a config or the manifest states.
+// In manifest order; needs facts that a config or the manifest states. By the
+// names of modules, else by the labels of an architecture: then of all matrices
+// of these modules that consist of heads.
 std::vector<KeyProjection> key_projections(const Manifest& manifest);
 
 // The same of the parts of recurrent states: dimensions of a mixer's matrices

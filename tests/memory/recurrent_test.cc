@@ -333,5 +333,45 @@ TEST_CASE("how many tokens an encoder gives must be said") {
         2 * 110 * 32);
 }
 
+// GPT-NeoX: keys of every head, fused with queries and values by heads.
+TEST_CASE("keys by no known name are cut as the architecture labels them") {
+  Manifest manifest = testing::manifest({
+      {"layers.0.attention.query_key_value.weight", "bf16[24, 8]"},
+      {"layers.0.attention.query_key_value.bias", "bf16[24]"},
+      {"layers.0.mlp.up.weight", "bf16[32, 8]"},
+  });
+  ParameterKinds kinds;
+  kinds[{"layers.*.attention.query_key_value.weight", {24, 8}}] = {
+      {"heads", 4, {{"q", "head_dim", 2}, {"k", "head_dim", 2}}},
+      {"hidden", 0, {}}};
+  kinds[{"layers.*.mlp.up.weight", {32, 8}}] = {{"mlp", 0, {}},
+                                                {"hidden", 0, {}}};
+  manifest.kinds = std::make_shared<const ParameterKinds>(kinds);
+  KeptTensor kept = kv(4, 4);
+  kept.label = "kv_heads";
+  kept.module = "layers.*.attention";
+  manifest.facts.layers = 1;
+  manifest.facts.from = FactsFrom::Config;
+  manifest.facts.state = {{{true, {kept}}}, {0}};
+  CHECK(key_projections(manifest) == std::vector<KeyProjection>{{0, 0}});
+  const Plan plan = testing::placed(
+      manifest, testing::rules({{"query_key_value.weight", "tp"}, {".", ""}}),
+      "tp=4");
+  Diagnostics diags;
+  const auto axes =
+      kv_axes(manifest, key_projections(manifest), {}, plan, {}, diags);
+  REQUIRE(axes);
+  CHECK(axes->heads == AxisNames{"tp"});
+  // Side by side, the parts have the labels.
+  kinds[{"layers.*.attention.query_key_value.weight", {24, 8}}] = {
+      {"", 0, {{"q", "heads", 8, 4}, {"k", "kv_heads", 8, 4}}},
+      {"hidden", 0, {}}};
+  manifest.kinds = std::make_shared<const ParameterKinds>(kinds);
+  CHECK(key_projections(manifest) == std::vector<KeyProjection>{{0, 0}});
+  // Without labels nothing is known.
+  manifest.kinds = nullptr;
+  CHECK(key_projections(manifest).empty());
+}
+
 }  // namespace
 }  // namespace shardplan
