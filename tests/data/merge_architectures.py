@@ -14,8 +14,10 @@ With --add what is there stays, and all cases of the files come to it, in place 
 those that have the same config.
 """
 
+import argparse
 import collections
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -56,8 +58,12 @@ def ours(program, config):
 
 
 def main():
-    adds = sys.argv[1] == "--add"
-    program, *files = sys.argv[2 if adds else 1:]
+    parser = argparse.ArgumentParser(description="Joins recordings; see the file's head.")
+    parser.add_argument("--add", action="store_true")
+    parser.add_argument("program")
+    parser.add_argument("files", nargs="+")
+    given = parser.parse_args()
+    adds, program, files = given.add, given.program, given.files
     taken = collections.Counter()
     out = pathlib.Path(__file__).parent / "architectures.jsonl"
     kept_lines = out.read_text().splitlines(keepends=True) if adds else []
@@ -66,7 +72,8 @@ def main():
     kept_lines = [line for line in kept_lines if
                   json.dumps(json.loads(line)["config"], sort_keys=True) not in added]
     verdicts = collections.Counter()
-    with out.open("w") as stream:
+    new = out.with_suffix(".new")
+    with new.open("w") as stream:
         stream.writelines(kept_lines)
         for file in files:
             for line in open(file):
@@ -97,8 +104,10 @@ def main():
                 verdicts[verdict] += 1
                 if verdict != "differs":
                     stream.write(json.dumps(kept, separators=(",", ":")) + "\n")
+    os.replace(new, out)
     print(dict(verdicts))
     return 1 if verdicts["differs"] else 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())
