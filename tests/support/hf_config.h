@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -106,6 +107,41 @@ inline bool has_tensor(const Manifest& manifest, std::string_view name) {
   } catch (const std::out_of_range&) {
     return false;
   }
+}
+
+// Names in which every number is a `*`, with their shapes and how many there
+// are: as recordings keep them.
+using StarredTensors = std::map<std::pair<std::string, Shape>, int64_t>;
+
+inline std::string starred(std::string_view name) {
+  std::string folded;
+  for (const char c : name) {
+    const bool digit = c >= '0' && c <= '9';
+    if (!digit) folded += c;
+    if (digit && !folded.ends_with('*')) folded += '*';
+  }
+  return folded;
+}
+
+inline StarredTensors starred_tensors(const Manifest& manifest) {
+  StarredTensors counts;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    ++counts[{starred(manifest.name(i)), manifest.type(i).shape}];
+  }
+  for (const auto& buffer : manifest.buffers()) {
+    ++counts[{starred(buffer.name), buffer.type.shape}];
+  }
+  return counts;
+}
+
+// Of a recording: [[name, shape, how many, ..], ..].
+inline StarredTensors starred_tensors(const Json& recorded) {
+  StarredTensors counts;
+  for (const Json& tensor : recorded) {
+    counts[{tensor.at(0).get<std::string>(), tensor.at(1).get<Shape>()}] +=
+        tensor.at(2).get<int64_t>();
+  }
+  return counts;
 }
 
 }  // namespace shardplan::testing
