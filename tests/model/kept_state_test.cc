@@ -12,24 +12,10 @@
 #include "memory/kv_cache.h"
 #include "model/architectures.h"
 #include "tests/support/messages.h"
+#include "tests/support/read_architecture.h"
 
 namespace shardplan {
 namespace {
-
-struct ReadKept {
-  Diagnostics diags;
-  std::shared_ptr<const Architecture> architecture;
-};
-
-std::unique_ptr<ReadKept> read_kept(const std::string& text) {
-  auto result = std::make_unique<ReadKept>();
-  const auto source = std::make_shared<const SourceFile>("a.yaml", text);
-  result->diags.keep(source);
-  result->architecture = read_user_architecture(
-      source, [](std::string_view name) { return find_architecture(name); },
-      result->diags);
-  return result;
-}
 
 constexpr const char* kKeptHead = R"(
 architecture: a
@@ -38,7 +24,7 @@ counts: {layers: {key: n, least: 0}}
 )";
 
 ModelFacts kept_facts(const std::string& file, const std::string& config) {
-  const auto result = read_kept(file);
+  const auto result = testing::read_architecture_text(file);
   CAPTURE(testing::messages(result->diags));
   REQUIRE(result->architecture);
   Diagnostics diags;
@@ -154,7 +140,8 @@ TEST_CASE("a layer of which nothing is said is not known") {
 }
 
 TEST_CASE("names of what is kept, in order") {
-  const auto result = read_kept(kKeptHead + std::string(R"(
+  const auto result =
+      testing::read_architecture_text(kKeptHead + std::string(R"(
 blocks: {b: [{state: conv, shape: [2]}, {c: ""}], c: [{cache: kv, of: 2}, {state: conv, shape: [1]}]}
 classes: {A: [{repeat: layers, name: "{i}", steps: [{b: x}, {keeps: nothing, when: i == 3}]}]}
 )"));
@@ -167,11 +154,11 @@ classes: {A: [{repeat: layers, name: "{i}", steps: [{b: x}, {keeps: nothing, whe
 
 TEST_CASE("mistakes in what is kept are reported with their places") {
   const auto problems = [](const std::string& step) {
-    const auto result =
-        read_kept(kKeptHead +
-                  std::string("classes: {A: [{repeat: layers, name: "
-                              "\"{i}\", steps: [") +
-                  step + "]}]}\n");
+    const auto result = testing::read_architecture_text(
+        kKeptHead +
+        std::string("classes: {A: [{repeat: layers, name: "
+                    "\"{i}\", steps: [") +
+        step + "]}]}\n");
     CHECK(result->architecture == nullptr);
     for (const Diagnostic& each : result->diags.all()) {
       CHECK_FALSE(each.labels.empty());
@@ -205,7 +192,7 @@ TEST_CASE("mistakes in what is kept are reported with their places") {
   has("{state: s, shape: [1, nobody]}", "`nobody` is not known here");
   has("{keeps: something}", "`keeps` is `nothing`");
   has("{keeps: nothing, of: 1}", "unknown key `of`");
-  const auto block = read_kept(kKeptHead + std::string(R"(
+  const auto block = testing::read_architecture_text(kKeptHead + std::string(R"(
 blocks: {cache: [], state: [], keeps: []}
 classes: {A: []}
 )"));
@@ -245,7 +232,7 @@ classes:
   CHECK(text_of(unknown.state) == "?; ?");
   CHECK(kv_missing(unknown) == "what 2 layers keep");
   // Blocks that use one another without end.
-  const auto loop = read_kept(kKeptHead + std::string(R"(
+  const auto loop = testing::read_architecture_text(kKeptHead + std::string(R"(
 blocks: {a: [{b: x}, {cache: kv, of: 1}], b: [{a: x}]}
 classes: {A: [{repeat: layers, name: "l.{i}", steps: [{a: x}]}]}
 )"));

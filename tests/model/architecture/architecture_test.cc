@@ -12,27 +12,13 @@
 #include "model/architecture/walk.h"
 #include "model/architectures.h"
 #include "tests/support/messages.h"
+#include "tests/support/read_architecture.h"
 
 namespace shardplan {
 namespace {
 
-struct Read {
-  Diagnostics diags;
-  std::shared_ptr<const Architecture> architecture;
-};
-
-std::unique_ptr<Read> read(const std::string& text) {
-  auto result = std::make_unique<Read>();
-  const auto source = std::make_shared<const SourceFile>("a.yaml", text);
-  result->diags.keep(source);
-  result->architecture = read_user_architecture(
-      source, [](std::string_view name) { return find_architecture(name); },
-      result->diags);
-  return result;
-}
-
 std::string problems(const std::string& text) {
-  const auto result = read(text);
+  const auto result = testing::read_architecture_text(text);
   CHECK((result->architecture == nullptr) == result->diags.has_errors());
   return testing::messages(result->diags);
 }
@@ -46,7 +32,7 @@ flags: {tied: {key: t, else: false}}
 
 // "name type" per line, of the first class; or the problems.
 std::string tensors(const std::string& file, const std::string& config) {
-  const auto result = read(file);
+  const auto result = testing::read_architecture_text(file);
   if (result->architecture == nullptr) return testing::messages(result->diags);
   Diagnostics diags;
   const auto document = parse_document(
@@ -305,7 +291,8 @@ classes:
 
 TEST_CASE("notes are said with the manifest, where they hold") {
   const auto notes = [](const std::string& list, const std::string& config) {
-    const auto result = read(kHead + list + "\nclasses:\n  A: []");
+    const auto result =
+        testing::read_architecture_text(kHead + list + "\nclasses:\n  A: []");
     if (result->architecture == nullptr) {
       return testing::messages(result->diags);
     }
