@@ -91,15 +91,18 @@ void add_axis_changes(const RuleComparison& comparison, RuleSetChanges& found) {
 }
 
 std::string reading_text(const RuleSet& rules) {
-  return rules.logical_reading == LogicalReading::Priority ? "by priority"
-                                                           : "as a mapping";
+  std::string text = rules.logical_reading == LogicalReading::Priority
+                         ? "by priority"
+                         : "as a mapping";
+  if (rules.architecture_labels) text += ", of architectures, too";
+  return text;
 }
 
 void add_reading_change(const RuleComparison& comparison,
                         RuleSetChanges& found) {
   const RuleSet& before = comparison.before;
   const RuleSet& after = comparison.after;
-  if (before.logical_reading == after.logical_reading ||
+  if (reading_text(before) == reading_text(after) ||
       before.logical_rules.empty() || after.logical_rules.empty()) {
     return;
   }

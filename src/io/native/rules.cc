@@ -7,6 +7,7 @@
 //     - ["embed_tokens/embedding", [tp, [fsdp, sp]]]
 //     - {pattern: "norm", spec: []}
 //   logical_axis_rules: [[embed, fsdp], [mlp, tp]]
+//   labels: architecture
 //   partition_axis: {head_axis: tp}
 //   activations:
 //     - ["residual|hidden", [BATCH, LENGTH, null]]
@@ -204,6 +205,12 @@ class Writer {
     if (!names.empty()) sections_.push_back({"axes", list(names), {}});
   }
 
+  void labels(bool of_architecture) {
+    if (of_architecture) {
+      sections_.push_back({"labels", how_.word("architecture"), {}});
+    }
+  }
+
   void mesh(const Mesh& mesh) {
     std::string line;
     for (const Axis& axis : mesh.axes()) {
@@ -320,6 +327,7 @@ std::optional<std::string> write(const ExportInput& input, Diagnostics& diags,
     lines = header_lines(input, "Partition rules, as given", how.target);
     writer.axes(rules.declared_axes);
     writer.mesh(input.plan.mesh);
+    writer.labels(rules.architecture_labels);
     writer.patterns("rules", rules.rules);
     writer.logical(rules.logical_rules);
     if (rules.partition_axis) writer.semantic(*rules.partition_axis);

@@ -153,6 +153,7 @@ bool is_same_model(const JudgedTarget& before, const SideConfig& was,
 bool are_values_placed_alike(const RuleSet& a, const RuleSet& b) {
   return a.declared_axes == b.declared_axes &&
          a.logical_reading == b.logical_reading &&
+         a.architecture_labels == b.architecture_labels &&
          a.partition_axis == b.partition_axis &&
          std::equal(a.logical_rules.begin(), a.logical_rules.end(),
                     b.logical_rules.begin(), b.logical_rules.end(),
