@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "core/fold.h"
 #include "core/spec.h"
+#include "model/architecture/axis_labels.h"
 #include "model/tensor_name.h"
 #include "model/units.h"
 
@@ -438,10 +439,6 @@ AxisNames axes_of_states(const Manifest& manifest,
   return least_axes(manifest, projections, plan, "matrices of these layers",
                     from);
 }
-
-// What architectures call them.
-constexpr std::string_view kHeadsLabel = "heads";
-constexpr std::string_view kKvHeadsLabel = "kv_heads";
 
 // The matrices of modules that keep something `per` token or sequence, with the
 // dimension that the architecture labels as the parts of what is kept.

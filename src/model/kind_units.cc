@@ -5,15 +5,13 @@
 
 #include "base/checked.h"
 #include "core/fold.h"
+#include "model/architecture/axis_labels.h"
 #include "model/units.h"
 
 namespace shardplan {
 namespace {
 
-constexpr std::string_view kHeads = "heads";
-constexpr std::string_view kKvHeads = "kv_heads";
 constexpr std::string_view kOtherHeads = "_heads";  // of linear attention, ..
-constexpr std::string_view kExperts = "experts";
 
 // Rows that alternate: one of every part.
 bool is_alternating(const DimKind& dim) {
@@ -40,9 +38,9 @@ std::optional<Unit> packed_unit(const DimKind& dim, int index,
   for (const DimPart& part : dim.parts) {
     unit.parts.push_back({part.name, part.rows,
                           part.count > 0 ? part.count : part.rows,
-                          part.label == kKvHeads});
+                          part.label == kKvHeadsLabel});
   }
-  const bool queries = dim.parts.front().label == kHeads;
+  const bool queries = dim.parts.front().label == kHeadsLabel;
   if (qkv && queries) unit.queries = facts.heads.value_or(0);
   return unit;
 }
@@ -73,7 +71,7 @@ std::vector<Unit> units_of_kind(const ParameterKind& kind,
       }
     } else if (is_alternating(dim)) {
       units.push_back({index, UnitKind::GateUpPair, dim.count});
-    } else if (dim.label == kKvHeads && has_parts(dim, {"q", "k", "v"})) {
+    } else if (dim.label == kKvHeadsLabel && has_parts(dim, {"q", "k", "v"})) {
       // Per KV head: its query heads, its key, its value.
       units.push_back({index,
                        UnitKind::HeadGroup,
@@ -81,17 +79,17 @@ std::vector<Unit> units_of_kind(const ParameterKind& kind,
                        false,
                        {},
                        facts.heads.value_or(0)});
-    } else if (dim.label == kHeads ||
-               (dim.label.ends_with(kOtherHeads) && dim.label != kKvHeads)) {
+    } else if (dim.label == kHeadsLabel || (dim.label.ends_with(kOtherHeads) &&
+                                            dim.label != kKvHeadsLabel)) {
       units.push_back({index, UnitKind::Head, count});
-    } else if (dim.label == kKvHeads) {
+    } else if (dim.label == kKvHeadsLabel) {
       units.push_back({index,
                        UnitKind::KvHead,
                        dim.count,
                        false,
                        {},
                        facts.heads.value_or(0)});
-    } else if (dim.label == kExperts && dim.count > 0) {
+    } else if (dim.label == kExpertsLabel && dim.count > 0) {
       units.push_back({index, UnitKind::Expert, dim.count});
       const int64_t groups = facts.expert_groups.value_or(1);
       if (groups > 1 && dim.count % groups == 0) {

@@ -8,7 +8,6 @@
 namespace shardplan {
 namespace {
 
-constexpr std::string_view kExperts = "experts";
 constexpr std::string_view kHidden = "hidden";
 constexpr std::string_view kVector = "vector";
 constexpr std::string_view kPacked = "packed";
@@ -31,7 +30,7 @@ bool is_norm(const ModuleStep& step) {
 bool is_router(const ModuleStep& step, const DimKind& out) {
   return step.kind == ModuleStep::Kind::Linear &&
          (step.role == LinearRole::Router || step.role == LinearRole::Gate ||
-          out.label == kExperts);
+          out.label == kExpertsLabel);
 }
 
 }  // namespace

@@ -8,16 +8,25 @@
 //   packed_inputs  what a matrix takes that gives these, but for latents
 //   norm           of a norm
 //   router         what a router gives; its inputs have no label
-//   vector         `hidden` or a latent, `q_rank`, in a tensor of one dimension:
+//   vector         `hidden` or a latent, `q_rank`, in a tensor of one
+//   dimension:
 //                  it is added to what every device has
 //   x_out          what a square matrix of `x` gives, and its bias
 // The second of two dimensions of a parameter that are of one size has none.
 #pragma once
 
+#include <string>
+#include <string_view>
+
 #include "core/manifest.h"
 #include "model/architecture/architecture.h"
 
 namespace shardplan {
+
+// Labels that the program asks for.
+inline constexpr std::string_view kHeadsLabel = "heads";
+inline constexpr std::string_view kKvHeadsLabel = "kv_heads";
+inline constexpr std::string_view kExpertsLabel = "experts";
 
 // The label of a dimension of that kind.
 std::string axis_label(const DimKind& dim);

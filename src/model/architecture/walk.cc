@@ -22,8 +22,6 @@ namespace {
 constexpr int64_t kMaxSteps = 1'000'000;
 // Tensors of layers that differ from one another, which are held at once.
 constexpr int64_t kMaxDifferent = 2'000'000;
-// What an architecture calls the number of experts.
-constexpr std::string_view kExpertsLabel = "experts";
 
 // Dimensions in front of the tensors of a repeated part that is stacked.
 struct Stack {

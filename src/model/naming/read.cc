@@ -171,12 +171,12 @@ class SchemeReader {
       }
       AddedTensor tensor;
       if (!read_repeat(node, tensor)) continue;
-      auto pattern = made_name(*name, false);
-      const bool good = pattern && expressions(node, "shape", tensor.shape) &&
+      auto made = pattern(*name, true, false);
+      const bool good = made && expressions(node, "shape", tensor.shape) &&
                         optional(node, "when", tensor.when) &&
                         read_dtype(node, tensor.dtype);
       if (!good) continue;
-      tensor.name = *std::move(pattern);
+      tensor.name = *std::move(made);
       result.added.push_back(std::move(tensor));
     }
   }
@@ -302,7 +302,7 @@ class SchemeReader {
       return false;
     }
     if (!to.is_list()) {
-      auto name = made_name(to, has_any);
+      auto name = pattern(to, true, has_any);
       if (!name) return false;
       rule.to.push_back({*std::move(name), {}, {}, {}});
       return true;
@@ -319,7 +319,7 @@ class SchemeReader {
         return false;
       }
       NamedTarget target;
-      auto made = made_name(*name, has_any);
+      auto made = pattern(*name, true, has_any);
       if (!made || !optional(part, "size", target.size) ||
           !permutation(part, "order", target.order) ||
           !expressions(part, "shape", target.shape)) {
@@ -396,11 +396,6 @@ class SchemeReader {
       if (piece.kind == PieceKind::Number) names.insert(piece.text);
     }
     return names;
-  }
-
-  std::optional<NamePattern> made_name(const Node& node, bool has_any) {
-    auto made = pattern(node, true, has_any);
-    return made;
   }
 
   // `made`: a name with expressions in braces, else one with numbers.

@@ -358,8 +358,7 @@ class Renaming {
     }
     const auto found = static_cast<int64_t>(stack.members.size());
     if (found == expected && places.size() == stack.members.size()) return true;
-    Renamed of = stack.members.front().tensor;
-    return misfit(rule, of,
+    return misfit(rule, stack.members.front().tensor,
                   in_backticks(name) +
                       " is made of several tensors, of which " +
                       (found < expected ? "some are missing"
