@@ -22,6 +22,12 @@ third changes what is recorded at random, for judging with fresh cases:
 
     SHARDPLAN_LOGITS=OUT shardplan_tests -tc='*recorded logits*'
 
+`--write FOLDER` keeps the checkpoints and NAME.expected.safetensors, for
+
+    shardplan simulate FOLDER/NAME --expect FOLDER/NAME.expected.safetensors ..
+
+Under transformers 4.57 configs are brought to the keys of that version first.
+
 A case is refused where a number is not finite, and where a weight has no effect
 on the outputs, unless it says so: "idle": ["ends of its name", ..].
 """
@@ -32,6 +38,7 @@ import math
 import os
 import pathlib
 import random
+import shutil
 import sys
 import tempfile
 
@@ -87,8 +94,29 @@ def input_of(name, of):
     return numbers_of(name, of["shape"])
 
 
+def older(config):
+    """Positions as configs of transformers 4 state them."""
+    config = {k: older(v) if isinstance(v, dict) and "model_type" in v else v
+              for k, v in config.items() if k not in ("rope_parameters", "dtype")
+              } | ({"rope_parameters": config["rope_parameters"]}
+                   if "rope_parameters" in config else {})
+    rope = dict(config.pop("rope_parameters", None) or {})
+    if "sliding_attention" in rope:
+        config["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
+        rope = dict(rope["full_attention"])
+    for key in ("rope_theta", "partial_rotary_factor"):
+        if key in rope:
+            config[key] = rope.pop(key)
+    if rope.get("rope_type", "default") != "default":
+        config["rope_scaling"] = rope
+    return config
+
+
 def config_of(case):
     config = dict(case["config"])
+    if transformers.__version__.startswith("4."):
+        config = older(config)
+        config.pop("transformers_version", None)
     kind = config.pop("model_type")
     return transformers.AutoConfig.for_model(kind, **config)
 
@@ -136,7 +164,7 @@ def idle_weights(model, outputs):
             if p.grad is None or not p.grad.abs().max() > 0]
 
 
-def record(case):
+def record(case, write=None):
     kind = getattr(transformers, case["class"])
     model = kind(config_of(case)).float()
     config = kept_config(model, case)
@@ -148,6 +176,8 @@ def record(case):
             torch.float32 if each.is_floating_point() else each.dtype)
             for name, each in load_file(path).items()}
         save_file(tensors, path, {"format": "pt"})
+        if write is not None:
+            shutil.copytree(where, write / case["name"], dirs_exist_ok=True)
         model, info = kind.from_pretrained(
             where, dtype=torch.float32, attn_implementation="eager",
             output_loading_info=True)
@@ -162,6 +192,10 @@ def record(case):
     outputs = {key: found[key] for key in
                ("logits", "last_hidden_state", "pooler_output")
                if found.get(key) is not None}
+    if write is not None:
+        save_file({**{k: v.contiguous() for k, v in given.items()},
+                   **{k: v.detach().contiguous() for k, v in outputs.items()}},
+                  write / f"{case['name']}.expected.safetensors")
     for key, each in outputs.items():
         if not torch.isfinite(each).all():
             raise ValueError(f"{key} is not finite")
@@ -208,12 +242,12 @@ def write_lines(path, cases):
     os.replace(temporary, path)
 
 
-def record_all(cases, quiet=False):
+def record_all(cases, quiet=False, write=None):
     """What can be recorded, and how many could not."""
     done, refused = [], 0
     for case in cases:
         try:
-            done.append(record(case))
+            done.append(record(case, write))
             if not quiet:
                 sizes = {k: round(v["largest"], 3)
                          for k, v in done[-1]["outputs"].items()}
@@ -232,6 +266,7 @@ def main():
     parser.add_argument("--add", type=pathlib.Path)
     parser.add_argument("--mutate", nargs=3, metavar=("N", "SEED", "OUT"))
     parser.add_argument("--only", default="", help="a part of names")
+    parser.add_argument("--write", type=pathlib.Path, metavar="FOLDER")
     options = parser.parse_args()
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
@@ -241,10 +276,10 @@ def main():
         count, seed, out = options.mutate
         rng = random.Random(int(seed))
         chosen = [case for case in old if options.only in case["name"]]
-        cases = [{**mutated(case, rng), "name": f"{case['name']}/{n}",
+        cases = [{**mutated(case, rng), "name": f"{case['name']}.{n}",
                   "outputs": {}}
                  for case in chosen for n in range(int(count))]
-        done, refused = record_all(cases, quiet=True)
+        done, refused = record_all(cases, quiet=True, write=options.write)
         write_lines(pathlib.Path(out), done)
         print(f"{len(done)} recorded, {refused} that transformers refuses")
         return 0
@@ -252,7 +287,8 @@ def main():
         new, refused = record_all(json.loads(options.add.read_text()))
     else:
         new, refused = record_all(
-            [case for case in old if options.only in case["name"]])
+            [case for case in old if options.only in case["name"]],
+            write=options.write)
     by_name = {case["name"]: case for case in old}
     by_name.update((case["name"], case) for case in new)
     write_lines(options.file, by_name.values())
