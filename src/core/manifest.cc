@@ -132,20 +132,35 @@ std::optional<Manifest::Duplicate> Manifest::find_duplicate() const {
   return std::nullopt;
 }
 
-bool label_parameters(Manifest& manifest) {
-  if (manifest.kinds == nullptr) return false;
+namespace {
+
+const ParameterKind* kind_of(const Manifest& manifest, size_t index) {
+  if (manifest.kinds == nullptr) return nullptr;
+  const auto found = manifest.kinds->find(
+      {folded_name(manifest.name(index)), manifest.type(index).shape});
+  return found == manifest.kinds->end() ? nullptr : &found->second;
+}
+
+}  // namespace
+
+std::optional<size_t> find_unexplained(const Manifest& manifest) {
   for (size_t i = 0; i < manifest.size(); ++i) {
-    const auto found = manifest.kinds->find(
-        {folded_name(manifest.name(i)), manifest.type(i).shape});
-    if (found == manifest.kinds->end()) return false;
+    if (kind_of(manifest, i) == nullptr) return i;
+  }
+  return std::nullopt;
+}
+
+bool label_parameters(Manifest& manifest) {
+  if (manifest.size() == 0 || find_unexplained(manifest)) return false;
+  for (size_t i = 0; i < manifest.size(); ++i) {
     AxisLabels labels;
-    for (const DimKind& dim : found->second) {
+    for (const DimKind& dim : *kind_of(manifest, i)) {
       labels.push_back(dim.axis.empty() ? std::nullopt
                                         : std::optional(dim.axis));
     }
     manifest.set_axes(i, std::move(labels));
   }
-  return manifest.size() > 0;
+  return true;
 }
 
 }  // namespace shardplan

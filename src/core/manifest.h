@@ -163,8 +163,11 @@ class Manifest {
   bool plain_ = true;
 };
 
-// Gives the parameters their labels as logical axes, where an architecture
-// explains them (Manifest::kinds). False where none is explained.
+// The first parameter that no architecture explains (Manifest::kinds); empty
+// where all are explained.
+std::optional<size_t> find_unexplained(const Manifest& manifest);
+// Gives the parameters their labels as logical axes. False, and none has any,
+// where one is not explained.
 bool label_parameters(Manifest& manifest);
 
 // StoredTensor: numbers as a checkpoint holds them, in a mapped file.

@@ -54,7 +54,7 @@ std::optional<RuleSet> read_rules(const PlanRequest& request,
   std::vector<std::string> files = request.rules;
   if (files.empty() && request.pattern == nullptr) {
     std::string set = fitting_set(manifest);
-    const bool by_labels = set.empty() && manifest.kinds != nullptr;
+    const bool by_labels = set.empty() && !find_unexplained(manifest);
     if (by_labels) set = kEveryModel;
     if (set.empty()) {
       auto report = diags.error(Code::Usage, {}, "no rules were given");
@@ -86,13 +86,21 @@ std::optional<RuleSet> read_rules(const PlanRequest& request,
   }
   if (rules->architecture_labels && manifest.size() > 0 &&
       !label_parameters(manifest)) {
-    return diags
-        .error(Code::Usage, rules->architecture_labels_where,
-               "these rules place dimensions by the labels that architectures "
-               "give them, and nothing says those of " +
-                   in_backticks(manifest.title))
-        .fact("they are known of tensors that follow from a config.json")
-        .help("give the model's config.json, or rules with patterns");
+    auto problem = diags.error(
+        Code::Usage, rules->architecture_labels_where,
+        "these rules place dimensions by the labels that architectures give "
+        "them, and nothing says those of " +
+            in_backticks(manifest.title));
+    if (manifest.kinds == nullptr) {
+      problem.fact("they are known of tensors that follow from a config.json");
+    } else {
+      const size_t other = *find_unexplained(manifest);
+      problem.fact(in_backticks(std::string(manifest.name(other))) + " " +
+                   shape_text(manifest.type(other).shape) +
+                   " does not follow from its config.json");
+    }
+    return problem.help(
+        "give the model's config.json, or rules with patterns");
   }
   return rules;
 }

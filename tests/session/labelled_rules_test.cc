@@ -18,6 +18,8 @@
 #include "tests/support/hf_config.h"
 #include "tests/support/linted.h"
 #include "tests/support/loaded_rules.h"
+#include "tests/support/memory_host.h"
+#include "tests/support/safetensors.h"
 
 namespace shardplan {
 namespace {
@@ -149,6 +151,53 @@ TEST_CASE("labels: every label of every architecture has a rule") {
     ++models;
   }
   CHECK(models > 400);
+}
+
+// A checkpoint of the config in a folder, whose first tensor may be renamed.
+Manifest stored_beside(const Json& config, const std::string& first_name = "") {
+  const auto made = testing::synthesize(config);
+  std::vector<testing::StoredTensor> tensors;
+  for (size_t i = 0; i < made->good().size(); ++i) {
+    tensors.push_back(
+        {std::string(made->good().name(i)), "F32", made->good().type(i).shape});
+  }
+  if (!first_name.empty()) tensors.front().name = first_name;
+  testing::MemoryHost host;
+  host.files["m/config.json"] = config.dump();
+  host.files["m/model.safetensors"] = testing::safetensors(tensors);
+  Diagnostics diags;
+  auto manifest = load_manifest("m/model.safetensors", host, diags);
+  REQUIRE(manifest);
+  return *std::move(manifest);
+}
+
+TEST_CASE("weights beside a config have its labels, and its heads") {
+  const Json config = {
+      {"model_type", "gpt_neox"}, {"architectures", {"GPTNeoXForCausalLM"}},
+      {"vocab_size", 64},         {"hidden_size", 48},
+      {"intermediate_size", 64},  {"num_hidden_layers", 1},
+      {"num_attention_heads", 6}, {"max_position_embeddings", 32}};
+  Manifest manifest = stored_beside(config);
+  CHECK_FALSE(find_unexplained(manifest));
+  CHECK(label_parameters(manifest));
+  // Six heads, each with its q, k and v, in a dimension of 144.
+  const auto found = manifest.kinds->find(
+      {"gpt_neox.layers.*.attention.query_key_value.weight", {144, 48}});
+  REQUIRE(found != manifest.kinds->end());
+  CHECK(found->second.front().count == 6);
+}
+
+TEST_CASE(
+    "a tensor that does not follow from the config leaves none labelled") {
+  const Json config = testing::small_config("llama");
+  Manifest manifest = stored_beside(config, "another");
+  const auto other = find_unexplained(manifest);
+  REQUIRE(other);
+  CHECK(manifest.name(*other) == "another");
+  CHECK_FALSE(label_parameters(manifest));
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    CHECK(manifest.axes(i) == nullptr);
+  }
 }
 
 }  // namespace

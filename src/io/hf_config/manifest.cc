@@ -204,6 +204,17 @@ std::optional<QuantisationFile> quantisation_beside(
   return result;
 }
 
+std::shared_ptr<const ParameterKinds> kinds_of_config(
+    const Document& config, const std::string& directory,
+    const ConfigReading& reading, Host& host) {
+  Diagnostics problems;
+  const auto beside = quantisation_beside(directory, config, host, problems);
+  if (!beside) return nullptr;
+  const auto manifest =
+      synthesize_manifest(config, problems, reading, &*beside);
+  return manifest ? manifest->kinds : nullptr;
+}
+
 std::optional<Manifest> synthesize_manifest(const Document& config,
                                             Diagnostics& diags,
                                             const ConfigReading& reading,
