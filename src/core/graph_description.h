@@ -55,7 +55,9 @@ struct DescribedAttribute {
   std::string name;
   Span where;  // of the value
   Span name_where;
-  std::variant<double, std::string, std::vector<int64_t>, PartitionSpec> value;
+  std::variant<double, std::string, std::vector<int64_t>, PartitionSpec,
+               std::vector<double>>
+      value;
   // Of a text that is also a size, such as `heads*head_dim`, or a number, such
   // as `1/sqrt(head_dim)`: which is meant follows from what the operation
   // takes.

@@ -34,6 +34,8 @@ std::string_view kind_text(Kind kind) {
       return "a list of integers";
     case Kind::Spec:
       return "a spec";
+    case Kind::Numbers:
+      return "a list of numbers";
   }
   return "";
 }
@@ -48,6 +50,11 @@ std::optional<AttributeValue> as_kind(const DescribedAttribute& written,
   if (kind == Kind::Spec && spec != nullptr) return *spec;
   if (kind == Kind::Text && text != nullptr) return *text;
   if (kind == Kind::Integers && integers != nullptr) return *integers;
+  const auto* numbers = std::get_if<std::vector<double>>(&written.value);
+  if (kind == Kind::Numbers && numbers != nullptr) return *numbers;
+  if (kind == Kind::Numbers && integers != nullptr) {
+    return std::vector<double>(integers->begin(), integers->end());
+  }
   if (kind == Kind::Integers && written.size) {
     return std::vector<int64_t>{*written.size};
   }

@@ -42,6 +42,13 @@ std::span<const int64_t> integers_of(const Attributes& attributes,
                           : std::span<const int64_t>();
 }
 
+std::span<const double> numbers_of(const Attributes& attributes,
+                                   std::string_view name) {
+  const auto* value = find<std::vector<double>>(attributes, name);
+  return value != nullptr ? std::span<const double>(*value)
+                          : std::span<const double>();
+}
+
 std::span<const OpDef> ops() {
   static const std::vector<OpDef> kOps = {
       einsum_op(),      add_op(),         subtract_op(),   multiply_op(),

@@ -19,8 +19,8 @@
 
 namespace shardplan {
 
-using AttributeValue =
-    std::variant<double, std::string, std::vector<int64_t>, PartitionSpec>;
+using AttributeValue = std::variant<double, std::string, std::vector<int64_t>,
+                                    PartitionSpec, std::vector<double>>;
 using Attributes = std::map<std::string, AttributeValue, std::less<>>;
 
 // The attribute, or a default where it is not given. REQUIRES: if given, it is
@@ -31,6 +31,8 @@ std::string_view text_of(const Attributes& attributes, std::string_view name,
                          std::string_view otherwise);
 std::span<const int64_t> integers_of(const Attributes& attributes,
                                      std::string_view name);
+std::span<const double> numbers_of(const Attributes& attributes,
+                                   std::string_view name);
 
 // Operations: what each computes, and how its dimensions may be sharded.
 //
@@ -97,7 +99,7 @@ struct RunContext {
 };
 
 struct AttributeDef {
-  enum class Kind : uint8_t { Number, Text, Integers, Spec };
+  enum class Kind : uint8_t { Number, Text, Integers, Spec, Numbers };
   std::string_view name;
   Kind kind = Kind::Number;
   bool required = false;

@@ -179,6 +179,7 @@ std::optional<SmallModel> shrink(const RunnableModel& model,
   }
   SmallModel small;
   small.model = model;
+  small.model.is_small = true;
   for (auto& [name, value] : Shrinking(model, large.pass, mesh).run()) {
     small.model.given.insert_or_assign(name, std::move(value));
   }

@@ -260,6 +260,8 @@ std::string_view kind_name(AttributeDef::Kind kind) {
       return "integers";
     case AttributeDef::Kind::Spec:
       return "spec";
+    case AttributeDef::Kind::Numbers:
+      return "numbers";
   }
   return "";
 }

@@ -121,10 +121,10 @@ OpDef causal_mask_op() {
 //
 // Of the first `rotary_dim` numbers of a head, those at i and i + rotary_dim/2
 // are turned by position * frequency[i]: the order of Hugging Face's
-// rotate_half, not the interleaved one of the paper. Frequencies and their
-// scalings are those of transformers' modeling_rope_utils.py ("default",
-// "linear", "llama3"). Positions are those of the whole: a device that has a
-// part of the length starts where its part does.
+// rotate_half; `interleaved` turns neighbours, as the paper does. Frequencies
+// and their scalings are those of transformers' modeling_rope_utils.py
+// ("default", "linear", "llama3"), or given one by one. Positions are those of
+// the whole: a device that has a part of the length starts where its part does.
 //
 // In the field cosines and sines are random residues, fixed by the position and
 // the frequency's number: as linear as in reals, and no two positions alike.
@@ -141,6 +141,9 @@ struct Rotation {
   double low = 1;
   double high = 4;
   double original = 0;
+  std::span<const double> frequencies;  // of the attributes; none: by the above
+  double amplitude = 1;
+  bool interleaved = false;
 };
 
 // REQUIRES: infer_rotated gave a shape.
@@ -148,7 +151,14 @@ Rotation rotation_of(const Attributes& attributes, const Shape& shape) {
   Rotation rotation;
   rotation.dim = static_cast<size_t>(
       dim_at(integer_of(attributes, "dim", 1), shape.size()));
-  rotation.rotary = integer_of(attributes, "rotary_dim", shape.back());
+  rotation.frequencies = numbers_of(attributes, "frequencies");
+  rotation.rotary =
+      integer_of(attributes, "rotary_dim",
+                 rotation.frequencies.empty()
+                     ? shape.back()
+                     : 2 * static_cast<int64_t>(rotation.frequencies.size()));
+  rotation.amplitude = number_of(attributes, "amplitude", 1);
+  rotation.interleaved = number_of(attributes, "interleaved", 0) != 0;
   rotation.first = integer_of(attributes, "offset", 0);
   rotation.theta = number_of(attributes, "theta", rotation.theta);
   rotation.scaling = text_of(attributes, "scaling", "none");
@@ -158,6 +168,24 @@ Rotation rotation_of(const Attributes& attributes, const Shape& shape) {
   rotation.original =
       number_of(attributes, "original_positions", rotation.original);
   return rotation;
+}
+
+// What is wrong with frequencies that are given one by one; "" for nothing.
+std::string problem_of_given(const Rotation& rotation,
+                             const Attributes& attributes) {
+  if (!attributes.contains("frequencies")) return "";
+  if (attributes.contains("theta") || attributes.contains("scaling")) {
+    return "`frequencies` are given, and how they follow from `theta`";
+  }
+  const auto pairs = static_cast<int64_t>(rotation.frequencies.size());
+  if (rotation.rotary != 2 * pairs) {
+    return std::to_string(pairs) + " frequencies for " +
+           std::to_string(rotation.rotary) + " numbers";
+  }
+  for (const double each : rotation.frequencies) {
+    if (!std::isfinite(each)) return "a frequency is no finite number";
+  }
+  return "";
 }
 
 std::optional<Shape> infer_rotated(std::span<const Shape> operands,
@@ -176,14 +204,16 @@ std::optional<Shape> infer_rotated(std::span<const Shape> operands,
                       " cannot be both positions and a head",
                   "the last dimension is turned; positions are another one");
   }
-  const auto rotary =
-      find_integer(attributes, "rotary_dim", shape.back(), where, diags);
-  if (!rotary) return std::nullopt;
-  if (*rotary < 0 || *rotary > shape.back() || *rotary % 2 != 0) {
+  if (!find_integer(attributes, "rotary_dim", 0, where, diags)) {
+    return std::nullopt;
+  }
+  const Rotation rotation = rotation_of(attributes, shape);
+  if (rotation.rotary < 0 || rotation.rotary > shape.back() ||
+      rotation.rotary % 2 != 0) {
     return refuse(
         diags, where,
-        "cannot turn " + std::to_string(*rotary) + " numbers of a head of " +
-            shape_text(shape),
+        "cannot turn " + std::to_string(rotation.rotary) +
+            " numbers of a head of " + shape_text(shape),
         "numbers are turned in pairs: give an even `rotary_dim` up to "
         "the size of the last dimension");
   }
@@ -191,7 +221,16 @@ std::optional<Shape> infer_rotated(std::span<const Shape> operands,
     return refuse(diags, where, "`offset` is " + std::to_string(*first),
                   "positions are counted from 0");
   }
-  const Rotation rotation = rotation_of(attributes, shape);
+  if (const std::string problem = problem_of_given(rotation, attributes);
+      !problem.empty()) {
+    return refuse(diags, where, problem,
+                  "give as many frequencies as pairs are turned, without "
+                  "`theta` and `scaling`");
+  }
+  if (!std::isfinite(rotation.amplitude)) {
+    return refuse(diags, where, "`amplitude` is no number",
+                  "1, the default, leaves lengths as they are");
+  }
   if (rotation.scaling != "none" && rotation.scaling != "linear" &&
       rotation.scaling != "llama3") {
     return refuse(diags, where,
@@ -228,6 +267,9 @@ ShardingRule rotation_rule(std::span<const Shape> operands,
 
 // Radians per position.
 double frequency(const Rotation& rotation, int64_t number) {
+  if (!rotation.frequencies.empty()) {
+    return rotation.frequencies[static_cast<size_t>(number)];
+  }
   const double exponent =
       2 * static_cast<double>(number) / static_cast<double>(rotation.rotary);
   const double plain = std::pow(rotation.theta, -exponent);
@@ -253,8 +295,9 @@ std::vector<T> turns_of(const Rotation& rotation, int64_t begin,
   for (int64_t i = 0; i < count; ++i) {
     const auto position = static_cast<double>(begin + i);
     for (const double each : frequencies) {
-      turns.push_back(static_cast<T>(std::cos(position * each)));
-      turns.push_back(static_cast<T>(std::sin(position * each)));
+      const double angle = position * each;
+      turns.push_back(static_cast<T>(rotation.amplitude * std::cos(angle)));
+      turns.push_back(static_cast<T>(rotation.amplitude * std::sin(angle)));
     }
   }
   return turns;
@@ -279,19 +322,23 @@ std::vector<double> field_turns(const Rotation& rotation, int64_t begin,
 
 // Turns every pair in place.
 template <typename T, typename Turn>
-void rotate(const Tensor& x, size_t dim, int64_t rotary,
+void rotate(const Tensor& x, const Rotation& rotation,
             const std::vector<T>& turns, const Turn& turn) {
+  const size_t dim = rotation.dim;
   int64_t inner = 1;  // heads that stand between two positions
   for (size_t d = dim + 1; d + 1 < x.shape.size(); ++d) inner *= x.shape[d];
   const int64_t head = x.shape.back();
   const int64_t count = x.shape[dim];
   const int64_t rows = x.elements() == 0 ? 0 : x.elements() / head;
-  const int64_t pairs = rotary / 2;
+  const int64_t pairs = rotation.rotary / 2;
+  const int64_t step = rotation.interleaved ? 2 : 1;
+  const int64_t apart = rotation.interleaved ? 1 : pairs;
   T* row = x.data<T>();
   for (int64_t i = 0; i < rows; ++i, row += head) {
-    const T* at = turns.data() + i / inner % count * rotary;
+    const T* at = turns.data() + i / inner % count * rotation.rotary;
     for (int64_t pair = 0; pair < pairs; ++pair, at += 2) {
-      turn(row[pair], row[pair + pairs], at[0], at[1]);
+      T* const first = row + pair * step;
+      turn(first[0], first[apart], at[0], at[1]);
     }
   }
 }
@@ -305,8 +352,7 @@ Tensor run_rotated(std::span<const Tensor> operands,
   const int64_t begin = rotation.first + part.begin;
   const int64_t count = result.shape[rotation.dim];
   if (context.arithmetic == Arithmetic::Field) {
-    rotate<double>(result, rotation.dim, rotation.rotary,
-                   field_turns(rotation, begin, count),
+    rotate<double>(result, rotation, field_turns(rotation, begin, count),
                    [](double& a, double& b, double cosine, double sine) {
                      const double x = a;
                      a = field::residue(x * cosine - b * sine);
@@ -316,8 +362,7 @@ Tensor run_rotated(std::span<const Tensor> operands,
   }
   for_element_type(context.arithmetic, [&](auto type) {
     using T = typename decltype(type)::type;
-    rotate<T>(result, rotation.dim, rotation.rotary,
-              turns_of<T>(rotation, begin, count),
+    rotate<T>(result, rotation, turns_of<T>(rotation, begin, count),
               [](T& a, T& b, T cosine, T sine) {
                 const T x = a;
                 a = x * cosine - b * sine;
@@ -332,7 +377,7 @@ Tensor run_rotated(std::span<const Tensor> operands,
 OpDef rope_op() {
   OpDef op;
   op.name = "rope";
-  op.summary = "heads [.., D] turned by their positions (rotate_half)";
+  op.summary = "heads [.., D] turned by their positions";
   op.linearity = Linearity::Additive;
   using Kind = AttributeDef::Kind;
   op.attributes = {
@@ -347,7 +392,13 @@ OpDef rope_op() {
       {"low_freq_factor", Kind::Number, false, "of llama3; default 1"},
       {"high_freq_factor", Kind::Number, false, "of llama3; default 4"},
       {"original_positions", Kind::Number, false,
-       "of llama3: the length before scaling"}};
+       "of llama3: the length before scaling"},
+      {"frequencies", Kind::Numbers, false,
+       "radians per position of every pair, instead of theta and scaling"},
+      {"amplitude", Kind::Number, false,
+       "by how much heads are made longer; default 1"},
+      {"interleaved", Kind::Number, false,
+       "1: pairs are neighbours; default 0: they are rotary_dim / 2 apart"}};
   op.factors = "every dimension but the last";
   op.infer = infer_rotated;
   op.rule = rotation_rule;

@@ -370,6 +370,21 @@ class Reader {
     return integers;
   }
 
+  static bool has_fractions(const Node& list) {
+    for (size_t i = 0; i < list.size(); ++i) {
+      if (list.item(i).kind() == NodeKind::Real) return true;
+    }
+    return false;
+  }
+  std::vector<double> numbers_of(const Node& node, std::string_view key) {
+    std::vector<double> numbers;
+    if (!check_list(node, key)) return numbers;
+    for (size_t i = 0; i < node.size(); ++i) {
+      numbers.push_back(real_of(node.item(i), key));
+    }
+    return numbers;
+  }
+
   // `{rsqrt: head_dim}`: another way to write 1/sqrt(head_dim).
   double rsqrt_of(const Node& node) {
     static const std::array<std::string, 1> kKeys = {"rsqrt"};
@@ -390,6 +405,8 @@ class Reader {
     attribute.where = node.span();
     if (attribute.name == "spec") {
       attribute.value = spec_of(node).value_or(PartitionSpec());
+    } else if (node.is_list() && has_fractions(node)) {
+      attribute.value = numbers_of(node, attribute.name);
     } else if (node.is_list()) {
       attribute.value = integers_of(node, attribute.name);
     } else if (node.is_map()) {

@@ -10,7 +10,7 @@
 #include "model/forward/experts.h"
 #include "model/forward/modules.h"
 #include "model/forward/parameter_names.h"
-#include "model/forward/rope.h"
+#include "model/forward/rotations.h"
 
 namespace shardplan {
 namespace {
@@ -48,7 +48,11 @@ class ForwardWalk {
  public:
   ForwardWalk(const RunnableModel& model, ModelValues& values,
               ForwardWriter& out, Diagnostics& diags)
-      : model_(model), values_(values), out_(out), diags_(diags) {}
+      : model_(model),
+        values_(values),
+        out_(out),
+        diags_(diags),
+        rotations_(values.config(), out.pass(), model.is_small, diags) {}
 
   void run() {
     const auto layers = values_.find("layers");
@@ -535,22 +539,15 @@ class ForwardWalk {
 
   void rotate(const ForwardStep& one, Frame& frame) {
     std::string why;
-    const ConfigValue* const kind_of = frame.scope.find("rope_kind", why);
-    const std::string kind = kind_of != nullptr ? kind_of->text : "";
-    if (!ropes_.contains(kind)) {
-      const int64_t errors = diags_.count(Severity::Error);
-      ropes_[kind] = read_rope(values_.config(), kind, diags_);
-      if (diags_.count(Severity::Error) != errors) good_ = false;
-    }
-    const RopeConfig& rope = ropes_[kind];
-    const ConfigValue* const theta = frame.scope.find("rope_theta", why);
-    if (!rope.theta && (theta == nullptr || !theta->is_number())) {
-      refuse(one.where, "positions are rotated by no `rope_theta`");
+    auto attributes = rotations_.attributes(frame.scope, why);
+    if (!attributes) {
+      good_ = false;
+      if (!why.empty()) refuse(one.where, why);
       return;
     }
     const std::string x = value(one.in.front(), frame, one.where);
-    out_.op("rope", {x}, result(one.out.front(), frame),
-            rope_attributes(rope, rope.theta ? 0 : theta->as_real()), one.axes);
+    out_.op("rope", {x}, result(one.out.front(), frame), *std::move(attributes),
+            one.axes);
   }
 
   void experts(const ForwardStep& one, Frame& frame) {
@@ -637,7 +634,7 @@ class ForwardWalk {
   ModelValues& values_;
   ForwardWriter& out_;
   Diagnostics& diags_;
-  std::map<std::string, RopeConfig, std::less<>> ropes_;  // by kind
+  Rotations rotations_;
   std::map<std::string, Shape> tables_;
   int64_t operations_ = 0;
   int depth_ = 0;

@@ -34,6 +34,8 @@ struct RunnableModel {
   // facts, or of a smaller model.
   std::map<std::string, ConfigValue, std::less<>> given;
   std::map<std::string, std::vector<ConfigValue>, std::less<>> given_tables;
+  // Its sizes are smaller than those of the model that the config is of.
+  bool is_small = false;
 
   Node map() const;
   Span where() const;  // of the config, for messages; null without one

@@ -164,6 +164,57 @@ TEST_CASE("scaling makes frequencies lower as transformers does") {
   CHECK(at_one(8)[1] == doctest::Approx(0.31622776601683794));
 }
 
+TEST_CASE("frequencies that are given count instead of theta") {
+  for (const Arithmetic arithmetic : kArithmetics) {
+    if (arithmetic == Arithmetic::Field) continue;
+    const Tensor x = numbers(arithmetic, {5, 8}, 1);
+    const std::vector<double> plain = {1, 0.1, 0.01, 0.001};
+    const Tensor turned = run("rope", {x}, {{"dim", 0.0}}, arithmetic);
+    const Tensor same =
+        run("rope", {x}, {{"dim", 0.0}, {"frequencies", plain}}, arithmetic);
+    const std::vector<double> a = values_of(turned);
+    const std::vector<double> b = values_of(same);
+    for (size_t i = 0; i < a.size(); ++i) {
+      CHECK(a[i] == doctest::Approx(b[i]).epsilon(1e-5));
+    }
+    // Fewer turn a part of a head.
+    const std::vector<double> two = {1, 0.1};
+    const Tensor part =
+        run("rope", {x}, {{"dim", 0.0}, {"frequencies", two}}, arithmetic);
+    CHECK(bitwise_equal(slice(part, 1, 4, 8), slice(x, 1, 4, 8)));
+    CHECK_FALSE(bitwise_equal(slice(part, 1, 0, 4), slice(x, 1, 0, 4)));
+  }
+}
+
+TEST_CASE("an amplitude makes longer what is turned, and nothing else") {
+  const Tensor x = numbers(Arithmetic::F64, {5, 8}, 1);
+  Attributes attributes{{"dim", 0.0}, {"rotary_dim", 4.0}};
+  const std::vector<double> once =
+      values_of(run("rope", {x}, attributes, Arithmetic::F64));
+  attributes["amplitude"] = 1.5;
+  const std::vector<double> longer =
+      values_of(run("rope", {x}, attributes, Arithmetic::F64));
+  for (size_t i = 0; i < once.size(); ++i) {
+    const double by = i % 8 < 4 ? 1.5 : 1;
+    CHECK(longer[i] == doctest::Approx(by * once[i]).epsilon(1e-14));
+  }
+}
+
+TEST_CASE("interleaved pairs are neighbours") {
+  // [a0 b0 a1 b1 ..] is turned as [a0 a1 .. b0 b1 ..].
+  for (const Arithmetic arithmetic : kArithmetics) {
+    const Tensor x = numbers(arithmetic, {3, 5, 2, 4}, 1);
+    const int order[] = {0, 1, 2, 4, 3};
+    const auto unzipped = [&](const Tensor& pairs) {
+      const Tensor cut = reshaped(pairs, {3, 5, 2, 2, 2});
+      return reshaped(permuted(cut, order), {3, 5, 2, 4});
+    };
+    CHECK(bitwise_equal(
+        unzipped(run("rope", {x}, {{"interleaved", 1.0}}, arithmetic)),
+        run("rope", {unzipped(x)}, {}, arithmetic)));
+  }
+}
+
 TEST_CASE("in the field every position and pair is turned in its own way") {
   const double ones[] = {1, 1, 0, 0, 1, 1, 0, 0};
   const Tensor x = make_tensor(Element::F64, {2, 4}, ones);
@@ -189,6 +240,27 @@ TEST_CASE("a rope that cannot be is SP015") {
         "SP015 `offset` is -1");
   CHECK(inferred("rope", {{2, 4, 6}}, {{"scaling", std::string("yarn")}}) ==
         "SP015 there is no scaling `yarn`");
+  const std::vector<double> three = {1, 2, 3};
+  CHECK(inferred("rope", {{2, 4, 6}}, {{"frequencies", three}}) == "[2, 4, 6]");
+  CHECK(inferred("rope", {{2, 4, 4}}, {{"frequencies", three}}) ==
+        "SP015 cannot turn 6 numbers of a head of [2, 4, 4]");
+  CHECK(inferred("rope", {{2, 4, 6}},
+                 {{"frequencies", three}, {"rotary_dim", 4.0}}) ==
+        "SP015 3 frequencies for 4 numbers");
+  CHECK(inferred("rope", {{2, 4, 6}},
+                 {{"frequencies", three}, {"theta", 100.0}}) ==
+        "SP015 `frequencies` are given, and how they follow from `theta`");
+  CHECK(
+      inferred("rope", {{2, 4, 6}}, {{"frequencies", std::vector<double>{}}}) ==
+      "SP015 0 frequencies for 6 numbers");
+  CHECK(inferred(
+            "rope", {{2, 4, 2}},
+            {{"frequencies",
+              std::vector<double>{std::numeric_limits<double>::infinity()}}}) ==
+        "SP015 a frequency is no finite number");
+  CHECK(inferred("rope", {{2, 4, 2}},
+                 {{"amplitude", std::numeric_limits<double>::infinity()}}) ==
+        "SP015 `amplitude` is no number");
   CHECK(inferred("rope", {{2, 4, 6}}, {{"theta", 0.0}}) ==
         "SP015 `theta` and `factor` must be above 0");
   CHECK(inferred("rope", {{2, 4, 6}}, {{"scaling", std::string("llama3")}}) ==

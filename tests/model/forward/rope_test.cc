@@ -27,7 +27,7 @@ Read read(const Json& config) {
   Read result;
   const auto document = testing::parsed_config(config);
   ConfigReader reader(document->root(), "", result.diags);
-  result.rope = read_rope(reader, "", result.diags);
+  result.rope = read_rope(reader, "", false, result.diags);
   return result;
 }
 
@@ -124,10 +124,31 @@ TEST_CASE("rope that is not known is refused") {
   const auto scaling = [&](const Json& value) {
     return refusal(changed(llama, {{"rope_scaling", value}}));
   };
-  for (const char* kind : {"yarn", "dynamic", "longrope", "mrope"}) {
-    CHECK(scaling({{"rope_type", kind}, {"factor", 2.0}}) ==
-          "SP009 rope scaling `" + std::string(kind) + "` is not known");
+  CHECK(scaling({{"rope_type", "mrope"}, {"factor", 2.0}}) ==
+        "SP009 rope scaling `mrope` is not known");
+  for (const char* kind : {"linear", "llama3", "dynamic", "yarn"}) {
+    CHECK(scaling({{"rope_type", kind}}) ==
+          "SP009 `rope_scaling.factor` is missing");
   }
+  const Json longrope = {{"rope_type", "longrope"},
+                         {"short_factor", {1, 2, 3, 4}},
+                         {"long_factor", {1, 2, 3, 4}}};
+  CHECK(scaling(longrope).empty());
+  CHECK(scaling({{"rope_type", "longrope"}, {"long_factor", {1, 2}}}) ==
+        "SP009 `rope_scaling.short_factor` is missing");
+  CHECK(scaling(changed(longrope, {{"long_factor", 2}})) ==
+        "SP002 `rope_scaling.long_factor` must be a list, not an integer");
+  CHECK(scaling(changed(longrope, {{"short_factor", {1, 0}}})) ==
+        "SP009 `rope_scaling.short_factor` has other items than numbers above "
+        "0");
+  CHECK(refusal(changed(
+            llama, {{"original_max_position_embeddings", 16},
+                    {"rope_scaling",
+                     changed(longrope,
+                             {{"original_max_position_embeddings", 32}})}})) ==
+        "SP009 `original_max_position_embeddings` and "
+        "`rope_scaling.original_max_position_embeddings` differ: which of them "
+        "counts differs between versions of transformers");
   CHECK(scaling({{"type", "linear"}}) ==
         "SP009 `rope_scaling.factor` is missing");
   CHECK(scaling({{"rope_type", "llama3"},
@@ -145,6 +166,8 @@ TEST_CASE("rope that is not known is refused") {
                  {"sliding_attention", {{"rope_type", "default"}}}}) ==
         "SP009 `rope_scaling` differs between kinds of attention, which is not "
         "known");
+  CHECK(scaling({{"rope_type", "yarn"}, {"factor", 2}, {"truncate", 1}}) ==
+        "SP002 `rope_scaling.truncate` must be true or false, not an integer");
   CHECK(scaling("linear") == "SP002 `rope_scaling` must be a map, not text");
   CHECK(refusal(changed(llama, {{"partial_rotary_factor", 2}})) ==
         "SP009 `partial_rotary_factor` is more than 1");
