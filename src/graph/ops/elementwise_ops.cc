@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums, differences, products and quotients of two tensors, broadcast.
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "base/text.h"
@@ -46,6 +47,16 @@ struct Divide {
   double field(double a, double inverse) const {
     return field::multiply(a, inverse);
   }
+};
+
+// NaN where there is one.
+struct Maximum {
+  explicit Maximum(const Attributes& /*attributes*/) {}
+  template <typename T>
+  T real(T a, T b) const {
+    return a > b || std::isnan(a) ? a : b;
+  }
+  double field(double a, double b) const { return field::maximum(a, b); }
 };
 
 // In the field, divisors are inverted before they are broadcast: an inverse is
@@ -96,6 +107,11 @@ OpDef divide_op() {
   OpDef op = binary<Divide>("divide", "x / y, broadcast", Linearity::None);
   op.run = run_divide;
   return op;
+}
+
+OpDef maximum_op() {
+  return binary<Maximum>("maximum", "the larger of x and y, broadcast",
+                         Linearity::None);
 }
 
 // Powers, exponentials and multiples of a tensor, element by element.
@@ -302,6 +318,35 @@ struct Sigmoid {
   double field(double x) const { return field_cubic(x, {47, 262143, 53, 9}); }
 };
 
+// ln(1 + e to the power of x).
+struct Softplus {
+  explicit Softplus(const Attributes& /*attributes*/) {}
+  template <typename T>
+  T real(T x) const {
+    return (x > 0 ? x : T{0}) + std::log1p(std::exp(-std::abs(x)));
+  }
+  double field(double x) const { return field_cubic(x, {59, 61, 349523, 10}); }
+};
+
+// PyTorch's: where `most` is less than `least`, all become that.
+class Clamp {
+ public:
+  explicit Clamp(const Attributes& attributes)
+      : least_(number_of(attributes, "least", -kInfinite)),
+        most_(number_of(attributes, "most", kInfinite)) {}
+  template <typename T>
+  T real(T x) const {
+    const T raised = x < static_cast<T>(least_) ? static_cast<T>(least_) : x;
+    return raised > static_cast<T>(most_) ? static_cast<T>(most_) : raised;
+  }
+  double field(double x) const { return field_cubic(x, {67, 71, 262144, 12}); }
+
+ private:
+  static constexpr double kInfinite = std::numeric_limits<double>::infinity();
+  double least_;
+  double most_;
+};
+
 std::optional<Shape> infer_gelu(std::span<const Shape> operands,
                                 const Attributes& attributes, Span where,
                                 Diagnostics& diags) {
@@ -342,6 +387,18 @@ OpDef gelu_op() {
 OpDef silu_op() { return activation<Silu, 5>("silu", "x sigmoid(x)"); }
 
 OpDef tanh_op() { return activation<Tanh, 1>("tanh", "hyperbolic tangent"); }
+
+OpDef softplus_op() {
+  return activation<Softplus, 4>("softplus", "ln(1 + e to the power of x)");
+}
+
+OpDef clamp_op() {
+  OpDef op = activation<Clamp, 2>("clamp", "x, brought between two numbers");
+  using Kind = AttributeDef::Kind;
+  op.attributes = {{"least", Kind::Number, false, "default: none"},
+                   {"most", Kind::Number, false, "default: none"}};
+  return op;
+}
 
 OpDef sigmoid_op() {
   return activation<Sigmoid, 4>("sigmoid", "1 / (1 + e to the power of -x)");

@@ -245,6 +245,20 @@ struct BlockForward {
   std::vector<ForwardStep> steps;
 };
 
+// What a forward pass reads: tokens, or the numbers of an image.
+struct InputRule {
+  std::string name;
+  Span where;
+  std::vector<Expression> shape;    // of a pass: `batch`, `length`, ..
+  std::vector<std::string> axes;    // semantic, "" for none
+  std::optional<Expression> below;  // integers from 0 up to less than this
+};
+
+// The sizes of a pass, by which shapes of inputs are given: sequences, tokens
+// of each, and tokens that a decoder reads beside them.
+inline constexpr std::string_view kPassSizes[] = {"batch", "length",
+                                                  "target_length"};
+
 struct ModuleBlock {
   std::string name;
   Span where;
@@ -300,6 +314,7 @@ struct Architecture {
   // fulfil for that.
   bool computes = false;
   std::vector<Requirement> forward_requirements;
+  std::vector<InputRule> inputs;
   std::map<std::string, ModuleBlock, std::less<>> blocks;
   std::vector<ModelClass>
       classes;  // the first is meant where a config names none
@@ -309,6 +324,7 @@ struct Architecture {
   const ValueRule* find_value(std::string_view name) const;
   const ModelClass* find_class(std::string_view class_name) const;
   const ConfigSection* find_section(std::string_view name) const;
+  const InputRule* find_input(std::string_view name) const;
 };
 
 // A name of every architecture: the major version of transformers that wrote

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "model/architecture/scope.h"
 #include "model/forward/experts.h"
+#include "model/forward/inputs.h"
 #include "model/forward/modules.h"
 #include "model/forward/parameter_names.h"
 #include "model/forward/rotations.h"
@@ -57,16 +58,11 @@ class ForwardWalk {
   void run() {
     const auto layers = values_.find("layers");
     if (layers != nullptr) out_.set_layers(layers->integer);
-    const ConfigValue* const vocab = values_.find("vocab");
-    if (vocab == nullptr) {
-      refuse({}, "the architecture has no `vocab`");
-      return;
-    }
-    Names results = {
-        out_.token_ids("input_ids", {"BATCH", "LENGTH"}, vocab->integer)};
     const std::vector<const ModuleStep*> steps = used_steps();
     if (!good()) return;
     const size_t count = computed_steps(steps);
+    Names results;
+    if (good()) results = inputs(*block_of(*steps.front())->forward);
     for (size_t i = 0; i < count && good(); ++i) {
       const bool is_last = i + 1 == count;
       results = class_step(*steps[i], i == 0, std::move(results), is_last);
@@ -83,6 +79,22 @@ class ForwardWalk {
                                 std::move(message));
     if (where) problem.label(where, "here");
     return problem;
+  }
+
+  // What the model's first block reads.
+  Names inputs(const BlockForward& forward) {
+    Names names;
+    const ModelScope root{&values_, false, {}};
+    for (const std::string& name : forward.takes) {
+      const InputRule* const rule = model_.architecture->find_input(name);
+      if (rule == nullptr) {
+        refuse(forward.where, in_backticks(name) + " is no input of a model");
+      } else if (!write_input(*rule, root, out_)) {
+        good_ = false;
+      }
+      names.push_back(name);
+    }
+    return names;
   }
 
   // Those of the class whose conditions hold.
@@ -206,8 +218,7 @@ class ForwardWalk {
   bool forward_arguments(const BlockForward& forward, const BlockUse& use,
                          ModelScope& scope) {
     if (!take_arguments(forward.arguments, use, scope)) return false;
-    scope.own.emplace_back("batch", ConfigValue::of(out_.pass().batch));
-    scope.own.emplace_back("length", ConfigValue::of(out_.pass().length));
+    add_pass_sizes(out_.pass(), scope);
     return true;
   }
 

@@ -13,9 +13,10 @@ using Parts = std::vector<std::string_view>;
 
 // Modules around the model proper; what a task adds (`lm_head`) stands beside
 // them.
-constexpr std::array<std::string_view, 8> kWrappers = {
-    "params", "model",          "transformer", "bert",
-    "module", "language_model", "text_model",  "base_model"};
+constexpr std::array<std::string_view, 12> kWrappers = {
+    "params",     "model",      "transformer", "bert",
+    "module",     "text_model", "base_model",  "language_model",
+    "distilbert", "roberta",    "vit",         "backbone"};
 
 // Lists of layers: a part before the number of a layer.
 constexpr std::array<std::string_view, 3> kLayerLists = {"layers", "h",

@@ -62,16 +62,16 @@ bool ForwardWriter::has(std::string_view parameter) const {
   return names_.find(parameter) != nullptr;
 }
 
-std::string ForwardWriter::token_ids(std::string name, ValueLabels axes,
-                                     int64_t below) {
-  DescribedValue ids;
-  ids.name = name;
-  ids.shape = Shape{input_.pass.batch, input_.pass.length};
-  ids.dtype = DType::I32;
-  ids.axes = std::move(axes);
-  ids.integers_below = below;
-  rank_of_[name] = 2;
-  description_.inputs.push_back(std::move(ids));
+std::string ForwardWriter::input(std::string name, Shape shape,
+                                 ValueLabels axes, int64_t below) {
+  DescribedValue value;
+  value.name = name;
+  rank_of_[name] = shape.size();
+  value.shape = std::move(shape);
+  if (below > 0) value.dtype = DType::I32;
+  value.axes = std::move(axes);
+  value.integers_below = below;
+  description_.inputs.push_back(std::move(value));
   return name;
 }
 
@@ -113,7 +113,7 @@ size_t ForwardWriter::rank_of(std::string_view op,
                               const std::vector<std::string>& operands,
                               const GivenAttributes& attributes) const {
   for (const auto& [name, value] : attributes) {
-    if (op == "reshape" && name == "shape") {
+    if ((op == "reshape" || op == "expand") && name == "shape") {
       return std::get<std::vector<int64_t>>(value).size();
     }
     if (op == "einsum" && name == "equation") {
@@ -124,6 +124,7 @@ size_t ForwardWriter::rank_of(std::string_view op,
   const auto found =
       operands.empty() ? rank_of_.end() : rank_of_.find(operands.front());
   if (op == "embedding") return 3;
+  if (op == "linear_recurrence") return 4;
   // Tokens are brought to their experts.
   const size_t first = found == rank_of_.end() ? 3 : found->second;
   if (op == "dispatch") return first + 1;

@@ -424,16 +424,19 @@ TEST_CASE("mistakes of a file are reported with their places") {
 }
 
 // What is wrong with the forward pass of a block that has a linear layer `q`.
-std::string forward_problems(const std::string& steps,
-                             const std::string& gives = "y") {
+std::string forward_problems(
+    const std::string& steps,
+    const std::string& inputs = "{x: {shape: [batch, 2 * length]}}") {
   return problems(
       "architecture: a\ncomputes: true\nblocks:\n  b:\n    steps:\n"
       "      - {linear: q, to: 1, from: 1}\n"
       "      - {rms_norm: n, size: 1}\n"
       "      - {repeat: 2, name: \"l.{i}\", steps: [{linear: r, to: 1, from: "
       "1}]}\n"
-      "    forward:\n      takes: x\n      gives: " +
-      gives + "\n      steps:\n" + steps + "classes:\n  A: [{b: \"\"}]\n");
+      "    forward:\n      takes: x\n      gives: y\n"
+      "      steps:\n" +
+      steps + "classes:\n  A: [{b: \"\"}]\n" + "forward: {inputs: " + inputs +
+      "}\n");
 }
 
 TEST_CASE("mistakes of a forward pass are reported with their places") {
@@ -478,6 +481,23 @@ TEST_CASE("mistakes of a forward pass are reported with their places") {
     const auto& steps = row.first;
     CAPTURE(steps);
     CHECK(forward_problems(steps) == row.second);
+  }
+  const std::pair<const char*, const char*> inputs[] = {
+      {"{x: {shape: [batch, 2, 3], axes: [BATCH, null, null], below: 9}}", ""},
+      {"{y: {shape: [batch]}}", "SP018 a.yaml:10:7 `x` is no input of a model"},
+      {"{x: {axes: []}}", "SP018 a.yaml:16:21 an input has a `shape`, a list"},
+      {"{x: {shape: [batch], axes: [BATCH, null]}}",
+       "SP018 a.yaml:16:21 an input has as many `axes` as dimensions"},
+      {"{x: {shape: [bach]}}", "SP018 a.yaml:16:33 `bach` is not known here"},
+      {"{x: {shape: [batch], blow: 3}}",
+       "SP004 a.yaml:16:41 unknown key `blow`"},
+      {"[x]", "SP004 a.yaml:16:20 `inputs` must be a map, not a list"},
+  };
+  for (const auto& row : inputs) {
+    const auto& text = row.first;
+    CAPTURE(text);
+    CHECK(forward_problems("        - {apply: q, in: x, out: y}\n", text) ==
+          row.second);
   }
   // An architecture that does not say `computes` is not held to it.
   CHECK(problems("architecture: a\nblocks:\n  b:\n    steps: []\n    forward: "
