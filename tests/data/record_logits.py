@@ -190,7 +190,7 @@ def record(case, write=None):
             shutil.copytree(where, write / case["name"], dirs_exist_ok=True)
         model, info = kind.from_pretrained(
             where, dtype=torch.float32, attn_implementation="eager",
-            output_loading_info=True)
+            experts_implementation="eager", output_loading_info=True)
     for problem in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         if info.get(problem):
             raise ValueError(f"{problem}: {list(info[problem])[:3]}")

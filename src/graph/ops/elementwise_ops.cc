@@ -328,25 +328,6 @@ struct Softplus {
   double field(double x) const { return field_cubic(x, {59, 61, 349523, 10}); }
 };
 
-// PyTorch's: where `most` is less than `least`, all become that.
-class Clamp {
- public:
-  explicit Clamp(const Attributes& attributes)
-      : least_(number_of(attributes, "least", -kInfinite)),
-        most_(number_of(attributes, "most", kInfinite)) {}
-  template <typename T>
-  T real(T x) const {
-    const T raised = x < static_cast<T>(least_) ? static_cast<T>(least_) : x;
-    return raised > static_cast<T>(most_) ? static_cast<T>(most_) : raised;
-  }
-  double field(double x) const { return field_cubic(x, {67, 71, 262144, 12}); }
-
- private:
-  static constexpr double kInfinite = std::numeric_limits<double>::infinity();
-  double least_;
-  double most_;
-};
-
 std::optional<Shape> infer_gelu(std::span<const Shape> operands,
                                 const Attributes& attributes, Span where,
                                 Diagnostics& diags) {
@@ -356,6 +337,40 @@ std::optional<Shape> infer_gelu(std::span<const Shape> operands,
       .error(Code::InvalidGraph, where,
              "`approximate` of gelu is " + in_backticks(kind))
       .help("write `tanh` (the default) or `none`");
+}
+
+class Clamp {
+ public:
+  explicit Clamp(const Attributes& attributes)
+      : least_(number_of(attributes, "min",
+                         -std::numeric_limits<double>::infinity())),
+        most_(number_of(attributes, "max",
+                        std::numeric_limits<double>::infinity())) {}
+  template <typename T>
+  T real(T x) const {
+    if (x < static_cast<T>(least_)) return static_cast<T>(least_);
+    return x > static_cast<T>(most_) ? static_cast<T>(most_) : x;  // keeps NaN
+  }
+  double field(double x) const { return field_cubic(x, {59, 3, 61, 14}); }
+
+ private:
+  double least_;
+  double most_;
+};
+
+std::optional<Shape> infer_clamped(std::span<const Shape> operands,
+                                   const Attributes& attributes, Span where,
+                                   Diagnostics& diags) {
+  const bool bounded = attributes.contains("min") || attributes.contains("max");
+  const double infinite = std::numeric_limits<double>::infinity();
+  if (bounded && number_of(attributes, "min", -infinite) <=
+                     number_of(attributes, "max", infinite)) {
+    return operands[0];
+  }
+  return refuse(diags, where,
+                bounded ? "`min` of clamp exceeds `max`"
+                        : "clamp has neither `min` nor `max`",
+                "give one of them, or both");
 }
 
 // Steps of gelu are those of its default.
@@ -384,20 +399,22 @@ OpDef gelu_op() {
   return op;
 }
 
+OpDef clamp_op() {
+  OpDef op =
+      activation<Clamp, 2>("clamp", "x, no less than min, no more than max");
+  op.attributes = {
+      {"min", AttributeDef::Kind::Number, false, "none where not given"},
+      {"max", AttributeDef::Kind::Number, false, "none where not given"}};
+  op.infer = infer_clamped;
+  return op;
+}
+
 OpDef silu_op() { return activation<Silu, 5>("silu", "x sigmoid(x)"); }
 
 OpDef tanh_op() { return activation<Tanh, 1>("tanh", "hyperbolic tangent"); }
 
 OpDef softplus_op() {
   return activation<Softplus, 4>("softplus", "ln(1 + e to the power of x)");
-}
-
-OpDef clamp_op() {
-  OpDef op = activation<Clamp, 2>("clamp", "x, brought between two numbers");
-  using Kind = AttributeDef::Kind;
-  op.attributes = {{"least", Kind::Number, false, "default: none"},
-                   {"most", Kind::Number, false, "default: none"}};
-  return op;
 }
 
 OpDef sigmoid_op() {

@@ -38,6 +38,7 @@ OpDef max_op();
 OpDef embedding_op();
 OpDef causal_mask_op();
 OpDef rope_op();
+OpDef position_scale_op();
 OpDef relative_bias_op();
 
 // Along the length of a sequence.
@@ -47,6 +48,7 @@ OpDef decaying_maximum_op();
 
 // Mixtures of experts.
 OpDef top_k_op();
+OpDef choice_mask_op();
 OpDef take_op();
 OpDef dispatch_op();
 OpDef combine_op();

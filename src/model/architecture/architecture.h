@@ -218,6 +218,8 @@ struct ForwardStep {
   // and `unembed` what the key says, by that key.
   std::vector<std::pair<std::string, Expression>> arguments;
   std::string message;  // of a requirement
+  // Of experts: the block that mixes gate and up, "" for an activation.
+  std::string mix;
 
   // Of a repeat: the value that layers hand on, what it is before the first,
   // which value of a layer is handed on, and its name in the last.

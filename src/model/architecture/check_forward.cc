@@ -120,6 +120,7 @@ class ForwardCheck {
       if (step.kind == Kind::Apply || step.kind == Kind::Weight) {
         check_module(step, modules);
       }
+      if (!step.mix.empty()) check_mix(step);
       if (step.kind == Kind::Repeat) {
         check_repeat(step, modules, block, names, values);
       }
@@ -212,6 +213,24 @@ class ForwardCheck {
     }
     check_arguments(step, block->second, true);
     check_counts(step, *block->second.forward);
+  }
+
+  // What experts make of gate and up is a function of both.
+  void check_mix(const ForwardStep& step) {
+    const auto block = all_.blocks.find(step.mix);
+    if (block == all_.blocks.end() || !block->second.forward ||
+        !block->second.steps.empty()) {
+      refuse(step.where, "there is no block " + in_backticks(step.mix) +
+                             " without modules");
+      return;
+    }
+    ForwardStep function;
+    function.what = step.mix;
+    function.where = step.where;
+    function.in.resize(2);
+    function.out.resize(1);
+    check_arguments(function, block->second, true);
+    check_counts(function, *block->second.forward);
   }
 
   void check_use(const ForwardStep& step, const ModuleStep& module, int depth) {

@@ -46,7 +46,8 @@ const std::vector<StepKind>& step_kinds() {
       {"rotate", Kind::Rotate, {"out", "axes"}},
       {"experts",
        Kind::Experts,
-       {"in", "out", "gate", "up", "down", "count", "size", "activation"}},
+       {"in", "out", "gate", "up", "down", "both", "count", "size",
+        "activation", "mix", "inputs_weighed"}},
       {"require", Kind::Require, {"else"}},
       {"repeat",
        Kind::Repeat,
@@ -277,7 +278,7 @@ class ForwardReader {
 
   bool experts(const Node& node, ForwardStep& step) {
     if (!text(node, "experts", step.what)) return false;
-    for (const char* key : {"gate", "up", "down"}) {
+    for (const char* key : {"gate", "up", "down", "both"}) {
       ForwardAttribute attribute;
       attribute.name = key;
       if (!text(node, key, attribute.text)) return false;
@@ -285,8 +286,11 @@ class ForwardReader {
         step.attributes.push_back(std::move(attribute));
       }
     }
+    if (!text(node, "mix", step.mix)) return false;
+    const bool weighed = node.find("inputs_weighed").has_value();
     return argument(node, "count", step) && argument(node, "size", step) &&
-           argument(node, "activation", step);
+           (!weighed || argument(node, "inputs_weighed", step)) &&
+           (!step.mix.empty() || argument(node, "activation", step));
   }
 
   bool repeat(const Node& node, ForwardStep& step, int depth) {

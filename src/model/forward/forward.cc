@@ -499,7 +499,9 @@ class ForwardWalk {
       good_ = false;
       return false;
     }
-    const bool is_parameter = module->step->kind == ModuleStep::Kind::Parameter;
+    const bool is_parameter =
+        module->step->kind == ModuleStep::Kind::Parameter ||
+        module->step->kind == ModuleStep::Kind::Buffer;
     const std::string name =
         without_outer_modules(joined_name(frame.prefix, which)) +
         (is_parameter ? "" : module->step->weight_name);
@@ -562,33 +564,28 @@ class ForwardWalk {
   }
 
   void experts(const ForwardStep& one, Frame& frame) {
-    ExpertsUse use;
-    use.modules = without_outer_modules(joined_name(frame.prefix, one.what));
-    for (const ForwardAttribute& each : one.attributes) {
-      if (each.name == "gate") use.gate = each.text;
-      if (each.name == "up") use.up = each.text;
-      if (each.name == "down") use.down = each.text;
-    }
-    const auto count =
-        frame.scope.integer(*one.argument("count"), 1, kMaxCount);
-    const auto inner = frame.scope.integer(*one.argument("size"), 1, kMaxDim);
-    const auto activation = text(*one.argument("activation"), frame.scope);
-    const ConfigValue* const hidden = values_.find("hidden");
-    if (!count || !inner || !activation || hidden == nullptr) {
-      good_ = false;
-      return;
-    }
-    use.experts = *count;
-    use.inner = *inner;
-    use.hidden = hidden->integer;
-    use.activation = *activation;
-    use.at = frame.at;
+    static const std::vector<ModuleStep> kNone;
+    auto use = read_experts(one, frame.scope,
+                            frame.modules != nullptr ? *frame.modules : kNone,
+                            frame.modules_scope);
     const Names in = values(one.in, frame, one.where);
-    use.x = in[0];
-    use.choices = in[1];
-    use.shares = in[2];
-    use.result = result(one.out.front(), frame);
-    if (good()) write_experts(out_, use);
+    if (!use) good_ = false;
+    if (!good()) return;
+    use->modules = without_outer_modules(joined_name(frame.prefix, one.what));
+    use->at = frame.at;
+    use->x = in[0];
+    use->choices = in[1];
+    use->shares = in[2];
+    use->result = result(one.out.front(), frame);
+    if (!one.mix.empty()) {
+      use->mix = [&](const std::string& gate, const std::string& up,
+                     const std::string& at, const std::string& mixed) {
+        ForwardStep function;
+        function.what = one.mix;
+        apply_function(function, {{gate, up}, {mixed}, at, {}, {}, one.where});
+      };
+    }
+    write_experts(out_, *use);
   }
 
   void require(const ForwardStep& one, Frame& frame) {
@@ -605,6 +602,7 @@ class ForwardWalk {
     for (const ModuleStep& each : *frame.modules) {
       if (each.kind == ModuleStep::Kind::Repeat && each.name == one.what) {
         modules = &each;
+        break;
       }
     }
     if (modules == nullptr) {

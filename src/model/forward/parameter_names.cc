@@ -110,8 +110,8 @@ Canonical canonical(std::string_view name) {
 ParameterNames::ParameterNames(const Manifest& manifest,
                                std::span<const OtherName> others)
     : manifest_(&manifest) {
-  for (size_t i = 0; i < manifest.size(); ++i) {
-    Canonical name = canonical(manifest.name(i));
+  for (size_t i = 0; i < manifest.any_size(); ++i) {
+    Canonical name = canonical(manifest.any_name(i));
     name.parameter.index = i;
     for (std::string_view& part : name.parts) {
       const auto own = std::find_if(
@@ -141,7 +141,7 @@ int64_t ParameterNames::layer_count(std::string_view prefix) const {
   for (auto each = by_name_.lower_bound(start);
        each != by_name_.end() && each->first.rfind(start, 0) == 0; ++each) {
     if (each->second.stacked) {
-      const Shape& shape = manifest_->type(each->second.index).shape;
+      const Shape& shape = manifest_->any_type(each->second.index).shape;
       if (!shape.empty()) count = std::max(count, shape.front());
       continue;
     }
@@ -157,8 +157,7 @@ int64_t ParameterNames::layer_count(std::string_view prefix) const {
   return count;
 }
 
-std::map<std::string, NamedParameter> ParameterNames::folded_parameters()
-    const {
+std::map<std::string, NamedParameter> ParameterNames::folded_tensors() const {
   std::map<std::string, NamedParameter> names;
   for (const auto& [name, parameter] : by_name_) {
     Parts parts = split_name(name);
@@ -176,7 +175,9 @@ std::map<std::string, NamedParameter> ParameterNames::folded_parameters()
 
 std::vector<std::string> ParameterNames::folded() const {
   std::vector<std::string> names;
-  for (auto& [name, parameter] : folded_parameters()) names.push_back(name);
+  for (auto& [name, tensor] : folded_tensors()) {
+    if (tensor.index < manifest_->size()) names.push_back(name);
+  }
   return names;
 }
 

@@ -84,9 +84,9 @@ std::string ForwardWriter::parameter(std::string_view name,
     return missing_.back();
   }
   DescribedValue value;
-  value.parameter = std::string(input_.manifest.name(found->index));
+  value.parameter = std::string(input_.manifest.any_name(found->index));
   value.name = value.parameter;
-  value.where = input_.manifest.where(found->index);
+  value.where = input_.manifest.any_where(found->index);
   value.shape = shape;
   if (found->stacked) {
     value.shape->insert(value.shape->begin(), layers_);
@@ -182,10 +182,19 @@ std::string ForwardWriter::linear(const LinearUse& use) {
          use.biased ? use.result + ":product" : use.result,
          {{"equation", dims + "i," + kernel + "->" + dims + "o"}}, use.axes);
   if (!use.biased) return product;
-  return op(
-      "add",
-      {std::move(product), parameter(use.parameter + use.bias_name, {use.out})},
-      use.result, {}, use.axes);
+  Shape bias_shape = {use.out};
+  if (use.stack > 0) bias_shape.insert(bias_shape.begin(), use.stack);
+  std::string bias = parameter(use.parameter + use.bias_name, bias_shape);
+  if (use.stack > 0) {
+    // One per index of the first dimension, for all between it and the last.
+    Shape rows(dims.size() + 1, 1);
+    rows.front() = use.stack;
+    rows.back() = use.out;
+    bias = op("reshape", {std::move(bias)}, use.result + ":bias",
+              {{"shape", rows}});
+  }
+  return op("add", {std::move(product), std::move(bias)}, use.result, {},
+            use.axes);
 }
 
 std::string ForwardWriter::unembedded(const std::string& x,

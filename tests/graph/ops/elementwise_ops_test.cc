@@ -194,13 +194,20 @@ const std::vector<ActivationsRow> kActivationsRows = {
     {"sigmoid", {}, [](long double x) { return 1 / (1 + std::exp(-x)); }},
     {"softplus", {}, [](long double x) { return std::log1p(std::exp(x)); }},
     {"clamp",
-     {{"least", -2.0}, {"most", 0.75}},
-     [](long double x) { return std::min(std::max(x, -2.0L), 0.75L); }},
+     {{"min", -1.5}, {"max", 0.75}},
+     [](long double x) { return std::clamp(x, -1.5L, 0.75L); }},
     {"clamp",
-     {{"least", 1.0}, {"most", 0.5}},
-     [](long double) { return 0.5L; }},
-    {"clamp", {}, [](long double x) { return x; }},
+     {{"max", 0.75}},
+     [](long double x) { return std::min(x, 0.75L); }},
 };
+
+TEST_CASE("clamp has a bound, and not in the wrong order") {
+  CHECK(inferred("clamp", {{4}}, {}) ==
+        "SP015 clamp has neither `min` nor `max`");
+  CHECK(inferred("clamp", {{4}}, {{"min", 1.0}, {"max", 0.5}}) ==
+        "SP015 `min` of clamp exceeds `max`");
+  CHECK(inferred("clamp", {{4}}, {{"min", 1.0}}) == "[4]");
+}
 
 TEST_CASE("activations are what their formulas say") {
   const std::vector<double> in = {-20,  -3,  -1.5, -0.25, -1e-6, 0,

@@ -121,6 +121,21 @@ classes:
         "o.in.p [3, 6, 8]\no.p [1, 7, 5]\n");
 }
 
+TEST_CASE("layers whose blocks differ by a default are not alike") {
+  const std::string file = std::string(kHead) + R"(
+tables:
+  wide: {is: i + 2}
+blocks:
+  inner:
+    takes: {size: wide}
+    steps: [{parameter: p, shape: [size]}]
+classes:
+  A: [{repeat: layers, name: "l.{i}", steps: [{inner: ""}]}]
+)";
+  CHECK(tensors(file, R"({"d": 8, "n": 3})") ==
+        "l.0.p [2]\nl.1.p [3]\nl.2.p [4]\n");
+}
+
 TEST_CASE("tables have a value per layer, from the config or computed") {
   const std::string file = std::string(kHead) + R"(
 tables:
@@ -463,6 +478,17 @@ TEST_CASE("mistakes of a forward pass are reported with their places") {
        "SP004 a.yaml:13:23 unknown key `in`"},
       {"        - {op: scale, in: x, out: y, by: 1 / sise}\n",
        "SP018 a.yaml:13:42 `sise` is not known here"},
+      {"        - {experts: e, count: 2, size: 2, mix: m, in: [x, x, x], out: "
+       "y}\n",
+       "SP018 a.yaml:13:12 there is no block `m` without modules"},
+      {"        - {experts: e, count: 2, size: 2, mix: query_heads, in: [x, x, "
+       "x], out: y}\n",
+       "SP018 a.yaml:13:12 block `query_heads` needs `heads`\n"
+       "SP018 a.yaml:13:12 block `query_heads` needs `kv_heads`\n"
+       "SP018 a.yaml:13:12 block `query_heads` needs `head_dim`\n"
+       "SP018 a.yaml:13:12 `query_heads` reads 1 value and gives 1"},
+      {"        - {experts: e, count: 2, size: 2, in: [x, x, x], out: y}\n",
+       "SP018 a.yaml:13:12 the step has no `activation`"},
       {"        - {require: true}\n",
        "SP018 a.yaml:13:12 `require` has no `else`"},
       {"        - {repeat: m, carry: x, first: x, handed_on: x, steps: []}\n",
