@@ -13,10 +13,11 @@ using Parts = std::vector<std::string_view>;
 
 // Modules around the model proper; what a task adds (`lm_head`) stands beside
 // them.
-constexpr std::array<std::string_view, 12> kWrappers = {
+constexpr std::array<std::string_view, 13> kWrappers = {
     "params",     "model",      "transformer", "bert",
     "module",     "text_model", "base_model",  "language_model",
-    "distilbert", "roberta",    "vit",         "backbone"};
+    "distilbert", "roberta",    "vit",         "backbone",
+    "gpt_neox"};
 
 // Lists of layers: a part before the number of a layer.
 constexpr std::array<std::string_view, 3> kLayerLists = {"layers", "h",
