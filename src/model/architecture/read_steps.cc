@@ -241,9 +241,12 @@ std::optional<ModuleStep> StepReader::module(const Node& node,
     }
   }
   if (kind.kind == ModuleStep::Kind::LayerNorm) known.emplace_back("bias");
-  if (kind.kind == ModuleStep::Kind::RmsNorm) known.emplace_back("offset");
+  const bool is_norm = kind.kind == ModuleStep::Kind::LayerNorm ||
+                       kind.kind == ModuleStep::Kind::RmsNorm;
+  if (is_norm) known.emplace_back("offset");
   if (!known_keys(node, known)) return std::nullopt;
-  if (result.name.empty()) {
+  // A norm alone in a block has the name that the block is given.
+  if (result.name.empty() && !is_norm) {
     return refuse(result.where, in_backticks(kind.name) + " has no name");
   }
   for (const std::string_view key : kind.dims) {
