@@ -159,6 +159,18 @@ class ForwardCheck {
     }
   }
 
+  // "norms.{h}.weight" of modules that are repeated.
+  static bool is_repeated(const ForwardStep& step,
+                          const std::vector<ModuleStep>& modules) {
+    for (const ModuleStep& each : modules) {
+      if (each.kind != ModuleStep::Kind::Repeat || each.stacked) continue;
+      for (const ModuleStep& inner : each.steps) {
+        if (step.what == each.name + "." + inner.name) return true;
+      }
+    }
+    return false;
+  }
+
   void no_module(const ForwardStep& step, const std::string& name) {
     refuse(step.where, "the block has no module " + in_backticks(name));
   }
@@ -174,6 +186,9 @@ class ForwardCheck {
       if (others.empty()) no_module(step, other);
     }
     if (!found.empty()) return;
+    if (step.kind == ForwardStep::Kind::Weight && is_repeated(step, modules)) {
+      return;
+    }
     const auto block = all_.blocks.find(step.what);
     const bool is_function = step.kind == ForwardStep::Kind::Apply &&
                              block != all_.blocks.end() &&

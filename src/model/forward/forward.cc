@@ -274,11 +274,8 @@ class ForwardWalk {
       if (!good()) return;
       if (!counted(one.where)) return;
       const auto used = frame.scope.flag(one.when);
-      if (!used) {
-        good_ = false;
-        return;
-      }
-      if (*used) step(one, frame);
+      if (!used) good_ = false;
+      if (used.value_or(false)) step(one, frame);
     }
   }
 
@@ -459,13 +456,12 @@ class ForwardWalk {
   }
 
   const ConfigValue* argument(const BlockUse& use, std::string_view name) {
-    for (const auto& [given, value] : use.arguments) {
-      if (given == name) return &value;
-    }
-    return nullptr;
+    const auto found =
+        std::find_if(use.arguments.begin(), use.arguments.end(),
+                     [&](const auto& each) { return each.first == name; });
+    return found == use.arguments.end() ? nullptr : &found->second;
   }
 
-  // The matrix of a module, [rows, columns], as a value.
   void weight(const ForwardStep& one, Frame& frame) {
     Names modules = {one.what};
     modules.insert(modules.end(), one.otherwise.begin(), one.otherwise.end());
@@ -479,6 +475,7 @@ class ForwardWalk {
   bool weight_of(const std::string& which, bool is_last, const ForwardStep& one,
                  Frame& frame) {
     const auto module = module_of(frame, which);
+    if (!module && repeated_weight(which, one, frame)) return true;
     if (!module) {
       refuse(one.where, "the block has no module " + in_backticks(which));
       return false;
@@ -494,6 +491,23 @@ class ForwardWalk {
         (is_parameter ? "" : module->step->weight_name);
     if (!is_last && !out_.has(name)) return false;
     frame.values[one.out.front()] = out_.parameter(name, *shape);
+    return true;
+  }
+
+  // Those of modules that are repeated, one after another.
+  bool repeated_weight(const std::string& which, const ForwardStep& one,
+                       Frame& frame) {
+    if (frame.modules == nullptr) return false;
+    const auto found = find_repeated(*frame.modules, which);
+    if (!found) return false;
+    const auto count =
+        frame.modules_scope.integer(*found->repeat->count, 1, kMaxCount);
+    if (!count) good_ = false;
+    if (!count || !counted(one.where, *count)) return true;
+    std::string& name = frame.values[one.out.front()];
+    name = write_repeated(out_, *found, frame.modules_scope, frame.prefix,
+                          *count, joined_name(frame.at, one.out.front()));
+    if (name.empty()) good_ = false;
     return true;
   }
 

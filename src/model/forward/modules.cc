@@ -96,9 +96,11 @@ std::string missing_weight(const ForwardWriter& out,
   std::string first;
   for (const ModuleStep& each : steps) {
     if (!scope.flag(each.when).value_or(false)) continue;
+    const bool plain = each.kind == ModuleStep::Kind::Parameter ||
+                       each.kind == ModuleStep::Kind::Buffer;
     const std::string name =
         without_outer_modules(joined_name(prefix, each.name)) +
-        each.weight_name;
+        (plain ? "" : each.weight_name);
     if (out.has(name)) return "";
     if (first.empty()) first = name;
   }
@@ -114,6 +116,46 @@ std::optional<Shape> module_shape(const ModuleStep& step,
     shape.push_back(*size);
   }
   return shape;
+}
+
+std::optional<RepeatedModule> find_repeated(
+    const std::vector<ModuleStep>& steps, std::string_view name) {
+  for (const ModuleStep& each : steps) {
+    const bool fits = each.kind == ModuleStep::Kind::Repeat && !each.stacked &&
+                      name.starts_with(each.name + ".");
+    if (!fits) continue;
+    const std::string_view inner = name.substr(each.name.size() + 1);
+    for (const ModuleStep& module : each.steps) {
+      if (module.name == inner) return RepeatedModule{&each, &module};
+    }
+  }
+  return std::nullopt;
+}
+
+std::string write_repeated(ForwardWriter& out, const RepeatedModule& module,
+                           const ModelScope& scope, const std::string& prefix,
+                           int64_t count, std::string result) {
+  const ModuleStep& repeat = *module.repeat;
+  std::vector<std::string> rows;
+  for (int64_t i = 0; i < count; ++i) {
+    ModelScope own = scope;
+    own.own.emplace_back(repeat.index, ConfigValue::of(i));
+    const auto shape = module_shape(*module.module, own);
+    if (!shape) return "";
+    const bool plain = module.module->kind == ModuleStep::Kind::Parameter;
+    const std::string name = without_outer_modules(joined_name(
+        joined_name(prefix, numbered_name(repeat.name, repeat.index, i)),
+        module.module->name));
+    const std::string weight =
+        out.parameter(name + (plain ? "" : module.module->weight_name), *shape);
+    Shape row = *shape;
+    row.insert(row.begin(), 1);
+    rows.push_back(out.op("reshape", {weight}, result + ":" + std::to_string(i),
+                          {{"shape", row}}));
+  }
+  if (rows.size() == 1) return rows.front();
+  return out.op("concatenate", std::move(rows), std::move(result),
+                {{"dim", 0.0}});
 }
 
 std::string write_module(ForwardWriter& out, const ModelScope& scope,

@@ -27,6 +27,19 @@ std::optional<FoundModule> find_module(const std::vector<ModuleStep>& steps,
                                        const ModelScope& scope,
                                        std::string_view name, bool& good);
 
+// A module of those that are repeated: "norms.{h}.weight".
+struct RepeatedModule {
+  const ModuleStep* repeat = nullptr;
+  const ModuleStep* module = nullptr;
+};
+std::optional<RepeatedModule> find_repeated(
+    const std::vector<ModuleStep>& steps, std::string_view name);
+// The weights of all `count` of them as one value, [count, ..]; "" where their
+// shape has no value (SP009). `prefix` is before the names of the steps.
+std::string write_repeated(ForwardWriter& out, const RepeatedModule& module,
+                           const ModelScope& scope, const std::string& prefix,
+                           int64_t count, std::string result);
+
 // The first weight of the modules below `prefix`, where the checkpoint has that
 // of none; "" where it has one, or there are no modules.
 std::string missing_weight(const ForwardWriter& out,

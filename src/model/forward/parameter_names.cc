@@ -14,7 +14,7 @@ using Parts = std::vector<std::string_view>;
 // Modules around the model proper; what a task adds (`lm_head`) stands beside
 // them.
 constexpr std::array<std::string_view, 8> kWrappers = {
-    "params", "model",          "transformer", "bert",
+    "params", "model",          "transformer", "bert", "gpt_neox",
     "module", "language_model", "text_model",  "base_model"};
 
 // Lists of layers: a part before the number of a layer.

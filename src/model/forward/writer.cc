@@ -32,7 +32,7 @@ struct ActivationName {
   std::string_view op;
   std::string_view approximate = "";
 };
-constexpr std::array<ActivationName, 10> kActivations = {{
+constexpr std::array<ActivationName, 11> kActivations = {{
     {"silu", "silu"},
     {"swish", "silu"},
     {"gelu", "gelu", "none"},
@@ -41,6 +41,7 @@ constexpr std::array<ActivationName, 10> kActivations = {{
     {"gelu_fast", "gelu", "tanh"},
     {"gelu_python", "gelu", "none"},
     {"relu", "relu"},
+    {"relu2", "relu"},
     {"tanh", "tanh"},
     {"sigmoid", "sigmoid"},
 }};
@@ -203,6 +204,11 @@ std::string ForwardWriter::activation(std::string_view wanted,
     GivenAttributes attributes;
     if (!known.approximate.empty()) {
       attributes.emplace_back("approximate", std::string(known.approximate));
+    }
+    // So et al., "Primer", 2021.
+    if (wanted == "relu2") {
+      const std::string positive = op(known.op, {x}, result + ":positive");
+      return op("square", {positive}, std::move(result), {}, std::move(axes));
     }
     return op(known.op, {x}, std::move(result), std::move(attributes),
               std::move(axes));
