@@ -108,6 +108,10 @@ class Manifest {
     return index < size() ? name(index)
                           : std::string_view(buffers_[index - size()].name);
   }
+  size_t any_size() const { return size() + buffers_.size(); }
+  const TensorType& any_type(size_t index) const {
+    return index < size() ? type(index) : buffers_[index - size()].type;
+  }
   Span any_where(size_t index) const {
     return index < size() ? where(index) : buffers_[index - size()].where;
   }

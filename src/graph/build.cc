@@ -211,10 +211,10 @@ class Builder {
   void add_parameters(const Manifest& manifest) {
     std::unordered_map<std::string_view, size_t> places;
     for (const DescribedValue& parameter : described_.parameters) {
-      places.emplace(parameter.parameter, manifest.size());
+      places.emplace(parameter.parameter, manifest.any_size());
     }
-    for (size_t i = 0; !places.empty() && i < manifest.size(); ++i) {
-      const auto wanted = places.find(manifest.name(i));
+    for (size_t i = 0; !places.empty() && i < manifest.any_size(); ++i) {
+      const auto wanted = places.find(manifest.any_name(i));
       if (wanted != places.end()) wanted->second = i;
     }
     for (const DescribedValue& parameter : described_.parameters) {
@@ -224,8 +224,9 @@ class Builder {
         continue;
       }
       const size_t place = places.at(parameter.parameter);
-      const Shape* held =
-          place < manifest.size() ? &manifest.type(place).shape : nullptr;
+      const Shape* held = place < manifest.any_size()
+                              ? &manifest.any_type(place).shape
+                              : nullptr;
       if (held != nullptr && parameter.shape && *held != *parameter.shape) {
         fail(parameter.where,
              "`" + parameter.name + "` has another shape in the model")

@@ -299,7 +299,24 @@ Values layer_norm(const CompositeUse& use, Graph& graph, Diagnostics& diags) {
   return std::vector<int>{value};
 }
 
-// exp(x - max) / sum, as jax.nn.softmax.
+int add_sink(Expansion& out, int top, int total) {
+  const Shape rows = out.shape(top);
+  const int shifted =
+      out.add("subtract", {out.operand(1), top}, {}, "sink_shifted");
+  if (out.good() && out.shape(shifted) != rows) {
+    out.fail("the sinks of a softmax of " +
+             shape_text(out.shape(out.operand(0))) + " have shape " +
+             shape_text(out.shape(out.operand(1))))
+        .help("one number per row is broadcast to " + shape_text(rows));
+  }
+  const int powers = out.add("exp", {shifted}, {}, "sink_exp");
+  return out.add("add", {total, powers}, {}, "sum_with_sink");
+}
+
+// exp(x - max) / sum, as jax.nn.softmax. A sink is one more number of every
+// row, whose share nobody gets (Miller, "Attention Is Off By One", 2023, as
+// gpt-oss has learnt it). Where it exceeds the others by so much that its power
+// is infinite, theirs are 0, as they are to that precision.
 Values softmax(const CompositeUse& use, Graph& graph, Diagnostics& diags) {
   Expansion out(use, graph, diags);
   const double dim = number_of(use.attributes, "dim", -1);
@@ -313,7 +330,8 @@ Values softmax(const CompositeUse& use, Graph& graph, Diagnostics& diags) {
   const int top = out.add("max", {out.operand(0)}, {{"dims", dims}}, "max");
   const int shifted = out.add("subtract", {out.operand(0), top}, {}, "shifted");
   const int powers = out.add("exp", {shifted}, {}, "exp");
-  const int total = out.add("sum", {powers}, {{"dims", dims}}, "sum");
+  int total = out.add("sum", {powers}, {{"dims", dims}}, "sum");
+  if (out.operands() > 1) total = add_sink(out, top, total);
   const int value = out.result("divide", {powers, total}, {});
   if (!out.good()) return std::nullopt;
   return std::vector<int>{value};
@@ -358,9 +376,9 @@ std::span<const CompositeDef> composites() {
        {{"epsilon", Kind::Number, false, "1e-6 where not given"}},
        layer_norm},
       {"softmax",
-       "exp(x) over its sum along a dimension",
+       "exp(x) over its sum along a dimension, and over that of a sink",
        1,
-       1,
+       2,
        false,
        false,
        {{"dim", Kind::Number, false, "the last where not given"}},

@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/shipped.h"
+#include "model/config_reader.h"
 
 namespace shardplan {
 namespace {
@@ -44,10 +45,10 @@ std::string ConfigClass::title() const {
 std::optional<Node> ConfigClass::default_of(std::string_view key,
                                             bool older) const {
   std::optional<Node> found;
-  if (const auto all = member("defaults")) found = all->find(key);
+  if (const auto all = member("defaults")) found = value_at(*all, key);
   const auto other = older ? member("older") : std::nullopt;
   if (other && other->size() > 0) {
-    if (const auto own = other->item(0).find(key)) found = own;
+    if (const auto own = value_at(other->item(0), key)) found = own;
   }
   if (!found || found->is_null() || found->text() == "<absent>") {
     return std::nullopt;

@@ -2,12 +2,44 @@
 #include "model/config_reader.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <utility>
 
 #include "base/text.h"
 
 namespace shardplan {
+
+namespace {
+
+// A key of a map, or a number of a list.
+std::optional<Node> member_of(const Node& node, std::string_view key) {
+  if (node.is_map()) return node.find(key);
+  if (!node.is_list()) return std::nullopt;
+  size_t index = 0;
+  const auto [end, problem] =
+      std::from_chars(key.data(), key.data() + key.size(), index);
+  if (problem != std::errc() || end != key.data() + key.size() ||
+      index >= node.size()) {
+    return std::nullopt;
+  }
+  return node.item(index);
+}
+
+}  // namespace
+
+std::optional<Node> value_at(const Node& map, std::string_view key) {
+  if (auto value = map.find(key)) return value;
+  std::optional<Node> value = map;
+  for (size_t dot = 0; value && dot != key.npos;) {
+    dot = key.find('.');
+    value = member_of(*value, key.substr(0, dot));
+    key.remove_prefix(dot == key.npos ? key.size() : dot + 1);
+  }
+  if (!value || !value->is_map() || value->size() != 1) return value;
+  const auto text = value->find("__float__");
+  return text ? text : value;
+}
 
 ConfigReader::ConfigReader(const Node& map, std::string path,
                            Diagnostics& diags)
@@ -41,15 +73,7 @@ Diagnostics::Builder ConfigReader::ill_typed(std::string_view key,
 }
 
 std::optional<Node> ConfigReader::at(std::string_view key) const {
-  if (auto value = map_.find(key)) return value;
-  Node map = map_;
-  for (size_t dot = key.find('.'); dot != key.npos; dot = key.find('.')) {
-    const auto inner = map.find(key.substr(0, dot));
-    if (!inner || !inner->is_map()) return std::nullopt;
-    map = *inner;
-    key.remove_prefix(dot + 1);
-  }
-  return map.find(key);
+  return value_at(map_, key);
 }
 
 std::optional<Node> ConfigReader::find(std::string_view key) const {

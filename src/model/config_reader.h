@@ -30,6 +30,12 @@ struct Fallback {
   std::optional<int64_t> null = std::nullopt;
 };
 
+// The value of a key, null or not. `attn_config.kv_n_heads` is a key of a map
+// within, unless there is a key that is called so, and `time_step_limit.1` the
+// second of a list. A number that JSON does not have is the text "Infinity",
+// which transformers 5 writes as {"__float__": "Infinity"}.
+std::optional<Node> value_at(const Node& map, std::string_view key);
+
 class ConfigReader {
  public:
   // `path` is what leads to `map` in the file: "" or "text_config.".
@@ -54,8 +60,7 @@ class ConfigReader {
   const Node& map() const { return map_; }
   // "text_config"; "" of the whole.
   std::string path() const { return path_.substr(0, path_.rfind('.')); }
-  // The value, null or not. `attn_config.kv_n_heads` is a key of a map within,
-  // unless there is a key that is called so.
+  // The value, null or not (value_at).
   std::optional<Node> at(std::string_view key) const;
   // An integer from `least` to `most`; else it is reported.
   int64_t bounded(std::string_view key, int64_t least, int64_t most,

@@ -104,6 +104,11 @@ class Placer {
   bool parameter(size_t v) {
     const Value& value = graph_.values[v];
     const auto found = parameters_.find(value.parameter);
+    // Buffers are no parameters: no rule is for them, and each device has them.
+    if (found == parameters_.end() && is_buffer(value.parameter)) {
+      place(v, {}, "a buffer");
+      return true;
+    }
     if (found == parameters_.end()) {
       auto problem = diags_.error(
           Code::InvalidGraph, value.where,
@@ -141,6 +146,13 @@ class Placer {
     place(v, placement.spec,
           placement.rule > 0 ? rule_text(placement.rule) : "plan");
     return true;
+  }
+
+  bool is_buffer(std::string_view name) const {
+    const auto& buffers = manifest_.buffers();
+    return std::any_of(
+        buffers.begin(), buffers.end(),
+        [&](const Manifest::Buffer& each) { return each.name == name; });
   }
 
   std::string rule_text(int rule) const {

@@ -237,7 +237,7 @@ std::optional<NonFinite> non_finite_of(const NumberKinds& kinds, int value,
 }
 
 bool passes_mask(const GraphNode& node, const std::vector<bool>& masked) {
-  return node.op->name == "causal_mask" ||
+  return node.op->is_mask ||
          std::any_of(node.operands.begin(), node.operands.end(),
                      [&](int v) { return masked[static_cast<size_t>(v)]; });
 }

@@ -427,3 +427,88 @@ LONG = dict(ENC, attention_window=8)
 add("longformer", "masked", "LongformerForMaskedLM", **LONG)
 add("longformer", "types", "LongformerForMaskedLM", **LONG, type_vocab_size=3)
 add("longformer", "base", "LongformerModel", **{**LONG, "attention_window": [4, 8]})
+
+# Heads beside the first, of types that record_heads.py finds no case of.
+for kind, name in ("bert", "Bert"), :
+    for head in ("LMHeadModel", "ForNextSentencePrediction", "ForSequenceClassification", "ForMultipleChoice",
+                 "ForTokenClassification", "ForQuestionAnswering"):
+        add(kind, head, name + head, **ENC)
+        add(kind, head + " of 5", name + head, **{**ENC, "num_hidden_layers": 1}, type_vocab_size=3, id2label={str(i): f"L{i}" for i in range(5)},
+            label2id={f"L{i}": i for i in range(5)})
+for head in "SequenceClassification", "TokenClassification", "QuestionAnswering", "MultipleChoice":
+    add("modernbert", head, "ModernBertFor" + head, **MB)
+    add("modernbert", head + " of 5", "ModernBertFor" + head, **MB, classifier_bias=True, norm_bias=True,
+        id2label={str(i): f"L{i}" for i in range(5)}, label2id={f"L{i}": i for i in range(5)})
+for bias in False, True:
+    add("modernbert-decoder", f"sequence {bias}", "ModernBertDecoderForSequenceClassification", **MB, classifier_bias=bias, num_labels=3 + bias)
+add("whisper", "causal", "WhisperForCausalLM", **WH)
+add("whisper", "causal-untied", "WhisperForCausalLM", **WH, tie_word_embeddings=False)
+add("whisper", "audio", "WhisperForAudioClassification", **WH, num_labels=5, classifier_proj_size=20)
+add("whisper", "audio-weighted", "WhisperForAudioClassification", **WH, use_weighted_layer_sum=True)
+add("marian", "causal", "MarianForCausalLM", **MARIAN)
+for head in "SequenceClassification", "TokenClassification", "QuestionAnswering":
+    add("gpt2", head, "GPT2For" + head, vocab_size=96, n_embd=32, n_layer=2, n_head=4, n_positions=20)
+    add("gpt2", head + " of 5", "GPT2For" + head, vocab_size=96, n_embd=32, n_layer=2, n_head=4, n_positions=20, n_inner=40, num_labels=5)
+SINK = dict(DENSE, num_key_value_heads=2, head_dim=8, num_local_experts=3, num_experts_per_tok=2)
+V3 = dict(DENSE, num_key_value_heads=4, q_lora_rank=12, kv_lora_rank=8, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=5,
+          moe_intermediate_size=20, n_routed_experts=4, n_shared_experts=1, num_experts_per_tok=2, n_group=2, topk_group=1,
+          first_k_dense_replace=1)
+for kind, name, base in ("gpt_oss", "GptOss", SINK), ("deepseek_v3", "DeepseekV3", V3):
+    add(kind, "base", name + "Model", **base)
+    for head in "SequenceClassification", "TokenClassification":
+        add(kind, head, f"{name}For{head}", **base)
+        add(kind, head + " of 5", f"{name}For{head}", **base, num_labels=5, attention_bias=True)
+G3 = dict(text_config=dict(TEXT2, head_dim=10, model_type="gemma3_text"), vision_config=dict(VIT, model_type="siglip_vision_model"), mm_tokens_per_image=4)
+add("gemma3", "base", "Gemma3Model", **G3)
+add("gemma3", "sequence", "Gemma3ForSequenceClassification", **G3, num_labels=5)
+
+# Types of transformers 5 that releases came with or behind.
+V4 = dict(vocab_size=96, hidden_size=32, moe_intermediate_size=20, num_hidden_layers=6, num_attention_heads=4, head_dim=8, q_lora_rank=12,
+          num_experts_per_tok=2, n_routed_experts=4, o_groups=2, o_lora_rank=6, index_n_heads=2, index_head_dim=10, partial_rotary_factor=0.5)
+V4_KINDS = ["sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention"]
+add("deepseek_v4", "plain", "DeepseekV4ForCausalLM", **V4)
+add("deepseek_v4", "kinds-tied", "DeepseekV4ForCausalLM", **{**V4, "hc_mult": 3}, layer_types=V4_KINDS * 2, tie_word_embeddings=True,
+    mlp_layer_types=["moe", "hash_moe"] * 3, compress_rates={"compressed_sparse_attention": 3, "heavily_compressed_attention": 16})
+add("deepseek_v4", "older-keys", "DeepseekV4ForCausalLM", **V4, compress_ratios=[0, 4, 128, 4, 128, 0], num_hash_layers=2, mlp_bias=True)
+add("deepseek_v4", "base", "DeepseekV4Model", **V4, n_shared_experts=2)
+LINEAR = dict(DENSE, pad_token_id=0, num_hidden_layers=5, num_key_value_heads=4, moe_intermediate_size=20, num_local_experts=3, num_experts_per_tok=2, kv_lora_rank=8,
+              qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=5, linear_head_dim=7, linear_num_heads=3, linear_conv_kernel_dim=3)
+add("kimi_linear", "plain", "KimiLinearForCausalLM", **LINEAR)
+add("kimi_linear", "listed-tied", "KimiLinearForCausalLM", **LINEAR, q_lora_rank=12, n_shared_experts=2, tie_word_embeddings=True, attention_bias=True,
+    layer_types=["full_attention", "linear_attention"] * 2 + ["full_attention"], mlp_layer_types=["sparse", "dense"] * 2 + ["sparse"])
+add("kimi_linear", "older-keys", "KimiLinearForCausalLM", **LINEAR, first_k_dense_replace=2,
+    linear_attn_config=dict(head_dim=6, num_heads=2, short_conv_kernel_size=4, full_attn_layers=[2, 5], kda_layers=[1, 3, 4]))
+add("kimi_linear", "base", "KimiLinearModel", **LINEAR)
+add("olmo_hybrid", "plain", "OlmoHybridForCausalLM", pad_token_id=0, **{**DENSE, "num_hidden_layers": 5})
+add("olmo_hybrid", "sizes-tied", "OlmoHybridForCausalLM", pad_token_id=0, **{**DENSE, "num_hidden_layers": 3}, num_key_value_heads=2, tie_word_embeddings=True, attention_bias=True,
+    layer_types=["full_attention", "linear_attention", "linear_attention"], linear_num_key_heads=2, linear_num_value_heads=4,
+    linear_key_head_dim=6, linear_value_head_dim=5, linear_conv_kernel_dim=3)
+add("olmo_hybrid", "base", "OlmoHybridModel", pad_token_id=0, **{**DENSE, "num_hidden_layers": 2})
+M3 = dict(vocab_size=96, hidden_size=32, intermediate_size=20, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2, head_dim=8, num_experts_per_tok=2,
+          num_local_experts=3, dense_intermediate_size=48, shared_intermediate_size=28, index_n_heads=2, index_head_dim=10, rotary_dim=4)
+M3_MORE = dict(layer_types=["full_attention", "minimax_m3_sparse"] * 2, mlp_layer_types=["dense", "sparse"] * 2)
+M3_OLD = dict(moe_layer_freq=[0, 1, 1, 1], sparse_attention_config=dict(sparse_num_index_heads=3, sparse_index_dim=6, sparse_attention_freq=[0, 0, 1, 1]))
+M3_VISION = dict(hidden_size=32, intermediate_size=44, num_hidden_layers=2, num_attention_heads=4, image_size=28, patch_size=14)
+add("minimax_m3_vl_text", "plain", "MiniMaxM3VLForCausalLM", **M3)
+add("minimax_m3_vl_text", "kinds-tied", "MiniMaxM3VLForCausalLM", **M3, **M3_MORE, tie_word_embeddings=True)
+add("minimax_m3_vl_text", "older-keys", "MiniMaxM3VLForCausalLM", **M3, **M3_OLD)
+add("minimax_m3_vl_text", "base", "MiniMaxM3VLTextModel", **M3, **M3_MORE)
+add("minimax_m3_vl", "plain", "MiniMaxM3SparseForConditionalGeneration", text_config=dict(M3, **M3_MORE), vision_config=M3_VISION, projector_hidden_size=24)
+add("minimax_m3_vl", "sizes", "MiniMaxM3SparseForConditionalGeneration", text_config=dict(M3, **M3_OLD), projector_hidden_size=28,
+    vision_config=dict(M3_VISION, hidden_size=40, spatial_merge_size=3, temporal_patch_size=1, num_channels=1))
+add("minimax_m3_vl", "base", "MiniMaxM3VLModel", text_config=M3, vision_config=M3_VISION, projector_hidden_size=24)
+STEP = dict(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=5, num_attention_heads=4, num_key_value_heads=2, head_dim=8, n_routed_experts=3,
+            num_experts_per_tok=2, moe_intermediate_size=20, share_expert_dim=28, sliding_window=8)
+STEP_VISION = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, image_size=56, patch_size=14, mlp_ratio=1.5)
+add("step3p7", "plain", "Step3p7ForConditionalGeneration", text_config=STEP, vision_config=STEP_VISION)
+add("step3p7", "sizes", "Step3p7ForConditionalGeneration", projector_bias=True, vision_config=dict(STEP_VISION, hidden_size=40, num_channels=1, mlp_ratio=2.0),
+    text_config=dict(STEP, attention_bias=True, layer_types=["full_attention", "sliding_attention"] * 2 + ["full_attention"], num_sliding_attention_heads=6,
+                     mlp_layer_types=["dense", "sparse"] * 2 + ["dense"]))
+add("step3p7", "base", "Step3p7Model", text_config=STEP, vision_config=STEP_VISION)
+K25_VISION = dict(patch_size=14, pos_emb_height=5, pos_emb_width=6, pos_emb_time=3, num_attention_heads=4, num_hidden_layers=2, hidden_size=32, intermediate_size=44)
+for tie in False, True:
+    add("kimi_k25", f"tied {tie}", "Kimi_K25ForConditionalGeneration", text_config=dict(V3, model_type="deepseek_v3", tie_word_embeddings=tie), vision_config=K25_VISION,
+        projection_hidden_size=32, tie_word_embeddings=tie)
+add("kimi_k25", "sizes", "Kimi_K25ForConditionalGeneration", text_config=dict(V3, model_type="deepseek_v3", hidden_size=40), projection_hidden_size=40, tie_word_embeddings=False,
+    vision_config=dict(K25_VISION, hidden_size=40, merge_kernel_size=[2, 3]))
+add("kimi_k25", "base", "Kimi_K25Model", text_config=dict(V3, model_type="deepseek_v3"), vision_config=K25_VISION, projection_hidden_size=32)

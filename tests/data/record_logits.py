@@ -112,8 +112,17 @@ def older(config):
     return config
 
 
+def with_infinities(value):
+    """{"__float__": "Infinity"} as the number that it stands for."""
+    if isinstance(value, list):
+        return [with_infinities(each) for each in value]
+    if isinstance(value, dict) and "__float__" in value:
+        return float(value["__float__"])
+    return value
+
+
 def config_of(case):
-    config = dict(case["config"])
+    config = {k: with_infinities(v) for k, v in case["config"].items()}
     if transformers.__version__.startswith("4."):
         config = older(config)
         config.pop("transformers_version", None)
@@ -122,7 +131,8 @@ def config_of(case):
 
 
 def kept_config(model, case):
-    config = model.config.to_dict()
+    # As it is saved: JSON has no infinite numbers.
+    config = json.loads(model.config.to_json_string(use_diff=False))
     defaults = {"architectures": [case["class"]],
                 "transformers_version": transformers.__version__}
     kept = {k: v for k, v in config.items() if k not in NOISE or
@@ -180,7 +190,7 @@ def record(case, write=None):
             shutil.copytree(where, write / case["name"], dirs_exist_ok=True)
         model, info = kind.from_pretrained(
             where, dtype=torch.float32, attn_implementation="eager",
-            output_loading_info=True)
+            experts_implementation="eager", output_loading_info=True)
     for problem in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         if info.get(problem):
             raise ValueError(f"{problem}: {list(info[problem])[:3]}")

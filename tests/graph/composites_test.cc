@@ -193,6 +193,20 @@ TEST_CASE("softmax is taken along any dimension") {
   check_close(first.results.at("y"), columns);
 }
 
+TEST_CASE("a sink takes a share of softmax that nobody gets") {
+  const Run one =
+      run("x: [2, 3], s: [2, 1]", "{op: softmax, in: [x, s], out: y}");
+  const auto& x = one.given.at("x");
+  const auto& sink = one.given.at("s");
+  std::vector<double> rows(6);
+  for (size_t i = 0; i < 6; ++i) {
+    double in_row = std::exp(sink[i / 3]);
+    for (size_t j = 0; j < 3; ++j) in_row += std::exp(x[i / 3 * 3 + j]);
+    rows[i] = std::exp(x[i]) / in_row;
+  }
+  check_close(one.results.at("y"), rows);
+}
+
 TEST_CASE("split cuts where its sizes say, or evenly") {
   const Run even = run("x: [2, 4]", "{op: split, in: x, out: [a, b]}");
   const auto& x = even.given.at("x");
@@ -239,6 +253,8 @@ TEST_CASE("composites that do not fit are refused with the shapes") {
         "SP015 g:3:12 `dim` is not a dimension of []");
   CHECK(wrong("{op: softmax, in: x, out: y, dim: 0.5}") ==
         "SP015 g:3:12 `dim` is not a dimension of [2, 3]");
+  CHECK(wrong("{op: softmax, in: [x, v], out: y}") ==
+        "SP015 g:3:12 the sinks of a softmax of [2, 3] have shape [2, 3, 4]");
   CHECK(wrong("{op: rms_norm, in: s, out: y}") ==
         "SP015 g:3:12 a scalar has no features to normalise");
   CHECK(wrong("{op: layer_norm, in: [x, w], out: y}") ==

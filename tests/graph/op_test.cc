@@ -339,15 +339,16 @@ TEST_CASE("operations that keep partial sums are known by name") {
     if (op.linearity == Linearity::Additive) additive.emplace(op.name);
     if (op.linearity == Linearity::Multilinear) multilinear.emplace(op.name);
   }
-  CHECK(additive == std::set<std::string>{"add", "concatenate", "mean",
-                                          "negate", "reshape", "rope", "scale",
-                                          "slice", "subtract", "sum",
-                                          "transpose"});
-  CHECK(multilinear == std::set<std::string>{"combine", "dispatch", "einsum",
-                                             "multiply", "take"});
+  CHECK(additive == std::set<std::string>{"add", "concatenate", "expand",
+                                          "mean", "negate", "relative_bias",
+                                          "reshape", "rope", "scale", "slice",
+                                          "subtract", "sum", "transpose"});
+  CHECK(multilinear == std::set<std::string>{
+                           "causal_convolution", "combine", "dispatch",
+                           "einsum", "linear_recurrence", "multiply", "take"});
   const auto linear = [](std::string_view name) {
     std::vector<int> operands;
-    for (int i = 0; i < 3; ++i) {
+    for (int i = 0; i < 4; ++i) {
       if (is_linear_in(*find_op(name), i)) operands.push_back(i);
     }
     return operands;
@@ -355,6 +356,7 @@ TEST_CASE("operations that keep partial sums are known by name") {
   CHECK(linear("take") == std::vector<int>{0});
   CHECK(linear("dispatch") == std::vector<int>{0});
   CHECK(linear("combine") == std::vector<int>{0, 2});
+  CHECK(linear("linear_recurrence") == std::vector<int>{0, 1, 2});
   CHECK(linear("add").empty());
 }
 

@@ -162,7 +162,10 @@ void append_model(const SimulateInput& input, Summary& summary) {
                        Count{run.only_layers.value_or(run.all_layers)});
   summary.emplace_back("of_layers", Count{run.all_layers});
   summary.emplace_back("batch", Count{run.batch});
-  summary.emplace_back("length", Count{run.length});
+  if (run.length > 0) summary.emplace_back("length", Count{run.length});
+  if (run.target_length > 0) {
+    summary.emplace_back("target_length", Count{run.target_length});
+  }
   summary.emplace_back("shrunk", YesNo{run.shrunk});
 }
 
@@ -174,7 +177,14 @@ std::string run_text(const ModelRun& run) {
   } else if (run.all_layers > 0) {
     text = plural(run.all_layers, "layer") + ", ";
   }
-  text += fmt::format("{} x {} tokens", run.batch, run.length);
+  if (run.length == 0) {
+    text += fmt::format("a batch of {}", run.batch);
+  } else if (run.target_length == 0) {
+    text += fmt::format("{} x {} tokens", run.batch, run.length);
+  } else {
+    text += fmt::format("{} x {} and {} tokens", run.batch, run.length,
+                        run.target_length);
+  }
   return run.shrunk ? text + ", made smaller" : text;
 }
 

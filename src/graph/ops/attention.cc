@@ -5,7 +5,8 @@
 // position q + K - Q. Keys after it are masked, and under a sliding window of w
 // those before the last w that it could see (Beltagy et al., "Longformer",
 // 2020; Mistral counts the query's own position among the w). A window of 0
-// hides no earlier key, as in configurations.
+// hides no earlier key, as in configurations. In chunks of c, a query sees the
+// keys of its own chunk alone (Llama 4).
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -29,7 +30,13 @@ std::optional<Shape> infer_masked(std::span<const Shape> operands,
         .help("give them the shape [..., queries, keys]");
   }
   const auto window = find_integer(attributes, "window", 0, where, diags);
-  if (!window) return std::nullopt;
+  const auto chunk = find_integer(attributes, "chunk", 0, where, diags);
+  if (!window || !chunk) return std::nullopt;
+  if (*chunk < 0) {
+    return refuse(diags, where,
+                  "`chunk` is " + std::to_string(*chunk) + " keys",
+                  "give at least 1, or 0 for one chunk");
+  }
   if (*window >= 0) return shape;
   return diags
       .error(Code::InvalidGraph, where,
@@ -46,14 +53,18 @@ struct Seen {
 
 class Mask {
  public:
-  Mask(const DimRange& queries, const DimRange& keys, int64_t window)
-      : queries_(queries), keys_(keys), window_(window) {}
+  Mask(const DimRange& queries, const DimRange& keys, int64_t window,
+       int64_t chunk)
+      : queries_(queries), keys_(keys), window_(window), chunk_(chunk) {}
 
   Seen seen_by(int64_t query) const {
     const int64_t position =
         queries_.begin + query + keys_.whole - queries_.whole;
     const int64_t end = position + 1;
-    const int64_t begin = window_ < end ? end - window_ : 0;
+    int64_t begin = window_ < end ? end - window_ : 0;
+    if (chunk_ > 0 && position > 0) {
+      begin = std::max(begin, position / chunk_ * chunk_);
+    }
     return {in_part(begin), in_part(end)};
   }
 
@@ -65,6 +76,7 @@ class Mask {
   DimRange queries_;
   DimRange keys_;
   int64_t window_;
+  int64_t chunk_;  // 0: one
 };
 
 template <typename T>
@@ -88,7 +100,8 @@ Tensor run_masked(std::span<const Tensor> operands,
   const int64_t window = integer_of(attributes, "window", 0);
   const Mask mask(range_of(dims[dims.size() - 2], context),
                   range_of(dims[dims.size() - 1], context),
-                  window > 0 ? window : std::numeric_limits<int64_t>::max());
+                  window > 0 ? window : std::numeric_limits<int64_t>::max(),
+                  integer_of(attributes, "chunk", 0));
   for_element_type(context.arithmetic, [&](auto type) {
     using T = typename decltype(type)::type;
     hide<T>(mask,
@@ -108,8 +121,12 @@ OpDef causal_mask_op() {
   op.summary = "scores [..., Q, K], -inf for keys that a query may not see";
   op.attributes = {{"window", AttributeDef::Kind::Number, false,
                     "how many keys a query sees, its own among them; 0 "
-                    "(default): all earlier ones"}};
+                    "(default): all earlier ones"},
+                   {"chunk", AttributeDef::Kind::Number, false,
+                    "a query sees keys of its own chunk of so many alone; 0 "
+                    "(default): one chunk"}};
   op.factors = "every dimension";
+  op.is_mask = true;
   op.infer = infer_masked;
   op.rule = elementwise_rule;
   op.flops = flops_per_element<1>;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums, differences, products and quotients of two tensors, broadcast.
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "base/text.h"
@@ -46,6 +47,16 @@ struct Divide {
   double field(double a, double inverse) const {
     return field::multiply(a, inverse);
   }
+};
+
+// NaN where there is one.
+struct Maximum {
+  explicit Maximum(const Attributes& /*attributes*/) {}
+  template <typename T>
+  T real(T a, T b) const {
+    return a > b || std::isnan(a) ? a : b;
+  }
+  double field(double a, double b) const { return field::maximum(a, b); }
 };
 
 // In the field, divisors are inverted before they are broadcast: an inverse is
@@ -96,6 +107,11 @@ OpDef divide_op() {
   OpDef op = binary<Divide>("divide", "x / y, broadcast", Linearity::None);
   op.run = run_divide;
   return op;
+}
+
+OpDef maximum_op() {
+  return binary<Maximum>("maximum", "the larger of x and y, broadcast",
+                         Linearity::None);
 }
 
 // Powers, exponentials and multiples of a tensor, element by element.
@@ -302,6 +318,16 @@ struct Sigmoid {
   double field(double x) const { return field_cubic(x, {47, 262143, 53, 9}); }
 };
 
+// ln(1 + e to the power of x).
+struct Softplus {
+  explicit Softplus(const Attributes& /*attributes*/) {}
+  template <typename T>
+  T real(T x) const {
+    return (x > 0 ? x : T{0}) + std::log1p(std::exp(-std::abs(x)));
+  }
+  double field(double x) const { return field_cubic(x, {59, 61, 349523, 10}); }
+};
+
 std::optional<Shape> infer_gelu(std::span<const Shape> operands,
                                 const Attributes& attributes, Span where,
                                 Diagnostics& diags) {
@@ -311,6 +337,40 @@ std::optional<Shape> infer_gelu(std::span<const Shape> operands,
       .error(Code::InvalidGraph, where,
              "`approximate` of gelu is " + in_backticks(kind))
       .help("write `tanh` (the default) or `none`");
+}
+
+class Clamp {
+ public:
+  explicit Clamp(const Attributes& attributes)
+      : least_(number_of(attributes, "min",
+                         -std::numeric_limits<double>::infinity())),
+        most_(number_of(attributes, "max",
+                        std::numeric_limits<double>::infinity())) {}
+  template <typename T>
+  T real(T x) const {
+    if (x < static_cast<T>(least_)) return static_cast<T>(least_);
+    return x > static_cast<T>(most_) ? static_cast<T>(most_) : x;  // keeps NaN
+  }
+  double field(double x) const { return field_cubic(x, {59, 3, 61, 14}); }
+
+ private:
+  double least_;
+  double most_;
+};
+
+std::optional<Shape> infer_clamped(std::span<const Shape> operands,
+                                   const Attributes& attributes, Span where,
+                                   Diagnostics& diags) {
+  const bool bounded = attributes.contains("min") || attributes.contains("max");
+  const double infinite = std::numeric_limits<double>::infinity();
+  if (bounded && number_of(attributes, "min", -infinite) <=
+                     number_of(attributes, "max", infinite)) {
+    return operands[0];
+  }
+  return refuse(diags, where,
+                bounded ? "`min` of clamp exceeds `max`"
+                        : "clamp has neither `min` nor `max`",
+                "give one of them, or both");
 }
 
 // Steps of gelu are those of its default.
@@ -339,9 +399,23 @@ OpDef gelu_op() {
   return op;
 }
 
+OpDef clamp_op() {
+  OpDef op =
+      activation<Clamp, 2>("clamp", "x, no less than min, no more than max");
+  op.attributes = {
+      {"min", AttributeDef::Kind::Number, false, "none where not given"},
+      {"max", AttributeDef::Kind::Number, false, "none where not given"}};
+  op.infer = infer_clamped;
+  return op;
+}
+
 OpDef silu_op() { return activation<Silu, 5>("silu", "x sigmoid(x)"); }
 
 OpDef tanh_op() { return activation<Tanh, 1>("tanh", "hyperbolic tangent"); }
+
+OpDef softplus_op() {
+  return activation<Softplus, 4>("softplus", "ln(1 + e to the power of x)");
+}
 
 OpDef sigmoid_op() {
   return activation<Sigmoid, 4>("sigmoid", "1 / (1 + e to the power of -x)");

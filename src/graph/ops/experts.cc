@@ -6,6 +6,7 @@
 // Indices are numbers of the element type. In the field, residues are compared
 // as integers.
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "graph/composites.h"
@@ -102,6 +103,94 @@ OpDef top_k_op() {
   return op;
 }
 
+// Numbers of groups without those of groups that were not chosen: experts are
+// chosen among those of a few groups (DeepSeek-V2, 2024, section 2.1.2).
+
+namespace {
+
+std::optional<Shape> infer_of_chosen(std::span<const Shape> operands,
+                                     const Attributes& /*attributes*/,
+                                     Span where, Diagnostics& diags) {
+  const Shape& x = operands[0];
+  const Shape& choices = operands[1];
+  const bool fits = !choices.empty() && x.size() == choices.size() + 1 &&
+                    std::equal(choices.begin(), choices.end() - 1, x.begin());
+  if (fits) return x;
+  return refuse(
+      diags, where,
+      "cannot mask " + shape_text(x) + " by choices " + shape_text(choices),
+      "give numbers [.., groups, n] and choices of groups [.., k]");
+}
+
+ShardingRule of_chosen_rule(std::span<const Shape> operands,
+                            const Attributes& /*attributes*/) {
+  ShardingRule rule;
+  for (const int64_t size : operands[0]) {
+    rule.result.push_back(add_factor(rule, size, FactorKind::Pass));
+  }
+  std::vector<DimFactors> choices(rule.result.begin(), rule.result.end() - 2);
+  choices.push_back(add_factor(rule, operands[1].back(), FactorKind::Whole));
+  rule.operands = {rule.result, std::move(choices)};
+  return rule;
+}
+
+// Copies the rows of x [rows, groups, n] whose groups are chosen; `groups` are
+// those of x among all.
+template <typename T>
+void copy_chosen(const Tensor& x, const Tensor& choices, const DimRange& groups,
+                 const Tensor& result) {
+  const int64_t k = choices.shape.back();
+  const int64_t n = x.shape.back();
+  const int64_t rows = k == 0 ? 0 : choices.elements() / k;
+  const T* choice = choices.data<T>();
+  const int64_t row_size = groups.size * n;
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t i = 0; i < k; ++i, ++choice) {
+      const int64_t group = index_of(*choice, groups.whole) - groups.begin;
+      if (group < 0 || group >= groups.size) continue;
+      const int64_t at = row * row_size + group * n;
+      std::copy_n(x.data<T>() + at, n, result.data<T>() + at);
+    }
+  }
+}
+
+Tensor run_choice_mask(std::span<const Tensor> operands,
+                       const Attributes& /*attributes*/,
+                       const RunContext& context) {
+  const Tensor x = contiguous(operands[0]);
+  const Tensor choices = contiguous(operands[1]);
+  const Tensor result = make_tensor(element_of(context.arithmetic), x.shape);
+  const std::vector<DimFactors>& dims = context.rule->operands[0];
+  const DimRange groups = range_of(dims[dims.size() - 2], context);
+  for_element_type(context.arithmetic, [&](auto type) {
+    using T = typename decltype(type)::type;
+    std::fill_n(result.data<T>(), result.elements(),
+                context.arithmetic == Arithmetic::Field
+                    ? T{0}
+                    : -std::numeric_limits<T>::infinity());
+    copy_chosen<T>(x, choices, groups, result);
+  });
+  return result;
+}
+
+}  // namespace
+
+OpDef choice_mask_op() {
+  OpDef op;
+  op.name = "choice_mask";
+  op.summary =
+      "x [.., groups, n], -inf for groups that choices [.., k] do not name";
+  op.min_operands = 2;
+  op.max_operands = 2;
+  op.factors = "every dimension of x";
+  op.is_mask = true;
+  op.infer = infer_of_chosen;
+  op.rule = of_chosen_rule;
+  op.flops = flops_per_element<1>;
+  op.run = run_choice_mask;
+  return op;
+}
+
 // Tokens brought to the experts that they chose, and what experts make of them
 // brought back.
 //
@@ -113,7 +202,8 @@ OpDef top_k_op() {
 // differ.
 //
 // A device dispatches to its own experts only, and combines what its own
-// experts have given: the sum is the whole.
+// experts have given: the sum is the whole. Without weights every choice counts
+// once.
 
 namespace {
 
@@ -197,7 +287,8 @@ ShardingRule dispatch_rule(std::span<const Shape> operands,
 ShardingRule combine_rule(std::span<const Shape> operands,
                           const Attributes& /*attributes*/) {
   RoutingRule made = routing_rule(operands[0], operands[1], FactorKind::Sum);
-  made.rule.operands = {made.of_experts, made.of_choices, made.of_choices};
+  made.rule.operands = {made.of_experts, made.of_choices};
+  if (operands.size() > 2) made.rule.operands.push_back(made.of_choices);
   made.rule.result = made.of_tokens;
   return std::move(made.rule);
 }
@@ -279,11 +370,11 @@ std::optional<Shape> infer_combined(std::span<const Shape> operands,
   const bool fits =
       choices.size() >= 2 && y.size() == choices.size() + 1 &&
       std::equal(choices.begin(), choices.end() - 2, y.begin() + 1) &&
-      operands[2] == choices;
+      (operands.size() < 3 || operands[2] == choices);
   if (!fits) {
     return refuse(diags, where, "cannot combine " + shapes_text(operands),
-                  "give [experts, .., capacity, m], then choices and weights, "
-                  "both [.., length, k]");
+                  "give [experts, .., capacity, m], then choices and perhaps "
+                  "weights, both [.., length, k]");
   }
   Shape result = choices;
   result.back() = y.back();
@@ -294,7 +385,8 @@ Tensor run_combine(std::span<const Tensor> operands,
                    const Attributes& /*attributes*/,
                    const RunContext& context) {
   const Tensor y = contiguous(operands[0]);
-  const Tensor weights = contiguous(operands[2]);
+  const bool weighted = operands.size() > 2;
+  const Tensor weights = contiguous(operands[weighted ? 2 : 1]);
   const ExpertRows rows(y, range_of(context.rule->operands[0][0], context));
   Shape shape = weights.shape;
   shape.back() = rows.width();
@@ -306,9 +398,10 @@ Tensor run_combine(std::span<const Tensor> operands,
     T* to = result.data<T>();
     for_each_row_of(operands[1], rows,
                     [&](int64_t choice, int64_t token, int64_t offset) {
+                      const T share = weighted ? weight[choice] : T{1};
                       T* sum = to + token * rows.width();
                       for (int64_t i = 0; i < rows.width(); ++i) {
-                        sum[i] = plus(sum[i], weight[choice], from[offset + i]);
+                        sum[i] = plus(sum[i], share, from[offset + i]);
                       }
                     });
   };
@@ -366,8 +459,8 @@ OpDef combine_op() {
   op.name = "combine";
   op.summary =
       "results of experts [experts, .., capacity, m] times the weights of the "
-      "choices, added up per token: [.., L, m]";
-  op.min_operands = 3;
+      "choices (or 1), added up per token: [.., L, m]";
+  op.min_operands = 2;
   op.max_operands = 3;
   op.linearity = Linearity::Multilinear;
   op.linear_in = {0, 2};

@@ -13,6 +13,7 @@ OpDef add_op();
 OpDef subtract_op();
 OpDef multiply_op();
 OpDef divide_op();
+OpDef maximum_op();
 
 // One operand, element by element.
 OpDef scale_op();
@@ -26,6 +27,8 @@ OpDef gelu_op();
 OpDef silu_op();
 OpDef tanh_op();
 OpDef sigmoid_op();
+OpDef softplus_op();
+OpDef clamp_op();
 
 // Over dimensions.
 OpDef sum_op();
@@ -35,9 +38,17 @@ OpDef max_op();
 OpDef embedding_op();
 OpDef causal_mask_op();
 OpDef rope_op();
+OpDef position_scale_op();
+OpDef relative_bias_op();
+
+// Along the length of a sequence.
+OpDef causal_convolution_op();
+OpDef linear_recurrence_op();
+OpDef decaying_maximum_op();
 
 // Mixtures of experts.
 OpDef top_k_op();
+OpDef choice_mask_op();
 OpDef take_op();
 OpDef dispatch_op();
 OpDef combine_op();
@@ -47,6 +58,7 @@ OpDef reshape_op();
 OpDef transpose_op();
 OpDef slice_op();
 OpDef concatenate_op();
+OpDef expand_op();
 OpDef constraint_op();
 
 }  // namespace shardplan

@@ -89,7 +89,11 @@ class HeaderReader {
   // REQUIRES: read().
   int64_t data_bytes() const { return data_bytes_; }
   Manifest take() { return std::move(manifest_); }
-  std::vector<int64_t> take_begins() { return std::move(begins_); }
+  // Per parameter, then per buffer.
+  std::vector<int64_t> take_begins() {
+    begins_.insert(begins_.end(), buffer_begins_.begin(), buffer_begins_.end());
+    return std::move(begins_);
+  }
 
  private:
   bool read_metadata(Span key);
@@ -109,6 +113,7 @@ class HeaderReader {
   Manifest manifest_;
   std::vector<DataRange> ranges_;
   std::vector<int64_t> begins_;  // per parameter
+  std::vector<int64_t> buffer_begins_;
   bool ranges_complete_ = true;  // every tensor has one
   bool has_metadata_ = false;
   int64_t data_bytes_ = 0;
@@ -239,7 +244,7 @@ void HeaderReader::add(const std::string& name, Span where,
          "with `" + name + "` the tensors exceed 2^63 bytes");
     return;
   }
-  if (!buffer) begins_.push_back(range.begin);
+  (buffer ? buffer_begins_ : begins_).push_back(range.begin);
   check_length(range, type, tensor.offsets_where);
 }
 
@@ -476,7 +481,7 @@ namespace {
 struct OpenFile {
   SourcePtr source;
   SafetensorsHeader header;
-  std::unordered_map<std::string_view, size_t> numbers = {};  // of parameters
+  std::unordered_map<std::string_view, size_t> numbers = {};  // of all tensors
 };
 using OpenFilePtr = std::unique_ptr<OpenFile>;
 
@@ -489,16 +494,16 @@ OpenFilePtr open_file(const std::string& path, Host& host, Diagnostics& diags) {
   auto file = std::make_unique<OpenFile>(
       OpenFile{std::move(source), *std::move(header)});
   const Manifest& manifest = file->header.manifest;
-  file->numbers.reserve(manifest.size());
-  for (size_t i = 0; i < manifest.size(); ++i) {
-    file->numbers.emplace(manifest.name(i), i);
+  file->numbers.reserve(manifest.any_size());
+  for (size_t i = 0; i < manifest.any_size(); ++i) {
+    file->numbers.emplace(manifest.any_name(i), i);
   }
   return file;
 }
 
 // Null data where the file ends before it.
 StoredTensor tensor_at(const OpenFile& file, size_t number) {
-  const TensorType& type = file.header.manifest.type(number);
+  const TensorType& type = file.header.manifest.any_type(number);
   StoredTensor tensor{type.dtype, type.shape};
   const std::string_view data =
       file.source->text().substr(static_cast<size_t>(file.header.data_begin));
@@ -523,10 +528,10 @@ class WeightReader {
   std::optional<StoredTensors> read();
 
  private:
-  // The file that the manifest has a parameter from; null when it cannot be
+  // The file that the manifest has a tensor from; null when it cannot be
   // read, which is reported once.
   const OpenFile* file_of(Span where);
-  void add(size_t parameter, const OpenFile& file);
+  void add(size_t number, const OpenFile& file);
   bool report_problems();
 
   const Manifest& manifest_;
@@ -547,26 +552,27 @@ const OpenFile* WeightReader::file_of(Span where) {
   return found->second.get();
 }
 
-void WeightReader::add(size_t parameter, const OpenFile& file) {
-  const auto found = file.numbers.find(manifest_.name(parameter));
+void WeightReader::add(size_t number, const OpenFile& file) {
+  const auto found = file.numbers.find(manifest_.any_name(number));
   if (found == file.numbers.end() ||
-      file.header.manifest.type(found->second) != manifest_.type(parameter)) {
-    changed_.push_back(parameter);
+      file.header.manifest.any_type(found->second) !=
+          manifest_.any_type(number)) {
+    changed_.push_back(number);
     return;
   }
   tensors_.push_back(tensor_at(file, found->second));
-  if (tensors_.back().data == nullptr) absent_.push_back(parameter);
+  if (tensors_.back().data == nullptr) absent_.push_back(number);
 }
 
 bool WeightReader::report_problems() {
-  const auto report = [&](const std::vector<size_t>& parameters,
+  const auto report = [&](const std::vector<size_t>& tensors,
                           std::string_view what, std::string_view help) {
-    if (parameters.empty()) return;
+    if (tensors.empty()) return;
     std::vector<std::string> names;
-    for (const size_t i : parameters) names.emplace_back(manifest_.name(i));
+    for (const size_t i : tensors) names.emplace_back(manifest_.any_name(i));
     diags_
         .error(Code::InconsistentCheckpoint,
-               manifest_.where(parameters.front()),
+               manifest_.any_where(tensors.front()),
                std::string(what) + " " + some_names(names))
         .help(std::string(help))
         .parameters(names);
@@ -579,10 +585,10 @@ bool WeightReader::report_problems() {
 }
 
 std::optional<StoredTensors> WeightReader::read() {
-  tensors_.reserve(manifest_.size());
+  tensors_.reserve(manifest_.any_size());
   bool readable = true;
-  for (size_t i = 0; i < manifest_.size(); ++i) {
-    const OpenFile* file = file_of(manifest_.where(i));
+  for (size_t i = 0; i < manifest_.any_size(); ++i) {
+    const OpenFile* file = file_of(manifest_.any_where(i));
     if (file == nullptr) {
       readable = false;
     } else {

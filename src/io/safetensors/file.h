@@ -39,8 +39,9 @@ struct SafetensorsHeader {
   Manifest manifest;  // in the header's order; known buffers as buffers
   bool data_absent = false;
   int64_t data_begin = 0;  // in the file
-  // Per parameter, where its data begins, counted from data_begin; its end is
-  // within 63 bits, but may lie behind the end of the file.
+  // Per parameter, then per buffer, where its data begins, counted from
+  // data_begin; its end is within 63 bits, but may lie behind the end of the
+  // file.
   std::vector<int64_t> begins;
 };
 
@@ -61,9 +62,9 @@ std::optional<SafetensorsHeader> open_safetensors(const std::string& path,
 // whose data is there. Reports nothing.
 bool has_weights(const std::string& path, Host& host);
 
-// One tensor per parameter of `manifest`, which was read from `path`: a file,
-// a directory, an index. SP001, SP002, SP008 as when the manifest was read;
-// SP008 where the data of a parameter is absent.
+// One tensor per parameter of `manifest`, then per buffer, which was read from
+// `path`: a file, a directory, an index. SP001, SP002, SP008 as when the
+// manifest was read; SP008 where the data of one is absent.
 std::optional<StoredTensors> open_weights(const std::string& path,
                                           const Manifest& manifest, Host& host,
                                           Diagnostics& diags);

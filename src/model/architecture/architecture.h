@@ -218,6 +218,8 @@ struct ForwardStep {
   // and `unembed` what the key says, by that key.
   std::vector<std::pair<std::string, Expression>> arguments;
   std::string message;  // of a requirement
+  // Of experts: the block that mixes gate and up, "" for an activation.
+  std::string mix;
 
   // Of a repeat: the value that layers hand on, what it is before the first,
   // which value of a layer is handed on, and its name in the last.
@@ -244,6 +246,20 @@ struct BlockForward {
   std::vector<BlockArgument> arguments;
   std::vector<ForwardStep> steps;
 };
+
+// What a forward pass reads: tokens, or the numbers of an image.
+struct InputRule {
+  std::string name;
+  Span where;
+  std::vector<Expression> shape;    // of a pass: `batch`, `length`, ..
+  std::vector<std::string> axes;    // semantic, "" for none
+  std::optional<Expression> below;  // integers from 0 up to less than this
+};
+
+// The sizes of a pass, by which shapes of inputs are given: sequences, tokens
+// of each, and tokens that a decoder reads beside them.
+inline constexpr std::string_view kPassSizes[] = {"batch", "length",
+                                                  "target_length"};
 
 struct ModuleBlock {
   std::string name;
@@ -300,6 +316,7 @@ struct Architecture {
   // fulfil for that.
   bool computes = false;
   std::vector<Requirement> forward_requirements;
+  std::vector<InputRule> inputs;
   std::map<std::string, ModuleBlock, std::less<>> blocks;
   std::vector<ModelClass>
       classes;  // the first is meant where a config names none
@@ -309,6 +326,7 @@ struct Architecture {
   const ValueRule* find_value(std::string_view name) const;
   const ModelClass* find_class(std::string_view class_name) const;
   const ConfigSection* find_section(std::string_view name) const;
+  const InputRule* find_input(std::string_view name) const;
 };
 
 // A name of every architecture: the major version of transformers that wrote

@@ -34,11 +34,40 @@ class ForwardCheck {
     for (const auto& [name, block] : all_.blocks) {
       if (block.forward) check_block(block);
     }
+    for (const ModelClass& each : all_.classes) check_inputs(each);
   }
 
  private:
   Diagnostics::Builder refuse(Span where, std::string message) {
     return diags_.error(Code::InvalidArchitecture, where, std::move(message));
+  }
+
+  // What a class reads: its first block does, which is written more than once
+  // where its name depends on a condition.
+  void check_inputs(const ModelClass& model) {
+    if (model.steps.empty()) return;
+    const ModuleStep& first = model.steps.front();
+    const auto block = all_.blocks.find(first.what);
+    if (first.kind != ModuleStep::Kind::Block || block == all_.blocks.end() ||
+        !block->second.forward) {
+      return;
+    }
+    for (const std::string& name : block->second.forward->takes) {
+      const InputRule* const input = all_.find_input(name);
+      if (input != nullptr) {
+        check_input(*input);
+      } else {
+        refuse(block->second.forward->where,
+               in_backticks(name) + " is no input of a model");
+      }
+    }
+  }
+
+  void check_input(const InputRule& input) {
+    Known names = global_;
+    names.insert(std::begin(kPassSizes), std::end(kPassSizes));
+    for (const Expression& size : input.shape) check(size, names);
+    if (input.below) check(*input.below, names);
   }
 
   void unknown(std::string_view name, Span where, const Known& known) {
@@ -65,8 +94,7 @@ class ForwardCheck {
       if (argument.otherwise) check(*argument.otherwise, names);
       names.insert(argument.name);
     }
-    names.insert("batch");
-    names.insert("length");
+    names.insert(std::begin(kPassSizes), std::end(kPassSizes));
     Known values(forward.takes.begin(), forward.takes.end());
     check_steps(forward.steps, block.steps, block, names, values);
     for (const std::string& name : forward.gives) {
@@ -92,6 +120,7 @@ class ForwardCheck {
       if (step.kind == Kind::Apply || step.kind == Kind::Weight) {
         check_module(step, modules);
       }
+      if (!step.mix.empty()) check_mix(step);
       if (step.kind == Kind::Repeat) {
         check_repeat(step, modules, block, names, values);
       }
@@ -199,6 +228,24 @@ class ForwardCheck {
     }
     check_arguments(step, block->second, true);
     check_counts(step, *block->second.forward);
+  }
+
+  // What experts make of gate and up is a function of both.
+  void check_mix(const ForwardStep& step) {
+    const auto block = all_.blocks.find(step.mix);
+    if (block == all_.blocks.end() || !block->second.forward ||
+        !block->second.steps.empty()) {
+      refuse(step.where, "there is no block " + in_backticks(step.mix) +
+                             " without modules");
+      return;
+    }
+    ForwardStep function;
+    function.what = step.mix;
+    function.where = step.where;
+    function.in.resize(2);
+    function.out.resize(1);
+    check_arguments(function, block->second, true);
+    check_counts(function, *block->second.forward);
   }
 
   void check_use(const ForwardStep& step, const ModuleStep& module, int depth) {

@@ -45,12 +45,13 @@ struct Function {
   Operator kind;
   int arguments;
 };
-constexpr std::array<Function, 8> kFunctions = {
+constexpr std::array<Function, 9> kFunctions = {
     {{"ceil", Operator::Ceil, 1},
      {"floor", Operator::Floor, 1},
      {"min", Operator::Min, 2},
      {"max", Operator::Max, 2},
      {"sqrt", Operator::Root, 1},
+     {"log", Operator::Logarithm, 1},
      {"length", Operator::Length, 1},
      {"count", Operator::Count, 3},
      {"if", Operator::If, 3}}};
@@ -246,8 +247,9 @@ class Parser {
         std::find_if(kFunctions.begin(), kFunctions.end(),
                      [&](const Function& f) { return f.name == name; });
     if (function == kFunctions.end()) {
-      return fail("there is no function " + in_backticks(name) +
-                  ": ceil, floor, min, max, sqrt, length, count and if are");
+      return fail(
+          "there is no function " + in_backticks(name) +
+          ": ceil, floor, min, max, sqrt, log, length, count and if are");
     }
     take("(");
     std::array<int, 3> arguments = {-1, -1, -1};
@@ -317,6 +319,8 @@ class Evaluator {
         return count(node);
       case Operator::Root:
         return root(node.first);
+      case Operator::Logarithm:
+        return logarithm(node.first);
       case Operator::Negate:
         return negated(node.first);
       default:
@@ -420,6 +424,13 @@ class Evaluator {
     if (!of) return std::nullopt;
     if (of->as_real() < 0) return fail("a negative number has no square root");
     return ConfigValue::of(std::sqrt(of->as_real()));
+  }
+
+  std::optional<ConfigValue> logarithm(int index) {
+    const auto of = number(index);
+    if (!of) return std::nullopt;
+    if (!(of->as_real() > 0)) return fail("only a number above 0 has a log");
+    return ConfigValue::of(std::log(of->as_real()));
   }
 
   std::optional<ConfigValue> negated(int index) {

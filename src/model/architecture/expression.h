@@ -74,6 +74,7 @@ struct ExpressionNode {
     Min,
     Max,
     Root,
+    Logarithm,
     Length,
     Item,
     Count,

@@ -54,6 +54,7 @@ class ArchitectureReader {
       result->like = base->name;
     } else {
       result->blocks = shared_;
+      result->inputs = {token_input()};
     }
     result->sources.push_back(source);
     read_head(*root, *result);
@@ -133,11 +134,15 @@ class ArchitectureReader {
   // Values and requirements that only a forward pass asks for.
   void read_forward(const Node& node, Architecture& result) {
     if (!require(node, NodeKind::Map, "`forward`", diags_) ||
-        !reader_.known_keys(node, {"sizes", "counts", "flags", "numbers",
-                                   "texts", "lists", "tables", "require"})) {
+        !reader_.known_keys(
+            node, {"sizes", "counts", "flags", "numbers", "texts", "lists",
+                   "tables", "require", "inputs"})) {
       return;
     }
     read_values(node, true, reader_, result.values, diags_);
+    if (const auto map = node.find("inputs")) {
+      reader_.inputs(*map, result.inputs);
+    }
     if (const auto list = node.find("require")) {
       read_requirements(*list, result.forward_requirements);
     }

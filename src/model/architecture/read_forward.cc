@@ -46,7 +46,8 @@ const std::vector<StepKind>& step_kinds() {
       {"rotate", Kind::Rotate, {"out", "axes"}},
       {"experts",
        Kind::Experts,
-       {"in", "out", "gate", "up", "down", "count", "size", "activation"}},
+       {"in", "out", "gate", "up", "down", "both", "count", "size",
+        "activation", "mix", "inputs_weighed"}},
       {"require", Kind::Require, {"else"}},
       {"repeat",
        Kind::Repeat,
@@ -54,6 +55,15 @@ const std::vector<StepKind>& step_kinds() {
       {"switch", Kind::Switch, {}},
   };
   return kKinds;
+}
+
+Names labels_of(const Node& axes) {
+  Names labels;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const Node item = axes.item(i);
+    labels.emplace_back(item.is_null() ? "" : item.text());
+  }
+  return labels;
 }
 
 class ForwardReader {
@@ -118,10 +128,7 @@ class ForwardReader {
     }
     if (const auto axes = node.find("axes")) {
       if (!require(*axes, NodeKind::List, "`axes`", diags_)) return false;
-      for (size_t i = 0; i < axes->size(); ++i) {
-        const Node item = axes->item(i);
-        step.axes.emplace_back(item.is_null() ? "" : item.text());
-      }
+      step.axes = labels_of(*axes);
     }
     return optional(node, "when", step.when);
   }
@@ -271,7 +278,7 @@ class ForwardReader {
 
   bool experts(const Node& node, ForwardStep& step) {
     if (!text(node, "experts", step.what)) return false;
-    for (const char* key : {"gate", "up", "down"}) {
+    for (const char* key : {"gate", "up", "down", "both"}) {
       ForwardAttribute attribute;
       attribute.name = key;
       if (!text(node, key, attribute.text)) return false;
@@ -279,8 +286,11 @@ class ForwardReader {
         step.attributes.push_back(std::move(attribute));
       }
     }
+    if (!text(node, "mix", step.mix)) return false;
+    const bool weighed = node.find("inputs_weighed").has_value();
     return argument(node, "count", step) && argument(node, "size", step) &&
-           argument(node, "activation", step);
+           (!weighed || argument(node, "inputs_weighed", step)) &&
+           (!step.mix.empty() || argument(node, "activation", step));
   }
 
   bool repeat(const Node& node, ForwardStep& step, int depth) {
@@ -350,6 +360,65 @@ std::optional<BlockForward> StepReader::forward(const Node& node) {
   if (with && !arguments(*with, result.arguments)) return std::nullopt;
   result.steps = ForwardReader(*this, diags_).steps(*steps, 0);
   return result;
+}
+
+namespace {
+
+Expression known_expression(std::string_view text) {
+  std::string why;
+  return *parse_expression(text, {}, why);
+}
+
+}  // namespace
+
+InputRule token_input() {
+  return {"input_ids",
+          {},
+          {known_expression("batch"), known_expression("length")},
+          {"BATCH", "LENGTH"},
+          known_expression("vocab")};
+}
+
+const InputRule* Architecture::find_input(std::string_view wanted) const {
+  for (const InputRule& each : inputs) {
+    if (each.name == wanted) return &each;
+  }
+  return nullptr;
+}
+
+void StepReader::inputs(const Node& map, std::vector<InputRule>& result) {
+  if (!require(map, NodeKind::Map, "`inputs`", diags_)) return;
+  for (size_t i = 0; i < map.size(); ++i) {
+    const Node of = map.item(i);
+    if (!require(of, NodeKind::Map, "an input", diags_) ||
+        !known_keys(of, {"shape", "axes", "below"})) {
+      continue;
+    }
+    InputRule input;
+    input.name = std::string(map.key(i));
+    input.where = map.key_span(i);
+    const auto shape = of.find("shape");
+    if (!shape || !shape->is_list()) {
+      refuse(input.where, "an input has a `shape`, a list");
+      continue;
+    }
+    for (size_t dim = 0; dim < shape->size(); ++dim) {
+      auto size = expression(shape->item(dim));
+      if (size) input.shape.push_back(*std::move(size));
+    }
+    if (const auto axes = of.find("axes")) {
+      if (!require(*axes, NodeKind::List, "`axes`", diags_)) continue;
+      input.axes = labels_of(*axes);
+    }
+    if (!input.axes.empty() && input.axes.size() != shape->size()) {
+      refuse(input.where, "an input has as many `axes` as dimensions");
+    }
+    if (const auto below = of.find("below")) input.below = expression(*below);
+    std::erase_if(result, [&](const InputRule& other) {
+      return other.name == input.name;
+    });
+    result.push_back(std::move(input));
+  }
 }
 
 }  // namespace shardplan

@@ -58,6 +58,8 @@ class StepReader {
                                 int depth = 0);
   // What a block computes: read_forward.cc.
   std::optional<BlockForward> forward(const Node& node);
+  // Adds what a forward pass reads, by name; one that is there is replaced.
+  void inputs(const Node& map, std::vector<InputRule>& result);
   // Adds those of a map to `blocks`; false where it is none.
   bool blocks(const Node& map, ModuleBlocks& blocks);
 
@@ -90,6 +92,9 @@ std::vector<std::string> value_section_keys();
 // replaced.
 void read_values(const Node& root, bool of_forward, StepReader& reader,
                  std::vector<ValueRule>& values, Diagnostics& diags);
+
+// Tokens, [batch, length], which every architecture may read.
+InputRule token_input();
 
 // SP018 for every name in an expression that nothing gives a value, for blocks
 // and sections that there are none of, and for arguments that a block does not

@@ -264,14 +264,16 @@ std::optional<ConfigValue> ModelValues::read_value(const ValueRule& rule) {
   return otherwise(rule, key, rule.otherwise, "missing");
 }
 
-// Whether what stands before the dots of a key are maps, as far as they are
-// there; else it is reported.
+// Whether what stands before the dots of a key are maps, or lists of whose
+// items one is meant, as far as they are there; else it is reported.
 bool ModelValues::leads_on(std::string_view key) {
   for (size_t dot = key.find('.'); dot != key.npos;
        dot = key.find('.', dot + 1)) {
     const std::string_view outer = key.substr(0, dot);
     const auto node = config_.find(outer);
     if (!node || node->is_map()) continue;
+    const bool is_item = key.find_first_not_of("0123456789.", dot) == key.npos;
+    if (node->is_list() && is_item) continue;
     config_.ill_typed(outer, *node, kind_name(NodeKind::Map));
     return false;
   }

@@ -249,8 +249,10 @@ class Walk {
     return steps(one.steps, inner, joined_name(prefix, one.name), stack);
   }
 
-  // Expressions of the steps themselves: those of blocks see no index.
-  static void collect(const std::vector<ModuleStep>& list,
+  // Expressions of the steps themselves: those of blocks see no index, but for
+  // what stands behind arguments that are not given.
+  static void collect(const Architecture& all,
+                      const std::vector<ModuleStep>& list,
                       std::vector<const Expression*>& found) {
     const auto add_dim = [&](const auto& self, const DimTree& dim) -> void {
       if (dim.parts.empty()) found.push_back(&dim.size);
@@ -265,10 +267,18 @@ class Walk {
       for (const auto& [name, expression] : one.arguments) {
         found.push_back(&expression);
       }
-      collect(one.steps, found);
+      if (one.kind == ModuleStep::Kind::Block) {
+        const auto block = all.blocks.find(one.what);
+        if (block != all.blocks.end()) {
+          for (const BlockArgument& argument : block->second.takes) {
+            if (argument.otherwise) found.push_back(&*argument.otherwise);
+          }
+        }
+      }
+      collect(all, one.steps, found);
       for (const ModuleCase& each : one.cases) {
         if (each.when) found.push_back(&*each.when);
-        collect(each.steps, found);
+        collect(all, each.steps, found);
       }
     }
   }
@@ -316,7 +326,7 @@ class Walk {
       start = *found;
     }
     std::vector<const Expression*> all;
-    collect(one.steps, all);
+    collect(scope.values->architecture(), one.steps, all);
     std::vector<const Expression*> varying;
     for (const Expression* expression : all) {
       if (scope.varies(*expression, one.index)) varying.push_back(expression);

@@ -3,7 +3,8 @@
 
 #include <string_view>
 #include <utility>
-#include <vector>
+
+#include "base/text.h"
 
 namespace shardplan {
 namespace {
@@ -20,36 +21,71 @@ struct Expert {
 class ExpertsWriter {
  public:
   ExpertsWriter(ForwardWriter& out, const ExpertsUse& use)
-      : out_(out), use_(use) {}
+      : out_(out),
+        use_(use),
+        capacity_(out.pass().capacity.value_or(out.pass().length)) {}
 
   void run() {
     GivenAttributes places = {{"experts", number(use_.experts)}};
-    if (out_.pass().capacity) {
-      places.emplace_back("capacity", number(*out_.pass().capacity));
+    if (out_.pass().capacity || use_.inputs_weighed) {
+      places.emplace_back("capacity", number(capacity_));
     }
     const bool separate = !has(use_.down);
     // Experts that are stacked may lie on an axis of the batch: who sends what
     // to whom follows from the weights, and no label could say both.
     const ValueLabels labels =
         separate ? ValueLabels{"", "BATCH", "", ""} : ValueLabels{};
-    const std::string sent = out_.op("dispatch", {use_.x, use_.choices},
+    std::string x = use_.x;
+    std::string choices = use_.choices;
+    if (use_.inputs_weighed) weigh_inputs(x, choices);
+    const std::string sent = out_.op("dispatch", {x, choices},
                                      use_.at + ".dispatched", places, labels);
     const std::string answers =
         separate ? one_by_one(sent)
                  : mlp({sent, use_.at, use_.modules, use_.experts, {}});
-    out_.op("combine", {answers, use_.choices, use_.shares}, use_.result, {},
-            {"BATCH", "LENGTH", ""});
+    const ValueLabels tokens = {"BATCH", "LENGTH", ""};
+    if (!use_.inputs_weighed) {
+      out_.op("combine", {answers, choices, use_.shares}, use_.result, {},
+              tokens);
+      return;
+    }
+    const std::string said =
+        out_.op("combine", {answers, choices}, use_.at + ".said");
+    const ForwardPass& pass = out_.pass();
+    const std::string by_choice = out_.op(
+        "reshape", {said}, use_.at + ".said:choices",
+        {{"shape",
+          Shape{pass.batch, pass.length, *use_.inputs_weighed, use_.hidden}}});
+    out_.op("sum", {by_choice}, use_.result,
+            {{"dims", std::vector<int64_t>{2}}, {"keep", 0.0}}, tokens);
   }
 
  private:
-  bool has(std::string_view kernel) const {
-    const std::string name = use_.modules + "." + std::string(kernel);
-    return out_.has(name + ".weight") || out_.has(name);
+  // A token per choice, times its share.
+  void weigh_inputs(std::string& x, std::string& choices) {
+    const ForwardPass& pass = out_.pass();
+    const int64_t k = *use_.inputs_weighed;
+    const std::string rows =
+        out_.op("reshape", {x}, use_.at + ".tokens",
+                {{"shape", Shape{pass.batch, pass.length, 1, use_.hidden}}});
+    const std::string shares =
+        out_.op("reshape", {use_.shares}, use_.at + ".shares:rows",
+                {{"shape", Shape{pass.batch, pass.length, k, 1}}});
+    const std::string weighed =
+        out_.op("multiply", {rows, shares}, use_.at + ".weighed:choices");
+    x = out_.op("reshape", {weighed}, use_.at + ".weighed",
+                {{"shape", Shape{pass.batch, pass.length * k, use_.hidden}}});
+    choices = out_.op("reshape", {choices}, use_.at + ".choices:rows",
+                      {{"shape", Shape{pass.batch, pass.length * k, 1}}});
+  }
+
+  bool has(const ExpertKernel& kernel) const {
+    const std::string name = use_.modules + "." + kernel.name;
+    return out_.has(name + kernel.weight_name) || out_.has(name);
   }
 
   std::string one_by_one(const std::string& sent) {
     const ForwardPass& pass = out_.pass();
-    const int64_t capacity = pass.capacity.value_or(pass.length);
     const ValueLabels labels = {"BATCH", "", ""};
     std::vector<std::string> answers;
     for (int64_t e = 0; e < use_.experts && out_.good(); ++e) {
@@ -59,13 +95,13 @@ class ExpertsWriter {
                   {{"dim", 0.0}, {"begin", number(e)}, {"end", number(e + 1)}});
       const std::string x = out_.op(
           "reshape", {row}, at + ".input",
-          {{"shape", Shape{pass.batch, capacity, use_.hidden}}}, labels);
+          {{"shape", Shape{pass.batch, capacity_, use_.hidden}}}, labels);
       const std::string weights = use_.modules + "." + std::to_string(e);
       const std::string answer =
           mlp({x, at, weights, 0, {"BATCH", "", "MLP_INTERMEDIATE"}});
       answers.push_back(
           out_.op("reshape", {answer}, answer + ":row",
-                  {{"shape", Shape{1, pass.batch, capacity, use_.hidden}}}));
+                  {{"shape", Shape{1, pass.batch, capacity_, use_.hidden}}}));
     }
     if (answers.size() == 1) return answers.front();
     return out_.op("concatenate", std::move(answers), use_.at + ".answers",
@@ -76,34 +112,43 @@ class ExpertsWriter {
   // what is added up is what the experts have said together.
   std::string mlp(const Expert& expert) {
     const auto [gate, up] = gate_and_up(expert);
-    const std::string active =
-        out_.activation(use_.activation, gate, expert.at + ".active");
-    const std::string mixed = out_.op("multiply", {active, up},
-                                      expert.at + ".hidden", {}, expert.inner);
+    const std::string mixed = expert.at + ".hidden";
+    if (use_.mix) {
+      use_.mix(gate, up, expert.at, mixed);
+    } else {
+      const std::string active =
+          out_.activation(use_.activation, gate, expert.at + ".active");
+      out_.op("multiply", {active, up}, mixed, {}, expert.inner);
+    }
     return linear(expert, mixed, use_.down, use_.inner, use_.hidden, ".answer");
   }
 
   std::string linear(const Expert& expert, const std::string& x,
-                     std::string_view kernel, int64_t in, int64_t out,
+                     const ExpertKernel& kernel, int64_t in, int64_t out,
                      const char* result) {
     LinearUse use;
     use.x = x;
-    use.parameter = expert.weights + "." + std::string(kernel);
+    use.parameter = expert.weights + "." + kernel.name;
     use.in = in;
     use.out = out;
     use.result = expert.at + result;
     use.stack = expert.stack;
+    use.biased = kernel.biased;
+    use.conv1d = kernel.inputs_first;
+    use.weight_name = kernel.weight_name;
+    use.bias_name = kernel.bias_name;
     return out_.linear(use);
   }
 
   std::pair<std::string, std::string> gate_and_up(const Expert& expert) {
     const std::string gate = expert.at + ".gate";
     const std::string up = expert.at + ".up";
-    // One matrix, the rows of gate before those of up (transformers 5).
-    const std::string fused = expert.weights + ".gate_up_proj";
-    if (out_.has(fused) || out_.has(fused + ".weight")) {
-      const std::string both = linear(expert, expert.x, "gate_up_proj",
-                                      use_.hidden, 2 * use_.inner, ".gate_up");
+    // One matrix, as in transformers 5.
+    const std::string fused = expert.weights + "." + use_.both.name;
+    if (out_.has(fused) || out_.has(fused + use_.both.weight_name)) {
+      const std::string both = linear(expert, expert.x, use_.both, use_.hidden,
+                                      2 * use_.inner, ".gate_up");
+      if (use_.in_turns) return every_other(expert, both, gate, up);
       const double middle = number(use_.inner);
       out_.op("slice", {both}, gate,
               {{"dim", -1.0}, {"begin", 0.0}, {"end", middle}});
@@ -116,11 +161,104 @@ class ExpertsWriter {
     return {gate, up};
   }
 
+  std::pair<std::string, std::string> every_other(const Expert& expert,
+                                                  const std::string& both,
+                                                  const std::string& gate,
+                                                  const std::string& up) {
+    Shape rows = {out_.pass().batch, capacity_, use_.inner};
+    if (expert.stack > 0) rows.insert(rows.begin(), expert.stack);
+    Shape pairs = rows;
+    pairs.push_back(2);
+    const std::string paired =
+        out_.op("reshape", {both}, both + ":pairs", {{"shape", pairs}});
+    double first = 0;
+    for (const std::string& name : {gate, up}) {
+      const std::string part =
+          out_.op("slice", {paired}, name + ":column",
+                  {{"dim", -1.0}, {"begin", first}, {"end", first + 1}});
+      out_.op("reshape", {part}, name, {{"shape", rows}});
+      first += 1;
+    }
+    return {gate, up};
+  }
+
   ForwardWriter& out_;
   const ExpertsUse& use_;
+  int64_t capacity_;  // places of an expert
 };
 
+// What is repeated, or stacked, under a name: "experts" and "experts.{e}".
+const ModuleStep* experts_of(const std::vector<ModuleStep>& modules,
+                             const std::string& name) {
+  for (const ModuleStep& each : modules) {
+    if (each.kind != ModuleStep::Kind::Repeat) continue;
+    const std::string numbered = name + ".{" + each.index + "}";
+    if (each.name == (each.stacked ? name : numbered)) return &each;
+  }
+  return nullptr;
+}
+
+// A linear layer of the experts, where the architecture has it of that name:
+// others are stored as its blocks or other versions do.
+const ModuleStep* layer_of(const ModuleStep* experts, const std::string& name) {
+  if (experts == nullptr) return nullptr;
+  for (const ModuleStep& each : experts->steps) {
+    if (each.kind == ModuleStep::Kind::Linear && each.name == name) {
+      return &each;
+    }
+  }
+  return nullptr;
+}
+
+bool read_kernel(const ModuleStep* layer, const ModelScope& scope,
+                 ExpertKernel& kernel) {
+  if (layer == nullptr) return true;
+  const auto biased = scope.flag(layer->bias, false);
+  kernel.biased = biased.value_or(false);
+  kernel.inputs_first = layer->inputs_first;
+  kernel.weight_name = layer->weight_name;
+  kernel.bias_name = layer->bias_name;
+  return biased.has_value();
+}
+
 }  // namespace
+
+std::optional<ExpertsUse> read_experts(const ForwardStep& step,
+                                       const ModelScope& scope,
+                                       const std::vector<ModuleStep>& modules,
+                                       const ModelScope& modules_scope) {
+  ExpertsUse use;
+  const ModuleStep* const experts = experts_of(modules, step.what);
+  for (const auto& [key, kernel] :
+       {std::pair{"gate", &use.gate}, std::pair{"up", &use.up},
+        std::pair{"down", &use.down}, std::pair{"both", &use.both}}) {
+    for (const ForwardAttribute& each : step.attributes) {
+      if (each.name == key) kernel->name = each.text;
+    }
+    const ModuleStep* const layer = layer_of(experts, kernel->name);
+    if (!read_kernel(layer, modules_scope, *kernel)) return std::nullopt;
+    if (kernel == &use.both && layer != nullptr) {
+      use.in_turns = layer->dims.front().per.has_value();
+    }
+  }
+  const auto count = scope.integer(*step.argument("count"), 1, kMaxCount);
+  const auto inner = scope.integer(*step.argument("size"), 1, kMaxDim);
+  const ConfigValue* const hidden = scope.values->find("hidden");
+  if (!count || !inner || hidden == nullptr) return std::nullopt;
+  use.experts = *count;
+  use.inner = *inner;
+  use.hidden = hidden->integer;
+  if (const Expression* const name = step.argument("activation")) {
+    auto text = scope.of_kind(*name, ConfigValue::Kind::Text);
+    if (!text) return std::nullopt;
+    use.activation = std::move(text->text);
+  }
+  if (const Expression* const weighed = step.argument("inputs_weighed")) {
+    use.inputs_weighed = scope.integer(*weighed, 1, kMaxCount);
+    if (!use.inputs_weighed) return std::nullopt;
+  }
+  return use;
+}
 
 void write_experts(ForwardWriter& out, const ExpertsUse& use) {
   ExpertsWriter(out, use).run();

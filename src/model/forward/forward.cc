@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "model/architecture/scope.h"
 #include "model/forward/experts.h"
+#include "model/forward/inputs.h"
 #include "model/forward/modules.h"
 #include "model/forward/parameter_names.h"
 #include "model/forward/rotations.h"
@@ -57,16 +58,11 @@ class ForwardWalk {
   void run() {
     const auto layers = values_.find("layers");
     if (layers != nullptr) out_.set_layers(layers->integer);
-    const ConfigValue* const vocab = values_.find("vocab");
-    if (vocab == nullptr) {
-      refuse({}, "the architecture has no `vocab`");
-      return;
-    }
-    Names results = {
-        out_.token_ids("input_ids", {"BATCH", "LENGTH"}, vocab->integer)};
     const std::vector<const ModuleStep*> steps = used_steps();
     if (!good()) return;
     const size_t count = computed_steps(steps);
+    Names results;
+    if (good()) results = inputs(*block_of(*steps.front())->forward);
     for (size_t i = 0; i < count && good(); ++i) {
       const bool is_last = i + 1 == count;
       results = class_step(*steps[i], i == 0, std::move(results), is_last);
@@ -83,6 +79,22 @@ class ForwardWalk {
                                 std::move(message));
     if (where) problem.label(where, "here");
     return problem;
+  }
+
+  // What the model's first block reads.
+  Names inputs(const BlockForward& forward) {
+    Names names;
+    const ModelScope root{&values_, false, {}};
+    for (const std::string& name : forward.takes) {
+      const InputRule* const rule = model_.architecture->find_input(name);
+      if (rule == nullptr) {
+        refuse(forward.where, in_backticks(name) + " is no input of a model");
+      } else if (!write_input(*rule, root, out_)) {
+        good_ = false;
+      }
+      names.push_back(name);
+    }
+    return names;
   }
 
   // Those of the class whose conditions hold.
@@ -206,8 +218,7 @@ class ForwardWalk {
   bool forward_arguments(const BlockForward& forward, const BlockUse& use,
                          ModelScope& scope) {
     if (!take_arguments(forward.arguments, use, scope)) return false;
-    scope.own.emplace_back("batch", ConfigValue::of(out_.pass().batch));
-    scope.own.emplace_back("length", ConfigValue::of(out_.pass().length));
+    add_pass_sizes(out_.pass(), scope);
     return true;
   }
 
@@ -485,7 +496,9 @@ class ForwardWalk {
       good_ = false;
       return false;
     }
-    const bool is_parameter = module->step->kind == ModuleStep::Kind::Parameter;
+    const bool is_parameter =
+        module->step->kind == ModuleStep::Kind::Parameter ||
+        module->step->kind == ModuleStep::Kind::Buffer;
     const std::string name =
         without_outer_modules(joined_name(frame.prefix, which)) +
         (is_parameter ? "" : module->step->weight_name);
@@ -565,33 +578,28 @@ class ForwardWalk {
   }
 
   void experts(const ForwardStep& one, Frame& frame) {
-    ExpertsUse use;
-    use.modules = without_outer_modules(joined_name(frame.prefix, one.what));
-    for (const ForwardAttribute& each : one.attributes) {
-      if (each.name == "gate") use.gate = each.text;
-      if (each.name == "up") use.up = each.text;
-      if (each.name == "down") use.down = each.text;
-    }
-    const auto count =
-        frame.scope.integer(*one.argument("count"), 1, kMaxCount);
-    const auto inner = frame.scope.integer(*one.argument("size"), 1, kMaxDim);
-    const auto activation = text(*one.argument("activation"), frame.scope);
-    const ConfigValue* const hidden = values_.find("hidden");
-    if (!count || !inner || !activation || hidden == nullptr) {
-      good_ = false;
-      return;
-    }
-    use.experts = *count;
-    use.inner = *inner;
-    use.hidden = hidden->integer;
-    use.activation = *activation;
-    use.at = frame.at;
+    static const std::vector<ModuleStep> kNone;
+    auto use = read_experts(one, frame.scope,
+                            frame.modules != nullptr ? *frame.modules : kNone,
+                            frame.modules_scope);
     const Names in = values(one.in, frame, one.where);
-    use.x = in[0];
-    use.choices = in[1];
-    use.shares = in[2];
-    use.result = result(one.out.front(), frame);
-    if (good()) write_experts(out_, use);
+    if (!use) good_ = false;
+    if (!good()) return;
+    use->modules = without_outer_modules(joined_name(frame.prefix, one.what));
+    use->at = frame.at;
+    use->x = in[0];
+    use->choices = in[1];
+    use->shares = in[2];
+    use->result = result(one.out.front(), frame);
+    if (!one.mix.empty()) {
+      use->mix = [&](const std::string& gate, const std::string& up,
+                     const std::string& at, const std::string& mixed) {
+        ForwardStep function;
+        function.what = one.mix;
+        apply_function(function, {{gate, up}, {mixed}, at, {}, {}, one.where});
+      };
+    }
+    write_experts(out_, *use);
   }
 
   void require(const ForwardStep& one, Frame& frame) {
@@ -608,6 +616,7 @@ class ForwardWalk {
     for (const ModuleStep& each : *frame.modules) {
       if (each.kind == ModuleStep::Kind::Repeat && each.name == one.what) {
         modules = &each;
+        break;
       }
     }
     if (modules == nullptr) {

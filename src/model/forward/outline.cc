@@ -154,6 +154,9 @@ struct OutlineRepeat {
   const ModuleStep* step = nullptr;
   const Environment* around = nullptr;
   std::string name;  // "layers"
+  // Its tensors among those of the outline.
+  size_t begin = 0;
+  size_t end = 0;
 };
 
 // A table that says which case of layers there is.
@@ -291,6 +294,7 @@ class Outline {
     const size_t at = name.find(mark);
     if (at != name.npos) name.replace(at, mark.size(), "*");
     const bool of_layers = prefix.find('*') == prefix.npos;
+    const size_t begin = tensors.size();
     if (of_layers) {
       repeats.push_back({&one, around,
                          without_outer_modules(joined_name(
@@ -301,6 +305,9 @@ class Outline {
       place.stacked = joined_name(prefix, name.substr(0, name.find(".*")));
     }
     collect(one.steps, joined_name(prefix, name), around, place);
+    if (!of_layers) return;
+    repeats.back().begin = begin;
+    repeats.back().end = tensors.size();
   }
 
   void module(const ModuleStep& one, const std::string& name,
@@ -395,7 +402,7 @@ class ShapeReading {
   std::vector<std::string> run() {
     take_facts();
     outline_.add(model_.model_class->steps);
-    for (const auto& [name, parameter] : names_.folded_parameters()) {
+    for (const auto& [name, parameter] : names_.folded_tensors()) {
       found_.emplace(name, parameter);
     }
     for (const OutlineRepeat& each : outline_.repeats) count_layers(each);
@@ -411,6 +418,11 @@ class ShapeReading {
       for (const OutlineSwitch& each : outline_.switches) read_table(each);
     }
     std::vector<std::string> missing = untold();
+    for (const OutlineRepeat& each : outline_.repeats) {
+      if (model_.has_config) break;
+      std::string name = uncounted(each);
+      if (!name.empty()) missing.push_back(std::move(name));
+    }
     // What the config says is read from there, or refused.
     for (auto& [name, value] : values_.given) {
       if (!said_.says(name)) model_.given.emplace(name, std::move(value));
@@ -496,7 +508,27 @@ class ShapeReading {
     }
   }
 
+  // Layers behind others have the same names: how many they are, only a config
+  // says. Empty where none are there.
+  std::string uncounted(const OutlineRepeat& each) {
+    if (!each.step->start) return "";
+    std::set<std::string, std::less<>> others;
+    for (size_t i = 0; i < outline_.tensors.size(); ++i) {
+      const bool is_own = i >= each.begin && i < each.end;
+      if (!is_own) others.insert(outline_.tensors[i].name);
+    }
+    for (size_t i = each.begin; i < each.end; ++i) {
+      const std::string& name = outline_.tensors[i].name;
+      bool negated = false;
+      if (!others.contains(name) && found_.contains(name)) {
+        return values_.single_name(*each.step->count, each.around, negated);
+      }
+    }
+    return "";
+  }
+
   void count_layers(const OutlineRepeat& each) {
+    if (each.step->start) return;
     bool negated = false;
     const std::string name =
         values_.single_name(*each.step->count, each.around, negated);
@@ -515,7 +547,7 @@ class ShapeReading {
       if (found == found_.end()) found = found_.find(tensor.stacked_name);
     }
     if (found == found_.end()) return std::nullopt;
-    Shape shape = manifest_.type(found->second.index).shape;
+    Shape shape = manifest_.any_type(found->second.index).shape;
     const auto drop = [&] {
       if (!shape.empty()) shape.erase(shape.begin());
     };

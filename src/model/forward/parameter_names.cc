@@ -13,9 +13,11 @@ using Parts = std::vector<std::string_view>;
 
 // Modules around the model proper; what a task adds (`lm_head`) stands beside
 // them.
-constexpr std::array<std::string_view, 8> kWrappers = {
-    "params", "model",          "transformer", "bert", "gpt_neox",
-    "module", "language_model", "text_model",  "base_model"};
+constexpr std::array<std::string_view, 13> kWrappers = {
+    "params",     "model",      "transformer", "bert",
+    "module",     "text_model", "base_model",  "language_model",
+    "distilbert", "roberta",    "vit",         "backbone",
+    "gpt_neox"};
 
 // Lists of layers: a part before the number of a layer.
 constexpr std::array<std::string_view, 3> kLayerLists = {"layers", "h",
@@ -109,8 +111,8 @@ Canonical canonical(std::string_view name) {
 ParameterNames::ParameterNames(const Manifest& manifest,
                                std::span<const OtherName> others)
     : manifest_(&manifest) {
-  for (size_t i = 0; i < manifest.size(); ++i) {
-    Canonical name = canonical(manifest.name(i));
+  for (size_t i = 0; i < manifest.any_size(); ++i) {
+    Canonical name = canonical(manifest.any_name(i));
     name.parameter.index = i;
     for (std::string_view& part : name.parts) {
       const auto own = std::find_if(
@@ -140,7 +142,7 @@ int64_t ParameterNames::layer_count(std::string_view prefix) const {
   for (auto each = by_name_.lower_bound(start);
        each != by_name_.end() && each->first.rfind(start, 0) == 0; ++each) {
     if (each->second.stacked) {
-      const Shape& shape = manifest_->type(each->second.index).shape;
+      const Shape& shape = manifest_->any_type(each->second.index).shape;
       if (!shape.empty()) count = std::max(count, shape.front());
       continue;
     }
@@ -156,8 +158,7 @@ int64_t ParameterNames::layer_count(std::string_view prefix) const {
   return count;
 }
 
-std::map<std::string, NamedParameter> ParameterNames::folded_parameters()
-    const {
+std::map<std::string, NamedParameter> ParameterNames::folded_tensors() const {
   std::map<std::string, NamedParameter> names;
   for (const auto& [name, parameter] : by_name_) {
     Parts parts = split_name(name);
@@ -175,7 +176,9 @@ std::map<std::string, NamedParameter> ParameterNames::folded_parameters()
 
 std::vector<std::string> ParameterNames::folded() const {
   std::vector<std::string> names;
-  for (auto& [name, parameter] : folded_parameters()) names.push_back(name);
+  for (auto& [name, tensor] : folded_tensors()) {
+    if (tensor.index < manifest_->size()) names.push_back(name);
+  }
   return names;
 }
 

@@ -25,7 +25,8 @@
 namespace shardplan {
 
 struct NamedParameter {
-  size_t index = 0;  // in the manifest
+  // In the manifest: of a parameter, or of a buffer (Manifest::any_name).
+  size_t index = 0;
   // A matrix is [in, out], as in Flax; else [out, in], as in PyTorch.
   bool inputs_first = false;
   // The name lacks the number of the layer: the first dimension counts layers.
@@ -45,11 +46,11 @@ class ParameterNames {
   // Numbers of layers under a prefix ("layers", "h", "encoder.layer"), from
   // names or from the first dimension of what is stacked; 0 without any.
   int64_t layer_count(std::string_view prefix) const;
-  // Names with `*` for numbers of layers and experts, sorted, each once. What
-  // is stacked over layers has the `*` that its name lacks.
+  // Names of parameters with `*` for numbers of layers and experts, sorted,
+  // each once. What is stacked over layers has the `*` that its name lacks.
   std::vector<std::string> folded() const;
-  // The same with the first parameter of each.
-  std::map<std::string, NamedParameter> folded_parameters() const;
+  // The same of all tensors, with the first of each.
+  std::map<std::string, NamedParameter> folded_tensors() const;
 
  private:
   const Manifest* manifest_;

@@ -26,8 +26,9 @@ constexpr const char* kByHand =
 
 using Names = std::vector<std::string>;  // sorted
 
-std::string architectures_text() {
-  return joined(computing_architectures(), ", ");
+std::string known_text() {
+  return std::to_string(computing_architectures().size()) +
+         " kinds of model are known: `shardplan list families`";
 }
 
 Span head_of(const Node& config) {
@@ -43,7 +44,7 @@ std::nullopt_t report_unknown(const std::string& model_type, Span where,
   if (const auto near = nearest(model_type, computing_architectures())) {
     problem.help("did you mean `" + *near + "`?");
   }
-  problem.help("known are " + architectures_text()).help(kByHand);
+  problem.help(known_text()).help(kByHand);
   return std::nullopt;
 }
 
@@ -159,9 +160,7 @@ void report_unrecognised(const Names& names, Diagnostics& diags) {
   }
   problem.fact("the model has " + own +
                (names.size() > kShownNames ? ", .." : ""));
-  problem
-      .help("known are " + architectures_text() +
-            "; a config.json beside the model names its own")
+  problem.help(known_text() + "; a config.json beside the model names its own")
       .help(kByHand);
 }
 

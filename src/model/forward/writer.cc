@@ -63,16 +63,16 @@ bool ForwardWriter::has(std::string_view parameter) const {
   return names_.find(parameter) != nullptr;
 }
 
-std::string ForwardWriter::token_ids(std::string name, ValueLabels axes,
-                                     int64_t below) {
-  DescribedValue ids;
-  ids.name = name;
-  ids.shape = Shape{input_.pass.batch, input_.pass.length};
-  ids.dtype = DType::I32;
-  ids.axes = std::move(axes);
-  ids.integers_below = below;
-  rank_of_[name] = 2;
-  description_.inputs.push_back(std::move(ids));
+std::string ForwardWriter::input(std::string name, Shape shape,
+                                 ValueLabels axes, int64_t below) {
+  DescribedValue value;
+  value.name = name;
+  rank_of_[name] = shape.size();
+  value.shape = std::move(shape);
+  if (below > 0) value.dtype = DType::I32;
+  value.axes = std::move(axes);
+  value.integers_below = below;
+  description_.inputs.push_back(std::move(value));
   return name;
 }
 
@@ -85,9 +85,9 @@ std::string ForwardWriter::parameter(std::string_view name,
     return missing_.back();
   }
   DescribedValue value;
-  value.parameter = std::string(input_.manifest.name(found->index));
+  value.parameter = std::string(input_.manifest.any_name(found->index));
   value.name = value.parameter;
-  value.where = input_.manifest.where(found->index);
+  value.where = input_.manifest.any_where(found->index);
   value.shape = shape;
   if (found->stacked) {
     value.shape->insert(value.shape->begin(), layers_);
@@ -114,7 +114,7 @@ size_t ForwardWriter::rank_of(std::string_view op,
                               const std::vector<std::string>& operands,
                               const GivenAttributes& attributes) const {
   for (const auto& [name, value] : attributes) {
-    if (op == "reshape" && name == "shape") {
+    if ((op == "reshape" || op == "expand") && name == "shape") {
       return std::get<std::vector<int64_t>>(value).size();
     }
     if (op == "einsum" && name == "equation") {
@@ -125,6 +125,7 @@ size_t ForwardWriter::rank_of(std::string_view op,
   const auto found =
       operands.empty() ? rank_of_.end() : rank_of_.find(operands.front());
   if (op == "embedding") return 3;
+  if (op == "linear_recurrence") return 4;
   // Tokens are brought to their experts.
   const size_t first = found == rank_of_.end() ? 3 : found->second;
   if (op == "dispatch") return first + 1;
@@ -182,10 +183,19 @@ std::string ForwardWriter::linear(const LinearUse& use) {
          use.biased ? use.result + ":product" : use.result,
          {{"equation", dims + "i," + kernel + "->" + dims + "o"}}, use.axes);
   if (!use.biased) return product;
-  return op(
-      "add",
-      {std::move(product), parameter(use.parameter + use.bias_name, {use.out})},
-      use.result, {}, use.axes);
+  Shape bias_shape = {use.out};
+  if (use.stack > 0) bias_shape.insert(bias_shape.begin(), use.stack);
+  std::string bias = parameter(use.parameter + use.bias_name, bias_shape);
+  if (use.stack > 0) {
+    // One per index of the first dimension, for all between it and the last.
+    Shape rows(dims.size() + 1, 1);
+    rows.front() = use.stack;
+    rows.back() = use.out;
+    bias = op("reshape", {std::move(bias)}, use.result + ":bias",
+              {{"shape", rows}});
+  }
+  return op("add", {std::move(product), std::move(bias)}, use.result, {},
+            use.axes);
 }
 
 std::string ForwardWriter::unembedded(const std::string& x,

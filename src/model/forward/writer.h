@@ -37,6 +37,8 @@ struct ForwardPass {
   std::optional<int64_t> layers;    // the first so many; else all
   std::optional<int64_t> capacity;  // tokens of a sequence that an expert has
                                     // room for; else all of them
+  // Tokens that a decoder reads beside those of an encoder; else as many.
+  std::optional<int64_t> target_length = {};
 };
 
 // One use of a linear layer: the last dimension of `x` is contracted.
@@ -81,7 +83,9 @@ class ForwardWriter {
   // All give the name of a value. `shape` of a parameter of one layer is that
   // without the dimension that counts layers, of which there are `layers`. One
   // that the checkpoint lacks is reported by finish().
-  std::string token_ids(std::string name, ValueLabels axes, int64_t below);
+  // Integers up to less than `below`; floating-point numbers where that is 0.
+  std::string input(std::string name, Shape shape, ValueLabels axes,
+                    int64_t below);
   std::string parameter(std::string_view name, const Shape& shape);
   std::string op(std::string_view op, std::vector<std::string> operands,
                  std::string result, GivenAttributes attributes = {},

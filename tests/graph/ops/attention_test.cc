@@ -47,6 +47,23 @@ TEST_CASE("a query sees keys up to its own position") {
   }
 }
 
+TEST_CASE("in chunks a query sees keys of its own chunk, up to its own") {
+  const double masked = -std::numeric_limits<double>::infinity();
+  for (const double chunk : {1.0, 2.0, 3.0, 100.0}) {
+    const Tensor scores = numbers(Arithmetic::F64, {2, 7, 7}, 1);
+    const std::vector<double> before = values_of(scores);
+    const std::vector<double> after = values_of(
+        run("causal_mask", {scores}, {{"chunk", chunk}}, Arithmetic::F64));
+    for (size_t i = 0; i < before.size(); ++i) {
+      const auto size = static_cast<size_t>(chunk);
+      const size_t key = i % 7;
+      const size_t query = i / 7 % 7;
+      const bool seen = key <= query && key / size == query / size;
+      CHECK(after[i] == (seen ? before[i] : masked));
+    }
+  }
+}
+
 TEST_CASE("without a window a query sees all earlier keys") {
   const Tensor scores = numbers(Arithmetic::F64, {2, 4, 6}, 1);
   CHECK(bitwise_equal(
@@ -59,6 +76,8 @@ TEST_CASE("what is not a matrix of scores is SP015") {
         "SP015 scores [4] have no queries and keys");
   CHECK(inferred("causal_mask", {{4, 4}}, {{"window", -1.0}}) ==
         "SP015 a window of -1 keys over scores [4, 4] hides every key");
+  CHECK(inferred("causal_mask", {{4, 4}}, {{"chunk", -2.0}}) ==
+        "SP015 `chunk` is -2 keys");
   CHECK(inferred("causal_mask", {{4, 4}}, {{"window", 1.5}}) ==
         "SP015 `window` is not an integer");
 }

@@ -83,6 +83,35 @@ TEST_CASE("a k that is not there is SP015") {
   CHECK(text({4, 6}, 1.5) == "SP015 `k` is not an integer");
 }
 
+TEST_CASE("a mask of choices keeps the rows of those that are named") {
+  const double rows[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  const double which[] = {2, 0, 1, 1};
+  for (const Arithmetic arithmetic : kArithmetics) {
+    const double masked = arithmetic == Arithmetic::Field
+                              ? 0
+                              : -std::numeric_limits<double>::infinity();
+    const Element element = element_of(arithmetic);
+    const std::vector<Tensor> operands = {make_tensor(element, {2, 3, 2}, rows),
+                                          make_tensor(element, {2, 2}, which)};
+    CHECK(values_of(run("choice_mask", operands, {}, arithmetic)) ==
+          std::vector<double>{1, 2, masked, masked, 5, 6, masked, masked, 9, 10,
+                              masked, masked});
+  }
+  CHECK(inferred("choice_mask", {{2, 3, 2}, {3, 2}}, {}) ==
+        "SP015 cannot mask [2, 3, 2] by choices [3, 2]");
+  CHECK(inferred("choice_mask", {{2}, {}}, {}) ==
+        "SP015 cannot mask [2] by choices []");
+}
+
+TEST_CASE("groups may be on several devices, each with its own choices") {
+  const Fitted fit = fitted("choice_mask", {{4, 8, 2}, {4, 3}}, {});
+  CHECK(fit.rule.factors ==
+        std::vector<Factor>{{4}, {8}, {2}, {3, FactorKind::Whole}});
+  CHECK(fit.rule.operands[0] == std::vector<DimFactors>{{0}, {1}, {2}});
+  CHECK(fit.rule.operands[1] == std::vector<DimFactors>{{0}, {3}});
+  CHECK(fit.rule.result == fit.rule.operands[0]);
+}
+
 Attributes routed(double experts) { return {{"experts", experts}}; }
 Attributes routed(double experts, double capacity) {
   return {{"experts", experts}, {"capacity", capacity}};
@@ -117,6 +146,8 @@ TEST_CASE("combine adds up what experts made of a token") {
     // The third token finds no place with its expert.
     CHECK(values_of(run("combine", operands, {}, arithmetic)) ==
           std::vector<double>{310, 2004, 0});
+    CHECK(values_of(run("combine", {operands[0], operands[1]}, {},
+                        arithmetic)) == std::vector<double>{4, 6, 0});
   }
 }
 

@@ -121,6 +121,21 @@ classes:
         "o.in.p [3, 6, 8]\no.p [1, 7, 5]\n");
 }
 
+TEST_CASE("layers whose blocks differ by a default are not alike") {
+  const std::string file = std::string(kHead) + R"(
+tables:
+  wide: {is: i + 2}
+blocks:
+  inner:
+    takes: {size: wide}
+    steps: [{parameter: p, shape: [size]}]
+classes:
+  A: [{repeat: layers, name: "l.{i}", steps: [{inner: ""}]}]
+)";
+  CHECK(tensors(file, R"({"d": 8, "n": 3})") ==
+        "l.0.p [2]\nl.1.p [3]\nl.2.p [4]\n");
+}
+
 TEST_CASE("tables have a value per layer, from the config or computed") {
   const std::string file = std::string(kHead) + R"(
 tables:
@@ -424,16 +439,19 @@ TEST_CASE("mistakes of a file are reported with their places") {
 }
 
 // What is wrong with the forward pass of a block that has a linear layer `q`.
-std::string forward_problems(const std::string& steps,
-                             const std::string& gives = "y") {
+std::string forward_problems(
+    const std::string& steps,
+    const std::string& inputs = "{x: {shape: [batch, 2 * length]}}") {
   return problems(
       "architecture: a\ncomputes: true\nblocks:\n  b:\n    steps:\n"
       "      - {linear: q, to: 1, from: 1}\n"
       "      - {rms_norm: n, size: 1}\n"
       "      - {repeat: 2, name: \"l.{i}\", steps: [{linear: r, to: 1, from: "
       "1}]}\n"
-      "    forward:\n      takes: x\n      gives: " +
-      gives + "\n      steps:\n" + steps + "classes:\n  A: [{b: \"\"}]\n");
+      "    forward:\n      takes: x\n      gives: y\n"
+      "      steps:\n" +
+      steps + "classes:\n  A: [{b: \"\"}]\n" + "forward: {inputs: " + inputs +
+      "}\n");
 }
 
 TEST_CASE("mistakes of a forward pass are reported with their places") {
@@ -460,6 +478,17 @@ TEST_CASE("mistakes of a forward pass are reported with their places") {
        "SP004 a.yaml:13:23 unknown key `in`"},
       {"        - {op: scale, in: x, out: y, by: 1 / sise}\n",
        "SP018 a.yaml:13:42 `sise` is not known here"},
+      {"        - {experts: e, count: 2, size: 2, mix: m, in: [x, x, x], out: "
+       "y}\n",
+       "SP018 a.yaml:13:12 there is no block `m` without modules"},
+      {"        - {experts: e, count: 2, size: 2, mix: query_heads, in: [x, x, "
+       "x], out: y}\n",
+       "SP018 a.yaml:13:12 block `query_heads` needs `heads`\n"
+       "SP018 a.yaml:13:12 block `query_heads` needs `kv_heads`\n"
+       "SP018 a.yaml:13:12 block `query_heads` needs `head_dim`\n"
+       "SP018 a.yaml:13:12 `query_heads` reads 1 value and gives 1"},
+      {"        - {experts: e, count: 2, size: 2, in: [x, x, x], out: y}\n",
+       "SP018 a.yaml:13:12 the step has no `activation`"},
       {"        - {require: true}\n",
        "SP018 a.yaml:13:12 `require` has no `else`"},
       {"        - {repeat: m, carry: x, first: x, handed_on: x, steps: []}\n",
@@ -478,6 +507,23 @@ TEST_CASE("mistakes of a forward pass are reported with their places") {
     const auto& steps = row.first;
     CAPTURE(steps);
     CHECK(forward_problems(steps) == row.second);
+  }
+  const std::pair<const char*, const char*> inputs[] = {
+      {"{x: {shape: [batch, 2, 3], axes: [BATCH, null, null], below: 9}}", ""},
+      {"{y: {shape: [batch]}}", "SP018 a.yaml:10:7 `x` is no input of a model"},
+      {"{x: {axes: []}}", "SP018 a.yaml:16:21 an input has a `shape`, a list"},
+      {"{x: {shape: [batch], axes: [BATCH, null]}}",
+       "SP018 a.yaml:16:21 an input has as many `axes` as dimensions"},
+      {"{x: {shape: [bach]}}", "SP018 a.yaml:16:33 `bach` is not known here"},
+      {"{x: {shape: [batch], blow: 3}}",
+       "SP004 a.yaml:16:41 unknown key `blow`"},
+      {"[x]", "SP004 a.yaml:16:20 `inputs` must be a map, not a list"},
+  };
+  for (const auto& row : inputs) {
+    const auto& text = row.first;
+    CAPTURE(text);
+    CHECK(forward_problems("        - {apply: q, in: x, out: y}\n", text) ==
+          row.second);
   }
   // An architecture that does not say `computes` is not held to it.
   CHECK(problems("architecture: a\nblocks:\n  b:\n    steps: []\n    forward: "

@@ -108,14 +108,14 @@ blocks:
       - {embedding: k, rows: vocab, columns: kv_heads * head_dim}
       - {embedding: v, rows: vocab, columns: kv_heads * head_dim}
     forward:
-      takes: ids
+      takes: input_ids
       gives: joined
       steps:
-        - {apply: q, in: ids, out: "query:projected"}
+        - {apply: q, in: input_ids, out: "query:projected"}
         - {apply: query_heads, in: "query:projected", out: "query", heads: heads, kv_heads: kv_heads, head_dim: head_dim}
-        - {apply: k, in: ids, out: "key:projected"}
+        - {apply: k, in: input_ids, out: "key:projected"}
         - {apply: key_heads, in: "key:projected", out: "key", kv_heads: kv_heads, head_dim: head_dim}
-        - {apply: v, in: ids, out: "value:projected"}
+        - {apply: v, in: input_ids, out: "value:projected"}
         - {apply: key_heads, in: "value:projected", out: "value", kv_heads: kv_heads, head_dim: head_dim}
         - {apply: attend, in: [query, key, value], out: joined, heads: heads, kv_heads: kv_heads, head_dim: head_dim, causal: causal, window: window}
 classes:

@@ -48,7 +48,7 @@ TEST_CASE("forward writer: linear layers in the layout that is stored") {
                                {"flax/kernel", "f32[6, 4]"},
                                {"conv.weight", "f32[4, 6]"},
                                {"conv2/kernel", "f32[4, 6]"}}));
-  const auto ids = w.out.token_ids("ids", {"BATCH", "LENGTH"}, 8);
+  const auto ids = w.out.input("ids", {2, 4}, {"BATCH", "LENGTH"}, 8);
   std::string x = w.out.op(
       "embedding", {w.out.parameter("embed_tokens.weight", {8, 4}), ids}, "x");
   x = w.out.linear({x, "torch", 4, 6, "a", {"BATCH", "LENGTH", "VOCAB"}, true});

@@ -76,10 +76,27 @@ IntegerAt integer_reader(DType dtype) {
   }
 }
 
+// By its name, or the only one.
+std::optional<size_t> tensor_of(const ExpectedOutputs& file,
+                                const std::string& name, Diagnostics& diags) {
+  for (size_t i = 0; i < file.manifest.size(); ++i) {
+    if (file.manifest.name(i) == name) return i;
+  }
+  if (file.manifest.size() == 1) return 0;
+  return diags
+      .error(Code::Usage, {},
+             in_backticks(file.path) + " holds no tensor named " +
+                 in_backticks(name))
+      .fact(file.manifest.size() == 0
+                ? "it holds none"
+                : "it holds " + list_text(tensor_names(file.manifest)))
+      .help("a file of one tensor may give it any name");
+}
+
 class GivenReader {
  public:
-  GivenReader(Context& context, const Graph& graph)
-      : context_(context), graph_(graph) {
+  GivenReader(Context& context, const Graph& graph, std::string apart)
+      : context_(context), graph_(graph), apart_(std::move(apart)) {
     for (size_t v = 0; v < graph.values.size(); ++v) {
       const Value& value = graph.values[v];
       if (value.kind != Value::Kind::Input) continue;
@@ -97,9 +114,10 @@ class GivenReader {
     if (is_given(value)) {
       return refuse("--input gives " + in_backticks(asked.name) + " twice");
     }
+    if (asked.name == apart_) return given_twice(value);
     const auto file = read_expected(asked.path, context_.host, context_.diags);
     if (!file) return false;
-    const auto tensor = tensor_of(*file, asked.name);
+    const auto tensor = tensor_of(*file, asked.name, context_.diags);
     return tensor && add(value, *file, *tensor);
   }
 
@@ -120,10 +138,7 @@ class GivenReader {
       problem.help("`--input NAME=FILE` gives an input by its name");
       return false;
     }
-    if (is_given(value)) {
-      return refuse(in_backticks(of(value).name) +
-                    " is given by --input and by --input-ids");
-    }
+    if (is_given(value)) return given_twice(value);
     const Shape given = {static_cast<int64_t>(ids.size()),
                          static_cast<int64_t>(ids.front().size())};
     const bool flat = ids.size() == 1 && of(value).shape == Shape{given[1]};
@@ -147,7 +162,7 @@ class GivenReader {
   bool read_recording(const ExpectedOutputs& recording) {
     bool fine = true;
     for (const int input : inputs_) {
-      if (is_given(input)) continue;
+      if (is_given(input) || of(input).name == apart_) continue;
       for (size_t i = 0; i < recording.manifest.size(); ++i) {
         if (recording.manifest.name(i) != of(input).name) continue;
         fine = add(input, recording, i) && fine;
@@ -173,6 +188,11 @@ class GivenReader {
     return false;
   }
 
+  bool given_twice(int value) {
+    return refuse(in_backticks(of(value).name) +
+                  " is given by --input and by --input-ids");
+  }
+
   bool unknown(const std::string& name) {
     auto problem = context_.diags.error(
         Code::Usage, {}, "the graph has no input named " + in_backticks(name));
@@ -192,23 +212,6 @@ class GivenReader {
     return false;
   }
 
-  // By its name, or the only one.
-  std::optional<size_t> tensor_of(const ExpectedOutputs& file,
-                                  const std::string& name) {
-    for (size_t i = 0; i < file.manifest.size(); ++i) {
-      if (file.manifest.name(i) == name) return i;
-    }
-    if (file.manifest.size() == 1) return 0;
-    return context_.diags
-        .error(Code::Usage, {},
-               in_backticks(file.path) + " holds no tensor named " +
-                   in_backticks(name))
-        .fact(file.manifest.size() == 0
-                  ? "it holds none"
-                  : "it holds " + list_text(tensor_names(file.manifest)))
-        .help("a file of one tensor may give it any name");
-  }
-
   bool wrong_shape(int value, const std::string& from, Span where,
                    const Shape& shape) {
     context_.diags
@@ -216,7 +219,9 @@ class GivenReader {
                "input " + in_backticks(of(value).name) + " is " +
                    shape_text(of(value).shape) + ", but " + in_backticks(from) +
                    " gives " + shape_text(shape))
-        .help("`--dims` gives the sizes of a graph file");
+        .help(
+            "`--dims` gives the sizes of a graph file, a config those of a "
+            "whole model");
     return false;
   }
 
@@ -277,6 +282,7 @@ class GivenReader {
 
   Context& context_;
   const Graph& graph_;
+  std::string apart_;
   std::vector<int> inputs_;
   std::vector<std::string> input_names_;
   std::vector<GivenInput> given_;
@@ -307,11 +313,27 @@ Tensor load(const GivenInput& input, Element element) {
                       : converted(input.integers, element);
 }
 
+std::optional<InputShapes> given_shapes(Context& context,
+                                        const ExpectedOutputs* expected) {
+  InputShapes shapes;
+  for (const InputFile& each : context.options.simulate.inputs) {
+    const auto file = read_expected(each.path, context.host, context.diags);
+    const auto tensor = file ? tensor_of(*file, each.name, context.diags)
+                             : std::optional<size_t>();
+    if (!tensor) return std::nullopt;
+    shapes.emplace_back(each.name, file->numbers[*tensor].shape);
+  }
+  for (size_t i = 0; expected != nullptr && i < expected->numbers.size(); ++i) {
+    shapes.emplace_back(expected->manifest.name(i), expected->numbers[i].shape);
+  }
+  return shapes;
+}
+
 std::optional<std::vector<GivenInput>> read_given_inputs(
     Context& context, const Graph& graph, const InputIds& ids,
-    const ExpectedOutputs* expected) {
+    const ExpectedOutputs* expected, const std::string& apart) {
   const SimulateRequest& flags = context.options.simulate;
-  GivenReader reader(context, graph);
+  GivenReader reader(context, graph, apart);
   bool fine = true;
   for (const InputFile& each : flags.inputs) {
     fine = reader.read_flag(each) && fine;

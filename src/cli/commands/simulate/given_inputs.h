@@ -29,14 +29,21 @@ struct GivenInput {
 
 Tensor load(const GivenInput& input, Element element);
 
+// Shapes of what --input and a recording give, `expected`, which may be null:
+// by them a whole model has its sizes. Empty, with the reason reported, where a
+// file cannot be read.
+std::optional<InputShapes> given_shapes(Context& context,
+                                        const ExpectedOutputs* expected);
+
 // The inputs of a graph that are given: by --input; by `ids` where the graph
 // has one input of integers; else by the name that a tensor of the recording
 // has. Empty, with the reason reported (SP010, and what a file that cannot be
 // read is): there is no such input, its tensor is not in the file, or has
 // another shape or type, or integers beyond the limit. `expected` may be null.
+// `apart`: the input that is given in another way, or "".
 std::optional<std::vector<GivenInput>> read_given_inputs(
     Context& context, const Graph& graph, const InputIds& ids,
-    const ExpectedOutputs* expected);
+    const ExpectedOutputs* expected, const std::string& apart = "");
 
 // Whether recorded outputs can be asked for: nothing may be drawn, neither
 // parameters nor inputs. SP010 with what is.

@@ -509,13 +509,16 @@ std::optional<Placed> read_graph_and_model(Context& context) {
   return Placed{*std::move(session), std::nullopt, *std::move(description)};
 }
 
-std::optional<Placed> read_family_model(Context& context, const InputIds& ids) {
+std::optional<Placed> read_family_model(Context& context, const InputIds& ids,
+                                        const ExpectedOutputs* expected) {
   if (!context.options.simulate.dims.empty()) {
     return context.diags.error(Code::Usage, {}, "--dims is for graph files")
         .help("`--tokens` and `--layers` give the sizes of a whole model's run")
         .help("`--shrink` makes a smaller model of the same structure");
   }
-  std::optional<WholeModel> model = read_whole_model(context, ids);
+  const auto shapes = given_shapes(context, expected);
+  if (!shapes) return std::nullopt;
+  std::optional<WholeModel> model = read_whole_model(context, ids, *shapes);
   if (!model) return std::nullopt;
   return Placed{std::move(model->session), std::move(model->run),
                 std::move(model->description)};
@@ -527,10 +530,6 @@ std::optional<SimulateInput> read_simulation(Context& context) {
   const Options& options = context.options;
   const SimulateRequest& flags = options.simulate;
   const bool has_graph = flags.graph.has_value() || brings_graph(context);
-  if (!has_graph && !flags.inputs.empty()) {
-    return context.diags.error(Code::Usage, {}, "--input is for graph files")
-        .help("`--input-ids` gives the tokens of a whole model");
-  }
   InputIds ids;
   if (flags.input_ids) {
     ids = read_input_ids(*flags.input_ids, context.host, context.diags);
@@ -542,8 +541,10 @@ std::optional<SimulateInput> read_simulation(Context& context) {
     if (!expected) return std::nullopt;
     if (!has_graph && ids.empty()) ids = recorded_ids(*expected);
   }
-  std::optional<Placed> given = has_graph ? read_graph_and_model(context)
-                                          : read_family_model(context, ids);
+  const ExpectedOutputs* const recording = expected ? &*expected : nullptr;
+  std::optional<Placed> given =
+      has_graph ? read_graph_and_model(context)
+                : read_family_model(context, ids, recording);
   if (!given ||
       !has_few_enough_devices(given->session.plan.mesh, context.diags)) {
     return std::nullopt;
@@ -563,10 +564,9 @@ std::optional<SimulateInput> read_simulation(Context& context) {
   if (!placed) return std::nullopt;
   const auto source = value_source(context, given->model);
   if (!source) return std::nullopt;
-  auto inputs = has_graph
-                    ? read_given_inputs(context, *graph, ids,
-                                        expected ? &*expected : nullptr)
-                    : std::optional<std::vector<GivenInput>>(std::in_place);
+  auto inputs = has_graph ? read_given_inputs(context, *graph, ids, recording)
+                          : read_given_inputs(context, *graph, {}, recording,
+                                              ids.empty() ? "" : "input_ids");
   if (!inputs) return std::nullopt;
   if (expected &&
       !(has_graph ? can_expect_of_graph(context, *graph, session.manifest,

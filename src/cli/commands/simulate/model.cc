@@ -14,6 +14,7 @@
 #include "graph/shrink.h"
 #include "io/hf_config/facts.h"
 #include "io/load.h"
+#include "model/forward/inputs.h"
 #include "model/forward/recognise.h"
 #include "syntax/document.h"
 
@@ -157,29 +158,29 @@ namespace {
 
 // Sizes of the run; empty when the flags contradict one another. Those that
 // nobody gives are such that every device has some of the batch.
-std::optional<ForwardPass> forward_pass(const SimulateRequest& flags, Mode mode,
-                                        const InputIds& ids,
+std::optional<ForwardPass> forward_pass(const Options& options,
+                                        const Architecture& architecture,
+                                        const InputShapes& given,
                                         const RuleSet* rules, const Mesh& mesh,
                                         Diagnostics& diags) {
-  ForwardPass pass = default_pass(mode, rules, mesh);
+  const SimulateRequest& flags = options.simulate;
+  ForwardPass pass = default_pass(options.planning.mode, rules, mesh);
   pass.layers = flags.layers;
   pass.capacity = flags.capacity;
   if (flags.batch) {
     pass.batch = *flags.batch;
     pass.length = flags.length.value_or(kDefaultLength);
   }
-  if (ids.empty()) return pass;
-  const auto sequences = static_cast<int64_t>(ids.size());
-  const auto tokens = static_cast<int64_t>(ids.front().size());
-  if (flags.batch && (pass.batch != sequences || pass.length != tokens)) {
+  const ForwardPass asked = pass;
+  take_pass_sizes(architecture, given, pass);
+  if (flags.batch &&
+      (pass.batch != asked.batch || pass.length != asked.length)) {
     return diags.error(Code::Usage, {}, "--tokens and the input ids disagree")
-        .fact("--tokens " + std::to_string(pass.batch) + "x" +
-              std::to_string(pass.length) + ", and ids for " +
-              std::to_string(sequences) + "x" + std::to_string(tokens))
+        .fact("--tokens " + std::to_string(asked.batch) + "x" +
+              std::to_string(asked.length) + ", and ids for " +
+              std::to_string(pass.batch) + "x" + std::to_string(pass.length))
         .help("leave out --tokens: it follows from the ids");
   }
-  pass.batch = sequences;
-  pass.length = tokens;
   return pass;
 }
 
@@ -217,7 +218,7 @@ struct Opened {
 // With --shrink the mesh is needed before the model is placed: a smaller one
 // takes the place of the one that was read.
 std::optional<Opened> open_shrunk(Context& context, Recognised& model,
-                                  const InputIds& ids) {
+                                  const InputShapes& given) {
   Diagnostics& diags = context.diags;
   const Options& options = context.options;
   if (options.planning.saved_plan) {
@@ -235,8 +236,8 @@ std::optional<Opened> open_shrunk(Context& context, Recognised& model,
   const auto mesh = planned_mesh(request, inputs, diags);
   if (!mesh) return std::nullopt;
   inputs.manifest.remarks = remarks;
-  auto pass = forward_pass(options.simulate, request.mode, ids, &inputs.rules,
-                           *mesh, diags);
+  auto pass = forward_pass(options, *model.model.architecture, given,
+                           &inputs.rules, *mesh, diags);
   if (!pass) return std::nullopt;
   if (!pass->layers) pass->layers = kShrunkLayers;
   auto smaller = shrink(model.model, {inputs.manifest, *pass},
@@ -252,13 +253,13 @@ std::optional<Opened> open_shrunk(Context& context, Recognised& model,
 }
 
 std::optional<Opened> open_whole(Context& context, Recognised& model,
-                                 const InputIds& ids) {
+                                 const InputShapes& given) {
   const Options& options = context.options;
   auto session = open_session(options.planning, options.memory,
                               {std::move(model.manifest), {}, {}}, context.host,
                               context.diags, context.progress);
   if (!session) return std::nullopt;
-  const auto pass = forward_pass(options.simulate, options.planning.mode, ids,
+  const auto pass = forward_pass(options, *model.model.architecture, given,
                                  session->rules ? &*session->rules : nullptr,
                                  session->plan.mesh, context.diags);
   if (!pass) return std::nullopt;
@@ -268,7 +269,8 @@ std::optional<Opened> open_whole(Context& context, Recognised& model,
 }  // namespace
 
 std::optional<WholeModel> read_whole_model(Context& context,
-                                           const InputIds& ids) {
+                                           const InputIds& ids,
+                                           const InputShapes& given) {
   const SimulateRequest& flags = context.options.simulate;
   auto model = recognise(context);
   if (!model) return std::nullopt;
@@ -279,16 +281,26 @@ std::optional<WholeModel> read_whole_model(Context& context,
   }
   run.shrunk = flags.shrink;
   run.all_layers = model_size(model->model, "layers").value_or(0);
-  auto opened = flags.shrink ? open_shrunk(context, *model, ids)
-                             : open_whole(context, *model, ids);
+  InputShapes shapes = given;
+  if (!ids.empty()) {
+    shapes.emplace_back("input_ids",
+                        Shape{static_cast<int64_t>(ids.size()),
+                              static_cast<int64_t>(ids.front().size())});
+  }
+  auto opened = flags.shrink ? open_shrunk(context, *model, shapes)
+                             : open_whole(context, *model, shapes);
   if (!opened) return std::nullopt;
   const ForwardPass& pass = opened->pass;
   run.only_layers = pass.layers;
-  run.batch = pass.batch;
-  run.length = pass.length;
   auto description = write_forward(
       model->model, {opened->session.manifest, pass}, context.diags);
   if (!description) return std::nullopt;
+  run.batch = pass.batch;
+  const bool reads_tokens = std::any_of(
+      description->inputs.begin(), description->inputs.end(),
+      [](const DescribedValue& each) { return each.integers_below > 0; });
+  if (reads_tokens) run.length = pass.length;
+  run.target_length = pass.target_length.value_or(0);
   return WholeModel{std::move(opened->session), *std::move(description),
                     std::move(run)};
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/diagnostic.h"
@@ -34,6 +35,9 @@ InputIds read_input_ids(const std::string& written, Host& host,
 // A model as `simulate` runs it where no graph is given: recognised as one of a
 // family, whose forward pass is known.
 
+// Inputs that are given, by name.
+using InputShapes = std::vector<std::pair<std::string, Shape>>;
+
 // What is reported of the run.
 struct ModelRun {
   std::string family;  // "llama"
@@ -42,7 +46,8 @@ struct ModelRun {
   std::optional<int64_t> only_layers;  // the first so many, as requested
   int64_t all_layers = 0;              // 0 where nothing says how many
   int64_t batch = 0;
-  int64_t length = 0;
+  int64_t length = 0;         // 0 where no tokens are read
+  int64_t target_length = 0;  // of a decoder; 0 where it is that length
   bool shrunk = false;
 };
 
@@ -56,10 +61,11 @@ struct WholeModel {
 // the batch, and of its tokens, on every device. `rules` may be null.
 ForwardPass default_pass(Mode mode, const RuleSet* rules, const Mesh& mesh);
 
-// Sizes of the run: those of `ids` where there are any, else --tokens. Empty,
-// with the reason reported: no family recognises the model (SP016), sizes
-// contradict one another (SP010, SP013, SP015).
+// Sizes of the run: those of `ids` and of inputs that are given, else --tokens.
+// Empty, with the reason reported: no family recognises the model (SP016),
+// sizes contradict one another (SP010, SP013, SP015).
 std::optional<WholeModel> read_whole_model(Context& context,
-                                           const InputIds& ids);
+                                           const InputIds& ids,
+                                           const InputShapes& given);
 
 }  // namespace shardplan::cli

@@ -196,8 +196,8 @@ std::vector<Flag> what_is_run() {
        "of a whole model: B sequences of S tokens (default 2x16)", "simulate",
        false, true, nullptr, set_tokens},
       {"input", 0, Takes::Text, "NAME=FILE", "Simulation",
-       "of a graph: the numbers of an input, as a safetensors file holds them "
-       "under its name or as the only tensor; may repeat",
+       "the numbers of an input, as a safetensors file holds them under its "
+       "name or as the only tensor; may repeat",
        "simulate", true, true, nullptr, set_input},
       {"input-ids", 0, Takes::Text, "IDS|FILE", "Simulation",
        "tokens of a whole model, or of a graph's one input of integers, as "

@@ -56,8 +56,8 @@ std::optional<Weights> open_parameters(Context& context,
                                    context.host, context.diags);
   if (!stored) return std::nullopt;
   std::unordered_map<std::string_view, size_t> index;
-  for (size_t i = 0; i < manifest.size(); ++i) {
-    index.emplace(manifest.name(i), i);
+  for (size_t i = 0; i < manifest.any_size(); ++i) {
+    index.emplace(manifest.any_name(i), i);
   }
   Weights weights;
   for (size_t v = 0; v < input.graph.values.size(); ++v) {
@@ -68,7 +68,7 @@ std::optional<Weights> open_parameters(Context& context,
     const StoredTensor& tensor = (*stored)[found->second];
     if (!is_computable(tensor.dtype)) {
       context.diags
-          .error(Code::Usage, manifest.where(found->second),
+          .error(Code::Usage, manifest.any_where(found->second),
                  in_backticks(value.parameter) +
                      " cannot be computed with: it is stored as " +
                      std::string(dtype_name(tensor.dtype)))

@@ -70,6 +70,18 @@ ops:
   host.files["none"] = testing::safetensors({});
   host.files["several"] =
       testing::safetensors({{"a", "F32", {4}}, {"b", "F32", {4}}});
+  host.files["image.json"] = R"({"model_type": "vit", "hidden_size": 8,
+      "architectures": ["ViTModel"], "num_hidden_layers": 1, "image_size": 4,
+      "num_attention_heads": 2, "intermediate_size": 8, "patch_size": 2,
+      "num_channels": 1})";
+  host.files["pixels"] =
+      testing::safetensors({{"pixel_values", "F32", {6, 1, 4, 4}}});
+  host.files["large"] =
+      testing::safetensors({{"pixel_values", "F32", {6, 1, 5, 5}}});
+  host.files["translator.json"] = R"({"model_type": "t5", "d_model": 8,
+      "architectures": ["T5Model"], "num_layers": 1, "num_heads": 2,
+      "d_kv": 4, "d_ff": 8, "vocab_size": 16})";
+  host.files["targets"] = testing::safetensors({{"ids", "I64", {2, 5}}});
   words.insert(words.begin(), {"simulate"});
   words.insert(words.end(), {"--allow", "SP204"});
   const int code = run(words, host);
@@ -238,12 +250,61 @@ TEST_CASE("given inputs: integers go to the input that takes them") {
   CHECK(says(shape, "input `ids` is [2, 8], but `--input-ids` gives [1, 3]"));
 }
 
-TEST_CASE("given inputs: a whole model has tokens, and no inputs by name") {
-  const GivenRun whole =
-      run_given({"tests/data/checkpoints/gpt2", "--rules", "@gpt2", "--mesh",
-                 "tp=2", "--input", "x=x"});
-  CHECK(whole.code == 2);
-  CHECK(says(whole, "--input is for graph files"));
+TEST_CASE("given inputs: a whole model has as many as it is given") {
+  const auto image = [](std::vector<std::string> more) {
+    std::vector<std::string> words = {"image.json", "--rules", "@all_models",
+                                      "--mesh", "fsdp=2,tp=1"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_given(words);
+  };
+  const GivenRun run = image({"--input", "pixel_values=pixels", "--json"});
+  CHECK_MESSAGE(run.code == 0, run.out);
+  const json report = json::parse(run.out);
+  CHECK(report["summary"]["batch"] == 6);
+  CHECK_FALSE(report["summary"].contains("length"));
+  CHECK(report["tables"]["inputs"] ==
+        json::parse(R"([{"value": "pixel_values", "from": "pixels"}])"));
+  CHECK(says(image({"--input", "pixel_values=pixels"}), "a batch of 6"));
+  CHECK(says(image({"--input", "pixel_values=large"}),
+             "input `pixel_values` is [6, 1, 4, 4], but `large` gives [6, 1, "
+             "5, 5]"));
+  CHECK(says(image({"--input", "input_ids=targets"}),
+             "the graph has no input named `input_ids`"));
+}
+
+TEST_CASE("given inputs: a decoder's tokens are counted beside an encoder's") {
+  const std::vector<std::string> words = {"translator.json",
+                                          "--rules",
+                                          "@all_models",
+                                          "--mesh",
+                                          "tp=1",
+                                          "--input",
+                                          "decoder_input_ids=targets",
+                                          "--tokens",
+                                          "2x7"};
+  const GivenRun run = run_given(words);
+  CHECK_MESSAGE(run.code == 0, run.out);
+  CHECK(says(run, "2 x 7 and 5 tokens"));
+  std::vector<std::string> other = words;
+  other.back() = "3x7";
+  CHECK(says(run_given(other), "--tokens and the input ids disagree"));
+}
+
+TEST_CASE("given inputs: a whole model's tokens are given once") {
+  const auto gpt2 = [](std::vector<std::string> more) {
+    std::vector<std::string> words = {"tests/data/checkpoints/gpt2", "--rules",
+                                      "@gpt2", "--mesh", "tp=2"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_given(words);
+  };
+  const GivenRun unknown = gpt2({"--input", "x=x"});
+  CHECK(unknown.code == 2);
+  CHECK(says(unknown, "the graph has no input named `x`"));
+  CHECK(says(gpt2({"--input", "input_ids=targets"}), "2 x 5 tokens"));
+  const GivenRun twice =
+      gpt2({"--input", "input_ids=targets", "--input-ids", "1,2;3,4"});
+  CHECK(twice.code == 2);
+  CHECK(says(twice, "`input_ids` is given by --input and by --input-ids"));
 }
 
 }  // namespace

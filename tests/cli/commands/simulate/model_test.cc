@@ -84,7 +84,7 @@ struct Reading {
   std::optional<WholeModel> read(const InputIds& ids = {}) {
     Progress progress(host, false);
     Context context{options, host, diags, progress};
-    return read_whole_model(context, ids);
+    return read_whole_model(context, ids, {});
   }
 };
 

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+// What runs along the length of a sequence: convolutions that see no later
+// token, and recurrences. The length is whole in all of them.
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "graph/elementwise.h"
+#include "graph/ops/ops.h"
+
+namespace shardplan {
+namespace {
+
+// Sums, products and maxima of numbers, and their surrogates in the field.
+template <typename T>
+struct RealRing {
+  using Number = T;
+  static T add(T a, T b) { return a + b; }
+  static T multiply(T a, T b) { return a * b; }
+  static T maximum(T a, T b) { return a > b || std::isnan(a) ? a : b; }
+};
+struct FieldRing {
+  using Number = double;
+  static double add(double a, double b) { return field::add(a, b); }
+  static double multiply(double a, double b) { return field::multiply(a, b); }
+  static double maximum(double a, double b) { return field::maximum(a, b); }
+};
+
+template <typename Function>
+void for_ring(Arithmetic arithmetic, const Function& function) {
+  switch (arithmetic) {
+    case Arithmetic::F32:
+      return function(RealRing<float>{});
+    case Arithmetic::F64:
+      return function(RealRing<double>{});
+    case Arithmetic::Field:
+      return function(FieldRing{});
+  }
+}
+
+// A depthwise convolution in which the last number of a kernel meets the token
+// itself, as a Conv1d of PyTorch with as many groups as channels, padded by
+// kernel - 1 and cut to the length.
+
+std::optional<Shape> infer_convolved(std::span<const Shape> operands,
+                                     const Attributes& /*attributes*/,
+                                     Span where, Diagnostics& diags) {
+  const Shape& x = operands[0];
+  const Shape& kernel = operands[1];
+  if (x.size() == 3 && kernel.size() == 2 && kernel[0] == x[2] &&
+      kernel[1] > 0) {
+    return x;
+  }
+  return refuse(diags, where,
+                "cannot convolve " + shape_text(x) + " with kernels " +
+                    shape_text(kernel),
+                "give [batch, length, channels] and [channels, kernel]");
+}
+
+ShardingRule convolution_rule(std::span<const Shape> operands,
+                              const Attributes& /*attributes*/) {
+  ShardingRule rule;
+  const Shape& x = operands[0];
+  rule.result = {add_factor(rule, x[0], FactorKind::Pass),
+                 add_factor(rule, x[1], FactorKind::Whole),
+                 add_factor(rule, x[2], FactorKind::Pass)};
+  rule.operands = {
+      rule.result,
+      {rule.result[2], add_factor(rule, operands[1][1], FactorKind::Whole)}};
+  return rule;
+}
+
+int64_t convolution_flops(std::span<const Shape> operands, const Shape& result,
+                          const Attributes& /*attributes*/) {
+  return saturating_product(saturating_product(2, operands[1][1]),
+                            count_of(result));
+}
+
+template <typename Ring>
+void convolve(const Tensor& x, const Tensor& kernel, const Tensor& result) {
+  using T = typename Ring::Number;
+  const int64_t length = x.shape[1];
+  const int64_t channels = x.shape[2];
+  const int64_t taps = kernel.shape[1];
+  const T* weights = kernel.data<T>();
+  for (int64_t row = 0; row < x.shape[0] * length; ++row) {
+    const int64_t seen = std::min(row % length + 1, taps);
+    T* out = result.data<T>() + row * channels;
+    for (int64_t back = seen - 1; back >= 0; --back) {
+      const T* in = x.data<T>() + (row - back) * channels;
+      for (int64_t c = 0; c < channels; ++c) {
+        out[c] = Ring::add(
+            out[c], Ring::multiply(in[c], weights[(c + 1) * taps - 1 - back]));
+      }
+    }
+  }
+}
+
+Tensor run_convolved(std::span<const Tensor> operands,
+                     const Attributes& /*attributes*/,
+                     const RunContext& context) {
+  const Tensor x = contiguous(operands[0]);
+  const Tensor kernel = contiguous(operands[1]);
+  const Tensor result = make_tensor(element_of(context.arithmetic), x.shape);
+  for_ring(context.arithmetic,
+           [&](auto ring) { convolve<decltype(ring)>(x, kernel, result); });
+  return result;
+}
+
+}  // namespace
+
+OpDef causal_convolution_op() {
+  OpDef op;
+  op.name = "causal_convolution";
+  op.summary = "x [B, L, C] with a kernel [C, K] per channel over earlier rows";
+  op.min_operands = 2;
+  op.max_operands = 2;
+  op.linearity = Linearity::Multilinear;
+  op.factors = "B and C";
+  op.infer = infer_convolved;
+  op.rule = convolution_rule;
+  op.flops = convolution_flops;
+  op.run = run_convolved;
+  return op;
+}
+
+// A state per head, [N, P], that every token makes smaller and adds to:
+//
+//   S_t = decay_t S_(t-1) + key_t value_t^T      y_t = query_t^T S_t
+//
+// That is the dual form of Mamba 2 (Dao and Gu, "Transformers are SSMs", 2024,
+// eq. 5) with C, B and dt x as query, key and value; the selective scan of
+// Mamba with a decay for every number of the state; and the matrix memory of
+// xLSTM (Beck et al., 2024) without its stabiliser. Heads of one group share
+// query and key. A part of the state's N gives partial sums.
+
+namespace {
+
+std::optional<Shape> infer_recurrence(std::span<const Shape> operands,
+                                      const Attributes& /*attributes*/,
+                                      Span where, Diagnostics& diags) {
+  const Shape& query = operands[0];
+  const Shape& value = operands[2];
+  const Shape& decay = operands[3];
+  const bool ranks = query.size() == 4 && value.size() == 4 &&
+                     (decay.size() == 3 || decay.size() == 4);
+  const bool fits =
+      ranks && operands[1] == query && value[0] == query[0] &&
+      value[1] == query[1] && query[2] > 0 && value[2] % query[2] == 0 &&
+      std::equal(decay.begin(), decay.begin() + 3, value.begin()) &&
+      (decay.size() == 3 || decay[3] == query[3]);
+  if (fits) return value;
+  return refuse(diags, where,
+                "queries, keys, values and decays " + shapes_text(operands) +
+                    " do not fit",
+                "give [B, L, G, N] twice, [B, L, H, P] and [B, L, H] or "
+                "[B, L, H, N], H being a multiple of G");
+}
+
+ShardingRule recurrence_rule(std::span<const Shape> operands,
+                             const Attributes& /*attributes*/) {
+  ShardingRule rule;
+  const Shape& query = operands[0];
+  const Shape& value = operands[2];
+  const DimFactors batch = add_factor(rule, query[0], FactorKind::Pass);
+  const DimFactors length = add_factor(rule, query[1], FactorKind::Whole);
+  const DimFactors groups = add_factor(rule, query[2], FactorKind::Pass);
+  DimFactors heads = groups;
+  const DimFactors in_group =
+      add_factor(rule, value[2] / query[2], FactorKind::Pass);
+  heads.insert(heads.end(), in_group.begin(), in_group.end());
+  const DimFactors state = add_factor(rule, query[3], FactorKind::Sum);
+  rule.result = {batch, length, heads,
+                 add_factor(rule, value[3], FactorKind::Pass)};
+  const std::vector<DimFactors> shared = {batch, length, groups, state};
+  std::vector<DimFactors> decay = {batch, length, heads};
+  if (operands[3].size() == 4) decay.push_back(state);
+  rule.operands = {shared, shared, rule.result, std::move(decay)};
+  return rule;
+}
+
+// Per number of a state: two products and a sum for the state, a product and a
+// sum for the result.
+int64_t recurrence_flops(std::span<const Shape> operands, const Shape& result,
+                         const Attributes& /*attributes*/) {
+  return saturating_product(saturating_product(5, operands[0][3]),
+                            count_of(result));
+}
+
+template <typename Ring>
+class Recurrence {
+  using T = typename Ring::Number;
+
+ public:
+  Recurrence(std::span<const Tensor> operands, const Tensor& result)
+      : query_(contiguous(operands[0])),
+        key_(contiguous(operands[1])),
+        value_(contiguous(operands[2])),
+        decay_(contiguous(operands[3])),
+        result_(result),
+        states_(query_.shape[3]),
+        width_(value_.shape[3]) {}
+
+  void run() {
+    const int64_t length = value_.shape[1];
+    const int64_t heads = value_.shape[2];
+    const int64_t groups = query_.shape[2];
+    if (result_.elements() == 0) return;
+    const int64_t in_group = heads / groups;
+    std::vector<T> state(static_cast<size_t>(states_ * width_));
+    for (int64_t b = 0; b < value_.shape[0]; ++b) {
+      for (int64_t h = 0; h < heads; ++h) {
+        std::fill(state.begin(), state.end(), T{0});
+        for (int64_t t = b * length; t < (b + 1) * length; ++t) {
+          token(t * groups + h / in_group, t * heads + h, state.data());
+        }
+      }
+    }
+  }
+
+ private:
+  // Numbers of the group's and the head's rows.
+  void token(int64_t group, int64_t head, T* state) {
+    const T* query = query_.data<T>() + group * states_;
+    const T* key = key_.data<T>() + group * states_;
+    const T* value = value_.data<T>() + head * width_;
+    const bool by_number = decay_.shape.size() == 4;
+    const T* decay = decay_.data<T>() + head * (by_number ? states_ : 1);
+    T* out = result_.data<T>() + head * width_;
+    for (int64_t n = 0; n < states_; ++n, state += width_) {
+      const T kept = decay[by_number ? n : 0];
+      for (int64_t p = 0; p < width_; ++p) {
+        state[p] = Ring::add(Ring::multiply(kept, state[p]),
+                             Ring::multiply(key[n], value[p]));
+        out[p] = Ring::add(out[p], Ring::multiply(query[n], state[p]));
+      }
+    }
+  }
+
+  Tensor query_;
+  Tensor key_;
+  Tensor value_;
+  Tensor decay_;
+  Tensor result_;
+  int64_t states_;
+  int64_t width_;
+};
+
+Tensor run_recurrence(std::span<const Tensor> operands,
+                      const Attributes& /*attributes*/,
+                      const RunContext& context) {
+  const Tensor result =
+      make_tensor(element_of(context.arithmetic), operands[2].shape);
+  for_ring(context.arithmetic, [&](auto ring) {
+    Recurrence<decltype(ring)>(operands, result).run();
+  });
+  return result;
+}
+
+}  // namespace
+
+OpDef linear_recurrence_op() {
+  OpDef op;
+  op.name = "linear_recurrence";
+  op.summary =
+      "states S = decay S + key value^T, read by query^T S: query and key "
+      "[B, L, G, N], value [B, L, H, P], decay [B, L, H] or [B, L, H, N]";
+  op.min_operands = 4;
+  op.max_operands = 4;
+  op.linearity = Linearity::Multilinear;
+  op.linear_in = {0, 1, 2};
+  op.factors = "every dimension but L; N gives partial sums";
+  op.infer = infer_recurrence;
+  op.rule = recurrence_rule;
+  op.flops = recurrence_flops;
+  op.run = run_recurrence;
+  return op;
+}
+
+// m_t = max(m_(t-1) + decay_t, x_t), from 0: the stabiliser of exponential
+// gates, whose numbers are logarithms (Beck et al., "xLSTM", 2024, eq. 15).
+
+namespace {
+
+std::optional<Shape> infer_decaying(std::span<const Shape> operands,
+                                    const Attributes& /*attributes*/,
+                                    Span where, Diagnostics& diags) {
+  if (operands[0] == operands[1] && operands[0].size() >= 2) return operands[0];
+  return refuse(diags, where,
+                "numbers and decays " + shapes_text(operands) + " do not fit",
+                "give two values of one shape [batch, length, ..]");
+}
+
+ShardingRule decaying_rule(std::span<const Shape> operands,
+                           const Attributes& /*attributes*/) {
+  ShardingRule rule;
+  for (size_t dim = 0; dim < operands[0].size(); ++dim) {
+    rule.result.push_back(
+        add_factor(rule, operands[0][dim],
+                   dim == 1 ? FactorKind::Whole : FactorKind::Pass));
+  }
+  rule.operands = {rule.result, rule.result};
+  return rule;
+}
+
+template <typename Ring>
+void run_down(const Tensor& x, const Tensor& decay, bool before,
+              const Tensor& result) {
+  using T = typename Ring::Number;
+  const int64_t batch = x.shape[0];
+  const int64_t length = x.shape[1];
+  if (x.elements() == 0) return;
+  const int64_t width = x.elements() / (batch * length);
+  std::vector<T> most(static_cast<size_t>(width));
+  for (int64_t b = 0; b < batch; ++b) {
+    std::fill(most.begin(), most.end(), T{0});
+    for (int64_t t = b * length; t < (b + 1) * length; ++t) {
+      const T* in = x.data<T>() + t * width;
+      const T* less = decay.data<T>() + t * width;
+      T* out = result.data<T>() + t * width;
+      for (int64_t i = 0; i < width; ++i) {
+        T& at = most[static_cast<size_t>(i)];
+        if (before) out[i] = at;
+        at = Ring::maximum(Ring::add(at, less[i]), in[i]);
+        if (!before) out[i] = at;
+      }
+    }
+  }
+}
+
+Tensor run_decaying(std::span<const Tensor> operands,
+                    const Attributes& attributes, const RunContext& context) {
+  const Tensor x = contiguous(operands[0]);
+  const Tensor decay = contiguous(operands[1]);
+  const Tensor result = make_tensor(element_of(context.arithmetic), x.shape);
+  const bool before = number_of(attributes, "before", 0) != 0;
+  for_ring(context.arithmetic, [&](auto ring) {
+    run_down<decltype(ring)>(x, decay, before, result);
+  });
+  return result;
+}
+
+}  // namespace
+
+OpDef decaying_maximum_op() {
+  OpDef op;
+  op.name = "decaying_maximum";
+  op.summary = "m = max(m + decay, x) along the rows of x [B, L, ..], from 0";
+  op.min_operands = 2;
+  op.max_operands = 2;
+  op.attributes = {{"before", AttributeDef::Kind::Number, false,
+                    "1: what m is before its row; default 0"}};
+  op.factors = "every dimension but L";
+  op.infer = infer_decaying;
+  op.rule = decaying_rule;
+  op.flops = flops_per_element<2>;
+  op.run = run_decaying;
+  return op;
+}
+
+}  // namespace shardplan

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scores, with a number added that depends on how far a key is from its query
+// (Raffel et al., "Exploring the Limits of Transfer Learning", 2020, 2.1).
+//
+// Distances fall into buckets: half of them (of those of one side, where keys
+// on both sides are told apart) have one distance each, the others
+// logarithmically more, up to `max_distance`, behind which all are one. The
+// numbers are those of transformers' T5Attention._relative_position_bucket,
+// which takes logarithms in float32: so does this, whatever is computed in.
+// Queries and keys begin at the same position.
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "graph/elementwise.h"
+#include "graph/ops/ops.h"
+
+namespace shardplan {
+namespace {
+
+std::optional<Shape> infer_biased(std::span<const Shape> operands,
+                                  const Attributes& attributes, Span where,
+                                  Diagnostics& diags) {
+  const Shape& scores = operands[0];
+  const Shape& table = operands[1];
+  if (scores.size() != 4 || table.size() != 2 || table[1] != scores[1]) {
+    return refuse(diags, where,
+                  "scores " + shape_text(scores) + " and a table " +
+                      shape_text(table) + " do not fit",
+                  "give [batch, heads, queries, keys] and [buckets, heads]");
+  }
+  const auto farthest =
+      find_integer(attributes, "max_distance", 128, where, diags);
+  if (!farthest) return std::nullopt;
+  const bool both = number_of(attributes, "both_sides", 0) != 0;
+  const int64_t exact = table[0] / (both ? 4 : 2);
+  if (exact >= 1 && *farthest > exact) return scores;
+  return refuse(diags, where,
+                std::to_string(table[0]) + " buckets up to a distance of " +
+                    std::to_string(*farthest) + " do not tell distances apart",
+                "give `max_distance` more than the distances that have a "
+                "bucket of their own");
+}
+
+ShardingRule bias_rule(std::span<const Shape> operands,
+                       const Attributes& attributes) {
+  ShardingRule rule = elementwise_rule(operands.first(1), attributes);
+  rule.operands.push_back(
+      {add_factor(rule, operands[1][0], FactorKind::Whole), rule.result[1]});
+  return rule;
+}
+
+class Buckets {
+ public:
+  Buckets(const Attributes& attributes, int64_t buckets)
+      : both_(number_of(attributes, "both_sides", 0) != 0),
+        count_(both_ ? buckets / 2 : buckets),
+        exact_(count_ / 2),
+        logarithm_(static_cast<float>(
+            std::log(number_of(attributes, "max_distance", 128) /
+                     static_cast<double>(exact_)))) {}
+
+  // Of a key that stands so far behind its query.
+  int64_t of(int64_t distance) const {
+    const int64_t side = both_ && distance > 0 ? count_ : 0;
+    const int64_t far =
+        both_ ? std::abs(distance) : std::max<int64_t>(0, -distance);
+    if (far < exact_) return side + far;
+    const float share =
+        std::log(static_cast<float>(far) / static_cast<float>(exact_)) /
+        logarithm_ * static_cast<float>(count_ - exact_);
+    // Distances are below 2^40, of which logarithms are small.
+    return side + std::min(exact_ + static_cast<int64_t>(share), count_ - 1);
+  }
+
+ private:
+  bool both_;
+  int64_t count_;  // of one side
+  int64_t exact_;
+  float logarithm_;
+};
+
+// `bucket_of` queries and keys, for every sequence and head.
+template <typename T, typename Add>
+void add_biases(const Tensor& table, const std::vector<int64_t>& bucket_of,
+                const Tensor& result, const Add& add) {
+  const int64_t heads = table.shape[1];
+  T* score = result.data<T>();
+  for (int64_t row = 0; row < result.shape[0] * heads; ++row) {
+    const T* column = table.data<T>() + row % heads;
+    for (const int64_t bucket : bucket_of) {
+      *score = add(*score, column[bucket * heads]);
+      ++score;
+    }
+  }
+}
+
+Tensor run_biased(std::span<const Tensor> operands,
+                  const Attributes& attributes, const RunContext& context) {
+  const Tensor result = copy(operands[0]);
+  const Tensor table = contiguous(operands[1]);
+  const std::vector<DimFactors>& dims = context.rule->operands[0];
+  const DimRange queries = range_of(dims[2], context);
+  const DimRange keys = range_of(dims[3], context);
+  const Buckets buckets(attributes, table.shape[0]);
+  if (result.elements() == 0) return result;
+  std::vector<int64_t> bucket_of;  // of queries and keys
+  for (int64_t q = 0; q < queries.size; ++q) {
+    for (int64_t k = 0; k < keys.size; ++k) {
+      bucket_of.push_back(buckets.of(keys.begin + k - queries.begin - q));
+    }
+  }
+  if (context.arithmetic == Arithmetic::Field) {
+    add_biases<double>(table, bucket_of, result, field::add);
+    return result;
+  }
+  for_element_type(context.arithmetic, [&](auto type) {
+    using T = typename decltype(type)::type;
+    add_biases<T>(table, bucket_of, result, [](T a, T b) { return a + b; });
+  });
+  return result;
+}
+
+}  // namespace
+
+OpDef relative_bias_op() {
+  OpDef op;
+  op.name = "relative_bias";
+  op.summary =
+      "scores [B, H, Q, K] plus a number of a table [buckets, H] by the "
+      "distance of query and key";
+  op.min_operands = 2;
+  op.max_operands = 2;
+  op.linearity = Linearity::Additive;
+  op.attributes = {
+      {"both_sides", AttributeDef::Kind::Number, false,
+       "1: keys after a query are told from those before; default 0"},
+      {"max_distance", AttributeDef::Kind::Number, false,
+       "distances from here on are one; default 128"}};
+  op.factors = "every dimension of the scores";
+  op.infer = infer_biased;
+  op.rule = bias_rule;
+  op.flops = flops_per_element<1>;
+  op.run = run_biased;
+  return op;
+}
+
+}  // namespace shardplan
