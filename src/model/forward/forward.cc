@@ -72,6 +72,12 @@ class ForwardWalk {
 
  private:
   bool good() const { return good_ && out_.good(); }
+  // Whether there is a value; where there is none, that has been reported.
+  template <typename T>
+  bool has(const std::optional<T>& value) {
+    if (!value) good_ = false;
+    return value.has_value();
+  }
 
   Diagnostics::Builder refuse(Span where, std::string message) {
     good_ = false;
@@ -155,10 +161,7 @@ class ForwardWalk {
     const ModuleBlock& block = *block_of(step);
     const ModelScope root{&values_, false, {}};
     const auto scope = root.within(block.takes, block.shared, step.arguments);
-    if (!scope) {
-      good_ = false;
-      return true;
-    }
+    if (!has(scope)) return true;
     missing = missing_weight(out_, block.steps, *scope, step.name);
     return missing.empty();
   }
@@ -176,10 +179,7 @@ class ForwardWalk {
       use.out.push_back(is_last && is_body ? "last_hidden_state" : name);
     }
     const auto scope = root.within(block.takes, block.shared, step.arguments);
-    if (!scope) {
-      good_ = false;
-      return {};
-    }
+    if (!has(scope)) return {};
     return call(block, *scope, step.name, std::move(use));
   }
 
@@ -234,10 +234,7 @@ class ForwardWalk {
       } else {
         refuse(use.where, "the block needs " + in_backticks(each.name));
       }
-      if (!found) {
-        good_ = false;
-        return false;
-      }
+      if (!has(found)) return false;
       scope.own.emplace_back(each.name, *std::move(found));
     }
     return true;
@@ -325,10 +322,7 @@ class ForwardWalk {
   std::optional<double> real(const Expression& expression,
                              const ModelScope& scope) {
     const auto found = scope.value(expression);
-    if (!found) {
-      good_ = false;
-      return std::nullopt;
-    }
+    if (!has(found)) return std::nullopt;
     if (found->is_number()) return found->as_real();
     if (found->kind == ConfigValue::Kind::Flag) {
       return static_cast<double>(found->integer);
@@ -342,10 +336,7 @@ class ForwardWalk {
   std::optional<std::string> text(const Expression& expression,
                                   const ModelScope& scope) {
     const auto found = scope.of_kind(expression, ConfigValue::Kind::Text);
-    if (!found) {
-      good_ = false;
-      return std::nullopt;
-    }
+    if (!has(found)) return std::nullopt;
     return found->text;
   }
 
@@ -356,10 +347,7 @@ class ForwardWalk {
         std::vector<int64_t> sizes;
         for (const Expression& expression : each.values) {
           const auto size = frame.scope.integer(expression, -kMaxDim, kMaxDim);
-          if (!size) {
-            good_ = false;
-            return;
-          }
+          if (!has(size)) return;
           sizes.push_back(*size);
         }
         attributes.emplace_back(each.name, std::move(sizes));
@@ -395,10 +383,7 @@ class ForwardWalk {
     use.where = one.where;
     for (const auto& [name, expression] : one.arguments) {
       auto found = frame.scope.value(expression);
-      if (!found) {
-        good_ = false;
-        return;
-      }
+      if (!has(found)) return;
       use.arguments.emplace_back(name, *std::move(found));
     }
     for (const std::string& name : one.out) {
@@ -452,10 +437,7 @@ class ForwardWalk {
     const ModuleBlock& block = *block_of(step);
     const auto scope =
         module.scope.within(block.takes, block.shared, step.arguments);
-    if (!scope) {
-      good_ = false;
-      return {};
-    }
+    if (!has(scope)) return {};
     if (block.forward) return call(block, *scope, name, std::move(use));
     // One that only gives another its arguments.
     if (block.steps.size() == 1 && !block.steps.front().when) {
@@ -492,10 +474,7 @@ class ForwardWalk {
       return false;
     }
     auto shape = module_shape(*module->step, module->scope);
-    if (!shape) {
-      good_ = false;
-      return false;
-    }
+    if (!has(shape)) return false;
     const bool is_parameter =
         module->step->kind == ModuleStep::Kind::Parameter ||
         module->step->kind == ModuleStep::Kind::Buffer;
@@ -625,10 +604,7 @@ class ForwardWalk {
     }
     const auto all =
         frame.modules_scope.integer(*modules->count, 0, kMaxModelLayers);
-    if (!all) {
-      good_ = false;
-      return;
-    }
+    if (!has(all)) return;
     const int64_t count = layers_run(out_.pass(), *all);
     std::string newest = value(one.first, frame, one.where);
     for (int64_t i = 0; i < count && good(); ++i) {
