@@ -104,7 +104,7 @@ TEST_CASE("a mask of choices keeps the rows of those that are named") {
 }
 
 TEST_CASE("groups may be on several devices, each with its own choices") {
-  const Fitted fit = fitted("choice_mask", {{4, 8, 2}, {4, 3}}, {});
+  const auto fit = fitted("choice_mask", {{4, 8, 2}, {4, 3}}, {});
   CHECK(fit.rule.factors ==
         std::vector<Factor>{{4}, {8}, {2}, {3, FactorKind::Whole}});
   CHECK(fit.rule.operands[0] == std::vector<DimFactors>{{0}, {1}, {2}});
