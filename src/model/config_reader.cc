@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <memory>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/text.h"
 
 namespace shardplan {
@@ -166,6 +168,17 @@ std::vector<int64_t> ConfigReader::integers(std::string_view key) {
     numbers.push_back(*number);
   }
   return numbers;
+}
+
+ConfigReader ConfigReader::empty_section(std::string_view key) const {
+  static const Document none = [] {
+    Diagnostics diags;
+    auto document = parse_document(
+        std::make_shared<SourceFile>("defaults", std::string("{}")), diags);
+    SHARDPLAN_CHECK(document.has_value());
+    return *std::move(document);
+  }();
+  return ConfigReader(none.root(), path_ + std::string(key) + ".", diags_);
 }
 
 std::optional<ConfigReader> ConfigReader::section(std::string_view key) {

@@ -67,6 +67,8 @@ class ConfigReader {
                   const Fallback& fallback);
   // A map within this one, by key.
   std::optional<ConfigReader> section(std::string_view key);
+  // A map without any key, in place of one that is not there.
+  ConfigReader empty_section(std::string_view key) const;
 
   // Reports SP009 at the value of `key`, or at the map when it has none.
   Diagnostics::Builder refuse(std::string_view key, std::string message);

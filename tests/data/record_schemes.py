@@ -75,6 +75,8 @@ def as_released(case, config, tensors):
             tensors[f"h.{layer}.attn.bias"] = [1, 1, size, size]
     if case != FURTHER:
         return
+    if config["model_type"] == "glm4_moe":  # of a config that transformers 5 wrote there are none
+        config["transformers_version"] = "4.57.6"
     last = max(int(name.split(".")[2]) for name in tensors if name.startswith("model.layers."))
     new = f"model.layers.{last + 1}."
     for name, tensor in list(tensors.items()):

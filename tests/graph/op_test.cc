@@ -339,10 +339,10 @@ TEST_CASE("operations that keep partial sums are known by name") {
     if (op.linearity == Linearity::Additive) additive.emplace(op.name);
     if (op.linearity == Linearity::Multilinear) multilinear.emplace(op.name);
   }
-  CHECK(additive == std::set<std::string>{"add", "concatenate", "expand",
-                                          "mean", "negate", "relative_bias",
-                                          "reshape", "rope", "scale", "slice",
-                                          "subtract", "sum", "transpose"});
+  CHECK(additive == std::set<std::string>{
+                        "add", "concatenate", "expand", "mean", "negate",
+                        "position_scale", "relative_bias", "reshape", "rope",
+                        "scale", "slice", "subtract", "sum", "transpose"});
   CHECK(multilinear == std::set<std::string>{
                            "causal_convolution", "combine", "dispatch",
                            "einsum", "linear_recurrence", "multiply", "take"});

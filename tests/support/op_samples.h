@@ -196,7 +196,7 @@ inline std::vector<OpSample> op_samples() {
        {{"dim", 0.0}, {"every", 4.0}, {"by", 0.1}, {"offset", 1.0}}},
       {"top_k", {{2, 6, 8}}, {{"k", 3.0}}},
       {"choice_mask", {{2, 6, 4, 3}, {2, 6, 2}}, {}, {{}, experts}},
-      {"choice_mask", {{4, 3}, {1}}, {}, {{}, experts}},
+      {"choice_mask", {{4, 4, 1}, {4, 1}}, {}, {{}, experts}},
       {"take", {{2, 6, 12}, {2, 6, 3}}, {}, {{}, ids}},
       {"take", {{12}, {6}}, {}, {{}, ids}},
       {"dispatch", {{2, 6, 4}, {2, 6, 2}}, {{"experts", 4.0}}, {{}, experts}},

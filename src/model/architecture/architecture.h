@@ -297,6 +297,8 @@ struct ConfigSection {
   // It is that of the section's own `model_type`, and the one above where it
   // has none.
   bool by_model_type = false;
+  // Where the config has none, all its values are those of its class.
+  bool has_defaults = false;
 };
 
 struct Architecture {

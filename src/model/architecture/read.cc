@@ -247,12 +247,24 @@ class ArchitectureReader {
     }
   }
 
+  // False when what stands there is none, which is reported.
+  bool section_flag(const Node& section, std::string_view key, bool& flag) {
+    const auto node = section.find(key);
+    if (!node) return true;
+    flag = node->boolean().value_or(false);
+    if (node->boolean()) return true;
+    reader_.refuse(node->span(),
+                   in_backticks(std::string(key)) + " is true or false");
+    return false;
+  }
+
   void read_sections(const Node& map, Architecture& result) {
     if (!require(map, NodeKind::Map, "`sections`", diags_)) return;
     for (size_t i = 0; i < map.size(); ++i) {
       const Node node = map.item(i);
       if (!require(node, NodeKind::Map, "a section", diags_) ||
-          !reader_.known_keys(node, {"key", "architecture", "any"})) {
+          !reader_.known_keys(node,
+                              {"key", "architecture", "any", "defaults"})) {
         continue;
       }
       const auto key = node.find("key");
@@ -269,15 +281,11 @@ class ArchitectureReader {
         continue;
       }
       ConfigSection section{std::string(map.key(i)), map.key_span(i),
-                            std::string(key->text()), std::move(of), false};
-      if (const auto any = node.find("any")) {
-        section.by_model_type = any->boolean().value_or(false);
-        if (!any->boolean()) {
-          reader_.refuse(any->span(), "`any` is true or false");
-          continue;
-        }
+                            std::string(key->text()), std::move(of)};
+      if (section_flag(node, "any", section.by_model_type) &&
+          section_flag(node, "defaults", section.has_defaults)) {
+        result.sections.push_back(std::move(section));
       }
-      result.sections.push_back(std::move(section));
     }
   }
 

@@ -151,7 +151,7 @@ namespace {
 std::shared_ptr<const Architecture> section_architecture(
     const ConfigSection& section, ConfigReader& reader) {
   const auto node = reader.find("model_type");
-  if (!node) return section.architecture;
+  if (!node || node->text().empty()) return section.architecture;
   const std::string_view type = node->text();
   const auto& expected = section.architecture->model_types;
   if (expected.empty() ||
@@ -180,7 +180,9 @@ ModelValues* ModelValues::section(std::string_view name) {
   Part& part = parts_[std::string(name)];
   const ConfigSection* const of = architecture_.find_section(name);
   SHARDPLAN_CHECK(of != nullptr);
-  if (auto reader = config_.section(of->key)) {
+  const bool defaults = of->has_defaults && !config_.find(of->key);
+  if (auto reader = defaults ? config_.empty_section(of->key)
+                             : config_.section(of->key)) {
     part.reader = std::make_unique<ConfigReader>(*std::move(reader));
     part.architecture = section_architecture(*of, *part.reader);
     if (part.architecture == nullptr) return nullptr;
