@@ -36,6 +36,11 @@ class Shrinking {
       const int64_t smaller = smaller_head(*heads, *head_dim);
       give("head_dim", smaller);
       if (as_wide) give("hidden", *heads * smaller);
+      if (const auto rotated = model_size(model_, "rotary_dim")) {
+        // As much of the smaller head, in pairs.
+        const int64_t pairs = *rotated * smaller / *head_dim / 2;
+        give("rotary_dim", std::max<int64_t>(2, 2 * pairs));
+      }
     }
     // Widths, and what the logits are over.
     for (const char* name : {"hidden", "mlp", "expert_mlp", "vocab"}) {
@@ -74,13 +79,21 @@ class Shrinking {
   int64_t smaller_head(int64_t heads, int64_t size) const {
     const int64_t least = std::max(kMinHead, ceil_div(least_width(), heads));
     const int64_t kv_heads = model_size(model_, "kv_heads").value_or(1);
+    const auto part = model_value(model_, "rotary_part");
+    // Of a part of a head, pairs as well.
+    const auto rotates = [&](int64_t head) {
+      if (!part || !part->is_number() || part->as_real() <= 0) return true;
+      const auto rotated =
+          static_cast<int64_t>(static_cast<double>(head) * part->as_real());
+      return rotated >= 2 && rotated % 2 == 0;
+    };
     for (int64_t head = std::min(least, size); head < size; ++head) {
       const auto same_rest = [&](int64_t times, int64_t modulus) {
         // Both products are at most the large model's, which fit.
         return times * head % modulus == times * size % modulus;
       };
-      bool same = same_rest(1, 2) && same_rest(heads, devices_) &&
-                  same_rest(kv_heads, devices_);
+      bool same = same_rest(1, 2) && (rotates(head) || !rotates(size)) &&
+                  same_rest(heads, devices_) && same_rest(kv_heads, devices_);
       for (const Axis& axis : mesh_.axes()) same &= same_rest(1, axis.size);
       if (same) return head;
     }

@@ -247,7 +247,11 @@ def mutated(case, rng):
                 [value + 1, value - 1, value * 2, value // 2]))
         else:
             config[key] = value * rng.choice([0.5, 0.75, 1.5])
-    return {**case, "config": config}
+    words = case["config"].get("vocab_size")
+    inputs = {name: {**of, "below": config["vocab_size"]}
+              if words is not None and of.get("below") == words else of
+              for name, of in case.get("inputs", {}).items()}
+    return {**case, "config": config, "inputs": inputs}
 
 
 def read_lines(path):
