@@ -42,6 +42,7 @@ class Shrinking {
         give("rotary_dim", std::max<int64_t>(2, 2 * pairs));
       }
     }
+    shrink_state_space();
     // Widths, and what the logits are over.
     for (const char* name : {"hidden", "mlp", "expert_mlp", "vocab"}) {
       const auto size = model_size(model_, name);
@@ -62,6 +63,24 @@ class Shrinking {
  private:
   void give(const char* name, int64_t size) {
     given_.insert_or_assign(name, ConfigValue::of(size));
+  }
+
+  // Heads of a state space fill the width of the model, made larger.
+  void shrink_state_space() {
+    const auto hidden = model_size(model_, "hidden");
+    const auto expand = model_size(model_, "expand");
+    const auto heads = model_size(model_, "ssm_heads");
+    const auto head_dim = model_size(model_, "ssm_head_dim");
+    if (!hidden || !expand || !heads || !head_dim ||
+        *heads * *head_dim != *expand * *hidden) {
+      return;
+    }
+    const int64_t smaller = smaller_head(*heads, *head_dim);
+    const int64_t width = *heads * smaller / *expand;
+    const bool fits = width * *expand == *heads * smaller &&
+                      width % devices_ == *hidden % devices_;
+    give("ssm_head_dim", fits ? smaller : *head_dim);
+    give("hidden", fits ? width : *hidden);
   }
 
   // Weights stay larger than activations where they were: else it would be

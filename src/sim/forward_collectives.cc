@@ -125,6 +125,16 @@ int64_t layer_of(std::string_view name) {
   return name.starts_with(kLayer) ? first_number(name).number : -1;
 }
 
+// Whether all layers are one after another: those of an encoder and of a
+// decoder are counted apart, and may be more or fewer.
+bool is_one_stack(const Graph& graph) {
+  return std::none_of(
+      graph.values.begin(), graph.values.end(), [](const Value& value) {
+        return value.kind == Value::Kind::Result &&
+               value.name.find("." + std::string(kLayer)) != std::string::npos;
+      });
+}
+
 // Which period of the cycle a layer is in; -1: none.
 int64_t period_of(const LayerCycle& cycle, int64_t layer) {
   return layer < cycle.begin ? -1 : (layer - cycle.begin) / cycle.period;
@@ -381,7 +391,8 @@ const Graph* graph_of(ForwardModel& model, int64_t layers, Diagnostics& diags) {
   std::unique_ptr<Graph>& known = model.graphs[layers];
   if (known != nullptr) return known.get();
   ForwardPass pass = model.pass;
-  pass.layers = layers;
+  // Other layers than those that are counted may be more.
+  if (layers < model.layers) pass.layers = layers;
   const auto description =
       write_forward(model.model, {*model.manifest, pass}, diags);
   if (!description) return nullptr;
@@ -412,7 +423,7 @@ std::optional<ForwardCollectives> of_few_layers(ForwardModel& model,
   if (!cycle) return std::nullopt;
   Diagnostics quiet;
   const Graph* graph = graph_of(model, cycle->kept, quiet);
-  if (graph == nullptr ||
+  if (graph == nullptr || !is_one_stack(*graph) ||
       (of.rules != nullptr &&
        !names_no_layer(*graph, *of.rules, *cycle, model.layers))) {
     return std::nullopt;

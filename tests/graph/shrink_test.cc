@@ -48,18 +48,23 @@ struct Shrunk {
   std::string messages;
 };
 
-std::unique_ptr<Shrunk> shrunk(const std::string& config, const Mesh& devices,
-                               ForwardPass pass = {}) {
+std::unique_ptr<Shrunk> shrunk_config(const testing::Json& config,
+                                      const Mesh& devices,
+                                      ForwardPass pass = {}) {
   auto result = std::make_unique<Shrunk>();
-  result->large = testing::synthesize(testing::sample_config(config));
+  result->large = testing::synthesize(config);
   const Manifest& manifest = result->large->good();
-  const auto model = recognise_model(
-      manifest, testing::parsed_config(testing::sample_config(config)), nullptr,
-      result->diags);
+  const auto model = recognise_model(manifest, testing::parsed_config(config),
+                                     nullptr, result->diags);
   REQUIRE(model);
   result->small = shrink(*model, {manifest, pass}, devices, result->diags);
   result->messages = testing::messages(result->diags);
   return result;
+}
+
+std::unique_ptr<Shrunk> shrunk(const std::string& config, const Mesh& devices,
+                               ForwardPass pass = {}) {
+  return shrunk_config(testing::sample_config(config), devices, pass);
 }
 
 // Specs by parameter under the family's rules.
@@ -105,6 +110,29 @@ TEST_CASE("shrink: real models are placed as before, parameter by parameter") {
       CHECK(both->small->manifest.total_elements() <
             both->large->good().total_elements() / 20);
     }
+  }
+}
+
+TEST_CASE("shrink: heads of a state space still fill the model") {
+  const testing::Json config = {
+      {"model_type", "mamba2"}, {"architectures", {"Mamba2ForCausalLM"}},
+      {"hidden_size", 1152},    {"num_heads", 36},
+      {"head_dim", 64},         {"expand", 2},
+      {"n_groups", 4},          {"state_size", 16},
+      {"vocab_size", 32000},    {"num_hidden_layers", 24}};
+  for (const char* text : {"fsdp=2,tp=2", "tp=4", "fsdp=3,tp=6", "dp=5"}) {
+    CAPTURE(text);
+    const Mesh devices = mesh(text);
+    const auto both = shrunk_config(config, devices);
+    REQUIRE_MESSAGE(both->small, both->messages);
+    const auto large = specs(both->large->good(), "@all_models", devices);
+    for (const auto& placed :
+         specs(both->small->manifest, "@all_models", devices)) {
+      CAPTURE(placed.first);
+      CHECK(placed.second == large.at(placed.first));
+    }
+    CHECK(both->small->manifest.total_elements() <
+          both->large->good().total_elements() / 20);
   }
 }
 

@@ -112,6 +112,34 @@ TEST_CASE("forward collectives: few layers send what all of them do") {
   CHECK(uses > 500);
 }
 
+TEST_CASE("forward collectives: encoders and decoders are counted apart") {
+  const auto sent = [](int64_t encoder, int64_t decoder) {
+    const auto both = counted({{"model_type", "t5"},
+                               {"architectures", {"T5Model"}},
+                               {"d_model", 16},
+                               {"d_kv", 4},
+                               {"d_ff", 32},
+                               {"num_heads", 4},
+                               {"vocab_size", 64},
+                               {"num_layers", encoder},
+                               {"num_decoder_layers", decoder}},
+                              "@all_models", "fsdp=2,tp=2");
+    REQUIRE_MESSAGE(both->once, testing::messages(both->diags));
+    REQUIRE(both->each);
+    CHECK(text_of(*both->once) == text_of(*both->each));
+    int64_t bytes = 0;
+    for (const CollectiveUse& use : both->once->uses) {
+      bytes += use.bytes_per_device;
+    }
+    return bytes;
+  };
+  const int64_t few = sent(5, 5);
+  const int64_t encoder = sent(9, 5) - few;
+  const int64_t decoder = sent(5, 9) - few;
+  CHECK(encoder > 0);
+  CHECK(decoder > encoder);  // it reads what the encoder gives, too
+}
+
 // Rules of a Llama, with one before them.
 std::string rules_but(const std::string& first) {
   return "axes: [dp, fsdp, tp]\nrules:\n" + first +

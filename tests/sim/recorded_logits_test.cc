@@ -81,14 +81,18 @@ Tensor ids_of(std::string_view name, const Shape& shape, int64_t below,
   return converted(tensor, element);
 }
 
-Tensor value_of(const Value& value, Element element) {
+// Of a model of that recording: of its inputs, integers are as large as it
+// says.
+Tensor value_of(const Value& value, const Json& recorded, Element element) {
   if (value.kind == Value::Kind::Parameter) {
     return weight_of(value.parameter, value.shape, element);
   }
   if (value.integers_below == 0) {
     return weight_of(value.name, value.shape, element);
   }
-  return ids_of(value.name, value.shape, value.integers_below, element);
+  return ids_of(value.name, value.shape,
+                recorded.at("inputs").at(value.name).at("below").get<int64_t>(),
+                element);
 }
 
 std::vector<Json> recorded_cases() {
@@ -188,7 +192,7 @@ std::string unsharded_differences(const Json& recorded,
   std::vector<Tensor> given(graph.values.size());
   for (size_t v = 0; v < given.size(); ++v) {
     if (graph.values[v].kind == Value::Kind::Result) continue;
-    given[v] = value_of(graph.values[v], Element::F32);
+    given[v] = value_of(graph.values[v], recorded, Element::F32);
   }
   const std::vector<Tensor> values = evaluate(graph, given, Arithmetic::F32);
   std::vector<Tensor> outputs;
@@ -244,7 +248,7 @@ TEST_CASE("recorded logits are what every model computes on several devices") {
         *model, "@all_models", "fsdp=2,tp=2", ValueSource::Checkpoint,
         [&](int value, Element element) {
           return value_of(model->graph->values[static_cast<size_t>(value)],
-                          element);
+                          recorded, element);
         });
     CAPTURE(run.messages);
     REQUIRE(run.simulation);

@@ -208,29 +208,39 @@ class Recurrence {
     const int64_t groups = query_.shape[2];
     if (result_.elements() == 0) return;
     const int64_t in_group = heads / groups;
-    std::vector<T> state(static_cast<size_t>(states_ * width_));
+    // Columns of a state depend on no other: so many are held at once.
+    const int64_t columns =
+        std::clamp<int64_t>(kHeld / std::max<int64_t>(1, states_), 1, width_);
+    std::vector<T> state(static_cast<size_t>(states_ * columns));
     for (int64_t b = 0; b < value_.shape[0]; ++b) {
       for (int64_t h = 0; h < heads; ++h) {
-        std::fill(state.begin(), state.end(), T{0});
-        for (int64_t t = b * length; t < (b + 1) * length; ++t) {
-          token(t * groups + h / in_group, t * heads + h, state.data());
+        for (int64_t first = 0; first < width_; first += columns) {
+          const int64_t count = std::min(columns, width_ - first);
+          std::fill(state.begin(), state.end(), T{0});
+          for (int64_t t = b * length; t < (b + 1) * length; ++t) {
+            token(t * groups + h / in_group, t * heads + h, first, count,
+                  state.data());
+          }
         }
       }
     }
   }
 
  private:
-  // Numbers of the group's and the head's rows.
-  void token(int64_t group, int64_t head, T* state) {
+  static constexpr int64_t kHeld = int64_t{1} << 16;  // numbers of a state
+
+  // Numbers of the group's and the head's rows, and which columns.
+  void token(int64_t group, int64_t head, int64_t first, int64_t count,
+             T* state) {
     const T* query = query_.data<T>() + group * states_;
     const T* key = key_.data<T>() + group * states_;
-    const T* value = value_.data<T>() + head * width_;
+    const T* value = value_.data<T>() + head * width_ + first;
     const bool by_number = decay_.shape.size() == 4;
     const T* decay = decay_.data<T>() + head * (by_number ? states_ : 1);
-    T* out = result_.data<T>() + head * width_;
-    for (int64_t n = 0; n < states_; ++n, state += width_) {
+    T* out = result_.data<T>() + head * width_ + first;
+    for (int64_t n = 0; n < states_; ++n, state += count) {
       const T kept = decay[by_number ? n : 0];
-      for (int64_t p = 0; p < width_; ++p) {
+      for (int64_t p = 0; p < count; ++p) {
         state[p] = Ring::add(Ring::multiply(kept, state[p]),
                              Ring::multiply(key[n], value[p]));
         out[p] = Ring::add(out[p], Ring::multiply(query[n], state[p]));

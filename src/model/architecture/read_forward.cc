@@ -387,7 +387,7 @@ const InputRule* Architecture::find_input(std::string_view wanted) const {
 }
 
 void StepReader::inputs(const Node& map, std::vector<InputRule>& result) {
-  if (!require(map, NodeKind::Map, "`inputs`", diags_)) return;
+  if (!require(map, NodeKind::Map, "inputs", diags_)) return;
   for (size_t i = 0; i < map.size(); ++i) {
     const Node of = map.item(i);
     if (!require(of, NodeKind::Map, "an input", diags_) ||
@@ -407,7 +407,7 @@ void StepReader::inputs(const Node& map, std::vector<InputRule>& result) {
       if (size) input.shape.push_back(*std::move(size));
     }
     if (const auto axes = of.find("axes")) {
-      if (!require(*axes, NodeKind::List, "`axes`", diags_)) continue;
+      if (!require(*axes, NodeKind::List, "axes", diags_)) continue;
       input.axes = labels_of(*axes);
     }
     if (!input.axes.empty() && input.axes.size() != shape->size()) {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/forward/inputs.h"
 
+#include <algorithm>
 #include <iterator>
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace shardplan {
 
@@ -13,6 +16,21 @@ void add_pass_sizes(const ForwardPass& pass, ModelScope& scope) {
   for (size_t i = 0; i < std::size(sizes); ++i) {
     scope.own.emplace_back(kPassSizes[i], ConfigValue::of(sizes[i]));
   }
+}
+
+bool reads_tokens(const RunnableModel& model) {
+  const Architecture& architecture = *model.architecture;
+  if (model.model_class->steps.empty()) return false;
+  const auto block =
+      architecture.blocks.find(model.model_class->steps.front().what);
+  if (block == architecture.blocks.end() || !block->second.forward) {
+    return false;
+  }
+  const std::vector<std::string>& names = block->second.forward->takes;
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    const InputRule* const rule = architecture.find_input(name);
+    return rule != nullptr && rule->below;
+  });
 }
 
 bool write_input(const InputRule& rule, ModelScope scope, ForwardWriter& out) {

@@ -8,12 +8,16 @@
 
 #include "model/architecture/architecture.h"
 #include "model/architecture/scope.h"
+#include "model/forward/runnable.h"
 #include "model/forward/writer.h"
 
 namespace shardplan {
 
 // kPassSizes, as names of the scope.
 void add_pass_sizes(const ForwardPass& pass, ModelScope& scope);
+
+// Whether the model reads integers: tokens, whose number the pass says.
+bool reads_tokens(const RunnableModel& model);
 
 // False, with the reason reported (SP009), where a size has no value.
 bool write_input(const InputRule& rule, ModelScope scope, ForwardWriter& out);

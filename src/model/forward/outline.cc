@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "base/checked.h"
 #include "core/facts.h"
 #include "model/architecture/scope.h"
 #include "model/config_reader.h"
@@ -399,8 +400,22 @@ class ShapeReading {
                 [this](std::string_view name) { return say(name); }),
         outline_(*model.architecture, values_) {}
 
-  std::vector<std::string> run() {
-    take_facts();
+  // Whether sizes that some shapes tell are those of the others, whatever the
+  // facts say.
+  bool fits() {
+    run(false);
+    std::set<std::string, std::less<>> fitting;
+    std::set<std::string, std::less<>> others;
+    for (const OutlineTensor& each : outline_.tensors) {
+      if (each.is_bias) continue;
+      (has_its_shape(each) ? fitting : others).insert(each.name);
+    }
+    return std::includes(fitting.begin(), fitting.end(), others.begin(),
+                         others.end());
+  }
+
+  std::vector<std::string> run(bool with_facts = true) {
+    if (with_facts) take_facts();
     outline_.add(model_.model_class->steps);
     for (const auto& [name, parameter] : names_.folded_tensors()) {
       found_.emplace(name, parameter);
@@ -431,6 +446,44 @@ class ShapeReading {
   }
 
  private:
+  // True where that is not known, or the tensor is not there.
+  bool has_its_shape(const OutlineTensor& tensor) {
+    const auto shape = shape_of(tensor);
+    const auto& dims = tensor.step->dims;
+    if (!shape || shape->size() != dims.size()) return true;
+    for (size_t i = 0; i < dims.size(); ++i) {
+      const auto size = size_of(dims[i], tensor.around);
+      if (size && *size != (*shape)[i]) return false;
+      // A product of sizes that nothing tells is still one size.
+      if (!dims[i].parts.empty()) continue;
+      const auto [told, is_new] = told_.try_emplace(
+          std::pair(tensor.around, dims[i].size.text), (*shape)[i]);
+      if (!is_new && told->second != (*shape)[i]) return false;
+    }
+    return true;
+  }
+
+  std::optional<int64_t> size_of(const DimTree& dim,
+                                 const Environment* around) {
+    const auto integer =
+        [&](const Expression& expression) -> std::optional<int64_t> {
+      const auto found = values_.evaluated(expression, around);
+      if (!found || found->kind != ConfigValue::Kind::Integer) {
+        return std::nullopt;
+      }
+      return found->integer;
+    };
+    if (dim.parts.empty()) return integer(dim.size);
+    std::optional<int64_t> sum = 0;
+    for (const DimTreePart& part : dim.parts) {
+      const auto size = size_of(part.dim, around);
+      sum = sum && size ? checked_add(*sum, *size) : std::nullopt;
+    }
+    if (!dim.per) return sum;
+    const auto times = integer(*dim.per);
+    return sum && times ? checked_mul(*sum, *times) : std::nullopt;
+  }
+
   // Sizes in dimensions of tensors that are there, through arguments.
   void collect_names(const Expression& expression, const Environment* around,
                      std::vector<std::string>& used, int depth = 0) {
@@ -617,9 +670,15 @@ class ShapeReading {
   PartialValues values_;
   Outline outline_;
   std::map<std::string, NamedParameter, std::less<>> found_;
+  // What an expression of a block is, by some shape.
+  std::map<std::pair<const Environment*, std::string>, int64_t> told_;
 };
 
 }  // namespace
+
+bool shapes_fit(RunnableModel model, const Manifest& manifest) {
+  return ShapeReading(model, manifest).fits();
+}
 
 std::vector<std::string> read_shapes(RunnableModel& model,
                                      const Manifest& manifest) {

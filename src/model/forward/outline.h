@@ -29,6 +29,10 @@ struct ModelOutline {
 ModelOutline outline_of(
     const std::shared_ptr<const Architecture>& architecture);
 
+// Whether the manifest's shapes may be those of the model, whose names it has:
+// a size that several tell is the same in all.
+bool shapes_fit(RunnableModel model, const Manifest& manifest);
+
 // Names whose values the shapes and the facts of a checkpoint tell, where the
 // config does not. What it says goes first, then facts, then shapes; a table of
 // layers is told by which modules a layer has, where there is no config. Gives

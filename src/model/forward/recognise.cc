@@ -198,6 +198,11 @@ std::optional<RunnableModel> by_names(const Manifest& manifest,
         outline.required.size() < most) {
       continue;
     }
+    RunnableModel candidate;
+    candidate.architecture = architecture;
+    candidate.model_class = &architecture->classes.front();
+    candidate.config = empty_config();
+    if (!shapes_fit(std::move(candidate), manifest)) continue;
     if (outline.required.size() == most) {
       model.alike.push_back(each);
       continue;

@@ -105,6 +105,28 @@ TEST_CASE("a linear recurrence is the sum over all earlier tokens") {
   }
 }
 
+TEST_CASE("a state that is too large to hold is computed column by column") {
+  const int64_t states = (int64_t{1} << 15) + 1;  // so that 1 fits, not 3
+  const Tensor query = numbers(Arithmetic::F64, {1, 2, 1, states}, 1);
+  const Tensor key = numbers(Arithmetic::F64, {1, 2, 1, states}, 2);
+  const Tensor value = numbers(Arithmetic::F64, {1, 2, 1, 3}, 3);
+  const Tensor decay = numbers(Arithmetic::F64, {1, 2, 1}, 4);
+  const Tensor all =
+      run("linear_recurrence", {query, key, value, decay}, {}, Arithmetic::F64);
+  for (int64_t p = 0; p < 3; ++p) {
+    CHECK(bitwise_equal(
+        run("linear_recurrence", {query, key, slice(value, 3, p, p + 1), decay},
+            {}, Arithmetic::F64),
+        contiguous(slice(all, 3, p, p + 1))));
+  }
+  const Tensor wide = make_tensor(Element::F64, {1, 1, 1, int64_t{1} << 22});
+  CHECK(run("linear_recurrence",
+            {wide, wide, slice(wide, 3, 0, 2),
+             make_tensor(Element::F64, {1, 1, 1})},
+            {}, Arithmetic::F64)
+            .elements() == 2);
+}
+
 TEST_CASE("a recurrence shards heads by group, and its state as sums") {
   const auto fit =
       fitted("linear_recurrence",

@@ -511,13 +511,13 @@ TEST_CASE("mistakes of a forward pass are reported with their places") {
   const std::pair<const char*, const char*> inputs[] = {
       {"{x: {shape: [batch, 2, 3], axes: [BATCH, null, null], below: 9}}", ""},
       {"{y: {shape: [batch]}}", "SP018 a.yaml:10:7 `x` is no input of a model"},
-      {"{x: {axes: []}}", "SP018 a.yaml:16:21 an input has a `shape`, a list"},
+      {"{x: {axes: []}}", "SP018 a.yaml:16:20 an input has a `shape`, a list"},
       {"{x: {shape: [batch], axes: [BATCH, null]}}",
-       "SP018 a.yaml:16:21 an input has as many `axes` as dimensions"},
-      {"{x: {shape: [bach]}}", "SP018 a.yaml:16:33 `bach` is not known here"},
+       "SP018 a.yaml:16:20 an input has as many `axes` as dimensions"},
+      {"{x: {shape: [bach]}}", "SP018 a.yaml:16:32 `bach` is not known here"},
       {"{x: {shape: [batch], blow: 3}}",
-       "SP004 a.yaml:16:41 unknown key `blow`"},
-      {"[x]", "SP004 a.yaml:16:20 `inputs` must be a map, not a list"},
+       "SP004 a.yaml:16:40 unknown key `blow`"},
+      {"[x]", "SP002 a.yaml:16:19 `inputs` must be a map, not a list"},
   };
   for (const auto& row : inputs) {
     const auto& text = row.first;

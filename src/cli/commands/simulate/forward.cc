@@ -13,6 +13,7 @@
 #include "core/facts.h"
 #include "io/hf_config/facts.h"
 #include "io/load.h"
+#include "model/forward/inputs.h"
 #include "model/forward/recognise.h"
 #include "session/plan_request.h"
 #include "sim/forward_collectives.h"
@@ -221,8 +222,11 @@ SideAnswer answer_of(const JudgedTarget& target, SideModel& side) {
   const Session& session = *target.session;
   const Numbers numbers = sent_numbers(session.manifest);
   const ForwardPass& pass = side.model->pass;
-  answer.over = std::to_string(pass.batch) + "x" + std::to_string(pass.length) +
-                " tokens in " + numbers.name;
+  answer.over = reads_tokens(side.model->model)
+                    ? std::to_string(pass.batch) + "x" +
+                          std::to_string(pass.length) + " tokens"
+                    : "a batch of " + std::to_string(pass.batch);
+  answer.over += std::string(" in ") + numbers.name;
   Diagnostics diags;
   answer.found = forward_collectives(
       *side.model,

@@ -296,10 +296,7 @@ std::optional<WholeModel> read_whole_model(Context& context,
       model->model, {opened->session.manifest, pass}, context.diags);
   if (!description) return std::nullopt;
   run.batch = pass.batch;
-  const bool reads_tokens = std::any_of(
-      description->inputs.begin(), description->inputs.end(),
-      [](const DescribedValue& each) { return each.integers_below > 0; });
-  if (reads_tokens) run.length = pass.length;
+  if (reads_tokens(model->model)) run.length = pass.length;
   run.target_length = pass.target_length.value_or(0);
   return WholeModel{std::move(opened->session), *std::move(description),
                     std::move(run)};

@@ -3,7 +3,9 @@
 // what is refused.
 #include "cli/commands/simulate/given_inputs.h"
 
+#include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -22,10 +24,10 @@ namespace {
 
 using nlohmann::json;
 
-// A file of float32 tensors [numbers].
-std::string floats(const std::string& name, std::vector<float> numbers) {
-  std::string file = testing::safetensors(
-      {{name, "F32", {static_cast<int64_t>(numbers.size())}}});
+// A file of one float32 tensor.
+std::string floats(const std::string& name, const Shape& shape,
+                   const std::vector<float>& numbers) {
+  std::string file = testing::safetensors({{name, "F32", shape}});
   const size_t data = file.size() - numbers.size() * sizeof(float);
   for (size_t i = 0; i < numbers.size(); ++i) {
     const auto bits = std::bit_cast<uint32_t>(numbers[i]);
@@ -33,6 +35,26 @@ std::string floats(const std::string& name, std::vector<float> numbers) {
       file[data + i * 4 + b] = static_cast<char>(bits >> (8 * b) & 0xffU);
     }
   }
+  return file;
+}
+
+std::string floats(const std::string& name, const std::vector<float>& numbers) {
+  return floats(name, {static_cast<int64_t>(numbers.size())}, numbers);
+}
+// Numbers that are not all alike.
+std::string floats(const std::string& name, const Shape& shape) {
+  std::vector<float> numbers;
+  for (int64_t i = 0; i < *element_count(shape); ++i) {
+    numbers.push_back(static_cast<float>(i % 7) * 0.25F);
+  }
+  return floats(name, shape, numbers);
+}
+
+// A file of int64 zeros.
+std::string zeros(const std::string& name, const Shape& shape) {
+  std::string file = testing::safetensors({{name, "I64", shape}});
+  const auto bytes = static_cast<size_t>(*element_count(shape)) * 8;
+  std::fill(file.end() - static_cast<ptrdiff_t>(bytes), file.end(), '\0');
   return file;
 }
 
@@ -59,14 +81,14 @@ ops:
   - {op: embedding, in: [table, b], out: z}
 )";
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  host.files["x"] = floats("x", {1, 2, 3, 4});
-  host.files["y"] = floats("y", {2, 4, 6, 8});
-  host.files["wrong"] = floats("y", {2, 4, 6, 9});
-  host.files["nan"] = floats("y", {2, 4, nan, 8});
-  host.files["nan_x"] = floats("x", {1, nan, 3, 4});
-  host.files["long"] = floats("x", {1, 2, 3, 4, 5});
+  host.files["x"] = floats("x", std::vector<float>{1, 2, 3, 4});
+  host.files["y"] = floats("y", std::vector<float>{2, 4, 6, 8});
+  host.files["wrong"] = floats("y", std::vector<float>{2, 4, 6, 9});
+  host.files["nan"] = floats("y", std::vector<float>{2, 4, nan, 8});
+  host.files["nan_x"] = floats("x", std::vector<float>{1, nan, 3, 4});
+  host.files["long"] = floats("x", std::vector<float>{1, 2, 3, 4, 5});
   host.files["ids"] = testing::safetensors({{"x", "I64", {4}}});
-  host.files["empty"] = floats("y", {});
+  host.files["empty"] = floats("y", std::vector<float>{});
   host.files["none"] = testing::safetensors({});
   host.files["several"] =
       testing::safetensors({{"a", "F32", {4}}, {"b", "F32", {4}}});
@@ -74,14 +96,12 @@ ops:
       "architectures": ["ViTModel"], "num_hidden_layers": 1, "image_size": 4,
       "num_attention_heads": 2, "intermediate_size": 8, "patch_size": 2,
       "num_channels": 1})";
-  host.files["pixels"] =
-      testing::safetensors({{"pixel_values", "F32", {6, 1, 4, 4}}});
-  host.files["large"] =
-      testing::safetensors({{"pixel_values", "F32", {6, 1, 5, 5}}});
+  host.files["pixels"] = floats("pixel_values", Shape{6, 1, 4, 4});
+  host.files["large"] = floats("pixel_values", Shape{6, 1, 5, 5});
   host.files["translator.json"] = R"({"model_type": "t5", "d_model": 8,
       "architectures": ["T5Model"], "num_layers": 1, "num_heads": 2,
       "d_kv": 4, "d_ff": 8, "vocab_size": 16})";
-  host.files["targets"] = testing::safetensors({{"ids", "I64", {2, 5}}});
+  host.files["targets"] = zeros("ids", {2, 5});
   words.insert(words.begin(), {"simulate"});
   words.insert(words.end(), {"--allow", "SP204"});
   const int code = run(words, host);
