@@ -300,6 +300,8 @@ class Outline {
       repeats.push_back({&one, around,
                          without_outer_modules(joined_name(
                              prefix, name.substr(0, name.find(".*"))))});
+      // There may be no layers behind others.
+      if (one.start) place.certain = false;
     } else {
       place.experts = &one;
       place.certain = false;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -104,22 +105,21 @@ Names select(const Names& names, const Names& wanted, bool there) {
   return some;
 }
 
-// Those that build on no other, then those that build on these: of several with
-// the same names the one that the others differ from is meant.
-Names simplest_first() {
-  const auto depth = [](const std::string& name) {
-    int steps = 0;
+// Those that most others build on first: of several with the same names the one
+// that the others differ from is meant.
+Names most_general_first() {
+  std::map<std::string, int, std::less<>> builders;
+  for (const std::string& name : architecture_names()) {
     for (auto all = find_architecture(name);
          all != nullptr && !all->like.empty();
          all = find_architecture(all->like)) {
-      ++steps;
+      ++builders[all->like];
     }
-    return steps;
-  };
+  }
   Names names = computing_architectures();
   std::stable_sort(names.begin(), names.end(),
                    [&](const std::string& a, const std::string& b) {
-                     return depth(a) < depth(b);
+                     return builders[a] > builders[b];
                    });
   return names;
 }
@@ -132,7 +132,7 @@ void report_unrecognised(const Names& names, Diagnostics& diags) {
   std::string near;
   ModelOutline outline;
   size_t most = 0;
-  for (const std::string& each : simplest_first()) {
+  for (const std::string& each : most_general_first()) {
     ModelOutline own = outline_of(find_architecture(each));
     const size_t found = select(names, own.required, true).size();
     if (!near.empty() && found <= most) continue;
@@ -189,7 +189,7 @@ std::optional<RunnableModel> by_names(const Manifest& manifest,
                                       Diagnostics& diags) {
   RunnableModel model;
   size_t most = 0;
-  for (const std::string& each : simplest_first()) {
+  for (const std::string& each : most_general_first()) {
     auto architecture = find_architecture(each);
     const Names folded = folded_names(manifest, *architecture);
     const ModelOutline outline = outline_of(architecture);
