@@ -2,17 +2,20 @@
 #include "graph/shrink.h"
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/checked.h"
+#include "core/fold.h"
 #include "graph/build.h"
 
 namespace shardplan {
 namespace {
 
-constexpr int64_t kLayers = 2;
+constexpr int64_t kLeastLayers = 2;
 // Small enough to be quick, large enough for numbers to differ.
 constexpr int64_t kMinWidth = 8;
 constexpr int64_t kMinHead = 4;
@@ -49,6 +52,12 @@ class Shrinking {
       if (size && !given_.contains(name)) {
         give(name, shrunk_size(*size, devices_, least_width()));
       }
+    }
+    // Of embeddings that are as wide as the model, or narrower.
+    if (const auto embedded = model_size(model_, "embedded")) {
+      give("embedded", embedded == hidden
+                           ? given_.at("hidden").integer
+                           : shrunk_size(*embedded, devices_, least_width()));
     }
     if (const auto positions = model_size(model_, "positions")) {
       give("positions", shrunk_size(*positions, devices_,
@@ -136,6 +145,21 @@ Shapes shapes_of(const GraphDescription& description) {
   return shapes;
 }
 
+// The first number in a name, that of its layer: 12 of "layers.12.mlp.w1".
+std::optional<int64_t> first_number(std::string_view name) {
+  while (!name.empty()) {
+    const size_t end = std::min(name.find_first_of("./"), name.size());
+    int64_t number = 0;
+    const char* const last = name.data() + end;
+    const auto read = std::from_chars(name.data(), last, number);
+    if (end > 0 && read.ec == std::errc() && read.ptr == last && number >= 0) {
+      return number;
+    }
+    name.remove_prefix(std::min(end + 1, name.size()));
+  }
+  return std::nullopt;
+}
+
 ModelFacts facts_of(ModelFacts facts, const RunnableModel& model) {
   const auto follow = [&](std::optional<int64_t>& fact, const char* name) {
     if (fact) fact = model_size(model, name);
@@ -161,6 +185,12 @@ Manifest manifest_of(const Manifest& large, const Shapes& shapes,
     small.add(large.name(i), {large.type(i).dtype, *found->second},
               large.where(i));
     if (const AxisLabels* axes = large.axes(i)) small.set_axes(index, *axes);
+  }
+  for (const Manifest::Buffer& buffer : large.buffers()) {
+    const auto found = shapes.find(buffer.name);
+    if (found == shapes.end()) continue;
+    small.add(buffer.name, {buffer.type.dtype, *found->second}, buffer.where,
+              true);
   }
   small.title = large.title;
   small.model_name = large.model_name;
@@ -198,11 +228,31 @@ int64_t shrunk_size(int64_t size, int64_t modulus, int64_t minimum) {
   return shrunk ? std::min(size, *shrunk) : size;
 }
 
+int64_t shrunk_layers(const RunnableModel& model, const Manifest& manifest) {
+  const int64_t layers = model_size(model, "layers").value_or(kLeastLayers);
+  const Folding folding = fold_by_type(manifest);
+  // Per class of tensors, the first layer that has one.
+  std::vector<int64_t> first(folding.classes.size(), layers);
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const auto layer = first_number(manifest.name(i));
+    int64_t& known = first[folding.class_of[i]];
+    if (layer) known = std::min(known, *layer);
+  }
+  int64_t count = kLeastLayers;
+  for (const int64_t layer : first) {
+    // Those behind the last are not run.
+    if (layer < layers) count = std::max(count, layer + 1);
+  }
+  return std::min(count, layers);
+}
+
 std::optional<SmallModel> shrink(const RunnableModel& model,
                                  const ForwardInput& input, const Mesh& mesh,
                                  Diagnostics& diags) {
   ForwardInput large = input;
-  if (!large.pass.layers) large.pass.layers = kLayers;
+  if (!large.pass.layers) {
+    large.pass.layers = shrunk_layers(model, large.manifest);
+  }
   const auto described = write_quietly(model, large, diags);
   // The small model has the shapes that its sizes give: what the large one's
   // contradict must be reported before.

@@ -8,11 +8,11 @@
 // axis, since it is heads * head_dim that is cut); which sizes are products
 // (heads * head_dim) and that they are as wide as the residual stream where
 // they were. So every spec that the large model has is legal for the small one,
-// and one that is corrected there is corrected here. Of the layers two are left
-// unless the pass says how many. Weights stay larger than the activations of
-// the pass where they were, so that the same of them are sent. Not kept:
-// everything that is about magnitude, as bytes, and what `--min-size` leaves
-// out.
+// and one that is corrected there is corrected here. Of the layers the first
+// are left, as many as the pass or shrunk_layers says. Weights stay larger than
+// the activations of the pass where they were, so that the same of them are
+// sent. Not kept: everything that is about magnitude, as bytes, and what
+// `--min-size` leaves out.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,8 @@
 namespace shardplan {
 
 struct SmallModel {
-  // The parameters that the pass reads. Its facts are those of the small model.
+  // The parameters and buffers that the pass reads. Its facts are those of the
+  // small model.
   Manifest manifest;
   RunnableModel model;
 };
@@ -34,6 +35,10 @@ struct SmallModel {
 // The smallest size from `minimum` up that leaves the same rest as `size`, and
 // is no larger. REQUIRES: size, modulus, minimum > 0.
 int64_t shrunk_size(int64_t size, int64_t modulus, int64_t minimum);
+
+// The first layers, of which every other has the tensors and shapes of one, and
+// two at least: behind dense layers the first one with experts.
+int64_t shrunk_layers(const RunnableModel& model, const Manifest& manifest);
 
 // Errors as write_forward, and those of build_graph where the large model's own
 // shapes do not fit. `input.pass.layers`: how many layers are kept.

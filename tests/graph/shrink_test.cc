@@ -180,6 +180,40 @@ TEST_CASE("shrink: as many layers as are asked for, and what is small stays") {
   CHECK(small->manifest.total_elements() == manifest.total_elements());
 }
 
+TEST_CASE("shrink: layers of every kind are left, with their buffers") {
+  const auto config = testing::changed(
+      testing::small_config("deepseek_v3"),
+      {{"num_hidden_layers", 6}, {"first_k_dense_replace", 3}});
+  const auto result = shrunk_config(config, mesh("tp=2"));
+  REQUIRE_MESSAGE(result->small, result->messages);
+  CHECK(model_size(result->small->model, "layers") == 4);
+  // Three layers are dense.
+  REQUIRE(result->small->manifest.buffers().size() == 1);
+  CHECK(result->small->manifest.buffers().front().name ==
+        "model.layers.3.mlp.gate.e_score_correction_bias");
+  const auto run =
+      testing::whole_model_of(result->small->manifest, result->small->model);
+  CHECK_MESSAGE(run->graph, run->messages);
+}
+
+TEST_CASE("shrink: embeddings as wide as the model stay so") {
+  const testing::Json config = {
+      {"model_type", "opt"},       {"architectures", {"OPTForCausalLM"}},
+      {"hidden_size", 768},        {"ffn_dim", 3072},
+      {"num_attention_heads", 12}, {"num_hidden_layers", 3},
+      {"vocab_size", 1000},        {"word_embed_proj_dim", 768}};
+  const auto same = shrunk_config(config, mesh("tp=2"));
+  REQUIRE_MESSAGE(same->small, same->messages);
+  const auto& model = same->small->model;
+  CHECK(model_size(model, "embedded") == model_size(model, "hidden"));
+  CHECK(*model_size(model, "hidden") < 768);
+  const auto other = shrunk_config(
+      testing::changed(config, {{"word_embed_proj_dim", 512}}), mesh("tp=2"));
+  REQUIRE_MESSAGE(other->small, other->messages);
+  CHECK(testing::has_tensor(other->small->manifest,
+                            "model.decoder.project_in.weight"));
+}
+
 TEST_CASE("shrink: the small model runs, sharded as the large one would be") {
   const auto both = shrunk("qwen2-7b", mesh("fsdp=2,tp=2"));
   REQUIRE_MESSAGE(both->small, both->messages);

@@ -119,7 +119,6 @@ namespace {
 
 constexpr int64_t kDefaultBatch = 2;
 constexpr int64_t kDefaultLength = 16;
-constexpr int64_t kShrunkLayers = 2;
 
 // Among how many devices a semantic axis divides, such as __BATCH__.
 int64_t shards_of(std::string_view token, const RuleSet* rules,
@@ -239,7 +238,9 @@ std::optional<Opened> open_shrunk(Context& context, Recognised& model,
   auto pass = forward_pass(options, *model.model.architecture, given,
                            &inputs.rules, *mesh, diags);
   if (!pass) return std::nullopt;
-  if (!pass->layers) pass->layers = kShrunkLayers;
+  if (!pass->layers) {
+    pass->layers = shrunk_layers(model.model, inputs.manifest);
+  }
   auto smaller = shrink(model.model, {inputs.manifest, *pass},
                         options.simulate.shrink_mesh.value_or(*mesh), diags);
   if (!smaller) return std::nullopt;
