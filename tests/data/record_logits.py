@@ -114,6 +114,7 @@ def older(config):
             config[key] = rope.pop(key)
     if rope.get("rope_type", "default") != "default":
         config["rope_scaling"] = rope
+    config.setdefault("pad_token_id", None)  # beyond tiny vocabularies
     return config
 
 
