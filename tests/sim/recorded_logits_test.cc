@@ -26,6 +26,7 @@
 #include "tests/support/hf_config.h"
 #include "tests/support/messages.h"
 #include "tests/support/whole_model.h"
+#include "tests/support/whole_values.h"
 
 namespace shardplan {
 namespace {
