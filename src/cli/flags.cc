@@ -41,8 +41,9 @@ constexpr std::string_view kOrder[] = {
     "hardware", "memory", "reserve", "fragmentation", "stages", "optimizer",
     "param-dtype", "grad-dtype", "moment-dtype", "master-dtype",
     "compute-dtype", "live-layers", "state-rules", "zero", "zero-axes",
-    "zero-style", "mode", "batch", "seq", "source-seq", "kv-dtype", "kv-block",
-    "kv-axes", "batch-axes", "sequence-axes",
+    "zero-style", "mode", "batch", "seq", "source-seq", "microbatches", "remat",
+    "schedule", "attention", "loss-tiles", "expert-factor", "kv-dtype",
+    "kv-block", "kv-axes", "batch-axes", "sequence-axes",
     // Output
     "to", "format", "json", "output", "expand", "exact", "color", "quiet",
     "verbose", "no-progress",
@@ -55,8 +56,8 @@ std::vector<Flag> all_flags() {
   for (const auto* more :
        {&planning_flags(), &memory_flags(), &general_flags(), &check_flags(),
         &diff_flags(), &explain_flags(), &export_flags(), &gate_flags(),
-        &inspect_flags(), &resolve_flags(), &simulate_flags(),
-        &sweep_flags()}) {
+        &inspect_flags(), &resolve_flags(), &simulate_flags(), &sweep_flags(),
+        &workload_flags()}) {
     rows.insert(rows.end(), more->begin(), more->end());
   }
   std::vector<Flag> ordered;

@@ -104,6 +104,7 @@ Row any_row() {
           Dims{draw_any<std::vector<int64_t>>()},
           any_spec(),
           MemoryRange{whole(), whole(), real()},
+          ByteBracket{whole(), whole(), whole()},
           Prose{any_name()},
           std::monostate{}};
 }
@@ -157,6 +158,11 @@ struct Expected {
     return mesh;
   }
   Json operator()(const Prose& prose) const { return printable(prose.text); }
+  Json operator()(const ByteBracket& bracket) const {
+    return {{"lower", bracket.lower},
+            {"estimate", bracket.estimate},
+            {"upper", bracket.upper}};
+  }
   Json operator()(const MemoryRange& range) const {
     return {{"max", range.max}, {"min", range.min}, {"mean", range.mean}};
   }
