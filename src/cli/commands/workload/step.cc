@@ -453,7 +453,7 @@ Table alive_table(const MemoryBracket& bracket) {
   table.rows = [&bracket](const RowSink& sink) {
     for (const AliveRow& row : bracket.alive) {
       sink(Row{row.value,
-               std::string(row.saved ? "forward, kept" : "backward of this"),
+               std::string(row.saved ? "forward" : "backward"),
                bytes_cell(row.bytes)});
     }
   };
