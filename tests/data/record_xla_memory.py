@@ -31,6 +31,10 @@ float32, and mostly keeps it so. A line of xla_memory.jsonl:
   placed in it, from the largest on, those that share no bytes with one before:
   [shape on a device, bytes, count], while they are a 500th of it; they are not
   all alive at once, but what a loop keeps of every layer is
+- `live`, bytes of the values, arguments aside, that are alive at once in the order that
+  the compiler chose, where they are the most (the temporaries are more by what could
+  not be packed, and what may run at once); `at_peak`, which: [shape, bytes, count],
+  those of at least a 500th, then the rest as one; `several` is one result of several
 - `residuals`, what JAX itself keeps of one layer for its gradients, before XLA, which
   makes some of it anew and drops what is there twice, but for the layer's parameters:
   [what made it, dtype, shape over all devices, count]; `input` is the layer's, and
@@ -321,7 +325,7 @@ def record_here(case):
             "bytes": {"arguments": found.argument_size_in_bytes, "outputs": found.output_size_in_bytes, "aliases": found.alias_size_in_bytes,
                       "temporaries": found.temp_size_in_bytes, "code": found.generated_code_size_in_bytes,
                       "peak": getattr(found, "peak_memory_in_bytes", None)},
-            "largest": largest_in(folder), "residuals": residuals, "versions": {"jax": jax.__version__, "jaxlib": jax.lib.__version__}}
+            "largest": largest_in(folder), **live_in(folder), "residuals": residuals, "versions": {"jax": jax.__version__, "jaxlib": jax.lib.__version__}}
 
 
 def largest_in(folder):
@@ -337,6 +341,29 @@ def largest_in(folder):
             taken.append((begin, begin + size))
             found[(shape, size)] += 1
     return [[shape, size, count] for (shape, size), count in found.items()]
+
+
+def live_in(folder):
+    [path] = glob.glob(f"{folder}/*jit_step*live-range.txt")
+    section = re.search(r"Live ranges at \d+ \(peak\):\n((?: +\S+\{[\d,]*\}: \d+ bytes.*\n)+)", pathlib.Path(path).read_text())
+    [program] = glob.glob(f"{folder}/*jit_step*cpu_after_optimizations.txt")
+    shapes, arguments, entry = {}, set(), False
+    for line in pathlib.Path(program).read_text().splitlines():
+        entry = line.startswith("ENTRY") or (entry and line != "}")
+        made = re.match(r" +(?:ROOT )?%?(\S+) = (\w+\[[\d,]*\])?", line)
+        if made:
+            shapes[made[1]] = made[2] or "several"
+            if entry and re.search(r" parameter\(\d+\)", line):
+                arguments.add(made[1])
+    found = collections.Counter()
+    for name, size in re.findall(r"(\S+)\{[\d,]*\}: (\d+) bytes", section[1]):
+        if name not in arguments:
+            found[(shapes[name], int(size))] += 1
+    total = sum(size * count for (_, size), count in found.items())
+    told = [[shape, size, count] for (shape, size), count in sorted(found.items(), key=lambda each: (-each[0][1], each[0]))
+            if size * LEAST >= total]
+    rest = total - sum(size * count for _, size, count in told)
+    return {"live": total, "at_peak": [*told, ["others", rest, 1]] if rest else told}
 
 
 def main():
