@@ -33,7 +33,8 @@ float32, and mostly keeps it so. A line of xla_memory.jsonl:
   all alive at once, but what a loop keeps of every layer is
 - `live`, bytes of the values, arguments aside, that are alive at once in the order that
   the compiler chose, where they are the most (the temporaries are more by what could
-  not be packed, and what may run at once); `at_peak`, which: [shape, bytes, count],
+  not be packed, and what may run at once, and less by what takes the place of donated
+  arguments); `at_peak`, which: [shape, bytes, count],
   those of at least a 500th, then the rest as one; `several` is one result of several
 - `residuals`, what JAX itself keeps of one layer for its gradients, before XLA, which
   makes some of it anew and drops what is there twice, but for the layer's parameters:
