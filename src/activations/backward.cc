@@ -77,9 +77,11 @@ bool is_step_of(const std::string& name, const std::string& base) {
 
 class Grouping {
  public:
-  Grouping(const Graph& graph, const std::vector<bool>& weights)
+  Grouping(const Graph& graph, const std::vector<bool>& weights,
+           bool biased_flash)
       : graph_(graph),
         weights_(weights),
+        biased_flash_(biased_flash),
         group_of_(graph.nodes.size(), -1),
         readers_(graph.values.size()) {
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
@@ -128,6 +130,8 @@ class Grouping {
     if (name_of(last) != base) return;
     bool has_mean = false;
     for (int n = first; n <= last; ++n) {
+      // An offset of the weight, say.
+      if (is_weight(node_at(graph_, n).result)) continue;
       group.nodes.push_back(n);
       group_of_[static_cast<size_t>(n)] = static_cast<int>(groups_.size());
       has_mean = has_mean || name_of(n) == base + ":mean";
@@ -204,6 +208,9 @@ class Grouping {
       const int other = group_of_[static_cast<size_t>(n)];
       // A norm of its own, as of heads, is none of its business.
       if (other >= 0 && other != static_cast<int>(number)) return;
+      if (!biased_flash_ && node_at(graph_, n).op->name == "relative_bias") {
+        return;
+      }
     }
     softmax.kind = FusedGroup::Kind::Attention;
     softmax.nodes.assign(nodes.begin(), nodes.end());
@@ -241,6 +248,7 @@ class Grouping {
 
   const Graph& graph_;
   const std::vector<bool>& weights_;
+  bool biased_flash_;
   std::vector<int> group_of_;
   std::vector<std::vector<int>> readers_;
   std::vector<FusedGroup> groups_;
@@ -258,8 +266,9 @@ const GradientDef& gradient_of(std::string_view op) {
 
 std::vector<FusedGroup> fused_groups(const Graph& graph,
                                      const std::vector<bool>& weights,
-                                     AttentionKind attention) {
-  return Grouping(graph, weights).run(attention);
+                                     AttentionKind attention,
+                                     bool biased_flash) {
+  return Grouping(graph, weights, biased_flash).run(attention);
 }
 
 std::vector<Share> expert_shares(const Graph& graph, double factor) {

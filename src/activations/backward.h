@@ -61,9 +61,12 @@ struct FusedGroup {
   int numbers = 1;
 };
 // A node is in one group at most; attention contains its softmax.
+// `biased_flash`: flash attention also where a bias is trained that is added to
+// the scores, whose gradient few kernels give.
 std::vector<FusedGroup> fused_groups(const Graph& graph,
                                      const std::vector<bool>& weights,
-                                     AttentionKind attention);
+                                     AttentionKind attention,
+                                     bool biased_flash = true);
 
 // Of values that are tokens sent to their experts: how many of the places there
 // are tokens take where every expert has as many, times `factor`; 1 of others.

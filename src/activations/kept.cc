@@ -7,6 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "graph/op.h"
+
 namespace shardplan {
 namespace {
 
@@ -32,7 +34,8 @@ class Reading {
       : view_(view),
         options_(options),
         keeping_(keeping),
-        groups(fused_groups(*view.program->graph, view.weights, attention)),
+        groups(fused_groups(*view.program->graph, view.weights, attention,
+                            keeping != Keeping::Eager)),
         group_at_(view.program->graph->nodes.size(), -1),
         inputs_(groups.size()),
         rows_(groups.size()) {
@@ -117,6 +120,28 @@ class Reading {
       }
     }
     if (gradient.result) found.registers.push_back(view_.at(i).result);
+    if (keeping_ == Keeping::Eager) keep_steps(i, found);
+  }
+
+  // What operations keep on the way that are several in a framework: the tanh
+  // of a GELU (transformers' NewGELUActivation: its cube, tanh, half, one
+  // more), the tables of cosines and sines.
+  void keep_steps(int i, BackwardReads& found) const {
+    const int result = view_.at(i).result;
+    const std::string_view op = view_.op(i);
+    if (op == "gelu" &&
+        text_of(view_.node(i).attributes, "approximate", "tanh") == "tanh") {
+      found.extra += 3 * view_.reg(result).bytes[static_cast<size_t>(keeping_)];
+      found.extra_name = view_.name(result);
+    } else if (op == "rope") {
+      const Shape& shape =
+          view_.program->registers[static_cast<size_t>(result)].local_shape;
+      const int dim =
+          dim_at(integer_of(view_.node(i).attributes, "dim", 1), shape.size());
+      found.extra += Int128{2} * shape[static_cast<size_t>(dim)] *
+                     shape.back() * options_.element_bytes;
+      found.extra_name = view_.name(result);
+    }
   }
 
   void read_fused(int i, const FusedGroup& group) {
@@ -147,12 +172,23 @@ class Reading {
       found.extra_name = view_.name(result);
     }
     if (group.kind != FusedGroup::Kind::Norm) found.registers.push_back(result);
+    if (found.attention && keeping_ == Keeping::Eager) {
+      // Keys and values are repeated for all heads.
+      const auto k = static_cast<size_t>(keeping_);
+      const Int128 whole = view_.reg(result).bytes[k];
+      for (const int input : inputs_[g]) {
+        const Int128 own = view_.reg(input).bytes[k];
+        if (own < whole) found.extra += whole - own;
+      }
+    }
   }
 
-  // Norms that are computed in float32 step by step keep a copy of their input.
+  // Norms that are computed in float32 step by step keep a copy of their input,
+  // those that subtract a mean in any case (transformers' CohereLayerNorm).
   void copy_as_float(int i, const FusedGroup& group) {
+    const bool subtracts_mean = group.numbers == 2;
     if (group.kind != FusedGroup::Kind::Norm ||
-        options_.element_bytes >= kFloatBytes ||
+        (options_.element_bytes >= kFloatBytes && !subtracts_mean) ||
         view_.at(i).node != group.nodes.front()) {
       return;
     }

@@ -27,12 +27,21 @@ enum class PipelineSchedule : uint8_t {
   Interleaved,            // 1F1B over several chunks of layers per stage
 };
 
+// What runs the step, where that is known: the bracket is narrower then.
+enum class Kernels : uint8_t {
+  Any,
+  Fused,  // kernels for norms, attention, gated activations (Megatron-LM with
+          // Transformer Engine)
+  Eager,  // operation by operation (PyTorch without compilation)
+};
+
 struct StepOptions {
   SegmentOptions segments;
   Remat remat;
   int64_t microbatches = 1;
   PipelineSchedule schedule = PipelineSchedule::OneForwardOneBackward;
   int64_t chunks = 1;  // of a stage, where interleaved
+  Kernels kernels = Kernels::Any;
 };
 
 }  // namespace shardplan

@@ -182,6 +182,8 @@ class Sweep {
                             view_.computes(i) &&
                             gradient_of(view_.op(i)).repeat == Repeat::Cheap;
       if (in_place) here = std::max(before, here - bytes_if_dropped(result));
+      // Gradients that several readers give are added up beside one another.
+      if (k_ == static_cast<size_t>(Keeping::Eager)) here += largest_given(i);
       visit(i, here + registers.total + extra + gathered_gradient(i), registers,
             gradients);
       if (view_.reg(result).root == result) gradients.drop(result);
@@ -190,6 +192,15 @@ class Sweep {
       if (over == released.end()) continue;
       for (const int reg : over->second) registers.drop(reg);
     }
+  }
+
+  Int128 largest_given(int i) const {
+    Int128 most = 0;
+    for (const int operand : values_.differentiates[static_cast<size_t>(i)]) {
+      const int root = view_.reg(operand).root;
+      if (has_gradient(root)) most = std::max(most, bytes(root));
+    }
+    return most;
   }
 
   Int128 bytes_if_dropped(int result) const {

@@ -21,6 +21,20 @@ enum Extra : size_t { kActivations = kCategories, kLogitRow, kBuffers, kRows };
 
 using Parts = std::array<Int128, kRows>;
 
+// How activations are kept in each of the three answers.
+std::array<Keeping, kKeepings> ways_of(Kernels kernels) {
+  using K = Keeping;
+  switch (kernels) {
+    case Kernels::Any:
+      break;
+    case Kernels::Fused:
+      return {K::Fused, K::Fused, K::Fused};
+    case Kernels::Eager:
+      return {K::Fused, K::Eager, K::Eager};
+  }
+  return {K::Least, K::Fused, K::Eager};
+}
+
 Int128 sum_of(const Parts& parts) {
   Int128 sum = 0;
   for (const Int128 part : parts) sum += part;
@@ -80,6 +94,19 @@ class StepMaker {
  private:
   const Segment& segment_of(const Step& step) const {
     return step.repeated ? repeated_[step.segment] : plain_[step.segment];
+  }
+  // Of one of the three answers.
+  const SegmentMemory& memory_of(const Step& step, size_t answer) const {
+    return segment_of(step).memory.at(way(answer));
+  }
+  size_t way(size_t answer) const {
+    return static_cast<size_t>(ways_of(options_.kernels).at(answer));
+  }
+  // Logits and loss of a segment, whatever kernels its layers have.
+  static Int128 logits_in(const Segment& segment, size_t keeping) {
+    const auto& by = segment.memory.at(keeping).backward_by;
+    const auto found = by.find(std::string(kLogits));
+    return found == by.end() ? Int128{0} : found->second;
   }
 
   void list_steps() {
@@ -251,7 +278,7 @@ class StepMaker {
     };
     Int128 saved = 0;
     for (const Step& step : own) {
-      if (step.saves) saved += segment_of(step).memory[k].saved;
+      if (step.saves) saved += memory_of(step, k).saved;
     }
     const auto [flying, chunks] = in_flight(stage);
     const Int128 others =
@@ -259,15 +286,13 @@ class StepMaker {
     Int128 before = 0;
     for (size_t i = 0; i < own.size(); ++i) {
       const Step& step = own[i];
-      const SegmentMemory& memory = segment_of(step).memory[k];
+      const SegmentMemory& memory = memory_of(step, k);
       Parts parts = state_of(device);
-      Int128 running = std::max(memory.backward, memory.forward);
-      const auto logits = memory.backward_by.find(std::string(kLogits));
-      if (logits != memory.backward_by.end()) {
-        parts[kLogitRow] = logits->second;
-        running -= logits->second;
-      }
-      running += plain_[step.segment].memory[k].saved * step.more_layers;
+      Int128 running = std::max(memory.backward, memory.forward) -
+                       logits_in(segment_of(step), way(k));
+      parts[kLogitRow] = logits_in(segment_of(step), k);
+      running +=
+          plain_[step.segment].memory.at(way(k)).saved * step.more_layers;
       parts[kActivations] = others + before + running;
       Int128& gradients = parts[index_of(Category::Gradients)];
       gradients = gradients_at(own, i, gradients, keeping);
@@ -306,7 +331,7 @@ class StepMaker {
     for (size_t i = 0; i < own.size(); ++i) {
       if (!own[i].saves) continue;
       const bool own_pass = i < static_cast<size_t>(moment.step);
-      for (const auto& [name, bytes] : segment_of(own[i]).memory[k].saved_by) {
+      for (const auto& [name, bytes] : memory_of(own[i], k).saved_by) {
         saved[name] += bytes * more / chunks + (own_pass ? bytes : Int128{0});
       }
     }
@@ -316,8 +341,8 @@ class StepMaker {
     };
     for (const auto& [name, bytes] : saved) add(name, bytes, true);
     const Step& at = own[static_cast<size_t>(moment.step)];
-    for (const auto& [name, bytes] : segment_of(at).memory[k].backward_by) {
-      add(name, bytes, false);
+    for (const auto& [name, bytes] : memory_of(at, k).backward_by) {
+      add(name, name == kLogits ? logits_in(segment_of(at), k) : bytes, false);
     }
     std::stable_sort(
         rows.begin(), rows.end(),

@@ -15,6 +15,7 @@ constexpr std::string_view kCounting = "check analyze";
 constexpr int64_t kMost = 1'000'000;
 
 std::vector<std::string> attention_names() { return {"flash", "scores"}; }
+std::vector<std::string> kernel_names() { return {"any", "fused", "eager"}; }
 
 void set_remat(const Setting& s, Options& o, Diagnostics& d) {
   o.workload.given = true;
@@ -70,6 +71,16 @@ const std::vector<Flag>& workload_flags() {
          o.workload.given = true;
          o.workload.step.segments.attention =
              s.value == "scores" ? AttentionKind::Scores : AttentionKind::Flash;
+       }},
+      {"kernels", 0, Takes::Choice, "KIND", "Memory",
+       "what runs the step: fused kernels, every operation by itself, or any "
+       "(default)",
+       kCounting, false, true, kernel_names,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.workload.given = true;
+         o.workload.step.kernels = s.value == "fused"   ? Kernels::Fused
+                                   : s.value == "eager" ? Kernels::Eager
+                                                        : Kernels::Any;
        }},
       {"loss-tiles", 0, Takes::Text, "N", "Memory",
        "parts in which logits and loss are computed (default 1)", kCounting,

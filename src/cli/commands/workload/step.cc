@@ -338,15 +338,15 @@ bool check_step_request(const Options& options, Diagnostics& diags) {
   const bool trains = options.planning.mode == Mode::Train;
   const StepOptions& step = options.workload.step;
   if (options.workload.given && !trains) {
-    return diags
-               .error(Code::Usage, {},
-                      "`--mode " +
-                          std::string(mode_name(options.planning.mode)) +
-                          "` has no backward pass, which `--remat`, "
-                          "`--microbatches`, `--schedule`, `--attention`, "
-                          "`--loss-tiles` and `--expert-factor` are about")
-               .help("leave them out, or leave out `--mode`"),
-           false;
+    diags
+        .error(Code::Usage, {},
+               "`--mode " + std::string(mode_name(options.planning.mode)) +
+                   "` has no backward pass")
+        .fact(
+            "`--remat`, `--microbatches`, `--schedule`, `--attention`, "
+            "`--kernels`, `--loss-tiles` and `--expert-factor` are about one")
+        .help("leave them out, or leave out `--mode`");
+    return false;
   }
   if (options.workload.given && !asks_for_step(options)) {
     diags
@@ -452,8 +452,7 @@ Table alive_table(const MemoryBracket& bracket) {
                    {"bytes_per_device", "per device", Align::Right}};
   table.rows = [&bracket](const RowSink& sink) {
     for (const AliveRow& row : bracket.alive) {
-      sink(Row{row.value,
-               std::string(row.saved ? "forward" : "backward"),
+      sink(Row{row.value, std::string(row.saved ? "forward" : "backward"),
                bytes_cell(row.bytes)});
     }
   };
