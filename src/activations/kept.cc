@@ -88,6 +88,7 @@ class Reading {
       return;
     }
     const FusedGroup* group = group_of(i);
+    if (options_.dropout) keep_mask(i);
     if (group == nullptr) {
       read_alone(i);
     } else if (is_fused(*group)) {
@@ -121,6 +122,26 @@ class Reading {
     }
     if (gradient.result) found.registers.push_back(view_.at(i).result);
     if (keeping_ == Keeping::Eager) keep_steps(i, found);
+  }
+
+  // A byte per number that may be dropped; the least is to draw them again.
+  void keep_mask(int i) {
+    if (keeping_ == Keeping::Least) return;
+    const int result = view_.at(i).result;
+    const std::string& name = view_.name(result);
+    const std::string_view part = part_name(name);
+    const FusedGroup* group = group_of(i);
+    const bool probabilities = group != nullptr &&
+                               group->kind == FusedGroup::Kind::Softmax &&
+                               part.ends_with("weights");
+    if (name.find(':') != std::string::npos ||
+        !(probabilities || part == "attn.output" || part == "cross.output" ||
+          part == "mlp.output" || part.ends_with("embedded"))) {
+      return;
+    }
+    BackwardReads& found = reads[static_cast<size_t>(i)];
+    found.extra += local_elements(view_, result);
+    found.extra_name = name;
   }
 
   // What operations keep on the way that are several in a framework: the tanh
@@ -168,7 +189,7 @@ class Reading {
     found.attention = group.kind == FusedGroup::Kind::Attention;
     if (group.kind != FusedGroup::Kind::Softmax) {
       found.registers = inputs_[g];
-      found.extra = rows_[g] * kFloatBytes * group.numbers;
+      found.extra += rows_[g] * kFloatBytes * group.numbers;
       found.extra_name = view_.name(result);
     }
     if (group.kind != FusedGroup::Kind::Norm) found.registers.push_back(result);

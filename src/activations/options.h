@@ -19,6 +19,8 @@ struct SegmentOptions {
   AttentionKind attention = AttentionKind::Flash;
   double expert_factor = 1;  // places of an expert per token that it gets
   int64_t loss_tiles = 1;    // parts in which logits are computed
+  // Of embeddings, of what attention and MLP add, of scores that are held.
+  bool dropout = false;
 };
 
 enum class PipelineSchedule : uint8_t {

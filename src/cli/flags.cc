@@ -42,8 +42,9 @@ constexpr std::string_view kOrder[] = {
     "param-dtype", "grad-dtype", "moment-dtype", "master-dtype",
     "compute-dtype", "live-layers", "state-rules", "zero", "zero-axes",
     "zero-style", "mode", "batch", "seq", "source-seq", "microbatches", "remat",
-    "schedule", "attention", "kernels", "loss-tiles", "expert-factor",
-    "kv-dtype", "kv-block", "kv-axes", "batch-axes", "sequence-axes",
+    "schedule", "attention", "kernels", "dropout", "loss-tiles",
+    "expert-factor", "kv-dtype", "kv-block", "kv-axes", "batch-axes",
+    "sequence-axes",
     // Output
     "to", "format", "json", "output", "expand", "exact", "color", "quiet",
     "verbose", "no-progress",

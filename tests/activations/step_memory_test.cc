@@ -148,6 +148,17 @@ TEST_CASE("a layer of Llama keeps what its kernels read") {
         2 * kTokens * 2 * h + kTokens * 8 * 4);
 }
 
+TEST_CASE("masks of dropout take a byte") {
+  const auto all = trained(kGpt2, "fsdp=1", {4, 16, {}, {}});
+  SegmentOptions masks;
+  masks.dropout = true;
+  CHECK(saved_by_layer(*all, masks, {}, Keeping::Fused) -
+            saved_by_layer(*all, {}, {}, Keeping::Fused) ==
+        2 * 64 * kTokens);
+  CHECK(saved_by_layer(*all, masks, {}, Keeping::Least) ==
+        saved_by_layer(*all, {}, {}, Keeping::Least));
+}
+
 TEST_CASE("scores of attention are held where they are asked for") {
   const auto all = trained(kLlama, "fsdp=1", {4, 16, {}, {}});
   SegmentOptions scores;

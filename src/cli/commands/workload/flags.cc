@@ -82,6 +82,14 @@ const std::vector<Flag>& workload_flags() {
                                    : s.value == "eager" ? Kernels::Eager
                                                         : Kernels::Any;
        }},
+      {"dropout", 0, Takes::Nothing, "", "Memory",
+       "masks of dropout are kept: of embeddings, of what attention and MLP "
+       "add, of scores",
+       kCounting, false, true, nullptr,
+       [](const Setting&, Options& o, Diagnostics&) {
+         o.workload.given = true;
+         o.workload.step.segments.dropout = true;
+       }},
       {"loss-tiles", 0, Takes::Text, "N", "Memory",
        "parts in which logits and loss are computed (default 1)", kCounting,
        false, true, nullptr,

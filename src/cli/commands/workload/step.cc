@@ -305,6 +305,9 @@ std::string workload_text(const Options& options, const Session& session,
           (step.segments.attention == AttentionKind::Flash
                ? "flash attention"
                : "scores of attention held");
+  if (step.kernels == Kernels::Fused) text += "; fused kernels";
+  if (step.kernels == Kernels::Eager) text += "; operation by operation";
+  if (step.segments.dropout) text += "; masks of dropout";
   if (step.segments.loss_tiles > 1) {
     text += "; loss in " + plural(step.segments.loss_tiles, "part");
   }
@@ -344,7 +347,9 @@ bool check_step_request(const Options& options, Diagnostics& diags) {
                    "` has no backward pass")
         .fact(
             "`--remat`, `--microbatches`, `--schedule`, `--attention`, "
-            "`--kernels`, `--loss-tiles` and `--expert-factor` are about one")
+            "`--kernels`, `--dropout`, `--loss-tiles` and `--expert-factor` "
+            "are about "
+            "one")
         .help("leave them out, or leave out `--mode`");
     return false;
   }
