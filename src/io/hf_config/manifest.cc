@@ -61,13 +61,24 @@ Diagnostics::Builder report_class(const Node& root, const Architecture& all,
       .help(std::string(kUseTensors));
 }
 
-// A quantisation that a part of the config says of itself is none of the
-// model type's.
-void check_parts(const Node& root, Diagnostics& diags) {
-  const auto text = root.find("text_config");
-  if (!text || !text->is_map()) return;
-  ConfigReader inner(*text, "text_config.", diags);
-  refuse_quantisation(inner);
+// The quantisation, which a part of the config may say of itself; beside one of
+// the whole that is refused.
+std::optional<Quantisation> with_part(const Architecture& architecture,
+                                      const Node& root, Quantisation whole,
+                                      Diagnostics& diags) {
+  constexpr const char* kPart = "text_config";
+  const auto text = root.find(kPart);
+  if (!text || !text->is_map()) return whole;
+  ConfigReader inner(*text, std::string(kPart) + ".", diags);
+  const auto own = inner.find("quantization_config");
+  if (whole.method != QuantMethod::None || !own) {
+    refuse_quantisation(inner);
+    return whole;
+  }
+  auto part =
+      read_part_quantisation(architecture, inner, kPart, whole.saved_by);
+  if (!inner.ok()) return std::nullopt;
+  return part;
 }
 
 // The dtype that `key` names; reports one that weights cannot have.
@@ -239,10 +250,13 @@ std::optional<Manifest> synthesize_manifest(const Document& config,
     file = QuantisationBeside{beside->document->root()};
     diags.keep(beside->file);
   }
-  const auto quantisation = read_quantisation(*kind.architecture, reader,
-                                              values.find(kSavedBy)->integer,
-                                              file ? &*file : nullptr, diags);
-  check_parts(*root, diags);
+  auto quantisation = read_quantisation(*kind.architecture, reader,
+                                        values.find(kSavedBy)->integer,
+                                        file ? &*file : nullptr, diags);
+  if (quantisation) {
+    quantisation =
+        with_part(*kind.architecture, *root, *std::move(quantisation), diags);
+  }
   Manifest manifest;
   if (file) manifest.sources.push_back(beside->file);
   manifest.format = std::string(kHfConfig.name);

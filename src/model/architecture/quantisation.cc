@@ -504,6 +504,28 @@ std::optional<Quantisation> read_quantisation(const Architecture& architecture,
   return result;
 }
 
+std::optional<Quantisation> read_part_quantisation(
+    const Architecture& architecture, ConfigReader& part,
+    const std::string& key, int64_t saved_by) {
+  const auto own = part.find("quantization_config");
+  const auto method =
+      own && own->is_map() ? own->find("quant_method") : std::nullopt;
+  const auto kept = own && own->is_map() ? own->find("ignore") : std::nullopt;
+  bool known =
+      method && find_method(method->text()) == QuantMethod::CompressedTensors;
+  for (size_t i = 0; known && kept && i < kept->size(); ++i) {
+    const std::string_view name = kept->item(i).text();
+    known = name == "lm_head" || name.starts_with("re:.*");
+  }
+  if (!known) {
+    refuse_quantisation(part);
+    return Quantisation();
+  }
+  auto result = read_own(architecture, part, saved_by);
+  if (result) result->of_part = key;
+  return result;
+}
+
 void refuse_quantisation(ConfigReader& config) {
   for (const std::string_view key : kKeys) {
     if (const auto value = config.find(key)) refuse_key(config, key, *value);

@@ -107,6 +107,9 @@ struct Quantisation {
   // Where it is said; shared, since it outlives what reads it.
   std::shared_ptr<ConfigReader> section;
   int64_t saved_by = 0;  // as kSavedBy
+  // The part of the config that says so of itself, and is alone quantised:
+  // "text_config"; "": all of the model.
+  std::string of_part = {};
   std::vector<std::string> remarks;
 
   // Whether layers that are alike otherwise may differ in it.
@@ -130,6 +133,12 @@ std::optional<Quantisation> read_quantisation(const Architecture& architecture,
                                               int64_t saved_by,
                                               const QuantisationBeside* beside,
                                               Diagnostics& diags);
+// That of a part of a config, such as `text_config`, where the config itself
+// has none: of compressed-tensors, whose patterns do not begin with the names
+// that the part has in the whole. Other methods, and names, are refused.
+std::optional<Quantisation> read_part_quantisation(
+    const Architecture& architecture, ConfigReader& part,
+    const std::string& key, int64_t saved_by);
 // Reports the quantisation that a part of a config has of its own.
 void refuse_quantisation(ConfigReader& config);
 
@@ -176,6 +185,7 @@ struct LinearPlace {
   bool expert = false;  // one of several that are repeated
   bool in_layer = false;
   bool in_section = false;
+  std::string part = {};  // of the config, that the section is read from
 };
 
 // How many layers were converted, and how many the config keeps from it.

@@ -34,6 +34,10 @@ class Chooser {
 
  private:
   Choice by_method() {
+    if (!all_.of_part.empty() && place_.part != all_.of_part &&
+        place_.role != LinearRole::Head) {
+      return kPlainWeight;
+    }
     if (all_.method == QuantMethod::Mlx) return mlx();
     if (place_.embedding) return kPlainWeight;
     if (all_.method == QuantMethod::Mxfp4) {

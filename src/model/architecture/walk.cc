@@ -229,6 +229,11 @@ class Walk {
     const ModuleBlock& block = found->second;
     const LinearPlace outer = place_;
     place_.in_section = true;
+    if (place_.part.empty()) {
+      for (const ConfigSection& each : scope.values->architecture().sections) {
+        if (each.name == one.what) place_.part = each.key;
+      }
+    }
     const bool good =
         enter(one.where) && steps(block.steps, {values, false, {}},
                                   joined_name(prefix, one.name), stack);

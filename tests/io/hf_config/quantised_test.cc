@@ -5,6 +5,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <tuple>
 
@@ -100,8 +101,7 @@ std::unique_ptr<testing::Synthesis> synthesize_row(const Json& row) {
         *read("hf_quant_config.json", row.at("beside")));
     beside.file = beside.document->shared_source();
   }
-  result->manifest =
-      synthesize_manifest(*config, result->diags, {}, &beside);
+  result->manifest = synthesize_manifest(*config, result->diags, {}, &beside);
   return result;
 }
 
@@ -181,6 +181,60 @@ TEST_CASE("quantised models: the method is told by names") {
     ++told;
   }
   CHECK(told > 400);
+}
+
+// Kimi K2.5's config says of its text alone that experts are packed.
+TEST_CASE("quantised models: a part that is alone quantised") {
+  const Json scheme = {{"quant_method", "compressed-tensors"},
+                       {"format", "pack-quantized"},
+                       {"quantization_status", "compressed"},
+                       {"ignore", {"lm_head", "re:.*self_attn.*"}},
+                       {"config_groups",
+                        {{"group_0",
+                          {{"targets", {"Linear"}},
+                           {"weights",
+                            {{"num_bits", 4},
+                             {"type", "int"},
+                             {"symmetric", true},
+                             {"strategy", "group"},
+                             {"group_size", 32},
+                             {"dynamic", false}}}}}}}};
+  Json config = testing::small_config("gemma3");
+  const auto plain = testing::synthesize(config);
+  const auto names = [](const Manifest& manifest) {
+    std::set<std::string> all;
+    for (size_t i = 0; i < manifest.size(); ++i) {
+      all.insert(std::string(manifest.name(i)));
+    }
+    return all;
+  };
+  const std::set<std::string> before = names(plain->good());
+  config["text_config"]["hidden_size"] = 64;
+  config["text_config"]["intermediate_size"] = 96;
+  config["text_config"]["quantization_config"] = scheme;
+  const auto packed = testing::synthesize(config);
+  const std::set<std::string> after = names(packed->good());
+  int converted = 0;
+  for (const std::string& name : before) {
+    const bool is_mlp = name.find("language_model") != name.npos &&
+                        name.find(".mlp.") != name.npos;
+    CAPTURE(name);
+    CHECK(after.contains(name) == !is_mlp);
+    if (is_mlp) CHECK(after.contains(name + "_packed"));
+    converted += is_mlp ? 1 : 0;
+  }
+  CHECK(converted > 0);
+  // Names within the part would begin otherwise in the whole.
+  Json named = config;
+  named["text_config"]["quantization_config"]["ignore"].push_back(
+      "model.layers.0.mlp.up_proj");
+  CHECK(!testing::synthesize(named)->manifest);
+  Json other = config;
+  other["text_config"]["quantization_config"] = {{"quant_method", "fp8"}};
+  CHECK(!testing::synthesize(other)->manifest);
+  Json twice = config;
+  twice["quantization_config"] = scheme;
+  CHECK(!testing::synthesize(twice)->manifest);
 }
 
 TEST_CASE("plain models are of no method") {
