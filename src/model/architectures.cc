@@ -108,6 +108,8 @@ class Library {
     auto result = read_architecture(
         find_shipped(kFolder, name, diags), blocks(),
         [this](std::string_view other) { return find(other); }, diags);
+    // Who asks again after that has failed is told again.
+    if (result == nullptr) read_.erase(read_.find(name));
     check_sound(result != nullptr, diags);
     read_.find(name)->second = result;
     return result;
