@@ -42,7 +42,9 @@ constexpr std::string_view kOrder[] = {
     "param-dtype", "grad-dtype", "moment-dtype", "master-dtype",
     "compute-dtype", "live-layers", "state-rules", "zero", "zero-axes",
     "zero-style", "mode", "batch", "seq", "source-seq", "kv-dtype", "kv-block",
-    "kv-axes", "batch-axes", "sequence-axes",
+    "kv-axes", "batch-axes", "sequence-axes", "engine",
+    "gpu-memory-utilization", "mem-fraction-static", "max-batched-tokens",
+    "max-seqs", "expert-parallel", "dp-attention",
     // Output
     "to", "format", "json", "output", "expand", "exact", "color", "quiet",
     "verbose", "no-progress",
@@ -53,9 +55,9 @@ constexpr std::string_view kOrder[] = {
 std::vector<Flag> all_flags() {
   std::vector<Flag> rows;
   for (const auto* more :
-       {&planning_flags(), &memory_flags(), &general_flags(), &check_flags(),
-        &diff_flags(), &explain_flags(), &export_flags(), &gate_flags(),
-        &inspect_flags(), &resolve_flags(), &simulate_flags(),
+       {&planning_flags(), &memory_flags(), &engine_flags(), &general_flags(),
+        &check_flags(), &diff_flags(), &explain_flags(), &export_flags(),
+        &gate_flags(), &inspect_flags(), &resolve_flags(), &simulate_flags(),
         &sweep_flags()}) {
     rows.insert(rows.end(), more->begin(), more->end());
   }

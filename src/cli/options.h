@@ -20,6 +20,7 @@
 #include "cli/output.h"
 #include "session/budget.h"
 #include "session/plan_request.h"
+#include "session/serving.h"
 
 namespace shardplan::cli {
 
@@ -45,6 +46,7 @@ struct Options {
 
   PlanRequest planning;
   MemoryRequest memory;
+  EngineRequest engine;
   OutputOptions output;
   RunOptions run;
 
