@@ -25,7 +25,7 @@ int64_t capped(Int128 bytes) {
   return static_cast<int64_t>(std::min<Int128>(bytes, INT64_MAX / 16));
 }
 
-// Choices of experts for a token.
+// Of a step, at its fullest.
 Int128 step_bytes(const StepWidths& w, int64_t tokens, int64_t sequences,
                   int64_t chosen, int64_t logit_copies) {
   const Int128 t = tokens;
@@ -115,37 +115,53 @@ Bracket step_activations(const StepWidths& widths, int64_t tokens,
                  512 * kMiB)};
 }
 
+std::string_view taken_name(Taken taken) {
+  switch (taken) {
+    case Taken::Rest:
+      return "rest";
+    case Taken::Before:
+      return "before";
+    case Taken::InShare:
+      break;
+  }
+  return "share";
+}
+
 std::vector<Overhead> overheads(const Engine& engine, const StepWidths& widths,
                                 const EngineDefaults& settings, int64_t ranks) {
-  const bool of_total = engine.share == MemoryShare::OfTotal;
+  const Taken step =
+      engine.share == MemoryShare::OfTotal ? Taken::InShare : Taken::Rest;
+  // Both ends of what logs show for one device, and for each further one.
+  constexpr int64_t kMostOutside = 1833 * kMiB;
   std::vector<Overhead> rows;
   rows.push_back(
       {"activations", "activations of the largest step",
        step_activations(widths, settings.batched_tokens, settings.sequences),
-       of_total, "closed form of the model's widths"});
-  rows.push_back(
-      {"graphs",
-       "captured graphs",
-       {96 * kMiB, 512 * kMiB, 3584 * kMiB},
-       of_total,
-       "logs: 0.11 to 1.44 GiB; 3.5 GiB: aiconfigurator's \"other\""});
+       step, "from the widths of the model"});
+  rows.push_back({"graphs",
+                  "captured graphs",
+                  {96 * kMiB, 512 * kMiB, 3584 * kMiB},
+                  step,
+                  "logs of vLLM and SGLang: 0.11 to 1.44 GiB; aiconfigurator "
+                  "keeps 3.5 GiB"});
   rows.push_back({"runtime",
-                  "runtime, outside the allocator",
+                  "runtime, outside of the allocator",
                   {64 * kMiB, 256 * kMiB, 1024 * kMiB},
-                  of_total,
-                  "vLLM's logs: 0.16 to 0.25 GiB; more before 2025"});
+                  step,
+                  "logs of vLLM: 0.16 to 0.25 GiB"});
   rows.push_back({"context",
                   "context and libraries",
-                  {256 * kMiB, 512 * kMiB, 1024 * kMiB},
-                  false,
-                  "a CUDA context with cuBLAS; not published"});
+                  {256 * kMiB, 512 * kMiB, kMostOutside},
+                  Taken::Before,
+                  "vllm#10511: up to 1.79 GiB on one device"});
   if (ranks > 1) {
     const int64_t nccl = (ranks > 2 ? 392 : 342) * kMiB;
     rows.push_back({"connections",
                     "connections to other devices",
-                    {nccl / 2, nccl, 2 * nccl},
-                    false,
-                    "aiconfigurator: NCCL 342 MiB for 2, 392 MiB for 4 and 8"});
+                    {nccl / 2, nccl, kMostOutside},
+                    Taken::Before,
+                    "aiconfigurator: NCCL takes 342 MiB for 2 devices, 392 "
+                    "for 4 and 8; vllm#10511: up to 1.79 GiB more on two"});
   }
   return rows;
 }

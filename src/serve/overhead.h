@@ -26,12 +26,19 @@ struct Bracket {
 };
 Bracket operator+(const Bracket& a, const Bracket& b);
 
+// What it comes out of.
+enum class Taken : uint8_t {
+  InShare,  // of the engine's share of the memory, like weights and cache
+  Rest,     // of what the share leaves
+  Before,   // before the engine looks at what is free
+};
+std::string_view taken_name(Taken taken);  // "share"
+
 struct Overhead {
   std::string name;   // "activations"
   std::string title;  // "activations of the largest step"
   Bracket bytes;
-  // It comes out of the engine's share of the memory; else out of the rest.
-  bool in_share = true;
+  Taken taken = Taken::InShare;
   std::string source;
 };
 

@@ -14,10 +14,10 @@ namespace {
 // vLLM schedules the next step while one runs.
 constexpr int64_t kStepsInFlight = 2;
 
-Bracket sum_of(const std::vector<Overhead>& rows, bool in_share) {
+Bracket sum_of(const std::vector<Overhead>& rows, Taken taken) {
   Bracket sum;
   for (const Overhead& row : rows) {
-    if (row.in_share == in_share) sum = sum + row.bytes;
+    if (row.taken == taken) sum = sum + row.bytes;
   }
   return sum;
 }
@@ -160,8 +160,8 @@ std::optional<Serving> serve(const Manifest& manifest,
   const int64_t ranks = input.mesh.tp * input.mesh.dp * input.mesh.pp;
   answer.overheads = overheads(engine, step_widths(*model, answer.degrees),
                                answer.settings, ranks);
-  const Bracket outside = sum_of(answer.overheads, false);
-  const Bracket inside = sum_of(answer.overheads, true);
+  const Bracket outside = sum_of(answer.overheads, Taken::Before);
+  const Bracket inside = sum_of(answer.overheads, Taken::InShare);
   answer.share_bytes =
       share_of(engine, answer.settings.share, input.device.usable, outside);
   if (engine.share == MemoryShare::OfTotal) {

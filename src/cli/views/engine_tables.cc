@@ -25,6 +25,10 @@ std::string share_text(const Serving& serving) {
                                 "before");
 }
 
+// In the order of Taken.
+constexpr std::array<std::string_view, 3> kTakenText = {
+    "", ", outside of the share", ", before"};
+
 // One row of the table of memory.
 struct MemoryRow {
   std::string category;
@@ -52,12 +56,13 @@ std::vector<MemoryRow> memory_rows_of(const Serving& serving) {
   }
   const int64_t total = stage.weights.total;
   rows.push_back({"weights", "total", "weights", {total, total, total}, ""});
-  for (const bool in_share : {true, false}) {
+  for (const Taken taken : {Taken::InShare, Taken::Rest, Taken::Before}) {
     for (const Overhead& row : serving.overheads) {
-      if (row.in_share != in_share) continue;
-      rows.push_back({row.name, in_share ? "share" : "outside",
-                      row.title + (in_share ? "" : ", outside of the share"),
-                      row.bytes, row.source});
+      if (row.taken != taken) continue;
+      rows.push_back(
+          {row.name, std::string(taken_name(taken)),
+           row.title + std::string(kTakenText[static_cast<size_t>(taken)]),
+           row.bytes, row.source});
     }
   }
   rows.push_back({"cache", "cache", "left for the cache", stage.available, ""});
