@@ -88,7 +88,9 @@ TEST_CASE("a shard must not cut a quantisation block") {
                                   {{"quant_method", "fp8"},
                                    {"activation_scheme", "dynamic"},
                                    {"weight_block_size", {128, 128}},
-                                   {"modules_to_not_convert", {"lm_head"}}}}});
+                                   {"modules_to_not_convert",
+                                    {"lm_head", "model.layers.0.mlp.gate",
+                                     "model.layers.1.mlp.gate"}}}}});
   const Judged cut = judged(config, "vllm");
   CHECK(cut.legal == std::vector<int64_t>{1});
   CHECK(cut.reasons(DegreeOf::Tensor, 2)

@@ -9,12 +9,12 @@
 namespace shardplan {
 namespace {
 
-constexpr int64_t kGiB = int64_t{1} << 30;
+constexpr int64_t kDeviceGiB = int64_t{1} << 30;
 
 DefaultsInput on(std::string_view device, int64_t gib, int64_t tp) {
   DefaultsInput in;
   in.device = device;
-  in.device_bytes = gib * kGiB;
+  in.device_bytes = gib * kDeviceGiB;
   in.mesh.tp = tp;
   return in;
 }

@@ -31,8 +31,8 @@ std::vector<CacheLayer> repeated(const CacheLayer& layer, size_t count) {
   return std::vector<CacheLayer>(count, layer);
 }
 
-std::vector<CacheLayer> joined(std::vector<CacheLayer> a,
-                               const std::vector<CacheLayer>& b) {
+std::vector<CacheLayer> together(std::vector<CacheLayer> a,
+                                 const std::vector<CacheLayer>& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
 }
@@ -52,7 +52,7 @@ TEST_CASE("blocks: a block is a page of every layer that is alike") {
 
 TEST_CASE("blocks: windows take what is on its way in besides") {
   const auto layers =
-      joined(repeated(tokens(100), 2), repeated(tokens(100, 64), 4));
+      together(repeated(tokens(100), 2), repeated(tokens(100, 64), 4));
   const auto pool =
       cache_pool(PoolKind::Blocks, layers, {1000, 16, 10}, 750 * 3200);
   REQUIRE(pool);
@@ -64,7 +64,7 @@ TEST_CASE("blocks: windows take what is on its way in besides") {
   // A window larger than the sequence holds it once, and a block more.
   const auto wide = cache_pool(
       PoolKind::Blocks,
-      joined(repeated(tokens(100), 2), repeated(tokens(100, 4096), 2)),
+      together(repeated(tokens(100), 2), repeated(tokens(100, 4096), 2)),
       {1000, 16, 10}, 64000);
   REQUIRE(wide);
   CHECK(wide->sequence_blocks == 63 + 64);
@@ -72,7 +72,7 @@ TEST_CASE("blocks: windows take what is on its way in besides") {
 
 TEST_CASE("blocks: groups of nearly equal size are padded") {
   const auto layers =
-      joined(repeated(tokens(100), 12), repeated(tokens(100, 64), 13));
+      together(repeated(tokens(100), 12), repeated(tokens(100, 64), 13));
   const auto pool = cache_pool(PoolKind::Blocks, layers, {64, 16, 0}, 1 << 20);
   REQUIRE(pool);
   CHECK(pool->groups == 2);
@@ -81,7 +81,7 @@ TEST_CASE("blocks: groups of nearly equal size are padded") {
 
 TEST_CASE("blocks: pages of attention grow until a state fits") {
   const auto layers =
-      joined(repeated(tokens(100), 1), repeated(state(5000), 3));
+      together(repeated(tokens(100), 1), repeated(state(5000), 3));
   const auto pool = cache_pool(PoolKind::Blocks, layers, {100, 16, 0}, 64000);
   REQUIRE(pool);
   CHECK(pool->block == 64);  // 4 * 16, for 5000 bytes of 1600 a page
@@ -93,18 +93,18 @@ TEST_CASE("blocks: pages of attention grow until a state fits") {
 }
 
 TEST_CASE("blocks: smaller pages hold more tokens, or are padded") {
-  const auto divides =
-      cache_pool(PoolKind::Blocks,
-                 joined(repeated(tokens(200), 2), repeated(tokens(100, 32), 2)),
-                 {320, 16, 0}, 1 << 20);
+  const auto divides = cache_pool(
+      PoolKind::Blocks,
+      together(repeated(tokens(200), 2), repeated(tokens(100, 32), 2)),
+      {320, 16, 0}, 1 << 20);
   REQUIRE(divides);
   CHECK(divides->block_bytes == 2 * 3200);
   // 20 blocks of 16, and of 32 tokens one and one more.
   CHECK(divides->sequence_blocks == 20 + 2);
-  const auto padded =
-      cache_pool(PoolKind::Blocks,
-                 joined(repeated(tokens(200), 2), repeated(tokens(150, 32), 2)),
-                 {320, 16, 0}, 1 << 20);
+  const auto padded = cache_pool(
+      PoolKind::Blocks,
+      together(repeated(tokens(200), 2), repeated(tokens(150, 32), 2)),
+      {320, 16, 0}, 1 << 20);
   REQUIRE(padded);
   CHECK(padded->sequence_blocks == 20 + 3);
 }
@@ -118,7 +118,7 @@ TEST_CASE("blocks: states alone") {
 
 TEST_CASE("tokens: windows have four tokens for five of the others") {
   const auto layers =
-      joined(repeated(tokens(100), 2), repeated(tokens(100, 10), 2));
+      together(repeated(tokens(100), 2), repeated(tokens(100, 10), 2));
   const auto pool = cache_pool(PoolKind::Tokens, layers, {50, 1, 0}, 36000);
   REQUIRE(pool);
   CHECK(pool->tokens == 100);
@@ -131,7 +131,8 @@ TEST_CASE("tokens: windows have four tokens for five of the others") {
 }
 
 TEST_CASE("tokens: a running sequence takes three states") {
-  const auto layers = joined(repeated(tokens(100), 1), repeated(state(500), 2));
+  const auto layers =
+      together(repeated(tokens(100), 1), repeated(state(500), 2));
   const auto pool = cache_pool(PoolKind::Tokens, layers, {10, 1, 0}, 19000);
   REQUIRE(pool);
   CHECK(pool->states == 8);

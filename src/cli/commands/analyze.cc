@@ -8,7 +8,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/views/budget_tables.h"
-#include "cli/views/engine_tables.h"
+#include "cli/views/engine/tables.h"
 #include "cli/views/tables.h"
 #include "resolve/device_memory.h"
 #include "session/budget.h"

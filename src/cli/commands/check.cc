@@ -19,7 +19,7 @@
 #include "cli/output.h"
 #include "cli/targets.h"
 #include "cli/views/budget_tables.h"
-#include "cli/views/engine_tables.h"
+#include "cli/views/engine/tables.h"
 #include "cli/views/tables.h"
 #include "gate/baseline.h"
 #include "io/load.h"

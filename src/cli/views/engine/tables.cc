@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/views/engine_tables.h"
+#include "cli/views/engine/tables.h"
 
 #include <algorithm>
 #include <cmath>
