@@ -192,7 +192,29 @@ void apply_settings(std::span<const Setting> settings, Options& options,
   settle_topology(settings, options, diags);
 }
 
+namespace {
+
+// An engine cuts a model by itself: of rules that nobody gave, and that it does
+// not follow, no finding is of use.
+void allow_for_engine(const Options& options, Diagnostics& diags) {
+  const PlanRequest& planning = options.planning;
+  if (!options.engine.name || !planning.rules.empty() || planning.saved_plan ||
+      planning.pattern != nullptr) {
+    return;
+  }
+  for (const CodeInfo& info : all_codes()) {
+    const bool of_rules = info.code >= Code::UnmatchedParameter &&
+                          info.code <= Code::ShardingLost;
+    if (of_rules && !prevents_running(info.code)) {
+      diags.set_severity(info.code, Severity::Off);
+    }
+  }
+}
+
+}  // namespace
+
 void apply_severities(const Options& options, Diagnostics& diags) {
+  allow_for_engine(options, diags);
   for (const std::string& text : options.run.deny) {
     if (text == "warnings") {
       diags.deny_warnings();

@@ -296,6 +296,7 @@ std::vector<Table> engine_tables(const Serving& serving) {
 SummaryEntries engine_summary(const Serving& serving) {
   const ServedStage& stage = serving.stage();
   const auto& pool = stage.pools[1];
+  const bool runs = pool && serving.problems.empty();
   std::vector<int64_t> legal;
   for (const DegreeVerdict& v : serving.verdicts) {
     if (v.of == DegreeOf::Tensor && v.legal) legal.push_back(v.degree);
@@ -306,13 +307,15 @@ SummaryEntries engine_summary(const Serving& serving) {
            YesNo{serving.problems.empty() && serving.missing_at_start == 0}},
           {"engine_weights", ByteSize{stage.weights.total}},
           {"engine_cache", ByteSize{stage.available.estimate}},
-          {"engine_tokens", pool ? Cell(Count{pool->tokens}) : Cell()},
-          {"engine_sequences", pool ? Cell(Ratio{pool->sequences}) : Cell()},
+          {"engine_tokens", runs ? Cell(Count{pool->tokens}) : Cell()},
+          {"engine_sequences", runs ? Cell(Ratio{pool->sequences}) : Cell()},
           {"engine_tp_degrees", Numbers{legal}}};
 }
 
 std::vector<std::string> engine_notes(const Serving& serving) {
   std::vector<std::string> notes = {settings_line(serving)};
+  // What it would hold if it started helps nobody.
+  if (!serving.problems.empty()) return notes;
   const ServedStage& stage = serving.stage();
   if (stage.pools[1]) {
     notes.push_back(tokens_line(serving, *stage.pools[1]));
