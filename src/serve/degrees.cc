@@ -37,10 +37,9 @@ std::vector<Sample> samples_of(const ServedModel& model) {
     const ParameterClass& c = model.folding.classes[i];
     const std::string& name = model.folding.folded_names[c.folded];
     const ParameterKind& kind = *model.kinds[i];
-    for (size_t d = 0; d < kind.size(); ++d) {
-      for (ServedDim& dim :
-           served_dims(kind[d], model.manifest->type(c.first).shape[d],
-                       is_expert_name(name))) {
+    for (auto& dims : served_parameter(
+             kind, model.manifest->type(c.first).shape, is_expert_name(name))) {
+      for (ServedDim& dim : dims) {
         if (dim.role != DimRole::Whole) samples.push_back({dim, name});
       }
     }
@@ -73,14 +72,16 @@ std::string head_problem(const ServedDim& dim, int64_t degree) {
 
 std::string width_problem(const ServedDim& dim, int64_t degree,
                           std::string_view what) {
-  if (dim.size % degree == 0) return "";
-  return std::string(what) + " of " + count_text(dim.size) + " is" +
+  const int64_t width = dim.count > 0 ? dim.count : dim.size;
+  if (width % degree == 0) return "";
+  return std::string(what) + " of " + count_text(width) + " is" +
          of_ranks(degree);
 }
 
 std::string problem_of(const Sample& sample, const Engine& engine,
                        int64_t degree) {
   const ServedDim& dim = sample.dim;
+  if (dim.padded) return "";
   switch (dim.role) {
     case DimRole::Heads:
     case DimRole::KvHeads:
@@ -108,7 +109,7 @@ std::string problem_of(const Sample& sample, const Engine& engine,
 
 std::string block_problem(const Sample& sample, int64_t degree) {
   const ServedDim& dim = sample.dim;
-  if (dim.block <= 1 || degree <= 1) return "";
+  if (dim.padded || dim.block <= 1 || degree <= 1) return "";
   const int64_t held = held_elements(dim, degree, 1);
   if (held % dim.block == 0 || held == dim.size) return "";
   return "a rank's " + count_text(held) + " of " + count_text(dim.size) +
@@ -201,10 +202,15 @@ std::vector<std::string> remarks(const std::vector<Sample>& samples,
   return found;
 }
 
-std::set<int64_t> common_degrees() {
+std::set<int64_t> powers_of_two() {
   std::set<int64_t> degrees;
-  for (int64_t d = 1; d <= kSmallDegrees; ++d) degrees.insert(d);
   for (int64_t d = 1; d <= kCommonDegrees; d *= 2) degrees.insert(d);
+  return degrees;
+}
+
+std::set<int64_t> common_degrees() {
+  std::set<int64_t> degrees = powers_of_two();
+  for (int64_t d = 1; d <= kSmallDegrees; ++d) degrees.insert(d);
   return degrees;
 }
 
@@ -273,7 +279,7 @@ std::vector<DegreeVerdict> degree_verdicts(const ServedModel& model,
     EngineMesh with = mesh;
     with.expert_parallel = true;
     const int64_t asked = degrees_of(engine, with).experts;
-    std::set<int64_t> degrees = common_degrees();
+    std::set<int64_t> degrees = powers_of_two();
     degrees.insert(asked);
     for (int64_t ep = 1; ep <= std::min(experts, kLargestDegree); ++ep) {
       if (experts % ep == 0) degrees.insert(ep);
@@ -286,7 +292,7 @@ std::vector<DegreeVerdict> degree_verdicts(const ServedModel& model,
     }
   }
   if (over_dp && experts > 0) {
-    std::set<int64_t> degrees = common_degrees();
+    std::set<int64_t> degrees = powers_of_two();
     degrees.insert(mesh.dp);
     for (const int64_t dp : degrees) {
       EngineMesh other = mesh;

@@ -102,13 +102,13 @@ Local local_shape(const ServedModel& model, const ParameterClass& c,
   Local local;
   local.shape = model.manifest->type(c.first).shape;
   if (whole) return local;
+  const auto dims = served_parameter(kind, local.shape, expert);
   for (size_t i = 0; i < kind.size(); ++i) {
     if (kind[i].axis == kLatentRank) local.of_latent = true;
     int64_t size = 0;
     int64_t shared = 0;
     int64_t plain = 0;
-    const auto parts = served_dims(kind[i], local.shape[i], expert);
-    for (const ServedDim& part : parts) {
+    for (const ServedDim& part : dims[i]) {
       const int64_t degree = degree_of(part.role, in.degrees);
       size += held_elements(part, degree, in.vocab_multiple);
       shared += part.role == DimRole::KvHeads
@@ -211,6 +211,30 @@ std::vector<ServedDim> served_dims(const DimKind& dim, int64_t size,
   }
   dims.push_back(
       {role_of_label(dim.axis, expert), size, dim.count, dim.block, dim.axis});
+  return dims;
+}
+
+std::vector<std::vector<ServedDim>> served_parameter(const ParameterKind& kind,
+                                                     const Shape& shape,
+                                                     bool expert) {
+  std::vector<std::vector<ServedDim>> dims;
+  bool stacked = false;
+  bool has_width = false;
+  for (size_t i = 0; i < kind.size(); ++i) {
+    dims.push_back(served_dims(kind[i], shape[i], expert));
+    for (const ServedDim& dim : dims.back()) {
+      stacked = stacked || dim.role == DimRole::Experts;
+      has_width = has_width || dim.role == DimRole::Width;
+    }
+  }
+  if (!stacked || has_width || !expert) return dims;
+  for (size_t i = 0; i < kind.size(); ++i) {
+    ServedDim& dim = dims[i].front();
+    if (dims[i].size() > 1 || !kind[i].axis.empty()) continue;
+    dim.role = DimRole::Width;
+    dim.padded = true;
+    break;
+  }
   return dims;
 }
 

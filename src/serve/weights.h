@@ -42,14 +42,22 @@ DimRole role_of_label(std::string_view label, bool expert);
 // A dimension, and what its elements are counted in.
 struct ServedDim {
   DimRole role = DimRole::Whole;
-  int64_t size = 0;   // elements, as stored
-  int64_t count = 0;  // heads or experts in it; 0: any element may be cut off
-  int64_t block = 1;  // as DimKind::block
-  std::string label;  // "kv_heads", "mlp"
+  int64_t size = 0;     // elements, as stored
+  int64_t count = 0;    // heads or experts in it; 0: any element may be cut off
+  int64_t block = 1;    // as DimKind::block
+  std::string label;    // "kv_heads", "mlp"
+  bool padded = false;  // where it does not divide, engines pad it
 };
 // Those of a dimension that consists of several side by side, one each.
 std::vector<ServedDim> served_dims(const DimKind& dim, int64_t size,
                                    bool expert);
+
+// The same of every dimension of a parameter. Of stacked experts in groups of
+// 4 bits, whose width has no label, the first dimension without one is taken to
+// be that: engines pad it.
+std::vector<std::vector<ServedDim>> served_parameter(const ParameterKind& kind,
+                                                     const Shape& shape,
+                                                     bool expert);
 
 int64_t degree_of(DimRole role, const Degrees& degrees);
 // Elements on the fullest rank. REQUIRES: degree >= 1.

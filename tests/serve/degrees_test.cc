@@ -101,13 +101,33 @@ TEST_CASE("a shard must not cut a quantisation block") {
   CHECK(judged(config, "vllm", dealt).legal == std::vector<int64_t>{1, 2, 4});
 }
 
+TEST_CASE("stacked experts of four bits are cut, though no label says so") {
+  const auto made = synthesize(testing::sample_config("gpt-oss-20b"));
+  const auto model = served_model(made->good());
+  REQUIRE(model);
+  const std::vector<bool> all(model->groups.groups.size(), true);
+  const auto bytes_at = [&](int64_t tp) {
+    WeightsInput input;
+    input.degrees = {tp, tp, tp, 1};
+    const auto weights = rank_weights(*model, all, input);
+    REQUIRE(weights);
+    return weights->bytes[static_cast<size_t>(WeightPart::Experts)];
+  };
+  // Biases of what rows give are whole.
+  CHECK(bytes_at(2) > bytes_at(1) / 2);
+  CHECK(bytes_at(2) < bytes_at(1) / 2 + bytes_at(1) / 1000);
+}
+
 TEST_CASE("experts are dealt out evenly, or not") {
-  const Judged vllm = judged(served_mixtral(), "vllm");
+  EngineMesh three;
+  three.tp = 3;
+  three.expert_parallel = true;
+  const Judged vllm = judged(served_mixtral(), "vllm", three);
   CHECK(vllm.reasons(DegreeOf::Experts, 3) ==
         "runs the fullest rank has 2 of 4 experts");
   CHECK(vllm.reasons(DegreeOf::Experts, 8) ==
         "no 4 experts are fewer than 8 ranks");
-  const Judged sglang = judged(served_mixtral(), "sglang");
+  const Judged sglang = judged(served_mixtral(), "sglang", three);
   CHECK(sglang.reasons(DegreeOf::Experts, 3) ==
         "no 4 experts are not divisible by 3");
   CHECK(sglang.reasons(DegreeOf::Experts, 4) == "runs ");
