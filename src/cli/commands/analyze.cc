@@ -255,6 +255,21 @@ void add_cache(Report& report, const Session& session,
                               cell(workload_headroom.context));
 }
 
+void add_remarks_of_rules(Report& report, const Session& session) {
+  for (std::string& line : correction_notes(session)) {
+    report.notes.push_back(std::move(line));
+  }
+  add_declared(session, report);
+}
+
+// Where an engine cuts the model, tables of the rules are for programs alone.
+void set_rules_aside(Report& report) {
+  std::erase_if(report.tables, [](const Table& table) {
+    return table.audience == Audience::People;
+  });
+  for (Table& table : report.tables) table.audience = Audience::Programs;
+}
+
 void add_serving(Report& report, const Serving& serving) {
   for (auto& entry : engine_summary(serving)) {
     report.summary.push_back(std::move(entry));
@@ -298,9 +313,8 @@ Exit run_analyze(Context& context) {
   for (auto& entry : budget_summary(answer->budget)) {
     report.summary.push_back(std::move(entry));
   }
-  report.headline = {headline_of(session, context.options.output.exact),
-                     efficiency_line(session)};
-  if (serving) add_serving(report, *serving);
+  report.headline = {headline_of(session, context.options.output.exact)};
+  if (!serving) report.headline.push_back(efficiency_line(session));
   add_budget(report, context, session, *answer);
   add_cache(report, session, *answer, engine.name.has_value());
   report.tables.push_back(devices_table(session));
@@ -319,11 +333,12 @@ Exit run_analyze(Context& context) {
                       rules_table(session)}) {
     report.tables.push_back(std::move(table));
   }
-  for (std::string& line : correction_notes(session)) {
-    report.notes.push_back(std::move(line));
+  if (serving) {
+    set_rules_aside(report);
+    add_serving(report, *serving);
+  } else {
+    add_remarks_of_rules(report, session);
   }
-  // What an engine declares is said by its own tables.
-  if (!serving) add_declared(session, report);
   for (std::string& line : remarks_of(session)) {
     report.notes.push_back(std::move(line));
   }
