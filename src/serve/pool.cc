@@ -15,6 +15,9 @@ namespace {
 constexpr double kWindowTokens = 0.8;
 constexpr double kStateBytes = 0.9;
 constexpr int64_t kStatesOfSequence = 3;
+// vLLM: states of a sequence where other layers keep tokens: prefixes are
+// cached by default, and a step writes a state beside the last one.
+constexpr int64_t kStatesBesideTokens = 2;
 // vLLM: the smallest block of kernels for latents beside states.
 constexpr int64_t kLatentBlock = 128;
 
@@ -28,8 +31,9 @@ struct Bucket {
   int64_t window = 0;
   bool state = false;
   int64_t layers = 0;
-  int64_t block = 0;  // tokens of a page
-  int64_t page = 0;   // bytes, padded
+  int64_t block = 0;   // tokens of a page
+  int64_t page = 0;    // bytes, padded
+  int64_t states = 1;  // of a sequence, where it is one
 };
 
 std::vector<Bucket> buckets_of(const std::vector<CacheLayer>& layers) {
@@ -46,16 +50,16 @@ std::vector<Bucket> buckets_of(const std::vector<CacheLayer>& layers) {
   };
   for (const CacheLayer& layer : layers) {
     if (layer.token_bytes > 0) {
-      add({layer.token_bytes, layer.window, false, 1, 0, 0});
+      add({layer.token_bytes, layer.window, false, 1, 0, 0, 1});
     }
-    if (layer.state_bytes > 0) add({layer.state_bytes, 0, true, 1, 0, 0});
+    if (layer.state_bytes > 0) add({layer.state_bytes, 0, true, 1, 0, 0, 1});
   }
   return buckets;
 }
 
 // Blocks that one sequence takes of a group.
 int64_t blocks_of_sequence(const Bucket& bucket, const PoolRequest& request) {
-  if (bucket.state) return 1;
+  if (bucket.state) return bucket.states;
   if (bucket.window == 0) return ceil_div(request.seq, bucket.block);
   const int64_t tokens =
       std::min(bucket.window - 1 + request.tokens_in_flight, request.seq);
@@ -64,7 +68,7 @@ int64_t blocks_of_sequence(const Bucket& bucket, const PoolRequest& request) {
 
 // Bytes that a sequence needs of a layer of a bucket, without padding.
 Int128 needed_bytes(const Bucket& bucket, const PoolRequest& request) {
-  if (bucket.state) return bucket.token_bytes;
+  if (bucket.state) return Int128{bucket.states} * bucket.token_bytes;
   return Int128{blocks_of_sequence(bucket, request)} * bucket.block *
          bucket.token_bytes;
 }
@@ -144,7 +148,10 @@ std::optional<CachePool> block_pool(const std::vector<CacheLayer>& layers,
   std::vector<Bucket> buckets = buckets_of(layers);
   if (buckets.empty()) return std::nullopt;
   const int64_t block = block_beside_states(layers, request);
+  const bool tokens = std::any_of(buckets.begin(), buckets.end(),
+                                  [](const Bucket& b) { return !b.state; });
   for (Bucket& b : buckets) {
+    if (b.state && tokens) b.states = kStatesBesideTokens;
     b.block = b.state ? 1 : block;
     const Int128 page = Int128{b.block} * b.token_bytes;
     if (page > INT64_MAX) return std::nullopt;

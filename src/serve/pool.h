@@ -7,10 +7,11 @@
 // a sequence takes blocks for every group. Pages of all groups have one size:
 // where they differ, smaller ones hold more tokens, or are padded; where layers
 // keep a state, pages of attention hold so many tokens that a state fits into
-// one. A window needs blocks for itself and for what is on its way in.
-// Tokens (SGLang): layers that see all tokens and those of a window have pools
-// of their own, with 0.8 tokens of these for each of those; states take 0.9 of
-// what tokens take, and each running sequence three of them.
+// one, and a sequence takes two of each. A window needs blocks for itself and
+// for what is on its way in. Tokens (SGLang): layers that see all tokens and
+// those of a window have pools of their own, with 0.8 tokens of these for each
+// of those; states take 0.9 of what tokens take, and each running sequence
+// three of them.
 //
 // Of latents every rank has all; of KV heads at least one.
 // Units: bytes on one rank, tokens, sequences.
