@@ -50,6 +50,20 @@ void report_missing_at_start(const Serving& serving, Diagnostics& diags) {
       .help("lower `--" + std::string(serving.engine->share_flag) + "`");
 }
 
+// It starts, and runs out of memory when it captures graphs or runs.
+void report_missing_for_steps(const Serving& serving, Diagnostics& diags) {
+  diags
+      .report(Code::EngineRefuses, Severity::Warning, {},
+              std::string(serving.engine->title) +
+                  " runs out of memory beside its share")
+      .fact("a step of " + count_text(serving.settings.batched_tokens) +
+            " tokens and captured graphs take at least " +
+            amount_text(serving.missing_for_steps) +
+            " more than the share leaves")
+      .help("lower `--" + std::string(serving.engine->share_flag) +
+            "` or `--max-batched-tokens`");
+}
+
 // What would leave room, as far as it is a flag.
 std::string help_for_cache(const Serving& serving) {
   const int64_t weights = serving.stage().weights.total;
@@ -79,6 +93,7 @@ void check_engine_start(const ServeInput& input, Diagnostics& diags) {
     if (!legal.empty()) report.help("degrees that it starts at: tp=" + legal);
   }
   if (serving.missing_at_start > 0) report_missing_at_start(serving, diags);
+  if (serving.missing_for_steps > 0) report_missing_for_steps(serving, diags);
 }
 
 void check_cache_size(const ServeInput& input, Diagnostics& diags) {

@@ -167,6 +167,11 @@ std::optional<Serving> serve(const Manifest& manifest,
   if (engine.share == MemoryShare::OfTotal) {
     answer.missing_at_start = std::max<int64_t>(
         answer.share_bytes.lower + outside.lower - input.device.usable, 0);
+  } else {
+    const int64_t rest =
+        input.device.usable - outside.lower - answer.share_bytes.upper;
+    answer.missing_for_steps = std::max<int64_t>(
+        sum_of(answer.overheads, Taken::Rest).lower - rest, 0);
   }
 
   const auto ranges = ranges_of(*model, input, diags);

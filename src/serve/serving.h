@@ -72,6 +72,8 @@ struct Serving {
   bool without_cache = false;
   // The share and what is outside of it exceed the device, even at the least.
   int64_t missing_at_start = 0;
+  // What a step takes at least beyond what the share leaves (Taken::Rest).
+  int64_t missing_for_steps = 0;
   std::vector<std::string> problems;  // why the engine does not start so
   std::vector<std::string> remarks;
   std::vector<DegreeVerdict> verdicts;

@@ -85,6 +85,14 @@ TEST_CASE("a share that is not free at the start") {
   CHECK(served(served_llama(), input).missing_at_start == 0);
 }
 
+TEST_CASE("a share that leaves less than a step takes") {
+  ServingInput input = input_of("sglang", 4, 1);
+  input.share = 0.99;
+  CHECK(served(served_llama(), input).missing_for_steps > 0);
+  input.share = 0.5;
+  CHECK(served(served_llama(), input).missing_for_steps == 0);
+}
+
 TEST_CASE("brackets are in order, and more devices leave no less") {
   for (const char* engine : {"vllm", "sglang"}) {
     CAPTURE(engine);
