@@ -41,10 +41,11 @@ constexpr std::string_view kOrder[] = {
     "hardware", "memory", "reserve", "fragmentation", "stages", "optimizer",
     "param-dtype", "grad-dtype", "moment-dtype", "master-dtype",
     "compute-dtype", "live-layers", "state-rules", "zero", "zero-axes",
-    "zero-style", "mode", "batch", "seq", "source-seq", "kv-dtype", "kv-block",
-    "kv-axes", "batch-axes", "sequence-axes", "engine",
-    "gpu-memory-utilization", "mem-fraction-static", "max-batched-tokens",
-    "max-seqs", "expert-parallel", "dp-attention",
+    "zero-style", "mode", "batch", "seq", "source-seq", "microbatches", "remat",
+    "schedule", "attention", "kernels", "dropout", "loss-tiles",
+    "expert-factor", "kv-dtype", "kv-block", "kv-axes", "batch-axes",
+    "sequence-axes", "engine", "gpu-memory-utilization", "mem-fraction-static",
+    "max-batched-tokens", "max-seqs", "expert-parallel", "dp-attention",
     // Output
     "to", "format", "json", "output", "expand", "exact", "color", "quiet",
     "verbose", "no-progress",
@@ -58,7 +59,7 @@ std::vector<Flag> all_flags() {
        {&planning_flags(), &memory_flags(), &engine_flags(), &general_flags(),
         &check_flags(), &diff_flags(), &explain_flags(), &export_flags(),
         &gate_flags(), &inspect_flags(), &resolve_flags(), &simulate_flags(),
-        &sweep_flags()}) {
+        &sweep_flags(), &workload_flags()}) {
     rows.insert(rows.end(), more->begin(), more->end());
   }
   std::vector<Flag> ordered;

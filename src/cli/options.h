@@ -17,6 +17,7 @@
 #include "cli/commands/resolve.h"
 #include "cli/commands/simulate/request.h"
 #include "cli/commands/sweep.h"
+#include "cli/commands/workload/request.h"
 #include "cli/output.h"
 #include "session/budget.h"
 #include "session/plan_request.h"
@@ -59,6 +60,7 @@ struct Options {
   ResolveRequest resolve;
   SimulateRequest simulate;
   SweepRequest sweep;
+  WorkloadRequest workload;
 };
 
 }  // namespace shardplan::cli

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "cli/commands/workload/step.h"
 #include "cli/flags.h"
 #include "memory/sweep.h"
 
@@ -40,13 +41,18 @@ void judge_memory(JudgedTarget& judged, Host& host) {
   const MemoryRequest& memory = judged.options.memory;
   if (!judged.session ||
       !check_memory_request(memory, planning.mode, judged.diags) ||
+      !check_step_request(judged.options, judged.diags) ||
       !asks_for_budget(memory, planning.mode)) {
     return;
   }
   judged.budget = answer_budget(memory, planning, judged.session->manifest,
                                 judged.session->plan, host, judged.diags);
-  if (judged.budget) {
-    judged.kv_tokens = tokens_that_fit(*judged.session, *judged.budget);
+  if (!judged.budget) return;
+  judged.kv_tokens = tokens_that_fit(*judged.session, *judged.budget);
+  if (asks_for_step(judged.options)) {
+    // For its findings.
+    answer_step(judged.options, *judged.session, *judged.budget, host,
+                judged.diags);
   }
 }
 

@@ -48,6 +48,7 @@ void run_checks(const Input& input, std::initializer_list<Needs> sides,
 // - SP104, SP110, SP111 and SP201 to SP203, of values of a graph whose layouts
 //   are corrected while they are placed (sim/activations.cc), and SP203 of
 //   those that a shard_map cuts (spmd/shard_mapped.cc);
+// - SP301, of a training step whose state fits (findings/step_findings.cc);
 // - SP201, of a semantic axis that does not exist (core/partition_axis.cc), and
 //   SP202, of operands that are given on the command line, without a plan
 //   (cli/views/matmul_report.cc).
@@ -108,7 +109,7 @@ const std::vector<Check>& checks() {
 }
 
 std::span<const RaisedElsewhere> raised_elsewhere() {
-  static constexpr std::array<RaisedElsewhere, 5> kElsewhere = {{
+  static constexpr std::array<RaisedElsewhere, 6> kElsewhere = {{
       {Code::UnsupportedPattern, "resolve/match.cc",
        "without the pattern there is no plan"},
       {Code::PatternDiffersFromPython, "resolve/match.cc",
@@ -117,6 +118,8 @@ std::span<const RaisedElsewhere> raised_elsewhere() {
        "the rules do not keep how they were written"},
       {Code::DeviceCountMismatch, "core/mesh.cc",
        "the mesh does not keep what was asked for"},
+      {Code::MayNotFit, "findings/step_findings.cc",
+       "what would help is tried with the forward pass partitioned anew"},
       {Code::UnusedActivationRule, "sim/activations.cc",
        "told though the values cannot be placed, and no program is made"},
   }};

@@ -351,7 +351,10 @@ class Maker {
     BudgetClass entry;
     entry.bytes = bytes;
     entry.total = std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
-    for (const auto& [stage, devices] : stages) entry.devices += devices;
+    for (const auto& [stage, devices] : stages) {
+      entry.devices += devices;
+      if (budget_.stages) entry.stages.push_back(stage);
+    }
     entry.stage = stages.begin()->first;
     if (budget_.stages) entry.label = class_label(stages);
     budget_.classes.push_back(std::move(entry));

@@ -69,7 +69,8 @@ struct BudgetOptions {
 struct BudgetClass {
   std::string label;  // "stage 0: embedding, layers 0-7"; "" when all are alike
   int64_t devices = 0;
-  int64_t stage = 0;  // the first of its stages
+  int64_t stage = 0;                 // the first of its stages
+  std::vector<int64_t> stages = {};  // all of them; none without a pipeline
   CategoryBytes bytes{};
   int64_t total = 0;
 };

@@ -143,6 +143,15 @@ struct CellJson {
     append_json_double(out, range.mean);
     out += '}';
   }
+  void operator()(const ByteBracket& bracket) const {
+    out += "{\"lower\": ";
+    append_json_integer(out, bracket.lower);
+    out += ", \"estimate\": ";
+    append_json_integer(out, bracket.estimate);
+    out += ", \"upper\": ";
+    append_json_integer(out, bracket.upper);
+    out += '}';
+  }
 };
 
 }  // namespace

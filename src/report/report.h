@@ -78,6 +78,9 @@ struct MemoryRange {
   int64_t max = 0, min = 0;
   double mean = 0;
 };  // object
+struct ByteBracket {
+  int64_t lower = 0, estimate = 0, upper = 0;
+};  // object
 // A sentence that may quote names: what is not printable is escaped in every
 // format, where a plain text is a value that programs get as it is.
 struct Prose {
@@ -87,7 +90,7 @@ struct Prose {
 using Cell =
     std::variant<std::monostate, std::string, Count, ByteSize, MeanBytes, Ratio,
                  Percent, Seconds, YesNo, Bar, Names, Numbers, Dims,
-                 PartitionSpec, MeshCell, MemoryRange, Prose>;
+                 PartitionSpec, MeshCell, MemoryRange, ByteBracket, Prose>;
 
 enum class Align : uint8_t { Left, Right };
 

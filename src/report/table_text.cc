@@ -152,6 +152,11 @@ struct CellText {
     return "max " + max + ", min " + (*this)(ByteSize{range.min}) + ", mean " +
            bytes(range.mean);
   }
+  std::string operator()(const ByteBracket& bracket) const {
+    return (*this)(ByteSize{bracket.lower}) + " to " +
+           (*this)(ByteSize{bracket.upper}) + ", estimate " +
+           (*this)(ByteSize{bracket.estimate});
+  }
 };
 
 }  // namespace

@@ -60,17 +60,18 @@ namespace {
 struct Given {
   const char* flag;
   bool given;
+  bool of_activations = false;  // it says something of a training step, too
 };
 
 std::vector<Given> given_cache_flags(const MemoryRequest& m) {
-  return {{"--batch", m.batch.has_value()},
-          {"--seq", m.seq.has_value()},
+  return {{"--batch", m.batch.has_value(), true},
+          {"--seq", m.seq.has_value(), true},
           {"--kv-dtype", m.kv_dtype.has_value()},
           {"--kv-block", m.kv_block != 1},
-          {"--source-seq", m.source_seq.has_value()},
+          {"--source-seq", m.source_seq.has_value(), true},
           {"--kv-axes", !m.kv_axes.empty()},
-          {"--batch-axes", !m.batch_axes.empty()},
-          {"--sequence-axes", !m.sequence_axes.empty()}};
+          {"--batch-axes", !m.batch_axes.empty(), true},
+          {"--sequence-axes", !m.sequence_axes.empty(), true}};
 }
 
 std::vector<Given> training_flags(const MemoryRequest& memory) {
@@ -103,12 +104,26 @@ bool check_cache(const MemoryRequest& memory, Mode mode, Diagnostics& diags) {
   const bool trains = mode == Mode::Train;
   for (const Given& flag : given_cache_flags(memory)) {
     if (!flag.given) continue;
+    if (trains && memory.counts_activations && flag.of_activations) {
+      if (memory.batch && memory.seq) continue;
+      diags
+          .error(Code::Usage, {},
+                 "`" + std::string(flag.flag) +
+                     "` is about a training step, whose workload is `--batch` "
+                     "and `--seq`")
+          .help("add both, e.g. `--batch 8 --seq 8192`")
+          .help("or add `--mode decode`, for a KV cache");
+      return false;
+    }
     if (trains) {
       good = false;
       diags
           .error(Code::Usage, {},
                  "`" + std::string(flag.flag) +
-                     "` is about the KV cache, which training does not have")
+                     "` is about the KV cache, which training does not have" +
+                     (flag.of_activations
+                          ? ", and this command does not count activations"
+                          : ""))
           .help("add `--mode prefill` or `--mode decode`");
     } else if (!memory.seq) {
       diags

@@ -41,6 +41,9 @@ struct MemoryRequest {
   AxisNames kv_axes;
   AxisNames batch_axes;
   AxisNames sequence_axes;
+  // --batch and --seq may be those of a training step, whose activations the
+  // command counts.
+  bool counts_activations = false;
 };
 
 // Empty when neither --memory nor --hardware is given, which is not a mistake,

@@ -48,7 +48,7 @@ std::optional<EngineMesh> engine_mesh(const EngineRequest& engine,
 MemoryRequest budgeted(const EngineRequest& engine,
                        const MemoryRequest& memory);
 
-// With SP306 and SP307 reported. REQUIRES: check_engine_request() held, and an
+// With SP307 and SP308 reported. REQUIRES: check_engine_request() held, and an
 // engine is asked for.
 std::optional<Serving> answer_serving(const EngineRequest& engine,
                                       const MemoryRequest& memory,

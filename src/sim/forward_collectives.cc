@@ -2,173 +2,18 @@
 #include "sim/forward_collectives.h"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <map>
-#include <memory>
 #include <string_view>
 #include <tuple>
 #include <utility>
 
 #include "base/checked.h"
-#include "base/text.h"
 #include "core/fold.h"
-#include "graph/build.h"
-#include "resolve/match.h"
-#include "sim/activations.h"
 #include "sim/transfers.h"
-#include "spmd/partition.h"
 
 namespace shardplan {
 namespace {
-
-// Of periods of layers that are alike, so many are partitioned: the second
-// stands for those that are left out.
-constexpr int64_t kPeriods = 3;
-constexpr int64_t kLongestPeriod = 8;
-constexpr int64_t kMostBefore = 8;
-// Layers that are partitioned where none may be left out: of more it would take
-// minutes.
-constexpr int64_t kMostLayers = 512;
-
-// From layer `begin` on, every `period` layers are as those before them.
-struct LayerCycle {
-  int64_t begin = 0;
-  int64_t period = 1;
-  int64_t kept = 0;   // layers that are partitioned, the first of the model
-  int64_t times = 1;  // how often the second period counts
-};
-
-// A name's first part that is a number.
-struct NumberIn {
-  size_t begin = 0;
-  size_t end = 0;
-  int64_t number = -1;  // -1: there is none
-};
-NumberIn first_number(std::string_view name) {
-  for (size_t at = 0; at <= name.size();) {
-    const size_t end = std::min(name.find_first_of("./", at), name.size());
-    int64_t number = 0;
-    const char* const last = name.data() + end;
-    const auto [rest, problem] =
-        std::from_chars(name.data() + at, last, number);
-    if (end > at && problem == std::errc() && rest == last && number >= 0) {
-      return {at, end, number};
-    }
-    at = end + 1;
-  }
-  return {};
-}
-
-std::string with_number(std::string_view name, const NumberIn& at,
-                        const std::string& number) {
-  std::string text(name.substr(0, at.begin));
-  text += number;
-  text += name.substr(at.end);
-  return text;
-}
-
-// Per layer, the number of its kind: layers of one kind have the same
-// parameters, placed alike. Where layers are stacked all are of one kind.
-std::vector<int> layer_kinds(const ForwardModel& model, const Plan& plan) {
-  using Parts = std::vector<std::pair<int, uint32_t>>;
-  std::vector<Parts> parts(static_cast<size_t>(model.layers));
-  for (size_t i = 0; i < model.layer_of.size(); ++i) {
-    const auto& [layer, name] = model.layer_of[i];
-    if (layer < 0 || layer >= model.layers) continue;
-    parts[static_cast<size_t>(layer)].emplace_back(name, plan.placement_of[i]);
-  }
-  std::map<std::pair<Parts, int64_t>, int> kinds;
-  std::vector<int> kind_of;
-  const std::vector<int64_t>& windows = model.windows;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    std::sort(parts[i].begin(), parts[i].end());
-    const int64_t window = i < windows.size() ? windows[i] : 0;
-    kind_of.push_back(kinds
-                          .emplace(std::pair(std::move(parts[i]), window),
-                                   static_cast<int>(kinds.size()))
-                          .first->second);
-  }
-  return kind_of;
-}
-
-bool repeats(const std::vector<int>& kinds, size_t begin, size_t period) {
-  for (size_t i = begin; i + period < kinds.size(); ++i) {
-    if (kinds[i] != kinds[i + period]) return false;
-  }
-  return true;
-}
-
-// The one that keeps the fewest layers; empty where none keeps fewer than all.
-std::optional<LayerCycle> find_cycle(const std::vector<int>& kinds) {
-  const auto layers = static_cast<int64_t>(kinds.size());
-  std::optional<LayerCycle> best;
-  for (int64_t begin = 0; begin <= kMostBefore; ++begin) {
-    for (int64_t period = 1; period <= kLongestPeriod; ++period) {
-      const int64_t rest = layers - begin;
-      const int64_t kept = begin + kPeriods * period + rest % period;
-      if (kept >= layers || (best && kept >= best->kept) ||
-          !repeats(kinds, static_cast<size_t>(begin),
-                   static_cast<size_t>(period))) {
-        continue;
-      }
-      best = {begin, period, kept, rest / period - kPeriods + 1};
-    }
-  }
-  return best;
-}
-
-constexpr std::string_view kLayer = "layers.";
-
-// The layer that a value is of, by its name: "layers.3.mlp.output"; else -1.
-int64_t layer_of(std::string_view name) {
-  return name.starts_with(kLayer) ? first_number(name).number : -1;
-}
-
-// Whether all layers are one after another: those of an encoder and of a
-// decoder are counted apart, and may be more or fewer.
-bool is_one_stack(const Graph& graph) {
-  return std::none_of(
-      graph.values.begin(), graph.values.end(), [](const Value& value) {
-        return value.kind == Value::Kind::Result &&
-               value.name.find("." + std::string(kLayer)) != std::string::npos;
-      });
-}
-
-// Which period of the cycle a layer is in; -1: none.
-int64_t period_of(const LayerCycle& cycle, int64_t layer) {
-  return layer < cycle.begin ? -1 : (layer - cycle.begin) / cycle.period;
-}
-
-// Whether activation rules, which may name layers, say of the layers that are
-// left out what they say of those of the second period.
-bool names_no_layer(const Graph& graph, const RuleSet& rules,
-                    const LayerCycle& cycle, int64_t layers) {
-  if (rules.activations.empty()) return true;
-  Diagnostics quiet;
-  const auto matcher = compile_activations(rules, quiet);
-  if (!matcher) return false;
-  std::vector<int> found;
-  const auto winner = [&](std::string_view name) {
-    matcher->find(name, found);
-    return found.empty() ? -1 : found.front();
-  };
-  for (const Value& value : graph.values) {
-    const int64_t layer = layer_of(value.name);
-    if (layer < 0 || period_of(cycle, layer) != 1) continue;
-    const int decided = winner(value.name);
-    const NumberIn at = first_number(value.name);
-    for (int64_t other = layer % cycle.period; other < layers;
-         other += cycle.period) {
-      if (other < cycle.begin) continue;
-      if (winner(with_number(value.name, at, std::to_string(other))) !=
-          decided) {
-        return false;
-      }
-    }
-  }
-  return true;
-}
 
 // The parameter that a value is, or is a part or another form of; -1: none.
 int parameter_behind(const Graph& graph, int value) {
@@ -278,14 +123,11 @@ std::vector<PlacedUse> uses_in(const Program& program, Storage storage) {
   return placed;
 }
 
-// What the layers of a period send, and how they hand their values on.
-struct PeriodState {
-  std::vector<std::pair<int64_t, const CollectiveUse*>> sent;  // by layer in it
-  std::vector<std::pair<int64_t, const Layout*>> held;
-};
+// What the layers of a period send, by layer in it.
+using Sent = std::vector<std::pair<int64_t, const CollectiveUse*>>;
 
-bool is_alike(const PeriodState& a, const PeriodState& b) {
-  return std::equal(a.sent.begin(), a.sent.end(), b.sent.begin(), b.sent.end(),
+bool sends_alike(const Sent& a, const Sent& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](const auto& one, const auto& other) {
                       const CollectiveUse& x = *one.second;
                       const CollectiveUse& y = *other.second;
@@ -294,40 +136,20 @@ bool is_alike(const PeriodState& a, const PeriodState& b) {
                              x.what == y.what &&
                              x.after_product == y.after_product &&
                              x.bytes_per_device == y.bytes_per_device;
-                    }) &&
-         std::equal(a.held.begin(), a.held.end(), b.held.begin(), b.held.end(),
-                    [](const auto& one, const auto& other) {
-                      return one.first == other.first &&
-                             *one.second == *other.second;
                     });
 }
 
-// Whether the second period sends and hands on what a neighbour does: then so
-// does every one between the first and the last.
-bool is_steady(const Program& program, const std::vector<PlacedUse>& placed,
-               const LayerCycle& cycle) {
-  std::vector<PeriodState> periods(kPeriods);
-  const auto state_of = [&](int64_t layer) -> PeriodState* {
-    const int64_t period = layer < 0 ? -1 : period_of(cycle, layer);
-    return period < 0 || period >= kPeriods
-               ? nullptr
-               : &periods[static_cast<size_t>(period)];
-  };
-  const auto within = [&](int64_t layer) {
-    return (layer - cycle.begin) % cycle.period;
-  };
+// Whether the second period sends what a neighbour does.
+bool is_steady(const std::vector<PlacedUse>& placed, const LayerCycle& cycle) {
+  std::vector<Sent> periods(kPeriods);
   for (const PlacedUse& each : placed) {
-    if (PeriodState* state = state_of(each.layer)) {
-      state->sent.emplace_back(within(each.layer), &each.use);
-    }
+    const int64_t period = each.layer < 0 ? -1 : period_of(cycle, each.layer);
+    if (period < 0 || period >= kPeriods) continue;
+    periods[static_cast<size_t>(period)].emplace_back(
+        (each.layer - cycle.begin) % cycle.period, &each.use);
   }
-  for (size_t v = 0; v < program.layouts.size(); ++v) {
-    const int64_t layer = layer_of(program.graph->values[v].name);
-    if (PeriodState* state = state_of(layer)) {
-      state->held.emplace_back(within(layer), &program.layouts[v]);
-    }
-  }
-  return is_alike(periods[1], periods[2]) || is_alike(periods[0], periods[1]);
+  return sends_alike(periods[1], periods[2]) ||
+         sends_alike(periods[0], periods[1]);
 }
 
 std::vector<CollectiveUse> summed(const std::vector<PlacedUse>& placed,
@@ -358,126 +180,22 @@ std::vector<CollectiveUse> summed(const std::vector<PlacedUse>& placed,
   return uses;
 }
 
-// More numbers than any run sends, so few that bytes fit 63 bits.
-constexpr int64_t kMostNumbers = int64_t{1} << 52U;
-
-bool can_be_counted(const Program& program, Diagnostics& diags) {
-  const auto is_small = [&](int number) {
-    const Register& one = program.registers[static_cast<size_t>(number)];
-    const auto elements = element_count(one.local_shape);
-    const auto all = elements ? checked_mul(*elements, program.mesh.devices())
-                              : std::nullopt;
-    return all && *all <= kMostNumbers;
-  };
-  for (const Instruction& at : program.instructions) {
-    if (at.kind != Instruction::Kind::Collective ||
-        (is_small(at.result) && is_small(at.operands[0]))) {
-      continue;
-    }
-    const Value& value = program.graph->values[static_cast<size_t>(
-        program.registers[static_cast<size_t>(at.result)].value)];
-    diags
-        .error(Code::MemoryBudget, {},
-               "the forward pass is too large for its bytes to be counted")
-        .fact(in_backticks(value.name) + " is " + shape_text(value.shape) +
-              ", on " + plural(program.mesh.devices(), "device"));
-    return false;
-  }
-  return true;
-}
-
-// The graph of the first layers; null, with the reason reported.
-const Graph* graph_of(ForwardModel& model, int64_t layers, Diagnostics& diags) {
-  std::unique_ptr<Graph>& known = model.graphs[layers];
-  if (known != nullptr) return known.get();
-  ForwardPass pass = model.pass;
-  // Other layers than those that are counted may be more.
-  if (layers < model.layers) pass.layers = layers;
-  const auto description =
-      write_forward(model.model, {*model.manifest, pass}, diags);
-  if (!description) return nullptr;
-  auto graph = build_graph(*description, *model.manifest, diags);
-  if (!graph) return nullptr;
-  known = std::make_unique<Graph>(*std::move(graph));
-  return known.get();
-}
-
-std::optional<Program> partitioned(const Graph& graph, const ForwardPlan& of,
-                                   Diagnostics& diags) {
-  static const RuleSet kNoRules;
-  const RuleSet& rules = of.rules != nullptr ? *of.rules : kNoRules;
-  const auto placed =
-      place_values(graph, of.manifest, of.plan, rules, of.reading, diags);
-  if (!placed) return std::nullopt;
-  Program program = partition(graph, of.plan.mesh, placed->wanted, {});
-  if (!can_be_counted(program, diags)) return std::nullopt;
-  return program;
-}
-
-// With few layers in place of all; empty where that cannot be, for whatever
-// reason.
-std::optional<ForwardCollectives> of_few_layers(ForwardModel& model,
-                                                const ForwardPlan& of,
-                                                Diagnostics& diags) {
-  const auto cycle = find_cycle(layer_kinds(model, of.plan));
-  if (!cycle) return std::nullopt;
-  Diagnostics quiet;
-  const Graph* graph = graph_of(model, cycle->kept, quiet);
-  if (graph == nullptr || !is_one_stack(*graph) ||
-      (of.rules != nullptr &&
-       !names_no_layer(*graph, *of.rules, *cycle, model.layers))) {
-    return std::nullopt;
-  }
-  const auto program = partitioned(*graph, of, quiet);
-  if (!program) return std::nullopt;
-  const auto placed = uses_in(*program, of.storage);
-  if (!is_steady(*program, placed, *cycle)) return std::nullopt;
-  for (const Diagnostic& each : quiet.all()) diags.add(each);
-  return ForwardCollectives{summed(placed, cycle), cycle->kept};
-}
-
 }  // namespace
-
-ForwardModel forward_model(const Manifest& manifest, RunnableModel given,
-                           const ForwardPass& pass) {
-  const int64_t layers =
-      layers_run(pass, model_size(given, "layers").value_or(0));
-  std::vector<int64_t> windows = model_table(given, "window");
-  ForwardModel model{&manifest, std::move(given), std::move(windows), pass,
-                     layers};
-  std::map<std::string, int> numbers;
-  for (size_t i = 0; i < manifest.size(); ++i) {
-    const std::string_view name = manifest.name(i);
-    const NumberIn at = first_number(name);
-    const int number = at.number < 0
-                           ? -1
-                           : numbers
-                                 .emplace(with_number(name, at, "*"),
-                                          static_cast<int>(numbers.size()))
-                                 .first->second;
-    model.layer_of.emplace_back(at.number, number);
-  }
-  return model;
-}
 
 std::optional<ForwardCollectives> forward_collectives(ForwardModel& model,
                                                       const ForwardPlan& plan,
                                                       Diagnostics& diags,
                                                       AlikeLayers alike) {
-  if (alike == AlikeLayers::Once) {
-    if (auto few = of_few_layers(model, plan, diags)) return few;
-  }
-  if (model.layers > kMostLayers) {
-    return diags.error(
-        Code::MemoryBudget, {},
-        "its layers are placed in too many ways for collectives to be counted");
-  }
-  const Graph* graph = graph_of(model, model.layers, diags);
-  if (graph == nullptr) return std::nullopt;
-  const auto program = partitioned(*graph, plan, diags);
-  if (!program) return std::nullopt;
+  const auto found = partition_layers(
+      model, {plan.manifest, plan.plan, plan.rules, plan.reading},
+      [&](const Program& program, const LayerCycle& cycle) {
+        return is_steady(uses_in(program, plan.storage), cycle);
+      },
+      alike, diags);
+  if (!found) return std::nullopt;
   return ForwardCollectives{
-      summed(uses_in(*program, plan.storage), std::nullopt), model.layers};
+      summed(uses_in(found->program, plan.storage), found->cycle),
+      found->layers};
 }
 
 }  // namespace shardplan

@@ -2,30 +2,21 @@
 // The collectives of a model's forward pass, found without running it: the
 // graph is partitioned as for a run (spmd/partition.h), and what it sends is
 // counted and priced.
-//
-// Of layers that follow one another and are placed alike only a few are
-// partitioned, and what one of those in the middle sends counts for all that
-// are left out. That holds where it sends and hands on what a neighbour does,
-// which is looked at; else all layers are partitioned.
+// Layers that are alike are counted, not partitioned (sim/repeated_layers.h).
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/diagnostic.h"
-#include "core/facts.h"
 #include "core/manifest.h"
 #include "core/plan.h"
 #include "core/rules.h"
 #include "graph/elementwise.h"
-#include "graph/graph.h"
-#include "model/forward/forward.h"
 #include "resolve/name_resolution.h"
+#include "sim/repeated_layers.h"
 #include "spmd/program.h"
 
 namespace shardplan {
@@ -48,24 +39,6 @@ struct CollectiveUse {
   bool operator==(const CollectiveUse&) const = default;
 };
 
-// A model whose forward pass is known. What plans of it have in common is made
-// once. `manifest` must outlive it.
-struct ForwardModel {
-  const Manifest* manifest = nullptr;
-  RunnableModel model;
-  std::vector<int64_t> windows;  // of its layers; empty: all see all
-  ForwardPass pass;
-  int64_t layers = 0;  // of the pass
-  // Per parameter, the layer that its name says, -1 for none, and the number of
-  // its name without it.
-  std::vector<std::pair<int64_t, int>> layer_of = {};
-  // By how many layers they have.
-  std::map<int64_t, std::unique_ptr<Graph>> graphs = {};
-};
-
-ForwardModel forward_model(const Manifest& manifest, RunnableModel model,
-                           const ForwardPass& pass);
-
 // Where the values of a model lie. All must outlive the call.
 struct ForwardPlan {
   const Manifest& manifest;  // the model's, or one with the same parameters
@@ -79,9 +52,6 @@ struct ForwardCollectives {
   std::vector<CollectiveUse> uses;  // in the order in which they come
   int64_t partitioned = 0;          // layers
 };
-
-// For tests: whether layers that are alike may be left out.
-enum class AlikeLayers : uint8_t { Once, Each };
 
 // Empty, with the reason reported: errors as those of Family::describe,
 // build_graph and place_values, and SP017 where bytes could not be counted.

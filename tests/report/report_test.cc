@@ -85,7 +85,7 @@ PartitionSpec any_spec() {
 }
 
 // One cell of each kind that has a value of its own; column i is always kind i.
-constexpr size_t kKinds = 16;
+constexpr size_t kKinds = 17;
 
 Row any_row() {
   const auto whole = [] { return draw_any<int64_t>(); };
@@ -104,6 +104,7 @@ Row any_row() {
           Dims{draw_any<std::vector<int64_t>>()},
           any_spec(),
           MemoryRange{whole(), whole(), real()},
+          ByteBracket{whole(), whole(), whole()},
           Prose{any_name()},
           std::monostate{}};
 }
@@ -157,6 +158,11 @@ struct Expected {
     return mesh;
   }
   Json operator()(const Prose& prose) const { return printable(prose.text); }
+  Json operator()(const ByteBracket& bracket) const {
+    return {{"lower", bracket.lower},
+            {"estimate", bracket.estimate},
+            {"upper", bracket.upper}};
+  }
   Json operator()(const MemoryRange& range) const {
     return {{"max", range.max}, {"min", range.min}, {"mean", range.mean}};
   }

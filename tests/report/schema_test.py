@@ -450,7 +450,8 @@ def missing_mistakes(strict, report):
                        f"`{key}` may be absent")
 
 
-OPTIONAL = {"slices", "topology", "parity", "first_non_finite"}
+OPTIONAL = {
+    "slices", "topology", "parity", "first_non_finite", "memory_bracket"}
 
 
 # The whole.

@@ -63,6 +63,8 @@ const std::vector<Case>& cases() {
        "P(None, (fsdp, tp))"},
       {MeshCell{Mesh({{"fsdp", 4}, {"tp", 2}})}, "fsdp=4,tp=2", "fsdp=4,tp=2"},
       {MemoryRange{1024, 1024, 1024}, "1.00 KiB", "1024"},
+      {ByteBracket{512, 1024, 2048}, "512 B to 2.00 KiB, estimate 1.00 KiB",
+       "512 to 2048, estimate 1024"},
       {MemoryRange{1024, 512, 768.5}, "max 1.00 KiB, min 512 B, mean 768 B",
        "max 1024, min 512, mean 768.5"},
   };

@@ -131,6 +131,7 @@ TEST_CASE("every kind of cell has one form in JSON") {
        "[\"tp\", null, [\"dp\", \"fsdp\"]]"},
       {MeshCell{Mesh({{"tp", 2}, {"dp", 4}})}, "{\"tp\": 2, \"dp\": 4}"},
       {MemoryRange{3, 1, 2.5}, "{\"max\": 3, \"min\": 1, \"mean\": 2.5}"},
+      {ByteBracket{1, 2, 3}, "{\"lower\": 1, \"estimate\": 2, \"upper\": 3}"},
   };
   for (const Case& test : cases) {
     CAPTURE(test.json);

@@ -135,7 +135,19 @@ TEST_CASE("flags of the cache belong to serving, those of state to training") {
   CHECK(problem(memory).empty());
   memory.batch = 4;
   CHECK(problem(memory) ==
-        "`--batch` is about the KV cache, which training does not have");
+        "`--batch` is about the KV cache, which training does not have, and "
+        "this command does not count activations");
+  memory.counts_activations = true;
+  CHECK(problem(memory) ==
+        "`--batch` is about a training step, whose workload is `--batch` and "
+        "`--seq`");
+  memory.seq = 16;
+  CHECK(problem(memory).empty());
+  memory.kv_axes = {"tp"};
+  CHECK(problem(memory) ==
+        "`--kv-axes` is about the KV cache, which training does not have");
+  memory.kv_axes = {};
+  memory.seq.reset();
   CHECK(problem(memory, Mode::Decode) ==
         "`--batch` needs `--seq`, the tokens of each sequence");
   memory.seq = 16;

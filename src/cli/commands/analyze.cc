@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/commands/workload/step.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/views/budget_tables.h"
@@ -306,6 +307,18 @@ Exit run_analyze(Context& context) {
   if (!answer || (engine.name && !serving)) {
     return finish_incomplete(context, plan_report(context, session, "analyze"));
   }
+  if (!check_step_request(context.options, context.diags)) {
+    return Exit::CouldNotRun;
+  }
+  std::optional<StepAnswer> step;
+  if (asks_for_step(context.options)) {
+    step = answer_step(context.options, session, *answer, context.host,
+                       context.diags);
+    if (!step) {
+      return finish_incomplete(context,
+                               plan_report(context, session, "analyze"));
+    }
+  }
   Report report;
   report.command = "analyze";
   report.diagnostics = &context.diags;
@@ -316,6 +329,7 @@ Exit run_analyze(Context& context) {
   report.headline = {headline_of(session, context.options.output.exact)};
   if (!serving) report.headline.push_back(efficiency_line(session));
   add_budget(report, context, session, *answer);
+  if (step) add_step(*step, answer->budget, report);
   add_cache(report, session, *answer, engine.name.has_value());
   report.tables.push_back(devices_table(session));
   report.tables.push_back(imbalance_table(session));

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/commands/fix.h"
+#include "cli/commands/workload/step.h"
 #include "cli/config.h"
 #include "cli/flag_values.h"
 #include "cli/flags.h"
@@ -156,6 +157,12 @@ std::optional<Report> check_report(Context& context, const Session& session) {
                              session.plan.mesh, context.host, context.diags);
     if (!serving) return std::nullopt;
   }
+  std::optional<StepAnswer> step;
+  if (!check_step_request(options, context.diags)) return std::nullopt;
+  if (asks_for_step(options)) {
+    step = answer_step(options, session, *answer, context.host, context.diags);
+    if (!step) return std::nullopt;
+  }
   if (!use_baseline(context, {{"", &context.diags}})) return std::nullopt;
   Report report;
   report.command = "check";
@@ -175,6 +182,12 @@ std::optional<Report> check_report(Context& context, const Session& session) {
   add_topology(context, report);
   if (answer) add_checked_budget(context, *answer, report);
   if (serving) add_checked_serving(*serving, report);
+  if (step) {
+    for (auto& entry : step_summary(*step)) {
+      report.summary.push_back(std::move(entry));
+    }
+    report.notes.push_back(step->workload);
+  }
   report.headline = {verdict(context.diags, session)};
   if (const auto first = first_shown(context.diags, options.output.quiet)) {
     report.next_step =

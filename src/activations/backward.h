@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// What backward reads of a forward pass, operation by operation.
+//
+// The gradient of an operation reads some of its operands, its result, or
+// neither: that of a product reads both factors, that of a sum nothing. What it
+// reads must be kept from forward to backward, or computed again. How much that
+// is depends on who runs it, so it is told three times:
+//
+//   Least  operations that are cheap to repeat (element by element, norms) are
+//          repeated from products, as a compiler may do (min-cut partitioner of
+//          torch.compile, XLA's rematerialisation)
+//   Fused  what kernels for norms, activations and attention keep (Transformer
+//          Engine, Apex, torch's own norms): inputs and one number per row
+//   Eager  every operation by itself, norms and softmax in float32 (PyTorch
+//          without compilation, jax.grad of plain jax.numpy)
+//
+// Sources: derivatives as in PyTorch's derivatives.yaml and JAX's jvp rules;
+// FlashAttention (Dao et al., 2022) keeps q, k, v, the result and one number
+// per query, whatever the length.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "activations/bracket.h"
+#include "activations/options.h"
+#include "graph/graph.h"
+#include "spmd/program.h"
+
+namespace shardplan {
+
+// What it costs to compute a result again.
+enum class Repeat : uint8_t {
+  View,   // nothing: it is the operand, or a part of it
+  Cheap,  // reads and writes memory
+  Dear,   // products, lookups, exchanges of tokens
+};
+
+struct GradientDef {
+  std::string_view op;
+  Repeat repeat = Repeat::Cheap;
+  bool operands = false;  // reads all operands, but for
+  std::vector<int> only;  // where given, these alone
+  bool result = false;
+};
+// One per operation (graph/op.h).
+const GradientDef& gradient_of(std::string_view op);
+
+// What belongs together in a forward pass: the operations of a norm, of a
+// softmax, or of attention from the scores to the mixed values, which one
+// kernel may compute without writing down what is between.
+struct FusedGroup {
+  enum class Kind : uint8_t { Norm, Softmax, Attention } kind = Kind::Norm;
+  std::vector<int> nodes;   // in order; the last gives the result
+  std::vector<int> inputs;  // values from outside that are no weights
+  // The value of which it keeps numbers of float32, `numbers` per element of
+  // it: means and roots, logarithms of sums.
+  int row = -1;
+  int numbers = 1;
+};
+// A node is in one group at most; attention contains its softmax.
+// `biased_flash`: flash attention also where a bias is trained that is added to
+// the scores, whose gradient few kernels give.
+std::vector<FusedGroup> fused_groups(const Graph& graph,
+                                     const std::vector<bool>& weights,
+                                     AttentionKind attention,
+                                     bool biased_flash = true);
+
+// Of values that are tokens sent to their experts: how many of the places there
+// are tokens take where every expert has as many, times `factor`; 1 of others.
+// A graph has places for all tokens at every expert (graph/ops/experts.cc),
+// which nobody allocates.
+struct Share {
+  int64_t part = 1;
+  int64_t of = 1;
+};
+std::vector<Share> expert_shares(const Graph& graph, double factor);
+
+}  // namespace shardplan

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// MemoryBracket: what a training step has allocated at its fullest moment, from
+// below, by an estimate and from above (activations/step_memory.h).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace shardplan {
+
+// How much of what backward may read is kept (activations/backward.h).
+enum class Keeping : uint8_t { Least, Fused, Eager };
+inline constexpr size_t kKeepings = 3;
+
+struct BracketRow {
+  std::string
+      category;  // as in tables.memory, and activations, logits, buffers
+  std::string title;
+  std::array<int64_t, kKeepings> bytes{};
+};
+
+// What is there at the fullest moment, by the estimate.
+struct AliveRow {
+  std::string value;   // "layers.*.mlp.gate"
+  bool saved = false;  // from forward, else of the backward that runs
+  int64_t bytes = 0;
+};
+
+struct MemoryBracket {
+  std::vector<BracketRow> rows;
+  std::array<int64_t, kKeepings> total{};  // sums of the rows
+  std::string device;           // of the estimate; "" if all are alike
+  std::string moment;           // of the estimate
+  std::vector<AliveRow> alive;  // the largest first
+
+  int64_t lower() const { return total[0]; }
+  int64_t estimate() const { return total[1]; }
+  int64_t upper() const { return total[2]; }
+};
+
+}  // namespace shardplan

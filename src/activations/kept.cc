@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "activations/kept.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "graph/op.h"
+
+namespace shardplan {
+namespace {
+
+template <typename T>
+bool is_in(const std::vector<T>& list, const T& item) {
+  return std::find(list.begin(), list.end(), item) != list.end();
+}
+
+// Operations that are done element by element, whose operands are as large.
+bool is_pointwise(std::string_view op) {
+  static const std::set<std::string_view> kOps = {
+      "multiply", "scale", "shift", "negate", "square",  "exp",     "relu",
+      "gelu",     "silu",  "tanh",  "clamp",  "maximum", "sigmoid", "softplus"};
+  return kOps.count(op) > 0;
+}
+
+// What backward of every instruction reads, with kernels that fuse as `keeping`
+// says.
+class Reading {
+ public:
+  Reading(const ProgramView& view, const SegmentOptions& options,
+          Keeping keeping, AttentionKind attention)
+      : view_(view),
+        options_(options),
+        keeping_(keeping),
+        groups(fused_groups(*view.program->graph, view.weights, attention,
+                            keeping != Keeping::Eager)),
+        group_at_(view.program->graph->nodes.size(), -1),
+        inputs_(groups.size()),
+        rows_(groups.size()) {
+    const auto count = static_cast<size_t>(view.instructions());
+    reads.resize(count);
+    inner.resize(count);
+    differentiates.resize(count);
+    for (size_t g = 0; g < groups.size(); ++g) {
+      for (const int n : groups[g].nodes) {
+        group_at_[static_cast<size_t>(n)] = static_cast<int>(g);
+      }
+    }
+    for (int i = 0; i < view.instructions(); ++i) read(i);
+  }
+
+  // The group that an instruction computes a part of; null: none.
+  const FusedGroup* group_of(int i) const {
+    if (view_.at(i).node < 0 || !view_.computes(i)) return nullptr;
+    const int g = group_at_[static_cast<size_t>(view_.at(i).node)];
+    return g < 0 ? nullptr : &groups[static_cast<size_t>(g)];
+  }
+  bool is_attention(int i) const {
+    const FusedGroup* group = group_of(i);
+    return group != nullptr && group->kind == FusedGroup::Kind::Attention;
+  }
+  bool is_alone_pointwise(int i) const {
+    return view_.computes(i) && group_of(i) == nullptr &&
+           is_pointwise(view_.op(i));
+  }
+
+  std::vector<BackwardReads> reads;
+  std::vector<bool> inner;
+  std::vector<std::vector<int>> differentiates;
+
+ private:
+  bool is_fused(const FusedGroup& group) const {
+    return group.kind == FusedGroup::Kind::Attention ||
+           keeping_ != Keeping::Eager;
+  }
+
+  void read(int i) {
+    const Instruction& at = view_.at(i);
+    const auto n = static_cast<size_t>(i);
+    if (at.kind == Instruction::Kind::Load) return;
+    if (view_.reg(at.result).weight) return;
+    differentiates[n] = at.operands;
+    if (!view_.computes(i)) {
+      inner[n] = is_within_group(i);
+      if (inner[n]) differentiates[n].clear();
+      return;
+    }
+    const FusedGroup* group = group_of(i);
+    if (options_.dropout) keep_mask(i);
+    if (group == nullptr) {
+      read_alone(i);
+    } else if (is_fused(*group)) {
+      read_fused(i, *group);
+    } else {
+      read_alone(i);
+      copy_as_float(i, *group);
+    }
+  }
+
+  // Moves what one group makes for the same group.
+  bool is_within_group(int i) const {
+    const int node = view_.at(i).node;
+    const int maker = view_.reg(view_.at(i).operands[0]).maker;
+    const FusedGroup* from = group_of(maker);
+    return from != nullptr && is_fused(*from) && node >= 0 &&
+           is_in(from->nodes, node) && is_in(from->nodes, view_.at(maker).node);
+  }
+
+  void read_alone(int i) {
+    const GradientDef& gradient = gradient_of(view_.op(i));
+    BackwardReads& found = reads[static_cast<size_t>(i)];
+    const auto& operands = view_.at(i).operands;
+    for (size_t o = 0; o < operands.size(); ++o) {
+      const bool read =
+          gradient.operands &&
+          (gradient.only.empty() || is_in(gradient.only, static_cast<int>(o)));
+      if (read && !view_.reg(operands[o]).weight) {
+        found.registers.push_back(operands[o]);
+      }
+    }
+    if (gradient.result) found.registers.push_back(view_.at(i).result);
+    if (keeping_ == Keeping::Eager) keep_steps(i, found);
+  }
+
+  // A byte per number that may be dropped; the least is to draw them again.
+  void keep_mask(int i) {
+    if (keeping_ == Keeping::Least) return;
+    const int result = view_.at(i).result;
+    const std::string& name = view_.name(result);
+    const std::string_view part = part_name(name);
+    const FusedGroup* group = group_of(i);
+    const bool probabilities = group != nullptr &&
+                               group->kind == FusedGroup::Kind::Softmax &&
+                               part.ends_with("weights");
+    if (name.find(':') != std::string::npos ||
+        !(probabilities || part == "attn.output" || part == "cross.output" ||
+          part == "mlp.output" || part.ends_with("embedded"))) {
+      return;
+    }
+    BackwardReads& found = reads[static_cast<size_t>(i)];
+    found.extra += local_elements(view_, result);
+    found.extra_name = name;
+  }
+
+  // What operations keep on the way that are several in a framework: the tanh
+  // of a GELU (transformers' NewGELUActivation: its cube, tanh, half, one
+  // more), the tables of cosines and sines.
+  void keep_steps(int i, BackwardReads& found) const {
+    const int result = view_.at(i).result;
+    const std::string_view op = view_.op(i);
+    if (op == "gelu" &&
+        text_of(view_.node(i).attributes, "approximate", "tanh") == "tanh") {
+      found.extra += 3 * view_.reg(result).bytes[static_cast<size_t>(keeping_)];
+      found.extra_name = view_.name(result);
+    } else if (op == "rope") {
+      const Shape& shape =
+          view_.program->registers[static_cast<size_t>(result)].local_shape;
+      const int dim =
+          dim_at(integer_of(view_.node(i).attributes, "dim", 1), shape.size());
+      found.extra += Int128{2} * shape[static_cast<size_t>(dim)] *
+                     shape.back() * options_.element_bytes;
+      found.extra_name = view_.name(result);
+    }
+  }
+
+  void read_fused(int i, const FusedGroup& group) {
+    const auto g = static_cast<size_t>(&group - groups.data());
+    const auto n = static_cast<size_t>(i);
+    for (const int operand : view_.at(i).operands) {
+      if (is_in(group.inputs, view_.reg(operand).value) &&
+          !is_in(inputs_[g], operand)) {
+        inputs_[g].push_back(operand);
+      }
+    }
+    const int result = view_.at(i).result;
+    if (view_.reg(result).value == group.row) {
+      rows_[g] = local_elements(view_, result);
+    }
+    if (view_.at(i).node != group.nodes.back()) {
+      inner[n] = true;
+      differentiates[n].clear();
+      return;
+    }
+    // The last one speaks for all.
+    differentiates[n] = inputs_[g];
+    BackwardReads& found = reads[n];
+    found.attention = group.kind == FusedGroup::Kind::Attention;
+    if (group.kind != FusedGroup::Kind::Softmax) {
+      found.registers = inputs_[g];
+      found.extra += rows_[g] * kFloatBytes * group.numbers;
+      found.extra_name = view_.name(result);
+    }
+    if (group.kind != FusedGroup::Kind::Norm) found.registers.push_back(result);
+    if (found.attention && keeping_ == Keeping::Eager) {
+      // Keys and values are repeated for all heads.
+      const auto k = static_cast<size_t>(keeping_);
+      const Int128 whole = view_.reg(result).bytes[k];
+      for (const int input : inputs_[g]) {
+        const Int128 own = view_.reg(input).bytes[k];
+        if (own < whole) found.extra += whole - own;
+      }
+    }
+  }
+
+  // Norms that are computed in float32 step by step keep a copy of their input,
+  // those that subtract a mean in any case (transformers' CohereLayerNorm).
+  void copy_as_float(int i, const FusedGroup& group) {
+    const bool subtracts_mean = group.numbers == 2;
+    if (group.kind != FusedGroup::Kind::Norm ||
+        (options_.element_bytes >= kFloatBytes && !subtracts_mean) ||
+        view_.at(i).node != group.nodes.front()) {
+      return;
+    }
+    BackwardReads& found = reads[static_cast<size_t>(i)];
+    for (const int operand : view_.at(i).operands) {
+      if (view_.reg(operand).weight) continue;
+      found.extra += local_elements(view_, operand) * kFloatBytes;
+      found.extra_name = view_.name(operand);
+    }
+  }
+
+  const ProgramView& view_;
+  const SegmentOptions& options_;
+  Keeping keeping_;
+  std::vector<FusedGroup> groups;
+  std::vector<int> group_at_;  // per node; -1: none
+  std::vector<std::vector<int>> inputs_;
+  std::vector<Int128> rows_;  // numbers
+};
+
+// From what is read back to what is kept.
+class Marking {
+ public:
+  Marking(const ProgramView& view, const Reading& reading, Keeping keeping,
+          const Remat& remat)
+      : view_(view),
+        reading_(reading),
+        keeping_(keeping),
+        remat_(remat),
+        kept(view.registers.size()),
+        needed_by(view.registers.size(), -1),
+        through_(view.registers.size()) {}
+
+  // All that an instruction's backward reads, with nothing computed again but
+  // what this way of keeping does.
+  void mark_reads(int i) {
+    const bool pointwise = reading_.is_alone_pointwise(i);
+    for (const int reg : reading_.reads[static_cast<size_t>(i)].registers) {
+      mark(reg, i, pointwise);
+    }
+  }
+
+  // The same where its layer is computed again.
+  void mark_repeated(int i) {
+    for (const int reg : reading_.reads[static_cast<size_t>(i)].registers) {
+      mark_again(reg, view_.segment(i), i);
+    }
+  }
+
+  // Marks of the two ways are kept apart.
+  void forget_ways() { through_.assign(through_.size(), false); }
+
+  void number_products() {
+    product_number_.assign(static_cast<size_t>(view_.instructions()), 0);
+    std::map<int, int> next;
+    for (int i = 0; i < view_.instructions(); ++i) {
+      if (view_.computes(i) && view_.op(i) == "einsum" &&
+          !view_.multiplies_values(i)) {
+        product_number_[static_cast<size_t>(i)] = next[view_.segment(i)]++;
+      }
+    }
+  }
+
+ private:
+  void mark(int reg, int needed, bool from_pointwise) {
+    const auto r = static_cast<size_t>(view_.reg(reg).root);
+    const HeldRegister& of = view_.registers[r];
+    if (of.weight || of.output) return;
+    const bool through = is_cheap(of.maker, from_pointwise);
+    std::vector<bool>& seen = through ? through_ : kept;
+    if (seen[r]) return;
+    seen[r] = true;
+    if (!through) {
+      needed_by[r] = needed;
+      return;
+    }
+    for (const int operand : view_.at(of.maker).operands) {
+      mark(operand, needed, from_pointwise);
+    }
+  }
+
+  // Whether what it makes is computed again rather than kept.
+  bool is_cheap(int maker, bool from_pointwise) const {
+    const Instruction& made = view_.at(maker);
+    if (keeping_ == Keeping::Eager || made.kind == Instruction::Kind::Load) {
+      return false;
+    }
+    if (!view_.computes(maker)) {
+      // What was gathered is gathered again.
+      return made.kind == Instruction::Kind::Collective &&
+             made.collective != CollectiveKind::AllReduce &&
+             made.collective != CollectiveKind::ReduceScatter;
+    }
+    if (keeping_ == Keeping::Fused) {
+      return from_pointwise && reading_.is_alone_pointwise(maker);
+    }
+    return !reading_.is_attention(maker) &&
+           (gradient_of(view_.op(maker)).repeat == Repeat::Cheap ||
+            view_.multiplies_values(maker));
+  }
+
+  void mark_again(int reg, int segment, int needed) {
+    const auto r = static_cast<size_t>(view_.reg(reg).root);
+    const HeldRegister& of = view_.registers[r];
+    if (of.weight || of.output) return;
+    const bool stays =
+        of.loaded || of.segment != segment || may_be_kept(static_cast<int>(r));
+    std::vector<bool>& seen = stays ? kept : through_;
+    if (seen[r]) return;
+    seen[r] = true;
+    if (stays) {
+      if (needed_by[r] < 0) needed_by[r] = needed;
+      return;
+    }
+    for (const int operand : view_.at(of.maker).operands) {
+      mark_again(operand, segment, needed);
+    }
+  }
+
+  bool may_be_kept(int reg) const {
+    const RematPolicy& policy = *remat_.policy;
+    if (is_in(policy.kept, part_name(view_.name(reg)))) return true;
+    int product = view_.reg(reg).maker;
+    while (!view_.computes(product)) {
+      if (view_.at(product).kind == Instruction::Kind::Load) return false;
+      product = view_.reg(view_.at(product).operands[0]).maker;
+    }
+    if (reading_.is_attention(product)) return policy.attention;
+    if (view_.op(product) != "einsum") return false;
+    if (view_.multiplies_values(product)) {
+      return policy.other_products || (policy.attention && is_mixed(product));
+    }
+    return policy.weight_products &&
+           (!policy.every_second_product ||
+            product_number_[static_cast<size_t>(product)] % 2 == 0);
+  }
+
+  // Whether the product reads what a softmax gives.
+  bool is_mixed(int i) const {
+    for (const int operand : view_.at(i).operands) {
+      const FusedGroup* group = reading_.group_of(view_.root(operand).maker);
+      if (group != nullptr && group->kind == FusedGroup::Kind::Softmax) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  const ProgramView& view_;
+  const Reading& reading_;
+  Keeping keeping_;
+  const Remat& remat_;
+
+ public:
+  std::vector<bool> kept;
+  std::vector<int> needed_by;
+
+ private:
+  std::vector<bool> through_;  // on the way to what is kept
+  std::vector<int> product_number_;
+};
+
+}  // namespace
+
+bool is_repeated(const ProgramView& view, const Remat& remat, int segment) {
+  return !remat.is_none() && segment >= 0 && view.is_layer(segment);
+}
+
+KeptValues kept_values(const ProgramView& view, const SegmentOptions& options,
+                       const Remat& remat, Keeping keeping) {
+  const Reading running(view, options, keeping, options.attention);
+  Marking all(view, running, keeping, remat);
+  for (int i = 0; i < view.instructions(); ++i) all.mark_reads(i);
+  KeptValues values;
+  values.alive = all.kept;
+  values.kept = all.kept;
+  values.needed_by = all.needed_by;
+  values.reads = running.reads;
+  values.inner = running.inner;
+  values.differentiates = running.differentiates;
+  const auto extra = [&](const Reading& reading, int i) {
+    const BackwardReads& reads = reading.reads[static_cast<size_t>(i)];
+    const bool stays = !is_repeated(view, remat, view.segment(i)) ||
+                       remat.policy->scores_only ||
+                       (reads.attention && remat.policy->attention);
+    return stays ? reads.extra : Int128{0};
+  };
+  if (remat.is_none()) {
+    for (int i = 0; i < view.instructions(); ++i) {
+      values.extra_kept.push_back(extra(running, i));
+    }
+    return values;
+  }
+  // Without scores, all is kept that a kernel without scores keeps.
+  const bool scores_only = remat.policy->scores_only;
+  const Reading keeping_reads(
+      view, options, keeping,
+      scores_only ? AttentionKind::Flash : options.attention);
+  Marking marks(view, keeping_reads, keeping, remat);
+  marks.number_products();
+  const auto repeats = [&](int i) {
+    return !scores_only && is_repeated(view, remat, view.segment(i));
+  };
+  for (int i = 0; i < view.instructions(); ++i) {
+    if (repeats(i)) marks.mark_repeated(i);
+  }
+  marks.forget_ways();
+  for (int i = 0; i < view.instructions(); ++i) {
+    if (!repeats(i)) marks.mark_reads(i);
+    values.extra_kept.push_back(extra(keeping_reads, i));
+  }
+  values.kept = marks.kept;
+  return values;
+}
+
+}  // namespace shardplan

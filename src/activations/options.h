@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a training step is done: what decides its activations.
+#pragma once
+
+#include <cstdint>
+
+#include "activations/remat.h"
+
+namespace shardplan {
+
+// How attention is computed.
+enum class AttentionKind : uint8_t {
+  Flash,   // scores are never held
+  Scores,  // scores are held, of all queries and keys
+};
+
+struct SegmentOptions {
+  int64_t element_bytes = 2;  // of activations
+  AttentionKind attention = AttentionKind::Flash;
+  double expert_factor = 1;  // places of an expert per token that it gets
+  int64_t loss_tiles = 1;    // parts in which logits are computed
+  // Of embeddings, of what attention and MLP add, of scores that are held.
+  bool dropout = false;
+};
+
+enum class PipelineSchedule : uint8_t {
+  OneForwardOneBackward,  // 1F1B
+  AllForward,             // GPipe: all micro-batches forward, then backward
+  Interleaved,            // 1F1B over several chunks of layers per stage
+};
+
+// What runs the step, where that is known: the bracket is narrower then.
+enum class Kernels : uint8_t {
+  Any,
+  Fused,  // kernels for norms, attention, gated activations (Megatron-LM with
+          // Transformer Engine)
+  Eager,  // operation by operation (PyTorch without compilation)
+};
+
+struct StepOptions {
+  SegmentOptions segments;
+  Remat remat;
+  int64_t microbatches = 1;
+  PipelineSchedule schedule = PipelineSchedule::OneForwardOneBackward;
+  int64_t chunks = 1;  // of a stage, where interleaved
+  Kernels kernels = Kernels::Any;
+};
+
+}  // namespace shardplan

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "activations/remat.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/text.h"
+
+namespace shardplan {
+namespace {
+
+constexpr int64_t kMostLayers = 100'000;
+
+// Named by what they keep, with the names that frameworks have for the same.
+// JAX: jax.checkpoint_policies. MaxText: `remat_policy` (decoders.py).
+// Megatron-LM: --recompute-granularity. torchtitan: activation_checkpoint.
+std::vector<RematPolicy> make_policies() {
+  RematPolicy none{"none", "everything that backward reads"};
+  none.everything = true;
+  RematPolicy dots{"dots", "products with weights, no scores of attention"};
+  dots.weight_products = true;
+  RematPolicy block{"block", "the inputs of layers and what attention gives"};
+  block.attention = true;
+  const RematPolicy full{"full", "the inputs of layers"};
+  RematPolicy all_dots{"dots_saveable", "all products, those of attention too"};
+  all_dots.weight_products = true;
+  all_dots.other_products = true;
+  RematPolicy context{"minimal_with_context",
+                      "products with weights and what attention gives"};
+  context.weight_products = true;
+  context.attention = true;
+  RematPolicy scores{"selective", "all but scores of attention (Megatron-LM)"};
+  scores.scores_only = true;
+  RematPolicy operations{"selective:op",
+                         "what attention gives and every second product with "
+                         "weights (torchtitan)"};
+  operations.weight_products = true;
+  operations.attention = true;
+  operations.every_second_product = true;
+  RematPolicy no_mlp{"save_dot_except_mlp",
+                     "products of attention with weights"};
+  no_mlp.kept = {"attn.query", "attn.key", "attn.value", "attn.qkv",
+                 "attn.output"};
+  RematPolicy no_mlpwi = no_mlp;
+  no_mlpwi.name = "save_dot_except_mlpwi";
+  no_mlpwi.summary = "the same and the last product of the MLP";
+  no_mlpwi.kept.push_back("mlp.output");
+  RematPolicy qkv{"save_qkv_proj", "queries, keys and values"};
+  qkv.kept = {"attn.query", "attn.key", "attn.value", "attn.qkv"};
+  RematPolicy out{"save_out_proj", "the last product of attention"};
+  out.kept = {"attn.output"};
+  RematPolicy offloaded = qkv;
+  offloaded.name = "qkv_proj_offloaded";
+  offloaded.summary = "queries, keys and values, in host memory";
+  offloaded.offloaded = qkv.kept;
+
+  std::vector<RematPolicy> all = {
+      none,    dots,   block,    full, scores, operations, all_dots,
+      context, no_mlp, no_mlpwi, qkv,  out,    offloaded};
+  const auto also = [&](const RematPolicy& of, std::string_view name,
+                        std::string_view summary) {
+    RematPolicy same = of;
+    same.name = name;
+    same.summary = summary;
+    all.push_back(std::move(same));
+  };
+  also(none, "everything_saveable", "as none (JAX)");
+  also(full, "nothing_saveable", "as full (JAX)");
+  also(all_dots, "checkpoint_dots", "as dots_saveable (JAX)");
+  also(dots, "dots_with_no_batch_dims_saveable", "as dots (JAX)");
+  also(dots, "checkpoint_dots_with_no_batch_dims", "as dots (JAX)");
+  also(dots, "minimal", "as dots (MaxText)");
+  return all;
+}
+
+std::optional<int64_t> count_in(std::string_view text) {
+  int64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, problem] = std::from_chars(text.data(), end, number);
+  if (problem != std::errc() || rest != end || number < 1 ||
+      number > kMostLayers) {
+    return std::nullopt;
+  }
+  return number;
+}
+
+}  // namespace
+
+std::span<const RematPolicy> remat_policies() {
+  static const std::vector<RematPolicy> kAll = make_policies();
+  return kAll;
+}
+
+const RematPolicy* find_remat_policy(std::string_view name) {
+  for (const RematPolicy& policy : remat_policies()) {
+    if (policy.name == name) return &policy;
+  }
+  return nullptr;
+}
+
+std::optional<Remat> read_remat(const std::string& text, Diagnostics& diags) {
+  Remat remat;
+  remat.policy = find_remat_policy(text);
+  if (remat.policy != nullptr) return remat;
+  std::vector<std::string> parts = {""};
+  for (const char c : text) {
+    if (c == ':') {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  const auto number =
+      parts.size() > 1 ? count_in(parts.back()) : std::optional<int64_t>();
+  if (number && parts.size() == 2 && parts[0] == "selective") {
+    remat.policy = find_remat_policy("full");
+    remat.every = *number;
+    return remat;
+  }
+  if (number && parts.size() == 3 && parts[0] == "full" &&
+      (parts[1] == "uniform" || parts[1] == "block")) {
+    remat.policy = find_remat_policy("full");
+    if (parts[1] == "uniform") {
+      remat.together = *number;
+    } else {
+      remat.first = *number;
+    }
+    return remat;
+  }
+  std::vector<std::string> names;
+  for (const RematPolicy& policy : remat_policies()) {
+    names.emplace_back(policy.name);
+  }
+  auto problem = diags.error(Code::Usage, {},
+                             "`--remat` knows no policy " + in_backticks(text));
+  if (const auto near = nearest(text, names)) {
+    problem.help("did you mean " + in_backticks(*near) + "?");
+  }
+  problem.help("one of " + joined(names, ", ") +
+               ", full:uniform:N, full:block:N, selective:N");
+  return std::nullopt;
+}
+
+std::string remat_text(const Remat& remat) {
+  if (remat.policy == nullptr) return "none";
+  const std::string name(remat.policy->name);
+  if (remat.every > 1) return "selective:" + std::to_string(remat.every);
+  if (remat.first) return name + ":block:" + std::to_string(*remat.first);
+  if (remat.together > 1) {
+    return name + ":uniform:" + std::to_string(remat.together);
+  }
+  return name;
+}
+
+}  // namespace shardplan

@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "activations/segments.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "activations/kept.h"
+#include "core/fold.h"
+
+namespace shardplan {
+namespace {
+
+std::string folded_part(const std::string& name) {
+  return folded_name(name.substr(0, name.find(':')));
+}
+
+// Registers that are there, with their bytes; the sum is kept beside.
+struct AliveBytes {
+  std::map<int, Int128> bytes = {};
+  Int128 total = 0;
+
+  void add(int reg, Int128 amount) {
+    if (bytes.emplace(reg, amount).second) total += amount;
+  }
+  void drop(int reg) {
+    const auto found = bytes.find(reg);
+    if (found == bytes.end()) return;
+    total -= found->second;
+    bytes.erase(found);
+  }
+};
+
+// The moment of backward at which most is alive.
+struct Peak {
+  Int128 bytes = 0;
+  int at = -1;  // instruction
+};
+
+// The passes over one segment, under one way of keeping.
+class Sweep {
+ public:
+  Sweep(const ProgramView& view, const KeptValues& values, size_t keeping,
+        int segment)
+      : view_(view), values_(values), k_(keeping), segment_(segment) {
+    for (int i = 0; i < view.instructions(); ++i) {
+      if (view.segment(i) == segment && !view.reg(view.at(i).result).weight) {
+        own_.push_back(i);
+      }
+    }
+  }
+
+  // The most that is alive, where these registers stay.
+  Int128 forward(const std::vector<bool>& kept) const {
+    Int128 held = 0;
+    Int128 most = 0;
+    for (const int i : own_) {
+      const int result = view_.at(i).result;
+      const auto n = static_cast<size_t>(i);
+      if (is_stored(result) && !values_.inner[n]) held += bytes(result);
+      held += values_.reads[n].extra;
+      most = std::max(most, held);
+      std::set<int> read;
+      for (const int operand : view_.at(i).operands) {
+        read.insert(view_.reg(operand).root);
+      }
+      for (const int root : read) {
+        if (view_.reg(root).last_read == i && is_of_segment(root) &&
+            is_stored(root) && !kept[static_cast<size_t>(root)]) {
+          held -= bytes(root);
+        }
+      }
+    }
+    return most;
+  }
+
+  // Gradients of what later segments read: there when backward begins.
+  Int128 handed_on() const {
+    Int128 sum = 0;
+    for (const int i : own_) {
+      const int result = view_.at(i).result;
+      if (is_read_later(result)) sum += bytes(result);
+    }
+    return sum;
+  }
+
+  Peak backward() const {
+    Peak peak;
+    walk_back([&](int i, Int128 alive, const AliveBytes&, const AliveBytes&) {
+      if (alive > peak.bytes) peak = {alive, i};
+    });
+    return peak;
+  }
+
+  // What is alive at that moment, by name.
+  void describe(const Peak& peak, std::map<std::string, Int128>& by) const {
+    walk_back([&](int i, Int128 alive, const AliveBytes& registers,
+                  const AliveBytes& gradients) {
+      if (i != peak.at) return;
+      for (const auto& [reg, amount] : registers.bytes) {
+        by[folded_part(view_.name(reg))] += amount;
+      }
+      for (const auto& [reg, amount] : gradients.bytes) {
+        by["gradient of " + folded_part(view_.name(reg))] += amount;
+      }
+      const Int128 rest = alive - registers.total - gradients.total;
+      if (rest > 0) {
+        by["numbers of rows, gathered gradients"] += rest;
+      } else if (rest < 0) {
+        by["gradient of " + folded_part(view_.name(view_.at(i).result))] +=
+            rest;
+      }
+    });
+  }
+
+ private:
+  Int128 bytes(int reg) const { return view_.reg(reg).bytes[k_]; }
+  bool is_of_segment(int reg) const {
+    return view_.reg(reg).segment == segment_ && !view_.reg(reg).loaded;
+  }
+  // It has storage of its own that is an activation's.
+  bool is_stored(int reg) const {
+    const HeldRegister& of = view_.reg(reg);
+    return of.root == reg && !of.weight && !of.output && !of.loaded &&
+           !values_.inner[static_cast<size_t>(of.maker)];
+  }
+  bool has_gradient(int root) const {
+    return is_stored(root) &&
+           !view_.integers[static_cast<size_t>(view_.reg(root).value)];
+  }
+  bool is_read_later(int reg) const {
+    const int last = view_.reg(reg).last_read;
+    return has_gradient(reg) && last >= 0 && view_.segment(last) != segment_;
+  }
+
+  // A weight that is not as it is stored: its gradient is whole for a moment.
+  Int128 gathered_gradient(int i) const {
+    Int128 most = 0;
+    for (const int operand : view_.at(i).operands) {
+      const HeldRegister& of = view_.root(operand);
+      if (view_.computes(i) && of.weight &&
+          view_.at(of.maker).kind == Instruction::Kind::Collective) {
+        most = std::max(most, of.bytes[k_]);
+      }
+    }
+    return most;
+  }
+
+  // Calls visit(instruction, bytes alive, registers, gradients).
+  template <typename Visit>
+  void walk_back(Visit visit) const {
+    AliveBytes registers;
+    AliveBytes gradients;
+    Int128 extra = 0;
+    std::map<int, std::vector<int>> released;
+    for (size_t r = 0; r < view_.registers.size(); ++r) {
+      const int need = values_.needed_by[r];
+      if (!values_.alive[r] || !is_of_segment(static_cast<int>(r)) ||
+          need < 0 || view_.segment(need) != segment_) {
+        continue;
+      }
+      registers.add(static_cast<int>(r), bytes(static_cast<int>(r)));
+      released[need].push_back(static_cast<int>(r));
+    }
+    for (const int i : own_) {
+      extra += values_.reads[static_cast<size_t>(i)].extra;
+      const int result = view_.at(i).result;
+      if (is_read_later(result)) gradients.add(result, bytes(result));
+    }
+    for (size_t n = own_.size(); n-- > 0;) {
+      const int i = own_[n];
+      const int result = view_.at(i).result;
+      const Int128 before = gradients.total;
+      for (const int operand : values_.differentiates[static_cast<size_t>(i)]) {
+        const int root = view_.reg(operand).root;
+        if (has_gradient(root)) gradients.add(root, bytes(root));
+      }
+      Int128 here = gradients.total;
+      // Element by element a gradient may take the place of the one that it is
+      // computed from.
+      const bool in_place = k_ == static_cast<size_t>(Keeping::Least) &&
+                            view_.computes(i) &&
+                            gradient_of(view_.op(i)).repeat == Repeat::Cheap;
+      if (in_place) here = std::max(before, here - bytes_if_dropped(result));
+      // Gradients that several readers give are added up beside one another.
+      if (k_ == static_cast<size_t>(Keeping::Eager)) here += largest_given(i);
+      visit(i, here + registers.total + extra + gathered_gradient(i), registers,
+            gradients);
+      if (view_.reg(result).root == result) gradients.drop(result);
+      extra -= values_.reads[static_cast<size_t>(i)].extra;
+      const auto over = released.find(i);
+      if (over == released.end()) continue;
+      for (const int reg : over->second) registers.drop(reg);
+    }
+  }
+
+  Int128 largest_given(int i) const {
+    Int128 most = 0;
+    for (const int operand : values_.differentiates[static_cast<size_t>(i)]) {
+      const int root = view_.reg(operand).root;
+      if (has_gradient(root)) most = std::max(most, bytes(root));
+    }
+    return most;
+  }
+
+  Int128 bytes_if_dropped(int result) const {
+    return view_.reg(result).root == result && has_gradient(result)
+               ? bytes(result)
+               : 0;
+  }
+
+  const ProgramView& view_;
+  const KeptValues& values_;
+  size_t k_;
+  int segment_;
+  std::vector<int> own_;  // instructions
+};
+
+bool is_offloaded(const ProgramView& view, const Remat& remat, int reg) {
+  if (remat.is_none()) return false;
+  const auto& names = remat.policy->offloaded;
+  return std::find(names.begin(), names.end(), part_name(view.name(reg))) !=
+         names.end();
+}
+
+void sum_saved(const ProgramView& view, const KeptValues& values,
+               const Remat& remat, size_t k, int segment,
+               SegmentMemory& memory) {
+  const auto add = [&](const std::string& name, Int128 bytes) {
+    if (bytes == 0) return;
+    memory.saved += bytes;
+    memory.saved_by[folded_part(name)] += bytes;
+  };
+  for (size_t r = 0; r < view.registers.size(); ++r) {
+    const HeldRegister& reg = view.registers[r];
+    if (values.kept[r] && reg.segment == segment &&
+        !is_offloaded(view, remat, static_cast<int>(r))) {
+      add(view.name(static_cast<int>(r)), reg.bytes[k]);
+    }
+  }
+  for (int i = 0; i < view.instructions(); ++i) {
+    if (view.segment(i) == segment) {
+      add(values.reads[static_cast<size_t>(i)].extra_name,
+          values.extra_kept[static_cast<size_t>(i)]);
+    }
+  }
+}
+
+// Logits, and what a loss makes of them: as they are, the gradient in their
+// place; with a copy in float32 that becomes their softmax, and the gradient;
+// step by step, a copy, logarithms of probabilities and both their gradients.
+Int128 loss_bytes(const ProgramView& view, const SegmentOptions& options,
+                  size_t k, int segment) {
+  Int128 elements = 0;
+  for (const int output : view.program->outputs) {
+    const HeldRegister& of = view.reg(output);
+    if (of.output && of.segment == segment) {
+      elements += local_elements(view, output);
+    }
+  }
+  const int64_t own = options.element_bytes;
+  const std::array<int64_t, kKeepings> each = {own, 2 * own + kFloatBytes,
+                                               2 * own + 3 * kFloatBytes};
+  return (elements * each.at(k) + options.loss_tiles - 1) / options.loss_tiles;
+}
+
+void measure(const ProgramView& view, const SegmentOptions& options,
+             const Remat& remat, size_t k, const KeptValues& values,
+             int segment, SegmentMemory& memory) {
+  sum_saved(view, values, remat, k, segment, memory);
+  const Sweep sweep(view, values, k, segment);
+  const Int128 loss = loss_bytes(view, options, k, segment);
+  memory.forward = sweep.forward(values.kept) + loss;
+  const Peak peak = sweep.backward();
+  memory.backward = peak.bytes;
+  sweep.describe(peak, memory.backward_by);
+  if (is_repeated(view, remat, segment)) {
+    // Before its backward the layer is computed again, with all that this
+    // needs.
+    const Int128 again = sweep.forward(values.alive) + sweep.handed_on();
+    if (again > memory.backward) {
+      memory.backward_by["computed again"] += again - memory.backward;
+      memory.backward = again;
+    }
+  }
+  if (loss == 0) return;
+  memory.backward += loss;
+  memory.backward_by[std::string(kLogits)] += loss;
+}
+
+// What is kept with fewer means may also be kept with more: a way of keeping
+// that happens to hold more than the next one is taken to do as that does.
+void order_ways(Segment& segment) {
+  const auto at = [&](Keeping keeping) -> SegmentMemory& {
+    return segment.memory.at(static_cast<size_t>(keeping));
+  };
+  const auto take = [](SegmentMemory& to, const SegmentMemory& from,
+                       bool more) {
+    const auto worse = [more](Int128 a, Int128 b) {
+      return more ? a < b : a > b;
+    };
+    if (worse(to.saved, from.saved)) {
+      to.saved = from.saved;
+      to.saved_by = from.saved_by;
+    }
+    if (worse(to.backward, from.backward)) {
+      to.backward = from.backward;
+      to.backward_by = from.backward_by;
+    }
+    if (worse(to.forward, from.forward)) to.forward = from.forward;
+  };
+  take(at(Keeping::Least), at(Keeping::Fused), false);
+  take(at(Keeping::Eager), at(Keeping::Fused), true);
+}
+
+}  // namespace
+
+std::vector<Segment> segments_of(const Program& program,
+                                 const SegmentOptions& options,
+                                 const Remat& remat) {
+  const ProgramView view = view_of(program, options);
+  std::vector<Segment> segments(view.labels.size());
+  for (size_t k = 0; k < kKeepings; ++k) {
+    const KeptValues values =
+        kept_values(view, options, remat, static_cast<Keeping>(k));
+    for (size_t s = 0; s < segments.size(); ++s) {
+      measure(view, options, remat, k, values, static_cast<int>(s),
+              segments[s].memory.at(k));
+    }
+  }
+  for (size_t s = 0; s < segments.size(); ++s) {
+    order_ways(segments[s]);
+    segments[s].is_layer = view.is_layer(static_cast<int>(s));
+    segments[s].label = segments[s].is_layer       ? view.labels[s]
+                        : s == 0                   ? "before layers"
+                        : s + 1 == segments.size() ? "behind layers"
+                                                   : "between layers";
+  }
+  return segments;
+}
+
+}  // namespace shardplan

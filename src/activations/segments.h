@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the parts of one forward and backward pass hold on a device: what stays
+// from forward to backward, and what is alive in between.
+//
+// A segment is a layer, or what stands before, between and behind layers. A
+// value belongs to the segment that computes it. Liveness is that of the
+// program's order of operations and of its reverse: a value is there from where
+// it is made to where it is read last; a gradient from where the last reader
+// of a value gives it to where that value's own operation has used it.
+// Gradients of weights are state (memory/state.h), but for those that are whole
+// for a moment, since their weight was gathered.
+//
+// Bytes are of one device and one micro-batch.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "activations/backward.h"
+#include "activations/program_view.h"
+#include "activations/remat.h"
+#include "base/checked.h"
+#include "spmd/program.h"
+
+namespace shardplan {
+
+struct SegmentMemory {
+  // From forward to backward, of what this segment makes.
+  Int128 saved = 0;
+  // Alive at most, beside what earlier segments saved.
+  Int128 forward = 0;
+  Int128 backward = 0;
+  // What is saved, and what is alive at that moment of backward, by value with
+  // layers folded; logits and what a loss makes of them are kLogits.
+  std::map<std::string, Int128> saved_by;
+  std::map<std::string, Int128> backward_by;
+};
+inline constexpr std::string_view kLogits = "logits";
+
+struct Segment {
+  std::string label;  // "layers.3"; "before layers", "behind layers"
+  bool is_layer = false;
+  std::array<SegmentMemory, kKeepings> memory;
+};
+
+// In the order of the program. With `remat`, which then applies to all layers.
+std::vector<Segment> segments_of(const Program& program,
+                                 const SegmentOptions& options,
+                                 const Remat& remat);
+
+}  // namespace shardplan

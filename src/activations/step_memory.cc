@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "activations/step_memory.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "activations/segments.h"
+#include "base/checked.h"
+
+namespace shardplan {
+namespace {
+
+constexpr size_t kMostAlive = 16;
+
+size_t index_of(Category category) { return static_cast<size_t>(category); }
+
+// Rows of a bracket: those of the budget, then these.
+enum Extra : size_t { kActivations = kCategories, kLogitRow, kBuffers, kRows };
+
+using Parts = std::array<Int128, kRows>;
+
+// How activations are kept in each of the three answers.
+std::array<Keeping, kKeepings> ways_of(Kernels kernels) {
+  using K = Keeping;
+  switch (kernels) {
+    case Kernels::Any:
+      break;
+    case Kernels::Fused:
+      return {K::Fused, K::Fused, K::Fused};
+    case Kernels::Eager:
+      return {K::Fused, K::Eager, K::Eager};
+  }
+  return {K::Least, K::Fused, K::Eager};
+}
+
+Int128 sum_of(const Parts& parts) {
+  Int128 sum = 0;
+  for (const Int128 part : parts) sum += part;
+  return sum;
+}
+
+// One use of a segment: of a layer that is left out, its stand-in's.
+struct Step {
+  size_t segment = 0;
+  int64_t layer = -1;  // of the model, of its stack; -1: not a layer
+  bool repeated = false;
+  // What it adds where several layers are computed again together.
+  int64_t more_layers = 0;
+  bool saves = true;
+  Int128 weights = 0;  // bytes of its parameters on a device, for gradients
+};
+
+// The fullest moment found so far.
+struct Moment {
+  bool found = false;
+  Parts parts{};
+  size_t device = 0;  // class
+  // -1: the optimizer's step.
+  int64_t step = -1;
+  int64_t stage = 0;
+};
+
+class StepMaker {
+ public:
+  StepMaker(const StepInput& input, const StepOptions& options)
+      : input_(input),
+        options_(options),
+        plain_(segments_of(input.program.program, options.segments, {})),
+        repeated_(options.remat.is_none()
+                      ? plain_
+                      : segments_of(input.program.program, options.segments,
+                                    options.remat)) {
+    list_steps();
+    find_gathered();
+  }
+
+  std::optional<MemoryBracket> make(Diagnostics& diags) {
+    std::array<Moment, kKeepings> moments;
+    for (size_t c = 0; c < input_.budget.classes.size(); ++c) {
+      const BudgetClass& device = input_.budget.classes[c];
+      std::vector<int64_t> stages = device.stages;
+      if (stages.empty()) stages = {0};
+      for (const int64_t stage : stages) {
+        for (size_t k = 0; k < kKeepings; ++k) {
+          look_at(c, stage, static_cast<Keeping>(k), moments[k]);
+        }
+      }
+    }
+    return bracket(moments, diags);
+  }
+
+ private:
+  const Segment& segment_of(const Step& step) const {
+    return step.repeated ? repeated_[step.segment] : plain_[step.segment];
+  }
+  // Of one of the three answers.
+  const SegmentMemory& memory_of(const Step& step, size_t answer) const {
+    return segment_of(step).memory.at(way(answer));
+  }
+  size_t way(size_t answer) const {
+    return static_cast<size_t>(ways_of(options_.kernels).at(answer));
+  }
+  // Logits and loss of a segment, whatever kernels its layers have.
+  static Int128 logits_in(const Segment& segment, size_t keeping) {
+    const auto& by = segment.memory.at(keeping).backward_by;
+    const auto found = by.find(std::string(kLogits));
+    return found == by.end() ? Int128{0} : found->second;
+  }
+
+  void list_steps() {
+    const auto& cycle = input_.program.cycle;
+    std::map<int64_t, Int128> weights;
+    Int128 others = 0;
+    for (size_t i = 0; i < input_.manifest.size(); ++i) {
+      const int64_t layer = input_.model.layer_of[i].first;
+      const Int128 bytes = input_.plan.of(i).bytes_per_device;
+      (layer < 0 ? others : weights[layer]) += bytes;
+    }
+    others_ = others;
+    int64_t stack_begin = 0;
+    const auto add_layer = [&](size_t segment, int64_t layer) {
+      Step step;
+      step.segment = segment;
+      step.layer = layer;
+      const auto found = weights.find(layer - stack_begin);
+      if (found != weights.end()) step.weights = found->second;
+      steps_.push_back(step);
+    };
+    int64_t layer = 0;
+    for (size_t s = 0; s < plain_.size(); ++s) {
+      if (!plain_[s].is_layer) {
+        stack_begin = layer;
+        Step step;
+        step.segment = s;
+        steps_.push_back(step);
+      } else if (!cycle) {
+        add_layer(s, layer++);
+      } else if (layer == 0) {
+        // Segments of layers stand one after another, in the layers' order.
+        for (; layer < input_.model.layers; ++layer) {
+          add_layer(s + static_cast<size_t>(layer_for(*cycle, layer)), layer);
+        }
+      }
+    }
+    layers_ = layer;
+  }
+
+  // What is gathered at once, of layers and of what stands around them.
+  void find_gathered() {
+    for (const GatheredClass& of : input_.budget.gathered) {
+      if (of.gathered == 0) continue;
+      const bool is_layer = of.label.find('*') != std::string::npos;
+      Int128& most = is_layer ? most_of_layer_ : most_of_others_;
+      most = std::max<Int128>(most, of.gathered);
+      if (is_layer) {
+        least_of_layer_ = least_of_layer_ == 0
+                              ? of.gathered
+                              : std::min<Int128>(least_of_layer_, of.gathered);
+      }
+    }
+  }
+
+  int64_t stage_of(const Step& step, bool behind_layers) const {
+    const auto& stages = input_.budget.stages;
+    if (!stages) return 0;
+    if (step.layer < 0) return behind_layers ? stages->stages - 1 : 0;
+    for (size_t s = 0; s < stages->ranges.size(); ++s) {
+      if (step.layer < stages->ranges[s].second) return static_cast<int64_t>(s);
+    }
+    return stages->stages - 1;
+  }
+
+  // The steps of a stage, with what a policy says of its layers.
+  std::vector<Step> steps_on(int64_t stage) const {
+    std::vector<Step> own;
+    int64_t number = 0;  // of layers on this stage
+    int64_t last_layer = -1;
+    for (const Step& each : steps_) {
+      if (each.layer >= 0) last_layer = each.layer;
+      if (stage_of(each, last_layer >= 0) != stage) continue;
+      Step step = each;
+      if (step.layer >= 0) {
+        const Remat& remat = options_.remat;
+        step.repeated = !remat.is_none() && number % remat.every == 0 &&
+                        (!remat.first || number < *remat.first);
+        if (step.repeated && remat.together > 1) {
+          step.saves = number % remat.together == remat.together - 1;
+          step.more_layers = remat.together - 1;
+        }
+        ++number;
+      }
+      own.push_back(step);
+    }
+    return own;
+  }
+
+  // In micro-batches, as a fraction: how many a stage has in flight when the
+  // first of its backward passes begins.
+  std::pair<int64_t, int64_t> in_flight(int64_t stage) const {
+    const auto& stages = input_.budget.stages;
+    const int64_t all = options_.microbatches;
+    if (!stages) return {1, 1};
+    const int64_t behind = stages->stages - stage - 1;
+    switch (options_.schedule) {
+      case PipelineSchedule::AllForward:
+        return {all, 1};
+      case PipelineSchedule::OneForwardOneBackward:
+        return {std::min(all, behind + 1), 1};
+      case PipelineSchedule::Interleaved:
+        break;
+    }
+    const int64_t chunks = std::max<int64_t>(options_.chunks, 1);
+    const int64_t warm = 2 * behind + (chunks - 1) * stages->stages + 1;
+    return {std::min(all * chunks, warm), chunks};
+  }
+
+  // Gradients are there from the beginning where they are added up.
+  bool keeps_gradients(Keeping keeping) const {
+    return keeping == Keeping::Eager || options_.microbatches > 1 ||
+           input_.budget.stages.has_value() ||
+           (input_.options.state.zero > 0 &&
+            input_.options.state.zero_style == ZeroStyle::Megatron);
+  }
+
+  Parts state_of(const BudgetClass& device) const {
+    Parts parts{};
+    for (size_t i = 0; i < kCategories; ++i) parts[i] = device.bytes[i];
+    parts[index_of(Category::GatheredLayer)] = 0;
+    return parts;
+  }
+
+  void add_gathered(const Step& step, Keeping keeping,
+                    const BudgetClass& device, Parts& parts) const {
+    const Int128 planned = device.bytes[index_of(Category::GatheredLayer)];
+    if (planned == 0) return;
+    Int128& gathered = parts[index_of(Category::GatheredLayer)];
+    const bool is_layer = step.layer >= 0;
+    switch (keeping) {
+      case Keeping::Least:
+        gathered = is_layer ? least_of_layer_ : Int128{0};
+        return;
+      case Keeping::Fused:
+        gathered =
+            std::min(planned, is_layer ? most_of_layer_ : most_of_others_);
+        parts[kBuffers] += most_of_layer_;  // the next one, ahead
+        return;
+      case Keeping::Eager:
+        gathered = planned;
+        parts[kBuffers] += 2 * std::max(most_of_layer_, Int128{0});
+        return;
+    }
+  }
+
+  // Gradients that are there: of the steps behind this one.
+  Int128 gradients_at(const std::vector<Step>& own, size_t at, Int128 all,
+                      Keeping keeping) const {
+    if (keeps_gradients(keeping) || all == 0) return all;
+    Int128 sum = others_;
+    Int128 done = 0;
+    for (size_t i = 0; i < own.size(); ++i) {
+      sum += own[i].weights;
+      if (i > at) done += own[i].weights;
+    }
+    if (sum == 0) return 0;
+    // Both are below 2^63, so their product fits.
+    return all * done / sum;
+  }
+
+  void look_at(size_t number, int64_t stage, Keeping keeping, Moment& best) {
+    const auto k = static_cast<size_t>(keeping);
+    const BudgetClass& device = input_.budget.classes[number];
+    const std::vector<Step> own = steps_on(stage);
+    const auto offer = [&](const Parts& parts, int64_t step) {
+      if (best.found && sum_of(parts) <= sum_of(best.parts)) return;
+      best = {true, parts, number, step, stage};
+    };
+    Int128 saved = 0;
+    for (const Step& step : own) {
+      if (step.saves) saved += memory_of(step, k).saved;
+    }
+    const auto [flying, chunks] = in_flight(stage);
+    const Int128 others =
+        saved * std::max<int64_t>(flying - chunks, 0) / chunks;
+    Int128 before = 0;
+    for (size_t i = 0; i < own.size(); ++i) {
+      const Step& step = own[i];
+      const SegmentMemory& memory = memory_of(step, k);
+      Parts parts = state_of(device);
+      Int128 running = std::max(memory.backward, memory.forward) -
+                       logits_in(segment_of(step), way(k));
+      parts[kLogitRow] = logits_in(segment_of(step), k);
+      running +=
+          plain_[step.segment].memory.at(way(k)).saved * step.more_layers;
+      parts[kActivations] = others + before + running;
+      Int128& gradients = parts[index_of(Category::Gradients)];
+      gradients = gradients_at(own, i, gradients, keeping);
+      add_gathered(step, keeping, device, parts);
+      offer(parts, static_cast<int64_t>(i));
+      if (step.saves) before += memory.saved;
+    }
+    // The optimizer's step, with temporary copies of a moment.
+    Parts end = state_of(device);
+    if (keeping == Keeping::Eager) {
+      end[kBuffers] = end[index_of(Category::OptimizerState)] / 2;
+    }
+    offer(end, -1);
+  }
+
+  std::string moment_text(const Moment& moment) const {
+    if (moment.step < 0) return "the optimizer's step";
+    const Step step = steps_on(moment.stage)[static_cast<size_t>(moment.step)];
+    if (step.layer >= 0) {
+      return "backward of layer " + std::to_string(step.layer);
+    }
+    const std::string& label = plain_[step.segment].label;
+    return label == "behind layers"   ? "backward of head and loss"
+           : label == "before layers" ? "backward of the embedding"
+                                      : "backward between layers";
+  }
+
+  std::vector<AliveRow> alive_at(const Moment& moment, Keeping keeping) const {
+    const auto k = static_cast<size_t>(keeping);
+    std::vector<AliveRow> rows;
+    if (moment.step < 0) return rows;
+    const std::vector<Step> own = steps_on(moment.stage);
+    const auto [flying, chunks] = in_flight(moment.stage);
+    const int64_t more = std::max<int64_t>(flying - chunks, 0);
+    std::map<std::string, Int128> saved;
+    for (size_t i = 0; i < own.size(); ++i) {
+      if (!own[i].saves) continue;
+      const bool own_pass = i < static_cast<size_t>(moment.step);
+      for (const auto& [name, bytes] : memory_of(own[i], k).saved_by) {
+        saved[name] += bytes * more / chunks + (own_pass ? bytes : Int128{0});
+      }
+    }
+    const auto add = [&](const std::string& name, Int128 bytes, bool is_saved) {
+      if (bytes <= 0) return;
+      rows.push_back({name, is_saved, static_cast<int64_t>(bytes)});
+    };
+    for (const auto& [name, bytes] : saved) add(name, bytes, true);
+    const Step& at = own[static_cast<size_t>(moment.step)];
+    for (const auto& [name, bytes] : memory_of(at, k).backward_by) {
+      add(name, name == kLogits ? logits_in(segment_of(at), k) : bytes, false);
+    }
+    std::stable_sort(
+        rows.begin(), rows.end(),
+        [](const AliveRow& a, const AliveRow& b) { return a.bytes > b.bytes; });
+    if (rows.size() > kMostAlive) rows.resize(kMostAlive);
+    return rows;
+  }
+
+  std::optional<MemoryBracket> bracket(
+      const std::array<Moment, kKeepings>& moments, Diagnostics& diags) const {
+    MemoryBracket result;
+    for (size_t k = 0; k < kKeepings; ++k) {
+      const Int128 total = sum_of(moments[k].parts);
+      if (total > std::numeric_limits<int64_t>::max()) {
+        return diags.error(Code::MemoryBudget, {},
+                           "what a training step holds exceeds 63 bits");
+      }
+      result.total[k] = static_cast<int64_t>(total);
+    }
+    constexpr std::array<std::string_view, kRows - kCategories> kNames = {
+        "activations", "logits", "buffers"};
+    for (size_t row = 0; row < kRows; ++row) {
+      BracketRow each;
+      const bool known = row < kCategories;
+      each.category = known ? category_name(static_cast<Category>(row))
+                            : kNames.at(row - kCategories);
+      each.title = known ? category_title(static_cast<Category>(row))
+                         : kNames.at(row - kCategories);
+      for (size_t k = 0; k < kKeepings; ++k) {
+        each.bytes[k] = static_cast<int64_t>(moments[k].parts[row]);
+      }
+      result.rows.push_back(std::move(each));
+    }
+    const Moment& middle = moments[static_cast<size_t>(Keeping::Fused)];
+    result.device = input_.budget.classes[middle.device].label;
+    result.moment = moment_text(middle);
+    result.alive = alive_at(middle, Keeping::Fused);
+    return result;
+  }
+
+  const StepInput& input_;
+  const StepOptions& options_;
+  std::vector<Segment> plain_;
+  std::vector<Segment> repeated_;
+  std::vector<Step> steps_;
+  Int128 others_ = 0;  // bytes of parameters outside of layers
+  int64_t layers_ = 0;
+  Int128 most_of_layer_ = 0;
+  Int128 least_of_layer_ = 0;
+  Int128 most_of_others_ = 0;
+};
+
+}  // namespace
+
+std::optional<MemoryBracket> step_memory(const StepInput& input,
+                                         const StepOptions& options,
+                                         Diagnostics& diags) {
+  return StepMaker(input, options).make(diags);
+}
+
+}  // namespace shardplan

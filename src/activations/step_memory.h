@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a training step holds at its fullest moment, on the fullest device: a
+// bracket of bytes that are allocated.
+//
+//   lower     what any implementation of this plan holds: state, and the least
+//             that backward can do with (Keeping::Least)
+//   estimate  with kernels for norms, attention and activations
+//             (Keeping::Fused), the next layer gathered ahead
+//   upper     every operation by itself (Keeping::Eager), all gradients from
+//   the
+//             beginning, temporary copies of the optimizer
+//
+// Moments that are looked at: the backward of every segment of every stage,
+// with all that earlier segments and other micro-batches in flight have saved;
+// and the optimizer's step. What an allocator reserves beyond what is
+// allocated, and what a runtime takes for itself, is not among it
+// (--fragmentation, --reserve). Sources: micro-batches in flight as in
+// Megatron-LM's schedules (1F1B: Narayanan et al., 2021; interleaved: chunks
+// warmed up).
+#pragma once
+
+#include <optional>
+
+#include "activations/bracket.h"
+#include "activations/options.h"
+#include "core/manifest.h"
+#include "core/plan.h"
+#include "memory/budget.h"
+#include "sim/repeated_layers.h"
+
+namespace shardplan {
+
+struct StepInput {
+  const Manifest& manifest;
+  const Plan& plan;
+  const Budget& budget;
+  const BudgetOptions& options;
+  const ForwardModel& model;
+  const RepeatedProgram& program;
+};
+
+// Empty, with the reason reported (SP017), beyond 63 bits.
+std::optional<MemoryBracket> step_memory(const StepInput& input,
+                                         const StepOptions& options,
+                                         Diagnostics& diags);
+
+}  // namespace shardplan

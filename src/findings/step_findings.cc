@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "findings/step_findings.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace shardplan {
+namespace {
+
+constexpr size_t kMostNamed = 4;
+
+std::string size_text(int64_t bytes) {
+  return bytes_text(static_cast<double>(bytes));
+}
+
+// "activations 30.1 GiB, optimizer state 12.0 GiB", by the estimate.
+std::string parts_text(const MemoryBracket& bracket) {
+  std::vector<const BracketRow*> rows;
+  for (const BracketRow& row : bracket.rows) {
+    if (row.bytes[1] > 0) rows.push_back(&row);
+  }
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const BracketRow* a, const BracketRow* b) {
+                     return a->bytes[1] > b->bytes[1];
+                   });
+  std::string text;
+  for (size_t i = 0; i < std::min(rows.size(), kMostNamed); ++i) {
+    text += (i == 0 ? "" : ", ") + rows[i]->title + " " +
+            size_text(rows[i]->bytes[1]);
+  }
+  return text;
+}
+
+std::string alive_text(const MemoryBracket& bracket) {
+  std::string text;
+  for (size_t i = 0; i < std::min(bracket.alive.size(), kMostNamed); ++i) {
+    const AliveRow& row = bracket.alive[i];
+    text += (i == 0 ? "" : ", ") + in_backticks(row.value) + " " +
+            size_text(row.bytes);
+  }
+  return text;
+}
+
+}  // namespace
+
+void report_step(const StepFinding& finding, Diagnostics& diags) {
+  const MemoryBracket& bracket = finding.bracket;
+  const int64_t usable = finding.limit.usable;
+  if (bracket.upper() <= usable) return;
+  const bool over = bracket.lower() > usable;
+  auto report = diags.report(
+      over ? Code::OverMemory : Code::MayNotFit, {},
+      over ? "a training step needs at least " + size_text(bracket.lower()) +
+                 " per device, " + size_text(bracket.lower() - usable) +
+                 " more than there is"
+           : "a training step needs from " + size_text(bracket.lower()) +
+                 " to " + size_text(bracket.upper()) +
+                 " per device, and there are " + size_text(usable));
+  report.bytes(static_cast<double>(bracket.estimate()));
+  report.fact("estimate " + size_text(bracket.estimate()) + ": " +
+              parts_text(bracket));
+  if (!bracket.alive.empty()) {
+    report.fact("in the " + bracket.moment + " mostly " + alive_text(bracket));
+  }
+  report.fact(finding.limit.name + ": " + size_text(usable) + " usable");
+  if (!bracket.device.empty()) {
+    report.fact("the fullest devices are those of " + bracket.device);
+  }
+  // Those that fit at the most, then the two that come nearest.
+  std::vector<const TriedStep*> others;
+  for (const TriedStep& one : finding.tried) {
+    if (one.upper > usable) {
+      if (one.estimate < bracket.estimate()) others.push_back(&one);
+      continue;
+    }
+    report.help("`" + one.flags + "` would need " + size_text(one.lower) +
+                " to " + size_text(one.upper) + ": it fits");
+  }
+  std::stable_sort(others.begin(), others.end(),
+                   [](const TriedStep* a, const TriedStep* b) {
+                     return a->upper < b->upper;
+                   });
+  if (others.size() > 2) others.resize(2);
+  for (const TriedStep* one : others) {
+    report.help("`" + one->flags + "` would need " + size_text(one->lower) +
+                " to " + size_text(one->upper) +
+                (one->lower > usable ? ": not enough" : ": it may fit"));
+  }
+}
+
+}  // namespace shardplan

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a training step gives cause to report: one that does not fit, or may
+// not.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "activations/bracket.h"
+#include "base/diagnostic.h"
+#include "memory/budget.h"
+
+namespace shardplan {
+
+// The same step with one change, computed again.
+struct TriedStep {
+  std::string flags;
+  int64_t lower = 0;
+  int64_t estimate = 0;
+  int64_t upper = 0;
+};
+
+struct StepFinding {
+  const DeviceLimit& limit;
+  const MemoryBracket& bracket;
+  std::vector<TriedStep> tried;  // the smallest change first
+};
+
+// SP301 where the lower bound is more than there is, SP306 where the upper one
+// is. REQUIRES: the state alone fits.
+void report_step(const StepFinding& finding, Diagnostics& diags);
+
+}  // namespace shardplan

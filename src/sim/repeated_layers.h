@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model's forward pass as a program, partitioned with a few layers in the
+// place of many.
+//
+// Of layers that follow one another and are placed alike only a few are
+// partitioned, and one of those in the middle stands for all that are left out.
+// That holds where it does and hands on what a neighbour does, which is looked
+// at; else all layers are partitioned.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "core/manifest.h"
+#include "core/plan.h"
+#include "core/rules.h"
+#include "graph/graph.h"
+#include "model/forward/forward.h"
+#include "resolve/name_resolution.h"
+#include "spmd/program.h"
+
+namespace shardplan {
+
+// A model whose forward pass is known. What plans of it have in common is made
+// once. `manifest` must outlive it.
+struct ForwardModel {
+  const Manifest* manifest = nullptr;
+  RunnableModel model;
+  std::vector<int64_t> windows;  // of its layers; empty: all see all
+  ForwardPass pass;
+  int64_t layers = 0;  // of the pass
+  // Per parameter, the layer that its name says, -1 for none, and the number of
+  // its name without it.
+  std::vector<std::pair<int64_t, int>> layer_of = {};
+  // By how many layers they have.
+  std::map<int64_t, std::unique_ptr<Graph>> graphs = {};
+};
+
+ForwardModel forward_model(const Manifest& manifest, RunnableModel model,
+                           const ForwardPass& pass);
+
+// Where the values of a model lie. All must outlive the call.
+struct PlacedModel {
+  const Manifest& manifest;  // the model's, or one with the same parameters
+  const Plan& plan;
+  const RuleSet* rules;  // null: there are none
+  NameReading reading;
+};
+
+// From layer `begin` on, every `period` layers are as those before them.
+struct LayerCycle {
+  int64_t begin = 0;
+  int64_t period = 1;
+  int64_t kept = 0;   // layers that are partitioned, the first of the model
+  int64_t times = 1;  // how often the second period counts
+};
+// Periods that are partitioned.
+inline constexpr int64_t kPeriods = 3;
+
+// Which period of the cycle a layer that is partitioned is in; -1: none.
+int64_t period_of(const LayerCycle& cycle, int64_t layer);
+// The layer that is partitioned and stands for one of the model.
+int64_t layer_for(const LayerCycle& cycle, int64_t layer);
+
+// The layer that a value is of, by its name: "layers.3.mlp.output"; else -1.
+int64_t layer_of(std::string_view name);
+
+struct RepeatedProgram {
+  Program program;                  // of the model's graph
+  std::optional<LayerCycle> cycle;  // none: all layers are there
+  int64_t layers = 0;               // that are partitioned
+};
+
+// For tests: whether layers that are alike may be left out.
+enum class AlikeLayers : uint8_t { Once, Each };
+
+// Whether the second of the partitioned periods does what a neighbour does, in
+// what the caller cares for beside the layouts in which layers hand values on.
+using IsSteady = std::function<bool(const Program&, const LayerCycle&)>;
+
+// Empty, with the reason reported: errors as those of Family::describe,
+// build_graph and place_values, and SP017 where bytes could not be counted.
+std::optional<RepeatedProgram> partition_layers(ForwardModel& model,
+                                                const PlacedModel& of,
+                                                const IsSteady& is_steady,
+                                                AlikeLayers alike,
+                                                Diagnostics& diags);
+
+}  // namespace shardplan

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a training step holds: by formulas for known layers, and by properties.
+#include "activations/step_memory.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "activations/backward.h"
+#include "activations/segments.h"
+#include "base/checked.h"
+#include "graph/op.h"
+#include "model/forward/recognise.h"
+#include "resolve/resolve.h"
+#include "tests/support/builders.h"
+#include "tests/support/hf_config.h"
+#include "tests/support/loaded_rules.h"
+#include "tests/support/memory_host.h"
+#include "tests/support/messages.h"
+#include "tests/support/whole_model.h"
+
+namespace shardplan {
+namespace {
+
+using testing::Json;
+using testing::mesh;
+
+// A model on a mesh, and its forward pass.
+struct Trained {
+  std::unique_ptr<testing::Synthesis> synthesis;
+  testing::MemoryHost host;
+  std::unique_ptr<testing::LoadedRules> rules;
+  Diagnostics diags;
+  std::optional<Plan> plan;
+  std::optional<ForwardModel> model;
+  std::optional<RepeatedProgram> program;
+
+  const Manifest& manifest() const { return synthesis->manifest.value(); }
+};
+
+std::unique_ptr<Trained> trained(const Json& config, const char* axes,
+                                 ForwardPass pass,
+                                 AlikeLayers alike = AlikeLayers::Once) {
+  auto result = std::make_unique<Trained>();
+  Trained& all = *result;
+  all.synthesis = testing::synthesize(config);
+  const Manifest& manifest = all.synthesis->good();
+  all.rules = testing::loaded_rules(all.host, "@all_models");
+  REQUIRE(all.rules->rules);
+  all.plan = resolve(manifest, *all.rules->rules, mesh(axes), {}, all.diags);
+  REQUIRE(all.plan);
+  auto model = recognise_model(manifest, testing::parsed_config(config),
+                               nullptr, all.diags);
+  REQUIRE_MESSAGE(model, testing::messages(all.diags));
+  all.model = forward_model(manifest, *std::move(model), pass);
+  all.program = partition_layers(
+      *all.model, {manifest, *all.plan, &*all.rules->rules, {}},
+      [](const Program&, const LayerCycle&) { return true; }, alike, all.diags);
+  REQUIRE_MESSAGE(all.program, testing::messages(all.diags));
+  return result;
+}
+
+MemoryBracket bracket_of(Trained& all, const StepOptions& step,
+                         const BudgetOptions& how = {}) {
+  const auto budget = make_budget(all.manifest(), *all.plan, how, all.diags);
+  REQUIRE_MESSAGE(budget, testing::messages(all.diags));
+  const auto bracket = step_memory(
+      {all.manifest(), *all.plan, *budget, how, *all.model, *all.program}, step,
+      all.diags);
+  REQUIRE(bracket);
+  return *bracket;
+}
+
+Remat policy(const char* text) {
+  Diagnostics diags;
+  const auto remat = read_remat(text, diags);
+  REQUIRE_MESSAGE(remat, testing::messages(diags));
+  return *remat;
+}
+
+Int128 saved_by_layer(const Trained& all, const SegmentOptions& options,
+                      const Remat& remat, Keeping keeping) {
+  const auto segments = segments_of(all.program->program, options, remat);
+  for (size_t i = 0; i + 1 < segments.size(); ++i) {
+    // The second: what the first reads is made before layers.
+    if (segments[i].is_layer && i > 1) {
+      return segments[i].memory.at(static_cast<size_t>(keeping)).saved;
+    }
+  }
+  return -1;
+}
+
+const Json kLlama = {{"architectures", {"LlamaForCausalLM"}},
+                     {"model_type", "llama"},
+                     {"vocab_size", 512},
+                     {"hidden_size", 64},
+                     {"intermediate_size", 160},
+                     {"num_hidden_layers", 6},
+                     {"num_attention_heads", 8},
+                     {"num_key_value_heads", 2},
+                     {"rms_norm_eps", 1e-5},
+                     {"hidden_act", "silu"},
+                     {"torch_dtype", "bfloat16"}};
+const Json kGpt2 = {{"architectures", {"GPT2LMHeadModel"}},
+                    {"model_type", "gpt2"},
+                    {"vocab_size", 512},
+                    {"n_embd", 64},
+                    {"n_layer", 6},
+                    {"n_head", 4},
+                    {"n_positions", 64},
+                    {"torch_dtype", "bfloat16"}};
+
+constexpr int64_t kTokens = 4 * 16;
+
+TEST_CASE("every operation has a gradient") {
+  for (const OpDef& op : ops()) {
+    CHECK(gradient_of(op.name).op == op.name);
+  }
+}
+
+// Korthikanti et al. (2022), table 2, without dropout and with flash attention:
+// 34 s b h less two masks, less the scores, more one number per query.
+TEST_CASE("a layer of GPT-2 keeps 32 bytes per hidden number and its rows") {
+  const auto all = trained(kGpt2, "fsdp=1", {4, 16, {}, {}});
+  const int64_t rows = kTokens * (4 /*heads*/ + 2 * 2 /*norms*/) * 4;
+  CHECK(saved_by_layer(*all, {}, {}, Keeping::Fused) ==
+        32 * 64 * kTokens + rows);
+}
+
+TEST_CASE("a layer of Llama keeps what its kernels read") {
+  const auto all = trained(kLlama, "fsdp=1", {4, 16, {}, {}});
+  const int64_t h = 64;
+  const int64_t f = 160;
+  const int64_t kv = 16;
+  const int64_t rows = kTokens * (8 /*heads*/ + 2 /*norms*/) * 4;
+  // Two norms, in and out; q, k, v; what attention gives; gate, up, product.
+  CHECK(saved_by_layer(*all, {}, {}, Keeping::Fused) ==
+        2 * kTokens * (4 * h + (h + 2 * kv) + h + 3 * f) + rows);
+  // Norms and the product are computed again from the products.
+  CHECK(saved_by_layer(*all, {}, {}, Keeping::Least) ==
+        2 * kTokens * (2 * h + (h + 2 * kv) + h + 2 * f) + rows);
+  CHECK(saved_by_layer(*all, {}, policy("full"), Keeping::Fused) ==
+        2 * kTokens * h);
+  CHECK(saved_by_layer(*all, {}, policy("block"), Keeping::Fused) ==
+        2 * kTokens * 2 * h + kTokens * 8 * 4);
+}
+
+TEST_CASE("masks of dropout take a byte") {
+  const auto all = trained(kGpt2, "fsdp=1", {4, 16, {}, {}});
+  SegmentOptions masks;
+  masks.dropout = true;
+  CHECK(saved_by_layer(*all, masks, {}, Keeping::Fused) -
+            saved_by_layer(*all, {}, {}, Keeping::Fused) ==
+        2 * 64 * kTokens);
+  CHECK(saved_by_layer(*all, masks, {}, Keeping::Least) ==
+        saved_by_layer(*all, {}, {}, Keeping::Least));
+}
+
+TEST_CASE("scores of attention are held where they are asked for") {
+  const auto all = trained(kLlama, "fsdp=1", {4, 16, {}, {}});
+  SegmentOptions scores;
+  scores.attention = AttentionKind::Scores;
+  const Int128 flash = saved_by_layer(*all, {}, {}, Keeping::Fused);
+  const Int128 held = saved_by_layer(*all, scores, {}, Keeping::Fused);
+  // Probabilities in place of one number per query.
+  CHECK(held - flash == 2 * 4 * 8 * 16 * 16 - kTokens * 8 * 4);
+  CHECK(saved_by_layer(*all, scores, policy("selective"), Keeping::Fused) ==
+        flash);
+}
+
+TEST_CASE("few layers stand for all") {
+  Json config = kLlama;
+  config["num_hidden_layers"] = 12;
+  StepOptions step;
+  for (const char* name : {"none", "dots", "full"}) {
+    CAPTURE(name);
+    step.remat = policy(name);
+    const auto few = trained(config, "fsdp=2,tp=2", {4, 16, {}, {}});
+    const auto each =
+        trained(config, "fsdp=2,tp=2", {4, 16, {}, {}}, AlikeLayers::Each);
+    REQUIRE(few->program->cycle);
+    REQUIRE(!each->program->cycle);
+    CHECK(bracket_of(*few, step).total == bracket_of(*each, step).total);
+  }
+}
+
+TEST_CASE("rows sum to the totals, and the bounds are in order") {
+  StepOptions step;
+  BudgetOptions how;
+  how.state.optimizer = Optimizer::AdamW;
+  for (const Json& config : {kLlama, kGpt2}) {
+    for (const char* axes : {"fsdp=1", "fsdp=4", "fsdp=2,tp=2", "tp=4"}) {
+      for (const RematPolicy& each : remat_policies()) {
+        CAPTURE(axes);
+        CAPTURE(each.name);
+        step.remat.policy = &each;
+        const auto all = trained(config, axes, {4, 16, {}, {}});
+        const MemoryBracket bracket = bracket_of(*all, step, how);
+        for (size_t k = 0; k < kKeepings; ++k) {
+          int64_t sum = 0;
+          for (const BracketRow& row : bracket.rows) {
+            CHECK(row.bytes[k] >= 0);
+            sum += row.bytes[k];
+          }
+          CHECK(sum == bracket.total[k]);
+        }
+        CHECK(bracket.lower() <= bracket.estimate());
+        CHECK(bracket.estimate() <= bracket.upper());
+      }
+    }
+  }
+}
+
+int64_t activations_in(const MemoryBracket& bracket, size_t k) {
+  int64_t sum = 0;
+  for (const BracketRow& row : bracket.rows) {
+    if (row.category == "activations" || row.category == "logits") {
+      sum += row.bytes[k];
+    }
+  }
+  return sum;
+}
+
+TEST_CASE(
+    "more rematerialisation never holds more, a larger batch never less") {
+  for (const Json& config : {kLlama, kGpt2}) {
+    const auto one = trained(config, "fsdp=2,tp=2", {4, 16, {}, {}});
+    const auto two = trained(config, "fsdp=2,tp=2", {8, 16, {}, {}});
+    for (size_t k = 0; k < kKeepings; ++k) {
+      int64_t before = INT64_MAX;
+      for (const char* name :
+           {"none", "minimal_with_context", "dots", "full"}) {
+        CAPTURE(name);
+        StepOptions step;
+        step.remat = policy(name);
+        const int64_t held = activations_in(bracket_of(*one, step), k);
+        CHECK(held <= before);
+        CHECK(activations_in(bracket_of(*two, step), k) >= held);
+        before = held;
+      }
+    }
+  }
+}
+
+TEST_CASE("micro-batches in flight are those of the schedule") {
+  Json config = kLlama;
+  config["num_hidden_layers"] = 8;
+  const auto all = trained(config, "pp=4", {1, 16, {}, {}});
+  BudgetOptions how;
+  how.stages = Stages{"pp", {}};
+  StepOptions step;
+  const auto held = [&](PipelineSchedule schedule, int64_t microbatches) {
+    step.schedule = schedule;
+    step.microbatches = microbatches;
+    return activations_in(bracket_of(*all, step, how), 0);
+  };
+  using S = PipelineSchedule;
+  const int64_t one = held(S::OneForwardOneBackward, 1);
+  CHECK(held(S::OneForwardOneBackward, 4) > one);
+  // No more than stages.
+  CHECK(held(S::OneForwardOneBackward, 16) ==
+        held(S::OneForwardOneBackward, 4));
+  CHECK(held(S::AllForward, 4) >= held(S::OneForwardOneBackward, 4));
+  CHECK(held(S::AllForward, 16) > held(S::AllForward, 4));
+}
+
+TEST_CASE("a policy that nobody knows is refused with the nearest name") {
+  Diagnostics diags;
+  CHECK(!read_remat("dot", diags));
+  CHECK(testing::messages(diags).find("SP010") != std::string::npos);
+  CHECK(remat_text(policy("full:block:4")) == "full:block:4");
+  CHECK(remat_text(policy("full:uniform:2")) == "full:uniform:2");
+  CHECK(remat_text(policy("selective:2")) == "selective:2");
+  CHECK(!read_remat("full:block:0", diags));
+  CHECK(!read_remat("", diags));
+}
+
+}  // namespace
+}  // namespace shardplan

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// `analyze` and `check` of a training step: what is refused, and what findings
+// say.
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "cli/commands.h"
+#include "tests/support/hf_config.h"
+#include "tests/support/memory_host.h"
+#include "tests/support/words.h"
+
+namespace shardplan::cli {
+namespace {
+
+using testing::has_text;
+using testing::Json;
+using testing::MemoryHost;
+using testing::Words;
+
+MemoryHost host_with(const Json& config) {
+  MemoryHost host;
+  host.files["config.json"] = config.dump(1);
+  return host;
+}
+
+const Json kSmall = {{"architectures", {"LlamaForCausalLM"}},
+                     {"model_type", "llama"},
+                     {"vocab_size", 512},
+                     {"hidden_size", 64},
+                     {"intermediate_size", 160},
+                     {"num_hidden_layers", 4},
+                     {"num_attention_heads", 8},
+                     {"num_key_value_heads", 2},
+                     {"rms_norm_eps", 1e-5},
+                     {"hidden_act", "silu"},
+                     {"torch_dtype", "bfloat16"}};
+
+struct Ran {
+  int exit = 0;
+  std::string text;
+};
+
+Ran ran(Words words, const Json& config = kSmall) {
+  MemoryHost host = host_with(config);
+  Words all = {words.front(), "config.json", "-r",          "@all_models",
+               "-m",          "fsdp=2",      "--optimizer", "adamw"};
+  all.insert(all.end(), words.begin() + 1, words.end());
+  const int exit = run(all, host);
+  return {exit, host.out + host.err};
+}
+
+TEST_CASE("workload: a training step is told by at least, estimate, at most") {
+  const Ran result = ran({"analyze", "--batch", "4", "--seq", "32", "--json"});
+  CHECK(result.exit == 0);
+  const Json report = Json::parse(result.text);
+  const Json& bracket = report.at("summary").at("memory_bracket");
+  CHECK(bracket.at("lower") < bracket.at("estimate"));
+  CHECK(bracket.at("estimate") < bracket.at("upper"));
+  CHECK(!report.at("tables").at("memory_bracket").empty());
+  CHECK(!report.at("tables").at("alive").empty());
+}
+
+TEST_CASE("workload: what says half of it is refused") {
+  CHECK(has_text(ran({"analyze", "--batch", "4"}).text, "add both"));
+  CHECK(ran({"analyze", "--batch", "4"}).exit == 2);
+  CHECK(ran({"analyze", "--remat", "full"}).exit == 2);
+  CHECK(has_text(ran({"analyze", "--remat", "full"}).text, "add `--batch`"));
+  const Ran fewer =
+      ran({"check", "--batch", "2", "--seq", "8", "--microbatches", "4"});
+  CHECK(fewer.exit == 2);
+  CHECK(has_text(fewer.text, "fewer sequences than micro-batches"));
+  const Ran unknown =
+      ran({"check", "--batch", "2", "--seq", "8", "--remat", "blocks"});
+  CHECK(unknown.exit == 2);
+  CHECK(has_text(unknown.text, "did you mean `block`?"));
+  CHECK(ran({"check", "--batch", "2", "--seq", "8", "--schedule", "gpipe"})
+            .exit == 2);
+}
+
+TEST_CASE("workload: findings on both sides of the limit") {
+  const Words step = {"check", "--batch", "64", "--seq", "128"};
+  const auto with = [&](const char* memory) {
+    Words words = step;
+    words.insert(words.end(), {"--memory", memory});
+    return ran(words);
+  };
+  const Ran fits = with("1GiB");
+  CHECK(fits.exit == 0);
+  CHECK(!has_text(fits.text, "SP30"));
+  const Ran between = with("40MiB");
+  CHECK(has_text(between.text, "SP306"));
+  const Ran over = with("8MiB");
+  CHECK(over.exit == 1);
+  CHECK(has_text(over.text, "SP301"));
+  CHECK(has_text(over.text, "a training step needs at least"));
+  CHECK(has_text(over.text, "`--remat full` would need"));
+}
+
+TEST_CASE("workload: a model without a forward pass says so") {
+  const Json config = {{"architectures", {"BloomForCausalLM"}},
+                       {"model_type", "bloom"},
+                       {"vocab_size", 128},
+                       {"hidden_size", 64},
+                       {"n_layer", 2},
+                       {"n_head", 4}};
+  const Ran result = ran({"check", "--batch", "2", "--seq", "8"}, config);
+  CHECK(result.exit == 2);
+  CHECK(has_text(result.text, "SP016"));
+}
+
+TEST_CASE("workload: a target that asks for one is judged with it") {
+  MemoryHost host = host_with(kSmall);
+  host.files["shardplan.yaml"] =
+      "targets:\n  small:\n    model: config.json\n    rules: ['@all_models']\n"
+      "    mesh: fsdp=2\n    optimizer: adamw\n    batch: 64\n    seq: 128\n"
+      "    memory: 8MiB\n";
+  CHECK(run(Words{"check"}, host) == 1);
+  CHECK(has_text(host.out + host.err, "a training step needs at least"));
+}
+
+}  // namespace
+}  // namespace shardplan::cli

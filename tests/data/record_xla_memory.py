@@ -1,0 +1,405 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records how much memory XLA plans for train steps on eight devices.
+
+    pip install jax==0.10.2
+    python tests/data/record_xla_memory.py tests/data/xla_memory.jsonl
+    python tests/data/record_xla_memory.py tests/data/xla_memory.jsonl --only scan
+
+Nothing runs: steps of a decoder as Llama's and one as GPT-2's, written here in plain
+JAX, are compiled for eight devices of the CPU. A step is a forward pass, the mean cross
+entropy of the logits in float32, its gradients, and AdamW. The second command records
+anew the cases whose names have that part. The compiler for CPUs computes bfloat16 in
+float32, and mostly keeps it so. A line of xla_memory.jsonl:
+
+- `name`, and `config`, of which transformers makes a model with these parameters
+- `stacked`: null, or that there is one tensor for each of a layer's parameters, with
+  the layers as its first dimension and no number in its name, over which the step
+  scans; otherwise layers come one after the other
+- `mesh`, sizes by axis in order; `rules`, [pattern of the whole name, spec], the first
+  that matches holds; of stacked ones it starts behind the layers; `batch_axes` of the
+  ids, labels and the residual stream (a constraint after each sum); the table of words
+  is gathered, but for the axis of its rows, before rows are taken from it
+- `batch`, `seq`; `dtype` of parameters; `compute`, of what runs on them (casts of
+  parameters included); `state`, of both moments
+- `remat`: `none`, or the policy of jax.checkpoint around each layer
+- `donated`: whether parameters and state are
+- `flags` of XLA beyond the number of devices
+- `bytes` of a device, as memory_analysis() says: `arguments`, `outputs`, `aliases` (of
+  outputs that take the place of arguments), `temporaries`, `code`, and `peak`, which
+  for CPUs leaves the temporaries out
+- `largest`, what fills the one block of temporaries: of the values that the compiler
+  placed in it, from the largest on, those that share no bytes with one before:
+  [shape on a device, bytes, count], while they are a 500th of it; they are not
+  all alive at once, but what a loop keeps of every layer is
+- `live`, bytes of the values, arguments aside, that are alive at once in the order that
+  the compiler chose, where they are the most (the temporaries are more by what could
+  not be packed, and what may run at once, and less by what takes the place of donated
+  arguments); `at_peak`, which: [shape, bytes, count],
+  those of at least a 500th, then the rest as one; `several` is one result of several
+- `residuals`, what JAX itself keeps of one layer for its gradients, before XLA, which
+  makes some of it anew and drops what is there twice, but for the layer's parameters:
+  [what made it, dtype, shape over all devices, count]; `input` is the layer's, and
+  what is made in functions of JAX is called by their names
+- `versions`
+"""
+
+import argparse
+import collections
+import contextlib
+import functools
+import glob
+import io
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+DEVICES = 8
+# By default the compiler for CPUs orders what it can to run at once, and brings
+# what each layer computes anew forward to all the others; so layers that stand one
+# after the other are compiled with the order that needs little memory.
+SPARING = "--xla_cpu_enable_concurrency_optimized_scheduler=false"
+LEAST = 500  # of the temporaries, the part that is told
+
+LLAMA = dict(model_type="llama", architectures=["LlamaForCausalLM"], vocab_size=2048, hidden_size=256, intermediate_size=704,
+             num_hidden_layers=5, num_attention_heads=8, num_key_value_heads=8, head_dim=32, hidden_act="silu", rms_norm_eps=1e-5,
+             rope_theta=10000.0, max_position_embeddings=512, tie_word_embeddings=False, attention_bias=False, mlp_bias=False)
+GPT2 = dict(model_type="gpt2", architectures=["GPT2LMHeadModel"], vocab_size=2048, n_embd=256, n_layer=5, n_head=8, n_positions=512,
+            n_inner=None, activation_function="gelu_new", layer_norm_epsilon=1e-5, tie_word_embeddings=True)
+
+LLAMA_RULES = [
+    [r"model\.embed_tokens\.weight", ["tp", "fsdp"]],
+    [r".*\.(q|k|v|gate|up)_proj\.weight", ["tp", "fsdp"]],
+    [r".*\.(o|down)_proj\.weight", ["fsdp", "tp"]],
+    [r"lm_head\.weight", ["tp", "fsdp"]],
+    [r".*norm\.weight", []],
+]
+GPT2_RULES = [
+    [r"transformer\.wte\.weight", ["tp", "fsdp"]],
+    [r"transformer\.wpe\.weight", [None, "fsdp"]],
+    [r".*\.(c_attn|c_fc)\.weight", ["fsdp", "tp"]],
+    [r".*\.c_proj\.weight", ["tp", "fsdp"]],
+    [r".*\.(c_attn|c_fc)\.bias", ["tp"]],
+    [r".*", []],
+]
+REMATS = ("none", "dots_saveable", "dots_with_no_batch_dims_saveable", "nothing_saveable")
+MESHES = {"fsdp8": {"fsdp": 8}, "fsdp4-tp2": {"fsdp": 4, "tp": 2}, "tp8": {"tp": 8}, "dp2-fsdp2-tp2": {"dp": 2, "fsdp": 2, "tp": 2}}
+
+
+def cases():
+    def case(name, config, mesh, **more):
+        return {"name": name, "config": config, "stacked": None, "mesh": MESHES[mesh],
+                "batch": 16, "seq": 192, "dtype": "float32", "compute": "float32", "state": "float32",
+                "remat": "none", "donated": True, "flags": "", **more}
+
+    for mesh in MESHES:
+        for remat in REMATS:
+            yield case(f"llama-scan-{mesh}-{remat}", LLAMA, mesh, stacked=True, remat=remat)
+    for mesh in ("fsdp8", "fsdp4-tp2"):
+        for remat in REMATS:
+            yield case(f"llama-{mesh}-{remat}", LLAMA, mesh, remat=remat, flags=SPARING)
+    for remat in ("none", "nothing_saveable"):
+        yield case(f"llama-tp8-{remat}", LLAMA, "tp8", remat=remat, flags=SPARING)
+        yield case(f"llama-dp2-fsdp2-tp2-{remat}", LLAMA, "dp2-fsdp2-tp2", remat=remat, flags=SPARING)
+    for layers in (3, 7):
+        for remat in ("none", "nothing_saveable"):
+            yield case(f"llama-scan-fsdp8-{remat}-{layers}-layers", dict(LLAMA, num_hidden_layers=layers), "fsdp8", stacked=True, remat=remat)
+            yield case(f"llama-fsdp8-{remat}-{layers}-layers", dict(LLAMA, num_hidden_layers=layers), "fsdp8", remat=remat, flags=SPARING)
+    for batch, seq in ((32, 192), (8, 384)):
+        for remat in ("none", "nothing_saveable"):
+            yield case(f"llama-scan-fsdp8-{remat}-{batch}x{seq}", LLAMA, "fsdp8", stacked=True, remat=remat, batch=batch, seq=seq)
+    wide = dict(LLAMA, hidden_size=512, intermediate_size=1408, head_dim=64, num_key_value_heads=2, vocab_size=8192)
+    for remat in ("none", "nothing_saveable"):
+        yield case(f"llama-scan-fsdp4-tp2-{remat}-wide-grouped", wide, "fsdp4-tp2", stacked=True, remat=remat)
+    for mesh in ("fsdp8", "fsdp4-tp2"):
+        for remat in ("none", "nothing_saveable"):
+            yield case(f"llama-scan-{mesh}-{remat}-bfloat16", LLAMA, mesh, stacked=True, remat=remat, dtype="bfloat16", compute="bfloat16")
+    yield case("llama-scan-fsdp8-none-mixed", LLAMA, "fsdp8", stacked=True, compute="bfloat16")
+    yield case("llama-scan-fsdp8-nothing_saveable-mixed", LLAMA, "fsdp8", stacked=True, compute="bfloat16", remat="nothing_saveable")
+    yield case("llama-scan-fsdp8-none-kept", LLAMA, "fsdp8", stacked=True, donated=False)
+    for mesh in ("fsdp8", "fsdp4-tp2"):
+        for remat in ("none", "dots_saveable", "nothing_saveable"):
+            yield case(f"gpt2-scan-{mesh}-{remat}", GPT2, mesh, stacked=True, remat=remat)
+    for remat in ("none", "nothing_saveable"):
+        yield case(f"gpt2-fsdp8-{remat}", GPT2, "fsdp8", remat=remat, flags=SPARING)
+        yield case(f"gpt2-tp8-{remat}", GPT2, "tp8", remat=remat, flags=SPARING)
+        yield case(f"llama-fsdp8-{remat}-concurrent", LLAMA, "fsdp8", remat=remat)
+        yield case(f"llama-scan-fsdp8-{remat}-sparing", LLAMA, "fsdp8", remat=remat, stacked=True, flags=SPARING)
+
+
+# ---- the models: parameters by their names in transformers, in its layouts
+
+
+def shapes_of(config):
+    """Shapes of what stands outside of layers, and of a layer."""
+    if config["model_type"] == "llama":
+        hidden, mlp, vocab = config["hidden_size"], config["intermediate_size"], config["vocab_size"]
+        q, kv = (config[key] * config["head_dim"] for key in ("num_attention_heads", "num_key_value_heads"))
+        outside = {"model.embed_tokens.weight": (vocab, hidden), "model.norm.weight": (hidden,), "lm_head.weight": (vocab, hidden)}
+        layer = {"self_attn.q_proj.weight": (q, hidden), "self_attn.k_proj.weight": (kv, hidden), "self_attn.v_proj.weight": (kv, hidden),
+                 "self_attn.o_proj.weight": (hidden, q), "mlp.gate_proj.weight": (mlp, hidden), "mlp.up_proj.weight": (mlp, hidden),
+                 "mlp.down_proj.weight": (hidden, mlp), "input_layernorm.weight": (hidden,), "post_attention_layernorm.weight": (hidden,)}
+        return outside, layer, "model.layers", config["num_hidden_layers"]
+    hidden, vocab = config["n_embd"], config["vocab_size"]
+    mlp = config["n_inner"] or 4 * hidden
+    outside = {"transformer.wte.weight": (vocab, hidden), "transformer.wpe.weight": (config["n_positions"], hidden),
+               "transformer.ln_f.weight": (hidden,), "transformer.ln_f.bias": (hidden,)}
+    layer = {"attn.c_attn.weight": (hidden, 3 * hidden), "attn.c_attn.bias": (3 * hidden,), "attn.c_proj.weight": (hidden, hidden),
+             "attn.c_proj.bias": (hidden,), "mlp.c_fc.weight": (hidden, mlp), "mlp.c_fc.bias": (mlp,), "mlp.c_proj.weight": (mlp, hidden),
+             "mlp.c_proj.bias": (hidden,), **{f"ln_{n}.{kind}": (hidden,) for n in (1, 2) for kind in ("weight", "bias")}}
+    return outside, layer, "transformer.h", config["n_layer"]
+
+
+def parameters_of(case):
+    """Shape and spec of each parameter."""
+    outside, layer, prefix, count = shapes_of(case["config"])
+    found = {name: (shape, spec_of(case, name)) for name, shape in outside.items()}
+    for name, shape in layer.items():
+        if case["stacked"]:
+            full = f"{prefix}.{name}"
+            found[full] = ((count, *shape), [None, *spec_of(case, full)])
+        else:
+            for n in range(count):
+                full = f"{prefix}.{n}.{name}"
+                found[full] = (shape, spec_of(case, full))
+    return found
+
+
+def spec_of(case, name):
+    rules = LLAMA_RULES if case["config"]["model_type"] == "llama" else GPT2_RULES
+    for pattern, spec in rules:
+        if re.fullmatch(pattern, name):
+            return [axis if axis in case["mesh"] else None for axis in spec]
+    raise ValueError(f"no rule for {name}")
+
+
+def attention(jnp, jax, q, k, v, axes):
+    """Of [batch, seq, heads, head_dim], causal; scores in float32."""
+    groups = q.shape[2] // k.shape[2]
+    if groups > 1:
+        k, v = jnp.repeat(k, groups, axis=2), jnp.repeat(v, groups, axis=2)
+    scores = jnp.einsum("bqhd,bkhd->bhqk", q, k).astype(jnp.float32) * q.shape[-1] ** -0.5
+    seen = jnp.tril(jnp.ones((q.shape[1], q.shape[1]), bool))
+    weights = jax.nn.softmax(jnp.where(seen, scores, -1e30), axis=-1).astype(v.dtype)
+    return jnp.einsum("bhqk,bkhd->bqhd", weights, v)
+
+
+def llama_layer(jnp, jax, config, hold, p, x):
+    def norm(weight, x):
+        wide = x.astype(jnp.float32)
+        wide = wide * jax.lax.rsqrt(jnp.mean(wide * wide, axis=-1, keepdims=True) + config["rms_norm_eps"])
+        return weight * wide.astype(x.dtype)
+
+    def rotate(x):
+        half = x.shape[-1] // 2
+        steps = config["rope_theta"] ** (-jnp.arange(half, dtype=jnp.float32) / half)
+        angles = jnp.arange(x.shape[1], dtype=jnp.float32)[:, None] * steps
+        cos, sin = (jnp.concatenate([f(angles)] * 2, -1)[None, :, None, :].astype(x.dtype) for f in (jnp.cos, jnp.sin))
+        return x * cos + jnp.concatenate([-x[..., half:], x[..., :half]], -1) * sin
+
+    batch, seq, _ = x.shape
+    h = norm(p["input_layernorm.weight"], x)
+    q, k, v = (jnp.einsum("bsh,oh->bso", h, p[f"self_attn.{n}_proj.weight"]).reshape(batch, seq, -1, config["head_dim"]) for n in "qkv")
+    a = attention(jnp, jax, rotate(q), rotate(k), v, None).reshape(batch, seq, -1)
+    x = hold(x + jnp.einsum("bso,ho->bsh", a, p["self_attn.o_proj.weight"]))
+    h = norm(p["post_attention_layernorm.weight"], x)
+    gate, up = (jnp.einsum("bsh,oh->bso", h, p[f"mlp.{n}_proj.weight"]) for n in ("gate", "up"))
+    return hold(x + jnp.einsum("bso,ho->bsh", jax.nn.silu(gate) * up, p["mlp.down_proj.weight"]))
+
+
+def layer_norm(jnp, jax, epsilon, p, name, x):
+    wide = x.astype(jnp.float32)
+    wide = wide - jnp.mean(wide, axis=-1, keepdims=True)
+    wide = wide * jax.lax.rsqrt(jnp.mean(wide * wide, axis=-1, keepdims=True) + epsilon)
+    return wide.astype(x.dtype) * p[f"{name}.weight"] + p[f"{name}.bias"]
+
+
+def gpt2_layer(jnp, jax, config, hold, p, x):
+    batch, seq, hidden = x.shape
+    h = layer_norm(jnp, jax, config["layer_norm_epsilon"], p, "ln_1", x)
+    qkv = jnp.einsum("bsh,ho->bso", h, p["attn.c_attn.weight"]) + p["attn.c_attn.bias"]
+    q, k, v = (each.reshape(batch, seq, config["n_head"], -1) for each in jnp.split(qkv, 3, axis=-1))
+    a = attention(jnp, jax, q, k, v, None).reshape(batch, seq, hidden)
+    x = hold(x + jnp.einsum("bso,oh->bsh", a, p["attn.c_proj.weight"]) + p["attn.c_proj.bias"])
+    h = layer_norm(jnp, jax, config["layer_norm_epsilon"], p, "ln_2", x)
+    h = jax.nn.gelu(jnp.einsum("bsh,ho->bso", h, p["mlp.c_fc.weight"]) + p["mlp.c_fc.bias"], approximate=True)
+    return hold(x + jnp.einsum("bso,oh->bsh", h, p["mlp.c_proj.weight"]) + p["mlp.c_proj.bias"])
+
+
+def residuals_of(layer, parameters, x):
+    """As JAX prints them."""
+    from jax.ad_checkpoint import print_saved_residuals
+
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        print_saved_residuals(layer, parameters, x)
+    found = collections.Counter()
+    for line in printed.getvalue().splitlines():
+        dtype, shape, made = re.fullmatch(r"(\w+)\[([\d,]*)\] (.*)", line).groups()
+        if "from the argument p[" in made or made == "from a literal":
+            continue
+        by = re.match(r"output of (?:jitted function '(\w+)'|(\w+))|from the argument x", made)
+        found[(by[1] or by[2] or "input", dtype, tuple(map(int, filter(None, shape.split(",")))))] += 1
+    return sorted([by, dtype, list(shape), count] for (by, dtype, shape), count in found.items())
+
+
+def compiled(case):
+    import jax
+    import jax.numpy as jnp
+    import numpy
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+    config, sizes = case["config"], case["mesh"]
+    mesh = Mesh(numpy.array(jax.devices()).reshape(*sizes.values()), tuple(sizes))
+    batch_axes = tuple(axis for axis in sizes if axis != "tp")
+    of = lambda *spec: NamedSharding(mesh, PartitionSpec(*spec))  # noqa: E731
+    rows, vocab = batch_axes or None, "tp" if "tp" in sizes else None
+    hold = lambda x: jax.lax.with_sharding_constraint(x, of(rows, None, None))  # noqa: E731
+    llama = config["model_type"] == "llama"
+    _, inside, prefix, count = shapes_of(config)
+    layer = functools.partial(llama_layer if llama else gpt2_layer, jnp, jax, config, hold)
+    if case["remat"] != "none":
+        layer = jax.checkpoint(layer, policy=getattr(jax.checkpoint_policies, case["remat"]), prevent_cse=not case["stacked"])
+
+    whole = jax.ShapeDtypeStruct((case["batch"], case["seq"], config["hidden_size"] if llama else config["n_embd"]), case["compute"])
+    residuals = residuals_of(layer, {name: jax.ShapeDtypeStruct(shape, case["compute"]) for name, shape in inside.items()}, whole)
+
+    def logits_of(p, ids):
+        p = {name: each.astype(case["compute"]) for name, each in p.items()}
+        table = jax.lax.with_sharding_constraint(p["model.embed_tokens.weight" if llama else "transformer.wte.weight"], of(vocab, None))
+        x = hold(table[ids] if llama else table[ids] + p["transformer.wpe.weight"][: ids.shape[1]])
+        if case["stacked"]:
+            stacks = {name: p[f"{prefix}.{name}"] for name in inside}
+            x, _ = jax.lax.scan(lambda x, one: (layer(one, x), None), x, stacks)
+        else:
+            for n in range(count):
+                x = layer({name: p[f"{prefix}.{n}.{name}"] for name in inside}, x)
+        if llama:
+            wide = x.astype(jnp.float32)
+            wide = wide * jax.lax.rsqrt(jnp.mean(wide * wide, axis=-1, keepdims=True) + config["rms_norm_eps"])
+            return jnp.einsum("bsh,vh->bsv", p["model.norm.weight"] * wide.astype(x.dtype), p["lm_head.weight"])
+        x = layer_norm(jnp, jax, config["layer_norm_epsilon"], p, "transformer.ln_f", x)
+        return jnp.einsum("bsh,vh->bsv", x, p["transformer.wte.weight"])
+
+    def loss_of(p, ids, labels):
+        logits = logits_of(p, ids).astype(jnp.float32)
+        right = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
+        return jnp.mean(jax.nn.logsumexp(logits, axis=-1) - right)
+
+    def step(p, m, v, count, ids, labels):
+        loss, gradients = jax.value_and_grad(loss_of)(p, ids, labels)
+        count = count + 1
+        new_p, new_m, new_v = {}, {}, {}
+        for name, g in gradients.items():
+            g = g.astype(jnp.float32)
+            new_m[name] = (0.9 * m[name] + 0.1 * g).astype(m[name].dtype)
+            new_v[name] = (0.95 * v[name] + 0.05 * g * g).astype(v[name].dtype)
+            change = (new_m[name] / (1 - 0.9**count)) / (jnp.sqrt(new_v[name] / (1 - 0.95**count)) + 1e-8)
+            new_p[name] = (p[name] - 1e-3 * (change + 0.1 * p[name])).astype(p[name].dtype)
+        return new_p, new_m, new_v, count, loss
+
+    specs = parameters_of(case)
+    shaped = lambda dtype: {name: jax.ShapeDtypeStruct(shape, dtype, sharding=of(*spec))  # noqa: E731
+                            for name, (shape, spec) in specs.items()}
+    ids = jax.ShapeDtypeStruct((case["batch"], case["seq"]), jnp.int32, sharding=of(rows, None))
+    number = jax.ShapeDtypeStruct((), jnp.float32, sharding=of())
+    shardings = {name: of(*spec) for name, (_, spec) in specs.items()}
+    jitted = jax.jit(step, donate_argnums=(0, 1, 2, 3) if case["donated"] else (),
+                     out_shardings=(shardings, shardings, shardings, of(), of()))
+    return jitted.lower(shaped(case["dtype"]), shaped(case["state"]), shaped(case["state"]), number, ids, ids).compile(), batch_axes, residuals
+
+
+def record_here(case):
+    """In a process of its own, since XLA reads its flags once."""
+    folder = os.environ["DUMPED"]
+    step, batch_axes, residuals = compiled(case)
+    found = step.memory_analysis()
+    import jax
+
+    rules = LLAMA_RULES if case["config"]["model_type"] == "llama" else GPT2_RULES
+    order = ("name", "config", "stacked", "mesh")
+    return {**{key: case[key] for key in order},
+            "rules": [[pattern, [axis if axis in case["mesh"] else None for axis in spec]] for pattern, spec in rules],
+            "batch_axes": list(batch_axes), **{key: each for key, each in case.items() if key not in order},
+            "bytes": {"arguments": found.argument_size_in_bytes, "outputs": found.output_size_in_bytes, "aliases": found.alias_size_in_bytes,
+                      "temporaries": found.temp_size_in_bytes, "code": found.generated_code_size_in_bytes,
+                      "peak": getattr(found, "peak_memory_in_bytes", None)},
+            "largest": largest_in(folder), **live_in(folder), "residuals": residuals, "versions": {"jax": jax.__version__, "jaxlib": jax.lib.__version__}}
+
+
+def largest_in(folder):
+    [path] = glob.glob(f"{folder}/*jit_step*buffer-assignment.txt")
+    block = re.search(r"^allocation \d+: size (\d+), preallocated-temp:\n((?: value: .*\n)*)", pathlib.Path(path).read_text(), re.M)
+    if block is None:
+        return []
+    values = [(int(size), int(begin), shape) for size, begin, shape in
+              re.findall(r"\(size=(\d+),offset=(\d+)\): (\w+\[[\d,]*\])", block[2])]
+    taken, found = [], collections.Counter()
+    for size, begin, shape in sorted(values, key=lambda each: (-each[0], -each[2].count(","), each[2], each[1])):
+        if size * LEAST >= int(block[1]) and all(begin + size <= other or end <= begin for other, end in taken):
+            taken.append((begin, begin + size))
+            found[(shape, size)] += 1
+    return [[shape, size, count] for (shape, size), count in found.items()]
+
+
+def live_in(folder):
+    [path] = glob.glob(f"{folder}/*jit_step*live-range.txt")
+    section = re.search(r"Live ranges at \d+ \(peak\):\n((?: +\S+\{[\d,]*\}: \d+ bytes.*\n)+)", pathlib.Path(path).read_text())
+    [program] = glob.glob(f"{folder}/*jit_step*cpu_after_optimizations.txt")
+    shapes, arguments, entry = {}, set(), False
+    for line in pathlib.Path(program).read_text().splitlines():
+        entry = line.startswith("ENTRY") or (entry and line != "}")
+        made = re.match(r" +(?:ROOT )?%?(\S+) = (\w+\[[\d,]*\])?", line)
+        if made:
+            shapes[made[1]] = made[2] or "several"
+            if entry and re.search(r" parameter\(\d+\)", line):
+                arguments.add(made[1])
+    found = collections.Counter()
+    for name, size in re.findall(r"(\S+)\{[\d,]*\}: (\d+) bytes", section[1]):
+        if name not in arguments:
+            found[(shapes[name], int(size))] += 1
+    total = sum(size * count for (_, size), count in found.items())
+    told = [[shape, size, count] for (shape, size), count in sorted(found.items(), key=lambda each: (-each[0][1], each[0]))
+            if size * LEAST >= total]
+    rest = total - sum(size * count for _, size, count in told)
+    return {"live": total, "at_peak": [*told, ["others", rest, 1]] if rest else told}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("file", type=pathlib.Path)
+    parser.add_argument("--only", default="", help="a part of names")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        case = next(each for each in cases() if each["name"] == options.one)
+        options.file.write_text(json.dumps(record_here(case)) + "\n")
+        return 0
+    old = {}
+    if options.file.exists():
+        old = {case["name"]: case for case in map(json.loads, options.file.read_text().splitlines())}
+    new, failed = {}, 0
+    for case in cases():
+        name = case["name"]
+        if options.only not in name:
+            if name in old:
+                new[name] = old[name]
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            flags = (f"--xla_force_host_platform_device_count={DEVICES} {case['flags']} --xla_dump_to={folder}/dump --xla_dump_hlo_as_text")
+            part = pathlib.Path(folder) / "part.jsonl"
+            ran = subprocess.run([sys.executable, __file__, str(part), "--one", name],
+                                 env={**os.environ, "XLA_FLAGS": flags, "DUMPED": f"{folder}/dump", "JAX_PLATFORMS": "cpu"})
+            if ran.returncode:
+                failed += 1
+                continue
+            new[name] = json.loads(part.read_text())
+        print(f"{name}: {new[name]['bytes']}", flush=True)
+    options.file.write_text("".join(json.dumps(case) + "\n" for case in new.values()))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
