@@ -101,6 +101,31 @@ void describe_registers(ProgramView& view, const SegmentOptions& options) {
   }
 }
 
+// What logits are before their bias is added goes with them: the sum takes its
+// place.
+void describe_outputs(ProgramView& view) {
+  for (const int output : view.program->outputs) {
+    int number = output;
+    while (view.reg(number).output) {
+      const int maker = view.reg(number).maker;
+      if (view.at(maker).operands.empty()) break;
+      const bool sums = view.computes(maker) && view.op(maker) == "add" &&
+                        view.reg(view.at(maker).operands[1]).weight;
+      if (view.computes(maker) && !sums &&
+          gradient_of(view.op(maker)).repeat != Repeat::View) {
+        break;
+      }
+      number = view.at(maker).operands[0];
+      HeldRegister& before = view.registers[static_cast<size_t>(number)];
+      if (before.weight || before.loaded ||
+          local_elements(view, number) != local_elements(view, output)) {
+        break;
+      }
+      before.output = true;
+    }
+  }
+}
+
 }  // namespace
 
 bool ProgramView::is_layer(int segment) const {
@@ -121,6 +146,7 @@ ProgramView view_of(const Program& program, const SegmentOptions& options) {
   view.integers = integer_values(*program.graph);
   find_segments(view);
   describe_registers(view, options);
+  describe_outputs(view);
   return view;
 }
 
