@@ -426,63 +426,6 @@ TEST_CASE("bert: as it was trained first, with both heads") {
   CHECK(whole_model(manifest, {})->messages.find("SP016") == std::string::npos);
 }
 
-std::unique_ptr<testing::WholeModel> megatron(const testing::Json& more) {
-  testing::Json config = {{"model_type", "megatron_gpt"},
-                          {"torch_dtype", "float32"},
-                          {"padded_vocab_size", 96},
-                          {"hidden_size", 32},
-                          {"num_layers", 2},
-                          {"num_attention_heads", 4},
-                          {"num_query_groups", 2},
-                          {"max_position_embeddings", 8}};
-  config["architectures"] = testing::Json::array({"GPTModel"});
-  config.update(more);
-  const auto made = testing::synthesize(config);
-  REQUIRE_MESSAGE(made->manifest, made->problem());
-  auto model = whole_model(*made->manifest, config, kShort);
-  REQUIRE_MESSAGE(model->graph, model->messages);
-  return model;
-}
-
-TEST_CASE("Megatron-core: sharded is unsharded") {
-  // Its defaults: GELU, norms with biases, learned positions, a tied output.
-  CHECK(disagreements(*megatron({{"qk_layernorm", true}}), "@all_models") ==
-        "");
-  const testing::Json gated = {{"swiglu", true},
-                               {"normalization", "RMSNorm"},
-                               {"position_embedding_type", "rope"},
-                               {"add_bias_linear", false},
-                               {"untie_embeddings_and_output_weights", true}};
-  CHECK(disagreements(*megatron(gated), "@all_models") == "");
-  testing::Json experts = gated;
-  experts["num_experts"] = 4;
-  experts["moe_ffn_hidden_size"] = 24;
-  experts["moe_layer_freq"] = testing::Json::array({0, 1});
-  experts["moe_shared_expert_intermediate_size"] = 16;
-  CHECK(disagreements(*megatron(experts), "@all_models") == "");
-}
-
-TEST_CASE("Megatron-core: sizes follow as Megatron-LM lets them follow") {
-  const auto shape_of = [](const testing::WholeModel& model,
-                           std::string_view name) {
-    for (size_t i = 0; i < model.manifest.size(); ++i) {
-      if (model.manifest.name(i) == name) return model.manifest.type(i).shape;
-    }
-    return Shape{};
-  };
-  // Two thirds of 4 x 56 are 149, rounded down to 128; gate and up.
-  const auto gated = megatron({{"swiglu", true}, {"hidden_size", 56}});
-  CHECK(shape_of(*gated, "decoder.layers.0.mlp.linear_fc1.weight") ==
-        Shape{256, 56});
-  const auto plain = megatron(testing::Json::object());
-  CHECK(shape_of(*plain, "decoder.layers.1.mlp.linear_fc1.weight") ==
-        Shape{128, 32});
-  // Of every group its queries, its key and its value.
-  CHECK(shape_of(*plain, "decoder.layers.1.self_attention.linear_qkv.weight") ==
-        Shape{64, 32});
-  CHECK(shape_of(*plain, "output_layer.weight").empty());
-}
-
 }  // namespace
 
 }  // namespace shardplan
