@@ -44,7 +44,8 @@ constexpr std::string_view kOrder[] = {
     "zero-style", "mode", "batch", "seq", "source-seq", "microbatches", "remat",
     "schedule", "attention", "kernels", "dropout", "loss-tiles",
     "expert-factor", "kv-dtype", "kv-block", "kv-axes", "batch-axes",
-    "sequence-axes",
+    "sequence-axes", "engine", "gpu-memory-utilization", "mem-fraction-static",
+    "max-batched-tokens", "max-seqs", "expert-parallel", "dp-attention",
     // Output
     "to", "format", "json", "output", "expand", "exact", "color", "quiet",
     "verbose", "no-progress",
@@ -55,10 +56,10 @@ constexpr std::string_view kOrder[] = {
 std::vector<Flag> all_flags() {
   std::vector<Flag> rows;
   for (const auto* more :
-       {&planning_flags(), &memory_flags(), &general_flags(), &check_flags(),
-        &diff_flags(), &explain_flags(), &export_flags(), &gate_flags(),
-        &inspect_flags(), &resolve_flags(), &simulate_flags(), &sweep_flags(),
-        &workload_flags()}) {
+       {&planning_flags(), &memory_flags(), &engine_flags(), &general_flags(),
+        &check_flags(), &diff_flags(), &explain_flags(), &export_flags(),
+        &gate_flags(), &inspect_flags(), &resolve_flags(), &simulate_flags(),
+        &sweep_flags(), &workload_flags()}) {
     rows.insert(rows.end(), more->begin(), more->end());
   }
   std::vector<Flag> ordered;
@@ -192,7 +193,29 @@ void apply_settings(std::span<const Setting> settings, Options& options,
   settle_topology(settings, options, diags);
 }
 
+namespace {
+
+// An engine cuts a model by itself: of rules that nobody gave, and that it does
+// not follow, no finding is of use.
+void allow_for_engine(const Options& options, Diagnostics& diags) {
+  const PlanRequest& planning = options.planning;
+  if (!options.engine.name || !planning.rules.empty() || planning.saved_plan ||
+      planning.pattern != nullptr) {
+    return;
+  }
+  for (const CodeInfo& info : all_codes()) {
+    const bool of_rules = info.code >= Code::UnmatchedParameter &&
+                          info.code <= Code::ShardingLost;
+    if (of_rules && !prevents_running(info.code)) {
+      diags.set_severity(info.code, Severity::Off);
+    }
+  }
+}
+
+}  // namespace
+
 void apply_severities(const Options& options, Diagnostics& diags) {
+  allow_for_engine(options, diags);
   for (const std::string& text : options.run.deny) {
     if (text == "warnings") {
       diags.deny_warnings();

@@ -76,6 +76,8 @@ const std::vector<Flag>& planning_flags();
 // What a device must hold and what it has: training state, KV cache, pipeline
 // stages, hardware.
 const std::vector<Flag>& memory_flags();
+// The engine that serves the model, and what it is told.
+const std::vector<Flag>& engine_flags();
 // Where answers go and how they look, what is a finding, settings.
 const std::vector<Flag>& general_flags();
 

@@ -21,6 +21,7 @@
 #include "cli/output.h"
 #include "session/budget.h"
 #include "session/plan_request.h"
+#include "session/serving.h"
 
 namespace shardplan::cli {
 
@@ -46,6 +47,7 @@ struct Options {
 
   PlanRequest planning;
   MemoryRequest memory;
+  EngineRequest engine;
   OutputOptions output;
   RunOptions run;
 

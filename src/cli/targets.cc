@@ -10,6 +10,7 @@
 #include "cli/commands/workload/step.h"
 #include "cli/flags.h"
 #include "memory/sweep.h"
+#include "session/serving.h"
 
 namespace shardplan::cli {
 namespace {
@@ -39,16 +40,27 @@ std::optional<int64_t> tokens_that_fit(const Session& session,
 void judge_memory(JudgedTarget& judged, Host& host) {
   const PlanRequest& planning = judged.options.planning;
   const MemoryRequest& memory = judged.options.memory;
+  const EngineRequest& engine = judged.options.engine;
   if (!judged.session ||
       !check_memory_request(memory, planning.mode, judged.diags) ||
+      !check_engine_request(engine, memory, planning.mode, judged.diags) ||
       !check_step_request(judged.options, judged.diags) ||
       !asks_for_budget(memory, planning.mode)) {
     return;
   }
-  judged.budget = answer_budget(memory, planning, judged.session->manifest,
-                                judged.session->plan, host, judged.diags);
+  judged.budget = answer_budget(budgeted(engine, memory), planning,
+                                judged.session->manifest, judged.session->plan,
+                                host, judged.diags);
   if (!judged.budget) return;
   judged.kv_tokens = tokens_that_fit(*judged.session, *judged.budget);
+  if (engine.name) {
+    const auto serving =
+        answer_serving(engine, memory, judged.session->manifest,
+                       judged.session->plan.mesh, host, judged.diags);
+    if (!serving) return;
+    const auto& pool = serving->stage().pools[1];
+    if (pool) judged.kv_tokens = pool->tokens;
+  }
   if (asks_for_step(judged.options)) {
     // For its findings.
     answer_step(judged.options, *judged.session, *judged.budget, host,

@@ -40,6 +40,11 @@ void check_lost_sharding(const LintInput& input, Diagnostics& diags);
 void check_over_memory(const MemoryInput& input, Diagnostics& diags);
 void check_stages(const MemoryInput& input, Diagnostics& diags);
 
+// serve_findings.cc: degrees that an engine does not start at, and a cache that
+// is too small.
+void check_engine_start(const ServeInput& input, Diagnostics& diags);
+void check_cache_size(const ServeInput& input, Diagnostics& diags);
+
 // program_findings.cc: what is moved unasked, or read in no layout or two.
 void check_reshards(const ProgramInput& input, Diagnostics& diags);
 void check_weight_uses(const ProgramInput& input, Diagnostics& diags);

@@ -86,6 +86,9 @@ const std::vector<Check>& checks() {
       // Its budget.
       {{Code::OverMemory}, Needs::Budget, check_over_memory},
       {{Code::UnevenStages}, Needs::Budget, check_stages},
+      // An engine that serves the model.
+      {{Code::EngineRefuses}, Needs::Serving, check_engine_start},
+      {{Code::CacheTooSmall}, Needs::Serving, check_cache_size},
       // Its program, before it is run.
       {{Code::ImplicitReshard, Code::FullRematerialization},
        Needs::Program,
@@ -153,6 +156,10 @@ void lint(const LintInput& input, Diagnostics& diags) {
 
 void lint(const MemoryInput& input, Diagnostics& diags) {
   run_checks(input, {Needs::Budget}, diags);
+}
+
+void lint(const ServeInput& input, Diagnostics& diags) {
+  run_checks(input, {Needs::Serving}, diags);
 }
 
 void lint(const ProgramInput& input, Diagnostics& diags) {

@@ -3,11 +3,12 @@
 // and in what runs it.
 //
 // Every check is a row of one table (checks() below), and is given all it may
-// look at by one of five inputs: a plan, its budget, its program, a run of
-// that, or what another program recorded. Each finding names the parameters,
-// the numbers that mattered, and what it costs in bytes per device. A plan's
-// are computed from the plan alone, so a saved plan has the same findings as
-// the rules it came from; the rules, where they are at hand, give the places.
+// look at by one of six inputs: a plan, its budget, an engine that serves
+// the model, its program, a run of that, or what another program recorded. Each
+// finding names the parameters, the numbers that mattered, and what it costs in
+// bytes per device. A plan's are computed from the plan alone, so a saved plan
+// has the same findings as the rules it came from; the rules, where they are at
+// hand, give the places.
 #pragma once
 
 #include <cstdint>
@@ -38,6 +39,7 @@ struct ExpectedError;
 struct Graph;
 struct LayerGroups;
 struct Program;
+struct Serving;
 struct Simulation;
 enum class Storage : uint8_t;
 enum class ValueSource : uint8_t;
@@ -125,6 +127,11 @@ struct MemoryInput {
   const Budget& budget;
 };
 
+// What an engine that serves the model makes of the devices.
+struct ServeInput {
+  const Serving& serving;
+};
+
 // The program that a plan makes of a graph, before it is run.
 struct ProgramInput {
   const Program& program;
@@ -175,6 +182,7 @@ enum class Needs : uint8_t {
   Specs,      // a plan: specs against shapes and the mesh
   WholePlan,  // a plan of a model: its units, its mesh, its bytes
   Budget,
+  Serving,
   Program,
   Run,
   Recording,
@@ -183,8 +191,8 @@ enum class Needs : uint8_t {
 template <typename Input>
 using CheckOf = void (*)(const Input&, Diagnostics&);
 using AnyCheck = std::variant<CheckOf<LintInput>, CheckOf<MemoryInput>,
-                              CheckOf<ProgramInput>, CheckOf<RunInput>,
-                              CheckOf<RecordedInput>>;
+                              CheckOf<ServeInput>, CheckOf<ProgramInput>,
+                              CheckOf<RunInput>, CheckOf<RecordedInput>>;
 
 struct Check {
   std::vector<Code> codes;  // that it raises, and no other row does
@@ -208,6 +216,7 @@ std::span<const RaisedElsewhere> raised_elsewhere();
 // Reports what all checks find that need this input, in the table's order.
 void lint(const LintInput& input, Diagnostics& diags);
 void lint(const MemoryInput& input, Diagnostics& diags);
+void lint(const ServeInput& input, Diagnostics& diags);
 void lint(const ProgramInput& input, Diagnostics& diags);
 void lint(const RunInput& input, Diagnostics& diags);
 void lint(const RecordedInput& input, Diagnostics& diags);

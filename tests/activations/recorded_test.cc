@@ -11,6 +11,7 @@
 #include <doctest/doctest.h>
 
 #include "activations/segments.h"
+#include "base/allocation.h"
 #include "model/forward/recognise.h"
 #include "resolve/resolve.h"
 #include "sim/repeated_layers.h"
@@ -106,10 +107,13 @@ TEST_CASE("brackets hold what PyTorch keeps") {
   std::string line;
   int count = 0;
   int bounded = 0;
+  int skipped = 0;
   while (std::getline(lines, line)) {
     const Json recorded = Json::parse(line);
     const std::string name = recorded.at("name");
     if (!recorded.at("autocast").is_null()) continue;
+    // Sanitizers, whose own allocation is not counted, take a minute for all.
+    if (!kCountsAllocations && ++skipped % 5 != 0) continue;
     CAPTURE(name);
     SegmentOptions options;
     options.element_bytes = recorded.at("dtype") == "float32" ? 4 : 2;
@@ -137,8 +141,8 @@ TEST_CASE("brackets hold what PyTorch keeps") {
     CHECK(peak <= kept.peak[2]);
     ++bounded;
   }
-  CHECK(count > 190);
-  CHECK(bounded > 170);
+  CHECK(count > (kCountsAllocations ? 190 : 38));
+  CHECK(bounded > (kCountsAllocations ? 170 : 30));
 }
 
 }  // namespace

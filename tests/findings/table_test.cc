@@ -111,6 +111,9 @@ TEST_CASE("findings: a check is given what it needs") {
       case Needs::Budget:
         CHECK(std::holds_alternative<CheckOf<MemoryInput>>(check.report));
         break;
+      case Needs::Serving:
+        CHECK(std::holds_alternative<CheckOf<ServeInput>>(check.report));
+        break;
       case Needs::Program:
         CHECK(std::holds_alternative<CheckOf<ProgramInput>>(check.report));
         break;

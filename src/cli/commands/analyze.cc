@@ -9,9 +9,11 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/views/budget_tables.h"
+#include "cli/views/engine/tables.h"
 #include "cli/views/tables.h"
 #include "resolve/device_memory.h"
 #include "session/budget.h"
+#include "session/serving.h"
 #include "session/session.h"
 
 namespace shardplan::cli {
@@ -199,7 +201,10 @@ void add_for_people_and_programs(Report& report, Table table) {
 void add_budget(Report& report, const Context& context, const Session& session,
                 const BudgetAnswer& answer) {
   const Budget& budget = answer.budget;
-  if (!asks_for_budget(context.options.memory, context.options.planning.mode)) {
+  if (context.options.engine.name) {
+    // What the engine makes of the devices stands in its place.
+  } else if (!asks_for_budget(context.options.memory,
+                              context.options.planning.mode)) {
     report.tables.push_back(memory_table(session));
   } else {
     report.tables.push_back(breakdown_table(session, budget));
@@ -216,8 +221,9 @@ void add_budget(Report& report, const Context& context, const Session& session,
   }
 }
 
+// `aside`: an engine shares out the cache otherwise.
 void add_cache(Report& report, const Session& session,
-               const BudgetAnswer& answer) {
+               const BudgetAnswer& answer, bool aside) {
   const BudgetOptions& options = answer.input.options;
   auto layers = kv_layers(session.manifest.facts);
   if (!options.kv || !answer.input.kv_axes || !layers) return;
@@ -226,14 +232,16 @@ void add_cache(Report& report, const Session& session,
   const bool recurs = std::erase_if(*layers, is_recurrent) > 0;
   if (!layers->empty() || !recurs) {
     report.tables.push_back(kv_table(mesh, *layers, axes, *options.kv));
+    if (aside) report.tables.back().audience = Audience::Programs;
     for (std::string& line : kv_notes(mesh, *layers, axes, *options.kv)) {
-      report.notes.push_back(std::move(line));
+      if (!aside) report.notes.push_back(std::move(line));
     }
   }
   if (recurs) {
     report.tables.push_back(
         recurrent_table(mesh, session.manifest.facts, axes, *options.kv));
-    report.notes.push_back(recurrent_note(mesh, axes));
+    if (aside) report.tables.back().audience = Audience::Programs;
+    if (!aside) report.notes.push_back(recurrent_note(mesh, axes));
   }
   if (!options.limit) return;
   const WorkloadHeadroom workload_headroom =
@@ -248,18 +256,55 @@ void add_cache(Report& report, const Session& session,
                               cell(workload_headroom.context));
 }
 
+void add_remarks_of_rules(Report& report, const Session& session) {
+  for (std::string& line : correction_notes(session)) {
+    report.notes.push_back(std::move(line));
+  }
+  add_declared(session, report);
+}
+
+// Where an engine cuts the model, tables of the rules are for programs alone.
+void set_rules_aside(Report& report) {
+  std::erase_if(report.tables, [](const Table& table) {
+    return table.audience == Audience::People;
+  });
+  for (Table& table : report.tables) table.audience = Audience::Programs;
+}
+
+void add_serving(Report& report, const Serving& serving) {
+  for (auto& entry : engine_summary(serving)) {
+    report.summary.push_back(std::move(entry));
+  }
+  for (Table& table : engine_tables(serving)) {
+    report.tables.push_back(std::move(table));
+  }
+  for (std::string& line : engine_notes(serving)) {
+    report.notes.push_back(std::move(line));
+  }
+}
+
 }  // namespace
 
 Exit run_analyze(Context& context) {
+  const EngineRequest& engine = context.options.engine;
+  if (!check_engine_request(engine, context.options.memory,
+                            context.options.planning.mode, context.diags)) {
+    return Exit::CouldNotRun;
+  }
   const std::optional<Session> opened =
       open_session(context.options.planning, context.options.memory,
                    context.host, context.diags, context.progress);
   if (!opened) return Exit::CouldNotRun;
   const Session& session = *opened;
   const std::optional<BudgetAnswer> answer = answer_budget(
-      context.options.memory, context.options.planning, session.manifest,
-      session.plan, context.host, context.diags);
-  if (!answer) {
+      budgeted(engine, context.options.memory), context.options.planning,
+      session.manifest, session.plan, context.host, context.diags);
+  std::optional<Serving> serving;
+  if (answer && engine.name) {
+    serving = answer_serving(engine, context.options.memory, session.manifest,
+                             session.plan.mesh, context.host, context.diags);
+  }
+  if (!answer || (engine.name && !serving)) {
     return finish_incomplete(context, plan_report(context, session, "analyze"));
   }
   if (!check_step_request(context.options, context.diags)) {
@@ -281,11 +326,11 @@ Exit run_analyze(Context& context) {
   for (auto& entry : budget_summary(answer->budget)) {
     report.summary.push_back(std::move(entry));
   }
-  report.headline = {headline_of(session, context.options.output.exact),
-                     efficiency_line(session)};
+  report.headline = {headline_of(session, context.options.output.exact)};
+  if (!serving) report.headline.push_back(efficiency_line(session));
   add_budget(report, context, session, *answer);
   if (step) add_step(*step, answer->budget, report);
-  add_cache(report, session, *answer);
+  add_cache(report, session, *answer, engine.name.has_value());
   report.tables.push_back(devices_table(session));
   report.tables.push_back(imbalance_table(session));
   add_for_people_and_programs(report, repetition_table(session));
@@ -302,10 +347,12 @@ Exit run_analyze(Context& context) {
                       rules_table(session)}) {
     report.tables.push_back(std::move(table));
   }
-  for (std::string& line : correction_notes(session)) {
-    report.notes.push_back(std::move(line));
+  if (serving) {
+    set_rules_aside(report);
+    add_serving(report, *serving);
+  } else {
+    add_remarks_of_rules(report, session);
   }
-  add_declared(session, report);
   for (std::string& line : remarks_of(session)) {
     report.notes.push_back(std::move(line));
   }

@@ -20,10 +20,12 @@
 #include "cli/output.h"
 #include "cli/targets.h"
 #include "cli/views/budget_tables.h"
+#include "cli/views/engine/tables.h"
 #include "cli/views/tables.h"
 #include "gate/baseline.h"
 #include "io/load.h"
 #include "session/budget.h"
+#include "session/serving.h"
 #include "session/session.h"
 
 namespace shardplan::cli {
@@ -83,6 +85,15 @@ void add_checked_budget(const Context& context, const BudgetAnswer& answer,
   }
 }
 
+void add_checked_serving(const Serving& serving, Report& report) {
+  for (auto& entry : engine_summary(serving)) {
+    report.summary.push_back(std::move(entry));
+  }
+  for (std::string& line : engine_notes(serving)) {
+    report.notes.push_back(std::move(line));
+  }
+}
+
 // Takes what the baseline accepts out of findings, and warns of entries that
 // accept nothing (SP605); writes a new one where that is asked for. False, with
 // the reason reported, when a baseline cannot be read or written.
@@ -127,14 +138,24 @@ bool use_baseline(Context& context, const std::vector<NamedFindings>& found) {
 std::optional<Report> check_report(Context& context, const Session& session) {
   const Options& options = context.options;
   if (!check_memory_request(options.memory, options.planning.mode,
-                            context.diags))
+                            context.diags) ||
+      !check_engine_request(options.engine, options.memory,
+                            options.planning.mode, context.diags)) {
     return std::nullopt;
+  }
   // Only where it can be a finding: a million names take a while to read.
   std::optional<BudgetAnswer> answer;
   if (asks_for_budget(options.memory, options.planning.mode)) {
-    answer = answer_budget(options.memory, options.planning, session.manifest,
-                           session.plan, context.host, context.diags);
+    answer = answer_budget(budgeted(options.engine, options.memory),
+                           options.planning, session.manifest, session.plan,
+                           context.host, context.diags);
     if (!answer) return std::nullopt;
+  }
+  std::optional<Serving> serving;
+  if (options.engine.name) {
+    serving = answer_serving(options.engine, options.memory, session.manifest,
+                             session.plan.mesh, context.host, context.diags);
+    if (!serving) return std::nullopt;
   }
   std::optional<StepAnswer> step;
   if (!check_step_request(options, context.diags)) return std::nullopt;
@@ -151,7 +172,7 @@ std::optional<Report> check_report(Context& context, const Session& session) {
   report.tables = {placements_table(session), corrections_table(session),
                    rules_table(session)};
   report.notes = remarks_of(session);
-  add_declared(session, report);
+  if (!serving) add_declared(session, report);
   if (session.slices) {
     const Mesh& mesh = session.plan.mesh;
     report.notes.push_back("mesh " + mesh_text(mesh) + ": " +
@@ -160,6 +181,7 @@ std::optional<Report> check_report(Context& context, const Session& session) {
   }
   add_topology(context, report);
   if (answer) add_checked_budget(context, *answer, report);
+  if (serving) add_checked_serving(*serving, report);
   if (step) {
     for (auto& entry : step_summary(*step)) {
       report.summary.push_back(std::move(entry));

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/shipped.h"
 #include "base/text.h"
 #include "cli/args.h"
 #include "cli/commands.h"
@@ -12,7 +13,6 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "io/hardware.h"
-#include "base/shipped.h"
 #include "io/topologies.h"
 #include "resolve/framework_semantics.h"
 

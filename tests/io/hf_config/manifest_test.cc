@@ -295,7 +295,13 @@ TEST_CASE("no quantisation that is not known is read as plain numbers") {
     // Said by the part that is the language model.
     Json part = small_config("gemma3");
     part["text_config"]["quantization_config"] = said;
-    CHECK(synthesize(part)->problem() == problem);
+    const std::string found = synthesize(part)->problem();
+    // Of one method a part may say it.
+    if (std::string(method) == "compressed-tensors") {
+      CHECK(found.starts_with("SP009 `text_config.quantization_config."));
+    } else {
+      CHECK(found == problem);
+    }
   }
   const Json mlx = {{"group_size", 64}, {"bits", 7}};
   for (const Json& changes :

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/views/engine/tables.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "cli/views/columns.h"
+
+namespace shardplan::cli {
+namespace {
+
+std::string size_text(int64_t bytes) {
+  return bytes_text(static_cast<double>(bytes));
+}
+
+std::string share_text(const Serving& serving) {
+  const bool of_total = serving.engine->share == MemoryShare::OfTotal;
+  return fmt::format("{:.4g} of {} that {}", serving.settings.share,
+                     size_text(serving.device.usable),
+                     of_total ? "are there"
+                              : "are there, less what is taken "
+                                "before");
+}
+
+// In the order of Taken.
+constexpr std::array<std::string_view, 3> kTakenText = {
+    "", ", outside of the share", ", before"};
+
+// One row of the table of memory.
+struct MemoryRow {
+  std::string category;
+  std::string kind;
+  std::string title;
+  Bracket bytes;
+  std::string source;
+};
+
+std::vector<MemoryRow> memory_rows_of(const Serving& serving) {
+  std::vector<MemoryRow> rows;
+  rows.push_back({"share", "share",
+                  std::string(serving.engine->title) + "'s share",
+                  serving.share_bytes, share_text(serving)});
+  const ServedStage& stage = serving.stage();
+  for (size_t i = 0; i < kWeightParts; ++i) {
+    const int64_t bytes = stage.weights.bytes[i];
+    if (bytes == 0) continue;
+    const auto part = static_cast<WeightPart>(i);
+    rows.push_back({std::string(weight_part_name(part)),
+                    "weights",
+                    "weights: " + std::string(weight_part_title(part)),
+                    {bytes, bytes, bytes},
+                    ""});
+  }
+  const int64_t total = stage.weights.total;
+  rows.push_back({"weights", "total", "weights", {total, total, total}, ""});
+  for (const Taken taken : {Taken::InShare, Taken::Rest, Taken::Before}) {
+    for (const Overhead& row : serving.overheads) {
+      if (row.taken != taken) continue;
+      rows.push_back(
+          {row.name, std::string(taken_name(taken)),
+           row.title + std::string(kTakenText[static_cast<size_t>(taken)]),
+           row.bytes, row.source});
+    }
+  }
+  rows.push_back({"cache", "cache", "left for the cache", stage.available, ""});
+  return rows;
+}
+
+ColumnsOf<MemoryRow> memory_columns() {
+  return {
+      {{"category", "", Align::Left},
+       [](const MemoryRow& r) { return r.category; }},
+      {{"kind", "", Align::Left}, [](const MemoryRow& r) { return r.kind; }},
+      {{"lower", "", Align::Right},
+       [](const MemoryRow& r) { return ByteSize{r.bytes.lower}; }},
+      {{"estimate", "", Align::Right},
+       [](const MemoryRow& r) { return ByteSize{r.bytes.estimate}; }},
+      {{"upper", "", Align::Right},
+       [](const MemoryRow& r) { return ByteSize{r.bytes.upper}; }},
+      {{"source", "", Align::Left},
+       [](const MemoryRow& r) { return Prose{r.source}; }},
+  };
+}
+
+// An end of a bracket; nothing where there is one number only.
+Cell end_of(const MemoryRow& row, int64_t bytes) {
+  const bool exact = row.bytes.lower == row.bytes.upper;
+  return exact ? Cell() : Cell(ByteSize{bytes});
+}
+
+ColumnsOf<MemoryRow> shown_columns() {
+  return {
+      {{"what", "", Align::Left}, [](const MemoryRow& r) { return r.title; }},
+      {{"estimate", "about", Align::Right},
+       [](const MemoryRow& r) { return ByteSize{r.bytes.estimate}; }},
+      {{"lower", "at least", Align::Right},
+       [](const MemoryRow& r) { return end_of(r, r.bytes.lower); }},
+      {{"upper", "at most", Align::Right},
+       [](const MemoryRow& r) { return end_of(r, r.bytes.upper); }},
+  };
+}
+
+// For programs all rows; for people the weights by part where there are
+// several.
+Table memory_table_of(const Serving& serving, bool shown) {
+  const ColumnsOf<MemoryRow> columns =
+      shown ? shown_columns() : memory_columns();
+  Table table;
+  table.id = shown ? "engine_memory_shown" : "engine_memory";
+  table.title = std::string(serving.engine->title) + " on each device";
+  const std::string& stage = serving.stage().label;
+  if (!stage.empty()) table.title += ", " + stage;
+  table.columns = columns_of(columns);
+  table.audience = shown ? Audience::People : Audience::Programs;
+  table.rows = [rows = memory_rows_of(serving), columns](const RowSink& sink) {
+    for (const MemoryRow& r : rows) sink(row_of(columns, r));
+  };
+  return table;
+}
+
+Table cache_table(const Serving& serving) {
+  Table table;
+  table.id = "engine_cache";
+  table.title = "What the cache holds";
+  table.columns = {{"end", "", Align::Left},
+                   {"bytes", "bytes", Align::Right},
+                   {"block", "tokens a page", Align::Right},
+                   {"blocks", "blocks", Align::Right},
+                   {"sequence_blocks", "blocks a sequence", Align::Right},
+                   {"tokens", "tokens", Align::Right},
+                   {"states", "states", Align::Right},
+                   {"sequences", "sequences", Align::Right}};
+  table.rows = [&serving](const RowSink& sink) {
+    const ServedStage& stage = serving.stage();
+    const std::array<int64_t, 3> bytes = {
+        stage.available.lower, stage.available.estimate, stage.available.upper};
+    for (size_t end = 0; end < kBracketEnds.size(); ++end) {
+      const auto& pool = stage.pools[end];
+      if (!pool) continue;
+      sink(Row{std::string(kBracketEnds[end]), ByteSize{bytes[end]},
+               Count{pool->block}, Count{pool->blocks},
+               Count{pool->sequence_blocks}, Count{pool->tokens},
+               pool->states > 0 ? Cell(Count{pool->states}) : Cell(),
+               Ratio{pool->sequences}});
+    }
+  };
+  return table;
+}
+
+Table stages_of(const Serving& serving) {
+  Table table;
+  table.id = "engine_stages";
+  table.title = "Stages, as the engine fills them";
+  table.columns = {{"stage", "stage", Align::Left, true},
+                   {"weights", "weights", Align::Right},
+                   {"cache", "for the cache", Align::Right},
+                   {"sequences", "sequences", Align::Right}};
+  table.audience =
+      serving.stages.size() > 1 ? Audience::Everyone : Audience::Programs;
+  table.rows = [&serving](const RowSink& sink) {
+    for (const ServedStage& stage : serving.stages) {
+      const auto& pool = stage.pools[1];
+      sink(Row{stage.label.empty() ? Cell() : Cell(stage.label),
+               ByteSize{stage.weights.total},
+               ByteSize{stage.available.estimate},
+               pool ? Cell(Ratio{pool->sequences}) : Cell()});
+    }
+  };
+  return table;
+}
+
+ColumnsOf<DegreeVerdict> degree_columns() {
+  return {
+      {{"of", "", Align::Left},
+       [](const DegreeVerdict& v) { return std::string(degree_name(v.of)); }},
+      {{"degree", "", Align::Right},
+       [](const DegreeVerdict& v) { return Count{v.degree}; }},
+      {{"legal", "", Align::Left},
+       [](const DegreeVerdict& v) { return YesNo{v.legal}; }},
+      {{"asked", "", Align::Left},
+       [](const DegreeVerdict& v) { return YesNo{v.asked}; }},
+      {{"reasons", "", Align::Left},
+       [](const DegreeVerdict& v) { return Names{v.reasons}; }},
+  };
+}
+
+// Degrees of one kind that nothing is to be said of, in one row.
+struct ShownDegrees {
+  std::string of;
+  std::vector<int64_t> degrees;
+  bool legal = true;
+  std::vector<std::string> reasons;
+};
+
+std::vector<ShownDegrees> shown_degrees(const Serving& serving) {
+  std::vector<ShownDegrees> rows;
+  for (const DegreeVerdict& v : serving.verdicts) {
+    const std::string of(degree_name(v.of));
+    const auto like = [&](const ShownDegrees& row) {
+      return row.of == of && row.legal == v.legal && row.reasons == v.reasons;
+    };
+    const auto found = std::find_if(rows.begin(), rows.end(), like);
+    if (found == rows.end()) {
+      rows.push_back({of, {v.degree}, v.legal, v.reasons});
+    } else {
+      found->degrees.push_back(v.degree);
+    }
+  }
+  return rows;
+}
+
+Table shown_degrees_table(const Serving& serving) {
+  const ColumnsOf<ShownDegrees> columns = {
+      {{"of", "", Align::Left}, [](const ShownDegrees& d) { return d.of; }},
+      {{"legal", "", Align::Left},
+       [](const ShownDegrees& d) {
+         return std::string(d.legal ? "runs at" : "not at");
+       }},
+      {{"degrees", "", Align::Left},
+       [](const ShownDegrees& d) {
+         return list_text(d.degrees, d.degrees.size());
+       }},
+      {{"reasons", "", Align::Left, true, true},
+       [](const ShownDegrees& d) { return Prose{joined(d.reasons, "; ")}; }},
+  };
+  Table table;
+  table.id = "engine_degrees_shown";
+  table.title = "At which degrees " + std::string(serving.engine->title) +
+                " runs the model";
+  table.columns = columns_of(columns);
+  table.show_header = false;
+  table.audience = Audience::People;
+  table.rows = [&serving, columns](const RowSink& sink) {
+    for (const ShownDegrees& d : shown_degrees(serving)) {
+      sink(row_of(columns, d));
+    }
+  };
+  return table;
+}
+
+Table degrees_table(const Serving& serving) {
+  const ColumnsOf<DegreeVerdict> columns = degree_columns();
+  Table table;
+  table.id = "engine_degrees";
+  table.columns = columns_of(columns);
+  table.audience = Audience::Programs;
+  table.rows = [&serving, columns](const RowSink& sink) {
+    for (const DegreeVerdict& v : serving.verdicts) sink(row_of(columns, v));
+  };
+  return table;
+}
+
+std::string tokens_line(const Serving& serving, const CachePool& pool) {
+  std::string line = fmt::format(
+      "{}: about {} tokens of cache, {:.2f} sequences of {} tokens at once",
+      serving.engine->title, count_text(pool.tokens), pool.sequences,
+      count_text(serving.seq));
+  const auto& lower = serving.stage().pools[0];
+  const auto& upper = serving.stage().pools[2];
+  if (lower && upper) {
+    line += fmt::format(" (from {:.2f} to {:.2f})", lower->sequences,
+                        upper->sequences);
+  }
+  if (serving.mesh.dp > 1) {
+    line += fmt::format(", in each of {} groups", serving.mesh.dp);
+  }
+  return line;
+}
+
+std::string settings_line(const Serving& serving) {
+  const EngineDefaults& s = serving.settings;
+  std::string line =
+      fmt::format("{} {}: `--{} {:.4g}`{}, steps of {} tokens and {} sequences",
+                  serving.engine->title, serving.engine->version,
+                  serving.engine->share_flag, s.share,
+                  serving.share_is_default ? " by default" : "",
+                  count_text(s.batched_tokens), count_text(s.sequences));
+  const auto& pool = serving.stage().pools[1];
+  if (pool && pool->block > 1) {
+    line += fmt::format(", pages of {} tokens", count_text(pool->block));
+  }
+  return line;
+}
+
+}  // namespace
+
+std::vector<Table> engine_tables(const Serving& serving) {
+  return {memory_table_of(serving, true), memory_table_of(serving, false),
+          cache_table(serving),           stages_of(serving),
+          shown_degrees_table(serving),   degrees_table(serving)};
+}
+
+SummaryEntries engine_summary(const Serving& serving) {
+  const ServedStage& stage = serving.stage();
+  const auto& pool = stage.pools[1];
+  const bool runs = pool && serving.problems.empty();
+  std::vector<int64_t> legal;
+  for (const DegreeVerdict& v : serving.verdicts) {
+    if (v.of == DegreeOf::Tensor && v.legal) legal.push_back(v.degree);
+  }
+  return {{"engine", std::string(serving.engine->name)},
+          {"engine_version", std::string(serving.engine->version)},
+          {"engine_starts",
+           YesNo{serving.problems.empty() && serving.missing_at_start == 0}},
+          {"engine_weights", ByteSize{stage.weights.total}},
+          {"engine_cache", ByteSize{stage.available.estimate}},
+          {"engine_tokens", runs ? Cell(Count{pool->tokens}) : Cell()},
+          {"engine_sequences", runs ? Cell(Ratio{pool->sequences}) : Cell()},
+          {"engine_tp_degrees", Numbers{legal}}};
+}
+
+std::vector<std::string> engine_notes(const Serving& serving) {
+  std::vector<std::string> notes = {settings_line(serving)};
+  // What it would hold if it started helps nobody.
+  if (!serving.problems.empty()) return notes;
+  const ServedStage& stage = serving.stage();
+  if (stage.pools[1]) {
+    notes.push_back(tokens_line(serving, *stage.pools[1]));
+  } else {
+    notes.emplace_back("no layer keeps anything: sequences are not limited");
+  }
+  for (const std::string& remark : serving.remarks) {
+    notes.push_back(std::string(serving.engine->title) + ": " + remark);
+  }
+  const RankWeights& weights = stage.weights;
+  if (weights.vocab_padding > 0) {
+    notes.push_back("padding of the vocabulary: " +
+                    size_text(weights.vocab_padding) + " per device");
+  }
+  if (weights.kv_copies > 0) {
+    notes.push_back("copies of KV projections: " +
+                    size_text(weights.kv_copies) + " per device");
+  }
+  if (weights.not_loaded > 0) {
+    notes.push_back("layers that predict further tokens are not loaded: " +
+                    size_text(weights.not_loaded) + " in all");
+  }
+  return notes;
+}
+
+}  // namespace shardplan::cli

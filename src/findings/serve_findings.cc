@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an engine gives cause to report: degrees at which it does not start, and
+// a cache that does not hold one sequence.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "findings/checks.h"
+#include "serve/serving.h"
+
+namespace shardplan {
+namespace {
+
+constexpr size_t kShownDegrees = 16;
+
+std::string amount_text(int64_t bytes) {
+  return bytes_text(static_cast<double>(bytes));
+}
+
+std::string mesh_text(const EngineMesh& mesh) {
+  std::string text = "tp=" + count_text(mesh.tp);
+  if (mesh.dp > 1) text += ", dp=" + count_text(mesh.dp);
+  if (mesh.pp > 1) text += ", pp=" + count_text(mesh.pp);
+  if (mesh.expert_parallel) text += " with experts dealt out";
+  return text;
+}
+
+std::string legal_degrees(const Serving& serving) {
+  std::vector<int64_t> legal;
+  for (const DegreeVerdict& verdict : serving.verdicts) {
+    if (verdict.of == DegreeOf::Tensor && verdict.legal) {
+      legal.push_back(verdict.degree);
+    }
+  }
+  return legal.empty() ? "" : list_text(legal, kShownDegrees);
+}
+
+void report_missing_at_start(const Serving& serving, Diagnostics& diags) {
+  const int64_t usable = serving.device.usable;
+  diags
+      .report(Code::EngineRefuses, {},
+              std::string(serving.engine->title) +
+                  " wants more memory than is free when it starts")
+      .fact(percent_text(serving.settings.share) + " of " +
+            amount_text(usable) + " are " +
+            amount_text(serving.share_bytes.lower) + "; " +
+            amount_text(serving.missing_at_start) +
+            " of that are taken by its context and connections before")
+      .help("lower `--" + std::string(serving.engine->share_flag) + "`");
+}
+
+// It starts, and runs out of memory when it captures graphs or runs.
+void report_missing_for_steps(const Serving& serving, Diagnostics& diags) {
+  diags
+      .report(Code::EngineRefuses, Severity::Warning, {},
+              std::string(serving.engine->title) +
+                  " runs out of memory beside its share")
+      .fact("a step of " + count_text(serving.settings.batched_tokens) +
+            " tokens and captured graphs take at least " +
+            amount_text(serving.missing_for_steps) +
+            " more than the share leaves")
+      .help("lower `--" + std::string(serving.engine->share_flag) +
+            "` or `--max-batched-tokens`");
+}
+
+// What would leave room, as far as it is a flag.
+std::string help_for_cache(const Serving& serving) {
+  const int64_t weights = serving.stage().weights.total;
+  if (weights > serving.share_bytes.upper) {
+    return "cut the weights over more devices, or take a larger share of "
+           "each with `--" +
+           std::string(serving.engine->share_flag) + "`";
+  }
+  return "shorten `--seq`, store the cache in `--kv-dtype f8_e4m3`, or take a "
+         "larger share with `--" +
+         std::string(serving.engine->share_flag) + "`";
+}
+
+}  // namespace
+
+void check_engine_start(const ServeInput& input, Diagnostics& diags) {
+  const Serving& serving = input.serving;
+  if (!serving.problems.empty()) {
+    auto report = diags.report(
+        Code::EngineRefuses, {},
+        std::string(serving.engine->title) + " does not start at " +
+            mesh_text(serving.mesh) + ": " + serving.problems.front());
+    for (size_t i = 1; i < serving.problems.size(); ++i) {
+      report.fact(serving.problems[i]);
+    }
+    const std::string legal = legal_degrees(serving);
+    if (!legal.empty()) report.help("degrees that it starts at: tp=" + legal);
+  }
+  if (serving.missing_at_start > 0) report_missing_at_start(serving, diags);
+  if (serving.missing_for_steps > 0) report_missing_for_steps(serving, diags);
+}
+
+void check_cache_size(const ServeInput& input, Diagnostics& diags) {
+  const Serving& serving = input.serving;
+  if (serving.without_cache) return;
+  const ServedStage& stage = serving.stage();
+  const auto holds_one = [&](size_t end) {
+    return stage.pools[end] && stage.pools[end]->sequences >= 1;
+  };
+  if (holds_one(0)) return;
+  const bool never = !holds_one(2);
+  const std::string tokens = count_text(serving.seq) + " tokens";
+  std::string message =
+      never ? "no sequence of " + tokens + " fits into what " +
+                  std::string(serving.engine->title) + " leaves for the cache"
+            : "whether a sequence of " + tokens + " fits into what " +
+                  std::string(serving.engine->title) +
+                  " leaves for the cache is not sure";
+  auto report = never
+                    ? diags.report(Code::CacheTooSmall, {}, std::move(message))
+                    : diags.report(Code::CacheTooSmall, Severity::Warning, {},
+                                   std::move(message));
+  report.fact("of " + amount_text(serving.share_bytes.estimate) +
+              " per device weights take " + amount_text(stage.weights.total) +
+              "; left for the cache: " +
+              amount_text(std::max<int64_t>(stage.available.lower, 0)) +
+              " to " +
+              amount_text(std::max<int64_t>(stage.available.upper, 0)));
+  const auto& pool = stage.pools[2];
+  if (pool && serving.engine->pool == PoolKind::Blocks) {
+    report.fact(
+        "a sequence takes " +
+        amount_text(static_cast<int64_t>(std::min<Int128>(
+            Int128{pool->sequence_blocks} * pool->block_bytes, INT64_MAX))));
+  }
+  report.help(help_for_cache(serving));
+}
+
+}  // namespace shardplan

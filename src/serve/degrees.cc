@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/degrees.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/text.h"
+
+namespace shardplan {
+namespace {
+
+constexpr int64_t kLargestDegree = 1024;
+constexpr int64_t kSmallDegrees = 8;
+constexpr int64_t kCommonDegrees = 64;
+
+// A dimension of one kind of parameter.
+struct Sample {
+  ServedDim dim;
+  std::string name;  // folded
+};
+
+std::vector<Sample> samples_of(const ServedModel& model) {
+  std::vector<bool> loaded(model.folding.classes.size(), false);
+  for (size_t g = 0; g < model.groups.groups.size(); ++g) {
+    if (!model.loaded[g]) continue;
+    for (const auto& m :
+         model.groups.forms[model.groups.groups[g].form].members) {
+      loaded[m.kind] = true;
+    }
+  }
+  std::vector<Sample> samples;
+  for (size_t i = 0; i < model.folding.classes.size(); ++i) {
+    if (!loaded[i]) continue;
+    const ParameterClass& c = model.folding.classes[i];
+    const std::string& name = model.folding.folded_names[c.folded];
+    const ParameterKind& kind = *model.kinds[i];
+    for (auto& dims : served_parameter(
+             kind, model.manifest->type(c.first).shape, is_expert_name(name))) {
+      for (ServedDim& dim : dims) {
+        if (dim.role != DimRole::Whole) samples.push_back({dim, name});
+      }
+    }
+  }
+  return samples;
+}
+
+std::string of_ranks(int64_t degree) {
+  return " " + std::string("not divisible by ") + count_text(degree);
+}
+
+std::string head_noun(const ServedDim& dim) {
+  if (dim.role == DimRole::KvHeads) return "KV heads";
+  if (dim.label == "heads") return "heads";
+  return in_backticks(dim.label);
+}
+
+// "28 heads are not divisible by 8"; empty where nothing is wrong.
+std::string head_problem(const ServedDim& dim, int64_t degree) {
+  const int64_t count = dim.count > 0 ? dim.count : dim.size;
+  const bool fewer = dim.role == DimRole::KvHeads && count < degree;
+  const bool even = fewer ? degree % count == 0 : count % degree == 0;
+  if (even) return "";
+  if (fewer) {
+    return count_text(degree) + " is no multiple of " + count_text(count) +
+           " KV heads";
+  }
+  return count_text(count) + " " + head_noun(dim) + " are" + of_ranks(degree);
+}
+
+std::string width_problem(const ServedDim& dim, int64_t degree,
+                          std::string_view what) {
+  const int64_t width = dim.count > 0 ? dim.count : dim.size;
+  if (width % degree == 0) return "";
+  return std::string(what) + " of " + count_text(width) + " is" +
+         of_ranks(degree);
+}
+
+std::string problem_of(const Sample& sample, const Engine& engine,
+                       int64_t degree) {
+  const ServedDim& dim = sample.dim;
+  if (dim.padded) return "";
+  switch (dim.role) {
+    case DimRole::Heads:
+    case DimRole::KvHeads:
+      return head_problem(dim, degree);
+    case DimRole::Vocabulary: {
+      const int64_t padded =
+          ceil_div(dim.size, engine.vocab_multiple) * engine.vocab_multiple;
+      if (padded % degree == 0) return "";
+      return "a vocabulary of " + count_text(dim.size) +
+             (padded == dim.size
+                  ? " is"
+                  : ", padded to " + count_text(padded) + ", is") +
+             of_ranks(degree);
+    }
+    case DimRole::Dense:
+      return width_problem(dim, degree, "an MLP");
+    case DimRole::Width:
+      return width_problem(dim, degree, "the width of experts");
+    case DimRole::Experts:
+    case DimRole::Whole:
+      break;
+  }
+  return "";
+}
+
+std::string block_problem(const Sample& sample, int64_t degree) {
+  const ServedDim& dim = sample.dim;
+  if (dim.padded || dim.block <= 1 || degree <= 1) return "";
+  const int64_t held = held_elements(dim, degree, 1);
+  if (held % dim.block == 0 || held == dim.size) return "";
+  return "a rank's " + count_text(held) + " of " + count_text(dim.size) +
+         " cut quantisation blocks of " + count_text(dim.block) + " (`" +
+         sample.name + "`)";
+}
+
+int64_t expert_count(const ServedModel& model,
+                     const std::vector<Sample>& samples) {
+  int64_t experts = 0;
+  for (const Sample& sample : samples) {
+    if (sample.dim.role == DimRole::Experts) {
+      experts = std::max(experts, sample.dim.size);
+    }
+    if (is_single_expert(sample.name)) {
+      experts = std::max(experts, model.manifest->facts.experts.value_or(0));
+    }
+  }
+  return experts;
+}
+
+std::string expert_problem(int64_t experts, const Engine& engine,
+                           int64_t degree) {
+  if (experts == 0 || degree == 1) return "";
+  if (experts < degree) {
+    return count_text(experts) + " experts are fewer than " +
+           count_text(degree) + " ranks";
+  }
+  if (experts % degree == 0 || engine.uneven_experts) return "";
+  return count_text(experts) + " experts are" + of_ranks(degree);
+}
+
+void add_once(std::vector<std::string>& texts, std::string text) {
+  if (text.empty()) return;
+  if (std::find(texts.begin(), texts.end(), text) == texts.end()) {
+    texts.push_back(std::move(text));
+  }
+}
+
+bool keeps_latents(const ModelFacts& facts) {
+  if (facts.kv_latent) return true;
+  return std::any_of(
+      facts.state.kinds.begin(), facts.state.kinds.end(),
+      [](const LayerState& layer) {
+        return std::any_of(
+            layer.kept.begin(), layer.kept.end(), [](const KeptTensor& kept) {
+              return kept.per == KeptTensor::Per::Token && kept.heads == 0;
+            });
+      });
+}
+
+std::vector<std::string> problems(const std::vector<Sample>& samples,
+                                  int64_t experts, const Engine& engine,
+                                  const Degrees& degrees) {
+  std::vector<std::string> found;
+  for (const Sample& sample : samples) {
+    const int64_t degree = degree_of(sample.dim.role, degrees);
+    add_once(found, problem_of(sample, engine, degree));
+  }
+  // Only where nothing simpler is wrong.
+  if (found.empty()) {
+    for (const Sample& sample : samples) {
+      const int64_t degree = degree_of(sample.dim.role, degrees);
+      if (found.empty()) add_once(found, block_problem(sample, degree));
+    }
+  }
+  add_once(found, expert_problem(experts, engine, degrees.experts));
+  return found;
+}
+
+std::vector<std::string> remarks(const std::vector<Sample>& samples,
+                                 int64_t experts, bool latents,
+                                 const Degrees& degrees) {
+  std::vector<std::string> found;
+  for (const Sample& sample : samples) {
+    if (sample.dim.role != DimRole::KvHeads || sample.dim.count == 0) continue;
+    const int64_t copies = degrees.attention / sample.dim.count;
+    if (copies < 2) continue;
+    add_once(found, count_text(sample.dim.count) + " KV heads: " +
+                        count_text(copies) + " ranks keep each");
+  }
+  if (latents && degrees.attention > 1) {
+    add_once(found, "every rank keeps the whole latent cache");
+  }
+  if (experts > 0 && degrees.experts > 1 && experts % degrees.experts != 0) {
+    add_once(found, "the fullest rank has " +
+                        count_text(ceil_div(experts, degrees.experts)) +
+                        " of " + count_text(experts) + " experts");
+  }
+  return found;
+}
+
+std::set<int64_t> powers_of_two() {
+  std::set<int64_t> degrees;
+  for (int64_t d = 1; d <= kCommonDegrees; d *= 2) degrees.insert(d);
+  return degrees;
+}
+
+std::set<int64_t> common_degrees() {
+  std::set<int64_t> degrees = powers_of_two();
+  for (int64_t d = 1; d <= kSmallDegrees; ++d) degrees.insert(d);
+  return degrees;
+}
+
+}  // namespace
+
+std::string_view degree_name(DegreeOf of) {
+  switch (of) {
+    case DegreeOf::Experts:
+      return "ep";
+    case DegreeOf::Data:
+      return "dp";
+    case DegreeOf::Tensor:
+      break;
+  }
+  return "tp";
+}
+
+std::vector<std::string> cut_problems(const ServedModel& model,
+                                      const Engine& engine,
+                                      const EngineMesh& mesh) {
+  const std::vector<Sample> samples = samples_of(model);
+  return problems(samples, expert_count(model, samples), engine,
+                  degrees_of(engine, mesh));
+}
+
+std::vector<std::string> cut_remarks(const ServedModel& model,
+                                     const Engine& engine,
+                                     const EngineMesh& mesh) {
+  const std::vector<Sample> samples = samples_of(model);
+  return remarks(samples, expert_count(model, samples),
+                 keeps_latents(model.manifest->facts),
+                 degrees_of(engine, mesh));
+}
+
+std::vector<DegreeVerdict> degree_verdicts(const ServedModel& model,
+                                           const Engine& engine,
+                                           const EngineMesh& mesh) {
+  const std::vector<Sample> samples = samples_of(model);
+  const int64_t experts = expert_count(model, samples);
+  const bool latents = keeps_latents(model.manifest->facts);
+  std::vector<DegreeVerdict> verdicts;
+  const auto judge = [&](DegreeOf of, int64_t degree, const Degrees& degrees,
+                         bool asked) {
+    DegreeVerdict verdict{of, degree, true, asked, {}};
+    verdict.reasons = problems(samples, experts, engine, degrees);
+    verdict.legal = verdict.reasons.empty();
+    if (verdict.legal) {
+      verdict.reasons = remarks(samples, experts, latents, degrees);
+    }
+    return verdict;
+  };
+
+  std::set<int64_t> shown = common_degrees();
+  shown.insert(mesh.tp);
+  for (int64_t tp = 1; tp <= kLargestDegree; ++tp) {
+    EngineMesh other = mesh;
+    other.tp = tp;
+    DegreeVerdict verdict =
+        judge(DegreeOf::Tensor, tp, degrees_of(engine, other), tp == mesh.tp);
+    if (verdict.legal || shown.count(tp) > 0) {
+      verdicts.push_back(std::move(verdict));
+    }
+  }
+  const bool over_dp = engine.experts_over_dp || mesh.dp_attention;
+  if (experts > 0) {
+    EngineMesh with = mesh;
+    with.expert_parallel = true;
+    const int64_t asked = degrees_of(engine, with).experts;
+    std::set<int64_t> degrees = powers_of_two();
+    degrees.insert(asked);
+    for (int64_t ep = 1; ep <= std::min(experts, kLargestDegree); ++ep) {
+      if (experts % ep == 0) degrees.insert(ep);
+    }
+    for (const int64_t ep : degrees) {
+      Degrees cut;  // of experts alone
+      cut.experts = ep;
+      verdicts.push_back(judge(DegreeOf::Experts, ep, cut,
+                               mesh.expert_parallel && ep == asked));
+    }
+  }
+  if (over_dp && experts > 0) {
+    std::set<int64_t> degrees = powers_of_two();
+    degrees.insert(mesh.dp);
+    for (const int64_t dp : degrees) {
+      EngineMesh other = mesh;
+      other.dp = dp;
+      verdicts.push_back(
+          judge(DegreeOf::Data, dp, degrees_of(engine, other), dp == mesh.dp));
+    }
+  }
+  return verdicts;
+}
+
+}  // namespace shardplan

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Engines that serve models, as data: one row each of what vLLM and SGLang do
+// with the memory of a device. What they compute with it is beside this table
+// (serve/weights.h, serve/pool.h, serve/overhead.h).
+//
+// Read in the wheels of vLLM 0.33.0 and SGLang 0.5.23 (on 2026-11-24); earlier
+// versions differ where a comment says so. Units: bytes, tokens, sequences.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace shardplan {
+
+// What the fraction of the memory is taken of.
+enum class MemoryShare : uint8_t {
+  // Of what the device has: everything that the engine takes after it has
+  // connected to the others comes out of that.
+  OfTotal,
+  // Of what is free once it has connected: weights and cache alone come out of
+  // that, the rest is for activations and captured graphs.
+  OfFree,
+};
+
+// How the cache of several kinds of layers is laid out.
+enum class PoolKind : uint8_t {
+  Blocks,  // one pool of equal blocks, which groups of layers share
+  Tokens,  // a pool of tokens for each kind of layer, in fixed ratios
+};
+
+// How an engine lays out a model over devices. Tensor-parallel ranks of
+// attention times data-parallel groups times stages are all devices.
+struct EngineMesh {
+  int64_t tp = 1;
+  int64_t dp = 1;
+  int64_t pp = 1;
+  bool expert_parallel = false;  // experts whole, dealt out over devices
+  // Data-parallel groups share what is not attention (SGLang).
+  bool dp_attention = false;
+
+  bool operator==(const EngineMesh&) const = default;
+};
+
+// Over how many devices of a stage each part of a layer is cut.
+struct Degrees {
+  int64_t attention = 1;
+  int64_t dense = 1;    // the MLP of layers without experts, the vocabulary
+  int64_t within = 1;   // the width of each expert
+  int64_t experts = 1;  // whole experts
+
+  bool operator==(const Degrees&) const = default;
+};
+
+// What is not said on the command line.
+struct EngineDefaults {
+  double share = 0;            // of the memory
+  int64_t batched_tokens = 0;  // of one step
+  int64_t sequences = 0;       // that one step runs at most
+  // SGLang: the largest batch of a captured graph. vLLM: tokens of it.
+  int64_t graph_size = 0;
+};
+
+struct DefaultsInput {
+  std::string_view device;   // "a100-sxm-80gb"; may be empty
+  int64_t device_bytes = 0;  // what the device has
+  EngineMesh mesh;
+  bool latent = false;  // attention keeps a latent (MLA)
+  // As asked for; those that follow from them differ.
+  std::optional<int64_t> batched_tokens = std::nullopt;
+  std::optional<int64_t> sequences = std::nullopt;
+};
+
+struct Engine {
+  std::string_view name;        // "vllm"
+  std::string_view title;       // "vLLM"
+  std::string_view version;     // that was read
+  std::string_view share_flag;  // its name for the fraction: "mem-fraction-.."
+  MemoryShare share = MemoryShare::OfTotal;
+  PoolKind pool = PoolKind::Blocks;
+  int64_t block = 1;           // tokens of a page of the cache
+  int64_t vocab_multiple = 1;  // that the vocabulary is padded to
+  // Experts are one group over data-parallel groups, too; else each group has
+  // all of them unless it shares what is not attention.
+  bool experts_over_dp = false;
+  bool uneven_experts = false;  // some ranks may have one expert more
+  bool dp_attention = false;    // knows that mode
+  EngineDefaults (*defaults)(const DefaultsInput&) = nullptr;
+};
+
+std::span<const Engine> engines();
+const Engine* find_engine(std::string_view name);
+
+Degrees degrees_of(const Engine& engine, const EngineMesh& mesh);
+
+}  // namespace shardplan

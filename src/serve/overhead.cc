@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/overhead.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/checked.h"
+
+namespace shardplan {
+namespace {
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+constexpr int64_t kWide = 2;   // bytes of an element of activations
+constexpr int64_t kFloat = 4;  // of logits, as they are sampled from
+
+// "model.layers.*.mlp" of "model.layers.*.mlp.gate_proj.weight".
+std::string module_above(const std::string& folded) {
+  const size_t leaf = folded.find_last_of("./");
+  if (leaf == std::string::npos || leaf == 0) return "";
+  const size_t own = folded.find_last_of("./", leaf - 1);
+  return own == std::string::npos ? "" : folded.substr(0, own);
+}
+
+int64_t capped(Int128 bytes) {
+  return static_cast<int64_t>(std::min<Int128>(bytes, INT64_MAX / 16));
+}
+
+// Of a step, at its fullest.
+Int128 step_bytes(const StepWidths& w, int64_t tokens, int64_t sequences,
+                  int64_t chosen, int64_t logit_copies) {
+  const Int128 t = tokens;
+  const Int128 stream = 2 * t * w.hidden * kWide;
+  const Int128 attention = t * (w.attention + w.hidden) * kWide;
+  // What gate and up give, their product, what down gives.
+  const Int128 mlp = t * (w.mlp + w.mlp / 2 + w.hidden) * kWide;
+  Int128 experts = 0;
+  if (w.experts > 0) {
+    const Int128 routed = t * std::min(chosen, w.experts);
+    experts = routed * (w.expert_mlp + w.expert_mlp / 2 + w.hidden) * kWide;
+  }
+  const Int128 logits =
+      Int128{sequences} * w.vocab * (kWide + kFloat * Int128{logit_copies});
+  return stream + std::max({attention, mlp, experts, logits});
+}
+
+}  // namespace
+
+Bracket operator+(const Bracket& a, const Bracket& b) {
+  return {capped(Int128{a.lower} + b.lower),
+          capped(Int128{a.estimate} + b.estimate),
+          capped(Int128{a.upper} + b.upper)};
+}
+
+StepWidths step_widths(const ServedModel& model, const Degrees& degrees) {
+  StepWidths widths;
+  // Of each module of a layer, what its matrices give.
+  std::map<std::string, int64_t> attention;
+  std::map<std::string, int64_t> mlp;
+  std::map<std::string, int64_t> experts;
+  for (size_t i = 0; i < model.folding.classes.size(); ++i) {
+    const ParameterClass& c = model.folding.classes[i];
+    const std::string& name = model.folding.folded_names[c.folded];
+    const TensorType& type = model.manifest->type(c.first);
+    const ParameterKind& kind = *model.kinds[i];
+    const bool single = is_single_expert(name);
+    const bool expert = is_expert_name(name);
+    const size_t rank = kind.size();
+    if (rank < 2) continue;
+    for (size_t d = 0; d < rank; ++d) {
+      for (const ServedDim& dim : served_dims(kind[d], type.shape[d], expert)) {
+        // Weights stand [out, in]; stacked ones either way round.
+        const bool gives = rank > 2 || d == 0;
+        const int64_t held =
+            held_elements(dim, degree_of(dim.role, degrees), 1);
+        if (dim.role == DimRole::Vocabulary) {
+          widths.vocab = std::max(widths.vocab, dim.size);
+          const int64_t other = type.shape[rank - 1 - d];
+          widths.hidden = std::max(widths.hidden, other);
+        } else if (dim.role == DimRole::Experts) {
+          widths.experts = std::max(widths.experts, dim.size);
+        } else if (!gives) {
+          continue;
+        } else if (dim.role == DimRole::Heads || dim.role == DimRole::KvHeads) {
+          attention[module_above(name)] += held;
+        } else if (dim.role == DimRole::Dense) {
+          mlp[module_above(name)] += held;
+        } else if (dim.role == DimRole::Width) {
+          experts[module_above(name)] += held;
+        }
+      }
+    }
+    if (single) {
+      widths.experts =
+          std::max(widths.experts, model.manifest->facts.experts.value_or(1));
+    }
+  }
+  const auto largest = [](const std::map<std::string, int64_t>& of) {
+    int64_t most = 0;
+    for (const auto& entry : of) most = std::max(most, entry.second);
+    return most;
+  };
+  widths.attention = largest(attention);
+  widths.mlp = largest(mlp);
+  widths.expert_mlp = largest(experts);
+  return widths;
+}
+
+Bracket step_activations(const StepWidths& widths, int64_t tokens,
+                         int64_t sequences) {
+  // Logits are gathered, then cast; sampling sorts a copy of them.
+  return {capped(step_bytes(widths, tokens, std::min(sequences, tokens), 1, 0)),
+          capped(step_bytes(widths, tokens, std::min(sequences, tokens), 8, 2)),
+          capped(2 * step_bytes(widths, tokens, std::min(sequences, tokens), 16,
+                                4) +
+                 512 * kMiB)};
+}
+
+std::string_view taken_name(Taken taken) {
+  switch (taken) {
+    case Taken::Rest:
+      return "rest";
+    case Taken::Before:
+      return "before";
+    case Taken::InShare:
+      break;
+  }
+  return "share";
+}
+
+std::vector<Overhead> overheads(const Engine& engine, const StepWidths& widths,
+                                const EngineDefaults& settings, int64_t ranks) {
+  const Taken step =
+      engine.share == MemoryShare::OfTotal ? Taken::InShare : Taken::Rest;
+  // Both ends of what logs show for one device, and for each further one.
+  constexpr int64_t kMostOutside = 1833 * kMiB;
+  std::vector<Overhead> rows;
+  rows.push_back(
+      {"activations", "activations of the largest step",
+       step_activations(widths, settings.batched_tokens, settings.sequences),
+       step, "from the widths of the model"});
+  rows.push_back({"graphs",
+                  "captured graphs",
+                  {96 * kMiB, 512 * kMiB, 3584 * kMiB},
+                  step,
+                  "logs of vLLM and SGLang: 0.11 to 1.44 GiB; aiconfigurator "
+                  "keeps 3.5 GiB"});
+  rows.push_back({"runtime",
+                  "runtime, outside of the allocator",
+                  {64 * kMiB, 256 * kMiB, 1024 * kMiB},
+                  step,
+                  "logs of vLLM: 0.16 to 0.25 GiB"});
+  rows.push_back({"context",
+                  "context and libraries",
+                  {256 * kMiB, 512 * kMiB, kMostOutside},
+                  Taken::Before,
+                  "vllm#10511: up to 1.79 GiB on one device"});
+  if (ranks > 1) {
+    const int64_t nccl = (ranks > 2 ? 392 : 342) * kMiB;
+    rows.push_back({"connections",
+                    "connections to other devices",
+                    {nccl / 2, nccl, kMostOutside},
+                    Taken::Before,
+                    "aiconfigurator: NCCL takes 342 MiB for 2 devices, 392 "
+                    "for 4 and 8; vllm#10511: up to 1.79 GiB more on two"});
+  }
+  return rows;
+}
+
+}  // namespace shardplan

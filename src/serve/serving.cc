@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/serving.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/text.h"
+
+namespace shardplan {
+namespace {
+
+// vLLM schedules the next step while one runs.
+constexpr int64_t kStepsInFlight = 2;
+
+Bracket sum_of(const std::vector<Overhead>& rows, Taken taken) {
+  Bracket sum;
+  for (const Overhead& row : rows) {
+    if (row.taken == taken) sum = sum + row.bytes;
+  }
+  return sum;
+}
+
+int64_t fraction_of(double share, int64_t bytes) {
+  return static_cast<int64_t>(std::ceil(share * static_cast<double>(bytes)));
+}
+
+// The most that is outside leaves the least.
+Bracket share_of(const Engine& engine, double share, int64_t device,
+                 const Bracket& outside) {
+  if (engine.share == MemoryShare::OfTotal) {
+    const int64_t bytes = fraction_of(share, device);
+    return {bytes, bytes, bytes};
+  }
+  const auto left = [&](int64_t taken) {
+    return fraction_of(share, std::max<int64_t>(device - taken, 0));
+  };
+  return {left(outside.upper), left(outside.estimate), left(outside.lower)};
+}
+
+struct StageRange {
+  std::string label;
+  std::vector<bool> held;  // per group
+  int64_t begin = 0;       // of its layers
+  int64_t end = 0;
+};
+
+std::optional<std::vector<StageRange>> ranges_of(const ServedModel& model,
+                                                 const ServingInput& input,
+                                                 Diagnostics& diags) {
+  const size_t groups = model.groups.groups.size();
+  const int64_t layers = model.manifest->facts.layers.value_or(0);
+  if (!input.stages || input.devices == nullptr) {
+    return std::vector<StageRange>{
+        {"", std::vector<bool>(groups, true), 0, layers}};
+  }
+  const std::vector<bool> uncut(model.folding.classes.size(), false);
+  const auto plan = plan_stages(*model.manifest, *input.devices, model.groups,
+                                uncut, *input.stages, diags);
+  if (!plan) return std::nullopt;
+  std::vector<StageRange> ranges;
+  for (int64_t stage = 0; stage < plan->stages; ++stage) {
+    StageRange range;
+    range.label = stage_label(*plan, model.groups, stage);
+    const auto& [begin, end] = plan->ranges[static_cast<size_t>(stage)];
+    range.begin = begin;
+    range.end = end;
+    for (size_t g = 0; g < groups; ++g) {
+      const auto& on = plan->stages_of[g];
+      range.held.push_back(std::find(on.begin(), on.end(), stage) != on.end());
+    }
+    ranges.push_back(std::move(range));
+  }
+  return ranges;
+}
+
+bool needs_encoder(const ModelFacts& facts) {
+  const auto layers = kv_layers(facts);
+  return layers && std::any_of(layers->begin(), layers->end(),
+                               [](const KvLayer& l) { return l.source != 0; });
+}
+
+std::optional<std::vector<CacheLayer>> layers_of(const Manifest& manifest,
+                                                 const StageRange& range,
+                                                 const ServingInput& input,
+                                                 Diagnostics& diags) {
+  if (needs_encoder(manifest.facts)) {
+    return diags.error(Code::MissingFacts, {},
+                       "what a decoder keeps of an encoder's tokens is not "
+                       "counted for " +
+                           std::string(input.engine->title));
+  }
+  auto layers = cache_layers(manifest.facts, range.begin, range.end,
+                             input.mesh.tp, input.kv_dtype);
+  if (layers) return layers;
+  const std::string missing = kv_missing(manifest.facts);
+  if (missing.empty()) {
+    return diags.error(Code::InvalidMesh, {},
+                       "bytes of the cache exceed 63 bits");
+  }
+  return diags
+      .error(Code::MissingFacts, {},
+             "the facts do not tell what layers keep: " + missing + " would")
+      .help("give the model's config.json, or `facts` in the manifest");
+}
+
+Bracket left_of(const Bracket& share, int64_t weights, const Bracket& inside) {
+  return {share.lower - weights - inside.upper,
+          share.estimate - weights - inside.estimate,
+          share.upper - weights - inside.lower};
+}
+
+DefaultsInput defaults_input(const Manifest& manifest,
+                             const ServingInput& input) {
+  DefaultsInput in;
+  in.device = input.device.name;
+  in.device_bytes = input.device.nominal;
+  in.mesh = input.mesh;
+  in.latent = manifest.facts.kv_latent.has_value();
+  in.batched_tokens = input.batched_tokens;
+  in.sequences = input.sequences;
+  return in;
+}
+
+double sequences_of(const ServedStage& stage) {
+  // The estimate decides; where it is nothing, the upper end.
+  const double estimate = stage.pools[1] ? stage.pools[1]->sequences : INFINITY;
+  return estimate;
+}
+
+}  // namespace
+
+std::optional<Serving> serve(const Manifest& manifest,
+                             const ServingInput& input, Diagnostics& diags) {
+  const auto model = served_model(manifest);
+  if (!model) {
+    return diags
+        .error(Code::MissingFacts, {},
+               "which dimensions " + std::string(input.engine->title) +
+                   " cuts follows from labels of the architecture, and the "
+                   "parameters have none")
+        .help("give the model's config.json");
+  }
+  if (!manifest.facts.layers) {
+    return diags.error(Code::MissingFacts, {},
+                       "how many layers the model has is not known");
+  }
+  const Engine& engine = *input.engine;
+  Serving answer;
+  answer.engine = input.engine;
+  answer.mesh = input.mesh;
+  answer.degrees = degrees_of(engine, input.mesh);
+  answer.device = input.device;
+  answer.seq = input.seq;
+  answer.kv_dtype = input.kv_dtype;
+  answer.settings = engine.defaults(defaults_input(manifest, input));
+  answer.share_is_default = !input.share;
+  if (input.share) answer.settings.share = *input.share;
+  const int64_t ranks = input.mesh.tp * input.mesh.dp * input.mesh.pp;
+  answer.overheads = overheads(engine, step_widths(*model, answer.degrees),
+                               answer.settings, ranks);
+  const Bracket outside = sum_of(answer.overheads, Taken::Before);
+  const Bracket inside = sum_of(answer.overheads, Taken::InShare);
+  answer.share_bytes =
+      share_of(engine, answer.settings.share, input.device.usable, outside);
+  if (engine.share == MemoryShare::OfTotal) {
+    answer.missing_at_start = std::max<int64_t>(
+        answer.share_bytes.lower + outside.lower - input.device.usable, 0);
+  } else {
+    const int64_t rest =
+        input.device.usable - outside.lower - answer.share_bytes.upper;
+    answer.missing_for_steps = std::max<int64_t>(
+        sum_of(answer.overheads, Taken::Rest).lower - rest, 0);
+  }
+
+  const auto ranges = ranges_of(*model, input, diags);
+  if (!ranges) return std::nullopt;
+  WeightsInput weights_input;
+  weights_input.degrees = answer.degrees;
+  weights_input.vocab_multiple = engine.vocab_multiple;
+  weights_input.whole_embedding = input.mesh.dp_attention && input.mesh.dp > 1;
+  weights_input.dtype = input.weight_dtype;
+  PoolRequest request;
+  request.seq = input.seq;
+  request.block = input.block.value_or(engine.block);
+  request.tokens_in_flight = kStepsInFlight * answer.settings.batched_tokens;
+  for (const StageRange& range : *ranges) {
+    ServedStage stage;
+    stage.label = range.label;
+    const auto weights = rank_weights(*model, range.held, weights_input);
+    if (!weights) {
+      return diags.error(Code::InvalidMesh, {},
+                         "bytes of the weights exceed 63 bits");
+    }
+    stage.weights = *weights;
+    auto layers = layers_of(manifest, range, input, diags);
+    if (!layers) return std::nullopt;
+    stage.layers = *std::move(layers);
+    stage.available = left_of(answer.share_bytes, weights->total, inside);
+    const std::array<int64_t, 3> ends = {
+        stage.available.lower, stage.available.estimate, stage.available.upper};
+    for (size_t end = 0; end < ends.size(); ++end) {
+      stage.pools[end] =
+          cache_pool(engine.pool, stage.layers, request, ends[end]);
+    }
+    answer.stages.push_back(std::move(stage));
+  }
+  for (size_t i = 1; i < answer.stages.size(); ++i) {
+    if (sequences_of(answer.stages[i]) <
+        sequences_of(answer.stages[answer.decides])) {
+      answer.decides = i;
+    }
+  }
+  answer.without_cache = !answer.stage().pools[1].has_value();
+  answer.problems = cut_problems(*model, engine, input.mesh);
+  answer.remarks = cut_remarks(*model, engine, input.mesh);
+  answer.verdicts = degree_verdicts(*model, engine, input.mesh);
+  return answer;
+}
+
+}  // namespace shardplan

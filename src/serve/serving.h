@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an engine does with the memory of each device, and what it can serve.
+//
+//   share of the memory - weights - activations and graphs = cache   (vLLM)
+//   share of what is free - weights = cache                         (SGLang)
+//
+// All that is not weights is known in brackets only, so the cache is one, too:
+// its upper end is what the least of all else leaves. The stage with the
+// fewest sequences decides. Units: bytes on one rank, tokens, sequences; tokens
+// and sequences are those of one data-parallel group.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/diagnostic.h"
+#include "core/types.h"
+#include "memory/budget.h"
+#include "memory/stages.h"
+#include "serve/degrees.h"
+#include "serve/engine.h"
+#include "serve/overhead.h"
+#include "serve/pool.h"
+#include "serve/weights.h"
+
+namespace shardplan {
+
+struct ServingInput {
+  const Engine* engine = nullptr;
+  EngineMesh mesh;
+  const Mesh* devices = nullptr;  // with stages
+  std::optional<Stages> stages;
+  DeviceLimit device;
+  std::optional<double> share;  // of the memory; else the engine's default
+  std::optional<int64_t> batched_tokens;
+  std::optional<int64_t> sequences;
+  int64_t seq = 1;
+  DType kv_dtype = DType::BF16;
+  std::optional<int64_t> block;
+  std::optional<DType> weight_dtype;
+};
+
+// Lower, estimate and upper.
+inline constexpr std::array<std::string_view, 3> kBracketEnds = {
+    "lower", "estimate", "upper"};
+
+struct ServedStage {
+  std::string label;  // "stage 0: embedding, layers 0-7"; "" for one alone
+  RankWeights weights;
+  std::vector<CacheLayer> layers;
+  Bracket available;  // for the cache; negative where weights alone exceed it
+  std::array<std::optional<CachePool>, 3> pools;  // as kBracketEnds
+};
+
+struct Serving {
+  const Engine* engine = nullptr;
+  EngineMesh mesh;
+  Degrees degrees;
+  DeviceLimit device;
+  EngineDefaults settings;  // as asked for, or by default
+  bool share_is_default = false;
+  Bracket share_bytes;  // the engine's share of a device
+  int64_t seq = 1;
+  DType kv_dtype = DType::BF16;
+  std::vector<Overhead> overheads;
+  std::vector<ServedStage> stages;
+  size_t decides = 0;  // the stage with the fewest sequences
+  // The model keeps no cache: nothing limits how many sequences there are.
+  bool without_cache = false;
+  // The share and what is outside of it exceed the device, even at the least.
+  int64_t missing_at_start = 0;
+  // What a step takes at least beyond what the share leaves (Taken::Rest).
+  int64_t missing_for_steps = 0;
+  std::vector<std::string> problems;  // why the engine does not start so
+  std::vector<std::string> remarks;
+  std::vector<DegreeVerdict> verdicts;
+
+  const ServedStage& stage() const { return stages[decides]; }
+};
+
+// Empty, with the reason reported: dimensions without labels, layers of which
+// it is not known what they keep (SP013), stages that cannot be (SP010).
+std::optional<Serving> serve(const Manifest& manifest,
+                             const ServingInput& input, Diagnostics& diags);
+
+}  // namespace shardplan

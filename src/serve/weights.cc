@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/weights.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/checked.h"
+
+namespace shardplan {
+namespace {
+
+struct LabelRole {
+  std::string_view ending;
+  DimRole role;
+};
+// By the end of a label, first match first: `sliding_kv_heads` are KV heads.
+constexpr std::array<LabelRole, 11> kLabels = {{
+    {"index_heads", DimRole::Whole},  // every rank chooses tokens for itself
+    {"kv_heads", DimRole::KvHeads},
+    {"heads", DimRole::Heads},
+    {"out_groups", DimRole::Heads},
+    {"inner", DimRole::Heads},  // channels of a state space
+    {"vocab", DimRole::Vocabulary},
+    {"expert_mlp", DimRole::Width},
+    {"shared_mlp", DimRole::Dense},
+    {"shared_experts", DimRole::Dense},
+    {"mlp", DimRole::Dense},
+    {"experts", DimRole::Experts},
+}};
+
+constexpr std::string_view kLatentRank = "kv_rank";
+constexpr std::string_view kExperts = "experts";
+
+struct PartNames {
+  std::string_view name;
+  std::string_view title;
+};
+constexpr std::array<PartNames, kWeightParts> kPartNames = {{
+    {"vocabulary", "embedding and head"},
+    {"attention", "attention"},
+    {"dense", "MLP"},
+    {"experts", "experts"},
+    {"whole", "whole on every rank"},
+    {"scales", "scales and buffers"},
+    {"absorbed", "absorbed projections"},
+}};
+
+bool is_floating(DType dtype) {
+  switch (dtype) {
+    case DType::F64:
+    case DType::F32:
+    case DType::F16:
+    case DType::BF16:
+      return true;
+    default:
+      return false;
+  }
+}
+
+WeightPart part_of(DimRole role) {
+  switch (role) {
+    case DimRole::Vocabulary:
+      return WeightPart::Vocabulary;
+    case DimRole::Heads:
+    case DimRole::KvHeads:
+      return WeightPart::Attention;
+    case DimRole::Dense:
+      return WeightPart::Dense;
+    case DimRole::Width:
+    case DimRole::Experts:
+      return WeightPart::Experts;
+    case DimRole::Whole:
+      break;
+  }
+  return WeightPart::Whole;
+}
+
+// What one tensor of a class takes on a rank.
+struct Held {
+  int64_t bytes = 0;
+  int64_t vocab_padding = 0;
+  int64_t kv_copies = 0;
+  int64_t absorbed = 0;
+  WeightPart part = WeightPart::Whole;
+};
+
+struct Local {
+  Shape shape;
+  DimRole role = DimRole::Whole;  // of the first dimension that is cut
+  int64_t copied_dim = -1;        // has KV heads that others hold, too
+  int64_t unshared = 0;           // elements of it, were it shared evenly
+  int64_t padded_dim = -1;        // is a vocabulary
+  int64_t unpadded = 0;           // elements of it without padding
+  bool of_latent = false;         // takes a latent
+};
+
+Local local_shape(const ServedModel& model, const ParameterClass& c,
+                  const ParameterKind& kind, const WeightsInput& in,
+                  bool whole) {
+  const bool expert = is_expert_name(model.folding.folded_names[c.folded]);
+  Local local;
+  local.shape = model.manifest->type(c.first).shape;
+  if (whole) return local;
+  const auto dims = served_parameter(kind, local.shape, expert);
+  for (size_t i = 0; i < kind.size(); ++i) {
+    if (kind[i].axis == kLatentRank) local.of_latent = true;
+    int64_t size = 0;
+    int64_t shared = 0;
+    int64_t plain = 0;
+    for (const ServedDim& part : dims[i]) {
+      const int64_t degree = degree_of(part.role, in.degrees);
+      size += held_elements(part, degree, in.vocab_multiple);
+      shared += part.role == DimRole::KvHeads
+                    ? ceil_div(part.size, degree)
+                    : held_elements(part, degree, in.vocab_multiple);
+      plain +=
+          part.role == DimRole::Vocabulary ? ceil_div(part.size, degree) : 0;
+      if (part.role != DimRole::Whole && local.role == DimRole::Whole) {
+        local.role = part.role;
+      }
+      if (part.role == DimRole::Vocabulary) {
+        local.padded_dim = static_cast<int64_t>(i);
+      }
+    }
+    if (size != shared) {
+      local.copied_dim = static_cast<int64_t>(i);
+      local.unshared = shared;
+    }
+    if (local.padded_dim == static_cast<int64_t>(i)) local.unpadded = plain;
+    local.shape[i] = size;
+  }
+  return local;
+}
+
+std::optional<int64_t> bytes_of(Shape shape, int64_t dim, int64_t size,
+                                DType dtype) {
+  if (dim >= 0) shape[static_cast<size_t>(dim)] = size;
+  const auto elements = element_count(shape);
+  return elements ? byte_count(*elements, dtype) : std::nullopt;
+}
+
+std::optional<Held> held_of(const ServedModel& model, const ParameterClass& c,
+                            const ParameterKind& kind, const WeightsInput& in,
+                            bool whole) {
+  const TensorType& type = model.manifest->type(c.first);
+  const DType dtype =
+      in.dtype && is_floating(type.dtype) ? *in.dtype : type.dtype;
+  const Local local = local_shape(model, c, kind, in, whole);
+  const auto bytes = bytes_of(local.shape, -1, 0, dtype);
+  if (!bytes) return std::nullopt;
+  Held held;
+  held.bytes = *bytes;
+  held.part = is_single_expert(model.folding.folded_names[c.folded])
+                  ? WeightPart::Experts
+                  : part_of(local.role);
+  if (whole) held.part = WeightPart::Vocabulary;
+  if (local.copied_dim >= 0) {
+    const auto even =
+        bytes_of(local.shape, local.copied_dim, local.unshared, dtype);
+    held.kv_copies = *bytes - even.value_or(*bytes);
+  }
+  if (local.padded_dim >= 0) {
+    const auto plain =
+        bytes_of(local.shape, local.padded_dim, local.unpadded, dtype);
+    held.vocab_padding = *bytes - plain.value_or(*bytes);
+  }
+  if (local.of_latent && local.shape.size() == 2 &&
+      held.part == WeightPart::Attention) {
+    const auto elements = element_count(local.shape);
+    if (!elements) return std::nullopt;
+    held.absorbed = byte_count(*elements, DType::BF16).value_or(0);
+  }
+  return held;
+}
+
+}  // namespace
+
+std::string_view weight_part_name(WeightPart part) {
+  return kPartNames[static_cast<size_t>(part)].name;
+}
+
+std::string_view weight_part_title(WeightPart part) {
+  return kPartNames[static_cast<size_t>(part)].title;
+}
+
+DimRole role_of_label(std::string_view label, bool expert) {
+  const std::string_view own = label.substr(label.rfind('.') + 1);
+  for (const LabelRole& row : kLabels) {
+    if (!own.ends_with(row.ending)) continue;
+    return row.role == DimRole::Dense && expert ? DimRole::Width : row.role;
+  }
+  return DimRole::Whole;
+}
+
+std::vector<ServedDim> served_dims(const DimKind& dim, int64_t size,
+                                   bool expert) {
+  std::vector<ServedDim> dims;
+  if (dim.count == 0 && !dim.parts.empty()) {
+    int64_t rest = size;
+    for (const DimPart& part : dim.parts) {
+      if (part.rows > rest) break;
+      dims.push_back({role_of_label(part.label, expert), part.rows, part.count,
+                      dim.block, part.label});
+      rest -= part.rows;
+    }
+    if (rest == 0) return dims;
+    dims.clear();  // stored otherwise than the parts say: kept whole
+    dims.push_back({DimRole::Whole, size, 0, 1, dim.axis});
+    return dims;
+  }
+  dims.push_back(
+      {role_of_label(dim.axis, expert), size, dim.count, dim.block, dim.axis});
+  return dims;
+}
+
+std::vector<std::vector<ServedDim>> served_parameter(const ParameterKind& kind,
+                                                     const Shape& shape,
+                                                     bool expert) {
+  std::vector<std::vector<ServedDim>> dims;
+  bool stacked = false;
+  bool has_width = false;
+  for (size_t i = 0; i < kind.size(); ++i) {
+    dims.push_back(served_dims(kind[i], shape[i], expert));
+    for (const ServedDim& dim : dims.back()) {
+      stacked = stacked || dim.role == DimRole::Experts;
+      has_width = has_width || dim.role == DimRole::Width;
+    }
+  }
+  if (!stacked || has_width || !expert) return dims;
+  for (size_t i = 0; i < kind.size(); ++i) {
+    ServedDim& dim = dims[i].front();
+    if (dims[i].size() > 1 || !kind[i].axis.empty()) continue;
+    dim.role = DimRole::Width;
+    dim.padded = true;
+    break;
+  }
+  return dims;
+}
+
+int64_t degree_of(DimRole role, const Degrees& degrees) {
+  switch (role) {
+    case DimRole::Heads:
+    case DimRole::KvHeads:
+      return degrees.attention;
+    case DimRole::Vocabulary:
+    case DimRole::Dense:
+      return degrees.dense;
+    case DimRole::Width:
+      return degrees.within;
+    case DimRole::Experts:
+      return degrees.experts;
+    case DimRole::Whole:
+      break;
+  }
+  return 1;
+}
+
+int64_t held_elements(const ServedDim& dim, int64_t degree,
+                      int64_t vocab_multiple) {
+  if (dim.role == DimRole::Whole || dim.size == 0) return dim.size;
+  if (dim.role == DimRole::Vocabulary) {
+    const int64_t padded = ceil_div(dim.size, vocab_multiple) * vocab_multiple;
+    return ceil_div(padded, degree);
+  }
+  if (dim.count > 0 && dim.size % dim.count == 0) {
+    return dim.size / dim.count * ceil_div(dim.count, degree);
+  }
+  // Scales of several heads together, for one.
+  const int64_t shares = dim.role == DimRole::KvHeads && dim.count > 0
+                             ? std::min(degree, dim.count)
+                             : degree;
+  return ceil_div(dim.size, shares);
+}
+
+bool is_expert_name(std::string_view folded) {
+  size_t begin = 0;
+  while (begin <= folded.size()) {
+    const size_t end =
+        std::min(folded.find_first_of("./", begin), folded.size());
+    if (folded.substr(begin, end - begin) == kExperts) return true;
+    begin = end + 1;
+  }
+  return false;
+}
+
+bool is_single_expert(std::string_view folded) {
+  return folded.find("experts.*.") != std::string_view::npos ||
+         folded.find("experts/*/") != std::string_view::npos;
+}
+
+std::optional<ServedModel> served_model(const Manifest& manifest) {
+  if (manifest.kinds == nullptr) return std::nullopt;
+  ServedModel model;
+  model.manifest = &manifest;
+  model.folding = fold_by_type(manifest);
+  for (const ParameterClass& c : model.folding.classes) {
+    const auto found = manifest.kinds->find(
+        {model.folding.folded_names[c.folded], manifest.type(c.first).shape});
+    if (found == manifest.kinds->end() ||
+        found->second.size() != manifest.type(c.first).shape.size()) {
+      return std::nullopt;
+    }
+    model.kinds.push_back(&found->second);
+  }
+  model.groups = layer_groups(manifest, model.folding.class_of);
+  const std::optional<int64_t>& layers = manifest.facts.layers;
+  for (const LayerGroup& group : model.groups.groups) {
+    // Layers beyond those of the model predict further tokens.
+    const bool further =
+        layers && group.stack >= 0 && group.number >= *layers &&
+        model.groups.stacks[static_cast<size_t>(group.stack)].layers > *layers;
+    model.loaded.push_back(!further);
+  }
+  return model;
+}
+
+std::optional<RankWeights> rank_weights(const ServedModel& model,
+                                        const std::vector<bool>& held,
+                                        const WeightsInput& input) {
+  SHARDPLAN_CHECK(held.size() == model.groups.groups.size());
+  RankWeights weights;
+  Int128 total = 0;
+  Int128 logical = 0;
+  std::map<std::pair<uint32_t, bool>, Held> known;
+  const auto held_by = [&](uint32_t number, bool whole) -> const Held* {
+    const auto found = known.find({number, whole});
+    if (found != known.end()) return &found->second;
+    const auto one = held_of(model, model.folding.classes[number],
+                             *model.kinds[number], input, whole);
+    if (!one) return nullptr;
+    return &known.emplace(std::pair(number, whole), *one).first->second;
+  };
+  for (size_t g = 0; g < model.groups.groups.size(); ++g) {
+    const LayerGroup& group = model.groups.groups[g];
+    for (const auto& member : model.groups.forms[group.form].members) {
+      const ParameterClass& c = model.folding.classes[member.kind];
+      const Int128 stored =
+          Int128{model.manifest->type(c.first).bytes()} * member.count;
+      if (!model.loaded[g]) {
+        weights.not_loaded += static_cast<int64_t>(stored);
+        continue;
+      }
+      if (!held[g]) continue;
+      const bool whole = input.whole_embedding && group.is_token_embedding;
+      const Held* one = held_by(member.kind, whole);
+      if (one == nullptr) return std::nullopt;
+      const bool dealt = is_single_expert(model.folding.folded_names[c.folded]);
+      const int64_t count =
+          dealt ? ceil_div(member.count, input.degrees.experts) : member.count;
+      const Int128 bytes = Int128{one->bytes} * count;
+      total += bytes;
+      logical += stored;
+      if (total > INT64_MAX || logical > INT64_MAX) return std::nullopt;
+      weights.bytes[static_cast<size_t>(one->part)] +=
+          static_cast<int64_t>(bytes);
+      weights.bytes[static_cast<size_t>(WeightPart::Absorbed)] +=
+          one->absorbed * count;
+      weights.vocab_padding += one->vocab_padding * count;
+      weights.kv_copies += one->kv_copies * count;
+    }
+  }
+  // Buffers have no labels: cut as the weights are, on the whole.
+  if (logical > 0 && model.manifest->total_bytes() > 0) {
+    const auto share = static_cast<double>(total) /
+                       static_cast<double>(model.manifest->total_bytes());
+    weights.bytes[static_cast<size_t>(WeightPart::Scales)] =
+        static_cast<int64_t>(
+            share * static_cast<double>(model.manifest->buffer_bytes()));
+  }
+  for (const int64_t bytes : weights.bytes) {
+    const auto sum = checked_add(weights.total, bytes);
+    if (!sum) return std::nullopt;
+    weights.total = *sum;
+  }
+  return weights;
+}
+
+}  // namespace shardplan

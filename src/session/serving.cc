@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/serving.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "base/text.h"
+#include "findings/findings.h"
+
+namespace shardplan {
+namespace {
+
+constexpr std::array<std::string_view, 3> kTensorAxes = {"tp", "tensor",
+                                                         "model"};
+constexpr std::array<std::string_view, 3> kEngineDataAxes = {"dp", "data",
+                                                             "replica"};
+
+template <size_t N>
+bool is_one_of(const std::array<std::string_view, N>& names,
+               std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+bool refuse(Diagnostics& diags, const std::string& message,
+            const std::string& help) {
+  diags.error(Code::Usage, {}, message).help(help);
+  return false;
+}
+
+bool check_without_engine(const EngineRequest& engine, Diagnostics& diags) {
+  struct GivenFlag {
+    std::string flag;
+    bool given;
+  };
+  const std::array<GivenFlag, 5> flags = {
+      {{engine.share_flag, engine.share.has_value()},
+       {"max-batched-tokens", engine.batched_tokens.has_value()},
+       {"max-seqs", engine.sequences.has_value()},
+       {"expert-parallel", engine.expert_parallel},
+       {"dp-attention", engine.dp_attention}}};
+  bool good = true;
+  for (const GivenFlag& flag : flags) {
+    if (!flag.given) continue;
+    good = refuse(diags,
+                  "`--" + flag.flag + "` is about an engine, and none is given",
+                  "add `--engine`, e.g. `--engine vllm`");
+  }
+  return good;
+}
+
+}  // namespace
+
+bool check_engine_request(const EngineRequest& engine,
+                          const MemoryRequest& memory, Mode mode,
+                          Diagnostics& diags) {
+  if (!engine.name) return check_without_engine(engine, diags);
+  const Engine& row = *find_engine(*engine.name);
+  const std::string given = "`--engine " + *engine.name + "`";
+  if (mode != Mode::Decode) {
+    return refuse(diags, given + " serves, which is `--mode decode`",
+                  "add `--mode decode`");
+  }
+  if (!memory.seq) {
+    return refuse(diags, given + " needs `--seq`, the tokens of each sequence",
+                  "add `--seq`, e.g. `--seq 8192`");
+  }
+  if (!memory.hardware && !memory.limit) {
+    return refuse(diags,
+                  given + " takes a share of a memory that nothing states",
+                  "add `--hardware` or `--memory`");
+  }
+  bool good = true;
+  if (engine.share && engine.share_flag != row.share_flag) {
+    good = refuse(diags,
+                  "`--" + engine.share_flag + "` is not what " +
+                      std::string(row.title) + " calls it",
+                  "say `--" + std::string(row.share_flag) + "`");
+  }
+  if (engine.dp_attention && !row.dp_attention) {
+    good = refuse(
+        diags,
+        "`--dp-attention` is nothing that " + std::string(row.title) + " has",
+        "its data-parallel groups share experts with "
+        "`--expert-parallel`");
+  }
+  if (!memory.sequence_axes.empty() || !memory.kv_axes.empty() ||
+      !memory.batch_axes.empty()) {
+    good = refuse(diags, given + " shares out the cache itself",
+                  "leave out `--kv-axes`, `--batch-axes` and "
+                  "`--sequence-axes`");
+  }
+  return good;
+}
+
+void declare_for_engine(const EngineRequest& engine, PlanRequest& request) {
+  if (!engine.name) return;
+  const Engine& row = *find_engine(*engine.name);
+  Declarations& declared = request.declarations;
+  declared.replicate_kv_heads = true;
+  if (declared.pad_vocab == 0) declared.pad_vocab = row.vocab_multiple;
+  declared.interleave_gate_up = true;
+  declared.interleave_qkv = true;
+}
+
+std::optional<EngineMesh> engine_mesh(const EngineRequest& engine,
+                                      const MemoryRequest& memory,
+                                      const Mesh& mesh, Diagnostics& diags) {
+  const Engine& row = *find_engine(*engine.name);
+  EngineMesh of;
+  of.expert_parallel = engine.expert_parallel;
+  of.dp_attention = engine.dp_attention;
+  for (const Axis& axis : mesh.axes()) {
+    if (axis.size == 1) continue;
+    if (memory.stages && memory.stages->axis == axis.name) {
+      of.pp *= axis.size;
+    } else if (is_one_of(kTensorAxes, axis.name)) {
+      of.tp *= axis.size;
+    } else if (is_one_of(kEngineDataAxes, axis.name)) {
+      of.dp *= axis.size;
+    } else {
+      refuse(diags,
+             "axis `" + axis.name + "` is nothing that " +
+                 std::string(row.title) + " cuts a model over",
+             "it has `tp`, `dp` and, with `--stages pp`, `pp`; experts are "
+             "dealt out over these with `--expert-parallel`");
+      return std::nullopt;
+    }
+  }
+  return of;
+}
+
+MemoryRequest budgeted(const EngineRequest& engine,
+                       const MemoryRequest& memory) {
+  MemoryRequest of = memory;
+  if (!engine.name) return of;
+  of.hardware.reset();
+  of.limit.reset();
+  of.reserve_fraction = 0;
+  return of;
+}
+
+std::optional<Serving> answer_serving(const EngineRequest& engine,
+                                      const MemoryRequest& memory,
+                                      const Manifest& manifest,
+                                      const Mesh& mesh, Host& host,
+                                      Diagnostics& diags) {
+  const auto of = engine_mesh(engine, memory, mesh, diags);
+  if (!of) return std::nullopt;
+  const auto device = device_limit(memory, host, diags);
+  if (!device) return std::nullopt;
+  ServingInput input;
+  input.engine = find_engine(*engine.name);
+  input.mesh = *of;
+  input.devices = &mesh;
+  input.stages = memory.stages;
+  input.device = *device;
+  input.share = engine.share;
+  input.batched_tokens = engine.batched_tokens;
+  input.sequences = engine.sequences;
+  input.seq = memory.seq.value_or(1);
+  input.kv_dtype = memory.kv_dtype.value_or(DType::BF16);
+  if (memory.kv_block != 1) input.block = memory.kv_block;
+  input.weight_dtype = memory.state.param_dtype;
+  auto answer = serve(manifest, input, diags);
+  if (answer) lint(ServeInput{*answer}, diags);
+  return answer;
+}
+
+}  // namespace shardplan

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small models that an engine serves.
+#pragma once
+
+#include <memory>
+
+#include "tests/support/hf_config.h"
+
+namespace shardplan::testing {
+
+// 2 layers, 8 heads and 2 KV heads of 32, an MLP of 512, a vocabulary of 1000.
+inline Json served_llama() {
+  return Json::parse(R"({"model_type": "llama",
+    "architectures": ["LlamaForCausalLM"], "dtype": "bfloat16",
+    "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2,
+    "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 32,
+    "vocab_size": 1000, "tie_word_embeddings": false})");
+}
+
+// The same with 4 experts, each a tensor of its own.
+inline Json served_mixtral() {
+  return Json::parse(R"({"model_type": "mixtral",
+    "architectures": ["MixtralForCausalLM"], "dtype": "bfloat16",
+    "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2,
+    "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 32,
+    "vocab_size": 1000, "tie_word_embeddings": false,
+    "num_local_experts": 4, "num_experts_per_tok": 2})");
+}
+
+}  // namespace shardplan::testing

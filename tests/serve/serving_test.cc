@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an engine does with a device as a whole.
+#include "serve/serving.h"
+
+#include <memory>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "tests/serve/models.h"
+#include "tests/support/builders.h"
+
+namespace shardplan {
+namespace {
+
+using testing::changed;
+using testing::Json;
+using testing::served_llama;
+using testing::served_mixtral;
+using testing::synthesize;
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+
+ServingInput input_of(const char* engine, int64_t gib, int64_t tp) {
+  ServingInput input;
+  input.engine = find_engine(engine);
+  input.mesh.tp = tp;
+  input.device = {"--memory", gib * kGiB, gib * kGiB, false};
+  input.seq = 1024;
+  return input;
+}
+
+Serving served(const Json& config, const ServingInput& input) {
+  const auto made = synthesize(config);
+  Diagnostics diags;
+  const auto answer = serve(made->good(), input, diags);
+  REQUIRE(answer);
+  return *answer;
+}
+
+Bracket sum_of_taken(const Serving& serving, Taken taken) {
+  Bracket sum;
+  for (const Overhead& row : serving.overheads) {
+    if (row.taken == taken) sum = sum + row.bytes;
+  }
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("vLLM: share of the total, less weights and the step") {
+  ServingInput input = input_of("vllm", 40, 2);
+  input.share = 0.5;
+  const Serving s = served(served_llama(), input);
+  CHECK(s.share_bytes == Bracket{20 * kGiB, 20 * kGiB, 20 * kGiB});
+  const Bracket step = sum_of_taken(s, Taken::InShare);
+  const ServedStage& stage = s.stage();
+  CHECK(stage.available.estimate ==
+        20 * kGiB - stage.weights.total - step.estimate);
+  CHECK(stage.available.lower == 20 * kGiB - stage.weights.total - step.upper);
+  CHECK(stage.available.upper == 20 * kGiB - stage.weights.total - step.lower);
+  REQUIRE(stage.pools[1]);
+  // One KV head of 32, keys and values in bf16, in two layers.
+  CHECK(stage.pools[1]->block_bytes == 16 * 2 * (2 * 32 * 2));
+  CHECK(s.missing_at_start == 0);
+  CHECK(s.problems.empty());
+}
+
+TEST_CASE("SGLang: share of what is free, less weights") {
+  ServingInput input = input_of("sglang", 40, 2);
+  input.share = 0.5;
+  const Serving s = served(served_llama(), input);
+  const Bracket before = sum_of_taken(s, Taken::Before);
+  CHECK(s.share_bytes.estimate == (40 * kGiB - before.estimate) / 2);
+  CHECK(sum_of_taken(s, Taken::InShare) == Bracket{});
+  CHECK(s.stage().available.estimate ==
+        s.share_bytes.estimate - s.stage().weights.total);
+}
+
+TEST_CASE("a share that is not free at the start") {
+  ServingInput input = input_of("vllm", 40, 2);
+  input.share = 1.0;
+  CHECK(served(served_llama(), input).missing_at_start > 0);
+  input.share = 0.9;
+  CHECK(served(served_llama(), input).missing_at_start == 0);
+}
+
+TEST_CASE("a share that leaves less than a step takes") {
+  ServingInput input = input_of("sglang", 4, 1);
+  input.share = 0.99;
+  CHECK(served(served_llama(), input).missing_for_steps > 0);
+  input.share = 0.5;
+  CHECK(served(served_llama(), input).missing_for_steps == 0);
+}
+
+TEST_CASE("brackets are in order, and more devices leave no less") {
+  for (const char* engine : {"vllm", "sglang"}) {
+    CAPTURE(engine);
+    int64_t least = 0;
+    for (const int64_t tp : {1, 2, 4}) {
+      ServingInput input = input_of(engine, 40, tp);
+      input.share = 0.8;
+      const Serving s = served(served_llama(), input);
+      for (const Overhead& row : s.overheads) {
+        CAPTURE(row.name);
+        CHECK(row.bytes.lower <= row.bytes.estimate);
+        CHECK(row.bytes.estimate <= row.bytes.upper);
+        CHECK(row.bytes.lower >= 0);
+        CHECK_FALSE(row.source.empty());
+      }
+      const ServedStage& stage = s.stage();
+      REQUIRE(stage.pools[0]);
+      REQUIRE(stage.pools[2]);
+      CHECK(stage.pools[0]->sequences <= stage.pools[1]->sequences);
+      CHECK(stage.pools[1]->sequences <= stage.pools[2]->sequences);
+      CHECK(stage.weights.total > 0);
+      if (least > 0) CHECK(stage.weights.total < least);
+      least = stage.weights.total;
+    }
+  }
+}
+
+TEST_CASE("stages: the one with the fewest sequences decides") {
+  const Json config = changed(served_llama(), {{"num_hidden_layers", 5}});
+  const Mesh devices = testing::mesh("pp=2,tp=2");
+  ServingInput input = input_of("vllm", 8, 2);
+  input.mesh.pp = 2;
+  input.devices = &devices;
+  input.stages = Stages{"pp", {}};
+  const Serving s = served(config, input);
+  REQUIRE(s.stages.size() == 2);
+  CHECK(s.stages[0].layers.size() == 3);
+  CHECK(s.stages[1].layers.size() == 2);
+  CHECK(s.decides == 0);
+}
+
+TEST_CASE("a longer step takes more, more sequences do not take less") {
+  ServingInput input = input_of("vllm", 40, 1);
+  input.batched_tokens = 1024;
+  input.sequences = 64;
+  const int64_t base =
+      sum_of_taken(served(served_mixtral(), input), Taken::InShare).estimate;
+  input.batched_tokens = 8192;
+  const int64_t longer =
+      sum_of_taken(served(served_mixtral(), input), Taken::InShare).estimate;
+  CHECK(longer > base);
+  input.sequences = 8192;
+  CHECK(
+      sum_of_taken(served(served_mixtral(), input), Taken::InShare).estimate >=
+      longer);
+}
+
+TEST_CASE("what is not known is refused") {
+  Manifest manifest;
+  REQUIRE(manifest.add("w", {DType::F32, {4, 4}}, {}));
+  Diagnostics diags;
+  CHECK_FALSE(serve(manifest, input_of("vllm", 40, 1), diags));
+  REQUIRE(diags.all().size() == 1);
+  CHECK(diags.all().front().code == Code::MissingFacts);
+}
+
+}  // namespace shardplan
