@@ -232,6 +232,9 @@ TEST_CASE("recorded logits of transformers are what every model computes") {
   // Others have a checkpoint (recorded_models_test.cc).
   for (const std::string& each : computing_architectures()) {
     if (is_judging()) break;
+    // What Megatron-core computes is not recorded; tests/cases/megatron.md runs
+    // it sharded.
+    if (each == "megatron_gpt") continue;
     CAPTURE(each);
     const auto checkpoint = testing::data_path("checkpoints") / each;
     CHECK(
