@@ -34,17 +34,17 @@ class Reading {
       : view_(view),
         options_(options),
         keeping_(keeping),
-        groups(fused_groups(*view.program->graph, view.weights, attention,
-                            keeping != Keeping::Eager)),
+        groups_(fused_groups(*view.program->graph, view.weights, attention,
+                             keeping != Keeping::Eager)),
         group_at_(view.program->graph->nodes.size(), -1),
-        inputs_(groups.size()),
-        rows_(groups.size()) {
+        inputs_(groups_.size()),
+        rows_(groups_.size()) {
     const auto count = static_cast<size_t>(view.instructions());
     reads.resize(count);
     inner.resize(count);
     differentiates.resize(count);
-    for (size_t g = 0; g < groups.size(); ++g) {
-      for (const int n : groups[g].nodes) {
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      for (const int n : groups_[g].nodes) {
         group_at_[static_cast<size_t>(n)] = static_cast<int>(g);
       }
     }
@@ -55,7 +55,7 @@ class Reading {
   const FusedGroup* group_of(int i) const {
     if (view_.at(i).node < 0 || !view_.computes(i)) return nullptr;
     const int g = group_at_[static_cast<size_t>(view_.at(i).node)];
-    return g < 0 ? nullptr : &groups[static_cast<size_t>(g)];
+    return g < 0 ? nullptr : &groups_[static_cast<size_t>(g)];
   }
   bool is_attention(int i) const {
     const FusedGroup* group = group_of(i);
@@ -166,7 +166,7 @@ class Reading {
   }
 
   void read_fused(int i, const FusedGroup& group) {
-    const auto g = static_cast<size_t>(&group - groups.data());
+    const auto g = static_cast<size_t>(&group - groups_.data());
     const auto n = static_cast<size_t>(i);
     for (const int operand : view_.at(i).operands) {
       if (is_in(group.inputs, view_.reg(operand).value) &&
@@ -224,7 +224,7 @@ class Reading {
   const ProgramView& view_;
   const SegmentOptions& options_;
   Keeping keeping_;
-  std::vector<FusedGroup> groups;
+  std::vector<FusedGroup> groups_;
   std::vector<int> group_at_;  // per node; -1: none
   std::vector<std::vector<int>> inputs_;
   std::vector<Int128> rows_;  // numbers
@@ -235,13 +235,17 @@ class Marking {
  public:
   Marking(const ProgramView& view, const Reading& reading, Keeping keeping,
           const Remat& remat)
-      : view_(view),
+      : kept(view.registers.size()),
+        needed_by(view.registers.size(), -1),
+        view_(view),
         reading_(reading),
         keeping_(keeping),
         remat_(remat),
-        kept(view.registers.size()),
-        needed_by(view.registers.size(), -1),
         through_(view.registers.size()) {}
+
+  // Per register: whether it stays, and the first instruction that needs it.
+  std::vector<bool> kept;
+  std::vector<int> needed_by;
 
   // All that an instruction's backward reads, with nothing computed again but
   // what this way of keeping does.
@@ -362,12 +366,6 @@ class Marking {
   const Reading& reading_;
   Keeping keeping_;
   const Remat& remat_;
-
- public:
-  std::vector<bool> kept;
-  std::vector<int> needed_by;
-
- private:
   std::vector<bool> through_;  // on the way to what is kept
   std::vector<int> product_number_;
 };

@@ -144,7 +144,6 @@ class StepMaker {
         }
       }
     }
-    layers_ = layer;
   }
 
   // What is gathered at once, of layers and of what stands around them.
@@ -389,7 +388,6 @@ class StepMaker {
   std::vector<Segment> repeated_;
   std::vector<Step> steps_;
   Int128 others_ = 0;  // bytes of parameters outside of layers
-  int64_t layers_ = 0;
   Int128 most_of_layer_ = 0;
   Int128 least_of_layer_ = 0;
   Int128 most_of_others_ = 0;
