@@ -263,6 +263,22 @@ class Marking {
     }
   }
 
+  // All that a policy may keep of layers that are computed again, whether
+  // backward needs it or not: PyTorch's selective checkpointing caches what the
+  // operations give that it names.
+  void mark_all_named() {
+    for (size_t r = 0; r < view_.registers.size(); ++r) {
+      const HeldRegister& of = view_.registers[r];
+      if (is_repeated(view_, remat_, of.segment) && !of.weight && !of.output &&
+          !of.loaded && of.root == static_cast<int>(r) &&
+          view_.computes(of.maker) &&
+          !reading_.inner[static_cast<size_t>(of.maker)] &&
+          may_be_kept(static_cast<int>(r))) {
+        kept[r] = true;
+      }
+    }
+  }
+
   // Marks of the two ways are kept apart.
   void forget_ways() { through_.assign(through_.size(), false); }
 
@@ -414,6 +430,7 @@ KeptValues kept_values(const ProgramView& view, const SegmentOptions& options,
   for (int i = 0; i < view.instructions(); ++i) {
     if (repeats(i)) marks.mark_repeated(i);
   }
+  if (keeping == Keeping::Eager && !scores_only) marks.mark_all_named();
   marks.forget_ways();
   for (int i = 0; i < view.instructions(); ++i) {
     if (!repeats(i)) marks.mark_reads(i);

@@ -102,8 +102,13 @@ class StepMaker {
   size_t way(size_t answer) const {
     return static_cast<size_t>(ways_of(options_.kernels).at(answer));
   }
-  // Logits and loss of a segment, whatever kernels its layers have.
-  static Int128 logits_in(const Segment& segment, size_t keeping) {
+  // Logits and loss of a segment. Fused kernels of layers say nothing of the
+  // loss; who does one operation after the other does so there, too.
+  Int128 logits_in(const Segment& segment, size_t answer) const {
+    return logits_by(segment,
+                     options_.kernels == Kernels::Eager ? way(answer) : answer);
+  }
+  static Int128 logits_by(const Segment& segment, size_t keeping) {
     const auto& by = segment.memory.at(keeping).backward_by;
     const auto found = by.find(std::string(kLogits));
     return found == by.end() ? Int128{0} : found->second;
@@ -288,7 +293,7 @@ class StepMaker {
       const SegmentMemory& memory = memory_of(step, k);
       Parts parts = state_of(device);
       Int128 running = std::max(memory.backward, memory.forward) -
-                       logits_in(segment_of(step), way(k));
+                       logits_by(segment_of(step), way(k));
       parts[kLogitRow] = logits_in(segment_of(step), k);
       running +=
           plain_[step.segment].memory.at(way(k)).saved * step.more_layers;
