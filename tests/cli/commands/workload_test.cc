@@ -97,7 +97,7 @@ TEST_CASE("workload: findings on both sides of the limit") {
   CHECK(over.exit == 1);
   CHECK(has_text(over.text, "SP301"));
   CHECK(has_text(over.text, "a training step needs at least"));
-  CHECK(has_text(over.text, "`--remat full` would need"));
+  CHECK(has_text(over.text, "help: `--microbatches "));
 }
 
 TEST_CASE("workload: a model without a forward pass says so") {
