@@ -217,7 +217,8 @@ std::vector<Change> changes_of(const Options& options, const Session& session,
       ceil_div(ceil_div(*options.memory.batch, step.microbatches), shards);
   // Twice as many parts, and so on to one sequence at a time.
   for (int64_t more = 2 * step.microbatches;
-       more < 2 * sequences * step.microbatches; more *= 2) {
+       more <= kMostMicrobatches && more < 2 * sequences * step.microbatches;
+       more *= 2) {
     changes.push_back(
         {"--microbatches " + std::to_string(more),
          [more](StepOptions& s, BudgetOptions&) { s.microbatches = more; }});
