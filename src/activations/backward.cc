@@ -18,22 +18,22 @@ const std::vector<GradientDef>& gradients() {
       {"einsum", R::Dear, true, {}, false},
       {"add", R::Cheap, false, {}, false},
       {"subtract", R::Cheap, false, {}, false},
-      {"multiply", R::Cheap, true, {}, false},
+      {"multiply", R::Pointwise, true, {}, false},
       {"divide", R::Cheap, true, {}, false},
-      {"maximum", R::Cheap, true, {}, false},
-      {"scale", R::Cheap, false, {}, false},
-      {"shift", R::Cheap, false, {}, false},
-      {"negate", R::Cheap, false, {}, false},
-      {"square", R::Cheap, true, {}, false},
-      {"exp", R::Cheap, false, {}, true},
+      {"maximum", R::Pointwise, true, {}, false},
+      {"scale", R::Pointwise, false, {}, false},
+      {"shift", R::Pointwise, false, {}, false},
+      {"negate", R::Pointwise, false, {}, false},
+      {"square", R::Pointwise, true, {}, false},
+      {"exp", R::Pointwise, false, {}, true},
       {"rsqrt", R::Cheap, false, {}, true},
-      {"relu", R::Cheap, false, {}, true},
-      {"gelu", R::Cheap, true, {}, false},
-      {"silu", R::Cheap, true, {}, false},
-      {"tanh", R::Cheap, false, {}, true},
-      {"sigmoid", R::Cheap, false, {}, true},
-      {"softplus", R::Cheap, true, {}, false},
-      {"clamp", R::Cheap, true, {}, false},
+      {"relu", R::Pointwise, false, {}, true},
+      {"gelu", R::Pointwise, true, {}, false},
+      {"silu", R::Pointwise, true, {}, false},
+      {"tanh", R::Pointwise, false, {}, true},
+      {"sigmoid", R::Pointwise, false, {}, true},
+      {"softplus", R::Pointwise, true, {}, false},
+      {"clamp", R::Pointwise, true, {}, false},
       {"sum", R::Cheap, false, {}, false},
       {"mean", R::Cheap, false, {}, false},
       {"max", R::Cheap, true, {}, true},
@@ -158,7 +158,7 @@ class Grouping {
   // Whether what an operation makes may stay in the kernel.
   bool is_inside(int node) const {
     const GraphNode& at = node_at(graph_, node);
-    return gradient_of(at.op->name).repeat == Repeat::Cheap ||
+    return is_cheap(gradient_of(at.op->name).repeat) ||
            at.op->name == "reshape" || at.op->name == "slice" ||
            at.op->name == "transpose";
   }

@@ -33,9 +33,10 @@ namespace shardplan {
 
 // What it costs to compute a result again.
 enum class Repeat : uint8_t {
-  View,   // nothing: it is the operand, or a part of it
-  Cheap,  // reads and writes memory
-  Dear,   // products, lookups, exchanges of tokens
+  View,       // nothing: it is the operand, or a part of it
+  Pointwise,  // reads and writes memory, element by element
+  Cheap,      // reads and writes memory
+  Dear,       // products, lookups, exchanges of tokens
 };
 
 struct GradientDef {
@@ -47,6 +48,10 @@ struct GradientDef {
 };
 // One per operation (graph/op.h).
 const GradientDef& gradient_of(std::string_view op);
+// Reads and writes memory, and no more.
+inline bool is_cheap(Repeat repeat) {
+  return repeat == Repeat::Cheap || repeat == Repeat::Pointwise;
+}
 
 // What belongs together in a forward pass: the operations of a norm, of a
 // softmax, or of attention from the scores to the mixed values, which one

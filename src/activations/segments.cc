@@ -180,7 +180,7 @@ class Sweep {
       // computed from.
       const bool in_place = k_ == static_cast<size_t>(Keeping::Least) &&
                             view_.computes(i) &&
-                            gradient_of(view_.op(i)).repeat == Repeat::Cheap;
+                            is_cheap(gradient_of(view_.op(i)).repeat);
       if (in_place) here = std::max(before, here - bytes_if_dropped(result));
       // Gradients that several readers give are added up beside one another.
       if (k_ == static_cast<size_t>(Keeping::Eager)) here += largest_given(i);

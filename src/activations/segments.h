@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "activations/backward.h"
-#include "activations/program_view.h"
+#include "activations/kept.h"
 #include "activations/remat.h"
 #include "base/checked.h"
 #include "spmd/program.h"

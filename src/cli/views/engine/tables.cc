@@ -85,21 +85,15 @@ ColumnsOf<MemoryRow> memory_columns() {
   };
 }
 
-// An end of a bracket; nothing where there is one number only.
-Cell end_of(const MemoryRow& row, int64_t bytes) {
-  const bool exact = row.bytes.lower == row.bytes.upper;
-  return exact ? Cell() : Cell(ByteSize{bytes});
-}
-
 ColumnsOf<MemoryRow> shown_columns() {
   return {
       {{"what", "", Align::Left}, [](const MemoryRow& r) { return r.title; }},
-      {{"estimate", "about", Align::Right},
-       [](const MemoryRow& r) { return ByteSize{r.bytes.estimate}; }},
       {{"lower", "at least", Align::Right},
-       [](const MemoryRow& r) { return end_of(r, r.bytes.lower); }},
+       [](const MemoryRow& r) { return ByteSize{r.bytes.lower}; }},
+      {{"estimate", "estimate", Align::Right},
+       [](const MemoryRow& r) { return ByteSize{r.bytes.estimate}; }},
       {{"upper", "at most", Align::Right},
-       [](const MemoryRow& r) { return end_of(r, r.bytes.upper); }},
+       [](const MemoryRow& r) { return ByteSize{r.bytes.upper}; }},
   };
 }
 
