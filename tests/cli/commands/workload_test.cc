@@ -79,6 +79,13 @@ TEST_CASE("workload: what says half of it is refused") {
   CHECK(has_text(unknown.text, "did you mean `block`?"));
   CHECK(ran({"check", "--batch", "2", "--seq", "8", "--schedule", "gpipe"})
             .exit == 2);
+  CHECK(ran({"check", "--batch", "2", "--seq", "8", "--expert-factor", "0.5"})
+            .exit == 2);
+  // No more parts are proposed than may be asked for.
+  const Ran large = ran(
+      {"check", "--batch", "1000000000000", "--seq", "32", "--memory", "1GiB"});
+  CHECK(has_text(large.text, "SP301"));
+  CHECK(!has_text(large.text, "`--microbatches 1048576`"));
 }
 
 TEST_CASE("workload: findings on both sides of the limit") {
@@ -97,7 +104,7 @@ TEST_CASE("workload: findings on both sides of the limit") {
   CHECK(over.exit == 1);
   CHECK(has_text(over.text, "SP301"));
   CHECK(has_text(over.text, "a training step needs at least"));
-  CHECK(has_text(over.text, "`--remat full` would need"));
+  CHECK(has_text(over.text, "help: `--microbatches "));
 }
 
 TEST_CASE("workload: a model without a forward pass says so") {
@@ -123,8 +130,7 @@ TEST_CASE("workload: train steps as XLA plans them lie in the bracket") {
   while (std::getline(lines, line)) {
     const Json recorded = Json::parse(line);
     const std::string name = recorded.at("name");
-    if (recorded.at("stacked") != true ||
-        recorded.at("dtype") != "float32" ||
+    if (recorded.at("stacked") != true || recorded.at("dtype") != "float32" ||
         recorded.at("compute") != "float32" ||
         // 3 % more than the most.
         name == "llama-scan-tp8-dots_saveable") {

@@ -12,7 +12,7 @@ namespace shardplan::cli {
 namespace {
 
 constexpr std::string_view kCounting = "check analyze";
-constexpr int64_t kMost = 1'000'000;
+constexpr int64_t kMostTiles = 1'000'000;
 
 std::vector<std::string> attention_names() { return {"flash", "scores"}; }
 std::vector<std::string> kernel_names() { return {"any", "fused", "eager"}; }
@@ -58,7 +58,8 @@ const std::vector<Flag>& workload_flags() {
        true, nullptr,
        [](const Setting& s, Options& o, Diagnostics& d) {
          o.workload.given = true;
-         o.workload.step.microbatches = integer_of(s, 1, kMost, d).value_or(1);
+         o.workload.step.microbatches =
+             integer_of(s, 1, kMostMicrobatches, d).value_or(1);
        }},
       {"schedule", 0, Takes::Text, "NAME", "Memory",
        "order of micro-batches over --stages: 1f1b (default), gpipe, "
@@ -96,7 +97,7 @@ const std::vector<Flag>& workload_flags() {
        [](const Setting& s, Options& o, Diagnostics& d) {
          o.workload.given = true;
          o.workload.step.segments.loss_tiles =
-             integer_of(s, 1, kMost, d).value_or(1);
+             integer_of(s, 1, kMostTiles, d).value_or(1);
        }},
       {"expert-factor", 0, Takes::Text, "F", "Memory",
        "tokens of the fullest expert, of what it would have if all had as many "
@@ -104,7 +105,15 @@ const std::vector<Flag>& workload_flags() {
        kCounting, false, true, nullptr,
        [](const Setting& s, Options& o, Diagnostics& d) {
          o.workload.given = true;
-         o.workload.step.segments.expert_factor = number_of(s, d).value_or(1);
+         const double factor = number_of(s, d).value_or(1);
+         if (factor < 1) {
+           d.error(Code::Usage, s.where,
+                   title_of(s) +
+                       " is at least 1: the fullest expert has no "
+                       "fewer tokens than an average one");
+           return;
+         }
+         o.workload.step.segments.expert_factor = factor;
        }},
   };
   return kFlags;

@@ -13,6 +13,8 @@ namespace shardplan::cli {
 
 struct Flag;
 
+inline constexpr int64_t kMostMicrobatches = 1'000'000;
+
 // --batch and --seq are those of the KV cache, too (session/budget.h).
 struct WorkloadRequest {
   // --remat, --microbatches, --schedule, --attention, --loss-tiles,

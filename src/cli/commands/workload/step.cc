@@ -215,8 +215,10 @@ std::vector<Change> changes_of(const Options& options, const Session& session,
   const int64_t shards = size_of(session.plan.mesh, axes.batch);
   const int64_t sequences =
       ceil_div(ceil_div(*options.memory.batch, step.microbatches), shards);
-  if (sequences > 1) {
-    const int64_t more = step.microbatches * 2;
+  // Twice as many parts, and so on to one sequence at a time.
+  for (int64_t more = 2 * step.microbatches;
+       more <= kMostMicrobatches && more < 2 * sequences * step.microbatches;
+       more *= 2) {
     changes.push_back(
         {"--microbatches " + std::to_string(more),
          [more](StepOptions& s, BudgetOptions&) { s.microbatches = more; }});
@@ -255,6 +257,7 @@ std::vector<TriedStep> tried(const Options& options, const Session& session,
                              const BudgetAnswer& budget,
                              const MemoryBracket& bracket, Stepper& stepper) {
   std::vector<TriedStep> outcomes;
+  bool parts_fit = false;
   for (const Change& change :
        changes_of(options, session, budget, bracket, stepper.axes())) {
     StepOptions step = options.workload.step;
@@ -264,8 +267,14 @@ std::vector<TriedStep> tried(const Options& options, const Session& session,
     const auto changed = make_budget(session.manifest, session.plan,
                                      budget.input.groups, how, quiet);
     if (!changed) continue;
+    // Of more and more parts the fewest that fit.
+    const bool in_parts =
+        step.microbatches != options.workload.step.microbatches;
+    if (in_parts && parts_fit) continue;
     const auto with = stepper.bracket(how, *changed, step, quiet);
     if (with) {
+      parts_fit =
+          in_parts && with->upper() <= budget.input.options.limit->usable;
       outcomes.push_back(
           {change.flags, with->lower(), with->estimate(), with->upper()});
     }
