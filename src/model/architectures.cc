@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/shipped.h"
+#include "model/read_once.h"
 
 namespace shardplan {
 namespace {
@@ -95,24 +96,19 @@ class Library {
  public:
   std::shared_ptr<const Architecture> find(std::string_view name) {
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
-    const auto known = read_.find(name);
-    if (known != read_.end()) return known->second;
     const auto& entries = index();
     const bool there =
         std::any_of(entries.begin(), entries.end(),
                     [&](const IndexEntry& e) { return e.name == name; });
     if (!there) return nullptr;
-    // One that builds on itself finds nothing.
-    read_.emplace(std::string(name), nullptr);
-    Diagnostics diags;
-    auto result = read_architecture(
-        find_shipped(kFolder, name, diags), blocks(),
-        [this](std::string_view other) { return find(other); }, diags);
-    // Who asks again after that has failed is told again.
-    if (result == nullptr) read_.erase(read_.find(name));
-    check_sound(result != nullptr, diags);
-    read_.find(name)->second = result;
-    return result;
+    return read_.get(name, [&] {
+      Diagnostics diags;
+      auto result = read_architecture(
+          find_shipped(kFolder, name, diags), blocks(),
+          [this](std::string_view other) { return find(other); }, diags);
+      check_sound(result != nullptr, diags);
+      return result;
+    });
   }
 
   const Blocks& blocks() {
@@ -127,7 +123,7 @@ class Library {
 
  private:
   std::recursive_mutex mutex_;
-  std::map<std::string, std::shared_ptr<const Architecture>, std::less<>> read_;
+  ReadOnce<Architecture> read_;
   std::optional<Blocks> blocks_;
 };
 
@@ -199,6 +195,14 @@ std::shared_ptr<const Architecture> find_architecture(std::string_view name) {
 std::vector<std::string> architecture_names() {
   std::vector<std::string> names;
   for (const IndexEntry& entry : index()) names.push_back(entry.name);
+  return names;
+}
+
+std::vector<std::string> architectures_with_class(std::string_view name) {
+  std::vector<std::string> names;
+  for (const IndexEntry& entry : index()) {
+    if (contains(entry.classes, name)) names.push_back(entry.name);
+  }
   return names;
 }
 

@@ -37,6 +37,8 @@ std::vector<std::string> known_model_types();
 // none. It is read once. REQUIRES: shipped files have no mistakes.
 std::shared_ptr<const Architecture> find_architecture(std::string_view name);
 std::vector<std::string> architecture_names();
+// Those that have a class of this name.
+std::vector<std::string> architectures_with_class(std::string_view name);
 // Those whose forward pass is known.
 std::vector<std::string> computing_architectures();
 

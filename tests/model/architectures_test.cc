@@ -61,10 +61,12 @@ TEST_CASE("architectures: their model types have a recorded class") {
                                          "gla",
                                          "gpt_neox_reward_model",
                                          "kimi_k2",
+                                         "locateanything",
                                          "mimo",
                                          "minimax_m1",
                                          "minimax_m3",
                                          "minimax_text_01",
+                                         "moonvit",
                                          "qwen",
                                          "siglip",
                                          "siglip_text_model"};

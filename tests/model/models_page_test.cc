@@ -91,9 +91,14 @@ Judged judged() {
 // Those whose tensors nobody could record: no program that is at hand builds
 // the model, so names and shapes were read from public code.
 bool is_from_code(const Architecture& all) {
-  constexpr std::string_view kNames[] = {"gla",        "gpt_neox_reward_model",
-                                         "mimo",       "minimax_m1",
-                                         "minimax_m3", "qwen",
+  constexpr std::string_view kNames[] = {"gla",
+                                         "gpt_neox_reward_model",
+                                         "locateanything",
+                                         "mimo",
+                                         "minimax_m1",
+                                         "moonvit",
+                                         "minimax_m3",
+                                         "qwen",
                                          "refined_web"};
   return std::find(std::begin(kNames), std::end(kNames), all.name) !=
          std::end(kNames);

@@ -21,6 +21,30 @@
 namespace shardplan {
 namespace {
 
+// What configs in public repositories name, and nobody has described: why the
+// tensors do not follow from such a config.
+struct Undescribed {
+  std::string_view name;  // of a model type, or of a class
+  std::string_view why;
+};
+constexpr Undescribed kUndescribed[] = {
+    {"deepseek_ref",
+     "it is DeepSeek V4 with experts of FP8, as SGLang repackages it; no "
+     "public code was found that says in which type its scales are stored"},
+    {"logics",
+     "one of its encoders of images is named by what it was downloaded from, "
+     "and the config does not describe it"},
+    {"Step3p7FlashForCausalLM",
+     "no public code of a model with this class was found"},
+};
+
+std::string_view why_undescribed(std::string_view name) {
+  for (const Undescribed& each : kUndescribed) {
+    if (each.name == name) return each.why;
+  }
+  return "";
+}
+
 // Reports why a config is of no model type.
 Diagnostics::Builder report_unknown(const Node& root, ConfigReader& config) {
   const std::vector<std::string> known = known_model_types();
@@ -33,7 +57,10 @@ Diagnostics::Builder report_unknown(const Node& root, ConfigReader& config) {
           : config.refuse("architectures",
                           "neither `model_type` nor `architectures` names a "
                           "known family");
-  if (model_type) {
+  const std::string_view why =
+      model_type ? why_undescribed(model_type->text()) : "";
+  if (!why.empty()) report.fact(std::string(why));
+  if (model_type && why.empty()) {
     if (const auto near = nearest(model_type->text(), known)) {
       report.help("the nearest known one is `" + *near + "`");
     }
@@ -54,11 +81,20 @@ Diagnostics::Builder report_class(const Node& root, const Architecture& all,
     known.push_back(model_class.class_name);
   const std::string named =
       list->is_list() ? std::string(list->item(0).text()) : "";
-  return config
-      .refuse("architectures",
-              "architecture " + in_backticks(named) + " is not known")
-      .fact("known for `" + all.name + "`: " + joined(known, ", "))
-      .help(std::string(kUseTensors));
+  auto report = config.refuse(
+      "architectures", "architecture " + in_backticks(named) + " is not known");
+  report.fact("known for `" + all.name + "`: " + joined(known, ", "));
+  const std::string_view why = why_undescribed(named);
+  if (!why.empty()) report.fact(std::string(why));
+  const std::vector<std::string> others = architectures_with_class(named);
+  if (!others.empty()) {
+    report
+        .fact("it is a class of `" + joined(others, "`, `") +
+              "`, whose tensors have other names")
+        .help("where the tensors are named as a class of `" + all.name +
+              "` names them, name that class in `architectures`");
+  }
+  return report.help(std::string(kUseTensors));
 }
 
 // The quantisation, which a part of the config may say of itself; beside one of
@@ -346,6 +382,13 @@ bool is_known_buffer(std::string_view name, const TensorType& type) {
   // half of a weight's encoding and are placed with it.
   if (leaf == "weight_scale_inv") {
     return shape.size() == 2 && is_float(type.dtype);
+  }
+  // DeepSeek V4's, which are the same of experts of 4 bits, but for those as
+  // MXFP4's.
+  if (leaf == "scale" && type.dtype == DType::F8E8M0 && shape.size() == 2) {
+    cut_last(name);
+    cut_last(name);
+    return cut_last(name) != "experts";
   }
   if (leaf == "weight_scale" || leaf == "input_scale") {
     return shape.size() <= 2 && is_float(type.dtype);

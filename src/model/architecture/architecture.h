@@ -308,6 +308,10 @@ struct Architecture {
   std::vector<std::string> model_types;
   // Methods of quantisation whose tensors are not known of it.
   std::vector<std::string> quantisations_unknown;
+  // What the scales of FP8 are called in checkpoints that transformers 5 did
+  // not write, where that is not `weight_scale_inv`. Their config may say that
+  // they are one byte each, and that experts have 4 bits.
+  std::string released_scale;
   // Keys that change tensors by their recording, and are known not to matter.
   std::vector<std::string> ignored_keys;
   std::vector<ValueRule> values;

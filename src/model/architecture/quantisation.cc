@@ -79,30 +79,110 @@ std::optional<int64_t> read_group(ConfigReader& section) {
           (value ? " must be -1 or a positive size" : " is missing"));
 }
 
-std::optional<Quantisation> read_fp8(ConfigReader& fp8, int64_t saved_by) {
-  if (!knows_keys(
-          fp8, {"quant_method", "fmt", "activation_scheme", "weight_block_size",
-                "modules_to_not_convert", "scale_fmt", "expert_dtype"})) {
-    return std::nullopt;
+constexpr int64_t kMxfp4Group = 32;
+
+// Two values of 4 bits in a byte, 32 of which share a scale of one byte.
+WeightScheme packed_experts(const std::string& scale_name) {
+  WeightScheme scheme;
+  scheme.format = WeightFormat::PackedFloats;
+  scheme.scales = Scales::Group;
+  scheme.bits = 4;
+  scheme.group = kMxfp4Group;
+  scheme.weight_dtype = DType::I8;
+  scheme.scale_name = scale_name;
+  scheme.scale_dtype = DType::F8E8M0;
+  return scheme;
+}
+
+// ModelOpt rewrites the experts of such a checkpoint: those that it names; all
+// else stays as it was.
+bool read_rewritten_experts(ConfigReader& fp8, Quantisation& result) {
+  const auto method = fp8.find("moe_quant_algo");
+  const auto all = fp8.find("quant_algo");
+  if (!method && !all && !fp8.find("quantized_layers")) return true;
+  if (!method || method->text() != "NVFP4" || !all ||
+      all->text() != "MIXED_PRECISION") {
+    fp8.refuse("moe_quant_algo",
+               "experts beside FP8 layers are known as `NVFP4` of "
+               "`MIXED_PRECISION` alone")
+        .help(std::string(kUseTensors));
+    return false;
   }
+  if (!read_quantized_layers(fp8, result)) return false;
+  const auto list = fp8.find("ignore");
+  const auto kept = list ? ModulePatterns::read(fp8, "ignore", *list)
+                         : std::optional<ModulePatterns>();
+  if (list && !kept) return false;
+  for (const auto& [name, group] : result.named) {
+    const bool experts = name.ends_with(".experts");
+    if (experts && (!kept || !kept->matches(name, PatternStyle::Globs))) {
+      continue;
+    }
+    fp8.refuse("quantized_layers",
+               in_backticks(name) +
+                   (experts ? " is in `ignore` as well" : " is no experts'"))
+        .help(std::string(kUseTensors));
+    return false;
+  }
+  return true;
+}
+
+// Experts, where they are stored otherwise than the FP8 layers beside them.
+bool read_experts(const Architecture& architecture, ConfigReader& config,
+                  ConfigReader& fp8, bool released, Quantisation& result) {
+  const auto own = fp8.find("expert_dtype");
+  const auto experts = own ? own : config.find("expert_dtype");
+  const auto scales = fp8.find("scale_fmt");
+  const bool bytes = scales && scales->text() != "float";
+  const bool packed = experts && experts->text() == "fp4";
+  if (bytes && (!released || !packed || scales->text() != "ue8m0")) {
+    fp8.refuse("scale_fmt",
+               "scales of " + in_backticks(scales->text()) + " are not known")
+        .fact(released ? "released checkpoints of " +
+                             in_backticks(architecture.name) +
+                             " have them as bytes where `expert_dtype` is "
+                             "`fp4`"
+                       : "some checkpoints store them as f32, and some as one "
+                         "byte")
+        .help(std::string(kUseTensors));
+    return false;
+  }
+  if (experts && experts->text() != "fp8" && !(packed && bytes)) {
+    (own ? fp8 : config)
+        .refuse("expert_dtype",
+                "experts of another type than FP8 are "
+                "not known")
+        .help(std::string(kUseTensors));
+    return false;
+  }
+  if (!packed) return true;
+  result.groups.front().scheme.scale_dtype = DType::F8E8M0;
+  result.experts = result.groups.size();
+  result.groups.push_back({packed_experts(architecture.released_scale), {}});
+  return read_rewritten_experts(fp8, result);
+}
+
+std::optional<Quantisation> read_fp8(const Architecture& architecture,
+                                     ConfigReader& config, ConfigReader& fp8,
+                                     int64_t saved_by) {
+  const bool released = !architecture.released_scale.empty() && saved_by < 5;
+  std::vector<std::string_view> known = {
+      "quant_method",      "fmt",       "activation_scheme",
+      "weight_block_size", "scale_fmt", "modules_to_not_convert",
+      "expert_dtype"};
+  if (released) {
+    known.insert(known.end(),
+                 {"quant_algo", "moe_quant_algo", "quantized_layers", "ignore",
+                  "config_groups", "group_size", "producer"});
+  }
+  if (!knows_keys(fp8, known)) return std::nullopt;
   const auto format = fp8.find("fmt");
   if (format && format->text() != "e4m3" && format->text() != "float8_e4m3fn") {
     return fp8.refuse("fmt", "an FP8 format other than `e4m3` is not known");
   }
-  const auto scales = fp8.find("scale_fmt");
-  if (scales && scales->text() != "float") {
-    return fp8
-        .refuse("scale_fmt",
-                "scales of " + in_backticks(scales->text()) + " are not known")
-        .fact("some checkpoints store them as f32, and some as one byte");
-  }
-  const auto experts = fp8.find("expert_dtype");
-  if (experts && experts->text() != "fp8") {
-    return fp8.refuse("expert_dtype",
-                      "experts of another type than FP8 are "
-                      "not known");
-  }
   WeightScheme scheme;
+  scheme.scale_name =
+      released ? architecture.released_scale : "weight_scale_inv";
   const auto block = fp8.at("weight_block_size");
   if (block && block->is_null() && saved_by >= 5) {
     scheme.scales = Scales::Tensor;
@@ -126,7 +206,10 @@ std::optional<Quantisation> read_fp8(ConfigReader& fp8, int64_t saved_by) {
                           in_backticks(activations->text()) + " are not known");
   }
   Quantisation result = of_scheme(QuantMethod::Fp8, std::move(scheme));
-  if (!read_kept(fp8, "modules_to_not_convert", result)) return std::nullopt;
+  if (!read_experts(architecture, config, fp8, released, result) ||
+      !read_kept(fp8, "modules_to_not_convert", result)) {
+    return std::nullopt;
+  }
   return result;
 }
 
@@ -359,12 +442,14 @@ bool is_mlx(const Node& value) {
          !value.find("quant_method");
 }
 
-std::optional<Quantisation> read_section(QuantMethod method,
+std::optional<Quantisation> read_section(const Architecture& architecture,
+                                         QuantMethod method,
+                                         ConfigReader& config,
                                          ConfigReader& section,
                                          int64_t saved_by) {
   switch (method) {
     case QuantMethod::Fp8:
-      return read_fp8(section, saved_by);
+      return read_fp8(architecture, config, section, saved_by);
     case QuantMethod::CompressedTensors:
       return read_compressed_tensors(section);
     case QuantMethod::ModelOpt:
@@ -434,7 +519,8 @@ std::optional<Quantisation> read_own(const Architecture& architecture,
     auto section = config.section(key);
     if (!section) return std::nullopt;
     auto shared = std::make_shared<ConfigReader>(*std::move(section));
-    auto result = read_section(*method, *shared, saved_by);
+    auto result =
+        read_section(architecture, *method, config, *shared, saved_by);
     if (result) result->section = std::move(shared);
     return result;
   }

@@ -60,7 +60,8 @@ struct WeightScheme {
   bool reordered = false;  // groups of inputs that do not stand side by side
   std::string weight_name = "weight";
   DType weight_dtype = DType::F8E4M3;
-  std::optional<DType> scale_dtype;  // none: the model's
+  std::string scale_name = "weight_scale";
+  std::optional<DType> scale_dtype;  // none: the model's; f32 of Fp8
   Shape scalar;                      // of one number: [] or [1]
   // Tensors of one number beside it: "weight_scale_2", "input_scale".
   std::vector<std::pair<std::string, std::optional<DType>>> scalars;
@@ -100,6 +101,8 @@ struct Quantisation {
   static constexpr size_t kPlain = SIZE_MAX;
   std::map<std::string, size_t, std::less<>> named;
   bool named_only = false;  // others are not converted
+  // Group of the experts that `named` does not name; none: as other layers.
+  std::optional<size_t> experts = {};
   // GPTQ: the layers that are converted, where the config says so: the module
   // around blocks, and how names within them end.
   std::string block;
@@ -115,7 +118,7 @@ struct Quantisation {
   // Whether layers that are alike otherwise may differ in it.
   bool by_name() const {
     return (kept && !kept->empty()) || !named.empty() || only ||
-           !block.empty() || groups.size() > 1 ||
+           !block.empty() || groups.size() > (experts ? 2U : 1U) ||
            (!groups.empty() && groups.front().targets);
   }
 };
@@ -147,6 +150,9 @@ void refuse_quantisation(ConfigReader& config);
 std::optional<Quantisation> read_compressed_tensors(ConfigReader& section);
 std::optional<Quantisation> read_modelopt(ConfigReader& section);
 std::optional<Quantisation> read_modelopt_file(ConfigReader& quantization);
+// Adds the groups of `quantized_layers` of ModelOpt, and the names of their
+// modules; false when something was reported.
+bool read_quantized_layers(ConfigReader& section, Quantisation& result);
 
 // False, with the key reported, where the section says something else than
 // these; a key with null or an empty list or map says nothing.

@@ -178,6 +178,9 @@ class Chooser {
       refuse_version("experts are linear layers in transformers 4, not in 5");
       return std::nullopt;
     }
+    if (all_.experts && place_.expert) {
+      return scheme(entry().value_or(*all_.experts));
+    }
     return scheme(0);
   }
 
@@ -226,15 +229,19 @@ class Chooser {
   }
 
   // The entry of a module, or of one around it.
-  Choice by_name() {
+  std::optional<size_t> entry() const {
     std::string_view name = place_.path;
     while (!all_.named.empty()) {
       const auto found = all_.named.find(name);
-      if (found != all_.named.end()) return named(found->second);
+      if (found != all_.named.end()) return found->second;
       const size_t dot = name.rfind('.');
       if (dot == name.npos) break;
       name = name.substr(0, dot);
     }
+    return std::nullopt;
+  }
+  Choice by_name() {
+    if (const auto found = entry()) return named(*found);
     return all_.named_only ? Choice(kPlainWeight) : scheme(0);
   }
   Choice named(size_t group) {
@@ -314,7 +321,8 @@ bool check_layers(const Quantisation& quantisation,
         "the config names: MLX does not say which it keeps");
   }
   const WeightScheme& scheme = quantisation.groups.front().scheme;
-  if (scheme.format == WeightFormat::Fp8 && quantisation.saved_by < 5) {
+  if (scheme.format == WeightFormat::Fp8 && quantisation.saved_by < 5 &&
+      !scheme.scale_dtype) {
     remarks.push_back(
         "scales of FP8 blocks are taken as f32, which some checkpoints store "
         "as bf16");

@@ -3,12 +3,13 @@
 // unit of cutting of each: the elements along a dimension that share a scale or
 // are packed into one word.
 //
-//   Fp8           weight [out, in], weight_scale_inv per block
+//   Fp8           weight [out, in], weight_scale_inv (or `scale`) per block
 //   Scaled        weight [out, in], weight_scale, weight_zero_point
 //   PackedInts    weight_packed i32 [out, in / n], n inputs in a word;
 //                 weight_scale; weight_zero_point i32 [out / n, groups];
 //                 weight_shape
-//   PackedFloats  weight or weight_packed u8 [out, in / 2], weight_scale
+//   PackedFloats  weight or weight_packed u8 or i8 [out, in / 2],
+//                 weight_scale or `scale`
 //   Awq           qweight i32 [in, out / n], qzeros i32 [groups, out / n],
 //                 scales [groups, out]
 //   Gptq          qweight i32 [in / n, out], qzeros i32 [groups, out / n],
@@ -171,7 +172,8 @@ class Writer {
   // Scales of one byte are half of a weight's encoding and are placed with it;
   // others are few, and are kept whole.
   void add_scale(const std::string& name, DType dtype) {
-    if (dtype == DType::F8E4M3 || dtype == DType::U8) {
+    if (dtype == DType::F8E4M3 || dtype == DType::F8E8M0 ||
+        dtype == DType::U8) {
       add(name, dtype, scale_shape(), {out(), in(group_)});
     } else {
       add_buffer(name, dtype, scale_shape());
@@ -181,7 +183,8 @@ class Writer {
   bool fp8() {
     add("weight", scheme_.weight_dtype, {linear_.out, linear_.in},
         plain_kind());
-    add_buffer("weight_scale_inv", DType::F32, scale_shape());
+    add_buffer(scheme_.scale_name, scheme_.scale_dtype.value_or(DType::F32),
+               scale_shape());
     add_scalars();
     return true;
   }
@@ -229,9 +232,9 @@ class Writer {
 
   bool packed_floats() {
     if (!divides(group_, linear_.in, "groups")) return false;
-    add(scheme_.weight_name, DType::U8, {linear_.out, linear_.in / 2},
-        {out(), in(2, group_block(2))});
-    add_scale("weight_scale", *scheme_.scale_dtype);
+    add(scheme_.weight_name, scheme_.weight_dtype,
+        {linear_.out, linear_.in / 2}, {out(), in(2, group_block(2))});
+    add_scale(scheme_.scale_name, *scheme_.scale_dtype);
     add_scalars();
     return true;
   }

@@ -36,7 +36,7 @@ class ArchitectureReader {
                                     "ignored_keys", "blocks",
                                     "sections",     "classes",
                                     "computes",     "forward",
-                                    "other_names"})) {
+                                    "other_names",  "released_scale"})) {
       return nullptr;
     }
     auto result = std::make_shared<Architecture>();
@@ -105,6 +105,10 @@ class ArchitectureReader {
     }
     if (const auto names = root.find("other_names")) {
       read_other_names(*names, result.other_names);
+    }
+    if (const auto scale = root.find("released_scale")) {
+      result.released_scale =
+          reader_.text(*scale, "`released_scale`").value_or("");
     }
     if (const auto methods = root.find("quantisations_unknown")) {
       result.quantisations_unknown =

@@ -180,6 +180,7 @@ std::optional<WeightScheme> read_scheme(ConfigReader& group,
       return std::nullopt;
     }
     scheme.format = WeightFormat::PackedFloats;
+    scheme.weight_dtype = DType::U8;
     scheme.weight_name = "weight_packed";
     scheme.scale_dtype = nvidia ? DType::F8E4M3 : DType::U8;
     if (nvidia) scheme.scalars.emplace_back("weight_global_scale", DType::F32);
@@ -245,6 +246,7 @@ std::optional<WeightScheme> algorithm(ConfigReader& section,
   }
   if (name == "NVFP4" || name == "W4A16_NVFP4") {
     scheme.format = WeightFormat::PackedFloats;
+    scheme.weight_dtype = DType::U8;
     scheme.scales = Scales::Group;
     scheme.bits = 4;
     scheme.group = section.bounded("group_size", 1, kMaxGroupSize,
@@ -271,20 +273,8 @@ std::optional<Quantisation> read_algorithms(ConfigReader& section,
   result.method = QuantMethod::ModelOpt;
   const auto algo = section.find("quant_algo");
   if (algo && algo->text() == "MIXED_PRECISION") {
-    auto layers = section.section("quantized_layers");
-    if (!layers) return std::nullopt;
     result.named_only = true;
-    for (size_t i = 0; i < layers->map().size(); ++i) {
-      const std::string name(layers->map().key(i));
-      auto layer = layers->section(name);
-      if (!layer || !knows_keys(*layer, {"quant_algo", "group_size"})) {
-        return std::nullopt;
-      }
-      auto scheme = algorithm(*layer, "quant_algo");
-      if (!scheme) return std::nullopt;
-      result.named.emplace(name, result.groups.size());
-      result.groups.push_back({*std::move(scheme), {}});
-    }
+    if (!read_quantized_layers(section, result)) return std::nullopt;
   } else {
     auto scheme = algorithm(section, "quant_algo");
     if (!scheme) return std::nullopt;
@@ -366,6 +356,23 @@ std::optional<Quantisation> read_compressed_tensors(ConfigReader& section) {
   }
   note_cache(section, "kv_cache_scheme", result);
   return result;
+}
+
+bool read_quantized_layers(ConfigReader& section, Quantisation& result) {
+  auto layers = section.section("quantized_layers");
+  if (!layers) return false;
+  for (size_t i = 0; i < layers->map().size(); ++i) {
+    const std::string name(layers->map().key(i));
+    auto layer = layers->section(name);
+    if (!layer || !knows_keys(*layer, {"quant_algo", "group_size"})) {
+      return false;
+    }
+    auto scheme = algorithm(*layer, "quant_algo");
+    if (!scheme) return false;
+    result.named.emplace(name, result.groups.size());
+    result.groups.push_back({*std::move(scheme), {}});
+  }
+  return true;
 }
 
 std::optional<Quantisation> read_modelopt(ConfigReader& section) {

@@ -417,6 +417,71 @@ TEST_CASE("the architecture tells the bare encoder from the one with a head") {
             .shape[0] == 2);
 }
 
+TEST_CASE("a class of another type, and what nobody described, are told so") {
+  const auto facts = [](const testing::Json& config) {
+    const auto result = synthesize(config);
+    CHECK_FALSE(result->manifest);
+    std::string all;
+    for (const std::string& fact : result->diags.all().front().facts) {
+      all += fact + "\n";
+    }
+    return all;
+  };
+  const std::string other =
+      facts({{"model_type", "qwen3_5_moe_text"},
+             {"architectures", {"Qwen3_5MoeForConditionalGeneration"}}});
+  CHECK(other.find("it is a class of `qwen3_5_moe`, whose tensors have other "
+                   "names") != other.npos);
+  CHECK(facts({{"model_type", "deepseek_ref"}}).find("SGLang") !=
+        std::string::npos);
+  CHECK(facts({{"model_type", "logics"}}).find("does not describe it") !=
+        std::string::npos);
+  CHECK(facts({{"model_type", "step3p7"},
+               {"architectures", {"Step3p7FlashForCausalLM"}}})
+            .find("no public code") != std::string::npos);
+}
+
+TEST_CASE("LocateAnything is Qwen 2 beside MoonViT, as its own code has it") {
+  const testing::Json config = {
+      {"model_type", "locateanything"},
+      {"architectures", {"LocateAnythingForConditionalGeneration"}},
+      {"torch_dtype", "bfloat16"},
+      {"text_config",
+       {{"model_type", "qwen2"},
+        {"hidden_size", 64},
+        {"intermediate_size", 96},
+        {"num_attention_heads", 4},
+        {"num_key_value_heads", 2},
+        {"num_hidden_layers", 2},
+        {"tie_word_embeddings", true},
+        {"vocab_size", 50}}},
+      {"vision_config",
+       {{"model_type", "moonvit"},
+        {"hidden_size", 32},
+        {"init_pos_emb_height", 8},
+        {"init_pos_emb_width", 6},
+        {"intermediate_size", 40},
+        {"num_attention_heads", 2},
+        {"num_hidden_layers", 3},
+        {"patch_size", 14}}}};
+  const auto result = synthesize(config);
+  const Manifest& manifest = result->good();
+  CHECK(type_of(manifest, "vision_model.patch_embed.pos_emb.weight").shape ==
+        Shape{8, 6, 32});
+  CHECK(type_of(manifest, "vision_model.patch_embed.proj.weight").shape ==
+        Shape{32, 3, 14, 14});
+  CHECK(type_of(manifest, "vision_model.encoder.blocks.2.wqkv.weight").shape ==
+        Shape{96, 32});
+  CHECK(type_of(manifest, "mlp1.0.weight").shape == Shape{128});
+  CHECK(type_of(manifest, "mlp1.1.weight").shape == Shape{64, 128});
+  CHECK(type_of(manifest, "mlp1.3.bias").shape == Shape{64});
+  CHECK(
+      has_tensor(manifest, "language_model.model.layers.1.mlp.up_proj.weight"));
+  CHECK_FALSE(has_tensor(manifest, "language_model.lm_head.weight"));
+  CHECK(synthesize(changed(config, {{"use_llm_lora", 8}}))->problem() ==
+        "SP009 adapters of low rank are not known here");
+}
+
 TEST_CASE("what a bert cannot be is refused") {
   const auto problem = [](const testing::Json& changes) {
     return synthesize(changed(small_config("bert"), changes))->problem();
