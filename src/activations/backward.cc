@@ -15,10 +15,10 @@ namespace {
 const std::vector<GradientDef>& gradients() {
   using R = Repeat;
   static const std::vector<GradientDef> kAll = {
-      {"einsum", R::Dear, true, {}, false},
+      {"einsum", R::Dear, true, {}, false, true},
       {"add", R::Cheap, false, {}, false},
       {"subtract", R::Cheap, false, {}, false},
-      {"multiply", R::Pointwise, true, {}, false},
+      {"multiply", R::Pointwise, true, {}, false, true},
       {"divide", R::Cheap, true, {}, false},
       {"maximum", R::Pointwise, true, {}, false},
       {"scale", R::Pointwise, false, {}, false},
@@ -42,7 +42,7 @@ const std::vector<GradientDef>& gradients() {
       {"rope", R::Cheap, false, {}, false},
       {"position_scale", R::Cheap, false, {}, false},
       {"relative_bias", R::Cheap, false, {}, false},
-      {"causal_convolution", R::Dear, true, {}, false},
+      {"causal_convolution", R::Dear, true, {}, false, true},
       {"linear_recurrence", R::Dear, true, {}, false},
       {"decaying_maximum", R::Dear, true, {}, true},
       {"top_k", R::Dear, false, {}, false},

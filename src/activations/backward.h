@@ -14,9 +14,12 @@
 //   Eager  every operation by itself, norms and softmax in float32 (PyTorch
 //          without compilation, jax.grad of plain jax.numpy)
 //
-// Sources: derivatives as in PyTorch's derivatives.yaml and JAX's jvp rules;
-// FlashAttention (Dao et al., 2022) keeps q, k, v, the result and one number
-// per query, whatever the length.
+// A product reads an operand for the gradient of the other one alone, so that
+// with a frozen weight its input need not be kept: PyTorch's autograd saves
+// what the gradients that are asked for read (should_compute_output), and a
+// compiler removes what nobody reads. Sources: derivatives as in PyTorch's
+// derivatives.yaml and JAX's jvp rules; FlashAttention (Dao et al., 2022) keeps
+// q, k, v, the result and one number per query, whatever the length.
 #pragma once
 
 #include <cstddef>
@@ -45,6 +48,8 @@ struct GradientDef {
   bool operands = false;  // reads all operands, but for
   std::vector<int> only;  // where given, these alone
   bool result = false;
+  // A product: an operand is read for the gradients of the others alone.
+  bool of_others = false;
 };
 // One per operation (graph/op.h).
 const GradientDef& gradient_of(std::string_view op);

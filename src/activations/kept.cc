@@ -127,6 +127,29 @@ void describe_outputs(ProgramView& view) {
   }
 }
 
+// Where something is frozen, no gradient flows but into what is trained and
+// what is made of it.
+std::vector<bool> differentiated_values(const Graph& graph,
+                                        const std::vector<bool>& integers) {
+  const bool any_frozen =
+      std::any_of(graph.values.begin(), graph.values.end(),
+                  [](const Value& value) { return value.frozen; });
+  std::vector<bool> flows(graph.values.size(), !any_frozen);
+  if (!any_frozen) return flows;
+  for (size_t v = 0; v < flows.size(); ++v) {
+    const Value& value = graph.values[v];
+    flows[v] = value.kind == Value::Kind::Parameter && !value.frozen;
+  }
+  for (const GraphNode& node : graph.nodes) {
+    const auto result = static_cast<size_t>(node.result);
+    flows[result] =
+        !integers[result] &&
+        std::any_of(node.operands.begin(), node.operands.end(),
+                    [&](int v) { return flows[static_cast<size_t>(v)]; });
+  }
+  return flows;
+}
+
 }  // namespace
 
 bool ProgramView::is_layer(int segment) const {
@@ -145,6 +168,7 @@ ProgramView view_of(const Program& program, const SegmentOptions& options) {
   view.program = &program;
   view.weights = find_weights(*program.graph);
   view.integers = integer_values(*program.graph);
+  view.flows = differentiated_values(*program.graph, view.integers);
   find_segments(view);
   describe_registers(view, options);
   describe_outputs(view);
@@ -242,22 +266,24 @@ class Reading {
     const auto n = static_cast<size_t>(i);
     if (at.kind == Instruction::Kind::Load) return;
     if (view_.reg(at.result).weight) return;
-    differentiates[n] = at.operands;
+    const bool flows = view_.has_gradient(at.result);
+    if (flows) differentiates[n] = with_gradients(at.operands);
     if (!view_.computes(i)) {
       inner[n] = is_within_group(i);
       if (inner[n]) differentiates[n].clear();
       return;
     }
     const FusedGroup* group = group_of(i);
-    if (options_.dropout) keep_mask(i);
-    if (group == nullptr) {
-      read_alone(i);
-    } else if (is_fused(*group)) {
-      read_fused(i, *group);
-    } else {
-      read_alone(i);
-      copy_as_float(i, *group);
-    }
+    if (options_.dropout && flows) keep_mask(i);
+    if (group != nullptr && is_fused(*group)) return read_fused(i, *group);
+    if (!flows) return;
+    read_alone(i);
+    if (group != nullptr) copy_as_float(i, *group);
+  }
+
+  std::vector<int> with_gradients(std::vector<int> registers) const {
+    std::erase_if(registers, [&](int reg) { return !view_.has_gradient(reg); });
+    return registers;
   }
 
   // Moves what one group makes for the same group.
@@ -276,13 +302,24 @@ class Reading {
     for (size_t o = 0; o < operands.size(); ++o) {
       const bool read =
           gradient.operands &&
-          (gradient.only.empty() || is_in(gradient.only, static_cast<int>(o)));
+          (gradient.only.empty() ||
+           is_in(gradient.only, static_cast<int>(o))) &&
+          (!gradient.of_others || is_read_for_others(operands, o));
       if (read && !view_.reg(operands[o]).weight) {
         found.registers.push_back(operands[o]);
       }
     }
     if (gradient.result) found.registers.push_back(view_.at(i).result);
     if (keeping_ == Keeping::Eager) keep_steps(i, found);
+  }
+
+  // Whether the gradient of another operand is asked for: of a product with a
+  // frozen weight the weight alone is read.
+  bool is_read_for_others(const std::vector<int>& operands, size_t own) const {
+    for (size_t o = 0; o < operands.size(); ++o) {
+      if (o != own && view_.has_gradient(operands[o])) return true;
+    }
+    return false;
   }
 
   // A byte per number that may be dropped; the least is to draw them again.
@@ -344,8 +381,9 @@ class Reading {
       differentiates[n].clear();
       return;
     }
+    if (!view_.has_gradient(result)) return;
     // The last one speaks for all.
-    differentiates[n] = inputs_[g];
+    differentiates[n] = with_gradients(inputs_[g]);
     BackwardReads& found = reads[n];
     found.attention = group.kind == FusedGroup::Kind::Attention;
     if (group.kind != FusedGroup::Kind::Softmax) {
@@ -376,7 +414,7 @@ class Reading {
     }
     BackwardReads& found = reads[static_cast<size_t>(i)];
     for (const int operand : view_.at(i).operands) {
-      if (view_.reg(operand).weight) continue;
+      if (view_.reg(operand).weight || !view_.has_gradient(operand)) continue;
       found.extra += local_elements(view_, operand) * kFloatBytes;
       found.extra_name = view_.name(operand);
     }
@@ -432,7 +470,7 @@ class Marking {
       const HeldRegister& of = view_.registers[r];
       if (is_repeated(view_, remat_, of.segment) && !of.weight && !of.output &&
           !of.loaded && of.root == static_cast<int>(r) &&
-          view_.computes(of.maker) &&
+          view_.has_gradient(static_cast<int>(r)) && view_.computes(of.maker) &&
           !reading_.inner[static_cast<size_t>(of.maker)] &&
           may_be_kept(static_cast<int>(r))) {
         kept[r] = true;

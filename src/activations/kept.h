@@ -39,6 +39,9 @@ struct ProgramView {
   const Program* program = nullptr;
   std::vector<bool> weights;   // per value
   std::vector<bool> integers;  // per value
+  // Per value, whether backward gives a gradient of it: of what is trained, and
+  // of all that is made of that. Of a model without frozen parameters, all.
+  std::vector<bool> flows;
   std::vector<HeldRegister> registers;
   // Segments (activations/segments.h): what they are called, and per
   // instruction which it is in; -1: a load.
@@ -62,6 +65,9 @@ struct ProgramView {
     return registers[static_cast<size_t>(number)];
   }
   const HeldRegister& root(int number) const { return reg(reg(number).root); }
+  bool has_gradient(int number) const {
+    return flows[static_cast<size_t>(reg(number).value)];
+  }
   const std::string& name(int number) const {
     return program->graph->values[static_cast<size_t>(reg(number).value)].name;
   }

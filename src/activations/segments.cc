@@ -125,7 +125,7 @@ class Sweep {
            !values_.inner[static_cast<size_t>(of.maker)];
   }
   bool has_gradient(int root) const {
-    return is_stored(root) &&
+    return is_stored(root) && view_.has_gradient(root) &&
            !view_.integers[static_cast<size_t>(view_.reg(root).value)];
   }
   bool is_read_later(int reg) const {
@@ -138,7 +138,7 @@ class Sweep {
     Int128 most = 0;
     for (const int operand : view_.at(i).operands) {
       const HeldRegister& of = view_.root(operand);
-      if (view_.computes(i) && of.weight &&
+      if (view_.computes(i) && of.weight && view_.has_gradient(operand) &&
           view_.at(of.maker).kind == Instruction::Kind::Collective) {
         most = std::max(most, of.bytes[k_]);
       }

@@ -8,7 +8,8 @@
 // it is made to where it is read last; a gradient from where the last reader
 // of a value gives it to where that value's own operation has used it.
 // Gradients of weights are state (memory/state.h), but for those that are whole
-// for a moment, since their weight was gathered.
+// for a moment, since their weight was gathered. Weights that are frozen have
+// none, and below the first that is trained there are no gradients at all.
 //
 // Bytes are of one device and one micro-batch.
 #pragma once

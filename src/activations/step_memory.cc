@@ -120,6 +120,7 @@ class StepMaker {
     Int128 others = 0;
     for (size_t i = 0; i < input_.manifest.size(); ++i) {
       const int64_t layer = input_.model.layer_of[i].first;
+      if (is_frozen(input_.model, i)) continue;  // it has no gradient
       const Int128 bytes = input_.plan.of(i).bytes_per_device;
       (layer < 0 ? others : weights[layer]) += bytes;
     }

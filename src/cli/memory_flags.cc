@@ -164,6 +164,12 @@ const std::vector<Flag>& state_flags() {
                                             ? s.value
                                             : join_path(s.directory, s.value));
        }},
+      {"trainable", 0, Takes::Text, "PATTERN", "Memory",
+       "train what it is found in, freeze the rest; may repeat", kBudgeting,
+       true, true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.memory.trainable.push_back(s.value);
+       }},
       {"zero", 0, Takes::Text, "0|1|2|3", "Memory",
        "ZeRO stage: shards optimizer state, gradients, weights", kBudgeting,
        false, true, nullptr,

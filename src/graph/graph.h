@@ -40,6 +40,8 @@ struct Value {
   // Of a parameter: its name in the manifest, and its numbers.
   std::string parameter;
   Initialiser initialiser;
+  // Of a parameter: it is not trained, and nobody asks for its gradient.
+  bool frozen = false;
   // Integers in [0, limit) rather than reals, as token ids; 0: reals.
   int64_t integers_below = 0;
   int node = -1;  // that computes it, of a result

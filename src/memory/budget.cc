@@ -151,6 +151,15 @@ class Maker {
   void count_trained() {
     for (size_t kind = 0; kind < kinds(); ++kind) {
       const TensorType& type = placement_of(kind).type;
+      const bool trained = is_kind_trained(options_.state_specs, kind);
+      if (!trained || is_trainable(type.dtype)) {
+        // Sums over the manifest, which fit 63 bits.
+        Budget::Part& part = trained ? budget_.trained : budget_.frozen;
+        part.parameters += all_counts_[kind];
+        part.elements += all_counts_[kind] * type.elements();
+        part.bytes += all_counts_[kind] * type.bytes();
+      }
+      if (!trained) continue;
       if (!is_trainable(type.dtype)) {
         budget_.untrained += all_counts_[kind];
         budget_.untrained_bytes += all_counts_[kind] * type.bytes();

@@ -61,8 +61,9 @@ struct BudgetOptions {
   int64_t reserve = 0;       // bytes kept free on each device
   double fragmentation = 0;  // of everything but the reserve; in millionths
   std::optional<DeviceLimit> limit;
-  // Specs of optimizer leaves from rules of their own; null: they follow the
-  // parameters. Must outlive the call.
+  // Kinds of parameters where rules of their own place optimizer leaves, or
+  // some are frozen; null: leaves follow the parameters, and all are trained.
+  // Must outlive the call.
   const StateSpecs* state_specs = nullptr;
 };
 
@@ -102,12 +103,21 @@ struct Budget {
   std::vector<GatheredClass> gathered;
   std::optional<StagePlan> stages;
   std::vector<std::string> stage_labels;  // per stage
-  // Parameters with gradient and state, of rank 2 and of others; and those that
-  // no optimizer trains, for their dtype.
+  // Parameters with gradient and state, of rank 2 and of others; those that
+  // no optimizer trains, for their dtype; and those that are frozen, whatever
+  // their dtype.
   int64_t trained_matrices = 0;
   int64_t trained_others = 0;
   int64_t untrained = 0;
   int64_t untrained_bytes = 0;
+  // With elements and bytes, each counted once, as the model has them.
+  struct Part {
+    int64_t parameters = 0;
+    int64_t elements = 0;
+    int64_t bytes = 0;
+  };
+  Part trained;
+  Part frozen;
 
   bool fits() const { return !limit || headroom >= 0; }
 };

@@ -130,8 +130,11 @@ bool is_trainable(DType dtype) {
   }
 }
 
-TensorType stored_type(const TensorType& type, const StateOptions& options) {
-  if (!options.param_dtype || !is_trainable(type.dtype)) return type;
+TensorType stored_type(const TensorType& type, const StateOptions& options,
+                       bool trained) {
+  if (!trained || !options.param_dtype || !is_trainable(type.dtype)) {
+    return type;
+  }
   return {*options.param_dtype, type.shape};
 }
 
@@ -161,9 +164,9 @@ std::vector<RoleType> optimizer_roles(const TensorType& stored,
 std::vector<StateLeaf> state_leaves(const Placement& placement,
                                     const Mesh& mesh, OnIndivisible policy,
                                     const StateOptions& options,
-                                    const RoleSpecs* specs) {
-  const TensorType stored =
-      stored_type({placement.type.dtype, stored_shape(placement)}, options);
+                                    const RoleSpecs* specs, bool trained) {
+  const TensorType stored = stored_type(
+      {placement.type.dtype, stored_shape(placement)}, options, trained);
   const Shape& shape = stored.shape;
   const Shape& logical = placement.type.shape;
   std::vector<StateLeaf> leaves;
@@ -174,13 +177,14 @@ std::vector<StateLeaf> state_leaves(const Placement& placement,
     leaf.logical_bytes = logical_bytes(role, logical);
     leaf.type = std::move(role.type);
     leaf.spec = std::move(spec);
-    if (!role.placeholder) apply_zero(leaf, mesh, policy, options);
+    if (!role.placeholder) apply_zero(leaf, mesh, policy, options, trained);
     measure_leaf(leaf, mesh, policy);
     leaves.push_back(std::move(leaf));
   };
   const PartitionSpec& spec = placement.spec;
   add(StateKind::Parameter, {"param", stored}, spec);
-  if (options.optimizer == Optimizer::None || !is_trainable(stored.dtype)) {
+  if (options.optimizer == Optimizer::None || !trained ||
+      !is_trainable(stored.dtype)) {
     return leaves;
   }
   const DType grad = options.grad_dtype.value_or(stored.dtype);
@@ -238,11 +242,16 @@ struct LeafOf {
   std::string_view role;
 };
 
+bool is_trained_at(const TrainedParameters& trained, size_t parameter) {
+  return trained.empty() || trained[parameter];
+}
+
 // Every leaf that rules may place, in order of parameters.
 bool add_leaves(const Manifest& manifest, const Plan& plan,
-                const StateOptions& options, Manifest& leaves,
-                std::vector<LeafOf>& of) {
+                const StateOptions& options, const TrainedParameters& trained,
+                Manifest& leaves, std::vector<LeafOf>& of) {
   for (size_t i = 0; i < manifest.size(); ++i) {
+    if (!is_trained_at(trained, i)) continue;
     const TensorType stored = stored_type(
         {manifest.type(i).dtype, stored_shape(plan.of(i))}, options);
     for (const RoleType& role : optimizer_roles(stored, options)) {
@@ -260,23 +269,26 @@ bool add_leaves(const Manifest& manifest, const Plan& plan,
 
 std::optional<StateSpecs> resolve_state_rules(
     const Manifest& manifest, const Plan& plan, const StateOptions& options,
-    const RuleSet& rules, const ResolveOptions& how, Diagnostics& diags) {
+    const RuleSet& rules, const ResolveOptions& how,
+    const TrainedParameters& trained, Diagnostics& diags) {
   Manifest leaves;
   leaves.title = manifest.title;
   leaves.sources = manifest.sources;
   std::vector<LeafOf> of;
-  if (!add_leaves(manifest, plan, options, leaves, of)) {
+  if (!add_leaves(manifest, plan, options, trained, leaves, of)) {
     return diags.error(Code::InvalidMesh, {},
                        "the bytes of the optimizer state exceed 63 bits");
   }
   std::optional<Plan> placed = resolve(leaves, rules, plan.mesh, how, diags);
   if (!placed) return std::nullopt;
 
-  // A parameter's placement, then those of its leaves by role.
-  using Key = std::pair<uint32_t, std::map<std::string_view, uint32_t>>;
+  // A parameter's placement and whether it is trained, then the placements of
+  // its leaves by role.
+  using Key = std::pair<std::pair<uint32_t, bool>,
+                        std::map<std::string_view, uint32_t>>;
   std::vector<Key> keys(manifest.size());
   for (size_t i = 0; i < manifest.size(); ++i) {
-    keys[i].first = plan.placement_of[i];
+    keys[i].first = {plan.placement_of[i], is_trained_at(trained, i)};
   }
   for (size_t i = 0; i < of.size(); ++i) {
     keys[of[i].parameter].second[of[i].role] = placed->placement_of[i];
@@ -287,13 +299,43 @@ std::optional<StateSpecs> resolve_state_rules(
     const auto [entry, is_new] =
         known.try_emplace(key, static_cast<uint32_t>(result.kinds.size()));
     if (is_new) {
-      StateSpecs::Kind kind{key.first, {}};
+      StateSpecs::Kind kind{key.first.first, {}, key.first.second};
       for (const auto& [role, number] : key.second) {
         kind.specs[role] = result.plan.placements[number].spec;
       }
       result.kinds.push_back(std::move(kind));
     }
     result.kind_of.push_back(entry->second);
+  }
+  return result;
+}
+
+StateSpecs kinds_by_training(const Plan& plan,
+                             const TrainedParameters& trained) {
+  // Of each placement, the kind that is frozen and the one that is trained.
+  constexpr uint32_t kNone = UINT32_MAX;
+  std::vector<std::array<uint32_t, 2>> kinds(plan.placements.size(),
+                                             {kNone, kNone});
+  for (size_t i = 0; i < plan.placement_of.size(); ++i) {
+    kinds[plan.placement_of[i]].at(trained[i] ? 1 : 0) = 0;
+  }
+  StateSpecs result{
+      {},
+      {},
+      {},
+      {plan.mesh, plan.on_indivisible, plan.strict, {}, {}, {}, {}}};
+  for (size_t placement = 0; placement < kinds.size(); ++placement) {
+    for (const size_t is_trained : {size_t{1}, size_t{0}}) {
+      uint32_t& kind = kinds[placement].at(is_trained);
+      if (kind == kNone) continue;
+      kind = static_cast<uint32_t>(result.kinds.size());
+      result.kinds.push_back(
+          {static_cast<uint32_t>(placement), {}, is_trained != 0});
+    }
+  }
+  for (size_t i = 0; i < plan.placement_of.size(); ++i) {
+    result.kind_of.push_back(
+        kinds[plan.placement_of[i]].at(trained[i] ? 1 : 0));
   }
   return result;
 }
@@ -368,6 +410,10 @@ const Placement& kind_placement(const Plan& plan, const StateSpecs* specs,
       .placements[specs != nullptr ? specs->kinds[kind].placement : kind];
 }
 
+bool is_kind_trained(const StateSpecs* specs, size_t kind) {
+  return specs == nullptr || specs->kinds[kind].trained;
+}
+
 HeldState hold_state(const Plan& plan, const StateOptions& options,
                      const StateSpecs* specs) {
   HeldState held;
@@ -375,9 +421,11 @@ HeldState hold_state(const Plan& plan, const StateOptions& options,
     const Placement& placement = kind_placement(plan, specs, kind);
     const RoleSpecs* own =
         specs != nullptr ? &specs->kinds[kind].specs : nullptr;
-    const DType weights = stored_type(placement.type, options).dtype;
-    for (StateLeaf& leaf : state_leaves(placement, plan.mesh,
-                                        plan.on_indivisible, options, own)) {
+    const bool trained = is_kind_trained(specs, kind);
+    const DType weights = stored_type(placement.type, options, trained).dtype;
+    for (StateLeaf& leaf :
+         state_leaves(placement, plan.mesh, plan.on_indivisible, options, own,
+                      trained)) {
       KindLeaf entry;
       entry.kind = static_cast<uint32_t>(kind);
       entry.leaf = std::move(leaf);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training state: what a parameter takes besides itself, exactly.
 //
-// For every parameter an optimizer keeps leaves: moments of the parameter's
-// shape, factored statistics, counters; around it stand a gradient and, under
-// mixed precision, master weights. Each leaf has a type and a spec of its own.
+// For every parameter that is trained an optimizer keeps leaves: moments of the
+// parameter's shape, factored statistics, counters; around it stand a gradient
+// and, under mixed precision, master weights. Each leaf has a type and a spec
+// of its own.
 // A leaf's spec follows the parameter's, unless rules of its own say otherwise;
 // ZeRO then shards it over further axes (memory/zero.h), with the padding that
 // the framework really stores.
@@ -115,17 +116,21 @@ using RoleSpecs = std::map<std::string_view, PartitionSpec>;
 
 // Whether an optimizer can train it: floating point, and no block scale.
 bool is_trainable(DType dtype);
-// Type of a parameter as stored, after --param-dtype.
-TensorType stored_type(const TensorType& type, const StateOptions& options);
+// Type of a parameter as stored, after --param-dtype; one that is frozen keeps
+// its own.
+TensorType stored_type(const TensorType& type, const StateOptions& options,
+                       bool trained = true);
 
-// The parameter, then its gradient, master weights and optimizer leaves.
+// The parameter, then its gradient, master weights and optimizer leaves; of a
+// parameter that is frozen nothing but itself.
 // `specs`: where given, optimizer leaves of these roles have these specs before
 // ZeRO. REQUIRES: check_state_options, and 16 bytes for each of the parameter's
 // elements fit 63 bits.
 std::vector<StateLeaf> state_leaves(const Placement& placement,
                                     const Mesh& mesh, OnIndivisible policy,
                                     const StateOptions& options,
-                                    const RoleSpecs* specs = nullptr);
+                                    const RoleSpecs* specs = nullptr,
+                                    bool trained = true);
 
 // What the optimizer keeps once for all parameters, replicated: step counters.
 std::vector<StateLeaf> optimizer_counters(const Mesh& mesh,
@@ -150,25 +155,37 @@ std::vector<RoleType> optimizer_roles(const TensorType& stored,
 // Placeholders of one element and counters are replicated, and no rule applies
 // about them.
 
-// Kinds of parameters: equal placement, and equal specs of their leaves.
+// Per parameter, whether it is trained or frozen; empty: all are trained.
+using TrainedParameters = std::vector<bool>;
+
+// Kinds of parameters: equal placement, equal specs of their leaves, trained
+// alike.
 struct StateSpecs {
   struct Kind {
     uint32_t placement = 0;
     RoleSpecs specs;
+    bool trained = true;
   };
   std::vector<Kind> kinds;
   std::vector<uint32_t> kind_of;  // per parameter
 
   // The leaves as tensors, and where the rules place them: for the findings.
+  // Nothing without rules.
   Manifest leaves;
   Plan plan;
 };
 
 // Empty, with the reason reported, when a pattern cannot be compiled or the
-// leaves exceed 63 bits.
+// leaves exceed 63 bits. What is frozen has no leaves.
 std::optional<StateSpecs> resolve_state_rules(
     const Manifest& manifest, const Plan& plan, const StateOptions& options,
-    const RuleSet& rules, const ResolveOptions& how, Diagnostics& diags);
+    const RuleSet& rules, const ResolveOptions& how,
+    const TrainedParameters& trained, Diagnostics& diags);
+
+// Without rules: the plan's placements in their order, each once for what is
+// trained and once for what is frozen. REQUIRES: one per parameter.
+StateSpecs kinds_by_training(const Plan& plan,
+                             const TrainedParameters& trained);
 
 // Held state: the leaves of all parameters of a plan, and the bytes of them
 // that a device holds.
@@ -220,10 +237,12 @@ struct HeldState {
   Breakpoints breakpoints;
 };
 
-// Kinds of a plan: `specs` where state rules were given, else its placements.
+// Kinds of a plan: `specs` where state rules were given or some parameters are
+// frozen, else its placements.
 size_t kind_count(const Plan& plan, const StateSpecs* specs);
 const Placement& kind_placement(const Plan& plan, const StateSpecs* specs,
                                 size_t kind);
+bool is_kind_trained(const StateSpecs* specs, size_t kind);
 
 // REQUIRES: check_state_options.
 HeldState hold_state(const Plan& plan, const StateOptions& options,

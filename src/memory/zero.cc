@@ -146,7 +146,7 @@ bool is_sharded_by_zero(StateKind kind, const StateOptions& options) {
 }
 
 void apply_zero(StateLeaf& leaf, const Mesh& mesh, OnIndivisible policy,
-                const StateOptions& options) {
+                const StateOptions& options, bool trained) {
   if (options.zero == 0) return;
   const bool sharded = is_sharded_by_zero(leaf.kind, options);
   const AxisNames free = free_zero_axes(leaf.spec, mesh, options);
@@ -177,7 +177,7 @@ void apply_zero(StateLeaf& leaf, const Mesh& mesh, OnIndivisible policy,
   }
   // The buffers of weights (and Megatron's of gradients) are padded alike,
   // whether or not they are shared. An optimizer has no place for others.
-  if (!is_trainable(leaf.type.dtype)) return;
+  if (!trained || !is_trainable(leaf.type.dtype)) return;
   leaf.layout = LeafLayout::Buffer;
   leaf.buffer_ranks = ranks;
   leaf.zero_ranks = sharded ? ranks : 1;

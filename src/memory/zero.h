@@ -13,6 +13,7 @@
 // its end is padded to a multiple of lcm(ranks, 128) (megatron-core 0.16,
 // param_and_grad_buffer.py, without overlap of gradient reduction, which
 // makes several buckets). It shards optimizer state and master weights alone.
+// Buffers of both hold what is trained alone (requires_grad).
 // On top of a spec, all of these act on the local shard.
 #pragma once
 
@@ -38,9 +39,11 @@ AxisNames free_zero_axes(const PartitionSpec& spec, const Mesh& mesh,
 // Whether the stage shards this kind.
 bool is_sharded_by_zero(StateKind kind, const StateOptions& options);
 
-// Sets layout, spec and ranks of a leaf as the style has it.
+// Sets layout, spec and ranks of a leaf as the style has it. Of a parameter
+// that is frozen, `trained` is false: no flat buffer holds it, while stage 3
+// shards it as any other.
 void apply_zero(StateLeaf& leaf, const Mesh& mesh, OnIndivisible policy,
-                const StateOptions& options);
+                const StateOptions& options, bool trained = true);
 
 // Fills local_shape, bytes_per_device and replicas.
 void measure_leaf(StateLeaf& leaf, const Mesh& mesh, OnIndivisible policy);

@@ -13,6 +13,7 @@
 #include "io/load.h"
 #include "memory/zero.h"
 #include "resolve/device_memory.h"
+#include "session/trainable.h"
 
 namespace shardplan {
 
@@ -80,6 +81,7 @@ std::vector<Given> training_flags(const MemoryRequest& memory) {
           {"--moment-dtype", s.moment_dtype.has_value()},
           {"--master-dtype", s.no_master || s.master_dtype.has_value()},
           {"--state-rules", !memory.state_rules.empty()},
+          {"--trainable", !memory.trainable.empty()},
           {"--zero 1", s.zero == 1},
           {"--zero 2", s.zero == 2}};
 }
@@ -188,7 +190,17 @@ bool lint_state(const StateSpecs& specs, const RuleSet& rules,
 bool read_state_rules(const MemoryRequest& memory, const PlanRequest& request,
                       const Manifest& manifest, const Plan& plan, Host& host,
                       BudgetInput& input, Diagnostics& diags) {
-  if (memory.state_rules.empty()) return true;
+  if (memory.state_rules.empty()) {
+    const bool some_frozen =
+        std::find(input.trained.begin(), input.trained.end(), false) !=
+        input.trained.end();
+    if (some_frozen) {
+      input.state_specs =
+          std::make_unique<StateSpecs>(kinds_by_training(plan, input.trained));
+      input.options.state_specs = input.state_specs.get();
+    }
+    return true;
+  }
   RuleReading reading = rule_reading(request);
   reading.answers_for_others = true;
   const auto rules =
@@ -199,7 +211,7 @@ bool read_state_rules(const MemoryRequest& memory, const PlanRequest& request,
   how.on_indivisible = plan.on_indivisible;
   how.strict = request.strict;
   auto specs = resolve_state_rules(manifest, plan, input.options.state, *rules,
-                                   how, diags);
+                                   how, input.trained, diags);
   if (!specs || !lint_state(*specs, *rules, lint_options(request), diags)) {
     return false;
   }
@@ -263,6 +275,13 @@ std::optional<BudgetInput> budget_input(const MemoryRequest& memory,
       return std::nullopt;
     }
     input.options.kv_sharding = kv_sharding(plan.mesh, *input.kv_axes);
+  }
+  if (!memory.trainable.empty()) {
+    if (!read.trained) {
+      read.trained = find_trained(memory.trainable, manifest, diags);
+      if (!read.trained) return std::nullopt;
+    }
+    input.trained = *read.trained;
   }
   if (!check_state_options(memory.state, plan.mesh, diags) ||
       !read_state_rules(memory, request, manifest, plan, host, input, diags)) {

@@ -31,6 +31,8 @@ struct MemoryRequest {
   std::optional<Stages> stages;
   StateOptions state;
   std::vector<std::string> state_rules;  // as `rules`
+  // Patterns of names (session/trainable.h); none: all are trained.
+  std::vector<std::string> trainable;
   int64_t live_layers = 1;
   std::optional<int64_t> batch;
   std::optional<int64_t> seq;
@@ -69,6 +71,7 @@ bool check_memory_request(const MemoryRequest& memory, Mode mode,
 struct BudgetInput {
   BudgetOptions options;  // its state_specs points below
   std::unique_ptr<StateSpecs> state_specs;
+  TrainedParameters trained;      // empty: all
   std::optional<KvAxes> kv_axes;  // with options.kv
   LayerGroups groups;
 };
@@ -78,6 +81,7 @@ struct BudgetInput {
 struct NamesRead {
   std::optional<std::vector<KeyProjection>> projections;
   std::vector<KeyProjection> state_projections;  // where there are projections
+  std::optional<TrainedParameters> trained;      // by `trainable`
   std::vector<uint32_t> kind_of;  // that the units were determined for
   LayerGroups groups;
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 #include <tuple>
 
 #include "base/checked.h"
@@ -42,6 +43,11 @@ NumberIn first_number(std::string_view name) {
   return {};
 }
 
+bool has_frozen(const ForwardModel& model) {
+  return std::find(model.frozen.begin(), model.frozen.end(), true) !=
+         model.frozen.end();
+}
+
 std::string with_number(std::string_view name, const NumberIn& at,
                         const std::string& number) {
   std::string text(name.substr(0, at.begin));
@@ -51,25 +57,35 @@ std::string with_number(std::string_view name, const NumberIn& at,
 }
 
 // Per layer, the number of its kind: layers of one kind have the same
-// parameters, placed alike. Where layers are stacked all are of one kind.
+// parameters, placed alike and trained alike. Where layers are stacked all are
+// of one kind.
 std::vector<int> layer_kinds(const ForwardModel& model, const Plan& plan) {
-  using Parts = std::vector<std::pair<int, uint32_t>>;
-  std::vector<Parts> parts(static_cast<size_t>(model.layers));
+  using Parts = std::vector<std::tuple<int, uint32_t, bool>>;
+  const auto layers = static_cast<size_t>(model.layers);
+  std::vector<Parts> parts(layers);
+  std::vector<bool> trains(layers);
   for (size_t i = 0; i < model.layer_of.size(); ++i) {
     const auto& [layer, name] = model.layer_of[i];
     if (layer < 0 || layer >= model.layers) continue;
-    parts[static_cast<size_t>(layer)].emplace_back(name, plan.placement_of[i]);
+    const auto number = static_cast<size_t>(layer);
+    const bool frozen = is_frozen(model, i);
+    parts[number].emplace_back(name, plan.placement_of[i], frozen);
+    trains[number] = trains[number] || !frozen;
   }
-  std::map<std::pair<Parts, int64_t>, int> kinds;
+  std::map<std::tuple<Parts, int64_t, bool>, int> kinds;
   std::vector<int> kind_of;
   const std::vector<int64_t>& windows = model.windows;
+  // Into the first layer that is trained, and those below, no gradient flows.
+  bool is_first = has_frozen(model);
   for (size_t i = 0; i < parts.size(); ++i) {
     std::sort(parts[i].begin(), parts[i].end());
     const int64_t window = i < windows.size() ? windows[i] : 0;
-    kind_of.push_back(kinds
-                          .emplace(std::pair(std::move(parts[i]), window),
-                                   static_cast<int>(kinds.size()))
-                          .first->second);
+    kind_of.push_back(
+        kinds
+            .emplace(std::tuple(std::move(parts[i]), window, is_first),
+                     static_cast<int>(kinds.size()))
+            .first->second);
+    is_first = is_first && !trains[i];
   }
   return kind_of;
 }
@@ -82,20 +98,39 @@ bool repeats(const std::vector<int>& kinds, size_t begin, size_t period) {
 }
 
 // The one that keeps the fewest layers; empty where none keeps fewer than all.
-std::optional<LayerCycle> find_cycle(const std::vector<int>& kinds) {
-  const auto layers = static_cast<int64_t>(kinds.size());
+// The last `behind` layers may be others.
+std::optional<LayerCycle> find_cycle(const std::vector<int>& all_kinds,
+                                     int64_t behind) {
   std::optional<LayerCycle> best;
+  const auto all = static_cast<int64_t>(all_kinds.size());
+  const std::vector<int> kinds(
+      all_kinds.begin(),
+      all_kinds.begin() + std::max<int64_t>(all - behind, 0));
+  const auto layers = static_cast<int64_t>(kinds.size());
   for (int64_t begin = 0; begin <= kMostBefore; ++begin) {
     for (int64_t period = 1; period <= kLongestPeriod; ++period) {
       const int64_t rest = layers - begin;
       const int64_t kept = begin + kPeriods * period + rest % period;
-      if (kept >= layers || (best && kept >= best->kept) ||
+      if (kept >= layers || (best && kept + behind >= best->kept) ||
           !repeats(kinds, static_cast<size_t>(begin),
                    static_cast<size_t>(period))) {
         continue;
       }
-      best = {begin, period, kept, rest / period - kPeriods + 1};
+      best = {begin, period, kept + behind, rest / period - kPeriods + 1};
     }
+  }
+  return best;
+}
+
+// Of training, the last layers alone may be what is trained.
+std::optional<LayerCycle> find_cycle(const ForwardModel& model,
+                                     const Plan& plan) {
+  const std::vector<int> kinds = layer_kinds(model, plan);
+  const int64_t most = has_frozen(model) ? kMostBefore : 0;
+  std::optional<LayerCycle> best;
+  for (int64_t behind = 0; behind <= most; ++behind) {
+    const auto found = find_cycle(kinds, behind);
+    if (found && (!best || found->kept < best->kept)) best = found;
   }
   return best;
 }
@@ -195,6 +230,17 @@ bool can_be_counted(const Program& program, Diagnostics& diags) {
   return true;
 }
 
+void mark_frozen(const ForwardModel& model, Graph& graph) {
+  std::set<std::string_view> frozen;
+  for (size_t i = 0; i < model.frozen.size(); ++i) {
+    if (model.frozen[i]) frozen.insert(model.manifest->name(i));
+  }
+  for (Value& value : graph.values) {
+    value.frozen = value.kind == Value::Kind::Parameter &&
+                   frozen.count(value.parameter) > 0;
+  }
+}
+
 // The graph of the first layers; null, with the reason reported.
 const Graph* graph_of(ForwardModel& model, int64_t layers, Diagnostics& diags) {
   std::unique_ptr<Graph>& known = model.graphs[layers];
@@ -207,6 +253,7 @@ const Graph* graph_of(ForwardModel& model, int64_t layers, Diagnostics& diags) {
   if (!description) return nullptr;
   auto graph = build_graph(*description, *model.manifest, diags);
   if (!graph) return nullptr;
+  mark_frozen(model, *graph);
   known = std::make_unique<Graph>(*std::move(graph));
   return known.get();
 }
@@ -229,7 +276,7 @@ std::optional<RepeatedProgram> of_few_layers(ForwardModel& model,
                                              const PlacedModel& of,
                                              const IsSteady& is_steady,
                                              Diagnostics& diags) {
-  const auto cycle = find_cycle(layer_kinds(model, of.plan));
+  const auto cycle = find_cycle(model, of.plan);
   if (!cycle) return std::nullopt;
   Diagnostics quiet;
   const Graph* graph = graph_of(model, cycle->kept, quiet);
@@ -265,7 +312,7 @@ int64_t layer_of(std::string_view name) {
 }
 
 ForwardModel forward_model(const Manifest& manifest, RunnableModel given,
-                           const ForwardPass& pass) {
+                           const ForwardPass& pass, std::vector<bool> frozen) {
   const int64_t layers =
       layers_run(pass, model_size(given, "layers").value_or(0));
   std::vector<int64_t> windows = model_table(given, "window");
@@ -283,6 +330,7 @@ ForwardModel forward_model(const Manifest& manifest, RunnableModel given,
                                  .first->second;
     model.layer_of.emplace_back(at.number, number);
   }
+  model.frozen = std::move(frozen);
   return model;
 }
 

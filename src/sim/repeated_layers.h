@@ -40,12 +40,20 @@ struct ForwardModel {
   // Per parameter, the layer that its name says, -1 for none, and the number of
   // its name without it.
   std::vector<std::pair<int64_t, int>> layer_of = {};
+  // Per parameter, whether it is frozen in training; empty: none is. Layers
+  // are alike where the same is trained, in them and below them.
+  std::vector<bool> frozen = {};
   // By how many layers they have.
   std::map<int64_t, std::unique_ptr<Graph>> graphs = {};
 };
 
 ForwardModel forward_model(const Manifest& manifest, RunnableModel model,
-                           const ForwardPass& pass);
+                           const ForwardPass& pass,
+                           std::vector<bool> frozen = {});
+
+inline bool is_frozen(const ForwardModel& model, size_t parameter) {
+  return !model.frozen.empty() && model.frozen[parameter];
+}
 
 // Where the values of a model lie. All must outlive the call.
 struct PlacedModel {

@@ -211,7 +211,7 @@ TEST_CASE("rules place leaves under their role and the parameter's name") {
   Diagnostics diags;
   const auto specs = resolve_state_rules(
       manifest, plan, options,
-      testing::rules({{"^mu/w$", "(dp, tp)"}, {"^nu/", "dp"}}), {}, diags);
+      testing::rules({{"^mu/w$", "(dp, tp)"}, {"^nu/", "dp"}}), {}, {}, diags);
   REQUIRE(specs);
   CHECK(specs->leaves.size() == 4);
   CHECK(specs->leaves.name(0) == "mu/w");
@@ -232,7 +232,7 @@ TEST_CASE("placeholders and counters are not asked for") {
   options.optimizer = Optimizer::Adafactor;
   Diagnostics diags;
   const auto specs = resolve_state_rules(
-      manifest, plan, options, testing::rules({{".", "dp"}}), {}, diags);
+      manifest, plan, options, testing::rules({{".", "dp"}}), {}, {}, diags);
   REQUIRE(specs);
   CHECK(specs->leaves.size() == 2);
   CHECK(specs->leaves.name(0) == "v_row/w");
@@ -246,8 +246,9 @@ TEST_CASE("a pattern that cannot be compiled leaves no specs") {
   StateOptions options;
   options.optimizer = Optimizer::Lion;
   Diagnostics diags;
-  CHECK_FALSE(resolve_state_rules(
-      manifest, plan, options, testing::rules({{"(?=w)", "dp"}}), {}, diags));
+  CHECK_FALSE(resolve_state_rules(manifest, plan, options,
+                                  testing::rules({{"(?=w)", "dp"}}), {}, {},
+                                  diags));
   CHECK(diags.cannot_run());
 }
 

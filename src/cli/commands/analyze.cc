@@ -219,6 +219,9 @@ void add_budget(Report& report, const Context& context, const Session& session,
         gathered_table(budget, false), stages_table(budget)}) {
     report.tables.push_back(std::move(table));
   }
+  if (!answer.input.trained.empty()) {
+    report.tables.push_back(training_table(budget));
+  }
 }
 
 // `aside`: an engine shares out the cache otherwise.

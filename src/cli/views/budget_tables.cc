@@ -294,12 +294,51 @@ std::vector<std::pair<std::string, Cell>> budget_summary(const Budget& budget) {
           {"fits", fits}};
 }
 
+namespace {
+
+// "224 of 515 parameters are trained: 6,815,744 of 8,037,076,992 elements, 13.0
+// MiB of 15.0 GiB; the others are frozen, without gradient and state"
+std::string trained_text(const Budget& budget) {
+  const Budget::Part& trained = budget.trained;
+  const Budget::Part& frozen = budget.frozen;
+  return count_text(trained.parameters) + " of " +
+         plural(trained.parameters + frozen.parameters, "parameter") +
+         (trained.parameters == 1 ? " is trained: " : " are trained: ") +
+         count_text(trained.elements) + " of " +
+         count_text(trained.elements + frozen.elements) + " elements, " +
+         amount(trained.bytes) + " of " + amount(trained.bytes + frozen.bytes) +
+         "; the others are frozen, without gradient and state";
+}
+
+}  // namespace
+
+Table training_table(const Budget& budget) {
+  Table table;
+  table.id = "training";
+  table.title = "Trained and frozen";
+  table.columns = {{"part", "part"},
+                   {"parameters", "parameters", Align::Right},
+                   {"elements", "elements", Align::Right},
+                   {"bytes", "bytes", Align::Right}};
+  table.audience = Audience::Programs;
+  table.rows = [&budget](const RowSink& sink) {
+    const auto add = [&](const char* name, const Budget::Part& part) {
+      sink(Row{std::string(name), Count{part.parameters}, Count{part.elements},
+               ByteSize{part.bytes}});
+    };
+    add("trained", budget.trained);
+    add("frozen", budget.frozen);
+  };
+  return table;
+}
+
 std::vector<std::string> budget_notes(const Context& context,
                                       const BudgetAnswer& answer) {
   const Budget& budget = answer.budget;
   const StateOptions& state = answer.input.options.state;
   std::vector<std::string> lines;
   const bool trains = state.optimizer != Optimizer::None;
+  if (!answer.input.trained.empty()) lines.push_back(trained_text(budget));
   if (trains && budget.untrained > 0) {
     lines.push_back(plural(budget.untrained, "parameter") + " of " +
                     amount(budget.untrained_bytes) +

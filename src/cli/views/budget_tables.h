@@ -32,6 +32,8 @@ Table memory_totals(const Budget& budget);
 Table state_table(const Budget& budget, bool for_people);
 Table gathered_table(const Budget& budget, bool for_people);
 Table stages_table(const Budget& budget);
+// What `--trainable` trains, and what it freezes.
+Table training_table(const Budget& budget);
 
 // `memory_needed`, `memory_limit`, `headroom`, `fits`; the last three null
 // without a limit.

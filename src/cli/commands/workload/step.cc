@@ -138,11 +138,26 @@ StepPass pass_of(const Options& options, const WorkloadAxes& axes,
   return result;
 }
 
+// Nothing where all are trained. What has no gradient, such as packed weights,
+// counts as frozen where anything does.
+std::vector<bool> frozen_of(const Manifest& manifest,
+                            const TrainedParameters& trained) {
+  std::vector<bool> frozen(trained.size());
+  for (size_t i = 0; i < trained.size(); ++i) {
+    frozen[i] = !trained[i] || !is_trainable(manifest.type(i).dtype);
+  }
+  const bool any =
+      std::find(trained.begin(), trained.end(), false) != trained.end();
+  return any ? frozen : std::vector<bool>{};
+}
+
 // A step under one set of options. What is common to several is made once.
 class Stepper {
  public:
-  Stepper(const Options& options, const Session& session, RunnableModel model)
+  Stepper(const Options& options, const Session& session,
+          const BudgetInput& budget, RunnableModel model)
       : options_(options),
+        frozen_(frozen_of(session.manifest, budget.trained)),
         session_(session),
         rules_(session.rules ? *session.rules : RuleSet{}),
         axes_(axes_of_workload(options, rules_, session.plan.mesh)),
@@ -169,7 +184,8 @@ class Stepper {
     microbatches_ = microbatches;
     const StepPass pass =
         pass_of(options_, axes_, session_.plan.mesh, microbatches);
-    forward_.emplace(forward_model(session_.manifest, model_, pass.pass));
+    forward_.emplace(
+        forward_model(session_.manifest, model_, pass.pass, frozen_));
     auto program = partition_layers(
         *forward_,
         {session_.manifest, session_.plan, &placed_by_,
@@ -182,6 +198,7 @@ class Stepper {
   }
 
   const Options& options_;
+  std::vector<bool> frozen_;  // per parameter; empty: none
   const Session& session_;
   RuleSet rules_;
   WorkloadAxes axes_;
@@ -400,9 +417,11 @@ std::optional<StepAnswer> answer_step(const Options& options,
                                       Diagnostics& diags) {
   auto model = recognise_trained(options, session, host, diags);
   if (!model) return std::nullopt;
-  Stepper stepper(options, session, *std::move(model));
-  const DType dtype =
-      compute_dtype(session.manifest, budget.input.options.state);
+  Stepper stepper(options, session, budget.input, *std::move(model));
+  StateOptions state = budget.input.options.state;
+  // What is frozen, and that is most, keeps its own dtype.
+  if (budget.budget.frozen.parameters > 0) state.param_dtype.reset();
+  const DType dtype = compute_dtype(session.manifest, state);
   // Bytes of a number; all that are computed with have whole ones.
   Options asked = options;
   asked.workload.step.segments.element_bytes = byte_count(1, dtype).value_or(1);
