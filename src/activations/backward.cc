@@ -271,6 +271,32 @@ std::vector<FusedGroup> fused_groups(const Graph& graph,
   return Grouping(graph, weights, biased_flash).run(attention);
 }
 
+namespace {
+
+bool multiplies(const Graph& graph, const GraphNode& node,
+                std::string_view adapter) {
+  return node.op->name == "einsum" && node.operands.size() == 2 &&
+         value_at(graph, node.operands[1]).parameter.find(adapter) !=
+             std::string::npos;
+}
+
+}  // namespace
+
+std::vector<bool> adapter_values(const Graph& graph) {
+  std::vector<bool> found(graph.values.size());
+  for (const GraphNode& node : graph.nodes) {
+    found[static_cast<size_t>(node.result)] =
+        multiplies(graph, node, ".lora_") ||
+        (node.op->name == "scale" &&
+         found[static_cast<size_t>(node.operands.front())]);
+  }
+  return found;
+}
+
+bool is_adapter_input(const Graph& graph, const GraphNode& node) {
+  return multiplies(graph, node, ".lora_A");
+}
+
 std::vector<Share> expert_shares(const Graph& graph, double factor) {
   std::vector<Share> shares(graph.values.size());
   for (const GraphNode& node : graph.nodes) {

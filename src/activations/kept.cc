@@ -69,7 +69,9 @@ int64_t unit_of(const SegmentOptions& options, bool integer, bool inner,
 void describe_registers(ProgramView& view, const SegmentOptions& options) {
   const Graph& graph = *view.program->graph;
   const std::vector<Share> shares = expert_shares(graph, options.expert_factor);
-  const std::vector<bool> inner = inner_values(graph, view.weights);
+  std::vector<bool> inner = inner_values(graph, view.weights);
+  const std::vector<bool> adapters = adapter_values(graph);
+  for (size_t v = 0; v < inner.size(); ++v) inner[v] = inner[v] || adapters[v];
   const std::set<int> outputs(graph.outputs.begin(), graph.outputs.end());
   view.registers.resize(view.program->registers.size());
   for (int i = 0; i < view.instructions(); ++i) {
@@ -311,11 +313,33 @@ class Reading {
     }
     if (gradient.result) found.registers.push_back(view_.at(i).result);
     if (keeping_ == Keeping::Eager) keep_steps(i, found);
+    if (is_adapter_input(*view_.program->graph, view_.node(i))) {
+      keep_adapter_input(i, found);
+    }
+  }
+
+  // The first product of an adapter reads its input as PEFT makes it: a copy in
+  // float32 for each module, and what dropout leaves of it, with a mask.
+  void keep_adapter_input(int i, BackwardReads& found) const {
+    if (keeping_ == Keeping::Least) return;
+    const auto& operands = view_.at(i).operands;
+    if (!view_.has_gradient(operands[1])) return;
+    const bool eager = keeping_ == Keeping::Eager;
+    const int64_t unit = eager ? std::max(options_.element_bytes, kFloatBytes)
+                               : options_.element_bytes;
+    const Int128 elements = local_elements(view_, operands[0]);
+    Int128 bytes = 0;
+    if (eager && options_.element_bytes < kFloatBytes) bytes += elements * unit;
+    if (options_.dropout) bytes += elements * (unit + 1);
+    if (bytes == 0) return;
+    found.extra += bytes;
+    found.extra_name = view_.name(operands[0]);
   }
 
   // Whether the gradient of another operand is asked for: of a product with a
   // frozen weight the weight alone is read.
   bool is_read_for_others(const std::vector<int>& operands, size_t own) const {
+    if (operands.size() < 2) return true;
     for (size_t o = 0; o < operands.size(); ++o) {
       if (o != own && view_.has_gradient(operands[o])) return true;
     }

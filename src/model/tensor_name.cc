@@ -27,6 +27,20 @@ std::string_view pop_component(std::string_view& name) {
   return last;
 }
 
+// Modules that PEFT puts around the one that it adapts: `q_proj.base_layer`,
+// `lm_head.modules_to_save.default`, `lm_head.original_module`.
+void skip_wrappers(std::string_view& name, std::string_view& module) {
+  if (module == "base_layer" || module == "original_module") {
+    module = pop_component(name);
+    return;
+  }
+  std::string_view above = name;
+  if (pop_component(above) == "modules_to_save") {
+    name = above;
+    module = pop_component(name);
+  }
+}
+
 // `blk.0.attn_q.weight`: below a layer's number.
 bool is_gguf_attention(const TensorName& name) {
   return name.module.starts_with("attn_") && !name.parent.empty() &&
@@ -41,6 +55,7 @@ TensorName split_name(std::string_view name) {
   const bool named = tail.leaf == "weight" || tail.leaf == "kernel" ||
                      tail.leaf == "bias" || tail.leaf == "scale";
   tail.module = named ? pop_component(name) : tail.leaf;
+  if (named) skip_wrappers(name, tail.module);
   tail.parent = pop_component(name);
   return tail;
 }

@@ -27,6 +27,7 @@ namespace shardplan {
 
 // The end of a name. `module` is what the parameter belongs to; where the last
 // component is no `weight`, `kernel`, `bias` or `scale`, it is that component.
+// What PEFT puts around a module that it adapts is left out (`base_layer`).
 struct TensorName {
   std::string_view parent;
   std::string_view module;

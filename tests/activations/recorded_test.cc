@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Brackets beside what frameworks really keep: tests/data/saved.jsonl, of
-// PyTorch's autograd (record_saved.py).
+// PyTorch's autograd (record_saved.py), and tests/data/trained.jsonl, of models
+// of which a part is trained (record_trained.py).
 #include <algorithm>
 #include <array>
 #include <fstream>
@@ -14,6 +15,7 @@
 #include "base/allocation.h"
 #include "model/forward/recognise.h"
 #include "resolve/resolve.h"
+#include "session/trainable.h"
 #include "sim/repeated_layers.h"
 #include "tests/support/builders.h"
 #include "tests/support/hf_config.h"
@@ -47,15 +49,20 @@ struct Kept {
   std::string problem;
 };
 
-Kept kept_of(const Json& config, const ForwardPass& pass,
-             const SegmentOptions& options, const Remat& remat) {
+// What a part of the parameters is trained of, by a pattern of their names;
+// "": all.
+Kept kept_of(const Manifest& manifest, const Json& config,
+             const ForwardPass& pass, const SegmentOptions& options,
+             const Remat& remat, const std::string& trainable) {
   Kept kept;
-  auto synthesis = testing::synthesize(config);
-  if (!synthesis->manifest) {
-    kept.problem = testing::messages(synthesis->diags);
-    return kept;
+  std::vector<bool> frozen;
+  if (!trainable.empty()) {
+    Diagnostics unfound;
+    const auto trained = find_trained({trainable}, manifest, unfound);
+    REQUIRE_MESSAGE(trained, testing::messages(unfound));
+    frozen = *trained;
+    frozen.flip();
   }
-  const Manifest& manifest = *synthesis->manifest;
   testing::MemoryHost host;
   const auto rules = testing::loaded_rules(host, "@all_models");
   REQUIRE(rules->rules);
@@ -68,7 +75,8 @@ Kept kept_of(const Json& config, const ForwardPass& pass,
     kept.problem = testing::messages(diags);
     return kept;
   }
-  ForwardModel forward = forward_model(manifest, *std::move(model), pass);
+  ForwardModel forward =
+      forward_model(manifest, *std::move(model), pass, std::move(frozen));
   const auto program = partition_layers(
       forward, {manifest, *plan, &*rules->rules, {}},
       [](const Program&, const LayerCycle&) { return true; }, AlikeLayers::Each,
@@ -87,6 +95,18 @@ Kept kept_of(const Json& config, const ForwardPass& pass,
     kept.peak[k] = static_cast<int64_t>(peak);
   }
   return kept;
+}
+
+Kept kept_of(const Json& config, const ForwardPass& pass,
+             const SegmentOptions& options, const Remat& remat,
+             const std::string& trainable = "") {
+  const auto synthesis = testing::synthesize(config);
+  if (!synthesis->manifest) {
+    Kept kept;
+    kept.problem = testing::messages(synthesis->diags);
+    return kept;
+  }
+  return kept_of(*synthesis->manifest, config, pass, options, remat, trainable);
 }
 
 // What no way of keeping stands for: masks of dropout, weights of experts
@@ -143,6 +163,71 @@ TEST_CASE("brackets hold what PyTorch keeps") {
   }
   CHECK(count > (kCountsAllocations ? 190 : 38));
   CHECK(bounded > (kCountsAllocations ? 170 : 30));
+}
+
+// Parameters as PEFT names them, `*` for the number of a layer.
+Manifest recorded_manifest(const Json& recorded, int64_t layers) {
+  Manifest manifest;
+  for (const auto& [name, type] : recorded.at("parameters").items()) {
+    const auto dtype = find_dtype(type.at(0).get<std::string>());
+    REQUIRE(dtype);
+    const TensorType known{*dtype, type.at(1).get<Shape>()};
+    const size_t star = name.find('*');
+    for (int64_t i = 0; i < (star == std::string::npos ? 1 : layers); ++i) {
+      std::string own = name;
+      if (star != std::string::npos) own.replace(star, 1, std::to_string(i));
+      REQUIRE(manifest.add(own, known, {}));
+    }
+  }
+  return manifest;
+}
+
+TEST_CASE("brackets hold what PyTorch keeps of what is trained alone") {
+  std::ifstream lines(source_dir() / "tests/data/trained.jsonl");
+  std::string line;
+  int count = 0;
+  int skipped = 0;
+  int adapted = 0;
+  while (std::getline(lines, line)) {
+    const Json recorded = Json::parse(line);
+    const std::string name = recorded.at("name");
+    // Sanitizers, whose own allocation is not counted, take a minute for all.
+    if (!kCountsAllocations && ++skipped % 5 != 0) continue;
+    CAPTURE(name);
+    SegmentOptions options;
+    options.element_bytes = recorded.at("dtype") == "float32" ? 4 : 2;
+    options.attention = recorded.at("attention") == "eager"
+                            ? AttentionKind::Scores
+                            : AttentionKind::Flash;
+    options.dropout = name.find("dropout") != std::string::npos;
+    Remat remat;
+    if (recorded.at("checkpointing").get<bool>()) {
+      remat.policy = find_remat_policy("full");
+    }
+    const Json& config = recorded.at("config");
+    const ForwardPass pass = pass_of(recorded.at("inputs"));
+    const std::string trainable = recorded.at("trainable");
+    const Kept kept = recorded.at("adapters").is_null()
+                          ? kept_of(config, pass, options, remat, trainable)
+                          : kept_of(recorded_manifest(recorded, 2), config,
+                                    pass, options, remat, trainable);
+    REQUIRE_MESSAGE(kept.problem.empty(), kept.problem);
+    ++count;
+    if (!recorded.at("adapters").is_null()) ++adapted;
+    const int64_t saved = recorded.at("saved");
+    const int64_t all = recorded.at("peak");
+    const int64_t peak = all - recorded.at("gradients").get<int64_t>();
+    CHECK(kept.saved[0] <= saved);
+    CHECK(kept.peak[0] <= all);
+    if (std::getenv("SHOW_BRACKETS"))
+      MESSAGE(name, " ", kept.saved[0], " ", saved, " ", kept.saved[1], " ",
+              kept.saved[2], " peak ", kept.peak[0], " ", all, " ", peak, " ",
+              kept.peak[2]);
+    CHECK(saved <= kept.saved[2]);
+    CHECK(peak <= kept.peak[2]);
+  }
+  CHECK(count > (kCountsAllocations ? 150 : 30));
+  CHECK(adapted > (kCountsAllocations ? 40 : 8));
 }
 
 }  // namespace

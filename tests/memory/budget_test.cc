@@ -2,6 +2,7 @@
 #include "memory/budget.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <vector>
 
@@ -444,6 +445,103 @@ TEST_CASE("the budget of parameters alone is the plan's memory") {
     ENSURE(budget.has_value());
     ENSURE(category_bytes(*budget, Category::Parameters) == memory->max);
     ENSURE(total_of(*budget, Category::Parameters).on_devices == memory->total);
+  }));
+}
+
+bool are_equal(const Budget& a, const Budget& b) {
+  const auto classes_are = [](const BudgetClass& one, const BudgetClass& two) {
+    return one.bytes == two.bytes && one.devices == two.devices &&
+           one.total == two.total;
+  };
+  const auto totals_are = [](const CategoryTotal& one,
+                             const CategoryTotal& two) {
+    return one.on_devices == two.on_devices &&
+           one.with_replicas == two.with_replicas && one.padding == two.padding;
+  };
+  const auto leaves_are = [](const LeafSum& one, const LeafSum& two) {
+    return one.role == two.role && one.dtype == two.dtype &&
+           one.tensors == two.tensors && one.logical == two.logical &&
+           one.bytes_per_device == two.bytes_per_device &&
+           one.padding == two.padding && one.unsharded == two.unsharded;
+  };
+  return std::equal(a.classes.begin(), a.classes.end(), b.classes.begin(),
+                    b.classes.end(), classes_are) &&
+         std::equal(a.totals.begin(), a.totals.end(), b.totals.begin(),
+                    totals_are) &&
+         std::equal(a.leaves.begin(), a.leaves.end(), b.leaves.begin(),
+                    b.leaves.end(), leaves_are);
+}
+
+Budget budget_with(const Manifest& manifest, const Plan& plan,
+                   const StateOptions& state,
+                   const TrainedParameters& trained) {
+  const StateSpecs kinds = kinds_by_training(plan, trained);
+  BudgetOptions options;
+  options.state = state;
+  options.state_specs = &kinds;
+  return made(manifest, plan, options);
+}
+
+TEST_CASE("all trained is as nothing said, all frozen as no optimizer") {
+  CHECK(holds([] {
+    const Manifest manifest = testing::draw_manifest();
+    const Mesh mesh = testing::draw_mesh();
+    const Plan plan =
+        random_plan(manifest, mesh,
+                    draw_of({OnIndivisible::Drop, OnIndivisible::Pad,
+                             OnIndivisible::Chunk}));
+    BudgetOptions options;
+    options.state = random_state(mesh);
+    ENSURE(are_equal(budget_with(manifest, plan, options.state,
+                                 TrainedParameters(manifest.size(), true)),
+                     made(manifest, plan, options)));
+
+    const Budget frozen = budget_with(manifest, plan, options.state,
+                                      TrainedParameters(manifest.size()));
+    ENSURE(frozen.frozen.parameters == static_cast<int64_t>(manifest.size()));
+    // Buffers, in which a framework keeps what it trains, are gone as well.
+    const bool in_buffers = options.state.zero > 0 && options.state.zero < 3 &&
+                            (options.state.zero_style == ZeroStyle::DeepSpeed ||
+                             options.state.zero_style == ZeroStyle::Megatron);
+    if (in_buffers) options.state = {};
+    options.state.optimizer = Optimizer::None;
+    ENSURE(are_equal(frozen, made(manifest, plan, options)));
+  }));
+}
+
+// What is trained and what is frozen, each as a model of its own.
+TEST_CASE("a model takes what its trained and its frozen part take") {
+  CHECK(holds([] {
+    const Manifest manifest = testing::draw_manifest();
+    const Mesh mesh = testing::draw_mesh();
+    const Plan plan = random_plan(manifest, mesh, OnIndivisible::Drop);
+    const StateOptions state = random_state(mesh);
+    TrainedParameters trained;
+    std::array<Manifest, 2> parts;
+    std::array<Plan, 2> plans = {
+        Plan{mesh, OnIndivisible::Drop, true, {}, {}, {}, {}},
+        Plan{mesh, OnIndivisible::Drop, true, {}, {}, {}, {}}};
+    for (size_t i = 0; i < manifest.size(); ++i) {
+      trained.push_back(draw_bool());
+      const size_t part = trained.back() ? 1 : 0;
+      ENSURE(parts.at(part).add(manifest.name(i), manifest.type(i), {}));
+      plans.at(part).placement_of.push_back(
+          static_cast<uint32_t>(plans.at(part).placements.size()));
+      plans.at(part).placements.push_back(plan.of(i));
+    }
+    const Budget all = budget_with(manifest, plan, state, trained);
+    const Budget frozen = budget_with(parts[0], plans[0], state,
+                                      TrainedParameters(parts[0].size()));
+    const Budget own = budget_with(parts[1], plans[1], state,
+                                   TrainedParameters(parts[1].size(), true));
+    for (const Category category : kState) {
+      ENSURE(total_of(all, category).on_devices ==
+             total_of(frozen, category).on_devices +
+                 total_of(own, category).on_devices);
+    }
+    ENSURE(total_of(frozen, Category::Gradients).on_devices == 0);
+    ENSURE(all.frozen.bytes == frozen.frozen.bytes);
+    ENSURE(all.trained.elements == own.trained.elements);
   }));
 }
 

@@ -103,6 +103,51 @@ TEST_CASE("what is not a floating point has neither gradient nor state") {
   CHECK(is_trainable(DType::F8E4M3FN));
 }
 
+TEST_CASE("a frozen parameter is there as it is stored, and nothing beside") {
+  const Mesh devices = mesh("dp=2,tp=2");
+  StateOptions options = with(Optimizer::AdamW);
+  options.param_dtype = DType::F32;
+  const auto leaves = [&](bool trained) {
+    return state_leaves(placement("bf16[8, 4]", "tp", devices), devices,
+                        OnIndivisible::Drop, options, nullptr, trained);
+  };
+  CHECK(leaves(true).size() == 4);
+  REQUIRE(leaves(false).size() == 1);
+  CHECK(type_text(leaves(false)[0].type) == "bf16[8, 4]");
+  // ZeRO-3 shards it as any other; flat buffers hold what is trained alone.
+  options.zero_axes = {"dp"};
+  for (const auto style :
+       {ZeroStyle::Jax, ZeroStyle::DeepSpeed, ZeroStyle::Fsdp2}) {
+    options.zero_style = style;
+    options.zero = 3;
+    CHECK(leaves(false)[0].bytes_per_device == 16);
+    options.zero = 2;
+    CHECK(leaves(false)[0].bytes_per_device == 32);
+    CHECK(leaves(false)[0].layout == LeafLayout::Spec);
+  }
+  options.zero_style = ZeroStyle::Megatron;
+  options.zero = 1;
+  CHECK(leaves(true)[0].layout == LeafLayout::Buffer);
+  CHECK(leaves(false)[0].layout == LeafLayout::Spec);
+}
+
+TEST_CASE("rules for optimizer state are asked for what is trained alone") {
+  const Manifest manifest =
+      testing::manifest({{"w", "bf16[8, 4]"}, {"b", "bf16[8, 4]"}});
+  const Plan plan =
+      testing::placed(manifest, testing::rules({{".", "tp"}}), "dp=2,tp=2");
+  Diagnostics diags;
+  const auto specs = resolve_state_rules(manifest, plan, with(Optimizer::Lion),
+                                         testing::rules({{"^mu/", "dp"}}), {},
+                                         {false, true}, diags);
+  REQUIRE(specs);
+  REQUIRE(specs->leaves.size() == 1);
+  CHECK(specs->leaves.name(0) == "mu/b");
+  REQUIRE(specs->kinds.size() == 2);
+  CHECK_FALSE(specs->kinds[specs->kind_of[0]].trained);
+  CHECK(specs->kinds[specs->kind_of[1]].trained);
+}
+
 // optax.adafactor: v_row lacks the largest dimension, v_col the second.
 TEST_CASE("adafactor factors where two dimensions have at least 128") {
   StateOptions options = with(Optimizer::Adafactor);

@@ -9,6 +9,8 @@
 
 #include <doctest/doctest.h>
 
+#include "session/trainable.h"
+#include "tests/support/builders.h"
 #include "tests/support/memory_host.h"
 #include "tests/support/placed.h"
 #include "tests/support/planning.h"
@@ -163,6 +165,56 @@ TEST_CASE("flags of the cache belong to serving, those of state to training") {
         "optimizer is given");
   idle.state.optimizer = Optimizer::Sgd;
   CHECK(problem(idle).empty());
+}
+
+Manifest adapted_model() {
+  return testing::manifest(
+      {{"base_model.model.model.layers.0.self_attn.q_proj.base_layer.weight",
+        "i8[8, 8]"},
+       {"base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight",
+        "bf16[2, 8]"},
+       {"base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight",
+        "bf16[8, 2]"},
+       {"base_model.model.lm_head.weight", "bf16[16, 8]"}});
+}
+
+TEST_CASE("what is trained is found in names") {
+  const Manifest manifest = adapted_model();
+  Diagnostics diags;
+  const auto found = [&](const std::vector<std::string>& patterns) {
+    return find_trained(patterns, manifest, diags);
+  };
+  CHECK(found({"lora_"}) == TrainedParameters{false, true, true, false});
+  CHECK(found({"lora_A", "head"}) ==
+        TrainedParameters{false, true, false, true});
+  CHECK(found({"lora_A|lm_head"}) == found({"lora_A", "head"}));
+  CHECK(found({"."}) == TrainedParameters(4, true));
+  CHECK(diags.all().empty());
+}
+
+TEST_CASE("a pattern of what is trained that finds nothing is an error") {
+  const Manifest manifest = adapted_model();
+  const auto report = [&](const std::vector<std::string>& patterns) {
+    Diagnostics diags;
+    CHECK_FALSE(find_trained(patterns, manifest, diags));
+    CHECK(diags.cannot_run());
+    std::string text;
+    for (const Diagnostic& each : diags.all()) {
+      text += each.message + "\n";
+      for (const std::string& line : each.facts) text += line + "\n";
+      for (const std::string& line : each.help) text += line + "\n";
+      for (const Label& label : each.labels) text += label.text + "\n";
+    }
+    return text;
+  };
+  const std::string one = report({"lora_", "lm_haed"});
+  CHECK(one.find("`--trainable` `lm_haed` matches no parameter") != one.npos);
+  CHECK(one.find("`lm_head`") != one.npos);
+  CHECK(report({"self_atn\\."}).find("self_attn") != one.npos);
+  CHECK(report({"zzzzzz"}).find("there are ") != one.npos);
+  CHECK(report({"lora_("}).find("cannot be compiled") != one.npos);
+  CHECK(report({"base_layer"}).find("has no dtype that is trained") !=
+        one.npos);
 }
 
 TEST_CASE("whatever adds to parameters asks for a budget") {

@@ -14,10 +14,9 @@ using Parts = std::vector<std::string_view>;
 // Modules around the model proper; what a task adds (`lm_head`) stands beside
 // them.
 constexpr std::array<std::string_view, 13> kWrappers = {
-    "params",     "model",      "transformer", "bert",
-    "module",     "text_model", "base_model",  "language_model",
-    "distilbert", "roberta",    "vit",         "backbone",
-    "gpt_neox"};
+    "params",     "model",      "transformer",    "bert",       "module",
+    "text_model", "base_model", "language_model", "distilbert", "roberta",
+    "vit",        "backbone",   "gpt_neox"};
 
 // Lists of layers: a part before the number of a layer.
 constexpr std::array<std::string_view, 3> kLayerLists = {"layers", "h",
@@ -75,6 +74,40 @@ size_t layer_place(const Parts& parts) {
   return 0;
 }
 
+// What PEFT adds to modules (0.21: peft/tuners). Most are followed by the name
+// of an adapter, `default`, which saved adapters leave out.
+bool is_adapter(std::string_view part) {
+  constexpr std::array<std::string_view, 12> kBegins = {
+      "lora_", "ia3_",       "hada_",     "lokr_",   "oft_",  "vera_",
+      "boft_", "fourierft_", "randlora_", "vblora_", "bone_", "loha_"};
+  return std::any_of(
+      kBegins.begin(), kBegins.end(), [&](std::string_view begin) {
+        return part.starts_with(begin) && part.size() > begin.size();
+      });
+}
+
+// Names that PEFT gives, without the modules around what it adapts and without
+// the name of an adapter.
+void unwrap(Parts& parts) {
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const auto at = parts.begin() + static_cast<ptrdiff_t>(i);
+    const size_t behind = parts.size() - i - 1;
+    if (parts[i] == "base_layer" && behind > 0) {
+      parts.erase(at);
+      return unwrap(parts);
+    }
+    if (parts[i] == "modules_to_save" && behind > 1) {
+      parts.erase(at, at + 2);
+      return;
+    }
+    if (is_adapter(parts[i])) {
+      const bool has_leaf = parts.back() == "weight" || parts.back() == "bias";
+      if (behind > (has_leaf ? 1U : 0U)) parts.erase(at + 1);
+      return;
+    }
+  }
+}
+
 struct Canonical {
   Parts parts;
   NamedParameter parameter;
@@ -90,6 +123,7 @@ Canonical canonical(std::string_view name) {
     ++outer;
   }
   parts.erase(parts.begin(), parts.begin() + static_cast<ptrdiff_t>(outer));
+  unwrap(parts);
   std::string_view& last = parts.back();
   if (parts.size() > 1) {
     result.parameter.inputs_first = last == "kernel";
@@ -177,9 +211,18 @@ std::map<std::string, NamedParameter> ParameterNames::folded_tensors() const {
 std::vector<std::string> ParameterNames::folded() const {
   std::vector<std::string> names;
   for (auto& [name, tensor] : folded_tensors()) {
-    if (tensor.index < manifest_->size()) names.push_back(name);
+    const bool is_own = adapter_part(name).empty() &&
+                        name.find(".original_module.") == std::string::npos;
+    if (tensor.index < manifest_->size() && is_own) names.push_back(name);
   }
   return names;
+}
+
+std::string_view adapter_part(std::string_view name) {
+  for (const std::string_view part : split_name(name)) {
+    if (is_adapter(part)) return part;
+  }
+  return {};
 }
 
 std::string without_outer_modules(std::string_view name) {

@@ -9,6 +9,11 @@
 // first dimension counts layers. Their last part (`kernel`, `embedding`,
 // `scale`) is `weight` in the convention. Experts may be stacked likewise: then
 // the name lacks their number ("layers.3.mlp.experts.up_proj.weight").
+// Adapters as PEFT writes them stand beside the weight that they adapt, which
+// has the name that it had before: "layers.3.self_attn.q_proj.lora_A.weight" of
+// `q_proj.lora_A.default.weight`, "layers.3.self_attn.q_proj.weight" of
+// `q_proj.base_layer.weight`, "lm_head.weight" of
+// `lm_head.modules_to_save.default.weight`.
 #pragma once
 
 #include <cstddef>
@@ -48,6 +53,7 @@ class ParameterNames {
   int64_t layer_count(std::string_view prefix) const;
   // Names of parameters with `*` for numbers of layers and experts, sorted,
   // each once. What is stacked over layers has the `*` that its name lacks.
+  // Adapters, and what they stand in for, are not among them.
   std::vector<std::string> folded() const;
   // The same of all tensors, with the first of each.
   std::map<std::string, NamedParameter> folded_tensors() const;
@@ -56,6 +62,10 @@ class ParameterNames {
   const Manifest* manifest_;
   std::map<std::string, NamedParameter, std::less<>> by_name_;
 };
+
+// What PEFT adds to a module, as names have it: `lora_A`, `ia3_l`.
+// Empty for a name that is of no adapter.
+std::string_view adapter_part(std::string_view name);
 
 // A module's name without the outer modules: "layers.0.mlp" of
 // "model.layers.0.mlp".

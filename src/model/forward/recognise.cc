@@ -321,6 +321,41 @@ std::nullopt_t report_quantised(const Manifest& manifest, size_t weight,
           "config without the quantisation");
 }
 
+// Adapters other than what a LoRA puts beside a linear layer of the
+// architecture; false, with the reason reported (SP016), where there are some.
+bool check_adapters(const Manifest& manifest, const RunnableModel& model,
+                    Diagnostics& diags) {
+  // As the manifest has them, the first of each kind.
+  std::map<std::string, std::string, std::less<>> first;
+  std::optional<Names> known;
+  const ParameterNames names(manifest, model.architecture->other_names);
+  for (const auto& [name, tensor] : names.folded_tensors()) {
+    const std::string_view part = adapter_part(name);
+    if (part.empty()) continue;
+    if (!known) known = outline_of(model.architecture).known;
+    const size_t at = static_cast<size_t>(part.data() - name.data());
+    const std::string weight = name.substr(0, at) + "weight";
+    const bool computed =
+        (part == "lora_A" || part == "lora_B") && name.ends_with(".weight") &&
+        std::binary_search(known->begin(), known->end(), weight);
+    if (computed) continue;
+    first.emplace(part, manifest.any_name(tensor.index));
+  }
+  if (first.empty()) return true;
+  Names parts;
+  for (const auto& [part, name] : first) parts.push_back(part);
+  auto problem = diags.error(Code::UnknownFamily, model.where(),
+                             "the forward pass of adapters of other kinds than "
+                             "LoRA of a linear layer is not known: " +
+                                 joined(parts, ", "));
+  for (const auto& [part, name] : first) problem.fact(in_backticks(name));
+  problem.fact("`lora_A` and `lora_B` beside the weight of a linear layer are");
+  problem.help(
+      "without activations, `analyze` counts all of them: leave out `--batch` "
+      "and `--seq`");
+  return false;
+}
+
 }  // namespace
 
 std::optional<RunnableModel> recognise_model(
@@ -350,6 +385,7 @@ std::optional<RunnableModel> recognise_model(
     return report_quantised(manifest, static_cast<size_t>(weight), *model,
                             diags);
   }
+  if (!check_adapters(manifest, *model, diags)) return std::nullopt;
   const Names missing = read_shapes(*model, manifest);
   const auto layers = model->given.find("layers");
   if (layers != model->given.end() &&

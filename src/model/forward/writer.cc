@@ -5,6 +5,7 @@
 #include <array>
 
 #include "base/text.h"
+#include "core/fold.h"
 
 namespace shardplan {
 namespace {
@@ -26,6 +27,13 @@ int64_t layer_of(std::string_view name) {
   }
   return 0;
 }
+
+// A module that a LoRA adapts has these beside its weight.
+constexpr std::string_view kAdapterIn = ".lora_A.weight";
+constexpr std::string_view kAdapterOut = ".lora_B.weight";
+// `lora_alpha` over the rank, which no tensor tells; it is the same for all,
+// and of runs with random numbers as good as any other.
+constexpr double kAdapterScale = 2;
 
 struct ActivationName {
   std::string_view name;
@@ -174,15 +182,18 @@ std::string ForwardWriter::linear(const LinearUse& use) {
   Shape shape = inputs_first ? Shape{use.in, use.out} : Shape{use.out, use.in};
   std::string kernel = inputs_first ? "io" : "oi";
   const std::string dims = letters(use.x);
+  const bool adapted =
+      use.stack == 0 && has(use.parameter + std::string(kAdapterIn));
+  const std::string result = adapted ? use.result + ":base" : use.result;
   if (use.stack > 0) {
     kernel = dims.substr(0, 1) + kernel;
     shape.insert(shape.begin(), use.stack);
   }
   std::string product =
       op("einsum", {use.x, parameter(name, shape)},
-         use.biased ? use.result + ":product" : use.result,
+         use.biased ? use.result + ":product" : result,
          {{"equation", dims + "i," + kernel + "->" + dims + "o"}}, use.axes);
-  if (!use.biased) return product;
+  if (!use.biased) return adapted ? this->adapted(use, product) : product;
   Shape bias_shape = {use.out};
   if (use.stack > 0) bias_shape.insert(bias_shape.begin(), use.stack);
   std::string bias = parameter(use.parameter + use.bias_name, bias_shape);
@@ -194,8 +205,31 @@ std::string ForwardWriter::linear(const LinearUse& use) {
     bias = op("reshape", {std::move(bias)}, use.result + ":bias",
               {{"shape", rows}});
   }
-  return op("add", {std::move(product), std::move(bias)}, use.result, {},
-            use.axes);
+  std::string sum =
+      op("add", {std::move(product), std::move(bias)}, result, {}, use.axes);
+  return adapted ? this->adapted(use, sum) : sum;
+}
+
+// With what a LoRA adds (Hu et al., 2021), as PEFT computes it: A x, then B of
+// that, times a number.
+std::string ForwardWriter::adapted(const LinearUse& use,
+                                   const std::string& base) {
+  const std::string in = use.parameter + std::string(kAdapterIn);
+  const Shape& shape = input_.manifest.any_type(names_.find(in)->index).shape;
+  const int64_t rank = shape.empty() ? 0 : shape.front();
+  const std::string dims = letters(use.x);
+  const std::string low =
+      op("einsum", {use.x, parameter(in, {rank, use.in})}, use.result + ":low",
+         {{"equation", dims + "i,oi->" + dims + "o"}});
+  const std::string high =
+      op("einsum",
+         {low,
+          parameter(use.parameter + std::string(kAdapterOut), {use.out, rank})},
+         use.result + ":high", {{"equation", dims + "i,oi->" + dims + "o"}},
+         use.axes);
+  const std::string scaled = op("scale", {high}, use.result + ":scaled",
+                                {{"by", kAdapterScale}}, use.axes);
+  return op("add", {base, scaled}, use.result, {}, use.axes);
 }
 
 std::string ForwardWriter::unembedded(const std::string& x,
@@ -277,7 +311,26 @@ void ForwardWriter::report_missing() {
   }
 }
 
+// Adapters of a kind of which no layer has read one: what they adapt is no
+// linear layer here.
+void ForwardWriter::check_adapters() {
+  std::set<std::string> read;
+  for (const DescribedValue& value : description_.parameters) {
+    read.insert(folded_name(value.parameter));
+  }
+  for (size_t i = 0; i < input_.manifest.size(); ++i) {
+    const std::string_view name = input_.manifest.name(i);
+    if (adapter_part(name).empty() || read.count(folded_name(name)) > 0) {
+      continue;
+    }
+    refuse("the adapter " + in_backticks(name) +
+           " is beside nothing that is computed as a linear layer");
+    return;
+  }
+}
+
 std::optional<GraphDescription> ForwardWriter::finish() {
+  if (good_ && missing_.empty()) check_adapters();
   if (!missing_.empty()) {
     report_missing();
     return std::nullopt;

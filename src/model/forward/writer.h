@@ -110,6 +110,7 @@ class ForwardWriter {
   std::optional<GraphDescription> finish();
 
  private:
+  std::string adapted(const LinearUse& use, const std::string& base);
   std::string one_layer(const DescribedValue& stacked, int64_t layer,
                         const Shape& shape);
   size_t rank_of(std::string_view op, const std::vector<std::string>& operands,
@@ -117,6 +118,7 @@ class ForwardWriter {
   // One for every dimension of a value but the last.
   std::string letters(const std::string& value) const;
   void report_missing();
+  void check_adapters();
 
   ForwardInput input_;
   ParameterNames names_;
