@@ -79,8 +79,8 @@ std::vector<FusedGroup> fused_groups(const Graph& graph,
                                      bool biased_flash = true);
 
 // Per value, whether it is what an adapter makes of an input on the way to what
-// is added to a result: PEFT computes that in float32 unless it is told not to
-// (autocast_adapter_dtype).
+// is added to a result: PEFT computes that in the dtype of the adapter, which
+// is float32 unless it is told otherwise (autocast_adapter_dtype).
 std::vector<bool> adapter_values(const Graph& graph);
 // Whether the operation is the first product of an adapter, with the input of
 // the layer that it adapts.

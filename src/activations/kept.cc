@@ -69,9 +69,8 @@ int64_t unit_of(const SegmentOptions& options, bool integer, bool inner,
 void describe_registers(ProgramView& view, const SegmentOptions& options) {
   const Graph& graph = *view.program->graph;
   const std::vector<Share> shares = expert_shares(graph, options.expert_factor);
-  std::vector<bool> inner = inner_values(graph, view.weights);
+  const std::vector<bool> inner = inner_values(graph, view.weights);
   const std::vector<bool> adapters = adapter_values(graph);
-  for (size_t v = 0; v < inner.size(); ++v) inner[v] = inner[v] || adapters[v];
   const std::set<int> outputs(graph.outputs.begin(), graph.outputs.end());
   view.registers.resize(view.program->registers.size());
   for (int i = 0; i < view.instructions(); ++i) {
@@ -89,8 +88,11 @@ void describe_registers(ProgramView& view, const SegmentOptions& options) {
                  graph.values[v].kind == Value::Kind::Result;
     const Int128 elements = local_elements(view, made.result);
     for (size_t k = 0; k < kKeepings; ++k) {
-      const int64_t unit =
-          unit_of(options, view.integers[v], inner[v], static_cast<Keeping>(k));
+      const auto keeping = static_cast<Keeping>(k);
+      int64_t unit = unit_of(options, view.integers[v], inner[v], keeping);
+      if (adapters[v] && keeping != Keeping::Least) {
+        unit = std::max(unit, options.adapter_bytes);
+      }
       reg.bytes[k] =
           (elements * unit * shares[v].part + shares[v].of - 1) / shares[v].of;
     }
@@ -318,18 +320,18 @@ class Reading {
     }
   }
 
-  // The first product of an adapter reads its input as PEFT makes it: a copy in
-  // float32 for each module, and what dropout leaves of it, with a mask.
+  // The first product of an adapter reads its input as PEFT makes it, for each
+  // module anew: a copy in the dtype of the adapter, and what dropout leaves of
+  // that, with a mask.
   void keep_adapter_input(int i, BackwardReads& found) const {
     if (keeping_ == Keeping::Least) return;
     const auto& operands = view_.at(i).operands;
     if (!view_.has_gradient(operands[1])) return;
-    const bool eager = keeping_ == Keeping::Eager;
-    const int64_t unit = eager ? std::max(options_.element_bytes, kFloatBytes)
-                               : options_.element_bytes;
+    const int64_t unit =
+        std::max(options_.element_bytes, options_.adapter_bytes);
     const Int128 elements = local_elements(view_, operands[0]);
     Int128 bytes = 0;
-    if (eager && options_.element_bytes < kFloatBytes) bytes += elements * unit;
+    if (unit > options_.element_bytes) bytes += elements * unit;
     if (options_.dropout) bytes += elements * (unit + 1);
     if (bytes == 0) return;
     found.extra += bytes;

@@ -16,6 +16,9 @@ enum class AttentionKind : uint8_t {
 
 struct SegmentOptions {
   int64_t element_bytes = 2;  // of activations
+  // Of what an adapter computes, where that is more: it is computed in the
+  // dtype of its weights, to which its input is converted.
+  int64_t adapter_bytes = 0;
   AttentionKind attention = AttentionKind::Flash;
   double expert_factor = 1;  // places of an expert per token that it gets
   int64_t loss_tiles = 1;    // parts in which logits are computed

@@ -3,6 +3,7 @@
 #include "activations/step_memory.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "graph/op.h"
 #include "model/forward/recognise.h"
 #include "resolve/resolve.h"
+#include "session/trainable.h"
 #include "tests/support/builders.h"
 #include "tests/support/hf_config.h"
 #include "tests/support/loaded_rules.h"
@@ -43,7 +45,8 @@ struct Trained {
 
 std::unique_ptr<Trained> trained(const Json& config, const char* axes,
                                  ForwardPass pass,
-                                 AlikeLayers alike = AlikeLayers::Once) {
+                                 AlikeLayers alike = AlikeLayers::Once,
+                                 const std::string& trainable = "") {
   auto result = std::make_unique<Trained>();
   Trained& all = *result;
   all.synthesis = testing::synthesize(config);
@@ -55,7 +58,14 @@ std::unique_ptr<Trained> trained(const Json& config, const char* axes,
   auto model = recognise_model(manifest, testing::parsed_config(config),
                                nullptr, all.diags);
   REQUIRE_MESSAGE(model, testing::messages(all.diags));
-  all.model = forward_model(manifest, *std::move(model), pass);
+  std::vector<bool> frozen;
+  if (!trainable.empty()) {
+    const auto found = find_trained({trainable}, manifest, all.diags);
+    REQUIRE_MESSAGE(found, testing::messages(all.diags));
+    frozen = *found;
+    frozen.flip();
+  }
+  all.model = forward_model(manifest, *std::move(model), pass, frozen);
   all.program = partition_layers(
       *all.model, {manifest, *all.plan, &*all.rules->rules, {}},
       [](const Program&, const LayerCycle&) { return true; }, alike, all.diags);
@@ -184,6 +194,113 @@ TEST_CASE("few layers stand for all") {
     REQUIRE(few->program->cycle);
     REQUIRE(!each->program->cycle);
     CHECK(bracket_of(*few, step).total == bracket_of(*each, step).total);
+  }
+}
+
+TEST_CASE("few layers stand for all, whatever is frozen") {
+  Json config = kLlama;
+  config["num_hidden_layers"] = 16;
+  for (const char* pattern :
+       {"norm", "q_proj|v_proj", "layers[.](14|15)[.]", "layers[.]0[.]",
+        "layers[.]1[.]mlp", "lm_head", "embed", "layers[.]15[.]mlp[.]down"}) {
+    CAPTURE(pattern);
+    const ForwardPass pass = {4, 16, {}, {}};
+    const auto few =
+        trained(config, "fsdp=2,tp=2", pass, AlikeLayers::Once, pattern);
+    const auto each =
+        trained(config, "fsdp=2,tp=2", pass, AlikeLayers::Each, pattern);
+    REQUIRE(few->program->cycle);
+    REQUIRE(!each->program->cycle);
+    for (const char* name : {"none", "dots", "full"}) {
+      CAPTURE(name);
+      StepOptions step;
+      step.remat = policy(name);
+      CHECK(bracket_of(*few, step).total == bracket_of(*each, step).total);
+    }
+  }
+}
+
+Int128 saved_in_all(const Trained& all, const SegmentOptions& options,
+                    const Remat& remat, size_t keeping) {
+  Int128 saved = 0;
+  for (const Segment& segment :
+       segments_of(all.program->program, options, remat)) {
+    saved += segment.memory.at(keeping).saved;
+  }
+  return saved;
+}
+
+TEST_CASE("a layer of frozen weights keeps no input of a product") {
+  // All but the embedding: gradients flow through every layer.
+  const auto all =
+      trained(kLlama, "fsdp=1", {4, 16, {}, {}}, AlikeLayers::Once, "embed");
+  const int64_t h = 64;
+  const int64_t f = 160;
+  const int64_t kv = 16;
+  const int64_t rows = kTokens * (8 /*heads*/ + 2 /*norms*/) * 4;
+  // What two norms read; q, k, v and what attention gives; gate and up.
+  CHECK(saved_by_layer(*all, {}, {}, Keeping::Fused) ==
+        2 * kTokens * (2 * h + (h + 2 * kv) + h + 2 * f) + rows);
+  CHECK(saved_by_layer(*all, {}, policy("full"), Keeping::Fused) ==
+        2 * kTokens * h);
+}
+
+TEST_CASE("below the first layer that is trained nothing is kept") {
+  const auto all = trained(kLlama, "fsdp=1", {4, 16, {}, {}}, AlikeLayers::Each,
+                           "layers[.]4[.]");
+  for (const char* name : {"none", "dots", "block", "full", "selective:op"}) {
+    CAPTURE(name);
+    const auto segments = segments_of(all->program->program, {}, policy(name));
+    for (size_t k = 0; k < kKeepings; ++k) {
+      for (const Segment& segment : segments) {
+        CAPTURE(segment.label);
+        const Int128 saved = segment.memory.at(k).saved;
+        const bool below = segment.label == "before layers" ||
+                           (segment.is_layer && segment.label < "layers.3");
+        if (below) {
+          CHECK(saved == 0);
+          CHECK(segment.memory.at(k).backward == 0);
+        }
+        if (segment.label == "layers.4") CHECK(saved > 0);
+        if (segment.label == "layers.5") CHECK(saved > 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("the more is trained, the more is kept") {
+  for (const Json& config : {kLlama, kGpt2}) {
+    const bool is_llama = config.at("model_type") == "llama";
+    const std::vector<std::string> patterns =
+        is_llama
+            ? std::vector<std::string>{"layers[.]5[.]mlp", "layers[.]5[.]",
+                                       "layers[.]", "layers[.]|lm_head", "."}
+            : std::vector<std::string>{"h[.]5[.]attn", "h[.]5[.]", "h[.]", "."};
+    for (const char* name : {"none", "dots", "block", "full"}) {
+      for (const AttentionKind kind :
+           {AttentionKind::Flash, AttentionKind::Scores}) {
+        SegmentOptions options;
+        options.attention = kind;
+        std::array<Int128, kKeepings> before{};
+        for (const std::string& pattern : patterns) {
+          CAPTURE(pattern);
+          CAPTURE(name);
+          const auto all = trained(config, "fsdp=1", {4, 16, {}, {}},
+                                   AlikeLayers::Each, pattern);
+          for (size_t k = 0; k < kKeepings; ++k) {
+            const Int128 saved = saved_in_all(*all, options, policy(name), k);
+            CHECK(saved >= before.at(k));
+            before.at(k) = saved;
+          }
+        }
+        // Of all that is trained as much as where nothing is said.
+        const auto plain =
+            trained(config, "fsdp=1", {4, 16, {}, {}}, AlikeLayers::Each);
+        for (size_t k = 0; k < kKeepings; ++k) {
+          CHECK(saved_in_all(*plain, options, policy(name), k) == before.at(k));
+        }
+      }
+    }
   }
 }
 

@@ -16,8 +16,8 @@ training, on the CPU. A line of trained.jsonl:
   the model by name, numbers of layers replaced by *: [dtype, shape]
 - `elements`: of what is trained, and of all
 - `saved`: bytes that the graph behind the logits holds, without parameters and buffers
-- `peak`: bytes that are alive at most in a backward pass of the loss, of which
-  `gradients` are gradients of parameters
+- `peak`: bytes that are alive at most until the loss is there or in its backward
+  pass, of which `gradients` are gradients of parameters
 """
 
 import argparse
@@ -55,7 +55,7 @@ PARTS = {
     "phi": {"norm": "norm", "fc2": "fc2"},
     "cohere": {"norm": "norm", "values": "v_proj"},
     "gpt_neox": {"attention": "attention", "last": r"layers\.1\."},
-    "mixtral": {"experts": "experts", "router": r"mlp\.gate", "attention": "self_attn", "last": r"layers\.1\."},
+    "mixtral": {"experts": "experts", "router": r"(mlp|block_sparse_moe)\.gate\.", "attention": "self_attn", "last": r"layers\.1\."},
     "olmoe": {"experts": "experts", "attention": "self_attn"},
     "deepseek_v3": {"latent": r"kv_b_proj", "last": r"layers\.1\."},
     "t5": {"decoder": "decoder", "encoder": "encoder", "norm": "layer_norm"},
@@ -131,7 +131,8 @@ def record(case):
             raise ValueError(f"{name} is trained: {parameter.requires_grad}")
     inputs, labels = record_saved.inputs_of(model, case)
     saved = record_saved.saved_by(model, case, inputs)
-    peak = record_saved.trained(model, case, inputs, labels, None)[2]
+    passes = record_saved.trained(model, case, inputs, labels, None)
+    peak = max(passes[1], passes[2], key=lambda each: each[0])
     plain = record_saved.built(case, case["config"])
     result = {"name": case["name"], "class": case["class"],
               "config": record_logits.kept_config(plain, {"class": case["class"], "config": case["config"]}),

@@ -17,6 +17,7 @@
 #include "io/hf_config/facts.h"
 #include "io/load.h"
 #include "model/forward/inputs.h"
+#include "model/forward/parameter_names.h"
 #include "model/forward/recognise.h"
 #include "model/units.h"
 #include "sim/repeated_layers.h"
@@ -110,6 +111,19 @@ DType compute_dtype(const Manifest& manifest, const StateOptions& state) {
       dtype == DType::F64 || dtype == DType::F32 || dtype == DType::F16;
   // Quantised weights are multiplied with activations of 16 bits.
   return known ? dtype : DType::BF16;
+}
+
+// Of a number of the widest adapter; 0 without any.
+int64_t adapter_bytes(const Manifest& manifest, const BudgetInput& budget) {
+  int64_t most = 0;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    if (adapter_part(manifest.name(i)).empty()) continue;
+    const bool trained = budget.trained.empty() || budget.trained[i];
+    const TensorType type =
+        stored_type(manifest.type(i), budget.options.state, trained);
+    most = std::max(most, byte_count(1, type.dtype).value_or(0));
+  }
+  return most;
 }
 
 // What the forward pass of one micro-batch is run on, on all devices.
@@ -425,6 +439,8 @@ std::optional<StepAnswer> answer_step(const Options& options,
   // Bytes of a number; all that are computed with have whole ones.
   Options asked = options;
   asked.workload.step.segments.element_bytes = byte_count(1, dtype).value_or(1);
+  asked.workload.step.segments.adapter_bytes =
+      adapter_bytes(session.manifest, budget.input);
   auto bracket = stepper.bracket(budget.input.options, budget.budget,
                                  asked.workload.step, diags);
   if (!bracket) return std::nullopt;
