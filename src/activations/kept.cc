@@ -133,13 +133,14 @@ void describe_outputs(ProgramView& view) {
 
 // Where something is frozen, no gradient flows but into what is trained and
 // what is made of it.
-std::vector<bool> differentiated_values(const Graph& graph,
-                                        const std::vector<bool>& integers) {
-  const bool any_frozen =
+void find_gradients(ProgramView& view) {
+  const Graph& graph = *view.program->graph;
+  view.any_frozen =
       std::any_of(graph.values.begin(), graph.values.end(),
                   [](const Value& value) { return value.frozen; });
-  std::vector<bool> flows(graph.values.size(), !any_frozen);
-  if (!any_frozen) return flows;
+  std::vector<bool>& flows = view.flows;
+  flows.assign(graph.values.size(), !view.any_frozen);
+  if (!view.any_frozen) return;
   for (size_t v = 0; v < flows.size(); ++v) {
     const Value& value = graph.values[v];
     flows[v] = value.kind == Value::Kind::Parameter && !value.frozen;
@@ -147,11 +148,10 @@ std::vector<bool> differentiated_values(const Graph& graph,
   for (const GraphNode& node : graph.nodes) {
     const auto result = static_cast<size_t>(node.result);
     flows[result] =
-        !integers[result] &&
+        !view.integers[result] &&
         std::any_of(node.operands.begin(), node.operands.end(),
                     [&](int v) { return flows[static_cast<size_t>(v)]; });
   }
-  return flows;
 }
 
 }  // namespace
@@ -172,7 +172,7 @@ ProgramView view_of(const Program& program, const SegmentOptions& options) {
   view.program = &program;
   view.weights = find_weights(*program.graph);
   view.integers = integer_values(*program.graph);
-  view.flows = differentiated_values(*program.graph, view.integers);
+  find_gradients(view);
   find_segments(view);
   describe_registers(view, options);
   describe_outputs(view);

@@ -42,6 +42,7 @@ struct ProgramView {
   // Per value, whether backward gives a gradient of it: of what is trained, and
   // of all that is made of that. Of a model without frozen parameters, all.
   std::vector<bool> flows;
+  bool any_frozen = false;
   std::vector<HeldRegister> registers;
   // Segments (activations/segments.h): what they are called, and per
   // instruction which it is in; -1: a load.

@@ -46,12 +46,19 @@ class Sweep {
     for (int i = 0; i < view.instructions(); ++i) {
       if (view.segment(i) == segment && !view.reg(view.at(i).result).weight) {
         own_.push_back(i);
+        flows_ = flows_ || view.has_gradient(view.at(i).result);
       }
     }
   }
 
-  // The most that is alive, where these registers stay.
+  // Gradients flow into something that the segment makes.
+  bool has_backward() const { return flows_; }
+
+  // The most that is alive, where these registers stay. Where no gradient flows
+  // a program that runs operation by operation still holds what its variables
+  // refer to, and these are taken to be all of the segment.
   Int128 forward(const std::vector<bool>& kept) const {
+    const bool holds_all = !flows_ && k_ == static_cast<size_t>(Keeping::Eager);
     Int128 held = 0;
     Int128 most = 0;
     for (const int i : own_) {
@@ -65,13 +72,40 @@ class Sweep {
         read.insert(view_.reg(operand).root);
       }
       for (const int root : read) {
-        if (view_.reg(root).last_read == i && is_of_segment(root) &&
-            is_stored(root) && !kept[static_cast<size_t>(root)]) {
+        if (!holds_all && view_.reg(root).last_read == i &&
+            is_of_segment(root) && is_stored(root) &&
+            !kept[static_cast<size_t>(root)]) {
           held -= bytes(root);
         }
       }
     }
     return most;
+  }
+
+  // What earlier segments made that is read in this one or behind it, beside
+  // what is kept: of frozen layers not even their inputs are.
+  Int128 handed_in(const std::vector<bool>& kept) const {
+    if (own_.empty()) return 0;
+    Int128 sum = 0;
+    for (size_t r = 0; r < view_.registers.size(); ++r) {
+      const HeldRegister& of = view_.registers[r];
+      const bool is_past = of.maker < own_.front() && of.segment != segment_ &&
+                           of.last_read >= own_.front();
+      if (is_past && !kept[r] && is_stored(static_cast<int>(r))) {
+        sum += of.bytes[k_];
+      }
+    }
+    return sum;
+  }
+
+  // Inputs that nothing keeps for backward, and who gave them still has.
+  Int128 inputs(const std::vector<bool>& kept) const {
+    Int128 sum = 0;
+    for (size_t r = 0; r < view_.registers.size(); ++r) {
+      const HeldRegister& of = view_.registers[r];
+      if (of.loaded && !of.weight && !kept[r]) sum += of.bytes[k_];
+    }
+    return sum;
   }
 
   // Gradients of what later segments read: there when backward begins.
@@ -214,6 +248,7 @@ class Sweep {
   size_t k_;
   int segment_;
   std::vector<int> own_;  // instructions
+  bool flows_ = false;    // some of them have gradients
 };
 
 bool is_offloaded(const ProgramView& view, const Remat& remat, int reg) {
@@ -274,7 +309,15 @@ void measure(const ProgramView& view, const SegmentOptions& options,
   const Peak peak = sweep.backward();
   memory.backward = peak.bytes;
   sweep.describe(peak, memory.backward_by);
-  if (is_repeated(view, remat, segment)) {
+  if (view.any_frozen && k != static_cast<size_t>(Keeping::Least)) {
+    memory.forward += sweep.handed_in(values.kept);
+    if (k == static_cast<size_t>(Keeping::Eager)) {
+      const Int128 inputs = sweep.inputs(values.kept);
+      memory.forward += inputs;
+      memory.backward += inputs;
+    }
+  }
+  if (is_repeated(view, remat, segment) && sweep.has_backward()) {
     // Before its backward the layer is computed again, with all that this
     // needs.
     const Int128 again = sweep.forward(values.alive) + sweep.handed_on();

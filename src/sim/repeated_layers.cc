@@ -18,6 +18,7 @@ namespace {
 
 constexpr int64_t kLongestPeriod = 8;
 constexpr int64_t kMostBefore = 8;
+constexpr int64_t kMostOtherwise = 8;
 // Layers that are partitioned where none may be left out: of more it would take
 // minutes.
 constexpr int64_t kMostLayers = 512;
@@ -57,35 +58,52 @@ std::string with_number(std::string_view name, const NumberIn& at,
 }
 
 // Per layer, the number of its kind: layers of one kind have the same
-// parameters, placed alike and trained alike. Where layers are stacked all are
-// of one kind.
+// parameters, placed alike. Where layers are stacked all are of one kind.
 std::vector<int> layer_kinds(const ForwardModel& model, const Plan& plan) {
-  using Parts = std::vector<std::tuple<int, uint32_t, bool>>;
-  const auto layers = static_cast<size_t>(model.layers);
-  std::vector<Parts> parts(layers);
-  std::vector<bool> trains(layers);
+  using Parts = std::vector<std::pair<int, uint32_t>>;
+  std::vector<Parts> parts(static_cast<size_t>(model.layers));
   for (size_t i = 0; i < model.layer_of.size(); ++i) {
     const auto& [layer, name] = model.layer_of[i];
     if (layer < 0 || layer >= model.layers) continue;
-    const auto number = static_cast<size_t>(layer);
-    const bool frozen = is_frozen(model, i);
-    parts[number].emplace_back(name, plan.placement_of[i], frozen);
-    trains[number] = trains[number] || !frozen;
+    parts[static_cast<size_t>(layer)].emplace_back(name, plan.placement_of[i]);
   }
-  std::map<std::tuple<Parts, int64_t, bool>, int> kinds;
+  std::map<std::pair<Parts, int64_t>, int> kinds;
   std::vector<int> kind_of;
   const std::vector<int64_t>& windows = model.windows;
-  // Into the first layer that is trained, and those below, no gradient flows.
-  bool is_first = has_frozen(model);
   for (size_t i = 0; i < parts.size(); ++i) {
     std::sort(parts[i].begin(), parts[i].end());
     const int64_t window = i < windows.size() ? windows[i] : 0;
+    kind_of.push_back(kinds
+                          .emplace(std::pair(std::move(parts[i]), window),
+                                   static_cast<int>(kinds.size()))
+                          .first->second);
+  }
+  return kind_of;
+}
+
+// These kinds, and within each those in which the same is trained, and into
+// which gradients flow or not: none into the first that is trained, and those
+// below it.
+std::vector<int> trained_kinds(const ForwardModel& model,
+                               const std::vector<int>& kinds) {
+  std::vector<std::vector<int>> trained(kinds.size());
+  for (size_t i = 0; i < model.layer_of.size(); ++i) {
+    const auto& [layer, name] = model.layer_of[i];
+    if (layer < 0 || layer >= model.layers || is_frozen(model, i)) continue;
+    trained[static_cast<size_t>(layer)].push_back(name);
+  }
+  std::map<std::tuple<int, std::vector<int>, bool>, int> known;
+  std::vector<int> kind_of;
+  bool is_first = true;
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    std::sort(trained[i].begin(), trained[i].end());
+    const bool none = trained[i].empty();
     kind_of.push_back(
-        kinds
-            .emplace(std::tuple(std::move(parts[i]), window, is_first),
-                     static_cast<int>(kinds.size()))
+        known
+            .emplace(std::tuple(kinds[i], std::move(trained[i]), is_first),
+                     static_cast<int>(known.size()))
             .first->second);
-    is_first = is_first && !trains[i];
+    is_first = is_first && none;
   }
   return kind_of;
 }
@@ -98,15 +116,12 @@ bool repeats(const std::vector<int>& kinds, size_t begin, size_t period) {
 }
 
 // The one that keeps the fewest layers; empty where none keeps fewer than all.
-// The last `behind` layers may be others.
-std::optional<LayerCycle> find_cycle(const std::vector<int>& all_kinds,
-                                     int64_t behind) {
+// The last `behind` layers do not take part.
+std::optional<LayerCycle> find_cycle(std::vector<int> kinds, int64_t behind) {
+  const auto layers = static_cast<int64_t>(kinds.size()) - behind;
+  if (layers < 1) return std::nullopt;
+  kinds.resize(static_cast<size_t>(layers));
   std::optional<LayerCycle> best;
-  const auto all = static_cast<int64_t>(all_kinds.size());
-  const std::vector<int> kinds(
-      all_kinds.begin(),
-      all_kinds.begin() + std::max<int64_t>(all - behind, 0));
-  const auto layers = static_cast<int64_t>(kinds.size());
   for (int64_t begin = 0; begin <= kMostBefore; ++begin) {
     for (int64_t period = 1; period <= kLongestPeriod; ++period) {
       const int64_t rest = layers - begin;
@@ -116,21 +131,29 @@ std::optional<LayerCycle> find_cycle(const std::vector<int>& all_kinds,
                    static_cast<size_t>(period))) {
         continue;
       }
-      best = {begin, period, kept + behind, rest / period - kPeriods + 1};
+      best = {begin, period, kept + behind, rest / period - kPeriods + 1,
+              behind};
     }
   }
   return best;
 }
 
-// Of training, the last layers alone may be what is trained.
+// Where something is frozen the last layers may be trained otherwise: as long
+// as they are placed as those before, others may stand for them.
 std::optional<LayerCycle> find_cycle(const ForwardModel& model,
                                      const Plan& plan) {
   const std::vector<int> kinds = layer_kinds(model, plan);
-  const int64_t most = has_frozen(model) ? kMostBefore : 0;
+  if (!has_frozen(model)) return find_cycle(kinds, 0);
+  const std::vector<int> trained = trained_kinds(model, kinds);
   std::optional<LayerCycle> best;
-  for (int64_t behind = 0; behind <= most; ++behind) {
-    const auto found = find_cycle(kinds, behind);
-    if (found && (!best || found->kept < best->kept)) best = found;
+  for (int64_t behind = 0; behind <= kMostOtherwise; ++behind) {
+    const auto found = find_cycle(trained, behind);
+    if (!found || (best && found->kept >= best->kept) ||
+        !repeats(kinds, static_cast<size_t>(found->begin),
+                 static_cast<size_t>(found->period))) {
+      continue;
+    }
+    best = found;
   }
   return best;
 }
@@ -230,21 +253,39 @@ bool can_be_counted(const Program& program, Diagnostics& diags) {
   return true;
 }
 
-void mark_frozen(const ForwardModel& model, Graph& graph) {
+// The parameter of which a value of a graph with `kept` layers stands: the last
+// ones are those of the model.
+std::string meant_parameter(const ForwardModel& model, const std::string& name,
+                            const LayerCycle* cycle) {
+  if (cycle == nullptr || cycle->behind == 0) return name;
+  const NumberIn at = first_number(name);
+  if (at.number < cycle->kept - cycle->behind) return name;
+  return with_number(name, at,
+                     std::to_string(at.number + model.layers - cycle->kept));
+}
+
+void mark_frozen(const ForwardModel& model, const LayerCycle* cycle,
+                 Graph& graph) {
+  if (model.frozen.empty()) return;
   std::set<std::string_view> frozen;
   for (size_t i = 0; i < model.frozen.size(); ++i) {
     if (model.frozen[i]) frozen.insert(model.manifest->name(i));
   }
   for (Value& value : graph.values) {
-    value.frozen = value.kind == Value::Kind::Parameter &&
-                   frozen.count(value.parameter) > 0;
+    value.frozen =
+        value.kind == Value::Kind::Parameter &&
+        frozen.count(meant_parameter(model, value.parameter, cycle)) > 0;
   }
 }
 
 // The graph of the first layers; null, with the reason reported.
-const Graph* graph_of(ForwardModel& model, int64_t layers, Diagnostics& diags) {
+const Graph* graph_of(ForwardModel& model, int64_t layers,
+                      const LayerCycle* cycle, Diagnostics& diags) {
   std::unique_ptr<Graph>& known = model.graphs[layers];
-  if (known != nullptr) return known.get();
+  if (known != nullptr) {
+    mark_frozen(model, cycle, *known);
+    return known.get();
+  }
   ForwardPass pass = model.pass;
   // Other layers than those that are counted may be more.
   if (layers < model.layers) pass.layers = layers;
@@ -253,8 +294,8 @@ const Graph* graph_of(ForwardModel& model, int64_t layers, Diagnostics& diags) {
   if (!description) return nullptr;
   auto graph = build_graph(*description, *model.manifest, diags);
   if (!graph) return nullptr;
-  mark_frozen(model, *graph);
   known = std::make_unique<Graph>(*std::move(graph));
+  mark_frozen(model, cycle, *known);
   return known.get();
 }
 
@@ -279,7 +320,7 @@ std::optional<RepeatedProgram> of_few_layers(ForwardModel& model,
   const auto cycle = find_cycle(model, of.plan);
   if (!cycle) return std::nullopt;
   Diagnostics quiet;
-  const Graph* graph = graph_of(model, cycle->kept, quiet);
+  const Graph* graph = graph_of(model, cycle->kept, &*cycle, quiet);
   if (graph == nullptr || !is_one_stack(*graph) ||
       (of.rules != nullptr &&
        !names_no_layer(*graph, *of.rules, *cycle, model.layers))) {
@@ -348,7 +389,7 @@ std::optional<RepeatedProgram> partition_layers(ForwardModel& model,
         "its layers are placed in too many ways for a forward pass to be "
         "partitioned");
   }
-  const Graph* graph = graph_of(model, model.layers, diags);
+  const Graph* graph = graph_of(model, model.layers, nullptr, diags);
   if (graph == nullptr) return std::nullopt;
   auto program = partitioned(*graph, of, diags);
   if (!program) return std::nullopt;

@@ -41,7 +41,7 @@ struct ForwardModel {
   // its name without it.
   std::vector<std::pair<int64_t, int>> layer_of = {};
   // Per parameter, whether it is frozen in training; empty: none is. Layers
-  // are alike where the same is trained, in them and below them.
+  // are alike where the same is trained in them, and gradients flow into them.
   std::vector<bool> frozen = {};
   // By how many layers they have.
   std::map<int64_t, std::unique_ptr<Graph>> graphs = {};
@@ -69,6 +69,9 @@ struct LayerCycle {
   int64_t period = 1;
   int64_t kept = 0;   // layers that are partitioned, the first of the model
   int64_t times = 1;  // how often the second period counts
+  // Of the layers that are kept so many stand for the model's last ones, of
+  // which other parameters are trained.
+  int64_t behind = 0;
 };
 // Periods that are partitioned.
 inline constexpr int64_t kPeriods = 3;
