@@ -321,21 +321,22 @@ class Reading {
   }
 
   // The first product of an adapter reads its input as PEFT makes it, for each
-  // module anew: a copy in the dtype of the adapter, and what dropout leaves of
-  // that, with a mask.
+  // module anew: a copy in the dtype of the adapter, or what dropout leaves of
+  // that, with a mask. At most, all of it and the input.
   void keep_adapter_input(int i, BackwardReads& found) const {
     if (keeping_ == Keeping::Least) return;
     const auto& operands = view_.at(i).operands;
     if (!view_.has_gradient(operands[1])) return;
+    const bool eager = keeping_ == Keeping::Eager;
     const int64_t unit =
         std::max(options_.element_bytes, options_.adapter_bytes);
-    const Int128 elements = local_elements(view_, operands[0]);
-    Int128 bytes = 0;
-    if (unit > options_.element_bytes) bytes += elements * unit;
-    if (options_.dropout) bytes += elements * (unit + 1);
-    if (bytes == 0) return;
-    found.extra += bytes;
+    const bool wider = unit > options_.element_bytes;
+    if (!wider && !options_.dropout) return;
+    const int64_t copied = wider && (eager || !options_.dropout) ? unit : 0;
+    const int64_t dropped = options_.dropout ? unit + 1 : 0;
+    found.extra += local_elements(view_, operands[0]) * (copied + dropped);
     found.extra_name = view_.name(operands[0]);
+    if (!eager) std::erase(found.registers, operands[0]);
   }
 
   // Whether the gradient of another operand is asked for: of a product with a

@@ -331,29 +331,32 @@ void measure(const ProgramView& view, const SegmentOptions& options,
   memory.backward_by[std::string(kLogits)] += loss;
 }
 
+// What another way of keeping holds, where that is more, or less.
+void take(SegmentMemory& to, const SegmentMemory& from, bool more) {
+  const auto worse = [more](Int128 a, Int128 b) {
+    return more ? a < b : a > b;
+  };
+  if (worse(to.saved, from.saved)) {
+    to.saved = from.saved;
+    to.saved_by = from.saved_by;
+  }
+  if (worse(to.backward, from.backward)) {
+    to.backward = from.backward;
+    to.backward_by = from.backward_by;
+  }
+  if (worse(to.forward, from.forward)) to.forward = from.forward;
+}
+
+SegmentMemory& memory_of(Segment& segment, Keeping keeping) {
+  return segment.memory.at(static_cast<size_t>(keeping));
+}
+
 // What is kept with fewer means may also be kept with more: a way of keeping
 // that happens to hold more than the next one is taken to do as that does.
 void order_ways(Segment& segment) {
-  const auto at = [&](Keeping keeping) -> SegmentMemory& {
-    return segment.memory.at(static_cast<size_t>(keeping));
-  };
-  const auto take = [](SegmentMemory& to, const SegmentMemory& from,
-                       bool more) {
-    const auto worse = [more](Int128 a, Int128 b) {
-      return more ? a < b : a > b;
-    };
-    if (worse(to.saved, from.saved)) {
-      to.saved = from.saved;
-      to.saved_by = from.saved_by;
-    }
-    if (worse(to.backward, from.backward)) {
-      to.backward = from.backward;
-      to.backward_by = from.backward_by;
-    }
-    if (worse(to.forward, from.forward)) to.forward = from.forward;
-  };
-  take(at(Keeping::Least), at(Keeping::Fused), false);
-  take(at(Keeping::Eager), at(Keeping::Fused), true);
+  SegmentMemory& fused = memory_of(segment, Keeping::Fused);
+  take(memory_of(segment, Keeping::Least), fused, false);
+  take(memory_of(segment, Keeping::Eager), fused, true);
 }
 
 }  // namespace
@@ -378,6 +381,18 @@ std::vector<Segment> segments_of(const Program& program,
                         : s == 0                   ? "before layers"
                         : s + 1 == segments.size() ? "behind layers"
                                                    : "between layers";
+  }
+  if (options.adapter_bytes > options.element_bytes) {
+    // The least converts nothing for adapters and draws masks again, with
+    // kernels or without.
+    SegmentOptions bare = options;
+    bare.adapter_bytes = 0;
+    bare.dropout = false;
+    std::vector<Segment> least = segments_of(program, bare, remat);
+    for (size_t s = 0; s < segments.size(); ++s) {
+      take(memory_of(segments[s], Keeping::Least),
+           memory_of(least[s], Keeping::Least), false);
+    }
   }
   return segments;
 }

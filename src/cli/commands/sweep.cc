@@ -17,6 +17,7 @@
 #include "cli/flags.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/views/budget_tables.h"
 #include "cli/views/sweep_tables.h"
 #include "cli/views/tables.h"
 #include "core/fold.h"
@@ -470,6 +471,22 @@ std::optional<Sweep> run(Context& context) {
   return sweep;
 }
 
+std::string trained_text(const Sweep& sweep) {
+  const Manifest& manifest = sweep.inputs.manifest;
+  Budget::Part trained;
+  Budget::Part frozen;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const TensorType& type = manifest.type(i);
+    const bool is_trained = (*sweep.names.trained)[i];
+    if (is_trained && !is_trainable(type.dtype)) continue;
+    Budget::Part& part = is_trained ? trained : frozen;
+    ++part.parameters;
+    part.elements += type.elements();
+    part.bytes += type.bytes();
+  }
+  return training_note(trained, frozen);
+}
+
 std::string sweep_headline(const Sweep& sweep, int64_t fitting) {
   const auto points = static_cast<int64_t>(sweep.points.size());
   const Manifest& manifest = sweep.inputs.manifest;
@@ -523,6 +540,7 @@ Exit run_sweep(Context& context) {
                                             : kSweepRowsForPeople));
   report.tables.push_back(points_table(sweep->points, sweep->meshes));
   report.notes = sweep->inputs.manifest.remarks;
+  if (sweep->names.trained) report.notes.push_back(trained_text(*sweep));
   add_topology(context, report);
   const Exit exit = finish(context, std::move(report));
   return exit == Exit::Fine && fitting == 0 ? Exit::Findings : exit;

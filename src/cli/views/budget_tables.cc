@@ -294,13 +294,8 @@ std::vector<std::pair<std::string, Cell>> budget_summary(const Budget& budget) {
           {"fits", fits}};
 }
 
-namespace {
-
-// "224 of 515 parameters are trained: 6,815,744 of 8,037,076,992 elements, 13.0
-// MiB of 15.0 GiB; the others are frozen, without gradient and state"
-std::string trained_text(const Budget& budget) {
-  const Budget::Part& trained = budget.trained;
-  const Budget::Part& frozen = budget.frozen;
+std::string training_note(const Budget::Part& trained,
+                          const Budget::Part& frozen) {
   return count_text(trained.parameters) + " of " +
          plural(trained.parameters + frozen.parameters, "parameter") +
          (trained.parameters == 1 ? " is trained: " : " are trained: ") +
@@ -309,8 +304,6 @@ std::string trained_text(const Budget& budget) {
          amount(trained.bytes) + " of " + amount(trained.bytes + frozen.bytes) +
          "; the others are frozen, without gradient and state";
 }
-
-}  // namespace
 
 Table training_table(const Budget& budget) {
   Table table;
@@ -338,7 +331,9 @@ std::vector<std::string> budget_notes(const Context& context,
   const StateOptions& state = answer.input.options.state;
   std::vector<std::string> lines;
   const bool trains = state.optimizer != Optimizer::None;
-  if (!answer.input.trained.empty()) lines.push_back(trained_text(budget));
+  if (!answer.input.trained.empty()) {
+    lines.push_back(training_note(budget.trained, budget.frozen));
+  }
   if (trains && budget.untrained > 0) {
     lines.push_back(plural(budget.untrained, "parameter") + " of " +
                     amount(budget.untrained_bytes) +

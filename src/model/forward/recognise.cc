@@ -351,8 +351,8 @@ bool check_adapters(const Manifest& manifest, const RunnableModel& model,
   for (const auto& [part, name] : first) problem.fact(in_backticks(name));
   problem.fact("`lora_A` and `lora_B` beside the weight of a linear layer are");
   problem.help(
-      "without activations, `analyze` counts all of them: leave out `--batch` "
-      "and `--seq`");
+      "`check` and `analyze` count all adapters where `--batch` and `--seq` do "
+      "not ask for activations");
   return false;
 }
 
