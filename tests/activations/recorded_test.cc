@@ -227,10 +227,6 @@ TEST_CASE("brackets hold what PyTorch keeps of what is trained alone") {
     // that; of little else this is much.
     if (name != "vit-sdpa-bfloat16-norm") CHECK(kept.saved[0] <= saved);
     CHECK(kept.peak[0] <= all);
-    if (std::getenv("SHOW_BRACKETS"))
-      MESSAGE(name, " ", kept.saved[0], " ", saved, " ", kept.saved[1], " ",
-              kept.saved[2], " peak ", kept.peak[0], " ", all, " ", peak, " ",
-              kept.peak[2]);
     CHECK(saved <= kept.saved[2]);
     CHECK(peak <= kept.peak[2]);
   }

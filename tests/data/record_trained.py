@@ -4,6 +4,7 @@
     pip install transformers==5.24.0 torch peft==0.21.2
     OMP_NUM_THREADS=1 python tests/data/record_trained.py tests/data/trained.jsonl
     OMP_NUM_THREADS=1 python tests/data/record_trained.py tests/data/trained.jsonl --only llama
+    python tests/data/record_trained.py tests/data/peft/llama-3.2-1b-lora.json --manifest
 
 As record_saved.py, whose models and measures these are: tiny, with random weights, in
 training, on the CPU. A line of trained.jsonl:
@@ -22,6 +23,7 @@ training, on the CPU. A line of trained.jsonl:
 
 import argparse
 import importlib.util
+import json
 import pathlib
 import re
 import sys
@@ -165,13 +167,31 @@ def folded(model):
     return found
 
 
+def write_manifest(path):
+    """Llama 3.2 1B with a LoRA on attention, without weights."""
+    config = transformers.AutoConfig.from_pretrained(HERE / "configs/llama-3.2-1b.json")
+    with torch.device("meta"):
+        model = transformers.LlamaForCausalLM(config).to(torch.bfloat16)
+        model = peft.get_peft_model(model, peft.LoraConfig(
+            r=16, lora_alpha=32, target_modules=["q_proj", "k_proj", "v_proj", "o_proj"]))
+    facts = {"heads": config.num_attention_heads, "kv_heads": config.num_key_value_heads, "head_dim": config.head_dim}
+    lines = [f"  {json.dumps(name)}: " + json.dumps({"shape": list(each.shape), "dtype": str(each.dtype).removeprefix("torch.")})
+             for name, each in model.named_parameters()]
+    path.write_text(f'{{"name": {json.dumps(path.stem)}, "facts": {json.dumps(facts)}, "parameters": {{\n'
+                    + ",\n".join(lines) + "\n}}\n")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("file", type=pathlib.Path)
     parser.add_argument("--only", default="", help="a part of names")
+    parser.add_argument("--manifest", action="store_true", help="write the manifest of a large model with adapters instead")
     options = parser.parse_args()
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
+    if options.manifest:
+        write_manifest(options.file)
+        return 0
     old = {case["name"]: case for case in record_logits.read_lines(options.file)} if options.file.exists() else {}
     new, refused = {}, 0
     for case in cases():
