@@ -296,6 +296,11 @@ std::vector<std::pair<std::string, Cell>> budget_summary(const Budget& budget) {
 
 std::string training_note(const Budget::Part& trained,
                           const Budget::Part& frozen) {
+  if (frozen.parameters == 0) {
+    return "all " + plural(trained.parameters, "parameter") +
+           " are trained: " + count_text(trained.elements) + " elements, " +
+           amount(trained.bytes);
+  }
   return count_text(trained.parameters) + " of " +
          plural(trained.parameters + frozen.parameters, "parameter") +
          (trained.parameters == 1 ? " is trained: " : " are trained: ") +
