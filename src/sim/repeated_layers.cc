@@ -2,11 +2,11 @@
 #include "sim/repeated_layers.h"
 
 #include <algorithm>
-#include <charconv>
 #include <tuple>
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "core/fold.h"
 #include "graph/build.h"
 #include "resolve/match.h"
 #include "sim/activations.h"
@@ -22,26 +22,6 @@ constexpr int64_t kMostBefore = 8;
 constexpr int64_t kMostLayers = 512;
 
 // A name's first part that is a number.
-struct NumberIn {
-  size_t begin = 0;
-  size_t end = 0;
-  int64_t number = -1;  // -1: there is none
-};
-NumberIn first_number(std::string_view name) {
-  for (size_t at = 0; at <= name.size();) {
-    const size_t end = std::min(name.find_first_of("./", at), name.size());
-    int64_t number = 0;
-    const char* const last = name.data() + end;
-    const auto [rest, problem] =
-        std::from_chars(name.data() + at, last, number);
-    if (end > at && problem == std::errc() && rest == last && number >= 0) {
-      return {at, end, number};
-    }
-    at = end + 1;
-  }
-  return {};
-}
-
 std::string with_number(std::string_view name, const NumberIn& at,
                         const std::string& number) {
   std::string text(name.substr(0, at.begin));
