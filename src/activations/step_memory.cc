@@ -67,11 +67,8 @@ class StepMaker {
   StepMaker(const StepInput& input, const StepOptions& options)
       : input_(input),
         options_(options),
-        plain_(segments_of(input.program.program, options.segments, {})),
-        repeated_(options.remat.is_none()
-                      ? plain_
-                      : segments_of(input.program.program, options.segments,
-                                    options.remat)) {
+        plain_(input.layers.plain),
+        repeated_(input.layers.repeated) {
     list_steps();
     find_gathered();
   }
@@ -115,11 +112,11 @@ class StepMaker {
   }
 
   void list_steps() {
-    const auto& cycle = input_.program.cycle;
+    const auto& cycle = input_.layers.cycle;
     std::map<int64_t, Int128> weights;
     Int128 others = 0;
     for (size_t i = 0; i < input_.manifest.size(); ++i) {
-      const int64_t layer = input_.model.layer_of[i].first;
+      const int64_t layer = input_.layers.layer_of[i];
       const Int128 bytes = input_.plan.of(i).bytes_per_device;
       (layer < 0 ? others : weights[layer]) += bytes;
     }
@@ -144,7 +141,7 @@ class StepMaker {
         add_layer(s, layer++);
       } else if (layer == 0) {
         // Segments of layers stand one after another, in the layers' order.
-        for (; layer < input_.model.layers; ++layer) {
+        for (; layer < input_.layers.layers; ++layer) {
           add_layer(s + static_cast<size_t>(layer_for(*cycle, layer)), layer);
         }
       }
@@ -389,8 +386,8 @@ class StepMaker {
 
   const StepInput& input_;
   const StepOptions& options_;
-  std::vector<Segment> plain_;
-  std::vector<Segment> repeated_;
+  const std::vector<Segment>& plain_;
+  const std::vector<Segment>& repeated_;
   std::vector<Step> steps_;
   Int128 others_ = 0;  // bytes of parameters outside of layers
   Int128 most_of_layer_ = 0;
@@ -399,6 +396,24 @@ class StepMaker {
 };
 
 }  // namespace
+
+StepLayers step_layers(const ForwardModel& model,
+                       const RepeatedProgram& program,
+                       const StepOptions& options) {
+  StepLayers layers;
+  layers.plain = segments_of(program.program, options.segments, {});
+  layers.repeated =
+      options.remat.is_none()
+          ? layers.plain
+          : segments_of(program.program, options.segments, options.remat);
+  layers.cycle = program.cycle;
+  layers.layers = model.layers;
+  layers.layer_of.reserve(model.layer_of.size());
+  for (const auto& [layer, name] : model.layer_of) {
+    layers.layer_of.push_back(layer);
+  }
+  return layers;
+}
 
 std::optional<MemoryBracket> step_memory(const StepInput& input,
                                          const StepOptions& options,
