@@ -67,11 +67,8 @@ class StepMaker {
   StepMaker(const StepInput& input, const StepOptions& options)
       : input_(input),
         options_(options),
-        plain_(segments_of(input.program.program, options.segments, {})),
-        repeated_(options.remat.is_none()
-                      ? plain_
-                      : segments_of(input.program.program, options.segments,
-                                    options.remat)) {
+        plain_(input.layers.plain),
+        repeated_(input.layers.repeated) {
     list_steps();
     find_gathered();
   }
@@ -115,12 +112,14 @@ class StepMaker {
   }
 
   void list_steps() {
-    const auto& cycle = input_.program.cycle;
+    const auto& cycle = input_.layers.cycle;
     std::map<int64_t, Int128> weights;
     Int128 others = 0;
     for (size_t i = 0; i < input_.manifest.size(); ++i) {
-      const int64_t layer = input_.model.layer_of[i].first;
-      if (is_frozen(input_.model, i)) continue;  // it has no gradient
+      if (!input_.layers.frozen.empty() && input_.layers.frozen[i]) {
+        continue;  // it has no gradient
+      }
+      const int64_t layer = input_.layers.layer_of[i];
       const Int128 bytes = input_.plan.of(i).bytes_per_device;
       (layer < 0 ? others : weights[layer]) += bytes;
     }
@@ -145,7 +144,7 @@ class StepMaker {
         add_layer(s, layer++);
       } else if (layer == 0) {
         // Segments of layers stand one after another, in the layers' order.
-        for (; layer < input_.model.layers; ++layer) {
+        for (; layer < input_.layers.layers; ++layer) {
           add_layer(s + static_cast<size_t>(layer_for(*cycle, layer)), layer);
         }
       }
@@ -390,8 +389,8 @@ class StepMaker {
 
   const StepInput& input_;
   const StepOptions& options_;
-  std::vector<Segment> plain_;
-  std::vector<Segment> repeated_;
+  const std::vector<Segment>& plain_;
+  const std::vector<Segment>& repeated_;
   std::vector<Step> steps_;
   Int128 others_ = 0;  // bytes of parameters outside of layers
   Int128 most_of_layer_ = 0;
@@ -400,6 +399,25 @@ class StepMaker {
 };
 
 }  // namespace
+
+StepLayers step_layers(const ForwardModel& model,
+                       const RepeatedProgram& program,
+                       const StepOptions& options) {
+  StepLayers layers;
+  layers.plain = segments_of(program.program, options.segments, {});
+  layers.repeated =
+      options.remat.is_none()
+          ? layers.plain
+          : segments_of(program.program, options.segments, options.remat);
+  layers.cycle = program.cycle;
+  layers.layers = model.layers;
+  layers.frozen = model.frozen;
+  layers.layer_of.reserve(model.layer_of.size());
+  for (const auto& [layer, name] : model.layer_of) {
+    layers.layer_of.push_back(layer);
+  }
+  return layers;
+}
 
 std::optional<MemoryBracket> step_memory(const StepInput& input,
                                          const StepOptions& options,

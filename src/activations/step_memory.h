@@ -19,10 +19,13 @@
 // warmed up).
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "activations/bracket.h"
 #include "activations/options.h"
+#include "activations/segments.h"
 #include "core/manifest.h"
 #include "core/plan.h"
 #include "memory/budget.h"
@@ -30,13 +33,27 @@
 
 namespace shardplan {
 
+// What the parts of a model hold, in their order: from its forward pass, or
+// from shapes (activations/shapes.h).
+struct StepLayers {
+  std::vector<Segment> plain;
+  std::vector<Segment> repeated;  // where layers are computed again
+  // Of layers that stand for others; none: all are there.
+  std::optional<LayerCycle> cycle;
+  int64_t layers = 0;             // of the model
+  std::vector<int64_t> layer_of;  // per parameter; -1: outside of layers
+  std::vector<bool> frozen = {};  // per parameter; empty: none
+};
+StepLayers step_layers(const ForwardModel& model,
+                       const RepeatedProgram& program,
+                       const StepOptions& options);
+
 struct StepInput {
   const Manifest& manifest;
   const Plan& plan;
   const Budget& budget;
   const BudgetOptions& options;
-  const ForwardModel& model;
-  const RepeatedProgram& program;
+  const StepLayers& layers;
 };
 
 // Empty, with the reason reported (SP017), beyond 63 bits.

@@ -114,6 +114,24 @@ bool has_number(std::string_view name) {
   return found;
 }
 
+NumberIn first_number(std::string_view name) {
+  constexpr size_t kMostDigits = 9;
+  for (size_t begin = 0; begin < name.size();) {
+    size_t end = begin;
+    int64_t number = 0;
+    for (; end < name.size() && is_digit(name[end]); ++end) {
+      if (end - begin < kMostDigits) number = number * 10 + (name[end] - '0');
+    }
+    const bool whole = end == name.size() || separates(name[end]);
+    if (whole && end > begin && end - begin <= kMostDigits) {
+      return {begin, end, number};
+    }
+    while (end < name.size() && !separates(name[end])) ++end;
+    begin = end + 1;
+  }
+  return {};
+}
+
 Folding fold(const std::vector<uint32_t>& kinds, const NameOf& name_of) {
   Folding folding;
   folding.class_of.reserve(kinds.size());

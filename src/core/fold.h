@@ -27,6 +27,14 @@ std::string folded_name(std::string_view name);
 // Whether a component of the name is a number.
 bool has_number(std::string_view name);
 
+// The first component of digits, of at most nine: the layer, in a name.
+struct NumberIn {
+  size_t begin = 0;  // of its digits
+  size_t end = 0;
+  int64_t number = -1;  // -1: there is none
+};
+NumberIn first_number(std::string_view name);
+
 struct ParameterClass {
   uint32_t folded = 0;  // number of its folded name
   uint32_t kind = 0;

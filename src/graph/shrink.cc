@@ -2,7 +2,6 @@
 #include "graph/shrink.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -145,21 +144,6 @@ Shapes shapes_of(const GraphDescription& description) {
   return shapes;
 }
 
-// The first number in a name, that of its layer: 12 of "layers.12.mlp.w1".
-std::optional<int64_t> first_number(std::string_view name) {
-  while (!name.empty()) {
-    const size_t end = std::min(name.find_first_of("./"), name.size());
-    int64_t number = 0;
-    const char* const last = name.data() + end;
-    const auto read = std::from_chars(name.data(), last, number);
-    if (end > 0 && read.ec == std::errc() && read.ptr == last && number >= 0) {
-      return number;
-    }
-    name.remove_prefix(std::min(end + 1, name.size()));
-  }
-  return std::nullopt;
-}
-
 ModelFacts facts_of(ModelFacts facts, const RunnableModel& model) {
   const auto follow = [&](std::optional<int64_t>& fact, const char* name) {
     if (fact) fact = model_size(model, name);
@@ -234,9 +218,9 @@ int64_t shrunk_layers(const RunnableModel& model, const Manifest& manifest) {
   // Per class of tensors, the first layer that has one.
   std::vector<int64_t> first(folding.classes.size(), layers);
   for (size_t i = 0; i < manifest.size(); ++i) {
-    const auto layer = first_number(manifest.name(i));
+    const int64_t layer = first_number(manifest.name(i)).number;
     int64_t& known = first[folding.class_of[i]];
-    if (layer) known = std::min(known, *layer);
+    if (layer >= 0) known = std::min(known, layer);
   }
   int64_t count = kLeastLayers;
   for (const int64_t layer : first) {

@@ -77,28 +77,6 @@ GroupPlace place_of(const std::vector<std::string_view>& parts) {
   return GroupPlace::Unknown;
 }
 
-struct Number {
-  size_t begin = 0;  // of its digits
-  size_t end = 0;    // 0: there is none
-  int64_t value = 0;
-};
-
-// The first component of digits, of at most nine.
-Number first_number(std::string_view name) {
-  for (size_t begin = 0; begin < name.size();) {
-    size_t end = begin;
-    int64_t value = 0;
-    bool digits = true;
-    for (; end < name.size() && !separates(name[end]); ++end) {
-      digits = digits && name[end] >= '0' && name[end] <= '9';
-      if (digits && end - begin < 9) value = value * 10 + (name[end] - '0');
-    }
-    if (digits && end > begin && end - begin <= 9) return {begin, end, value};
-    begin = end + 1;
-  }
-  return {};
-}
-
 // The name up to the module that a parameter outside of layers belongs to.
 std::string_view module_name(std::string_view name) {
   const std::string_view module = split_name(name).module;
@@ -131,15 +109,15 @@ class UnitCollector {
     std::vector<std::string_view> order;
     for (size_t i = 0; i < manifest_.size(); ++i) {
       const std::string_view name = manifest_.name(i);
-      const Number number = first_number(name);
-      if (number.end == 0) continue;
+      const NumberIn number = first_number(name);
+      if (number.number < 0) continue;
       const std::string_view prefix = name.substr(0, number.begin);
       const auto [entry, is_new] = numbers.try_emplace(prefix);
       if (is_new) {
         stack_of_.emplace(prefix, static_cast<int64_t>(order.size()));
         order.push_back(prefix);
       }
-      entry->second.insert(number.value);
+      entry->second.insert(number.number);
     }
     for (const std::string_view prefix : order) {
       result_.stacks.push_back(
@@ -160,18 +138,18 @@ class UnitCollector {
 
   void add(size_t parameter) {
     const std::string_view name = manifest_.name(parameter);
-    const Number number = first_number(name);
+    const NumberIn number = first_number(name);
     // Most names are of the same layer as the one before.
-    if (number.end > 0 && name.substr(0, number.end) == last_layer_) {
+    if (number.number >= 0 && name.substr(0, number.end) == last_layer_) {
       ++members_[last_unit_].counts[kind_of_[parameter]];
       return;
     }
     LayerGroup group;
     Members members;
-    if (number.end > 0) {
+    if (number.number >= 0) {
       group.name = name.substr(0, number.end);
       group.stack = stack_of_.at(name.substr(0, number.begin));
-      group.number = number.value;
+      group.number = number.number;
       members.label = std::string(name.substr(0, number.begin)) + "*";
     } else if (const auto stacked = stacking_of(stack_of(name))) {
       group.name = stack_of(name);
@@ -196,7 +174,7 @@ class UnitCollector {
       members_.push_back(std::move(members));
     }
     ++members_[entry->second].counts[kind_of_[parameter]];
-    if (number.end > 0) {
+    if (number.number >= 0) {
       last_layer_ = name.substr(0, number.end);
       last_unit_ = entry->second;
     }

@@ -2,12 +2,12 @@
 #include "sim/repeated_layers.h"
 
 #include <algorithm>
-#include <charconv>
 #include <set>
 #include <tuple>
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "core/fold.h"
 #include "graph/build.h"
 #include "resolve/match.h"
 #include "sim/activations.h"
@@ -22,27 +22,6 @@ constexpr int64_t kMostOtherwise = 8;
 // Layers that are partitioned where none may be left out: of more it would take
 // minutes.
 constexpr int64_t kMostLayers = 512;
-
-// A name's first part that is a number.
-struct NumberIn {
-  size_t begin = 0;
-  size_t end = 0;
-  int64_t number = -1;  // -1: there is none
-};
-NumberIn first_number(std::string_view name) {
-  for (size_t at = 0; at <= name.size();) {
-    const size_t end = std::min(name.find_first_of("./", at), name.size());
-    int64_t number = 0;
-    const char* const last = name.data() + end;
-    const auto [rest, problem] =
-        std::from_chars(name.data() + at, last, number);
-    if (end > at && problem == std::errc() && rest == last && number >= 0) {
-      return {at, end, number};
-    }
-    at = end + 1;
-  }
-  return {};
-}
 
 bool has_frozen(const ForwardModel& model) {
   return std::find(model.frozen.begin(), model.frozen.end(), true) !=

@@ -345,4 +345,21 @@ std::optional<std::shared_ptr<const Document>> find_config(
   return std::make_shared<const Document>(*std::move(document));
 }
 
+std::optional<int64_t> experts_per_token(const Document& config) {
+  const std::initializer_list<const char*> kKeys = {"num_experts_per_tok",
+                                                        "num_experts_per_token",
+                                                        "moe_topk",
+                                                        "moe_top_k",
+                                                        "moe_k",
+                                                        "top_k_experts"};
+  const Node root = config.root();
+  for (const char* part : {"", "text_config", "ffn_config"}) {
+    const auto map =
+        *part == '\0' ? std::optional<Node>(root) : root.find(part);
+    if (!map || !map->is_map()) continue;
+    if (const auto count = find_size(*map, kKeys)) return count;
+  }
+  return std::nullopt;
+}
+
 }  // namespace shardplan

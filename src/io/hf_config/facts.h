@@ -2,6 +2,7 @@
 // The config.json of a model.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,5 +18,8 @@ namespace shardplan {
 // or cannot be read, which is reported.
 std::optional<std::shared_ptr<const Document>> find_config(
     const std::string& path, Host& host, Diagnostics& diags);
+
+// How many experts a token goes to, by the names that configs have for it.
+std::optional<int64_t> experts_per_token(const Document& config);
 
 }  // namespace shardplan

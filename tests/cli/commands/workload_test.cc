@@ -115,8 +115,21 @@ TEST_CASE("workload: a model without a forward pass says so") {
                        {"n_layer", 2},
                        {"n_head", 4}};
   const Ran result = ran({"check", "--batch", "2", "--seq", "8"}, config);
-  CHECK(result.exit == 2);
-  CHECK(has_text(result.text, "SP016"));
+  CHECK(result.exit == 0);
+  CHECK(has_text(result.text, "from the shapes of weights"));
+  // One that shapes do not tell: its layers share weights.
+  const Json shared = {{"architectures", {"AlbertForMaskedLM"}},
+                       {"model_type", "albert"},
+                       {"vocab_size", 128},
+                       {"embedding_size", 32},
+                       {"hidden_size", 64},
+                       {"intermediate_size", 128},
+                       {"num_hidden_layers", 3},
+                       {"num_attention_heads", 4}};
+  const Ran refused = ran({"check", "--batch", "2", "--seq", "8"}, shared);
+  CHECK(refused.exit == 2);
+  CHECK(has_text(refused.text, "SP016"));
+  CHECK(has_text(refused.text, "3 layers use the weights of 1"));
 }
 
 // tests/data/xla_memory.jsonl: what XLA plans for whole train steps on eight

@@ -6,12 +6,11 @@
 #include <map>
 #include <memory>
 
+#include "activations/shapes.h"
 #include "activations/step_memory.h"
 #include "base/checked.h"
 #include "base/text.h"
 #include "cli/commands/workload/request.h"
-#include "cli/flag_values.h"
-#include "cli/flags.h"
 #include "core/facts.h"
 #include "findings/step_findings.h"
 #include "io/hf_config/facts.h"
@@ -165,11 +164,35 @@ std::vector<bool> frozen_of(const Manifest& manifest,
   return any ? frozen : std::vector<bool>{};
 }
 
+// Of frozen weights nothing need be kept, and which these are shapes do not
+// tell of what stands between two weights.
+void keep_least(StepLayers& layers) {
+  for (auto* segments : {&layers.plain, &layers.repeated}) {
+    for (Segment& segment : *segments) {
+      SegmentMemory& least = segment.memory.front();
+      const auto logits = least.backward_by.find(std::string(kLogits));
+      SegmentMemory bare;
+      if (logits != least.backward_by.end()) {
+        bare.forward = logits->second;
+        bare.backward = logits->second;
+        bare.backward_by.insert(*logits);
+      }
+      least = std::move(bare);
+    }
+  }
+}
+
+// What a model is known by: its forward pass, or its shapes alone.
+struct TrainedModel {
+  std::optional<RunnableModel> runnable;
+  std::optional<int64_t> experts_per_token;
+};
+
 // A step under one set of options. What is common to several is made once.
 class Stepper {
  public:
   Stepper(const Options& options, const Session& session,
-          const BudgetInput& budget, RunnableModel model)
+          const BudgetInput& budget, TrainedModel model)
       : options_(options),
         frozen_(frozen_of(session.manifest, budget.trained)),
         session_(session),
@@ -184,12 +207,37 @@ class Stepper {
                                        const Budget& budget,
                                        const StepOptions& step,
                                        Diagnostics& diags) {
-    if (!program_ || step.microbatches != microbatches_) {
-      if (!partition(step.microbatches, diags)) return std::nullopt;
+    std::optional<StepLayers> layers;
+    if (model_.runnable) {
+      if (!program_ || step.microbatches != microbatches_) {
+        if (!partition(step.microbatches, diags)) return std::nullopt;
+      }
+      layers = step_layers(*forward_, *program_, step);
+    } else {
+      ShapedModel shaped = by_shapes(step);
+      if (!shaped.unknown.empty()) return std::nullopt;
+      layers = std::move(shaped.layers);
+      layers->frozen = frozen_;
+      if (!frozen_.empty()) keep_least(*layers);
     }
-    return step_memory(
-        {session_.manifest, session_.plan, budget, how, *forward_, *program_},
-        step, diags);
+    return step_memory({session_.manifest, session_.plan, budget, how, *layers},
+                       step, diags);
+  }
+
+  ShapedModel by_shapes(const StepOptions& step) const {
+    const Mesh& mesh = session_.plan.mesh;
+    const StepPass pass = pass_of(options_, axes_, mesh, step.microbatches);
+    ShapedWorkload workload;
+    workload.sequences = pass.sequences;
+    workload.source_length = pass.pass.length;
+    workload.length = pass.pass.target_length.value_or(pass.pass.length);
+    workload.batch = axes_.batch;
+    workload.sequence = axes_.sequence;
+    for (const Axis& axis : mesh.axes()) {
+      if (is_gathered_axis(axis.name)) workload.gathered.push_back(axis.name);
+    }
+    workload.experts_per_token = model_.experts_per_token;
+    return layers_by_shapes(session_.manifest, session_.plan, workload, step);
   }
 
  private:
@@ -199,7 +247,7 @@ class Stepper {
     const StepPass pass =
         pass_of(options_, axes_, session_.plan.mesh, microbatches);
     forward_.emplace(
-        forward_model(session_.manifest, model_, pass.pass, frozen_));
+        forward_model(session_.manifest, *model_.runnable, pass.pass, frozen_));
     auto program = partition_layers(
         *forward_,
         {session_.manifest, session_.plan, &placed_by_,
@@ -217,7 +265,7 @@ class Stepper {
   RuleSet rules_;
   WorkloadAxes axes_;
   RuleSet placed_by_;
-  RunnableModel model_;
+  TrainedModel model_;
   std::optional<ForwardModel> forward_;  // the program refers to its graph
   std::optional<RepeatedProgram> program_;
   int64_t microbatches_ = 0;
@@ -357,9 +405,13 @@ std::string workload_text(const Options& options, const Session& session,
   return text;
 }
 
-std::optional<RunnableModel> recognise_trained(const Options& options,
-                                               const Session& session,
-                                               Host& host, Diagnostics& diags) {
+// By its forward pass, where one is known; else by shapes. What recognising it
+// said is left in `recognised` for when shapes do not tell either.
+std::optional<TrainedModel> recognise_trained(const Options& options,
+                                              const Session& session,
+                                              Host& host,
+                                              Diagnostics& recognised,
+                                              Diagnostics& diags) {
   const PlanRequest& request = options.planning;
   auto config = find_config(request.model, host, diags);
   if (!config) return std::nullopt;
@@ -369,8 +421,52 @@ std::optional<RunnableModel> recognise_trained(const Options& options,
         load_architecture(*request.reading.architecture, host, diags);
     if (architecture == nullptr) return std::nullopt;
   }
-  return recognise_model(session.manifest, *std::move(config),
-                         std::move(architecture), diags);
+  TrainedModel model;
+  if (*config != nullptr) model.experts_per_token = experts_per_token(**config);
+  model.runnable = recognise_model(session.manifest, *std::move(config),
+                                   std::move(architecture), recognised);
+  return model;
+}
+
+// Whether there is no forward pass, or none of what the config asks for; what
+// is wrong with a config is wrong for shapes, too.
+bool may_go_by_shapes(const Diagnostics& recognised) {
+  const auto& all = recognised.all();
+  return std::all_of(all.begin(), all.end(), [](const Diagnostic& each) {
+    return each.severity != Severity::Error ||
+           each.code == Code::UnknownFamily ||
+           each.code == Code::UnsupportedConfig;
+  });
+}
+
+// What is answered, and what is not: a bracket from shapes.
+void report_by_shapes(const Manifest& manifest,
+                      const std::vector<std::string>& left_out,
+                      Diagnostics& diags) {
+  auto note = diags.report(Code::UnknownFamily, Severity::Note, {},
+                           "the forward pass of this " +
+                               in_backticks(manifest.model_type) +
+                               " is not known: what its layers hold is worked "
+                               "out from the shapes of "
+                               "their weights");
+  note.fact("the bracket is wider than one of a forward pass would be");
+  for (const std::string& each : left_out) {
+    note.fact("a step of the layers of text alone: what " + each +
+              " keep is not counted");
+  }
+}
+
+// Where shapes do not tell either: why the forward pass is not known, and why
+// shapes do not do.
+void report_untold(const Diagnostics& recognised, const std::string& why,
+                   Diagnostics& diags) {
+  for (Diagnostic each : recognised.all()) {
+    if (each.severity == Severity::Error) {
+      each.facts.push_back("what backward keeps does not follow from shapes: " +
+                           why);
+    }
+    diags.add(std::move(each));
+  }
 }
 
 }  // namespace
@@ -429,8 +525,16 @@ std::optional<StepAnswer> answer_step(const Options& options,
                                       const Session& session,
                                       const BudgetAnswer& budget, Host& host,
                                       Diagnostics& diags) {
-  auto model = recognise_trained(options, session, host, diags);
+  Diagnostics recognised;
+  auto model = recognise_trained(options, session, host, recognised, diags);
   if (!model) return std::nullopt;
+  const bool by_shapes = !model->runnable;
+  const int64_t adapted = adapter_bytes(session.manifest, budget.input);
+  // Shapes say nothing of what adapters read.
+  if (by_shapes && (adapted > 0 || !may_go_by_shapes(recognised))) {
+    for (const Diagnostic& each : recognised.all()) diags.add(each);
+    return std::nullopt;
+  }
   Stepper stepper(options, session, budget.input, *std::move(model));
   StateOptions state = budget.input.options.state;
   // What is frozen, and that is most, keeps its own dtype.
@@ -439,8 +543,19 @@ std::optional<StepAnswer> answer_step(const Options& options,
   // Bytes of a number; all that are computed with have whole ones.
   Options asked = options;
   asked.workload.step.segments.element_bytes = byte_count(1, dtype).value_or(1);
-  asked.workload.step.segments.adapter_bytes =
-      adapter_bytes(session.manifest, budget.input);
+  asked.workload.step.segments.adapter_bytes = adapted;
+  StepAnswer answer;
+  if (by_shapes) {
+    const ShapedModel shaped = stepper.by_shapes(asked.workload.step);
+    if (!shaped.unknown.empty()) {
+      report_untold(recognised, shaped.unknown, diags);
+      return std::nullopt;
+    }
+    report_by_shapes(session.manifest, shaped.left_out, diags);
+    answer.left_out = shaped.left_out;
+  } else {
+    for (const Diagnostic& each : recognised.all()) diags.add(each);
+  }
   auto bracket = stepper.bracket(budget.input.options, budget.budget,
                                  asked.workload.step, diags);
   if (!bracket) return std::nullopt;
@@ -450,8 +565,8 @@ std::optional<StepAnswer> answer_step(const Options& options,
         {*limit, *bracket, tried(asked, session, budget, *bracket, stepper)},
         diags);
   }
-  StepAnswer answer;
   answer.workload = workload_text(options, session, stepper.axes(), dtype);
+  if (by_shapes) answer.workload += "; from the shapes of weights";
   const StepPass pass = pass_of(options, stepper.axes(), session.plan.mesh,
                                 options.workload.step.microbatches);
   if (pass.uneven) {
@@ -540,118 +655,11 @@ void add_step(const StepAnswer& answer, const Budget& budget, Report& report) {
   report.tables.push_back(bracket_table(bracket, false));
   report.tables.push_back(alive_table(bracket));
   report.notes.push_back(answer.workload);
-  if (budget.limit) report.notes.push_back(fit_text(bracket, *budget.limit));
-  for (const std::string& note : answer.notes) report.notes.push_back(note);
-}
-
-namespace {
-
-constexpr std::string_view kCounting = "check analyze";
-constexpr int64_t kMostTiles = 1'000'000;
-
-std::vector<std::string> attention_names() { return {"flash", "scores"}; }
-std::vector<std::string> kernel_names() { return {"any", "fused", "eager"}; }
-
-void set_remat(const Setting& s, Options& o, Diagnostics& d) {
-  o.workload.given = true;
-  if (const auto remat = read_remat(s.value, d)) o.workload.step.remat = *remat;
-}
-
-// `1f1b`, `gpipe`, `interleaved:4`
-void set_schedule(const Setting& s, Options& o, Diagnostics& d) {
-  StepOptions& step = o.workload.step;
-  o.workload.given = true;
-  constexpr std::string_view kInterleaved = "interleaved:";
-  if (s.value == "1f1b") {
-    step.schedule = PipelineSchedule::OneForwardOneBackward;
-  } else if (s.value == "gpipe") {
-    step.schedule = PipelineSchedule::AllForward;
-  } else if (s.value.starts_with(kInterleaved)) {
-    Setting chunks = s;
-    chunks.value = s.value.substr(kInterleaved.size());
-    step.schedule = PipelineSchedule::Interleaved;
-    step.chunks = integer_of(chunks, 1, 4096, d).value_or(1);
-  } else {
-    d.error(Code::Usage, s.where,
-            title_of(s) + " knows no schedule `" + s.value + "`")
-        .help(
-            "one of 1f1b, gpipe, interleaved:N, where a stage has N chunks of "
-            "layers");
+  if (budget.limit) {
+    report.notes.push_back(fit_text(bracket, *budget.limit) +
+                           (answer.left_out.empty() ? "" : ", of text alone"));
   }
-}
-
-}  // namespace
-
-const std::vector<Flag>& workload_flags() {
-  static const std::vector<Flag> kFlags = {
-      {"remat", 0, Takes::Text, "POLICY", "Memory",
-       "what backward keeps of a layer: none (default), dots, block, full, or "
-       "a framework's own name",
-       kCounting, false, true, nullptr, set_remat},
-      {"microbatches", 0, Takes::Text, "N", "Memory",
-       "parts that a training step is done in (default 1)", kCounting, false,
-       true, nullptr,
-       [](const Setting& s, Options& o, Diagnostics& d) {
-         o.workload.given = true;
-         o.workload.step.microbatches =
-             integer_of(s, 1, kMostMicrobatches, d).value_or(1);
-       }},
-      {"schedule", 0, Takes::Text, "NAME", "Memory",
-       "order of micro-batches over --stages: 1f1b (default), gpipe, "
-       "interleaved:N",
-       kCounting, false, true, nullptr, set_schedule},
-      {"attention", 0, Takes::Choice, "KIND", "Memory",
-       "flash (default) holds no scores of attention, scores all of them",
-       kCounting, false, true, attention_names,
-       [](const Setting& s, Options& o, Diagnostics&) {
-         o.workload.given = true;
-         o.workload.step.segments.attention =
-             s.value == "scores" ? AttentionKind::Scores : AttentionKind::Flash;
-       }},
-      {"kernels", 0, Takes::Choice, "KIND", "Memory",
-       "what runs the step: fused kernels, every operation by itself, or any "
-       "(default)",
-       kCounting, false, true, kernel_names,
-       [](const Setting& s, Options& o, Diagnostics&) {
-         o.workload.given = true;
-         o.workload.step.kernels = s.value == "fused"   ? Kernels::Fused
-                                   : s.value == "eager" ? Kernels::Eager
-                                                        : Kernels::Any;
-       }},
-      {"dropout", 0, Takes::Nothing, "", "Memory",
-       "masks of dropout are kept: of embeddings, of what attention and MLP "
-       "add, of scores",
-       kCounting, false, true, nullptr,
-       [](const Setting&, Options& o, Diagnostics&) {
-         o.workload.given = true;
-         o.workload.step.segments.dropout = true;
-       }},
-      {"loss-tiles", 0, Takes::Text, "N", "Memory",
-       "parts in which logits and loss are computed (default 1)", kCounting,
-       false, true, nullptr,
-       [](const Setting& s, Options& o, Diagnostics& d) {
-         o.workload.given = true;
-         o.workload.step.segments.loss_tiles =
-             integer_of(s, 1, kMostTiles, d).value_or(1);
-       }},
-      {"expert-factor", 0, Takes::Text, "F", "Memory",
-       "tokens of the fullest expert, of what it would have if all had as many "
-       "(default 1)",
-       kCounting, false, true, nullptr,
-       [](const Setting& s, Options& o, Diagnostics& d) {
-         o.workload.given = true;
-         const double factor = number_of(s, d).value_or(1);
-         if (factor < 1) {
-           d.error(Code::Usage, s.where,
-                   title_of(s) +
-                       " is at least 1: the fullest expert has no "
-                       "fewer tokens than an average one");
-           return;
-         }
-         o.workload.step.segments.expert_factor = factor;
-       }},
-  };
-  return kFlags;
+  for (const std::string& note : answer.notes) report.notes.push_back(note);
 }
 
 }  // namespace shardplan::cli

@@ -24,6 +24,9 @@ struct StepAnswer {
   // over fsdp=4; bf16; remat block; flash attention"
   std::string workload;
   std::vector<std::string> notes;
+  // Parts of the model whose activations are not among it: "154 parameters of
+  // `model.visual`".
+  std::vector<std::string> left_out;
 };
 
 // Whether a training step with a workload is asked for.
@@ -31,9 +34,10 @@ bool asks_for_step(const Options& options);
 // What contradicts itself or needs a workload (SP010).
 bool check_step_request(const Options& options, Diagnostics& diags);
 
-// Empty, with the reason reported: no forward pass is known of the model
-// (SP016), or it cannot be partitioned. SP301 and SP306 are reported, with
-// changes that were tried. REQUIRES: asks_for_step, check_step_request.
+// From the model's forward pass; from its shapes, where none is known. Empty,
+// with the reason reported: neither tells (SP016), or it cannot be partitioned.
+// SP301 and SP306 are reported, with changes that were tried. REQUIRES:
+// asks_for_step, check_step_request.
 std::optional<StepAnswer> answer_step(const Options& options,
                                       const Session& session,
                                       const BudgetAnswer& budget, Host& host,

@@ -1,0 +1,473 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "activations/shapes.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "activations/kept.h"
+#include "activations/token_weights.h"
+#include "base/checked.h"
+#include "core/fold.h"
+
+namespace shardplan {
+namespace {
+
+// Kernels of recurrent layers keep a state for every so many tokens.
+constexpr int64_t kChunk = 64;
+
+constexpr Int128 kMost = Int128{1} << 96U;
+
+// Numbers on a device.
+struct LayerShapes {
+  Int128 input = 0;    // of the layer
+  Int128 least = 0;    // each kind of dimension once
+  Int128 inner = 0;    // of all weights, what is not the residual stream
+  Int128 outer = 0;    // both widths of all weights
+  Int128 largest = 0;  // both widths of one weight
+  Int128 heads = 0;
+  Int128 routed = 0;  // rows of experts, as wide as the residual stream
+  Int128 scores = 0;
+  Int128 states = 0;    // of recurrent layers
+  Int128 chunked = 0;   // `outer`, of whole chunks of tokens
+  Int128 rows = 0;      // tokens
+  Int128 gathered = 0;  // the largest weight that is gathered for use
+  int64_t norms = 0;
+};
+
+// Of dimensions that are called alike, in experts or not: the least numbers of
+// one, and how many there are.
+using LabelCounts =
+    std::map<std::pair<std::string_view, bool>, std::pair<Int128, int64_t>>;
+
+class ShapeReader {
+ public:
+  ShapeReader(const Manifest& manifest, const Plan& plan,
+              const ShapedWorkload& workload, const StepOptions& options)
+      : manifest_(manifest),
+        plan_(plan),
+        workload_(workload),
+        options_(options),
+        model_(token_weights(manifest, plan, workload.gathered,
+                             workload.experts_per_token.has_value())) {}
+
+  ShapedModel read() {
+    ShapedModel result;
+    result.unknown = std::move(model_.unknown);
+    if (result.unknown.empty()) measure(result);
+    return result;
+  }
+
+ private:
+  // Numbers on a device, of all tokens, in a dimension that `axes` cut.
+  Int128 numbers(int64_t length, Int128 size, const AxisNames& axes,
+                 bool routed = false, const AxisNames& expert_axes = {}) const {
+    Int128 tokens = Int128{workload_.sequences} * length;
+    AxisNames cutting = workload_.sequence;
+    const auto cut = [&](const AxisNames& more) {
+      for (const AxisName& axis : more) {
+        if (!contains(cutting, axis) && !contains(workload_.batch, axis)) {
+          cutting.push_back(axis);
+        }
+      }
+    };
+    cut(axes);
+    cut(expert_axes);
+    if (routed) {
+      const double factor = static_cast<double>(*workload_.experts_per_token) *
+                            options_.segments.expert_factor;
+      tokens = static_cast<Int128>(static_cast<double>(tokens) * factor + 0.5);
+    }
+    // Far beyond 63 bits, which is reported in the end.
+    if (tokens > kMost / std::max<Int128>(size, 1)) return kMost;
+    const Int128 shards = shard_count(plan_.mesh, cutting);
+    return (tokens * size + shards - 1) / shards;
+  }
+
+  int64_t length_of(const TokenStack& stack) const {
+    return stack.encodes ? workload_.source_length : workload_.length;
+  }
+
+  LayerShapes shapes_of(const TokenStack& stack, int64_t number,
+                        const std::vector<TokenWeight>& weights) const {
+    LayerShapes shapes;
+    const int64_t own = length_of(stack);
+    // What of a decoder reads what the encoder gave is not told apart.
+    const int64_t most =
+        stack.decodes ? std::max(own, workload_.source_length) : own;
+    const int64_t least =
+        stack.decodes ? std::min(own, workload_.source_length) : own;
+    shapes.input = numbers(own, model_.hidden, {});
+    shapes.rows = numbers(own, 1, {});
+    LabelCounts kinds;
+    std::set<std::string> routed_seen;
+    for (const TokenWeight& weight : weights) {
+      shapes.gathered = std::max(shapes.gathered, weight.gathered);
+      if (weight.is_norm && weight.widths.size() == 1) {
+        ++shapes.norms;
+        continue;
+      }
+      // Of experts one stands for all: they share the tokens out.
+      if (weight.routed &&
+          !routed_seen.insert(folded_name(weight.name)).second) {
+        continue;
+      }
+      if (weight.widths.size() < 2) continue;
+      add_weight(weight, most, least, shapes, kinds);
+    }
+    for (const auto& [kind, of] : kinds) {
+      // Beside scores that are held, what attention gives is computed again.
+      const bool heads = kind.first == kKvHeadsDim ||
+                         (kind.first == kHeadsDim &&
+                          options_.segments.attention == AttentionKind::Flash);
+      shapes.least +=
+          of.first * (heads ? of.second : std::max<int64_t>(of.second - 1, 1));
+    }
+    add_attention(stack, number, weights, shapes);
+    // Of few tokens, up to a whole chunk of them.
+    shapes.chunked = own < kChunk
+                         ? shapes.outer * kChunk / std::max<int64_t>(own, 1)
+                         : shapes.outer + shapes.outer * kChunk / own;
+    return shapes;
+  }
+
+  void add_weight(const TokenWeight& weight, int64_t most, int64_t least,
+                  LayerShapes& shapes, LabelCounts& kinds) const {
+    Int128 inner = 0;
+    Int128 both = 0;
+    bool through_hidden = false;
+    for (const Width& width : weight.widths) {
+      const Int128 count = numbers(most, width.size, width.axes, weight.routed,
+                                   weight.expert_axes);
+      both += count;
+      const bool stream = width.hidden && width.size == model_.hidden;
+      if (!stream) inner += count;
+      through_hidden = through_hidden || stream;
+    }
+    if (inner == 0) inner = both / 2;
+    shapes.inner += inner;
+    shapes.outer += both;
+    shapes.largest = std::max(shapes.largest, both);
+    if (weight.routed) {
+      shapes.routed =
+          std::max(shapes.routed,
+                   numbers(most, model_.hidden, {}, true, weight.expert_axes));
+    }
+    for (const Width& width : weight.widths) {
+      for (const auto& [label, size] : width.labels) {
+        if (label == kHeadsDim) {
+          shapes.heads =
+              std::max(shapes.heads, numbers(most, size, width.axes));
+        }
+        // Of convolutions and the like nothing is said.
+        if (!through_hidden || weight.widths.size() != 2 || width.hidden) {
+          continue;
+        }
+        const Int128 count =
+            numbers(least, size, width.axes, weight.routed, weight.expert_axes);
+        const auto [entry, is_new] = kinds.try_emplace(
+            {label, weight.routed}, std::pair<Int128, int64_t>(count, 0));
+        entry->second.first = std::min(entry->second.first, count);
+        ++entry->second.second;
+      }
+    }
+  }
+
+  void add_attention(const TokenStack& stack, int64_t number,
+                     const std::vector<TokenWeight>& weights,
+                     LayerShapes& shapes) const {
+    const ModelFacts& facts = manifest_.facts;
+    const int64_t length = length_of(stack);
+    if (shapes.heads > 0 && facts.heads) {
+      AxisNames axes;
+      for (const TokenWeight& weight : weights) {
+        if (weight.widths.size() < 2) continue;
+        for (const Width& width : weight.widths) {
+          if (!width.labels.empty() && width.labels[0].first == kHeadsDim) {
+            axes = width.axes;
+          }
+        }
+      }
+      const int64_t seen =
+          stack.decodes ? length + workload_.source_length : length;
+      shapes.scores = numbers(length, Int128{*facts.heads} * seen, axes);
+    }
+    const ModelState& state = facts.state;
+    if (stack.encodes || number >= static_cast<int64_t>(state.layers.size())) {
+      return;
+    }
+    for (const KeptTensor& kept :
+         state.kinds[state.layers[static_cast<size_t>(number)]].kept) {
+      if (kept.per != KeptTensor::Per::Sequence) continue;
+      const Int128 elements =
+          Int128{std::max<int64_t>(kept.heads, 1)} * kept.width;
+      shapes.states +=
+          elements * workload_.sequences * ceil_div(length, kChunk);
+    }
+  }
+
+  // What a layer holds.
+  Segment segment(const LayerShapes& of, const std::string& label,
+                  const Remat* remat) const;
+  Segment around(bool before) const;
+  void measure(ShapedModel& result);
+
+  const Manifest& manifest_;
+  const Plan& plan_;
+  const ShapedWorkload& workload_;
+  const StepOptions& options_;
+  TokenModel model_;
+};
+
+void add_part(SegmentMemory& memory, const std::string& name, Int128 bytes) {
+  if (bytes <= 0) return;
+  memory.saved += bytes;
+  memory.saved_by[name] += bytes;
+}
+
+// From what is saved and what backward takes beside it.
+void finish(SegmentMemory& memory, Int128 alive, const std::string& name,
+            Int128 more) {
+  memory.forward = alive;
+  memory.backward = alive + more;
+  memory.backward_by = memory.saved_by;
+  if (alive > memory.saved) {
+    memory.backward_by["computed again"] += alive - memory.saved;
+  }
+  if (more > 0) memory.backward_by[name] += more;
+}
+
+// Bytes that a layer keeps where nothing is computed again.
+std::array<SegmentMemory, kKeepings> plain_memory(const LayerShapes& of,
+                                                  const SegmentOptions& how,
+                                                  bool holds_scores) {
+  std::array<SegmentMemory, kKeepings> memory;
+  const Int128 own = how.element_bytes;
+  const bool scores = holds_scores || how.attention == AttentionKind::Scores;
+  SegmentMemory& least = memory[0];
+  add_part(least, "layers.*.input", of.input * own);
+  add_part(least, "layers.*.weights", of.least * own);
+
+  SegmentMemory& fused = memory[1];
+  const int64_t norms = std::max<int64_t>(of.norms, 2);
+  add_part(fused, "layers.*.input", of.input * own);
+  add_part(fused, "layers.*.weights", of.inner * own);
+  add_part(fused, "layers.*.norms",
+           of.input * own * (2 * norms - 1) + of.rows * norms * kFloatBytes);
+  add_part(fused, "layers.*.routed", of.routed * own);
+  add_part(fused, "layers.*.states", of.states * kFloatBytes);
+  if (scores) add_part(fused, "layers.*.scores", of.scores * own * 2);
+  if (how.dropout) {
+    add_part(fused, "layers.*.dropout",
+             of.input * 2 + (scores ? of.scores : Int128{0}));
+  }
+
+  // Between the weights of a recurrent layer more is done.
+  const bool recurs = of.states > 0;
+  SegmentMemory& eager = memory[2];
+  add_part(eager, "layers.*.input", of.input * own);
+  add_part(eager, "layers.*.weights",
+           recurs ? of.chunked * kFloatBytes * 3 : of.outer * own * 7 / 4);
+  add_part(eager, "layers.*.heads", of.heads * (2 * own + 2 * kFloatBytes));
+  add_part(eager, "layers.*.norms",
+           of.input * (norms * (2 * kFloatBytes + 2 * own)) +
+               of.rows * norms * 4 * kFloatBytes);
+  add_part(eager, "layers.*.routed", of.routed * (6 * own + 2 * kFloatBytes));
+  add_part(eager, "layers.*.states", of.states * kFloatBytes * 3);
+  if (scores) {
+    add_part(eager, "layers.*.scores", of.scores * (3 * own + 2 * kFloatBytes));
+  }
+  if (how.dropout) {
+    add_part(eager, "layers.*.dropout",
+             of.input * (4 + 2 * own) +
+                 (scores ? of.scores * (2 + own) : Int128{0}));
+  }
+  return memory;
+}
+
+Segment ShapeReader::segment(const LayerShapes& of, const std::string& label,
+                             const Remat* remat) const {
+  const SegmentOptions& how = options_.segments;
+  const Int128 own = how.element_bytes;
+  Segment segment;
+  segment.label = label;
+  segment.is_layer = true;
+  segment.memory = plain_memory(of, how, model_.holds_scores);
+  const std::array<Int128, kKeepings> alive = {segment.memory[0].saved,
+                                               segment.memory[1].saved,
+                                               segment.memory[2].saved};
+  if (remat != nullptr && !remat->is_none()) {
+    const RematPolicy& policy = *remat->policy;
+    const bool input_alone = !policy.weight_products &&
+                             !policy.other_products && !policy.attention &&
+                             policy.kept.empty() && !policy.scores_only &&
+                             !policy.every_second_product;
+    const bool asks_scores =
+        model_.holds_scores || how.attention == AttentionKind::Scores;
+    SegmentMemory least;
+    if (!policy.offloads_input) {
+      add_part(least, "layers.*.input", of.input * own);
+    }
+    SegmentMemory fused;
+    if (!policy.offloads_input) {
+      add_part(fused, "layers.*.input", of.input * own);
+    }
+    if (policy.attention) add_part(fused, "layers.*.heads", of.heads * own);
+    if (policy.weight_products) {
+      add_part(fused, "layers.*.weights",
+               of.inner * own / (policy.every_second_product ? 2 : 1));
+    } else if (!policy.kept.empty()) {
+      add_part(fused, "layers.*.weights", of.inner * own / 2);
+    }
+    if (policy.scores_only) fused = segment.memory[1];
+    segment.memory[0] = std::move(least);
+    segment.memory[1] = std::move(fused);
+    if (!policy.scores_only) {
+      SegmentMemory eager;
+      add_part(eager, "layers.*.input", of.input * own);
+      if (!input_alone) {
+        add_part(eager, "layers.*.weights", of.outer * own);
+        add_part(eager, "layers.*.heads", of.heads * (own + kFloatBytes));
+      }
+      if (policy.other_products && asks_scores) {
+        add_part(eager, "layers.*.scores", of.scores * own * 2);
+      }
+      segment.memory[2] = std::move(eager);
+    }
+  }
+  finish(segment.memory[0], alive[0], "gradient of layers.*.input",
+         of.input * own);
+  finish(segment.memory[1], alive[1], "gradients in layers.*",
+         (of.largest + 2 * of.input + of.gathered) * own);
+  finish(segment.memory[2], alive[2], "gradients in layers.*",
+         (of.states > 0 ? of.chunked * kFloatBytes * 2 : of.outer * own) +
+             2 * of.gathered * own + of.input * (4 * own + 2 * kFloatBytes) +
+             (model_.holds_scores || how.attention == AttentionKind::Scores
+                  ? of.scores * (2 * own + kFloatBytes)
+                  : Int128{0}));
+  return segment;
+}
+
+// What stands before and behind layers; the loss is behind.
+Segment ShapeReader::around(bool before) const {
+  const SegmentOptions& how = options_.segments;
+  const Int128 own = how.element_bytes;
+  Segment segment;
+  segment.label = before ? "before layers" : "behind layers";
+  const int64_t most =
+      std::max(workload_.length,
+               model_.pair ? workload_.source_length : workload_.length);
+  const Int128 stream = numbers(most, model_.hidden, {});
+  Int128 outer = 0;
+  Int128 logits = 0;
+  bool has_head = false;
+  int tables = 0;
+  Int128 gathered = 0;
+  for (const TokenWeight& weight : model_.outside) {
+    // Whichever it is, of embeddings and of what stands behind layers.
+    gathered = std::max(gathered, weight.gathered);
+    if (weight.widths.size() < 2) continue;
+    if (weight.vocab) {
+      ++tables;
+      has_head = has_head || !weight.embeds;
+      for (const Width& width : weight.widths) {
+        if (!width.labels.empty() && width.labels[0].first == kVocabDim) {
+          logits = std::max(logits,
+                            numbers(workload_.length, width.size, width.axes));
+        }
+      }
+      continue;
+    }
+    for (size_t w = weight.embeds ? 1 : 0; w < weight.widths.size(); ++w) {
+      outer += numbers(most, weight.widths[w].size, weight.widths[w].axes);
+    }
+  }
+  has_head = has_head || tables > 1;
+  SegmentMemory& fused = segment.memory[1];
+  SegmentMemory& eager = segment.memory[2];
+  if (before) {
+    add_part(fused, "embedding", how.dropout ? stream : Int128{0});
+    add_part(eager, "embedding",
+             stream * (3 * own + kFloatBytes) +
+                 (how.dropout ? stream * (2 + own) : Int128{0}));
+    add_part(eager, "outside of layers", outer * own * 3);
+  } else {
+    add_part(fused, "norm behind layers", stream * own * 2);
+    add_part(fused, "outside of layers", outer * own / 2);
+    add_part(eager, "norm behind layers", stream * (3 * kFloatBytes + 3 * own));
+    add_part(eager, "outside of layers", outer * own * 3);
+  }
+  for (SegmentMemory& memory : segment.memory) {
+    const bool most_of_all = &memory == &segment.memory[2];
+    finish(memory, memory.saved, "gradients outside of layers",
+           &memory == &segment.memory[0]
+               ? Int128{0}
+               : gathered * own * (most_of_all ? 2 : 1) +
+                     stream * own * (most_of_all ? 3 : 1) +
+                     (most_of_all ? outer * own * 2 : Int128{0}));
+  }
+  if (!before && logits > 0) {
+    const std::array<Int128, kKeepings> each = {own, 2 * own + kFloatBytes,
+                                                2 * own + 3 * kFloatBytes};
+    for (size_t k = has_head ? 0 : 1; k < kKeepings; ++k) {
+      SegmentMemory& memory = segment.memory.at(k);
+      const Int128 bytes =
+          (logits * each.at(k) + how.loss_tiles - 1) / how.loss_tiles;
+      memory.forward += bytes;
+      memory.backward += bytes;
+      memory.backward_by[std::string(kLogits)] += bytes;
+    }
+  }
+  return segment;
+}
+
+void ShapeReader::measure(ShapedModel& result) {
+  StepLayers& layers = result.layers;
+  const auto add = [&](Segment plain, Segment repeated) {
+    layers.plain.push_back(std::move(plain));
+    layers.repeated.push_back(std::move(repeated));
+  };
+  add(around(true), around(true));
+  for (size_t s = 0; s < model_.stacks.size(); ++s) {
+    if (s > 0) {
+      Segment between;
+      between.label = "between layers";
+      add(between, between);
+    }
+    for (const auto& [number, weights] : model_.stacks[s].layers) {
+      const LayerShapes shapes = shapes_of(model_.stacks[s], number, weights);
+      if ((options_.segments.attention == AttentionKind::Scores ||
+           model_.holds_scores) &&
+          shapes.heads > 0 && shapes.scores == 0) {
+        result = {};
+        result.unknown = "nobody says how many heads hold scores of attention";
+        return;
+      }
+      const std::string label = "layers." + std::to_string(number);
+      Segment plain = segment(shapes, label, nullptr);
+      Segment repeated = segment(shapes, label, &options_.remat);
+      if (!model_.pair && number >= *manifest_.facts.layers) {
+        // Of multi-token prediction, which not everybody trains.
+        plain.memory[0] = {};
+        repeated.memory[0] = {};
+      }
+      add(std::move(plain), std::move(repeated));
+      ++layers.layers;
+    }
+  }
+  add(around(false), around(false));
+  layers.layer_of = std::move(model_.layer_of);
+  result.left_out = std::move(model_.left_out);
+}
+
+}  // namespace
+
+ShapedModel layers_by_shapes(const Manifest& manifest, const Plan& plan,
+                             const ShapedWorkload& workload,
+                             const StepOptions& options) {
+  return ShapeReader(manifest, plan, workload, options).read();
+}
+
+}  // namespace shardplan

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flags of a training step.
+#include "cli/flags.h"
+#include "cli/options.h"
+
+#include "cli/commands/workload/request.h"
+#include "cli/flag_values.h"
+
+namespace shardplan::cli {
+namespace {
+
+constexpr std::string_view kCounting = "check analyze";
+constexpr int64_t kMostTiles = 1'000'000;
+
+std::vector<std::string> attention_names() { return {"flash", "scores"}; }
+std::vector<std::string> kernel_names() { return {"any", "fused", "eager"}; }
+
+void set_remat(const Setting& s, Options& o, Diagnostics& d) {
+  o.workload.given = true;
+  if (const auto remat = read_remat(s.value, d)) o.workload.step.remat = *remat;
+}
+
+// `1f1b`, `gpipe`, `interleaved:4`
+void set_schedule(const Setting& s, Options& o, Diagnostics& d) {
+  StepOptions& step = o.workload.step;
+  o.workload.given = true;
+  constexpr std::string_view kInterleaved = "interleaved:";
+  if (s.value == "1f1b") {
+    step.schedule = PipelineSchedule::OneForwardOneBackward;
+  } else if (s.value == "gpipe") {
+    step.schedule = PipelineSchedule::AllForward;
+  } else if (s.value.starts_with(kInterleaved)) {
+    Setting chunks = s;
+    chunks.value = s.value.substr(kInterleaved.size());
+    step.schedule = PipelineSchedule::Interleaved;
+    step.chunks = integer_of(chunks, 1, 4096, d).value_or(1);
+  } else {
+    d.error(Code::Usage, s.where,
+            title_of(s) + " knows no schedule `" + s.value + "`")
+        .help(
+            "one of 1f1b, gpipe, interleaved:N, where a stage has N chunks of "
+            "layers");
+  }
+}
+
+}  // namespace
+
+const std::vector<Flag>& workload_flags() {
+  static const std::vector<Flag> kFlags = {
+      {"remat", 0, Takes::Text, "POLICY", "Memory",
+       "what backward keeps of a layer: none (default), dots, block, full, or "
+       "a framework's own name",
+       kCounting, false, true, nullptr, set_remat},
+      {"microbatches", 0, Takes::Text, "N", "Memory",
+       "parts that a training step is done in (default 1)", kCounting, false,
+       true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         o.workload.given = true;
+         o.workload.step.microbatches =
+             integer_of(s, 1, kMostMicrobatches, d).value_or(1);
+       }},
+      {"schedule", 0, Takes::Text, "NAME", "Memory",
+       "order of micro-batches over --stages: 1f1b (default), gpipe, "
+       "interleaved:N",
+       kCounting, false, true, nullptr, set_schedule},
+      {"attention", 0, Takes::Choice, "KIND", "Memory",
+       "flash (default) holds no scores of attention, scores all of them",
+       kCounting, false, true, attention_names,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.workload.given = true;
+         o.workload.step.segments.attention =
+             s.value == "scores" ? AttentionKind::Scores : AttentionKind::Flash;
+       }},
+      {"kernels", 0, Takes::Choice, "KIND", "Memory",
+       "what runs the step: fused kernels, every operation by itself, or any "
+       "(default)",
+       kCounting, false, true, kernel_names,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.workload.given = true;
+         o.workload.step.kernels = s.value == "fused"   ? Kernels::Fused
+                                   : s.value == "eager" ? Kernels::Eager
+                                                        : Kernels::Any;
+       }},
+      {"dropout", 0, Takes::Nothing, "", "Memory",
+       "masks of dropout are kept: of embeddings, of what attention and MLP "
+       "add, of scores",
+       kCounting, false, true, nullptr,
+       [](const Setting&, Options& o, Diagnostics&) {
+         o.workload.given = true;
+         o.workload.step.segments.dropout = true;
+       }},
+      {"loss-tiles", 0, Takes::Text, "N", "Memory",
+       "parts in which logits and loss are computed (default 1)", kCounting,
+       false, true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         o.workload.given = true;
+         o.workload.step.segments.loss_tiles =
+             integer_of(s, 1, kMostTiles, d).value_or(1);
+       }},
+      {"expert-factor", 0, Takes::Text, "F", "Memory",
+       "tokens of the fullest expert, of what it would have if all had as many "
+       "(default 1)",
+       kCounting, false, true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         o.workload.given = true;
+         const double factor = number_of(s, d).value_or(1);
+         if (factor < 1) {
+           d.error(Code::Usage, s.where,
+                   title_of(s) +
+                       " is at least 1: the fullest expert has no "
+                       "fewer tokens than an average one");
+           return;
+         }
+         o.workload.step.segments.expert_factor = factor;
+       }},
+  };
+  return kFlags;
+}
+
+}  // namespace shardplan::cli
