@@ -70,12 +70,48 @@ std::vector<std::string> row_keys(const Table& table) {
   return keys;
 }
 
+// What follows the first cell of a row, up to the end of its line.
+std::vector<std::string> written_rests(const std::vector<Row>& rests,
+                                       const std::vector<std::string>& keys) {
+  std::vector<std::string> written;
+  written.reserve(rests.size());
+  for (const Row& row : rests) {
+    SHARDPLAN_CHECK(row.size() == keys.size());
+    std::string& text = written.emplace_back();
+    for (size_t i = 1; i < keys.size(); ++i) {
+      text += keys[i];
+      append_json(text, row[i]);
+    }
+    text += '}';
+  }
+  return written;
+}
+
+void write_named_rows(const NamedRows& named,
+                      const std::vector<std::string>& keys, Lines& lines,
+                      Output& out) {
+  std::string& text = out.buffer();
+  const std::vector<std::string> rests = written_rests(named.rests(), keys);
+  named.each([&](std::string_view name, size_t rest) {
+    if (out.refused()) return;
+    lines.next();
+    text += keys.front();
+    append_printable_json(text, name);
+    text += rests[rest];
+    out.drain();
+  });
+}
+
 void write_table(const Table& table, Output& out) {
   std::string& text = out.buffer();
   append_key(text, table.id);
   text += '[';
   const std::vector<std::string> keys = row_keys(table);
   Lines lines(text, "      ");
+  if (table.named) {
+    write_named_rows(*table.named, keys, lines, out);
+    return lines.close("    ", ']');
+  }
   table.rows([&](std::span<const Cell> row) {
     SHARDPLAN_CHECK(row.size() == keys.size());
     if (out.refused()) return;
