@@ -41,7 +41,7 @@ std::function<void(const RowSink&)> rows_of(std::vector<Row> rows) {
   };
 }
 
-std::function<void(const RowSink&)> rows_of(NamedRows named) {
+std::function<void(const RowSink&)> rows_of_named(NamedRows named) {
   return [named = std::move(named)](const RowSink& sink) {
     std::vector<Row> rows = named.rests();
     named.each([&](std::string_view name, size_t rest) {

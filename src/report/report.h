@@ -137,7 +137,7 @@ struct Table {
 // A table whose rows are already there.
 std::function<void(const RowSink&)> rows_of(std::vector<Row> rows);
 // The same rows as `named` has, one by one.
-std::function<void(const RowSink&)> rows_of(NamedRows named);
+std::function<void(const RowSink&)> rows_of_named(NamedRows named);
 
 struct Style;
 

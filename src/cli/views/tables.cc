@@ -166,7 +166,7 @@ Table placements_table(const Session& session) {
       sink(session.manifest.name(i), session.plan.placement_of[i]);
     }
   };
-  table.rows = rows_of(named);
+  table.rows = rows_of_named(named);
   table.named = std::move(named);
   return table;
 }

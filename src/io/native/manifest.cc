@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
+#include <cstring>
 #include <map>
 #include <optional>
 #include <string>
@@ -36,8 +36,8 @@ bool looks_like_json(std::string_view text) {
 // second pass over their tokens. An escape may hide the word.
 bool may_have_wrapper(std::string_view text) {
   static constexpr std::string_view kWord = "parameters";
-  const std::boyer_moore_horspool_searcher search(kWord.begin(), kWord.end());
-  return std::search(text.begin(), text.end(), search) != text.end() ||
+  return ::memmem(text.data(), text.size(), kWord.data(), kWord.size()) !=
+             nullptr ||
          text.find("\\u") != std::string_view::npos;
 }
 
@@ -47,6 +47,7 @@ std::optional<Manifest> read_json(const SourceFile& source,
     JsonScanner ahead(source);
     return has_wrapper(TokenSource(ahead));
   }();
+  source.let_go(source.text().size());
   JsonScanner scanner(source);
   auto manifest = read_native(TokenSource(scanner), wrapped, diags);
   if (scanner.token() == JsonScanner::Token::Error) scanner.report(diags);
@@ -241,8 +242,10 @@ class NativeReader {
       while (next_key()) {
         const Span where = tokens_.span();
         const Mark mark = enter(tokens_.text());
-        tokens_.next();
-        read_child(group, where);
+        if (!take_known(where)) {
+          tokens_.next();
+          read_child(group, where);
+        }
         leave(mark);
       }
     } else {
@@ -313,6 +316,10 @@ class NativeReader {
       const bool ignored = is_ignored(tokens_.text());
       const bool may_be_title = tokens_.text() == "name";
       const Mark mark = enter(tokens_.text());
+      if (!ignored && take_known(where)) {
+        leave(mark);
+        continue;
+      }
       const Token token = tokens_.next();
       if (ignored) {
         tokens_.skip_value();
@@ -381,14 +388,19 @@ class NativeReader {
   void read_object(Span where, bool in_list) {
     TensorEntry entry;
     entry.first_stray = strays_.size();
+    const Span begin = tokens_.span();
+    const size_t tensors = manifest_.size();
     while (next_key()) {
       const Span key = tokens_.span();
       const Attribute attribute = attribute_of(tokens_.text());
       if (attribute == Attribute::None ||
           (attribute == Attribute::Name && !in_list)) {
         const Mark mark = enter(tokens_.text());
-        tokens_.next();
-        read_child(entry, key);
+        // The first child is looked at, should this be a tensor.
+        if (!entry.child || !take_known(key)) {
+          tokens_.next();
+          read_child(entry, key);
+        }
         leave(mark);
       } else if (tokens_.next(); !attributes_.read(attribute, key, entry)) {
         const Mark mark = enter(attribute_name(attribute));
@@ -399,6 +411,9 @@ class NativeReader {
     if (errors_.stopped() || tokens_.token() == Token::Error) return;
     if (!in_list) {
       finish_object(entry, where);
+      if (manifest_.size() == tensors + 1 && entry.has(Attribute::Sizes)) {
+        remember(entry, begin);
+      }
     } else if (entry.has(Attribute::Name)) {
       name_ = entry.name;
       finish_object(entry, entry.name_where);
@@ -408,6 +423,64 @@ class NativeReader {
     } else {
       add_stray_item(where);
     }
+  }
+
+  // Tensors of few types fill a manifest, and one writer spells them alike: an
+  // object whose bytes were read before as that of a tensor is not read again.
+  struct Known {
+    std::string text;
+    size_t depth = 0;
+    uint32_t type = 0;
+  };
+
+  // The object that was read last, from `begin` on, has added a tensor.
+  void remember(const TensorEntry& entry, Span begin) {
+    constexpr size_t kLongest = 256;
+    constexpr size_t kMost = 8;
+    if (tokens_.scanner() == nullptr || entry.has(Attribute::Axes) ||
+        entry.child) {
+      return;
+    }
+    begin.end = tokens_.span().end;
+    if (begin.end - begin.begin > kLongest) return;
+    Known known{std::string(begin.text()), depth_,
+                manifest_.type_number(manifest_.size() - 1)};
+    if (known_.size() < kMost) {
+      known_.push_back(std::move(known));
+    } else {
+      known_[next_known_++ % kMost] = std::move(known);
+    }
+  }
+
+  // Behind a key, whose path is already its own. False where what follows is to
+  // be read.
+  bool take_known(Span where) {
+    JsonScanner* scanner = tokens_.scanner();
+    if (scanner == nullptr || known_.empty()) return false;
+    const std::string_view ahead = scanner->ahead();
+    for (const Known& known : known_) {
+      if (known.depth != depth_ || !ahead.starts_with(known.text)) continue;
+      scanner->take(known.text.size());
+      add_known(known.type, where);
+      return true;
+    }
+    return false;
+  }
+
+  void add_known(uint32_t type, Span where) {
+    if (depth_ > 1) become_nested();
+    const size_t index = manifest_.size();
+    if (!manifest_.add_numbered(name_, type, where)) {
+      return too_large(manifest_.types()[type], where);
+    }
+    if (nested_) record(TreeEntry::Kind::Parameter, index, where);
+  }
+
+  void too_large(const TensorType& type, Span where) {
+    errors_
+        .malformed(where, "with " + in_backticks(name_) +
+                              " the size of the manifest does not fit 63 bits")
+        .fact("shape: " + shape_text(type.shape));
   }
 
   void finish_object(const TensorEntry& entry, Span where) {
@@ -456,12 +529,7 @@ class NativeReader {
     const bool buffer = entry.buffer;
     const size_t index = buffer ? manifest_.buffers().size() : manifest_.size();
     if (!manifest_.add(name_, type_, where, buffer)) {
-      errors_
-          .malformed(where,
-                     "with " + in_backticks(name_) +
-                         " the size of the manifest does not fit 63 bits")
-          .fact("shape: " + shape_text(type_.shape));
-      return;
+      return too_large(type_, where);
     }
     if (!buffer && entry.has(Attribute::Axes)) {
       manifest_.set_axes(index, entry.axes);
@@ -534,6 +602,8 @@ class NativeReader {
   std::vector<TreeEntry> entries_;  // of a nested tree, and nulls
 
   TensorType type_;  // reused
+  std::vector<Known> known_;
+  size_t next_known_ = 0;
 };
 
 }  // namespace
