@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -32,13 +33,35 @@ bool looks_like_json(std::string_view text) {
           text[first] == ']' || text[first] == '}');
 }
 
+// Whether a text has the word `parameters`. Eight places at a time are held
+// against four of its letters: a place where all four stand is looked at.
+bool has_wrapper_word(std::string_view text) {
+  static constexpr std::string_view kWord = "parameters";
+  static constexpr std::array<size_t, 4> kLetters = {0, 3, 6, 9};
+  constexpr uint64_t kOnes = 0x0101010101010101;
+  constexpr uint64_t kHighs = 0x8080808080808080;
+  size_t at = 0;
+  for (; at + kWord.size() + sizeof(uint64_t) <= text.size();
+       at += sizeof(uint64_t)) {
+    uint64_t other = 0;  // a byte is 0 where all letters are these
+    for (const size_t letter : kLetters) {
+      uint64_t word = 0;
+      std::memcpy(&word, text.data() + at + letter, sizeof word);
+      other |= word ^ (kOnes * static_cast<unsigned char>(kWord[letter]));
+    }
+    if (((other - kOnes) & ~other & kHighs) != 0 &&
+        text.substr(at, sizeof other + kWord.size() - 1).find(kWord) !=
+            std::string_view::npos) {
+      return true;
+    }
+  }
+  return text.find(kWord, at) != std::string_view::npos;
+}
+
 // Most manifests without a wrapper are recognised by a search alone, without a
 // second pass over their tokens. An escape may hide the word.
 bool may_have_wrapper(std::string_view text) {
-  static constexpr std::string_view kWord = "parameters";
-  return ::memmem(text.data(), text.size(), kWord.data(), kWord.size()) !=
-             nullptr ||
-         text.find("\\u") != std::string_view::npos;
+  return has_wrapper_word(text) || text.find("\\u") != std::string_view::npos;
 }
 
 std::optional<Manifest> read_json(const SourceFile& source,
@@ -468,6 +491,7 @@ class NativeReader {
   }
 
   void add_known(uint32_t type, Span where) {
+    let_go_before(where);
     if (depth_ > 1) become_nested();
     const size_t index = manifest_.size();
     if (!manifest_.add_numbered(name_, type, where)) {
@@ -481,6 +505,14 @@ class NativeReader {
         .malformed(where, "with " + in_backticks(name_) +
                               " the size of the manifest does not fit 63 bits")
         .fact("shape: " + shape_text(type.shape));
+  }
+
+  // What was read is not looked at again, but for mistakes.
+  void let_go_before(Span where) {
+    constexpr uint64_t kWindow = uint64_t{4} << 20;
+    if (tokens_.scanner() == nullptr || where.begin - let_go_ < kWindow) return;
+    let_go_ = where.begin;
+    where.file->let_go(let_go_);
   }
 
   void finish_object(const TensorEntry& entry, Span where) {
@@ -525,6 +557,7 @@ class NativeReader {
   }
 
   void add_tensor(const TensorEntry& entry, Span where) {
+    let_go_before(where);
     if (depth_ > 1) become_nested();
     const bool buffer = entry.buffer;
     const size_t index = buffer ? manifest_.buffers().size() : manifest_.size();
@@ -604,6 +637,7 @@ class NativeReader {
   TensorType type_;  // reused
   std::vector<Known> known_;
   size_t next_known_ = 0;
+  uint64_t let_go_ = 0;  // of the text
 };
 
 }  // namespace
