@@ -66,6 +66,10 @@ bool has_wrapper_word(std::string_view text) {
   return text.find(kWord, at) != std::string_view::npos;
 }
 
+// How much of a text is read before what was read is let go. A page that comes
+// back costs time, so only large files are.
+constexpr uint64_t kWindow = uint64_t{32} << 20U;
+
 // Most manifests without a wrapper are recognised by a search alone, without a
 // second pass over their tokens. An escape may hide the word.
 bool may_have_wrapper(std::string_view text) {
@@ -78,7 +82,7 @@ std::optional<Manifest> read_json(const SourceFile& source,
     JsonScanner ahead(source);
     return has_wrapper(TokenSource(ahead));
   }();
-  source.let_go(source.text().size());
+  if (source.text().size() >= kWindow) source.let_go(source.text().size());
   JsonScanner scanner(source);
   auto manifest = read_native(TokenSource(scanner), wrapped, diags);
   if (scanner.token() == JsonScanner::Token::Error) scanner.report(diags);
@@ -516,7 +520,6 @@ class NativeReader {
 
   // What was read is not looked at again, but for mistakes.
   void let_go_before(Span where) {
-    constexpr uint64_t kWindow = uint64_t{4} << 20;
     if (tokens_.scanner() == nullptr || where.begin - let_go_ < kWindow) return;
     let_go_ = where.begin;
     where.file->let_go(let_go_);
