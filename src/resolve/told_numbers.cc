@@ -25,6 +25,7 @@ static_assert(kNameBegin == kBegin);
 constexpr size_t kMostPositions = 256;
 constexpr size_t kMostParts = 2000;
 constexpr int kDeepest = 50;
+constexpr size_t kMostSteps = 5000;
 
 // A part of a pattern. Kept as a tree, since a counted part stands for several.
 struct PatternPart {
@@ -430,7 +431,7 @@ class NumberProof {
       generic_.push_back(now);
       generic_found_.push_back(found);
       if (now == before && length > kMostToldDigits) break;
-      if (length > 4 * kMostPositions) return false;
+      if (++steps_ > kMostSteps) return false;
       before = now;
     }
     outcome_ = *all;
@@ -511,6 +512,7 @@ class NumberProof {
   std::string context_;
   std::string digits_;
   size_t visits_ = 0;
+  size_t steps_ = 0;  // of all positions
 };
 
 }  // namespace
