@@ -126,7 +126,8 @@ struct Table {
   std::vector<Column> columns;
   // Calls the sink once per row, in order, the same each time it is called.
   std::function<void(const RowSink&)> rows;
-  // The same rows, where they are such: for renderers of a million of them.
+  // The same rows, where they are such: for renderers of a million of them. Who
+  // sets other rows resets it.
   std::optional<NamedRows> named = {};
   std::optional<Row> footer = {};  // for people: totals under a rule
   Audience audience = Audience::Everyone;
