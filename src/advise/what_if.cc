@@ -31,6 +31,36 @@ struct Grouping {
   std::vector<uint32_t> group_of;       // per parameter
 };
 
+// Which rules are found in each parameter, as numbers of sets that are listed
+// in the order of their first parameters.
+struct FoundSets {
+  std::vector<std::vector<int>> sets;
+  std::vector<uint32_t> of;  // per parameter
+};
+
+FoundSets found_sets(const Matcher& matcher, const Manifest& manifest) {
+  const std::optional<NameGroups> groups = matcher.groups_of(manifest);
+  FoundSets result;
+  result.of.reserve(manifest.size());
+  std::map<std::vector<int>, uint32_t> numbers;
+  std::vector<uint32_t> of_group;
+  std::vector<int> found;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    // The first name of a group stands for the others, and comes before them.
+    if (groups && groups->first[groups->of[i]] != i) {
+      result.of.push_back(of_group[groups->of[i]]);
+      continue;
+    }
+    matcher.find(manifest.name(i), found);
+    const auto [set, is_new] =
+        numbers.try_emplace(found, static_cast<uint32_t>(result.sets.size()));
+    if (is_new) result.sets.push_back(found);
+    if (groups) of_group.push_back(set->second);
+    result.of.push_back(set->second);
+  }
+  return result;
+}
+
 Grouping group(const Planned& planned) {
   Grouping result;
   const Manifest& manifest = planned.manifest;
@@ -38,15 +68,12 @@ Grouping group(const Planned& planned) {
   const auto matcher =
       Matcher::compile(planned.rules, manifest.names_are_plain(), ignored);
   SHARDPLAN_CHECK(matcher);  // the plan was made with it
-  std::map<std::vector<int>, uint32_t> sets;
+  FoundSets found = found_sets(*matcher, manifest);
+  result.found = std::move(found.sets);
   std::map<AxisLabels, uint32_t> labels;  // 0 stands for none
   std::map<std::tuple<uint32_t, uint32_t, uint32_t>, uint32_t> known;
-  std::vector<int> found;
   for (size_t i = 0; i < manifest.size(); ++i) {
-    matcher->find(manifest.name(i), found);
-    const auto [set, is_new_set] =
-        sets.try_emplace(found, static_cast<uint32_t>(result.found.size()));
-    if (is_new_set) result.found.push_back(found);
+    const uint32_t set = found.of[i];
     uint32_t label = 0;
     if (const AxisLabels* axes = manifest.axes(i)) {
       label =
@@ -54,12 +81,11 @@ Grouping group(const Planned& planned) {
               .first->second;
     }
     const uint32_t number = planned.folding.class_of[i];
-    const auto [entry, is_new] =
-        known.try_emplace({set->second, number, label},
-                          static_cast<uint32_t>(result.groups.size()));
+    const auto [entry, is_new] = known.try_emplace(
+        {set, number, label}, static_cast<uint32_t>(result.groups.size()));
     if (is_new) {
       const bool scalar = manifest.type(i).shape.empty();
-      result.groups.push_back({set->second, number, static_cast<uint32_t>(i), 0,
+      result.groups.push_back({set, number, static_cast<uint32_t>(i), 0,
                                !planned.resolving.strict || !scalar});
     }
     ++result.groups[entry->second].count;

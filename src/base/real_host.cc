@@ -52,6 +52,12 @@ class MappedBytes : public Bytes {
   std::string_view view() const override {
     return {static_cast<const char*>(data_), size_};
   }
+  void let_go(uint64_t offset) const override {
+    // Whole pages of the largest size that there may be.
+    constexpr uint64_t kPages = uint64_t{1} << 21U;
+    const uint64_t bytes = std::min<uint64_t>(offset, size_) / kPages * kPages;
+    if (bytes > 0) ::madvise(data_, bytes, MADV_DONTNEED);
+  }
 
  private:
   void* data_;

@@ -21,6 +21,9 @@ class Bytes {
  public:
   virtual ~Bytes() = default;
   virtual std::string_view view() const = 0;
+  // A hint: bytes before `offset` are hardly looked at again, so a mapped file
+  // need not keep them in memory. They come back when they are.
+  virtual void let_go(uint64_t /*offset*/) const {}
 };
 
 std::shared_ptr<const Bytes> bytes_of(std::string text);
@@ -38,6 +41,7 @@ class SourceFile {
 
   const std::string& name() const { return name_; }
   std::string_view text() const { return bytes_->view(); }
+  void let_go(uint64_t offset) const { bytes_->let_go(offset); }
 
   // Offsets past the end give the place behind the last character. The first
   // call scans the whole text for line starts.

@@ -13,6 +13,8 @@
 
 #include <fmt/format.h>
 
+#include "base/plain_json.h"
+
 namespace shardplan {
 namespace {
 
@@ -643,7 +645,11 @@ void append_json_string(std::string& out, std::string_view text) {
   constexpr std::string_view kHex = "0123456789abcdef";
   constexpr std::string_view kShort = "btnvfr";  // 0x08 .. 0x0d; \v has none
   out += '"';
-  for (const char c : text) {
+  while (true) {
+    const size_t plain = plain_json(text);
+    out += text.substr(0, plain);
+    if (plain == text.size()) break;
+    const char c = text[plain];
     const auto byte = static_cast<unsigned char>(c);
     if (c == '"' || c == '\\') {
       out += '\\';
@@ -658,6 +664,7 @@ void append_json_string(std::string& out, std::string_view text) {
     } else {
       out += c;
     }
+    text.remove_prefix(plain + 1);
   }
   out += '"';
 }

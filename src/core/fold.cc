@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "core/manifest.h"
+#include "core/name_classes.h"
 #include "core/rules.h"
 
 namespace shardplan {
@@ -35,16 +36,6 @@ void split(std::string_view name, OnText text, OnNumber number) {
   }
   text(name.substr(pending));
 }
-
-void append_folded(std::string_view name, char mark, std::string& result) {
-  split(
-      name, [&](std::string_view part) { result += part; },
-      [&](std::string_view) { result += mark; });
-}
-
-// Stands for a number where names are told apart: `*` may be part of a name,
-// and this byte of no UTF-8.
-constexpr char kMark = '\xff';
 
 // Numbers in the order of people: 2 before 10.
 bool is_less(std::string_view a, std::string_view b) {
@@ -101,10 +92,16 @@ std::string set_text(const std::vector<std::string_view>& numbers) {
 
 }  // namespace
 
-std::string folded_name(std::string_view name) {
+std::string marked_name(std::string_view name, char mark) {
   std::string result;
-  append_folded(name, '*', result);
+  split(
+      name, [&](std::string_view part) { result += part; },
+      [&](std::string_view) { result += mark; });
   return result;
+}
+
+std::string folded_name(std::string_view name) {
+  return marked_name(name, '*');
 }
 
 bool has_number(std::string_view name) {
@@ -132,34 +129,78 @@ NumberIn first_number(std::string_view name) {
   return {};
 }
 
-Folding fold(const std::vector<uint32_t>& kinds, const NameOf& name_of) {
-  Folding folding;
-  folding.class_of.reserve(kinds.size());
-  std::unordered_map<std::string, uint32_t> names;
-  std::unordered_map<uint64_t, uint32_t> classes;
-  std::string folded;
-  for (size_t i = 0; i < kinds.size(); ++i) {
-    folded.clear();
-    append_folded(name_of(i), kMark, folded);
-    const auto [name, is_new_name] =
-        names.try_emplace(folded, static_cast<uint32_t>(names.size()));
-    if (is_new_name) folding.folded_names.push_back(folded_name(name_of(i)));
-    const uint64_t key = (uint64_t{name->second} << 32U) | kinds[i];
-    const auto [found, is_new] =
-        classes.try_emplace(key, static_cast<uint32_t>(folding.classes.size()));
-    if (is_new) {
-      folding.classes.push_back({name->second, kinds[i], i, 0});
+namespace {
+
+// Folds parameters one after the other, each of a class of names.
+class Folder {
+ public:
+  explicit Folder(size_t parameters) { folding_.class_of.reserve(parameters); }
+
+  void add(uint32_t name_class, uint32_t kind) {
+    if (name_class >= latest_.size()) latest_.resize(name_class + size_t{1});
+    Latest& latest = latest_[name_class];
+    // Names of a class are mostly of one kind.
+    if (!latest.known || latest.kind != kind) {
+      latest = {true, kind, number_of(name_class, kind)};
     }
-    ++folding.classes[found->second].count;
-    folding.class_of.push_back(found->second);
+    ++folding_.classes[latest.number].count;
+    folding_.class_of.push_back(latest.number);
   }
-  return folding;
+
+  Folding take(const NameClasses& names) {
+    folding_.folded_names.reserve(names.size());
+    for (uint32_t i = 0; i < names.size(); ++i) {
+      folding_.folded_names.push_back(names.folded_name(i));
+    }
+    return std::move(folding_);
+  }
+
+ private:
+  struct Latest {
+    bool known = false;
+    uint32_t kind = 0;
+    uint32_t number = 0;
+  };
+
+  uint32_t number_of(uint32_t name_class, uint32_t kind) {
+    const uint64_t key = (uint64_t{name_class} << 32U) | kind;
+    const auto [found, is_new] = numbers_.try_emplace(
+        key, static_cast<uint32_t>(folding_.classes.size()));
+    if (is_new) {
+      folding_.classes.push_back(
+          {name_class, kind, folding_.class_of.size(), 0});
+    }
+    return found->second;
+  }
+
+  Folding folding_;
+  std::vector<Latest> latest_;
+  std::unordered_map<uint64_t, uint32_t> numbers_;
+};
+
+}  // namespace
+
+Folding fold(const std::vector<uint32_t>& kinds, const NameOf& name_of) {
+  NameClasses names;
+  Folder folder(kinds.size());
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    folder.add(names.add(name_of(i)), kinds[i]);
+  }
+  return folder.take(names);
+}
+
+Folding fold(const std::vector<uint32_t>& kinds, const Manifest& manifest) {
+  Folder folder(kinds.size());
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    folder.add(manifest.name_class(i), kinds[i]);
+  }
+  return folder.take(manifest.name_classes());
 }
 
 Folding fold_by_type(const Manifest& manifest) {
   std::vector<uint32_t> kinds(manifest.size());
   for (size_t i = 0; i < kinds.size(); ++i) kinds[i] = manifest.type_number(i);
-  return fold(kinds, [&](size_t i) { return manifest.name(i); });
+  return fold(kinds, manifest);
 }
 
 Members::Members(const std::vector<uint32_t>& group_of, size_t groups)

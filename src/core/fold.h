@@ -24,6 +24,8 @@ using NameOf = std::function<std::string_view(size_t)>;
 
 // "model.layers.12.mlp.w1" -> "model.layers.*.mlp.w1"
 std::string folded_name(std::string_view name);
+// The same with another mark in place of each number.
+std::string marked_name(std::string_view name, char mark);
 // Whether a component of the name is a number.
 bool has_number(std::string_view name);
 
@@ -52,6 +54,8 @@ struct Folding {
 // parameters to fold together: a plan's placement numbers, or a manifest's type
 // numbers.
 Folding fold(const std::vector<uint32_t>& kinds, const NameOf& name_of);
+// The same for the parameters of a manifest, which knows their classes.
+Folding fold(const std::vector<uint32_t>& kinds, const Manifest& manifest);
 Folding fold_by_type(const Manifest& manifest);
 
 // The members of each group, ascending, for a group number per parameter.

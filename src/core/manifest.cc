@@ -2,9 +2,12 @@
 #include "core/manifest.h"
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 
 #include "base/checked.h"
+#include "base/plain_json.h"
+#include "base/text.h"
 #include "core/fold.h"
 
 namespace shardplan {
@@ -19,13 +22,43 @@ uint64_t hash_of(const TensorType& type) {
   return hash ^ type.shape.size();
 }
 
-// Without an early exit, so that the compiler can look at many bytes at once.
 bool is_plain(std::string_view name) {
-  unsigned strange = 0;
-  for (const char c : name) {
-    strange |= static_cast<unsigned char>(c - ' ') > '~' - ' ' ? 1U : 0U;
+  return plain_json(name) == name.size() ||
+         std::all_of(name.begin(), name.end(),
+                     [](char c) { return c >= ' ' && c <= '~'; });
+}
+
+// How many bytes two names have in common at their begin, eight at a time.
+size_t common_begin(std::string_view a, std::string_view b) {
+  const size_t both = std::min(a.size(), b.size());
+  size_t at = 0;
+  for (; at + sizeof(uint64_t) <= both; at += sizeof(uint64_t)) {
+    if (std::memcmp(a.data() + at, b.data() + at, sizeof(uint64_t)) != 0) break;
   }
-  return strange == 0;
+  while (at < both && a[at] == b[at]) ++at;
+  return at;
+}
+
+// What stands first where two names of one class differ: whether the number in
+// `b` is the larger one, and whether its text is. False where they are equal.
+struct Rise {
+  bool in_number = false;
+  bool in_text = false;
+};
+Rise rise(std::string_view a, std::string_view b) {
+  const size_t at = common_begin(a, b);
+  if (at == a.size() && at == b.size()) return {};
+  const auto digits = [at](std::string_view name) {
+    size_t end = at;
+    while (end < name.size() && is_digit(name[end])) ++end;
+    return end;
+  };
+  const size_t a_end = digits(a);
+  const size_t b_end = digits(b);
+  // They differ within a number, so both have some of its digits before.
+  const bool larger =
+      a_end != b_end ? a_end < b_end : a.substr(at) < b.substr(at);
+  return {larger, a < b};
 }
 
 }  // namespace
@@ -54,18 +87,12 @@ void Manifest::reserve_for(uint64_t text_bytes) {
   names_.reserve(names);
   name_end_.reserve(tensors);
   type_of_.reserve(tensors);
+  name_class_.reserve(tensors);
   where_begin_.reserve(tensors);
   where_length_.reserve(tensors);
 }
 
-bool Manifest::add(std::string_view name, const TensorType& type, Span where,
-                   bool buffer) {
-  const uint64_t hash = hash_of(type);
-  std::optional<uint32_t> number = find_type(type, hash);
-  const std::optional<Size> sizes =
-      number ? type_sizes_[*number] : size_of(type);
-  if (!sizes) return false;
-  const Size size = *sizes;
+bool Manifest::count(const Size& size, bool buffer) {
   int64_t& element_sum = buffer ? buffer_elements_ : total_elements_;
   int64_t& byte_sum = buffer ? buffer_bytes_ : total_bytes_;
   const std::optional<int64_t> all_elements =
@@ -74,7 +101,30 @@ bool Manifest::add(std::string_view name, const TensorType& type, Span where,
   if (!all_elements || !all_bytes) return false;
   element_sum = *all_elements;
   byte_sum = *all_bytes;
+  return true;
+}
 
+void Manifest::append(std::string_view name, uint32_t type, Span where) {
+  if (source_from_.empty() || source_from_.back().second != where.file) {
+    source_from_.emplace_back(this->size(), where.file);
+  }
+  plain_ = plain_ && is_plain(name);
+  names_ += name;
+  name_end_.push_back(names_.size());
+  type_of_.push_back(type);
+  name_class_.push_back(name_classes_.add(name));
+  where_begin_.push_back(where.begin);
+  where_length_.push_back(static_cast<uint32_t>(
+      std::min<uint64_t>(where.end - where.begin, UINT32_MAX)));
+}
+
+bool Manifest::add(std::string_view name, const TensorType& type, Span where,
+                   bool buffer) {
+  const uint64_t hash = hash_of(type);
+  std::optional<uint32_t> number = find_type(type, hash);
+  const std::optional<Size> sizes =
+      number ? type_sizes_[*number] : size_of(type);
+  if (!sizes || !count(*sizes, buffer)) return false;
   if (buffer) {
     buffers_.push_back({std::string(name), type, where});
     return true;
@@ -82,19 +132,16 @@ bool Manifest::add(std::string_view name, const TensorType& type, Span where,
   if (!number) {
     number = static_cast<uint32_t>(types_.size());
     types_.push_back(type);
-    type_sizes_.push_back(size);
+    type_sizes_.push_back(*sizes);
     types_by_hash_.emplace(hash, *number);
   }
-  if (source_from_.empty() || source_from_.back().second != where.file) {
-    source_from_.emplace_back(this->size(), where.file);
-  }
-  plain_ = plain_ && is_plain(name);
-  names_ += name;
-  name_end_.push_back(names_.size());
-  type_of_.push_back(*number);
-  where_begin_.push_back(where.begin);
-  where_length_.push_back(static_cast<uint32_t>(
-      std::min<uint64_t>(where.end - where.begin, UINT32_MAX)));
+  append(name, *number, where);
+  return true;
+}
+
+bool Manifest::add_numbered(std::string_view name, uint32_t type, Span where) {
+  if (!count(type_sizes_[type], false)) return false;
+  append(name, type, where);
   return true;
 }
 
@@ -112,7 +159,29 @@ const AxisLabels* Manifest::axes(size_t index) const {
   return found == axes_.end() ? nullptr : &found->second;
 }
 
+// Whether the names of each class rise, by their numbers or as texts: then no
+// two are equal.
+bool Manifest::ascends() const {
+  struct Last {
+    size_t name = SIZE_MAX;
+    Rise rises = {true, true};
+  };
+  std::vector<Last> last(name_classes_.size());
+  for (size_t i = 0; i < size(); ++i) {
+    Last& before = last[name_class_[i]];
+    if (before.name != SIZE_MAX) {
+      const Rise now = rise(name(before.name), name(i));
+      before.rises.in_number &= now.in_number;
+      before.rises.in_text &= now.in_text;
+      if (!before.rises.in_number && !before.rises.in_text) return false;
+    }
+    before.name = i;
+  }
+  return true;
+}
+
 std::optional<Manifest::Duplicate> Manifest::find_duplicate() const {
+  if (buffers_.empty() && ascends()) return std::nullopt;
   // Open addressing over indices: 8 bytes a name at half load, where a set of
   // string views would take 60.
   const size_t total = size() + buffers_.size();

@@ -21,6 +21,7 @@
 #include "base/source.h"
 #include "core/facts.h"
 #include "core/mesh.h"
+#include "core/name_classes.h"
 #include "core/types.h"
 
 namespace shardplan {
@@ -67,6 +68,8 @@ class Manifest {
   // then. Names are not checked here; see find_duplicate.
   bool add(std::string_view name, const TensorType& type, Span where,
            bool buffer = false);
+  // The same for a type that is there: `type` is its number.
+  bool add_numbered(std::string_view name, uint32_t type, Span where);
   void set_axes(size_t index, AxisLabels axes) {
     axes_[index] = std::move(axes);
   }
@@ -85,6 +88,9 @@ class Manifest {
   // Equal numbers, equal types; dense from 0.
   uint32_t type_number(size_t index) const { return type_of_[index]; }
   const std::vector<TensorType>& types() const { return types_; }
+  // Equal numbers: equal names apart from their numbers; dense from 0.
+  uint32_t name_class(size_t index) const { return name_class_[index]; }
+  const NameClasses& name_classes() const { return name_classes_; }
   Span where(size_t index) const;
   // Logical axes, where the manifest gives them; else null.
   const AxisLabels* axes(size_t index) const;
@@ -147,10 +153,16 @@ class Manifest {
   static std::optional<Size> size_of(const TensorType& type);
   std::optional<uint32_t> find_type(const TensorType& type,
                                     uint64_t hash) const;
+  // Counts a tensor. False, and nothing is counted, beyond 63 bits.
+  bool count(const Size& size, bool buffer);
+  void append(std::string_view name, uint32_t type, Span where);
+  bool ascends() const;
 
   std::string names_;
   std::vector<uint64_t> name_end_;
   std::vector<uint32_t> type_of_;
+  std::vector<uint32_t> name_class_;
+  NameClasses name_classes_;
   std::vector<TensorType> types_;
   std::vector<Size> type_sizes_;
   std::unordered_multimap<uint64_t, uint32_t> types_by_hash_;

@@ -11,6 +11,7 @@
 #include <openssl/sha.h>
 
 #include "base/checked.h"
+#include "base/plain_json.h"
 #include "base/text.h"
 
 namespace shardplan {
@@ -151,10 +152,10 @@ std::string canonical_stored(const Manifest& manifest, const Plan& plan) {
 }  // namespace
 
 std::string fingerprint(const Manifest& manifest, const Plan& plan) {
-  std::vector<std::string> tails;
+  std::vector<std::string> tails;  // with the quote that ends the name
   tails.reserve(plan.placements.size());
   for (const Placement& placement : plan.placements) {
-    tails.push_back(canonical_tail(placement));
+    tails.push_back("\"" + canonical_tail(placement));
   }
   Sha256 hash;
   std::string out = "{\"mesh\":[";
@@ -167,9 +168,17 @@ std::string fingerprint(const Manifest& manifest, const Plan& plan) {
   out += "],\"parameters\":[";
   constexpr size_t kFlush = 1U << 16U;
   for (size_t i = 0; i < manifest.size(); ++i) {
-    out += i > 0 ? ",[" : "[";
-    append_json_string(out, manifest.name(i));
-    out += tails[plan.placement_of[i]];
+    const std::string_view name = manifest.name(i);
+    const std::string& tail = tails[plan.placement_of[i]];
+    out += i > 0 ? std::string_view(",[\"") : std::string_view("[\"");
+    if (plain_json(name) == name.size()) {
+      out += name;
+    } else {
+      out.pop_back();
+      append_json_string(out, name);
+      out.pop_back();
+    }
+    out += tail;
     if (out.size() > kFlush) {
       hash.update(out);
       out.clear();

@@ -5,18 +5,11 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/plain_json.h"
 #include "base/text.h"
 
 namespace shardplan {
 namespace {
-
-// Bytes that may be copied into a JSON string: ASCII without controls, quote
-// and backslash.
-constexpr std::array<bool, 256> kPlain = [] {
-  std::array<bool, 256> plain{};
-  for (size_t c = 0x20; c < 0x7F; ++c) plain[c] = c != '"' && c != '\\';
-  return plain;
-}();
 
 void append_unicode_escape(std::string& out, char32_t code_point) {
   constexpr std::string_view kDigits = "0123456789abcdef";
@@ -181,17 +174,13 @@ void append_json_double(std::string& out, double number) {
 
 void append_printable_json(std::string& out, std::string_view text) {
   out += '"';
-  size_t copied = 0;
-  for (size_t at = 0; at < text.size();) {
-    if (kPlain[static_cast<unsigned char>(text[at])]) {
-      ++at;
-      continue;
-    }
-    out.append(text, copied, at - copied);
+  for (size_t at = 0; true;) {
+    const size_t plain = plain_json(text.substr(at));
+    out += text.substr(at, plain);
+    at += plain;
+    if (at == text.size()) break;
     append_special(out, text, at);
-    copied = at;
   }
-  out.append(text, copied);
   out += '"';
 }
 

@@ -41,6 +41,16 @@ std::function<void(const RowSink&)> rows_of(std::vector<Row> rows) {
   };
 }
 
+std::function<void(const RowSink&)> rows_of_named(NamedRows named) {
+  return [named = std::move(named)](const RowSink& sink) {
+    std::vector<Row> rows = named.rests();
+    named.each([&](std::string_view name, size_t rest) {
+      std::get<std::string>(rows[rest].front()).assign(name);
+      sink(rows[rest]);
+    });
+  };
+}
+
 std::span<const Renderer> renderers() {
   static constexpr std::array<Renderer, 7> kRenderers = {{
       {"text", "for people, at a terminal", true, false, render_text},

@@ -110,12 +110,25 @@ enum class Audience : uint8_t { Everyone, People, Programs };
 using Row = std::vector<Cell>;
 using RowSink = std::function<void(std::span<const Cell>)>;
 
+// Rows of which the first cell is a text of its own and the rest is one of few:
+// a row per parameter. What the rest becomes is rendered once for each of them.
+struct NamedRows {
+  // The rests, behind a first cell that nobody looks at.
+  std::function<std::vector<Row>()> rests;
+  // Calls the sink with the first cell and the number of the rest, in order.
+  using Sink = std::function<void(std::string_view name, size_t rest)>;
+  std::function<void(const Sink&)> each;
+};
+
 struct Table {
   std::string id;
   std::string title;  // printed above it in text and Markdown; may be empty
   std::vector<Column> columns;
   // Calls the sink once per row, in order, the same each time it is called.
   std::function<void(const RowSink&)> rows;
+  // The same rows, where they are such: for renderers of a million of them. Who
+  // sets other rows resets it.
+  std::optional<NamedRows> named = {};
   std::optional<Row> footer = {};  // for people: totals under a rule
   Audience audience = Audience::Everyone;
   bool show_header = true;  // text only
@@ -124,6 +137,8 @@ struct Table {
 
 // A table whose rows are already there.
 std::function<void(const RowSink&)> rows_of(std::vector<Row> rows);
+// The same rows as `named` has, one by one.
+std::function<void(const RowSink&)> rows_of_named(NamedRows named);
 
 struct Style;
 

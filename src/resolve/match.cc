@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <mutex>
 #include <set>
 #include <string>
 #include <utility>
@@ -14,7 +15,9 @@
 #include "base/checked.h"
 #include "base/parallel.h"
 #include "base/text.h"
+#include "resolve/name_groups.h"
 #include "resolve/python_regex.h"
+#include "resolve/told_numbers.h"
 
 namespace shardplan {
 namespace {
@@ -78,45 +81,48 @@ PatternProblem re2_problem(const Rule& rule, const RE2& compiled) {
   return problem;
 }
 
-// What one thread finds in its share of the names.
-struct Share {
+// What is found in some names, which all rules found in them share.
+struct Counts {
   std::vector<RuleUse> rules;
   std::vector<std::set<int>> winners;
 
-  explicit Share(size_t count) : rules(count), winners(count) {}
+  explicit Counts(size_t count) : rules(count), winners(count) {}
 
-  void record(const std::vector<int>& found, bool decides) {
-    for (const int rule : found) ++rules[static_cast<size_t>(rule)].found;
-    if (!decides || found.empty()) return;
-    ++rules[static_cast<size_t>(found.front())].won;
+  // Rules found in `names` names, `decided` of which the first one may decide.
+  void record(const std::vector<int>& found, int64_t names, int64_t decided) {
+    for (const int rule : found)
+      rules[static_cast<size_t>(rule)].found += names;
+    if (decided == 0 || found.empty()) return;
+    rules[static_cast<size_t>(found.front())].won += decided;
     for (size_t i = 1; i < found.size(); ++i) {
       winners[static_cast<size_t>(found[i])].insert(found.front());
     }
   }
 };
 
-// Searches names [begin, end).
-void search(const Matcher& matcher, bool one_by_one, const Manifest& manifest,
-            const MayDecide& may_decide, size_t begin, size_t end,
-            Matches& matches, Share& share) {
-  std::vector<int> found;
-  for (size_t i = begin; i < end; ++i) {
-    if (one_by_one) {
-      matcher.find_one_by_one(manifest.name(i), found);
-    } else {
-      matcher.find(manifest.name(i), found);
-    }
-    const bool decides = may_decide(i);
-    matches.winner[i] = !decides || found.empty() ? -1 : found.front();
-    share.record(found, decides);
+// The names to be searched: all of a manifest, or one of each group.
+struct Searched {
+  const Manifest& manifest;
+  const NameGroups* groups = nullptr;
+
+  size_t size() const {
+    return groups == nullptr ? manifest.size() : groups->first.size();
   }
-}
+  std::string_view name(size_t i) const {
+    return manifest.name(groups == nullptr ? i : groups->first[i]);
+  }
+};
 
 }  // namespace
 
 struct Matcher::Impl {
   std::vector<std::unique_ptr<RE2>> rules;
   std::unique_ptr<RE2::Set> set;  // null when it does not fit its memory
+  // In RE2's spelling; empty where names may be other than plain.
+  std::vector<std::string> plain_patterns;
+  // What they tell of numbers, once somebody asks; empty: not proved.
+  mutable std::once_flag proved;
+  mutable std::optional<ToldNumbers> told;
 };
 
 Matcher::Matcher(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -163,6 +169,7 @@ std::optional<Matcher> Matcher::compile(const RuleSet& rules, bool plain_names,
           .help("spell out the characters that are meant");
     }
     impl->rules.push_back(std::move(compiled));
+    if (plain_names) impl->plain_patterns.push_back(pattern.re2);
   }
   if (!ok) return std::nullopt;
   const UnrefusedAllocations re2;
@@ -182,6 +189,26 @@ std::optional<Matcher> compile_activations(const RuleSet& rules,
 size_t Matcher::rules() const { return impl_->rules.size(); }
 
 bool Matcher::has_combined_automaton() const { return impl_->set != nullptr; }
+
+std::optional<NameGroups> Matcher::groups_of(const Manifest& manifest) const {
+  // A proof takes as long as a few dozen names.
+  constexpr size_t kNamesPerRule = 64;
+  if (impl_->rules.empty() || impl_->plain_patterns.empty() ||
+      !manifest.names_are_plain() ||
+      manifest.size() < kNamesPerRule * impl_->rules.size() ||
+      !may_be_grouped(manifest)) {
+    return std::nullopt;
+  }
+  std::call_once(impl_->proved, [this] {
+    ToldNumbers told;
+    for (const std::string& pattern : impl_->plain_patterns) {
+      if (!add_told_numbers(pattern, told)) return;
+    }
+    impl_->told = std::move(told);
+  });
+  if (!impl_->told) return std::nullopt;
+  return group_names(manifest, *impl_->told);
+}
 
 void Matcher::find(std::string_view name, std::vector<int>& found) const {
   found.clear();
@@ -206,12 +233,14 @@ void Matcher::find_one_by_one(std::string_view name,
   }
 }
 
-bool is_faster_one_by_one(const Matcher& matcher, const Manifest& manifest) {
+namespace {
+
+bool grows_with_names(const Matcher& matcher, const Searched& names) {
   if (!matcher.has_combined_automaton()) return true;
-  if (!kCountsAllocations || manifest.size() < kSamples * kSampleNames) {
+  if (!kCountsAllocations || names.size() < kSamples * kSampleNames) {
     return false;
   }
-  const size_t step = manifest.size() / kSampleNames;
+  const size_t step = names.size() / kSampleNames;
   const auto tries = static_cast<int64_t>(matcher.rules() * kSampleNames);
   std::vector<int> found;
   found.reserve(matcher.rules());
@@ -220,7 +249,7 @@ bool is_faster_one_by_one(const Matcher& matcher, const Manifest& manifest) {
     growth = 0;
     for (size_t i = 0; i < kSampleNames; ++i) {
       const int64_t before = allocated_bytes();
-      matcher.find(manifest.name(i * step + step * sample / kSamples), found);
+      matcher.find(names.name(i * step + step * sample / kSamples), found);
       // Where it is full it starts afresh, and is smaller than before.
       growth += std::max<int64_t>(allocated_bytes() - before, 0);
     }
@@ -230,34 +259,108 @@ bool is_faster_one_by_one(const Matcher& matcher, const Manifest& manifest) {
   return growth > kSlowGrowth * tries;
 }
 
-Matches match(const Matcher& matcher, const Manifest& manifest,
-              const MayDecide& may_decide, int jobs) {
-  Matches matches;
-  matches.winner.resize(manifest.size());
-  const bool one_by_one = is_faster_one_by_one(matcher, manifest);
-  const size_t blocks = manifest.size() / kBlock + 1;
+// Calls found(number of the share, number of the name, rules found in it) for
+// every name. A share is of fixed names, whoever searches them; `shares` is
+// called first, with how many there are.
+template <typename OnShares, typename OnFound>
+void search_all(const Matcher& matcher, const Searched& names, int jobs,
+                OnShares on_shares, OnFound on_found) {
+  const bool one_by_one = grows_with_names(matcher, names);
+  const size_t blocks = names.size() / kBlock + 1;
   const size_t threads =
       std::clamp<size_t>(static_cast<size_t>(jobs), 1, blocks);
-  std::vector<Share> shares(threads, Share(matcher.rules()));
-  // A share is of fixed names, whoever searches them.
-  parallel_for(
-      static_cast<int64_t>(threads), static_cast<int>(threads), [&](int64_t i) {
-        const auto t = static_cast<size_t>(i);
-        search(matcher, one_by_one, manifest, may_decide,
-               manifest.size() * t / threads,
-               manifest.size() * (t + 1) / threads, matches, shares[t]);
-      });
+  on_shares(threads);
+  parallel_for(static_cast<int64_t>(threads), static_cast<int>(threads),
+               [&](int64_t share) {
+                 const auto t = static_cast<size_t>(share);
+                 const size_t end = names.size() * (t + 1) / threads;
+                 std::vector<int> found;
+                 for (size_t i = names.size() * t / threads; i < end; ++i) {
+                   if (one_by_one) {
+                     matcher.find_one_by_one(names.name(i), found);
+                   } else {
+                     matcher.find(names.name(i), found);
+                   }
+                   on_found(t, i, found);
+                 }
+               });
+}
 
-  matches.rules.resize(matcher.rules());
-  for (size_t rule = 0; rule < matcher.rules(); ++rule) {
+void take_counts(const std::vector<Counts>& shares, Matches& matches) {
+  for (size_t rule = 0; rule < matches.rules.size(); ++rule) {
     std::set<int> winners;
-    for (const Share& share : shares) {
+    for (const Counts& share : shares) {
       matches.rules[rule].found += share.rules[rule].found;
       matches.rules[rule].won += share.rules[rule].won;
       winners.insert(share.winners[rule].begin(), share.winners[rule].end());
     }
     matches.rules[rule].winners.assign(winners.begin(), winners.end());
   }
+}
+
+// One name of each group is searched for all of them.
+void match_groups(const Matcher& matcher, const Manifest& manifest,
+                  const NameGroups& groups, const MayDecide& may_decide,
+                  int jobs, Matches& matches) {
+  struct Size {
+    int64_t names = 0;
+    int64_t decided = 0;
+  };
+  std::vector<Size> sizes(groups.first.size());
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    Size& size = sizes[groups.of[i]];
+    ++size.names;
+    const bool decides = may_decide(i);
+    size.decided += decides ? 1 : 0;
+    matches.winner[i] = decides ? 0 : -1;
+  }
+  std::vector<int32_t> winner(groups.first.size());
+  std::vector<Counts> shares;
+  search_all(
+      matcher, {manifest, &groups}, jobs,
+      [&](size_t count) { shares.assign(count, Counts(matcher.rules())); },
+      [&](size_t share, size_t group, const std::vector<int>& found) {
+        winner[group] = found.empty() ? -1 : found.front();
+        shares[share].record(found, sizes[group].names, sizes[group].decided);
+      });
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    if (matches.winner[i] == 0) matches.winner[i] = winner[groups.of[i]];
+  }
+  take_counts(shares, matches);
+}
+
+}  // namespace
+
+bool is_faster_one_by_one(const Matcher& matcher, const Manifest& manifest) {
+  return grows_with_names(matcher, {manifest});
+}
+
+Matches match_every_name(const Matcher& matcher, const Manifest& manifest,
+                         const MayDecide& may_decide, int jobs) {
+  Matches matches;
+  matches.winner.resize(manifest.size());
+  matches.rules.resize(matcher.rules());
+  std::vector<Counts> shares;
+  search_all(
+      matcher, {manifest}, jobs,
+      [&](size_t count) { shares.assign(count, Counts(matcher.rules())); },
+      [&](size_t share, size_t i, const std::vector<int>& found) {
+        const bool decides = may_decide(i);
+        matches.winner[i] = !decides || found.empty() ? -1 : found.front();
+        shares[share].record(found, 1, decides ? 1 : 0);
+      });
+  take_counts(shares, matches);
+  return matches;
+}
+
+Matches match(const Matcher& matcher, const Manifest& manifest,
+              const MayDecide& may_decide, int jobs) {
+  const std::optional<NameGroups> groups = matcher.groups_of(manifest);
+  if (!groups) return match_every_name(matcher, manifest, may_decide, jobs);
+  Matches matches;
+  matches.winner.resize(manifest.size());
+  matches.rules.resize(matcher.rules());
+  match_groups(matcher, manifest, *groups, may_decide, jobs, matches);
   return matches;
 }
 

@@ -5,7 +5,8 @@
 // and shadowed rules are known exactly. The answer is that of a loop over all
 // rules; RE2::Set gives it in one pass over the name (and the loop itself
 // serves where the combined automaton would be too large, or grow with every
-// name).
+// name). Names that no rule can tell apart, since they differ in numbers that
+// all rules take for any number, are searched once (told_numbers.h).
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,7 @@
 #include "base/diagnostic.h"
 #include "core/manifest.h"
 #include "core/rules.h"
+#include "resolve/name_groups.h"
 
 namespace shardplan {
 
@@ -33,6 +35,10 @@ class Matcher {
   void find(std::string_view name, std::vector<int>& found) const;
   // The same by a plain loop over the rules.
   void find_one_by_one(std::string_view name, std::vector<int>& found) const;
+
+  // Names that the rules cannot tell apart; empty where that is not proved, or
+  // not worth the proof. Safe to call from several threads.
+  std::optional<NameGroups> groups_of(const Manifest& manifest) const;
 
   size_t rules() const;
   bool has_combined_automaton() const;
@@ -72,6 +78,10 @@ bool is_faster_one_by_one(const Matcher& matcher, const Manifest& manifest);
 // Which parameters may be decided: a scalar in strict mode is not. Counts in
 // `found` are over all names all the same.
 using MayDecide = std::function<bool(size_t)>;
+
+// The same by searching every name.
+Matches match_every_name(const Matcher& matcher, const Manifest& manifest,
+                         const MayDecide& may_decide, int jobs);
 
 // The same for any number of threads (`jobs` >= 1).
 Matches match(const Matcher& matcher, const Manifest& manifest,

@@ -99,8 +99,7 @@ std::optional<RuleSet> read_rules(const PlanRequest& request,
                    shape_text(manifest.type(other).shape) +
                    " does not follow from its config.json");
     }
-    return problem.help(
-        "give the model's config.json, or rules with patterns");
+    return problem.help("give the model's config.json, or rules with patterns");
   }
   return rules;
 }
@@ -408,8 +407,7 @@ std::optional<Session> open_session(const PlanRequest& request,
   if (!made) return std::nullopt;
   Plan& plan = made->plan;
 
-  Folding folding =
-      fold(plan.placement_of, [&](size_t i) { return manifest.name(i); });
+  Folding folding = fold(plan.placement_of, manifest);
   std::optional<DeviceMemory> held = device_memory(manifest, plan, diags);
   if (!held) return std::nullopt;
 

@@ -123,6 +123,18 @@ std::optional<int64_t> JsonScanner::integer() const {
   return value;
 }
 
+std::string_view JsonScanner::ahead() {
+  if (token_ == Token::Error || expect_ != Expect::Value) return {};
+  skip_blanks();
+  return all_.substr(at_);
+}
+
+void JsonScanner::take(size_t bytes) {
+  begin_ = at_;
+  at_ += bytes;
+  token_ = finish_value(Token::EndObject);
+}
+
 bool JsonScanner::skip_value() {
   if (token_ == Token::BeginObject || token_ == Token::BeginArray) {
     const size_t outside = depth_ - 1;

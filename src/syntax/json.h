@@ -51,6 +51,15 @@ class JsonScanner {
   // Number: its value, when it is an integer that fits 63 bits.
   std::optional<int64_t> integer() const;
 
+  // What follows where a value is to begin, which next() would read; empty
+  // where something else is to come. Of text that next() has read as a whole
+  // value before, and that stands here again, take() skips so many bytes: that
+  // value is the token then, as an object that has been closed.
+  // REQUIRES: these bytes are an object, and the scanner is no deeper than it
+  // was there.
+  std::string_view ahead();
+  void take(size_t bytes);
+
   // Skips the rest of the value that starts with the current token (for
   // scalars nothing). False on a malformed value.
   bool skip_value();

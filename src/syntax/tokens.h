@@ -173,6 +173,8 @@ class TokenSource {
   bool skip_value() {
     return json_ != nullptr ? json_->skip_value() : nodes_->skip_value();
   }
+  // The scanner of a text, which can look ahead; null for a Document.
+  JsonScanner* scanner() { return json_; }
 
  private:
   JsonScanner* json_ = nullptr;

@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "base/plain_json.h"
 #include "tests/support/property.h"
 
 namespace shardplan {
@@ -392,6 +393,25 @@ TEST_CASE("a string escapes only what JSON demands") {
   CHECK(spelled("\b\t\n\f\r") == R"("\b\t\n\f\r")");
   CHECK(spelled("\v\x1b") == R"("\u000b\u001b")");
   CHECK(spelled(std::string_view("\0", 1)) == R"("\u0000")");
+}
+
+TEST_CASE("what stands for itself in JSON is found eight bytes at a time") {
+  CHECK(holds([] {
+    std::string text(draw_in<size_t>(0, 20), 'a');
+    for (char& c : text) {
+      if (draw_in(0, 9) == 0) {
+        c = static_cast<char>(draw_any<uint8_t>());
+      } else if (draw_in(0, 9) == 0) {
+        c = draw_of("\"\\ ~!#[]\x7f\x1f\x80");
+      }
+    }
+    size_t slow = 0;
+    while (slow < text.size() && text[slow] >= ' ' && text[slow] < '\x7f' &&
+           text[slow] != '"' && text[slow] != '\\') {
+      ++slow;
+    }
+    ENSURE(plain_json(text) == slow);
+  }));
 }
 
 TEST_CASE("another parser reads back what was written") {

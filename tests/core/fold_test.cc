@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/fold.h"
 
+#include <map>
 #include <numeric>
 #include <set>
 #include <string>
@@ -9,6 +10,7 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "core/manifest.h"
 #include "core/rules.h"
 #include "tests/support/property.h"
 #include "tests/support/resolved.h"
@@ -94,6 +96,35 @@ TEST_CASE("labels are unique, counts add up and members are theirs") {
       total += of.size();
     }
     ENSURE(total == names.size());
+  }));
+}
+
+TEST_CASE("a manifest's parameters fold as their names and kinds do") {
+  CHECK(holds([] {
+    Manifest manifest;
+    std::vector<uint32_t> kinds;
+    std::map<std::pair<std::string, uint32_t>, uint32_t> slow;
+    const auto count = draw_in(0, 40);
+    for (int i = 0; i < count; ++i) {
+      const std::string name = draw_of<std::string>({"a", "a.1", "b"}) + "." +
+                               std::to_string(draw_in(0, 4)) +
+                               draw_of<std::string>({".w", "", "x"});
+      ENSURE(manifest.add(name, {DType::F32, {2}}, {}));
+      kinds.push_back(draw_in<uint32_t>(0, 2));
+    }
+    const Folding folding = fold(kinds, manifest);
+    const Folding by_name =
+        fold(kinds, [&](size_t i) { return manifest.name(i); });
+    ENSURE(folding.class_of == by_name.class_of);
+    ENSURE(folding.folded_names == by_name.folded_names);
+    for (size_t i = 0; i < kinds.size(); ++i) {
+      const auto number =
+          slow.try_emplace({folded_name(manifest.name(i)), kinds[i]},
+                           static_cast<uint32_t>(slow.size()))
+              .first->second;
+      ENSURE(folding.class_of[i] == number);
+    }
+    ENSURE(folding.classes.size() == slow.size());
   }));
 }
 

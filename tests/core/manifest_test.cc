@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/manifest.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -224,6 +227,38 @@ TEST_CASE("a duplicate is found among parameters and buffers") {
   REQUIRE(duplicate.has_value());
   CHECK(duplicate->first == 1);
   CHECK(duplicate->second == 2);
+}
+
+// The slow twin: a set of all names.
+TEST_CASE("duplicates are found in any order of the names") {
+  CHECK(holds([] {
+    std::vector<std::string> names;
+    const auto count = draw_in(0, 30);
+    for (int i = 0; i < count; ++i) {
+      names.push_back(draw_of<std::string>({"a.", "a.7.", "b/", "b1/"}) +
+                      draw_of<std::string>({"", "0"}) +
+                      std::to_string(draw_in(0, 150)) +
+                      draw_of<std::string>({"", ".w", ".1"}));
+    }
+    const auto order = draw_in(0, 2);
+    if (order == 1) std::sort(names.begin(), names.end());
+    if (order == 2) {
+      std::stable_sort(names.begin(), names.end(),
+                       [](const std::string& a, const std::string& b) {
+                         return a.size() < b.size();
+                       });
+    }
+    Manifest manifest;
+    std::set<std::string> known;
+    std::optional<std::string> twice;
+    for (const std::string& name : names) {
+      ENSURE(manifest.add(name, type("f32[]"), {}));
+      if (!known.insert(name).second && !twice) twice = name;
+    }
+    const auto found = manifest.find_duplicate();
+    ENSURE(found.has_value() == twice.has_value());
+    if (found) ENSURE(manifest.name(found->second) == *twice);
+  }));
 }
 
 TEST_CASE("axes are kept for the parameters that have them") {

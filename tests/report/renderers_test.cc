@@ -364,6 +364,35 @@ TEST_CASE("a terminal's width, colour and glyphs do not matter to a page") {
         std::string::npos);
 }
 
+// The slow twin: the same rows one by one.
+TEST_CASE("rows that share what follows their names are written alike") {
+  NamedRows named;
+  named.rests = [] {
+    return std::vector<Row>{{std::string(), Count{1}, Cell()},
+                            {std::string(), Count{-2}, std::string("x\"\n")}};
+  };
+  named.each = [](const NamedRows::Sink& sink) {
+    for (const std::string_view name :
+         {"w", "", "a \"name\"", "\x1b[0m\x7f", "\xff\xfe", "caf\xc3\xa9"}) {
+      sink(name, name.size() % 2);
+    }
+  };
+  Report report;
+  report.command = "resolve";
+  report.tables = {{"t", "", {{"a", "a"}, {"b", "b"}, {"c", "c"}}, {}}};
+  report.tables.front().rows = rows_of_named(named);
+  for (const std::string format : {"json", "csv", "text", "markdown"}) {
+    CAPTURE(format);
+    report.tables.front().named.reset();
+    const std::string slow = rendered(report, format);
+    report.tables.front().named = named;
+    CHECK(rendered(report, format) == slow);
+  }
+  named.each = [](const NamedRows::Sink&) {};
+  report.tables.front().named = named;
+  CHECK(rendered(report, "json").find("\"t\": []") != std::string::npos);
+}
+
 TEST_CASE("a hostile name stays in its cell") {
   using S = std::string;
   Report report;

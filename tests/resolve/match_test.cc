@@ -101,6 +101,84 @@ TEST_CASE("the answer is the same for any number of threads") {
   }
 }
 
+// A mixture of experts: few classes of names, many numbers.
+Manifest numbered_names(int layers, int experts) {
+  Manifest manifest;
+  const auto add = [&](const std::string& name, Shape shape) {
+    REQUIRE(manifest.add(name, {DType::F32, std::move(shape)}, {}));
+  };
+  for (int layer = 0; layer < layers; ++layer) {
+    const std::string at = "layers." + std::to_string(layer);
+    add(at + ".norm.scale", {});
+    add(at + ".conv1.w", {4});
+    for (int expert = 0; expert < experts; ++expert) {
+      const std::string in = at + ".experts." + std::to_string(expert);
+      add(in + ".up.w", {4, 4});
+      add(in + ".down.w", {4, 4});
+    }
+  }
+  return manifest;
+}
+
+bool is_same(const Matches& a, const Matches& b) {
+  bool same = a.winner == b.winner && a.rules.size() == b.rules.size();
+  for (size_t i = 0; same && i < a.rules.size(); ++i) {
+    same = a.rules[i].found == b.rules[i].found &&
+           a.rules[i].won == b.rules[i].won &&
+           a.rules[i].winners == b.rules[i].winners;
+  }
+  return same;
+}
+
+TEST_CASE("one name of a group is searched for all of them") {
+  const Manifest manifest = numbered_names(30, 20);
+  const auto not_scalar = [&](size_t i) {
+    return !manifest.type(i).shape.empty();
+  };
+  int grouped = 0;
+  CHECK(holds([&] {
+    std::vector<testing::PatternAndSpec> entries;
+    const auto count = draw_in(1, 8);
+    for (int i = 0; i < count; ++i) {
+      const std::string number = std::to_string(draw_in(0, 29));
+      entries.push_back(
+          {draw_of<std::string>({R"(layers\.)" + number + R"(\.experts)",
+                                 R"(experts\.)" + number + R"(\.up)",
+                                 R"(\.)" + number + R"(\.)",
+                                 R"(experts\.\d+\.down)", "conv1", "norm",
+                                 R"((layers|experts)\.(1|)" + number + R"()\.)",
+                                 ".*", "x", R"(\.)" + number + "$"}),
+           ""});
+    }
+    if (draw_in(0, 4) == 0) entries.push_back({R"(layers\.1)", ""});
+    const Matcher matcher = compiled(testing::rules(entries));
+    if (matcher.groups_of(manifest)) ++grouped;
+    const Matches slow = match_every_name(matcher, manifest, not_scalar, 1);
+    ENSURE(is_same(match(matcher, manifest, not_scalar, 1), slow));
+    ENSURE(is_same(match(matcher, manifest, not_scalar, 3), slow));
+  }));
+  CHECK(grouped > 20);
+}
+
+TEST_CASE("names are searched one by one where nothing is gained or proved") {
+  const auto is_grouped = [](const std::string& pattern,
+                             const Manifest& manifest, bool plain) {
+    Diagnostics diags;
+    const auto matcher =
+        Matcher::compile(testing::rules({{pattern, ""}}), plain, diags);
+    return matcher->groups_of(manifest).has_value();
+  };
+  CHECK(is_grouped("up", numbered_names(10, 10), true));
+  CHECK_FALSE(is_grouped("up", numbered_names(1, 10), true));
+  CHECK_FALSE(is_grouped("up", numbered_names(10, 10), false));
+  CHECK_FALSE(is_grouped(R"(layers\.1)", numbered_names(10, 10), true));
+  Manifest unlike;
+  for (int i = 0; i < 500; ++i) {
+    REQUIRE(unlike.add("w" + std::to_string(i), {DType::F32, {2}}, {}));
+  }
+  CHECK_FALSE(is_grouped("w", unlike, true));
+}
+
 TEST_CASE("every pattern that cannot be compiled is SP105 at its fragment") {
   Diagnostics diags;
   const RuleSet rules = testing::rules({{"a(?=b)", ""}, {"b", ""}, {"c)", ""}});

@@ -323,6 +323,7 @@ std::string targets_verdict(const Diagnostics& diags,
 Table with_targets(const std::vector<std::pair<std::string, Table>>& parts) {
   Table table = parts.front().second;
   table.columns.insert(table.columns.begin(), {"target", "target"});
+  table.named.reset();  // these are others
   table.rows = [parts](const RowSink& sink) {
     for (const auto& [target, part] : parts) {
       part.rows([&, &name = target](std::span<const Cell> cells) {

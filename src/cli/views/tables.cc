@@ -152,18 +152,22 @@ Table placements_table(const Session& session) {
                    {"shards", "shards"},
                    {"replicas", "replicas"}};
   table.audience = Audience::Programs;
-  table.rows = [&session](const RowSink& sink) {
+  NamedRows named;
+  named.rests = [&session] {
     std::vector<Row> rows;
     rows.reserve(session.plan.placements.size());
     for (const Placement& placement : session.plan.placements) {
       rows.push_back(placement_row(session, placement));
     }
+    return rows;
+  };
+  named.each = [&session](const NamedRows::Sink& sink) {
     for (size_t i = 0; i < session.manifest.size(); ++i) {
-      Row& row = rows[session.plan.placement_of[i]];
-      std::get<std::string>(row[0]).assign(session.manifest.name(i));
-      sink(row);
+      sink(session.manifest.name(i), session.plan.placement_of[i]);
     }
   };
+  table.rows = rows_of_named(named);
+  table.named = std::move(named);
   return table;
 }
 

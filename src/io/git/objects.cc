@@ -27,6 +27,7 @@ class BytesBefore : public Bytes {
   std::string_view view() const override {
     return all_->view().substr(0, count_);
   }
+  void let_go(uint64_t offset) const override { all_->let_go(offset); }
 
  private:
   std::shared_ptr<const Bytes> all_;

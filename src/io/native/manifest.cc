@@ -5,7 +5,8 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
+#include <cstdint>
+#include <cstring>
 #include <map>
 #include <optional>
 #include <string>
@@ -32,13 +33,47 @@ bool looks_like_json(std::string_view text) {
           text[first] == ']' || text[first] == '}');
 }
 
+// Sixteen places of a text at once, on every processor.
+using Letters = unsigned char __attribute__((vector_size(16)));
+
+Letters letters_at(const char* text) {
+  Letters letters;
+  std::memcpy(&letters, text, sizeof letters);
+  return letters;
+}
+
+// Whether a text has the word `parameters`. Many places at a time are held
+// against three of its letters: where all of these stand is looked at.
+bool has_wrapper_word(std::string_view text) {
+  static constexpr std::string_view kWord = "parameters";
+  constexpr size_t kMiddle = 4;
+  size_t at = 0;
+  for (; at + kWord.size() + sizeof(Letters) <= text.size();
+       at += sizeof(Letters)) {
+    const char* const begin = text.data() + at;
+    const auto stand = (letters_at(begin) == kWord.front()) &
+                       (letters_at(begin + kMiddle) == kWord[kMiddle]) &
+                       (letters_at(begin + kWord.size() - 1) == kWord.back());
+    std::array<uint64_t, 2> halves{};
+    static_assert(sizeof halves == sizeof stand);
+    std::memcpy(halves.data(), &stand, sizeof halves);
+    if ((halves[0] | halves[1]) != 0 &&
+        text.substr(at, sizeof stand + kWord.size() - 1).find(kWord) !=
+            std::string_view::npos) {
+      return true;
+    }
+  }
+  return text.find(kWord, at) != std::string_view::npos;
+}
+
+// How much of a text is read before what was read is let go. A page that comes
+// back costs time, so only large files are.
+constexpr uint64_t kWindow = uint64_t{32} << 20U;
+
 // Most manifests without a wrapper are recognised by a search alone, without a
 // second pass over their tokens. An escape may hide the word.
 bool may_have_wrapper(std::string_view text) {
-  static constexpr std::string_view kWord = "parameters";
-  const std::boyer_moore_horspool_searcher search(kWord.begin(), kWord.end());
-  return std::search(text.begin(), text.end(), search) != text.end() ||
-         text.find("\\u") != std::string_view::npos;
+  return has_wrapper_word(text) || text.find("\\u") != std::string_view::npos;
 }
 
 std::optional<Manifest> read_json(const SourceFile& source,
@@ -47,6 +82,7 @@ std::optional<Manifest> read_json(const SourceFile& source,
     JsonScanner ahead(source);
     return has_wrapper(TokenSource(ahead));
   }();
+  if (source.text().size() >= kWindow) source.let_go(source.text().size());
   JsonScanner scanner(source);
   auto manifest = read_native(TokenSource(scanner), wrapped, diags);
   if (scanner.token() == JsonScanner::Token::Error) scanner.report(diags);
@@ -240,6 +276,7 @@ class NativeReader {
       TensorEntry group;
       while (next_key()) {
         const Span where = tokens_.span();
+        if (take_known(depth_ + 1, tokens_.text(), where)) continue;
         const Mark mark = enter(tokens_.text());
         tokens_.next();
         read_child(group, where);
@@ -312,6 +349,7 @@ class NativeReader {
       const Span where = tokens_.span();
       const bool ignored = is_ignored(tokens_.text());
       const bool may_be_title = tokens_.text() == "name";
+      if (!ignored && take_known(depth_ + 1, tokens_.text(), where)) continue;
       const Mark mark = enter(tokens_.text());
       const Token token = tokens_.next();
       if (ignored) {
@@ -381,14 +419,19 @@ class NativeReader {
   void read_object(Span where, bool in_list) {
     TensorEntry entry;
     entry.first_stray = strays_.size();
+    const Span begin = tokens_.span();
+    const size_t tensors = manifest_.size();
     while (next_key()) {
       const Span key = tokens_.span();
       const Attribute attribute = attribute_of(tokens_.text());
       if (attribute == Attribute::None ||
           (attribute == Attribute::Name && !in_list)) {
         const Mark mark = enter(tokens_.text());
-        tokens_.next();
-        read_child(entry, key);
+        // The first child is looked at, should this be a tensor.
+        if (!entry.child || !take_known(depth_, name_, key)) {
+          tokens_.next();
+          read_child(entry, key);
+        }
         leave(mark);
       } else if (tokens_.next(); !attributes_.read(attribute, key, entry)) {
         const Mark mark = enter(attribute_name(attribute));
@@ -399,6 +442,9 @@ class NativeReader {
     if (errors_.stopped() || tokens_.token() == Token::Error) return;
     if (!in_list) {
       finish_object(entry, where);
+      if (manifest_.size() == tensors + 1 && entry.has(Attribute::Sizes)) {
+        remember(entry, begin);
+      }
     } else if (entry.has(Attribute::Name)) {
       name_ = entry.name;
       finish_object(entry, entry.name_where);
@@ -408,6 +454,75 @@ class NativeReader {
     } else {
       add_stray_item(where);
     }
+  }
+
+  // Tensors of few types fill a manifest, and one writer spells them alike: an
+  // object whose bytes were read before as that of a tensor is not read again.
+  struct Known {
+    std::string text;
+    size_t depth = 0;
+    uint32_t type = 0;
+  };
+
+  // The object that was read last, from `begin` on, has added a tensor.
+  void remember(const TensorEntry& entry, Span begin) {
+    constexpr size_t kLongest = 256;
+    constexpr size_t kMost = 8;
+    if (tokens_.scanner() == nullptr || entry.has(Attribute::Axes) ||
+        entry.child) {
+      return;
+    }
+    begin.end = tokens_.span().end;
+    if (begin.end - begin.begin > kLongest) return;
+    Known known{std::string(begin.text()), depth_,
+                manifest_.type_number(manifest_.size() - 1)};
+    if (known_.size() < kMost) {
+      known_.push_back(std::move(known));
+    } else {
+      known_[next_known_++ % kMost] = std::move(known);
+    }
+  }
+
+  // Behind a key, of an object that would be as deep as `depth`. False where it
+  // is to be read. The path may still be that of the object around it, but
+  // where paths are kept.
+  bool take_known(size_t depth, std::string_view name, Span where) {
+    JsonScanner* scanner = tokens_.scanner();
+    if (scanner == nullptr || known_.empty() || (depth != depth_ && nested_)) {
+      return false;
+    }
+    const std::string_view ahead = scanner->ahead();
+    for (const Known& known : known_) {
+      if (known.depth != depth || !ahead.starts_with(known.text)) continue;
+      add_known(name, known.type, where);
+      scanner->take(known.text.size());
+      return true;
+    }
+    return false;
+  }
+
+  void add_known(std::string_view name, uint32_t type, Span where) {
+    let_go_before(where);
+    if (depth_ > 1) become_nested();
+    const size_t index = manifest_.size();
+    if (!manifest_.add_numbered(name, type, where)) {
+      return too_large(name, manifest_.types()[type], where);
+    }
+    if (nested_) record(TreeEntry::Kind::Parameter, index, where);
+  }
+
+  void too_large(std::string_view name, const TensorType& type, Span where) {
+    errors_
+        .malformed(where, "with " + in_backticks(name) +
+                              " the size of the manifest does not fit 63 bits")
+        .fact("shape: " + shape_text(type.shape));
+  }
+
+  // What was read is not looked at again, but for mistakes.
+  void let_go_before(Span where) {
+    if (tokens_.scanner() == nullptr || where.begin - let_go_ < kWindow) return;
+    let_go_ = where.begin;
+    where.file->let_go(let_go_);
   }
 
   void finish_object(const TensorEntry& entry, Span where) {
@@ -452,16 +567,12 @@ class NativeReader {
   }
 
   void add_tensor(const TensorEntry& entry, Span where) {
+    let_go_before(where);
     if (depth_ > 1) become_nested();
     const bool buffer = entry.buffer;
     const size_t index = buffer ? manifest_.buffers().size() : manifest_.size();
     if (!manifest_.add(name_, type_, where, buffer)) {
-      errors_
-          .malformed(where,
-                     "with " + in_backticks(name_) +
-                         " the size of the manifest does not fit 63 bits")
-          .fact("shape: " + shape_text(type_.shape));
-      return;
+      return too_large(name_, type_, where);
     }
     if (!buffer && entry.has(Attribute::Axes)) {
       manifest_.set_axes(index, entry.axes);
@@ -534,6 +645,9 @@ class NativeReader {
   std::vector<TreeEntry> entries_;  // of a nested tree, and nulls
 
   TensorType type_;  // reused
+  std::vector<Known> known_;
+  size_t next_known_ = 0;
+  uint64_t let_go_ = 0;  // of the text
 };
 
 }  // namespace

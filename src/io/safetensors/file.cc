@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <map>
 #include <memory>
@@ -51,22 +52,27 @@ class HeaderBytes : public Bytes {
   std::string_view view() const override {
     return file_->text().substr(kLengthBytes, length_);
   }
+  void let_go(uint64_t offset) const override {
+    file_->let_go(kLengthBytes + std::min<uint64_t>(offset, length_));
+  }
 
  private:
   SourcePtr file_;
   size_t length_;
 };
 
+// Places within a header take 32 bits, since one is kept per tensor.
+static_assert(kMaxSafetensorsHeader <= UINT32_MAX);
 struct DataRange {
   int64_t begin = 0;
   int64_t end = 0;
-  Span name;  // in quotes, as the header spells it
+  // The name in quotes, as the header spells it.
+  uint32_t name_begin = 0;
+  uint32_t name_end = 0;
 };
 
-std::string tensor_text(Span name) {
-  const std::string_view quoted = name.text();
-  return "`" + std::string(quoted.substr(1, quoted.size() - 2)) + "`";
-}
+// How much of a header is read before what was read is let go.
+constexpr uint64_t kWindow = uint64_t{4} << 20;
 
 // A tensor's entry as far as it has been read.
 struct TensorEntry {
@@ -106,6 +112,13 @@ class HeaderReader {
   void check_names();
   void note_unknown_keys();
   void fail(Span where, std::string message);
+  Span name_of(const DataRange& range) const {
+    return {header_.get(), range.name_begin, range.name_end};
+  }
+  std::string tensor_text(const DataRange& range) const {
+    const std::string_view quoted = name_of(range).text();
+    return "`" + std::string(quoted.substr(1, quoted.size() - 2)) + "`";
+  }
 
   SourcePtr header_;
   Diagnostics& diags_;
@@ -117,6 +130,7 @@ class HeaderReader {
   bool ranges_complete_ = true;  // every tensor has one
   bool has_metadata_ = false;
   int64_t data_bytes_ = 0;
+  uint64_t let_go_ = 0;  // of the header
   int errors_ = 0;
   Span unknown_key_;
   int64_t unknown_keys_ = 0;
@@ -215,7 +229,12 @@ bool HeaderReader::read_tensor_key(const std::string& key, Span where,
 
 void HeaderReader::add(const std::string& name, Span where,
                        const TensorEntry& tensor) {
-  DataRange range{0, 0, where};
+  if (where.begin - let_go_ > kWindow) {
+    let_go_ = where.begin;
+    header_->let_go(let_go_);
+  }
+  DataRange range{0, 0, static_cast<uint32_t>(where.begin),
+                  static_cast<uint32_t>(where.end)};
   if (tensor.offsets.size() == 2 && tensor.offsets[0] <= tensor.offsets[1]) {
     range.begin = tensor.offsets[0];
     range.end = tensor.offsets[1];
@@ -251,34 +270,36 @@ void HeaderReader::add(const std::string& name, Span where,
 void HeaderReader::check_length(const DataRange& range, const TensorType& type,
                                 Span where) {
   if (range.end - range.begin == type.bytes()) return;
-  fail(where, tensor_text(range.name) + " is " + type_text(type) +
-                  " and takes " + count_text(type.bytes()) +
-                  " bytes, but its offsets span " +
+  fail(where, tensor_text(range) + " is " + type_text(type) + " and takes " +
+                  count_text(type.bytes()) + " bytes, but its offsets span " +
                   count_text(range.end - range.begin));
 }
 
 // Sorted by place, each tensor must begin where the one before ends.
 void HeaderReader::check_ranges() {
-  std::sort(ranges_.begin(), ranges_.end(),
-            [](const DataRange& a, const DataRange& b) {
-              return std::tuple(a.begin, a.end, a.name.begin) <
-                     std::tuple(b.begin, b.end, b.name.begin);
-            });
+  const auto is_before = [](const DataRange& a, const DataRange& b) {
+    return std::tuple(a.begin, a.end, a.name_begin) <
+           std::tuple(b.begin, b.end, b.name_begin);
+  };
+  if (!std::is_sorted(ranges_.begin(), ranges_.end(), is_before)) {
+    std::sort(ranges_.begin(), ranges_.end(), is_before);
+  }
   const DataRange* last = nullptr;
   for (const DataRange& range : ranges_) {
     if (errors_ >= kMaxErrors) return;
     if (range.begin > data_bytes_) {
-      fail(range.name, "bytes " + count_text(data_bytes_) + " to " +
-                           count_text(range.begin) + " before " +
-                           tensor_text(range.name) + " belong to no tensor");
+      fail(name_of(range), "bytes " + count_text(data_bytes_) + " to " +
+                               count_text(range.begin) + " before " +
+                               tensor_text(range) + " belong to no tensor");
     } else if (range.begin < data_bytes_) {
       ++errors_;
       diags_
-          .error(Code::MalformedDocument, range.name,
-                 "the data of " + tensor_text(range.name) +
-                     " overlaps that of " + tensor_text(last->name))
-          .label(last->name, "this one ends at byte " + count_text(last->end))
-          .fact(tensor_text(range.name) + " begins at byte " +
+          .error(Code::MalformedDocument, name_of(range),
+                 "the data of " + tensor_text(range) + " overlaps that of " +
+                     tensor_text(*last))
+          .label(name_of(*last),
+                 "this one ends at byte " + count_text(last->end))
+          .fact(tensor_text(range) + " begins at byte " +
                 count_text(range.begin));
     }
     if (range.end > data_bytes_ || last == nullptr) last = &range;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/plain_json.h"
 #include "base/text.h"
 #include "report/output.h"
 #include "report/renderers/renderers.h"
@@ -21,11 +22,10 @@ constexpr std::string_view kSchema = "shardplan.report/1";
 class Lines {
  public:
   Lines(std::string& out, std::string_view indent)
-      : out_(out), indent_(indent) {}
+      : out_(out), line_("\n" + std::string(indent)) {}
   void next() {
-    out_ += first_ ? "\n" : ",\n";
-    out_ += indent_;
-    first_ = false;
+    if (!std::exchange(first_, false)) out_ += ',';
+    out_ += line_;
   }
   // The closing bracket, on a line of its own unless there was nothing.
   void close(std::string_view indent, char bracket) {
@@ -38,7 +38,7 @@ class Lines {
 
  private:
   std::string& out_;
-  std::string_view indent_;
+  std::string line_;  // its end and what stands before the next one
   bool first_ = true;
 };
 
@@ -70,12 +70,55 @@ std::vector<std::string> row_keys(const Table& table) {
   return keys;
 }
 
+// What follows the text of the first cell of a row, up to the end of its line.
+std::vector<std::string> written_rests(const std::vector<Row>& rests,
+                                       const std::vector<std::string>& keys) {
+  std::vector<std::string> written;
+  written.reserve(rests.size());
+  for (const Row& row : rests) {
+    SHARDPLAN_CHECK(row.size() == keys.size());
+    std::string& text = written.emplace_back("\"");
+    for (size_t i = 1; i < keys.size(); ++i) {
+      text += keys[i];
+      append_json(text, row[i]);
+    }
+    text += '}';
+  }
+  return written;
+}
+
+void write_named_rows(const NamedRows& named,
+                      const std::vector<std::string>& keys, Lines& lines,
+                      Output& out) {
+  std::string& text = out.buffer();
+  const std::vector<std::string> rests = written_rests(named.rests(), keys);
+  const std::string begin = keys.front() + '"';
+  named.each([&](std::string_view name, size_t rest) {
+    if (out.refused()) return;
+    lines.next();
+    if (plain_json(name) == name.size()) {
+      text += begin;
+      text += name;
+      text += rests[rest];
+    } else {
+      text += keys.front();
+      append_printable_json(text, name);
+      text += std::string_view(rests[rest]).substr(1);
+    }
+    out.drain();
+  });
+}
+
 void write_table(const Table& table, Output& out) {
   std::string& text = out.buffer();
   append_key(text, table.id);
   text += '[';
   const std::vector<std::string> keys = row_keys(table);
   Lines lines(text, "      ");
+  if (table.named) {
+    write_named_rows(*table.named, keys, lines, out);
+    return lines.close("    ", ']');
+  }
   table.rows([&](std::span<const Cell> row) {
     SHARDPLAN_CHECK(row.size() == keys.size());
     if (out.refused()) return;

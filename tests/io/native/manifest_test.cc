@@ -281,6 +281,78 @@ TEST_CASE("facts come from the manifest") {
   CHECK(diags.all()[0].code == Code::UnknownKey);
 }
 
+std::string shown(const std::optional<Manifest>& manifest,
+                  const Diagnostics& diags) {
+  std::string text = testing::text_of(diags);
+  if (!manifest) return text + "none";
+  for (size_t i = 0; i < manifest->size(); ++i) {
+    const Span where = manifest->where(i);
+    text += std::string(manifest->name(i)) + " " +
+            type_text(manifest->type(i)) + " " +
+            (manifest->axes(i) != nullptr ? "axes" : "") + "; ";
+    CHECK(where.text().front() == '"');
+  }
+  for (const Manifest::Buffer& buffer : manifest->buffers()) {
+    text += "| " + buffer.name + " " + type_text(buffer.type) + "; ";
+  }
+  return text;
+}
+
+// The slow twin: the same entries with another number of blanks in each, so
+// that none has the bytes of another. They end lines, so columns are the same.
+TEST_CASE("entries spelled alike are read as those that are not") {
+  CHECK(holds([] {
+    std::string alike = "{";
+    std::string unlike = "{";
+    const auto count = draw_in(0, 12);
+    const bool deep = draw_in(0, 3) == 0;
+    for (int i = 0; i < count; ++i) {
+      const std::string key = draw_of<std::string>(
+          {"a", "b", "c/d", "name", "shape", "dtype", "__metadata__", "x"});
+      const std::string inside = draw_of<std::string>(
+          {R"("shape": [2, 3], "dtype": "f32")",
+           R"("dtype": "f32", "shape": [2, 3])",
+           R"("shape": [2, 3], "dtype": "f32", "buffer": true)",
+           R"("shape": [2, 3], "dtype": "f32", "axes": ["a", null])",
+           R"("shape": [2, 3], "dtype": "f32", "axes": null)",
+           R"("shape": [2, -3], "dtype": "f32")", R"("shape": [2, 3])",
+           R"("shape": [2], "dtype": "f32", "z": {"shape": [], "dtype": "u8"})",
+           R"("z": {"shape": [], "dtype": "u8"})",
+           R"("shape": [4611686018427387904], "dtype": "u8")"});
+      const std::string begin =
+          (i > 0 ? ",\n" : "\n") +
+          ("\"" + key + (draw_bool() ? std::to_string(i % 7) : "") + "\": ") +
+          (deep ? "{\"w\": {" : "{");
+      const std::string end = deep ? "}}" : "}";
+      alike += begin + inside + end;
+      unlike +=
+          begin + inside + std::string(static_cast<size_t>(i) + 1, ' ') + end;
+    }
+    Diagnostics a;
+    Diagnostics b;
+    const auto fast = read(alike + "\n}", a);
+    const auto slow = read(unlike + "\n}", b);
+    ENSURE(shown(fast, a) == shown(slow, b));
+  }));
+}
+
+TEST_CASE("the word of a wrapper is found wherever it stands") {
+  for (size_t before = 0; before < 40; ++before) {
+    for (const bool there : {true, false}) {
+      CAPTURE(before);
+      const std::string filler(before, 'p');
+      const std::string key = there ? "parameters" : "parameterz";
+      Diagnostics diags;
+      const auto manifest =
+          read("{\"name\": \"" + filler + "\", \"" + key +
+                   R"(": {"w": {"shape": [2], "dtype": "f32"}}})",
+               diags);
+      REQUIRE(manifest);
+      CHECK(manifest->name(0) == (there ? "w" : "parameterz/w"));
+    }
+  }
+}
+
 TEST_CASE("keys given twice in a tree are found, whatever they hold") {
   const std::string leaf = R"({"shape": [1], "dtype": "u8"})";
   const Case kCases[] = {

@@ -1,0 +1,538 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolve/told_numbers.h"
+
+#include <algorithm>
+#include <array>
+#include <bitset>
+#include <optional>
+#include <utility>
+
+#include "base/text.h"
+
+namespace shardplan {
+namespace {
+
+// Characters that a name may have, and marks for its two ends, which `^` and
+// `$` take as characters.
+using Characters = std::bitset<128>;
+constexpr size_t kBegin = 0;
+constexpr size_t kEnd = 1;
+constexpr size_t kFirstPrintable = 0x20;
+constexpr size_t kLastPrintable = 0x7E;
+static_assert(kNameBegin == kBegin);
+
+// What is larger is not worth a proof.
+constexpr size_t kMostPositions = 256;
+constexpr size_t kMostParts = 2000;
+constexpr int kDeepest = 50;
+constexpr size_t kMostSteps = 5000;
+
+// A part of a pattern. Kept as a tree, since a counted part stands for several.
+struct PatternPart {
+  enum class Kind : uint8_t { One, Sequence, Either, Repeat };
+  Kind kind = Kind::Sequence;
+  Characters characters;           // One
+  std::vector<PatternPart> parts;  // of the others
+  int least = 1;                   // Repeat
+  int most = 1;                    // -1: any number
+};
+
+PatternPart one(size_t character) {
+  PatternPart part;
+  part.kind = PatternPart::Kind::One;
+  part.characters.set(character);
+  return part;
+}
+
+// Reads what translate_pattern() writes for plain names. `good()` is false once
+// something else stood there.
+class PatternParser {
+ public:
+  explicit PatternParser(std::string_view text) : text_(text) {}
+
+  std::optional<PatternPart> read() {
+    PatternPart part = read_either(0);
+    if (!good_ || at_ != text_.size()) return std::nullopt;
+    return part;
+  }
+
+ private:
+  bool is_at(std::string_view word) const {
+    return text_.substr(at_).starts_with(word);
+  }
+  bool take(std::string_view word) {
+    if (!is_at(word)) return false;
+    at_ += word.size();
+    return true;
+  }
+  PatternPart fail() {
+    good_ = false;
+    return {};
+  }
+
+  PatternPart read_either(int depth) {
+    if (depth > kDeepest) return fail();
+    PatternPart either;
+    either.kind = PatternPart::Kind::Either;
+    do {
+      either.parts.push_back(read_sequence(depth));
+    } while (good_ && take("|"));
+    return either;
+  }
+
+  PatternPart read_sequence(int depth) {
+    PatternPart sequence;
+    while (good_ && at_ < text_.size() && !is_at("|") && !is_at(")")) {
+      PatternPart part = read_one(depth);
+      if (good_) sequence.parts.push_back(read_repeat(std::move(part)));
+    }
+    return sequence;
+  }
+
+  PatternPart read_one(int depth) {
+    if (parts_++ > kMostParts) return fail();
+    if (take("(?:") || (!is_at("(?") && take("("))) {
+      PatternPart inside = read_either(depth + 1);
+      return take(")") ? inside : fail();
+    }
+    if (is_at("(")) return fail();  // flags
+    if (take("^") || take("\\A")) return one(kBegin);
+    if (take("$") || take("\\z")) return one(kEnd);
+    if (take("[")) return read_class();
+    PatternPart part;
+    part.kind = PatternPart::Kind::One;
+    if (take(".")) {
+      for (size_t c = kFirstPrintable; c <= kLastPrintable; ++c) {
+        part.characters.set(c);
+      }
+      return part;
+    }
+    if (is_at("*") || is_at("+") || is_at("?") || is_at("{")) return fail();
+    const std::optional<size_t> code = read_character();
+    if (!code) return fail();
+    if (is_printable_code(*code)) part.characters.set(*code);
+    return part;
+  }
+
+  static bool is_printable_code(size_t code) {
+    return code >= kFirstPrintable && code <= kLastPrintable;
+  }
+
+  // A character as it is, `\x{2f}` or `\[`.
+  std::optional<size_t> read_character() {
+    if (take("\\x{")) {
+      size_t code = 0;
+      size_t digits = 0;
+      for (; at_ < text_.size() && text_[at_] != '}'; ++at_, ++digits) {
+        const std::string_view hex = "0123456789abcdef";
+        const size_t digit = hex.find(text_[at_]);
+        if (digit == hex.npos || digits == 6) return std::nullopt;
+        code = code * 16 + digit;
+      }
+      if (digits == 0 || !take("}")) return std::nullopt;
+      return code;
+    }
+    const bool escaped = take("\\");
+    if (at_ >= text_.size()) return std::nullopt;
+    const char c = text_[at_];
+    const bool is_word = is_letter(c) || is_digit(c);
+    if (static_cast<signed char>(c) < 0 || (escaped && is_word)) {
+      return std::nullopt;  // `\b`, `\p{..}`, not ASCII
+    }
+    ++at_;
+    return static_cast<size_t>(c);
+  }
+
+  PatternPart read_class() {
+    PatternPart part;
+    part.kind = PatternPart::Kind::One;
+    const bool negated = take("^");
+    bool any = false;
+    while (good_ && at_ < text_.size() && (!is_at("]") || !any)) {
+      if (is_at("[:")) return fail();
+      any = true;
+      const std::optional<size_t> low = read_character();
+      std::optional<size_t> high = low;
+      if (is_at("-") && !is_at("-]")) {
+        ++at_;
+        high = read_character();
+      }
+      if (!low || !high) return fail();
+      const size_t last = std::min(*high, kLastPrintable);
+      for (size_t c = std::max(*low, kFirstPrintable); c <= last; ++c) {
+        part.characters.set(c);
+      }
+    }
+    if (!take("]")) return fail();
+    if (negated) {
+      for (size_t c = kFirstPrintable; c <= kLastPrintable; ++c) {
+        part.characters.flip(c);
+      }
+    }
+    return part;
+  }
+
+  PatternPart read_repeat(PatternPart part) {
+    PatternPart repeat;
+    repeat.kind = PatternPart::Kind::Repeat;
+    if (take("*")) {
+      repeat.least = 0;
+      repeat.most = -1;
+    } else if (take("+")) {
+      repeat.most = -1;
+    } else if (take("?")) {
+      repeat.least = 0;
+    } else if (take("{")) {
+      repeat.least = read_count();
+      repeat.most = repeat.least;
+      if (take(",")) repeat.most = is_at("}") ? -1 : read_count();
+      if (!take("}")) return fail();
+    } else {
+      return part;
+    }
+    take("?");  // which one is found does not matter
+    if (is_at("*") || is_at("+") || is_at("?") || is_at("{")) return fail();
+    repeat.parts.push_back(std::move(part));
+    return repeat;
+  }
+
+  int read_count() {
+    int count = 0;
+    bool any = false;
+    for (; at_ < text_.size() && is_digit(text_[at_]); ++at_) {
+      any = true;
+      if (count <= 1000) count = count * 10 + (text_[at_] - '0');
+    }
+    if (!any || count > 1000) good_ = false;
+    return count;
+  }
+
+  std::string_view text_;
+  size_t at_ = 0;
+  size_t parts_ = 0;
+  bool good_ = true;
+};
+
+using Positions = std::bitset<kMostPositions>;
+
+template <typename Visit>
+void each_position(const Positions& positions, Visit visit) {
+  for (size_t i = positions._Find_first(); i < kMostPositions;
+       i = positions._Find_next(i)) {
+    visit(i);
+  }
+}
+
+// A position per character of the pattern: it has been read once its position
+// is reached.
+struct Automaton {
+  std::vector<Characters> characters;
+  std::vector<Positions> follow;
+  Positions first;
+  Positions last;
+  bool matches_nothing = false;  // the empty text
+};
+
+class AutomatonBuilder {
+ public:
+  // Empty where it is too large.
+  std::optional<Automaton> build(const PatternPart& part) {
+    const Ends ends = add(part);
+    if (too_large_) return std::nullopt;
+    automaton_.first = ends.first;
+    automaton_.last = ends.last;
+    automaton_.matches_nothing = ends.empty;
+    return std::move(automaton_);
+  }
+
+ private:
+  struct Ends {
+    Positions first;
+    Positions last;
+    bool empty = true;
+  };
+
+  Ends add(const PatternPart& part) {
+    if (too_large_ || ++work_ > 4 * kMostParts) {
+      too_large_ = true;
+      return {};
+    }
+    switch (part.kind) {
+      case PatternPart::Kind::One:
+        return add_one(part.characters);
+      case PatternPart::Kind::Sequence: {
+        Ends all;
+        for (const PatternPart& next : part.parts) all = joined(all, add(next));
+        return all;
+      }
+      case PatternPart::Kind::Either: {
+        Ends any{{}, {}, false};
+        for (const PatternPart& other : part.parts) {
+          const Ends ends = add(other);
+          any.first |= ends.first;
+          any.last |= ends.last;
+          any.empty |= ends.empty;
+        }
+        return any;
+      }
+      case PatternPart::Kind::Repeat:
+        break;
+    }
+    return add_repeat(part);
+  }
+
+  Ends add_one(const Characters& characters) {
+    Ends ends{{}, {}, false};
+    if (automaton_.characters.size() == kMostPositions) {
+      too_large_ = true;
+      return ends;
+    }
+    ends.first.set(automaton_.characters.size());
+    ends.last = ends.first;
+    automaton_.characters.push_back(characters);
+    automaton_.follow.emplace_back();
+    return ends;
+  }
+
+  void link(const Positions& from, const Positions& to) {
+    each_position(from, [&](size_t i) { automaton_.follow[i] |= to; });
+  }
+
+  Ends joined(const Ends& a, const Ends& b) {
+    link(a.last, b.first);
+    Ends both{a.first, b.last, a.empty && b.empty};
+    if (a.empty) both.first |= b.first;
+    if (b.empty) both.last |= a.last;
+    return both;
+  }
+
+  Ends add_repeat(const PatternPart& part) {
+    const int copies = std::max({part.least, part.most, 1});
+    Ends all;
+    for (int i = 0; i < copies && !too_large_; ++i) {
+      Ends next = add(part.parts.front());
+      if (part.most < 0 && i + 1 == copies) link(next.last, next.first);
+      if (i >= part.least) next.empty = true;
+      all = joined(all, next);
+    }
+    if (part.most == 0) return {};
+    return all;
+  }
+
+  Automaton automaton_;
+  size_t work_ = 0;
+  bool too_large_ = false;
+};
+
+// Two marks of an end in a row would both have to read the same one.
+bool marks_stand_alone(const Automaton& automaton) {
+  for (size_t i = 0; i < automaton.characters.size(); ++i) {
+    const bool begin = automaton.characters[i].test(kBegin);
+    const bool end = automaton.characters[i].test(kEnd);
+    if (!begin && !end) continue;
+    bool alone = true;
+    each_position(automaton.follow[i], [&](size_t next) {
+      const Characters& after = automaton.characters[next];
+      alone = alone && !after.test(kBegin) && !(end && after.test(kEnd));
+    });
+    if (!alone) return false;
+  }
+  return true;
+}
+
+// What comes of a number: the pattern was found within it, or where it stands
+// once the separator behind it, or the end of the name, has been read.
+struct Outcome {
+  bool found = false;
+  std::array<Positions, 3> after = {};
+
+  bool operator==(const Outcome& other) const {
+    return found == other.found && (found || after == other.after);
+  }
+};
+constexpr std::array<size_t, 3> kBehindNumber = {'.', '/', kEnd};
+constexpr std::array<size_t, 3> kBeforeNumber = {'.', '/', kBegin};
+
+class NumberProof {
+ public:
+  NumberProof(const Automaton& automaton, ToldNumbers& told)
+      : automaton_(automaton), told_(told) {
+    for (size_t i = 0; i < automaton.characters.size(); ++i) {
+      const Characters& characters = automaton.characters[i];
+      size_t digits = 0;
+      for (size_t d = 0; d < 10; ++d) {
+        if (!characters.test('0' + d)) continue;
+        ++digits;
+        reading_digit_[d].set(i);
+      }
+      if (digits == 10) any_digit_.set(i);
+      if (digits > 0 && digits < 10) some_digit_.set(i);
+      for (size_t k = 0; k < kBehindNumber.size(); ++k) {
+        if (characters.test(kBehindNumber[k])) behind_[k].set(i);
+      }
+    }
+  }
+
+  bool run() {
+    // Such a one would be tried anew at every digit.
+    if ((automaton_.first & some_digit_).any()) return false;
+    if (!prove(kMostPositions)) return false;
+    for (size_t i = 0; i < automaton_.characters.size(); ++i) {
+      const Characters& characters = automaton_.characters[i];
+      const bool may_begin =
+          std::any_of(kBeforeNumber.begin(), kBeforeNumber.end(),
+                      [&](size_t c) { return characters.test(c); });
+      if (may_begin && !prove(i)) return false;
+    }
+    return true;
+  }
+
+ private:
+  // Positions that a character may lead to. The pattern may begin anywhere.
+  Positions next(const Positions& from) const {
+    Positions to = automaton_.first;
+    each_position(from, [&](size_t i) { to |= automaton_.follow[i]; });
+    return to;
+  }
+
+  Outcome outcome(const Positions& at, bool found) const {
+    Outcome result;
+    result.found = found;
+    const Positions to = next(at);
+    for (size_t k = 0; k < behind_.size(); ++k) {
+      result.after[k] = to & behind_[k];
+    }
+    return result;
+  }
+
+  bool is_found(const Positions& at) const {
+    return (at & automaton_.last).any();
+  }
+
+  // A number that begins behind this position, or anywhere: any digits have
+  // the outcome of one, where the automaton takes them for any digit.
+  bool prove(size_t from) {
+    Positions at;
+    if (from < kMostPositions) at.set(from);
+    generic_.clear();
+    generic_found_.clear();
+    bool found = false;
+    std::optional<Outcome> all;
+    Positions before = at;
+    for (size_t length = 1;; ++length) {
+      const Positions now = next(before) & any_digit_;
+      found = found || is_found(now);
+      const Outcome result = outcome(now, found);
+      if (!all) all = result;
+      if (!(result == *all)) return false;
+      // A literal digit behind digits: numbers that end so, and there is no
+      // last of these.
+      if ((next(now) & some_digit_).any()) return false;
+      generic_.push_back(now);
+      generic_found_.push_back(found);
+      if (now == before && length > kMostToldDigits) break;
+      if (++steps_ > kMostSteps) return false;
+      before = now;
+    }
+    outcome_ = *all;
+    Positions literal;
+    if (from < kMostPositions) literal = automaton_.follow[from];
+    literal &= any_digit_ | some_digit_;
+    if ((literal & some_digit_).none()) return true;
+    context_ = context_of(from);
+    digits_.clear();
+    visits_ = 0;
+    return list(literal & ~any_digit_, false);
+  }
+
+  // Lists the numbers that begin with digits_ and whose outcome is another, by
+  // way of `candidates`, which the next digit may lead to.
+  bool list(const Positions& candidates, bool found) {
+    constexpr size_t kMostVisits = 5000;
+    for (size_t d = 0; d < 10; ++d) {
+      const Positions now = candidates & reading_digit_[d];
+      if (now.none()) continue;
+      if (digits_.size() == kMostToldDigits || ++visits_ > kMostVisits) {
+        return false;
+      }
+      digits_ += static_cast<char>('0' + d);
+      const size_t length = digits_.size();
+      const bool found_now =
+          found || is_found(now) || generic_found_[length - 1];
+      const Outcome result = outcome(now | generic_[length - 1], found_now);
+      if (!(result == outcome_)) {
+        // Found within: so are all numbers that begin so.
+        if (found_now) return false;
+        told_.behind[context_].push_back(number_code(digits_));
+      }
+      Positions further;
+      each_position(now, [&](size_t i) { further |= automaton_.follow[i]; });
+      if (!list(further, found_now)) return false;
+      digits_.pop_back();
+    }
+    return true;
+  }
+
+  // The text that has been read wherever this position is reached, as far as it
+  // is one text only.
+  std::string context_of(size_t position) const {
+    constexpr size_t kLongest = 64;
+    std::string text;
+    for (size_t at = position; text.size() < kLongest;) {
+      const Characters& characters = automaton_.characters[at];
+      if (characters.count() != 1) break;
+      text += static_cast<char>(characters._Find_first());
+      if (automaton_.first.test(at)) break;
+      size_t before = kMostPositions;
+      size_t count = 0;
+      for (size_t i = 0; i < automaton_.follow.size(); ++i) {
+        if (!automaton_.follow[i].test(at)) continue;
+        before = i;
+        ++count;
+      }
+      if (count != 1) break;
+      at = before;
+    }
+    std::reverse(text.begin(), text.end());
+    return text;
+  }
+
+  const Automaton& automaton_;
+  ToldNumbers& told_;
+  std::array<Positions, 10> reading_digit_;
+  Positions any_digit_;   // reads each of the ten
+  Positions some_digit_;  // reads some of them only
+  std::array<Positions, 3> behind_;
+
+  // Of the position that is proved for: where any digits lead to, by their
+  // number; and what comes of them.
+  std::vector<Positions> generic_;
+  std::vector<bool> generic_found_;
+  Outcome outcome_;
+  std::string context_;
+  std::string digits_;
+  size_t visits_ = 0;
+  size_t steps_ = 0;  // of all positions
+};
+
+}  // namespace
+
+uint32_t number_code(std::string_view digits) {
+  if (digits.size() > kMostToldDigits) return 0;
+  uint32_t code = 1;
+  for (const char digit : digits) {
+    code = code * 10 + static_cast<uint32_t>(digit - '0');
+  }
+  return code;
+}
+
+bool add_told_numbers(std::string_view re2, ToldNumbers& told) {
+  const std::optional<PatternPart> part = PatternParser(re2).read();
+  if (!part) return false;
+  const std::optional<Automaton> automaton = AutomatonBuilder().build(*part);
+  if (!automaton || !marks_stand_alone(*automaton)) return false;
+  if (automaton->matches_nothing) return true;  // found in every name
+  return NumberProof(*automaton, told).run();
+}
+
+}  // namespace shardplan
