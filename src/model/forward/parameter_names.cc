@@ -78,12 +78,12 @@ size_t layer_place(const Parts& parts) {
 // of an adapter, `default`, which saved adapters leave out.
 bool is_adapter(std::string_view part) {
   constexpr std::array<std::string_view, 12> kBegins = {
-      "lora_", "ia3_",       "hada_",     "lokr_",   "oft_",  "vera_",
-      "boft_", "fourierft_", "randlora_", "vblora_", "bone_", "loha_"};
-  return std::any_of(
-      kBegins.begin(), kBegins.end(), [&](std::string_view begin) {
-        return part.starts_with(begin) && part.size() > begin.size();
-      });
+      "lora", "ia3",       "hada",     "lokr",   "oft",  "vera",
+      "boft", "fourierft", "randlora", "vblora", "bone", "loha"};
+  const size_t begin = part.find('_');
+  if (begin == std::string_view::npos || begin + 1 == part.size()) return false;
+  return std::find(kBegins.begin(), kBegins.end(), part.substr(0, begin)) !=
+         kBegins.end();
 }
 
 // Names that PEFT gives, without the modules around what it adapts and without
@@ -219,8 +219,11 @@ std::vector<std::string> ParameterNames::folded() const {
 }
 
 std::string_view adapter_part(std::string_view name) {
-  for (const std::string_view part : split_name(name)) {
+  while (!name.empty()) {
+    const size_t end = std::min(name.find_first_of("./"), name.size());
+    const std::string_view part = name.substr(0, end);
     if (is_adapter(part)) return part;
+    name.remove_prefix(std::min(end + 1, name.size()));
   }
   return {};
 }
