@@ -460,6 +460,7 @@ void ShapeReader::measure(ShapedModel& result) {
   add(around(false), around(false));
   layers.layer_of = std::move(model_.layer_of);
   result.left_out = std::move(model_.left_out);
+  result.holds_scores = model_.holds_scores;
 }
 
 }  // namespace

@@ -47,6 +47,9 @@ struct ShapedModel {
   StepLayers layers;
   // What is not among it: "154 parameters of `model.visual`".
   std::vector<std::string> left_out;
+  // Positions are added to scores, which are held however attention is asked
+  // for.
+  bool holds_scores = false;
   // Why shapes do not tell, and then nothing else is there: no architecture
   // explains the parameters, layers are shared or not numbered, nobody says how
   // many experts a token goes to, or heads where scores are held.

@@ -117,6 +117,15 @@ TEST_CASE("workload: a model without a forward pass says so") {
   const Ran result = ran({"check", "--batch", "2", "--seq", "8"}, config);
   CHECK(result.exit == 0);
   CHECK(has_text(result.text, "from the shapes of weights"));
+  const Json scored = {{"architectures", {"MPNetForMaskedLM"}},
+                       {"model_type", "mpnet"},
+                       {"vocab_size", 128},
+                       {"hidden_size", 64},
+                       {"intermediate_size", 128},
+                       {"num_hidden_layers", 2},
+                       {"num_attention_heads", 4}};
+  CHECK(has_text(ran({"analyze", "--batch", "2", "--seq", "8"}, scored).text,
+                 "positions are added to scores of attention"));
   // One that shapes do not tell: its layers share weights.
   const Json shared = {{"architectures", {"AlbertForMaskedLM"}},
                        {"model_type", "albert"},

@@ -440,9 +440,8 @@ bool may_go_by_shapes(const Diagnostics& recognised) {
 }
 
 // What is answered, and what is not: a bracket from shapes.
-void report_by_shapes(const Manifest& manifest,
-                      const std::vector<std::string>& left_out,
-                      Diagnostics& diags) {
+void report_by_shapes(const Manifest& manifest, const ShapedModel& shaped,
+                      AttentionKind attention, Diagnostics& diags) {
   auto note = diags.report(Code::UnknownFamily, Severity::Note, {},
                            "the forward pass of this " +
                                in_backticks(manifest.model_type) +
@@ -450,7 +449,12 @@ void report_by_shapes(const Manifest& manifest,
                                "out from the shapes of "
                                "their weights");
   note.fact("the bracket is wider than one of a forward pass would be");
-  for (const std::string& each : left_out) {
+  if (shaped.holds_scores && attention == AttentionKind::Flash) {
+    note.fact(
+        "positions are added to scores of attention, so these are counted as "
+        "held");
+  }
+  for (const std::string& each : shaped.left_out) {
     note.fact("a step of the layers of text alone: what " + each +
               " keep is not counted");
   }
@@ -551,7 +555,8 @@ std::optional<StepAnswer> answer_step(const Options& options,
       report_untold(recognised, shaped.unknown, diags);
       return std::nullopt;
     }
-    report_by_shapes(session.manifest, shaped.left_out, diags);
+    report_by_shapes(session.manifest, shaped,
+                     asked.workload.step.segments.attention, diags);
     answer.left_out = shaped.left_out;
   } else {
     for (const Diagnostic& each : recognised.all()) diags.add(each);
