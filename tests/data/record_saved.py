@@ -434,16 +434,14 @@ def record(case):
     return result
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("file", type=pathlib.Path)
-    parser.add_argument("--only", default="", help="a part of names")
-    options = parser.parse_args()
+def write_records(options, cases, record):
+    """Into `options.file`: the cases whose names have `options.only`, anew, the
+    others as they are there."""
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
-    old = {case["name"]: case for case in record_logits.read_lines(options.file)}
+    old = {case["name"]: case for case in record_logits.read_lines(options.file)} if options.file.exists() else {}
     new, refused = {}, 0
-    for case in cases():
+    for case in cases:
         if options.only not in case["name"]:
             if case["name"] in old:
                 new[case["name"]] = old[case["name"]]
@@ -456,6 +454,14 @@ def main():
             print(f"{case['name']}: {type(problem).__name__}: {problem}", file=sys.stderr, flush=True)
     record_logits.write_lines(options.file, new.values())
     return 1 if refused else 0
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("file", type=pathlib.Path)
+    parser.add_argument("--only", default="", help="a part of names")
+    options = parser.parse_args()
+    return write_records(options, cases(), record)
 
 
 if __name__ == "__main__":

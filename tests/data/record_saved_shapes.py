@@ -104,22 +104,8 @@ def main():
     parser.add_argument("--only", default="", help="a part of names")
     options = parser.parse_args()
     saved.run = run
-    saved.torch.set_num_threads(1)
-    saved.transformers.logging.set_verbosity_error()
-    old = {case["name"]: case for case in saved.record_logits.read_lines(options.file)}
-    new = {}
-    for case in cases():
-        if options.only not in case["name"]:
-            if case["name"] in old:
-                new[case["name"]] = old[case["name"]]
-            continue
-        try:
-            new[case["name"]] = record(case)
-            print(f"{case['name']}: {new[case['name']]['saved']}", flush=True)
-        except Exception as problem:  # of any library code
-            print(f"{case['name']}: {type(problem).__name__}: {problem}", file=sys.stderr, flush=True)
-    saved.record_logits.write_lines(options.file, new.values())
+    return saved.write_records(options, cases(), record)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

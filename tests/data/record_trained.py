@@ -192,21 +192,7 @@ def main():
     if options.manifest:
         write_manifest(options.file)
         return 0
-    old = {case["name"]: case for case in record_logits.read_lines(options.file)} if options.file.exists() else {}
-    new, refused = {}, 0
-    for case in cases():
-        if options.only not in case["name"]:
-            if case["name"] in old:
-                new[case["name"]] = old[case["name"]]
-            continue
-        try:
-            new[case["name"]] = record(case)
-            print(f"{case['name']}: {new[case['name']]['saved']}", flush=True)
-        except Exception as problem:  # of any library code
-            refused += 1
-            print(f"{case['name']}: {type(problem).__name__}: {problem}", file=sys.stderr, flush=True)
-    record_logits.write_lines(options.file, new.values())
-    return 1 if refused else 0
+    return record_saved.write_records(options, cases(), record)
 
 
 if __name__ == "__main__":
