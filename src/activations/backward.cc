@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/checked.h"
+#include "graph/view_ops.h"
 
 namespace shardplan {
 namespace {
@@ -50,11 +51,6 @@ const std::vector<GradientDef>& gradients() {
       {"take", R::Cheap, true, {1}, false},
       {"dispatch", R::Dear, true, {1}, false},
       {"combine", R::Dear, true, {}, false},
-      {"reshape", R::View, false, {}, false},
-      {"transpose", R::View, false, {}, false},
-      {"slice", R::View, false, {}, false},
-      {"expand", R::View, false, {}, false},
-      {"constraint", R::View, false, {}, false},
       {"concatenate", R::Cheap, false, {}, false},
   };
   return kAll;
@@ -257,6 +253,8 @@ class Grouping {
 }  // namespace
 
 const GradientDef& gradient_of(std::string_view op) {
+  static const GradientDef kOfView = {"view", Repeat::View, false, {}, false};
+  if (is_view_op(op)) return kOfView;
   for (const GradientDef& each : gradients()) {
     if (each.op == op) return each;
   }

@@ -51,7 +51,8 @@ struct GradientDef {
   // A product: an operand is read for the gradients of the others alone.
   bool of_others = false;
 };
-// One per operation (graph/op.h).
+// One per operation (graph/op.h); all that are views (graph/view_ops.h) have
+// one.
 const GradientDef& gradient_of(std::string_view op);
 // Reads and writes memory, and no more.
 inline bool is_cheap(Repeat repeat) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "activations/kept.h"
+#include "activations/liveness.h"
 #include "core/fold.h"
 
 namespace shardplan {
@@ -59,26 +60,15 @@ class Sweep {
   // refer to, and these are taken to be all of the segment.
   Int128 forward(const std::vector<bool>& kept) const {
     const bool holds_all = !flows_ && k_ == static_cast<size_t>(Keeping::Eager);
-    Int128 held = 0;
     Int128 most = 0;
-    for (const int i : own_) {
-      const int result = view_.at(i).result;
-      const auto n = static_cast<size_t>(i);
-      if (is_stored(result) && !values_.inner[n]) held += bytes(result);
-      held += values_.reads[n].extra;
-      most = std::max(most, held);
-      std::set<int> read;
-      for (const int operand : view_.at(i).operands) {
-        read.insert(view_.reg(operand).root);
-      }
-      for (const int root : read) {
-        if (!holds_all && view_.reg(root).last_read == i &&
-            is_of_segment(root) && is_stored(root) &&
-            !kept[static_cast<size_t>(root)]) {
-          held -= bytes(root);
-        }
-      }
-    }
+    walk_forward(
+        view_, own_,
+        [&](int reg) {
+          return is_of_segment(reg) && is_stored(reg) ? bytes(reg) : Int128{0};
+        },
+        [&](int reg) { return holds_all || kept[static_cast<size_t>(reg)]; },
+        [&](int i) { return values_.reads[static_cast<size_t>(i)].extra; },
+        [&](int, Int128 held) { most = std::max(most, held); });
     return most;
   }
 

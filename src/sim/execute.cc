@@ -291,11 +291,13 @@ ShardedRun::ShardedRun(const Program& program, const Lifetimes& lives,
       options_(options),
       precision_{options.arithmetic, options.storage, options.reduce},
       types_(register_types(program, precision_)),
+      live_(program, types_),
       told_(program.registers.size()) {
   const auto devices = static_cast<size_t>(program.mesh.devices());
   run_.registers.resize(program.registers.size());
   run_.flops.resize(devices);
   run_.sent.assign(program.instructions.size(), std::vector<int64_t>(devices));
+  run_.live.resize(program.instructions.size());
 }
 
 void ShardedRun::advance(int phase, const Made& made) {
@@ -309,8 +311,11 @@ void ShardedRun::advance(int phase, const Made& made) {
     run_.registers[result] = step(next_, run_.sent[next_]);
     if (lives_.rematerialised[result]) rematerialised_.push_back(at.result);
     if (made_) made_(at, run_.registers[result]);
+    live_.made(at, run_.registers[result]);
+    run_.live[next_] = live_.bytes();
     for (const int number : at.operands) {
       if (is_over(number, next_)) release(number);
+      if (is_last_read(number, next_)) live_.over(number);
     }
   }
   if (phase == lives_.phases - 1) {
@@ -363,9 +368,12 @@ Execution ShardedRun::finish() {
 }
 
 // Whether nobody reads a register after an instruction.
+bool ShardedRun::is_last_read(int number, size_t instruction) const {
+  return lives_.last_read[static_cast<size_t>(number)] <= instruction;
+}
+
 bool ShardedRun::is_over(int number, size_t instruction) const {
-  return !options_.keep_registers &&
-         lives_.last_read[static_cast<size_t>(number)] <= instruction;
+  return !options_.keep_registers && is_last_read(number, instruction);
 }
 
 void ShardedRun::release(int number) {

@@ -20,6 +20,7 @@
 
 #include "graph/graph.h"
 #include "graph/tensor.h"
+#include "sim/live_bytes.h"
 #include "sim/transfers.h"
 #include "spmd/layout.h"
 #include "spmd/program.h"
@@ -93,6 +94,9 @@ struct Execution {
   std::vector<int64_t> flops;  // per device
   // Bytes that every device sends, per instruction.
   std::vector<std::vector<int64_t>> sent;
+  // Bytes that are alive on every device (sim/live_bytes.h) once an instruction
+  // has run and before what it read last is let go of; of a Load, none.
+  std::vector<std::vector<int64_t>> live;
 
   int64_t bytes_moved() const;
 };
@@ -129,6 +133,7 @@ class ShardedRun {
   Execution finish();
 
  private:
+  bool is_last_read(int number, size_t instruction) const;
   bool is_over(int number, size_t instruction) const;
   DeviceTensors step(size_t number, std::vector<int64_t>& sent);
   DeviceTensors load(const Instruction& at) const;
@@ -146,6 +151,7 @@ class ShardedRun {
   ExecuteOptions options_;
   KeptTypes precision_;
   std::vector<Storage> types_;  // per register
+  LiveBytes live_;
   Made made_ = {};
   size_t next_ = 0;         // instruction
   std::vector<bool> told_;  // per register

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bytes that the simulator counts as it runs a forward pass beside those
+// that the analysis of its program says.
+#include "activations/liveness.h"
+
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "base/allocation.h"
+#include "model/architectures.h"
+#include "resolve/resolve.h"
+#include "sim/activations.h"
+#include "sim/execute.h"
+#include "spmd/partition.h"
+#include "tests/support/builders.h"
+#include "tests/support/hf_config.h"
+#include "tests/support/loaded_rules.h"
+#include "tests/support/memory_host.h"
+#include "tests/support/messages.h"
+#include "tests/support/whole_model.h"
+#include "tests/support/whole_values.h"
+
+namespace shardplan {
+namespace {
+
+using testing::Json;
+using testing::WholeModel;
+
+// Places of experts are all there, as the simulator has them.
+SegmentOptions as_simulated(int64_t element_bytes) {
+  SegmentOptions options;
+  options.element_bytes = element_bytes;
+  options.expert_factor = 1e6;
+  return options;
+}
+
+// What the two say otherwise, from the first instruction on that they do;
+// "" and how many instructions were compared.
+std::string difference(const Program& program, const ExecuteOptions& how,
+                       const SegmentOptions& options, int& compared) {
+  Diagnostics diags;
+  const auto values =
+      make_values(*program.graph, ValueSource::Random, 3, diags);
+  REQUIRE_MESSAGE(values, testing::messages(diags));
+  const Execution run = execute(program, *values, how);
+  const auto alive = forward_liveness(program, options);
+  for (size_t i = 0; i < alive.size(); ++i) {
+    if (program.instructions[i].kind == Instruction::Kind::Load) continue;
+    for (size_t device = 0; device < run.live[i].size(); ++device) {
+      if (alive[i] == run.live[i][device]) continue;
+      const auto made = static_cast<size_t>(program.instructions[i].result);
+      const auto v = static_cast<size_t>(program.registers[made].value);
+      return program.graph->values[v].name + " on device " +
+             std::to_string(device) + ": " +
+             std::to_string(run.live[i][device]) + " counted, " +
+             std::to_string(static_cast<int64_t>(alive[i])) + " analysed";
+    }
+    ++compared;
+  }
+  return {};
+}
+
+struct Partitioned {
+  testing::MemoryHost host;
+  std::unique_ptr<testing::LoadedRules> rules;
+  std::optional<Program> program;
+  std::string messages;
+};
+
+std::unique_ptr<Partitioned> partitioned(const WholeModel& model,
+                                         const char* axes) {
+  auto result = std::make_unique<Partitioned>();
+  Diagnostics diags;
+  result->rules = testing::loaded_rules(result->host, "@all_models");
+  REQUIRE(result->rules->rules);
+  const RuleSet& rules = *result->rules->rules;
+  const Mesh mesh = testing::mesh(axes);
+  const auto plan = resolve(model.manifest, rules, mesh, {}, diags);
+  REQUIRE(plan);
+  const auto values =
+      place_values(*model.graph, model.manifest, *plan, rules, {}, diags);
+  result->messages = testing::messages(diags);
+  if (values) {
+    result->program = partition(*model.graph, mesh, values->wanted, {});
+  }
+  return result;
+}
+
+constexpr const char* kMeshes[] = {"fsdp=2,tp=2", "dp=2,sp=2",   "tp=4",
+                                   "ep=2,tp=2",   "fsdp=2,sp=2", "fsdp=1"};
+
+TEST_CASE("the simulator's live bytes are those of the analysis") {
+  std::ifstream lines(testing::data_path("logits.jsonl"));
+  std::set<std::string> architectures;
+  int compared = 0;
+  int cases = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const Json recorded = Json::parse(line);
+    const auto name = recorded.at("name").get<std::string>();
+    CAPTURE(name);
+    const auto made = testing::synthesize(recorded.at("config"));
+    Manifest manifest = made->good();
+    label_parameters(manifest);
+    const Json& inputs = recorded.at("inputs");
+    ForwardPass pass;
+    pass.batch = 4;
+    pass.length = 8;
+    if (inputs.contains("decoder_input_ids")) pass.target_length = 8;
+    const auto model =
+        testing::whole_model(std::move(manifest), recorded.at("config"), pass);
+    REQUIRE_MESSAGE(model->graph, model->messages);
+    const bool is_new =
+        architectures.insert(model->model->architecture->name).second;
+    // Sanitizers, whose own allocation is not counted, look at few.
+    if (!kCountsAllocations && (!is_new || architectures.size() % 4 != 0)) {
+      continue;
+    }
+    // One mesh for each config, but for some.
+    const size_t own = static_cast<size_t>(cases++) % std::size(kMeshes);
+    const bool every = is_new && kCountsAllocations && own == 0;
+    for (size_t m = 0; m < std::size(kMeshes); ++m) {
+      if (!every && m != own) continue;
+      CAPTURE(kMeshes[m]);
+      const auto on = partitioned(*model, kMeshes[m]);
+      REQUIRE_MESSAGE(on->program, on->messages);
+      CHECK(difference(*on->program, {}, as_simulated(4), compared) == "");
+    }
+  }
+  CHECK(architectures.size() > 50);
+  CHECK(compared > (kCountsAllocations ? 20'000 : 1000));
+}
+
+TEST_CASE("live bytes are those of the types that a run keeps") {
+  for (const char* each : {"llama", "mixtral", "gpt2"}) {
+    CAPTURE(each);
+    auto tiny = testing::tiny_model(each);
+    const auto model =
+        testing::whole_model(std::move(tiny.manifest), tiny.config);
+    REQUIRE_MESSAGE(model->graph, model->messages);
+    const auto on = partitioned(*model, "fsdp=2,tp=2");
+    REQUIRE_MESSAGE(on->program, on->messages);
+    ExecuteOptions how;
+    how.storage = Storage::BF16;
+    how.reduce = Storage::BF16;
+    int compared = 0;
+    CHECK(difference(*on->program, how, as_simulated(2), compared) == "");
+    CHECK(compared > 50);
+    // What the analysis takes otherwise is seen.
+    CHECK(difference(*on->program, how, as_simulated(4), compared) != "");
+    if (std::string_view(each) == "mixtral") {
+      SegmentOptions options = as_simulated(2);
+      options.expert_factor = 1;
+      CHECK(difference(*on->program, how, options, compared) != "");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace shardplan
