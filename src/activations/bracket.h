@@ -29,12 +29,20 @@ struct AliveRow {
   int64_t bytes = 0;
 };
 
+// At its own fullest moment.
+struct StageBracket {
+  std::string device;  // class, as in the budget
+  int64_t stage = 0;
+  std::array<int64_t, kKeepings> total{};
+};
+
 struct MemoryBracket {
   std::vector<BracketRow> rows;
   std::array<int64_t, kKeepings> total{};  // sums of the rows
   std::string device;           // of the estimate; "" if all are alike
   std::string moment;           // of the estimate
   std::vector<AliveRow> alive;  // the largest first
+  std::vector<StageBracket> stages = {};  // of a pipeline, in their order
 
   int64_t lower() const { return total[0]; }
   int64_t estimate() const { return total[1]; }

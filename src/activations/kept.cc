@@ -349,7 +349,9 @@ class Reading {
     return false;
   }
 
-  // A byte per number that may be dropped; the least is to draw them again.
+  // A byte per number that may be dropped; the least is to draw them again. Of
+  // scores also what is left of them: their product reads that, and softmax
+  // what it gave.
   void keep_mask(int i) {
     if (keeping_ == Keeping::Least) return;
     const int result = view_.at(i).result;
@@ -365,7 +367,8 @@ class Reading {
       return;
     }
     BackwardReads& found = reads[static_cast<size_t>(i)];
-    found.extra += local_elements(view_, result);
+    found.extra += local_elements(view_, result) *
+                   (probabilities ? 1 + options_.element_bytes : 1);
     found.extra_name = name;
   }
 

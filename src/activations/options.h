@@ -2,8 +2,10 @@
 // How a training step is done: what decides its activations.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
+#include "activations/framework.h"
 #include "activations/remat.h"
 
 namespace shardplan {
@@ -24,6 +26,7 @@ struct SegmentOptions {
   int64_t loss_tiles = 1;    // parts in which logits are computed
   // Of embeddings, of what attention and MLP add, of scores that are held.
   bool dropout = false;
+  std::array<LossCopies, kKeepings> loss = frameworks().front().loss;
 };
 
 enum class PipelineSchedule : uint8_t {
@@ -32,21 +35,17 @@ enum class PipelineSchedule : uint8_t {
   Interleaved,            // 1F1B over several chunks of layers per stage
 };
 
-// What runs the step, where that is known: the bracket is narrower then.
-enum class Kernels : uint8_t {
-  Any,
-  Fused,  // kernels for norms, attention, gated activations (Megatron-LM with
-          // Transformer Engine)
-  Eager,  // operation by operation (PyTorch without compilation)
-};
-
 struct StepOptions {
   SegmentOptions segments;
   Remat remat;
   int64_t microbatches = 1;
   PipelineSchedule schedule = PipelineSchedule::OneForwardOneBackward;
   int64_t chunks = 1;  // of a stage, where interleaved
+  // Micro-batches that go through a chunk before the next one begins; 0: as
+  // many as there are stages.
+  int64_t group = 0;
   Kernels kernels = Kernels::Any;
+  const FrameworkDef* framework = &frameworks().front();
 };
 
 }  // namespace shardplan

@@ -271,11 +271,9 @@ void sum_saved(const ProgramView& view, const KeptValues& values,
   }
 }
 
-// Logits, and what a loss makes of them: as they are, the gradient in their
-// place; with a copy in float32 that becomes their softmax, and the gradient;
-// step by step, a copy, logarithms of probabilities and both their gradients.
-Int128 loss_bytes(const ProgramView& view, const SegmentOptions& options,
-                  size_t k, int segment) {
+// Logits, and what a loss makes of them.
+Int128 loss_in(const ProgramView& view, const SegmentOptions& options, size_t k,
+               int segment) {
   Int128 elements = 0;
   for (const int output : view.program->outputs) {
     const HeldRegister& of = view.reg(output);
@@ -283,10 +281,7 @@ Int128 loss_bytes(const ProgramView& view, const SegmentOptions& options,
       elements += local_elements(view, output);
     }
   }
-  const int64_t own = options.element_bytes;
-  const std::array<int64_t, kKeepings> each = {own, 2 * own + kFloatBytes,
-                                               2 * own + 3 * kFloatBytes};
-  return (elements * each.at(k) + options.loss_tiles - 1) / options.loss_tiles;
+  return loss_bytes(options, elements, k);
 }
 
 void measure(const ProgramView& view, const SegmentOptions& options,
@@ -294,7 +289,8 @@ void measure(const ProgramView& view, const SegmentOptions& options,
              int segment, SegmentMemory& memory) {
   sum_saved(view, values, remat, k, segment, memory);
   const Sweep sweep(view, values, k, segment);
-  const Int128 loss = loss_bytes(view, options, k, segment);
+  const Int128 loss = loss_in(view, options, k, segment);
+  memory.handed_on = sweep.handed_on();
   memory.forward = sweep.forward(values.kept) + loss;
   const Peak peak = sweep.backward();
   memory.backward = peak.bytes;
@@ -350,6 +346,14 @@ void order_ways(Segment& segment) {
 }
 
 }  // namespace
+
+Int128 loss_bytes(const SegmentOptions& options, Int128 elements,
+                  size_t keeping) {
+  const LossCopies& copies = options.loss.at(keeping);
+  const Int128 each =
+      copies.own * options.element_bytes + copies.floats * kFloatBytes;
+  return (elements * each + options.loss_tiles - 1) / options.loss_tiles;
+}
 
 std::vector<Segment> segments_of(const Program& program,
                                  const SegmentOptions& options,

@@ -23,6 +23,7 @@
 
 #include "activations/backward.h"
 #include "activations/kept.h"
+#include "activations/options.h"
 #include "activations/remat.h"
 #include "base/checked.h"
 #include "spmd/program.h"
@@ -35,6 +36,8 @@ struct SegmentMemory {
   // Alive at most, beside what earlier segments saved.
   Int128 forward = 0;
   Int128 backward = 0;
+  // Gradients of what later segments read of it.
+  Int128 handed_on = 0;
   // What is saved, and what is alive at that moment of backward, by value with
   // layers folded; logits and what a loss makes of them are kLogits.
   std::map<std::string, Int128> saved_by;
@@ -47,6 +50,10 @@ struct Segment {
   bool is_layer = false;
   std::array<SegmentMemory, kKeepings> memory;
 };
+
+// Of logits, and of what a loss makes of them, in as many parts as asked for.
+Int128 loss_bytes(const SegmentOptions& options, Int128 elements,
+                  size_t keeping);
 
 // In the order of the program. With `remat`, which then applies to all layers.
 std::vector<Segment> segments_of(const Program& program,

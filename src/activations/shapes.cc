@@ -347,6 +347,9 @@ Segment ShapeReader::segment(const LayerShapes& of, const std::string& label,
              (model_.holds_scores || how.attention == AttentionKind::Scores
                   ? of.scores * (2 * own + kFloatBytes)
                   : Int128{0}));
+  for (SegmentMemory& memory : segment.memory) {
+    memory.handed_on = of.input * own;
+  }
   return segment;
 }
 
@@ -409,12 +412,9 @@ Segment ShapeReader::around(bool before) const {
                      (most_of_all ? outer * own * 2 : Int128{0}));
   }
   if (!before && logits > 0) {
-    const std::array<Int128, kKeepings> each = {own, 2 * own + kFloatBytes,
-                                                2 * own + 3 * kFloatBytes};
     for (size_t k = has_head ? 0 : 1; k < kKeepings; ++k) {
       SegmentMemory& memory = segment.memory.at(k);
-      const Int128 bytes =
-          (logits * each.at(k) + how.loss_tiles - 1) / how.loss_tiles;
+      const Int128 bytes = loss_bytes(how, logits, k);
       memory.forward += bytes;
       memory.backward += bytes;
       memory.backward_by[std::string(kLogits)] += bytes;

@@ -17,7 +17,13 @@ constexpr size_t kMostAlive = 16;
 size_t index_of(Category category) { return static_cast<size_t>(category); }
 
 // Rows of a bracket: those of the budget, then these.
-enum Extra : size_t { kActivations = kCategories, kLogitRow, kBuffers, kRows };
+enum Extra : size_t {
+  kActivations = kCategories,
+  kLogitRow,
+  kBuffers,
+  kWorkspaces,
+  kRows
+};
 
 using Parts = std::array<Int128, kRows>;
 
@@ -75,17 +81,36 @@ class StepMaker {
 
   std::optional<MemoryBracket> make(Diagnostics& diags) {
     std::array<Moment, kKeepings> moments;
+    std::vector<StageBracket> by_stage;
     for (size_t c = 0; c < input_.budget.classes.size(); ++c) {
       const BudgetClass& device = input_.budget.classes[c];
       std::vector<int64_t> stages = device.stages;
       if (stages.empty()) stages = {0};
       for (const int64_t stage : stages) {
+        StageBracket own = {device.label, stage, {}};
         for (size_t k = 0; k < kKeepings; ++k) {
-          look_at(c, stage, static_cast<Keeping>(k), moments[k]);
+          Moment fullest;
+          look_at(c, stage, static_cast<Keeping>(k), fullest);
+          const Int128 total = sum_of(fullest.parts);
+          if (total > std::numeric_limits<int64_t>::max()) {
+            return diags.error(Code::MemoryBudget, {},
+                               "what a training step holds exceeds 63 bits");
+          }
+          own.total[k] = static_cast<int64_t>(total);
+          if (!moments[k].found || total > sum_of(moments[k].parts)) {
+            moments[k] = fullest;
+          }
         }
+        if (input_.budget.stages) by_stage.push_back(std::move(own));
       }
     }
-    return bracket(moments, diags);
+    std::stable_sort(by_stage.begin(), by_stage.end(),
+                     [](const StageBracket& a, const StageBracket& b) {
+                       return a.stage < b.stage;
+                     });
+    MemoryBracket result = bracket(moments);
+    result.stages = std::move(by_stage);
+    return result;
   }
 
  private:
@@ -105,6 +130,7 @@ class StepMaker {
     return logits_by(segment,
                      options_.kernels == Kernels::Eager ? way(answer) : answer);
   }
+  const FrameworkDef& framework() const { return *options_.framework; }
   static Int128 logits_by(const Segment& segment, size_t keeping) {
     const auto& by = segment.memory.at(keeping).backward_by;
     const auto found = by.find(std::string(kLogits));
@@ -122,6 +148,7 @@ class StepMaker {
       const int64_t layer = input_.layers.layer_of[i];
       const Int128 bytes = input_.plan.of(i).bytes_per_device;
       (layer < 0 ? others : weights[layer]) += bytes;
+      largest_weight_ = std::max<Int128>(largest_weight_, bytes);
     }
     others_ = others;
     int64_t stack_begin = 0;
@@ -151,8 +178,15 @@ class StepMaker {
     }
   }
 
-  // What is gathered at once, of layers and of what stands around them.
+  // What is gathered at once, of layers and of what stands around them; and
+  // what layers hand on.
   void find_gathered() {
+    for (const Segment& segment : plain_) {
+      if (!segment.is_layer) continue;
+      stream_ = std::max(
+          stream_,
+          segment.memory[static_cast<size_t>(Keeping::Fused)].handed_on);
+    }
     for (const GatheredClass& of : input_.budget.gathered) {
       if (of.gathered == 0) continue;
       const bool is_layer = of.label.find('*') != std::string::npos;
@@ -216,14 +250,15 @@ class StepMaker {
         break;
     }
     const int64_t chunks = std::max<int64_t>(options_.chunks, 1);
-    const int64_t warm = 2 * behind + (chunks - 1) * stages->stages + 1;
+    const int64_t group = options_.group > 0 ? options_.group : stages->stages;
+    const int64_t warm = 2 * behind + (chunks - 1) * group + 1;
     return {std::min(all * chunks, warm), chunks};
   }
 
   // Gradients are there from the beginning where they are added up.
   bool keeps_gradients(Keeping keeping) const {
-    return keeping == Keeping::Eager || options_.microbatches > 1 ||
-           input_.budget.stages.has_value() ||
+    return keeping == Keeping::Eager || framework().buffers_gradients ||
+           options_.microbatches > 1 || input_.budget.stages.has_value() ||
            (input_.options.state.zero > 0 &&
             input_.options.state.zero_style == ZeroStyle::Megatron);
   }
@@ -233,6 +268,23 @@ class StepMaker {
     for (size_t i = 0; i < kCategories; ++i) parts[i] = device.bytes[i];
     parts[index_of(Category::GatheredLayer)] = 0;
     return parts;
+  }
+
+  // What the framework is known to hold, of a device that may be one of a
+  // stage.
+  void add_known(int64_t stage, size_t answer, Parts& parts) const {
+    const FrameworkDef& known = framework();
+    parts[kWorkspaces] += known.workspaces.at(answer);
+    parts[kBuffers] += input_.token_pairs * known.masks.at(answer) +
+                       largest_weight_ * known.weights.at(answer);
+    if (!input_.budget.stages) return;
+    const int64_t chunks = options_.schedule == PipelineSchedule::Interleaved
+                               ? std::max<int64_t>(options_.chunks, 1)
+                               : 1;
+    // The first chunk of all has an embedding's input.
+    const int64_t handed = chunks - (stage == 0 ? 1 : 0);
+    parts[kBuffers] += stream_ * (handed * known.inputs.at(answer) +
+                                  known.ends_of_stage.at(answer));
   }
 
   void add_gathered(const Step& step, Keeping keeping,
@@ -301,14 +353,16 @@ class StepMaker {
       Int128& gradients = parts[index_of(Category::Gradients)];
       gradients = gradients_at(own, i, gradients, keeping);
       add_gathered(step, keeping, device, parts);
+      add_known(stage, k, parts);
       offer(parts, static_cast<int64_t>(i));
       if (step.saves) before += memory.saved;
     }
     // The optimizer's step, with temporary copies of a moment.
     Parts end = state_of(device);
-    if (keeping == Keeping::Eager) {
+    if (keeping == Keeping::Eager && !framework().updates_in_place) {
       end[kBuffers] = end[index_of(Category::OptimizerState)] / 2;
     }
+    add_known(stage, k, end);
     offer(end, -1);
   }
 
@@ -355,20 +409,15 @@ class StepMaker {
     return rows;
   }
 
-  std::optional<MemoryBracket> bracket(
-      const std::array<Moment, kKeepings>& moments, Diagnostics& diags) const {
+  MemoryBracket bracket(const std::array<Moment, kKeepings>& moments) const {
     MemoryBracket result;
     for (size_t k = 0; k < kKeepings; ++k) {
-      const Int128 total = sum_of(moments[k].parts);
-      if (total > std::numeric_limits<int64_t>::max()) {
-        return diags.error(Code::MemoryBudget, {},
-                           "what a training step holds exceeds 63 bits");
-      }
-      result.total[k] = static_cast<int64_t>(total);
+      result.total[k] = static_cast<int64_t>(sum_of(moments[k].parts));
     }
     constexpr std::array<std::string_view, kRows - kCategories> kNames = {
-        "activations", "logits", "buffers"};
+        "activations", "logits", "buffers", "workspaces"};
     for (size_t row = 0; row < kRows; ++row) {
+      if (row == kWorkspaces && framework().workspaces.back() == 0) continue;
       BracketRow each;
       const bool known = row < kCategories;
       each.category = known ? category_name(static_cast<Category>(row))
@@ -393,6 +442,8 @@ class StepMaker {
   const std::vector<Segment>& repeated_;
   std::vector<Step> steps_;
   Int128 others_ = 0;  // bytes of parameters outside of layers
+  Int128 largest_weight_ = 0;
+  Int128 stream_ = 0;  // what a layer hands on
   Int128 most_of_layer_ = 0;
   Int128 least_of_layer_ = 0;
   Int128 most_of_others_ = 0;

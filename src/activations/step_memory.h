@@ -54,6 +54,8 @@ struct StepInput {
   const Budget& budget;
   const BudgetOptions& options;
   const StepLayers& layers;
+  // Of tokens of a sequence with all, of the sequences that a device has.
+  Int128 token_pairs = 0;
 };
 
 // Empty, with the reason reported (SP017), beyond 63 bits.

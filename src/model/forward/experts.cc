@@ -9,6 +9,9 @@
 namespace shardplan {
 namespace {
 
+// In an architecture: experts have no gate.
+constexpr std::string_view kNoGate = "none";
+
 // One kernel of all experts, or of one: gate, up and down alike.
 struct Expert {
   std::string x;
@@ -111,8 +114,14 @@ class ExpertsWriter {
   // Answers have no labels: where the down projection leaves partial sums,
   // what is added up is what the experts have said together.
   std::string mlp(const Expert& expert) {
-    const auto [gate, up] = gate_and_up(expert);
     const std::string mixed = expert.at + ".hidden";
+    if (!use_.gated) {
+      linear(expert, expert.x, use_.up, use_.hidden, use_.inner, ".up");
+      out_.activation(use_.activation, expert.at + ".up", mixed, expert.inner);
+      return linear(expert, mixed, use_.down, use_.inner, use_.hidden,
+                    ".answer");
+    }
+    const auto [gate, up] = gate_and_up(expert);
     if (use_.mix) {
       use_.mix(gate, up, expert.at, mixed);
     } else {
@@ -235,6 +244,7 @@ std::optional<ExpertsUse> read_experts(const ForwardStep& step,
     for (const ForwardAttribute& each : step.attributes) {
       if (each.name == key) kernel->name = each.text;
     }
+    if (kernel == &use.gate && kernel->name == kNoGate) use.gated = false;
     const ModuleStep* const layer = layer_of(experts, kernel->name);
     if (!read_kernel(layer, modules_scope, *kernel)) return std::nullopt;
     if (kernel == &use.both && layer != nullptr) {

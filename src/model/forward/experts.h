@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A mixture of experts: tokens are brought to their experts, and what these say
 // is added up by weight (Shazeer et al., "Outrageously Large Neural Networks",
-// 2017). Each is down(act(gate x) * up x), or what else is made of gate and up.
+// 2017). Each is down(act(gate x) * up x), or what else is made of gate and up,
+// or down(act(up x)) where there is no gate.
 //
 // Weights of experts are stacked ([experts, ..], whole experts on devices of
 // the axis EXPERT) or a parameter per expert; gate and up may be one matrix.
@@ -36,6 +37,7 @@ struct ExpertsUse {
   // Gate and up in one matrix, one before the other, or in turns.
   ExpertKernel both{"gate_up_proj"};
   bool in_turns = false;
+  bool gated = true;
   int64_t experts = 0;
   int64_t hidden = 0;
   int64_t inner = 0;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The flags of a training step.
 #include "cli/flags.h"
-#include "cli/options.h"
 
 #include "cli/commands/workload/request.h"
 #include "cli/flag_values.h"
+#include "cli/options.h"
 
 namespace shardplan::cli {
 namespace {
@@ -13,6 +13,11 @@ constexpr std::string_view kCounting = "check analyze";
 constexpr int64_t kMostTiles = 1'000'000;
 
 std::vector<std::string> attention_names() { return {"flash", "scores"}; }
+std::vector<std::string> framework_names() {
+  std::vector<std::string> names;
+  for (const FrameworkDef& each : frameworks()) names.emplace_back(each.name);
+  return names;
+}
 std::vector<std::string> kernel_names() { return {"any", "fused", "eager"}; }
 
 void set_remat(const Setting& s, Options& o, Diagnostics& d) {
@@ -20,7 +25,7 @@ void set_remat(const Setting& s, Options& o, Diagnostics& d) {
   if (const auto remat = read_remat(s.value, d)) o.workload.step.remat = *remat;
 }
 
-// `1f1b`, `gpipe`, `interleaved:4`
+// `1f1b`, `gpipe`, `interleaved:4`, `interleaved:4:8`
 void set_schedule(const Setting& s, Options& o, Diagnostics& d) {
   StepOptions& step = o.workload.step;
   o.workload.given = true;
@@ -33,13 +38,22 @@ void set_schedule(const Setting& s, Options& o, Diagnostics& d) {
     Setting chunks = s;
     chunks.value = s.value.substr(kInterleaved.size());
     step.schedule = PipelineSchedule::Interleaved;
+    step.group = 0;
+    if (const size_t colon = chunks.value.find(':');
+        colon != std::string::npos) {
+      Setting group = s;
+      group.value = chunks.value.substr(colon + 1);
+      step.group = integer_of(group, 1, kMostMicrobatches, d).value_or(0);
+      chunks.value.resize(colon);
+    }
     step.chunks = integer_of(chunks, 1, 4096, d).value_or(1);
   } else {
     d.error(Code::Usage, s.where,
             title_of(s) + " knows no schedule `" + s.value + "`")
         .help(
             "one of 1f1b, gpipe, interleaved:N, where a stage has N chunks of "
-            "layers");
+            "layers, interleaved:N:G with G micro-batches after one another "
+            "in a chunk");
   }
 }
 
@@ -80,6 +94,14 @@ const std::vector<Flag>& workload_flags() {
          o.workload.step.kernels = s.value == "fused"   ? Kernels::Fused
                                    : s.value == "eager" ? Kernels::Eager
                                                         : Kernels::Any;
+       }},
+      {"framework", 0, Takes::Choice, "NAME", "Memory",
+       "whose step it is, where more is known of it than its kernels: any "
+       "(default), megatron",
+       kCounting, false, true, framework_names,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.workload.given = true;
+         o.workload.step.framework = find_framework(s.value);
        }},
       {"dropout", 0, Takes::Nothing, "", "Memory",
        "masks of dropout are kept: of embeddings, of what attention and MLP "

@@ -220,7 +220,8 @@ class Stepper {
       layers->frozen = frozen_;
       if (!frozen_.empty()) keep_least(*layers);
     }
-    return step_memory({session_.manifest, session_.plan, budget, how, *layers},
+    return step_memory({session_.manifest, session_.plan, budget, how, *layers,
+                        token_pairs(step.microbatches)},
                        step, diags);
   }
 
@@ -241,6 +242,14 @@ class Stepper {
   }
 
  private:
+  Int128 token_pairs(int64_t microbatches) const {
+    const StepPass pass =
+        pass_of(options_, axes_, session_.plan.mesh, microbatches);
+    const int64_t sequence = size_of(session_.plan.mesh, axes_.sequence);
+    return Int128{pass.sequences} * pass.pass.length *
+           (pass.pass.length / sequence);
+  }
+
   bool partition(int64_t microbatches, Diagnostics& diags) {
     program_.reset();
     microbatches_ = microbatches;
@@ -396,6 +405,9 @@ std::string workload_text(const Options& options, const Session& session,
           (step.segments.attention == AttentionKind::Flash
                ? "flash attention"
                : "scores of attention held");
+  if (step.framework != &frameworks().front()) {
+    text += "; " + std::string(step.framework->summary);
+  }
   if (step.kernels == Kernels::Fused) text += "; fused kernels";
   if (step.kernels == Kernels::Eager) text += "; operation by operation";
   if (step.segments.dropout) text += "; masks of dropout";
@@ -490,9 +502,8 @@ bool check_step_request(const Options& options, Diagnostics& diags) {
                    "` has no backward pass")
         .fact(
             "`--remat`, `--microbatches`, `--schedule`, `--attention`, "
-            "`--kernels`, `--dropout`, `--loss-tiles` and `--expert-factor` "
-            "are about "
-            "one")
+            "`--kernels`, `--framework`, `--dropout`, `--loss-tiles` and "
+            "`--expert-factor` are about one")
         .help("leave them out, or leave out `--mode`");
     return false;
   }
@@ -548,6 +559,9 @@ std::optional<StepAnswer> answer_step(const Options& options,
   Options asked = options;
   asked.workload.step.segments.element_bytes = byte_count(1, dtype).value_or(1);
   asked.workload.step.segments.adapter_bytes = adapted;
+  StepOptions& how = asked.workload.step;
+  how.segments.loss = how.framework->loss;
+  if (how.kernels == Kernels::Any) how.kernels = how.framework->kernels;
   StepAnswer answer;
   if (by_shapes) {
     const ShapedModel shaped = stepper.by_shapes(asked.workload.step);
@@ -631,6 +645,24 @@ Table alive_table(const MemoryBracket& bracket) {
   return table;
 }
 
+Table stages_table(const MemoryBracket& bracket) {
+  Table table;
+  table.id = "stage_brackets";
+  table.title = "A training step, stage by stage";
+  table.columns = {{"stage", "stage", Align::Right},
+                   {"class", "class"},
+                   {"lower", "at least", Align::Right},
+                   {"estimate", "estimate", Align::Right},
+                   {"upper", "at most", Align::Right}};
+  table.rows = [&bracket](const RowSink& sink) {
+    for (const StageBracket& row : bracket.stages) {
+      sink(Row{Count{row.stage}, row.device, bytes_cell(row.total[0]),
+               bytes_cell(row.total[1]), bytes_cell(row.total[2])});
+    }
+  };
+  return table;
+}
+
 std::string fit_text(const MemoryBracket& bracket, const DeviceLimit& limit) {
   const std::string of = bytes_text(static_cast<double>(limit.usable));
   if (bracket.upper() <= limit.usable) {
@@ -658,6 +690,9 @@ void add_step(const StepAnswer& answer, const Budget& budget, Report& report) {
   }
   report.tables.push_back(bracket_table(bracket, true));
   report.tables.push_back(bracket_table(bracket, false));
+  if (bracket.stages.size() > 1) {
+    report.tables.push_back(stages_table(bracket));
+  }
   report.tables.push_back(alive_table(bracket));
   report.notes.push_back(answer.workload);
   if (budget.limit) {
