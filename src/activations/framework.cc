@@ -24,6 +24,8 @@ std::vector<FrameworkDef> make_frameworks() {
   megatron.loss = {{{1, 1}, {1, 1}, {2, 1}}};
   megatron.workspaces = {4 * kMiB + 2 * (8 * kMiB + kMiB / 8), 96 * kMiB,
                          96 * kMiB};
+  megatron.workspaces_experts = {0, 4 * 32 * kMiB, 4 * 32 * kMiB};
+  megatron.scores = {0, 0, 1};
   megatron.masks = {0, 1, 1};
   megatron.inputs = {0, 1, 2};
   megatron.ends_of_stage = {0, 0, 2};

@@ -12,6 +12,9 @@
 //   workspaces   32 MiB of Transformer Engine from compute capability 9 on, 4
 //                below; PyTorch's for cuBLAS, 8.125 to 32 MiB per handle, of
 //                which there are two: of forward and of autograd's thread
+//                and four times as many for products of several experts at once
+//   scores       transformer-impl local computes scores of attention into one
+//                buffer that stays
 //   mask         a byte per pair of tokens, from the loader of data, unless
 //                --no-create-attention-mask-in-dataloader
 //   inputs       every chunk of layers refers to its last input, which has its
@@ -54,8 +57,10 @@ struct FrameworkDef {
   std::string_view summary;
   Kernels kernels = Kernels::Any;  // unless told otherwise
   Ends<LossCopies> loss{};
-  Ends<int64_t> workspaces{};  // bytes
-  Ends<int64_t> masks{};       // bytes per pair of tokens of a sequence
+  Ends<int64_t> workspaces{};          // bytes
+  Ends<int64_t> workspaces_experts{};  // the same, of a model with experts
+  Ends<int64_t> scores{};  // buffers, where scores of attention are held
+  Ends<int64_t> masks{};   // bytes per pair of tokens of a sequence
   // Inputs of a chunk of layers, where there are stages.
   Ends<int64_t> inputs{};
   Ends<int64_t> ends_of_stage{};  // the same, once per stage

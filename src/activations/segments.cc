@@ -345,6 +345,29 @@ void order_ways(Segment& segment) {
   take(memory_of(segment, Keeping::Eager), fused, true);
 }
 
+// Scores of attention that are held.
+void find_scores(const ProgramView& view, const SegmentOptions& options,
+                 std::vector<Segment>& segments) {
+  if (options.attention != AttentionKind::Scores) return;
+  const Graph& graph = *view.program->graph;
+  std::set<int> scores;  // nodes
+  for (const FusedGroup& group :
+       fused_groups(graph, view.weights, AttentionKind::Scores)) {
+    if (group.kind == FusedGroup::Kind::Softmax) {
+      scores.insert(group.nodes.back());
+    }
+  }
+  for (int i = 0; i < view.instructions(); ++i) {
+    const int result = view.at(i).result;
+    if (!view.computes(i) || scores.count(view.at(i).node) == 0 ||
+        !part_name(view.name(result)).ends_with("weights")) {
+      continue;
+    }
+    Int128& most = segments[static_cast<size_t>(view.segment(i))].scores;
+    most = std::max(most, local_elements(view, result) * options.element_bytes);
+  }
+}
+
 }  // namespace
 
 Int128 loss_bytes(const SegmentOptions& options, Int128 elements,
@@ -368,6 +391,7 @@ std::vector<Segment> segments_of(const Program& program,
               segments[s].memory.at(k));
     }
   }
+  find_scores(view, options, segments);
   for (size_t s = 0; s < segments.size(); ++s) {
     order_ways(segments[s]);
     segments[s].is_layer = view.is_layer(static_cast<int>(s));

@@ -48,6 +48,9 @@ inline constexpr std::string_view kLogits = "logits";
 struct Segment {
   std::string label;  // "layers.3"; "before layers", "behind layers"
   bool is_layer = false;
+  // Of attention, where they are held: the most of one softmax, in the dtype of
+  // activations.
+  Int128 scores = 0;
   std::array<SegmentMemory, kKeepings> memory;
 };
 

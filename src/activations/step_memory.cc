@@ -183,6 +183,7 @@ class StepMaker {
   void find_gathered() {
     for (const Segment& segment : plain_) {
       if (!segment.is_layer) continue;
+      scores_ = std::max(scores_, segment.scores);
       stream_ = std::max(
           stream_,
           segment.memory[static_cast<size_t>(Keeping::Fused)].handed_on);
@@ -275,7 +276,11 @@ class StepMaker {
   void add_known(int64_t stage, size_t answer, Parts& parts) const {
     const FrameworkDef& known = framework();
     parts[kWorkspaces] += known.workspaces.at(answer);
-    parts[kBuffers] += input_.token_pairs * known.masks.at(answer) +
+    if (input_.manifest.facts.experts.value_or(0) > 0) {
+      parts[kWorkspaces] += known.workspaces_experts.at(answer);
+    }
+    parts[kBuffers] += scores_ * known.scores.at(answer) +
+                       input_.token_pairs * known.masks.at(answer) +
                        largest_weight_ * known.weights.at(answer);
     if (!input_.budget.stages) return;
     const int64_t chunks = options_.schedule == PipelineSchedule::Interleaved
@@ -444,6 +449,7 @@ class StepMaker {
   Int128 others_ = 0;  // bytes of parameters outside of layers
   Int128 largest_weight_ = 0;
   Int128 stream_ = 0;  // what a layer hands on
+  Int128 scores_ = 0;  // of attention in one layer, where they are held
   Int128 most_of_layer_ = 0;
   Int128 least_of_layer_ = 0;
   Int128 most_of_others_ = 0;

@@ -356,13 +356,30 @@ int64_t stage_of_layer(const StagePlan& plan, int64_t layer) {
   return plan.stages - 1;
 }
 
-void place_units(StagePlan& plan, const LayerGroups& groups, int64_t stack) {
+// Whether a unit called a head has a matrix of its own onto the vocabulary: a
+// bias, a norm and a square matrix in front of the embedding (BERT) are none.
+bool projects(const Manifest& manifest, const LayerGroup& head) {
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const std::string_view name = manifest.name(i);
+    const Shape& shape = manifest.type(i).shape;
+    const bool inside =
+        name.starts_with(head.name) &&
+        (name.size() == head.name.size() || name[head.name.size()] == '.' ||
+         name[head.name.size()] == '/');
+    if (inside && shape.size() > 1 && shape[0] != shape[1]) return true;
+  }
+  return false;
+}
+
+void place_units(StagePlan& plan, const Manifest& manifest,
+                 const LayerGroups& groups, int64_t stack) {
   const std::map<int64_t, int64_t> ranks = layer_ranks(groups, stack);
   size_t first_layer = SIZE_MAX;
   bool has_head = false;
   for (const LayerGroup& group : groups.groups) {
     if (group.stack == stack) first_layer = std::min(first_layer, group.first);
-    has_head = has_head || group.place == GroupPlace::Head;
+    has_head = has_head ||
+               (group.place == GroupPlace::Head && projects(manifest, group));
   }
   const int64_t last = plan.stages - 1;
   for (const LayerGroup& group : groups.groups) {
@@ -424,7 +441,7 @@ std::optional<StagePlan> plan_stages(const Manifest& manifest, const Mesh& mesh,
     begin += count;
   }
   plan.uneven = stages.layers.empty() && plan.layers % plan.stages != 0;
-  place_units(plan, groups, stack);
+  place_units(plan, manifest, groups, stack);
   return plan;
 }
 

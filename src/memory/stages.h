@@ -75,8 +75,8 @@ LayerGroups layer_groups(const Manifest& manifest,
 //
 // Layers are split contiguously, as even as can be, the remainder to the first
 // stages. The embedding is on the first stage, the final norm and the head on
-// the last; a model without a head of its own uses the embedding as one, so it
-// is on both. Other tensors outside of layers go by their place in the
+// the last; a model without a matrix of its own onto the vocabulary uses the
+// embedding as one, so it is on both. Other tensors outside of layers go by their place in the
 // manifest: those before the first layer to the first stage, the others to the
 // last. Layers beyond the number that the facts say (multi-token prediction)
 // are on the last stage, as in Megatron. A tensor whose spec names the pipeline
