@@ -30,6 +30,7 @@ std::vector<FrameworkDef> make_frameworks() {
   megatron.inputs = {0, 1, 2};
   megatron.ends_of_stage = {0, 0, 2};
   megatron.weights = {0, 0, 1};
+  megatron.softmax_in_place = true;
   megatron.buffers_gradients = true;
   megatron.updates_in_place = true;
   return {any, megatron};

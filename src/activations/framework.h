@@ -15,6 +15,7 @@
 //                and four times as many for products of several experts at once
 //   scores       transformer-impl local computes scores of attention into one
 //                buffer that stays
+//   softmax      its kernels make the gradient in place
 //   mask         a byte per pair of tokens, from the loader of data, unless
 //                --no-create-attention-mask-in-dataloader
 //   inputs       every chunk of layers refers to its last input, which has its
@@ -65,6 +66,7 @@ struct FrameworkDef {
   Ends<int64_t> inputs{};
   Ends<int64_t> ends_of_stage{};  // the same, once per stage
   Ends<int64_t> weights{};        // gradients of the largest weight
+  bool softmax_in_place = false;
   bool buffers_gradients = false;
   bool updates_in_place = false;
 };

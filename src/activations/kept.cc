@@ -416,6 +416,8 @@ class Reading {
     differentiates[n] = with_gradients(inputs_[g]);
     BackwardReads& found = reads[n];
     found.attention = group.kind == FusedGroup::Kind::Attention;
+    found.in_place =
+        options_.softmax_in_place && group.kind == FusedGroup::Kind::Softmax;
     if (group.kind != FusedGroup::Kind::Softmax) {
       found.registers = inputs_[g];
       found.extra += rows_[g] * kFloatBytes * group.numbers;

@@ -96,6 +96,8 @@ struct BackwardReads {
   Int128 extra = 0;        // bytes: numbers of rows, copies in float32
   std::string extra_name;  // whose
   bool attention = false;  // they are of attention
+  // The gradient that it gives takes the place of the one that it reads.
+  bool in_place = false;
 };
 
 struct KeptValues {

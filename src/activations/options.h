@@ -26,6 +26,8 @@ struct SegmentOptions {
   int64_t loss_tiles = 1;    // parts in which logits are computed
   // Of embeddings, of what attention and MLP add, of scores that are held.
   bool dropout = false;
+  // Fused softmax makes its gradient in place (Megatron-LM's kernels).
+  bool softmax_in_place = false;
   std::array<LossCopies, kKeepings> loss = frameworks().front().loss;
 };
 

@@ -202,9 +202,10 @@ class Sweep {
       Int128 here = gradients.total;
       // Element by element a gradient may take the place of the one that it is
       // computed from.
-      const bool in_place = k_ == static_cast<size_t>(Keeping::Least) &&
-                            view_.computes(i) &&
-                            is_cheap(gradient_of(view_.op(i)).repeat);
+      const bool in_place =
+          values_.reads[static_cast<size_t>(i)].in_place ||
+          (k_ == static_cast<size_t>(Keeping::Least) && view_.computes(i) &&
+           is_cheap(gradient_of(view_.op(i)).repeat));
       if (in_place) here = std::max(before, here - bytes_if_dropped(result));
       // Gradients that several readers give are added up beside one another.
       if (k_ == static_cast<size_t>(Keeping::Eager)) here += largest_given(i);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -181,6 +182,19 @@ TEST_CASE("scores of attention are held where they are asked for") {
   CHECK(held - flash == 2 * 4 * 8 * 16 * 16 - kTokens * 8 * 4);
   CHECK(saved_by_layer(*all, scores, policy("selective"), Keeping::Fused) ==
         flash);
+}
+
+// Korthikanti et al. (2022): 5 s b per score, of softmax, of the mask and of
+// what is left of it.
+TEST_CASE("scores that are dropped are held twice, with a mask") {
+  const auto all = trained(kGpt2, "fsdp=1", {4, 16, {}, {}});
+  SegmentOptions scores;
+  scores.attention = AttentionKind::Scores;
+  SegmentOptions masks = scores;
+  masks.dropout = true;
+  CHECK(saved_by_layer(*all, masks, {}, Keeping::Fused) -
+            saved_by_layer(*all, scores, {}, Keeping::Fused) ==
+        2 * 64 * kTokens + 3 * 4 * 4 * 16 * 16);
 }
 
 TEST_CASE("few layers stand for all") {
@@ -388,6 +402,108 @@ TEST_CASE("micro-batches in flight are those of the schedule") {
         held(S::OneForwardOneBackward, 4));
   CHECK(held(S::AllForward, 4) >= held(S::OneForwardOneBackward, 4));
   CHECK(held(S::AllForward, 16) > held(S::AllForward, 4));
+}
+
+TEST_CASE("so many micro-batches go through a chunk before the next") {
+  Json config = kLlama;
+  config["num_hidden_layers"] = 8;
+  const auto all = trained(config, "pp=2", {1, 16, {}, {}});
+  BudgetOptions how;
+  how.stages = Stages{"pp", {}};
+  StepOptions step;
+  step.schedule = PipelineSchedule::Interleaved;
+  step.chunks = 4;
+  step.microbatches = 16;
+  const auto held = [&](int64_t group) {
+    step.group = group;
+    return activations_in(bracket_of(*all, step, how), 0);
+  };
+  CHECK(held(2) == held(0));  // as many as stages
+  CHECK(held(3) > held(2));
+}
+
+TEST_CASE("every class of devices sums to its total") {
+  for (const Json& config : {kLlama, kGpt2}) {
+    for (const char* axes : {"pp=2,tp=2", "pp=3,fsdp=2", "fsdp=4"}) {
+      const auto all = trained(config, axes, {4, 16, {}, {}});
+      BudgetOptions how;
+      how.state.optimizer = Optimizer::AdamW;
+      how.fragmentation = 0.05;
+      how.reserve = 1000;
+      if (axes[0] == 'p') how.stages = Stages{"pp", {}};
+      const auto budget =
+          make_budget(all->manifest(), *all->plan, how, all->diags);
+      REQUIRE_MESSAGE(budget, testing::messages(all->diags));
+      for (const BudgetClass& device : budget->classes) {
+        CAPTURE(device.label);
+        CHECK(std::accumulate(device.bytes.begin(), device.bytes.end(),
+                              int64_t{0}) == device.total);
+      }
+    }
+  }
+}
+
+TEST_CASE("the fullest stage is what the bracket says") {
+  const auto all = trained(kGpt2, "pp=3,tp=2", {4, 16, {}, {}});
+  BudgetOptions how;
+  how.stages = Stages{"pp", {}};
+  how.state.optimizer = Optimizer::AdamW;
+  for (const FrameworkDef& each : frameworks()) {
+    CAPTURE(each.name);
+    StepOptions step;
+    step.framework = &each;
+    step.microbatches = 4;
+    const MemoryBracket bracket = bracket_of(*all, step, how);
+    REQUIRE(bracket.stages.size() == 3);
+    for (size_t k = 0; k < kKeepings; ++k) {
+      int64_t most = 0;
+      for (const StageBracket& stage : bracket.stages) {
+        most = std::max(most, stage.total.at(k));
+      }
+      CHECK(most == bracket.total.at(k));
+    }
+    for (size_t s = 0; s < bracket.stages.size(); ++s) {
+      CHECK(bracket.stages[s].stage == static_cast<int64_t>(s));
+      CHECK(bracket.stages[s].total[0] <= bracket.stages[s].total[1]);
+      CHECK(bracket.stages[s].total[1] <= bracket.stages[s].total[2]);
+    }
+  }
+  // Without stages there is nothing to tell apart.
+  CHECK(bracket_of(*all, {}).stages.empty());
+}
+
+TEST_CASE("what is known of a framework narrows the bracket") {
+  const FrameworkDef* const megatron = find_framework("megatron");
+  REQUIRE(megatron != nullptr);
+  CHECK(find_framework("nobody") == nullptr);
+  for (const Json& config : {kLlama, kGpt2}) {
+    const auto all = trained(config, "fsdp=1", {64, 64, {}, {}});
+    BudgetOptions how;
+    how.state.optimizer = Optimizer::AdamW;
+    StepOptions step;
+    step.kernels = Kernels::Fused;
+    step.segments.attention = AttentionKind::Scores;
+    const MemoryBracket any = bracket_of(*all, step, how);
+    step.framework = megatron;
+    step.segments.loss = megatron->loss;
+    step.segments.softmax_in_place = megatron->softmax_in_place;
+    const MemoryBracket known = bracket_of(*all, step, how);
+    const auto bytes = [](const MemoryBracket& bracket,
+                          const std::string& category) {
+      const auto row = std::find_if(
+          bracket.rows.begin(), bracket.rows.end(),
+          [&](const BracketRow& each) { return each.category == category; });
+      return row == bracket.rows.end() ? std::array<int64_t, kKeepings>{-1}
+                                       : row->bytes;
+    };
+    CHECK(bytes(any, "workspaces")[0] == -1);
+    CHECK(bytes(known, "workspaces") == megatron->workspaces);
+    // Beside what libraries hold for themselves.
+    CHECK(known.upper() - megatron->workspaces[2] <= any.upper());
+    CHECK(known.upper() - known.lower() -
+              (megatron->workspaces[2] - megatron->workspaces[0]) <=
+          any.upper() - any.lower());
+  }
 }
 
 TEST_CASE("a policy that nobody knows is refused with the nearest name") {

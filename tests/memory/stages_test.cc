@@ -158,6 +158,27 @@ TEST_CASE("a tied embedding is on both ends") {
   CHECK(staged(model(4, false), "pp=1").plan->tied.empty());
 }
 
+// BERT of Megatron-core: what it calls a head is a dense layer and a bias.
+TEST_CASE(
+    "a head without a matrix onto the vocabulary leaves it to the embedding") {
+  Manifest bert =
+      testing::manifest({{"embedding.word_embeddings.weight", "f32[100, 8]"},
+                         {"encoder.layers.0.w", "f32[8, 8]"},
+                         {"encoder.layers.1.w", "f32[8, 8]"},
+                         {"lm_head.dense.weight", "f32[8, 8]"},
+                         {"output_layer.bias", "f32[100]"}});
+  CHECK(staged(bert, "pp=2").labels ==
+        Labels{"stage 0: embedding, layer 0",
+               "stage 1: layer 1, head, tied embedding"});
+  Manifest own =
+      testing::manifest({{"embedding.word_embeddings.weight", "f32[100, 8]"},
+                         {"encoder.layers.0.w", "f32[8, 8]"},
+                         {"encoder.layers.1.w", "f32[8, 8]"},
+                         {"output_layer.weight", "f32[100, 8]"}});
+  CHECK(staged(own, "pp=2").labels ==
+        Labels{"stage 0: embedding, layer 0", "stage 1: layer 1, head"});
+}
+
 // Megatron-LM#1304: 30 layers on 4 stages, of which 28 were placed.
 TEST_CASE("a remainder of layers goes to the first stages, none is lost") {
   const Staged found = staged(model(30, true), "pp=4");

@@ -561,6 +561,7 @@ std::optional<StepAnswer> answer_step(const Options& options,
   asked.workload.step.segments.adapter_bytes = adapted;
   StepOptions& how = asked.workload.step;
   how.segments.loss = how.framework->loss;
+  how.segments.softmax_in_place = how.framework->softmax_in_place;
   if (how.kernels == Kernels::Any) how.kernels = how.framework->kernels;
   StepAnswer answer;
   if (by_shapes) {
