@@ -653,14 +653,12 @@ KeptValues kept_values(const ProgramView& view, const SegmentOptions& options,
   values.reads = running.reads;
   values.inner = running.inner;
   values.differentiates = running.differentiates;
-  values.products.resize(view.registers.size());
-  values.contexts.resize(view.registers.size());
   for (size_t r = 0; r < view.registers.size(); ++r) {
     const HeldRegister& of = view.registers[r];
     const int made =
         of.weight || of.loaded ? -1 : all.product_of(static_cast<int>(r));
-    values.products[r] = made >= 0 && all.is_weight_product(made);
-    values.contexts[r] = made >= 0 && all.is_context(made);
+    values.products.push_back(made >= 0 && all.is_weight_product(made));
+    values.contexts.push_back(made >= 0 && all.is_context(made));
   }
   const auto extra = [&](const Reading& reading, int i) {
     const BackwardReads& reads = reading.reads[static_cast<size_t>(i)];

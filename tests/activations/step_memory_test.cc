@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -14,7 +13,6 @@
 #include <doctest/doctest.h>
 
 #include "activations/backward.h"
-#include "activations/buffers.h"
 #include "activations/segments.h"
 #include "base/checked.h"
 #include "graph/op.h"
@@ -509,253 +507,143 @@ TEST_CASE("what is known of a framework narrows the bracket") {
               (megatron->workspaces[2] - megatron->workspaces[0]) <=
           any.upper() - any.lower());
   }
-  int64_t row_of(const MemoryBracket& bracket, const char* category, size_t k) {
-    for (const BracketRow& row : bracket.rows) {
-      if (row.category == category) return row.bytes[k];
-    }
-    return -1;
+}
+
+int64_t row_of(const MemoryBracket& bracket, const char* category, size_t k) {
+  for (const BracketRow& row : bracket.rows) {
+    if (row.category == category) return row.bytes[k];
   }
+  return -1;
+}
 
-  // A layer of `kLlama` in its own numbers: attention and MLP, of which axes of
-  // the batch cut all but the norms.
-  constexpr int64_t kLayerNumbers = 2 * 64 * 64 + 2 * 16 * 64 + 3 * 160 * 64;
-  constexpr int64_t kNormNumbers = 2 * 64;
+// A layer of `kLlama` in its own numbers: attention and MLP, of which axes of
+// the batch cut all but the norms.
+constexpr int64_t kLayerNumbers = 2 * 64 * 64 + 2 * 16 * 64 + 3 * 160 * 64;
+constexpr int64_t kNormNumbers = 2 * 64;
 
-  TEST_CASE("layers that are gathered hold buffers as their framework does") {
-    const auto all = trained(kLlama, "fsdp=4", {4, 16, {}, {}});
-    StepOptions step;
-    BudgetOptions how;
-    how.state.optimizer = Optimizer::AdamW;
-    const int64_t layer = kLayerNumbers * 2;
-    const auto buckets = [&](size_t k) {
-      return row_of(bracket_of(*all, step, how), "gradient_buckets", k);
-    };
-    for (size_t k = 0; k < kKeepings; ++k) {
-      CHECK(row_of(bracket_of(*all, step, how), "buffers", k) ==
-            static_cast<int64_t>(k) * layer);
-    }
-    // Whole gradients, and the input of a reduce-scatter; norms are on every
-    // replica, which add them up in buckets.
-    const int64_t norms = (6 * kNormNumbers + 64) * 2;
-    CHECK(buckets(0) == 0);
-    CHECK(buckets(1) == 0);
-    CHECK(buckets(2) == 2 * layer + norms);
-    how.state.grad_dtype = DType::F32;
-    CHECK(buckets(2) == 3 * layer + 2 * norms);
-    // What is frozen is gathered, and has no gradient.
-    how.state.grad_dtype.reset();
-    const auto adapted =
-        trained(kLlama, "fsdp=4", {4, 16, {}, {}}, AlikeLayers::Once, "q_proj");
-    const MemoryBracket part = bracket_of(*adapted, step, how);
-    CHECK(row_of(part, "buffers", 1) == layer);
-    CHECK(row_of(part, "gradient_buckets", 2) < layer);
+TEST_CASE("layers that are gathered hold buffers as their framework does") {
+  const auto all = trained(kLlama, "fsdp=4", {4, 16, {}, {}});
+  StepOptions step;
+  BudgetOptions how;
+  how.state.optimizer = Optimizer::AdamW;
+  const int64_t layer = kLayerNumbers * 2;
+  const auto buckets = [&](size_t k) {
+    return row_of(bracket_of(*all, step, how), "gradient_buckets", k);
+  };
+  for (size_t k = 0; k < kKeepings; ++k) {
+    CHECK(row_of(bracket_of(*all, step, how), "buffers", k) ==
+          static_cast<int64_t>(k) * layer);
   }
+  // Whole gradients, and the input of a reduce-scatter; norms are on every
+  // replica, which add them up in buckets.
+  const int64_t norms = (6 * kNormNumbers + 64) * 2;
+  CHECK(buckets(0) == 0);
+  CHECK(buckets(1) == 0);
+  CHECK(buckets(2) == 2 * layer + norms);
+  how.state.grad_dtype = DType::F32;
+  CHECK(buckets(2) == 3 * layer + 2 * norms);
+  // What is frozen is gathered, and has no gradient.
+  how.state.grad_dtype.reset();
+  const auto adapted =
+      trained(kLlama, "fsdp=4", {4, 16, {}, {}}, AlikeLayers::Once, "q_proj");
+  const MemoryBracket part = bracket_of(*adapted, step, how);
+  CHECK(row_of(part, "buffers", 1) == layer);
+  CHECK(row_of(part, "gradient_buckets", 2) < layer);
+}
 
-  TEST_CASE("replicas add gradients up in buckets") {
-    const auto all = trained(kLlama, "dp=4", {4, 16, {}, {}});
-    StepOptions step;
-    BudgetOptions how;
-    how.state.optimizer = Optimizer::AdamW;
-    const MemoryBracket bracket = bracket_of(*all, step, how);
-    CHECK(row_of(bracket, "buffers", 2) == 0);
-    CHECK(row_of(bracket, "gradient_buckets", 1) == 0);
-    CHECK(row_of(bracket, "gradient_buckets", 2) ==
-          row_of(bracket, "gradients", 2));
-  }
+TEST_CASE("replicas add gradients up in buckets") {
+  const auto all = trained(kLlama, "dp=4", {4, 16, {}, {}});
+  StepOptions step;
+  BudgetOptions how;
+  how.state.optimizer = Optimizer::AdamW;
+  const MemoryBracket bracket = bracket_of(*all, step, how);
+  CHECK(row_of(bracket, "buffers", 2) == 0);
+  CHECK(row_of(bracket, "gradient_buckets", 1) == 0);
+  CHECK(row_of(bracket, "gradient_buckets", 2) ==
+        row_of(bracket, "gradients", 2));
+}
 
-  TEST_CASE("buffers: what frameworks hold by their own sizes") {
-    ReductionInput in;
-    in.layer = {100, 100, 200};
-    in.planned = 100;
-    in.all_gathered = 3'000'000'000;
-    in.trained = 1'500'000'000;
-    using K = Keeping;
-    in.style = ZeroStyle::Fsdp2;
-    in.zero = 3;
-    CHECK(gradient_buckets(in, K::Fused) == 300);
-    CHECK(gathered_ahead(in, K::Eager) == 200);
-    in.style = ZeroStyle::DeepSpeed;
-    CHECK(gradient_buckets(in, K::Fused) == 1'000'000'000);
-    CHECK(gradient_buckets(in, K::Eager) == 2'000'000'000);
-    // All of a model that is smaller than what may stay.
-    CHECK(gathered_ahead(in, K::Eager) == 2'100'000'000 - 100);
-    in.trained = 1000;
-    CHECK(gradient_buckets(in, K::Fused) == 2000);
-    in.all_gathered = 1000;
-    CHECK(gathered_ahead(in, K::Eager) == 900);
-    CHECK(gathered_ahead(in, K::Least) == 0);
-  }
-
-  // tests/data/record_optimizers.py
-  TEST_CASE("buffers: optimizers hold for a moment what PyTorch's do") {
-    std::ifstream lines(testing::data_path("optimizers.jsonl"));
-    int count = 0;
-    for (std::string line; std::getline(lines, line);) {
-      const Json recorded = Json::parse(line);
-      const auto name = recorded.at("name").get<std::string>();
-      CAPTURE(name);
-      OptimizerInput input;
-      const auto optimizer =
-          find_optimizer(recorded.at("optimizer").get<std::string>());
-      REQUIRE(optimizer);
-      input.optimizer = *optimizer;
-      input.state = recorded.at("state").get<int64_t>();
-      input.numbers = recorded.at("gradients").get<int64_t>() / 4;
-      for (const Json& each : recorded.at("shapes")) {
-        const Shape shape = each.get<Shape>();
-        const int64_t numbers = *element_count(shape);
-        if (shape.size() == 2 && numbers > input.rows * input.columns) {
-          input.rows = shape[0];
-          input.columns = shape[1];
-        }
-        input.largest = std::max<Int128>(input.largest, numbers);
-      }
-      const Int128 found = recorded.at("temporaries").get<int64_t>();
-      CHECK(optimizer_temporaries(input, Keeping::Least) == 0);
-      CHECK(found <= optimizer_temporaries(input, Keeping::Eager));
-      if (*optimizer == Optimizer::Muon) {
-        CHECK(found == optimizer_temporaries(input, Keeping::Fused));
-      }
-      if (name.find("adamw-foreach") == 0) CHECK(found == input.state / 2);
-      ++count;
-    }
-    CHECK(count >= 40);
-  }
-
-  TEST_CASE(
-      "buffers: a stage holds what it receives and lets go of what it sent") {
-    using K = Keeping;
-    PipelineInput middle;
-    middle.stream = 10;
-    middle.microbatches = 8;
-    middle.flying = 3;
-    // Three are received; two of those that were sent are counted as saved.
-    CHECK(pipeline_buffers(middle, K::Least) == 30 - 20);
-    CHECK(pipeline_buffers(middle, K::Fused) == 30 - 20 + 20);
-    // A buffer for each micro-batch, both ways, and what is sent back.
-    CHECK(pipeline_buffers(middle, K::Eager) == 80 + 80 + 10);
-    PipelineInput first = middle;
-    first.first = true;
-    CHECK(pipeline_buffers(first, K::Least) == -20);
-    PipelineInput last = middle;
-    last.last = true;
-    last.flying = 1;
-    CHECK(pipeline_buffers(last, K::Least) == 10);
-    CHECK(pipeline_buffers(last, K::Eager) == 80 + 10);
-    PipelineInput by_shapes = middle;
-    by_shapes.keeps_input = false;
-    by_shapes.counts_output = false;
-    CHECK(pipeline_buffers(by_shapes, K::Least) == 0);
-  }
-
-  TEST_CASE("a stage's input is the stream of its first layer") {
-    const auto all = trained(kLlama, "pp=2", {1, 16, {}, {}});
-    const auto segments = segments_of(all->program->program, {}, {});
-    for (const Segment& segment : segments) {
-      CAPTURE(segment.label);
-      for (const SegmentMemory& memory : segment.memory) {
-        CHECK(memory.input ==
-              (segment.label == "before layers" ? 0 : 2 * 16 * 64));
-      }
-    }
-    BudgetOptions how;
-    how.stages = Stages{"pp", {}};
-    StepOptions step;
-    step.microbatches = 4;
-    const MemoryBracket bracket = bracket_of(*all, step, how);
-    CHECK(row_of(bracket, "pipeline_buffers", 2) > 0);
-    for (size_t k = 0; k < kKeepings; ++k) {
-      CHECK(row_of(bracket, "activations", k) >= 0);
+TEST_CASE("a stage's input is the stream of its first layer") {
+  const auto all = trained(kLlama, "pp=2", {1, 16, {}, {}});
+  const auto segments = segments_of(all->program->program, {}, {});
+  for (const Segment& segment : segments) {
+    CAPTURE(segment.label);
+    for (const SegmentMemory& memory : segment.memory) {
+      CHECK(memory.input ==
+            (segment.label == "before layers" ? 0 : 2 * 16 * 64));
     }
   }
+  BudgetOptions how;
+  how.stages = Stages{"pp", {}};
+  StepOptions step;
+  step.microbatches = 4;
+  const MemoryBracket bracket = bracket_of(*all, step, how);
+  CHECK(row_of(bracket, "pipeline_buffers", 2) > 0);
+  for (size_t k = 0; k < kKeepings; ++k) {
+    CHECK(row_of(bracket, "activations", k) >= 0);
+  }
+}
 
-  TEST_CASE("what a policy offloads is in host memory, and not on the device") {
-    const auto all = trained(kLlama, "fsdp=1", {4, 16, {}, {}});
-    StepOptions step;
-    const auto bracket = [&](const std::string& remat) {
-      step.remat = policy(remat.c_str());
-      return bracket_of(*all, step);
-    };
-    const auto host = [&](const std::string& remat) {
-      return bracket(remat).host[1];
-    };
-    const int64_t h = 64;
-    const int64_t kv = 16;
-    // Six layers, two bytes.
-    const int64_t each = 6 * 2 * kTokens;
-    CHECK(!bracket("dots").offloads);
-    CHECK(bracket("qkv_proj_offloaded").offloads);
-    CHECK(host("qkv_proj_offloaded") == each * (h + 2 * kv));
-    CHECK(host("save_and_offload_only_these_names::query_proj,key_proj,"
-               "value_proj") == host("qkv_proj_offloaded"));
-    CHECK(host("custom:query_proj=offload,key_proj=remat") == each * h);
-    CHECK(host("save_and_offload_only_these_names::decoder_layer_input") ==
-          each * h);
-    CHECK(host("save_and_offload_only_these_names:query_proj:context") ==
-          each * h);
-    // As many bytes as are saved where none are offloaded.
-    for (const auto& [away, here] :
-         {std::pair("minimal_offloaded", "minimal"),
-          std::pair("save_and_offload_only_these_names::query_proj,mlpwo",
-                    "save_only_these_names:query_proj,mlpwo"),
-          std::pair("offload_activations", "none")}) {
-      CAPTURE(away);
-      Int128 moved = 0;
-      Int128 saved = 0;
-      Int128 kept = 0;
-      for (const Segment& segment :
-           segments_of(all->program->program, {}, policy(away))) {
-        moved += segment.memory[1].offloaded;
-        saved += segment.memory[1].saved;
-      }
-      for (const Segment& segment :
-           segments_of(all->program->program, {}, policy(here))) {
-        kept += segment.memory[1].saved;
-        CHECK(segment.memory[1].offloaded == 0);
-      }
-      CHECK(moved > 0);
-      CHECK(saved + moved == kept);
-      CHECK(bracket(away).lower() <= bracket(here).lower());
+TEST_CASE("what a policy offloads is in host memory, and not on the device") {
+  const auto all = trained(kLlama, "fsdp=1", {4, 16, {}, {}});
+  StepOptions step;
+  const auto bracket = [&](const std::string& remat) {
+    step.remat = policy(remat.c_str());
+    return bracket_of(*all, step);
+  };
+  const auto host = [&](const std::string& remat) {
+    return bracket(remat).host[1];
+  };
+  const int64_t h = 64;
+  const int64_t kv = 16;
+  // Six layers, two bytes.
+  const int64_t each = 6 * 2 * kTokens;
+  CHECK(!bracket("dots").offloads);
+  CHECK(bracket("qkv_proj_offloaded").offloads);
+  CHECK(host("qkv_proj_offloaded") == each * (h + 2 * kv));
+  CHECK(host("save_and_offload_only_these_names::query_proj,key_proj,"
+             "value_proj") == host("qkv_proj_offloaded"));
+  CHECK(host("custom:query_proj=offload,key_proj=remat") == each * h);
+  CHECK(host("save_and_offload_only_these_names::decoder_layer_input") ==
+        each * h);
+  CHECK(host("save_and_offload_only_these_names:query_proj:context") ==
+        each * h);
+  // As many bytes as are saved where none are offloaded.
+  for (const auto& [away, here] :
+       {std::pair("minimal_offloaded", "minimal"),
+        std::pair("save_and_offload_only_these_names::query_proj,mlpwo",
+                  "save_only_these_names:query_proj,mlpwo"),
+        std::pair("offload_activations", "none")}) {
+    CAPTURE(away);
+    Int128 moved = 0;
+    Int128 saved = 0;
+    Int128 kept = 0;
+    for (const Segment& segment :
+         segments_of(all->program->program, {}, policy(away))) {
+      moved += segment.memory[1].offloaded;
+      saved += segment.memory[1].saved;
     }
-  }
-
-  TEST_CASE("policies of names are read, or refused") {
-    const auto refused = [](const char* text) {
-      Diagnostics diags;
-      CHECK(!read_remat(text, diags));
-      return testing::messages(diags);
-    };
-    CHECK(remat_text(policy("save_only_these_names:query_proj,mlpwo")) ==
-          "save_only_these_names:query_proj,mlpwo");
-    // Copies keep the policy that they point to.
-    Remat copied;
-    {
-      const Remat first = policy("custom:out_proj=device");
-      copied = first;
+    for (const Segment& segment :
+         segments_of(all->program->program, {}, policy(here))) {
+      kept += segment.memory[1].saved;
+      CHECK(segment.memory[1].offloaded == 0);
     }
-    CHECK(remat_text(copied) == "custom:out_proj=device");
-    CHECK(copied.policy->kept == std::vector<std::string_view>{"attn.output"});
-    CHECK(refused("save_only_these_names:query_prj") ==
-          "SP010 `--remat` knows no value of layers `query_prj`");
-    CHECK(
-        refused("save_and_offload_only_these_names:query_proj") ==
-        "SP010 `--remat save_and_offload_only_these_names` takes two lists of "
-        "names");
-    CHECK(
-        refused("custom:query_proj=host") ==
-        "SP010 `--remat custom` does not say where `query_proj=host` is kept");
+    CHECK(moved > 0);
+    CHECK(saved + moved == kept);
+    CHECK(bracket(away).lower() <= bracket(here).lower());
   }
+}
 
-  TEST_CASE("a policy that nobody knows is refused with the nearest name") {
-    Diagnostics diags;
-    CHECK(!read_remat("dot", diags));
-    CHECK(testing::messages(diags).find("SP010") != std::string::npos);
-    CHECK(remat_text(policy("full:block:4")) == "full:block:4");
-    CHECK(remat_text(policy("full:uniform:2")) == "full:uniform:2");
-    CHECK(remat_text(policy("selective:2")) == "selective:2");
-    CHECK(!read_remat("full:block:0", diags));
-    CHECK(!read_remat("", diags));
-  }
+TEST_CASE("a policy that nobody knows is refused with the nearest name") {
+  Diagnostics diags;
+  CHECK(!read_remat("dot", diags));
+  CHECK(testing::messages(diags).find("SP010") != std::string::npos);
+  CHECK(remat_text(policy("full:block:4")) == "full:block:4");
+  CHECK(remat_text(policy("full:uniform:2")) == "full:uniform:2");
+  CHECK(remat_text(policy("selective:2")) == "selective:2");
+  CHECK(!read_remat("full:block:0", diags));
+  CHECK(!read_remat("", diags));
+}
 
 }  // namespace
 }  // namespace shardplan
