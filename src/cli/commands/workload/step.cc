@@ -164,24 +164,6 @@ std::vector<bool> frozen_of(const Manifest& manifest,
   return any ? frozen : std::vector<bool>{};
 }
 
-// Of frozen weights nothing need be kept, and which these are shapes do not
-// tell of what stands between two weights.
-void keep_least(StepLayers& layers) {
-  for (auto* segments : {&layers.plain, &layers.repeated}) {
-    for (Segment& segment : *segments) {
-      SegmentMemory& least = segment.memory.front();
-      const auto logits = least.backward_by.find(std::string(kLogits));
-      SegmentMemory bare;
-      if (logits != least.backward_by.end()) {
-        bare.forward = logits->second;
-        bare.backward = logits->second;
-        bare.backward_by.insert(*logits);
-      }
-      least = std::move(bare);
-    }
-  }
-}
-
 // What a model is known by: its forward pass, or its shapes alone.
 struct TrainedModel {
   std::optional<RunnableModel> runnable;
@@ -218,7 +200,6 @@ class Stepper {
       if (!shaped.unknown.empty()) return std::nullopt;
       layers = std::move(shaped.layers);
       layers->frozen = frozen_;
-      if (!frozen_.empty()) keep_least(*layers);
     }
     return step_memory({session_.manifest, session_.plan, budget, how, *layers,
                         token_pairs(step.microbatches)},
@@ -238,6 +219,7 @@ class Stepper {
       if (is_gathered_axis(axis.name)) workload.gathered.push_back(axis.name);
     }
     workload.experts_per_token = model_.experts_per_token;
+    workload.frozen = frozen_;
     return layers_by_shapes(session_.manifest, session_.plan, workload, step);
   }
 
@@ -680,8 +662,13 @@ std::string fit_text(const MemoryBracket& bracket, const DeviceLimit& limit) {
 std::vector<std::pair<std::string, Cell>> step_summary(
     const StepAnswer& answer) {
   const MemoryBracket& of = answer.bracket;
-  return {
+  std::vector<std::pair<std::string, Cell>> summary = {
       {"memory_bracket", ByteBracket{of.lower(), of.estimate(), of.upper()}}};
+  if (of.offloads) {
+    summary.emplace_back("host_bracket",
+                         ByteBracket{of.host[0], of.host[1], of.host[2]});
+  }
+  return summary;
 }
 
 void add_step(const StepAnswer& answer, const Budget& budget, Report& report) {
@@ -696,6 +683,13 @@ void add_step(const StepAnswer& answer, const Budget& budget, Report& report) {
   }
   report.tables.push_back(alive_table(bracket));
   report.notes.push_back(answer.workload);
+  if (bracket.offloads) {
+    report.notes.push_back(
+        "in host memory, for each device: at least " +
+        bytes_text(static_cast<double>(bracket.host[0])) + ", estimate " +
+        bytes_text(static_cast<double>(bracket.host[1])) + ", at most " +
+        bytes_text(static_cast<double>(bracket.host[2])));
+  }
   if (budget.limit) {
     report.notes.push_back(fit_text(bracket, *budget.limit) +
                            (answer.left_out.empty() ? "" : ", of text alone"));
