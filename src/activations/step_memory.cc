@@ -590,7 +590,9 @@ class StepMaker {
                             : kNames.at(row - kCategories);
       each.title = known ? category_title(static_cast<Category>(row))
                          : kTitles.at(row - kCategories);
-      if (row == kBuffers && result.offloads) {
+      if (row == kBuffers && framework().buffers_gradients) {
+        each.title = "buffers";
+      } else if (row == kBuffers && result.offloads) {
         each.title = "gathered, fetched ahead";
       }
       for (size_t k = 0; k < kKeepings; ++k) {
