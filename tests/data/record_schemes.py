@@ -270,6 +270,13 @@ def released():
         yield case, {"model_type": "step3p7", "architectures": ["Step3p7ForConditionalGeneration"], "text_config": text,
                      "vision_config": dict(width=16, layers=1, heads=2, image_size=56, patch_size=14),
                      "transformers_version": "4.57.1", "torch_dtype": "bfloat16", "tie_word_embeddings": False}
+    # Its encoder of images has 300 million parameters, whatever the config says.
+    from architecture_cases import G3N, SLIDE
+
+    text = dict(G3N, model_type="gemma3n_text", altup_num_inputs=4, layer_types=SLIDE, activation_sparsity_pattern=[0.0] * 4)
+    yield "plain", {"model_type": "gemma3n", "architectures": ["Gemma3nForConditionalGeneration"], "text_config": text,
+                    "audio_config": dict(model_type="gemma3n_audio", hidden_size=24, conf_num_hidden_layers=1, conf_num_attention_heads=4, vocab_size=16),
+                    "vision_config": dict(model_type="gemma3n_vision"), "transformers_version": "4.57.1", "torch_dtype": "bfloat16"}
     # transformers calls its class PhimoeForCausalLM; the released checkpoint has that of its own code.
     phimoe = of("phimoe", "PhiMoEForCausalLM", num_key_value_heads=2, num_local_experts=3, num_experts_per_tok=2,
                 original_max_position_embeddings=64, attention_bias=True, lm_head_bias=True, tie_word_embeddings=False)

@@ -81,6 +81,13 @@ EXTRA["gemma4_text"] = [
     for layers, more in ((6, {}), (12, dict(num_global_key_value_heads=1)), (6, dict(attention_k_eq_v=False)),
                          (6, dict(num_global_key_value_heads=1, enable_moe_block=True, num_experts=3, top_k_experts=2, moe_intermediate_size=20)),
                          (12, dict(enable_moe_block=True, num_experts=5, top_k_experts=2, moe_intermediate_size=20, tie_word_embeddings=False)))]
+# Configs as they lie beside released checkpoints, whose names transformers does not write.
+V4 = dict(model_type="deepseek_v4", architectures=["DeepseekV4ForCausalLM"], torch_dtype="bfloat16", transformers_version="4.57.1", vocab_size=96, hidden_size=32,
+          num_attention_heads=4, head_dim=8, qk_rope_head_dim=4, q_lora_rank=12, o_groups=2, o_lora_rank=6, moe_intermediate_size=20, n_routed_experts=3,
+          num_experts_per_tok=2, hc_mult=3, index_n_heads=2, index_head_dim=10, index_topk=4, sliding_window=8, tie_word_embeddings=False)
+RELEASED = [("released 3 + 4", dict(V4, num_hidden_layers=7, num_hash_layers=3, num_nextn_predict_layers=0, compress_ratios=[0, 0, 4, 128, 4, 128, 4])),
+            ("released 2 + 2", dict(V4, num_hidden_layers=4, num_hash_layers=2, hc_mult=2, n_routed_experts=5, num_nextn_predict_layers=1,
+                                    compress_ratios=[128, 0, 128, 4, 0]))]
 VISION = dict(hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=2, image_size=28, patch_size=14)
 EXTRA["gemma3"] = [dict(text_config=given, vision_config=VISION, mm_tokens_per_image=4) for given in EXTRA["gemma3_text"]]
 EXTRA["llama4"] = [dict(text_config=given, vision_config=VISION) for given in EXTRA["llama4_text"]]
@@ -134,6 +141,8 @@ def cases():
     for model_type, case, class_name, given in todo:
         if model_type in CONFIG_MAPPING and class_name:
             yield model_type, case, lambda m=model_type, c=class_name, g=given: saved(m, c, g)
+    for case, config in RELEASED:
+        yield config["model_type"], case, lambda c=config: c
     # One of each type as transformers 4 wrote it.
     seen = set()
     for row in rows:
@@ -275,6 +284,20 @@ def maxtext_gemma4(c):
     return dict(maxtext_experts(c, "gemma4-26b", c["num_experts"], "moe_intermediate_size"), **said)
 
 
+def maxtext_deepseek4(c):
+    hashed, layers = c["num_hash_layers"], c["num_hidden_layers"]
+    unless(layers > hashed and (layers - hashed) % 2 == 0, "an odd layer")
+    ratios = c["compress_ratios"][:layers]
+    unless(ratios[hashed:] == [128, 4] * ((layers - hashed) // 2), "another order of layers")
+    return dict(
+        maxtext_experts(dict(c, num_key_value_heads=1, intermediate_size=c["moe_intermediate_size"]), "deepseek4-284b", c["n_routed_experts"],
+                        "moe_intermediate_size"),
+        attention="dot_product", compress_ratios=json.dumps(ratios).replace(" ", ""), first_num_hash_layers=hashed,
+        num_experts_per_tok=c["num_experts_per_tok"], mhc_expansion_rate=c["hc_mult"], indexer_head_dim=c["index_head_dim"],
+        indexer_n_heads=c["index_n_heads"], q_lora_rank=c["q_lora_rank"], o_groups=c["o_groups"], o_lora_rank=c["o_lora_rank"],
+        qk_rope_head_dim=c["qk_rope_head_dim"])
+
+
 def maxtext_llama4(c):
     step = c["interleave_moe_layer_step"]
     unless(c.get("moe_layers") in (None, list(range(step - 1, c["num_hidden_layers"], step))), "experts in other layers")
@@ -303,6 +326,7 @@ MAXTEXT = {
     "gemma": lambda c: maxtext_dense(c, "gemma-2b"),
     "gemma2": maxtext_gemma2,
     "gemma3_text": lambda c: maxtext_dense(c, "gemma3-4b"),
+    "deepseek_v4": maxtext_deepseek4,
     "gemma4_text": maxtext_gemma4,
     "qwen2": lambda c: maxtext_dense(c, "qwen2.5-7b"),
     "qwen3": lambda c: maxtext_dense(c, "qwen3-8b"),
