@@ -272,13 +272,18 @@ std::string_view quantisation_by_names(const Manifest& manifest) {
   struct Method {
     std::string_view name;
     std::vector<std::string_view> ends;  // all of which some name has
+    // That some tensor has, where names alone may be of anything.
+    std::optional<DType> dtype = std::nullopt;
   };
   static const std::vector<Method> kMethods = {
       {"gptq", {".qweight", ".g_idx"}},
       {"awq", {".qweight", ".qzeros"}},
       {"compressed-tensors", {".weight_packed"}},
+      // DeepSeek V4, whose experts alone ModelOpt wrote.
+      {"fp8 and modelopt", {".weight_scale_2", ".scale"}, DType::F8E4M3},
       {"modelopt", {".weight_scale_2"}},
       {"fp8", {"weight_scale_inv"}},
+      {"fp8", {".scale"}, DType::F8E4M3},
       {"bitsandbytes", {".SCB"}},
       {"bitsandbytes", {".weight.absmax"}},
       {"mxfp4", {"_proj_blocks", "_proj_scales"}},
@@ -300,7 +305,13 @@ std::string_view quantisation_by_names(const Manifest& manifest) {
   for (size_t i = 0; i < manifest.size(); ++i) look_at(manifest.name(i));
   for (const auto& buffer : manifest.buffers()) look_at(buffer.name);
   for (const Method& method : kMethods) {
-    if (std::all_of(method.ends.begin(), method.ends.end(),
+    const bool typed =
+        !method.dtype ||
+        std::any_of(types.begin(), types.end(), [&](const TensorType& type) {
+          return type.dtype == *method.dtype;
+        });
+    if (typed &&
+        std::all_of(method.ends.begin(), method.ends.end(),
                     [&](std::string_view end) { return found.at(end); })) {
       return method.name;
     }

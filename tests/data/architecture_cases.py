@@ -57,6 +57,12 @@ add("gemma3n_text", "mlp-list", "Gemma3nForCausalLM", **{**G3N, "intermediate_si
     layer_types=SLIDE, activation_sparsity_pattern=[0.0] * 4, attention_bias=True)
 add("gemma3n_text", "base", "Gemma3nTextModel", **{**G3N, "altup_num_inputs": 4}, layer_types=SLIDE,
     activation_sparsity_pattern=[0.0] * 4, altup_correct_scale=False)
+G3NALL = dict(text_config=dict(G3N, layer_types=SLIDE, activation_sparsity_pattern=[0.0] * 4),
+              audio_config=dict(hidden_size=24, conf_num_hidden_layers=2, conf_num_attention_heads=4, vocab_size=16, input_feat_size=32))
+add("gemma3n", "plain", "Gemma3nForConditionalGeneration", **G3NALL)
+add("gemma3n", "sound", "Gemma3nForConditionalGeneration", text_config={**G3NALL["text_config"], "num_kv_shared_layers": 0},
+    audio_config={**G3NALL["audio_config"], "input_feat_size": 51, "conf_conv_kernel_size": 3, "sscp_conv_channel_size": [12, 8]})
+add("gemma3n", "base", "Gemma3nModel", **G3NALL)
 
 # encoders
 ENC = dict(DENSE, max_position_embeddings=20)

@@ -6,6 +6,7 @@ rules/schemes.
     python record_schemes.py v5.jsonl                 # with transformers 5.23.0
     python record_schemes.py v4in5.jsonl --of FOLDER  # with 5.23.0, what 4.57.6 saved
     python record_schemes.py gguf.jsonl --llama-cpp FOLDER
+    python record_schemes.py released.jsonl --llama-cpp FOLDER --released SHARDPLAN   # with 4.57.6
     python record_schemes.py --merge SHARDPLAN v4.jsonl v5.jsonl v4in5.jsonl ..
 
 The cases are those of record_architectures.py and architecture_cases.py, built on the
@@ -27,10 +28,15 @@ A line has
   saved     the same of what save_pretrained writes, with names in full; not kept by
             --merge
 
+With --released the models are those of which transformers has no class, or which it saves
+under other names than those that were released (RELEASED): the converter reads a file of
+zeros, with the names and shapes that SHARDPLAN gives.
+
 With --of the models are loaded with from_pretrained, from what another version wrote
 with --keep.
 
---merge writes schemes.jsonl: lines of other schemes stay; of every type those cases are
+--merge writes schemes.jsonl: lines of other schemes stay (with --add all that are there);
+of every type those cases are
 kept whose saved names are those that SHARDPLAN gives, and which have names, or tensors
 that are renamed, that the cases before them did not have; of types that are not renamed,
 the smallest case.
@@ -56,7 +62,7 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "critical")
 NOISE = re.compile(
     r"dropout|pdrop|_token_id$|^(bos|eos|pad|sep)_|initializer|^use_cache$|"
     r"^(architectures_|chunk_size|problem_type|tokenizer_class|pretraining_tp|output_(?!embedding)|return_|_name_or_path|router_|"
-    r"is_encoder_decoder|temperature|top_[kp]|num_beams|label2id|id2label|_attn)|_eps$|epsilon")
+    r"is_encoder_decoder|temperature|top_[kp]|num_beams|label2id|_attn)|_eps$|epsilon")
 TASKS = re.compile(r"\((sequence|token|answer)\)")
 
 
@@ -93,7 +99,7 @@ def as_released(case, config, tensors):
 def more_cases():
     """Types that have scripts of their own elsewhere, and what converters look at."""
     from architecture_cases import (
-        DENSE, ENC, G3N, G4V, IV, KV2, L4V, MT, MV, SIGV, SLIDE, T3, T3M, TEXT2)
+        DB, DENSE, ENC, G3N, G4V, IV, KV2, L4V, MB, MT, MV, SIGV, SLIDE, T3, T3M, TEXT2)
 
     gpt = dict(vocab_size=96, n_embd=32, n_layer=2, n_head=4, n_positions=20)
     yield "gpt2", "plain", "GPT2LMHeadModel", gpt
@@ -103,6 +109,12 @@ def more_cases():
     for case, name in ("base", "Model"), ("masked", "ForMaskedLM"), ("pre", "ForPreTraining"):
         yield "bert", case, f"Bert{name}", ENC
     yield "bert", "untied", "BertForMaskedLM", dict(ENC, tie_word_embeddings=False)
+    names = {"id2label": {"0": "no", "1": "yes"}, "label2id": {"no": 0, "yes": 1}}
+    for kind, name, given in (
+            ("bert", "Bert", ENC), ("roberta", "Roberta", ENC), ("xlm-roberta", "XLMRoberta", ENC),
+            ("camembert", "Camembert", ENC), ("modernbert", "ModernBert", MB), ("distilbert", "DistilBert", DB)):
+        for case, more in ("2 labels", {}), ("1 label", {"num_labels": 1}), ("5 labels", {"num_labels": 5}), ("named labels", names):
+            yield kind, f"sequence, {case}", f"{name}ForSequenceClassification", {**given, **more}
     v3 = dict(DENSE, num_hidden_layers=4, num_key_value_heads=4, kv_lora_rank=8, q_lora_rank=12,
               qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=5, moe_intermediate_size=20,
               n_routed_experts=4, num_experts_per_tok=2, n_group=2, topk_group=1,
@@ -187,6 +199,90 @@ def cases():
         for case, name, config in some:
             yield kind, case, name, config
     yield from more_cases()
+
+
+def released():
+    """(case, config) of models under the names of their released checkpoints."""
+    base = dict(vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=3,
+                num_attention_heads=4, max_position_embeddings=64, rms_norm_eps=1e-6,
+                transformers_version="4.57.1", torch_dtype="bfloat16")
+
+    def of(kind, name, **more):
+        return {"model_type": kind, "architectures": [name], **base, **more}
+
+    qwen = of("qwen", "QWenLMHeadModel", intermediate_size=96, kv_channels=8, seq_length=64,
+              layer_norm_epsilon=1e-6, tie_word_embeddings=False)
+    yield "plain", {**qwen, "no_bias": True}
+    yield "biases", {**qwen, "no_bias": False, "num_hidden_layers": 2}
+    # Falcon before it was in transformers.
+    old = dict(vocab_size=96, hidden_size=32, n_layer=2, n_head=4, layer_norm_epsilon=1e-5,
+               transformers_version="4.27.4", torch_dtype="bfloat16")
+    for name in "RWForCausalLM", "FalconForCausalLM":
+        yield f"40B, {name}", {"model_type": "RefinedWeb", "architectures": [name], **old, "n_head_kv": 2, "bias": False}
+    yield "7B", {"model_type": "RefinedWebModel", "architectures": ["RWForCausalLM"], **old,
+                 "multi_query": True, "parallel_attn": True, "bias": False}
+    yield "1B", {"model_type": "RefinedWebModel", "architectures": ["RWForCausalLM"], **old,
+                 "multi_query": False, "parallel_attn": False, "bias": True, "alibi": True}
+    latent = dict(kv_lora_rank=8, q_lora_rank=None, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=5,
+                  moe_intermediate_size=20, first_k_dense_replace=1, routed_scaling_factor=1.5)
+    kimi = of("kimi_linear", "KimiLinearForCausalLM", num_key_value_heads=4, **latent, num_experts=5,
+              num_experts_per_token=2, num_shared_experts=1, num_expert_group=1, topk_group=1,
+              num_nextn_predict_layers=0, tie_word_embeddings=False,
+              linear_attn_config=dict(full_attn_layers=[2], kda_layers=[1, 3], head_dim=6, num_heads=4, short_conv_kernel_size=4))
+    yield "one head of keys", {**kimi, "num_key_value_heads": 1}
+    yield "plain", kimi
+    yield "two dense layers", {**kimi, "num_shared_experts": 2, "first_k_dense_replace": 2}
+    deepseek = {**base, **latent, "model_type": "kimi_k2", "architectures": ["DeepseekV3ForCausalLM"],
+                "num_key_value_heads": 4, "n_routed_experts": 5, "n_shared_experts": 1, "num_experts_per_tok": 2,
+                "n_group": 1, "topk_group": 1, "num_nextn_predict_layers": 0, "tie_word_embeddings": False}
+    tower = dict(vt_hidden_size=16, vt_num_hidden_layers=1, vt_num_attention_heads=2, vt_intermediate_size=24, patch_size=14,
+                 init_pos_emb_height=4, init_pos_emb_width=4, init_pos_emb_time=2, merge_kernel_size=[2, 2],
+                 mm_hidden_size=16, text_hidden_size=32, projector_hidden_size=16)
+    for case, text in ("plain", deepseek), ("narrow queries", {**deepseek, "q_lora_rank": 10}):
+        yield case, {"model_type": "kimi_k25", "architectures": ["KimiK25ForConditionalGeneration"],
+                     "text_config": text, "vision_config": tower, "tie_word_embeddings": False,
+                     "transformers_version": "4.57.1", "torch_dtype": "bfloat16"}
+    minimax = dict(num_key_value_heads=2, head_dim=8, num_local_experts=3, num_experts_per_tok=2, rotary_dim=4,
+                   tie_word_embeddings=False, attn_type_list=[0, 1, 0], shared_intermediate_size=0,
+                   **{f"layernorm_{what}_{which}": 1.0 for what in ("full_attention", "linear_attention", "mlp") for which in ("alpha", "beta")})
+    yield "M1", of("minimax_m1", "MiniMaxM1ForCausalLM", **minimax)
+    yield "Text 01", of("minimax_text_01", "MiniMaxText01ForCausalLM", **minimax)
+    m3 = dict(num_key_value_heads=2, head_dim=8, dense_intermediate_size=40, shared_intermediate_size=24, num_local_experts=3,
+              num_experts_per_tok=2, rotary_dim=4, n_shared_experts=1, routed_scaling_factor=2.0, use_qk_norm=True,
+              qk_norm_type="per_head", use_routing_bias=True, tie_word_embeddings=False, moe_layer_freq=[0, 1, 1],
+              sparse_attention_config=dict(sparse_num_index_heads=2, sparse_index_dim=6, sparse_topk_blocks=2, sparse_block_size=16,
+                                           sparse_local_block=1, sparse_attention_freq=[0, 1, 1]))
+    yield "plain", of("minimax_m3", "MiniMaxM3SparseForCausalLM", **m3)
+    yield "plain", {"model_type": "minimax_m3_vl", "architectures": ["MiniMaxM3SparseForConditionalGeneration"],
+                    "text_config": {**base, **m3, "model_type": "minimax_m3_vl_text"},
+                    "vision_config": dict(hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2, patch_size=14,
+                                          image_size=28, projection_dim=32),
+                    "projector_hidden_size": 32, "transformers_version": "4.57.1", "torch_dtype": "bfloat16"}
+    step = of("step3p5", "Step3p5ForCausalLM", num_attention_groups=2, head_dim=8, sliding_window=16, attention_bias=False, mlp_bias=False,
+              tie_word_embeddings=False, moe_num_experts=5, moe_top_k=2, moe_intermediate_size=20, share_expert_dim=24,
+              moe_layers_enum="1,2", rope_theta=10000.0, layer_types=["full_attention", "sliding_attention", "full_attention"],
+              partial_rotary_factors=[0.5, 1.0, 0.5], attention_other_setting=dict(num_attention_heads=6, num_attention_groups=2))
+    yield "plain", step
+    llama3 = {**step, "rope_scaling": {"rope_type": "llama3", "factor": 2.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                                       "original_max_position_embeddings": 32}}
+    yield "rope llama3", llama3
+    for case, text in ("plain", step), ("rope llama3", llama3):
+        yield case, {"model_type": "step3p7", "architectures": ["Step3p7ForConditionalGeneration"], "text_config": text,
+                     "vision_config": dict(width=16, layers=1, heads=2, image_size=56, patch_size=14),
+                     "transformers_version": "4.57.1", "torch_dtype": "bfloat16", "tie_word_embeddings": False}
+    # Its encoder of images has 300 million parameters, whatever the config says.
+    from architecture_cases import G3N, SLIDE
+
+    text = dict(G3N, model_type="gemma3n_text", altup_num_inputs=4, layer_types=SLIDE, activation_sparsity_pattern=[0.0] * 4)
+    yield "plain", {"model_type": "gemma3n", "architectures": ["Gemma3nForConditionalGeneration"], "text_config": text,
+                    "audio_config": dict(model_type="gemma3n_audio", hidden_size=24, conf_num_hidden_layers=1, conf_num_attention_heads=4, vocab_size=16),
+                    "vision_config": dict(model_type="gemma3n_vision"), "transformers_version": "4.57.1", "torch_dtype": "bfloat16"}
+    # transformers calls its class PhimoeForCausalLM; the released checkpoint has that of its own code.
+    phimoe = of("phimoe", "PhiMoEForCausalLM", num_key_value_heads=2, num_local_experts=3, num_experts_per_tok=2,
+                original_max_position_embeddings=64, attention_bias=True, lm_head_bias=True, tie_word_embeddings=False)
+    yield "plain", phimoe
+    yield "rope longrope", {**phimoe, "rope_scaling": {"type": "longrope", "short_factor": [1.0] * 4, "long_factor": [2.0] * 4, "short_mscale": 1.2,
+                                                       "long_mscale": 1.2, "original_max_position_embeddings": 64}}
 
 
 def model_class(name, kind):
@@ -342,9 +438,44 @@ ASKED = {
 }
 
 
-def record_gguf(kind, case, class_name, config):
+def convert(folder, case):
+    """What the converter makes of the text model of a folder."""
     import conversion
     import gguf
+    import torch
+
+    hparams = conversion.ModelBase.load_hparams(folder, False)
+    name = conversion.get_model_architecture(hparams, conversion.ModelType.TEXT)
+    converter = conversion.get_model_class(name, mmproj=False)
+    no_vocabulary(converter)
+    converter.no_mtp = converter.supports_mtp_export and case != FURTHER
+    out = folder / "out.gguf"
+    with torch.inference_mode():
+        conversion_of = converter(folder, gguf.LlamaFileType.MOSTLY_BF16, out)
+        conversion_of = getattr(conversion_of, "impl", conversion_of)
+        return written_gguf(conversion_of, out)
+
+
+def record_released(program, case, config):
+    """A checkpoint of zeros with the names and shapes that the program gives."""
+    import torch
+    import transformers
+    from safetensors.torch import save_file
+
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        (folder / "config.json").write_text(json.dumps(config))
+        saved = given(program, folder / "config.json")
+        zeros = {name: torch.zeros(shape, dtype=torch.bfloat16) for name, shape in saved.items()}
+        save_file(zeros, folder / "model.safetensors", metadata={"format": "pt"})
+        tensors = convert(folder, case)
+    return {"scheme": "gguf", "case": case,
+            "by": f"llama-cpp-python {LLAMA_CPP}, transformers {transformers.__version__}",
+            "config": config, "tensors": folded(tensors), "saved": saved,
+            "full": {name: [shape, dtype] for name, shape, dtype in tensors}}
+
+
+def record_gguf(kind, case, class_name, config):
     import torch
     import transformers
     from safetensors.torch import save_file
@@ -368,16 +499,7 @@ def record_gguf(kind, case, class_name, config):
             (folder / "config.json").write_text(json.dumps(written))
             zeros = {name: torch.zeros(shape) for name, shape in saved.items()}
             save_file(zeros, folder / "model.safetensors", metadata={"format": "pt"})
-        hparams = conversion.ModelBase.load_hparams(folder, False)
-        name = conversion.get_model_architecture(hparams, conversion.ModelType.TEXT)
-        converter = conversion.get_model_class(name, mmproj=False)
-        no_vocabulary(converter)
-        converter.no_mtp = converter.supports_mtp_export and case != FURTHER
-        out = folder / "out.gguf"
-        with torch.inference_mode():
-            conversion_of = converter(folder, gguf.LlamaFileType.MOSTLY_BF16, out)
-            conversion_of = getattr(conversion_of, "impl", conversion_of)
-            tensors = written_gguf(conversion_of, out)
+        tensors = convert(folder, case)
     return {"scheme": "gguf", "case": case,
             "by": f"llama-cpp-python {LLAMA_CPP}, transformers {transformers.__version__}",
             "config": written, "tensors": folded(tensors), "saved": saved,
@@ -395,26 +517,30 @@ def lean(config):
     return config
 
 
+def given(program, path):
+    """Names and shapes that the program gives a config; none where it refuses it."""
+    run = subprocess.run([program, "inspect", path, "--json", "--expand", "--isolated"],
+                         capture_output=True, text=True)
+    if run.returncode != 0:
+        return None
+    tables = json.loads(run.stdout)["tables"]
+    return {tensor[key]: tensor["shape"]
+            for table, key in (("parameters", "parameter"), ("buffers", "buffer"))
+            for tensor in tables.get(table, [])}
+
+
 def reads(program, row):
     """Whether the program gives the names that were saved."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "config.json")
         path.write_text(json.dumps(lean(row["config"])))
-        run = subprocess.run([program, "inspect", path, "--json", "--expand", "--isolated"],
-                             capture_output=True, text=True)
-    if run.returncode != 0:
-        return False
-    tables = json.loads(run.stdout)["tables"]
-    return row["saved"] == {
-        tensor[key]: tensor["shape"]
-        for table, key in (("parameters", "parameter"), ("buffers", "buffer"))
-        for tensor in tables.get(table, [])}
+        return row["saved"] == given(program, path)
 
 
-def merge(program, files):
+def merge(program, files, add):
     out = pathlib.Path(__file__).parent / "schemes.jsonl"
     rows = [json.loads(line) for file in files for line in open(file)]
-    schemes = {row["scheme"] for row in rows}
+    schemes = set() if add else {row["scheme"] for row in rows}
     lines = []
     if out.exists():
         lines = [line for line in out.read_text().splitlines(keepends=True)
@@ -423,6 +549,9 @@ def merge(program, files):
     same.sort(key=lambda row: len(json.dumps(row["tensors"])))
     renamed = [row for row in rows if row["scheme"] == "gguf" or row["saved"] != row["full"]]
     known = collections.defaultdict(set)
+    for line in lines:
+        row = json.loads(line)
+        known[row["scheme"], row["config"]["model_type"]] |= {name for name, *_ in row["tensors"]}
     for number, row in enumerate(renamed + same):
         config = row["config"]
         key = row["scheme"], config["model_type"]
@@ -449,10 +578,12 @@ def main():
     parser.add_argument("--types", type=lambda text: text.split(","))
     parser.add_argument("--keep", type=pathlib.Path)
     parser.add_argument("--of", type=pathlib.Path)
+    parser.add_argument("--released", metavar="SHARDPLAN")
     parser.add_argument("--merge", action="store_true")
+    parser.add_argument("--add", action="store_true")
     args = parser.parse_args()
     if args.merge:
-        return merge(args.files[0], args.files[1:])
+        return merge(args.files[0], args.files[1:], args.add)
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
     import torch
@@ -471,6 +602,16 @@ def main():
         lines = [line for line in out.read_text().splitlines(keepends=True)
                  if json.loads(line)["config"]["model_type"] not in args.types]
     missing = set()
+    if args.released:
+        for case, config in released():
+            if args.types and config["model_type"] not in args.types:
+                continue
+            try:
+                lines.append(json.dumps(record_released(args.released, case, config)) + "\n")
+            except (Exception, SystemExit) as error:
+                print(config["model_type"], case, f"{type(error).__name__}: {error}"[:250], flush=True)
+        out.write_text("".join(lines))
+        return
     if args.of:
         for folder in sorted(args.of.iterdir()):
             try:

@@ -75,12 +75,25 @@ EXTRA["qwen3_moe"] = [dict(BASE, num_key_value_heads=2, head_dim=10, moe_interme
 EXTRA["mixtral"] = [dict(BASE, num_key_value_heads=1, head_dim=8, num_local_experts=5, num_hidden_layers=2)]
 EXTRA["qwen3_5_moe_text"] = [{**{key: value for key, value in given.items() if key != "intermediate_size"}, "head_dim": 256}
                              for given in EXTRA["qwen3_next"]]
+GEMMA4 = dict(BASE, num_key_value_heads=2, head_dim=8, global_head_dim=10, num_kv_shared_layers=0, hidden_size_per_layer_input=0, attention_k_eq_v=True)
+EXTRA["gemma4_text"] = [
+    dict(GEMMA4, num_hidden_layers=layers, layer_types=["full_attention" if i % 6 == 5 else "sliding_attention" for i in range(layers)], **more)
+    for layers, more in ((6, {}), (12, dict(num_global_key_value_heads=1)), (6, dict(attention_k_eq_v=False)),
+                         (6, dict(num_global_key_value_heads=1, enable_moe_block=True, num_experts=3, top_k_experts=2, moe_intermediate_size=20)),
+                         (12, dict(enable_moe_block=True, num_experts=5, top_k_experts=2, moe_intermediate_size=20, tie_word_embeddings=False)))]
+# Configs as they lie beside released checkpoints, whose names transformers does not write.
+V4 = dict(model_type="deepseek_v4", architectures=["DeepseekV4ForCausalLM"], torch_dtype="bfloat16", transformers_version="4.57.1", vocab_size=96, hidden_size=32,
+          num_attention_heads=4, head_dim=8, qk_rope_head_dim=4, q_lora_rank=12, o_groups=2, o_lora_rank=6, moe_intermediate_size=20, n_routed_experts=3,
+          num_experts_per_tok=2, hc_mult=3, index_n_heads=2, index_head_dim=10, index_topk=4, sliding_window=8, tie_word_embeddings=False)
+RELEASED = [("released 3 + 4", dict(V4, num_hidden_layers=7, num_hash_layers=3, num_nextn_predict_layers=0, compress_ratios=[0, 0, 4, 128, 4, 128, 4])),
+            ("released 2 + 2", dict(V4, num_hidden_layers=4, num_hash_layers=2, hc_mult=2, n_routed_experts=5, num_nextn_predict_layers=1,
+                                    compress_ratios=[128, 0, 128, 4, 0]))]
 VISION = dict(hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=2, image_size=28, patch_size=14)
 EXTRA["gemma3"] = [dict(text_config=given, vision_config=VISION, mm_tokens_per_image=4) for given in EXTRA["gemma3_text"]]
 EXTRA["llama4"] = [dict(text_config=given, vision_config=VISION) for given in EXTRA["llama4_text"]]
 EXTRA["gpt_oss"].append(dict(EXTRA["gpt_oss"][0], num_hidden_layers=4, layer_types=["sliding_attention", "full_attention"] * 2))
 EXTRA_CLASSES = {"gpt2": "GPT2LMHeadModel", "gpt_oss": "GptOssForCausalLM", "deepseek_v3": "DeepseekV3ForCausalLM",
-                 "gemma3": "Gemma3ForConditionalGeneration", "llama4": "Llama4ForConditionalGeneration"}
+                 "gemma3": "Gemma3ForConditionalGeneration", "gemma4_text": "Gemma4ForCausalLM", "llama4": "Llama4ForConditionalGeneration"}
 NOISE = re.compile(
     r"dropout|pdrop|_token_id$|^(bos|eos|pad|sep)_|initializer|^use_cache$|^rope_|"
     r"^(architectures_|pretraining_tp|output_(?!embedding)|return_|_name_or_path|router_|"
@@ -90,11 +103,13 @@ NOISE = re.compile(
 def saved(model_type, class_name, given):
     """config.json as transformers writes it, without what says nothing of tensors."""
     import transformers
+    from record_schemes import as_published
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
     config = CONFIG_MAPPING[model_type](**{"pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 0, **json.loads(json.dumps(given))})
     config.architectures = [class_name]
     written = json.loads(config.to_json_string(use_diff=True))
+    as_published(written)
     written["transformers_version"] = transformers.__version__
     return {key: value for key, value in written.items() if not NOISE.search(key) and "Infinity" not in json.dumps(value)}
 
@@ -126,6 +141,8 @@ def cases():
     for model_type, case, class_name, given in todo:
         if model_type in CONFIG_MAPPING and class_name:
             yield model_type, case, lambda m=model_type, c=class_name, g=given: saved(m, c, g)
+    for case, config in RELEASED:
+        yield config["model_type"], case, lambda c=config: c
     # One of each type as transformers 4 wrote it.
     seen = set()
     for row in rows:
@@ -255,6 +272,32 @@ def maxtext_gemma2(c):
     return dict(maxtext_dense(c, "gemma2-2b"), base_num_decoder_layers=c["num_hidden_layers"] // 2)
 
 
+def maxtext_gemma4(c):
+    unless(not c.get("hidden_size_per_layer_input") and not c.get("num_kv_shared_layers"), "models that it has without scanned layers alone")
+    kinds = ["full_attention" if i % 6 == 5 else "sliding_attention" for i in range(c["num_hidden_layers"])]
+    unless(c.get("layer_types") == kinds, "another order of layers")
+    shared = bool(c.get("attention_k_eq_v"))
+    said = dict(global_head_dim=c["global_head_dim"], share_kv_projections=shared,
+                global_num_kv_heads=(shared and c.get("num_global_key_value_heads")) or c["num_key_value_heads"])
+    if not c.get("enable_moe_block"):
+        return dict(maxtext_dense(c, "gemma4-31b"), **said)
+    return dict(maxtext_experts(c, "gemma4-26b", c["num_experts"], "moe_intermediate_size"), **said)
+
+
+def maxtext_deepseek4(c):
+    hashed, layers = c["num_hash_layers"], c["num_hidden_layers"]
+    unless(layers > hashed and (layers - hashed) % 2 == 0, "an odd layer")
+    ratios = c["compress_ratios"][:layers]
+    unless(ratios[hashed:] == [128, 4] * ((layers - hashed) // 2), "another order of layers")
+    return dict(
+        maxtext_experts(dict(c, num_key_value_heads=1, intermediate_size=c["moe_intermediate_size"]), "deepseek4-284b", c["n_routed_experts"],
+                        "moe_intermediate_size"),
+        attention="dot_product", compress_ratios=json.dumps(ratios).replace(" ", ""), first_num_hash_layers=hashed,
+        num_experts_per_tok=c["num_experts_per_tok"], mhc_expansion_rate=c["hc_mult"], indexer_head_dim=c["index_head_dim"],
+        indexer_n_heads=c["index_n_heads"], q_lora_rank=c["q_lora_rank"], o_groups=c["o_groups"], o_lora_rank=c["o_lora_rank"],
+        qk_rope_head_dim=c["qk_rope_head_dim"])
+
+
 def maxtext_llama4(c):
     step = c["interleave_moe_layer_step"]
     unless(c.get("moe_layers") in (None, list(range(step - 1, c["num_hidden_layers"], step))), "experts in other layers")
@@ -283,6 +326,8 @@ MAXTEXT = {
     "gemma": lambda c: maxtext_dense(c, "gemma-2b"),
     "gemma2": maxtext_gemma2,
     "gemma3_text": lambda c: maxtext_dense(c, "gemma3-4b"),
+    "deepseek_v4": maxtext_deepseek4,
+    "gemma4_text": maxtext_gemma4,
     "qwen2": lambda c: maxtext_dense(c, "qwen2.5-7b"),
     "qwen3": lambda c: maxtext_dense(c, "qwen3-8b"),
     "qwen3_moe": lambda c: maxtext_experts(c, "qwen3-30b-a3b", c.get("num_experts") or c["num_local_experts"], "moe_intermediate_size"),
@@ -375,6 +420,7 @@ def merge(program, files):
             run = subprocess.run([program, "inspect", path, "--scheme", row["scheme"], "--json", "--expand", "--isolated"],
                                  capture_output=True, text=True)
         report = json.loads(run.stdout)
+        row.pop("refused", None)
         if run.returncode != 0:
             row["refused"] = True
         else:

@@ -18,7 +18,9 @@ A line has
   layers    per layer what it keeps of one sequence:
               token   bytes of one token, and how many tokens are there
               source  the same of the encoder's tokens
-              state   [name, bytes] of what is kept however long the sequence is
+              state   [name, bytes] of what is kept however long the sequence is; of DeepSeek V4
+                      also entries that tokens became (compressed_kv), and what is yet to
+                      become one (buffer_*, overlap_*)
 
 What is kept follows the code of transformers. Where that keeps more than a layer can ever
 read, or other than the program counts, the line says it as it is and the test allows for it:
@@ -69,6 +71,12 @@ EXTRA = [
          global_head_dim=16, num_global_key_value_heads=1, attention_k_eq_v=True, sliding_window=8, num_kv_shared_layers=0,
          hidden_size_per_layer_input=8, vocab_size_per_layer_input=96,
          layer_types=["sliding_attention", "sliding_attention", "full_attention"] * 2),
+    # Rates of which the tokens are one short: buffers are full.
+    dict(vocab_size=96, hidden_size=32, model_type="deepseek_v4", architectures=["DeepseekV4ForCausalLM"], num_hidden_layers=4,
+         num_attention_heads=4, head_dim=8, qk_rope_head_dim=4, q_lora_rank=12, o_groups=2, o_lora_rank=6, moe_intermediate_size=20,
+         n_routed_experts=4, num_experts_per_tok=2, hc_mult=2, index_n_heads=2, index_head_dim=10, index_topk=512, sliding_window=6,
+         layer_types=["sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention", "compressed_sparse_attention"],
+         mlp_layer_types=["moe"] * 4, compress_rates={"compressed_sparse_attention": 4, "heavily_compressed_attention": 6}),
     dict(GQA, model_type="llama4_text", architectures=["Llama4ForCausalLM"], intermediate_size_mlp=56, num_local_experts=3,
          head_dim=8, num_hidden_layers=4, attention_chunk_size=8),
 ]
@@ -103,6 +111,10 @@ class Found:
     def add(self, number, name, tensor, what):
         if tensor is None or not hasattr(tensor, "shape") or tensor.numel() == 0:
             return
+        # Keys that are values, too.
+        known = [kept for some in self.layer(number).values() for _, kept in some]
+        if any(kept.data_ptr() == tensor.data_ptr() and kept.shape == tensor.shape for kept in known):
+            return
         if tensor.dtype.is_floating_point:
             self.layer(number)[what].append((name, tensor))
 
@@ -131,7 +143,7 @@ def walk_cache(cache, found, what="token"):
                 values = value if isinstance(value, (list, tuple)) else value.values() if isinstance(value, dict) else [value]
                 for each in values:
                     if is_tensor(each):
-                        token = name in ("keys", "values") or "indexer" in name or "index" in name
+                        token = name in ("keys", "values", "idx_keys") or "index" in name
                         found.add(number, name, each, what if token else "state")
     for name, value in tensors_of(cache).items():
         if name in ("layers", "is_updated"):
@@ -202,7 +214,10 @@ def runnable(made):
             chosen = getattr(part, key, None)
             if experts and isinstance(chosen, int) and chosen > experts[0]:
                 setattr(part, key, experts[0])
-        heads = getattr(part, "num_attention_heads", None)
+        try:
+            heads = getattr(part, "num_attention_heads", None)
+        except Exception:  # they differ between layers
+            continue
         if getattr(part, "kv_lora_rank", None) and heads:
             part.num_key_value_heads = heads
         # Positions in three dimensions share out the halves of a head.

@@ -62,6 +62,7 @@ TEST_CASE("architectures: their model types have a recorded class") {
                                          "gpt_neox_reward_model",
                                          "kimi_k2",
                                          "locateanything",
+                                         "logics",
                                          "mimo",
                                          "minimax_m1",
                                          "minimax_m3",

@@ -94,6 +94,7 @@ bool is_from_code(const Architecture& all) {
   constexpr std::string_view kNames[] = {"gla",
                                          "gpt_neox_reward_model",
                                          "locateanything",
+                                         "logics",
                                          "mimo",
                                          "minimax_m1",
                                          "moonvit",

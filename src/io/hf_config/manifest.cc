@@ -29,11 +29,9 @@ struct Undescribed {
 };
 constexpr Undescribed kUndescribed[] = {
     {"deepseek_ref",
-     "it is DeepSeek V4 with experts of FP8, as SGLang repackages it; no "
-     "public code was found that says in which type its scales are stored"},
-    {"logics",
-     "one of its encoders of images is named by what it was downloaded from, "
-     "and the config does not describe it"},
+     "it is DeepSeek V4 with experts of FP8, as SGLang repackages it: `wo_a` of "
+     "its layers is BF16 there, and no public code was found that says what "
+     "that of the layer that predicts further tokens is"},
     {"Step3p7FlashForCausalLM",
      "no public code of a model with this class was found"},
 };

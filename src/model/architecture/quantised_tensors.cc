@@ -344,11 +344,11 @@ class Writer {
         {name + "_blocks",
          {DType::U8, with(linear_.stack, {linear_.out, count, kMxfp4Bytes})},
          false,
-         stacked({linear_.out_kind, {}, {}})});
+         stacked({out(), in(kMxfp4Block), {}})});
     tensors_.push_back({name + "_scales",
                         {DType::U8, with(linear_.stack, {linear_.out, count})},
                         false,
-                        stacked({linear_.out_kind, {}})});
+                        stacked({out(), in(kMxfp4Block)})});
     return true;
   }
 

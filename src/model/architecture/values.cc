@@ -2,9 +2,13 @@
 #include "model/architecture/values.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <optional>
+#include <string_view>
+#include <system_error>
 #include <utility>
+#include <vector>
 
 #include "base/text.h"
 #include "model/architecture/quantisation.h"
@@ -28,6 +32,23 @@ ConfigValue::Kind wanted_kind(RuleKind kind) {
     default:
       return ConfigValue::Kind::Integer;
   }
+}
+
+// Of a list as a text, "3,4,5"; empty where it is none.
+std::optional<std::vector<int64_t>> integers_of(std::string_view text) {
+  std::vector<int64_t> numbers;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (at != end) {
+    int64_t number = 0;
+    while (at != end && *at == ' ') ++at;
+    const auto [rest, problem] = std::from_chars(at, end, number);
+    const bool more = rest != end && *rest == ',' && rest + 1 != end;
+    if (problem != std::errc() || (rest != end && !more)) return std::nullopt;
+    numbers.push_back(number);
+    at = more ? rest + 1 : end;
+  }
+  return numbers;
 }
 
 }  // namespace
@@ -461,6 +482,11 @@ std::optional<ConfigValue> ModelValues::from_node(const ValueRule& rule,
       // One integer is a list of one.
       if (const auto one = node.integer()) {
         return ConfigValue::of(std::vector<int64_t>{*one});
+      }
+      if (node.is_string()) {
+        auto items = integers_of(node.text());
+        if (!items) return config_.ill_typed(key, node, "a list of integers");
+        return ConfigValue::of(*std::move(items));
       }
       const int64_t errors = config_.errors();
       auto list = config_.integers(key);

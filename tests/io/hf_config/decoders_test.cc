@@ -434,8 +434,6 @@ TEST_CASE("a class of another type, and what nobody described, are told so") {
                    "names") != other.npos);
   CHECK(facts({{"model_type", "deepseek_ref"}}).find("SGLang") !=
         std::string::npos);
-  CHECK(facts({{"model_type", "logics"}}).find("does not describe it") !=
-        std::string::npos);
   CHECK(facts({{"model_type", "step3p7"},
                {"architectures", {"Step3p7FlashForCausalLM"}}})
             .find("no public code") != std::string::npos);
@@ -480,6 +478,124 @@ TEST_CASE("LocateAnything is Qwen 2 beside MoonViT, as its own code has it") {
   CHECK_FALSE(has_tensor(manifest, "language_model.lm_head.weight"));
   CHECK(synthesize(changed(config, {{"use_llm_lora", 8}}))->problem() ==
         "SP009 adapters of low rank are not known here");
+}
+
+TEST_CASE("Logics is Qwen 3 beside ConvNeXt and all of SigLIP but its last layer") {
+  // The sizes of the released one.
+  const testing::Json config = {
+      {"model_type", "logics"},
+      {"architectures", {"LogicsForConditionalGeneration"}},
+      {"torch_dtype", "bfloat16"},
+      {"attention_bias", false},
+      {"head_dim", 128},
+      {"hidden_size", 4096},
+      {"intermediate_size", 12288},
+      {"mm_hidden_size", 4224},
+      {"mm_patch_merge_type", "spatial_unpad"},
+      {"mm_projector_type", "mlp2x_gelu"},
+      {"mm_vision_tower", "convnext-1024,siglip2-384"},
+      {"num_attention_heads", 32},
+      {"num_hidden_layers", 36},
+      {"num_key_value_heads", 8},
+      {"sliding_window", nullptr},
+      {"tie_word_embeddings", false},
+      {"vocab_size", 151936},
+      {"siglip_config",
+       {{"model_type", "siglip_vision_model"},
+        {"hidden_size", 1152},
+        {"image_size", 384},
+        {"intermediate_size", 4304},
+        {"num_attention_heads", 16},
+        {"num_hidden_layers", 27},
+        {"patch_size", 14}}}};
+  const auto result = synthesize(config);
+  const Manifest& manifest = result->good();
+  int64_t bytes = 0;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    int64_t elements = 1;
+    for (const int64_t dim : manifest.type(i).shape) elements *= dim;
+    bytes += byte_count(elements, manifest.type(i).dtype).value();
+  }
+  // As the index beside its weights says.
+  CHECK(bytes == 18'938'237'760);
+  const std::string towers = "model.vision_tower.vision_towers.";
+  CHECK(type_of(manifest,
+                towers + "0.vision_tower.stages.3.downsample.1.weight")
+            .shape == Shape{3072, 1536, 2, 2});
+  CHECK(type_of(manifest, towers + "0.vision_tower.stages.2.blocks.29.weight")
+            .shape == Shape{1536});
+  const std::string siglip = towers + "1.vision_tower.vision_model.";
+  CHECK(has_tensor(manifest, siglip + "encoder.layers.25.mlp.fc1.weight"));
+  CHECK_FALSE(
+      has_tensor(manifest, siglip + "encoder.layers.26.mlp.fc1.weight"));
+  CHECK_FALSE(has_tensor(manifest, siglip + "head.probe"));
+  CHECK(synthesize(changed(config, {{"mm_hidden_size", 4225}}))->problem() ==
+        "SP009 it must be as wide as what both encoders give");
+}
+
+TEST_CASE("what released configs of MiniMax M1, Step 3.5, Phi 3.5 MoE and Kimi "
+          "K2.5 say in their own way is read") {
+  const testing::Json sizes = {
+      {"hidden_size", 32},         {"vocab_size", 96},
+      {"num_attention_heads", 4},  {"num_key_value_heads", 2},
+      {"head_dim", 8},             {"intermediate_size", 48},
+      {"num_hidden_layers", 3},    {"torch_dtype", "bfloat16"},
+      {"tie_word_embeddings", false}};
+  // Which layers are linear, as numbers.
+  const auto minimax = synthesize(
+      changed(sizes, {{"model_type", "minimax_m1"},
+                      {"architectures", {"MiniMaxM1ForCausalLM"}},
+                      {"num_local_experts", 2},
+                      {"attn_type_list", {0, 1, 0}}}));
+  const std::string qkv = ".self_attn.qkv_proj.weight";
+  CHECK(has_tensor(minimax->good(), "model.layers.0" + qkv));
+  CHECK_FALSE(has_tensor(minimax->good(), "model.layers.1" + qkv));
+  // Which layers have experts, as a text.
+  const testing::Json step = {{"model_type", "step3p5"},
+                              {"architectures", {"Step3p5ForCausalLM"}},
+                              {"num_attention_groups", 2},
+                              {"sliding_window", 16},
+                              {"attention_bias", false},
+                              {"mlp_bias", false},
+                              {"moe_num_experts", 2},
+                              {"moe_intermediate_size", 20},
+                              {"moe_layers_enum", "1, 2"}};
+  const auto experts = synthesize(changed(sizes, step));
+  CHECK(has_tensor(experts->good(), "model.layers.0.mlp.up_proj.weight"));
+  CHECK(type_of(experts->good(), "model.layers.2.moe.up_proj.weight").shape ==
+        Shape{2, 20, 32});
+  for (const char* wrong : {"1,", "1,,2", ",1", "1;2", "one"}) {
+    CAPTURE(wrong);
+    const auto refused = synthesize(
+        changed(changed(sizes, step), {{"moe_layers_enum", wrong}}));
+    CHECK_FALSE(refused->manifest);
+  }
+  // A class by another name than transformers has.
+  const auto phi = synthesize(
+      changed(sizes, {{"model_type", "phimoe"},
+                      {"architectures", {"PhiMoEForCausalLM"}},
+                      {"num_local_experts", 2}}));
+  CHECK(has_tensor(phi->good(),
+                   "model.layers.0.block_sparse_moe.experts.1.w2.weight"));
+  // A norm of the encoder's size, whatever the class in transformers takes.
+  testing::Json kimi = {{"model_type", "kimi_k25"},
+                        {"architectures", {"KimiK25ForConditionalGeneration"}},
+                        {"torch_dtype", "bfloat16"},
+                        {"tie_word_embeddings", false}};
+  kimi["vision_config"] = {{"vt_hidden_size", 16},
+                           {"vt_intermediate_size", 24},
+                           {"vt_num_attention_heads", 2},
+                           {"vt_num_hidden_layers", 1},
+                           {"mm_hidden_size", 16}};
+  kimi["text_config"] = changed(
+      sizes, {{"model_type", "kimi_k2"},     {"kv_lora_rank", 8},
+              {"q_lora_rank", 10},           {"qk_nope_head_dim", 6},
+              {"qk_rope_head_dim", 4},       {"v_head_dim", 5},
+              {"moe_intermediate_size", 20}, {"n_routed_experts", 2},
+              {"n_shared_experts", 1},       {"first_k_dense_replace", 1},
+              {"num_key_value_heads", 4}});
+  CHECK(type_of(synthesize(kimi)->good(), "mm_projector.pre_norm.weight")
+            .shape == Shape{16});
 }
 
 TEST_CASE("what a bert cannot be is refused") {

@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+#include "model/quant_scales.h"
 #include "tests/support/hf_config.h"
 
 namespace shardplan {
@@ -189,6 +190,7 @@ TEST_CASE("DeepSeek V4: scales stand beside weights, experts are packed") {
         as_type(DType::F8E8M0, {64, 32}));
   CHECK(buffers.at("mtp.0.e_proj.scale") == as_type(DType::F8E8M0, {32, 32}));
   CHECK(buffers.count("head.scale") == 0);
+  CHECK(quantisation_by_names(manifest) == "fp8");
   // Headers alone tell these apart too.
   for (const auto& [name, type] : buffers) {
     if (type.dtype == DType::F8E8M0) CHECK(is_known_buffer(name, type));
@@ -208,6 +210,7 @@ TEST_CASE("DeepSeek V4: ModelOpt rewrites the experts that it names") {
   CHECK(type_of(manifest, at + "weight_scale") ==
         as_type(DType::F8E4M3, {2048, 256}));
   CHECK_FALSE(has_tensor(manifest, at + "scale"));
+  CHECK(quantisation_by_names(manifest) == "fp8 and modelopt");
   std::map<std::string, TensorType> buffers;
   for (const auto& each : manifest.buffers()) {
     buffers.emplace(each.name, each.type);
