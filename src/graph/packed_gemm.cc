@@ -218,14 +218,19 @@ struct AlignedBuffer {
   std::shared_ptr<void> owner;
   T* data = nullptr;
 };
+// Kernels fetch the numbers of the next step before they know that there is
+// none: a step of a micro-panel, 128 bytes of the widest. What they find there
+// they do not use.
+constexpr int64_t kReadAhead = 1024;
+
 template <typename T>
 AlignedBuffer<T> aligned_buffer(int64_t elements) {
-  const int64_t bytes = elements * static_cast<int64_t>(sizeof(T)) + kCacheLine;
-  AlignedBuffer<T> buffer{unfilled_buffer(bytes), nullptr};
+  const int64_t used = elements * static_cast<int64_t>(sizeof(T)) + kReadAhead;
+  auto room = static_cast<size_t>(used + kCacheLine);
+  AlignedBuffer<T> buffer{unfilled_buffer(used + kCacheLine), nullptr};
   void* first = buffer.owner.get();
-  auto room = static_cast<size_t>(bytes);
-  buffer.data = static_cast<T*>(std::align(
-      kCacheLine, static_cast<size_t>(bytes - kCacheLine), first, room));
+  buffer.data = static_cast<T*>(
+      std::align(kCacheLine, static_cast<size_t>(used), first, room));
   return buffer;
 }
 
