@@ -8,6 +8,7 @@
 #include <limits>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include <malloc.h>
 
@@ -30,6 +31,7 @@ std::atomic<bool> g_failed{false};
 std::atomic<int64_t> g_asked{0};
 std::atomic<int64_t> g_held{0};
 std::atomic<int64_t> g_refused_limit{0};
+std::atomic<GiveBack> g_give_back{nullptr};
 
 // What this thread has set aside, and how much of that it may keep.
 constinit thread_local int64_t t_credit = 0;
@@ -52,6 +54,25 @@ bool take_from_all(int64_t bytes) {
   return true;
 }
 
+// Of one thread: returns all that it has set aside.
+void return_credit() {
+  g_taken -= t_credit;
+  t_credit = 0;
+}
+
+// What is kept for later goes back first. Nothing of that may find its way into
+// this thread's credit, which is being settled.
+bool take_or_give_back(int64_t bytes) {
+  if (take_from_all(bytes)) return true;
+  const GiveBack give_back = g_give_back;
+  if (give_back == nullptr) return false;
+  const int64_t credit = std::exchange(t_credit, 0);
+  const bool gave = give_back();
+  return_credit();
+  t_credit = credit;
+  return gave && take_from_all(bytes);
+}
+
 // False where the next allocation is to fail for a test.
 bool count_down() {
   if (g_countdown < 0 || g_countdown-- != 0) return true;
@@ -68,7 +89,7 @@ bool refill(int64_t bytes) {
     return true;
   }
   const bool spare = t_most > 0 && take_from_all(lacking + kPiece);
-  if (count_down() && (spare || take_from_all(lacking))) {
+  if (count_down() && (spare || take_or_give_back(lacking))) {
     t_credit += lacking + (spare ? kPiece : 0);
     return true;
   }
@@ -91,12 +112,6 @@ void give(int64_t bytes) {
   t_credit = keep;
 }
 
-// Of one thread: returns all that it has set aside.
-void return_credit() {
-  g_taken -= t_credit;
-  t_credit = 0;
-}
-
 std::array<char, 256> g_work{};
 std::mutex g_work_mutex;  // targets are judged side by side
 
@@ -107,8 +122,13 @@ constexpr size_t kLarge = size_t{1} << 20U;
 
 bool is_out_of_question(size_t size) {
   if (size < kLarge || t_unrefused > 0) return false;
-  const int64_t left = g_limit - g_taken + t_credit;
-  return size > static_cast<size_t>(std::max<int64_t>(left, 0));
+  const auto is_beyond = [size] {
+    const int64_t left = g_limit - g_taken + t_credit;
+    return size > static_cast<size_t>(std::max<int64_t>(left, 0));
+  };
+  if (!is_beyond()) return false;
+  const GiveBack give_back = g_give_back;
+  return give_back == nullptr || !give_back() || is_beyond();
 }
 
 void* count(void* memory, size_t size) {
@@ -166,6 +186,8 @@ void claim_memory(int64_t bytes) {
 }
 
 void return_memory(int64_t bytes) noexcept { give(bytes); }
+
+void give_back_before_refusing(GiveBack what) { g_give_back = what; }
 
 AllocationLimit::AllocationLimit() : base_(0), before_(g_limit) {
   return_credit();

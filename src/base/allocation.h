@@ -37,6 +37,12 @@ int64_t allocated_bytes();
 void claim_memory(int64_t bytes);
 void return_memory(int64_t bytes) noexcept;
 
+// What may go back where something is to be refused: called then, by any
+// thread, before the refusal. True where something went back. It takes no
+// memory, and is in force from then on.
+using GiveBack = bool (*)() noexcept;
+void give_back_before_refusing(GiveBack what);
+
 // Limits what is allocated while it lives, on top of what is held when it is
 // made; then the limit before it is in force again. One at a time.
 class AllocationLimit {

@@ -260,7 +260,7 @@ Tensor run_unary(std::span<const Tensor> operands, const Attributes& attributes,
                  const RunContext& context) {
   const Function function(attributes);
   const Tensor& x = operands[0];
-  const Tensor result = make_tensor(element_of(context.arithmetic), x.shape);
+  const Tensor result = make_unfilled(element_of(context.arithmetic), x.shape);
   if (context.arithmetic == Arithmetic::Field) {
     map_unary<double>(x, result, context.threads,
                       [&](double v) { return function.field(v); });
@@ -290,7 +290,7 @@ Tensor run_binary(std::span<const Tensor> operands,
   }
   const Tensor x = broadcast_to(operands[0], shape);
   const Tensor y = broadcast_to(operands[1], shape);
-  const Tensor result = make_tensor(element_of(context.arithmetic), shape);
+  const Tensor result = make_unfilled(element_of(context.arithmetic), shape);
   if (context.arithmetic == Arithmetic::Field) {
     map_binary<double>(x, y, result, context.threads, [&](double a, double b) {
       return function.field(a, b);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <blis.h>
@@ -11,6 +12,7 @@
 #include "base/checked.h"
 #include "base/parallel.h"
 #include "graph/elementwise.h"
+#include "graph/packed_gemm.h"
 
 namespace shardplan {
 namespace {
@@ -73,6 +75,7 @@ cntx_t* context_of(Kernels kernels) {
   }
 }
 
+// One product, or a tile of one.
 template <typename T>
 struct Product {
   int64_t m;
@@ -163,56 +166,158 @@ Tiles tiles_of(int64_t total) {
   return {size, ceil_div(total, size)};
 }
 
-// The whole product by tiles of C, each computed alike on any thread:
-// multiply_tile(tile, context).
+template <typename T>
+constexpr num_t kBlisType = sizeof(T) == 4 ? BLIS_FLOAT : BLIS_DOUBLE;
+
+// The kernel that BLIS runs on blocks that it has packed; none where it would
+// not pack, or not as we do.
+template <typename T>
+std::optional<PackedKernel<T>> packed_kernel(int64_t m, int64_t n, int64_t k,
+                                             cntx_t* context) {
+  constexpr num_t kType = kBlisType<T>;
+  if (bli_cntx_l3_sup_thresh_is_met(kType, m, n, k, context)) {
+    return std::nullopt;
+  }
+  const auto size = [&](bszid_t id) {
+    return bli_cntx_get_blksz_def_dt(kType, id, context);
+  };
+  const auto padded = [&](bszid_t id) {
+    return bli_cntx_get_blksz_max_dt(kType, id, context);
+  };
+  if (padded(BLIS_MR) != size(BLIS_MR) || padded(BLIS_NR) != size(BLIS_NR)) {
+    return std::nullopt;
+  }
+  using Run = void (*)(dim_t, dim_t, dim_t, T*, T*, T*, T*, T*, inc_t, inc_t,
+                       auxinfo_t*, cntx_t*);
+  const auto run = reinterpret_cast<Run>(
+      bli_cntx_get_l3_nat_ukr_dt(kType, BLIS_GEMM_UKR, context));
+  PackedKernel<T> kernel;
+  kernel.rows = size(BLIS_MR);
+  kernel.columns = size(BLIS_NR);
+  kernel.depth = size(BLIS_KC);
+  kernel.most_depth = padded(BLIS_KC);
+  kernel.block = size(BLIS_MC) * kernel.depth;
+  kernel.writes_rows =
+      bli_cntx_l3_nat_ukr_prefers_rows_dt(kType, BLIS_GEMM_UKR, context);
+  kernel.run = [run, context](const MicroTile<T>& tile) {
+    // Kernels write to no operand, but do not say so.
+    T* const a = const_cast<T*>(tile.a);
+    T* const b = const_cast<T*>(tile.b);
+    T one = 1;
+    T beta = tile.adds ? T{1} : T{0};
+    auxinfo_t next{};
+    bli_auxinfo_set_next_a(const_cast<T*>(tile.next_a), &next);
+    bli_auxinfo_set_next_b(b, &next);
+    run(tile.rows, tile.columns, tile.depth, &one, a, b, &beta, tile.c.data,
+        tile.c.row_stride, tile.c.column_stride, &next, context);
+  };
+  return kernel;
+}
+
+// Tiles of C, each computed alike on any thread.
 template <typename T, typename MultiplyTile>
-void by_tiles(const Product<T>& whole, int threads, Kernels kernels,
-              MultiplyTile multiply_tile) {
-  if (whole.m == 0 || whole.n == 0) return;
-  if (whole.k == 0) {
-    scale_each(whole, [](T& x) { x = 0; });
+void by_tiles(int64_t m, int64_t n, int64_t k,
+              std::span<const MatrixProduct<T>> products, int threads,
+              cntx_t* context, MultiplyTile multiply_tile) {
+  const Tiles down = tiles_of(m);
+  const Tiles across = tiles_of(n);
+  const int64_t tiles = down.count * across.count;
+  parallel_for(static_cast<int64_t>(products.size()) * tiles, threads,
+               [&](int64_t i) {
+                 const MatrixProduct<T>& whole =
+                     products[static_cast<size_t>(i / tiles)];
+                 const int64_t row = i % tiles / across.count * down.size;
+                 const int64_t column = i % across.count * across.size;
+                 multiply_tile(
+                     Product<T>{std::min(down.size, m - row),
+                                std::min(across.size, n - column), k,
+                                part(whole.a, row, 0), part(whole.b, 0, column),
+                                part(whole.c, row, column)},
+                     context);
+               });
+}
+
+template <typename T, typename MultiplyTile>
+void multiply_all(int64_t m, int64_t n, int64_t k,
+                  std::span<const MatrixProduct<T>> products,
+                  Arithmetic arithmetic, int threads, Kernels kernels,
+                  MultiplyTile multiply_tile) {
+  if (m == 0 || n == 0 || products.empty()) return;
+  if (k == 0) {
+    for (const MatrixProduct<T>& each : products) {
+      scale_each(Product<T>{m, n, k, each.a, each.b, each.c},
+                 [](T& x) { x = 0; });
+    }
     return;
   }
-  cntx_t* context = context_of(
-      kernels == Kernels::BySize ? choose(whole.m, whole.n, whole.k) : kernels);
-  const Tiles down = tiles_of(whole.m);
-  const Tiles across = tiles_of(whole.n);
-  parallel_for(down.count * across.count, threads, [&](int64_t tile) {
-    const int64_t row = tile / across.count * down.size;
-    const int64_t column = tile % across.count * across.size;
-    multiply_tile(Product<T>{std::min(down.size, whole.m - row),
-                             std::min(across.size, whole.n - column), whole.k,
-                             part(whole.a, row, 0), part(whole.b, 0, column),
-                             part(whole.c, row, column)},
-                  context);
-  });
+  cntx_t* context =
+      context_of(kernels == Kernels::BySize ? choose(m, n, k) : kernels);
+  if (const auto kernel = packed_kernel<T>(m, n, k, context)) {
+    multiply_packed(*kernel, {m, n, k}, products, arithmetic, threads);
+  } else {
+    by_tiles(m, n, k, products, threads, context, multiply_tile);
+  }
+}
+
+void multiply_float(const Product<float>& tile, cntx_t* context) {
+  multiply(tile, 0.0F, context);
+}
+
+// How a tile is computed in doubles.
+auto multiply_double(Arithmetic arithmetic) {
+  SHARDPLAN_CHECK(arithmetic != Arithmetic::F32);
+  return [arithmetic](const Product<double>& tile, cntx_t* context) {
+    if (arithmetic == Arithmetic::Field) {
+      multiply_in_field(tile, context);
+    } else {
+      multiply(tile, 0.0, context);
+    }
+  };
 }
 
 }  // namespace
 
 std::span<const Kernels> usable_kernels() { return contexts().usable; }
 
+void gemm(int64_t m, int64_t n, int64_t k,
+          std::span<const MatrixProduct<float>> products, int threads,
+          Kernels kernels) {
+  multiply_all(m, n, k, products, Arithmetic::F32, threads, kernels,
+               multiply_float);
+}
+
+void gemm(int64_t m, int64_t n, int64_t k,
+          std::span<const MatrixProduct<double>> products,
+          Arithmetic arithmetic, int threads, Kernels kernels) {
+  multiply_all(m, n, k, products, arithmetic, threads, kernels,
+               multiply_double(arithmetic));
+}
+
 void gemm(int64_t m, int64_t n, int64_t k, Matrix<const float> a,
           Matrix<const float> b, Matrix<float> c, int threads,
           Kernels kernels) {
-  by_tiles(Product<float>{m, n, k, a, b, c}, threads, kernels,
-           [](const Product<float>& tile, cntx_t* context) {
-             multiply(tile, 0.0F, context);
-           });
+  const MatrixProduct<float> product{a, b, c};
+  gemm(m, n, k, std::span(&product, 1), threads, kernels);
 }
 
 void gemm(int64_t m, int64_t n, int64_t k, Matrix<const double> a,
           Matrix<const double> b, Matrix<double> c, Arithmetic arithmetic,
           int threads, Kernels kernels) {
-  SHARDPLAN_CHECK(arithmetic != Arithmetic::F32);
-  by_tiles(Product<double>{m, n, k, a, b, c}, threads, kernels,
-           [arithmetic](const Product<double>& tile, cntx_t* context) {
-             if (arithmetic == Arithmetic::Field) {
-               multiply_in_field(tile, context);
-             } else {
-               multiply(tile, 0.0, context);
-             }
-           });
+  const MatrixProduct<double> product{a, b, c};
+  gemm(m, n, k, std::span(&product, 1), arithmetic, threads, kernels);
+}
+
+void gemm_by_blis(int64_t m, int64_t n, int64_t k,
+                  const MatrixProduct<float>& product, Kernels kernels) {
+  by_tiles(m, n, k, std::span(&product, 1), 1, context_of(kernels),
+           multiply_float);
+}
+
+void gemm_by_blis(int64_t m, int64_t n, int64_t k,
+                  const MatrixProduct<double>& product, Arithmetic arithmetic,
+                  Kernels kernels) {
+  by_tiles(m, n, k, std::span(&product, 1), 1, context_of(kernels),
+           multiply_double(arithmetic));
 }
 
 const char* gemm_kernels() {

@@ -98,6 +98,12 @@ struct RunContext {
   int threads = 1;  // for one large operation
 };
 
+// What one device computes of an operation.
+struct DevicePart {
+  std::vector<Tensor> operands;  // local
+  RunContext context;
+};
+
 struct AttributeDef {
   enum class Kind : uint8_t { Number, Text, Integers, Spec, Numbers };
   std::string_view name;
@@ -140,6 +146,11 @@ struct OpDef {
   // REQUIRES: context.rule is set.
   Tensor (*run)(std::span<const Tensor> operands, const Attributes& attributes,
                 const RunContext& context);
+  // The parts of several devices, in their order, each as `run` gives it, bit by
+  // bit; null where that is as good.
+  std::vector<Tensor> (*run_all)(std::span<const DevicePart> parts,
+                                 const Attributes& attributes,
+                                 int threads) = nullptr;
   // The result is a choice (top-k, argmax): rounding may turn it over, so a
   // sharded run takes the choice of the unsharded one and counts its own.
   bool is_decision = false;

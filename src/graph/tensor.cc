@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <bit>
 #include <cstdint>
 #include <cstdlib>
@@ -14,44 +13,15 @@
 #include <type_traits>
 #include <utility>
 
-#include "base/allocation.h"
 #include "base/checked.h"
 #include "base/parallel.h"
+#include "graph/buffers.h"
 #include "graph/elementwise.h"
 
 namespace shardplan {
 namespace {
 
 size_t bytes_of(Element element) { return element == Element::F32 ? 4 : 8; }
-
-std::atomic<int64_t> held_bytes{0};
-std::atomic<int64_t> peak_bytes{0};
-
-void count_bytes(int64_t bytes) {
-  const int64_t now = held_bytes += bytes;
-  int64_t peak = peak_bytes;
-  while (now > peak && !peak_bytes.compare_exchange_weak(peak, now)) {
-  }
-}
-
-void let_go(void* memory, int64_t bytes) {
-  std::free(memory);
-  return_memory(bytes);
-  count_bytes(-bytes);
-}
-
-std::shared_ptr<void> zeros(int64_t bytes) {
-  claim_memory(bytes);
-  // The system gives zero pages; they take no memory before they are written.
-  void* memory = std::calloc(static_cast<size_t>(bytes), 1);
-  if (memory == nullptr) {
-    return_memory(bytes);
-    throw std::bad_alloc();
-  }
-  count_bytes(bytes);
-  // Where this throws it has let go already.
-  return {memory, [bytes](void* given) { let_go(given, bytes); }};
-}
 
 std::vector<int64_t> row_major_strides(const Shape& shape) {
   std::vector<int64_t> strides(shape.size());
@@ -259,19 +229,32 @@ int64_t Tensor::elements() const {
   return *count;
 }
 
-Tensor make_tensor(Element element, const Shape& shape) {
+namespace {
+
+Tensor over_buffer(Element element, const Shape& shape,
+                   std::shared_ptr<void> (*make)(int64_t bytes)) {
   Tensor tensor{element, shape, row_major_strides(shape), 0, nullptr};
   const int64_t count = std::max<int64_t>(1, tensor.elements());
   const std::optional<int64_t> bytes =
       checked_mul(count, static_cast<int64_t>(bytes_of(element)));
   if (!bytes) throw std::bad_alloc();
-  tensor.storage = zeros(*bytes);
+  tensor.storage = make(*bytes);
   return tensor;
+}
+
+}  // namespace
+
+Tensor make_tensor(Element element, const Shape& shape) {
+  return over_buffer(element, shape, zeroed_buffer);
+}
+
+Tensor make_unfilled(Element element, const Shape& shape) {
+  return over_buffer(element, shape, unfilled_buffer);
 }
 
 Tensor make_tensor(Element element, const Shape& shape,
                    std::span<const double> values) {
-  Tensor tensor = make_tensor(element, shape);
+  Tensor tensor = make_unfilled(element, shape);
   SHARDPLAN_CHECK(static_cast<size_t>(tensor.elements()) == values.size());
   if (element == Element::F64) {
     std::copy(values.begin(), values.end(), tensor.data<double>());
@@ -345,7 +328,7 @@ Tensor contiguous(const Tensor& tensor) {
 }
 
 Tensor copy(const Tensor& tensor) {
-  Tensor result = make_tensor(tensor.element, tensor.shape);
+  Tensor result = make_unfilled(tensor.element, tensor.shape);
   copy_into(result, tensor);
   return result;
 }
@@ -391,7 +374,7 @@ void max_into(const Tensor& target, const Tensor& arriving) {
 
 Tensor converted(const Tensor& tensor, Element element, int threads) {
   if (tensor.element == element) return tensor;
-  Tensor result = make_tensor(element, tensor.shape);
+  Tensor result = make_unfilled(element, tensor.shape);
   each_slice(result, tensor, threads,
              [&](const Tensor& to, const Tensor& from) {
                if (element == Element::F64) {
@@ -415,9 +398,12 @@ bool bitwise_equal(const Tensor& a, const Tensor& b) {
                                    : equal_bits<double>(a, b);
 }
 
-TensorMemory tensor_memory() { return {held_bytes, peak_bytes}; }
+TensorMemory tensor_memory() {
+  const BufferMemory memory = buffer_memory();
+  return {memory.held, memory.peak};
+}
 
-void restart_peak() { peak_bytes = held_bytes.load(); }
+void restart_peak() { restart_buffer_peak(); }
 
 namespace {
 
@@ -504,7 +490,7 @@ Tensor load(const StoredTensor& stored, Element element) {
                        {std::const_pointer_cast<void>(stored.owner),
                         const_cast<std::byte*>(stored.data)});
   }
-  Tensor tensor = make_tensor(element, stored.shape);
+  Tensor tensor = make_unfilled(element, stored.shape);
   const int64_t count = tensor.elements();
   if (element == Element::F32) {
     convert_all(stored, count, tensor.data<float>());

@@ -44,6 +44,8 @@ struct Tensor {
 
 // Row-major, all zero. REQUIRES: the elements fit memory.
 Tensor make_tensor(Element element, const Shape& shape);
+// Row-major, with any numbers. REQUIRES: they are written before they are read.
+Tensor make_unfilled(Element element, const Shape& shape);
 // Row-major, with these numbers in row-major order.
 Tensor make_tensor(Element element, const Shape& shape,
                    std::span<const double> values);
@@ -78,8 +80,8 @@ Tensor converted(const Tensor& tensor, Element element, int threads = 1);
 std::vector<double> values_of(const Tensor& tensor);
 bool bitwise_equal(const Tensor& a, const Tensor& b);
 
-// Bytes that make_tensor has given and nobody has let go of, in the whole
-// process; what is mapped is not counted.
+// Bytes of tensors that nobody has let go of, in the whole process; what is
+// mapped is not counted, nor what is kept for the next (graph/buffers.h).
 struct TensorMemory {
   int64_t held = 0;
   int64_t peak = 0;  // the most since the last restart

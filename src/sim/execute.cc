@@ -276,13 +276,6 @@ std::vector<Slice> arrival_order(Overlap overlap, int64_t rank, int64_t count,
   return order;
 }
 
-namespace {
-
-// Of all devices together, of what is gathered at once.
-constexpr int64_t kSlabElements = int64_t{1} << 22U;
-
-}  // namespace
-
 ShardedRun::ShardedRun(const Program& program, const Lifetimes& lives,
                        ReadWhole read, const ExecuteOptions& options)
     : program_(program),
@@ -405,7 +398,6 @@ DeviceTensors ShardedRun::step(size_t number, std::vector<int64_t>& sent) {
     case Instruction::Kind::Slice:
       return cut(at);
     case Instruction::Kind::Collective: {
-      if (is_large_gather(at)) return gather_weight(at, sent);
       DeviceTensors operand = tensors(at.operands[0]);
       if (is_over(at.operands[0], number)) release(at.operands[0]);
       return run_collective(program_.mesh, at, std::move(operand),
@@ -425,67 +417,6 @@ DeviceTensors ShardedRun::load(const Instruction& at) const {
     return shard_of(program_.mesh, made.layout, whole,
                     static_cast<int64_t>(device));
   });
-}
-
-// Whether so much of a weight is gathered that every device's own copy of it
-// counts.
-bool ShardedRun::is_large_gather(const Instruction& at) {
-  const DeviceTensors& parts = tensors(at.operands[0]);
-  return at.collective == CollectiveKind::AllGather &&
-         lives_.rematerialised[static_cast<size_t>(at.result)] &&
-         parts[0].shape.size() > 1 &&
-         parts[0].elements() * shard_count(program_.mesh, at.axes) >
-             kSlabElements / program_.mesh.devices();
-}
-
-// Slab by slab along another dimension than that which grows, each sent as it
-// would be by itself. The devices of a group end with the same numbers, which
-// are held once.
-DeviceTensors ShardedRun::gather_weight(const Instruction& at,
-                                        std::vector<int64_t>& sent) {
-  const DeviceTensors parts = tensors(at.operands[0]);
-  const TransferTypes types = transfer_types(at, types_, precision_);
-  const auto run = [&](int dim, int64_t begin, int64_t end,
-                       std::vector<int64_t>& bytes) {
-    DeviceTensors slabs;
-    for (const Tensor& part : parts) {
-      slabs.push_back(slice(part, dim, begin, end));
-    }
-    return run_collective(program_.mesh, at, std::move(slabs), types,
-                          options_.threads, bytes);
-  };
-  Shape shape = parts[0].shape;
-  const size_t dim = at.dim == 0 ? 1 : 0;
-  const int64_t rows = shape[dim];
-  shape[static_cast<size_t>(at.dim)] *= shard_count(program_.mesh, at.axes);
-  const int64_t row_elements =
-      *element_count(shape) / rows * program_.mesh.devices();
-  const int64_t step = std::max<int64_t>(1, kSlabElements / row_elements);
-  const auto groups = device_groups(program_.mesh, at.axes);
-  DeviceTensors wholes(parts.size());
-  for (const std::vector<int>& group : groups) {
-    const Tensor whole = make_tensor(parts[0].element, shape);
-    for (const int device : group) wholes[static_cast<size_t>(device)] = whole;
-  }
-  bool same = true;
-  for (int64_t begin = 0; begin < rows; begin += step) {
-    const int64_t end = std::min(rows, begin + step);
-    const DeviceTensors got = run(static_cast<int>(dim), begin, end, sent);
-    for (const std::vector<int>& group : groups) {
-      const auto first = static_cast<size_t>(group[0]);
-      const Tensor rows_of_whole =
-          slice(wholes[first], static_cast<int>(dim), begin, end);
-      copy_into(rows_of_whole, got[first]);
-      for (const int device : group) {
-        same = same &&
-               bitwise_equal(rows_of_whole, got[static_cast<size_t>(device)]);
-      }
-    }
-  }
-  if (same) return wholes;
-  // A wrong schedule: every device keeps what it got.
-  std::vector<int64_t> again(sent.size());
-  return run(static_cast<int>(dim), 0, rows, again);
 }
 
 DeviceTensors ShardedRun::cut(const Instruction& at) {
@@ -527,10 +458,23 @@ DeviceTensors ShardedRun::compute(const Instruction& at,
                           options_.threads, run_.flops, sent);
   }
   const Storage as = types_[static_cast<size_t>(at.result)];
+  // Products of one weight are computed together; each counts as its own.
+  std::vector<Tensor> together;
+  if (node.op->run_all != nullptr && !node.shard_map) {
+    together = node.op->run_all(parts, node.attributes, options_.threads);
+  }
   return each_device([&](size_t device) {
-    const Tensor result = run_part(node, parts[device], run_.flops[device]);
-    return kept(result, std::exchange(parts[device].operands, {}),
-                options_.arithmetic, as, inner);
+    DevicePart& part = parts[device];
+    Tensor result;
+    if (together.empty()) {
+      result = run_part(node, part, run_.flops[device]);
+    } else {
+      result = std::exchange(together[device], {});
+      run_.flops[device] += node.op->flops(shapes_of(part.operands),
+                                           result.shape, node.attributes);
+    }
+    return kept(result, std::exchange(part.operands, {}), options_.arithmetic,
+                as, inner);
   });
 }
 

@@ -46,13 +46,6 @@ Lifetimes lifetimes_of(const Program& program);
 bool is_needed_soon(const std::vector<int>& phases, int after);
 bool is_needed_later(const std::vector<int>& phases, int after);
 
-// DevicePart: what one device computes of an operation.
-
-struct DevicePart {
-  std::vector<Tensor> operands;  // local
-  RunContext context;
-};
-
 // The range of every factor that a device computes.
 LocalRange range_of(const Mesh& mesh, const ShardingRule& rule,
                     const FactorAxes& axes, int64_t device);
@@ -140,9 +133,6 @@ class ShardedRun {
   bool is_over(int number, size_t instruction) const;
   DeviceTensors step(size_t number, std::vector<int64_t>& sent);
   DeviceTensors load(const Instruction& at) const;
-  bool is_large_gather(const Instruction& at);
-  DeviceTensors gather_weight(const Instruction& at,
-                              std::vector<int64_t>& sent);
   DeviceTensors cut(const Instruction& at);
   DeviceTensors compute(const Instruction& at, std::vector<int64_t>& sent);
   DeviceTensors each_device(const std::function<Tensor(size_t)>& work) const;

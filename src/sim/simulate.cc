@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "graph/buffers.h"
 #include "graph/composites.h"
 #include "sim/locate.h"
 #include "sim/reduction_fault.h"
@@ -53,6 +54,7 @@ class Simulator {
         is_odd_(graph_.values.size()) {}
 
   Simulation run() {
+    const KeptBuffers kept;
     if (options_.values == ValueSource::Field) {
       run_in_field();
     } else {

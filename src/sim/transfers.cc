@@ -5,7 +5,7 @@
 
 #include "sim/transfers.h"
 
-#include <functional>
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -13,6 +13,7 @@
 #include "base/parallel.h"
 #include "graph/elementwise.h"
 #include "graph/graph.h"
+#include "sim/delivery.h"
 #include "spmd/layout.h"
 
 namespace shardplan {
@@ -22,9 +23,6 @@ using Slots = std::vector<std::vector<Tensor>>;  // per rank, per chunk
 
 // Bytes that take longer to copy than a thread to start.
 constexpr int64_t kWorthThreads = int64_t{1} << 20U;
-
-// How an arriving chunk is added to one's own.
-using Combine = std::function<void(const Tensor& own, const Tensor& arriving)>;
 
 Combine combiner(Reduction reduction, const TransferTypes& types) {
   if (reduction == Reduction::Max && types.arithmetic == Arithmetic::Field) {
@@ -62,6 +60,23 @@ int64_t elements_of(const Transfer& t, const Slots& slots) {
         slots[static_cast<size_t>(t.source)][static_cast<size_t>(c)].elements();
   }
   return elements;
+}
+
+// The bytes of all transfers, where `chunks` are those of some rank: ranks have
+// chunks of the same sizes.
+void count_sent(const Schedule& schedule, const std::vector<Tensor>& chunks,
+                Storage type, std::vector<int64_t>& sent) {
+  std::vector<int64_t> elements;
+  for (const Tensor& chunk : chunks) elements.push_back(chunk.elements());
+  for (const Step& step : schedule.steps) {
+    for (const Transfer& t : step) {
+      int64_t carried = 0;
+      for (int c = t.first_chunk; c < t.first_chunk + t.chunk_count; ++c) {
+        carried += elements[static_cast<size_t>(c)];
+      }
+      sent[static_cast<size_t>(t.source)] += carried * storage_bytes(type);
+    }
+  }
 }
 
 // Executes a schedule on slots that are views. Within a step nobody sends what
@@ -109,46 +124,149 @@ bool is_owned(const Tensor& tensor) {
   return tensor.storage.use_count() == 1 && is_row_major(tensor);
 }
 
-// Room to sum in: the term itself where nobody else holds its numbers. It holds
-// what is sent.
-Tensor room_for(Tensor term, Reduction reduction, const TransferTypes& types) {
-  Tensor room = is_owned(term) ? std::move(term) : copy(term);
-  if (reduction == Reduction::Sum) keep(room, types.arithmetic, types.sent);
-  return room;
+// Per tensor, whether nobody else holds its numbers: it may be written to. To
+// be asked before any thread lets go of its part.
+std::vector<char> owned_of(const std::vector<Tensor>& tensors) {
+  std::vector<char> owned;
+  for (const Tensor& tensor : tensors)
+    owned.push_back(is_owned(tensor) ? 1 : 0);
+  return owned;
 }
 
-// Copies what somebody else holds, too. Who holds what is asked before any
-// thread lets go of its part.
-void own_all(DeviceTensors& tensors, int threads) {
-  std::vector<size_t> shared;
-  for (size_t device = 0; device < tensors.size(); ++device) {
-    if (!is_owned(tensors[device])) shared.push_back(device);
+// What devices add up, and which of it may be written to.
+struct Terms {
+  std::vector<Tensor> tensors;
+  std::vector<char> owned;
+};
+
+bool rounds(Reduction reduction, const TransferTypes& types) {
+  return reduction == Reduction::Sum && types.arithmetic == Arithmetic::F32 &&
+         types.sent != Storage::F32;
+}
+
+// Row-major, and as it is sent: a copy where it is neither, or where `writable`
+// and somebody else holds it.
+void make_ready(Terms& terms, Reduction reduction, const TransferTypes& types,
+                bool writable, int threads) {
+  const bool rounded = rounds(reduction, types);
+  parallel_for(
+      static_cast<int64_t>(terms.tensors.size()), threads, [&](int64_t i) {
+        const auto r = static_cast<size_t>(i);
+        Tensor& term = terms.tensors[r];
+        const bool as_it_is = terms.owned[r] != 0 ||
+                              (!rounded && !writable && is_row_major(term));
+        if (!as_it_is) {
+          term = copy(term);
+          terms.owned[r] = 1;
+        }
+        if (rounded) keep(term, types.arithmetic, types.sent);
+      });
+}
+
+Tensor flat(const Tensor& tensor) {
+  return reshaped(tensor, {tensor.elements()});
+}
+
+// All ranks end with one sum, which is made in one of the terms, or apart.
+std::vector<Tensor> shared_sum(const Delivery& delivery,
+                               const std::vector<int>& ends, Terms terms,
+                               const Combine& combine, int threads) {
+  const auto mine = std::find(terms.owned.begin(), terms.owned.end(), char{1});
+  const Tensor& first = terms.tensors[0];
+  const Tensor sum =
+      mine == terms.owned.end()
+          ? make_unfilled(first.element, first.shape)
+          : terms.tensors[static_cast<size_t>(mine - terms.owned.begin())];
+  const auto count = static_cast<int64_t>(ends.size());
+  std::vector<std::vector<Tensor>> chunks;
+  for (const Tensor& term : terms.tensors) {
+    chunks.push_back(chunks_along(flat(term), 0, count, 1));
   }
-  parallel_for(static_cast<int64_t>(shared.size()), threads, [&](int64_t i) {
-    Tensor& tensor = tensors[shared[static_cast<size_t>(i)]];
-    tensor = copy(tensor);
-  });
+  const std::vector<Tensor> targets = chunks_along(flat(sum), 0, count, 1);
+  for (size_t c = 0; c < ends.size(); ++c) {
+    std::vector<Tensor> of_ranks;
+    for (const std::vector<Tensor>& of : chunks) of_ranks.push_back(of[c]);
+    add_up(delivery, ends[c], of_ranks, combine, targets[c], threads);
+  }
+  return std::vector<Tensor>(terms.tensors.size(), sum);
 }
 
 std::vector<Tensor> sum_everywhere(const Algorithm& algorithm,
-                                   const Ranks& ranks,
-                                   std::vector<Tensor> terms,
+                                   const Ranks& ranks, Terms terms,
                                    Reduction reduction,
                                    const TransferTypes& types, int threads,
                                    std::vector<int64_t>& sent) {
   const Schedule schedule =
       algorithm.schedule(CollectiveKind::AllReduce, ranks);
-  std::vector<Tensor> results;
-  Slots slots;
-  for (Tensor& term : terms) {
-    results.push_back(room_for(std::move(term), reduction, types));
-    const Tensor flat = reshaped(results.back(), {results.back().elements()});
-    slots.push_back(chunks_along(flat, 0, schedule.chunks, 1));
+  const Delivery delivery =
+      delivery_of(schedule, [](int, int) { return true; });
+  const auto ends = delivered_to_all(delivery);
+  const Combine combine = combiner(reduction, types);
+  make_ready(terms, reduction, types, !ends, threads);
+  if (ends) {
+    count_sent(schedule,
+               chunks_along(flat(terms.tensors[0]), 0, schedule.chunks, 1),
+               types.sent, sent);
+    std::vector<Tensor> results =
+        shared_sum(delivery, *ends, std::move(terms), combine, threads);
+    keep(results[0], types.arithmetic, types.result, threads);
+    return results;
   }
-  transfer(schedule, slots, combiner(reduction, types), types.sent, threads,
-           sent);
-  for (const Tensor& sum : results) {
+  Slots slots;
+  for (const Tensor& term : terms.tensors) {
+    slots.push_back(chunks_along(flat(term), 0, schedule.chunks, 1));
+  }
+  transfer(schedule, slots, combine, types.sent, threads, sent);
+  for (const Tensor& sum : terms.tensors) {
     keep(sum, types.arithmetic, types.result, threads);
+  }
+  return std::move(terms.tensors);
+}
+
+std::vector<Tensor> scatter_terms(const Algorithm& algorithm,
+                                  const Ranks& ranks, int dim, Terms terms,
+                                  Reduction reduction,
+                                  const TransferTypes& types, int threads,
+                                  std::vector<int64_t>& sent) {
+  const Schedule schedule =
+      algorithm.schedule(CollectiveKind::ReduceScatter, ranks);
+  const int64_t n = ranks.count;
+  const auto pieces = static_cast<int>(schedule.chunks / n);
+  const Delivery delivery =
+      delivery_of(schedule, [](int, int) { return true; });
+  const auto ends =
+      delivered_to(delivery, [&](int chunk) { return chunk / pieces; });
+  const Combine combine = combiner(reduction, types);
+  make_ready(terms, reduction, types, !ends, threads);
+  Slots slots;
+  for (const Tensor& term : terms.tensors) {
+    slots.push_back(chunks_along(term, dim, n, pieces));
+  }
+  if (ends) {
+    count_sent(schedule, slots[0], types.sent, sent);
+  } else {
+    transfer(schedule, slots, combine, types.sent, threads, sent);
+  }
+  std::vector<Tensor> results;
+  for (int64_t r = 0; r < n; ++r) {
+    const Tensor& whole = terms.tensors[static_cast<size_t>(r)];
+    const Slice rows = part_of(whole.shape[static_cast<size_t>(dim)], r, n);
+    const Tensor part = slice(whole, dim, rows.begin, rows.end);
+    results.push_back(make_unfilled(part.element, part.shape));
+    const std::vector<Tensor> targets =
+        chunks_along(results.back(), dim, 1, pieces);
+    for (int p = 0; p < pieces; ++p) {
+      const auto c = static_cast<size_t>(r * pieces + p);
+      const Tensor& target = targets[static_cast<size_t>(p)];
+      if (!ends) {
+        copy_into(target, slots[static_cast<size_t>(r)][c]);
+        continue;
+      }
+      std::vector<Tensor> of_ranks;
+      for (const std::vector<Tensor>& of : slots) of_ranks.push_back(of[c]);
+      add_up(delivery, (*ends)[c], of_ranks, combine, target, threads);
+    }
+    keep(results.back(), types.arithmetic, types.result, threads);
   }
   return results;
 }
@@ -223,6 +341,27 @@ std::vector<Tensor> gather(const Algorithm& algorithm, const Ranks& ranks,
       algorithm.schedule(CollectiveKind::AllGather, ranks);
   const int64_t n = ranks.count;
   const int64_t pieces = schedule.chunks / n;
+  const auto rank_of = [&](int chunk) {
+    return static_cast<int>(chunk / pieces);
+  };
+  const Delivery delivery = delivery_of(
+      schedule, [&](int rank, int chunk) { return rank_of(chunk) == rank; });
+  // Every rank ends with every part in its place.
+  const auto ends = delivered_to_all(delivery);
+  bool in_place = ends.has_value();
+  for (int c = 0; in_place && c < schedule.chunks; ++c) {
+    in_place = (*ends)[static_cast<size_t>(c)] == rank_of(c) + 1;
+  }
+  if (in_place) {
+    std::vector<Tensor> chunks;
+    for (const Tensor& part : parts) {
+      for (Tensor& chunk : chunks_along(part, dim, 1, pieces)) {
+        chunks.push_back(std::move(chunk));
+      }
+    }
+    count_sent(schedule, chunks, types.sent, sent);
+    return std::vector<Tensor>(parts.size(), joined(parts, dim, threads));
+  }
   std::vector<Tensor> results;
   Slots slots;
   for (int64_t r = 0; r < n; ++r) {
@@ -230,6 +369,7 @@ std::vector<Tensor> gather(const Algorithm& algorithm, const Ranks& ranks,
     Shape shape = part.shape;
     const int64_t width = shape[static_cast<size_t>(dim)];
     shape[static_cast<size_t>(dim)] *= n;
+    // Zeros where a wrong schedule leaves gaps.
     results.push_back(make_tensor(part.element, shape));
     copy_into(slice(results.back(), dim, r * width, (r + 1) * width), part);
     slots.push_back(chunks_along(results.back(), dim, n, pieces));
@@ -242,25 +382,10 @@ std::vector<Tensor> scatter(const Algorithm& algorithm, const Ranks& ranks,
                             int dim, std::vector<Tensor> terms,
                             Reduction reduction, const TransferTypes& types,
                             int threads, std::vector<int64_t>& sent) {
-  const Schedule schedule =
-      algorithm.schedule(CollectiveKind::ReduceScatter, ranks);
-  const int64_t n = ranks.count;
-  std::vector<Tensor> work;
-  Slots slots;
-  for (Tensor& term : terms) {
-    work.push_back(room_for(std::move(term), reduction, types));
-    slots.push_back(chunks_along(work.back(), dim, n, schedule.chunks / n));
-  }
-  transfer(schedule, slots, combiner(reduction, types), types.sent, threads,
-           sent);
-  std::vector<Tensor> results;
-  for (int64_t r = 0; r < n; ++r) {
-    const Tensor& whole = work[static_cast<size_t>(r)];
-    const Slice part = part_of(whole.shape[static_cast<size_t>(dim)], r, n);
-    results.push_back(copy(slice(whole, dim, part.begin, part.end)));
-    keep(results.back(), types.arithmetic, types.result, threads);
-  }
-  return results;
+  std::vector<char> owned = owned_of(terms);
+  return scatter_terms(algorithm, ranks, dim,
+                       {std::move(terms), std::move(owned)}, reduction, types,
+                       threads, sent);
 }
 
 DeviceTensors run_collective(const Mesh& mesh, const Instruction& instruction,
@@ -269,10 +394,7 @@ DeviceTensors run_collective(const Mesh& mesh, const Instruction& instruction,
   if (instruction.collective == CollectiveKind::Permute) {
     return permute(instruction.sources, operand, types.sent, sent);
   }
-  if (instruction.collective == CollectiveKind::AllReduce ||
-      instruction.collective == CollectiveKind::ReduceScatter) {
-    own_all(operand, threads);
-  }
+  const std::vector<char> owned = owned_of(operand);
   const Algorithm& algorithm = *instruction.algorithm;
   const Ranks ranks = ranks_along(mesh, instruction.axes);
   const auto groups = device_groups(mesh, instruction.axes);
@@ -281,8 +403,10 @@ DeviceTensors run_collective(const Mesh& mesh, const Instruction& instruction,
   parallel_for(static_cast<int64_t>(groups.size()), threads, [&](int64_t g) {
     const std::vector<int>& group = groups[static_cast<size_t>(g)];
     std::vector<Tensor> parts;
+    std::vector<char> own;
     for (const int device : group) {
       parts.push_back(std::move(operand[static_cast<size_t>(device)]));
+      own.push_back(owned[static_cast<size_t>(device)]);
     }
     std::vector<int64_t> bytes(group.size());
     std::vector<Tensor> out;
@@ -292,12 +416,14 @@ DeviceTensors run_collective(const Mesh& mesh, const Instruction& instruction,
                      bytes);
         break;
       case CollectiveKind::ReduceScatter:
-        out = scatter(algorithm, ranks, instruction.dim, std::move(parts),
-                      instruction.reduction, types, inner, bytes);
+        out = scatter_terms(algorithm, ranks, instruction.dim,
+                            {std::move(parts), std::move(own)},
+                            instruction.reduction, types, inner, bytes);
         break;
       case CollectiveKind::AllReduce:
-        out = sum_everywhere(algorithm, ranks, std::move(parts),
-                             instruction.reduction, types, inner, bytes);
+        out =
+            sum_everywhere(algorithm, ranks, {std::move(parts), std::move(own)},
+                           instruction.reduction, types, inner, bytes);
         break;
       default:
         out = exchange(algorithm, ranks, instruction.dim, instruction.grown,

@@ -67,8 +67,10 @@ struct CollectivePrice {
 std::vector<CollectivePrice> price(const Program& program, Storage storage,
                                    Storage reduce);
 
-// Collectives on the tensors of simulated devices: bytes really move, step by
-// step as the schedule says, and are counted where they are copied.
+// Collectives on the tensors of simulated devices: what every device gets is
+// what the schedule delivers, and bytes are counted transfer by transfer. Where
+// the schedule delivers the same to all devices of a group, they share it
+// (sim/delivery.h): a device that writes makes a copy first.
 //
 // Bytes are those of the type that is sent (sim/transfers.h), also where the
 // run itself computes in doubles: a run is about numbers of that type, however
@@ -79,7 +81,8 @@ using DeviceTensors = std::vector<Tensor>;  // per device
 
 // What every device has after a collective instruction; `sent` grows by the
 // bytes that every device sends. Sums are made in the operand itself where
-// nobody else holds it.
+// nobody else holds it. Devices may share what they get, and a gathered value
+// may be a view of what it is gathered from.
 DeviceTensors run_collective(const Mesh& mesh, const Instruction& instruction,
                              DeviceTensors operand, const TransferTypes& types,
                              int threads, std::vector<int64_t>& sent);

@@ -272,7 +272,7 @@ std::optional<size_t> lost_operand(std::string_view op,
   for (size_t lost = 0; lost < 2; ++lost) {
     Tensor rest = broadcast_to(whole[1 - lost], result.shape);
     if (op == "subtract" && lost == 0) {
-      const Tensor negative = make_tensor(rest.element, rest.shape);
+      const Tensor negative = make_unfilled(rest.element, rest.shape);
       map_unary<double>(rest, negative, 1, [](double x) { return -x; });
       rest = negative;
     }

@@ -15,8 +15,9 @@ line that asks to record it; under another key the ratios are only shown.
 `--update` records what is counted now: on purpose, in a commit that says why.
 
 Inputs are written anew into a temporary folder, from the functions below, and
-the same each time. `simulate` runs in integers (`--values field`), with one
-thread and small products, but its products are still BLIS's kernels.
+the same each time. `simulate` runs in integers (`--values field`) and in
+floats, with one thread and small products, but its products are still BLIS's
+kernels.
 """
 
 import argparse
@@ -192,6 +193,10 @@ def workloads():
                  ["simulate", "tinyllama-1.1b.json", "--rules", "@llama",
                   "--mesh", "fsdp=2,tp=2", "--jobs", "1", "--layers", "1",
                   "--shrink", "--values", "field"], config("tinyllama-1.1b")),
+        Workload("simulate, floats",
+                 ["simulate", "tinyllama-1.1b.json", "--rules", "@llama",
+                  "--mesh", "fsdp=2,tp=4", "--jobs", "1", "--layers", "1",
+                  "--shrink", "--tokens", "2x64"], config("tinyllama-1.1b")),
         Workload("check, 40 targets", ["check", "--config", "new/shardplan.yaml",
                                        "--jobs", "1"], gate_sides(40)),
         Workload("gate, 40 targets, all changed",

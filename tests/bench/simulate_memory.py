@@ -49,9 +49,10 @@ def write(folder, dtype):
         header[name] = {"dtype": dtype, "shape": shape,
                         "data_offsets": [begin, end]}
     draw = random.Random(0)
-    # One block of numbers again and again; bfloat16 is the upper half.
+    # One block of numbers again and again, of no size that shards have, or
+    # they would be alike (SP513); bfloat16 is the upper half.
     block = b"".join(struct.pack("<f", draw.gauss(0, 0.03))[4 - width:]
-                     for _ in range(1 << 18))
+                     for _ in range((1 << 18) + 3))
     text = json.dumps(header).encode()
     with open(folder / "model.safetensors", "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)

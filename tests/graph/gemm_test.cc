@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
+#include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,6 +15,7 @@
 
 #include "base/checked.h"
 #include "graph/elementwise.h"
+#include "graph/packed_gemm.h"
 #include "tests/support/property.h"
 
 namespace shardplan {
@@ -248,6 +252,150 @@ TEST_CASE("gemm: the best kernels that the processor can run are named") {
     CHECK_THROWS_AS(
         gemm(1, 1, 1, {&c, 1, 1}, {&c, 1, 1}, {&c, 1, 1}, 1, Kernels::Skx),
         InternalError);
+  }
+}
+
+// Any numbers that a float holds, few of them strange.
+template <typename T>
+T strange_or_not(Mixer& mixer, bool strange) {
+  constexpr T kInfinity = std::numeric_limits<T>::infinity();
+  const int64_t kind = strange ? mixer.next(400) : 10;
+  if (kind == 0) return kInfinity;
+  if (kind == 1) return -kInfinity;
+  if (kind == 2) return std::numeric_limits<T>::quiet_NaN();
+  if (kind == 3) return std::numeric_limits<T>::denorm_min();
+  if (kind == 4) return T{-0.0};
+  return static_cast<T>(mixer.next(int64_t{1} << 24) - (1 << 23)) /
+         static_cast<T>(1 << 20);
+}
+
+// Bit by bit, but for which NaN it is: that follows from the order of a
+// multiplication's operands, which nothing else does.
+template <typename T>
+bool same_bits(const Stored<T>& a, const Stored<T>& b) {
+  return std::equal(a.storage.begin(), a.storage.end(), b.storage.begin(),
+                    [](T x, T y) {
+                      return std::memcmp(&x, &y, sizeof(T)) == 0 ||
+                             (std::isnan(x) && std::isnan(y));
+                    });
+}
+
+void multiply_all(const ProductSize& size,
+                  const std::vector<MatrixProduct<float>>& products, Arithmetic,
+                  int threads, Kernels kernels) {
+  gemm(size.m, size.n, size.k, std::span(products), threads, kernels);
+}
+void multiply_all(const ProductSize& size,
+                  const std::vector<MatrixProduct<double>>& products,
+                  Arithmetic arithmetic, int threads, Kernels kernels) {
+  gemm(size.m, size.n, size.k, std::span(products), arithmetic, threads,
+       kernels);
+}
+void by_blis(const ProductSize& size, const MatrixProduct<float>& product,
+             Arithmetic, Kernels kernels) {
+  gemm_by_blis(size.m, size.n, size.k, product, kernels);
+}
+void by_blis(const ProductSize& size, const MatrixProduct<double>& product,
+             Arithmetic arithmetic, Kernels kernels) {
+  gemm_by_blis(size.m, size.n, size.k, product, arithmetic, kernels);
+}
+
+// Several products at once, some of which read the same matrices, against each
+// by itself in BLIS's own loops.
+template <typename T>
+void check_together(Mixer& mixer, Arithmetic arithmetic, Kernels kernels,
+                    int64_t least, int64_t most) {
+  const auto size = [&] { return least + mixer.next(most - least + 1); };
+  const auto order = [&](int64_t kinds) {
+    return static_cast<Order>(mixer.next(kinds));
+  };
+  const ProductSize of{size(), size(), size()};
+  const bool strange = arithmetic != Arithmetic::Field && mixer.next(2) == 0;
+  const auto next = [&] {
+    return arithmetic == Arithmetic::Field
+               ? static_cast<T>(mixer.next(field::kPrime))
+               : strange_or_not<T>(mixer, strange);
+  };
+  std::vector<Stored<T>> lefts;
+  std::vector<Stored<T>> rights;
+  for (int i = 0; i < 2; ++i) {
+    lefts.push_back(stored_as<T>(of.m, of.k, order(6)));
+    rights.push_back(stored_as<T>(of.k, of.n, order(6)));
+    fill(lefts.back(), next);
+    fill(rights.back(), next);
+  }
+  // What is there before plays no part.
+  const Order order_of_c = order(3);
+  const Stored<T> empty =
+      stored_as<T>(of.m, of.n, order_of_c, std::numeric_limits<T>::quiet_NaN());
+  constexpr size_t kProducts = 5;
+  std::vector<Stored<T>> together(kProducts, empty);
+  std::vector<Stored<T>> alone(kProducts, empty);
+  std::vector<MatrixProduct<T>> products;
+  for (size_t i = 0; i < kProducts; ++i) {
+    const auto a = static_cast<size_t>(mixer.next(2));
+    const auto b = static_cast<size_t>(mixer.next(2));
+    products.push_back({lefts[a].template matrix<const T>(),
+                        rights[b].template matrix<const T>(),
+                        together[i].matrix()});
+    MatrixProduct<T> one = products.back();
+    one.c = alone[i].matrix();
+    by_blis(of, one, arithmetic, kernels);
+  }
+  const auto threads = static_cast<int>(1 + mixer.next(3));
+  multiply_all(of, products, arithmetic, threads, kernels);
+  for (size_t i = 0; i < kProducts; ++i) {
+    CAPTURE(of.m);
+    CAPTURE(of.n);
+    CAPTURE(of.k);
+    CHECK(same_bits(together[i], alone[i]));
+  }
+}
+
+TEST_CASE("gemm: products together have the bits of each in BLIS's own loops") {
+  Mixer mixer{5};
+  for (const Kernels kernels : usable_kernels()) {
+    CAPTURE(static_cast<int>(kernels));
+    for (int trial = 0; trial < 40; ++trial) {
+      // Edges of the kernels' tiles, and nothing but edges.
+      check_together<float>(mixer, Arithmetic::F32, kernels, 1, 70);
+      check_together<double>(mixer, Arithmetic::F64, kernels, 1, 70);
+    }
+    for (int trial = 0; trial < 3; ++trial) {
+      // Beyond what Haswell's kernels leave unpacked, in several blocks.
+      check_together<float>(mixer, Arithmetic::F32, kernels, 201, 520);
+      check_together<double>(mixer, Arithmetic::F64, kernels, 201, 520);
+      check_together<double>(mixer, Arithmetic::Field, kernels, 201, 300);
+    }
+  }
+}
+
+TEST_CASE("gemm: a contraction in several rounds, and in the field as well") {
+  Mixer mixer{6};
+  for (const Kernels kernels : usable_kernels()) {
+    for (const int64_t k : {480, 481, 865, 2000}) {
+      Stored<float> a = stored_as<float>(33, k, Order::Columns);
+      Stored<float> b = stored_as<float>(k, 210, Order::Rows);
+      fill(a, [&] { return strange_or_not<float>(mixer, false); });
+      fill(b, [&] { return strange_or_not<float>(mixer, false); });
+      Stored<float> c = stored_as<float>(33, 210, Order::Rows);
+      Stored<float> d = c;
+      MatrixProduct<float> product{a.matrix<const float>(),
+                                   b.matrix<const float>(), c.matrix()};
+      gemm(33, 210, k, std::span<const MatrixProduct<float>>(&product, 1), 2,
+           kernels);
+      product.c = d.matrix();
+      gemm_by_blis(33, 210, k, product, kernels);
+      CHECK(same_bits(c, d));
+    }
+    Stored<double> a = stored_as<double>(3, 20'000, Order::Rows);
+    Stored<double> b = stored_as<double>(20'000, 2, Order::Columns);
+    fill(a, [] { return static_cast<double>(field::kPrime - 1); });
+    fill(b, [] { return static_cast<double>(field::kPrime - 1); });
+    Stored<double> c = stored_as<double>(3, 2, Order::Rows);
+    gemm(3, 2, 20'000, a.matrix<const double>(), b.matrix<const double>(),
+         c.matrix(), Arithmetic::Field, 2, kernels);
+    CHECK(c.at(2, 1) == 20'000);  // (-1) (-1), so often
   }
 }
 

@@ -323,7 +323,7 @@ struct LargeWeight {
   std::optional<Program> program;
 };
 
-TEST_CASE("execute: large weights are gathered in slabs, and held once") {
+TEST_CASE("execute: a weight that is gathered is held once") {
   LargeWeight large;
   const Instruction& gather = large.gather();
   REQUIRE(gather.collective == CollectiveKind::AllGather);
@@ -338,11 +338,10 @@ TEST_CASE("execute: large weights are gathered in slabs, and held once") {
         bitwise_equal(made[static_cast<size_t>(device)],
                       shard_of(large.g.mesh, lay,
                                values[static_cast<size_t>(large.w)], device)));
-    // Devices of the same tp rank share one copy.
+    // Its shards lie side by side in the weight: that is what devices get.
     CHECK(made[static_cast<size_t>(device)].storage ==
-          made[static_cast<size_t>(device % 2)].storage);
+          values[static_cast<size_t>(large.w)].storage);
   }
-  CHECK(made[0].storage != made[1].storage);
   // 3 of 4 parts of 512 x 2048 numbers arrive at every device.
   CHECK(run.bytes_moved() == 8 * 512 * 2048 * 4 / 4 * 3);
 }

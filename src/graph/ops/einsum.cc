@@ -2,9 +2,12 @@
 #include "graph/ops/einsum.h"
 
 #include <array>
+#include <deque>
 #include <limits>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/checked.h"
 #include "base/parallel.h"
@@ -316,6 +319,8 @@ struct ProductSizes {
   int64_t m = 1;
   int64_t n = 1;
   int64_t k = 1;
+
+  bool operator==(const ProductSizes&) const = default;
 };
 
 template <typename T>
@@ -352,29 +357,21 @@ void multiply_plainly(const ProductSizes& sizes, Matrix<const T> a,
   }
 }
 
-template <typename T>
-void multiply_one(const ProductSizes& sizes, Matrix<const T> a,
-                  Matrix<const T> b, Matrix<T> c, Arithmetic arithmetic,
-                  int threads) {
-  if (is_plain(sizes)) {
-    multiply_plainly(sizes, a, b, c, arithmetic == Arithmetic::Field);
-    return;
-  }
-  if constexpr (std::is_same_v<T, float>) {
-    gemm(sizes.m, sizes.n, sizes.k, a, b, c, threads);
-  } else {
-    gemm(sizes.m, sizes.n, sizes.k, a, b, c, arithmetic, threads);
-  }
-}
-
 // Multiply-adds below which more threads than one cost more than they bring.
 constexpr int64_t kLarge = int64_t{1} << 22;
 
-template <typename T>
-void multiply_stacks(const ProductSizes& sizes, const Stack& a, const Stack& b,
-                     const Stack& c, const RunContext& context) {
+// What is left of an einsum: a stack of matrix products.
+struct StackedProduct {
+  Stack a;
+  Stack b;
+  Stack c;  // row-major: [batch..., rows..., columns...]
+};
+
+// For every entry of the batch where its matrices begin.
+std::vector<std::array<int64_t, 3>> entries_of(const ProductSizes& sizes,
+                                               const StackedProduct& of) {
   std::vector<std::array<int64_t, 3>> entries;
-  for_each_row<3>(sizes.batch, {a.batch, b.batch, c.batch},
+  for_each_row<3>(sizes.batch, {of.a.batch, of.b.batch, of.c.batch},
                   [&](int64_t count, std::array<int64_t, 3> offsets,
                       const std::array<int64_t, 3>& steps) {
                     for (int64_t i = 0; i < count; ++i) {
@@ -382,36 +379,82 @@ void multiply_stacks(const ProductSizes& sizes, const Stack& a, const Stack& b,
                       for (size_t t = 0; t < 3; ++t) offsets[t] += steps[t];
                     }
                   });
+  return entries;
+}
+
+// How many threads pay for so many products.
+int threads_for(const ProductSizes& sizes, int64_t products, int threads) {
+  const int64_t work = saturating_product(
+      products, saturating_product(sizes.m, sizes.n * sizes.k));
+  return work < kLarge ? 1 : threads;
+}
+
+template <typename T>
+void multiply_stack_plainly(const ProductSizes& sizes, const StackedProduct& of,
+                            Arithmetic arithmetic, int threads) {
+  const auto entries = entries_of(sizes, of);
   const auto count = static_cast<int64_t>(entries.size());
-  const int64_t work =
-      saturating_product(count, saturating_product(sizes.m, sizes.n * sizes.k));
-  const int threads = work < kLarge ? 1 : context.threads;
-  // Over entries, or within one: never both.
-  const bool over_entries = count >= threads;
-  parallel_for(count, over_entries ? threads : 1, [&](int64_t i) {
+  parallel_for(count, threads_for(sizes, count, threads), [&](int64_t i) {
     const auto& [of_a, of_b, of_c] = entries[static_cast<size_t>(i)];
-    multiply_one<T>(sizes, matrix_at<const T>(a, of_a),
-                    matrix_at<const T>(b, of_b), matrix_at<T>(c, of_c),
-                    context.arithmetic, over_entries ? 1 : threads);
+    multiply_plainly(sizes, matrix_at<const T>(of.a, of_a),
+                     matrix_at<const T>(of.b, of_b), matrix_at<T>(of.c, of_c),
+                     arithmetic == Arithmetic::Field);
   });
 }
 
-// Row-major [batch..., rows..., columns...] of two stacks' product.
-Tensor multiplied(const ProductSizes& sizes, const Stack& a, const Stack& b,
-                  const Shape& shape, const RunContext& context) {
-  Tensor result = make_tensor(element_of(context.arithmetic), shape);
-  if (result.elements() == 0) return result;
+template <typename T>
+void multiply_stacks(const ProductSizes& sizes,
+                     std::span<const StackedProduct> stacks,
+                     Arithmetic arithmetic, int threads) {
+  if (is_plain(sizes)) {
+    // Over devices, or within one: never both.
+    const auto count = static_cast<int64_t>(stacks.size());
+    const bool over_stacks = count >= threads;
+    parallel_for(count, over_stacks ? threads : 1, [&](int64_t i) {
+      multiply_stack_plainly<T>(sizes, stacks[static_cast<size_t>(i)],
+                                arithmetic, over_stacks ? 1 : threads);
+    });
+    return;
+  }
+  std::vector<MatrixProduct<T>> products;
+  for (const StackedProduct& of : stacks) {
+    for (const auto& [of_a, of_b, of_c] : entries_of(sizes, of)) {
+      products.push_back({matrix_at<const T>(of.a, of_a),
+                          matrix_at<const T>(of.b, of_b),
+                          matrix_at<T>(of.c, of_c)});
+    }
+  }
+  const std::span<const MatrixProduct<T>> all = products;
+  const int used =
+      threads_for(sizes, static_cast<int64_t>(products.size()), threads);
+  if constexpr (std::is_same_v<T, float>) {
+    gemm(sizes.m, sizes.n, sizes.k, all, used);
+  } else {
+    gemm(sizes.m, sizes.n, sizes.k, all, arithmetic, used);
+  }
+}
+
+// Room for a result, row-major [batch..., rows..., columns...].
+Stack room_for(const ProductSizes& sizes, const Shape& shape,
+               Arithmetic arithmetic) {
   Stack c;
-  c.tensor = result;
-  c.batch.assign(
-      result.strides.begin(),
-      result.strides.begin() + static_cast<std::ptrdiff_t>(sizes.batch.size()));
+  c.tensor = make_unfilled(element_of(arithmetic), shape);
+  c.batch.assign(c.tensor.strides.begin(),
+                 c.tensor.strides.begin() +
+                     static_cast<std::ptrdiff_t>(sizes.batch.size()));
   c.row_stride = sizes.n;
   c.column_stride = 1;
-  for_element_type(context.arithmetic, [&](auto type) {
-    multiply_stacks<typename decltype(type)::type>(sizes, a, b, c, context);
+  return c;
+}
+
+// Of products of one size.
+void multiply(const ProductSizes& sizes, std::span<const StackedProduct> stacks,
+              Arithmetic arithmetic, int threads) {
+  if (stacks.empty() || stacks[0].c.tensor.elements() == 0) return;
+  for_element_type(arithmetic, [&](auto type) {
+    multiply_stacks<typename decltype(type)::type>(sizes, stacks, arithmetic,
+                                                   threads);
   });
-  return result;
 }
 
 // Summed over the letters `alone`: a product with a column of ones.
@@ -433,28 +476,56 @@ Lettered summed(const Lettered& operand, const std::string& alone,
   const double one = 1;
   const Tensor ones = broadcast_to(
       make_tensor(element, {1, 1}, std::span(&one, 1)), {sizes.k, 1});
-  return {multiplied(sizes, stack_of(rows, 0, kept.size()),
-                     stack_of(ones, 0, 1), shape, context),
-          kept};
+  const StackedProduct product{stack_of(rows, 0, kept.size()),
+                               stack_of(ones, 0, 1),
+                               room_for(sizes, shape, context.arithmetic)};
+  multiply(sizes, std::span(&product, 1), context.arithmetic, context.threads);
+  return {product.c.tensor, kept};
 }
 
-Tensor run_einsum(std::span<const Tensor> operands,
-                  const Attributes& attributes, const RunContext& context) {
-  const Equation equation = equation_of(attributes);
-  const Groups groups = groups_of(equation);
+// A tensor in the order of its letters, as a stack. What several devices hold
+// is one stack, so that it is copied once where it cannot be a view, and known
+// to be the same.
+class Stacks {
+ public:
+  const Stack& of(const Tensor& tensor, size_t batch, size_t rows) {
+    for (const auto& [from, stack] : made_) {
+      if (from.storage == tensor.storage && from.offset == tensor.offset &&
+          from.shape == tensor.shape && from.strides == tensor.strides) {
+        return stack;
+      }
+    }
+    made_.emplace_back(tensor, stack_of(tensor, batch, rows));
+    return made_.back().second;
+  }
+
+ private:
+  std::deque<std::pair<Tensor, Stack>> made_;
+};
+
+// An einsum as matrix products: of what size, and of which stacks.
+struct Prepared {
+  ProductSizes sizes;
+  StackedProduct product;
+  std::string letters;  // of what the product gives
+};
+
+Prepared prepare(const Equation& equation, const Groups& groups,
+                 const DevicePart& part, std::array<Stacks, 2>& stacks) {
   const std::string& batch = groups.batch;
   const std::string& k = groups.contracted;
   std::array<Lettered, 2> sides;
   for (size_t i = 0; i < 2; ++i) {
-    sides[i] =
-        summed({operands[i], equation.operands[i]}, groups.alone[i], context);
+    sides[i] = summed({part.operands[i], equation.operands[i]}, groups.alone[i],
+                      part.context);
   }
   const Tensor a = ordered(sides[0], batch + groups.free[0] + k).tensor;
   const Tensor b = ordered(sides[1], batch + k + groups.free[1]).tensor;
   const size_t of_batch = batch.size();
   const size_t of_m = of_batch + groups.free[0].size();
   const size_t of_k = of_batch + k.size();
-  ProductSizes sizes;
+  Prepared made;
+  ProductSizes& sizes = made.sizes;
   sizes.batch.assign(a.shape.begin(),
                      a.shape.begin() + static_cast<std::ptrdiff_t>(of_batch));
   sizes.m = product_of(a.shape, of_batch, of_m);
@@ -464,12 +535,45 @@ Tensor run_einsum(std::span<const Tensor> operands,
               a.shape.begin() + static_cast<std::ptrdiff_t>(of_m));
   shape.insert(shape.end(), b.shape.begin() + static_cast<std::ptrdiff_t>(of_k),
                b.shape.end());
-  Tensor product =
-      multiplied(sizes, stack_of(a, of_batch, groups.free[0].size()),
-                 stack_of(b, of_batch, k.size()), shape, context);
-  const Lettered result{std::move(product),
-                        batch + groups.free[0] + groups.free[1]};
-  return ordered(result, equation.result).tensor;
+  made.product = {stacks[0].of(a, of_batch, groups.free[0].size()),
+                  stacks[1].of(b, of_batch, k.size()),
+                  room_for(sizes, shape, part.context.arithmetic)};
+  made.letters = batch + groups.free[0] + groups.free[1];
+  return made;
+}
+
+std::vector<Tensor> run_einsums(std::span<const DevicePart> parts,
+                                const Attributes& attributes, int threads) {
+  const Equation equation = equation_of(attributes);
+  const Groups groups = groups_of(equation);
+  std::array<Stacks, 2> stacks;
+  std::vector<Prepared> prepared;
+  for (const DevicePart& part : parts) {
+    prepared.push_back(prepare(equation, groups, part, stacks));
+  }
+  // Devices have parts of one size, but where a dimension is cut unevenly.
+  std::vector<StackedProduct> alike;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    alike.push_back(prepared[i].product);
+    if (i + 1 < parts.size() && prepared[i].sizes == prepared[i + 1].sizes) {
+      continue;
+    }
+    multiply(prepared[i].sizes, alike, parts[i].context.arithmetic, threads);
+    alike.clear();
+  }
+  std::vector<Tensor> results;
+  for (Prepared& each : prepared) {
+    results.push_back(ordered({std::move(each.product.c.tensor), each.letters},
+                              equation.result)
+                          .tensor);
+  }
+  return results;
+}
+
+Tensor run_einsum(std::span<const Tensor> operands,
+                  const Attributes& attributes, const RunContext& context) {
+  const DevicePart part{{operands.begin(), operands.end()}, context};
+  return run_einsums(std::span(&part, 1), attributes, context.threads)[0];
 }
 
 }  // namespace
@@ -489,6 +593,7 @@ OpDef einsum_op() {
   op.rule = einsum_rule;
   op.flops = einsum_flops;
   op.run = run_einsum;
+  op.run_all = run_einsums;
   return op;
 }
 

@@ -175,7 +175,7 @@ Tensor run_concatenated(std::span<const Tensor> operands,
   const size_t dim = dim_of(attributes, shape.size());
   shape[dim] = 0;
   for (const Tensor& operand : operands) shape[dim] += operand.shape[dim];
-  Tensor result = make_tensor(element_of(context.arithmetic), shape);
+  Tensor result = make_unfilled(element_of(context.arithmetic), shape);
   int64_t begin = 0;
   for (const Tensor& operand : operands) {
     const int64_t end = begin + operand.shape[dim];

@@ -218,6 +218,51 @@ TEST_CASE("einsum gives the same for any number of threads") {
   }
 }
 
+TEST_CASE("einsum of several devices at once is that of each by itself") {
+  struct Case {
+    const char* equation;
+    std::vector<Shape> shapes;
+  };
+  for (const Case& each :
+       {Case{"bse,em->bsm", {{2, 60, 96}, {96, 130}}},
+        Case{"bse,me->bsm", {{2, 60, 96}, {130, 96}}},
+        Case{"bqhd,bkhd->bhqk", {{2, 9, 3, 8}, {2, 9, 3, 8}}},
+        Case{"bik,kj->ij", {{3, 5, 4}, {4, 2}}},
+        Case{"ij,jk->ki", {{100, 40}, {40, 120}}}}) {
+    CAPTURE(each.equation);
+    const auto fit = fitted("einsum", each.shapes, equation(each.equation));
+    for (const Arithmetic arithmetic : kArithmetics) {
+      RunContext context;
+      context.arithmetic = arithmetic;
+      context.rule = &fit.rule;
+      const Tensor x = numbers(arithmetic, each.shapes[0], 1);
+      const Tensor y = numbers(arithmetic, each.shapes[0], 2);
+      const Tensor w = numbers(arithmetic, each.shapes[1], 3);
+      // A device that has other rows, one with numbers of its own, and one
+      // whose part is of another size.
+      std::vector<DevicePart> parts = {{{x, w}, context},
+                                       {{y, w}, context},
+                                       {{x, copy(w)}, context},
+                                       {{copy(x), w}, context}};
+      const std::string_view letters = each.equation;
+      if (letters[1] == 's' || letters.substr(0, 2) == "ij") {
+        const int dim = letters[1] == 's' ? 1 : 0;
+        parts.push_back({{slice(x, dim, 3, 50), w}, context});
+      }
+      for (const int threads : {1, 3}) {
+        const std::vector<Tensor> together =
+            fit.op->run_all(parts, fit.attributes, threads);
+        REQUIRE(together.size() == parts.size());
+        for (size_t i = 0; i < parts.size(); ++i) {
+          CHECK(bitwise_equal(
+              together[i],
+              fit.op->run(parts[i].operands, fit.attributes, context)));
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("every letter is a factor, those that are summed by kind") {
   const auto fit =
       fitted("einsum", {{2, 3, 4}, {4, 6}}, equation("bse,em->bsm"));
