@@ -26,8 +26,8 @@ namespace {
 
 constexpr const char* kReading = "reading the model";
 
-// A large file, of which readers say how much they are done with. Nobody is told
-// any more once the host that made it is gone.
+// A large file, of which readers say how much they are done with. Nobody is
+// told any more once the host that made it is gone.
 class ReportedBytes : public Bytes {
  public:
   ReportedBytes(std::shared_ptr<const Bytes> bytes,

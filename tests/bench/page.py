@@ -112,8 +112,8 @@ def machine(program):
             break
     compiler = instructions.key_of(program).split(", glibc")[0]
     return (f"{datetime.date.today().isoformat()}; {compiler}; {model}, "
-            f"{os.cpu_count()} processors, of which others kept "
-            f"{os.getloadavg()[2]:.0f} busy.")
+            f"{os.cpu_count()} processors, load average "
+            f"{os.getloadavg()[2]:.0f}.")
 
 
 def written(page, blocks, of_machine):
