@@ -6,8 +6,6 @@
 #include <set>
 #include <string_view>
 #include <tuple>
-#include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
 #include "base/checked.h"
@@ -671,21 +669,22 @@ bool WhatIf::can_all_go(std::span<const Diagnostic* const> findings) {
       });
 }
 
-bool is_gone(const Diagnostic& finding, const Plan& before,
-             const Diagnostics& diags, const Plan& after) {
-  const std::string key = error_key(finding, before);
-  const std::unordered_set<std::string_view> names(finding.parameters.begin(),
-                                                   finding.parameters.end());
-  return std::none_of(
-      diags.all().begin(), diags.all().end(), [&](const Diagnostic& other) {
-        if (other.code != finding.code || error_key(other, after) != key) {
-          return false;
-        }
-        return names.empty() ||
-               std::any_of(
-                   other.parameters.begin(), other.parameters.end(),
-                   [&](const std::string& n) { return names.contains(n); });
-      });
+FindingsLeft::FindingsLeft(const Diagnostics& diags, const Plan& plan) {
+  for (const Diagnostic& finding : diags.all()) {
+    names_[error_key(finding, plan)].insert(finding.parameters.begin(),
+                                            finding.parameters.end());
+  }
+}
+
+bool FindingsLeft::is_gone(const Diagnostic& finding,
+                           const Plan& before) const {
+  const auto found = names_.find(error_key(finding, before));
+  if (found == names_.end()) return true;
+  const std::vector<std::string>& names = finding.parameters;
+  return !names.empty() &&
+         std::none_of(names.begin(), names.end(), [&](const std::string& n) {
+           return found->second.contains(n);
+         });
 }
 
 FindingCounts finding_counts(const Diagnostics& diags) {

@@ -17,6 +17,9 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "advise/rule_edit.h"
@@ -96,11 +99,21 @@ class WhatIf {
   std::unique_ptr<Impl> impl_;
 };
 
-// Whether `finding`, of a plan with `before`, is not among the diagnostics of a
-// later one: by code, parameters, dimension and axis, and where it names no
-// parameter by the rule's pattern.
-bool is_gone(const Diagnostic& finding, const Plan& before,
-             const Diagnostics& diags, const Plan& after);
+// The diagnostics of a plan, in which findings of an earlier one are sought.
+class FindingsLeft {
+ public:
+  // Both must outlive it.
+  FindingsLeft(const Diagnostics& diags, const Plan& plan);
+
+  // Whether `finding`, of the plan `before`, is not among them: by code,
+  // parameters, dimension and axis, and where it names no parameter by the
+  // rule's pattern.
+  bool is_gone(const Diagnostic& finding, const Plan& before) const;
+
+ private:
+  // Names of parameters, by what the findings are otherwise.
+  std::unordered_map<std::string, std::unordered_set<std::string_view>> names_;
+};
 
 // Findings by severity.
 struct FindingCounts {

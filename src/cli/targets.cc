@@ -116,6 +116,30 @@ std::shared_ptr<const Bytes> SharedHost::read_file(const std::string& path,
   return read.bytes;
 }
 
+void count_lines(std::span<const SourcePtr> sources) {
+  for (const SourcePtr& source : sources) source->position(0);
+}
+
+void SharedProgress::stage(std::string_view text) {
+  const std::lock_guard lock(mutex_);
+  progress_.stage(text);
+}
+
+void SharedProgress::step(std::string_view work, std::string_view text,
+                          double done) {
+  const std::lock_guard lock(mutex_);
+  progress_.step(work, text, done);
+}
+
+void Pieces::begin(std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  const double done = static_cast<double>(begun_) / static_cast<double>(count_);
+  const std::string text =
+      what_ + " " + count_text(static_cast<int64_t>(++begun_)) + " of " +
+      count_text(static_cast<int64_t>(count_)) + ": " + std::string(name);
+  progress_.step(what_, text, done);
+}
+
 std::optional<FileInfo> WatchingHost::file_info(const std::string& path) {
   const auto info = host_.file_info(path);
   looked_at_[path] = info.has_value();

@@ -10,16 +10,19 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/diagnostic.h"
 #include "base/host.h"
+#include "base/source.h"
 #include "cli/commands/fix.h"
 #include "cli/config.h"
 #include "cli/options.h"
 #include "gate/changes.h"
 #include "session/budget.h"
+#include "session/progress_listener.h"
 #include "session/session.h"
 
 namespace shardplan::cli {
@@ -45,6 +48,40 @@ class SharedHost : public OverlayHost {
   Host& host_;
   std::shared_ptr<std::mutex> mutex_;
   std::map<std::pair<std::string, int64_t>, Read> read_;
+};
+
+// Lines of a text are counted when somebody first asks for one, which two
+// threads must not do at once: what threads share has them counted before.
+void count_lines(std::span<const SourcePtr> sources);
+
+// Progress that several threads tell of.
+class SharedProgress : public ProgressListener {
+ public:
+  explicit SharedProgress(ProgressListener& progress) : progress_(progress) {}
+
+  void stage(std::string_view text) override;
+  void step(std::string_view work, std::string_view text, double done) override;
+
+ private:
+  ProgressListener& progress_;
+  std::mutex mutex_;
+};
+
+// Pieces of work that several threads begin: "target 3 of 200: llama".
+class Pieces {
+ public:
+  // `what` is one of them, in words.
+  Pieces(ProgressListener& progress, std::string what, size_t count)
+      : progress_(progress), what_(std::move(what)), count_(count) {}
+
+  void begin(std::string_view name);
+
+ private:
+  ProgressListener& progress_;
+  std::string what_;
+  size_t count_ = 0;
+  size_t begun_ = 0;
+  std::mutex mutex_;
 };
 
 // A Host that remembers what was looked at, so that it can be asked elsewhere

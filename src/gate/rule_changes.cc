@@ -132,7 +132,7 @@ std::optional<RuleSetChanges> compare_rules(const RuleComparison& comparison,
   add_label_changes(comparison, found);
   const SpecMeaning means_before(comparison.before);
   const SpecMeaning means_after(comparison.after);
-  const std::vector<Manifest> families = family_samples();
+  const std::vector<Manifest>& families = family_samples();
   const KnownNames names = {comparison.models, families, comparison.jobs};
   bool fine = add_rule_changes({comparison.before.rules, comparison.after.rules,
                                 means_before, means_after, false},

@@ -319,6 +319,10 @@ class Maker {
     auto places = coordinate_classes(mesh_, breakpoints, kMaxClasses);
     if (places) {
       places_ = *std::move(places);
+      HeldCounts counts{counts_, std::nullopt};
+      if (budget_.stages) counts.axis = budget_.stages->axis;
+      by_class_ = held_by_class(held_, mesh_, options_.state, counts,
+                                ClassSums(mesh_, breakpoints), places_);
       return true;
     }
     diags_
@@ -332,12 +336,6 @@ class Maker {
     return budget_.stages
                ? static_cast<size_t>(coordinates[budget_.stages->axis])
                : 0;
-  }
-
-  template <typename Add>
-  void visit(const std::vector<int64_t>& coordinates, Add add) const {
-    visit_held(held_, mesh_, options_.state, counts_[stage_at(coordinates)],
-               coordinates, add);
   }
 
   // What lies on top of the state.
@@ -358,11 +356,12 @@ class Maker {
   bool sum_classes() {
     // Bytes by category -> stage -> devices.
     std::map<CategoryBytes, std::map<int64_t, int64_t>> alike;
-    for (const CoordinateClass& place : places_) {
+    for (size_t c = 0; c < places_.size(); ++c) {
+      const CoordinateClass& place = places_[c];
       Totals totals{};
-      visit(place.coordinates, [&](size_t, StateKind kind, Int128 bytes) {
-        totals[index_of(kind)] += bytes;
-      });
+      for (size_t kind = 0; kind < by_class_.bytes.size(); ++kind) {
+        totals[kind] = by_class_.bytes[kind][c];
+      }
       const size_t stage = stage_at(place.coordinates);
       add_rest(stage, totals);
       if (sum_of_leaves(totals) > INT64_MAX) {
@@ -430,10 +429,8 @@ class Maker {
 
   // What the fullest device holds of each role, and all devices.
   void sum_leaves() {
-    for (const CoordinateClass& place : places_) {
-      visit(place.coordinates, [&](size_t sum, StateKind, Int128 bytes) {
-        budget_.leaves[sum].padding += bytes * place.devices;
-      });
+    for (size_t sum = 0; sum < by_class_.of_sum.size(); ++sum) {
+      budget_.leaves[sum].padding += by_class_.of_sum[sum];
     }
     // The first device of its stage has the first piece of every cut.
     const auto stage = static_cast<size_t>(budget_.classes.front().stage);
@@ -441,9 +438,11 @@ class Maker {
     if (budget_.stages) {
       fullest[budget_.stages->axis] = budget_.classes.front().stage;
     }
-    visit(fullest, [&](size_t sum, StateKind, Int128 bytes) {
-      budget_.leaves[sum].bytes_per_device += static_cast<int64_t>(bytes);
-    });
+    visit_held(held_, mesh_, options_.state, counts_[stage_at(fullest)],
+               fullest, [&](size_t sum, StateKind, Int128 bytes) {
+                 budget_.leaves[sum].bytes_per_device +=
+                     static_cast<int64_t>(bytes);
+               });
     for (const KindLeaf& entry : held_.leaves) {
       LeafSum& sum = budget_.leaves[entry.sum];
       const Int128 bytes = entry.leaf.logical_bytes;
@@ -498,6 +497,7 @@ class Maker {
   std::vector<int64_t> cache_;    // per stage
   std::vector<int64_t> states_;   // per stage, recurrent
   std::vector<CoordinateClass> places_;
+  HeldByClass by_class_;
 };
 
 }  // namespace

@@ -474,4 +474,64 @@ void visit_held(const HeldState& held, const Mesh& mesh,
   }
 }
 
+HeldByClass held_by_class(const HeldState& held, const Mesh& mesh,
+                          const StateOptions& options, const HeldCounts& counts,
+                          const ClassSums& classes,
+                          std::span<const CoordinateClass> devices) {
+  HeldByClass result;
+  for (auto& kind : result.bytes) kind.resize(classes.classes());
+  result.of_sum.resize(held.sums.size());
+  std::vector<std::vector<Int128>> elements(
+      held.buffers.size(), std::vector<Int128>(classes.classes()));
+  for (const KindLeaf& entry : held.leaves) {
+    const StateLeaf& leaf = entry.leaf;
+    const auto count_on = [&](size_t stage) {
+      return counts.of_stage[stage][entry.kind];
+    };
+    Breakpoints own;
+    if (entry.uneven) {
+      add_breakpoints(mesh, leaf.type.shape, leaf.spec, own);
+    }
+    for (size_t stage = 1; stage < counts.of_stage.size(); ++stage) {
+      if (count_on(stage) != count_on(stage - 1)) {
+        own[mesh.axes()[*counts.axis].name].insert(static_cast<int64_t>(stage));
+      }
+    }
+    classes.each_box(own, [&](const ClassSums::Box& box) {
+      const Int128 count = count_on(
+          counts.axis ? static_cast<size_t>(box.coordinates[*counts.axis]) : 0);
+      if (count == 0) return;
+      Shape here;
+      if (entry.uneven) here = local_at(leaf, mesh, box.coordinates);
+      const Shape& local = entry.uneven ? here : leaf.local_shape;
+      if (leaf.layout == LeafLayout::Buffer) {
+        classes.add(
+            box,
+            count * buffer_elements(*element_count(local), options.zero_style),
+            elements[entry.buffer]);
+        return;
+      }
+      const Int128 bytes = count * (entry.uneven ? leaf_bytes(leaf, local)
+                                                 : leaf.bytes_per_device);
+      classes.add(box, bytes, result.bytes.at(static_cast<size_t>(leaf.kind)));
+      result.of_sum[entry.sum] += bytes * box.devices;
+    });
+  }
+  for (auto& kind : result.bytes) classes.finish(kind);
+  for (size_t i = 0; i < held.buffers.size(); ++i) {
+    const FlatBuffer& buffer = held.buffers[i];
+    classes.finish(elements[i]);
+    std::vector<Int128>& kind =
+        result.bytes.at(static_cast<size_t>(buffer.kind));
+    for (size_t c = 0; c < classes.classes(); ++c) {
+      const Int128 bytes =
+          buffer_bytes(elements[i][c], buffer.dtype, options.zero_style,
+                       buffer.ranks, buffer.shared_by);
+      kind[c] += bytes;
+      result.of_sum[buffer.sum] += bytes * devices[c].devices;
+    }
+  }
+  return result;
+}
+
 }  // namespace shardplan

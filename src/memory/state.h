@@ -13,6 +13,7 @@
 // formulas.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -247,6 +248,25 @@ bool is_kind_trained(const StateSpecs* specs, size_t kind);
 // REQUIRES: check_state_options.
 HeldState hold_state(const Plan& plan, const StateOptions& options,
                      const StateSpecs* specs);
+
+// How many parameters of each kind devices hold: per stage, where the stage is
+// a coordinate of `axis`; without an axis there is one.
+struct HeldCounts {
+  std::span<const std::vector<int64_t>> of_stage;
+  std::optional<size_t> axis;  // of the mesh
+};
+
+// The same of all classes of devices at once.
+struct HeldByClass {
+  std::array<std::vector<Int128>, 4> bytes;  // per kind of state and class
+  std::vector<Int128> of_sum;                // per sum, over all devices
+};
+// `classes` are of breakpoints that hold those of `held` and where stages
+// begin, and `devices` are how many each class has.
+HeldByClass held_by_class(const HeldState& held, const Mesh& mesh,
+                          const StateOptions& options, const HeldCounts& counts,
+                          const ClassSums& classes,
+                          std::span<const CoordinateClass> devices);
 
 // Calls add(sum, kind, bytes) for all that the device at these coordinates
 // holds, when it holds counts[kind] parameters of each kind.

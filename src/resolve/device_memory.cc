@@ -91,6 +91,97 @@ std::optional<std::vector<CoordinateClass>> coordinate_classes(
   return classes;
 }
 
+ClassSums::ClassSums(const Mesh& mesh, const Breakpoints& all) : mesh_(mesh) {
+  for (const Axis& axis : mesh.axes()) {
+    std::vector<int64_t>& starts = starts_.emplace_back();
+    for (const Run& run : runs_of(axis, all)) starts.push_back(run.first);
+  }
+  strides_.resize(starts_.size());
+  for (size_t axis = starts_.size(); axis-- > 0;) {
+    strides_[axis] = classes_;
+    classes_ *= starts_[axis].size();
+  }
+  whole_.begin.resize(starts_.size());
+  whole_.coordinates.resize(starts_.size());
+  for (const std::vector<int64_t>& starts : starts_) {
+    whole_.end.push_back(starts.size());
+  }
+  whole_.devices = mesh.devices();
+}
+
+void ClassSums::each_box(const Breakpoints& own,
+                         const std::function<void(const Box&)>& on_box) const {
+  if (own.empty()) return on_box(whole_);
+  const size_t axes = starts_.size();
+  // Where boxes begin on each axis, and behind them where the last one ends.
+  std::vector<std::vector<size_t>> cuts(axes);
+  for (size_t axis = 0; axis < axes; ++axis) {
+    const std::vector<int64_t>& starts = starts_[axis];
+    for (const Run& run : runs_of(mesh_.axes()[axis], own)) {
+      const auto at = std::lower_bound(starts.begin(), starts.end(), run.first);
+      SHARDPLAN_CHECK(at != starts.end() && *at == run.first);
+      cuts[axis].push_back(static_cast<size_t>(at - starts.begin()));
+    }
+    cuts[axis].push_back(starts.size());
+  }
+  Box box{std::vector<size_t>(axes), std::vector<size_t>(axes),
+          std::vector<int64_t>(axes), 1};
+  std::vector<size_t> at(axes);
+  while (true) {
+    box.devices = 1;
+    for (size_t axis = 0; axis < axes; ++axis) {
+      const std::vector<int64_t>& starts = starts_[axis];
+      box.begin[axis] = cuts[axis][at[axis]];
+      box.end[axis] = cuts[axis][at[axis] + 1];
+      box.coordinates[axis] = starts[box.begin[axis]];
+      const int64_t end = box.end[axis] < starts.size()
+                              ? starts[box.end[axis]]
+                              : mesh_.axes()[axis].size;
+      box.devices *= end - box.coordinates[axis];
+    }
+    on_box(box);
+    size_t axis = axes;
+    while (axis > 0 && at[axis - 1] + 2 == cuts[axis - 1].size()) {
+      at[--axis] = 0;
+    }
+    if (axis == 0) return;
+    ++at[axis - 1];
+  }
+}
+
+void ClassSums::add(const Box& box, Int128 value,
+                    std::vector<Int128>& sums) const {
+  // Axes that the box does not cover up to their end: behind it the value is
+  // taken off again.
+  std::vector<size_t> ending;
+  size_t first = 0;
+  for (size_t axis = 0; axis < starts_.size(); ++axis) {
+    first += box.begin[axis] * strides_[axis];
+    if (box.end[axis] < starts_[axis].size()) ending.push_back(axis);
+  }
+  for (size_t corner = 0; corner < size_t{1} << ending.size(); ++corner) {
+    size_t at = first;
+    bool negative = false;
+    for (size_t i = 0; i < ending.size(); ++i) {
+      if ((corner >> i & 1U) == 0) continue;
+      const size_t axis = ending[i];
+      at += (box.end[axis] - box.begin[axis]) * strides_[axis];
+      negative = !negative;
+    }
+    sums[at] += negative ? -value : value;
+  }
+}
+
+void ClassSums::finish(std::vector<Int128>& sums) const {
+  for (size_t axis = 0; axis < starts_.size(); ++axis) {
+    const size_t stride = strides_[axis];
+    const size_t runs = starts_[axis].size();
+    for (size_t i = 0; runs > 1 && i < classes_; ++i) {
+      if (i / stride % runs > 0) sums[i] += sums[i - stride];
+    }
+  }
+}
+
 int64_t chunk_bytes(const Mesh& mesh, const TensorType& type,
                     const PartitionSpec& spec,
                     const std::vector<int64_t>& coordinates) {
@@ -146,24 +237,32 @@ std::optional<std::map<int64_t, int64_t>> chunked_classes(
     }
   }
   const auto classes = coordinate_classes(plan.mesh, breakpoints, kMaxClasses);
-  if (!classes || static_cast<int64_t>(classes->size() * uneven.size()) >
-                      64 * kMaxClasses) {
+  if (!classes) {
     if (work != nullptr) *work += kMaxClasses;
     return std::nullopt;
   }
-  if (work != nullptr) {
-    *work += static_cast<int64_t>(classes->size() * (uneven.size() + 1));
+  const ClassSums sums(plan.mesh, breakpoints);
+  std::vector<Int128> bytes(sums.classes());
+  int64_t boxes = 0;
+  for (const size_t i : uneven) {
+    const Placement& p = plan.placements[i];
+    const TensorType stored{p.type.dtype, stored_shape(p)};
+    Breakpoints own;
+    add_breakpoints(plan.mesh, stored.shape, p.spec, own);
+    sums.each_box(own, [&](const ClassSums::Box& box) {
+      ++boxes;
+      sums.add(box,
+               static_cast<Int128>(counts[i]) *
+                   chunk_bytes(plan.mesh, stored, p.spec, box.coordinates),
+               bytes);
+    });
   }
+  sums.finish(bytes);
+  if (work != nullptr) *work += static_cast<int64_t>(classes->size()) + boxes;
   std::map<int64_t, int64_t> devices_with;  // bytes -> devices
-  for (const CoordinateClass& c : *classes) {
-    Int128 bytes = even_bytes;
-    for (const size_t i : uneven) {
-      const Placement& p = plan.placements[i];
-      bytes += static_cast<Int128>(counts[i]) *
-               chunk_bytes(plan.mesh, {p.type.dtype, stored_shape(p)}, p.spec,
-                           c.coordinates);
-    }
-    devices_with[static_cast<int64_t>(bytes)] += c.devices;
+  for (size_t i = 0; i < classes->size(); ++i) {
+    devices_with[static_cast<int64_t>(even_bytes + bytes[i])] +=
+        (*classes)[i].devices;
   }
   return devices_with;
 }

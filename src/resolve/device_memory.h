@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -41,6 +42,42 @@ struct CoordinateClass {
 // The class of device 0 comes first. Empty when there are more than `most`.
 std::optional<std::vector<CoordinateClass>> coordinate_classes(
     const Mesh& mesh, const Breakpoints& breakpoints, int64_t most);
+
+// Sums over the classes of coordinate_classes(), in its order.
+//
+// What one tensor adds changes at its own breakpoints alone, which are few, so
+// it is added to boxes of classes: as differences at their corners, which
+// finish() adds up. Tensors and classes then cost their sum, not their product.
+class ClassSums {
+ public:
+  // A box, by classes' numbers on each axis of the mesh: from `begin` up to
+  // `end`.
+  struct Box {
+    std::vector<size_t> begin;
+    std::vector<size_t> end;
+    std::vector<int64_t> coordinates;  // of its first device
+    int64_t devices = 1;
+  };
+
+  // `all` are the breakpoints that the classes were made of.
+  ClassSums(const Mesh& mesh, const Breakpoints& all);
+
+  size_t classes() const { return classes_; }
+  // Calls on_box(box) for each box between the breakpoints `own`, which are
+  // among `all`.
+  void each_box(const Breakpoints& own,
+                const std::function<void(const Box&)>& on_box) const;
+  // `sums` has an element for each class, zero at first.
+  void add(const Box& box, Int128 value, std::vector<Int128>& sums) const;
+  void finish(std::vector<Int128>& sums) const;
+
+ private:
+  const Mesh& mesh_;
+  std::vector<std::vector<int64_t>> starts_;  // of the runs of each axis
+  std::vector<size_t> strides_;
+  size_t classes_ = 1;
+  Box whole_;  // all of them, for what has no breakpoints
+};
 
 // Bytes of a tensor's shard at the given coordinates, under Cut::Chunked.
 int64_t chunk_bytes(const Mesh& mesh, const TensorType& type,

@@ -2,6 +2,7 @@
 #include "session/session.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -10,6 +11,7 @@
 
 #include "advise/advise.h"
 #include "base/checked.h"
+#include "base/passing_host.h"
 #include "base/shipped.h"
 #include "base/text.h"
 #include "core/mesh.h"
@@ -21,6 +23,59 @@
 
 namespace shardplan {
 namespace {
+
+constexpr const char* kReading = "reading the model";
+
+// A large file, of which readers say how much they are done with. Nobody is
+// told any more once the host that made it is gone.
+class ReportedBytes : public Bytes {
+ public:
+  ReportedBytes(std::shared_ptr<const Bytes> bytes,
+                std::shared_ptr<ProgressListener*> progress)
+      : bytes_(std::move(bytes)), progress_(std::move(progress)) {}
+
+  std::string_view view() const override { return bytes_->view(); }
+  void let_go(uint64_t offset) const override {
+    if (*progress_ != nullptr) {
+      (*progress_)
+          ->step(kReading, kReading,
+                 static_cast<double>(offset) /
+                     static_cast<double>(bytes_->view().size()));
+    }
+    bytes_->let_go(offset);
+  }
+
+ private:
+  std::shared_ptr<const Bytes> bytes_;
+  std::shared_ptr<ProgressListener*> progress_;
+};
+
+class ReportingHost : public PassingHost {
+ public:
+  ReportingHost(Host& below, ProgressListener& progress)
+      : PassingHost(below),
+        progress_(std::make_shared<ProgressListener*>(&progress)) {}
+  ReportingHost(const ReportingHost&) = delete;
+  ReportingHost& operator=(const ReportingHost&) = delete;
+  ~ReportingHost() override { *progress_ = nullptr; }
+
+  std::shared_ptr<const Bytes> read_file(const std::string& path, int64_t limit,
+                                         std::string& why) override {
+    return reported(PassingHost::read_file(path, limit, why));
+  }
+  std::shared_ptr<const Bytes> read_stdin(std::string& why) override {
+    return reported(PassingHost::read_stdin(why));
+  }
+
+ private:
+  std::shared_ptr<const Bytes> reported(std::shared_ptr<const Bytes> bytes) {
+    constexpr size_t kLarge = size_t{1} << 20U;
+    if (bytes == nullptr || bytes->view().size() < kLarge) return bytes;
+    return std::make_shared<ReportedBytes>(std::move(bytes), progress_);
+  }
+
+  std::shared_ptr<ProgressListener*> progress_;
+};
 
 bool reads_stdin_twice(const PlanRequest& request) {
   const auto is_stdin = [](const std::string& path) { return path == "-"; };
@@ -343,8 +398,9 @@ std::optional<Manifest> read_manifest(const PlanRequest& request, Host& host,
     return diags.error(Code::Usage, {}, "standard input can be read once only")
         .help("give the model, the rules or the plan as a file");
   }
-  progress.stage("reading the model");
-  return load_manifest(request.model, request.reading, host, diags);
+  progress.stage(kReading);
+  ReportingHost reporting(host, progress);
+  return load_manifest(request.model, request.reading, reporting, diags);
 }
 
 std::optional<RuleSet> read_given_rules(const PlanRequest& request,

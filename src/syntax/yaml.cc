@@ -136,6 +136,7 @@ class Places {
     return std::min<uint64_t>(base_ + static_cast<uint64_t>(mark.pos),
                               text_.size());
   }
+  void let_go(uint64_t offset) const { source_.let_go(offset); }
   // Behind `&anchor` and `!tag`.
   uint64_t value(const YAML::Mark& mark) const {
     uint64_t at = offset(mark);
@@ -281,6 +282,12 @@ class Handler : public YAML::EventHandler {
   void OnMapStart(const YAML::Mark& mark, const std::string& tag,
                   YAML::anchor_t anchor,
                   YAML::EmitterStyle::value style) override {
+    // The parser has a copy of the text.
+    constexpr uint64_t kWindow = uint64_t{1} << 18U;
+    if (const uint64_t at = places_.offset(mark); at >= let_go_ + kWindow) {
+      let_go_ = at;
+      places_.let_go(at);
+    }
     begin(NodeKind::Map, mark, tag, anchor, style == YAML::EmitterStyle::Flow);
   }
   void OnMapEnd() override { end(); }
@@ -399,6 +406,7 @@ class Handler : public YAML::EventHandler {
   }
 
   const Places& places_;
+  uint64_t let_go_ = 0;  // of the text
   DocumentBuilder& builder_;
   Includes includes_;
   int documents_ = 0;

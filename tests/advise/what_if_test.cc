@@ -121,10 +121,10 @@ TEST_CASE("findings are the same by what they are about") {
               "rules:\n  - [\".\", [tp, tp]]\n", testing::mesh("tp=2"));
   const auto found = plan.find(Code::IndivisibleDimension);
   REQUIRE(found.size() == 3);
-  CHECK_FALSE(is_gone(found[0], plan.plan, plan.diags, plan.plan));
+  CHECK_FALSE(FindingsLeft(plan.diags, plan.plan).is_gone(found[0], plan.plan));
   Diagnostics others;
   others.add(found[1]);
-  CHECK(is_gone(found[0], plan.plan, others, plan.plan));
+  CHECK(FindingsLeft(others, plan.plan).is_gone(found[0], plan.plan));
   CHECK(finding_counts(plan.diags) > finding_counts(others));
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measuring on a noisy machine: contestants run in turn, A B A B, and medians
-// and their ratios are printed. Nothing here is a test.
+// and their ratios are printed. Nothing here is a test. What is printed are the
+// blocks of docs/design/performance.md, each behind a line `### name`
+// (tests/bench/page.py).
 #pragma once
 
 #include <algorithm>
@@ -17,6 +19,13 @@ struct Contestant {
   std::string name;
   std::function<void()> run;
 };
+
+// "100,000"
+inline std::string grouped(size_t number) {
+  std::string text = std::to_string(number);
+  for (size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, ",");
+  return text;
+}
 
 inline double seconds_of(const std::function<void()>& run) {
   const auto start = std::chrono::steady_clock::now();

@@ -26,6 +26,7 @@ import os
 import pathlib
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -147,8 +148,91 @@ def config(name):
     return {f"{name}.json": (CONFIGS / f"{name}.json").read_text("utf-8")}
 
 
+def safetensors(of_names):
+    """A file of one element each."""
+    tensors, end = {}, 0
+    for name in of_names:
+        tensors[name] = {"dtype": "BF16", "shape": [1, 1],
+                         "data_offsets": [end, end + 2]}
+        end += 2
+    text = json.dumps(tensors).encode()
+    return struct.pack("<Q", len(text)) + text + b"\0" * end
+
+
+def shards(count):
+    """An index, and a file for each hundred tensors."""
+    files, weights = {}, {}
+    every = names(count)
+    for begin in range(0, count, 100):
+        file = f"model-{begin:07}.safetensors"
+        files[file] = safetensors(every[begin:begin + 100])
+        weights.update((name, file) for name in every[begin:begin + 100])
+    files["model.safetensors.index.json"] = json.dumps(
+        {"metadata": {}, "weight_map": weights})
+    return files
+
+
+def gguf(count):
+    def text(value):
+        return struct.pack("<Q", len(value)) + value.encode()
+    out = bytearray(b"GGUF" + struct.pack("<IQQ", 3, count, 1))
+    out += text("general.architecture") + struct.pack("<I", 8) + text("llama")
+    for i, name in enumerate(names(count)):
+        out += text(name) + struct.pack("<IQQIQ", 2, 1, 1, 0, 32 * i)
+    return bytes(out + b"\0" * (-len(out) % 32 + 32 * count))
+
+
+def yaml(count):
+    return "".join(f"{name}: {{shape: {shape(name)}, dtype: bf16}}\n"
+                   for name in names(count))
+
+
+ONE_RULE = rules([(r"\.weight$", "[fsdp, tp]")])
 MESH = ["--mesh", "fsdp=16,tp=4", "--jobs", "1"]
 LARGE = {"model.json": model(100000), "rules.yaml": rules(MODEL_RULES)}
+
+
+def readers():
+    """What each format costs to read; hf-config and native are elsewhere."""
+    llama = config("llama-3.1-70b")
+    on = ["llama-3.1-70b.json", "--rules", "@llama", *MESH]
+    written = [
+        Workload(f"read, {name}", command + [file], llama,
+                 [["export", *on, "--to", target, "-o", file]])
+        for name, command, target, file in (
+            ("StableHLO", ["inspect"], "shardy", "model.mlir"),
+            ("rules in Python", ["check", *on[:1], *MESH, "--rules"],
+             "python", "rules.py"),
+            ("placements of DTensor", ["check", *on[:1], *MESH, "--rules"],
+             "dtensor", "placements.json"))]
+    return [
+        Workload("read, safetensors", ["inspect", "model.safetensors"],
+                 {"model.safetensors": safetensors(names(5000))}),
+        Workload("read, shards", ["inspect", "model.safetensors.index.json"],
+                 shards(2000)),
+        Workload("read, GGUF", ["inspect", "model.gguf"],
+                 {"model.gguf": gguf(5000)}),
+        Workload("read, YAML", ["inspect", "model.yaml"],
+                 {"model.yaml": yaml(1000)}),
+        *written,
+        Workload("read, a plan", ["resolve", "llama-3.1-70b.json", "--plan",
+                                  "a.plan.json"], llama,
+                 [["resolve", *on, "-o", "a.plan.json"]]),
+    ]
+
+
+def renderers():
+    """Of rows, and of findings; text and JSON of rows are elsewhere."""
+    few = {"model.json": odd_model(10, 4), "rules.yaml": odd_rules(10)}
+    return [
+        Workload("rows as CSV",
+                 ["resolve", "model.json", "--rules", "rules.yaml", *MESH,
+                  "--format", "csv"],
+                 {"model.json": model(5000), "rules.yaml": rules(MODEL_RULES)}),
+        *(Workload(f"findings as {form}",
+                   ["check", "model.json", "--rules", "rules.yaml", *MESH,
+                    "--format", form], few)
+          for form in ("json", "sarif", "markdown", "github", "concise"))]
 
 
 def workloads():
@@ -210,6 +294,37 @@ def workloads():
         Workload("export",
                  ["export", *on_qwen, *MESH, "--to", "python"],
                  config("qwen3-30b-a3b")),
+        *readers(), *renderers(),
+        Workload("inspect", ["inspect", "model.json", "--json"],
+                 {"model.json": model(5000)}),
+        Workload("sweep, classes of devices",
+                 ["sweep", "model.json", "--rules", "rules.yaml", "--mesh",
+                  "fsdp=1009", "--jobs", "1", "--on-indivisible", "chunk",
+                  "--optimizer", "adamw"],
+                 {"model.json": odd_model(300, 1), "rules.yaml": ONE_RULE}),
+        Workload("analyze, ZeRO and stages",
+                 ["analyze", *on_llama, "--mesh", "pp=4,fsdp=16,tp=4",
+                  "--jobs", "1", "--stages", "pp", "--optimizer", "adamw",
+                  "--zero", "1", "--zero-axes", "fsdp", "--zero-style",
+                  "megatron"], config("llama-3.1-70b")),
+        Workload("analyze, an engine",
+                 ["analyze", *on_llama, "--mesh", "tp=8", "--jobs", "1",
+                  "--mode", "decode", "--seq", "8192", "--engine", "vllm",
+                  "--hardware", "h100-sxm"], config("llama-3.1-70b")),
+        Workload("simulate, doubles",
+                 ["simulate", "tinyllama-1.1b.json", "--rules", "@llama",
+                  "--mesh", "fsdp=2,tp=2", "--jobs", "1", "--layers", "1",
+                  "--shrink"], config("tinyllama-1.1b")),
+        Workload("fix, 10 findings",
+                 ["check", "model.json", "--rules", "rules.yaml", *MESH,
+                  "--fix", "--diff"],
+                 {"model.json": odd_model(10, 4), "rules.yaml": odd_rules(10)}),
+        Workload("diff of rules", ["diff", "a.yaml", "b.yaml"],
+                 {"a.yaml": rules(MODEL_RULES), "b.yaml": rules(
+                     MODEL_RULES[1:] + [(".*", "[tp]")])}),
+        Workload("diff of readings",
+                 ["diff", "--semantics", "eformer,flax", *on_qwen, *MESH],
+                 config("qwen3-30b-a3b")),
     ]
 
 
@@ -243,13 +358,18 @@ def count(program, workload):
         for name, text in workload.files.items():
             path = pathlib.Path(folder, name)
             path.parent.mkdir(exist_ok=True)
-            path.write_text(text, "utf-8")
+            path.write_bytes(text if isinstance(text, bytes)
+                             else text.encode())
         for command in workload.prepare:
             run([program, *command, *always], folder)
-        counts = pathlib.Path(folder, "counts")
-        told = run(["valgrind", "--tool=cachegrind", "--cache-sim=no",
-                    f"--cachegrind-out-file={counts}", "--log-fd=2", program,
-                    *workload.command, *always], folder)
+        return counted(program, [*workload.command, *always], folder)
+
+
+def counted(program, command, folder):
+    """Instructions of a command line that is run in a folder."""
+    told = run(["valgrind", "--tool=cachegrind", "--cache-sim=no",
+                f"--cachegrind-out-file={pathlib.Path(folder, 'counts')}",
+                "--log-fd=2", program, *command], folder)
     found = re.search(r"I\s+refs:\s+([\d,]+)", told)
     if not found:
         raise CannotCount("valgrind counted nothing:\n" + told)
@@ -350,8 +470,8 @@ def main(arguments):
     except CannotCount as problem:
         print(problem)
         return 2
-    counted = {w.name: n for w, n in zip(chosen, counts)}
-    lines, above = compare(counted, record, key)
+    found = {w.name: n for w, n in zip(chosen, counts)}
+    lines, above = compare(found, record, key)
     print("instructions  " + key)
     if key not in record:
         against = next(iter(record), None)
@@ -361,7 +481,7 @@ def main(arguments):
     print("\n".join(lines))
     if asked.update:
         kept = {} if not asked.only else record.get(key, {})
-        record[key] = {**kept, **counted}
+        record[key] = {**kept, **found}
         asked.record.write_text(json.dumps(record, indent=2) + "\n", "utf-8")
         print(f"recorded in {asked.record.name}")
         return 0

@@ -11,6 +11,7 @@ import contextlib
 import io
 import json
 import pathlib
+import re
 import sys
 import tempfile
 import unittest
@@ -18,8 +19,9 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
-import against_page  # noqa: E402
+import growth  # noqa: E402
 import instructions  # noqa: E402
+import page  # noqa: E402
 
 PROGRAM = sys.argv.pop() if len(sys.argv) > 1 else None
 KEY = "g++ 1.0, release, glibc 1.0, valgrind 1.0, x86-64-v3"
@@ -73,10 +75,12 @@ class Workloads(unittest.TestCase):
             self.assertTrue(all(n > 0 for n in counts.values()), key)
 
 
-OUTPUT = """
-     100000 tensors   text     {seconds} s CPU       24 MB peak    240 bytes
-     20 rules   shardplan                       174 ns a name   1.08x RE2::Set
-     20 rules   bare RE2::Set                   322 ns a name   1.00x RE2::Set
+OUTPUT = """### whole
+| tensors | form | CPU time | peak memory | per tensor |
+|---:|---|---:|---:|---:|
+| 100,000 | text | {seconds} s | 24 MB | 240 bytes |
+### matching
+| 20 | 174 ns, 0.54x | 322 ns | 1,479 ns, 4.6x |
 """
 
 
@@ -84,24 +88,85 @@ class Page(unittest.TestCase):
     """Times beside those of docs/design/performance.md."""
 
     def test_the_page_is_read(self):
-        known = against_page.from_page(against_page.PAGE.read_text("utf-8"))
+        known = page.measured(page.PAGE.read_text("utf-8"))
         self.assertEqual(len(known), 15)
 
     def test_what_is_slower_than_written_is_marked(self):
-        page = {("seconds", 100000, "text"): 0.1, ("ours", 20): 174.0,
+        written = {("seconds", 100000, "text"): 0.1, ("ours", 20): 174.0,
                 ("RE2::Set", 20): 161.0}
-        lines = against_page.table(page, against_page.from_output(
+        lines = page.table(written, page.measured(
             OUTPUT.format(seconds=0.40)))
         self.assertIn("2.00x of the time", lines[0])
         self.assertIn("4.00x   2.00x   slower than written", lines[2])
         self.assertNotIn("slower than written", lines[3])
-        lines = against_page.table(page, against_page.from_output(
+        lines = page.table(written, page.measured(
             OUTPUT.format(seconds=0.25)))
         self.assertNotIn("slower than written", lines[2])
 
     def test_an_output_that_is_not_understood_is_said(self):
-        lines = against_page.table({"reading": 1.0}, {})
+        lines = page.table({"reading": 1.0}, {})
         self.assertIn("nothing to compare", lines[-1])
+
+    def test_blocks_come_between_their_marks_with_the_machine(self):
+        blocks = page.blocks_of(OUTPUT.format(seconds=0.25))
+        self.assertEqual(list(blocks), ["whole", "matching"])
+        text = "a\n<!-- whole -->\nold\n<!-- /whole -->\nb\n"
+        now = page.written(text, {"whole": blocks["whole"]}, "a day; a machine")
+        self.assertTrue(now.startswith("a\n<!-- whole -->\na day; a machine\n"))
+        self.assertIn("0.25 s", now)
+        self.assertNotIn("old", now)
+        self.assertEqual(
+            page.written(now, {"whole": "x"}, "m"),
+            page.written(text, {"whole": "x"}, "m"))
+
+    def test_a_block_without_a_place_is_an_error(self):
+        with self.assertRaises(ValueError):
+            page.written("no marks", {"whole": "x"}, "m")
+
+    def test_every_block_of_the_benchmarks_has_a_place(self):
+        text = page.PAGE.read_text("utf-8")
+        bench = pathlib.Path(__file__).parent
+        printed = "".join(path.read_text("utf-8")
+                          for path in bench.glob("*.cc"))
+        printed += (bench.parents[1] / "scripts" / "bench").read_text("utf-8")
+        names = set(re.findall(r"### (\w[\w-]*)(?=\\n|\n)", printed))
+        self.assertGreaterEqual(len(names), 7)
+        for name in names:
+            self.assertIn(f"<!-- {name} -->", text)
+
+
+class Growth(unittest.TestCase):
+    def test_what_grows_with_the_square_is_told_from_what_does_not(self):
+        linear = [1000 + 7 * n for n in (1, 2, 4)]
+        square = [1000 + n * n for n in (100, 200, 400)]
+        self.assertAlmostEqual(growth.added(linear), 2)
+        self.assertAlmostEqual(growth.added(square), 4)
+        self.assertGreater(growth.added(square), growth.MOST)
+
+    def test_a_row_that_grows_too_fast_fails(self):
+        counted = growth.count
+        row = growth.Row("tensors", ["resolve"], None, [1, 2], guarded=100)
+        try:
+            growth.count = lambda program, row, size: 1000 + 5 * size
+            self.assertEqual(growth.guard("", [row], 1)[1], [])
+            growth.count = lambda program, row, size: 1000 + size * size
+            lines, above = growth.guard("", [row], 1)
+            self.assertEqual(above, [row])
+            self.assertIn("grows too fast", lines[0])
+            row.devices = True
+            growth.count = lambda program, row, size: 1000
+            self.assertEqual(growth.guard("", [row], 1)[1], [])
+            growth.count = lambda program, row, size: 1000 + size // 100
+            self.assertEqual(growth.guard("", [row], 1)[1], [row])
+        finally:
+            growth.count = counted
+
+    def test_what_grows_is_guarded(self):
+        guarded = {row.what.split(",")[0] for row in growth.rows()
+                   if row.guarded}
+        for what in ("tensors", "rules", "rules that are not used", "layers",
+                     "devices", "targets"):
+            self.assertIn(what, guarded)
 
 
 def small(tensors):

@@ -2,6 +2,7 @@
 // shardplan_bench [PROGRAM]: prints what is measured, as ratios where they say
 // more than times. PROGRAM is the shardplan to run, by default the one built
 // beside.
+#include <cstdio>
 #include <filesystem>
 
 #include "tests/bench/bench.h"
@@ -15,7 +16,9 @@ int main(int argc, char** argv) {
   shardplan::bench::bench_manifest();
   shardplan::bench::bench_match();
   shardplan::bench::bench_sweep();
+  std::printf("### arithmetic\n```\n");
   shardplan::bench::bench_gemm();
   shardplan::bench::bench_simulate();
+  std::printf("```\n");
   return 0;
 }

@@ -75,25 +75,28 @@ void bench_resolve(const std::string& program) {
   fs::create_directory(folder);
   const std::string rules = (folder / "rules.yaml").string();
   std::ofstream(rules) << rules_text(patterns(20));
-  std::printf("the whole program, 20 rules, fsdp=16,tp=8\n");
+  std::printf(
+      "### whole\n"
+      "| tensors | form | CPU time | peak memory | per tensor |\n"
+      "|---:|---|---:|---:|---:|\n");
   for (const size_t count : {100000U, 1000000U}) {
     const std::string model = (folder / "model.json").string();
     write_model(model, count);
-    for (const std::string format : {"text", "json"}) {
+    for (const std::string form : {"text", "JSON"}) {
       std::vector<double> seconds;
       std::vector<double> peaks;
       for (int round = 0; round < 3; ++round) {
         const Usage usage =
             run({program, "resolve", model, "--rules", rules, "--mesh",
-                 "fsdp=16,tp=8", "--format", format, "--isolated"});
+                 "fsdp=16,tp=8", "--format", form == "JSON" ? "json" : "text",
+                 "--isolated"});
         seconds.push_back(usage.seconds);
         peaks.push_back(usage.peak_bytes);
       }
-      std::printf(
-          "  %9zu tensors   %-5s %7.2f s CPU   %6.0f MB peak   "
-          "%4.0f bytes a tensor\n",
-          count, format.c_str(), median(seconds), median(peaks) / 1e6,
-          median(peaks) / static_cast<double>(count));
+      std::printf("| %s | %s | %.2f s | %.0f MB | %.0f bytes |\n",
+                  grouped(count).c_str(), form.c_str(), median(seconds),
+                  median(peaks) / 1e6,
+                  median(peaks) / static_cast<double>(count));
     }
   }
   fs::remove_all(folder);

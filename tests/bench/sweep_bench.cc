@@ -43,7 +43,9 @@ int64_t sweep(const Manifest& manifest, const RuleSet& rules,
 }  // namespace
 
 void bench_sweep() {
-  std::printf("sweep, 64 devices over fsdp,tp, 100 workloads a mesh\n");
+  std::printf(
+      "### sweep\n"
+      "| model | points | points a second |\n|---|---:|---:|\n");
   const auto host = make_real_host();
   for (const std::string name : {"llama-3.1-70b", "deepseek-v3"}) {
     Diagnostics diags;
@@ -57,9 +59,11 @@ void bench_sweep() {
     int64_t points = 0;
     const double seconds =
         seconds_of([&] { points = sweep(*manifest, *rules, diags); });
-    std::printf("  %-14s %6lld points   %8.0f points a second\n", name.c_str(),
-                static_cast<long long>(points),
-                static_cast<double>(points) / seconds);
+    std::printf(
+        "| %s | %s | %s |\n", name.c_str(),
+        grouped(static_cast<size_t>(points)).c_str(),
+        grouped(static_cast<size_t>(static_cast<double>(points) / seconds))
+            .c_str());
   }
 }
 

@@ -278,5 +278,54 @@ TEST_CASE("progress shows only on a terminal and leaves nothing behind") {
   }
 }
 
+TEST_CASE("progress says how much of a large file is left to read") {
+  MemoryHost host = ready();
+  std::string model;
+  for (int i = 0; i < 30000; ++i) {
+    model += "layers." + std::to_string(i) + ".w: {shape: [4], dtype: f32}\n";
+  }
+  host.files["m.yaml"] = model;
+  host.terminals = {Stream::Err};
+  host.tick = 1;
+  CHECK(run({"inspect", "m.yaml"}, host) == 0);
+  CHECK(has_text(host.err, "reading the model ..."));
+  CHECK(has_text(host.err, " left"));
+  host.err.clear();
+  CHECK(run({"inspect", "m.yaml", "--no-progress"}, host) == 0);
+  CHECK(host.err.empty());
+}
+
+// Where targets are judged, it says which of how many, and about how long the
+// others take.
+TEST_CASE("progress tells targets, and what is left") {
+  MemoryHost host = ready();
+  std::string config = "targets:\n";
+  for (const char* name : {"a", "b", "c", "d", "e"}) {
+    config += "  " + std::string(name) +
+              ": {model: m.json, rules: r.yaml, mesh: \"tp=2\"}\n";
+  }
+  for (const std::string side : {"", "old/", "new/"}) {
+    host.files[side + "shardplan.yaml"] = config;
+    host.files[side + "m.json"] = kModel;
+    host.files[side + "r.yaml"] = kRules;
+  }
+  host.terminals = {Stream::Err};
+  host.tick = 1;
+  for (const Words& words :
+       std::vector<Words>{{"check"}, {"gate", "old", "new"}}) {
+    for (const bool wanted : {true, false}) {
+      host.err.clear();
+      Words all = words;
+      if (!wanted) all.emplace_back("--no-progress");
+      CHECK(run(all, host) == 0);
+      CAPTURE(host.err);
+      CHECK(has_text(host.err, "target 3 of 5: c ...") == wanted);
+      CHECK(has_text(host.err, "target 5 of 5: e ...") == wanted);
+      CHECK(has_text(host.err, " left") == wanted);
+      CHECK((host.err.empty() || host.err.ends_with("\r\x1b[K")));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace shardplan::cli

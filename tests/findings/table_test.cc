@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <set>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <variant>
@@ -46,10 +46,21 @@ std::string enumerator_of(Code code) {
   return text;
 }
 
+// Each read once: every code is sought in all of them.
+const std::string& text_of(const fs::path& path) {
+  static std::map<fs::path, std::string> texts;
+  const auto [entry, is_new] = texts.try_emplace(path);
+  if (is_new) {
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();
+    entry->second = text.str();
+  }
+  return entry->second;
+}
+
 // Whether the file has it as a word.
 bool mentions(const fs::path& path, const std::string& enumerator) {
-  std::ifstream stream(path);
-  const std::string text(std::istreambuf_iterator<char>(stream), {});
+  const std::string& text = text_of(path);
   for (size_t at = text.find(enumerator); at != std::string::npos;
        at = text.find(enumerator, at + 1)) {
     const char next = text[at + enumerator.size()];
@@ -64,12 +75,17 @@ bool mentions(const fs::path& path, const std::string& enumerator) {
 std::vector<std::string> mentioning(Code code) {
   std::vector<std::string> files;
   const fs::path src = source_dir() / "src";
-  for (const auto& entry : fs::recursive_directory_iterator(src)) {
-    if (entry.path().extension() != ".cc" && entry.path().extension() != ".h") {
-      continue;
+  static const auto paths = [&] {
+    std::vector<fs::path> all;
+    for (const auto& entry : fs::recursive_directory_iterator(src)) {
+      const auto extension = entry.path().extension();
+      if (extension == ".cc" || extension == ".h") all.push_back(entry.path());
     }
-    if (mentions(entry.path(), enumerator_of(code))) {
-      files.push_back(fs::relative(entry.path(), src).string());
+    return all;
+  }();
+  for (const fs::path& path : paths) {
+    if (mentions(path, enumerator_of(code))) {
+      files.push_back(path.lexically_relative(src).string());
     }
   }
   return files;

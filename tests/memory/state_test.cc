@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memory/state.h"
 
+#include <array>
 #include <map>
 #include <string>
 #include <vector>
@@ -312,6 +313,81 @@ std::map<std::string, int64_t> held_bytes(const Manifest& manifest,
                    static_cast<int64_t>(size);
              });
   return bytes;
+}
+
+// What classes of devices hold, at once and one by one.
+void check_by_class(const Manifest& manifest, const Plan& plan,
+                    const StateOptions& options,
+                    const std::vector<std::vector<int64_t>>& counts,
+                    const AxisName& stages) {
+  const HeldState held = hold_state(plan, options, nullptr);
+  Breakpoints breakpoints = held.breakpoints;
+  HeldCounts on{counts, std::nullopt};
+  for (size_t axis = 0; axis < plan.mesh.axes().size(); ++axis) {
+    if (plan.mesh.axes()[axis].name == stages) on.axis = axis;
+  }
+  for (size_t stage = 1; stage < counts.size(); ++stage) {
+    breakpoints[stages].insert(static_cast<int64_t>(stage));
+  }
+  const auto classes = coordinate_classes(plan.mesh, breakpoints, 1 << 20);
+  REQUIRE(classes);
+  CHECK(classes->size() > 1);
+  const HeldByClass at_once =
+      held_by_class(held, plan.mesh, options, on,
+                    ClassSums(plan.mesh, breakpoints), *classes);
+  std::vector<Int128> of_sum(held.sums.size());
+  for (size_t c = 0; c < classes->size(); ++c) {
+    const CoordinateClass& place = (*classes)[c];
+    const size_t stage =
+        on.axis ? static_cast<size_t>(place.coordinates[*on.axis]) : 0;
+    std::array<Int128, 4> bytes{};
+    visit_held(held, plan.mesh, options, counts[stage], place.coordinates,
+               [&](size_t sum, StateKind kind, Int128 size) {
+                 bytes.at(static_cast<size_t>(kind)) += size;
+                 of_sum[sum] += size * place.devices;
+               });
+    for (size_t kind = 0; kind < bytes.size(); ++kind) {
+      CAPTURE(c);
+      CAPTURE(kind);
+      CHECK(at_once.bytes.at(kind)[c] == bytes.at(kind));
+    }
+  }
+  CHECK(at_once.of_sum == of_sum);
+  CHECK(manifest.size() > 0);
+}
+
+TEST_CASE("classes hold at once what each of them holds") {
+  const Manifest manifest = testing::manifest({{"a", "bf16[13, 9]"},
+                                               {"b", "bf16[5]"},
+                                               {"c", "f32[31, 3]"},
+                                               {"d", "f32[2, 2, 7]"}});
+  const RuleSet rules = testing::rules({{"a", "dp, tp"},
+                                        {"b", "(dp, tp)"},
+                                        {"c", "tp"},
+                                        {"d", "None, None, dp"}});
+  const Plan plan =
+      testing::placed(manifest, rules, "pp=3,dp=4,tp=3", OnIndivisible::Chunk);
+  const std::vector<std::vector<int64_t>> alike = {{4, 1, 2, 1}};
+  const std::vector<std::vector<int64_t>> by_stage = {
+      {2, 1, 0, 1}, {2, 0, 0, 1}, {0, 0, 2, 1}};
+  for (const Optimizer optimizer : {Optimizer::None, Optimizer::AdamW,
+                                    Optimizer::Adafactor, Optimizer::Muon}) {
+    for (const ZeroStyle style : {ZeroStyle::Jax, ZeroStyle::DeepSpeed,
+                                  ZeroStyle::Fsdp2, ZeroStyle::Megatron}) {
+      for (const int zero : {0, 1, 3}) {
+        StateOptions options;
+        options.optimizer = optimizer;
+        options.zero = zero;
+        options.zero_axes = {"dp"};
+        options.zero_style = style;
+        CAPTURE(optimizer_name(optimizer));
+        CAPTURE(zero_style_name(style));
+        CAPTURE(zero);
+        check_by_class(manifest, plan, options, alike, "");
+        check_by_class(manifest, plan, options, by_stage, "pp");
+      }
+    }
+  }
 }
 
 StateOptions zero1(ZeroStyle style, Optimizer optimizer = Optimizer::Lion) {

@@ -64,6 +64,30 @@ TEST_CASE("classes store what devices one by one store") {
     std::map<std::vector<int64_t>, int64_t> by_class;
     const auto classes = coordinate_classes(devices, breakpoints, 1 << 20);
     ENSURE(classes.has_value());
+    // The same added to boxes of classes, tensor by tensor.
+    const ClassSums sums(devices, breakpoints);
+    ENSURE(sums.classes() == classes->size());
+    std::vector<Int128> in_boxes(classes->size());
+    Int128 on_devices = 0;
+    for (const auto& [type, cut] : tensors) {
+      Breakpoints own;
+      add_breakpoints(devices, type.shape, cut, own);
+      sums.each_box(own, [&](const ClassSums::Box& box) {
+        const Int128 bytes = chunk_bytes(devices, type, cut, box.coordinates);
+        sums.add(box, bytes, in_boxes);
+        on_devices += bytes * box.devices;
+      });
+    }
+    sums.finish(in_boxes);
+    for (size_t i = 0; i < classes->size(); ++i) {
+      Int128 sum = 0;
+      for (const int64_t bytes : bytes_at((*classes)[i].coordinates)) {
+        sum += bytes;
+      }
+      ENSURE(in_boxes[i] == sum);
+      on_devices -= sum * (*classes)[i].devices;
+    }
+    ENSURE(on_devices == 0);
     for (const CoordinateClass& c : *classes) {
       by_class[bytes_at(c.coordinates)] += c.devices;
     }

@@ -90,7 +90,7 @@ inline std::optional<Effect> slow_effect(const Advised& before,
                        before.linting),
        diags);
   if (finding_counts(diags) >= finding_counts(before.diags) ||
-      !is_gone(finding, before.plan, diags, *plan)) {
+      !FindingsLeft(diags, *plan).is_gone(finding, before.plan)) {
     return std::nullopt;
   }
   for (const Diagnostic& error : diags.all()) {

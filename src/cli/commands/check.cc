@@ -399,11 +399,11 @@ Exit check_targets(Context& context) {
   const std::vector<Setting> severities = severity_settings(context.options);
   std::vector<JudgedTarget> judged(asked->targets.size());
   SharedHost host(context.host, std::make_shared<std::mutex>());
-  context.progress.stage("checking " +
-                         plural(static_cast<int64_t>(judged.size()), "target"));
+  Pieces pieces(context.progress, "target", judged.size());
   parallel_for(static_cast<int64_t>(judged.size()),
                thread_count(context.options.planning.jobs), [&](int64_t i) {
                  const Target& target = asked->targets[static_cast<size_t>(i)];
+                 pieces.begin(target.name);
                  std::vector<Setting> settings =
                      target_settings(asked->config.settings, target.settings);
                  settings.insert(settings.end(), severities.begin(),

@@ -19,6 +19,7 @@
 
 #include <fmt/format.h>
 
+#include "base/parallel.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/commands/rule_diff.h"
@@ -266,12 +267,29 @@ Table folded_table(const Comparison& comparison, const Side& a, const Side& b,
   return table;
 }
 
-std::optional<Side> read_side(const SourcePtr& source, Context& context) {
-  auto saved = read_plan(source, context.diags);
+std::optional<Side> read_side(const SourcePtr& source, Diagnostics& diags) {
+  auto saved = read_plan(source, diags);
   if (!saved) return std::nullopt;
-  auto memory = device_memory(saved->manifest, saved->plan, context.diags);
+  auto memory = device_memory(saved->manifest, saved->plan, diags);
   if (!memory) return std::nullopt;
   return Side{std::move(*saved), std::move(*memory)};
+}
+
+// Both at once; empty, with the reasons reported, where one cannot be read.
+std::optional<std::array<Side, 2>> read_sides(
+    const std::array<RuleSide, 2>& sides, Diagnostics& diags) {
+  std::array<std::optional<Side>, 2> read;
+  std::array<Diagnostics, 2> found = {diags.fresh(), diags.fresh()};
+  parallel_for(2, thread_count(0), [&](int64_t i) {
+    const auto side = static_cast<size_t>(i);
+    read.at(side) = read_side(sides.at(side).file, found.at(side));
+  });
+  for (const Diagnostics& of_side : found) {
+    diags.keep_sources(of_side);
+    for (const Diagnostic& each : of_side.all()) diags.add(each);
+  }
+  if (!read[0] || !read[1]) return std::nullopt;
+  return std::array<Side, 2>{*std::move(read[0]), *std::move(read[1])};
 }
 
 std::string memory_text(int64_t bytes, bool exact) {
@@ -367,23 +385,24 @@ Exit diff_plans(Context& context, const std::array<RuleSide, 2>& sides) {
         .help("it is for `diff` of two files of rules");
   }
   if (context.diags.cannot_run()) return Exit::CouldNotRun;
-  const auto a = read_side(sides[0].file, context);
-  const auto b = read_side(sides[1].file, context);
-  if (!a || !b) return Exit::CouldNotRun;
-  const Comparison comparison = compare(*a, *b);
-  const bool same_mesh = a->saved.plan.mesh == b->saved.plan.mesh;
+  context.progress.stage("reading two plans");
+  const auto read = read_sides(sides, context.diags);
+  if (!read) return Exit::CouldNotRun;
+  const auto& [a, b] = *read;
+  const Comparison comparison = compare(a, b);
+  const bool same_mesh = a.saved.plan.mesh == b.saved.plan.mesh;
 
   Report report;
   report.command = context.options.command;
-  add_summary(comparison, *a, *b, report);
-  report.headline = {"mesh " + mesh_line(a->saved.plan.mesh)};
-  if (!same_mesh) report.headline[0] += " → " + mesh_line(b->saved.plan.mesh);
-  report.tables = {changes_table(comparison, *a, *b)};
+  add_summary(comparison, a, b, report);
+  report.headline = {"mesh " + mesh_line(a.saved.plan.mesh)};
+  if (!same_mesh) report.headline[0] += " → " + mesh_line(b.saved.plan.mesh);
+  report.tables = {changes_table(comparison, a, b)};
   if (!comparison.differences.empty()) {
     report.tables.push_back(
-        folded_table(comparison, *a, *b, context.options.output.expand));
+        folded_table(comparison, a, b, context.options.output.expand));
   }
-  report.notes = {last_line(comparison, *a, *b, context.options.output.exact)};
+  report.notes = {last_line(comparison, a, b, context.options.output.exact)};
   const Exit exit = finish(context, std::move(report));
   const bool differ = !comparison.differences.empty() || !same_mesh;
   return exit == Exit::Fine && differ && context.options.diff.exit_code

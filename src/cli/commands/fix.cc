@@ -2,6 +2,8 @@
 #include "cli/commands/fix.h"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -52,18 +54,32 @@ std::string key_of(const Choice& choice) {
   return code_id(choice.finding->code) + " " + choice.fix->text;
 }
 
-bool touch(const TextEdit& a, const TextEdit& b) {
-  return a.where.file == b.where.file && a.where.begin <= b.where.end &&
-         b.where.begin <= a.where.end;
-}
+// What edits take of the files, to find what touches them without looking at
+// each.
+class TakenText {
+ public:
+  // False where an edit of the fix touches what is taken; else takes it.
+  bool take(const Fix& fix) {
+    for (const TextEdit& edit : fix.edits) {
+      const std::map<size_t, size_t>& taken = taken_[edit.where.file];
+      // Edits do not overlap, so the last one that begins before this one ends
+      // is the one that ends last.
+      const auto next = taken.upper_bound(edit.where.end);
+      if (next != taken.begin() &&
+          std::prev(next)->second >= edit.where.begin) {
+        return false;
+      }
+    }
+    for (const TextEdit& edit : fix.edits) {
+      size_t& end = taken_[edit.where.file][edit.where.begin];
+      end = std::max<size_t>(end, edit.where.end);
+    }
+    return true;
+  }
 
-bool touch(const Fix& a, const Fix& b) {
-  return std::any_of(a.edits.begin(), a.edits.end(), [&](const TextEdit& one) {
-    return std::any_of(
-        b.edits.begin(), b.edits.end(),
-        [&](const TextEdit& other) { return touch(one, other); });
-  });
-}
+ private:
+  std::map<const SourceFile*, std::map<size_t, size_t>> taken_;  // begin, end
+};
 
 bool is_standard_input(const Fix& fix) {
   return fix.edits.front().where.file->name() == kStandardInput;
@@ -74,6 +90,7 @@ bool is_standard_input(const Fix& fix) {
 std::vector<Choice> choose(const Diagnostics& diags,
                            const std::set<std::string>& refused) {
   std::vector<Choice> chosen;
+  TakenText taken;
   for (const Diagnostic& finding : diags.all()) {
     // A note says what the user asked for.
     if (finding.severity == Severity::Note ||
@@ -87,10 +104,7 @@ std::vector<Choice> choose(const Diagnostics& diags,
       if (fix.edits.empty() || is_standard_input(fix) ||
           refused.contains(key_of(choice)))
         continue;
-      const bool free = std::none_of(
-          chosen.begin(), chosen.end(),
-          [&](const Choice& other) { return touch(*other.fix, fix); });
-      if (free) chosen.push_back(choice);
+      if (taken.take(fix)) chosen.push_back(choice);
       break;
     }
   }
@@ -160,12 +174,14 @@ Checked check_again(const Context& context, Manifest manifest,
 
 bool is_better(const FixRun& run, const std::vector<Choice>& chosen,
                const Checked& checked) {
-  return checked.session && !checked.diags.cannot_run() &&
-         finding_counts(checked.diags) < finding_counts(run.diags) &&
-         std::all_of(chosen.begin(), chosen.end(), [&](const Choice& choice) {
-           return is_gone(*choice.finding, run.session.plan, checked.diags,
-                          checked.session->plan);
-         });
+  if (!checked.session || checked.diags.cannot_run() ||
+      finding_counts(checked.diags) >= finding_counts(run.diags)) {
+    return false;
+  }
+  const FindingsLeft left(checked.diags, checked.session->plan);
+  return std::all_of(chosen.begin(), chosen.end(), [&](const Choice& choice) {
+    return left.is_gone(*choice.finding, run.session.plan);
+  });
 }
 
 void take_over(const std::vector<Choice>& chosen,

@@ -23,7 +23,6 @@
 #include "cli/views/parameter_report.h"
 #include "core/fold.h"
 #include "core/manifest.h"
-#include "io/load.h"
 #include "model/quant_scales.h"
 #include "report/report.h"
 #include "session/session.h"
@@ -415,10 +414,8 @@ Exit run_shard(Context& context) {
 
 Exit run_inspect(Context& context) {
   if (context.options.inspect.shard) return run_shard(context);
-  const std::string& path = context.options.planning.model;
-  context.progress.stage("reading " + path);
-  const auto manifest = load_manifest(path, context.options.planning.reading,
-                                      context.host, context.diags);
+  const auto manifest = read_manifest(context.options.planning, context.host,
+                                      context.diags, context.progress);
   if (!manifest) return Exit::CouldNotRun;
   Report report;
   report.command = context.options.command;

@@ -2,11 +2,14 @@
 // `shardplan diff MODEL --before OLD --after NEW`.
 #include <algorithm>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/parallel.h"
 #include "base/text.h"
 #include "cli/commands/rule_diff.h"
 #include "cli/commands/simulate/forward.h"
@@ -72,7 +75,8 @@ bool is_stdin_read_once(const Options& options, Diagnostics& diags) {
 }
 
 JudgedTarget judge_rules(const std::vector<std::string>& rules, bool is_after,
-                         const Manifest& manifest, Context& context) {
+                         const Manifest& manifest, const Context& context,
+                         Host& host, ProgressListener& progress) {
   JudgedTarget judged;
   judged.name = manifest.title;
   judged.options = context.options;
@@ -82,8 +86,7 @@ JudgedTarget judge_rules(const std::vector<std::string>& rules, bool is_after,
   // What is new is shown with what would remove it.
   planning.find_fixes = is_after;
   apply_severities(judged.options, judged.diags);
-  judge_read(judged, {manifest, std::nullopt, {}}, context.host,
-             context.progress);
+  judge_read(judged, {manifest, std::nullopt, {}}, host, progress);
   return judged;
 }
 
@@ -302,8 +305,15 @@ Exit diff_model(Context& context) {
                                       context.diags, context.progress);
   if (!manifest) return Exit::CouldNotRun;
   ModelDiff diff;
-  diff.before = judge_rules(options.diff.before, false, *manifest, context);
-  diff.after = judge_rules(options.diff.after, true, *manifest, context);
+  count_lines(manifest->sources);
+  SharedHost host(context.host, std::make_shared<std::mutex>());
+  SharedProgress progress(context.progress);
+  parallel_for(2, thread_count(options.planning.jobs), [&](int64_t side) {
+    const bool is_after = side == 1;
+    (is_after ? diff.after : diff.before) =
+        judge_rules(is_after ? options.diff.after : options.diff.before,
+                    is_after, *manifest, context, host, progress);
+  });
   for (const JudgedTarget* side : {&diff.before, &diff.after}) {
     if (side->session && !side->diags.cannot_run()) continue;
     add_reasons(diff, context.diags);

@@ -2,8 +2,10 @@
 #include "cli/commands/sweep.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <string>
 #include <tuple>
@@ -11,12 +13,14 @@
 #include <vector>
 
 #include "base/checked.h"
+#include "base/parallel.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/flag_values.h"
 #include "cli/flags.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/targets.h"
 #include "cli/views/budget_tables.h"
 #include "cli/views/sweep_tables.h"
 #include "cli/views/tables.h"
@@ -316,16 +320,17 @@ Folding folded_by_placement(const Kinds& kinds, const Plan& plan) {
 }
 
 // What the rules are to the names is the same on every mesh: reported once.
-bool lint_names_once(Context& context, const Sweep& sweep, const Plan& plan) {
+bool lint_names(const PlanRequest& planning, const Sweep& sweep,
+                const Plan& plan, Diagnostics& diags) {
   const Manifest& manifest = sweep.inputs.manifest;
-  const auto memory = device_memory(manifest, plan, context.diags);
+  const auto memory = device_memory(manifest, plan, diags);
   if (!memory) return false;
   const Folding folding =
       fold(plan.placement_of, [&](size_t i) { return manifest.name(i); });
-  const LintOptions how = lint_options(context.options.planning);
+  const LintOptions how = lint_options(planning);
   const LintInput input = make_lint_input(manifest, plan, folding,
                                           &sweep.inputs.rules, *memory, how);
-  lint(input, {Needs::Names}, context.diags);
+  lint(input, {Needs::Names}, diags);
   return true;
 }
 
@@ -358,7 +363,6 @@ bool add_points(const Sweep& sweep, const SweepMesh& mesh, BudgetInput& input,
     auto point = sweep_point(sweep.inputs.manifest, mesh, input.groups,
                              input.options, diags);
     if (!point) return false;
-    point->mesh = sweep.meshes.size();
     points.push_back(*std::move(point));
     return true;
   };
@@ -386,39 +390,101 @@ std::string codes_of_errors(const Diagnostics& diags) {
   return text;
 }
 
-bool add_mesh(Context& context, const Mesh& mesh, Sweep& sweep) {
-  Findings findings(context.options);
-  Diagnostics& diags = findings.diags();
+// What became of one mesh.
+struct Swept {
+  Findings findings;
+  std::optional<SweepMesh> mesh;  // empty: diagnostics say why
+  std::vector<SweepPoint> points;
+};
+
+// Safe to call from several threads, each with `names` of its own. What the
+// rules are to the names is reported where `of_names` is given.
+Swept sweep_mesh(const Options& options, const Mesh& mesh, const Sweep& sweep,
+                 NamesRead& names, Host& host, Diagnostics* of_names) {
+  Swept swept{Findings(options), {}, {}};
+  Diagnostics& diags = swept.findings.diags();
   auto plan =
       resolve(sweep.kinds.firsts, sweep.inputs.rules, sweep.kinds.matches, mesh,
               sweep.inputs.how, sweep.kinds.known, diags);
   // Limits come from the list of devices.
-  const PlanRequest& planning = context.options.planning;
-  MemoryRequest memory = context.options.memory;
+  const PlanRequest& planning = options.planning;
+  MemoryRequest memory = options.memory;
   memory.hardware.reset();
   memory.limit.reset();
   memory.reserve_fraction = 0;
-  std::optional<BudgetInput> input;
-  if (plan && lint_mesh(planning, sweep, *plan, diags)) {
-    plan = unfolded(*std::move(plan), sweep.kinds);
-    if (!sweep.meshes.empty() || lint_names_once(context, sweep, *plan)) {
-      input = budget_input(memory, planning, sweep.inputs.manifest, *plan,
-                           sweep.names, context.host, diags);
+  if (!plan || !lint_mesh(planning, sweep, *plan, diags)) return swept;
+  plan = unfolded(*std::move(plan), sweep.kinds);
+  if (of_names != nullptr && !lint_names(planning, sweep, *plan, *of_names)) {
+    return swept;
+  }
+  std::optional<BudgetInput> input = budget_input(
+      memory, planning, sweep.inputs.manifest, *plan, names, host, diags);
+  if (!input) return swept;
+  SweepMesh added{*std::move(plan), input->options.kv_sharding,
+                  diags.count(Severity::Error), diags.count(Severity::Warning),
+                  codes_of_errors(diags)};
+  if (!add_points(sweep, added, *input, swept.points, diags)) return swept;
+  // Thousands of meshes are kept, of whose plans nobody asks any more.
+  added.plan.placement_of = {};
+  added.plan.placements = {};
+  added.plan.rules = {};
+  swept.mesh = std::move(added);
+  return swept;
+}
+
+// False, with the reason reported, where the mesh has no answer.
+bool take(Swept swept, const Mesh& mesh, Sweep& sweep, Diagnostics& diags) {
+  if (swept.mesh) {
+    for (SweepPoint& point : swept.points) {
+      point.mesh = sweep.meshes.size();
+      sweep.points.push_back(std::move(point));
+    }
+    sweep.meshes.push_back(*std::move(swept.mesh));
+  }
+  return !swept.findings.prevent_running(mesh, diags);
+}
+
+// Every mesh, in order; the first tells what names say, which the others copy.
+bool sweep_all(Context& context, const std::vector<Mesh>& meshes,
+               Sweep& sweep) {
+  const Options& options = context.options;
+  const auto count = static_cast<int64_t>(meshes.size());
+  SharedHost host(context.host, std::make_shared<std::mutex>());
+  Pieces pieces(context.progress, "mesh", meshes.size());
+  std::mutex mutex;
+  std::vector<std::optional<Swept>> swept(meshes.size());
+  // Behind the first mesh without an answer nobody looks.
+  std::atomic<int64_t> end = count;
+  std::atomic<int64_t> next = 0;
+  const auto sweep_next = [&](NamesRead& names, Diagnostics* of_names) {
+    const int64_t i = next++;
+    if (i >= end) return false;
+    const Mesh& mesh = meshes[static_cast<size_t>(i)];
+    pieces.begin(mesh_text(mesh));
+    Swept one = sweep_mesh(options, mesh, sweep, names, host, of_names);
+    if (one.findings.diags().cannot_run()) {
+      const std::lock_guard lock(mutex);
+      end = std::min<int64_t>(end, i + 1);
+    }
+    swept[static_cast<size_t>(i)] = std::move(one);
+    return true;
+  };
+  count_lines(sweep.inputs.rules.sources);
+  count_lines(sweep.inputs.manifest.sources);
+  sweep_next(sweep.names, &context.diags);
+  const int threads = thread_count(options.planning.jobs);
+  const int64_t shares = std::min<int64_t>(threads, count - 1);
+  parallel_for(shares, threads, [&](int64_t) {
+    NamesRead names = sweep.names;
+    while (sweep_next(names, nullptr)) {
+    }
+  });
+  for (size_t i = 0; i < meshes.size() && swept[i]; ++i) {
+    if (!take(*std::move(swept[i]), meshes[i], sweep, context.diags)) {
+      return false;
     }
   }
-  if (input) {
-    SweepMesh added{*std::move(plan), input->options.kv_sharding,
-                    diags.count(Severity::Error),
-                    diags.count(Severity::Warning), codes_of_errors(diags)};
-    if (add_points(sweep, added, *input, sweep.points, diags)) {
-      // Thousands of meshes are kept, of whose plans nobody asks any more.
-      added.plan.placement_of = {};
-      added.plan.placements = {};
-      added.plan.rules = {};
-      sweep.meshes.push_back(std::move(added));
-    }
-  }
-  return !findings.prevent_running(mesh, context.diags);
+  return true;
 }
 
 bool check_count(const Sweep& sweep, size_t meshes, Diagnostics& diags) {
@@ -457,17 +523,7 @@ std::optional<Sweep> run(Context& context) {
               {},
               {}};
   if (!check_count(sweep, meshes->size(), context.diags)) return std::nullopt;
-  const std::string count = count_text(static_cast<int64_t>(meshes->size()));
-  int64_t number = 0;
-  for (const Mesh& mesh : *meshes) {
-    const double done =
-        static_cast<double>(number) / static_cast<double>(meshes->size());
-    context.progress.step("meshes",
-                          "mesh " + count_text(++number) + " of " + count +
-                              ": " + mesh_text(mesh),
-                          done);
-    if (!add_mesh(context, mesh, sweep)) return std::nullopt;
-  }
+  if (!sweep_all(context, *meshes, sweep)) return std::nullopt;
   return sweep;
 }
 

@@ -69,9 +69,7 @@ std::vector<std::shared_ptr<const Architecture>> most_general_first() {
   return all;
 }
 
-}  // namespace
-
-std::vector<Manifest> family_samples() {
+std::vector<Manifest> made_samples() {
   std::vector<Manifest> samples;
   for (const auto& all : most_general_first()) {
     for (const ModelClass& model_class : all->classes) {
@@ -88,6 +86,13 @@ std::vector<Manifest> family_samples() {
     }
   }
   return samples;
+}
+
+}  // namespace
+
+const std::vector<Manifest>& family_samples() {
+  static const std::vector<Manifest> kSamples = made_samples();
+  return kSamples;
 }
 
 }  // namespace shardplan

@@ -11,7 +11,7 @@
 namespace shardplan {
 
 // Titled with their model types ("llama"); those first that most others build
-// on.
-std::vector<Manifest> family_samples();
+// on. Made when they are first asked for, and kept.
+const std::vector<Manifest>& family_samples();
 
 }  // namespace shardplan

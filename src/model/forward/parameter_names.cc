@@ -203,7 +203,12 @@ std::map<std::string, NamedParameter> ParameterNames::folded_tensors() const {
     for (std::string_view& part : parts) {
       if (is_number(part)) part = "*";
     }
-    names.emplace(join(parts), parameter);
+    const auto [entry, is_new] = names.emplace(join(parts), parameter);
+    // Parameters come before buffers.
+    if (!is_new && parameter.index < entry->second.index &&
+        entry->second.index >= manifest_->size()) {
+      entry->second = parameter;
+    }
   }
   return names;
 }

@@ -55,7 +55,8 @@ class ParameterNames {
   // each once. What is stacked over layers has the `*` that its name lacks.
   // Adapters, and what they stand in for, are not among them.
   std::vector<std::string> folded() const;
-  // The same of all tensors, with the first of each.
+  // The same of all tensors, with the first of each; a buffer only where no
+  // parameter is called so.
   std::map<std::string, NamedParameter> folded_tensors() const;
 
  private:

@@ -180,18 +180,44 @@ size_t fitting(const std::shared_ptr<const Architecture>& architecture,
   return select(outline_of(own).known, names, true).size();
 }
 
-// Under the names that an architecture has for them.
-Names folded_names(const Manifest& manifest, const Architecture& architecture) {
-  return ParameterNames(manifest, architecture.other_names).folded();
+// A tensor of each class of names, which fold alike whatever an architecture
+// calls their parts: every one of them asks for the folded names, and a model
+// may have a million tensors.
+Manifest one_of_each_class(const Manifest& manifest) {
+  Manifest result;
+  NameClasses seen;
+  for (size_t i = 0; i < manifest.any_size(); ++i) {
+    const bool buffer = i >= manifest.size();
+    if (i == manifest.size()) seen = {};  // a buffer stands for buffers alone
+    const size_t before = seen.size();
+    seen.add(manifest.any_name(i));
+    if (seen.size() == before) continue;
+    result.add(manifest.any_name(i), manifest.any_type(i), {}, buffer);
+  }
+  return result;
+}
+
+// Under the names that an architecture has for them; `firsts` is
+// one_of_each_class(). Where a number is such a name, one does not stand for
+// others.
+Names folded_names(const Manifest& manifest, const Manifest& firsts,
+                   const Architecture& architecture) {
+  const std::vector<OtherName>& others = architecture.other_names;
+  const bool tells_numbers =
+      std::any_of(others.begin(), others.end(), [](const OtherName& each) {
+        return each.other.find_first_of("0123456789") != std::string::npos;
+      });
+  return ParameterNames(tells_numbers ? manifest : firsts, others).folded();
 }
 
 std::optional<RunnableModel> by_names(const Manifest& manifest,
                                       Diagnostics& diags) {
   RunnableModel model;
+  const Manifest firsts = one_of_each_class(manifest);
   size_t most = 0;
   for (const std::string& each : most_general_first()) {
     auto architecture = find_architecture(each);
-    const Names folded = folded_names(manifest, *architecture);
+    const Names folded = folded_names(manifest, firsts, *architecture);
     const ModelOutline outline = outline_of(architecture);
     if (!select(folded, outline.required, false).empty() ||
         !select(outline.known, folded, false).empty() ||
@@ -212,10 +238,10 @@ std::optional<RunnableModel> by_names(const Manifest& manifest,
     model.architecture = std::move(architecture);
   }
   if (model.architecture == nullptr) {
-    report_unrecognised(ParameterNames(manifest).folded(), diags);
+    report_unrecognised(ParameterNames(firsts).folded(), diags);
     return std::nullopt;
   }
-  const Names folded = folded_names(manifest, *model.architecture);
+  const Names folded = folded_names(manifest, firsts, *model.architecture);
   size_t best = 0;
   for (const ModelClass& each : model.architecture->classes) {
     if (!is_computed(*model.architecture, each)) continue;

@@ -236,7 +236,7 @@ TEST_CASE("gate: a comment has room on GitHub, however much changes") {
   for (const std::string side : {"old/", "new/"}) {
     std::string model = "{";
     std::string rules = "rules:\n";
-    for (int i = 0; i < 60; ++i) {
+    for (int i = 0; i < 20; ++i) {
       const std::string name = "p" +
                                std::string(1, static_cast<char>('a' + i % 26)) +
                                std::string(static_cast<size_t>(i), 'x');

@@ -114,6 +114,54 @@ json swept(std::vector<std::string> words, int expected) {
   return json::parse(host.out);
 }
 
+TEST_CASE("a sweep is the same for any number of threads") {
+  for (const char* devices : {"4", "2,4,8,16"}) {
+    std::vector<std::string> outputs;
+    for (const char* jobs : {"1", "2", "5"}) {
+      MemoryHost host = planning_host();
+      std::string& model = host.files["model.json"];
+      model.replace(model.find("\"heads\""), 0, "\"layers\": 2, ");
+      run({"sweep", "model.json", "--rules", "rules.yaml", "--devices", devices,
+           "--over", "fsdp,tp", "--mode", "decode", "--seq", "64,128",
+           "--memory", "1MiB", "--jobs", jobs, "--expand"},
+          host);
+      outputs.push_back(host.out + host.err);
+    }
+    CHECK(outputs[0].find("points") != std::string::npos);
+    CHECK(outputs[1] == outputs[0]);
+    CHECK(outputs[2] == outputs[0]);
+  }
+}
+
+TEST_CASE("a sweep that some mesh ends says the first one, on any threads") {
+  std::vector<std::string> outputs;
+  for (const char* jobs : {"1", "3"}) {
+    MemoryHost host = planning_host();
+    host.files["rules.yaml"] =
+        "rules:\n  - [\"embed\", [tp]]\n  - [\".*\", [fsdp]]\n";
+    CHECK(run({"sweep", "model.json", "--rules", "rules.yaml", "--devices",
+               "16", "--over", "fsdp,tp", "--optimizer", "adamw", "--zero", "1",
+               "--zero-axes", "ep", "--jobs", jobs},
+              host) == 2);
+    outputs.push_back(host.out + host.err);
+  }
+  CHECK(outputs[0].find("on mesh fsdp=16,tp=1") != std::string::npos);
+  CHECK(outputs[0].find("on mesh fsdp=8,tp=2") == std::string::npos);
+  CHECK(outputs[1] == outputs[0]);
+}
+
+TEST_CASE("progress of a sweep says which mesh, and what is left") {
+  MemoryHost host = planning_host();
+  host.terminals = {Stream::Err};
+  host.tick = 1;
+  CHECK(run({"sweep", "model.json", "--rules", "rules.yaml", "--devices", "64",
+             "--over", "fsdp,tp", "--exit-zero"},
+            host) == 0);
+  CHECK(host.err.find("mesh 2 of 7: fsdp=32,tp=2 ...") != std::string::npos);
+  CHECK(host.err.find("mesh 7 of 7: ") != std::string::npos);
+  CHECK(host.err.find(" left") != std::string::npos);
+}
+
 TEST_CASE("a sweep has what analyze says of each mesh alone") {
   const json report = swept({"--devices", "4", "--over", "fsdp,tp"}, 0);
   const json& points = report.at("tables").at("points");

@@ -2,6 +2,7 @@
 #include "model/forward/parameter_names.h"
 
 #include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -118,6 +119,19 @@ TEST_CASE("parameter names: of other versions, as the architecture has them") {
   CHECK(found(names, "layers.0.block_sparse_moe.experts.w2") == "1");
   CHECK(found(names, "layers.0.mlp.gate.weight") == "none");
   CHECK(found(names, "norm.weight") == "2");
+}
+
+TEST_CASE("parameter names: folded, a buffer gives way to a parameter") {
+  Manifest m = manifest({{"model.layers.7.gate.bias", "f32[4]"},
+                         {"model.layers.8.gate.bias", "f32[4]"}});
+  REQUIRE(m.add("model.layers.3.gate.bias", {DType::F32, {4}}, {}, true));
+  REQUIRE(m.add("model.layers.3.gate.count", {DType::F32, {4}}, {}, true));
+  const ParameterNames names(m);
+  CHECK(names.folded() == std::vector<std::string>{"layers.*.gate.bias"});
+  const auto tensors = names.folded_tensors();
+  REQUIRE(tensors.size() == 2);
+  CHECK(tensors.at("layers.*.gate.bias").index < m.size());
+  CHECK(tensors.at("layers.*.gate.count").index == 3);
 }
 
 }  // namespace

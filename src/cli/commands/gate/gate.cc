@@ -52,12 +52,12 @@ void judge_all(Gate& gate) {
   const std::vector<Setting> over = severity_settings(gate.context.options);
   const size_t count = gate.targets.size();
   std::vector<std::vector<bool>> used(count);
-  gate.context.progress.stage("judging " +
-                              plural(static_cast<int64_t>(count), "target"));
+  Pieces pieces(gate.context.progress, "target", count);
   parallel_for(
       static_cast<int64_t>(count),
       thread_count(gate.context.options.planning.jobs), [&](int64_t i) {
         const auto k = static_cast<size_t>(i);
+        pieces.begin(gate.targets[k].name);
         judge_gated({gate.base, gate.head, over, used[k]}, gate.targets[k]);
       });
   if (gate.base.baseline) gate.used.resize(gate.base.baseline->accepted.size());
