@@ -243,7 +243,7 @@ std::vector<bool> integer_values(const Graph& graph) {
         std::all_of(node.operands.begin(), node.operands.end(),
                     [&](int v) { return integers[static_cast<size_t>(v)]; }) &&
         only_moves(graph, node);
-    if (node.op->is_decision || moved) {
+    if (node.op->is_decision || node.op->gives_integers || moved) {
       integers[static_cast<size_t>(node.result)] = true;
     }
   }

@@ -154,6 +154,8 @@ struct OpDef {
   // The result is a choice (top-k, argmax): rounding may turn it over, so a
   // sharded run takes the choice of the unsharded one and counts its own.
   bool is_decision = false;
+  // Numbers of rows or places, which storage in few bits does not round.
+  bool gives_integers = false;
   // Its -inf hide numbers on purpose, and are no fault of a run.
   bool is_mask = false;
   // A device does this for the batch that it has, as where there is a weight:

@@ -42,18 +42,27 @@ std::string ConfigClass::title() const {
          std::string(versions->item(versions->size() - 1).text());
 }
 
-std::optional<Node> ConfigClass::default_of(std::string_view key,
-                                            bool older) const {
+std::optional<Node> ConfigClass::declared(std::string_view key,
+                                          bool older) const {
   std::optional<Node> found;
   if (const auto all = member("defaults")) found = value_at(*all, key);
   const auto other = older ? member("older") : std::nullopt;
   if (other && other->size() > 0) {
     if (const auto own = value_at(other->item(0), key)) found = own;
   }
-  if (!found || found->is_null() || found->text() == "<absent>") {
-    return std::nullopt;
-  }
+  if (!found || found->text() == "<absent>") return std::nullopt;
   return found;
+}
+
+std::optional<Node> ConfigClass::default_of(std::string_view key,
+                                            bool older) const {
+  const auto found = declared(key, older);
+  return found && !found->is_null() ? found : std::nullopt;
+}
+
+bool ConfigClass::is_null(std::string_view key, bool older) const {
+  const auto found = declared(key, older);
+  return found && found->is_null();
 }
 
 bool ConfigClass::is_default(std::string_view key, const Node& value) const {

@@ -27,6 +27,8 @@ class ConfigClass {
   // follows from other keys, or the class has no such key. `older`: as
   // transformers 4 has it.
   std::optional<Node> default_of(std::string_view key, bool older) const;
+  // Whether what it takes there is null.
+  bool is_null(std::string_view key, bool older) const;
   // Whether the class, in one of the versions, takes that value where there is
   // no such key.
   bool is_default(std::string_view key, const Node& value) const;
@@ -37,6 +39,8 @@ class ConfigClass {
 
  private:
   std::optional<Node> member(std::string_view key) const;
+  // What is recorded of the key, null or not.
+  std::optional<Node> declared(std::string_view key, bool older) const;
 
   Document line_;
 };

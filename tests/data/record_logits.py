@@ -17,8 +17,8 @@ logits.jsonl has
     python tests/data/record_logits.py tests/data/logits.jsonl --mutate 3 SEED OUT
 
 The first records all anew. CASES.json is a list of {"name", "class", "config"},
-perhaps with "inputs"; those of names that there are already are replaced. The
-third changes what is recorded at random, for judging with fresh cases:
+perhaps with "inputs", and "attention" where that is not `eager`; those of names
+that there are already are replaced. The third changes what is recorded at random, for judging with fresh cases:
 
     SHARDPLAN_LOGITS=OUT shardplan_tests -tc='*recorded logits*'
 
@@ -204,7 +204,7 @@ def record(case, write=None):
         if write is not None:
             shutil.copytree(where, write / case["name"], dirs_exist_ok=True)
         model, info = kind.from_pretrained(
-            where, dtype=torch.float32, attn_implementation="eager",
+            where, dtype=torch.float32, attn_implementation=case.get("attention", "eager"),
             output_loading_info=True,
             **({} if is_four() else {"experts_implementation": "eager"}))
     for problem in ("missing_keys", "unexpected_keys", "mismatched_keys"):
@@ -220,7 +220,8 @@ def record(case, write=None):
     found = model(**given,
                   **({"use_cache": False} if "use_cache" in takes else {}))
     outputs = {key: found[key] for key in
-               ("logits", "last_hidden_state", "pooler_output")
+               ("logits", "start_logits", "end_logits", "last_hidden_state",
+                "pooler_output")
                if found.get(key) is not None}
     if write is not None:
         save_file({**{k: v.contiguous() for k, v in given.items()},
@@ -238,8 +239,9 @@ def record(case, write=None):
     result = {"name": case["name"], "class": case["class"], "config": config,
               "inputs": inputs,
               "outputs": {k: sampled(v) for k, v in outputs.items()}}
-    if "idle" in case:
-        result["idle"] = case["idle"]
+    for key in ("idle", "attention"):
+        if key in case:
+            result[key] = case[key]
     return result
 
 

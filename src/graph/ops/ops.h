@@ -29,6 +29,7 @@ OpDef tanh_op();
 OpDef sigmoid_op();
 OpDef softplus_op();
 OpDef clamp_op();
+OpDef xielu_op();
 
 // Over dimensions.
 OpDef sum_op();
@@ -40,6 +41,8 @@ OpDef causal_mask_op();
 OpDef rope_op();
 OpDef position_scale_op();
 OpDef relative_bias_op();
+OpDef alibi_op();
+OpDef token_positions_op();
 
 // Along the length of a sequence.
 OpDef causal_convolution_op();

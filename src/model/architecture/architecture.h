@@ -51,6 +51,9 @@ struct ValueRule {
   // What words of the config mean: of a text, or of the items of a table.
   std::vector<std::pair<std::string, Expression>> words;
   std::optional<Expression> other_words;
+  // Of a table whose key is no list but a map, from layers to maps: what stands
+  // in these, for layers that differ from the others.
+  std::string entry;
   // It changes what is computed, not what is stored: read when a forward pass
   // asks for it.
   bool of_forward = false;

@@ -38,7 +38,7 @@ bool read_value(const Node& node, ValueRule& rule, StepReader& reader,
   }
   if (!reader.known_keys(
           node, {"key", "else", "if_absent", "if_null", "is", "count_of",
-                 "least", "most", "values", "other"})) {
+                 "least", "most", "values", "other", "entry"})) {
     return false;
   }
   for (const auto& [key, members] :
@@ -57,6 +57,17 @@ bool read_value(const Node& node, ValueRule& rule, StepReader& reader,
     auto read = reader.text(*counted, "`count_of`");
     if (!read) return false;
     rule.counted = *std::move(read);
+  }
+  if (const auto entry = node.find("entry")) {
+    auto read = reader.text(*entry, "`entry`");
+    if (!read) return false;
+    rule.entry = *std::move(read);
+    if (rule.kind != ValueRule::Kind::Table || !rule.otherwise) {
+      reader.refuse(entry->span(),
+                    "`entry` is of a table, which says `else` for layers that "
+                    "have none");
+      return false;
+    }
   }
   if (const auto keys = node.find("key")) {
     rule.keys = reader.texts(*keys, "a key of the config");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a config must fulfil: the requirements of an architecture, and that it
 // reads every key that changes tensors; and what is said of one.
+#include <algorithm>
 #include <set>
 #include <string>
 #include <utility>
@@ -75,6 +76,54 @@ void ModelValues::refuse_unread_activations() {
         .fact("architecture " + in_backticks(architecture_.name) +
               " does not say where they are")
         .help(std::string(kUseTensors));
+  }
+}
+
+// Keys that any model may have, whatever its architecture. Of transformers 4
+// alone, and unknown to 5: heads that are left out, and shared tensors that are
+// stored once more. Of 5: layers that differ from the others.
+void ModelValues::refuse_keys_of_all_models() {
+  const Node& map = config_.map();
+  const auto pruned = map.find("pruned_heads");
+  if (pruned && pruned->is_map() && pruned->size() > 0) {
+    config_
+        .refuse("pruned_heads",
+                "heads are left out, and which tensors that cuts is not known")
+        .help(std::string(kUseTensors));
+  }
+  std::string why;
+  const ConfigValue* const tied = find("tied", why);
+  const auto traced = map.find("torchscript");
+  if (traced && traced->boolean().value_or(false) &&
+      (tied == nullptr || tied->integer != 0)) {
+    config_
+        .refuse("torchscript",
+                "`torchscript` is true, and whether tensors that parts share "
+                "are stored once or for each is not known")
+        .fact("transformers 4 stores them for each, 5 once")
+        .help(std::string(kUseTensors));
+  }
+  constexpr std::string_view kLayers = "per_layer_config";
+  const auto layers = map.find(kLayers);
+  for (size_t i = 0; layers && layers->is_map() && i < layers->size(); ++i) {
+    const Node layer = layers->item(i);
+    for (size_t k = 0; layer.is_map() && k < layer.size(); ++k) {
+      const bool is_read = std::any_of(
+          architecture_.values.begin(), architecture_.values.end(),
+          [&](const ValueRule& rule) {
+            return rule.entry == layer.key(k) && !rule.keys.empty() &&
+                   rule.keys.front() == kLayers;
+          });
+      if (is_read) continue;
+      config_
+          .refuse(kLayers, config_.shown(kLayers) + " gives layer " +
+                               in_backticks(layers->key(i)) + " another " +
+                               in_backticks(layer.key(k)) +
+                               ", which is not understood")
+          .fact("by architecture " + in_backticks(architecture_.name))
+          .help(std::string(kUseTensors));
+      return;
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -113,6 +114,7 @@ bool ModelValues::read_all(bool for_forward) {
     }
   }
   refuse_unread_activations();
+  refuse_keys_of_all_models();
   refuse_unread_keys();
   return config_.ok();
 }
@@ -128,6 +130,11 @@ std::vector<std::string> ModelValues::spellings(std::string_view key) const {
 }
 
 // What the configuration class has for a name that no key gives.
+bool ModelValues::is_null_in_class(const ValueRule& rule) const {
+  return class_ != nullptr &&
+         class_->is_null(rule.keys.front(), saved_by_.integer == 4);
+}
+
 std::optional<ConfigValue> ModelValues::from_class(const ValueRule& rule) {
   if (class_ == nullptr) return std::nullopt;
   for (const std::string& key : rule.keys) {
@@ -284,6 +291,10 @@ std::optional<ConfigValue> ModelValues::read_value(const ValueRule& rule) {
   const std::string& key = rule.keys.front();
   if (rule.absent) return otherwise(rule, key, rule.absent, "missing");
   if (auto value = from_class(rule)) return value;
+  // A class does not tell null from absent where that is its own value.
+  if (!rule.otherwise && rule.null && is_null_in_class(rule)) {
+    return otherwise(rule, key, rule.null, "missing");
+  }
   return otherwise(rule, key, rule.otherwise, "missing");
 }
 
@@ -535,28 +546,99 @@ bool ModelValues::fits_layers(std::string_view key, const Node& list) {
   return false;
 }
 
-bool ModelValues::read_table(const ValueRule& rule, Entry& entry) {
-  const auto add = [&](const std::string& key, const Expression& expression,
-                       int64_t layer) {
-    std::string why;
-    auto value = in_layer(expression, layer, why);
-    if (value) {
-      entry.table.push_back(*std::move(value));
-      return true;
-    }
-    if (!why.empty()) {
+// How many items a table has that no list of the config gives.
+std::optional<int64_t> ModelValues::layer_count() {
+  std::string why;
+  const ConfigValue* const layers = find("layers", why);
+  if (layers == nullptr || layers->integer > kMaxCount) return std::nullopt;
+  return layers->integer;
+}
+
+namespace {
+
+// The layer that a key of a map of layers means, as "7" or "07".
+std::optional<int64_t> layer_of(std::string_view key, int64_t layers) {
+  int64_t layer = 0;
+  const auto [end, error] =
+      std::from_chars(key.data(), key.data() + key.size(), layer);
+  if (error != std::errc() || end != key.data() + key.size() || layer < 0 ||
+      layer >= layers) {
+    return std::nullopt;
+  }
+  return layer;
+}
+
+}  // namespace
+
+bool ModelValues::add_of_layer(const std::string& key,
+                               const Expression& expression, int64_t layer,
+                               Entry& entry) {
+  std::string why;
+  auto value = in_layer(expression, layer, why);
+  if (value) {
+    entry.table.push_back(*std::move(value));
+    return true;
+  }
+  if (!why.empty()) {
+    config_.refuse(key, in_backticks(expression.text) + " has no value: " + why)
+        .fact("by architecture " + in_backticks(architecture_.name))
+        .fact("in layer " + std::to_string(layer));
+  }
+  return false;
+}
+
+// Layers that the map does not name, or of which it says nothing of this, have
+// what the others have.
+bool ModelValues::read_layer_map(const ValueRule& rule, const std::string& key,
+                                 const Node& map, Entry& entry) {
+  const auto layers = layer_count();
+  if (!layers) return false;
+  std::map<int64_t, int64_t> said;
+  for (size_t i = 0; i < map.size(); ++i) {
+    const std::string_view name = map.key(i);
+    const auto layer = layer_of(name, *layers);
+    if (!layer || !map.item(i).is_map()) {
       config_
-          .refuse(key, in_backticks(expression.text) + " has no value: " + why)
-          .fact("by architecture " + in_backticks(architecture_.name))
-          .fact("in layer " + std::to_string(layer));
+          .refuse(key, config_.shown(key) + " says something of " +
+                           in_backticks(name) +
+                           ", which is no layer, or no map")
+          .fact(plural(*layers, "layer"));
+      return false;
     }
+    const auto value = map.item(i).find(rule.entry);
+    if (!value) continue;
+    const auto number = value->integer();
+    if (number && *number >= 1 && *number <= kMaxSize &&
+        said.emplace(*layer, *number).second) {
+      continue;
+    }
+    config_.refuse(key, config_.shown(key) + " says " +
+                            in_backticks(value->text()) + " as " +
+                            in_backticks(rule.entry) + " of layer " +
+                            std::to_string(*layer) +
+                            ", which is no size, or is said twice");
     return false;
-  };
+  }
+  for (int64_t layer = 0; layer < *layers; ++layer) {
+    const auto found = said.find(layer);
+    if (found != said.end()) {
+      entry.table.push_back(ConfigValue::of(found->second));
+    } else if (!add_of_layer(key, *rule.otherwise, layer, entry)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool ModelValues::read_table(const ValueRule& rule, Entry& entry) {
   for (const std::string& key : rule.keys) {
     if (!leads_on(key)) return false;
     const auto list = config_.find(key);
     if (!list) continue;
-    if (!list->is_list()) {
+    if (!rule.entry.empty() && list->is_map()) {
+      return read_layer_map(rule, key, *list, entry);
+    }
+    if (!list->is_list() || !rule.entry.empty()) {
       config_.ill_typed(key, *list, kind_name(NodeKind::List));
       return false;
     }
@@ -569,7 +651,9 @@ bool ModelValues::read_table(const ValueRule& rule, Entry& entry) {
         if (text == item.text()) meaning = &expression;
       }
       if (meaning != nullptr) {
-        if (!add(key, *meaning, static_cast<int64_t>(i))) return false;
+        if (!add_of_layer(key, *meaning, static_cast<int64_t>(i), entry)) {
+          return false;
+        }
       } else if (const auto number = item.integer()) {
         entry.table.push_back(ConfigValue::of(*number));
       } else if (const auto flag = item.boolean()) {
@@ -583,19 +667,20 @@ bool ModelValues::read_table(const ValueRule& rule, Entry& entry) {
     }
     return true;
   }
-  const auto& each = rule.is       ? rule.is
-                     : rule.absent ? rule.absent
-                                   : rule.otherwise;
   const std::string key = rule.keys.empty() ? rule.name : rule.keys.front();
+  // A map that is null is one without layers.
+  const bool no_layers = !rule.entry.empty() && config_.at(key);
+  const auto& each = rule.is                     ? rule.is
+                     : rule.absent && !no_layers ? rule.absent
+                                                 : rule.otherwise;
   if (!each) {
     config_.refuse(key, config_.shown(key) + " is missing");
     return false;
   }
-  std::string why;
-  const ConfigValue* const layers = find("layers", why);
-  if (layers == nullptr || layers->integer > kMaxCount) return false;
-  for (int64_t i = 0; i < layers->integer; ++i) {
-    if (!add(key, *each, i)) return false;
+  const auto layers = layer_count();
+  if (!layers) return false;
+  for (int64_t i = 0; i < *layers; ++i) {
+    if (!add_of_layer(key, *each, i, entry)) return false;
   }
   return true;
 }

@@ -89,6 +89,11 @@ class ModelValues {
       const ValueRule& rule, std::string_view key,
       const std::optional<Expression>& expression, std::string_view state);
   bool read_table(const ValueRule& rule, Entry& entry);
+  bool read_layer_map(const ValueRule& rule, const std::string& key,
+                      const Node& map, Entry& entry);
+  std::optional<int64_t> layer_count();
+  bool add_of_layer(const std::string& key, const Expression& expression,
+                    int64_t layer, Entry& entry);
   bool leads_on(std::string_view key);
   bool fits_layers(std::string_view key, const Node& list);
   bool is_said_twice(const ValueRule& rule, std::string_view key,
@@ -99,10 +104,12 @@ class ModelValues {
                                      std::string_view key, ConfigValue value);
   void require(const Requirement& requirement);
   std::optional<ConfigValue> from_class(const ValueRule& rule);
+  bool is_null_in_class(const ValueRule& rule) const;
   std::vector<std::string> spellings(std::string_view key) const;
   std::set<std::string, std::less<>> read_keys() const;
   void refuse_unread_keys();
   void refuse_unread_activations();
+  void refuse_keys_of_all_models();
   std::string filled(const std::string& text);
 
   const Architecture& architecture_;

@@ -13,10 +13,10 @@ using Parts = std::vector<std::string_view>;
 
 // Modules around the model proper; what a task adds (`lm_head`) stands beside
 // them.
-constexpr std::array<std::string_view, 13> kWrappers = {
-    "params",     "model",      "transformer",    "bert",       "module",
-    "text_model", "base_model", "language_model", "distilbert", "roberta",
-    "vit",        "backbone",   "gpt_neox"};
+constexpr std::array<std::string_view, 14> kWrappers = {
+    "params",     "model",      "transformer",    "bert",         "module",
+    "text_model", "base_model", "language_model", "distilbert",   "roberta",
+    "vit",        "backbone",   "gpt_neox",       "data2vec_text"};
 
 // Lists of layers: a part before the number of a layer.
 constexpr std::array<std::string_view, 3> kLayerLists = {"layers", "h",
@@ -127,11 +127,14 @@ Canonical canonical(std::string_view name) {
   std::string_view& last = parts.back();
   if (parts.size() > 1) {
     result.parameter.inputs_first = last == "kernel";
-    // gamma and beta are what BERT's first checkpoints call them.
+    // gamma and beta are what BERT's first checkpoints call them, of norms.
+    const std::string_view owner = parts[parts.size() - 2];
+    const bool is_norm = owner.find("Norm") != std::string_view::npos ||
+                         owner.find("norm") != std::string_view::npos;
     if (last == "kernel" || last == "embedding" || last == "scale" ||
-        last == "gamma") {
+        (is_norm && last == "gamma")) {
       last = "weight";
-    } else if (last == "beta") {
+    } else if (is_norm && last == "beta") {
       last = "bias";
     }
   }

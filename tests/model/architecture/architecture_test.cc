@@ -276,6 +276,66 @@ classes:
                 R"({"hidden_act": "prelu"})") == "n.weight [1]\n");
 }
 
+TEST_CASE("a map of layers says what some of them have") {
+  const std::string file = R"x(
+architecture: a
+counts: {layers: n}
+tables:
+  full: {is: i == 2}
+  width: {key: per_layer_config, entry: head_dim, if_absent: "if(full, 9, 4)", else: 4}
+blocks:
+  body:
+    - {repeat: layers, name: "l.{i}", steps: [{parameter: p, shape: [width]}]}
+classes:
+  A: [{body: ""}]
+)x";
+  const auto widths = [&](const std::string& map) {
+    return tensors(file, std::string(R"({"n": 3)") +
+                             (map.empty() ? "" : ", \"per_layer_config\": ") +
+                             map + "}");
+  };
+  CHECK(widths("") == "l.0.p [4]\nl.1.p [4]\nl.2.p [9]\n");
+  CHECK(widths("{}") == "l.0.p [4]\nl.1.p [4]\nl.2.p [4]\n");
+  CHECK(widths("null") == widths("{}"));
+  CHECK(widths(R"({"01": {"head_dim": 7}})") ==
+        "l.0.p [4]\nl.1.p [7]\nl.2.p [4]\n");
+  CHECK(widths(R"({"3": {"head_dim": 7}})")
+            .find("`3`, which is no layer, or no map") != std::string::npos);
+  CHECK(widths(R"({"1": 7})").find("which is no layer, or no map") !=
+        std::string::npos);
+  CHECK(widths(R"({"1": {"head_dim": 0}})").find("which is no size") !=
+        std::string::npos);
+  CHECK(widths(R"({"1": {"head_dim": 7}, "01": {"head_dim": 7}})")
+            .find("is said twice") != std::string::npos);
+  CHECK(widths(R"({"1": {"heads": 7}})")
+            .find("gives layer `1` another `heads`, which is not understood") !=
+        std::string::npos);
+  CHECK(widths("[4, 4, 9]").starts_with("SP002"));
+  CHECK(problems("architecture: a\ntables: {w: {key: k, entry: e}}\nclasses: "
+                 "{A: []}")
+            .find("`entry` is of a table, which says `else`") !=
+        std::string::npos);
+}
+
+TEST_CASE("keys that any model may have are not read past") {
+  const std::string file = R"(
+architecture: a
+flags: {tied: tie}
+classes:
+  A: [{rms_norm: n, size: 1}]
+)";
+  CHECK(tensors(file, R"({"tie": true, "pruned_heads": {},
+"torchscript": false, "per_layer_config": {}})") == "n.weight [1]\n");
+  CHECK(tensors(file, R"({"tie": true, "pruned_heads": {"0": [1]}})")
+            .starts_with("SP009 config.json:1:31 heads are left out"));
+  CHECK(tensors(file, R"({"tie": true, "torchscript": true})")
+            .starts_with("SP009 config.json:1:30 `torchscript` is true"));
+  CHECK(tensors(file, R"({"tie": false, "torchscript": true})") ==
+        "n.weight [1]\n");
+  CHECK(tensors(file, R"({"tie": true, "per_layer_config": {"0": {"x": 1}}})")
+            .find("gives layer `0` another `x`") != std::string::npos);
+}
+
 TEST_CASE("requirements with a name are replaced, or dropped") {
   const std::string head = R"(
 architecture: b

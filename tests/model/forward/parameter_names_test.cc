@@ -74,13 +74,16 @@ TEST_CASE("parameter names: BERT's old names of norms; tensors of no module") {
       manifest({{"bert.embeddings.LayerNorm.gamma", "f32[4]"},
                 {"bert.embeddings.LayerNorm.beta", "f32[4]"},
                 {"layers.0.mlp.experts.gate_up_proj", "f32[2, 8, 4]"},
+                {"layers.0.mlp.act_fn.beta", "f32[]"},
                 {"scale", "f32[]"},
                 {"layers.x", "f32[]"}});
   const ParameterNames names(m);
   CHECK(found(names, "embeddings.LayerNorm.weight") == "0");
   CHECK(found(names, "embeddings.LayerNorm.bias") == "1");
   CHECK(found(names, "layers.0.mlp.experts.gate_up_proj") == "2");
-  CHECK(found(names, "scale") == "3");
+  // xIELU's is no bias.
+  CHECK(found(names, "layers.0.mlp.act_fn.beta") == "3");
+  CHECK(found(names, "scale") == "4");
   // A scalar counts no layers.
   CHECK(names.layer_count("layers") == 1);
 }
