@@ -9,7 +9,7 @@
 namespace shardplan::cli {
 namespace {
 
-constexpr std::string_view kCounting = "check analyze";
+constexpr std::string_view kCounting = "check analyze sweep diff";
 constexpr int64_t kMostTiles = 1'000'000;
 
 std::vector<std::string> attention_names() { return {"flash", "scores"}; }
@@ -22,7 +22,16 @@ std::vector<std::string> kernel_names() { return {"any", "fused", "eager"}; }
 
 void set_remat(const Setting& s, Options& o, Diagnostics& d) {
   o.workload.given = true;
-  if (const auto remat = read_remat(s.value, d)) o.workload.step.remat = *remat;
+  // Several, separated by commas, for `sweep` only.
+  std::vector<std::string> texts = {s.value};
+  if (o.command == "sweep") texts = split_list(s.value);
+  o.sweep.remat.clear();
+  for (const std::string& text : texts) {
+    const auto remat = read_remat(text, d);
+    if (!remat) return;
+    o.sweep.remat.push_back(*remat);
+  }
+  o.workload.step.remat = o.sweep.remat.front();
 }
 
 // `1f1b`, `gpipe`, `interleaved:4`, `interleaved:4:8`
@@ -70,8 +79,10 @@ const std::vector<Flag>& workload_flags() {
        true, nullptr,
        [](const Setting& s, Options& o, Diagnostics& d) {
          o.workload.given = true;
-         o.workload.step.microbatches =
-             integer_of(s, 1, kMostMicrobatches, d).value_or(1);
+         o.sweep.microbatches =
+             integers_of(s, o.command, 1, kMostMicrobatches, d);
+         if (o.sweep.microbatches.empty()) return;
+         o.workload.step.microbatches = o.sweep.microbatches.front();
        }},
       {"schedule", 0, Takes::Text, "NAME", "Memory",
        "order of micro-batches over --stages: 1f1b (default), gpipe, "

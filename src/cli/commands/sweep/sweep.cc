@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/commands/sweep.h"
+// `shardplan sweep MODEL`: which of many meshes, workloads and devices fit.
+#include "cli/commands/sweep/sweep.h"
 
 #include <algorithm>
 #include <map>
-#include <memory>
 #include <set>
 #include <string>
 #include <tuple>
@@ -13,7 +13,6 @@
 #include "base/checked.h"
 #include "base/text.h"
 #include "cli/commands.h"
-#include "cli/flag_values.h"
 #include "cli/flags.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -27,185 +26,11 @@
 #include "resolve/match.h"
 #include "resolve/resolve.h"
 #include "session/budget.h"
+#include "session/serving.h"
 #include "session/session.h"
+#include "session/step.h"
 
 namespace shardplan::cli {
-namespace {
-
-// More take too long to read, let alone to compute.
-constexpr size_t kMaxMeshes = 10'000;
-
-void add_once(Mesh mesh, std::vector<Mesh>& meshes) {
-  if (std::find(meshes.begin(), meshes.end(), mesh) == meshes.end()) {
-    meshes.push_back(std::move(mesh));
-  }
-}
-
-// `tp=1,2,4` as tp=1, tp=2 and tp=4: a size alone is another one of the axis
-// before it. In the order written, the last list fastest.
-std::vector<std::string> listed_meshes(const std::string& text) {
-  std::vector<std::vector<std::string>> axes;  // spellings of each
-  for (const std::string& part : split_list(text)) {
-    const bool is_size =
-        !part.empty() && part.find_first_not_of("0123456789") == part.npos;
-    const size_t sign = axes.empty() ? std::string::npos
-                                     : axes.back().front().find_first_of("=:");
-    if (is_size && sign != std::string::npos) {
-      axes.back().push_back(axes.back().front().substr(0, sign + 1) + part);
-    } else {
-      axes.push_back({part});
-    }
-  }
-  std::vector<std::string> meshes = {""};
-  for (const std::vector<std::string>& spellings : axes) {
-    std::vector<std::string> more;
-    for (const std::string& mesh : meshes) {
-      for (const std::string& axis : spellings) {
-        if (more.size() == kMaxMeshes + 1) break;
-        more.push_back(mesh + (mesh.empty() ? "" : ",") + axis);
-      }
-    }
-    meshes = std::move(more);
-  }
-  return meshes;
-}
-
-// The meshes of one text, for every number of devices that was given.
-bool add_written(const SweepRequest& sweep, const PlanRequest& planning,
-                 const std::string& text, std::vector<Mesh>& meshes,
-                 Diagnostics& diags) {
-  const auto source = std::make_shared<SourceFile>(planning.mesh->name(), text);
-  std::vector<std::optional<int64_t>> counts(sweep.devices.begin(),
-                                             sweep.devices.end());
-  if (counts.empty()) counts.emplace_back();
-  for (const std::optional<int64_t>& count : counts) {
-    auto mesh = written_mesh(source, planning, count, diags);
-    if (!mesh) return false;
-    add_once(std::move(mesh->mesh), meshes);
-  }
-  return true;
-}
-
-bool add_over(const SweepRequest& sweep, std::vector<Mesh>& meshes,
-              Diagnostics& diags) {
-  if (sweep.devices.empty()) {
-    diags.error(Code::Usage, {}, "`--over` needs numbers of devices to cut")
-        .help("add `--devices`, e.g. `--devices 8,16,64`, or `--topology`");
-    return false;
-  }
-  for (const int64_t devices : sweep.devices) {
-    auto made = factorizations(devices, sweep.over, kMaxMeshes);
-    if (!made || meshes.size() + made->size() > kMaxMeshes) {
-      diags
-          .error(Code::Usage, {},
-                 "`--over` makes more than " +
-                     count_text(static_cast<int64_t>(kMaxMeshes)) + " meshes")
-          .help("name fewer axes, or fewer numbers of devices");
-      return false;
-    }
-    for (Mesh& mesh : *made) add_once(std::move(mesh), meshes);
-  }
-  return true;
-}
-
-bool check_over(const AxisNames& over, Diagnostics& diags) {
-  for (size_t i = 0; i < over.size(); ++i) {
-    if (std::find(over.begin(), over.begin() + static_cast<std::ptrdiff_t>(i),
-                  over[i]) == over.begin() + static_cast<std::ptrdiff_t>(i)) {
-      continue;
-    }
-    diags.error(Code::Usage, {}, "`--over` names axis `" + over[i] + "` twice")
-        .help("name each axis once");
-    return false;
-  }
-  return true;
-}
-
-}  // namespace
-
-std::optional<std::vector<Mesh>> sweep_meshes(const SweepRequest& sweep,
-                                              const PlanRequest& planning,
-                                              const RuleSet& rules,
-                                              Diagnostics& diags) {
-  std::vector<Mesh> meshes;
-  if (!sweep.over.empty()) {
-    if (planning.mesh != nullptr) {
-      return diags
-          .error(Code::Usage, {}, "both `--mesh` and `--over` are given")
-          .help("name the meshes, or the axes to make them of");
-    }
-    // What devices hold does not depend on the slices that a topology names.
-    if (planning.slices && !planning.topology) {
-      return diags
-          .error(Code::Usage, {}, "both `--slices` and `--over` are given")
-          .help(
-              "leave `--slices` out: what devices hold does not depend on "
-              "slices");
-    }
-    if (!check_over(sweep.over, diags) || !add_over(sweep, meshes, diags)) {
-      return std::nullopt;
-    }
-    return meshes;
-  }
-  if (planning.mesh != nullptr) {
-    for (const std::string& text : split_list(planning.mesh->text(), ';')) {
-      for (const std::string& mesh : listed_meshes(text)) {
-        if (!add_written(sweep, planning, mesh, meshes, diags)) {
-          return std::nullopt;
-        }
-        if (meshes.size() <= kMaxMeshes) continue;
-        return diags.error(Code::Usage, {},
-                           "`--mesh` makes more than " +
-                               count_text(static_cast<int64_t>(kMaxMeshes)) +
-                               " meshes");
-      }
-    }
-    return meshes;
-  }
-  if (!rules.mesh) {
-    return diags.error(Code::InvalidMesh, {}, "no mesh was given")
-        .help(
-            "add `--mesh \"fsdp=8,tp=4;fsdp=16,tp=2\"`, or `--devices 8,16 "
-            "--over fsdp,tp`");
-  }
-  auto mesh = mesh_of_rules(rules, planning, diags);
-  if (!mesh) return std::nullopt;
-  meshes.push_back(std::move(mesh->mesh));
-  return meshes;
-}
-
-std::vector<Workload> sweep_workloads(const SweepRequest& sweep) {
-  std::vector<Workload> workloads;
-  std::vector<int64_t> batches = sweep.batch;
-  if (batches.empty()) batches.push_back(1);
-  for (const int64_t batch : batches) {
-    for (const int64_t seq : sweep.seq) workloads.push_back({batch, seq});
-  }
-  return workloads;
-}
-
-std::optional<std::vector<SweepDevice>> sweep_devices(
-    const SweepRequest& sweep, const MemoryRequest& memory, Host& host,
-    Diagnostics& diags) {
-  std::vector<SweepDevice> devices;
-  std::vector<std::optional<std::string>> names(sweep.hardware.begin(),
-                                                sweep.hardware.end());
-  if (names.empty()) names.emplace_back();
-  for (const std::optional<std::string>& name : names) {
-    MemoryRequest own = memory;
-    own.hardware = name;
-    SweepDevice device;
-    device.limit = device_limit(own, host, diags);
-    if (diags.cannot_run()) return std::nullopt;
-    const auto reserve = reserve_bytes(own, device.limit, diags);
-    if (!reserve) return std::nullopt;
-    device.reserve = *reserve;
-    devices.push_back(std::move(device));
-  }
-  return devices;
-}
-
-// `shardplan sweep MODEL`: which of many meshes, workloads and devices fit.
 
 namespace {
 
@@ -228,9 +53,18 @@ struct Sweep {
   Kinds kinds;
   NamesRead names;
   std::vector<Workload> workloads;
+  std::vector<StepOptions> steps;  // none: no training step is asked for
   std::vector<SweepDevice> devices;
   std::vector<SweepMesh> meshes;
   std::vector<SweepPoint> points;
+  std::optional<StepModel> model;  // with steps, from the first mesh on
+  std::optional<ServedModels> served = {};  // with an engine
+
+  // Of every mesh.
+  size_t points_of_mesh() const {
+    return std::max<size_t>(1, workloads.size()) *
+           std::max<size_t>(1, steps.size()) * devices.size();
+  }
 };
 
 // Findings about a plan on one mesh, which the report counts.
@@ -374,6 +208,128 @@ bool add_points(const Sweep& sweep, const SweepMesh& mesh, BudgetInput& input,
   return true;
 }
 
+SweptStep swept_step(const MemoryBracket& bracket, const StepOptions& step) {
+  SweptStep swept{step.microbatches,  remat_text(step.remat), bracket.lower(),
+                  bracket.estimate(), bracket.upper(),        {}};
+  for (size_t i = kCategories; i < bracket.rows.size(); ++i) {
+    const BracketRow& row = bracket.rows[i];
+    swept.beside.emplace_back(row.category, row.bytes[1]);
+  }
+  return swept;
+}
+
+CategoryBytes estimated_bytes(const MemoryBracket& bracket) {
+  CategoryBytes bytes{};
+  for (size_t i = 0; i < kCategories; ++i) bytes[i] = bracket.rows[i].bytes[1];
+  return bytes;
+}
+
+// What the model's steps are known by is read with the first mesh, and what is
+// said of it reported once.
+bool add_steps(Context& context, const StepRequest& request,
+               const SweepMesh& mesh, BudgetInput& input, Sweep& sweep,
+               Diagnostics& diags) {
+  const Manifest& manifest = sweep.inputs.manifest;
+  const bool is_first = !sweep.model;
+  if (is_first) {
+    sweep.model =
+        step_model(request, manifest, input, context.host, context.diags);
+    if (!sweep.model) return false;
+  }
+  Steps steps(request, *sweep.model, manifest, mesh.plan, &sweep.inputs.rules);
+  for (const Workload& workload : sweep.workloads) {
+    for (const StepOptions& step : sweep.steps) {
+      const StepOptions sized = sweep.model->sized(step);
+      for (const SweepDevice& device : sweep.devices) {
+        input.options.limit = device.limit;
+        input.options.reserve = device.reserve;
+        const auto budget = make_budget(manifest, mesh.plan, input.groups,
+                                        input.options, diags);
+        if (!budget) return false;
+        const auto bracket =
+            steps.bracket({workload.batch, workload.seq}, input.options,
+                          *budget, sized, diags);
+        if (!bracket) return false;
+        SweepPoint point =
+            sweep_point(manifest, mesh, input.groups, input.options, *budget);
+        point.mesh = sweep.meshes.size();
+        point.batch = workload.batch;
+        point.seq = workload.seq;
+        set_step(swept_step(*bracket, step), estimated_bytes(*bracket), point);
+        sweep.points.push_back(std::move(point));
+      }
+    }
+  }
+  if (is_first && sweep.model->from() == BracketSource::Shapes) {
+    const Workload& workload = sweep.workloads.front();
+    const StepOptions& step = sweep.steps.front();
+    report_by_shapes(manifest,
+                     steps.by_shapes({workload.batch, workload.seq},
+                                     sweep.model->sized(step)),
+                     step.segments.attention, context.diags);
+  }
+  return true;
+}
+
+SweptServing swept_serving(const Serving& serving) {
+  SweptServing swept;
+  swept.starts = serving.starts();
+  swept.reasons = serving.problems;
+  if (serving.missing_at_start > 0) {
+    swept.reasons.push_back(
+        bytes_text(static_cast<double>(serving.missing_at_start)) +
+        " of its share are taken before it starts");
+  }
+  if (serving.missing_for_steps > 0) {
+    swept.reasons.push_back(
+        "a step takes " +
+        bytes_text(static_cast<double>(serving.missing_for_steps)) +
+        " more than the share leaves");
+  }
+  const ServedStage& stage = serving.stage();
+  swept.weights = stage.weights.total;
+  swept.cache = stage.available.estimate;
+  if (!swept.starts) return swept;
+  if (stage.pools[1]) swept.tokens = stage.pools[1]->tokens;
+  for (size_t end = 0; end < swept.sequences.size(); ++end) {
+    swept.sequences[end] = serving.sequences(end);
+  }
+  return swept;
+}
+
+bool add_served(const Options& options, const SweepMesh& mesh, Sweep& sweep,
+                Diagnostics& diags) {
+  for (const Workload& workload : sweep.workloads) {
+    for (const SweepDevice& device : sweep.devices) {
+      auto input = serving_input(options.engine, options.memory, *sweep.served,
+                                 *device.limit, mesh.plan.mesh, diags);
+      if (!input) return false;
+      input->seq = workload.seq;
+      input->batch = workload.batch;
+      input->all_degrees = false;
+      const auto serving = serve(sweep.served->model, *input, diags);
+      if (!serving) return false;
+      SweepPoint point;
+      point.mesh = sweep.meshes.size();
+      point.batch = workload.batch;
+      point.seq = workload.seq;
+      point.limit = device.limit;
+      point.serving = swept_serving(*serving);
+      const int64_t cache = std::max<int64_t>(point.serving->cache, 0);
+      point.bytes[static_cast<size_t>(Category::Parameters)] =
+          point.serving->weights;
+      point.bytes[static_cast<size_t>(Category::KvCache)] = cache;
+      point.total = point.serving->weights + cache;
+      point.headroom = point.serving->cache;
+      const bool runs = serving->starts() && serving->missing_for_steps == 0;
+      point.fits = runs && serving->holds(0);
+      point.may_fit = runs && !point.fits && serving->holds(2);
+      sweep.points.push_back(std::move(point));
+    }
+  }
+  return true;
+}
+
 std::string codes_of_errors(const Diagnostics& diags) {
   std::set<Code> codes;
   for (const Diagnostic& each : diags.all()) {
@@ -384,6 +340,15 @@ std::string codes_of_errors(const Diagnostics& diags) {
     text += (text.empty() ? "" : ", ") + code_id(code);
   }
   return text;
+}
+
+// What prevents an answer on one mesh, as errors of the run.
+void report_on(const Mesh& mesh, const Diagnostics& found, Diagnostics& diags) {
+  for (Diagnostic each : found.all()) {
+    if (each.severity != Severity::Error) continue;
+    each.facts.push_back("on mesh " + mesh_text(mesh));
+    diags.add(std::move(each));
+  }
 }
 
 bool add_mesh(Context& context, const Mesh& mesh, Sweep& sweep) {
@@ -399,6 +364,22 @@ bool add_mesh(Context& context, const Mesh& mesh, Sweep& sweep) {
   memory.limit.reset();
   memory.reserve_fraction = 0;
   std::optional<BudgetInput> input;
+  if (plan && sweep.served) {
+    const bool linted = lint_mesh(planning, sweep, *plan, diags);
+    SweepMesh added{*std::move(plan),
+                    {},
+                    diags.count(Severity::Error),
+                    diags.count(Severity::Warning),
+                    codes_of_errors(diags)};
+    Diagnostics of_engine;
+    if (linted && !add_served(context.options, added, sweep, of_engine)) {
+      report_on(mesh, of_engine, context.diags);
+      return false;
+    }
+    added.plan.placement_of = {};
+    sweep.meshes.push_back(std::move(added));
+    return !findings.prevent_running(mesh, context.diags);
+  }
   if (plan && lint_mesh(planning, sweep, *plan, diags)) {
     plan = unfolded(*std::move(plan), sweep.kinds);
     if (!sweep.meshes.empty() || lint_names_once(context, sweep, *plan)) {
@@ -410,7 +391,16 @@ bool add_mesh(Context& context, const Mesh& mesh, Sweep& sweep) {
     SweepMesh added{*std::move(plan), input->options.kv_sharding,
                     diags.count(Severity::Error),
                     diags.count(Severity::Warning), codes_of_errors(diags)};
-    if (add_points(sweep, added, *input, sweep.points, diags)) {
+    Diagnostics of_steps;
+    if (!sweep.steps.empty()) {
+      const StepRequest request = {planning, memory, context.options.workload};
+      if (!add_steps(context, request, added, *input, sweep, of_steps)) {
+        report_on(mesh, of_steps, context.diags);
+        return false;
+      }
+    }
+    if (!sweep.steps.empty() ||
+        add_points(sweep, added, *input, sweep.points, diags)) {
       // Thousands of meshes are kept, of whose plans nobody asks any more.
       added.plan.placement_of = {};
       added.plan.placements = {};
@@ -423,20 +413,45 @@ bool add_mesh(Context& context, const Mesh& mesh, Sweep& sweep) {
 
 bool check_count(const Sweep& sweep, size_t meshes, Diagnostics& diags) {
   const size_t workloads = std::max<size_t>(1, sweep.workloads.size());
-  if (meshes <= kMaxPoints / workloads / sweep.devices.size()) return true;
+  if (meshes <= kMaxPoints / sweep.points_of_mesh()) return true;
   diags
       .error(Code::Usage, {},
              "the sweep has more than " +
                  count_text(static_cast<int64_t>(kMaxPoints)) + " points")
       .fact(plural(static_cast<int64_t>(meshes), "mesh") + ", " +
             plural(static_cast<int64_t>(workloads), "workload") + ", " +
+            (sweep.steps.empty()
+                 ? ""
+                 : plural(static_cast<int64_t>(sweep.steps.size()), "way") +
+                       " to do a step, ") +
             plural(static_cast<int64_t>(sweep.devices.size()), "device"))
       .help("give shorter lists");
   return false;
 }
 
+// The workload with the fewest sequences, in the most parts, stands for all.
+bool check_steps(const Options& options, Diagnostics& diags) {
+  MemoryRequest memory = options.memory;
+  WorkloadRequest workload = options.workload;
+  const SweepRequest& sweep = options.sweep;
+  if (!sweep.batch.empty()) {
+    memory.batch = *std::min_element(sweep.batch.begin(), sweep.batch.end());
+  }
+  if (!sweep.microbatches.empty()) {
+    workload.step.microbatches =
+        *std::max_element(sweep.microbatches.begin(), sweep.microbatches.end());
+  }
+  return check_memory_request(memory, options.planning.mode, diags) &&
+         check_step_request({options.planning, memory, workload}, diags);
+}
+
 std::optional<Sweep> run(Context& context) {
   const Options& options = context.options;
+  if (!check_engine_request(options.engine, options.memory,
+                            options.planning.mode, context.diags) ||
+      !check_steps(options, context.diags)) {
+    return std::nullopt;
+  }
   auto inputs = read_inputs(options.planning, context.host, context.diags,
                             context.progress);
   if (!inputs) return std::nullopt;
@@ -453,9 +468,19 @@ std::optional<Sweep> run(Context& context) {
               std::move(kinds),
               {},
               sweep_workloads(options.sweep),
+              {},
               *std::move(devices),
               {},
+              {},
               {}};
+  if (options.engine.name) {
+    sweep.served = served_models(options.engine, sweep.inputs.manifest,
+                                 context.host, context.diags);
+    if (!sweep.served) return std::nullopt;
+  }
+  if (asks_for_step(options.planning, options.memory)) {
+    sweep.steps = sweep_steps(options.sweep, options.workload.step);
+  }
   if (!check_count(sweep, meshes->size(), context.diags)) return std::nullopt;
   const std::string count = count_text(static_cast<int64_t>(meshes->size()));
   int64_t number = 0;
@@ -487,7 +512,21 @@ std::string trained_text(const Sweep& sweep) {
   return training_note(trained, frozen);
 }
 
-std::string sweep_headline(const Sweep& sweep, int64_t fitting) {
+// "6 points, 2 of which fit and 3 may"
+std::string fitting_text(int64_t points, int64_t fitting, int64_t perhaps) {
+  if (fitting == points) return ", all of which fit";
+  if (fitting == 0 && perhaps == 0) return ", none of which fits";
+  if (perhaps == 0) return ", " + count_text(fitting) + " of which fit";
+  if (fitting == 0) {
+    return perhaps == points ? ", all of which may fit"
+                             : ", " + count_text(perhaps) + " of which may fit";
+  }
+  return ", " + count_text(fitting) + " of which fit and " +
+         count_text(perhaps) + " may";
+}
+
+std::string sweep_headline(const Sweep& sweep, int64_t fitting,
+                           int64_t perhaps) {
   const auto points = static_cast<int64_t>(sweep.points.size());
   const Manifest& manifest = sweep.inputs.manifest;
   std::string line =
@@ -496,9 +535,7 @@ std::string sweep_headline(const Sweep& sweep, int64_t fitting) {
       bytes_text(static_cast<double>(manifest.total_bytes())) + "; " +
       plural(points, "point");
   if (sweep.devices.front().limit) {
-    line += fitting == points ? ", all of which fit"
-            : fitting == 0    ? ", none of which fits"
-                              : ", " + count_text(fitting) + " of which fit";
+    line += fitting_text(points, fitting, perhaps);
   }
   const auto wrong = std::count_if(sweep.points.begin(), sweep.points.end(),
                                    [&](const SweepPoint& point) {
@@ -516,6 +553,9 @@ Exit run_sweep(Context& context) {
   const auto fitting =
       std::count_if(sweep->points.begin(), sweep->points.end(),
                     [](const SweepPoint& point) { return point.fits; });
+  const auto perhaps =
+      std::count_if(sweep->points.begin(), sweep->points.end(),
+                    [](const SweepPoint& point) { return point.may_fit; });
   const bool limited = sweep->devices.front().limit.has_value();
   Report report;
   report.command = "sweep";
@@ -526,9 +566,14 @@ Exit run_sweep(Context& context) {
       {"meshes", Count{static_cast<int64_t>(sweep->meshes.size())}},
       {"points", Count{static_cast<int64_t>(sweep->points.size())}},
       {"fitting", limited ? Cell(Count{fitting}) : Cell()},
+      {"may_fit", limited ? Cell(Count{perhaps}) : Cell()},
+      {"memory_bracket_from",
+       sweep->model
+           ? Cell(std::string(bracket_source_name(sweep->model->from())))
+           : Cell()},
       {"errors", Count{context.diags.count(Severity::Error)}},
       {"warnings", Count{context.diags.count(Severity::Warning)}}};
-  report.headline = {sweep_headline(*sweep, fitting)};
+  report.headline = {sweep_headline(*sweep, fitting, perhaps)};
   if (std::string common = common_text(sweep->points, sweep->meshes);
       !common.empty()) {
     report.headline.push_back("each on " + std::move(common));
@@ -543,19 +588,8 @@ Exit run_sweep(Context& context) {
   if (sweep->names.trained) report.notes.push_back(trained_text(*sweep));
   add_topology(context, report);
   const Exit exit = finish(context, std::move(report));
-  return exit == Exit::Fine && fitting == 0 ? Exit::Findings : exit;
-}
-
-const std::vector<Flag>& sweep_flags() {
-  static const std::vector<Flag> kFlags = {
-      {"over", 0, Takes::Text, "A,B", "Inputs",
-       "axes to cut --devices over, in every way", "sweep", false, true,
-       nullptr,
-       [](const Setting& s, Options& o, Diagnostics& d) {
-         o.sweep.over = axes_of(s, d);
-       }},
-  };
-  return kFlags;
+  return exit == Exit::Fine && fitting == 0 && perhaps == 0 ? Exit::Findings
+                                                            : exit;
 }
 
 }  // namespace shardplan::cli
