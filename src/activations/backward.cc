@@ -291,6 +291,19 @@ std::vector<bool> adapter_values(const Graph& graph) {
   return found;
 }
 
+std::vector<bool> learned_values(const Graph& graph) {
+  std::vector<bool> learned(graph.values.size());
+  for (size_t v = 0; v < learned.size(); ++v) {
+    learned[v] = graph.values[v].kind == Value::Kind::Parameter;
+  }
+  for (const GraphNode& node : graph.nodes) {
+    learned[static_cast<size_t>(node.result)] =
+        std::any_of(node.operands.begin(), node.operands.end(),
+                    [&](int v) { return learned[static_cast<size_t>(v)]; });
+  }
+  return learned;
+}
+
 bool is_adapter_input(const Graph& graph, const GraphNode& node) {
   return multiplies(graph, node, ".lora_A");
 }

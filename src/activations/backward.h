@@ -83,6 +83,8 @@ std::vector<FusedGroup> fused_groups(const Graph& graph,
 // is added to a result: PEFT computes that in the dtype of the adapter, which
 // is float32 unless it is told otherwise (autocast_adapter_dtype).
 std::vector<bool> adapter_values(const Graph& graph);
+// Per value, whether a weight is among what it is made of.
+std::vector<bool> learned_values(const Graph& graph);
 // Whether the operation is the first product of an adapter, with the input of
 // the layer that it adapts.
 bool is_adapter_input(const Graph& graph, const GraphNode& node);

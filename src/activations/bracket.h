@@ -39,6 +39,10 @@ struct StageBracket {
 struct MemoryBracket {
   std::vector<BracketRow> rows;
   std::array<int64_t, kKeepings> total{};  // sums of the rows
+  // In host memory, for each device, at the most at once; only where a policy
+  // keeps something there.
+  bool offloads = false;
+  std::array<int64_t, kKeepings> host{};
   std::string device;           // of the estimate; "" if all are alike
   std::string moment;           // of the estimate
   std::vector<AliveRow> alive;  // the largest first

@@ -172,6 +172,7 @@ ProgramView view_of(const Program& program, const SegmentOptions& options) {
   view.program = &program;
   view.weights = find_weights(*program.graph);
   view.integers = integer_values(*program.graph);
+  view.learned = learned_values(*program.graph);
   find_gradients(view);
   find_segments(view);
   describe_registers(view, options);
@@ -510,6 +511,23 @@ class Marking {
     }
   }
 
+  // The operation that gives a register, whatever was moved since; -1: none.
+  int product_of(int reg) const {
+    int product = view_.reg(reg).maker;
+    while (!view_.computes(product)) {
+      if (view_.at(product).kind == Instruction::Kind::Load) return -1;
+      product = view_.reg(view_.at(product).operands[0]).maker;
+    }
+    return product;
+  }
+  bool is_weight_product(int i) const {
+    return view_.op(i) == "einsum" && !view_.multiplies_values(i) &&
+           !reading_.is_attention(i);
+  }
+  bool is_context(int i) const {
+    return reading_.is_attention(i) || is_mixed(i);
+  }
+
   // Marks of the two ways are kept apart.
   void forget_ways() { through_.assign(through_.size(), false); }
 
@@ -583,16 +601,15 @@ class Marking {
   bool may_be_kept(int reg) const {
     const RematPolicy& policy = *remat_.policy;
     if (is_in(policy.kept, part_name(view_.name(reg)))) return true;
-    int product = view_.reg(reg).maker;
-    while (!view_.computes(product)) {
-      if (view_.at(product).kind == Instruction::Kind::Load) return false;
-      product = view_.reg(view_.at(product).operands[0]).maker;
+    const int product = product_of(reg);
+    if (product < 0) return false;
+    if (is_context(product)) {
+      return policy.attention ||
+             (policy.other_products && view_.multiplies_values(product) &&
+              !reading_.is_attention(product));
     }
-    if (reading_.is_attention(product)) return policy.attention;
     if (view_.op(product) != "einsum") return false;
-    if (view_.multiplies_values(product)) {
-      return policy.other_products || (policy.attention && is_mixed(product));
-    }
+    if (view_.multiplies_values(product)) return policy.other_products;
     return policy.weight_products &&
            (!policy.every_second_product ||
             product_number_[static_cast<size_t>(product)] % 2 == 0);
@@ -600,6 +617,7 @@ class Marking {
 
   // Whether the product reads what a softmax gives.
   bool is_mixed(int i) const {
+    if (!view_.multiplies_values(i)) return false;
     for (const int operand : view_.at(i).operands) {
       const FusedGroup* group = reading_.group_of(view_.root(operand).maker);
       if (group != nullptr && group->kind == FusedGroup::Kind::Softmax) {
@@ -635,6 +653,13 @@ KeptValues kept_values(const ProgramView& view, const SegmentOptions& options,
   values.reads = running.reads;
   values.inner = running.inner;
   values.differentiates = running.differentiates;
+  for (size_t r = 0; r < view.registers.size(); ++r) {
+    const HeldRegister& of = view.registers[r];
+    const int made =
+        of.weight || of.loaded ? -1 : all.product_of(static_cast<int>(r));
+    values.products.push_back(made >= 0 && all.is_weight_product(made));
+    values.contexts.push_back(made >= 0 && all.is_context(made));
+  }
   const auto extra = [&](const Reading& reading, int i) {
     const BackwardReads& reads = reading.reads[static_cast<size_t>(i)];
     const bool stays = !is_repeated(view, remat, view.segment(i)) ||

@@ -42,6 +42,9 @@ struct ProgramView {
   // Per value, whether backward gives a gradient of it: of what is trained, and
   // of all that is made of that. Of a model without frozen parameters, all.
   std::vector<bool> flows;
+  // Per value, whether a weight is among what it is made of: of a mask or of
+  // positions it is not.
+  std::vector<bool> learned;
   bool any_frozen = false;
   std::vector<HeldRegister> registers;
   // Segments (activations/segments.h): what they are called, and per
@@ -115,6 +118,10 @@ struct KeptValues {
   std::vector<bool> inner;
   // Per instruction, of whose operands its backward gives gradients.
   std::vector<std::vector<int>> differentiates;
+  // Per register, whatever was moved since: a product with a weight gives it;
+  // attention does.
+  std::vector<bool> products;
+  std::vector<bool> contexts;
 };
 
 KeptValues kept_values(const ProgramView& view, const SegmentOptions& options,

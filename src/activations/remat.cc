@@ -53,10 +53,20 @@ std::vector<RematPolicy> make_policies() {
   offloaded.name = "qkv_proj_offloaded";
   offloaded.summary = "queries, keys and values, in host memory";
   offloaded.offloaded = qkv.kept;
+  RematPolicy all_offloaded = dots;
+  all_offloaded.name = "minimal_offloaded";
+  all_offloaded.summary = "products with weights, in host memory (MaxText)";
+  all_offloaded.offloads_products = true;
+  // torchtune and TRL: OffloadActivations; parameters are not moved.
+  RematPolicy activations = none;
+  activations.name = "offload_activations";
+  activations.summary = "all that layers keep, in host memory (torchtune, TRL)";
+  activations.offloads_everything = true;
 
-  std::vector<RematPolicy> all = {
-      none,    dots,   block,    full, scores, operations, all_dots,
-      context, no_mlp, no_mlpwi, qkv,  out,    offloaded};
+  std::vector<RematPolicy> all = {none,      dots,          block,      full,
+                                  scores,    operations,    all_dots,   context,
+                                  no_mlp,    no_mlpwi,      qkv,        out,
+                                  offloaded, all_offloaded, activations};
   const auto also = [&](const RematPolicy& of, std::string_view name,
                         std::string_view summary) {
     RematPolicy same = of;
@@ -70,6 +80,8 @@ std::vector<RematPolicy> make_policies() {
   also(dots, "dots_with_no_batch_dims_saveable", "as dots (JAX)");
   also(dots, "checkpoint_dots_with_no_batch_dims", "as dots (JAX)");
   also(dots, "minimal", "as dots (MaxText)");
+  also(all_offloaded, "offload_dot_with_no_batch_dims",
+       "as minimal_offloaded (JAX)");
   return all;
 }
 
@@ -84,7 +96,136 @@ std::optional<int64_t> count_in(std::string_view text) {
   return number;
 }
 
+std::vector<std::string> split(const std::string& text, char by) {
+  std::vector<std::string> parts = {""};
+  for (const char c : text) {
+    if (c == by) {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
+const CheckpointName* find_checkpoint_name(const std::string& name,
+                                           Diagnostics& diags) {
+  std::vector<std::string> names;
+  for (const CheckpointName& each : checkpoint_names()) {
+    if (each.name == name) return &each;
+    names.emplace_back(each.name);
+  }
+  auto problem =
+      diags.error(Code::Usage, {},
+                  "`--remat` knows no value of layers " + in_backticks(name));
+  if (const auto near = nearest(name, names)) {
+    problem.help("did you mean " + in_backticks(*near) + "?");
+  }
+  problem.help("one of " + joined(names, ", "));
+  return nullptr;
+}
+
+enum class Place : uint8_t { Device, Host, Nowhere };
+
+void put(const CheckpointName& name, Place place, RematPolicy& policy) {
+  if (place == Place::Nowhere) return;
+  policy.kept.insert(policy.kept.end(), name.parts.begin(), name.parts.end());
+  policy.attention = policy.attention || name.attention;
+  if (place != Place::Host) return;
+  policy.offloaded.insert(policy.offloaded.end(), name.parts.begin(),
+                          name.parts.end());
+  policy.offloads_attention = policy.offloads_attention || name.attention;
+  policy.offloads_input = policy.offloads_input || name.input;
+}
+
+bool put_all(const std::string& names, Place place, RematPolicy& policy,
+             Diagnostics& diags) {
+  if (names.empty()) return true;
+  for (const std::string& each : split(names, ',')) {
+    const CheckpointName* const name = find_checkpoint_name(each, diags);
+    if (name == nullptr) return false;
+    put(*name, place, policy);
+  }
+  return true;
+}
+
+bool put_placed(const std::string& text, RematPolicy& policy,
+                Diagnostics& diags) {
+  for (const std::string& each : split(text, ',')) {
+    const std::vector<std::string> sides = split(each, '=');
+    const std::string where = sides.size() == 2 ? sides[1] : std::string();
+    if (where != "device" && where != "offload" && where != "remat") {
+      diags
+          .error(Code::Usage, {},
+                 "`--remat custom` does not say where " + in_backticks(each) +
+                     " is kept")
+          .help(
+              "NAME=device, NAME=offload or NAME=remat, e.g. "
+              "`custom:query_proj=device,mlpwo=offload`");
+      return false;
+    }
+    const CheckpointName* const name = find_checkpoint_name(sides[0], diags);
+    if (name == nullptr) return false;
+    put(*name,
+        where == "device"    ? Place::Device
+        : where == "offload" ? Place::Host
+                             : Place::Nowhere,
+        policy);
+  }
+  return true;
+}
+
+bool is_of_names(const std::string& policy) {
+  return policy == "save_only_these_names" ||
+         policy == "save_and_offload_only_these_names" || policy == "custom";
+}
+
+// A policy of names; null, with the reason reported, where it is wrong.
+std::shared_ptr<const NamedPolicy> read_names(
+    const std::string& text, const std::vector<std::string>& parts,
+    Diagnostics& diags) {
+  auto named = std::make_shared<NamedPolicy>();
+  named->text = text;
+  RematPolicy& policy = named->policy;
+  policy.name = named->text;
+  policy.summary = "these names";
+  const bool two = parts[0] == "save_and_offload_only_these_names";
+  if (parts.size() != (two ? 3 : 2)) {
+    diags
+        .error(Code::Usage, {},
+               "`--remat " + parts[0] + "` takes " +
+                   (two ? "two lists of names" : "one list of names"))
+        .help(two ? "`" + parts[0] +
+                        ":KEPT:OFFLOADED`, either of which may be empty"
+                  : "`" + parts[0] + ":NAME,..`");
+    return nullptr;
+  }
+  const bool good =
+      parts[0] == "custom"
+          ? put_placed(parts[1], policy, diags)
+          : put_all(parts[1], Place::Device, policy, diags) &&
+                (!two || put_all(parts[2], Place::Host, policy, diags));
+  return good ? named : nullptr;
+}
+
 }  // namespace
+
+std::span<const CheckpointName> checkpoint_names() {
+  static const std::vector<CheckpointName> kAll = {
+      {"decoder_layer_input", {}, true, false},
+      {"query_proj", {"attn.query"}, false, false},
+      {"key_proj", {"attn.key"}, false, false},
+      {"value_proj", {"attn.value"}, false, false},
+      {"qkv_proj", {"attn.qkv"}, false, false},
+      {"context", {}, false, true},
+      {"out_proj", {"attn.output"}, false, false},
+      {"mlpwi_0", {"mlp.gate"}, false, false},
+      {"mlpwi_1", {"mlp.up"}, false, false},
+      {"mlpwi", {"mlp.up"}, false, false},
+      {"mlpwo", {"mlp.output"}, false, false},
+  };
+  return kAll;
+}
 
 std::span<const RematPolicy> remat_policies() {
   static const std::vector<RematPolicy> kAll = make_policies();
@@ -102,13 +243,12 @@ std::optional<Remat> read_remat(const std::string& text, Diagnostics& diags) {
   Remat remat;
   remat.policy = find_remat_policy(text);
   if (remat.policy != nullptr) return remat;
-  std::vector<std::string> parts = {""};
-  for (const char c : text) {
-    if (c == ':') {
-      parts.emplace_back();
-    } else {
-      parts.back() += c;
-    }
+  const std::vector<std::string> parts = split(text, ':');
+  if (is_of_names(parts[0])) {
+    remat.named = read_names(text, parts, diags);
+    if (remat.named == nullptr) return std::nullopt;
+    remat.policy = &remat.named->policy;
+    return remat;
   }
   const auto number =
       parts.size() > 1 ? count_in(parts.back()) : std::optional<int64_t>();
@@ -137,7 +277,10 @@ std::optional<Remat> read_remat(const std::string& text, Diagnostics& diags) {
     problem.help("did you mean " + in_backticks(*near) + "?");
   }
   problem.help("one of " + joined(names, ", ") +
-               ", full:uniform:N, full:block:N, selective:N");
+               ", full:uniform:N, full:block:N, selective:N, "
+               "save_only_these_names:NAMES, "
+               "save_and_offload_only_these_names:NAMES:NAMES, "
+               "custom:NAME=PLACE,..");
   return std::nullopt;
 }
 

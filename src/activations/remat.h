@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -31,9 +32,14 @@ struct RematPolicy {
   // Values of these parts of a layer, as the forward pass names them:
   // "attn.query", "mlp.gate"; none: by kind alone.
   std::vector<std::string_view> kept = {};
-  // Kept in host memory rather than on the device.
+  // Kept in host memory rather than on the device: these parts; products with
+  // weights; what attention gives; the input of the layer; all that a layer
+  // keeps.
   std::vector<std::string_view> offloaded = {};
-  bool offloads_input = false;  // the input of the layer
+  bool offloads_products = false;
+  bool offloads_attention = false;
+  bool offloads_input = false;
+  bool offloads_everything = false;
   // Products with weights that are computed again all the same: every second
   // (torchtitan's selective checkpointing of operations).
   bool every_second_product = false;
@@ -42,20 +48,53 @@ struct RematPolicy {
 };
 std::span<const RematPolicy> remat_policies();
 const RematPolicy* find_remat_policy(std::string_view name);
+// Whether anything is kept in host memory.
+inline bool offloads(const RematPolicy& policy) {
+  return !policy.offloaded.empty() || policy.offloads_products ||
+         policy.offloads_attention || policy.offloads_input ||
+         policy.offloads_everything;
+}
+
+// Names that programs give values of a layer for such policies
+// (jax.ad_checkpoint.checkpoint_name), as MaxText has them.
+struct CheckpointName {
+  std::string_view name;
+  std::vector<std::string_view> parts = {};  // of a layer
+  bool input = false;                        // it is the layer's input
+  bool attention = false;                    // it is what attention gives
+};
+std::span<const CheckpointName> checkpoint_names();
+
+// A policy with the text that it is called by.
+struct NamedPolicy {
+  std::string text;
+  RematPolicy policy;
+};
 
 // Which layers a policy applies to.
 struct Remat {
   const RematPolicy* policy = nullptr;  // null: nothing is computed again
-  int64_t every = 1;                    // every so many-th layer
-  std::optional<int64_t> first;         // the first so many of a stage alone
+  // A policy of names that were given, which `policy` points to; else null.
+  std::shared_ptr<const NamedPolicy> named = nullptr;
+  int64_t every = 1;             // every so many-th layer
+  std::optional<int64_t> first;  // the first so many of a stage alone
   // Layers whose input is kept once for all of them (Megatron's uniform).
   int64_t together = 1;
 
+  // Nothing is computed again.
   bool is_none() const { return policy == nullptr || policy->everything; }
+  // Nor is anything kept in host memory.
+  bool is_plain() const {
+    return is_none() && (policy == nullptr || !offloads(*policy));
+  }
 };
 
 // `block`, `full:uniform:2`, `full:block:4`, `selective:2`: a policy and which
-// layers. Empty, with the reason and the nearest name reported (SP010).
+// layers. `save_only_these_names:NAMES`,
+// `save_and_offload_only_these_names:NAMES:NAMES` (JAX: kept, then offloaded;
+// either may be empty) and `custom:NAME=device,NAME=offload,NAME=remat`
+// (MaxText), of checkpoint_names(). Empty, with the reason and the nearest name
+// reported (SP010).
 std::optional<Remat> read_remat(const std::string& text, Diagnostics& diags);
 
 // As it was written: "full:block:4".

@@ -88,6 +88,21 @@ class Sweep {
     return sum;
   }
 
+  // The same of what comes of weights, kept or not.
+  Int128 stream() const {
+    if (own_.empty()) return 0;
+    Int128 sum = 0;
+    for (size_t r = 0; r < view_.registers.size(); ++r) {
+      const HeldRegister& of = view_.registers[r];
+      if (of.maker < own_.front() && of.segment != segment_ &&
+          of.last_read >= own_.front() && is_stored(static_cast<int>(r)) &&
+          view_.learned[static_cast<size_t>(of.value)]) {
+        sum += of.bytes[k_];
+      }
+    }
+    return sum;
+  }
+
   // Inputs that nothing keeps for backward, and who gave them still has.
   Int128 inputs(const std::vector<bool>& kept) const {
     Int128 sum = 0;
@@ -242,11 +257,32 @@ class Sweep {
   bool flows_ = false;    // some of them have gradients
 };
 
-bool is_offloaded(const ProgramView& view, const Remat& remat, int reg) {
-  if (remat.is_none()) return false;
-  const auto& names = remat.policy->offloaded;
-  return std::find(names.begin(), names.end(), part_name(view.name(reg))) !=
-         names.end();
+// The input of the next layer: read last there.
+bool is_next_input(const ProgramView& view, const HeldRegister& of) {
+  if (of.last_read < 0) return false;
+  const int reader = view.segment(of.last_read);
+  return reader == of.segment + 1 && view.is_layer(reader);
+}
+
+bool is_offloaded(const ProgramView& view, const Remat& remat,
+                  const KeptValues& values, int reg) {
+  if (remat.is_plain()) return false;
+  const RematPolicy& policy = *remat.policy;
+  const HeldRegister& of = view.reg(reg);
+  if ((policy.offloads_input || policy.offloads_everything) &&
+      is_next_input(view, of)) {
+    return true;
+  }
+  if (of.loaded || !view.is_layer(of.segment)) return false;
+  if (policy.offloads_everything) return true;
+  const std::string_view part = part_name(view.name(reg));
+  if (std::find(policy.offloaded.begin(), policy.offloaded.end(), part) !=
+      policy.offloaded.end()) {
+    return true;
+  }
+  const auto r = static_cast<size_t>(reg);
+  return (policy.offloads_products && values.products[r]) ||
+         (policy.offloads_attention && values.contexts[r]);
 }
 
 void sum_saved(const ProgramView& view, const KeptValues& values,
@@ -259,8 +295,10 @@ void sum_saved(const ProgramView& view, const KeptValues& values,
   };
   for (size_t r = 0; r < view.registers.size(); ++r) {
     const HeldRegister& reg = view.registers[r];
-    if (values.kept[r] && reg.segment == segment &&
-        !is_offloaded(view, remat, static_cast<int>(r))) {
+    if (!values.kept[r] || reg.segment != segment) continue;
+    if (is_offloaded(view, remat, values, static_cast<int>(r))) {
+      memory.offloaded += reg.bytes[k];
+    } else {
       add(view.name(static_cast<int>(r)), reg.bytes[k]);
     }
   }
@@ -293,6 +331,7 @@ void measure(const ProgramView& view, const SegmentOptions& options,
   const Int128 loss = loss_in(view, options, k, segment);
   memory.handed_on = sweep.handed_on();
   memory.forward = sweep.forward(values.kept) + loss;
+  memory.input = sweep.stream();
   const Peak peak = sweep.backward();
   memory.backward = peak.bytes;
   sweep.describe(peak, memory.backward_by);
@@ -325,6 +364,7 @@ void take(SegmentMemory& to, const SegmentMemory& from, bool more) {
   };
   if (worse(to.saved, from.saved)) {
     to.saved = from.saved;
+    to.offloaded = from.offloaded;
     to.saved_by = from.saved_by;
   }
   if (worse(to.backward, from.backward)) {
@@ -332,6 +372,7 @@ void take(SegmentMemory& to, const SegmentMemory& from, bool more) {
     to.backward_by = from.backward_by;
   }
   if (worse(to.forward, from.forward)) to.forward = from.forward;
+  if (worse(to.input, from.input)) to.input = from.input;
 }
 
 SegmentMemory& memory_of(Segment& segment, Keeping keeping) {
@@ -377,6 +418,15 @@ Int128 loss_bytes(const SegmentOptions& options, Int128 elements,
   const Int128 each =
       copies.own * options.element_bytes + copies.floats * kFloatBytes;
   return (elements * each + options.loss_tiles - 1) / options.loss_tiles;
+}
+
+void bound_least(std::vector<Segment>& repeated,
+                 const std::vector<Segment>& plain) {
+  for (size_t s = 0; s < repeated.size(); ++s) {
+    SegmentMemory of = plain[s].memory.front();
+    of.backward = std::max(of.backward, repeated[s].memory.front().backward);
+    take(repeated[s].memory.front(), of, false);
+  }
 }
 
 std::vector<Segment> segments_of(const Program& program,

@@ -31,13 +31,18 @@
 namespace shardplan {
 
 struct SegmentMemory {
-  // From forward to backward, of what this segment makes.
+  // From forward to backward, of what this segment makes; of that, what is in
+  // host memory is not in `saved`.
   Int128 saved = 0;
+  Int128 offloaded = 0;
   // Alive at most, beside what earlier segments saved.
   Int128 forward = 0;
   Int128 backward = 0;
   // Gradients of what later segments read of it.
   Int128 handed_on = 0;
+  // What earlier segments hand in that comes of weights: what a stage of a
+  // pipeline that begins here receives.
+  Int128 input = 0;
   // What is saved, and what is alive at that moment of backward, by value with
   // layers folded; logits and what a loss makes of them are kLogits.
   std::map<std::string, Int128> saved_by;
@@ -62,5 +67,11 @@ Int128 loss_bytes(const SegmentOptions& options, Int128 elements,
 std::vector<Segment> segments_of(const Program& program,
                                  const SegmentOptions& options,
                                  const Remat& remat);
+
+// The least that a policy keeps is no more than the least without one: where
+// its values are gathered from parts, these may be kept in their place.
+// REQUIRES: segments of one program.
+void bound_least(std::vector<Segment>& repeated,
+                 const std::vector<Segment>& plain);
 
 }  // namespace shardplan

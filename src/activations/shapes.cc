@@ -24,6 +24,7 @@ constexpr Int128 kMost = Int128{1} << 96U;
 struct LayerShapes {
   Int128 input = 0;    // of the layer
   Int128 least = 0;    // each kind of dimension once
+  Int128 trained = 0;  // the most that one trained matrix surely reads
   Int128 inner = 0;    // of all weights, what is not the residual stream
   Int128 outer = 0;    // both widths of all weights
   Int128 largest = 0;  // both widths of one weight
@@ -51,7 +52,11 @@ class ShapeReader {
         workload_(workload),
         options_(options),
         model_(token_weights(manifest, plan, workload.gathered,
-                             workload.experts_per_token.has_value())) {}
+                             workload.experts_per_token.has_value())) {
+    for (size_t i = 0; i < workload.frozen.size(); ++i) {
+      if (!workload.frozen[i]) trained_.insert(manifest.name(i));
+    }
+  }
 
   ShapedModel read() {
     ShapedModel result;
@@ -137,16 +142,23 @@ class ShapeReader {
                   LayerShapes& shapes, LabelCounts& kinds) const {
     Int128 inner = 0;
     Int128 both = 0;
+    Int128 narrower = kMost;
     bool through_hidden = false;
     for (const Width& width : weight.widths) {
       const Int128 count = numbers(most, width.size, width.axes, weight.routed,
                                    weight.expert_axes);
       both += count;
+      narrower = std::min(narrower, numbers(least, width.size, width.axes,
+                                            weight.routed, weight.expert_axes));
       const bool stream = width.hidden && width.size == model_.hidden;
       if (!stream) inner += count;
       through_hidden = through_hidden || stream;
     }
     if (inner == 0) inner = both / 2;
+    if (weight.widths.size() == 2 && !weight.routed &&
+        trained_.count(weight.name) > 0) {
+      shapes.trained = std::max(shapes.trained, narrower);
+    }
     shapes.inner += inner;
     shapes.outer += both;
     shapes.largest = std::max(shapes.largest, both);
@@ -219,10 +231,17 @@ class ShapeReader {
   const ShapedWorkload& workload_;
   const StepOptions& options_;
   TokenModel model_;
+  std::set<std::string_view> trained_;  // where some are frozen
 };
 
-void add_part(SegmentMemory& memory, const std::string& name, Int128 bytes) {
+// What is kept, in host memory where that is `offloaded`.
+void add_part(SegmentMemory& memory, const std::string& name, Int128 bytes,
+              bool offloaded = false) {
   if (bytes <= 0) return;
+  if (offloaded) {
+    memory.offloaded += bytes;
+    return;
+  }
   memory.saved += bytes;
   memory.saved_by[name] += bytes;
 }
@@ -295,6 +314,11 @@ Segment ShapeReader::segment(const LayerShapes& of, const std::string& label,
   segment.label = label;
   segment.is_layer = true;
   segment.memory = plain_memory(of, how, model_.holds_scores);
+  const bool partly = !workload_.frozen.empty();
+  if (partly) {
+    segment.memory[0] = {};
+    add_part(segment.memory[0], "layers.*.weights", of.trained * own);
+  }
   const std::array<Int128, kKeepings> alive = {segment.memory[0].saved,
                                                segment.memory[1].saved,
                                                segment.memory[2].saved};
@@ -306,28 +330,34 @@ Segment ShapeReader::segment(const LayerShapes& of, const std::string& label,
                              !policy.every_second_product;
     const bool asks_scores =
         model_.holds_scores || how.attention == AttentionKind::Scores;
+    const bool input_away = policy.offloads_input;
     SegmentMemory least;
-    if (!policy.offloads_input) {
-      add_part(least, "layers.*.input", of.input * own);
+    if (!partly || of.trained > 0) {
+      add_part(least, "layers.*.input", of.input * own, input_away);
     }
     SegmentMemory fused;
-    if (!policy.offloads_input) {
-      add_part(fused, "layers.*.input", of.input * own);
+    add_part(fused, "layers.*.input", of.input * own, input_away);
+    if (policy.attention) {
+      add_part(fused, "layers.*.heads", of.heads * own,
+               policy.offloads_attention);
     }
-    if (policy.attention) add_part(fused, "layers.*.heads", of.heads * own);
     if (policy.weight_products) {
       add_part(fused, "layers.*.weights",
-               of.inner * own / (policy.every_second_product ? 2 : 1));
+               of.inner * own / (policy.every_second_product ? 2 : 1),
+               policy.offloads_products);
     } else if (!policy.kept.empty()) {
-      add_part(fused, "layers.*.weights", of.inner * own / 2);
+      // Which widths these are, shapes do not tell.
+      add_part(fused, "layers.*.weights", of.inner * own / 2,
+               policy.offloaded.size() == policy.kept.size());
     }
     if (policy.scores_only) fused = segment.memory[1];
     segment.memory[0] = std::move(least);
     segment.memory[1] = std::move(fused);
     if (!policy.scores_only) {
       SegmentMemory eager;
-      add_part(eager, "layers.*.input", of.input * own);
+      add_part(eager, "layers.*.input", of.input * own, input_away);
       if (!input_alone) {
+        if (offloads(policy)) eager.offloaded += of.outer * own;
         add_part(eager, "layers.*.weights", of.outer * own);
         add_part(eager, "layers.*.heads", of.heads * (own + kFloatBytes));
       }
@@ -336,9 +366,16 @@ Segment ShapeReader::segment(const LayerShapes& of, const std::string& label,
       }
       segment.memory[2] = std::move(eager);
     }
+  } else if (remat != nullptr && !remat->is_plain()) {
+    for (SegmentMemory& memory : segment.memory) {
+      memory.offloaded = memory.saved;
+      memory.saved = 0;
+      memory.saved_by.clear();
+    }
   }
+  for (SegmentMemory& memory : segment.memory) memory.input = of.input * own;
   finish(segment.memory[0], alive[0], "gradient of layers.*.input",
-         of.input * own);
+         partly ? Int128{0} : of.input * own);
   finish(segment.memory[1], alive[1], "gradients in layers.*",
          (of.largest + 2 * of.input + of.gathered) * own);
   finish(segment.memory[2], alive[2], "gradients in layers.*",
@@ -425,6 +462,7 @@ Segment ShapeReader::around(bool before) const {
 
 void ShapeReader::measure(ShapedModel& result) {
   StepLayers& layers = result.layers;
+  layers.saves_inputs = true;
   const auto add = [&](Segment plain, Segment repeated) {
     layers.plain.push_back(std::move(plain));
     layers.repeated.push_back(std::move(repeated));

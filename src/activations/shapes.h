@@ -41,6 +41,11 @@ struct ShapedWorkload {
   AxisNames gathered;         // weights are gathered over these before use
   // Where the model has experts, how many of them a token goes to.
   std::optional<int64_t> experts_per_token;
+  // Per parameter; empty: none is. The least is then what the weights that are
+  // trained read: of each layer the widest of these, each at its narrower side
+  // (which side a product reads, shapes do not tell), or where it is computed
+  // again, its input.
+  std::vector<bool> frozen = {};
 };
 
 struct ShapedModel {

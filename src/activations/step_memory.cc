@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <tuple>
 #include <utility>
 
+#include "activations/buffers.h"
 #include "activations/segments.h"
 #include "base/checked.h"
 
@@ -21,6 +23,9 @@ enum Extra : size_t {
   kActivations = kCategories,
   kLogitRow,
   kBuffers,
+  kBuckets,
+  kPipeline,
+  kTemporaries,
   kWorkspaces,
   kRows
 };
@@ -77,10 +82,12 @@ class StepMaker {
         repeated_(input.layers.repeated) {
     list_steps();
     find_gathered();
+    find_matrix();
   }
 
   std::optional<MemoryBracket> make(Diagnostics& diags) {
     std::array<Moment, kKeepings> moments;
+    host_ = {};
     std::vector<StageBracket> by_stage;
     for (size_t c = 0; c < input_.budget.classes.size(); ++c) {
       const BudgetClass& device = input_.budget.classes[c];
@@ -108,6 +115,13 @@ class StepMaker {
                      [](const StageBracket& a, const StageBracket& b) {
                        return a.stage < b.stage;
                      });
+    for (const Int128 bytes : host_) {
+      if (bytes > std::numeric_limits<int64_t>::max()) {
+        return diags.error(Code::MemoryBudget, {},
+                           "what a training step keeps in host memory exceeds "
+                           "63 bits");
+      }
+    }
     MemoryBracket result = bracket(moments);
     result.stages = std::move(by_stage);
     return result;
@@ -141,16 +155,25 @@ class StepMaker {
     const auto& cycle = input_.layers.cycle;
     std::map<int64_t, Int128> weights;
     Int128 others = 0;
+    std::map<int64_t, Int128> all;
+    Int128 all_others = 0;
     for (size_t i = 0; i < input_.manifest.size(); ++i) {
-      if (!input_.layers.frozen.empty() && input_.layers.frozen[i]) {
-        continue;  // it has no gradient
-      }
       const int64_t layer = input_.layers.layer_of[i];
       const Int128 bytes = input_.plan.of(i).bytes_per_device;
+      (layer < 0 ? all_others : all[layer]) += bytes;
+      if (is_frozen(i)) continue;  // it has no gradient
       (layer < 0 ? others : weights[layer]) += bytes;
       largest_weight_ = std::max<Int128>(largest_weight_, bytes);
     }
     others_ = others;
+    // Of layers without numbers, all together.
+    trained_share_ =
+        weights.empty() ? TrainedShare{others, all_others} : TrainedShare{};
+    for (const auto& [layer, bytes] : weights) {
+      if (bytes * trained_share_.of > trained_share_.part * all[layer]) {
+        trained_share_ = {bytes, all[layer]};
+      }
+    }
     int64_t stack_begin = 0;
     const auto add_layer = [&](size_t segment, int64_t layer) {
       Step step;
@@ -178,6 +201,31 @@ class StepMaker {
     }
   }
 
+  bool is_frozen(size_t i) const {
+    return !input_.layers.frozen.empty() && input_.layers.frozen[i];
+  }
+
+  // The largest parameter and the largest matrix that are trained.
+  void find_matrix() {
+    Int128 most = 0;
+    for (size_t i = 0; i < input_.manifest.size(); ++i) {
+      const TensorType& type = input_.manifest.type(i);
+      const Shape& shape = type.shape;
+      if (is_frozen(i) || !is_trainable(type.dtype)) continue;
+      const int64_t unit =
+          std::max<int64_t>(byte_count(1, type.dtype).value_or(1), 1);
+      optimizer_.largest = std::max<Int128>(
+          optimizer_.largest, input_.plan.of(i).bytes_per_device / unit);
+      if (shape.size() != 2) continue;
+      const Int128 numbers = Int128{shape[0]} * shape[1];
+      if (numbers <= most) continue;
+      most = numbers;
+      optimizer_.rows = shape[0];
+      optimizer_.columns = shape[1];
+    }
+    optimizer_.optimizer = input_.options.state.optimizer;
+  }
+
   // What is gathered at once, of layers and of what stands around them; and
   // what layers hand on.
   void find_gathered() {
@@ -190,6 +238,7 @@ class StepMaker {
     }
     for (const GatheredClass& of : input_.budget.gathered) {
       if (of.gathered == 0) continue;
+      reduction_.all_gathered += Int128{of.gathered} * of.groups;
       const bool is_layer = of.label.find('*') != std::string::npos;
       Int128& most = is_layer ? most_of_layer_ : most_of_others_;
       most = std::max<Int128>(most, of.gathered);
@@ -199,6 +248,32 @@ class StepMaker {
                               : std::min<Int128>(least_of_layer_, of.gathered);
       }
     }
+    const StateOptions& state = input_.options.state;
+    reduction_.style = state.zero_style;
+    reduction_.zero = state.zero;
+    reduction_.trained = input_.budget.trained.elements;
+    reduction_.compute_bytes = options_.segments.element_bytes;
+    reduction_.gradient_bytes = gradient_bytes();
+    reduction_.layer.gathered = most_of_layer_;
+    const auto [part, of] = trained_share_;
+    reduction_.layer.gradients =
+        of > 0 ? (most_of_layer_ * part + of - 1) / of : Int128{0};
+    const int64_t wider =
+        std::max(reduction_.gradient_bytes, reduction_.compute_bytes);
+    reduction_.layer.reduced =
+        reduction_.layer.gradients * wider / reduction_.compute_bytes;
+  }
+
+  // Of a number of most gradients.
+  int64_t gradient_bytes() const {
+    int64_t unit = options_.segments.element_bytes;
+    Int128 most = -1;
+    for (const LeafSum& leaf : input_.budget.leaves) {
+      if (leaf.kind != StateKind::Gradient || leaf.logical <= most) continue;
+      most = leaf.logical;
+      unit = byte_count(1, leaf.dtype).value_or(unit);
+    }
+    return unit;
   }
 
   int64_t stage_of(const Step& step, bool behind_layers) const {
@@ -220,9 +295,11 @@ class StepMaker {
       if (each.layer >= 0) last_layer = each.layer;
       if (stage_of(each, last_layer >= 0) != stage) continue;
       Step step = each;
+      const Remat& remat = options_.remat;
+      // What is handed to the first layer may be in host memory.
+      step.repeated = remat.policy != nullptr && offloads(*remat.policy);
       if (step.layer >= 0) {
-        const Remat& remat = options_.remat;
-        step.repeated = !remat.is_none() && number % remat.every == 0 &&
+        step.repeated = !remat.is_plain() && number % remat.every == 0 &&
                         (!remat.first || number < *remat.first);
         if (step.repeated && remat.together > 1) {
           step.saves = number % remat.together == remat.together - 1;
@@ -305,13 +382,65 @@ class StepMaker {
       case Keeping::Fused:
         gathered =
             std::min(planned, is_layer ? most_of_layer_ : most_of_others_);
-        parts[kBuffers] += most_of_layer_;  // the next one, ahead
-        return;
+        break;
       case Keeping::Eager:
         gathered = planned;
-        parts[kBuffers] += 2 * std::max(most_of_layer_, Int128{0});
-        return;
+        break;
     }
+    ReductionInput reduction = reduction_;
+    reduction.planned = planned;
+    parts[kBuffers] = gathered_ahead(reduction, keeping);
+  }
+
+  // To host memory and back: of a layer while another one runs; at most one in
+  // each direction.
+  static Int128 on_the_way(Int128 offloaded, Keeping keeping) {
+    return offloaded * static_cast<int64_t>(keeping);
+  }
+
+  // Gradients on their way, where there are any.
+  Int128 buckets(Keeping keeping, const BudgetClass& device) const {
+    const Int128 own = device.bytes[index_of(Category::Gradients)];
+    if (own == 0 || framework().buffers_gradients) return 0;
+    ReductionInput reduction = reduction_;
+    const Budget& budget = input_.budget;
+    if (budget.all_gradients > 0) {
+      reduction.replicated =
+          (own * budget.replicated_gradients + budget.all_gradients - 1) /
+          budget.all_gradients;
+    }
+    return gradient_buckets(reduction, keeping);
+  }
+
+  // Of a stage, one of several.
+  Int128 pipeline(const std::vector<Step>& own, int64_t stage,
+                  Keeping keeping) const {
+    const auto& stages = input_.budget.stages;
+    const auto layer =
+        std::find_if(own.begin(), own.end(),
+                     [](const Step& step) { return step.layer >= 0; });
+    // What is known of a framework's stages is in its own table.
+    if (!stages || stages->stages == 1 || layer == own.end() ||
+        framework().ends_of_stage.back() > 0) {
+      return 0;
+    }
+    PipelineInput of;
+    of.stream = plain_[layer->segment]
+                    .memory.at(way(static_cast<size_t>(keeping)))
+                    .input;
+    of.first = stage == 0;
+    of.last = stage + 1 == stages->stages;
+    of.microbatches = options_.microbatches;
+    std::tie(of.flying, of.chunks) = in_flight(stage);
+    const RematPolicy* const policy = options_.remat.policy;
+    const bool counts = !input_.layers.saves_inputs &&
+                        (policy == nullptr || (!policy->offloads_input &&
+                                               !policy->offloads_everything));
+    // What is frozen may not need it.
+    of.keeps_input =
+        counts && (input_.layers.frozen.empty() || keeping != Keeping::Least);
+    of.counts_output = counts && own.back().saves;
+    return pipeline_buffers(of, keeping);
   }
 
   // Gradients that are there: of the steps behind this one.
@@ -338,12 +467,19 @@ class StepMaker {
       best = {true, parts, number, step, stage};
     };
     Int128 saved = 0;
+    Int128 offloaded = 0;
+    Int128 most_offloaded = 0;  // of a layer
     for (const Step& step : own) {
-      if (step.saves) saved += memory_of(step, k).saved;
+      if (!step.saves) continue;
+      saved += memory_of(step, k).saved;
+      offloaded += memory_of(step, k).offloaded;
+      most_offloaded = std::max(most_offloaded, memory_of(step, k).offloaded);
     }
     const auto [flying, chunks] = in_flight(stage);
+    host_[k] = std::max(host_[k], offloaded * flying / chunks);
     const Int128 others =
         saved * std::max<int64_t>(flying - chunks, 0) / chunks;
+    const Int128 between = pipeline(own, stage, keeping);
     Int128 before = 0;
     for (size_t i = 0; i < own.size(); ++i) {
       const Step& step = own[i];
@@ -359,13 +495,28 @@ class StepMaker {
       gradients = gradients_at(own, i, gradients, keeping);
       add_gathered(step, keeping, device, parts);
       add_known(stage, k, parts);
+      parts[kBuffers] += on_the_way(most_offloaded, keeping);
+      parts[kBuckets] = buckets(keeping, device);
+      // What is let go of once it is sent is taken off what is saved.
+      const Int128 sent_on =
+          std::max(std::min(between, Int128{0}), -parts[kActivations]);
+      parts[kActivations] += sent_on;
+      parts[kPipeline] = std::max(between, Int128{0});
       offer(parts, static_cast<int64_t>(i));
       if (step.saves) before += memory.saved;
     }
-    // The optimizer's step, with temporary copies of a moment.
+    // The optimizer's step. Buffers for what is received may stay.
     Parts end = state_of(device);
-    if (keeping == Keeping::Eager && !framework().updates_in_place) {
-      end[kBuffers] = end[index_of(Category::OptimizerState)] / 2;
+    OptimizerInput optimizer = optimizer_;
+    optimizer.state = end[index_of(Category::OptimizerState)];
+    optimizer.numbers =
+        end[index_of(Category::Gradients)] / reduction_.gradient_bytes;
+    if (!framework().updates_in_place) {
+      end[kTemporaries] = optimizer_temporaries(optimizer, keeping);
+    }
+    if (keeping == Keeping::Eager) {
+      end[kPipeline] = std::max(between, Int128{0});
+      end[kBuckets] = buckets(keeping, device);
     }
     add_known(stage, k, end);
     offer(end, -1);
@@ -418,9 +569,19 @@ class StepMaker {
     MemoryBracket result;
     for (size_t k = 0; k < kKeepings; ++k) {
       result.total[k] = static_cast<int64_t>(sum_of(moments[k].parts));
+      result.host[k] = static_cast<int64_t>(host_[k]);
+      if (k > 0) result.host[k] = std::max(result.host[k], result.host[k - 1]);
     }
+    result.offloads =
+        options_.remat.policy != nullptr && offloads(*options_.remat.policy);
     constexpr std::array<std::string_view, kRows - kCategories> kNames = {
-        "activations", "logits", "buffers", "workspaces"};
+        "activations",      "logits",           "buffers",
+        "gradient_buckets", "pipeline_buffers", "optimizer_temporaries",
+        "workspaces"};
+    constexpr std::array<std::string_view, kRows - kCategories> kTitles = {
+        "activations",      "logits",           "gathered ahead",
+        "gradient buckets", "pipeline buffers", "optimizer temporaries",
+        "workspaces"};
     for (size_t row = 0; row < kRows; ++row) {
       if (row == kWorkspaces && framework().workspaces.back() == 0) continue;
       BracketRow each;
@@ -428,7 +589,10 @@ class StepMaker {
       each.category = known ? category_name(static_cast<Category>(row))
                             : kNames.at(row - kCategories);
       each.title = known ? category_title(static_cast<Category>(row))
-                         : kNames.at(row - kCategories);
+                         : kTitles.at(row - kCategories);
+      if (row == kBuffers && result.offloads) {
+        each.title = "gathered, fetched ahead";
+      }
       for (size_t k = 0; k < kKeepings; ++k) {
         each.bytes[k] = static_cast<int64_t>(moments[k].parts[row]);
       }
@@ -453,6 +617,15 @@ class StepMaker {
   Int128 most_of_layer_ = 0;
   Int128 least_of_layer_ = 0;
   Int128 most_of_others_ = 0;
+  // Of the layer of which most is trained, how much of it is.
+  struct TrainedShare {
+    Int128 part = 0;
+    Int128 of = 1;
+  };
+  TrainedShare trained_share_;
+  std::array<Int128, kKeepings> host_{};  // bytes of a device's in host memory
+  ReductionInput reduction_;
+  OptimizerInput optimizer_;
 };
 
 }  // namespace
@@ -463,9 +636,10 @@ StepLayers step_layers(const ForwardModel& model,
   StepLayers layers;
   layers.plain = segments_of(program.program, options.segments, {});
   layers.repeated =
-      options.remat.is_none()
+      options.remat.is_plain()
           ? layers.plain
           : segments_of(program.program, options.segments, options.remat);
+  bound_least(layers.repeated, layers.plain);
   layers.cycle = program.cycle;
   layers.layers = model.layers;
   layers.frozen = model.frozen;

@@ -7,8 +7,8 @@
 //   estimate  with kernels for norms, attention and activations
 //             (Keeping::Fused), the next layer gathered ahead
 //   upper     every operation by itself (Keeping::Eager), all gradients from
-//   the
-//             beginning, temporary copies of the optimizer
+//             the beginning, what frameworks hold beside these at the most
+//             (activations/buffers.h)
 //
 // Moments that are looked at: the backward of every segment of every stage,
 // with all that earlier segments and other micro-batches in flight have saved;
@@ -43,6 +43,8 @@ struct StepLayers {
   int64_t layers = 0;             // of the model
   std::vector<int64_t> layer_of;  // per parameter; -1: outside of layers
   std::vector<bool> frozen = {};  // per parameter; empty: none
+  // A layer saves its input itself, rather than the one that makes it.
+  bool saves_inputs = false;
 };
 StepLayers step_layers(const ForwardModel& model,
                        const RepeatedProgram& program,

@@ -10,6 +10,7 @@
 
 #include "memory/kv_cache.h"
 #include "memory/zero.h"
+#include "model/units.h"
 #include "resolve/device_memory.h"
 
 namespace shardplan {
@@ -169,8 +170,36 @@ class Maker {
         budget_.trained_others += all_counts_[kind];
       }
     }
+    count_replicated();
     if (budget_.trained_matrices + budget_.trained_others > 0) {
       counters_ = optimizer_counters(mesh_, options_.state);
+    }
+  }
+
+  // Gradients that replicas of the batch add up among themselves.
+  void count_replicated() {
+    const auto cuts_batch = [&](const AxisName& axis) {
+      return is_gathered_axis(axis) && mesh_.size_of(axis) > 1;
+    };
+    const bool any = std::any_of(
+        mesh_.axes().begin(), mesh_.axes().end(), [&](const Axis& axis) {
+          return cuts_batch(axis.name) &&
+                 !(options_.stages && options_.stages->axis == axis.name);
+        });
+    for (const KindLeaf& entry : held_.leaves) {
+      if (entry.leaf.kind != StateKind::Gradient) continue;
+      const PartitionSpec& spec = placement_of(entry.kind).spec;
+      const auto& dims = spec.dims;
+      // Where ZeRO cuts them, nobody has them whole.
+      const bool cut =
+          entry.leaf.zero_ranks > 1 || entry.leaf.spec != spec ||
+          std::any_of(dims.begin(), dims.end(), [&](const AxisNames& axes) {
+            return std::any_of(axes.begin(), axes.end(), cuts_batch);
+          });
+      const Int128 bytes = static_cast<Int128>(all_counts_[entry.kind]) *
+                           entry.leaf.bytes_per_device;
+      budget_.all_gradients += bytes;
+      if (any && !cut) budget_.replicated_gradients += bytes;
     }
   }
 

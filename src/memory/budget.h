@@ -118,6 +118,10 @@ struct Budget {
   };
   Part trained;
   Part frozen;
+  // Bytes of gradients on a device: of those that no axis of the batch cuts,
+  // and no ZeRO, though the mesh has one, and of all.
+  Int128 replicated_gradients = 0;
+  Int128 all_gradients = 0;
 
   bool fits() const { return !limit || headroom >= 0; }
 };

@@ -357,17 +357,24 @@ int64_t stage_of_layer(const StagePlan& plan, int64_t layer) {
 }
 
 // Whether a unit called a head has a matrix of its own onto the vocabulary: a
-// bias, a norm and a square matrix of a module inside, in front of the
+// bias, a norm and a square matrix of a module inside a head, in front of the
 // embedding (BERT's `lm_head.dense`), are none.
 bool projects(const Manifest& manifest, const LayerGroup& head) {
+  const size_t last = head.name.find_last_of("./");
+  const std::string_view module =
+      std::string_view(head.name).substr(last + 1);  // npos + 1: all of it
+  const bool is_head =
+      std::find(kHeads.begin(), kHeads.end(), module) != kHeads.end();
   for (size_t i = 0; i < manifest.size(); ++i) {
-    std::string_view name = manifest.name(i);
+    const std::string_view name = manifest.name(i);
     const Shape& shape = manifest.type(i).shape;
-    if (!name.starts_with(head.name) || shape.size() < 2) continue;
-    name.remove_prefix(head.name.size());
-    if (!name.empty() && name.front() != '.' && name.front() != '/') continue;
-    const bool of_module_inside = name.find_last_of("./") != 0 && !name.empty();
-    if (!of_module_inside || shape[0] != shape[1]) return true;
+    const bool inside =
+        name.starts_with(head.name) &&
+        (name.size() == head.name.size() || name[head.name.size()] == '.' ||
+         name[head.name.size()] == '/');
+    if (inside && shape.size() > 1 && (is_head || shape[0] != shape[1])) {
+      return true;
+    }
   }
   return false;
 }

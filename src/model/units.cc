@@ -12,6 +12,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "model/adapter_units.h"
 #include "model/facts.h"
 #include "model/quant_scales.h"
 
@@ -101,6 +102,7 @@ std::string_view unit_name(UnitKind kind) {
 
 std::vector<Unit> units_of(std::string_view name, const TensorType& type,
                            const ModelFacts& facts, const LayoutHints& hints) {
+  if (auto units = adapter_units(name, type, facts, hints)) return *units;
   const NamedTensor tensor{name, split_name(name), type};
   std::vector<Unit> units;
   const ParameterKind* const kind = find_kind(name, type, hints);

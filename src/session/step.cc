@@ -128,24 +128,6 @@ std::vector<bool> frozen_of(const Manifest& manifest,
   return any ? frozen : std::vector<bool>{};
 }
 
-// Of frozen weights nothing need be kept, and which these are shapes do not
-// tell of what stands between two weights.
-void keep_least(StepLayers& layers) {
-  for (auto* segments : {&layers.plain, &layers.repeated}) {
-    for (Segment& segment : *segments) {
-      SegmentMemory& least = segment.memory.front();
-      const auto logits = least.backward_by.find(std::string(kLogits));
-      SegmentMemory bare;
-      if (logits != least.backward_by.end()) {
-        bare.forward = logits->second;
-        bare.backward = logits->second;
-        bare.backward_by.insert(*logits);
-      }
-      least = std::move(bare);
-    }
-  }
-}
-
 std::string axes_text(const Mesh& mesh, const AxisNames& axes) {
   std::string text;
   for (const Axis& axis : mesh.axes()) {
@@ -364,7 +346,6 @@ std::optional<MemoryBracket> Steps::bracket(const StepWorkload& workload,
     }
     layers = std::move(shaped.layers);
     layers->frozen = model_.frozen;
-    if (!model_.frozen.empty()) keep_least(*layers);
   }
   return step_memory({manifest_, plan_, budget, how, *layers,
                       token_pairs(pass_of(workload, step.microbatches))},
@@ -390,6 +371,7 @@ ShapedModel Steps::by_shapes(const StepWorkload& workload,
     if (is_gathered_axis(axis.name)) shaped.gathered.push_back(axis.name);
   }
   shaped.experts_per_token = model_.experts_per_token;
+  shaped.frozen = model_.frozen;
   return layers_by_shapes(manifest_, plan_, shaped, step);
 }
 

@@ -45,10 +45,6 @@ int64_t axes_size(const Mesh& mesh, const AxisNames& axes) {
   return size;
 }
 
-bool is_offloading(const RematPolicy& policy) {
-  return !policy.offloaded.empty() || policy.offloads_input;
-}
-
 void add_loss(const StepChangesInput& in, std::vector<StepChange>& changes) {
   const int64_t tiles = in.request.workload.step.segments.loss_tiles;
   const auto logits = std::find_if(
@@ -96,7 +92,7 @@ void add_remat(const StepChangesInput& in, std::vector<StepChange>& changes) {
     add(ChangeKind::Remat, *policy);
   }
   for (const RematPolicy& policy : remat_policies()) {
-    if (is_offloading(policy) && asked.policy != &policy) {
+    if (offloads(policy) && asked.policy != &policy) {
       add(ChangeKind::Offload, policy);
     }
   }

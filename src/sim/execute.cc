@@ -311,11 +311,9 @@ void ShardedRun::advance(int phase, const Made& made) {
     run_.registers[result] = step(next_, run_.sent[next_]);
     if (lives_.rematerialised[result]) rematerialised_.push_back(at.result);
     if (made_) made_(at, run_.registers[result]);
-    live_.made(at, run_.registers[result]);
-    run_.live[next_] = live_.bytes();
+    if (options_.counts_live) count_live(next_);
     for (const int number : at.operands) {
       if (is_over(number, next_)) release(number);
-      if (is_last_read(number, next_)) live_.over(number);
     }
   }
   if (phase == lives_.phases - 1) {
@@ -332,6 +330,15 @@ void ShardedRun::advance(int phase, const Made& made) {
     }
   }
   rematerialised_ = std::move(kept);
+}
+
+void ShardedRun::count_live(size_t instruction) {
+  const Instruction& at = program_.instructions[instruction];
+  live_.made(at, run_.registers[static_cast<size_t>(at.result)]);
+  run_.live[instruction] = live_.bytes();
+  for (const int number : at.operands) {
+    if (is_last_read(number, instruction)) live_.over(number);
+  }
 }
 
 const DeviceTensors& ShardedRun::tensors(int number) {

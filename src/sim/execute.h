@@ -95,7 +95,8 @@ struct Execution {
   // Bytes that every device sends, per instruction.
   std::vector<std::vector<int64_t>> sent;
   // Bytes that are alive on every device (sim/live_bytes.h) once an instruction
-  // has run and before what it read last is let go of; of a Load, none.
+  // has run and before what it read last is let go of; of a Load, none. Only
+  // where they are counted.
   std::vector<std::vector<int64_t>> live;
 
   int64_t bytes_moved() const;
@@ -108,6 +109,7 @@ struct ExecuteOptions {
   // See sim/transfers.h.
   Storage storage = Storage::F32;
   Storage reduce = Storage::F32;
+  bool counts_live = false;  // Execution::live
 };
 
 // A run, phase after phase (sim/execute.h). Parameters are not copied:
@@ -133,6 +135,7 @@ class ShardedRun {
   Execution finish();
 
  private:
+  void count_live(size_t instruction);
   bool is_last_read(int number, size_t instruction) const;
   bool is_over(int number, size_t instruction) const;
   DeviceTensors step(size_t number, std::vector<int64_t>& sent);

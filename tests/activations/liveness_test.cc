@@ -43,12 +43,13 @@ SegmentOptions as_simulated(int64_t element_bytes) {
 
 // What the two say otherwise, from the first instruction on that they do;
 // "" and how many instructions were compared.
-std::string difference(const Program& program, const ExecuteOptions& how,
+std::string difference(const Program& program, ExecuteOptions how,
                        const SegmentOptions& options, int& compared) {
   Diagnostics diags;
   const auto values =
       make_values(*program.graph, ValueSource::Random, 3, diags);
   REQUIRE_MESSAGE(values, testing::messages(diags));
+  how.counts_live = true;
   const Execution run = execute(program, *values, how);
   const auto alive = forward_liveness(program, options);
   for (size_t i = 0; i < alive.size(); ++i) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -16,6 +17,7 @@
 #include "base/checked.h"
 #include "graph/op.h"
 #include "graph/view_ops.h"
+#include "model/architectures.h"
 #include "model/forward/recognise.h"
 #include "resolve/resolve.h"
 #include "session/trainable.h"
@@ -53,6 +55,7 @@ std::unique_ptr<Trained> trained(const Json& config, const char* axes,
   Trained& all = *result;
   all.synthesis = testing::synthesize(config);
   const Manifest& manifest = all.synthesis->good();
+  REQUIRE(label_parameters(*all.synthesis->manifest));
   all.rules = testing::loaded_rules(all.host, "@all_models");
   REQUIRE(all.rules->rules);
   all.plan = resolve(manifest, *all.rules->rules, mesh(axes), {}, all.diags);
@@ -503,6 +506,131 @@ TEST_CASE("what is known of a framework narrows the bracket") {
     CHECK(known.upper() - known.lower() -
               (megatron->workspaces[2] - megatron->workspaces[0]) <=
           any.upper() - any.lower());
+  }
+}
+
+int64_t row_of(const MemoryBracket& bracket, const char* category, size_t k) {
+  for (const BracketRow& row : bracket.rows) {
+    if (row.category == category) return row.bytes[k];
+  }
+  return -1;
+}
+
+// A layer of `kLlama` in its own numbers: attention and MLP, of which axes of
+// the batch cut all but the norms.
+constexpr int64_t kLayerNumbers = 2 * 64 * 64 + 2 * 16 * 64 + 3 * 160 * 64;
+constexpr int64_t kNormNumbers = 2 * 64;
+
+TEST_CASE("layers that are gathered hold buffers as their framework does") {
+  const auto all = trained(kLlama, "fsdp=4", {4, 16, {}, {}});
+  StepOptions step;
+  BudgetOptions how;
+  how.state.optimizer = Optimizer::AdamW;
+  const int64_t layer = kLayerNumbers * 2;
+  const auto buckets = [&](size_t k) {
+    return row_of(bracket_of(*all, step, how), "gradient_buckets", k);
+  };
+  for (size_t k = 0; k < kKeepings; ++k) {
+    CHECK(row_of(bracket_of(*all, step, how), "buffers", k) ==
+          static_cast<int64_t>(k) * layer);
+  }
+  // Whole gradients, and the input of a reduce-scatter; norms are on every
+  // replica, which add them up in buckets.
+  const int64_t norms = (6 * kNormNumbers + 64) * 2;
+  CHECK(buckets(0) == 0);
+  CHECK(buckets(1) == 0);
+  CHECK(buckets(2) == 2 * layer + norms);
+  how.state.grad_dtype = DType::F32;
+  CHECK(buckets(2) == 3 * layer + 2 * norms);
+  // What is frozen is gathered, and has no gradient.
+  how.state.grad_dtype.reset();
+  const auto adapted =
+      trained(kLlama, "fsdp=4", {4, 16, {}, {}}, AlikeLayers::Once, "q_proj");
+  const MemoryBracket part = bracket_of(*adapted, step, how);
+  CHECK(row_of(part, "buffers", 1) == layer);
+  CHECK(row_of(part, "gradient_buckets", 2) < layer);
+}
+
+TEST_CASE("replicas add gradients up in buckets") {
+  const auto all = trained(kLlama, "dp=4", {4, 16, {}, {}});
+  StepOptions step;
+  BudgetOptions how;
+  how.state.optimizer = Optimizer::AdamW;
+  const MemoryBracket bracket = bracket_of(*all, step, how);
+  CHECK(row_of(bracket, "buffers", 2) == 0);
+  CHECK(row_of(bracket, "gradient_buckets", 1) == 0);
+  CHECK(row_of(bracket, "gradient_buckets", 2) ==
+        row_of(bracket, "gradients", 2));
+}
+
+TEST_CASE("a stage's input is the stream of its first layer") {
+  const auto all = trained(kLlama, "pp=2", {1, 16, {}, {}});
+  const auto segments = segments_of(all->program->program, {}, {});
+  for (const Segment& segment : segments) {
+    CAPTURE(segment.label);
+    for (const SegmentMemory& memory : segment.memory) {
+      CHECK(memory.input ==
+            (segment.label == "before layers" ? 0 : 2 * 16 * 64));
+    }
+  }
+  BudgetOptions how;
+  how.stages = Stages{"pp", {}};
+  StepOptions step;
+  step.microbatches = 4;
+  const MemoryBracket bracket = bracket_of(*all, step, how);
+  CHECK(row_of(bracket, "pipeline_buffers", 2) > 0);
+  for (size_t k = 0; k < kKeepings; ++k) {
+    CHECK(row_of(bracket, "activations", k) >= 0);
+  }
+}
+
+TEST_CASE("what a policy offloads is in host memory, and not on the device") {
+  const auto all = trained(kLlama, "fsdp=1", {4, 16, {}, {}});
+  StepOptions step;
+  const auto bracket = [&](const std::string& remat) {
+    step.remat = policy(remat.c_str());
+    return bracket_of(*all, step);
+  };
+  const auto host = [&](const std::string& remat) {
+    return bracket(remat).host[1];
+  };
+  const int64_t h = 64;
+  const int64_t kv = 16;
+  // Six layers, two bytes.
+  const int64_t each = 6 * 2 * kTokens;
+  CHECK(!bracket("dots").offloads);
+  CHECK(bracket("qkv_proj_offloaded").offloads);
+  CHECK(host("qkv_proj_offloaded") == each * (h + 2 * kv));
+  CHECK(host("save_and_offload_only_these_names::query_proj,key_proj,"
+             "value_proj") == host("qkv_proj_offloaded"));
+  CHECK(host("custom:query_proj=offload,key_proj=remat") == each * h);
+  CHECK(host("save_and_offload_only_these_names::decoder_layer_input") ==
+        each * h);
+  CHECK(host("save_and_offload_only_these_names:query_proj:context") ==
+        each * h);
+  // As many bytes as are saved where none are offloaded.
+  for (const auto& [away, here] :
+       {std::pair("minimal_offloaded", "minimal"),
+        std::pair("save_and_offload_only_these_names::query_proj,mlpwo",
+                  "save_only_these_names:query_proj,mlpwo"),
+        std::pair("offload_activations", "none")}) {
+    CAPTURE(away);
+    Int128 moved = 0;
+    Int128 saved = 0;
+    Int128 kept = 0;
+    for (const Segment& segment :
+         segments_of(all->program->program, {}, policy(away))) {
+      moved += segment.memory[1].offloaded;
+      saved += segment.memory[1].saved;
+    }
+    for (const Segment& segment :
+         segments_of(all->program->program, {}, policy(here))) {
+      kept += segment.memory[1].saved;
+      CHECK(segment.memory[1].offloaded == 0);
+    }
+    CHECK(moved > 0);
+    CHECK(saved + moved == kept);
+    CHECK(bracket(away).lower() <= bracket(here).lower());
   }
 }
 

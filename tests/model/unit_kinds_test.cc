@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // src/model/unit_kinds.cc
 
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "core/fold.h"
 #include "tests/support/units.h"
 
 namespace shardplan {
@@ -38,6 +43,61 @@ TEST_CASE("projections of attention consist of heads, in either layout") {
           {"model.layers.0.self_attn.sinks", "bf16[32]", "0: 32 head"},
       },
       attention_facts(32, 8, 128));
+}
+
+TEST_CASE("adapters have the units of what they adapt") {
+  const std::string layer = "base_model.model.model.layers.0.";
+  check_units(
+      {
+          {layer + "self_attn.q_proj.base_layer.weight", "bf16[4096, 2048]",
+           "0: 32 head"},
+          {layer + "self_attn.q_proj.lora_B.default.weight", "f32[4096, 8]",
+           "0: 32 head"},
+          {layer + "self_attn.k_proj.lora_B.weight", "f32[1024, 16]",
+           "0: 8 KV head"},
+          {layer + "self_attn.o_proj.lora_A.default.weight", "f32[8, 4096]",
+           "1: 32 head"},
+          {layer + "self_attn.q_proj.lora_A.default.weight", "f32[8, 2048]",
+           ""},
+          {layer + "self_attn.o_proj.lora_B.default.weight", "f32[2048, 8]",
+           ""},
+          // A rank of as many as there are rows of heads.
+          {layer + "self_attn.q_proj.lora_A.default.weight", "f32[4096, 2048]",
+           ""},
+          {layer + "self_attn.o_proj.lora_B.default.weight", "f32[2048, 4096]",
+           ""},
+          {layer + "mlp.up_proj.lora_B.default.weight", "f32[4096, 8]", ""},
+          {layer + "self_attn.q_proj.lora_magnitude_vector.default.weight",
+           "f32[4096]", ""},
+          {layer + "self_attn.q_proj.lora_B.a.b.weight", "f32[4096, 8]", ""},
+      },
+      attention_facts(32, 8, 128));
+}
+
+TEST_CASE("adapters have the units that an architecture says") {
+  auto kinds = std::make_shared<ParameterKinds>();
+  const auto name = [](const char* end) {
+    return std::string("m.layers.7.mixer.wide.") + end;
+  };
+  (*kinds)[{folded_name(name("base_layer.weight")), Shape{64, 32}}] = {
+      DimKind{"heads", 8}, DimKind{"hidden"}};
+  (*kinds)[{folded_name("m.layers.7.mixer.turned.weight"), Shape{32, 64}}] = {
+      DimKind{"hidden"}, DimKind{"heads", 16}};
+  LayoutHints hints;
+  hints.kinds = kinds;
+  const auto units = [&](const std::string& of, Shape shape) {
+    std::string text;
+    for (const Unit& unit :
+         units_of(of, {DType::F32, std::move(shape)}, {}, hints)) {
+      text += std::to_string(unit.dim) + ": " + std::to_string(unit.count);
+    }
+    return text;
+  };
+  CHECK(units(name("lora_B.default.weight"), {64, 4}) == "0: 8");
+  CHECK(units(name("lora_A.default.weight"), {4, 32}) == "");
+  CHECK(units("m.layers.7.mixer.turned.lora_B.weight", {64, 4}) == "0: 16");
+  // Not of that weight.
+  CHECK(units(name("lora_B.default.weight"), {60, 4}) == "");
 }
 
 TEST_CASE("a dimension within a head cannot be cut at all") {

@@ -451,7 +451,8 @@ def missing_mistakes(strict, report):
 
 
 OPTIONAL = {
-    "slices", "topology", "parity", "first_non_finite", "memory_bracket"}
+    "slices", "topology", "parity", "first_non_finite", "memory_bracket",
+    "host_bracket"}
 
 
 # The whole.

@@ -2,6 +2,10 @@
 // The flags of a training step.
 #include "cli/flags.h"
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "cli/commands/workload/request.h"
 #include "cli/flag_values.h"
 #include "cli/options.h"
@@ -20,11 +24,30 @@ std::vector<std::string> framework_names() {
 }
 std::vector<std::string> kernel_names() { return {"any", "fused", "eager"}; }
 
+// Policies separated by commas, which lists of names have within:
+// `none,custom:context=device,query_proj=offload`. What is no policy by itself
+// goes on one that has names.
+std::vector<std::string> listed_policies(const std::string& text) {
+  std::vector<std::string> policies;
+  for (std::string& part : split_list(text)) {
+    const bool has_names =
+        !policies.empty() && policies.back().find(':') != std::string::npos;
+    const std::string name = part.substr(0, part.find(':'));
+    if (has_names && part.find(':') == std::string::npos &&
+        find_remat_policy(name) == nullptr) {
+      policies.back() += "," + part;
+    } else {
+      policies.push_back(std::move(part));
+    }
+  }
+  return policies;
+}
+
 void set_remat(const Setting& s, Options& o, Diagnostics& d) {
   o.workload.given = true;
   // Several, separated by commas, for `sweep` only.
   std::vector<std::string> texts = {s.value};
-  if (o.command == "sweep") texts = split_list(s.value);
+  if (o.command == "sweep") texts = listed_policies(s.value);
   o.sweep.remat.clear();
   for (const std::string& text : texts) {
     const auto remat = read_remat(text, d);

@@ -84,9 +84,14 @@ std::string fit_text(const MemoryBracket& bracket, const DeviceLimit& limit) {
 std::vector<std::pair<std::string, Cell>> step_summary(
     const StepAnswer& answer) {
   const MemoryBracket& of = answer.bracket;
-  return {
+  std::vector<std::pair<std::string, Cell>> summary = {
       {"memory_bracket", ByteBracket{of.lower(), of.estimate(), of.upper()}},
       {"memory_bracket_from", std::string(bracket_source_name(answer.from))}};
+  if (of.offloads) {
+    summary.emplace_back("host_bracket",
+                         ByteBracket{of.host[0], of.host[1], of.host[2]});
+  }
+  return summary;
 }
 
 void add_step(const StepAnswer& answer, const Budget& budget, Report& report) {
@@ -101,6 +106,13 @@ void add_step(const StepAnswer& answer, const Budget& budget, Report& report) {
   }
   report.tables.push_back(alive_table(bracket));
   report.notes.push_back(answer.workload);
+  if (bracket.offloads) {
+    report.notes.push_back(
+        "in host memory, for each device: at least " +
+        bytes_text(static_cast<double>(bracket.host[0])) + ", estimate " +
+        bytes_text(static_cast<double>(bracket.host[1])) + ", at most " +
+        bytes_text(static_cast<double>(bracket.host[2])));
+  }
   if (budget.limit) {
     report.notes.push_back(fit_text(bracket, *budget.limit) +
                            (answer.left_out.empty() ? "" : ", of text alone"));

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// What frameworks hold beside state and activations while a step runs, on the
+// fullest device, in the three answers of a bracket (activations/bracket.h):
+// layers gathered ahead of use, gradients on their way to be reduced, what
+// stages of a pipeline send and receive, and what an optimizer makes for a
+// moment. Whoever does without one holds nothing of it, so most are 0 at least;
+// the most is what one of the frameworks below holds, as they come.
+//
+//   FSDP2 (torch/distributed/fsdp/_fully_shard): the next layer is gathered,
+//     flat, while one is used, and copied out; gradients of a layer are whole
+//     until its backward is over and then copied into the input of a
+//     reduce-scatter, which is let go of when the next layer reduces
+//     (reduce_scatter_state in _fsdp_param_group.py).
+//   DDP (torch/csrc/distributed/c10d/reducer.cpp): buckets hold a copy of all
+//     gradients (bucket_cap_mb = 25 each), unless gradient_as_bucket_view.
+//   DeepSpeed (runtime/zero/config.py, stage_1_and_2.py, stage3.py):
+//     reduce_bucket_size of 5e8 elements, by default allocated whole whatever
+//     the model is (transformers' `auto` is less), twice with overlap_comm; at
+//     stage 3 up to stage3_max_live_parameters of 1e9 elements stay gathered,
+//     and stage3_prefetch_bucket_size of 5e7 come ahead.
+//   Megatron-LM (core/distributed/param_and_grad_buffer.py): gradients lie in
+//     the buffers that are reduced, and weights in those that are gathered.
+//     Stages let go of what they have sent (deallocate_pipeline_outputs).
+//   torch.distributed.pipelining (stage.py): a stage has a buffer for what it
+//     receives of every micro-batch, forward and backward, and keeps what it
+//     sent until its backward.
+//   torch.optim: foreach=True, the default, makes a tree of temporaries as
+//     large as one moment (_multi_tensor_adam's square roots), or as the
+//     gradients; one parameter after the other takes up to three of the
+//     largest; fused none. Muon orthogonalises one matrix after the other: its
+//     update, and in 16 bits X, the next X and two products of X with itself;
+//     so does optax.contrib.muon, in the gradients' type. Recorded in
+//     tests/data/optimizers.jsonl.
+#pragma once
+
+#include <cstdint>
+
+#include "activations/bracket.h"
+#include "base/checked.h"
+#include "memory/state.h"
+
+namespace shardplan {
+
+// Of the largest layer.
+struct LayerBuffers {
+  Int128 gathered = 0;  // as gathered for use; 0: used where it is
+  // Its gradients, whole, in the type in which they are computed, and in that
+  // in which they are reduced; of what is trained alone.
+  Int128 gradients = 0;
+  Int128 reduced = 0;
+};
+struct ReductionInput {
+  ZeroStyle style = ZeroStyle::Jax;
+  int zero = 0;
+  LayerBuffers layer;
+  Int128 planned = 0;          // gathered at once (--live-layers)
+  Int128 all_gathered = 0;     // every layer, as gathered for use
+  Int128 trained = 0;          // numbers of the whole model
+  int64_t compute_bytes = 2;   // of a gathered number
+  int64_t gradient_bytes = 2;  // of a gradient's number
+  // Gradients that every replica of the batch has whole.
+  Int128 replicated = 0;
+};
+
+// Layers that are gathered ahead, beside the one that is used.
+Int128 gathered_ahead(const ReductionInput& input, Keeping answer);
+// Gradients on their way, in a backward pass.
+Int128 gradient_buckets(const ReductionInput& input, Keeping answer);
+
+// A stage that is one of several.
+struct PipelineInput {
+  Int128 stream = 0;  // that one micro-batch hands from stage to stage
+  bool first = false;
+  bool last = false;
+  // Micro-batches of one pass, and how many are in flight: flying / chunks.
+  int64_t microbatches = 1;
+  int64_t flying = 1;
+  int64_t chunks = 1;
+  bool keeps_input = true;    // backward reads what is received
+  bool counts_output = true;  // what is sent is among what is saved
+};
+// What a stage holds of what it receives and sends. Activations that are saved
+// count the outputs of a stage's layers and not the first one's input, so that
+// what is let go of once it is sent is taken off: it may be negative.
+Int128 pipeline_buffers(const PipelineInput& input, Keeping answer);
+
+struct OptimizerInput {
+  Optimizer optimizer = Optimizer::None;
+  Int128 state = 0;    // bytes of a device
+  Int128 numbers = 0;  // that are trained, on a device
+  Int128 largest = 0;  // of these, of one parameter
+  // Of the largest matrix that is trained, whole: rows and columns.
+  Int128 rows = 0;
+  Int128 columns = 0;
+};
+// In the optimizer's step.
+Int128 optimizer_temporaries(const OptimizerInput& input, Keeping answer);
+
+}  // namespace shardplan

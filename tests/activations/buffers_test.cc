@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// What frameworks hold beside state and activations, and policies of names.
+#include "activations/buffers.h"
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "activations/remat.h"
+#include "tests/support/hf_config.h"
+#include "tests/support/messages.h"
+
+namespace shardplan {
+namespace {
+
+using testing::Json;
+
+TEST_CASE("buffers: what frameworks hold by their own sizes") {
+  ReductionInput in;
+  in.layer = {100, 100, 200};
+  in.planned = 100;
+  in.all_gathered = 3'000'000'000;
+  in.trained = 1'500'000'000;
+  using K = Keeping;
+  in.style = ZeroStyle::Fsdp2;
+  in.zero = 3;
+  CHECK(gradient_buckets(in, K::Fused) == 300);
+  CHECK(gathered_ahead(in, K::Eager) == 200);
+  in.style = ZeroStyle::DeepSpeed;
+  CHECK(gradient_buckets(in, K::Fused) == 1'000'000'000);
+  CHECK(gradient_buckets(in, K::Eager) == 2'000'000'000);
+  // All of a model that is smaller than what may stay.
+  CHECK(gathered_ahead(in, K::Eager) == 2'100'000'000 - 100);
+  in.trained = 1000;
+  CHECK(gradient_buckets(in, K::Fused) == 2000);
+  in.all_gathered = 1000;
+  CHECK(gathered_ahead(in, K::Eager) == 900);
+  CHECK(gathered_ahead(in, K::Least) == 0);
+}
+
+// tests/data/record_optimizers.py
+TEST_CASE("buffers: optimizers hold for a moment what PyTorch's do") {
+  std::ifstream lines(testing::data_path("optimizers.jsonl"));
+  int count = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const Json recorded = Json::parse(line);
+    const auto name = recorded.at("name").get<std::string>();
+    CAPTURE(name);
+    OptimizerInput input;
+    const auto optimizer =
+        find_optimizer(recorded.at("optimizer").get<std::string>());
+    REQUIRE(optimizer);
+    input.optimizer = *optimizer;
+    input.state = recorded.at("state").get<int64_t>();
+    input.numbers = recorded.at("gradients").get<int64_t>() / 4;
+    for (const Json& each : recorded.at("shapes")) {
+      const Shape shape = each.get<Shape>();
+      const int64_t numbers = *element_count(shape);
+      if (shape.size() == 2 && numbers > input.rows * input.columns) {
+        input.rows = shape[0];
+        input.columns = shape[1];
+      }
+      input.largest = std::max<Int128>(input.largest, numbers);
+    }
+    const Int128 found = recorded.at("temporaries").get<int64_t>();
+    CHECK(optimizer_temporaries(input, Keeping::Least) == 0);
+    CHECK(found <= optimizer_temporaries(input, Keeping::Eager));
+    if (*optimizer == Optimizer::Muon) {
+      CHECK(found == optimizer_temporaries(input, Keeping::Fused));
+    }
+    if (name.find("adamw-foreach") == 0) CHECK(found == input.state / 2);
+    ++count;
+  }
+  CHECK(count >= 40);
+}
+
+TEST_CASE(
+    "buffers: a stage holds what it receives and lets go of what it sent") {
+  using K = Keeping;
+  PipelineInput middle;
+  middle.stream = 10;
+  middle.microbatches = 8;
+  middle.flying = 3;
+  // Three are received; two of those that were sent are counted as saved.
+  CHECK(pipeline_buffers(middle, K::Least) == 30 - 20);
+  CHECK(pipeline_buffers(middle, K::Fused) == 30 - 20 + 20);
+  // A buffer for each micro-batch, both ways, and what is sent back.
+  CHECK(pipeline_buffers(middle, K::Eager) == 80 + 80 + 10);
+  PipelineInput first = middle;
+  first.first = true;
+  CHECK(pipeline_buffers(first, K::Least) == -20);
+  PipelineInput last = middle;
+  last.last = true;
+  last.flying = 1;
+  CHECK(pipeline_buffers(last, K::Least) == 10);
+  CHECK(pipeline_buffers(last, K::Eager) == 80 + 10);
+  PipelineInput by_shapes = middle;
+  by_shapes.keeps_input = false;
+  by_shapes.counts_output = false;
+  CHECK(pipeline_buffers(by_shapes, K::Least) == 0);
+}
+
+Remat named_policy(const char* text) {
+  Diagnostics diags;
+  const auto remat = read_remat(text, diags);
+  REQUIRE_MESSAGE(remat, testing::messages(diags));
+  return *remat;
+}
+
+TEST_CASE("policies of names are read, or refused") {
+  const auto refused = [](const char* text) {
+    Diagnostics diags;
+    CHECK(!read_remat(text, diags));
+    return testing::messages(diags);
+  };
+  CHECK(remat_text(named_policy("save_only_these_names:query_proj,mlpwo")) ==
+        "save_only_these_names:query_proj,mlpwo");
+  // Copies keep the policy that they point to.
+  Remat copied;
+  {
+    const Remat first = named_policy("custom:out_proj=device");
+    copied = first;
+  }
+  CHECK(remat_text(copied) == "custom:out_proj=device");
+  CHECK(copied.policy->kept == std::vector<std::string_view>{"attn.output"});
+  CHECK(refused("save_only_these_names:query_prj") ==
+        "SP010 `--remat` knows no value of layers `query_prj`");
+  CHECK(refused("save_and_offload_only_these_names:query_proj") ==
+        "SP010 `--remat save_and_offload_only_these_names` takes two lists of "
+        "names");
+  CHECK(refused("custom:query_proj=host") ==
+        "SP010 `--remat custom` does not say where `query_proj=host` is kept");
+}
+
+}  // namespace
+}  // namespace shardplan
