@@ -13,7 +13,7 @@
 namespace shardplan::cli {
 namespace {
 
-constexpr std::string_view kServing = "check analyze";
+constexpr std::string_view kServing = "check analyze sweep";
 // More tokens or sequences than one step has; keeps products within 63 bits.
 constexpr int64_t kMaxStep = int64_t{1} << 32;
 
@@ -76,6 +76,12 @@ const std::vector<Flag>& engine_flags() {
        true, nullptr,
        [](const Setting&, Options& o, Diagnostics&) {
          o.engine.dp_attention = true;
+       }},
+      {"draft", 0, Takes::File, "MODEL", "Memory",
+       "a smaller model on the same devices that proposes tokens for an engine",
+       kServing, false, true, nullptr,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.engine.draft = path_of(s);
        }},
   };
   return kFlags;

@@ -14,7 +14,7 @@
 #include "cli/commands/inspect.h"
 #include "cli/commands/resolve.h"
 #include "cli/commands/simulate/request.h"
-#include "cli/commands/sweep.h"
+#include "cli/commands/sweep/sweep.h"
 #include "cli/flag_values.h"
 #include "cli/options.h"
 #include "report/report.h"
@@ -46,7 +46,7 @@ constexpr std::string_view kOrder[] = {
     "dropout", "loss-tiles", "expert-factor", "kv-dtype", "kv-block", "kv-axes",
     "batch-axes", "sequence-axes", "engine", "gpu-memory-utilization",
     "mem-fraction-static", "max-batched-tokens", "max-seqs", "expert-parallel",
-    "dp-attention",
+    "dp-attention", "draft",
     // Output
     "to", "format", "json", "output", "expand", "exact", "color", "quiet",
     "verbose", "no-progress",

@@ -88,11 +88,6 @@ std::vector<std::string> hardware_names(const Setting& s,
   return names;
 }
 
-// Whether a command counts what backward keeps (cli/commands/workload).
-bool counts_activations(std::string_view command) {
-  return command != "sweep" && command != "diff";
-}
-
 const std::vector<Flag>& device_flags() {
   static const std::vector<Flag> kFlags = {
       {"hardware", 0, Takes::Text, "NAME|FILE", "Memory",
@@ -199,7 +194,6 @@ const std::vector<Flag>& cache_flags() {
        "sequences over all devices: of a training step, or in the KV cache",
        kBudgeting, false, true, nullptr,
        [](const Setting& s, Options& o, Diagnostics& d) {
-         o.memory.counts_activations = counts_activations(o.command);
          o.sweep.batch = integers_of(s, o.command, 1, kMaxSequence, d);
          if (!o.sweep.batch.empty()) o.memory.batch = o.sweep.batch[0];
        }},
@@ -207,7 +201,6 @@ const std::vector<Flag>& cache_flags() {
        "tokens of each sequence, e.g. 32k for 32,768", kBudgeting, false, true,
        nullptr,
        [](const Setting& s, Options& o, Diagnostics& d) {
-         o.memory.counts_activations = counts_activations(o.command);
          o.sweep.seq = integers_of(s, o.command, 1, kMaxSequence, d);
          if (!o.sweep.seq.empty()) o.memory.seq = o.sweep.seq[0];
        }},

@@ -16,7 +16,7 @@
 #include "cli/commands/inspect.h"
 #include "cli/commands/resolve.h"
 #include "cli/commands/simulate/request.h"
-#include "cli/commands/sweep.h"
+#include "cli/commands/sweep/sweep.h"
 #include "cli/commands/workload/request.h"
 #include "cli/output.h"
 #include "session/budget.h"

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/text.h"
-#include "cli/commands/workload/step.h"
 #include "cli/flags.h"
 #include "memory/sweep.h"
 #include "session/serving.h"
@@ -41,16 +40,16 @@ void judge_memory(JudgedTarget& judged, Host& host) {
   const PlanRequest& planning = judged.options.planning;
   const MemoryRequest& memory = judged.options.memory;
   const EngineRequest& engine = judged.options.engine;
+  const StepRequest asked = {planning, memory, judged.options.workload};
   if (!judged.session ||
-      !check_memory_request(memory, planning.mode, judged.diags) ||
       !check_engine_request(engine, memory, planning.mode, judged.diags) ||
-      !check_step_request(judged.options, judged.diags) ||
+      !check_memory_request(memory, planning.mode, judged.diags) ||
+      !check_step_request(asked, judged.diags) ||
       !asks_for_budget(memory, planning.mode)) {
     return;
   }
   judged.budget = answer_budget(budgeted(engine, memory), planning,
-                                judged.session->manifest, judged.session->plan,
-                                host, judged.diags);
+                                *judged.session, host, judged.diags);
   if (!judged.budget) return;
   judged.kv_tokens = tokens_that_fit(*judged.session, *judged.budget);
   if (engine.name) {
@@ -61,10 +60,9 @@ void judge_memory(JudgedTarget& judged, Host& host) {
     const auto& pool = serving->stage().pools[1];
     if (pool) judged.kv_tokens = pool->tokens;
   }
-  if (asks_for_step(judged.options)) {
-    // For its findings.
-    answer_step(judged.options, *judged.session, *judged.budget, host,
-                judged.diags);
+  if (asks_for_step(planning, memory)) {
+    judged.step =
+        answer_step(asked, *judged.session, *judged.budget, host, judged.diags);
   }
 }
 
@@ -87,7 +85,8 @@ void judge_read(JudgedTarget& judged, ReadInputs inputs, Host& host,
 
 TargetSide side_of(const JudgedTarget& judged) {
   return {*judged.session, judged.budget ? &judged.budget->budget : nullptr,
-          judged.kv_tokens, judged.diags};
+          judged.step ? &judged.step->bracket : nullptr, judged.kv_tokens,
+          judged.diags};
 }
 
 std::optional<FileInfo> SharedHost::file_info(const std::string& path) {

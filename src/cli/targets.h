@@ -24,6 +24,7 @@
 #include "session/budget.h"
 #include "session/progress_listener.h"
 #include "session/session.h"
+#include "session/step.h"
 
 namespace shardplan::cli {
 
@@ -114,7 +115,8 @@ struct JudgedTarget {
   Diagnostics diags;               // its own; they keep what they point into
   std::optional<Session> session;  // empty: the diagnostics say why
   std::optional<BudgetAnswer>
-      budget;  // where more than parameters is asked for
+      budget;                      // where more than parameters is asked for
+  std::optional<StepAnswer> step;  // where a training step is asked for
   // Tokens that the KV cache has room for beside the rest, where a workload
   // and a limit are given.
   std::optional<int64_t> kv_tokens;

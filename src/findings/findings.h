@@ -40,6 +40,7 @@ struct Graph;
 struct LayerGroups;
 struct Program;
 struct Serving;
+struct TriedServing;
 struct Simulation;
 enum class Storage : uint8_t;
 enum class ValueSource : uint8_t;
@@ -130,6 +131,9 @@ struct MemoryInput {
 // What an engine that serves the model makes of the devices.
 struct ServeInput {
   const Serving& serving;
+  // What may be changed where it does not start, or holds too little; the
+  // smallest change first.
+  const std::vector<TriedServing>* tried = nullptr;
 };
 
 // The program that a plan makes of a graph, before it is run.

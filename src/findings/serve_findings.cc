@@ -2,8 +2,11 @@
 // What an engine gives cause to report: degrees at which it does not start, and
 // a cache that does not hold one sequence.
 #include <algorithm>
+#include <array>
 #include <string>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "base/text.h"
 #include "findings/checks.h"
@@ -36,32 +39,64 @@ std::string legal_degrees(const Serving& serving) {
   return legal.empty() ? "" : list_text(legal, kShownDegrees);
 }
 
-void report_missing_at_start(const Serving& serving, Diagnostics& diags) {
+// "31.60 sequences (from 27.82 to 32.31)"
+std::string sequences_text(const std::array<double, 3>& of) {
+  return fmt::format("{:.2f} {} (from {:.2f} to {:.2f})", of[1],
+                     of[1] == 1 ? "sequence" : "sequences", of[0], of[2]);
+}
+
+bool has_no_change(const ServeInput& input) {
+  return input.tried == nullptr || input.tried->empty();
+}
+
+void help_changes(const ServeInput& input, Diagnostics::Builder& report) {
+  if (input.tried == nullptr) return;
+  for (const TriedServing& tried : *input.tried) {
+    report.help("with `" + tried.flags + "` it holds " +
+                sequences_text(tried.sequences) +
+                (tried.fits ? ""
+                 : tried.sequences[2] < static_cast<double>(input.serving.batch)
+                     ? ": not enough"
+                     : ": not sure to be enough"));
+  }
+}
+
+void report_missing_at_start(const ServeInput& input, Diagnostics& diags) {
+  const Serving& serving = input.serving;
   const int64_t usable = serving.device.usable;
-  diags
-      .report(Code::EngineRefuses, {},
-              std::string(serving.engine->title) +
-                  " wants more memory than is free when it starts")
-      .fact(percent_text(serving.settings.share) + " of " +
-            amount_text(usable) + " are " +
-            amount_text(serving.share_bytes.lower) + "; " +
-            amount_text(serving.missing_at_start) +
-            " of that are taken by its context and connections before")
-      .help("lower `--" + std::string(serving.engine->share_flag) + "`");
+  auto report =
+      diags
+          .report(Code::EngineRefuses, {},
+                  std::string(serving.engine->title) +
+                      " wants more memory than is free when it starts")
+          .fact(percent_text(serving.settings.share) + " of " +
+                amount_text(usable) + " are " +
+                amount_text(serving.share_bytes.lower) + "; " +
+                amount_text(serving.missing_at_start) +
+                " of that are taken by its context and connections before");
+  if (has_no_change(input)) {
+    report.help("lower `--" + std::string(serving.engine->share_flag) + "`");
+  }
+  help_changes(input, report);
 }
 
 // It starts, and runs out of memory when it captures graphs or runs.
-void report_missing_for_steps(const Serving& serving, Diagnostics& diags) {
-  diags
-      .report(Code::EngineRefuses, Severity::Warning, {},
-              std::string(serving.engine->title) +
-                  " runs out of memory beside its share")
-      .fact("a step of " + count_text(serving.settings.batched_tokens) +
-            " tokens and captured graphs take at least " +
-            amount_text(serving.missing_for_steps) +
-            " more than the share leaves")
-      .help("lower `--" + std::string(serving.engine->share_flag) +
-            "` or `--max-batched-tokens`");
+void report_missing_for_steps(const ServeInput& input, Diagnostics& diags) {
+  const Serving& serving = input.serving;
+  auto report =
+      diags
+          .report(Code::EngineRefuses, Severity::Warning, {},
+                  std::string(serving.engine->title) +
+                      " runs out of memory beside its share")
+          .fact("a step of " + count_text(serving.settings.batched_tokens) +
+                " tokens and captured graphs take at least " +
+                amount_text(serving.missing_for_steps) +
+                " more than the share leaves");
+  if (has_no_change(input)) {
+    report.help("lower `--" + std::string(serving.engine->share_flag) +
+                "` or `--max-batched-tokens`");
+  }
+  help_changes(input, report);
 }
 
 // What would leave room, as far as it is a flag.
@@ -91,27 +126,31 @@ void check_engine_start(const ServeInput& input, Diagnostics& diags) {
     }
     const std::string legal = legal_degrees(serving);
     if (!legal.empty()) report.help("degrees that it starts at: tp=" + legal);
+    help_changes(input, report);
   }
-  if (serving.missing_at_start > 0) report_missing_at_start(serving, diags);
-  if (serving.missing_for_steps > 0) report_missing_for_steps(serving, diags);
+  if (serving.missing_at_start > 0) report_missing_at_start(input, diags);
+  if (serving.missing_for_steps > 0) report_missing_for_steps(input, diags);
 }
 
 void check_cache_size(const ServeInput& input, Diagnostics& diags) {
   const Serving& serving = input.serving;
   if (serving.without_cache) return;
   const ServedStage& stage = serving.stage();
-  const auto holds_one = [&](size_t end) {
-    return stage.pools[end] && stage.pools[end]->sequences >= 1;
-  };
-  if (holds_one(0)) return;
-  const bool never = !holds_one(2);
+  if (serving.holds(0)) return;
+  const bool never = !serving.holds(2);
   const std::string tokens = count_text(serving.seq) + " tokens";
-  std::string message =
-      never ? "no sequence of " + tokens + " fits into what " +
-                  std::string(serving.engine->title) + " leaves for the cache"
-            : "whether a sequence of " + tokens + " fits into what " +
-                  std::string(serving.engine->title) +
-                  " leaves for the cache is not sure";
+  const std::string engine(serving.engine->title);
+  const std::string left = " into what " + engine + " leaves for the cache";
+  std::string message;
+  if (serving.batch == 1) {
+    message = never ? "no sequence of " + tokens + " fits" + left
+                    : "whether a sequence of " + tokens + " fits" + left +
+                          " is not sure";
+  } else {
+    const std::string all = plural(serving.batch, "sequence") + " of " + tokens;
+    message = never ? all + " do not fit" + left
+                    : "whether " + all + " fit" + left + " is not sure";
+  }
   auto report = never
                     ? diags.report(Code::CacheTooSmall, {}, std::move(message))
                     : diags.report(Code::CacheTooSmall, Severity::Warning, {},
@@ -129,7 +168,13 @@ void check_cache_size(const ServeInput& input, Diagnostics& diags) {
         amount_text(static_cast<int64_t>(std::min<Int128>(
             Int128{pool->sequence_blocks} * pool->block_bytes, INT64_MAX))));
   }
-  report.help(help_for_cache(serving));
+  if (serving.batch > 1) {
+    report.fact("it holds " +
+                sequences_text({serving.sequences(0), serving.sequences(1),
+                                serving.sequences(2)}));
+  }
+  if (has_no_change(input)) report.help(help_for_cache(serving));
+  help_changes(input, report);
 }
 
 }  // namespace shardplan

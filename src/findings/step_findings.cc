@@ -2,6 +2,7 @@
 #include "findings/step_findings.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/text.h"
 
@@ -44,6 +45,38 @@ std::string alive_text(const MemoryBracket& bracket) {
 
 }  // namespace
 
+std::vector<std::string> ways_out(const StepFinding& finding) {
+  std::vector<std::string> texts;
+  std::vector<const TriedStep*> others;
+  const auto add = [&](const TriedStep& one, const char* verdict) {
+    texts.push_back("`" + one.flags + "` would need " + size_text(one.lower) +
+                    " to " + size_text(one.upper) + ": " + verdict);
+  };
+  for (const TriedStep& one : finding.tried) {
+    if (one.fits) {
+      add(one, "it fits");
+    } else if (one.upper < finding.bracket.upper()) {
+      others.push_back(&one);
+    }
+  }
+  std::stable_sort(others.begin(), others.end(),
+                   [](const TriedStep* a, const TriedStep* b) {
+                     return a->upper < b->upper;
+                   });
+  if (others.size() > 2) others.resize(2);
+  for (const TriedStep* one : others) {
+    add(*one, one->lower > finding.limit.usable ? "not enough" : "it may fit");
+  }
+  return texts;
+}
+
+Diagnostic* find_over_memory(Diagnostics& diags) {
+  for (auto each = diags.all().rbegin(); each != diags.all().rend(); ++each) {
+    if (each->code == Code::OverMemory) return &*each;
+  }
+  return nullptr;
+}
+
 void report_step(const StepFinding& finding, Diagnostics& diags) {
   const MemoryBracket& bracket = finding.bracket;
   const int64_t usable = finding.limit.usable;
@@ -67,26 +100,11 @@ void report_step(const StepFinding& finding, Diagnostics& diags) {
   if (!bracket.device.empty()) {
     report.fact("the fullest devices are those of " + bracket.device);
   }
-  // Those that fit at the most, then the two that come nearest.
-  std::vector<const TriedStep*> others;
-  for (const TriedStep& one : finding.tried) {
-    if (one.upper > usable) {
-      if (one.estimate < bracket.estimate()) others.push_back(&one);
-      continue;
-    }
-    report.help("`" + one.flags + "` would need " + size_text(one.lower) +
-                " to " + size_text(one.upper) + ": it fits");
+  const auto fits = [](const TriedStep& one) { return one.fits; };
+  if (std::none_of(finding.tried.begin(), finding.tried.end(), fits)) {
+    report.fact("no change that was tried makes sure that it fits");
   }
-  std::stable_sort(others.begin(), others.end(),
-                   [](const TriedStep* a, const TriedStep* b) {
-                     return a->upper < b->upper;
-                   });
-  if (others.size() > 2) others.resize(2);
-  for (const TriedStep* one : others) {
-    report.help("`" + one->flags + "` would need " + size_text(one->lower) +
-                " to " + size_text(one->upper) +
-                (one->lower > usable ? ": not enough" : ": it may fit"));
-  }
+  for (std::string& text : ways_out(finding)) report.help(std::move(text));
 }
 
 }  // namespace shardplan

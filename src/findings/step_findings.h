@@ -19,6 +19,7 @@ struct TriedStep {
   int64_t lower = 0;
   int64_t estimate = 0;
   int64_t upper = 0;
+  bool fits = false;  // its state does, too
 };
 
 struct StepFinding {
@@ -26,6 +27,13 @@ struct StepFinding {
   const MemoryBracket& bracket;
   std::vector<TriedStep> tried;  // the smallest change first
 };
+
+// What may be changed, in words: of those that fit the smallest first, then the
+// two that come nearest.
+std::vector<std::string> ways_out(const StepFinding& finding);
+
+// The SP301 that was reported last; null where there is none.
+Diagnostic* find_over_memory(Diagnostics& diags);
 
 // SP301 where the lower bound is more than there is, SP306 where the upper one
 // is. REQUIRES: the state alone fits.

@@ -245,10 +245,69 @@ void add_placements(const Session& before, const Session& after,
                    });
 }
 
-int64_t fullest(const TargetSide& side) {
-  return side.budget == nullptr || side.budget->classes.empty()
-             ? side.session.memory.max
-             : side.budget->classes.front().total;
+// A step is compared with a step: one that is asked for on one side alone is no
+// growth of what the other holds.
+bool both_have_steps(const TargetSide& a, const TargetSide& b) {
+  return a.step != nullptr && b.step != nullptr;
+}
+
+// What a side holds, by category, the total last.
+std::vector<BracketRow> categories_of(const TargetSide& side, bool with_step) {
+  std::vector<BracketRow> rows;
+  BracketRow total{"total", "total", {}};
+  const auto add = [&](BracketRow row) {
+    for (size_t end = 0; end < kKeepings; ++end) {
+      total.bytes[end] += row.bytes[end];
+    }
+    rows.push_back(std::move(row));
+  };
+  if (with_step) {
+    for (const BracketRow& row : side.step->rows) add(row);
+  } else if (side.budget == nullptr || side.budget->classes.empty()) {
+    const int64_t bytes = side.session.memory.max;
+    add({std::string(category_name(Category::Parameters)),
+         std::string(category_title(Category::Parameters)),
+         {bytes, bytes, bytes}});
+  } else {
+    const CategoryBytes& of = side.budget->classes.front().bytes;
+    for (size_t i = 0; i < kCategories; ++i) {
+      const auto category = static_cast<Category>(i);
+      add({std::string(category_name(category)),
+           std::string(category_title(category)),
+           {of[i], of[i], of[i]}});
+    }
+  }
+  rows.push_back(std::move(total));
+  return rows;
+}
+
+int64_t fullest(const TargetSide& side, bool with_step) {
+  return categories_of(side, with_step).back().bytes[1];
+}
+
+// "activations +3.10 GiB, gathered layer -1.00 GiB", the largest first.
+std::string grown_text(const std::vector<CategoryChange>& categories) {
+  constexpr size_t kMostNamed = 4;
+  std::vector<std::pair<int64_t, const CategoryChange*>> sorted;
+  for (const CategoryChange& each : categories) {
+    const int64_t by = each.after[1] - each.before[1];
+    if (each.category != "total" && by != 0) sorted.emplace_back(by, &each);
+  }
+  // Parameters alone are what the line says.
+  if (sorted.size() == 1 && sorted[0].second->category == "parameters") {
+    return "";
+  }
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) {
+                     return std::abs(a.first) > std::abs(b.first);
+                   });
+  std::string text;
+  for (size_t i = 0; i < std::min(sorted.size(), kMostNamed); ++i) {
+    const auto& [by, category] = sorted[i];
+    text += (i == 0 ? "" : ", ") + category->title + (by < 0 ? " -" : " +") +
+            bytes_text(static_cast<double>(std::abs(by)));
+  }
+  return text;
 }
 
 // Bytes of parameters that no axis shards.
@@ -265,7 +324,7 @@ int64_t whole_bytes(const Session& session) {
 void add_memory(const TargetSide& before, const TargetSide& after,
                 std::vector<GateChange>& changes) {
   const auto add = [&](const char* what, int64_t was, int64_t is,
-                       int64_t of_bytes) {
+                       int64_t of_bytes, std::string text = "") {
     if (was == is) return;
     GateChange change;
     change.kind = GateKind::Memory;
@@ -274,9 +333,22 @@ void add_memory(const TargetSide& before, const TargetSide& after,
     change.after = ChangeBytes{is};
     change.bytes_per_device = is - was;
     change.of_bytes = of_bytes;
+    change.text = std::move(text);
     changes.push_back(std::move(change));
   };
-  add("fullest device", fullest(before), fullest(after), fullest(before));
+  const bool steps = both_have_steps(before, after);
+  const int64_t was = fullest(before, steps);
+  const std::string grown = grown_text(category_changes(before, after));
+  add("fullest device", was, fullest(after, steps), was,
+      steps && !grown.empty()
+          ? "at the peak of a training step, estimated: " + grown
+          : grown);
+  if (steps) {
+    add("fullest device, at least", before.step->lower(), after.step->lower(),
+        before.step->lower());
+    add("fullest device, at most", before.step->upper(), after.step->upper(),
+        before.step->upper());
+  }
   add("replicated parameters", whole_bytes(before.session),
       whole_bytes(after.session), after.session.manifest.total_bytes());
   if (before.kv_tokens != after.kv_tokens) {
@@ -403,6 +475,32 @@ const GateChange* change_of(const std::vector<GateChange>& changes,
     if (change.kind == GateKind::Finding && change.key == key) return &change;
   }
   return nullptr;
+}
+
+std::vector<CategoryChange> category_changes(const TargetSide& before,
+                                             const TargetSide& after) {
+  const bool steps = both_have_steps(before, after);
+  std::vector<CategoryChange> all;
+  const auto of = [&](const BracketRow& row) -> CategoryChange& {
+    const auto found = std::find_if(
+        all.begin(), all.end(),
+        [&](const CategoryChange& c) { return c.category == row.category; });
+    if (found != all.end()) return *found;
+    return all.emplace_back(CategoryChange{row.category, row.title, {}, {}});
+  };
+  for (const BracketRow& row : categories_of(after, steps)) {
+    of(row).after = row.bytes;
+  }
+  for (const BracketRow& row : categories_of(before, steps)) {
+    of(row).before = row.bytes;
+  }
+  std::erase_if(all, [](const CategoryChange& change) {
+    return change.before == change.after;
+  });
+  std::stable_partition(all.begin(), all.end(), [](const CategoryChange& c) {
+    return c.category != "total";
+  });
+  return all;
 }
 
 std::vector<GateChange> target_changes(const std::string& target,

@@ -7,6 +7,7 @@
 // its side. Parameters that change alike are one change.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -22,6 +23,7 @@
 #include "gate/fail_on.h"
 #include "memory/budget.h"
 #include "session/session.h"
+#include "session/step.h"
 
 namespace shardplan {
 
@@ -77,9 +79,25 @@ struct GateChange {
 struct TargetSide {
   const Session& session;
   const Budget* budget;              // null: parameters alone are counted
+  const MemoryBracket* step;         // null: no training step is asked for
   std::optional<int64_t> kv_tokens;  // tokens that the cache has room for
   const Diagnostics& diags;
 };
+
+// What a category takes on the fullest device. With training steps on both
+// sides it is that of their brackets; else of what is stored, whose ends are
+// one.
+struct CategoryChange {
+  using Ends = std::array<int64_t, 3>;  // at least, estimate, at most
+  std::string category;                 // "optimizer_state"; "total"
+  std::string title;
+  Ends before{};
+  Ends after{};
+};
+// Categories that differ, in their order, and the total last; none where
+// nothing does.
+std::vector<CategoryChange> category_changes(const TargetSide& before,
+                                             const TargetSide& after);
 
 // What differs: placements, the largest first, memory, collectives, which are
 // given (gate/collective_changes.h), findings.

@@ -125,32 +125,56 @@ std::optional<SweepPoint> sweep_point(const Manifest& manifest,
                                       Diagnostics& diags) {
   const auto budget = make_budget(manifest, mesh.plan, groups, options, diags);
   if (!budget) return std::nullopt;
+  return sweep_point(manifest, mesh, groups, options, *budget);
+}
+
+SweepPoint sweep_point(const Manifest& manifest, const SweepMesh& mesh,
+                       const LayerGroups& groups, const BudgetOptions& options,
+                       const Budget& budget) {
   SweepPoint point;
   if (options.kv) {
     point.batch = options.kv->batch;
     point.seq = options.kv->seq;
   }
   point.limit = options.limit;
-  point.bytes = budget->classes.front().bytes;
-  point.total = budget->classes.front().total;
-  point.headroom = budget->headroom;
-  point.fits = budget->fits();
+  point.bytes = budget.classes.front().bytes;
+  point.total = budget.classes.front().total;
+  point.headroom = budget.headroom;
+  point.fits = budget.fits();
   if (options.kv && options.limit) {
     point.workload_headroom =
-        find_headroom(manifest, mesh.plan, groups, options, *budget);
+        find_headroom(manifest, mesh.plan, groups, options, budget);
   }
   return point;
 }
 
+double SweepPoint::cost() const {
+  return serving ? -serving->sequences[1] : static_cast<double>(total);
+}
+
+void set_step(SweptStep step, const CategoryBytes& bytes, SweepPoint& point) {
+  point.bytes = bytes;
+  point.total = step.estimate;
+  if (point.limit) {
+    const int64_t usable = point.limit->usable;
+    point.headroom = usable - step.estimate;
+    point.may_fit = point.fits && step.lower <= usable && step.upper > usable;
+    point.fits = point.fits && step.upper <= usable;
+  }
+  point.step = std::move(step);
+}
+
 std::vector<size_t> frontier(const std::vector<SweepPoint>& points,
                              const std::vector<SweepMesh>& meshes) {
-  using Key =
-      std::tuple<std::optional<int64_t>, std::optional<int64_t>, std::string>;
+  using Key = std::tuple<std::optional<int64_t>, std::optional<int64_t>,
+                         int64_t, std::string, std::string>;
   std::map<Key, size_t> groups;
   std::vector<std::vector<size_t>> members;
   for (size_t i = 0; i < points.size(); ++i) {
     if (!points[i].fits || meshes[points[i].mesh].errors > 0) continue;
-    const Key key{points[i].batch, points[i].seq,
+    const std::optional<SweptStep>& step = points[i].step;
+    const Key key{points[i].batch, points[i].seq, step ? step->microbatches : 0,
+                  step ? step->remat : "",
                   points[i].limit ? points[i].limit->name : ""};
     const auto [entry, is_new] = groups.try_emplace(key, members.size());
     if (is_new) members.emplace_back();
@@ -162,16 +186,17 @@ std::vector<size_t> frontier(const std::vector<SweepPoint>& points,
   std::vector<size_t> best;
   for (std::vector<size_t>& group : members) {
     std::stable_sort(group.begin(), group.end(), [&](size_t a, size_t b) {
-      return std::tuple(devices(a), points[a].total) <
-             std::tuple(devices(b), points[b].total);
+      return std::tuple(devices(a), points[a].cost()) <
+             std::tuple(devices(b), points[b].cost());
     });
-    int64_t least = std::numeric_limits<int64_t>::max();
+    double least = std::numeric_limits<double>::infinity();
     int64_t count = 0;  // devices of the last one taken
     for (const size_t i : group) {
       // Equals of the best stand beside it.
-      const bool equal = points[i].total == least && devices(i) == count;
-      if (points[i].total >= least && !equal) continue;
-      least = points[i].total;
+      const double cost = points[i].cost();
+      const bool equal = cost == least && devices(i) == count;
+      if (cost >= least && !equal) continue;
+      least = cost;
       count = devices(i);
       best.push_back(i);
     }

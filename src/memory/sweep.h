@@ -2,8 +2,11 @@
 // Headroom: how far a workload may grow before a device is full.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/diagnostic.h"
@@ -54,16 +57,46 @@ struct SweepMesh {
   std::string error_codes = {};  // "SP203, SP206"
 };
 
+// What a training step has allocated at its peak (activations/bracket.h).
+struct SweptStep {
+  int64_t microbatches = 1;
+  std::string remat;  // "full:uniform:2"
+  int64_t lower = 0;
+  int64_t estimate = 0;
+  int64_t upper = 0;
+  // Beside the categories of a budget: "activations", by the estimate.
+  std::vector<std::pair<std::string, int64_t>> beside;
+};
+
+// What an engine makes of the devices (serve/serving.h).
+struct SweptServing {
+  bool starts = false;
+  std::vector<std::string> reasons;  // why it does not
+  int64_t weights = 0;
+  int64_t cache = 0;  // left for it, by the estimate; negative: nothing is
+  int64_t tokens = 0;
+  std::array<double, 3> sequences{};  // in all groups: least, estimate, most
+};
+
+// With a training step `bytes` and `total` are those of its estimate, and it
+// fits where its upper end does; where its lower end alone does, it may.
 struct SweepPoint {
   size_t mesh = 0;  // of the sweep's list
   std::optional<int64_t> batch;
   std::optional<int64_t> seq;
+  std::optional<SweptStep> step;
+  std::optional<SweptServing> serving;
   std::optional<DeviceLimit> limit;
   CategoryBytes bytes{};  // of the fullest class of devices
   int64_t total = 0;
   int64_t headroom = 0;  // 0 without a limit
   bool fits = true;
-  WorkloadHeadroom workload_headroom;  // with a limit and a workload
+  bool may_fit = false;                // not sure
+  WorkloadHeadroom workload_headroom;  // with a limit and a KV cache
+
+  // By which points on as many devices are compared: bytes, and with an engine,
+  // which fills each device, sequences.
+  double cost() const;
 };
 
 // `options` is complete: KV request, limit, reserve. Empty, with the reason
@@ -74,10 +107,17 @@ std::optional<SweepPoint> sweep_point(const Manifest& manifest,
                                       const BudgetOptions& options,
                                       Diagnostics& diags);
 
+// The same of a budget that has been made.
+SweepPoint sweep_point(const Manifest& manifest, const SweepMesh& mesh,
+                       const LayerGroups& groups, const BudgetOptions& options,
+                       const Budget& budget);
+// `bytes` are those of the estimate. A state that does not fit stays so.
+void set_step(SweptStep step, const CategoryBytes& bytes, SweepPoint& point);
+
 // Points that fit, on meshes without errors, and that no other such point of
-// the same workload and limit beats: none has fewer devices and no more bytes
-// per device, or as many devices and fewer bytes. By workload and limit as
-// given, then devices, ascending.
+// the same workload, way of doing it and limit beats: none has fewer devices
+// and costs no more, or as many devices and costs less. By workload and limit
+// as given, then devices, ascending.
 std::vector<size_t> frontier(const std::vector<SweepPoint>& points,
                              const std::vector<SweepMesh>& meshes);
 

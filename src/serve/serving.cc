@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "base/text.h"
+#include "serve/draft.h"
 
 namespace shardplan {
 namespace {
@@ -131,21 +132,42 @@ double sequences_of(const ServedStage& stage) {
 
 }  // namespace
 
-std::optional<Serving> serve(const Manifest& manifest,
-                             const ServingInput& input, Diagnostics& diags) {
-  const auto model = served_model(manifest);
+double Serving::sequences(size_t end) const {
+  const auto& pool = stage().pools.at(end);
+  return pool ? pool->sequences * static_cast<double>(mesh.dp) : 0;
+}
+
+std::optional<ServedModel> known_model(const Manifest& manifest,
+                                       const Engine& engine,
+                                       Diagnostics& diags) {
+  auto model = served_model(manifest);
   if (!model) {
     return diags
         .error(Code::MissingFacts, {},
-               "which dimensions " + std::string(input.engine->title) +
+               "which dimensions " + std::string(engine.title) +
                    " cuts follows from labels of the architecture, and the "
-                   "parameters have none")
+                   "parameters of " +
+                   in_backticks(manifest.title) + " have none")
         .help("give the model's config.json");
   }
   if (!manifest.facts.layers) {
     return diags.error(Code::MissingFacts, {},
-                       "how many layers the model has is not known");
+                       "how many layers " + in_backticks(manifest.title) +
+                           " has is not known");
   }
+  return model;
+}
+
+std::optional<Serving> serve(const Manifest& manifest,
+                             const ServingInput& input, Diagnostics& diags) {
+  const auto model = known_model(manifest, *input.engine, diags);
+  if (!model) return std::nullopt;
+  return serve(*model, input, diags);
+}
+
+std::optional<Serving> serve(const ServedModel& model,
+                             const ServingInput& input, Diagnostics& diags) {
+  const Manifest& manifest = *model.manifest;
   const Engine& engine = *input.engine;
   Serving answer;
   answer.engine = input.engine;
@@ -153,12 +175,13 @@ std::optional<Serving> serve(const Manifest& manifest,
   answer.degrees = degrees_of(engine, input.mesh);
   answer.device = input.device;
   answer.seq = input.seq;
+  answer.batch = input.batch;
   answer.kv_dtype = input.kv_dtype;
   answer.settings = engine.defaults(defaults_input(manifest, input));
   answer.share_is_default = !input.share;
   if (input.share) answer.settings.share = *input.share;
   const int64_t ranks = input.mesh.tp * input.mesh.dp * input.mesh.pp;
-  answer.overheads = overheads(engine, step_widths(*model, answer.degrees),
+  answer.overheads = overheads(engine, step_widths(model, answer.degrees),
                                answer.settings, ranks);
   const Bracket outside = sum_of(answer.overheads, Taken::Before);
   const Bracket inside = sum_of(answer.overheads, Taken::InShare);
@@ -174,7 +197,7 @@ std::optional<Serving> serve(const Manifest& manifest,
         sum_of(answer.overheads, Taken::Rest).lower - rest, 0);
   }
 
-  const auto ranges = ranges_of(*model, input, diags);
+  const auto ranges = ranges_of(model, input, diags);
   if (!ranges) return std::nullopt;
   WeightsInput weights_input;
   weights_input.degrees = answer.degrees;
@@ -185,10 +208,18 @@ std::optional<Serving> serve(const Manifest& manifest,
   request.seq = input.seq;
   request.block = input.block.value_or(engine.block);
   request.tokens_in_flight = kStepsInFlight * answer.settings.batched_tokens;
+  std::optional<ServedDraft> draft;
+  if (input.draft != nullptr) {
+    draft = served_draft(model, input, diags);
+    if (!draft) return std::nullopt;
+    answer.draft = input.draft->manifest->title;
+    answer.draft_weights = draft->weights.total;
+    answer.remarks = draft->remarks;
+  }
   for (const StageRange& range : *ranges) {
     ServedStage stage;
     stage.label = range.label;
-    const auto weights = rank_weights(*model, range.held, weights_input);
+    const auto weights = rank_weights(model, range.held, weights_input);
     if (!weights) {
       return diags.error(Code::InvalidMesh, {},
                          "bytes of the weights exceed 63 bits");
@@ -197,7 +228,9 @@ std::optional<Serving> serve(const Manifest& manifest,
     auto layers = layers_of(manifest, range, input, diags);
     if (!layers) return std::nullopt;
     stage.layers = *std::move(layers);
-    stage.available = left_of(answer.share_bytes, weights->total, inside);
+    // The last stage, which gives logits, runs it.
+    if (draft && &range == &ranges->back()) add_draft(*draft, stage);
+    stage.available = left_of(answer.share_bytes, stage.weights.total, inside);
     const std::array<int64_t, 3> ends = {
         stage.available.lower, stage.available.estimate, stage.available.upper};
     for (size_t end = 0; end < ends.size(); ++end) {
@@ -213,9 +246,14 @@ std::optional<Serving> serve(const Manifest& manifest,
     }
   }
   answer.without_cache = !answer.stage().pools[1].has_value();
-  answer.problems = cut_problems(*model, engine, input.mesh);
-  answer.remarks = cut_remarks(*model, engine, input.mesh);
-  answer.verdicts = degree_verdicts(*model, engine, input.mesh);
+  answer.problems = cut_problems(model, engine, input.mesh);
+  for (std::string& remark : cut_remarks(model, engine, input.mesh)) {
+    answer.remarks.push_back(std::move(remark));
+  }
+  if (input.all_degrees) {
+    answer.verdicts = degree_verdicts(model, engine, input.mesh);
+  }
+  if (input.draft != nullptr) add_draft_problems(model, input, answer);
   return answer;
 }
 

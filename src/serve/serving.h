@@ -38,9 +38,14 @@ struct ServingInput {
   std::optional<int64_t> batched_tokens;
   std::optional<int64_t> sequences;
   int64_t seq = 1;
+  int64_t batch = 1;  // sequences that are to be there at once, in all groups
   DType kv_dtype = DType::BF16;
   std::optional<int64_t> block;
   std::optional<DType> weight_dtype;
+  // A smaller model that proposes tokens (serve/draft.h); null: none.
+  const ServedModel* draft = nullptr;
+  // Whether every degree is judged, or the one that is asked for alone.
+  bool all_degrees = true;
 };
 
 // Lower, estimate and upper.
@@ -70,6 +75,9 @@ struct Serving {
   size_t decides = 0;  // the stage with the fewest sequences
   // The model keeps no cache: nothing limits how many sequences there are.
   bool without_cache = false;
+  int64_t batch = 1;          // as asked for
+  std::string draft;          // its title; "" without one
+  int64_t draft_weights = 0;  // of the weights
   // The share and what is outside of it exceed the device, even at the least.
   int64_t missing_at_start = 0;
   // What a step takes at least beyond what the share leaves (Taken::Rest).
@@ -79,11 +87,35 @@ struct Serving {
   std::vector<DegreeVerdict> verdicts;
 
   const ServedStage& stage() const { return stages[decides]; }
+  // Sequences in all groups at one end of the bracket; 0 where it holds none.
+  double sequences(size_t end) const;
+  // Whether what is asked for is there at one end.
+  bool holds(size_t end) const {
+    return without_cache || sequences(end) >= static_cast<double>(batch);
+  }
+  bool starts() const { return problems.empty() && missing_at_start == 0; }
 };
 
-// Empty, with the reason reported: dimensions without labels, layers of which
-// it is not known what they keep (SP013), stages that cannot be (SP010).
+// Empty, with the reason reported (SP013): dimensions without labels, or no
+// number of layers.
+std::optional<ServedModel> known_model(const Manifest& manifest,
+                                       const Engine& engine,
+                                       Diagnostics& diags);
+// Empty, with the reason reported: layers of which it is not known what they
+// keep (SP013), stages that cannot be (SP010).
+std::optional<Serving> serve(const ServedModel& model,
+                             const ServingInput& input, Diagnostics& diags);
+
+// The same of a model that is served once.
 std::optional<Serving> serve(const Manifest& manifest,
                              const ServingInput& input, Diagnostics& diags);
+
+// The same with one change, computed again.
+struct TriedServing {
+  std::string flags;                  // "--kv-dtype f8_e4m3"
+  std::array<double, 3> sequences{};  // in all groups, as kBracketEnds
+  bool starts = false;
+  bool fits = false;  // starts, and holds what is asked for at the least
+};
 
 }  // namespace shardplan

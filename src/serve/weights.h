@@ -86,6 +86,7 @@ std::string_view weight_part_title(WeightPart part);  // "embedding and head"
 struct RankWeights {
   std::array<int64_t, kWeightParts> bytes{};
   int64_t total = 0;
+  int64_t draft = 0;  // of the total: another model's (serve/draft.h)
   // Of these: what padding the vocabulary adds, and KV heads that other ranks
   // hold as well.
   int64_t vocab_padding = 0;

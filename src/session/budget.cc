@@ -13,6 +13,8 @@
 #include "io/load.h"
 #include "memory/zero.h"
 #include "resolve/device_memory.h"
+#include "session/session.h"
+#include "session/step_changes.h"
 #include "session/trainable.h"
 
 namespace shardplan {
@@ -106,7 +108,7 @@ bool check_cache(const MemoryRequest& memory, Mode mode, Diagnostics& diags) {
   const bool trains = mode == Mode::Train;
   for (const Given& flag : given_cache_flags(memory)) {
     if (!flag.given) continue;
-    if (trains && memory.counts_activations && flag.of_activations) {
+    if (trains && flag.of_activations) {
       if (memory.batch && memory.seq) continue;
       diags
           .error(Code::Usage, {},
@@ -122,10 +124,7 @@ bool check_cache(const MemoryRequest& memory, Mode mode, Diagnostics& diags) {
       diags
           .error(Code::Usage, {},
                  "`" + std::string(flag.flag) +
-                     "` is about the KV cache, which training does not have" +
-                     (flag.of_activations
-                          ? ", and this command does not count activations"
-                          : ""))
+                     "` is about the KV cache, which training does not have")
           .help("add `--mode prefill` or `--mode decode`");
     } else if (!memory.seq) {
       diags
@@ -299,9 +298,10 @@ std::optional<BudgetInput> budget_input(const MemoryRequest& memory,
 
 std::optional<BudgetAnswer> answer_budget(const MemoryRequest& memory,
                                           const PlanRequest& request,
-                                          const Manifest& manifest,
-                                          const Plan& plan, Host& host,
+                                          const Session& session, Host& host,
                                           Diagnostics& diags) {
+  const Manifest& manifest = session.manifest;
+  const Plan& plan = session.plan;
   NamesRead read;
   auto input = budget_input(memory, request, manifest, plan, read, host, diags);
   if (!input) return std::nullopt;
@@ -310,7 +310,11 @@ std::optional<BudgetAnswer> answer_budget(const MemoryRequest& memory,
   if (!budget) return std::nullopt;
   lint(MemoryInput{manifest, plan, input->groups, input->options, *budget},
        diags);
-  return BudgetAnswer{*std::move(input), *std::move(budget)};
+  BudgetAnswer answer{*std::move(input), *std::move(budget)};
+  if (!answer.budget.fits()) {
+    add_meshes(request, memory, session, answer, host, diags);
+  }
+  return answer;
 }
 
 }  // namespace shardplan

@@ -43,9 +43,6 @@ struct MemoryRequest {
   AxisNames kv_axes;
   AxisNames batch_axes;
   AxisNames sequence_axes;
-  // --batch and --seq may be those of a training step, whose activations the
-  // command counts.
-  bool counts_activations = false;
 };
 
 // Empty when neither --memory nor --hardware is given, which is not a mistake,
@@ -95,15 +92,16 @@ std::optional<BudgetInput> budget_input(const MemoryRequest& memory,
                                         const Plan& plan, NamesRead& read,
                                         Host& host, Diagnostics& diags);
 
+struct Session;  // session/session.h
+
 struct BudgetAnswer {
   BudgetInput input;
   Budget budget;
 };
-// The budget, with SP301 and SP305 reported.
+// The budget, with SP301 and SP305 reported, and meshes on which it fits.
 std::optional<BudgetAnswer> answer_budget(const MemoryRequest& memory,
                                           const PlanRequest& request,
-                                          const Manifest& manifest,
-                                          const Plan& plan, Host& host,
+                                          const Session& session, Host& host,
                                           Diagnostics& diags);
 
 }  // namespace shardplan

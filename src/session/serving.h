@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -25,6 +26,7 @@ struct EngineRequest {
   std::optional<int64_t> sequences;       // --max-seqs
   bool expert_parallel = false;           // --expert-parallel
   bool dp_attention = false;              // --dp-attention
+  std::optional<std::string> draft;       // --draft, a model
 };
 
 // The engine against mode and memory flags (SP010); true without one.
@@ -48,8 +50,27 @@ std::optional<EngineMesh> engine_mesh(const EngineRequest& engine,
 MemoryRequest budgeted(const EngineRequest& engine,
                        const MemoryRequest& memory);
 
-// With SP307 and SP308 reported. REQUIRES: check_engine_request() held, and an
-// engine is asked for.
+// Models that an engine serves, read once for any number of meshes. What is
+// served points into it.
+struct ServedModels {
+  ServedModel model;
+  std::unique_ptr<Manifest> draft_manifest;
+  std::optional<ServedModel> draft;
+};
+// Empty, with the reason reported.
+std::optional<ServedModels> served_models(const EngineRequest& engine,
+                                          const Manifest& manifest, Host& host,
+                                          Diagnostics& diags);
+// Empty, with the reason reported (SP010): an axis that the engine does not
+// have. REQUIRES: an engine is asked for; all of it outlives the input.
+std::optional<ServingInput> serving_input(const EngineRequest& engine,
+                                          const MemoryRequest& memory,
+                                          const ServedModels& models,
+                                          const DeviceLimit& device,
+                                          const Mesh& mesh, Diagnostics& diags);
+
+// With SP307 and SP308 reported, and changes that were computed. REQUIRES:
+// check_engine_request() held, and an engine is asked for.
 std::optional<Serving> answer_serving(const EngineRequest& engine,
                                       const MemoryRequest& memory,
                                       const Manifest& manifest,

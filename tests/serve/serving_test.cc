@@ -159,4 +159,103 @@ TEST_CASE("what is not known is refused") {
   CHECK(diags.all().front().code == Code::MissingFacts);
 }
 
+// `draft` stays until the answer is there.
+Serving served_with(const Json& config, const Json& draft, ServingInput input) {
+  const auto made = synthesize(config);
+  const auto small = synthesize(draft);
+  Diagnostics diags;
+  const auto model = known_model(small->good(), *input.engine, diags);
+  REQUIRE(model);
+  input.draft = &*model;
+  const auto answer = serve(made->good(), input, diags);
+  REQUIRE(answer);
+  return *answer;
+}
+
+TEST_CASE("vLLM: a draft has weights of its own and layers in the pool") {
+  const ServingInput input = input_of("vllm", 40, 2);
+  // One layer, one KV head of 32: half of what a layer of the model keeps, so
+  // that its pages hold twice as many tokens.
+  const Json small = changed(
+      served_llama(), {{"num_hidden_layers", 1}, {"intermediate_size", 256}});
+  const Serving without = served(served_llama(), input);
+  const Serving with = served_with(served_llama(), small, input);
+  const int64_t own = served(small, input).stage().weights.total;
+  CHECK(with.stage().weights.draft == own);
+  CHECK(with.stage().weights.total == without.stage().weights.total + own);
+  CHECK(with.stage().layers.size() == 3);
+  CHECK(with.stage().available.estimate ==
+        without.stage().available.estimate - own);
+  // Three layers in place of two share what is left.
+  CHECK(with.sequences(1) ==
+        doctest::Approx(without.sequences(1) * 2 / 3).epsilon(0.01));
+  CHECK(with.problems.empty());
+}
+
+TEST_CASE(
+    "vLLM: a draft of another vocabulary is refused, one that it cannot cut "
+    "too") {
+  const ServingInput input = input_of("vllm", 40, 2);
+  const Serving other = served_with(
+      served_llama(), changed(served_llama(), {{"vocab_size", 2000}}), input);
+  REQUIRE(other.problems.size() == 1);
+  CHECK(other.problems[0].find("vocabulary of 2,000, the model one of 1,000") !=
+        std::string::npos);
+  const Serving uncut =
+      served_with(served_llama(),
+                  changed(served_llama(), {{"intermediate_size", 511}}), input);
+  REQUIRE(uncut.problems.size() == 1);
+  CHECK(uncut.problems[0].find("an MLP of 511") != std::string::npos);
+  // 511 is 7 times 73, and 8 heads are not.
+  for (const DegreeVerdict& verdict : uncut.verdicts) {
+    CHECK(verdict.legal == (verdict.degree == 1));
+    CHECK(verdict.legal == verdict.reasons.empty());
+  }
+}
+
+TEST_CASE("vLLM: the last stage runs the draft") {
+  const Mesh devices = testing::mesh("pp=2,tp=2");
+  ServingInput input = input_of("vllm", 8, 2);
+  input.mesh.pp = 2;
+  input.devices = &devices;
+  input.stages = Stages{"pp", {}};
+  const Serving s = served_with(served_llama(), served_llama(), input);
+  REQUIRE(s.stages.size() == 2);
+  CHECK(s.stages[0].weights.draft == 0);
+  CHECK(s.stages[1].weights.draft > 0);
+  CHECK(s.stages[1].layers.size() == 1 + 2);
+  CHECK(s.decides == 1);
+}
+
+TEST_CASE("SGLang: a layer of the draft is sized as one of the model") {
+  const ServingInput input = input_of("sglang", 40, 1);
+  // Keeps a quarter of what a layer of the model does.
+  const Json small =
+      changed(served_llama(), {{"num_hidden_layers", 1}, {"head_dim", 8}});
+  const Serving without = served(served_llama(), input);
+  const Serving with = served_with(served_llama(), small, input);
+  const auto bytes = [](const Serving& s) {
+    return s.stage().pools[1]->block_bytes;
+  };
+  CHECK(bytes(with) * 2 == bytes(without) * 3);
+  REQUIRE_FALSE(with.remarks.empty());
+  CHECK(with.remarks[0].find("sized as layers of the model") !=
+        std::string::npos);
+  ServingInput grouped = input;
+  grouped.mesh.dp = 2;
+  grouped.mesh.dp_attention = true;
+  CHECK_FALSE(
+      served_with(served_llama(), served_llama(), grouped).problems.empty());
+}
+
+TEST_CASE("how many sequences are asked for decides whether a cache holds") {
+  ServingInput input = input_of("vllm", 40, 2);
+  const Serving one = served(served_llama(), input);
+  CHECK(one.holds(0));
+  input.batch = static_cast<int64_t>(one.sequences(2)) + 1;
+  CHECK_FALSE(served(served_llama(), input).holds(2));
+  input.mesh.dp = 2;
+  CHECK(served(served_llama(), input).holds(0));
+}
+
 }  // namespace shardplan

@@ -137,10 +137,6 @@ TEST_CASE("flags of the cache belong to serving, those of state to training") {
   CHECK(problem(memory).empty());
   memory.batch = 4;
   CHECK(problem(memory) ==
-        "`--batch` is about the KV cache, which training does not have, and "
-        "this command does not count activations");
-  memory.counts_activations = true;
-  CHECK(problem(memory) ==
         "`--batch` is about a training step, whose workload is `--batch` and "
         "`--seq`");
   memory.seq = 16;

@@ -301,7 +301,7 @@ Exit run_analyze(Context& context) {
   const Session& session = *opened;
   const std::optional<BudgetAnswer> answer = answer_budget(
       budgeted(engine, context.options.memory), context.options.planning,
-      session.manifest, session.plan, context.host, context.diags);
+      session, context.host, context.diags);
   std::optional<Serving> serving;
   if (answer && engine.name) {
     serving = answer_serving(engine, context.options.memory, session.manifest,
@@ -310,13 +310,13 @@ Exit run_analyze(Context& context) {
   if (!answer || (engine.name && !serving)) {
     return finish_incomplete(context, plan_report(context, session, "analyze"));
   }
-  if (!check_step_request(context.options, context.diags)) {
-    return Exit::CouldNotRun;
-  }
+  const Options& options = context.options;
+  const StepRequest asked = {options.planning, options.memory,
+                             options.workload};
+  if (!check_step_request(asked, context.diags)) return Exit::CouldNotRun;
   std::optional<StepAnswer> step;
-  if (asks_for_step(context.options)) {
-    step = answer_step(context.options, session, *answer, context.host,
-                       context.diags);
+  if (asks_for_step(options.planning, options.memory)) {
+    step = answer_step(asked, session, *answer, context.host, context.diags);
     if (!step) {
       return finish_incomplete(context,
                                plan_report(context, session, "analyze"));

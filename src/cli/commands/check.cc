@@ -137,18 +137,18 @@ bool use_baseline(Context& context, const std::vector<NamedFindings>& found) {
 // Empty when the budget is not known; the diagnostics say why.
 std::optional<Report> check_report(Context& context, const Session& session) {
   const Options& options = context.options;
-  if (!check_memory_request(options.memory, options.planning.mode,
-                            context.diags) ||
-      !check_engine_request(options.engine, options.memory,
-                            options.planning.mode, context.diags)) {
+  if (!check_engine_request(options.engine, options.memory,
+                            options.planning.mode, context.diags) ||
+      !check_memory_request(options.memory, options.planning.mode,
+                            context.diags)) {
     return std::nullopt;
   }
   // Only where it can be a finding: a million names take a while to read.
   std::optional<BudgetAnswer> answer;
   if (asks_for_budget(options.memory, options.planning.mode)) {
-    answer = answer_budget(budgeted(options.engine, options.memory),
-                           options.planning, session.manifest, session.plan,
-                           context.host, context.diags);
+    answer =
+        answer_budget(budgeted(options.engine, options.memory),
+                      options.planning, session, context.host, context.diags);
     if (!answer) return std::nullopt;
   }
   std::optional<Serving> serving;
@@ -158,9 +158,11 @@ std::optional<Report> check_report(Context& context, const Session& session) {
     if (!serving) return std::nullopt;
   }
   std::optional<StepAnswer> step;
-  if (!check_step_request(options, context.diags)) return std::nullopt;
-  if (asks_for_step(options)) {
-    step = answer_step(options, session, *answer, context.host, context.diags);
+  const StepRequest asked = {options.planning, options.memory,
+                             options.workload};
+  if (!check_step_request(asked, context.diags)) return std::nullopt;
+  if (asks_for_step(options.planning, options.memory)) {
+    step = answer_step(asked, session, *answer, context.host, context.diags);
     if (!step) return std::nullopt;
   }
   if (!use_baseline(context, {{"", &context.diags}})) return std::nullopt;

@@ -41,6 +41,7 @@ struct ModelDiff {
   std::vector<GateChange> rule_changes;
   std::vector<GateChange> changes;  // of the model
   CollectiveCoverage collectives;
+  std::vector<CategoryChange> categories;  // of memory
 };
 
 // What a saved plan holds cannot be changed by rules.
@@ -142,6 +143,7 @@ bool compare(ModelDiff& diff, const FailOn& fail_on, Context& context) {
   ComparedCollectives collectives = compare_collectives(
       {diff.before, context.host}, {diff.after, context.host});
   diff.collectives = std::move(collectives.coverage);
+  diff.categories = category_changes(side_of(diff.before), side_of(diff.after));
   diff.changes =
       target_changes(after.manifest.title, side_of(diff.before),
                      side_of(diff.after), std::move(collectives.changes));
@@ -227,6 +229,12 @@ std::vector<std::string> headline_of_diff(const Context& context,
   return lines;
 }
 
+Cell bracket_cell(const JudgedTarget& side) {
+  if (!side.step) return {};
+  const MemoryBracket& of = side.step->bracket;
+  return ByteBracket{of.lower(), of.estimate(), of.upper()};
+}
+
 void add_summary_of(const ModelDiff& diff, Report& report) {
   const Session& before = *diff.before.session;
   const Session& after = *diff.after.session;
@@ -243,6 +251,12 @@ void add_summary_of(const ModelDiff& diff, Report& report) {
       {"mesh_after", MeshCell{after.plan.mesh}},
       {"memory_per_device_before", ByteSize{before.memory.max}},
       {"memory_per_device_after", ByteSize{after.memory.max}},
+      {"memory_bracket_before", bracket_cell(diff.before)},
+      {"memory_bracket_after", bracket_cell(diff.after)},
+      {"memory_bracket_from",
+       diff.after.step
+           ? Cell(std::string(bracket_source_name(diff.after.step->from)))
+           : Cell()},
       {"fingerprint_before", fingerprint(before.manifest, before.plan)},
       {"fingerprint_after", fingerprint(after.manifest, after.plan)}};
 }
@@ -258,6 +272,7 @@ GateView view_of_diff(const Context& context, const ModelDiff& diff) {
   target.name = diff.after.session->manifest.title;
   target.changes = &diff.changes;
   target.collectives = diff.collectives;
+  target.categories = diff.categories;
   target.errors = diff.after.diags.count(Severity::Error);
   target.warnings = diff.after.diags.count(Severity::Warning);
   view.targets.push_back(std::move(target));
@@ -271,6 +286,11 @@ Report report_of_diff(const Context& context, const ModelDiff& diff,
   report.command = context.options.command;
   for (Table& table : report.tables) {
     table.folded = false;
+  }
+  // What parameters take alone stands among the changes.
+  if (diff.after.budget && !diff.categories.empty()) {
+    report.tables.push_back(
+        category_table(diff.categories, context.options.output.exact));
   }
   Table rules = rule_changes_table(diff.rules.changes, fail_on);
   rules.id = "rule_changes";

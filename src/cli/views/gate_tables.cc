@@ -296,6 +296,40 @@ Table targets_table(const GateView& view) {
   return table;
 }
 
+using Ends = CategoryChange::Ends;
+constexpr std::array<std::string_view, 3> kEndNames = {"lower", "estimate",
+                                                       "upper"};
+
+Table memory_changes_table(const GateView& view) {
+  Table table;
+  table.id = "memory_changes";
+  table.audience = Audience::Programs;
+  table.columns = {{"target", "target"}, {"category", "category"}};
+  for (const char* side : {"_before", "_after"}) {
+    for (const std::string_view end : kEndNames) {
+      const std::string name = std::string(end) + side;
+      table.columns.push_back({name, name});
+    }
+  }
+  table.rows = [&targets = view.targets](const RowSink& sink) {
+    for (const GateTarget& target : targets) {
+      for (const CategoryChange& change : target.categories) {
+        Row row = {target.name, change.category};
+        for (const Ends* ends : {&change.before, &change.after}) {
+          for (const int64_t bytes : *ends) row.emplace_back(ByteSize{bytes});
+        }
+        sink(row);
+      }
+    }
+  };
+  return table;
+}
+
+bool is_bracket(const CategoryChange& change) {
+  return change.before.front() != change.before.back() ||
+         change.after.front() != change.after.back();
+}
+
 Table changes_table(const GateView& view) {
   Table table;
   table.id = "gate_changes";
@@ -484,6 +518,40 @@ Row gate_row(const GateChange& change) {
           ByteSize{change.bytes_per_device}};
 }
 
+Table category_table(const std::vector<CategoryChange>& categories,
+                     bool exact) {
+  const bool brackets =
+      std::any_of(categories.begin(), categories.end(), is_bracket);
+  Table table;
+  table.id = "category_changes";
+  table.title = brackets ? "A training step, on the fullest device, estimated"
+                         : "Memory of the fullest device";
+  table.audience = Audience::People;
+  table.columns = {{"category", ""},
+                   {"before", "before", Align::Right},
+                   {"after", "after", Align::Right},
+                   {"delta", "change", Align::Right}};
+  std::vector<Row> rows;
+  const auto add = [&](const std::string& title, const CategoryChange& change,
+                       size_t end) {
+    rows.push_back(
+        {title, ByteSize{change.before.at(end)}, ByteSize{change.after.at(end)},
+         delta_text(change.after.at(end) - change.before.at(end), exact)});
+  };
+  constexpr size_t kEstimate = 1;
+  for (const CategoryChange& change : categories) {
+    const bool is_total = change.category == "total";
+    if (change.before.at(kEstimate) != change.after.at(kEstimate) || is_total) {
+      add(change.title, change, kEstimate);
+    }
+    if (!is_total || !brackets) continue;
+    add("total, at least", change, 0);
+    add("total, at most", change, 2);
+  }
+  table.rows = rows_of(std::move(rows));
+  return table;
+}
+
 std::string change_text(const GateChange& change) {
   const std::string arrow = shown_value(change, change.before, false) + " → " +
                             shown_value(change, change.after, false);
@@ -522,7 +590,8 @@ Report gate_report(const GateView& view) {
   report.headline = {
       view.base + " → " + view.head + "    " +
       plural(static_cast<int64_t>(view.targets.size()), "target")};
-  report.tables = {targets_table(view), changes_table(view)};
+  report.tables = {targets_table(view), changes_table(view),
+                   memory_changes_table(view)};
   add_people_tables(view, report);
   if (const auto same = same_targets(view);
       !same.empty() && totals.changed > 0) {

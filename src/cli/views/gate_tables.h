@@ -19,6 +19,7 @@ struct GateTarget {
   int64_t errors = 0;
   int64_t warnings = 0;
   CollectiveCoverage collectives;
+  std::vector<CategoryChange> categories;  // of memory
 };
 
 struct GateView {
@@ -35,6 +36,9 @@ struct GateView {
 
 // Refers to the changes: they must outlive the report.
 Report gate_report(const GateView& view);
+
+// What categories of memory take, before and after, for people.
+Table category_table(const std::vector<CategoryChange>& categories, bool exact);
 
 // "the fullest device holds more: 12.1 GiB → 20.1 GiB (+8.0 GiB)"
 std::string change_text(const GateChange& change);

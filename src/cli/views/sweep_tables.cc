@@ -6,6 +6,8 @@
 #include <tuple>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/text.h"
 
 namespace shardplan::cli {
@@ -19,11 +21,31 @@ Cell count_cell(const std::optional<int64_t>& count) {
   return count ? Cell(Count{*count}) : Cell();
 }
 
-// "1.80 GiB left", "2.10 GiB over"; empty without a limit.
+// What is said of whether it fits.
+std::string_view fit_name(const SweepPoint& point) {
+  return point.fits ? "yes" : point.may_fit ? "perhaps" : "no";
+}
+
+// "1.80 GiB left", "2.10 GiB over"; empty without a limit. Of a training step
+// what is left of the upper end, or missing for the lower one.
 std::string headroom_text(const SweepPoint& point) {
   if (!point.limit) return "";
+  if (point.serving) return std::string(fit_name(point));
+  if (point.step) {
+    const int64_t usable = point.limit->usable;
+    if (point.fits)
+      return sweep_size_text(usable - point.step->upper) + " left";
+    if (point.may_fit) return "may fit";
+    if (point.step->lower <= usable) return "state too large";
+    return sweep_size_text(point.step->lower - usable) + " over";
+  }
   return point.headroom >= 0 ? sweep_size_text(point.headroom) + " left"
                              : sweep_size_text(-point.headroom) + " over";
+}
+
+// "27.8 to 32.3"
+std::string sequences_text(const std::array<double, 3>& of) {
+  return fmt::format("{:.1f} to {:.1f}", of[0], of[2]);
 }
 
 std::string findings_text(const SweepMesh& mesh) {
@@ -50,13 +72,29 @@ struct Shown {
   bool hardware = false;
   bool batch = false;
   bool seq = false;
+  bool serving = false;
+  bool reasons = false;
+  bool step = false;
+  bool microbatches = false;
+  bool remat = false;
 };
 Shown shown_of(const std::vector<SweepPoint>& points,
                const std::vector<SweepMesh>& meshes) {
   Shown shown;
   for (const SweepPoint& point : points) {
     shown.limit = shown.limit || point.limit;
-    shown.workload = shown.workload || point.seq;
+    shown.workload =
+        shown.workload || (point.seq && !point.step && !point.serving);
+    shown.serving = shown.serving || point.serving;
+    shown.reasons =
+        shown.reasons || (point.serving && !point.serving->reasons.empty());
+    shown.step = shown.step || point.step;
+    if (point.step && points.front().step) {
+      const SweptStep& of_first = *points.front().step;
+      shown.microbatches = shown.microbatches ||
+                           point.step->microbatches != of_first.microbatches;
+      shown.remat = shown.remat || point.step->remat != of_first.remat;
+    }
     const SweepPoint& first = points.front();
     shown.hardware =
         shown.hardware || name_of_limit(point) != name_of_limit(first);
@@ -73,13 +111,35 @@ std::vector<Column> people_columns(const Shown& shown) {
                                  {"devices", "devices", Align::Right}};
   if (shown.hardware) columns.push_back({"hardware", "hardware"});
   if (shown.batch) columns.push_back({"batch", "batch", Align::Right});
-  if (shown.seq) columns.push_back({"seq", "context", Align::Right});
-  columns.push_back({"bytes_per_device", "per device", Align::Right});
-  if (shown.limit) columns.push_back({"headroom", "of its memory"});
+  if (shown.seq) {
+    columns.push_back({"seq", shown.step ? "tokens" : "context", Align::Right});
+  }
+  if (shown.microbatches) {
+    columns.push_back({"microbatches", "parts", Align::Right});
+  }
+  if (shown.remat) columns.push_back({"remat", "remat"});
+  if (shown.serving) {
+    columns.push_back({"weights", "weights", Align::Right});
+    columns.push_back({"cache", "cache", Align::Right});
+    columns.push_back({"tokens", "tokens", Align::Right});
+    columns.push_back({"sequences", "sequences", Align::Right});
+  } else if (shown.step) {
+    columns.push_back({"lower", "at least", Align::Right});
+    columns.push_back({"estimate", "estimate", Align::Right});
+    columns.push_back({"upper", "at most", Align::Right});
+  } else {
+    columns.push_back({"bytes_per_device", "per device", Align::Right});
+  }
+  if (shown.limit) {
+    columns.push_back({"headroom", shown.serving ? "fits" : "of its memory"});
+  }
   if (shown.limit && shown.workload) {
     columns.push_back({"breaks_at", "breaks at"});
   }
   if (shown.findings) columns.push_back({"findings", "findings"});
+  if (shown.reasons) {
+    columns.push_back({"reasons", "", Align::Left, false, true});
+  }
   return columns;
 }
 
@@ -89,12 +149,32 @@ Row people_row(const SweepPoint& point, const SweepMesh& mesh,
   if (shown.hardware) row.emplace_back(name_of_limit(point));
   if (shown.batch) row.push_back(count_cell(point.batch));
   if (shown.seq) row.push_back(count_cell(point.seq));
-  row.emplace_back(ByteSize{point.total});
+  const std::optional<SweptStep>& step = point.step;
+  if (shown.microbatches && step) row.emplace_back(Count{step->microbatches});
+  if (shown.remat && step) row.emplace_back(step->remat);
+  if (shown.serving && point.serving) {
+    const SweptServing& serving = *point.serving;
+    row.emplace_back(ByteSize{serving.weights});
+    const bool runs = serving.starts;
+    row.push_back(runs ? Cell(ByteSize{serving.cache}) : Cell());
+    row.push_back(runs ? Cell(Count{serving.tokens}) : Cell());
+    row.push_back(runs ? Cell(sequences_text(serving.sequences)) : Cell());
+  } else if (shown.step && step) {
+    row.emplace_back(ByteSize{step->lower});
+    row.emplace_back(ByteSize{step->estimate});
+    row.emplace_back(ByteSize{step->upper});
+  } else {
+    row.emplace_back(ByteSize{point.total});
+  }
   if (shown.limit) row.emplace_back(headroom_text(point));
   if (shown.limit && shown.workload) {
     row.emplace_back(breaks_text(point.workload_headroom));
   }
   if (shown.findings) row.emplace_back(findings_text(mesh));
+  if (shown.reasons) {
+    row.emplace_back(
+        Prose{point.serving ? joined(point.serving->reasons, "; ") : ""});
+  }
   return row;
 }
 
@@ -103,17 +183,18 @@ std::vector<size_t> sorted(const std::vector<SweepPoint>& points,
   std::vector<size_t> order(points.size());
   std::iota(order.begin(), order.end(), size_t{0});
   const auto key = [&](size_t i) {
-    return std::tuple(!points[i].fits,
+    return std::tuple(!points[i].fits, !points[i].may_fit,
                       meshes[points[i].mesh].plan.mesh.devices(),
-                      points[i].total);
+                      points[i].cost());
   };
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return key(a) < key(b); });
   return order;
 }
 
-// The columns that programs see.
-std::vector<Column> program_columns() {
+// The columns that programs see. Those of a training step are there for points
+// with one.
+std::vector<Column> program_columns(const std::vector<SweepPoint>& points) {
   std::vector<Column> columns = {{"mesh", "mesh"},
                                  {"devices", "devices"},
                                  {"hardware", "hardware"},
@@ -129,6 +210,22 @@ std::vector<Column> program_columns() {
                                  {"warnings", "warnings"}};
   for (size_t i = 0; i < kCategories; ++i) {
     const std::string name(category_name(static_cast<Category>(i)));
+    columns.push_back({name, name});
+  }
+  columns.push_back({"fit", "fit"});
+  if (!points.empty() && points.front().serving) {
+    for (const char* name :
+         {"starts", "reasons", "weights", "cache", "tokens", "sequences_lower",
+          "sequences", "sequences_upper"}) {
+      columns.push_back({name, name});
+    }
+  }
+  if (points.empty() || !points.front().step) return columns;
+  for (const auto& [name, bytes] : points.front().step->beside) {
+    columns.push_back({name, name});
+  }
+  for (const char* name :
+       {"microbatches", "remat", "lower", "estimate", "upper"}) {
     columns.push_back({name, name});
   }
   return columns;
@@ -149,6 +246,28 @@ Row program_row(const SweepPoint& point, const SweepMesh& mesh) {
              Count{mesh.errors},
              Count{mesh.warnings}};
   for (const int64_t bytes : point.bytes) row.emplace_back(ByteSize{bytes});
+  row.push_back(point.limit ? Cell(std::string(fit_name(point))) : Cell());
+  if (point.serving) {
+    const SweptServing& serving = *point.serving;
+    row.emplace_back(YesNo{serving.starts});
+    row.emplace_back(Names{serving.reasons});
+    row.emplace_back(ByteSize{serving.weights});
+    row.emplace_back(ByteSize{serving.cache});
+    row.emplace_back(Count{serving.tokens});
+    for (const double sequences : serving.sequences) {
+      row.emplace_back(Ratio{sequences});
+    }
+  }
+  if (!point.step) return row;
+  const SweptStep& step = *point.step;
+  for (const auto& [name, bytes] : step.beside) {
+    row.emplace_back(ByteSize{bytes});
+  }
+  row.emplace_back(Count{step.microbatches});
+  row.emplace_back(step.remat);
+  for (const int64_t bytes : {step.lower, step.estimate, step.upper}) {
+    row.emplace_back(ByteSize{bytes});
+  }
   return row;
 }
 
@@ -165,12 +284,18 @@ std::string common_text(const std::vector<SweepPoint>& points,
     parts.push_back((name.empty() ? "" : name + " with ") +
                     sweep_size_text(first.limit->usable));
   }
-  if (first.batch && first.seq && !shown.batch) {
+  if (first.batch && first.seq && !shown.batch &&
+      (!first.serving || *first.batch > 1)) {
     parts.push_back("batch " + count_text(*first.batch));
   }
   if (first.seq && !shown.seq) {
-    parts.push_back("context " + count_text(*first.seq));
+    parts.push_back(first.step ? count_text(*first.seq) + " tokens"
+                               : "context " + count_text(*first.seq));
   }
+  if (first.step && !shown.microbatches && first.step->microbatches > 1) {
+    parts.push_back(plural(first.step->microbatches, "micro-batch"));
+  }
+  if (first.step && !shown.remat) parts.push_back("remat " + first.step->remat);
   std::string text;
   for (const std::string& part : parts)
     text += (text.empty() ? "" : ", ") + part;
@@ -194,7 +319,7 @@ Table points_table(const std::vector<SweepPoint>& points,
   table.id = "points";
   table.title = "Points";
   table.audience = Audience::Programs;
-  table.columns = program_columns();
+  table.columns = program_columns(points);
   table.rows = [&points, &meshes](const RowSink& sink) {
     for (const SweepPoint& point : points) {
       sink(program_row(point, meshes[point.mesh]));
@@ -239,14 +364,15 @@ std::vector<Table> frontier_tables(const std::vector<SweepPoint>& points,
   }
   Table people;
   people.id = "frontier_for_people";
-  people.title = "Frontier of memory against devices";
+  people.title = shown.serving ? "Frontier of sequences against devices"
+                               : "Frontier of memory against devices";
   people.audience = Audience::People;
   people.columns = people_columns(shown);
   people.rows = rows_of(std::move(for_people));
   Table programs;
   programs.id = "frontier";
   programs.audience = Audience::Programs;
-  programs.columns = program_columns();
+  programs.columns = program_columns(points);
   programs.rows = rows_of(std::move(for_programs));
   return {std::move(people), std::move(programs)};
 }

@@ -3,7 +3,10 @@
 // say.
 #include <cstdint>
 #include <fstream>
+#include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -236,6 +239,223 @@ TEST_CASE("workload: a target that asks for one is judged with it") {
       "    memory: 8MiB\n";
   CHECK(run(Words{"check"}, host) == 1);
   CHECK(has_text(host.out + host.err, "a training step needs at least"));
+}
+
+// What `words` give as JSON, on the mesh that `ran` does not have.
+Json report_on(const std::string& mesh, Words words) {
+  MemoryHost host = host_with(kSmall);
+  Words all = {words.front(), "config.json", "-r",    "@all_models", "-m",
+               mesh,          "--optimizer", "adamw", "--json"};
+  all.insert(all.end(), words.begin() + 1, words.end());
+  run(all, host);
+  CAPTURE(host.err);
+  return Json::parse(host.out);
+}
+
+TEST_CASE("workload: a sweep has the bracket of each mesh, policy and part") {
+  const Json swept = report_on(
+      "fsdp=4;fsdp=2,tp=2", {"sweep", "--batch", "8", "--seq", "32,64",
+                             "--microbatches", "1,2", "--remat", "none,full"});
+  const Json& points = swept.at("tables").at("points");
+  REQUIRE(points.size() == 2 * 2 * 2 * 2);
+  CHECK(swept.at("summary").at("memory_bracket_from") == "forward_pass");
+  for (const Json& point : points) {
+    std::string mesh;
+    for (const auto& [axis, size] : point.at("mesh").items()) {
+      mesh += (mesh.empty() ? "" : ",") + axis + "=" +
+              std::to_string(size.get<int>());
+    }
+    const Json alone = report_on(
+        mesh, {"analyze", "--batch", "8", "--seq",
+               std::to_string(point.at("seq").get<int>()), "--microbatches",
+               std::to_string(point.at("microbatches").get<int>()), "--remat",
+               point.at("remat").get<std::string>()});
+    const Json& bracket = alone.at("summary").at("memory_bracket");
+    CAPTURE(point.dump());
+    for (const char* end : {"lower", "estimate", "upper"}) {
+      CHECK(point.at(end) == bracket.at(end));
+    }
+    CHECK(point.at("bytes_per_device") == bracket.at("estimate"));
+    CHECK(point.at("fits").is_null());
+    int64_t sum = 0;
+    for (const Json& row : alone.at("tables").at("memory_bracket")) {
+      CHECK(point.at(row.at("category").get<std::string>()) ==
+            row.at("estimate"));
+      sum += row.at("estimate").get<int64_t>();
+    }
+    CHECK(sum == point.at("bytes_per_device"));
+  }
+}
+
+TEST_CASE("workload: a point fits, may fit or does not") {
+  const Json alone = report_on(
+      "fsdp=2", {"analyze", "--batch", "4", "--seq", "64", "--kernels", "any"});
+  const Json& bracket = alone.at("summary").at("memory_bracket");
+  const struct {
+    int64_t limit;
+    const char* fit;
+    bool fits;
+    int exit;
+  } rows[] = {{bracket.at("upper").get<int64_t>(), "yes", true, 0},
+              {bracket.at("upper").get<int64_t>() - 1, "perhaps", false, 0},
+              {bracket.at("lower").get<int64_t>() - 1, "no", false, 1}};
+  for (const auto& row : rows) {
+    CAPTURE(row.fit);
+    MemoryHost host = host_with(kSmall);
+    CHECK(run(Words{"sweep", "config.json", "-r", "@all_models", "-m", "fsdp=2",
+                    "--optimizer", "adamw", "--batch", "4", "--seq", "64",
+                    "--memory", std::to_string(row.limit) + "B", "--json"},
+              host) == row.exit);
+    const Json report = Json::parse(host.out);
+    const Json& point = report.at("tables").at("points").at(0);
+    CHECK(point.at("fit") == row.fit);
+    CHECK(point.at("fits") == row.fits);
+    CHECK(report.at("summary").at("may_fit") ==
+          (std::string(row.fit) == "perhaps" ? 1 : 0));
+  }
+}
+
+TEST_CASE("workload: lists of a step are for sweep, and fit one another") {
+  CHECK(ran({"analyze", "--batch", "4", "--seq", "8", "--remat", "none,full"})
+            .exit == 2);
+  CHECK(ran({"sweep", "--batch", "4", "--seq", "8", "--remat", "none,ful"})
+            .exit == 2);
+  const Ran fewer =
+      ran({"sweep", "--batch", "2,8", "--seq", "8", "--microbatches", "1,4"});
+  CHECK(fewer.exit == 2);
+  CHECK(has_text(fewer.text, "fewer sequences than micro-batches"));
+  CHECK(ran({"sweep", "--batch", "4"}).exit == 2);
+  CHECK(ran({"sweep", "--remat", "full"}).exit == 2);
+}
+
+// The flags of every help of a finding, "`--zero 1 ..` would need ..".
+std::vector<std::pair<std::string, std::string>> ways_out_of(
+    const Json& report, const std::string& code) {
+  std::vector<std::pair<std::string, std::string>> ways;
+  for (const Json& each : report.at("diagnostics")) {
+    if (each.at("code") != code) continue;
+    for (const Json& help : each.at("help")) {
+      const std::string text = help;
+      const size_t begin = text.find("`--");
+      const size_t end = text.find('`', begin + 1);
+      if (begin == std::string::npos) continue;
+      ways.emplace_back(text.substr(begin + 1, end - begin - 1), text);
+    }
+  }
+  return ways;
+}
+
+Words words_of(const std::string& flags) {
+  Words words;
+  std::istringstream stream(flags);
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+TEST_CASE("workload: what is said to fit does, when it is asked for") {
+  const struct {
+    std::string memory;
+    std::string code;
+  } rows[] = {{"9MiB", "SP306"},
+              {"5MiB", "SP301"},
+              {"2500KiB", "SP301"},
+              {"900KiB", "SP301"}};
+  for (const auto& row : rows) {
+    CAPTURE(row.memory);
+    const Words step = {"--batch", "32", "--seq", "64", "--memory", row.memory};
+    Words asked = {"check", "--json"};
+    asked.insert(asked.end(), step.begin(), step.end());
+    const Json report = Json::parse(ran(asked).text);
+    int fitting = 0;
+    for (const auto& [flags, text] : ways_out_of(report, row.code)) {
+      const bool fits = has_text(text, "it fits");
+      // Of state alone, where it is that which does not fit.
+      const bool of_state = has_text(text, "per device");
+      if (!fits || of_state) continue;
+      CAPTURE(text);
+      ++fitting;
+      MemoryHost host = host_with(kSmall);
+      Words again = {"check",       "config.json", "-r",
+                     "@all_models", "--optimizer", "adamw"};
+      again.insert(again.end(), step.begin(), step.end());
+      if (!has_text(flags, "--mesh")) {
+        again.insert(again.end(), {"-m", "fsdp=2"});
+      }
+      const Words change = words_of(flags);
+      again.insert(again.end(), change.begin(), change.end());
+      CHECK(run(again, host) == 0);
+      CHECK_FALSE(has_text(host.out, "SP306"));
+      CHECK_FALSE(has_text(host.out, "SP301"));
+    }
+    CHECK(fitting > 0);
+  }
+}
+
+TEST_CASE("workload: a change of rules shows state and step by category") {
+  MemoryHost host = host_with(kSmall);
+  host.files["old.yaml"] =
+      "rules:\n  - ['proj', [fsdp, null]]\n  - ['.*', []]\n";
+  host.files["new.yaml"] = "rules:\n  - ['.*', []]\n";
+  const auto diffed = [&](Words more) {
+    Words words = {"diff",    "config.json", "--before", "old.yaml",
+                   "--after", "new.yaml",    "-m",       "fsdp=2",
+                   "--json",  "--optimizer", "adamw"};
+    words.insert(words.end(), more.begin(), more.end());
+    host.out.clear();
+    run(words, host);
+    CAPTURE(host.err);
+    return Json::parse(host.out);
+  };
+  const auto row_of = [](const Json& report, const std::string& category) {
+    for (const Json& row : report.at("tables").at("memory_changes")) {
+      if (row.at("category") == category) return row;
+    }
+    return Json();
+  };
+  const Json state = diffed({});
+  CHECK(row_of(state, "optimizer_state").at("estimate_before") <
+        row_of(state, "optimizer_state").at("estimate_after"));
+  CHECK(row_of(state, "activations").is_null());
+  CHECK(state.at("summary").at("memory_bracket_after").is_null());
+
+  const Json step = diffed({"--batch", "4", "--seq", "32"});
+  const Json& bracket = step.at("summary").at("memory_bracket_after");
+  CHECK(row_of(step, "total").at("upper_after") == bracket.at("upper"));
+  CHECK(row_of(step, "total").at("lower_before") ==
+        step.at("summary").at("memory_bracket_before").at("lower"));
+  bool found = false;
+  for (const Json& change : step.at("tables").at("gate_changes")) {
+    if (change.at("what") != "fullest device") continue;
+    found = true;
+    CHECK(change.at("after") == bracket.at("estimate"));
+    CHECK(has_text(change.at("why").get<std::string>(), "optimizer state +"));
+  }
+  CHECK(found);
+}
+
+TEST_CASE("workload: a gate on memory is about the estimate of the step") {
+  MemoryHost host = host_with(kSmall);
+  for (const char* side : {"old/", "new/"}) {
+    host.files[std::string(side) + "config.json"] = kSmall.dump(1);
+  }
+  const std::string target =
+      "targets:\n  small:\n    model: config.json\n    rules: "
+      "['@all_models']\n    mesh: fsdp=2\n    optimizer: adamw\n    batch: 8\n"
+      "    seq: 64\n";
+  host.files["old/shardplan.yaml"] =
+      target + "    remat: full\nfail-on: memory>1%\n";
+  host.files["new/shardplan.yaml"] =
+      target + "    remat: none\nfail-on: memory>1%\n";
+  CHECK(run(Words{"gate", "old/", "new/"}, host) == 1);
+  CHECK(has_text(host.out + host.err, "activations +"));
+  host.out.clear();
+  host.err.clear();
+  // A step that is asked for on one side alone is no growth.
+  host.files["old/shardplan.yaml"] =
+      "targets:\n  small:\n    model: config.json\n    rules: "
+      "['@all_models']\n    mesh: fsdp=2\n    optimizer: adamw\nfail-on: "
+      "memory>1%\n";
+  CHECK(run(Words{"gate", "old/", "new/"}, host) == 0);
 }
 
 }  // namespace

@@ -226,6 +226,7 @@ GateTarget view_of(const GatedTarget& gated) {
   view.name = gated.name;
   view.changes = &gated.changes;
   view.collectives = gated.collectives;
+  view.categories = gated.categories;
   view.could_not_run = gated.failed_to_run;
   if (gated.judged) {
     view.errors = gated.judged->diags.count(Severity::Error);

@@ -274,6 +274,8 @@ void add_found_changes(const Judging& judging, GatedTarget& gated) {
   ComparedCollectives collectives = compare_collectives(
       {*gated.before, *judging.base.host}, {*gated.judged, *judging.head.host});
   gated.collectives = std::move(collectives.coverage);
+  gated.categories =
+      category_changes(side_of(*gated.before), side_of(*gated.judged));
   for (GateChange& change :
        target_changes(gated.name, side_of(*gated.before),
                       side_of(*gated.judged), std::move(collectives.changes))) {

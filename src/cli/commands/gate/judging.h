@@ -30,8 +30,9 @@ struct GatedTarget {
   // What came of it.
   std::vector<GateChange> changes;
   CollectiveCoverage collectives;
-  std::optional<JudgedTarget> judged;  // as it is now, else as it was
-  std::optional<JudgedTarget> before;  // where something differs
+  std::vector<CategoryChange> categories;  // of memory
+  std::optional<JudgedTarget> judged;      // as it is now, else as it was
+  std::optional<JudgedTarget> before;      // where something differs
   bool failed_to_run = false;
 };
 

@@ -2,6 +2,10 @@
 // The flags of a training step.
 #include "cli/flags.h"
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "cli/commands/workload/request.h"
 #include "cli/flag_values.h"
 #include "cli/options.h"
@@ -9,7 +13,7 @@
 namespace shardplan::cli {
 namespace {
 
-constexpr std::string_view kCounting = "check analyze";
+constexpr std::string_view kCounting = "check analyze sweep diff";
 constexpr int64_t kMostTiles = 1'000'000;
 
 std::vector<std::string> attention_names() { return {"flash", "scores"}; }
@@ -20,9 +24,37 @@ std::vector<std::string> framework_names() {
 }
 std::vector<std::string> kernel_names() { return {"any", "fused", "eager"}; }
 
+// Policies separated by commas, which lists of names have within:
+// `none,custom:context=device,query_proj=offload`. What is no policy by itself
+// goes on one that has names.
+std::vector<std::string> listed_policies(const std::string& text) {
+  std::vector<std::string> policies;
+  for (std::string& part : split_list(text)) {
+    const bool has_names =
+        !policies.empty() && policies.back().find(':') != std::string::npos;
+    const std::string name = part.substr(0, part.find(':'));
+    if (has_names && part.find(':') == std::string::npos &&
+        find_remat_policy(name) == nullptr) {
+      policies.back() += "," + part;
+    } else {
+      policies.push_back(std::move(part));
+    }
+  }
+  return policies;
+}
+
 void set_remat(const Setting& s, Options& o, Diagnostics& d) {
   o.workload.given = true;
-  if (const auto remat = read_remat(s.value, d)) o.workload.step.remat = *remat;
+  // Several, separated by commas, for `sweep` only.
+  std::vector<std::string> texts = {s.value};
+  if (o.command == "sweep") texts = listed_policies(s.value);
+  o.sweep.remat.clear();
+  for (const std::string& text : texts) {
+    const auto remat = read_remat(text, d);
+    if (!remat) return;
+    o.sweep.remat.push_back(*remat);
+  }
+  o.workload.step.remat = o.sweep.remat.front();
 }
 
 // `1f1b`, `gpipe`, `interleaved:4`, `interleaved:4:8`
@@ -70,8 +102,10 @@ const std::vector<Flag>& workload_flags() {
        true, nullptr,
        [](const Setting& s, Options& o, Diagnostics& d) {
          o.workload.given = true;
-         o.workload.step.microbatches =
-             integer_of(s, 1, kMostMicrobatches, d).value_or(1);
+         o.sweep.microbatches =
+             integers_of(s, o.command, 1, kMostMicrobatches, d);
+         if (o.sweep.microbatches.empty()) return;
+         o.workload.step.microbatches = o.sweep.microbatches.front();
        }},
       {"schedule", 0, Takes::Text, "NAME", "Memory",
        "order of micro-batches over --stages: 1f1b (default), gpipe, "

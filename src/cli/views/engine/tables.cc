@@ -54,6 +54,14 @@ std::vector<MemoryRow> memory_rows_of(const Serving& serving) {
                     {bytes, bytes, bytes},
                     ""});
   }
+  if (stage.weights.draft > 0) {
+    const int64_t bytes = stage.weights.draft;
+    rows.push_back({"draft",
+                    "weights",
+                    "weights: draft " + in_backticks(serving.draft),
+                    {bytes, bytes, bytes},
+                    ""});
+  }
   const int64_t total = stage.weights.total;
   rows.push_back({"weights", "total", "weights", {total, total, total}, ""});
   for (const Taken taken : {Taken::InShare, Taken::Rest, Taken::Before}) {
@@ -272,6 +280,9 @@ std::string settings_line(const Serving& serving) {
                   serving.engine->share_flag, s.share,
                   serving.share_is_default ? " by default" : "",
                   count_text(s.batched_tokens), count_text(s.sequences));
+  if (!serving.draft.empty()) {
+    line += ", draft " + in_backticks(serving.draft);
+  }
   const auto& pool = serving.stage().pools[1];
   if (pool && pool->block > 1) {
     line += fmt::format(", pages of {} tokens", count_text(pool->block));

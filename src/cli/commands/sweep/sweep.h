@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "activations/remat.h"
 #include "base/diagnostic.h"
 #include "base/host.h"
 #include "core/mesh.h"
@@ -15,6 +16,7 @@
 #include "memory/budget.h"
 #include "session/budget.h"
 #include "session/plan_request.h"
+#include "session/step_request.h"
 
 namespace shardplan::cli {
 
@@ -26,6 +28,8 @@ struct SweepRequest {
   std::vector<int64_t> devices;       // --devices
   std::vector<int64_t> batch;         // --batch
   std::vector<int64_t> seq;           // --seq
+  std::vector<int64_t> microbatches;  // --microbatches
+  std::vector<Remat> remat;           // --remat
   std::vector<std::string> hardware;  // --hardware
 };
 
@@ -50,6 +54,9 @@ std::optional<std::vector<Mesh>> sweep_meshes(const SweepRequest& sweep,
                                               Diagnostics& diags);
 // All pairs of --batch (default 1) and --seq; none without --seq.
 std::vector<Workload> sweep_workloads(const SweepRequest& sweep);
+// All pairs of --microbatches and --remat, over the other options of a step.
+std::vector<StepOptions> sweep_steps(const SweepRequest& sweep,
+                                     const StepOptions& step);
 // One per --hardware, else what --memory says, else one without a limit.
 // Empty, with the reason reported, when one cannot be read.
 std::optional<std::vector<SweepDevice>> sweep_devices(

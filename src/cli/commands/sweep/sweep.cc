@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/commands/sweep.h"
+// `shardplan sweep MODEL`: which of many meshes, workloads and devices fit.
+#include "cli/commands/sweep/sweep.h"
 
 #include <algorithm>
 #include <atomic>
@@ -16,7 +17,6 @@
 #include "base/parallel.h"
 #include "base/text.h"
 #include "cli/commands.h"
-#include "cli/flag_values.h"
 #include "cli/flags.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -31,185 +31,11 @@
 #include "resolve/match.h"
 #include "resolve/resolve.h"
 #include "session/budget.h"
+#include "session/serving.h"
 #include "session/session.h"
+#include "session/step.h"
 
 namespace shardplan::cli {
-namespace {
-
-// More take too long to read, let alone to compute.
-constexpr size_t kMaxMeshes = 10'000;
-
-void add_once(Mesh mesh, std::vector<Mesh>& meshes) {
-  if (std::find(meshes.begin(), meshes.end(), mesh) == meshes.end()) {
-    meshes.push_back(std::move(mesh));
-  }
-}
-
-// `tp=1,2,4` as tp=1, tp=2 and tp=4: a size alone is another one of the axis
-// before it. In the order written, the last list fastest.
-std::vector<std::string> listed_meshes(const std::string& text) {
-  std::vector<std::vector<std::string>> axes;  // spellings of each
-  for (const std::string& part : split_list(text)) {
-    const bool is_size =
-        !part.empty() && part.find_first_not_of("0123456789") == part.npos;
-    const size_t sign = axes.empty() ? std::string::npos
-                                     : axes.back().front().find_first_of("=:");
-    if (is_size && sign != std::string::npos) {
-      axes.back().push_back(axes.back().front().substr(0, sign + 1) + part);
-    } else {
-      axes.push_back({part});
-    }
-  }
-  std::vector<std::string> meshes = {""};
-  for (const std::vector<std::string>& spellings : axes) {
-    std::vector<std::string> more;
-    for (const std::string& mesh : meshes) {
-      for (const std::string& axis : spellings) {
-        if (more.size() == kMaxMeshes + 1) break;
-        more.push_back(mesh + (mesh.empty() ? "" : ",") + axis);
-      }
-    }
-    meshes = std::move(more);
-  }
-  return meshes;
-}
-
-// The meshes of one text, for every number of devices that was given.
-bool add_written(const SweepRequest& sweep, const PlanRequest& planning,
-                 const std::string& text, std::vector<Mesh>& meshes,
-                 Diagnostics& diags) {
-  const auto source = std::make_shared<SourceFile>(planning.mesh->name(), text);
-  std::vector<std::optional<int64_t>> counts(sweep.devices.begin(),
-                                             sweep.devices.end());
-  if (counts.empty()) counts.emplace_back();
-  for (const std::optional<int64_t>& count : counts) {
-    auto mesh = written_mesh(source, planning, count, diags);
-    if (!mesh) return false;
-    add_once(std::move(mesh->mesh), meshes);
-  }
-  return true;
-}
-
-bool add_over(const SweepRequest& sweep, std::vector<Mesh>& meshes,
-              Diagnostics& diags) {
-  if (sweep.devices.empty()) {
-    diags.error(Code::Usage, {}, "`--over` needs numbers of devices to cut")
-        .help("add `--devices`, e.g. `--devices 8,16,64`, or `--topology`");
-    return false;
-  }
-  for (const int64_t devices : sweep.devices) {
-    auto made = factorizations(devices, sweep.over, kMaxMeshes);
-    if (!made || meshes.size() + made->size() > kMaxMeshes) {
-      diags
-          .error(Code::Usage, {},
-                 "`--over` makes more than " +
-                     count_text(static_cast<int64_t>(kMaxMeshes)) + " meshes")
-          .help("name fewer axes, or fewer numbers of devices");
-      return false;
-    }
-    for (Mesh& mesh : *made) add_once(std::move(mesh), meshes);
-  }
-  return true;
-}
-
-bool check_over(const AxisNames& over, Diagnostics& diags) {
-  for (size_t i = 0; i < over.size(); ++i) {
-    if (std::find(over.begin(), over.begin() + static_cast<std::ptrdiff_t>(i),
-                  over[i]) == over.begin() + static_cast<std::ptrdiff_t>(i)) {
-      continue;
-    }
-    diags.error(Code::Usage, {}, "`--over` names axis `" + over[i] + "` twice")
-        .help("name each axis once");
-    return false;
-  }
-  return true;
-}
-
-}  // namespace
-
-std::optional<std::vector<Mesh>> sweep_meshes(const SweepRequest& sweep,
-                                              const PlanRequest& planning,
-                                              const RuleSet& rules,
-                                              Diagnostics& diags) {
-  std::vector<Mesh> meshes;
-  if (!sweep.over.empty()) {
-    if (planning.mesh != nullptr) {
-      return diags
-          .error(Code::Usage, {}, "both `--mesh` and `--over` are given")
-          .help("name the meshes, or the axes to make them of");
-    }
-    // What devices hold does not depend on the slices that a topology names.
-    if (planning.slices && !planning.topology) {
-      return diags
-          .error(Code::Usage, {}, "both `--slices` and `--over` are given")
-          .help(
-              "leave `--slices` out: what devices hold does not depend on "
-              "slices");
-    }
-    if (!check_over(sweep.over, diags) || !add_over(sweep, meshes, diags)) {
-      return std::nullopt;
-    }
-    return meshes;
-  }
-  if (planning.mesh != nullptr) {
-    for (const std::string& text : split_list(planning.mesh->text(), ';')) {
-      for (const std::string& mesh : listed_meshes(text)) {
-        if (!add_written(sweep, planning, mesh, meshes, diags)) {
-          return std::nullopt;
-        }
-        if (meshes.size() <= kMaxMeshes) continue;
-        return diags.error(Code::Usage, {},
-                           "`--mesh` makes more than " +
-                               count_text(static_cast<int64_t>(kMaxMeshes)) +
-                               " meshes");
-      }
-    }
-    return meshes;
-  }
-  if (!rules.mesh) {
-    return diags.error(Code::InvalidMesh, {}, "no mesh was given")
-        .help(
-            "add `--mesh \"fsdp=8,tp=4;fsdp=16,tp=2\"`, or `--devices 8,16 "
-            "--over fsdp,tp`");
-  }
-  auto mesh = mesh_of_rules(rules, planning, diags);
-  if (!mesh) return std::nullopt;
-  meshes.push_back(std::move(mesh->mesh));
-  return meshes;
-}
-
-std::vector<Workload> sweep_workloads(const SweepRequest& sweep) {
-  std::vector<Workload> workloads;
-  std::vector<int64_t> batches = sweep.batch;
-  if (batches.empty()) batches.push_back(1);
-  for (const int64_t batch : batches) {
-    for (const int64_t seq : sweep.seq) workloads.push_back({batch, seq});
-  }
-  return workloads;
-}
-
-std::optional<std::vector<SweepDevice>> sweep_devices(
-    const SweepRequest& sweep, const MemoryRequest& memory, Host& host,
-    Diagnostics& diags) {
-  std::vector<SweepDevice> devices;
-  std::vector<std::optional<std::string>> names(sweep.hardware.begin(),
-                                                sweep.hardware.end());
-  if (names.empty()) names.emplace_back();
-  for (const std::optional<std::string>& name : names) {
-    MemoryRequest own = memory;
-    own.hardware = name;
-    SweepDevice device;
-    device.limit = device_limit(own, host, diags);
-    if (diags.cannot_run()) return std::nullopt;
-    const auto reserve = reserve_bytes(own, device.limit, diags);
-    if (!reserve) return std::nullopt;
-    device.reserve = *reserve;
-    devices.push_back(std::move(device));
-  }
-  return devices;
-}
-
-// `shardplan sweep MODEL`: which of many meshes, workloads and devices fit.
 
 namespace {
 
@@ -232,9 +58,18 @@ struct Sweep {
   Kinds kinds;
   NamesRead names;
   std::vector<Workload> workloads;
+  std::vector<StepOptions> steps;  // none: no training step is asked for
   std::vector<SweepDevice> devices;
   std::vector<SweepMesh> meshes;
   std::vector<SweepPoint> points;
+  std::optional<StepModel> model;  // with steps, from the first mesh on
+  std::optional<ServedModels> served = {};  // with an engine
+
+  // Of every mesh.
+  size_t points_of_mesh() const {
+    return std::max<size_t>(1, workloads.size()) *
+           std::max<size_t>(1, steps.size()) * devices.size();
+  }
 };
 
 // Findings about a plan on one mesh, which the report counts.
@@ -244,6 +79,7 @@ class Findings {
     apply_severities(options, diags_);
   }
   Diagnostics& diags() { return diags_; }
+  const Diagnostics& diags() const { return diags_; }
   // Moves what prevents an answer to the report of the run.
   bool prevent_running(const Mesh& mesh, Diagnostics& diags) const {
     if (!diags_.cannot_run()) return false;
@@ -378,6 +214,131 @@ bool add_points(const Sweep& sweep, const SweepMesh& mesh, BudgetInput& input,
   return true;
 }
 
+SweptStep swept_step(const MemoryBracket& bracket, const StepOptions& step) {
+  SweptStep swept{step.microbatches,  remat_text(step.remat), bracket.lower(),
+                  bracket.estimate(), bracket.upper(),        {}};
+  for (size_t i = kCategories; i < bracket.rows.size(); ++i) {
+    const BracketRow& row = bracket.rows[i];
+    swept.beside.emplace_back(row.category, row.bytes[1]);
+  }
+  return swept;
+}
+
+CategoryBytes estimated_bytes(const MemoryBracket& bracket) {
+  CategoryBytes bytes{};
+  for (size_t i = 0; i < kCategories; ++i) bytes[i] = bracket.rows[i].bytes[1];
+  return bytes;
+}
+
+// What the model's steps are known by was read with the first mesh.
+bool add_steps(const Options& options, const SweepMesh& mesh,
+               BudgetInput& input, const Sweep& sweep,
+               std::vector<SweepPoint>& points, Diagnostics& diags) {
+  const Manifest& manifest = sweep.inputs.manifest;
+  const StepRequest request = {options.planning, options.memory,
+                               options.workload};
+  Steps steps(request, *sweep.model, manifest, mesh.plan, &sweep.inputs.rules);
+  for (const Workload& workload : sweep.workloads) {
+    for (const StepOptions& step : sweep.steps) {
+      const StepOptions sized = sweep.model->sized(step);
+      for (const SweepDevice& device : sweep.devices) {
+        input.options.limit = device.limit;
+        input.options.reserve = device.reserve;
+        const auto budget = make_budget(manifest, mesh.plan, input.groups,
+                                        input.options, diags);
+        if (!budget) return false;
+        const auto bracket =
+            steps.bracket({workload.batch, workload.seq}, input.options,
+                          *budget, sized, diags);
+        if (!bracket) return false;
+        SweepPoint point =
+            sweep_point(manifest, mesh, input.groups, input.options, *budget);
+        point.batch = workload.batch;
+        point.seq = workload.seq;
+        set_step(swept_step(*bracket, step), estimated_bytes(*bracket), point);
+        points.push_back(std::move(point));
+      }
+    }
+  }
+  return true;
+}
+
+// What a sweep from shapes leaves out is the same on every mesh: reported once.
+void report_source(const Options& options, const SweepMesh& mesh,
+                   const Sweep& sweep, Diagnostics& diags) {
+  if (sweep.model->from() != BracketSource::Shapes) return;
+  const Manifest& manifest = sweep.inputs.manifest;
+  const StepRequest request = {options.planning, options.memory,
+                               options.workload};
+  const Steps steps(request, *sweep.model, manifest, mesh.plan,
+                    &sweep.inputs.rules);
+  const Workload& workload = sweep.workloads.front();
+  const StepOptions& step = sweep.steps.front();
+  report_by_shapes(
+      manifest,
+      steps.by_shapes({workload.batch, workload.seq}, sweep.model->sized(step)),
+      step.segments.attention, diags);
+}
+
+SweptServing swept_serving(const Serving& serving) {
+  SweptServing swept;
+  swept.starts = serving.starts();
+  swept.reasons = serving.problems;
+  if (serving.missing_at_start > 0) {
+    swept.reasons.push_back(
+        bytes_text(static_cast<double>(serving.missing_at_start)) +
+        " of its share are taken before it starts");
+  }
+  if (serving.missing_for_steps > 0) {
+    swept.reasons.push_back(
+        "a step takes " +
+        bytes_text(static_cast<double>(serving.missing_for_steps)) +
+        " more than the share leaves");
+  }
+  const ServedStage& stage = serving.stage();
+  swept.weights = stage.weights.total;
+  swept.cache = stage.available.estimate;
+  if (!swept.starts) return swept;
+  if (stage.pools[1]) swept.tokens = stage.pools[1]->tokens;
+  for (size_t end = 0; end < swept.sequences.size(); ++end) {
+    swept.sequences[end] = serving.sequences(end);
+  }
+  return swept;
+}
+
+bool add_served(const Options& options, const SweepMesh& mesh,
+                const Sweep& sweep, std::vector<SweepPoint>& points,
+                Diagnostics& diags) {
+  for (const Workload& workload : sweep.workloads) {
+    for (const SweepDevice& device : sweep.devices) {
+      auto input = serving_input(options.engine, options.memory, *sweep.served,
+                                 *device.limit, mesh.plan.mesh, diags);
+      if (!input) return false;
+      input->seq = workload.seq;
+      input->batch = workload.batch;
+      input->all_degrees = false;
+      const auto serving = serve(sweep.served->model, *input, diags);
+      if (!serving) return false;
+      SweepPoint point;
+      point.batch = workload.batch;
+      point.seq = workload.seq;
+      point.limit = device.limit;
+      point.serving = swept_serving(*serving);
+      const int64_t cache = std::max<int64_t>(point.serving->cache, 0);
+      point.bytes[static_cast<size_t>(Category::Parameters)] =
+          point.serving->weights;
+      point.bytes[static_cast<size_t>(Category::KvCache)] = cache;
+      point.total = point.serving->weights + cache;
+      point.headroom = point.serving->cache;
+      const bool runs = serving->starts() && serving->missing_for_steps == 0;
+      point.fits = runs && serving->holds(0);
+      point.may_fit = runs && !point.fits && serving->holds(2);
+      points.push_back(std::move(point));
+    }
+  }
+  return true;
+}
+
 std::string codes_of_errors(const Diagnostics& diags) {
   std::set<Code> codes;
   for (const Diagnostic& each : diags.all()) {
@@ -390,31 +351,63 @@ std::string codes_of_errors(const Diagnostics& diags) {
   return text;
 }
 
+// What prevents an answer on one mesh, as errors of the run.
+void report_on(const Mesh& mesh, const Diagnostics& found, Diagnostics& diags) {
+  for (Diagnostic each : found.all()) {
+    if (each.severity != Severity::Error) continue;
+    each.facts.push_back("on mesh " + mesh_text(mesh));
+    diags.add(std::move(each));
+  }
+}
+
 // What became of one mesh.
 struct Swept {
   Findings findings;
-  std::optional<SweepMesh> mesh;  // empty: diagnostics say why
-  std::vector<SweepPoint> points;
+  Diagnostics of_steps = {};  // and of engines: their errors are the run's
+  bool stopped = false;       // by what they are about
+  std::optional<SweepMesh> mesh = {};  // empty: diagnostics say why
+  std::vector<SweepPoint> points = {};
+
+  bool ends_run() const { return stopped || findings.diags().cannot_run(); }
 };
 
-// Safe to call from several threads, each with `names` of its own. What the
-// rules are to the names is reported where `of_names` is given.
-Swept sweep_mesh(const Options& options, const Mesh& mesh, const Sweep& sweep,
-                 NamesRead& names, Host& host, Diagnostics* of_names) {
-  Swept swept{Findings(options), {}, {}};
+// Thousands of meshes are kept, of whose plans nobody asks any more.
+SweepMesh kept(SweepMesh mesh) {
+  mesh.plan.placement_of = {};
+  mesh.plan.placements = {};
+  mesh.plan.rules = {};
+  return mesh;
+}
+
+// Safe to call from several threads, each with `names` of its own, once the
+// model of a step is read. What is the same on every mesh is reported where
+// `of_all` is given, and the model read.
+Swept sweep_mesh(const Options& options, const Mesh& mesh, Sweep& sweep,
+                 NamesRead& names, Host& host, Diagnostics* of_all) {
+  Swept swept{Findings(options)};
   Diagnostics& diags = swept.findings.diags();
   auto plan =
       resolve(sweep.kinds.firsts, sweep.inputs.rules, sweep.kinds.matches, mesh,
               sweep.inputs.how, sweep.kinds.known, diags);
-  // Limits come from the list of devices.
   const PlanRequest& planning = options.planning;
   MemoryRequest memory = options.memory;
   memory.hardware.reset();
   memory.limit.reset();
   memory.reserve_fraction = 0;
   if (!plan || !lint_mesh(planning, sweep, *plan, diags)) return swept;
+  if (sweep.served) {
+    SweepMesh added{*std::move(plan),
+                    {},
+                    diags.count(Severity::Error),
+                    diags.count(Severity::Warning),
+                    codes_of_errors(diags)};
+    swept.stopped =
+        !add_served(options, added, sweep, swept.points, swept.of_steps);
+    if (!swept.stopped) swept.mesh = kept(std::move(added));
+    return swept;
+  }
   plan = unfolded(*std::move(plan), sweep.kinds);
-  if (of_names != nullptr && !lint_names(planning, sweep, *plan, *of_names)) {
+  if (of_all != nullptr && !lint_names(planning, sweep, *plan, *of_all)) {
     return swept;
   }
   std::optional<BudgetInput> input = budget_input(
@@ -423,12 +416,20 @@ Swept sweep_mesh(const Options& options, const Mesh& mesh, const Sweep& sweep,
   SweepMesh added{*std::move(plan), input->options.kv_sharding,
                   diags.count(Severity::Error), diags.count(Severity::Warning),
                   codes_of_errors(diags)};
-  if (!add_points(sweep, added, *input, swept.points, diags)) return swept;
-  // Thousands of meshes are kept, of whose plans nobody asks any more.
-  added.plan.placement_of = {};
-  added.plan.placements = {};
-  added.plan.rules = {};
-  swept.mesh = std::move(added);
+  if (sweep.steps.empty()) {
+    if (!add_points(sweep, added, *input, swept.points, diags)) return swept;
+  } else {
+    if (!sweep.model && of_all != nullptr) {
+      const StepRequest request = {planning, options.memory, options.workload};
+      sweep.model =
+          step_model(request, sweep.inputs.manifest, *input, host, *of_all);
+    }
+    swept.stopped = !sweep.model || !add_steps(options, added, *input, sweep,
+                                               swept.points, swept.of_steps);
+    if (swept.stopped) return swept;
+    if (of_all != nullptr) report_source(options, added, sweep, *of_all);
+  }
+  swept.mesh = kept(std::move(added));
   return swept;
 }
 
@@ -441,10 +442,12 @@ bool take(Swept swept, const Mesh& mesh, Sweep& sweep, Diagnostics& diags) {
     }
     sweep.meshes.push_back(*std::move(swept.mesh));
   }
-  return !swept.findings.prevent_running(mesh, diags);
+  report_on(mesh, swept.of_steps, diags);
+  return !swept.findings.prevent_running(mesh, diags) && !swept.stopped;
 }
 
-// Every mesh, in order; the first tells what names say, which the others copy.
+// Every mesh, in order; the first that has an answer tells what is the same on
+// all, which the others copy.
 bool sweep_all(Context& context, const std::vector<Mesh>& meshes,
                Sweep& sweep) {
   const Options& options = context.options;
@@ -456,13 +459,13 @@ bool sweep_all(Context& context, const std::vector<Mesh>& meshes,
   // Behind the first mesh without an answer nobody looks.
   std::atomic<int64_t> end = count;
   std::atomic<int64_t> next = 0;
-  const auto sweep_next = [&](NamesRead& names, Diagnostics* of_names) {
+  const auto sweep_next = [&](NamesRead& names, Diagnostics* of_all) {
     const int64_t i = next++;
     if (i >= end) return false;
     const Mesh& mesh = meshes[static_cast<size_t>(i)];
     pieces.begin(mesh_text(mesh));
-    Swept one = sweep_mesh(options, mesh, sweep, names, host, of_names);
-    if (one.findings.diags().cannot_run()) {
+    Swept one = sweep_mesh(options, mesh, sweep, names, host, of_all);
+    if (one.ends_run()) {
       const std::lock_guard lock(mutex);
       end = std::min<int64_t>(end, i + 1);
     }
@@ -471,9 +474,13 @@ bool sweep_all(Context& context, const std::vector<Mesh>& meshes,
   };
   count_lines(sweep.inputs.rules.sources);
   count_lines(sweep.inputs.manifest.sources);
-  sweep_next(sweep.names, &context.diags);
+  int64_t begun = 0;
+  while (sweep_next(sweep.names, &context.diags) &&
+         !swept[static_cast<size_t>(begun)]->mesh) {
+    ++begun;
+  }
   const int threads = thread_count(options.planning.jobs);
-  const int64_t shares = std::min<int64_t>(threads, count - 1);
+  const int64_t shares = std::clamp<int64_t>(threads, 0, count - next);
   parallel_for(shares, threads, [&](int64_t) {
     NamesRead names = sweep.names;
     while (sweep_next(names, nullptr)) {
@@ -489,20 +496,45 @@ bool sweep_all(Context& context, const std::vector<Mesh>& meshes,
 
 bool check_count(const Sweep& sweep, size_t meshes, Diagnostics& diags) {
   const size_t workloads = std::max<size_t>(1, sweep.workloads.size());
-  if (meshes <= kMaxPoints / workloads / sweep.devices.size()) return true;
+  if (meshes <= kMaxPoints / sweep.points_of_mesh()) return true;
   diags
       .error(Code::Usage, {},
              "the sweep has more than " +
                  count_text(static_cast<int64_t>(kMaxPoints)) + " points")
       .fact(plural(static_cast<int64_t>(meshes), "mesh") + ", " +
             plural(static_cast<int64_t>(workloads), "workload") + ", " +
+            (sweep.steps.empty()
+                 ? ""
+                 : plural(static_cast<int64_t>(sweep.steps.size()), "way") +
+                       " to do a step, ") +
             plural(static_cast<int64_t>(sweep.devices.size()), "device"))
       .help("give shorter lists");
   return false;
 }
 
+// The workload with the fewest sequences, in the most parts, stands for all.
+bool check_steps(const Options& options, Diagnostics& diags) {
+  MemoryRequest memory = options.memory;
+  WorkloadRequest workload = options.workload;
+  const SweepRequest& sweep = options.sweep;
+  if (!sweep.batch.empty()) {
+    memory.batch = *std::min_element(sweep.batch.begin(), sweep.batch.end());
+  }
+  if (!sweep.microbatches.empty()) {
+    workload.step.microbatches =
+        *std::max_element(sweep.microbatches.begin(), sweep.microbatches.end());
+  }
+  return check_memory_request(memory, options.planning.mode, diags) &&
+         check_step_request({options.planning, memory, workload}, diags);
+}
+
 std::optional<Sweep> run(Context& context) {
   const Options& options = context.options;
+  if (!check_engine_request(options.engine, options.memory,
+                            options.planning.mode, context.diags) ||
+      !check_steps(options, context.diags)) {
+    return std::nullopt;
+  }
   auto inputs = read_inputs(options.planning, context.host, context.diags,
                             context.progress);
   if (!inputs) return std::nullopt;
@@ -519,9 +551,19 @@ std::optional<Sweep> run(Context& context) {
               std::move(kinds),
               {},
               sweep_workloads(options.sweep),
+              {},
               *std::move(devices),
               {},
+              {},
               {}};
+  if (options.engine.name) {
+    sweep.served = served_models(options.engine, sweep.inputs.manifest,
+                                 context.host, context.diags);
+    if (!sweep.served) return std::nullopt;
+  }
+  if (asks_for_step(options.planning, options.memory)) {
+    sweep.steps = sweep_steps(options.sweep, options.workload.step);
+  }
   if (!check_count(sweep, meshes->size(), context.diags)) return std::nullopt;
   if (!sweep_all(context, *meshes, sweep)) return std::nullopt;
   return sweep;
@@ -543,7 +585,21 @@ std::string trained_text(const Sweep& sweep) {
   return training_note(trained, frozen);
 }
 
-std::string sweep_headline(const Sweep& sweep, int64_t fitting) {
+// "6 points, 2 of which fit and 3 may"
+std::string fitting_text(int64_t points, int64_t fitting, int64_t perhaps) {
+  if (fitting == points) return ", all of which fit";
+  if (fitting == 0 && perhaps == 0) return ", none of which fits";
+  if (perhaps == 0) return ", " + count_text(fitting) + " of which fit";
+  if (fitting == 0) {
+    return perhaps == points ? ", all of which may fit"
+                             : ", " + count_text(perhaps) + " of which may fit";
+  }
+  return ", " + count_text(fitting) + " of which fit and " +
+         count_text(perhaps) + " may";
+}
+
+std::string sweep_headline(const Sweep& sweep, int64_t fitting,
+                           int64_t perhaps) {
   const auto points = static_cast<int64_t>(sweep.points.size());
   const Manifest& manifest = sweep.inputs.manifest;
   std::string line =
@@ -552,9 +608,7 @@ std::string sweep_headline(const Sweep& sweep, int64_t fitting) {
       bytes_text(static_cast<double>(manifest.total_bytes())) + "; " +
       plural(points, "point");
   if (sweep.devices.front().limit) {
-    line += fitting == points ? ", all of which fit"
-            : fitting == 0    ? ", none of which fits"
-                              : ", " + count_text(fitting) + " of which fit";
+    line += fitting_text(points, fitting, perhaps);
   }
   const auto wrong = std::count_if(sweep.points.begin(), sweep.points.end(),
                                    [&](const SweepPoint& point) {
@@ -572,6 +626,9 @@ Exit run_sweep(Context& context) {
   const auto fitting =
       std::count_if(sweep->points.begin(), sweep->points.end(),
                     [](const SweepPoint& point) { return point.fits; });
+  const auto perhaps =
+      std::count_if(sweep->points.begin(), sweep->points.end(),
+                    [](const SweepPoint& point) { return point.may_fit; });
   const bool limited = sweep->devices.front().limit.has_value();
   Report report;
   report.command = "sweep";
@@ -582,9 +639,14 @@ Exit run_sweep(Context& context) {
       {"meshes", Count{static_cast<int64_t>(sweep->meshes.size())}},
       {"points", Count{static_cast<int64_t>(sweep->points.size())}},
       {"fitting", limited ? Cell(Count{fitting}) : Cell()},
+      {"may_fit", limited ? Cell(Count{perhaps}) : Cell()},
+      {"memory_bracket_from",
+       sweep->model
+           ? Cell(std::string(bracket_source_name(sweep->model->from())))
+           : Cell()},
       {"errors", Count{context.diags.count(Severity::Error)}},
       {"warnings", Count{context.diags.count(Severity::Warning)}}};
-  report.headline = {sweep_headline(*sweep, fitting)};
+  report.headline = {sweep_headline(*sweep, fitting, perhaps)};
   if (std::string common = common_text(sweep->points, sweep->meshes);
       !common.empty()) {
     report.headline.push_back("each on " + std::move(common));
@@ -599,19 +661,8 @@ Exit run_sweep(Context& context) {
   if (sweep->names.trained) report.notes.push_back(trained_text(*sweep));
   add_topology(context, report);
   const Exit exit = finish(context, std::move(report));
-  return exit == Exit::Fine && fitting == 0 ? Exit::Findings : exit;
-}
-
-const std::vector<Flag>& sweep_flags() {
-  static const std::vector<Flag> kFlags = {
-      {"over", 0, Takes::Text, "A,B", "Inputs",
-       "axes to cut --devices over, in every way", "sweep", false, true,
-       nullptr,
-       [](const Setting& s, Options& o, Diagnostics& d) {
-         o.sweep.over = axes_of(s, d);
-       }},
-  };
-  return kFlags;
+  return exit == Exit::Fine && fitting == 0 && perhaps == 0 ? Exit::Findings
+                                                            : exit;
 }
 
 }  // namespace shardplan::cli

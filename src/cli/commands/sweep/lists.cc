@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "cli/commands/sweep/sweep.h"
+#include "cli/flag_values.h"
+#include "cli/flags.h"
+#include "cli/options.h"
+#include "memory/sweep.h"
+#include "session/session.h"
+
+namespace shardplan::cli {
+namespace {
+
+// More take too long to read, let alone to compute.
+constexpr size_t kMaxMeshes = 10'000;
+
+void add_once(Mesh mesh, std::vector<Mesh>& meshes) {
+  if (std::find(meshes.begin(), meshes.end(), mesh) == meshes.end()) {
+    meshes.push_back(std::move(mesh));
+  }
+}
+
+// `tp=1,2,4` as tp=1, tp=2 and tp=4: a size alone is another one of the axis
+// before it. In the order written, the last list fastest.
+std::vector<std::string> listed_meshes(const std::string& text) {
+  std::vector<std::vector<std::string>> axes;  // spellings of each
+  for (const std::string& part : split_list(text)) {
+    const bool is_size =
+        !part.empty() && part.find_first_not_of("0123456789") == part.npos;
+    const size_t sign = axes.empty() ? std::string::npos
+                                     : axes.back().front().find_first_of("=:");
+    if (is_size && sign != std::string::npos) {
+      axes.back().push_back(axes.back().front().substr(0, sign + 1) + part);
+    } else {
+      axes.push_back({part});
+    }
+  }
+  std::vector<std::string> meshes = {""};
+  for (const std::vector<std::string>& spellings : axes) {
+    std::vector<std::string> more;
+    for (const std::string& mesh : meshes) {
+      for (const std::string& axis : spellings) {
+        if (more.size() == kMaxMeshes + 1) break;
+        more.push_back(mesh + (mesh.empty() ? "" : ",") + axis);
+      }
+    }
+    meshes = std::move(more);
+  }
+  return meshes;
+}
+
+// The meshes of one text, for every number of devices that was given.
+bool add_written(const SweepRequest& sweep, const PlanRequest& planning,
+                 const std::string& text, std::vector<Mesh>& meshes,
+                 Diagnostics& diags) {
+  const auto source = std::make_shared<SourceFile>(planning.mesh->name(), text);
+  std::vector<std::optional<int64_t>> counts(sweep.devices.begin(),
+                                             sweep.devices.end());
+  if (counts.empty()) counts.emplace_back();
+  for (const std::optional<int64_t>& count : counts) {
+    auto mesh = written_mesh(source, planning, count, diags);
+    if (!mesh) return false;
+    add_once(std::move(mesh->mesh), meshes);
+  }
+  return true;
+}
+
+bool add_over(const SweepRequest& sweep, std::vector<Mesh>& meshes,
+              Diagnostics& diags) {
+  if (sweep.devices.empty()) {
+    diags.error(Code::Usage, {}, "`--over` needs numbers of devices to cut")
+        .help("add `--devices`, e.g. `--devices 8,16,64`, or `--topology`");
+    return false;
+  }
+  for (const int64_t devices : sweep.devices) {
+    auto made = factorizations(devices, sweep.over, kMaxMeshes);
+    if (!made || meshes.size() + made->size() > kMaxMeshes) {
+      diags
+          .error(Code::Usage, {},
+                 "`--over` makes more than " +
+                     count_text(static_cast<int64_t>(kMaxMeshes)) + " meshes")
+          .help("name fewer axes, or fewer numbers of devices");
+      return false;
+    }
+    for (Mesh& mesh : *made) add_once(std::move(mesh), meshes);
+  }
+  return true;
+}
+
+bool check_over(const AxisNames& over, Diagnostics& diags) {
+  for (size_t i = 0; i < over.size(); ++i) {
+    if (std::find(over.begin(), over.begin() + static_cast<std::ptrdiff_t>(i),
+                  over[i]) == over.begin() + static_cast<std::ptrdiff_t>(i)) {
+      continue;
+    }
+    diags.error(Code::Usage, {}, "`--over` names axis `" + over[i] + "` twice")
+        .help("name each axis once");
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<std::vector<Mesh>> sweep_meshes(const SweepRequest& sweep,
+                                              const PlanRequest& planning,
+                                              const RuleSet& rules,
+                                              Diagnostics& diags) {
+  std::vector<Mesh> meshes;
+  if (!sweep.over.empty()) {
+    if (planning.mesh != nullptr) {
+      return diags
+          .error(Code::Usage, {}, "both `--mesh` and `--over` are given")
+          .help("name the meshes, or the axes to make them of");
+    }
+    // What devices hold does not depend on the slices that a topology names.
+    if (planning.slices && !planning.topology) {
+      return diags
+          .error(Code::Usage, {}, "both `--slices` and `--over` are given")
+          .help(
+              "leave `--slices` out: what devices hold does not depend on "
+              "slices");
+    }
+    if (!check_over(sweep.over, diags) || !add_over(sweep, meshes, diags)) {
+      return std::nullopt;
+    }
+    return meshes;
+  }
+  if (planning.mesh != nullptr) {
+    for (const std::string& text : split_list(planning.mesh->text(), ';')) {
+      for (const std::string& mesh : listed_meshes(text)) {
+        if (!add_written(sweep, planning, mesh, meshes, diags)) {
+          return std::nullopt;
+        }
+        if (meshes.size() <= kMaxMeshes) continue;
+        return diags.error(Code::Usage, {},
+                           "`--mesh` makes more than " +
+                               count_text(static_cast<int64_t>(kMaxMeshes)) +
+                               " meshes");
+      }
+    }
+    return meshes;
+  }
+  if (!rules.mesh) {
+    return diags.error(Code::InvalidMesh, {}, "no mesh was given")
+        .help(
+            "add `--mesh \"fsdp=8,tp=4;fsdp=16,tp=2\"`, or `--devices 8,16 "
+            "--over fsdp,tp`");
+  }
+  auto mesh = mesh_of_rules(rules, planning, diags);
+  if (!mesh) return std::nullopt;
+  meshes.push_back(std::move(mesh->mesh));
+  return meshes;
+}
+
+std::vector<Workload> sweep_workloads(const SweepRequest& sweep) {
+  std::vector<Workload> workloads;
+  std::vector<int64_t> batches = sweep.batch;
+  if (batches.empty()) batches.push_back(1);
+  for (const int64_t batch : batches) {
+    for (const int64_t seq : sweep.seq) workloads.push_back({batch, seq});
+  }
+  return workloads;
+}
+
+std::vector<StepOptions> sweep_steps(const SweepRequest& sweep,
+                                     const StepOptions& step) {
+  std::vector<StepOptions> steps;
+  std::vector<int64_t> parts = sweep.microbatches;
+  std::vector<Remat> policies = sweep.remat;
+  if (parts.empty()) parts.push_back(step.microbatches);
+  if (policies.empty()) policies.push_back(step.remat);
+  for (const int64_t microbatches : parts) {
+    for (const Remat& remat : policies) {
+      steps.push_back(step);
+      steps.back().microbatches = microbatches;
+      steps.back().remat = remat;
+    }
+  }
+  return steps;
+}
+
+std::optional<std::vector<SweepDevice>> sweep_devices(
+    const SweepRequest& sweep, const MemoryRequest& memory, Host& host,
+    Diagnostics& diags) {
+  std::vector<SweepDevice> devices;
+  std::vector<std::optional<std::string>> names(sweep.hardware.begin(),
+                                                sweep.hardware.end());
+  if (names.empty()) names.emplace_back();
+  for (const std::optional<std::string>& name : names) {
+    MemoryRequest own = memory;
+    own.hardware = name;
+    SweepDevice device;
+    device.limit = device_limit(own, host, diags);
+    if (diags.cannot_run()) return std::nullopt;
+    const auto reserve = reserve_bytes(own, device.limit, diags);
+    if (!reserve) return std::nullopt;
+    device.reserve = *reserve;
+    devices.push_back(std::move(device));
+  }
+  return devices;
+}
+
+const std::vector<Flag>& sweep_flags() {
+  static const std::vector<Flag> kFlags = {
+      {"over", 0, Takes::Text, "A,B", "Inputs",
+       "axes to cut --devices over, in every way", "sweep", false, true,
+       nullptr,
+       [](const Setting& s, Options& o, Diagnostics& d) {
+         o.sweep.over = axes_of(s, d);
+       }},
+  };
+  return kFlags;
+}
+
+}  // namespace shardplan::cli

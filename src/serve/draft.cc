@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/draft.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/text.h"
+#include "serve/degrees.h"
+
+namespace shardplan {
+namespace {
+
+std::string draft_text(const ServingInput& input) {
+  return "draft " + in_backticks(input.draft->manifest->title);
+}
+
+std::string amount_of(int64_t bytes) {
+  return bytes_text(static_cast<double>(bytes));
+}
+
+int64_t vocabulary_of(const ServedModel& model) {
+  return step_widths(model, {}).vocab;
+}
+
+EngineMesh draft_mesh(const ServingInput& input) {
+  EngineMesh mesh = input.mesh;
+  mesh.pp = 1;
+  return mesh;
+}
+
+// Of each token over all layers; empty where some keep a state or a window.
+std::optional<int64_t> plain_token_bytes(
+    const std::vector<CacheLayer>& layers) {
+  int64_t sum = 0;
+  for (const CacheLayer& layer : layers) {
+    if (layer.window > 0 || layer.state_bytes > 0) return std::nullopt;
+    const auto more = checked_add(sum, layer.token_bytes);
+    if (!more) return std::nullopt;
+    sum = *more;
+  }
+  return sum;
+}
+
+std::optional<std::vector<CacheLayer>> layers_of_draft(
+    const ServingInput& input, Diagnostics& diags) {
+  const ModelFacts& facts = input.draft->manifest->facts;
+  auto layers = cache_layers(facts, 0, facts.layers.value_or(0), input.mesh.tp,
+                             input.kv_dtype);
+  if (layers) return layers;
+  return diags.error(
+      Code::MissingFacts, {},
+      "what layers of the " + draft_text(input) + " keep is not known");
+}
+
+// SGLang: a layer of the draft is taken to keep as much as one of the model.
+bool size_as_the_model(const ServedModel& model, const ServingInput& input,
+                       ServedDraft& draft, Diagnostics& diags) {
+  const ModelFacts& facts = model.manifest->facts;
+  const auto of_model = cache_layers(facts, 0, facts.layers.value_or(0),
+                                     input.mesh.tp, input.kv_dtype);
+  const auto tokens =
+      of_model ? plain_token_bytes(*of_model) : std::optional<int64_t>();
+  const auto own = plain_token_bytes(draft.layers);
+  if (!tokens || !own || of_model->empty()) {
+    diags.error(Code::MissingFacts, {},
+                "how SGLang sizes the cache of a draft beside layers with "
+                "windows or states is not known");
+    return false;
+  }
+  const auto count = static_cast<int64_t>(draft.layers.size());
+  const auto layers = static_cast<int64_t>(of_model->size());
+  const auto sized = static_cast<int64_t>(Int128{*tokens} * count / layers);
+  draft.layers = {{.token_bytes = sized, .latent = of_model->front().latent}};
+  if (sized == *own) return true;
+  draft.remarks.push_back(
+      "the draft's cache is sized as layers of the model, " + amount_of(sized) +
+      " a token, and takes " + amount_of(*own) +
+      (*own > sized ? ": the rest comes out of what the share leaves" : ""));
+  return true;
+}
+
+}  // namespace
+
+std::optional<ServedDraft> served_draft(const ServedModel& model,
+                                        const ServingInput& input,
+                                        Diagnostics& diags) {
+  const bool blocks = input.engine->pool == PoolKind::Blocks;
+  if (!blocks && input.mesh.pp > 1) {
+    return diags
+        .error(Code::Usage, {},
+               "which stage runs a draft is not known of " +
+                   std::string(input.engine->title))
+        .help("leave out `--stages`, or `--draft`");
+  }
+  ServedDraft draft;
+  WeightsInput how;
+  how.degrees = degrees_of(*input.engine, draft_mesh(input));
+  how.vocab_multiple = input.engine->vocab_multiple;
+  const std::vector<bool> all(input.draft->groups.groups.size(), true);
+  const auto weights = rank_weights(*input.draft, all, how);
+  if (!weights) {
+    return diags.error(Code::InvalidMesh, {},
+                       "bytes of the draft's weights exceed 63 bits");
+  }
+  draft.weights = *weights;
+  auto layers = layers_of_draft(input, diags);
+  if (!layers) return std::nullopt;
+  draft.layers = *std::move(layers);
+  if (!blocks && !size_as_the_model(model, input, draft, diags)) {
+    return std::nullopt;
+  }
+  return draft;
+}
+
+void add_draft(const ServedDraft& draft, ServedStage& stage) {
+  stage.weights.draft = draft.weights.total;
+  stage.weights.total += draft.weights.total;
+  stage.layers.insert(stage.layers.end(), draft.layers.begin(),
+                      draft.layers.end());
+}
+
+void add_draft_problems(const ServedModel& model, const ServingInput& input,
+                        Serving& answer) {
+  const auto cut_at = [&](const EngineMesh& mesh) {
+    std::vector<std::string> found =
+        cut_problems(*input.draft, *input.engine, mesh);
+    for (std::string& problem : found) {
+      problem = draft_text(input) + ": " + problem;
+    }
+    return found;
+  };
+  for (std::string& problem : cut_at(draft_mesh(input))) {
+    answer.problems.push_back(std::move(problem));
+  }
+  for (DegreeVerdict& verdict : answer.verdicts) {
+    if (verdict.of != DegreeOf::Tensor) continue;
+    EngineMesh mesh = draft_mesh(input);
+    mesh.tp = verdict.degree;
+    for (std::string& problem : cut_at(mesh)) {
+      if (verdict.legal) verdict.reasons.clear();  // what it would cost
+      verdict.legal = false;
+      verdict.reasons.push_back(std::move(problem));
+    }
+  }
+  if (input.engine->pool == PoolKind::Blocks) {
+    const int64_t own = vocabulary_of(*input.draft);
+    const int64_t of_model = vocabulary_of(model);
+    if (own != of_model) {
+      answer.problems.push_back(draft_text(input) + " has a vocabulary of " +
+                                count_text(own) + ", the model one of " +
+                                count_text(of_model));
+    }
+  } else if (input.mesh.dp_attention && input.mesh.dp > 1) {
+    answer.problems.emplace_back(
+        "a draft that is a model by itself does not go with "
+        "`--dp-attention`");
+  }
+}
+
+}  // namespace shardplan

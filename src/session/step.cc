@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/step.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "activations/step_memory.h"
+#include "base/checked.h"
+#include "base/text.h"
+#include "core/facts.h"
+#include "findings/step_findings.h"
+#include "io/hf_config/facts.h"
+#include "io/load.h"
+#include "model/forward/parameter_names.h"
+#include "model/forward/recognise.h"
+#include "model/units.h"
+#include "session/step_changes.h"
+
+namespace shardplan {
+namespace {
+
+int64_t size_of(const Mesh& mesh, const AxisNames& axes) {
+  int64_t size = 1;
+  for (const Axis& axis : mesh.axes()) {
+    if (contains(axes, axis.name)) size *= axis.size;
+  }
+  return size;
+}
+
+// As asked for; else those of the rules, and all that are called so.
+WorkloadAxes axes_of_workload(const MemoryRequest& memory, const RuleSet& rules,
+                              const Mesh& mesh) {
+  WorkloadAxes axes;
+  Diagnostics quiet;
+  auto table = rules.partition_axis;
+  if (!table) table = resolve_partition_axis(default_partition_axis(), quiet);
+  const auto of_table = [&](std::string_view field) -> AxisNames {
+    const auto number = find_partition_field(field);
+    if (!table || !number || !(*table)[*number]) return {};
+    return (*table)[*number]->axes;
+  };
+  const AxisNames batch =
+      memory.batch_axes.empty() ? of_table("batch_axis") : memory.batch_axes;
+  const AxisNames sequence = memory.sequence_axes.empty()
+                                 ? of_table("sequence_axis")
+                                 : memory.sequence_axes;
+  for (const Axis& axis : mesh.axes()) {
+    if (axis.size == 1 || (memory.stages && memory.stages->axis == axis.name)) {
+      continue;
+    }
+    const bool asked = contains(batch, axis.name);
+    const bool called = memory.batch_axes.empty() &&
+                        is_gathered_axis(axis.name) &&
+                        !contains(sequence, axis.name);
+    if (asked || called) {
+      axes.batch.push_back(axis.name);
+    } else if (contains(sequence, axis.name)) {
+      axes.sequence.push_back(axis.name);
+    }
+  }
+  return axes;
+}
+
+// Rules under which values are cut as the workload is.
+RuleSet rules_with(const RuleSet& rules, const WorkloadAxes& axes) {
+  RuleSet changed = rules;
+  Diagnostics quiet;
+  if (!changed.partition_axis) {
+    changed.partition_axis =
+        resolve_partition_axis(default_partition_axis(), quiet);
+  }
+  const auto set = [&](std::string_view field, const AxisNames& names) {
+    const auto number = find_partition_field(field);
+    if (!changed.partition_axis || !number) return;
+    (*changed.partition_axis)[*number] = AxisValue{names, names.size() != 1};
+  };
+  set("batch_axis", axes.batch);
+  set("sequence_axis", axes.sequence);
+  set("query_sequence_axis", axes.sequence);
+  return changed;
+}
+
+// Bytes of an activation's number: as weights are computed with, else as most
+// of them are stored.
+DType compute_dtype(const Manifest& manifest, const StateOptions& state) {
+  if (state.compute_dtype) return *state.compute_dtype;
+  if (state.param_dtype) return *state.param_dtype;
+  std::map<DType, Int128> elements;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    elements[manifest.type(i).dtype] += manifest.type(i).elements();
+  }
+  const auto most = std::max_element(
+      elements.begin(), elements.end(),
+      [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most == elements.end()) return DType::F32;
+  const DType dtype = most->first;
+  const bool known =
+      dtype == DType::F64 || dtype == DType::F32 || dtype == DType::F16;
+  // Quantised weights are multiplied with activations of 16 bits.
+  return known ? dtype : DType::BF16;
+}
+
+// Of a number of the widest adapter; 0 without any.
+int64_t widest_adapter(const Manifest& manifest, const BudgetInput& budget) {
+  int64_t most = 0;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    if (adapter_part(manifest.name(i)).empty()) continue;
+    const bool trained = budget.trained.empty() || budget.trained[i];
+    const TensorType type =
+        stored_type(manifest.type(i), budget.options.state, trained);
+    most = std::max(most, byte_count(1, type.dtype).value_or(0));
+  }
+  return most;
+}
+
+// Nothing where all are trained. What has no gradient, such as packed weights,
+// counts as frozen where anything does.
+std::vector<bool> frozen_of(const Manifest& manifest,
+                            const TrainedParameters& trained) {
+  std::vector<bool> frozen(trained.size());
+  for (size_t i = 0; i < trained.size(); ++i) {
+    frozen[i] = !trained[i] || !is_trainable(manifest.type(i).dtype);
+  }
+  const bool any =
+      std::find(trained.begin(), trained.end(), false) != trained.end();
+  return any ? frozen : std::vector<bool>{};
+}
+
+std::string axes_text(const Mesh& mesh, const AxisNames& axes) {
+  std::string text;
+  for (const Axis& axis : mesh.axes()) {
+    if (!contains(axes, axis.name)) continue;
+    text +=
+        (text.empty() ? "" : ",") + axis.name + "=" + std::to_string(axis.size);
+  }
+  return text;
+}
+
+std::string workload_text(const StepRequest& request, const Steps& steps,
+                          const StepWorkload& workload, const Mesh& mesh,
+                          DType dtype) {
+  const StepOptions& step = request.workload.step;
+  const Steps::Pass pass = steps.pass_of(workload, step.microbatches);
+  std::string text = "training step of " + plural(workload.batch, "sequence") +
+                     " of " + count_text(workload.seq) + " tokens";
+  if (step.microbatches > 1) {
+    text += " in " + count_text(step.microbatches) + " micro-batches";
+  }
+  text += ": " + std::to_string(pass.sequences) + " per device at a time";
+  const WorkloadAxes& axes = steps.axes();
+  if (!axes.batch.empty())
+    text += ", batch over " + axes_text(mesh, axes.batch);
+  if (!axes.sequence.empty()) {
+    text += ", tokens over " + axes_text(mesh, axes.sequence);
+  }
+  text += "; activations in " + std::string(dtype_name(dtype)) + "; remat " +
+          remat_text(step.remat) + "; " +
+          (step.segments.attention == AttentionKind::Flash
+               ? "flash attention"
+               : "scores of attention held");
+  if (step.framework != &frameworks().front()) {
+    text += "; " + std::string(step.framework->summary);
+  }
+  if (step.kernels == Kernels::Fused) text += "; fused kernels";
+  if (step.kernels == Kernels::Eager) text += "; operation by operation";
+  if (step.segments.dropout) text += "; masks of dropout";
+  if (step.segments.loss_tiles > 1) {
+    text += "; loss in " + plural(step.segments.loss_tiles, "part");
+  }
+  return text;
+}
+
+// Whether there is no forward pass, or none of what the config asks for; what
+// is wrong with a config is wrong for shapes, too.
+bool may_go_by_shapes(const Diagnostics& recognised) {
+  const auto& all = recognised.all();
+  return std::all_of(all.begin(), all.end(), [](const Diagnostic& each) {
+    return each.severity != Severity::Error ||
+           each.code == Code::UnknownFamily ||
+           each.code == Code::UnsupportedConfig;
+  });
+}
+
+bool is_same(const Steps::Pass& a, const Steps::Pass& b) {
+  return a.pass.batch == b.pass.batch && a.pass.length == b.pass.length &&
+         a.pass.target_length == b.pass.target_length;
+}
+
+// Where shapes do not tell either: why the forward pass is not known, and why
+// shapes do not do.
+void report_untold(const Diagnostics& recognised, const std::string& why,
+                   Diagnostics& diags) {
+  diags.keep_sources(recognised);
+  for (Diagnostic each : recognised.all()) {
+    if (each.severity == Severity::Error) {
+      each.facts.push_back("what backward keeps does not follow from shapes: " +
+                           why);
+    }
+    diags.add(std::move(each));
+  }
+}
+
+}  // namespace
+
+std::string_view bracket_source_name(BracketSource from) {
+  return from == BracketSource::Shapes ? "shapes" : "forward_pass";
+}
+
+bool asks_for_step(const PlanRequest& planning, const MemoryRequest& memory) {
+  return planning.mode == Mode::Train && memory.batch && memory.seq;
+}
+
+bool check_step_request(const StepRequest& request, Diagnostics& diags) {
+  const auto& [planning, memory, workload] = request;
+  const bool trains = planning.mode == Mode::Train;
+  const StepOptions& step = workload.step;
+  if (workload.given && !trains) {
+    diags
+        .error(Code::Usage, {},
+               "`--mode " + std::string(mode_name(planning.mode)) +
+                   "` has no backward pass")
+        .fact(
+            "`--remat`, `--microbatches`, `--schedule`, `--attention`, "
+            "`--kernels`, `--framework`, `--dropout`, `--loss-tiles` and "
+            "`--expert-factor` are about one")
+        .help("leave them out, or leave out `--mode`");
+    return false;
+  }
+  if (workload.given && !asks_for_step(planning, memory)) {
+    diags
+        .error(Code::Usage, {},
+               "what backward keeps depends on the workload, which is not said")
+        .help("add `--batch` and `--seq`, e.g. `--batch 8 --seq 8192`");
+    return false;
+  }
+  if (!asks_for_step(planning, memory)) return true;
+  if (*memory.batch < step.microbatches) {
+    diags
+        .error(Code::Usage, {},
+               "fewer sequences than micro-batches: `--batch " +
+                   std::to_string(*memory.batch) + "`, `--microbatches " +
+                   std::to_string(step.microbatches) + "`")
+        .help("`--batch` counts the sequences of a step over all devices");
+    return false;
+  }
+  if (step.schedule != PipelineSchedule::OneForwardOneBackward &&
+      !memory.stages) {
+    diags
+        .error(Code::Usage, {},
+               "`--schedule` is about pipeline stages, and there are none")
+        .help("add `--stages AXIS`");
+    return false;
+  }
+  return true;
+}
+
+StepOptions StepModel::sized(StepOptions step) const {
+  // Bytes of a number; all that are computed with have whole ones.
+  step.segments.element_bytes = byte_count(1, dtype).value_or(1);
+  step.segments.adapter_bytes = adapter_bytes;
+  step.segments.loss = step.framework->loss;
+  step.segments.softmax_in_place = step.framework->softmax_in_place;
+  if (step.kernels == Kernels::Any) step.kernels = step.framework->kernels;
+  return step;
+}
+
+std::optional<StepModel> step_model(const StepRequest& request,
+                                    const Manifest& manifest,
+                                    const BudgetInput& budget, Host& host,
+                                    Diagnostics& diags) {
+  const PlanRequest& planning = request.planning;
+  auto config = find_config(planning.model, host, diags);
+  if (!config) return std::nullopt;
+  std::shared_ptr<const Architecture> architecture;
+  if (planning.reading.architecture) {
+    architecture =
+        load_architecture(*planning.reading.architecture, host, diags);
+    if (architecture == nullptr) return std::nullopt;
+  }
+  StepModel model;
+  if (*config != nullptr) model.experts_per_token = experts_per_token(**config);
+  model.runnable = recognise_model(manifest, *std::move(config),
+                                   std::move(architecture), model.recognised);
+  model.adapter_bytes = widest_adapter(manifest, budget);
+  // Shapes say nothing of what adapters read.
+  const bool untold = !model.runnable && (model.adapter_bytes > 0 ||
+                                          !may_go_by_shapes(model.recognised));
+  if (model.runnable || untold) {
+    for (const Diagnostic& each : model.recognised.all()) diags.add(each);
+    diags.keep_sources(model.recognised);
+  }
+  if (untold) return std::nullopt;
+  model.frozen = frozen_of(manifest, budget.trained);
+  StateOptions state = budget.options.state;
+  // What is frozen, and that is most, keeps its own dtype.
+  if (!model.frozen.empty()) state.param_dtype.reset();
+  model.dtype = compute_dtype(manifest, state);
+  return model;
+}
+
+Steps::Steps(const StepRequest& request, const StepModel& model,
+             const Manifest& manifest, const Plan& plan, const RuleSet* rules)
+    : request_(request),
+      model_(model),
+      manifest_(manifest),
+      plan_(plan),
+      rules_(rules != nullptr ? *rules : RuleSet{}),
+      axes_(axes_of_workload(request.memory, rules_, plan.mesh)),
+      placed_by_(rules_with(rules_, axes_)) {}
+
+Steps::Pass Steps::pass_of(const StepWorkload& workload,
+                           int64_t microbatches) const {
+  Pass result;
+  const int64_t batch = size_of(plan_.mesh, axes_.batch);
+  const int64_t sequence = size_of(plan_.mesh, axes_.sequence);
+  const int64_t all = ceil_div(workload.batch, microbatches);
+  result.sequences = ceil_div(all, batch);
+  result.uneven = result.sequences * batch * microbatches != workload.batch;
+  result.pass.batch = result.sequences * batch;
+  result.pass.length = ceil_div(workload.seq, sequence) * sequence;
+  if (request_.memory.source_seq) {
+    result.pass.target_length = result.pass.length;
+    result.pass.length =
+        ceil_div(*request_.memory.source_seq, sequence) * sequence;
+  }
+  return result;
+}
+
+std::optional<MemoryBracket> Steps::bracket(const StepWorkload& workload,
+                                            const BudgetOptions& how,
+                                            const Budget& budget,
+                                            const StepOptions& step,
+                                            Diagnostics& diags) {
+  std::optional<StepLayers> layers;
+  if (model_.runnable) {
+    const Pass pass = pass_of(workload, step.microbatches);
+    if (!partition(pass, diags)) return std::nullopt;
+    layers = step_layers(*forward_, *program_, step);
+  } else {
+    ShapedModel shaped = by_shapes(workload, step);
+    if (!shaped.unknown.empty()) {
+      report_untold(model_.recognised, shaped.unknown, diags);
+      return std::nullopt;
+    }
+    layers = std::move(shaped.layers);
+    layers->frozen = model_.frozen;
+  }
+  return step_memory({manifest_, plan_, budget, how, *layers,
+                      token_pairs(pass_of(workload, step.microbatches))},
+                     step, diags);
+}
+
+Int128 Steps::token_pairs(const Pass& pass) const {
+  const int64_t sequence = size_of(plan_.mesh, axes_.sequence);
+  return Int128{pass.sequences} * pass.pass.length *
+         (pass.pass.length / sequence);
+}
+
+ShapedModel Steps::by_shapes(const StepWorkload& workload,
+                             const StepOptions& step) const {
+  const Pass pass = pass_of(workload, step.microbatches);
+  ShapedWorkload shaped;
+  shaped.sequences = pass.sequences;
+  shaped.source_length = pass.pass.length;
+  shaped.length = pass.pass.target_length.value_or(pass.pass.length);
+  shaped.batch = axes_.batch;
+  shaped.sequence = axes_.sequence;
+  for (const Axis& axis : plan_.mesh.axes()) {
+    if (is_gathered_axis(axis.name)) shaped.gathered.push_back(axis.name);
+  }
+  shaped.experts_per_token = model_.experts_per_token;
+  shaped.frozen = model_.frozen;
+  return layers_by_shapes(manifest_, plan_, shaped, step);
+}
+
+bool Steps::partition(const Pass& pass, Diagnostics& diags) {
+  if (program_ && partitioned_ && is_same(*partitioned_, pass)) return true;
+  program_.reset();
+  partitioned_ = pass;
+  forward_.emplace(
+      forward_model(manifest_, *model_.runnable, pass.pass, model_.frozen));
+  auto program = partition_layers(
+      *forward_,
+      {manifest_, plan_, &placed_by_, name_reading(request_.planning)},
+      [](const Program&, const LayerCycle&) { return true; }, AlikeLayers::Once,
+      diags);
+  if (!program) return false;
+  program_.emplace(*std::move(program));
+  return true;
+}
+
+// What is answered, and what is not: a bracket from shapes.
+void report_by_shapes(const Manifest& manifest, const ShapedModel& shaped,
+                      AttentionKind attention, Diagnostics& diags) {
+  auto note = diags.report(Code::UnknownFamily, Severity::Note, {},
+                           "the forward pass of this " +
+                               in_backticks(manifest.model_type) +
+                               " is not known: what its layers hold is worked "
+                               "out from the shapes of "
+                               "their weights");
+  note.fact("the bracket is wider than one of a forward pass would be");
+  if (shaped.holds_scores && attention == AttentionKind::Flash) {
+    note.fact(
+        "positions are added to scores of attention, so these are counted as "
+        "held");
+  }
+  for (const std::string& each : shaped.left_out) {
+    note.fact("a step of the layers of text alone: what " + each +
+              " keep is not counted");
+  }
+}
+
+std::optional<StepAnswer> answer_step(const StepRequest& request,
+                                      const Session& session,
+                                      const BudgetAnswer& budget, Host& host,
+                                      Diagnostics& diags) {
+  const auto model =
+      step_model(request, session.manifest, budget.input, host, diags);
+  if (!model) return std::nullopt;
+  const StepWorkload workload = {*request.memory.batch, *request.memory.seq};
+  const StepOptions step = model->sized(request.workload.step);
+  Steps steps(request, *model, session.manifest, session.plan,
+              session.rules ? &*session.rules : nullptr);
+  auto bracket =
+      steps.bracket(workload, budget.input.options, budget.budget, step, diags);
+  if (!bracket) return std::nullopt;
+  StepAnswer answer;
+  answer.from = model->from();
+  if (answer.from == BracketSource::Shapes) {
+    const ShapedModel shaped = steps.by_shapes(workload, step);
+    report_by_shapes(session.manifest, shaped, step.segments.attention, diags);
+    answer.left_out = shaped.left_out;
+  }
+  const auto& limit = budget.input.options.limit;
+  if (limit && (!budget.budget.fits() || bracket->upper() > limit->usable)) {
+    const StepFinding finding = {
+        *limit, *bracket,
+        tried_steps({request, session, budget, *model, *bracket}, steps, host)};
+    if (budget.budget.fits()) {
+      report_step(finding, diags);
+    } else if (Diagnostic* found = find_over_memory(diags)) {
+      for (std::string& text : ways_out(finding)) {
+        found->help.push_back("with activations, " + std::move(text));
+      }
+    }
+  }
+  const Mesh& mesh = session.plan.mesh;
+  answer.workload = workload_text(request, steps, workload, mesh, model->dtype);
+  if (answer.from == BracketSource::Shapes) {
+    answer.workload += "; from the shapes of weights";
+  }
+  const Steps::Pass pass =
+      steps.pass_of(workload, request.workload.step.microbatches);
+  if (pass.uneven) {
+    answer.notes.push_back(
+        plural(workload.batch, "sequence") +
+        " are not as many on every device and in every micro-batch; the "
+        "fullest has " +
+        plural(pass.sequences, "sequence") + " at a time");
+  }
+  answer.bracket = *std::move(bracket);
+  return answer;
+}
+
+}  // namespace shardplan

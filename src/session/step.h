@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a training step holds: from what is asked for, a plan and its budget to
+// a bracket (activations/step_memory.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "activations/bracket.h"
+#include "activations/shapes.h"
+#include "base/diagnostic.h"
+#include "base/host.h"
+#include "core/manifest.h"
+#include "core/mesh.h"
+#include "core/plan.h"
+#include "core/rules.h"
+#include "memory/budget.h"
+#include "model/forward/runnable.h"
+#include "model/forward/writer.h"
+#include "session/session.h"
+#include "session/step_request.h"
+#include "sim/repeated_layers.h"
+
+namespace shardplan {
+
+// Whether a training step with a workload is asked for.
+bool asks_for_step(const PlanRequest& planning, const MemoryRequest& memory);
+// What contradicts itself or needs a workload (SP010).
+bool check_step_request(const StepRequest& request, Diagnostics& diags);
+
+// What a bracket was worked out from.
+enum class BracketSource : uint8_t { ForwardPass, Shapes };
+std::string_view bracket_source_name(BracketSource from);  // "forward_pass"
+
+// What is known of a model's steps whatever the mesh is: read once, for any
+// number of plans.
+struct StepModel {
+  std::optional<RunnableModel> runnable;  // else shapes tell
+  std::optional<int64_t> experts_per_token;
+  std::vector<bool> frozen;  // per parameter; empty: none
+  DType dtype = DType::F32;  // of activations
+  int64_t adapter_bytes = 0;
+  // What recognising the model said, where shapes tell instead.
+  Diagnostics recognised;
+
+  BracketSource from() const {
+    return runnable ? BracketSource::ForwardPass : BracketSource::Shapes;
+  }
+  // With the bytes of this model's activations, and what is known of the
+  // framework.
+  StepOptions sized(StepOptions step) const;
+};
+// Empty, with the reason reported: the config or an architecture cannot be
+// read, or adapters are there without a forward pass (SP016).
+std::optional<StepModel> step_model(const StepRequest& request,
+                                    const Manifest& manifest,
+                                    const BudgetInput& budget, Host& host,
+                                    Diagnostics& diags);
+
+// Those of the mesh that cut the batch and the tokens of a sequence.
+struct WorkloadAxes {
+  AxisNames batch;
+  AxisNames sequence;
+};
+
+struct StepWorkload {
+  int64_t batch = 1;  // sequences of one step over all devices
+  int64_t seq = 1;    // tokens of each
+};
+
+// Steps under one plan, with any workload and options. What is common to
+// several is made once, so those of one workload and as many micro-batches
+// should follow one another. What it is made of must outlive it.
+class Steps {
+ public:
+  Steps(const StepRequest& request, const StepModel& model,
+        const Manifest& manifest, const Plan& plan, const RuleSet* rules);
+
+  const WorkloadAxes& axes() const { return axes_; }
+  // What the forward pass of one micro-batch is run on, on all devices.
+  struct Pass {
+    ForwardPass pass;
+    int64_t sequences = 0;  // on the fullest device, of a micro-batch
+    bool uneven = false;
+  };
+  Pass pass_of(const StepWorkload& workload, int64_t microbatches) const;
+
+  // `step` is sized (StepModel::sized). Empty, with the reason reported:
+  // neither the forward pass nor shapes tell (SP016), or it cannot be
+  // partitioned.
+  std::optional<MemoryBracket> bracket(const StepWorkload& workload,
+                                       const BudgetOptions& how,
+                                       const Budget& budget,
+                                       const StepOptions& step,
+                                       Diagnostics& diags);
+  // REQUIRES: shapes tell.
+  ShapedModel by_shapes(const StepWorkload& workload,
+                        const StepOptions& step) const;
+
+ private:
+  bool partition(const Pass& pass, Diagnostics& diags);
+  // Of all tokens of a micro-batch on a device.
+  Int128 token_pairs(const Pass& pass) const;
+
+  const StepRequest request_;
+  const StepModel& model_;
+  const Manifest& manifest_;
+  const Plan& plan_;
+  RuleSet rules_;
+  WorkloadAxes axes_;
+  RuleSet placed_by_;
+  std::optional<ForwardModel> forward_;  // the program refers to its graph
+  std::optional<RepeatedProgram> program_;
+  std::optional<Pass> partitioned_;  // the pass that the program is of
+};
+
+// That shapes told, and what they do not (SP016, a note).
+void report_by_shapes(const Manifest& manifest, const ShapedModel& shaped,
+                      AttentionKind attention, Diagnostics& diags);
+
+struct StepAnswer {
+  MemoryBracket bracket;
+  BracketSource from = BracketSource::ForwardPass;
+  // "8 sequences of 8,192 tokens in 4 micro-batches; 1 per device at a time,
+  // over fsdp=4; bf16; remat block; flash attention"
+  std::string workload;
+  std::vector<std::string> notes;
+  // Parts of the model whose activations are not among it: "154 parameters of
+  // `model.visual`".
+  std::vector<std::string> left_out;
+};
+
+// Empty, with the reason reported, as Steps::bracket. SP301 and SP306 are
+// reported, with changes that were tried (session/step_changes.h). REQUIRES:
+// asks_for_step, check_step_request.
+std::optional<StepAnswer> answer_step(const StepRequest& request,
+                                      const Session& session,
+                                      const BudgetAnswer& budget, Host& host,
+                                      Diagnostics& diags);
+
+}  // namespace shardplan

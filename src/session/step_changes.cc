@@ -1,0 +1,506 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/step_changes.h"
+
+#include <algorithm>
+#include <functional>
+#include <set>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/text.h"
+#include "core/fold.h"
+#include "findings/findings.h"
+#include "model/units.h"
+#include "resolve/device_memory.h"
+
+namespace shardplan {
+namespace {
+
+// In the order in which they are tried together: what costs least time first.
+enum class ChangeKind : uint8_t {
+  Loss,
+  Attention,
+  Microbatches,
+  Remat,
+  Offload,
+  Zero,
+  Axes,
+  Devices,
+};
+
+// A change of options: of those of one kind the smallest first.
+struct StepChange {
+  ChangeKind kind = ChangeKind::Loss;
+  std::string flags;
+  std::function<void(StepOptions&, BudgetOptions&)> make;
+};
+
+constexpr int64_t kMostTiles = 16;
+// Logits that are less than this part of the peak are not worth a change.
+constexpr int64_t kWorthTiling = 20;
+
+int64_t axes_size(const Mesh& mesh, const AxisNames& axes) {
+  int64_t size = 1;
+  for (const AxisName& axis : axes) size *= mesh.size_of(axis);
+  return size;
+}
+
+void add_loss(const StepChangesInput& in, std::vector<StepChange>& changes) {
+  const int64_t tiles = in.request.workload.step.segments.loss_tiles;
+  const auto logits = std::find_if(
+      in.bracket.rows.begin(), in.bracket.rows.end(),
+      [](const BracketRow& row) { return row.category == "logits"; });
+  if (logits == in.bracket.rows.end() ||
+      logits->bytes[1] <= in.bracket.estimate() / kWorthTiling) {
+    return;
+  }
+  for (int64_t more = 2 * tiles; more <= kMostTiles; more *= 2) {
+    changes.push_back({ChangeKind::Loss, "--loss-tiles " + std::to_string(more),
+                       [more](StepOptions& s, BudgetOptions&) {
+                         s.segments.loss_tiles = more;
+                       }});
+  }
+}
+
+// Twice as many parts, and so on to one sequence at a time.
+void add_microbatches(const StepChangesInput& in, int64_t shards,
+                      std::vector<StepChange>& changes) {
+  const int64_t parts = in.request.workload.step.microbatches;
+  const int64_t sequences =
+      ceil_div(ceil_div(*in.request.memory.batch, parts), shards);
+  for (int64_t more = 2 * parts;
+       more <= kMostMicrobatches && more < 2 * sequences * parts; more *= 2) {
+    changes.push_back(
+        {ChangeKind::Microbatches, "--microbatches " + std::to_string(more),
+         [more](StepOptions& s, BudgetOptions&) { s.microbatches = more; }});
+  }
+}
+
+void add_remat(const StepChangesInput& in, std::vector<StepChange>& changes) {
+  const Remat& asked = in.request.workload.step.remat;
+  const auto add = [&](ChangeKind kind, const RematPolicy& policy) {
+    changes.push_back({kind, "--remat " + std::string(policy.name),
+                       [&policy](StepOptions& s, BudgetOptions&) {
+                         s.remat = {};
+                         s.remat.policy = &policy;
+                       }});
+  };
+  const bool is_full = !asked.is_none() && asked.policy->name == "full";
+  for (const char* name : {"block", "full"}) {
+    const RematPolicy* policy = find_remat_policy(name);
+    if (policy == nullptr || is_full || asked.policy == policy) continue;
+    add(ChangeKind::Remat, *policy);
+  }
+  for (const RematPolicy& policy : remat_policies()) {
+    if (offloads(policy) && asked.policy != &policy) {
+      add(ChangeKind::Offload, policy);
+    }
+  }
+}
+
+void add_zero(const StepChangesInput& in, const AxisNames& batch_axes,
+              std::vector<StepChange>& changes) {
+  const StateOptions& state = in.budget.input.options.state;
+  const int most = state.zero_style == ZeroStyle::Megatron ? 1 : 3;
+  if (state.optimizer == Optimizer::None || batch_axes.empty()) return;
+  const AxisNames names =
+      state.zero_axes.empty() ? batch_axes : state.zero_axes;
+  for (int stage = state.zero + 1; stage <= most; ++stage) {
+    std::string flags = "--zero " + std::to_string(stage);
+    if (state.zero_axes.empty()) flags += " --zero-axes " + joined(names, ",");
+    changes.push_back({ChangeKind::Zero, std::move(flags),
+                       [stage, names](StepOptions&, BudgetOptions& b) {
+                         b.state.zero = stage;
+                         b.state.zero_axes = names;
+                       }});
+  }
+}
+
+std::vector<StepChange> changes_of(const StepChangesInput& in, const Mesh& mesh,
+                                   const AxisNames& batch_axes) {
+  std::vector<StepChange> changes;
+  add_loss(in, changes);
+  if (in.request.workload.step.segments.attention == AttentionKind::Scores) {
+    changes.push_back({ChangeKind::Attention, "--attention flash",
+                       [](StepOptions& s, BudgetOptions&) {
+                         s.segments.attention = AttentionKind::Flash;
+                       }});
+  }
+  add_microbatches(in, axes_size(mesh, batch_axes), changes);
+  add_remat(in, changes);
+  add_zero(in, batch_axes, changes);
+  return changes;
+}
+
+// A plan that is tried.
+struct TriedOn {
+  std::string flags;  // of its mesh; "" where it is the one that was asked for
+  const Plan& plan;
+  const LayerGroups& groups;
+  const BudgetOptions& how;
+};
+
+// Computes steps of a plan again, with some changes.
+class Trial {
+ public:
+  Trial(const StepChangesInput& in, TriedOn on, Steps& steps)
+      : in_(in), on_(std::move(on)), steps_(steps) {}
+
+  std::optional<TriedStep> with(const std::vector<const StepChange*>& changes) {
+    const MemoryRequest& memory = in_.request.memory;
+    StepOptions step = in_.model.sized(in_.request.workload.step);
+    BudgetOptions how = on_.how;
+    std::string flags = on_.flags;
+    for (const StepChange* change : changes) {
+      change->make(step, how);
+      flags += (flags.empty() ? "" : " ") + change->flags;
+    }
+    Diagnostics quiet;
+    const auto budget =
+        make_budget(in_.session.manifest, on_.plan, on_.groups, how, quiet);
+    if (!budget) return std::nullopt;
+    const auto bracket =
+        steps_.bracket({*memory.batch, *memory.seq}, how, *budget, step, quiet);
+    if (!bracket) return std::nullopt;
+    TriedStep tried{std::move(flags), bracket->lower(), bracket->estimate(),
+                    bracket->upper()};
+    tried.fits = budget->fits() && tried.upper <= how.limit->usable;
+    return tried;
+  }
+
+ private:
+  const StepChangesInput& in_;
+  TriedOn on_;
+  Steps& steps_;
+};
+
+// Of each kind the smallest that fits, else the last that makes it less.
+void try_single(const std::vector<StepChange>& changes, Trial& trial,
+                std::vector<TriedStep>& tried) {
+  for (size_t i = 0; i < changes.size();) {
+    std::optional<TriedStep> kept;
+    const ChangeKind kind = changes[i].kind;
+    for (; i < changes.size() && changes[i].kind == kind; ++i) {
+      if (kept && kept->fits) continue;
+      auto one = trial.with({&changes[i]});
+      if (one && (!kept || one->upper < kept->upper)) kept = std::move(one);
+    }
+    if (kept) tried.push_back(*std::move(kept));
+  }
+}
+
+// The largest of each kind, added one by one until it fits; then those that it
+// fits without are left out again, what costs most time first.
+std::optional<TriedStep> try_together(const std::vector<StepChange>& changes,
+                                      Trial& trial) {
+  std::vector<const StepChange*> made;
+  std::optional<TriedStep> fitting;
+  for (size_t i = 0; i < changes.size() && !fitting; ++i) {
+    const bool is_largest =
+        i + 1 == changes.size() || changes[i + 1].kind != changes[i].kind;
+    // Not beside another policy.
+    if (!is_largest || changes[i].kind == ChangeKind::Offload) continue;
+    made.push_back(&changes[i]);
+    auto one = trial.with(made);
+    if (one && one->fits) fitting = std::move(one);
+  }
+  if (!fitting) return std::nullopt;
+  for (size_t i = made.size(); i-- > 0;) {
+    std::vector<const StepChange*> fewer = made;
+    fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+    auto one = trial.with(fewer);
+    if (!one || !one->fits) continue;
+    fitting = std::move(one);
+    made = std::move(fewer);
+  }
+  return fitting;
+}
+
+// Other meshes.
+
+struct OtherMesh {
+  ChangeKind kind = ChangeKind::Axes;
+  int64_t factor = 2;
+  Mesh mesh;
+};
+
+constexpr int64_t kMostFactor = 8;
+// Parameters that are placed anew on all meshes of a kind together.
+constexpr int64_t kMostPlaced = 4'000'000;
+// Meshes of a kind on which a step is computed: its forward pass is partitioned
+// for each.
+constexpr int64_t kMostSteps = 10;
+
+Mesh with_sizes(const Mesh& mesh, const AxisName& more, const AxisName& fewer,
+                int64_t factor) {
+  std::vector<Axis> axes = mesh.axes();
+  for (Axis& axis : axes) {
+    if (axis.name == more) axis.size *= factor;
+    if (axis.name == fewer) axis.size /= factor;
+  }
+  if (!mesh.find(more)) axes.push_back({more, factor});
+  return Mesh(std::move(axes));
+}
+
+int64_t most_meshes(const Session& session) {
+  const auto size = static_cast<int64_t>(session.manifest.size());
+  return std::max<int64_t>(kMostPlaced / std::max<int64_t>(size, 1), 2);
+}
+
+// As many devices with a factor moved from one axis to another, and 2, 4 and 8
+// times as many with an axis as much longer; the smallest factor first, at
+// most so many of either kind.
+std::vector<OtherMesh> other_meshes(const PlanRequest& planning,
+                                    const MemoryRequest& memory,
+                                    const Session& session, int64_t most) {
+  const Mesh& mesh = session.plan.mesh;
+  AxisNames names;
+  for (const Axis& axis : mesh.axes()) {
+    const bool is_stage = memory.stages && memory.stages->axis == axis.name;
+    if (!is_stage) names.push_back(axis.name);
+  }
+  AxisNames targets = names;
+  if (session.rules) {
+    for (const AxisName& axis : session.rules->declared_axes) {
+      if (!mesh.find(axis)) targets.push_back(axis);
+    }
+  }
+  std::vector<OtherMesh> meshes;
+  const auto add = [&](ChangeKind kind, int64_t factor, Mesh other) {
+    const auto of_kind =
+        std::count_if(meshes.begin(), meshes.end(),
+                      [&](const OtherMesh& each) { return each.kind == kind; });
+    if (of_kind < most) meshes.push_back({kind, factor, std::move(other)});
+  };
+  for (int64_t factor = 2; factor <= kMostFactor; factor *= 2) {
+    for (const AxisName& to : targets) {
+      for (const AxisName& from : names) {
+        if (from == to || mesh.size_of(from) % factor != 0) continue;
+        add(ChangeKind::Axes, factor, with_sizes(mesh, to, from, factor));
+      }
+    }
+  }
+  // A topology has so many devices.
+  if (planning.topology) return meshes;
+  for (int64_t factor = 2; factor <= kMostFactor; factor *= 2) {
+    for (const AxisName& to : names) {
+      if (mesh.devices() <= kMaxDevices / factor) {
+        add(ChangeKind::Devices, factor, with_sizes(mesh, to, "", factor));
+      }
+    }
+  }
+  return meshes;
+}
+
+std::string mesh_flags(const PlanRequest& planning, const Mesh& mesh) {
+  std::string flags = "--mesh " + mesh_text(mesh);
+  if (planning.devices && *planning.devices != mesh.devices()) {
+    flags += " --devices " + std::to_string(mesh.devices());
+  }
+  return flags;
+}
+
+int64_t errors_of(const Session& session, const Plan& plan,
+                  const PlanRequest& planning) {
+  Diagnostics found;
+  const Manifest& manifest = session.manifest;
+  const auto memory = device_memory(manifest, plan, found);
+  if (!memory) return 1;
+  const Folding folding =
+      fold(plan.placement_of, [&](size_t i) { return manifest.name(i); });
+  const LintOptions how = lint_options(planning);
+  lint(make_lint_input(manifest, plan, folding,
+                       session.rules ? &*session.rules : nullptr, *memory, how),
+       {Needs::Specs, Needs::WholePlan}, found);
+  return found.count(Severity::Error);
+}
+
+struct Replanned {
+  Plan plan;
+  BudgetInput input;
+  Budget budget;
+};
+
+// What was asked for, on other meshes. A mesh that adds errors is none.
+class Replanner {
+ public:
+  Replanner(const PlanRequest& planning, const MemoryRequest& memory,
+            const Session& session, Host& host)
+      : planning_(planning),
+        memory_(memory),
+        session_(session),
+        host_(host),
+        errors_(errors_of(session, session.plan, planning)) {}
+
+  std::optional<Replanned> on(const Mesh& mesh) {
+    Diagnostics quiet;
+    ConvertOptions how;
+    how.declared_axes = planning_.axes;
+    how.auto_unmatched = planning_.unmatched == Unmatched::Auto;
+    how.parity = planning_.parity;
+    if (session_.rules) {
+      const AxisNames& declared = session_.rules->declared_axes;
+      how.declared_axes.insert(how.declared_axes.end(), declared.begin(),
+                               declared.end());
+    }
+    auto plan =
+        convert_plan(session_.manifest, session_.plan, mesh, how, quiet);
+    if (!plan || quiet.cannot_run() ||
+        errors_of(session_, *plan, planning_) > errors_) {
+      return std::nullopt;
+    }
+    auto input = budget_input(memory_, planning_, session_.manifest, *plan,
+                              names_, host_, quiet);
+    if (!input) return std::nullopt;
+    auto budget = make_budget(session_.manifest, *plan, input->groups,
+                              input->options, quiet);
+    if (!budget) return std::nullopt;
+    return Replanned{*std::move(plan), *std::move(input), *std::move(budget)};
+  }
+
+ private:
+  const PlanRequest& planning_;
+  const MemoryRequest& memory_;
+  const Session& session_;
+  Host& host_;
+  int64_t errors_ = 0;
+  NamesRead names_;
+};
+
+// Of each kind the mesh of the smallest factor that fits and takes least, else
+// the one that takes least. `needed` gives what a device needs at the most.
+template <typename Tried, typename Try>
+std::vector<Tried> smallest_meshes(const std::vector<OtherMesh>& meshes,
+                                   int64_t usable, Try one) {
+  std::vector<Tried> kept;
+  for (const ChangeKind kind : {ChangeKind::Axes, ChangeKind::Devices}) {
+    std::optional<Tried> best;
+    int64_t least = 0;
+    int64_t factor = 0;
+    for (const OtherMesh& other : meshes) {
+      if (other.kind != kind) continue;
+      if (best && least <= usable && other.factor > factor) break;
+      int64_t needed = 0;
+      auto tried = one(other.mesh, needed);
+      if (!tried || (best && needed >= least)) continue;
+      best = std::move(tried);
+      least = needed;
+      factor = other.factor;
+    }
+    if (best) kept.push_back(*std::move(best));
+  }
+  return kept;
+}
+
+std::string text_of(int64_t bytes) {
+  return bytes_text(static_cast<double>(bytes));
+}
+
+// State alone on another mesh.
+struct TriedPlan {
+  std::string flags;  // "--mesh fsdp=4,tp=2"
+  int64_t needed = 0;
+};
+
+// Calls `use` with a trial on another mesh, where there can be one.
+template <typename Use>
+void on_mesh(const StepChangesInput& in, Replanner& replanner, const Mesh& mesh,
+             Use use) {
+  const auto again = replanner.on(mesh);
+  if (!again) return;
+  Steps steps(in.request, in.model, in.session.manifest, again->plan,
+              in.session.rules ? &*in.session.rules : nullptr);
+  Trial trial(in,
+              {mesh_flags(in.request.planning, mesh), again->plan,
+               again->input.groups, again->input.options},
+              steps);
+  use(trial, steps);
+}
+
+void try_meshes(const StepChangesInput& in, Host& host,
+                std::vector<TriedStep>& tried) {
+  const int64_t usable = in.budget.input.options.limit->usable;
+  Replanner replanner(in.request.planning, in.request.memory, in.session, host);
+  const std::vector<OtherMesh> meshes =
+      other_meshes(in.request.planning, in.request.memory, in.session,
+                   std::min(most_meshes(in.session), kMostSteps));
+  const auto one = [&](const Mesh& mesh, int64_t& needed) {
+    std::optional<TriedStep> result;
+    on_mesh(in, replanner, mesh, [&](Trial& trial, Steps&) {
+      result = trial.with({});
+      if (!result) return;
+      needed =
+          result->fits ? result->upper : std::max(result->upper, usable + 1);
+    });
+    return result;
+  };
+  for (TriedStep& each : smallest_meshes<TriedStep>(meshes, usable, one)) {
+    tried.push_back(std::move(each));
+  }
+  const auto fits = [](const TriedStep& each) { return each.fits; };
+  if (std::any_of(tried.begin(), tried.end(), fits)) return;
+  // More devices, and other changes besides.
+  for (const OtherMesh& other : meshes) {
+    if (other.kind != ChangeKind::Devices) continue;
+    std::optional<TriedStep> together;
+    on_mesh(in, replanner, other.mesh, [&](Trial& trial, const Steps& steps) {
+      together =
+          try_together(changes_of(in, other.mesh, steps.axes().batch), trial);
+    });
+    if (!together) continue;
+    tried.push_back(*std::move(together));
+    return;
+  }
+}
+
+}  // namespace
+
+std::vector<TriedStep> tried_steps(const StepChangesInput& input, Steps& steps,
+                                   Host& host) {
+  std::vector<TriedStep> tried;
+  const std::vector<StepChange> changes =
+      changes_of(input, input.session.plan.mesh, steps.axes().batch);
+  const BudgetInput& asked = input.budget.input;
+  Trial trial(input, {"", input.session.plan, asked.groups, asked.options},
+              steps);
+  try_single(changes, trial, tried);
+  const auto fits = [](const TriedStep& one) { return one.fits; };
+  if (std::none_of(tried.begin(), tried.end(), fits)) {
+    if (auto together = try_together(changes, trial)) {
+      tried.push_back(*std::move(together));
+    }
+  }
+  if (input.request.planning.find_fixes) try_meshes(input, host, tried);
+  return tried;
+}
+
+void add_meshes(const PlanRequest& planning, const MemoryRequest& memory,
+                const Session& session, const BudgetAnswer& budget, Host& host,
+                Diagnostics& diags) {
+  Diagnostic* found = find_over_memory(diags);
+  if (found == nullptr || !planning.find_fixes) return;
+  Replanner replanner(planning, memory, session, host);
+  const auto one = [&](const Mesh& mesh,
+                       int64_t& needed) -> std::optional<TriedPlan> {
+    const auto again = replanner.on(mesh);
+    if (!again) return std::nullopt;
+    needed = again->budget.classes.front().total;
+    return TriedPlan{mesh_flags(planning, mesh), needed};
+  };
+  const int64_t usable = budget.input.options.limit->usable;
+  const int64_t total = budget.budget.classes.front().total;
+  for (const TriedPlan& tried : smallest_meshes<TriedPlan>(
+           other_meshes(planning, memory, session, most_meshes(session)),
+           usable, one)) {
+    // What does not fit either should save something.
+    if (tried.needed > usable && tried.needed > total - total / 20) continue;
+    found->help.push_back(
+        "`" + tried.flags + "` would need " + text_of(tried.needed) +
+        " per device: " +
+        (tried.needed <= usable
+             ? "it fits, with " + text_of(usable - tried.needed) + " to spare"
+             : text_of(tried.needed - usable) + " too much"));
+  }
+}
+
+}  // namespace shardplan
