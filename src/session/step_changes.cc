@@ -410,6 +410,10 @@ void on_mesh(const StepChangesInput& in, Replanner& replanner, const Mesh& mesh,
   if (!again) return;
   Steps steps(in.request, in.model, in.session.manifest, again->plan,
               in.session.rules ? &*in.session.rules : nullptr);
+  // More shards of the batch than sequences would be another batch.
+  const int64_t sequences =
+      ceil_div(*in.request.memory.batch, in.request.workload.step.microbatches);
+  if (axes_size(mesh, steps.axes().batch) > sequences) return;
   Trial trial(in,
               {mesh_flags(in.request.planning, mesh), again->plan,
                again->input.groups, again->input.options},
