@@ -614,11 +614,13 @@ TEST_CASE("what a policy offloads is in host memory, and not on the device") {
   CHECK(host("save_and_offload_only_these_names:query_proj:context") ==
         each * h);
   // As many bytes as are saved where none are offloaded.
-  for (const auto& [away, here] :
+  for (const auto& pair :
        {std::pair("minimal_offloaded", "minimal"),
         std::pair("save_and_offload_only_these_names::query_proj,mlpwo",
                   "save_only_these_names:query_proj,mlpwo"),
         std::pair("offload_activations", "none")}) {
+    const char* const away = pair.first;
+    const char* const here = pair.second;
     CAPTURE(away);
     Int128 moved = 0;
     Int128 saved = 0;

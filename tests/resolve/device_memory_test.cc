@@ -69,7 +69,9 @@ TEST_CASE("classes store what devices one by one store") {
     ENSURE(sums.classes() == classes->size());
     std::vector<Int128> in_boxes(classes->size());
     Int128 on_devices = 0;
-    for (const auto& [type, cut] : tensors) {
+    for (const auto& tensor : tensors) {
+      const auto& type = tensor.first;
+      const auto& cut = tensor.second;
       Breakpoints own;
       add_breakpoints(devices, type.shape, cut, own);
       sums.each_box(own, [&](const ClassSums::Box& box) {

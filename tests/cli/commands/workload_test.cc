@@ -368,7 +368,9 @@ TEST_CASE("workload: what is said to fit does, when it is asked for") {
     asked.insert(asked.end(), step.begin(), step.end());
     const Json report = Json::parse(ran(asked).text);
     int fitting = 0;
-    for (const auto& [flags, text] : ways_out_of(report, row.code)) {
+    for (const auto& way : ways_out_of(report, row.code)) {
+      const std::string& flags = way.first;
+      const std::string& text = way.second;
       const bool fits = has_text(text, "it fits");
       // Of state alone, where it is that which does not fit.
       const bool of_state = has_text(text, "per device");
