@@ -43,10 +43,9 @@ struct MatrixProduct {
   Matrix<T> c;
 };
 
-// Products of one shape. Each is what it is by itself, bit by bit (but for which
-// NaN it is); a matrix that several of them read is brought into the kernels'
-// order once.
-// REQUIRES: no C overlaps anything else.
+// Products of one shape. Each is what it is by itself, bit by bit (but for
+// which NaN it is); a matrix that several of them read is brought into the
+// kernels' order once. REQUIRES: no C overlaps anything else.
 void gemm(int64_t m, int64_t n, int64_t k,
           std::span<const MatrixProduct<float>> products, int threads = 1,
           Kernels kernels = Kernels::BySize);

@@ -146,8 +146,8 @@ struct OpDef {
   // REQUIRES: context.rule is set.
   Tensor (*run)(std::span<const Tensor> operands, const Attributes& attributes,
                 const RunContext& context);
-  // The parts of several devices, in their order, each as `run` gives it, bit by
-  // bit; null where that is as good.
+  // The parts of several devices, in their order, each as `run` gives it, bit
+  // by bit; null where that is as good.
   std::vector<Tensor> (*run_all)(std::span<const DevicePart> parts,
                                  const Attributes& attributes,
                                  int threads) = nullptr;

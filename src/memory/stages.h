@@ -76,12 +76,12 @@ LayerGroups layer_groups(const Manifest& manifest,
 // Layers are split contiguously, as even as can be, the remainder to the first
 // stages. The embedding is on the first stage, the final norm and the head on
 // the last; a model without a matrix of its own onto the vocabulary uses the
-// embedding as one, so it is on both. Other tensors outside of layers go by their place in the
-// manifest: those before the first layer to the first stage, the others to the
-// last. Layers beyond the number that the facts say (multi-token prediction)
-// are on the last stage, as in Megatron. A tensor whose spec names the pipeline
-// axis is cut over it as planned, and so on every stage.
-// Invariant: every parameter is on at least one stage.
+// embedding as one, so it is on both. Other tensors outside of layers go by
+// their place in the manifest: those before the first layer to the first stage,
+// the others to the last. Layers beyond the number that the facts say
+// (multi-token prediction) are on the last stage, as in Megatron. A tensor
+// whose spec names the pipeline axis is cut over it as planned, and so on every
+// stage. Invariant: every parameter is on at least one stage.
 
 // A pipeline over one mesh axis: whole layers, embedding first, head last.
 struct Stages {

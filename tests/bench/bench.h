@@ -20,13 +20,6 @@ struct Contestant {
   std::function<void()> run;
 };
 
-// "100,000"
-inline std::string grouped(size_t number) {
-  std::string text = std::to_string(number);
-  for (size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, ",");
-  return text;
-}
-
 inline double seconds_of(const std::function<void()>& run) {
   const auto start = std::chrono::steady_clock::now();
   run();

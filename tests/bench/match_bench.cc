@@ -7,6 +7,7 @@
 #include <re2/re2.h>
 #include <re2/set.h>
 
+#include "base/text.h"
 #include "core/manifest.h"
 #include "resolve/match.h"
 #include "tests/bench/bench.h"
@@ -62,11 +63,12 @@ void bench_rules(const Manifest& manifest, size_t count) {
     const size_t names = i == 2 ? sample : manifest.size();
     return taken[i] / static_cast<double>(names) * 1e9;
   };
-  const double set = nanoseconds(1);
+  const double bare = nanoseconds(1);
   std::printf("| %s | %.0f ns, %.2fx | %.0f ns | %s ns, %.1fx |\n",
-              grouped(count).c_str(), nanoseconds(0), nanoseconds(0) / set, set,
-              grouped(static_cast<size_t>(nanoseconds(2))).c_str(),
-              nanoseconds(2) / set);
+              count_text(static_cast<int64_t>(count)).c_str(), nanoseconds(0),
+              nanoseconds(0) / bare, bare,
+              count_text(static_cast<int64_t>(nanoseconds(2))).c_str(),
+              nanoseconds(2) / bare);
   if (seen == 0) std::printf("nothing was found\n");
 }
 

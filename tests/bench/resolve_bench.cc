@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/model.h"
 
@@ -94,8 +95,8 @@ void bench_resolve(const std::string& program) {
         peaks.push_back(usage.peak_bytes);
       }
       std::printf("| %s | %s | %.2f s | %.0f MB | %.0f bytes |\n",
-                  grouped(count).c_str(), form.c_str(), median(seconds),
-                  median(peaks) / 1e6,
+                  count_text(static_cast<int64_t>(count)).c_str(), form.c_str(),
+                  median(seconds), median(peaks) / 1e6,
                   median(peaks) / static_cast<double>(count));
     }
   }

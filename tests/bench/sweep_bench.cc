@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/real_host.h"
+#include "base/text.h"
 #include "io/load.h"
 #include "memory/sweep.h"
 #include "resolve/resolve.h"
@@ -61,8 +62,8 @@ void bench_sweep() {
         seconds_of([&] { points = sweep(*manifest, *rules, diags); });
     std::printf(
         "| %s | %s | %s |\n", name.c_str(),
-        grouped(static_cast<size_t>(points)).c_str(),
-        grouped(static_cast<size_t>(static_cast<double>(points) / seconds))
+        count_text(static_cast<int64_t>(points)).c_str(),
+        count_text(static_cast<int64_t>(static_cast<double>(points) / seconds))
             .c_str());
   }
 }

@@ -29,7 +29,8 @@ struct Undescribed {
 };
 constexpr Undescribed kUndescribed[] = {
     {"deepseek_ref",
-     "it is DeepSeek V4 with experts of FP8, as SGLang repackages it: `wo_a` of "
+     "it is DeepSeek V4 with experts of FP8, as SGLang repackages it: `wo_a` "
+     "of "
      "its layers is BF16 there, and no public code was found that says what "
      "that of the layer that predicts further tokens is"},
     {"Step3p7FlashForCausalLM",

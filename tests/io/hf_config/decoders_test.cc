@@ -480,7 +480,8 @@ TEST_CASE("LocateAnything is Qwen 2 beside MoonViT, as its own code has it") {
         "SP009 adapters of low rank are not known here");
 }
 
-TEST_CASE("Logics is Qwen 3 beside ConvNeXt and all of SigLIP but its last layer") {
+TEST_CASE(
+    "Logics is Qwen 3 beside ConvNeXt and all of SigLIP but its last layer") {
   // The sizes of the released one.
   const testing::Json config = {
       {"model_type", "logics"},
@@ -519,9 +520,9 @@ TEST_CASE("Logics is Qwen 3 beside ConvNeXt and all of SigLIP but its last layer
   // As the index beside its weights says.
   CHECK(bytes == 18'938'237'760);
   const std::string towers = "model.vision_tower.vision_towers.";
-  CHECK(type_of(manifest,
-                towers + "0.vision_tower.stages.3.downsample.1.weight")
-            .shape == Shape{3072, 1536, 2, 2});
+  CHECK(
+      type_of(manifest, towers + "0.vision_tower.stages.3.downsample.1.weight")
+          .shape == Shape{3072, 1536, 2, 2});
   CHECK(type_of(manifest, towers + "0.vision_tower.stages.2.blocks.29.weight")
             .shape == Shape{1536});
   const std::string siglip = towers + "1.vision_tower.vision_model.";
@@ -533,48 +534,49 @@ TEST_CASE("Logics is Qwen 3 beside ConvNeXt and all of SigLIP but its last layer
         "SP009 it must be as wide as what both encoders give");
 }
 
-TEST_CASE("what released configs of MiniMax M1, Step 3.5, Phi 3.5 MoE and Kimi "
-          "K2.5 say in their own way is read") {
-  const testing::Json sizes = {
-      {"hidden_size", 32},         {"vocab_size", 96},
-      {"num_attention_heads", 4},  {"num_key_value_heads", 2},
-      {"head_dim", 8},             {"intermediate_size", 48},
-      {"num_hidden_layers", 3},    {"torch_dtype", "bfloat16"},
-      {"tie_word_embeddings", false}};
+TEST_CASE(
+    "what released configs of MiniMax M1, Step 3.5, Phi 3.5 MoE and Kimi "
+    "K2.5 say in their own way is read") {
+  const testing::Json sizes = {{"hidden_size", 32},
+                               {"vocab_size", 96},
+                               {"num_attention_heads", 4},
+                               {"num_key_value_heads", 2},
+                               {"head_dim", 8},
+                               {"intermediate_size", 48},
+                               {"num_hidden_layers", 3},
+                               {"torch_dtype", "bfloat16"},
+                               {"tie_word_embeddings", false}};
   // Which layers are linear, as numbers.
-  const auto minimax = synthesize(
-      changed(sizes, {{"model_type", "minimax_m1"},
-                      {"architectures", {"MiniMaxM1ForCausalLM"}},
-                      {"num_local_experts", 2},
-                      {"attn_type_list", {0, 1, 0}}}));
+  const auto minimax =
+      synthesize(changed(sizes, {{"model_type", "minimax_m1"},
+                                 {"architectures", {"MiniMaxM1ForCausalLM"}},
+                                 {"num_local_experts", 2},
+                                 {"attn_type_list", {0, 1, 0}}}));
   const std::string qkv = ".self_attn.qkv_proj.weight";
   CHECK(has_tensor(minimax->good(), "model.layers.0" + qkv));
   CHECK_FALSE(has_tensor(minimax->good(), "model.layers.1" + qkv));
   // Which layers have experts, as a text.
-  const testing::Json step = {{"model_type", "step3p5"},
-                              {"architectures", {"Step3p5ForCausalLM"}},
-                              {"num_attention_groups", 2},
-                              {"sliding_window", 16},
-                              {"attention_bias", false},
-                              {"mlp_bias", false},
-                              {"moe_num_experts", 2},
-                              {"moe_intermediate_size", 20},
-                              {"moe_layers_enum", "1, 2"}};
+  const testing::Json step = {
+      {"model_type", "step3p5"},   {"architectures", {"Step3p5ForCausalLM"}},
+      {"num_attention_groups", 2}, {"sliding_window", 16},
+      {"attention_bias", false},   {"mlp_bias", false},
+      {"moe_num_experts", 2},      {"moe_intermediate_size", 20},
+      {"moe_layers_enum", "1, 2"}};
   const auto experts = synthesize(changed(sizes, step));
   CHECK(has_tensor(experts->good(), "model.layers.0.mlp.up_proj.weight"));
   CHECK(type_of(experts->good(), "model.layers.2.moe.up_proj.weight").shape ==
         Shape{2, 20, 32});
   for (const char* wrong : {"1,", "1,,2", ",1", "1;2", "one"}) {
     CAPTURE(wrong);
-    const auto refused = synthesize(
-        changed(changed(sizes, step), {{"moe_layers_enum", wrong}}));
+    const auto refused =
+        synthesize(changed(changed(sizes, step), {{"moe_layers_enum", wrong}}));
     CHECK_FALSE(refused->manifest);
   }
   // A class by another name than transformers has.
-  const auto phi = synthesize(
-      changed(sizes, {{"model_type", "phimoe"},
-                      {"architectures", {"PhiMoEForCausalLM"}},
-                      {"num_local_experts", 2}}));
+  const auto phi =
+      synthesize(changed(sizes, {{"model_type", "phimoe"},
+                                 {"architectures", {"PhiMoEForCausalLM"}},
+                                 {"num_local_experts", 2}}));
   CHECK(has_tensor(phi->good(),
                    "model.layers.0.block_sparse_moe.experts.1.w2.weight"));
   // A norm of the encoder's size, whatever the class in transformers takes.
@@ -587,15 +589,20 @@ TEST_CASE("what released configs of MiniMax M1, Step 3.5, Phi 3.5 MoE and Kimi "
                            {"vt_num_attention_heads", 2},
                            {"vt_num_hidden_layers", 1},
                            {"mm_hidden_size", 16}};
-  kimi["text_config"] = changed(
-      sizes, {{"model_type", "kimi_k2"},     {"kv_lora_rank", 8},
-              {"q_lora_rank", 10},           {"qk_nope_head_dim", 6},
-              {"qk_rope_head_dim", 4},       {"v_head_dim", 5},
-              {"moe_intermediate_size", 20}, {"n_routed_experts", 2},
-              {"n_shared_experts", 1},       {"first_k_dense_replace", 1},
-              {"num_key_value_heads", 4}});
-  CHECK(type_of(synthesize(kimi)->good(), "mm_projector.pre_norm.weight")
-            .shape == Shape{16});
+  kimi["text_config"] = changed(sizes, {{"model_type", "kimi_k2"},
+                                        {"kv_lora_rank", 8},
+                                        {"q_lora_rank", 10},
+                                        {"qk_nope_head_dim", 6},
+                                        {"qk_rope_head_dim", 4},
+                                        {"v_head_dim", 5},
+                                        {"moe_intermediate_size", 20},
+                                        {"n_routed_experts", 2},
+                                        {"n_shared_experts", 1},
+                                        {"first_k_dense_replace", 1},
+                                        {"num_key_value_heads", 4}});
+  CHECK(
+      type_of(synthesize(kimi)->good(), "mm_projector.pre_norm.weight").shape ==
+      Shape{16});
 }
 
 TEST_CASE("what a bert cannot be is refused") {

@@ -31,9 +31,11 @@ TEST_CASE("real configs: all are read but those whose tensors are not known") {
   const std::set<std::string> problems = {
       "SP009 architecture `Qwen3_5MoeForConditionalGeneration` is not known"};
   // In billions, of the model cards; of experts all.
-  const std::map<std::string, double> published = {
-      {"RefinedWeb", 41.3}, {"qwen", 7.72},      {"mimo", 7.83},
-      {"llama4", 401.0},    {"logics", 9.46911888}};
+  const std::map<std::string, double> published = {{"RefinedWeb", 41.3},
+                                                   {"qwen", 7.72},
+                                                   {"mimo", 7.83},
+                                                   {"llama4", 401.0},
+                                                   {"logics", 9.46911888}};
   size_t files = 0;
   std::set<std::string> seen;
   for (const auto& entry : std::filesystem::directory_iterator(*folder)) {
