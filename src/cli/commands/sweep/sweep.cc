@@ -480,7 +480,8 @@ bool sweep_all(Context& context, const std::vector<Mesh>& meshes,
     ++begun;
   }
   const int threads = thread_count(options.planning.jobs);
-  const int64_t shares = std::clamp<int64_t>(threads, 0, count - next);
+  const int64_t shares =
+      std::max<int64_t>(std::min<int64_t>(threads, count - next), 0);
   parallel_for(shares, threads, [&](int64_t) {
     NamesRead names = sweep.names;
     while (sweep_next(names, nullptr)) {
