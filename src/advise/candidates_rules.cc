@@ -97,6 +97,73 @@ std::vector<PartitionSpec> specs_by_analogy(const Found& found) {
   return specs;
 }
 
+// What an architecture says of the dimensions of a class; null where none does.
+const ParameterKind* kind_of(const Planned& planned, const ParameterClass& c) {
+  const auto& kinds = planned.manifest.kinds;
+  if (kinds == nullptr) return nullptr;
+  const auto found = kinds->find({planned.folding.folded_names[c.folded],
+                                  planned.plan.placements[c.kind].type.shape});
+  return found == kinds->end() ? nullptr : &found->second;
+}
+
+// The spec that follows from what rules do with dimensions of the same labels:
+// a matrix from `mlp` to `hidden` has the axes on its inputs that `mlp` has
+// elsewhere, so that products fit together. Axes that are left over go to
+// dimensions that have none. Empty where no label is known.
+std::optional<PartitionSpec> spec_by_labels(const Found& found) {
+  const Planned& planned = found.planned;
+  const Folding& folding = planned.folding;
+  const ParameterKind* own =
+      kind_of(planned, folding.classes[folding.class_of[found.parameters[0]]]);
+  if (own == nullptr || own->size() < 2) return std::nullopt;
+  std::map<std::string_view, std::map<AxisNames, int64_t>> by_label;
+  found.work += static_cast<int64_t>(folding.classes.size());
+  for (const ParameterClass& c : folding.classes) {
+    const Placement& other = planned.plan.placements[c.kind];
+    if (other.rule == 0 || !other.corrections.empty()) continue;
+    const ParameterKind* kind = kind_of(planned, c);
+    if (kind == nullptr || kind->size() < 2) continue;
+    for (size_t d = 0; d < std::min(kind->size(), other.spec.dims.size());
+         ++d) {
+      const std::string& label = (*kind)[d].axis;
+      if (!label.empty() && !other.spec.dims[d].empty()) {
+        by_label[label][other.spec.dims[d]] += c.count * other.type.bytes();
+      }
+    }
+  }
+  PartitionSpec spec;
+  spec.dims.resize(own->size());
+  AxisNames used;
+  for (size_t d = 0; d < own->size(); ++d) {
+    const auto known = by_label.find((*own)[d].axis);
+    if (known == by_label.end()) continue;
+    const auto most = std::max_element(
+        known->second.begin(), known->second.end(),
+        [](const auto& a, const auto& b) { return a.second < b.second; });
+    const bool taken =
+        std::any_of(most->first.begin(), most->first.end(),
+                    [&](const AxisName& axis) {
+                      return std::find(used.begin(), used.end(), axis) !=
+                             used.end();
+                    });
+    if (taken) continue;
+    spec.dims[d] = most->first;
+    used.insert(used.end(), most->first.begin(), most->first.end());
+  }
+  if (used.empty()) return std::nullopt;
+  const auto sharded = [](const PartitionSpec& each) {
+    return std::count_if(each.dims.begin(), each.dims.end(),
+                         [](const AxisNames& axes) { return !axes.empty(); });
+  };
+  const std::vector<PartitionSpec> ways =
+      spread(planned, found.placement(), spec, free_axes(planned.plan, spec));
+  const auto widest = std::max_element(
+      ways.begin(), ways.end(), [&](const auto& a, const auto& b) {
+        return sharded(a) < sharded(b);
+      });
+  return widest == ways.end() ? spec : *widest;
+}
+
 // SP101: as its like are placed, else over all axes; or replicated.
 void add_unmatched(const Found& found, Candidates& all) {
   const auto rules = static_cast<int>(found.planned.rules.rules.size());
@@ -108,6 +175,10 @@ void add_unmatched(const Found& found, Candidates& all) {
                place, tier, all);
   };
   std::vector<PartitionSpec> specs = specs_by_analogy(found);
+  if (auto spec = spec_by_labels(found)) {
+    std::erase(specs, *spec);
+    specs.insert(specs.begin(), std::move(*spec));
+  }
   if (specs.empty() && found.placement().type.shape.size() > 1) {
     specs = spread(found.planned, found.placement(), {},
                    free_axes(found.planned.plan, {}));
