@@ -140,12 +140,10 @@ std::optional<PartitionSpec> spec_by_labels(const Found& found) {
     const auto most = std::max_element(
         known->second.begin(), known->second.end(),
         [](const auto& a, const auto& b) { return a.second < b.second; });
-    const bool taken =
-        std::any_of(most->first.begin(), most->first.end(),
-                    [&](const AxisName& axis) {
-                      return std::find(used.begin(), used.end(), axis) !=
-                             used.end();
-                    });
+    const bool taken = std::any_of(
+        most->first.begin(), most->first.end(), [&](const AxisName& axis) {
+          return std::find(used.begin(), used.end(), axis) != used.end();
+        });
     if (taken) continue;
     spec.dims[d] = most->first;
     used.insert(used.end(), most->first.begin(), most->first.end());
@@ -158,9 +156,8 @@ std::optional<PartitionSpec> spec_by_labels(const Found& found) {
   const std::vector<PartitionSpec> ways =
       spread(planned, found.placement(), spec, free_axes(planned.plan, spec));
   const auto widest = std::max_element(
-      ways.begin(), ways.end(), [&](const auto& a, const auto& b) {
-        return sharded(a) < sharded(b);
-      });
+      ways.begin(), ways.end(),
+      [&](const auto& a, const auto& b) { return sharded(a) < sharded(b); });
   return widest == ways.end() ? spec : *widest;
 }
 

@@ -202,6 +202,42 @@ void report_untold(const Diagnostics& recognised, const std::string& why,
   }
 }
 
+// What devices have of a batch or of sequences that do not divide by them.
+// Frameworks refuse such a batch or fill it up; the bracket is of the device
+// that has most.
+std::vector<std::string> uneven_texts(const Steps& steps,
+                                      const StepWorkload& workload,
+                                      int64_t microbatches, const Mesh& mesh) {
+  std::vector<std::string> texts;
+  const Steps::Pass pass = steps.pass_of(workload, microbatches);
+  const int64_t shards = size_of(mesh, steps.axes().batch);
+  if (workload.batch % microbatches != 0 ||
+      workload.batch / microbatches % shards != 0) {
+    std::string text = plural(workload.batch, "sequence") +
+                       " do not divide by " + plural(shards, "shard") +
+                       " of the batch";
+    if (microbatches > 1) {
+      text += " and " + count_text(microbatches) + " micro-batches";
+    }
+    text += ": a device has at most " + std::to_string(pass.sequences) +
+            " at a time";
+    const int64_t at_a_time = ceil_div(workload.batch, microbatches);
+    if (at_a_time < shards) {
+      text += ", and " + count_text(shards - at_a_time) + " of the shards none";
+    }
+    texts.push_back(std::move(text) +
+                    "; frameworks refuse or fill up such a batch");
+  }
+  const int64_t cuts = size_of(mesh, steps.axes().sequence);
+  if (workload.seq % cuts != 0) {
+    texts.push_back(plural(workload.seq, "token") + " do not divide by " +
+                    plural(cuts, "shard") +
+                    " of the sequence: a device has at most " +
+                    count_text(pass.tokens));
+  }
+  return texts;
+}
+
 }  // namespace
 
 std::string_view bracket_source_name(BracketSource from) {
@@ -317,9 +353,9 @@ Steps::Pass Steps::pass_of(const StepWorkload& workload,
   const int64_t sequence = size_of(plan_.mesh, axes_.sequence);
   const int64_t all = ceil_div(workload.batch, microbatches);
   result.sequences = ceil_div(all, batch);
-  result.uneven = result.sequences * batch * microbatches != workload.batch;
+  result.tokens = ceil_div(workload.seq, sequence);
   result.pass.batch = result.sequences * batch;
-  result.pass.length = ceil_div(workload.seq, sequence) * sequence;
+  result.pass.length = result.tokens * sequence;
   if (request_.memory.source_seq) {
     result.pass.target_length = result.pass.length;
     result.pass.length =
@@ -451,15 +487,8 @@ std::optional<StepAnswer> answer_step(const StepRequest& request,
   if (answer.from == BracketSource::Shapes) {
     answer.workload += "; from the shapes of weights";
   }
-  const Steps::Pass pass =
-      steps.pass_of(workload, request.workload.step.microbatches);
-  if (pass.uneven) {
-    answer.notes.push_back(
-        plural(workload.batch, "sequence") +
-        " are not as many on every device and in every micro-batch; the "
-        "fullest has " +
-        plural(pass.sequences, "sequence") + " at a time");
-  }
+  answer.notes =
+      uneven_texts(steps, workload, request.workload.step.microbatches, mesh);
   answer.bracket = *std::move(bracket);
   return answer;
 }

@@ -84,7 +84,7 @@ class Steps {
   struct Pass {
     ForwardPass pass;
     int64_t sequences = 0;  // on the fullest device, of a micro-batch
-    bool uneven = false;
+    int64_t tokens = 0;     // of each of these, on the fullest device
   };
   Pass pass_of(const StepWorkload& workload, int64_t microbatches) const;
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands/workload/step.h"
 
+#include <algorithm>
+
 #include "base/text.h"
 
 namespace shardplan::cli {
@@ -106,6 +108,15 @@ void add_step(const StepAnswer& answer, const Budget& budget, Report& report) {
   }
   report.tables.push_back(alive_table(bracket));
   report.notes.push_back(answer.workload);
+  const bool crossed = std::any_of(
+      bracket.rows.begin(), bracket.rows.end(), [](const BracketRow& row) {
+        return row.bytes[1] < row.bytes[0] || row.bytes[2] < row.bytes[1];
+      });
+  if (crossed) {
+    report.notes.push_back(
+        "each column is of its own fullest moment: a category may shrink from "
+        "column to column, the total does not");
+  }
   if (bracket.offloads) {
     report.notes.push_back(
         "in host memory, for each device: at least " +
