@@ -79,45 +79,55 @@ bool is_removal(const Change& change) {
   return change.rules && change.rules->kind == RuleChange::Kind::Remove;
 }
 
-std::vector<Tried> fixes_of(const Found& found, Advising& how) {
+// The search for fixes of one finding.
+struct Search {
+  Diagnostic* finding = nullptr;
+  std::vector<uint32_t> parameters;
+  Candidates candidates;
+  size_t next = 0;  // candidate to be tried
   std::vector<Tried> good;
+};
+
+void keep(const Planned& planned, const Advising& how, Candidate& candidate,
+          const Effect& effect, std::vector<Tried>& good) {
+  Fix fix = std::move(candidate.fix);
+  fix.bytes_per_device = effect.bytes_per_device;
+  fix.finding_bytes_per_device = effect.finding_bytes_per_device;
+  if (candidate.change.rules) {
+    fix.edits = edits_of(planned.rules, how.places, *candidate.change.rules);
+  }
+  const bool known = std::any_of(
+      good.begin(), good.end(),
+      [&](const Tried& other) { return other.fix.text == fix.text; });
+  if (!known) good.push_back({candidate.tier, std::move(fix)});
+}
+
+// Each candidate by itself, as far as the allowance goes. False where it ended
+// before they did.
+bool try_alone(const Planned& planned, Search& search, Advising& how) {
   const int64_t limit = how.allowance.next_limit(how.total());
-  const bool settled = how.removable.contains(&found.diagnostic);
-  if (!settled && how.allowance.is_spent(how.total())) return good;
+  const bool settled = how.removable.contains(search.finding);
+  if (!settled && how.allowance.is_spent(how.total())) return false;
+  search.candidates =
+      candidates_for({planned, *search.finding, search.parameters, how.work});
   int64_t tried = 0;
-  for (Candidate& candidate : candidates_for(found)) {
+  for (; search.next < search.candidates.size(); ++search.next) {
+    Candidate& candidate = search.candidates[search.next];
     std::optional<Effect> effect;
     if (settled && is_removal(candidate.change)) {
       effect = Effect{};
     } else {
       if (how.allowance.must_stop(tried++, how.total(), limit)) {
         if (settled) continue;
-        break;
+        return false;
       }
       how.allowance.spend();
-      effect = how.trial.effect(candidate.change, found.diagnostic,
-                                found.parameters);
+      effect = how.trial.effect(candidate.change, *search.finding,
+                                search.parameters);
     }
-    if (!effect) continue;
-    Fix fix = std::move(candidate.fix);
-    fix.bytes_per_device = effect->bytes_per_device;
-    fix.finding_bytes_per_device = effect->finding_bytes_per_device;
-    if (candidate.change.rules) {
-      fix.edits =
-          edits_of(found.planned.rules, how.places, *candidate.change.rules);
-    }
-    const bool known = std::any_of(
-        good.begin(), good.end(),
-        [&](const Tried& other) { return other.fix.text == fix.text; });
-    if (!known) good.push_back({candidate.tier, std::move(fix)});
+    if (effect) keep(planned, how, candidate, *effect, search.good);
   }
-  std::stable_sort(good.begin(), good.end(),
-                   [](const Tried& a, const Tried& b) {
-                     return std::pair(a.tier, a.fix.bytes_per_device) <
-                            std::pair(b.tier, b.fix.bytes_per_device);
-                   });
-  if (good.size() > kMaxFixes) good.resize(kMaxFixes);
-  return good;
+  return true;
 }
 
 // Whether a fix is shown when these were: the first of each kind, every
@@ -162,6 +172,93 @@ void put_into_help(const std::vector<Tried>& fixes, Diagnostic& diagnostic) {
     help.erase(help.begin());
   }
   help.insert(help.begin(), lines.begin(), lines.end());
+}
+
+void finish(Search search) {
+  std::stable_sort(search.good.begin(), search.good.end(),
+                   [](const Tried& a, const Tried& b) {
+                     return std::pair(a.tier, a.fix.bytes_per_device) <
+                            std::pair(b.tier, b.fix.bytes_per_device);
+                   });
+  if (search.good.size() > kMaxFixes) search.good.resize(kMaxFixes);
+  put_into_help(search.good, *search.finding);
+  for (Tried& tried : search.good) {
+    search.finding->fixes.push_back(std::move(tried.fix));
+  }
+}
+
+// Trials of many findings at once.
+struct Joint {
+  const Planned& planned;
+  Advising& how;
+  int64_t trials = 4 * kMaxTrials;  // that are left
+};
+
+// One candidate of each search. Where a trial of all does not tell, of each
+// half.
+void try_batch(std::span<Search* const> batch, Joint& joint) {
+  if (batch.empty() || joint.trials == 0) return;
+  --joint.trials;
+  const auto candidate_of = [](Search& search) -> Candidate& {
+    return search.candidates[search.next];
+  };
+  if (batch.size() == 1) {
+    Search& only = *batch.front();
+    const auto effect = joint.how.trial.effect(candidate_of(only).change,
+                                               *only.finding, only.parameters);
+    if (!effect) return;
+    keep(joint.planned, joint.how, candidate_of(only), *effect, only.good);
+    return;
+  }
+  std::vector<AskedChange> asked;
+  for (Search* search : batch) {
+    asked.push_back({&*candidate_of(*search).change.rules, search->finding,
+                     search->parameters});
+  }
+  const auto effects = joint.how.trial.effects_together(asked);
+  if (!effects) {
+    try_batch(batch.first(batch.size() / 2), joint);
+    try_batch(batch.subspan(batch.size() / 2), joint);
+    return;
+  }
+  for (size_t i = 0; i < batch.size(); ++i) {
+    if (!(*effects)[i]) continue;
+    keep(joint.planned, joint.how, candidate_of(*batch[i]), *(*effects)[i],
+         batch[i]->good);
+  }
+}
+
+// The candidates that are left, the first of each finding together, then the
+// second, ... Of those that change one rule only the first: the next pass, if
+// it still has them, has other rules.
+void try_together(std::span<Search> searches, Joint& joint) {
+  for (Search& search : searches) {
+    if (search.candidates.empty()) {
+      search.candidates = candidates_for(
+          {joint.planned, *search.finding, search.parameters, joint.how.work});
+    }
+    const auto begin = search.candidates.begin();
+    search.candidates.erase(begin,
+                            begin + static_cast<std::ptrdiff_t>(search.next));
+    search.next = 0;
+    std::erase_if(search.candidates, [](const Candidate& c) {
+      return !c.change.rules || is_removal(c.change);
+    });
+  }
+  for (int64_t round = 0; round < kMaxTrials; ++round) {
+    std::vector<Search*> batch;
+    std::set<int> taken;
+    for (Search& search : searches) {
+      if (search.next >= search.candidates.size()) continue;
+      const RuleChange& change = *search.candidates[search.next].change.rules;
+      if (change.kind == RuleChange::Kind::Insert ||
+          taken.insert(change.rule).second) {
+        batch.push_back(&search);
+      }
+    }
+    try_batch(batch, joint);
+    for (Search& search : searches) ++search.next;
+  }
 }
 
 // Rules that are found in nothing are often many, and what is to be done about
@@ -224,20 +321,25 @@ int64_t advise(const Planned& planned, const AdvisedFindings& which,
   Advising how{
       trial, RulePlaces(planned.rules), Allowance(findings.size()), 0, {}};
   settle_removals(removals(planned, all), how);
+  std::vector<Search> unfinished;
   for (const Severity severity :
        {Severity::Error, Severity::Warning, Severity::Note}) {
     for (Diagnostic* finding : findings) {
       if (finding->severity != severity) continue;
       if (which.is_asked && !which.is_asked(*finding)) continue;
-      const std::vector<uint32_t> parameters = trial.parameters_of(*finding);
-      std::vector<Tried> fixes =
-          fixes_of({planned, *finding, parameters, how.work}, how);
-      put_into_help(fixes, *finding);
-      for (Tried& tried : fixes) {
-        finding->fixes.push_back(std::move(tried.fix));
+      Search search{finding, trial.parameters_of(*finding), {}, 0, {}};
+      if (try_alone(planned, search, how) || !which.together) {
+        finish(std::move(search));
+      } else {
+        unfinished.push_back(std::move(search));
       }
     }
   }
+  if (how.allowance.is_spent(how.total())) {
+    Joint joint{planned, how};
+    try_together(unfinished, joint);
+  }
+  for (Search& search : unfinished) finish(std::move(search));
   return how.total();
 }
 

@@ -23,6 +23,10 @@ struct AdvisedFindings {
   size_t end = 0;
   // Those that fixes are looked for; all of them where it is empty.
   std::function<bool(const Diagnostic&)> is_asked = {};
+  // Where the work ends before the findings do, changes of rules for the rest
+  // are tried many at once: for who wants an edit for each, and will see what
+  // they do together.
+  bool together = false;
 };
 
 // Fills `fixes` of the findings, and puts those to try first in place of their

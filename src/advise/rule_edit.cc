@@ -14,58 +14,89 @@
 namespace shardplan {
 namespace {
 
-void insert(std::span<const NewRule> added, size_t at, ChangedRules& result) {
-  std::vector<Rule> rules;
-  for (const NewRule& rule : added) {
-    rules.push_back({rule.pattern, rule.spec, {}, {}, {}, false});
-  }
-  const auto offset = static_cast<std::ptrdiff_t>(at);
-  result.rules.rules.insert(result.rules.rules.begin() + offset, rules.begin(),
-                            rules.end());
-  result.origin.insert(result.origin.begin() + offset, rules.size(), -1);
-}
-
-void move(size_t from, size_t to, ChangedRules& result) {
-  const auto shift = [&](auto& items) {
-    const auto begin = items.begin();
-    const auto a = static_cast<std::ptrdiff_t>(from);
-    const auto b = static_cast<std::ptrdiff_t>(to);
-    if (from >= to) {
-      std::rotate(begin + b, begin + a, begin + a + 1);
-    } else {
-      std::rotate(begin + a, begin + a + 1, begin + b);
-    }
-  };
-  shift(result.rules.rules);
-  shift(result.origin);
-}
+// What comes to stand before a rule: the rules of an insertion, or one that is
+// moved. In the order of places, then of changes.
+struct Arrival {
+  int before = 1;
+  int change = 0;
+};
 
 }  // namespace
 
 ChangedRules changed(const RuleSet& rules, const RuleChange& change) {
-  ChangedRules result{rules, std::vector<int>(rules.rules.size())};
+  const RuleChange* const one = &change;
+  return changed(rules, {&one, 1});
+}
+
+ChangedRules changed(const RuleSet& rules,
+                     std::span<const RuleChange* const> changes) {
+  const auto count = static_cast<int>(rules.rules.size());
+  ChangedRules result{rules, std::vector<int>(rules.rules.size()),
+                      std::vector<int>(rules.rules.size(), -1)};
   std::iota(result.origin.begin(), result.origin.end(), 0);
-  const size_t at = static_cast<size_t>(change.rule) - 1;
-  switch (change.kind) {
-    case RuleChange::Kind::SetSpec:
-      result.rules.rules[at].spec = change.spec;
-      break;
-    case RuleChange::Kind::SetPattern:
-      result.rules.rules[at].pattern = change.pattern;
-      result.origin[at] = -1;
-      break;
-    case RuleChange::Kind::Insert:
-      insert(change.added, at, result);
-      break;
-    case RuleChange::Kind::Remove:
-      result.rules.rules.erase(result.rules.rules.begin() +
-                               static_cast<std::ptrdiff_t>(at));
-      result.origin.erase(result.origin.begin() +
-                          static_cast<std::ptrdiff_t>(at));
-      break;
-    case RuleChange::Kind::Move:
-      move(at, static_cast<size_t>(change.before) - 1, result);
-      break;
+  std::vector<Arrival> arrivals;
+  std::vector<bool> leaves(rules.rules.size());
+  for (size_t i = 0; i < changes.size(); ++i) {
+    const RuleChange& change = *changes[i];
+    const auto number = static_cast<int>(i);
+    const size_t at = static_cast<size_t>(change.rule) - 1;
+    switch (change.kind) {
+      case RuleChange::Kind::SetSpec:
+        result.rules.rules[at].spec = change.spec;
+        result.by[at] = number;
+        break;
+      case RuleChange::Kind::SetPattern:
+        result.rules.rules[at].pattern = change.pattern;
+        result.origin[at] = -1;
+        result.by[at] = number;
+        break;
+      case RuleChange::Kind::Insert:
+        arrivals.push_back({change.rule, number});
+        break;
+      case RuleChange::Kind::Remove:
+        leaves[at] = true;
+        break;
+      case RuleChange::Kind::Move:
+        arrivals.push_back({change.before, number});
+        leaves[at] = true;
+        break;
+    }
+  }
+  if (std::none_of(leaves.begin(), leaves.end(), [](bool b) { return b; }) &&
+      arrivals.empty()) {
+    return result;
+  }
+  std::stable_sort(
+      arrivals.begin(), arrivals.end(),
+      [](const Arrival& a, const Arrival& b) { return a.before < b.before; });
+  std::vector<Rule> old = std::move(result.rules.rules);
+  const std::vector<int> origin = std::move(result.origin);
+  const std::vector<int> by = std::move(result.by);
+  result.rules.rules.clear();
+  result.origin.clear();
+  result.by.clear();
+  const auto add = [&](Rule rule, int of, int change) {
+    result.rules.rules.push_back(std::move(rule));
+    result.origin.push_back(of);
+    result.by.push_back(change);
+  };
+  auto next = arrivals.begin();
+  for (int number = 1; number <= count + 1; ++number) {
+    for (; next != arrivals.end() && next->before <= number; ++next) {
+      const RuleChange& change = *changes[static_cast<size_t>(next->change)];
+      if (change.kind == RuleChange::Kind::Move) {
+        const size_t from = static_cast<size_t>(change.rule) - 1;
+        add(std::move(old[from]), change.rule - 1, next->change);
+        continue;
+      }
+      for (const NewRule& rule : change.added) {
+        add({rule.pattern, rule.spec, {}, {}, {}, false}, -1, next->change);
+      }
+    }
+    const size_t at = static_cast<size_t>(number) - 1;
+    if (number <= count && !leaves[at]) {
+      add(std::move(old[at]), origin[at], by[at]);
+    }
   }
   return result;
 }

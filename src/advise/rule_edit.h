@@ -40,8 +40,14 @@ struct ChangedRules {
   RuleSet rules;
   // Per rule the 0-based number of the one it was; -1 where the pattern is new.
   std::vector<int> origin;
+  // Per rule the number of the change that wrote or moved it; -1 for none.
+  std::vector<int> by;
 };
 ChangedRules changed(const RuleSet& rules, const RuleChange& change);
+// All changes at once, each of the rules as they were. REQUIRES: no two set,
+// remove or move the same rule.
+ChangedRules changed(const RuleSet& rules,
+                     std::span<const RuleChange* const> changes);
 
 // A rule whose file is the user's own and can be edited.
 bool is_editable(const Rule& rule);

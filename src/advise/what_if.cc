@@ -13,99 +13,6 @@
 namespace shardplan {
 namespace {
 
-// Parameters that are tried as one.
-struct Group {
-  uint32_t found = 0;            // number of the set of rules found
-  uint32_t parameter_class = 0;  // of the folding
-  uint32_t first = 0;            // its first parameter, which stands for all
-  int64_t count = 0;
-  bool may_decide = true;
-};
-
-// Where every parameter belongs, and which sets of rules there are.
-struct Grouping {
-  std::vector<std::vector<int>> found;  // 0-based rules, ascending
-  std::vector<Group> groups;            // by first parameter
-  std::vector<uint32_t> group_of;       // per parameter
-};
-
-// Which rules are found in each parameter, as numbers of sets that are listed
-// in the order of their first parameters.
-struct FoundSets {
-  std::vector<std::vector<int>> sets;
-  std::vector<uint32_t> of;  // per parameter
-};
-
-FoundSets found_sets(const Matcher& matcher, const Manifest& manifest) {
-  const std::optional<NameGroups> groups = matcher.groups_of(manifest);
-  FoundSets result;
-  result.of.reserve(manifest.size());
-  std::map<std::vector<int>, uint32_t> numbers;
-  std::vector<uint32_t> of_group;
-  std::vector<int> found;
-  for (size_t i = 0; i < manifest.size(); ++i) {
-    // The first name of a group stands for the others, and comes before them.
-    if (groups && groups->first[groups->of[i]] != i) {
-      result.of.push_back(of_group[groups->of[i]]);
-      continue;
-    }
-    matcher.find(manifest.name(i), found);
-    const auto [set, is_new] =
-        numbers.try_emplace(found, static_cast<uint32_t>(result.sets.size()));
-    if (is_new) result.sets.push_back(found);
-    if (groups) of_group.push_back(set->second);
-    result.of.push_back(set->second);
-  }
-  return result;
-}
-
-Grouping group(const Planned& planned) {
-  Grouping result;
-  const Manifest& manifest = planned.manifest;
-  Diagnostics ignored;
-  const auto matcher =
-      Matcher::compile(planned.rules, manifest.names_are_plain(), ignored);
-  SHARDPLAN_CHECK(matcher);  // the plan was made with it
-  FoundSets found = found_sets(*matcher, manifest);
-  result.found = std::move(found.sets);
-  std::map<AxisLabels, uint32_t> labels;  // 0 stands for none
-  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, uint32_t> known;
-  for (size_t i = 0; i < manifest.size(); ++i) {
-    const uint32_t set = found.of[i];
-    uint32_t label = 0;
-    if (const AxisLabels* axes = manifest.axes(i)) {
-      label =
-          labels.try_emplace(*axes, static_cast<uint32_t>(labels.size() + 1))
-              .first->second;
-    }
-    const uint32_t number = planned.folding.class_of[i];
-    const auto [entry, is_new] = known.try_emplace(
-        {set, number, label}, static_cast<uint32_t>(result.groups.size()));
-    if (is_new) {
-      const bool scalar = manifest.type(i).shape.empty();
-      result.groups.push_back({set, number, static_cast<uint32_t>(i), 0,
-                               !planned.resolving.strict || !scalar});
-    }
-    ++result.groups[entry->second].count;
-    result.group_of.push_back(entry->second);
-  }
-  return result;
-}
-
-// The first parameter of every group.
-Manifest firsts_of(const Manifest& manifest, const Grouping& grouping) {
-  Manifest result;
-  result.facts = manifest.facts;
-  for (size_t g = 0; g < grouping.groups.size(); ++g) {
-    const size_t first = grouping.groups[g].first;
-    SHARDPLAN_CHECK(result.add(manifest.name(first), manifest.type(first), {}));
-    if (const AxisLabels* axes = manifest.axes(first)) {
-      result.set_axes(g, *axes);
-    }
-  }
-  return result;
-}
-
 // Rules without their places: nobody reads where the findings of a trial are,
 // and finding a line costs time.
 RuleSet without_places(const RuleSet& rules) {
@@ -117,128 +24,6 @@ RuleSet without_places(const RuleSet& rules) {
   }
   for (LogicalRule& rule : result.logical_rules) {
     rule.where = rule.axes_where = {};
-  }
-  return result;
-}
-
-// Changed rules, with what resolve/match.h would say of the groups.
-struct Rematched {
-  ChangedRules rules;
-  Matches matches;
-};
-
-// The rules without some of them (1-based).
-ChangedRules without(const RuleSet& rules, const std::set<int>& removed) {
-  ChangedRules result;
-  const int count = static_cast<int>(rules.rules.size());
-  RuleSet others = rules;
-  others.rules.clear();
-  for (int number = 1; number <= count; ++number) {
-    if (removed.contains(number)) continue;
-    others.rules.push_back(rules.rules[static_cast<size_t>(number) - 1]);
-    result.origin.push_back(number - 1);
-  }
-  result.rules = std::move(others);
-  return result;
-}
-
-// The classes of the folding in which each new pattern is found, as the rules'
-// new numbers; no entries where no pattern is new. Empty when a pattern cannot
-// be compiled.
-using FoundByClass = std::vector<std::vector<int>>;
-std::optional<FoundByClass> find_new(const Planned& planned,
-                                     const ChangedRules& change,
-                                     int64_t& work) {
-  FoundByClass result;
-  RuleSet fresh;
-  std::vector<int> numbers;
-  for (size_t i = 0; i < change.origin.size(); ++i) {
-    if (change.origin[i] >= 0) continue;
-    fresh.rules.push_back(change.rules.rules[i]);
-    numbers.push_back(static_cast<int>(i));
-  }
-  if (fresh.rules.empty()) return result;
-  result.resize(planned.folding.classes.size());
-  work += static_cast<int64_t>(result.size());
-  Diagnostics ignored;
-  const auto matcher =
-      Matcher::compile(fresh, planned.manifest.names_are_plain(), ignored);
-  if (!matcher) return std::nullopt;
-  std::vector<int> found;
-  for (size_t i = 0; i < result.size(); ++i) {
-    matcher->find(planned.manifest.name(planned.folding.classes[i].first),
-                  found);
-    for (const int rule : found) {
-      result[i].push_back(numbers[static_cast<size_t>(rule)]);
-    }
-  }
-  return result;
-}
-
-std::optional<Matches> rematch(const Planned& planned, const Grouping& grouping,
-                               const ChangedRules& change, int64_t& work) {
-  const std::optional<FoundByClass> added = find_new(planned, change, work);
-  if (!added) return std::nullopt;
-  std::vector<int> now(planned.rules.rules.size(), -1);  // old to new numbers
-  for (size_t i = 0; i < change.origin.size(); ++i) {
-    if (change.origin[i] < 0) continue;
-    now[static_cast<size_t>(change.origin[i])] = static_cast<int>(i);
-  }
-  Matches matches;
-  matches.rules.resize(change.origin.size());
-  matches.winner.reserve(grouping.groups.size());
-  for (const Group& members : grouping.groups) {
-    std::vector<int> found;
-    if (!added->empty()) found = (*added)[members.parameter_class];
-    for (const int rule : grouping.found[members.found]) {
-      if (now[static_cast<size_t>(rule)] >= 0) {
-        found.push_back(now[static_cast<size_t>(rule)]);
-      }
-    }
-    work += static_cast<int64_t>(found.size());
-    for (const int rule : found) {
-      matches.rules[static_cast<size_t>(rule)].found += members.count;
-    }
-    if (found.empty() || !members.may_decide) {
-      matches.winner.push_back(-1);
-      continue;
-    }
-    const int winner = *std::min_element(found.begin(), found.end());
-    matches.winner.push_back(winner);
-    matches.rules[static_cast<size_t>(winner)].won += members.count;
-    for (const int rule : found) {
-      std::vector<int>& winners =
-          matches.rules[static_cast<size_t>(rule)].winners;
-      if (rule != winner && (winners.empty() || winners.back() != winner)) {
-        winners.push_back(winner);
-      }
-    }
-  }
-  for (RuleUse& use : matches.rules) {
-    std::sort(use.winners.begin(), use.winners.end());
-    use.winners.erase(std::unique(use.winners.begin(), use.winners.end()),
-                      use.winners.end());
-  }
-  return matches;
-}
-
-// fold() of the groups, given how the names of all parameters fold; classes
-// count parameters.
-Folding refold(const Folding& folding, const Grouping& grouping,
-               const std::vector<uint32_t>& kinds) {
-  Folding result;
-  result.folded_names = folding.folded_names;
-  result.class_of.reserve(kinds.size());
-  std::unordered_map<uint64_t, uint32_t> known;
-  for (size_t i = 0; i < kinds.size(); ++i) {
-    const Group& members = grouping.groups[i];
-    const uint32_t folded = folding.classes[members.parameter_class].folded;
-    const auto [entry, is_new] =
-        known.try_emplace((uint64_t{folded} << 32U) | kinds[i],
-                          static_cast<uint32_t>(result.classes.size()));
-    if (is_new) result.classes.push_back({folded, kinds[i], i, 0});
-    result.classes[entry->second].count += members.count;
-    result.class_of.push_back(entry->second);
   }
   return result;
 }
@@ -291,20 +76,26 @@ std::optional<Mesh> resized(const Mesh& mesh, const Axis& wanted) {
 
 // The groups that findings are about, ascending, by what the findings are
 // otherwise. Those that name no parameter have an entry too.
-using Findings = std::unordered_map<std::string, std::vector<uint32_t>>;
+struct Sighting {
+  std::vector<uint32_t> groups;
+  Severity worst = Severity::Off;
+};
+using Findings = std::unordered_map<std::string, Sighting>;
 
 // Whether all findings are among others.
 bool are_among(const Findings& some, const Findings& others) {
   return std::all_of(some.begin(), some.end(), [&](const auto& finding) {
     const auto other = others.find(finding.first);
-    return other != others.end() &&
-           std::includes(other->second.begin(), other->second.end(),
-                         finding.second.begin(), finding.second.end());
+    return other != others.end() && std::includes(other->second.groups.begin(),
+                                                  other->second.groups.end(),
+                                                  finding.second.groups.begin(),
+                                                  finding.second.groups.end());
   });
 }
 
 void sort_groups(Findings& findings) {
-  for (auto& [key, groups] : findings) {
+  for (auto& [key, sighting] : findings) {
+    std::vector<uint32_t>& groups = sighting.groups;
     std::sort(groups.begin(), groups.end());
     groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
   }
@@ -345,11 +136,11 @@ struct WhatIf::Impl {
        const Diagnostics& how)
       : planned(made),
         severities(how.fresh()),
-        grouping(group(made)),
+        grouping(grouped(made)),
         model(firsts_of(made.manifest, grouping)),
         known(unit_facts(made.manifest, made.folding)),
         rules(without_places(made.rules)) {
-    for (const Group& members : grouping.groups) {
+    for (const ParameterGroup& members : grouping.groups) {
       counts_of_groups.push_back(members.count);
     }
     number_of.reserve(made.manifest.size());
@@ -384,7 +175,9 @@ struct WhatIf::Impl {
 
   void add_finding(const Diagnostic& diagnostic, const Plan& plan,
                    Findings& findings) const {
-    std::vector<uint32_t>& groups = findings[error_key(diagnostic, plan)];
+    Sighting& sighting = findings[error_key(diagnostic, plan)];
+    sighting.worst = std::max(sighting.worst, diagnostic.severity);
+    std::vector<uint32_t>& groups = sighting.groups;
     for (const std::string& name : diagnostic.parameters) {
       const auto found = number_of.find(name);
       if (found == number_of.end()) continue;
@@ -513,12 +306,20 @@ struct WhatIf::Impl {
     return judged(firsts, facts, rematched.rules.rules, *plan, diags);
   }
 
-  std::optional<Outcome> outcome_of(const RuleChange& change) {
-    Rematched rematched{changed(rules, change), {}};
-    auto matches = rematch(planned, grouping, rematched.rules, work);
+  std::optional<Rematched> rematched(
+      std::span<const RuleChange* const> changes) {
+    Rematched result{changed(rules, changes), {}};
+    auto matches = rematch(planned, grouping, result.rules, work);
     if (!matches) return std::nullopt;
-    rematched.matches = *std::move(matches);
-    return outcome_of(Change{}, rematched);
+    result.matches = *std::move(matches);
+    return result;
+  }
+
+  std::optional<Outcome> outcome_of(const RuleChange& change) {
+    const RuleChange* const one = &change;
+    const auto made = rematched({&one, 1});
+    if (!made) return std::nullopt;
+    return outcome_of(Change{}, *made);
   }
 
   // The same, remembered where other findings may ask for the same change.
@@ -557,11 +358,103 @@ struct WhatIf::Impl {
     const auto found = outcome.findings.find(wanted.key);
     if (found == outcome.findings.end()) return true;
     if (wanted.groups.empty()) return false;
-    const std::vector<uint32_t>& groups = found->second;
+    const std::vector<uint32_t>& groups = found->second.groups;
     return std::none_of(
         wanted.groups.begin(), wanted.groups.end(), [&](const auto& group) {
           return std::binary_search(groups.begin(), groups.end(), group.first);
         });
+  }
+
+  // Which of several changes decides about each group, before or after; and
+  // which changes share one with another.
+  static constexpr int kNone = -1;
+  static constexpr int kSeveral = -2;
+  struct Deciders {
+    std::vector<int> decider;  // per group
+    std::vector<bool> is_entangled;
+  };
+  Deciders deciders(std::span<const AskedChange> asked,
+                    const Rematched& after) const {
+    std::vector<int> of_rule(rules.rules.size(), kNone);
+    for (size_t i = 0; i < asked.size(); ++i) {
+      const RuleChange& change = *asked[i].change;
+      if (change.kind == RuleChange::Kind::Insert) continue;
+      of_rule[static_cast<size_t>(change.rule) - 1] = static_cast<int>(i);
+    }
+    const auto at = [](const std::vector<int>& of, int winner) {
+      return winner < 0 ? kNone : of[static_cast<size_t>(winner)];
+    };
+    Deciders result{{}, std::vector<bool>(asked.size())};
+    for (size_t g = 0; g < grouping.groups.size(); ++g) {
+      const int then = at(of_rule, unchanged.matches.winner[g]);
+      const int now = at(after.rules.by, after.matches.winner[g]);
+      const bool is_one = then == now || then == kNone || now == kNone;
+      result.decider.push_back(is_one ? std::max(then, now) : kSeveral);
+      if (is_one) continue;
+      result.is_entangled[static_cast<size_t>(then)] = true;
+      result.is_entangled[static_cast<size_t>(now)] = true;
+    }
+    return result;
+  }
+
+  // Whether all that is asked of the rules as a whole holds without what
+  // changes: that some shard (SP115), that each axis is named (SP208) and
+  // shards something (SP204). Else one change could rest on another.
+  bool is_apart(std::span<const RuleChange* const> changes,
+                const Deciders& by) const {
+    std::vector<bool> is_changed(rules.rules.size());
+    for (const RuleChange* change : changes) {
+      if (change->kind == RuleChange::Kind::Insert) continue;
+      is_changed[static_cast<size_t>(change->rule) - 1] = true;
+    }
+    using Axes = std::set<std::string_view>;
+    const auto add = [](const PartitionSpec& spec, Axes& axes) {
+      for (const AxisNames& dim : spec.dims)
+        axes.insert(dim.begin(), dim.end());
+    };
+    Axes named;
+    Axes still_named;
+    bool one_stays = false;
+    for (size_t i = 0; i < rules.rules.size(); ++i) {
+      const Rule& rule = rules.rules[i];
+      add(rule.spec, named);
+      if (is_changed[i]) continue;
+      add(rule.spec, still_named);
+      one_stays = one_stays || (planned.plan.rules[i].won > 0 &&
+                                !rule.shipped && !names_no_axis(rule.spec));
+    }
+    Axes used;
+    Axes still_used;
+    for (size_t g = 0; g < grouping.groups.size(); ++g) {
+      const PartitionSpec& spec =
+          planned.plan.of(grouping.groups[g].first).spec;
+      add(spec, used);
+      if (by.decider[g] == kNone) add(spec, still_used);
+    }
+    return one_stays && named == still_named && used == still_used;
+  }
+
+  // The worst of what is new, per change; Severity::Off where nothing is. Empty
+  // where something belongs to none of them.
+  std::optional<std::vector<Severity>> new_findings(const Outcome& outcome,
+                                                    const Deciders& by) const {
+    std::vector<Severity> worst(by.is_entangled.size(), Severity::Off);
+    for (const auto& [key, now] : outcome.findings) {
+      const auto then = before.find(key);
+      const bool is_known = then != before.end();
+      if (!is_known && now.groups.empty()) return std::nullopt;
+      for (const uint32_t g : now.groups) {
+        if (is_known && std::binary_search(then->second.groups.begin(),
+                                           then->second.groups.end(), g)) {
+          continue;
+        }
+        if (by.decider[g] == kNone) return std::nullopt;
+        if (by.decider[g] == kSeveral) continue;  // they are entangled
+        Severity& of = worst[static_cast<size_t>(by.decider[g])];
+        of = std::max(of, now.worst);
+      }
+    }
+    return worst;
   }
 
   bool catches_all(const std::string& pattern) {
@@ -630,9 +523,75 @@ std::optional<Effect> WhatIf::effect(const Change& change,
   return effect;
 }
 
+std::optional<std::vector<std::optional<Effect>>> WhatIf::effects_together(
+    std::span<const AskedChange> asked) {
+  std::vector<const RuleChange*> changes;
+  for (const AskedChange& each : asked) changes.push_back(each.change);
+  const auto rematched = impl_->rematched(changes);
+  if (!rematched) return std::nullopt;
+  const auto outcome = impl_->outcome_of(Change{}, *rematched);
+  if (!outcome) return std::nullopt;
+  const Impl::Deciders by = impl_->deciders(asked, *rematched);
+  if (!impl_->is_apart(changes, by)) return std::nullopt;
+  const auto news = impl_->new_findings(*outcome, by);
+  if (!news) return std::nullopt;
+
+  // Where all devices hold the same, what a change adds is what its groups do.
+  const Planned& planned = impl_->planned;
+  const std::vector<ParameterGroup>& groups = impl_->grouping.groups;
+  std::vector<int64_t> added(asked.size());
+  int64_t of_all = 0;
+  const auto more = [&](uint32_t g) {
+    return outcome->bytes[g] -
+           planned.plan.of(groups[g].first).bytes_per_device;
+  };
+  for (uint32_t g = 0; g < groups.size(); ++g) {
+    const int64_t bytes = groups[g].count * more(g);
+    of_all += bytes;
+    const int change = by.decider[g];
+    if (change >= 0) added[static_cast<size_t>(change)] += bytes;
+  }
+  if (of_all != outcome->fullest - planned.memory.max) return std::nullopt;
+
+  // Findings that name no parameter are told apart by patterns; of equal ones
+  // a change removes its own alone.
+  std::unordered_map<std::string, int> alike;
+  for (const AskedChange& each : asked) {
+    if (!each.parameters.empty()) continue;
+    ++alike[error_key(*each.finding, planned.plan)];
+  }
+  std::vector<std::optional<Effect>> effects(asked.size());
+  for (size_t i = 0; i < asked.size(); ++i) {
+    const Diagnostic& finding = *asked[i].finding;
+    const RuleChange& change = *asked[i].change;
+    const Sought& sought = impl_->seek(finding, asked[i].parameters);
+    impl_->work += static_cast<int64_t>(sought.groups.size()) + 1;
+    // What is gone must be its own doing.
+    const bool is_own =
+        sought.groups.empty()
+            ? change.kind != RuleChange::Kind::Insert &&
+                  change.rule == finding.subject.rule && alike[sought.key] == 1
+            : std::all_of(sought.groups.begin(), sought.groups.end(),
+                          [&](const auto& group) {
+                            return by.decider[group.first] ==
+                                   static_cast<int>(i);
+                          });
+    if (!is_own || by.is_entangled[i] || (*news)[i] >= finding.severity ||
+        !Impl::is_gone(sought, *outcome)) {
+      continue;
+    }
+    effects[i] = Effect{added[i], 0};
+    for (const auto& [g, count] : sought.groups) {
+      effects[i]->finding_bytes_per_device += count * more(g);
+    }
+  }
+  return effects;
+}
+
 bool WhatIf::can_all_go(std::span<const Diagnostic* const> findings) {
   const Plan& plan = impl_->planned.plan;
   std::set<int> removed;
+  std::vector<RuleChange> removals;
   for (const Diagnostic* finding : findings) {
     const int rule = finding->subject.rule;
     if (rule < 1) return false;
@@ -640,9 +599,13 @@ bool WhatIf::can_all_go(std::span<const Diagnostic* const> findings) {
     // What a rule takes from others that decide nothing either is reported of
     // them.
     if (idle.won > 0 || !idle.shadowed_by.empty()) return false;
-    removed.insert(rule);
+    if (!removed.insert(rule).second) return false;
+    removals.emplace_back();
+    removals.back().kind = RuleChange::Kind::Remove;
+    removals.back().rule = rule;
   }
-  if (removed.size() != findings.size()) return false;
+  std::vector<const RuleChange*> changes;
+  for (const RuleChange& removal : removals) changes.push_back(&removal);
   // Whether rules are for other names (SP115) is reported of all together,
   // unless one that shards is found and stays.
   bool stays = false;
@@ -653,12 +616,9 @@ bool WhatIf::can_all_go(std::span<const Diagnostic* const> findings) {
                   !removed.contains(static_cast<int>(i) + 1));
   }
   if (!stays) return false;
-  Rematched rematched{without(impl_->rules, removed), {}};
-  auto matches =
-      rematch(impl_->planned, impl_->grouping, rematched.rules, impl_->work);
-  if (!matches) return false;
-  rematched.matches = *std::move(matches);
-  const auto outcome = impl_->outcome_of(Change{}, rematched);
+  const auto rematched = impl_->rematched(changes);
+  if (!rematched) return false;
+  const auto outcome = impl_->outcome_of(Change{}, *rematched);
   if (!outcome || !outcome->is_better ||
       !are_among(outcome->findings, impl_->before)) {
     return false;

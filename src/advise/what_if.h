@@ -22,6 +22,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "advise/groups.h"
 #include "advise/rule_edit.h"
 #include "base/diagnostic.h"
 #include "core/fold.h"
@@ -33,17 +34,6 @@
 #include "resolve/resolve.h"
 
 namespace shardplan {
-
-// A plan with all that it was made from.
-struct Planned {
-  const Manifest& manifest;
-  const RuleSet& rules;
-  const Plan& plan;
-  const Folding& folding;  // by placement
-  const DeviceMemory& memory;
-  const ResolveOptions& resolving;
-  const LintOptions& linting;
-};
 
 // Dimension `dim` of some parameters gets another size. Of parameters that are
 // tried as one, all or none.
@@ -67,6 +57,13 @@ struct Effect {
   int64_t finding_bytes_per_device = 0;  // of the finding's parameters
 };
 
+// A change of rules for a finding, with its parameters.
+struct AskedChange {
+  const RuleChange* change = nullptr;
+  const Diagnostic* finding = nullptr;
+  std::span<const uint32_t> parameters;
+};
+
 class WhatIf {
  public:
   // `findings` are those of the plan; the references must outlive the WhatIf.
@@ -81,6 +78,14 @@ class WhatIf {
   // then notes. Empty otherwise. `parameters` are those of the finding.
   std::optional<Effect> effect(const Change& change, const Diagnostic& finding,
                                std::span<const uint32_t> parameters);
+
+  // What each of several changes of rules does for its finding, from one trial
+  // of all of them. An effect is what effect() says; where a change has none
+  // here, it may have one alone. Empty where the trial tells nothing: what is
+  // new belongs to none of them. REQUIRES: none removes a rule (can_all_go()
+  // tells that), and no two set or move the same.
+  std::optional<std::vector<std::optional<Effect>>> effects_together(
+      std::span<const AskedChange> asked);
 
   // Of findings of rules that decide nothing (SP102): whether removing each of
   // the rules alone removes its finding and does nothing else. One trial of all

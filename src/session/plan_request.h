@@ -57,6 +57,8 @@ struct PlanRequest {
   // Whether changes that would remove a finding are tried, which takes most of
   // the time where there are many.
   bool find_fixes = true;
+  // Whether those of many findings are tried together (advise/advise.h).
+  bool fixes_together = false;
 };
 
 // How rule files are read, but for what they say themselves.

@@ -503,7 +503,9 @@ void find_fixes(const Session& session, const PlanRequest& request, Host& host,
   if (!session.rules || are_for_others) return;
   advise({session.manifest, *session.rules, session.plan, session.folding,
           session.memory, resolve_options(request, host), session.lint_how},
-         {session.first_finding, session.end_finding, is_asked}, diags);
+         {session.first_finding, session.end_finding, is_asked,
+          request.fixes_together},
+         diags);
 }
 
 namespace {

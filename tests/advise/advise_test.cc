@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "advise/advise.h"
 
+#include <set>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 
+#include "advise/candidates.h"
+#include "advise/what_if.h"
 #include "tests/support/advised.h"
 #include "tests/support/generators.h"
 #include "tests/support/property.h"
@@ -128,31 +133,48 @@ Manifest layered_model() {
   return result;
 }
 
+// Some plan with what is wrong with it. With `rest` there is a tensor that is
+// over all axes whatever becomes of the others.
+Advised draw_advised(bool rest) {
+  ResolveOptions options;
+  options.on_indivisible =
+      draw_of({OnIndivisible::Drop, OnIndivisible::Prefix, OnIndivisible::Pad,
+               OnIndivisible::Chunk, OnIndivisible::Error});
+  options.declarations.replicate_kv_heads = draw_bool();
+  Diagnostics severities;
+  if (draw_bool()) {
+    severities.set_severity(Code::OverlyBroadPattern, Severity::Warning);
+  }
+  if (draw_bool()) severities.deny_warnings();
+  std::string text = draw_together(&rules_text);
+  for (int i = draw_in(0, 3); i > 0; --i) {
+    text +=
+        "  - [" + draw_of<std::string>({"absent", "gone", "no"}) + ", [tp]]\n";
+  }
+  if (draw_bool()) {
+    text += "logical_axis_rules: [[embed, tp], [mlp, dp]]\n";
+  }
+  const Mesh mesh = testing::draw_mesh();
+  Manifest manifest = testing::draw_manifest(&layered_model);
+  if (rest) {
+    ENSURE(manifest.add("rest", {DType::U8, {mesh.devices()}}, {}));
+    std::string axes;
+    for (const Axis& axis : mesh.axes()) {
+      axes += (axes.empty() ? "" : ", ") + axis.name;
+    }
+    const std::string rules = "rules:\n";
+    text.insert(text.find(rules) + rules.size(),
+                "  - [rest, [[" + axes + "]]]\n");
+  }
+  return advised(std::move(manifest), text, mesh, options, severities);
+}
+
 TEST_CASE("advice is what trying each change on the whole model gives") {
   // Trials were made anew on every parameter; now kinds of parameters stand
   // for them, and findings share trials. Nothing of what is said may differ.
   int fixes = 0;
   CHECK(holds("fixes are those of the slow way", [&] {
-    ResolveOptions options;
-    options.on_indivisible =
-        draw_of({OnIndivisible::Drop, OnIndivisible::Prefix, OnIndivisible::Pad,
-                 OnIndivisible::Chunk, OnIndivisible::Error});
-    options.declarations.replicate_kv_heads = draw_bool();
-    Diagnostics severities;
-    if (draw_bool()) {
-      severities.set_severity(Code::OverlyBroadPattern, Severity::Warning);
-    }
-    if (draw_bool()) severities.deny_warnings();
-    std::string text = draw_together(&rules_text);
-    for (int i = draw_in(0, 3); i > 0; --i) {
-      text += "  - [" + draw_of<std::string>({"absent", "gone", "no"}) +
-              ", [tp]]\n";
-    }
-    if (draw_bool()) {
-      text += "logical_axis_rules: [[embed, tp], [mlp, dp]]\n";
-    }
-    const Advised before = advised(testing::draw_manifest(&layered_model), text,
-                                   testing::draw_mesh(), options, severities);
+    const Advised before = draw_advised(false);
     for (const Diagnostic& finding : before.diags.all()) {
       const auto slow = testing::slow_fixes(before, finding);
       if (slow != testing::fix_texts(finding)) {
@@ -164,6 +186,96 @@ TEST_CASE("advice is what trying each change on the whole model gives") {
     }
   }));
   CHECK(fixes > 100);
+}
+
+// The changes of rules that are `number`th of their findings; of those that
+// change one rule the first.
+struct Asking {
+  std::vector<std::vector<uint32_t>> parameters;
+  std::vector<Candidate> candidates;
+  std::vector<const Diagnostic*> findings;
+
+  std::vector<AskedChange> all() const {
+    std::vector<AskedChange> asked;
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      asked.push_back(
+          {&*candidates[i].change.rules, findings[i], parameters[i]});
+    }
+    return asked;
+  }
+};
+Asking asking(const Planned& planned, std::span<const Diagnostic* const> all,
+              WhatIf& trial, size_t number) {
+  Asking result;
+  std::set<int> taken;
+  int64_t work = 0;
+  for (const Diagnostic* finding : all) {
+    std::vector<uint32_t> parameters = trial.parameters_of(*finding);
+    Candidates candidates =
+        candidates_for({planned, *finding, parameters, work});
+    std::erase_if(candidates, [](const Candidate& c) {
+      return !c.change.rules ||
+             c.change.rules->kind == RuleChange::Kind::Remove;
+    });
+    if (number >= candidates.size()) continue;
+    Candidate& candidate = candidates[number];
+    const RuleChange& change = *candidate.change.rules;
+    if (change.kind != RuleChange::Kind::Insert &&
+        !taken.insert(change.rule).second) {
+      continue;
+    }
+    result.parameters.push_back(std::move(parameters));
+    result.candidates.push_back(std::move(candidate));
+    result.findings.push_back(finding);
+  }
+  return result;
+}
+
+TEST_CASE("what changes do together is what each does alone") {
+  int told = 0;
+  int several = 0;  // of trials that told of more than one
+  CHECK(holds("an effect of a joint trial is that of the slow way", [&] {
+    const Advised before = draw_advised(true);
+    Diagnostics ignored;
+    const auto memory = device_memory(before.manifest, before.plan, ignored);
+    const Folding folding = fold(before.plan.placement_of, [&](size_t i) {
+      return before.manifest.name(i);
+    });
+    const Planned planned = {before.manifest, before.rules, before.plan,
+                             folding,         *memory,      before.resolving,
+                             before.linting};
+    std::vector<const Diagnostic*> findings;
+    for (const Diagnostic& finding : before.diags.all()) {
+      findings.push_back(&finding);
+    }
+    WhatIf trial(planned, findings, before.diags);
+    for (size_t number = 0; number < 4; ++number) {
+      const Asking asked = asking(planned, findings, trial, number);
+      const auto effects = trial.effects_together(asked.all());
+      if (!effects) continue;
+      int here = 0;
+      for (size_t i = 0; i < effects->size(); ++i) {
+        if (!(*effects)[i]) continue;
+        ++here;
+        const auto slow =
+            testing::slow_effect(before, asked.candidates[i].change,
+                                 *asked.findings[i], asked.parameters[i]);
+        if (!slow) {
+          testing::case_log()
+              << before.text << asked.findings[i]->message << "\n"
+              << asked.candidates[i].fix.text;
+        }
+        ENSURE(slow.has_value());
+        ENSURE(slow->bytes_per_device == (*effects)[i]->bytes_per_device);
+        ENSURE(slow->finding_bytes_per_device ==
+               (*effects)[i]->finding_bytes_per_device);
+      }
+      told += here;
+      several += here > 1 ? 1 : 0;
+    }
+  }));
+  CHECK(told > 40);
+  CHECK(several > 10);
 }
 
 std::string unused_rules(int count) {

@@ -493,7 +493,10 @@ const std::vector<Flag>& check_flags() {
       {"fix", 0, Takes::Nothing, "", "Diagnostics",
        "apply the fixes that are edits of the rules files", "check", false,
        false, nullptr,
-       [](const Setting&, Options& o, Diagnostics&) { o.check.fix = true; }},
+       [](const Setting&, Options& o, Diagnostics&) {
+         o.check.fix = true;
+         o.planning.fixes_together = true;
+       }},
       {"diff", 0, Takes::Nothing, "", "Diagnostics",
        "with --fix: show the edits, and write nothing", "check", false, false,
        nullptr,

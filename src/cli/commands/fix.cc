@@ -58,39 +58,64 @@ std::string key_of(const Choice& choice) {
 // each.
 class TakenText {
  public:
-  // False where an edit of the fix touches what is taken; else takes it.
-  bool take(const Fix& fix) {
+  // False where an edit of the fix touches what is taken; else takes it. What
+  // is done about findings of one code may stand side by side: new rules at one
+  // place, or neighbours that move.
+  bool take(const Fix& fix, Code code) {
     for (const TextEdit& edit : fix.edits) {
-      const std::map<size_t, size_t>& taken = taken_[edit.where.file];
-      // Edits do not overlap, so the last one that begins before this one ends
-      // is the one that ends last.
-      const auto next = taken.upper_bound(edit.where.end);
-      if (next != taken.begin() &&
-          std::prev(next)->second >= edit.where.begin) {
-        return false;
-      }
+      if (touches(edit.where, code)) return false;
     }
     for (const TextEdit& edit : fix.edits) {
-      size_t& end = taken_[edit.where.file][edit.where.begin];
-      end = std::max<size_t>(end, edit.where.end);
+      Taken& taken = taken_[edit.where.file][edit.where.begin];
+      taken.end = std::max<size_t>(taken.end, edit.where.end);
+      taken.code = code;
     }
     return true;
   }
 
  private:
-  std::map<const SourceFile*, std::map<size_t, size_t>> taken_;  // begin, end
+  struct Taken {
+    size_t end = 0;
+    Code code = Code::InternalError;
+  };
+
+  bool touches(const Span& where, Code code) const {
+    const auto file = taken_.find(where.file);
+    if (file == taken_.end()) return false;
+    // Edits do not overlap, so those that begin earlier end earlier.
+    auto it = file->second.upper_bound(where.end);
+    while (it != file->second.begin()) {
+      const auto& [begin, taken] = *--it;
+      if (taken.end < where.begin) return false;
+      if (taken.code != code ||
+          (begin < where.end && where.begin < taken.end)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  std::map<const SourceFile*, std::map<size_t, Taken>> taken_;  // by begin
 };
 
 bool is_standard_input(const Fix& fix) {
   return fix.edits.front().where.file->name() == kStandardInput;
 }
 
+bool only_inserts(const Fix& fix) {
+  return std::all_of(fix.edits.begin(), fix.edits.end(), [](const auto& edit) {
+    return edit.where.begin == edit.where.end;
+  });
+}
+
 // Of each finding the first fix that is an edit and was not refused, while
-// they do not touch.
+// they do not touch. What a rule is found to do waits once it is rewritten:
+// that may have been all it takes.
 std::vector<Choice> choose(const Diagnostics& diags,
                            const std::set<std::string>& refused) {
   std::vector<Choice> chosen;
   TakenText taken;
+  std::set<int> rewritten;
   for (const Diagnostic& finding : diags.all()) {
     // A note says what the user asked for.
     if (finding.severity == Severity::Note ||
@@ -104,7 +129,11 @@ std::vector<Choice> choose(const Diagnostics& diags,
       if (fix.edits.empty() || is_standard_input(fix) ||
           refused.contains(key_of(choice)))
         continue;
-      if (taken.take(fix)) chosen.push_back(choice);
+      const int rule = finding.subject.rule;
+      if (!rewritten.contains(rule) && taken.take(fix, finding.code)) {
+        chosen.push_back(choice);
+        if (rule > 0 && !only_inserts(fix)) rewritten.insert(rule);
+      }
       break;
     }
   }
@@ -143,7 +172,8 @@ std::map<std::string, std::string> texts_with(
   for (auto& [file, all] : edits) {
     std::stable_sort(all.begin(), all.end(),
                      [](const TextEdit& a, const TextEdit& b) {
-                       return a.where.begin < b.where.begin;
+                       return std::pair(a.where.begin, a.where.end) <
+                              std::pair(b.where.begin, b.where.end);
                      });
     texts[file->name()] = edited(file->text(), all);
   }
@@ -214,12 +244,12 @@ bool pass(const Context& context, std::set<std::string>& refused, FixRun& run) {
       take_over(chosen, texts, std::move(checked), run);
       return true;
     }
-    // Not all of them together: the first one alone; or not even that one.
+    // Not all of them together: the first half; at last not even the first.
     if (chosen.size() == 1) {
       refused.insert(key_of(chosen.front()));
       return true;
     }
-    chosen.resize(1);
+    chosen.resize(chosen.size() / 2);
   }
   return false;
 }

@@ -38,10 +38,10 @@ class OverlayHost : public PassingHost {
 // `check --fix`: applies rule edits to the user's rules files.
 //
 // In each pass the first fix of every finding that is an edit is made, in
-// memory, where edits do not touch one another, and everything is checked
-// anew. A pass counts only if its findings are gone and fewer are left, so
-// passes end. Only then, and without --diff, files are written, each whole or
-// not at all.
+// memory, where edits do not touch, and everything is checked anew. A pass
+// counts only if its findings are gone and fewer are left, so passes end; where
+// it does not, half as many are made. Only then, and without --diff, files are
+// written, each whole or not at all.
 
 struct AppliedFix {
   Code code = Code::InternalError;

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "advise/groups.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include "base/checked.h"
+
+namespace shardplan {
+namespace {
+
+// Which rules are found in each parameter, as numbers of sets that are listed
+// in the order of their first parameters.
+struct FoundSets {
+  std::vector<std::vector<int>> sets;
+  std::vector<uint32_t> of;  // per parameter
+};
+
+FoundSets found_sets(const Matcher& matcher, const Manifest& manifest) {
+  const std::optional<NameGroups> groups = matcher.groups_of(manifest);
+  FoundSets result;
+  result.of.reserve(manifest.size());
+  std::map<std::vector<int>, uint32_t> numbers;
+  std::vector<uint32_t> of_group;
+  std::vector<int> found;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    // The first name of a group stands for the others, and comes before them.
+    if (groups && groups->first[groups->of[i]] != i) {
+      result.of.push_back(of_group[groups->of[i]]);
+      continue;
+    }
+    matcher.find(manifest.name(i), found);
+    const auto [set, is_new] =
+        numbers.try_emplace(found, static_cast<uint32_t>(result.sets.size()));
+    if (is_new) result.sets.push_back(found);
+    if (groups) of_group.push_back(set->second);
+    result.of.push_back(set->second);
+  }
+  return result;
+}
+
+}  // namespace
+
+Grouping grouped(const Planned& planned) {
+  Grouping result;
+  const Manifest& manifest = planned.manifest;
+  Diagnostics ignored;
+  const auto matcher =
+      Matcher::compile(planned.rules, manifest.names_are_plain(), ignored);
+  SHARDPLAN_CHECK(matcher);  // the plan was made with it
+  FoundSets found = found_sets(*matcher, manifest);
+  result.found = std::move(found.sets);
+  std::map<AxisLabels, uint32_t> labels;  // 0 stands for none
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, uint32_t> known;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const uint32_t set = found.of[i];
+    uint32_t label = 0;
+    if (const AxisLabels* axes = manifest.axes(i)) {
+      label =
+          labels.try_emplace(*axes, static_cast<uint32_t>(labels.size() + 1))
+              .first->second;
+    }
+    const uint32_t number = planned.folding.class_of[i];
+    const auto [entry, is_new] = known.try_emplace(
+        {set, number, label}, static_cast<uint32_t>(result.groups.size()));
+    if (is_new) {
+      const bool scalar = manifest.type(i).shape.empty();
+      result.groups.push_back({set, number, static_cast<uint32_t>(i), 0,
+                               !planned.resolving.strict || !scalar});
+    }
+    ++result.groups[entry->second].count;
+    result.group_of.push_back(entry->second);
+  }
+  return result;
+}
+
+Manifest firsts_of(const Manifest& manifest, const Grouping& grouping) {
+  Manifest result;
+  result.facts = manifest.facts;
+  for (size_t g = 0; g < grouping.groups.size(); ++g) {
+    const size_t first = grouping.groups[g].first;
+    SHARDPLAN_CHECK(result.add(manifest.name(first), manifest.type(first), {}));
+    if (const AxisLabels* axes = manifest.axes(first)) {
+      result.set_axes(g, *axes);
+    }
+  }
+  return result;
+}
+
+Folding refold(const Folding& folding, const Grouping& grouping,
+               const std::vector<uint32_t>& kinds) {
+  Folding result;
+  result.folded_names = folding.folded_names;
+  result.class_of.reserve(kinds.size());
+  std::unordered_map<uint64_t, uint32_t> known;
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    const ParameterGroup& members = grouping.groups[i];
+    const uint32_t folded = folding.classes[members.parameter_class].folded;
+    const auto [entry, is_new] =
+        known.try_emplace((uint64_t{folded} << 32U) | kinds[i],
+                          static_cast<uint32_t>(result.classes.size()));
+    if (is_new) result.classes.push_back({folded, kinds[i], i, 0});
+    result.classes[entry->second].count += members.count;
+    result.class_of.push_back(entry->second);
+  }
+  return result;
+}
+
+namespace {
+
+// The classes of the folding in which each new pattern is found, as the rules'
+// new numbers; no entries where no pattern is new. Empty when a pattern cannot
+// be compiled.
+using FoundByClass = std::vector<std::vector<int>>;
+std::optional<FoundByClass> find_new(const Planned& planned,
+                                     const ChangedRules& change,
+                                     int64_t& work) {
+  FoundByClass result;
+  RuleSet fresh;
+  std::vector<int> numbers;
+  for (size_t i = 0; i < change.origin.size(); ++i) {
+    if (change.origin[i] >= 0) continue;
+    fresh.rules.push_back(change.rules.rules[i]);
+    numbers.push_back(static_cast<int>(i));
+  }
+  if (fresh.rules.empty()) return result;
+  result.resize(planned.folding.classes.size());
+  work += static_cast<int64_t>(result.size());
+  Diagnostics ignored;
+  const auto matcher =
+      Matcher::compile(fresh, planned.manifest.names_are_plain(), ignored);
+  if (!matcher) return std::nullopt;
+  std::vector<int> found;
+  for (size_t i = 0; i < result.size(); ++i) {
+    matcher->find(planned.manifest.name(planned.folding.classes[i].first),
+                  found);
+    for (const int rule : found) {
+      result[i].push_back(numbers[static_cast<size_t>(rule)]);
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+std::optional<Matches> rematch(const Planned& planned, const Grouping& grouping,
+                               const ChangedRules& change, int64_t& work) {
+  const std::optional<FoundByClass> added = find_new(planned, change, work);
+  if (!added) return std::nullopt;
+  std::vector<int> now(planned.rules.rules.size(), -1);  // old to new numbers
+  for (size_t i = 0; i < change.origin.size(); ++i) {
+    if (change.origin[i] < 0) continue;
+    now[static_cast<size_t>(change.origin[i])] = static_cast<int>(i);
+  }
+  Matches matches;
+  matches.rules.resize(change.origin.size());
+  matches.winner.reserve(grouping.groups.size());
+  for (const ParameterGroup& members : grouping.groups) {
+    std::vector<int> found;
+    if (!added->empty()) found = (*added)[members.parameter_class];
+    for (const int rule : grouping.found[members.found]) {
+      if (now[static_cast<size_t>(rule)] >= 0) {
+        found.push_back(now[static_cast<size_t>(rule)]);
+      }
+    }
+    work += static_cast<int64_t>(found.size());
+    for (const int rule : found) {
+      matches.rules[static_cast<size_t>(rule)].found += members.count;
+    }
+    if (found.empty() || !members.may_decide) {
+      matches.winner.push_back(-1);
+      continue;
+    }
+    const int winner = *std::min_element(found.begin(), found.end());
+    matches.winner.push_back(winner);
+    matches.rules[static_cast<size_t>(winner)].won += members.count;
+    for (const int rule : found) {
+      std::vector<int>& winners =
+          matches.rules[static_cast<size_t>(rule)].winners;
+      if (rule != winner && (winners.empty() || winners.back() != winner)) {
+        winners.push_back(winner);
+      }
+    }
+  }
+  for (RuleUse& use : matches.rules) {
+    std::sort(use.winners.begin(), use.winners.end());
+    use.winners.erase(std::unique(use.winners.begin(), use.winners.end()),
+                      use.winners.end());
+  }
+  return matches;
+}
+
+}  // namespace shardplan
