@@ -55,12 +55,13 @@ std::optional<QuantisationFile> quantisation_beside(
     const std::string& directory, const Document& config, Host& host,
     Diagnostics& diags);
 
-// What the architecture of a config says of the tensors of its model
-// (Manifest::kinds), in silence: null where the config cannot be read.
-// `directory` is where it lies.
-std::shared_ptr<const ParameterKinds> kinds_of_config(
-    const Document& config, const std::string& directory,
-    const ConfigReading& reading, Host& host);
+// What the architecture of a config says of the tensors of its model, a
+// checkpoint: what they are (Manifest::kinds), and which of them are buffers.
+// In silence; nothing where the config cannot be read. `directory` is where it
+// lies.
+void explain_tensors(const Document& config, const std::string& directory,
+                     const ConfigReading& reading, Host& host,
+                     Manifest& manifest);
 
 // Tensors that checkpoints carry though they are no parameters: GPT-2's causal
 // mask `h.0.attn.bias` [1, 1, n, n], rotary `inv_freq`, router correction

@@ -203,8 +203,8 @@ bool add_facts(const std::string& directory,
   if (config && require(config->root(), NodeKind::Map, "a config", problems)) {
     manifest.facts = config_facts(config->root(), architecture);
     manifest.model_type = config_model_type(config->root());
-    manifest.kinds =
-        kinds_of_config(*config, directory, {architecture, nullptr}, host);
+    explain_tensors(*config, directory, {architecture, nullptr}, host,
+                    manifest);
     return true;
   }
   const Diagnostic& first = problems.all().front();

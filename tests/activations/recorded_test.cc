@@ -118,6 +118,7 @@ bool keeps_more(const Json& recorded) {
     return name.find(part) != std::string::npos;
   };
   return has("dropout") || has("batched_mm") || has("mamba") ||
+         has("qwen3_next") || has("qwen3_5") ||
          name == "t5-sdpa-bfloat16-checkpointing" ||
          name == "mixtral-sdpa-bfloat16-checkpointing";
 }

@@ -61,7 +61,7 @@ record_logits = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(record_logits)
 
 AT_PEAK = 12  # kinds of storages that are told
-LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "num_decoder_layers")
+LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_decoder_layers", "encoder_layers", "decoder_layers")
 # Lists with an entry for each layer: the last is repeated for one more.
 PER_LAYER = ("layer_types", "mlp_layer_types", "no_rope_layers")
 
@@ -86,6 +86,12 @@ VIT = dict(hidden_size=40, intermediate_size=72, num_hidden_layers=2, num_attent
 BERT = dict(BASE, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 MAMBA = dict(vocab_size=131, hidden_size=40, num_hidden_layers=2, state_size=12, expand=2, conv_kernel=4,
              pad_token_id=None, bos_token_id=None, eos_token_id=None)
+BART = dict(vocab_size=131, d_model=40, encoder_layers=2, decoder_layers=2, encoder_attention_heads=5, decoder_attention_heads=5,
+            encoder_ffn_dim=72, decoder_ffn_dim=72, max_position_embeddings=64, dropout=0.0, attention_dropout=0.0,
+            activation_dropout=0.0, pad_token_id=1, bos_token_id=0, eos_token_id=2, decoder_start_token_id=2)
+SHARED = dict(EXPERTS, num_experts=4, shared_expert_intermediate_size=40)
+DELTA = dict(GROUPED, head_dim=10, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=6,
+             linear_value_head_dim=8, linear_conv_kernel_dim=4, layer_types=["linear_attention", "full_attention"])
 WINDOW = {"layer_types": ["full_attention", "sliding_attention"], "sliding_window": 8}
 
 # Class, type of model, configs; each is run in all its ways().
@@ -124,9 +130,32 @@ MODELS = [
     ("Bert", "bert", [BERT]),
     ("Mamba2", "mamba2", [dict(MAMBA, num_heads=10, head_dim=8, n_groups=2, chunk_size=8)]),
     ("Mamba", "mamba", [MAMBA]),
+    ("Apertus", "apertus", [GROUPED]),
+    ("Bloom", "bloom", [dict(vocab_size=131, hidden_size=40, n_layer=2, n_head=5, hidden_dropout=0.0, attention_dropout=0.0,
+                             pad_token_id=None, bos_token_id=None, eos_token_id=None)]),
+    ("Mpt", "mpt", [dict(vocab_size=131, d_model=40, n_layers=2, n_heads=5, expansion_ratio=2, max_seq_len=64, emb_pdrop=0.0,
+                         resid_pdrop=0.0)]),
+    ("GPTBigCode", "gpt_bigcode", [GPT]),
+    ("Afmoe", "afmoe", [dict(EXPERTS, head_dim=8, num_experts=4, num_shared_experts=1, num_dense_layers=1, mup_enabled=True, **WINDOW)]),
+    ("FlexOlmo", "flex_olmo", [dict(GROUPED, num_experts=4, num_experts_per_tok=2)]),
+    ("GraniteMoeShared", "granitemoeshared", [dict(GROUPED, num_local_experts=4, num_experts_per_tok=2, shared_intermediate_size=40)]),
+    ("SolarOpen", "solar_open", [dict(EXPERTS, head_dim=8, n_routed_experts=4, n_shared_experts=1, n_group=2, topk_group=1)]),
+    ("ExaoneMoe", "exaone_moe", [dict(EXPERTS, head_dim=8, num_experts=4, num_shared_experts=1, n_group=2, topk_group=1,
+                                      mlp_layer_types=["dense", "sparse"], layer_types=["sliding_attention", "full_attention"],
+                                      sliding_window=8, sliding_window_pattern="LG")]),
+    ("Qwen3Next", "qwen3_next", [dict(DELTA, **{k: v for k, v in SHARED.items() if k not in DELTA})]),
+    ("Qwen3_5", "qwen3_5_text", [DELTA]),
+    ("Roberta", "roberta", [dict(BERT, pad_token_id=1)]),
+    ("Bart", "bart", [BART]),
+    ("Pegasus", "pegasus", [dict(BART, pad_token_id=0, eos_token_id=1)]),
 ]
 CLASSES = {"T5": "T5ForConditionalGeneration", "ViT": "ViTForImageClassification", "Bert": "BertForMaskedLM",
-           "GPT2LMHead": "GPT2LMHeadModel"}
+           "GPT2LMHead": "GPT2LMHeadModel", "Roberta": "RobertaForMaskedLM", "Bart": "BartForConditionalGeneration",
+           "Pegasus": "PegasusForConditionalGeneration"}
+# Of operations that others have: once in each precision.
+FEW = ("apertus", "bloom", "mpt", "gpt_bigcode", "afmoe", "flex_olmo", "granitemoeshared", "solar_open", "exaone_moe",
+       "qwen3_next", "qwen3_5_text", "roberta", "bart", "pegasus")
+EAGER_ALONE = ("bloom", "mpt")  # transformers has no other
 NO_ATTENTION = ("mamba", "mamba2")
 # transformers refuses it, for sinks, caps and products in float32.
 NO_SDPA = ("gpt_oss", "gemma2", "gptj")
@@ -151,7 +180,11 @@ def label(kind, way):
 
 
 def ways(kind, number):
-    attentions = ["eager"] if kind in NO_ATTENTION or kind in NO_SDPA else ["sdpa", "eager"]
+    attentions = ["eager"] if kind in (*NO_ATTENTION, *NO_SDPA, *EAGER_ALONE) else ["sdpa", "eager"]
+    if kind in FEW:
+        yield dict(attention=attentions[-1], dtype="float32")
+        yield dict(attention=attentions[0], dtype="bfloat16")
+        return
     for attention in attentions:
         for dtype in ("float32", "bfloat16"):
             if number == 0 or (attention, dtype) == ("sdpa", "bfloat16"):
@@ -219,7 +252,7 @@ def inputs_of(model, case):
 
 
 def run(model, case, inputs, labels=None):
-    takes = {} if case["kind"] in ("vit", "bert") else {"use_cache": False}
+    takes = {} if case["kind"] in ("vit", "bert", "roberta") else {"use_cache": False}
     if labels is not None:
         takes["labels"] = labels
     torch.manual_seed(2)  # dropout

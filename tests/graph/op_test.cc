@@ -344,8 +344,9 @@ TEST_CASE("operations that keep partial sums are known by name") {
                         "position_scale", "relative_bias", "reshape", "rope",
                         "scale", "slice", "subtract", "sum", "transpose"});
   CHECK(multilinear == std::set<std::string>{
-                           "causal_convolution", "combine", "dispatch",
-                           "einsum", "linear_recurrence", "multiply", "take"});
+                           "causal_convolution", "combine", "delta_recurrence",
+                           "dispatch", "einsum", "last_token",
+                           "linear_recurrence", "multiply", "take"});
   const auto linear = [](std::string_view name) {
     std::vector<int> operands;
     for (int i = 0; i < 4; ++i) {
@@ -357,6 +358,8 @@ TEST_CASE("operations that keep partial sums are known by name") {
   CHECK(linear("dispatch") == std::vector<int>{0});
   CHECK(linear("combine") == std::vector<int>{0, 2});
   CHECK(linear("linear_recurrence") == std::vector<int>{0, 1, 2});
+  CHECK(linear("delta_recurrence") == std::vector<int>{0, 2});
+  CHECK(linear("last_token") == std::vector<int>{0});
   CHECK(linear("add").empty());
 }
 

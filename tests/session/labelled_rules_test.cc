@@ -157,9 +157,9 @@ TEST_CASE("labels: every label of every architecture has a rule") {
 Manifest stored_beside(const Json& config, const std::string& first_name = "") {
   const auto made = testing::synthesize(config);
   std::vector<testing::StoredTensor> tensors;
-  for (size_t i = 0; i < made->good().size(); ++i) {
-    tensors.push_back(
-        {std::string(made->good().name(i)), "F32", made->good().type(i).shape});
+  for (size_t i = 0; i < made->good().any_size(); ++i) {
+    tensors.push_back({std::string(made->good().any_name(i)), "F32",
+                       made->good().any_type(i).shape});
   }
   if (!first_name.empty()) tensors.front().name = first_name;
   testing::MemoryHost host;
@@ -185,6 +185,47 @@ TEST_CASE("weights beside a config have its labels, and its heads") {
       {"gpt_neox.layers.*.attention.query_key_value.weight", {144, 48}});
   REQUIRE(found != manifest.kinds->end());
   CHECK(found->second.front().count == 6);
+}
+
+TEST_CASE("buffers that an architecture names are none of the parameters") {
+  // final_logits_bias; expert_bias; beta and eps of xIELU.
+  const Json sizes = {{"vocab_size", 64},
+                      {"hidden_size", 48},
+                      {"intermediate_size", 64},
+                      {"num_hidden_layers", 2},
+                      {"num_attention_heads", 6},
+                      {"num_key_value_heads", 2},
+                      {"head_dim", 8}};
+  Json afmoe = sizes;
+  afmoe.update({{"model_type", "afmoe"},
+                {"num_experts", 4},
+                {"moe_intermediate_size", 16},
+                {"num_dense_layers", 1},
+                {"num_shared_experts", 1}});
+  Json apertus = sizes;
+  apertus["model_type"] = "apertus";
+  apertus.erase("head_dim");
+  const Json bart = {{"model_type", "bart"},
+                     {"vocab_size", 64},
+                     {"d_model", 48},
+                     {"encoder_layers", 1},
+                     {"decoder_layers", 1},
+                     {"encoder_ffn_dim", 64},
+                     {"decoder_ffn_dim", 64},
+                     {"tie_word_embeddings", true},
+                     {"encoder_attention_heads", 6},
+                     {"decoder_attention_heads", 6}};
+  for (const Json& config : {afmoe, apertus, bart}) {
+    CAPTURE(config.at("model_type").get<std::string>());
+    const auto made = testing::synthesize(config);
+    Manifest manifest = stored_beside(config);
+    CHECK_FALSE(made->good().buffers().empty());
+    CHECK(manifest.size() == made->good().size());
+    CHECK(manifest.buffers().size() == made->good().buffers().size());
+    CHECK(manifest.total_bytes() == made->good().total_elements() * 4);
+    CHECK(manifest.facts.heads == 6);
+    CHECK(label_parameters(manifest));
+  }
 }
 
 TEST_CASE(

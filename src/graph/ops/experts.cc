@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which numbers of a row are the largest.
+// Which numbers of a row are the largest, and what follows from that.
 //
 // Largest first; of equal ones the lower index, as jax.lax.top_k, and
 // torch.topk on a CPU; a NaN counts as larger than any number, as in both.
@@ -188,6 +188,129 @@ OpDef choice_mask_op() {
   op.rule = of_chosen_rule;
   op.flops = flops_per_element<1>;
   op.run = run_choice_mask;
+  return op;
+}
+
+// The shares of experts chosen one after another, as Phi 3.5 MoE computes them
+// when it does not learn (Liu et al., "GRIN", 2024; SparseMixer): each by a
+// softmax over those that were not chosen before it and lie within 2 `jitter`
+// of it, relative to the larger of the two scores.
+
+namespace {
+
+std::optional<Shape> infer_shares(std::span<const Shape> operands,
+                                  const Attributes& attributes, Span where,
+                                  Diagnostics& diags) {
+  const Shape& scores = operands[0];
+  const Shape& choices = operands[1];
+  const double jitter = number_of(attributes, "jitter", 0);
+  if (!scores.empty() && scores.size() == choices.size() &&
+      std::equal(scores.begin(), scores.end() - 1, choices.begin()) &&
+      choices.back() <= scores.back() && jitter >= 0 && std::isfinite(jitter)) {
+    return choices;
+  }
+  return refuse(diags, where, "cannot share out " + shapes_text(operands),
+                "give scores [.., n], choices [.., k] among these, and "
+                "`jitter` 0 or more");
+}
+
+ShardingRule shares_rule(std::span<const Shape> operands,
+                         const Attributes& /*attributes*/) {
+  ShardingRule rule;
+  const Shape& scores = operands[0];
+  for (size_t dim = 0; dim + 1 < scores.size(); ++dim) {
+    rule.result.push_back(add_factor(rule, scores[dim], FactorKind::Pass));
+  }
+  rule.operands = {rule.result, rule.result};
+  rule.operands[0].push_back(
+      add_factor(rule, scores.back(), FactorKind::Whole));
+  rule.result.push_back(
+      add_factor(rule, operands[1].back(), FactorKind::Whole));
+  rule.operands[1] = rule.result;
+  return rule;
+}
+
+int64_t shares_flops(std::span<const Shape> operands, const Shape& result,
+                     const Attributes& /*attributes*/) {
+  return saturating_product(saturating_product(4, operands[0].back()),
+                            count_of(result));
+}
+
+// Of the scores of one token that are left: the share of `chosen`.
+template <typename T>
+T share_of(const T* scores, const std::vector<bool>& left, size_t chosen,
+           double jitter) {
+  const T best = scores[chosen];
+  T sum{0};
+  for (size_t i = 0; i < left.size(); ++i) {
+    if (!left[i]) continue;
+    const T size = std::max(std::abs(scores[i]), best);
+    const bool is_far = (best - scores[i]) / size > static_cast<T>(2 * jitter);
+    if (!is_far) sum += std::exp(scores[i] - best);
+  }
+  return T{1} / sum;
+}
+
+template <typename T>
+T field_share_of(const T* scores, const std::vector<bool>& left,
+                 size_t chosen) {
+  double sum = 0;
+  for (size_t i = 0; i < left.size(); ++i) {
+    if (left[i]) sum = field::add(sum, field_cubic(scores[i], {5, 31, 7, 11}));
+  }
+  return static_cast<T>(
+      field::multiply(sum, field_cubic(scores[chosen], {3, 17, 43, 29})));
+}
+
+Tensor run_shares(std::span<const Tensor> operands,
+                  const Attributes& attributes, const RunContext& context) {
+  const Tensor scores = contiguous(operands[0]);
+  const Tensor choices = contiguous(operands[1]);
+  const Tensor result =
+      make_tensor(element_of(context.arithmetic), choices.shape);
+  const double jitter = number_of(attributes, "jitter", 0);
+  const int64_t n = scores.shape.back();
+  const int64_t k = choices.shape.back();
+  for_element_type(context.arithmetic, [&](auto type) {
+    using T = typename decltype(type)::type;
+    for (int64_t at = 0; at < choices.elements();
+         at += std::max<int64_t>(k, 1)) {
+      const T* row = scores.data<T>() + at / k * n;
+      std::vector<bool> left(static_cast<size_t>(n), true);
+      for (int64_t j = at; j < at + k; ++j) {
+        const int64_t index = index_of(choices.data<T>()[j], n);
+        if (index < 0) continue;  // no expert, no share
+        const auto chosen = static_cast<size_t>(index);
+        T& share = result.data<T>()[j];
+        if (context.arithmetic == Arithmetic::Field) {
+          share = field_share_of(row, left, chosen);
+        } else {
+          share = share_of(row, left, chosen, jitter);
+        }
+        left[chosen] = false;
+      }
+    }
+  });
+  return result;
+}
+
+}  // namespace
+
+OpDef mixer_shares_op() {
+  OpDef op;
+  op.name = "mixer_shares";
+  op.summary =
+      "shares of choices [.., k], each among scores [.., n] near it that are "
+      "left";
+  op.min_operands = 2;
+  op.max_operands = 2;
+  op.attributes = {{"jitter", AttributeDef::Kind::Number, true,
+                    "half of how far scores may lie apart"}};
+  op.factors = "every dimension but the last";
+  op.infer = infer_shares;
+  op.rule = shares_rule;
+  op.flops = shares_flops;
+  op.run = run_shares;
   return op;
 }
 

@@ -43,15 +43,18 @@ OpDef position_scale_op();
 OpDef relative_bias_op();
 OpDef alibi_op();
 OpDef token_positions_op();
+OpDef last_token_op();
 
 // Along the length of a sequence.
 OpDef causal_convolution_op();
 OpDef linear_recurrence_op();
+OpDef delta_recurrence_op();
 OpDef decaying_maximum_op();
 
 // Mixtures of experts.
 OpDef top_k_op();
 OpDef choice_mask_op();
+OpDef mixer_shares_op();
 OpDef take_op();
 OpDef dispatch_op();
 OpDef combine_op();

@@ -18,12 +18,14 @@ struct RealRing {
   using Number = T;
   static T add(T a, T b) { return a + b; }
   static T multiply(T a, T b) { return a * b; }
+  static T subtract(T a, T b) { return a - b; }
   static T maximum(T a, T b) { return a > b || std::isnan(a) ? a : b; }
 };
 struct FieldRing {
   using Number = double;
   static double add(double a, double b) { return field::add(a, b); }
   static double multiply(double a, double b) { return field::multiply(a, b); }
+  static double subtract(double a, double b) { return field::residue(a - b); }
   static double maximum(double a, double b) { return field::maximum(a, b); }
 };
 
@@ -134,8 +136,19 @@ OpDef causal_convolution_op() {
 // Mamba with a decay for every number of the state; and the matrix memory of
 // xLSTM (Beck et al., 2024) without its stabiliser. Heads of one group share
 // query and key. A part of the state's N gives partial sums.
+//
+// The gated delta rule (Yang et al., "Gated Delta Networks", 2024, eq. 10)
+// writes not the value but what the state has not yet of it, at a rate:
+//
+//   S'_t = decay_t S_(t-1)
+//   S_t = S'_t + key_t (rate_t (value_t - key_t^T S'_t))^T
+//
+// which needs all of N at once.
 
 namespace {
+
+// A rate of the delta rule, [B, L, H], is the fifth operand.
+bool has_rates(std::span<const Shape> operands) { return operands.size() > 4; }
 
 std::optional<Shape> infer_recurrence(std::span<const Shape> operands,
                                       const Attributes& /*attributes*/,
@@ -149,13 +162,18 @@ std::optional<Shape> infer_recurrence(std::span<const Shape> operands,
       ranks && operands[1] == query && value[0] == query[0] &&
       value[1] == query[1] && query[2] > 0 && value[2] % query[2] == 0 &&
       std::equal(decay.begin(), decay.begin() + 3, value.begin()) &&
-      (decay.size() == 3 || decay[3] == query[3]);
+      (decay.size() == 3 || decay[3] == query[3]) &&
+      (!has_rates(operands) ||
+       operands[4] == Shape(value.begin(), value.begin() + 3));
   if (fits) return value;
-  return refuse(diags, where,
-                "queries, keys, values and decays " + shapes_text(operands) +
-                    " do not fit",
-                "give [B, L, G, N] twice, [B, L, H, P] and [B, L, H] or "
-                "[B, L, H, N], H being a multiple of G");
+  const std::string rates = has_rates(operands) ? ", decays and rates " : "";
+  return refuse(
+      diags, where,
+      "queries, keys, values" + (rates.empty() ? " and decays " : rates) +
+          shapes_text(operands) + " do not fit",
+      "give [B, L, G, N] twice, [B, L, H, P] and [B, L, H] or [B, L, H, N]" +
+          std::string(rates.empty() ? "" : ", then [B, L, H]") +
+          ", H being a multiple of G");
 }
 
 ShardingRule recurrence_rule(std::span<const Shape> operands,
@@ -170,21 +188,26 @@ ShardingRule recurrence_rule(std::span<const Shape> operands,
   const DimFactors in_group =
       add_factor(rule, value[2] / query[2], FactorKind::Pass);
   heads.insert(heads.end(), in_group.begin(), in_group.end());
-  const DimFactors state = add_factor(rule, query[3], FactorKind::Sum);
+  const DimFactors state =
+      add_factor(rule, query[3],
+                 has_rates(operands) ? FactorKind::Whole : FactorKind::Sum);
   rule.result = {batch, length, heads,
                  add_factor(rule, value[3], FactorKind::Pass)};
   const std::vector<DimFactors> shared = {batch, length, groups, state};
   std::vector<DimFactors> decay = {batch, length, heads};
+  const std::vector<DimFactors> rate = decay;
   if (operands[3].size() == 4) decay.push_back(state);
   rule.operands = {shared, shared, rule.result, std::move(decay)};
+  if (has_rates(operands)) rule.operands.push_back(rate);
   return rule;
 }
 
 // Per number of a state: two products and a sum for the state, a product and a
-// sum for the result.
+// sum for the result; a product and a sum for what it has of a value.
 int64_t recurrence_flops(std::span<const Shape> operands, const Shape& result,
                          const Attributes& /*attributes*/) {
-  return saturating_product(saturating_product(5, operands[0][3]),
+  const int64_t each = has_rates(operands) ? 7 : 5;
+  return saturating_product(saturating_product(each, operands[0][3]),
                             count_of(result));
 }
 
@@ -200,7 +223,10 @@ class Recurrence {
         decay_(contiguous(operands[3])),
         result_(result),
         states_(query_.shape[3]),
-        width_(value_.shape[3]) {}
+        width_(value_.shape[3]),
+        corrects_(operands.size() > 4) {
+    if (corrects_) rate_ = contiguous(operands[4]);
+  }
 
   void run() {
     const int64_t length = value_.shape[1];
@@ -212,6 +238,7 @@ class Recurrence {
     const int64_t columns =
         std::clamp<int64_t>(kHeld / std::max<int64_t>(1, states_), 1, width_);
     std::vector<T> state(static_cast<size_t>(states_ * columns));
+    change_.resize(static_cast<size_t>(columns));
     for (int64_t b = 0; b < value_.shape[0]; ++b) {
       for (int64_t h = 0; h < heads; ++h) {
         for (int64_t first = 0; first < width_; first += columns) {
@@ -238,6 +265,10 @@ class Recurrence {
     const bool by_number = decay_.shape.size() == 4;
     const T* decay = decay_.data<T>() + head * (by_number ? states_ : 1);
     T* out = result_.data<T>() + head * width_ + first;
+    if (corrects_) {
+      return correct({query, key, value, decay, by_number},
+                     rate_.data<T>()[head], count, state, out);
+    }
     for (int64_t n = 0; n < states_; ++n, state += count) {
       const T kept = decay[by_number ? n : 0];
       for (int64_t p = 0; p < count; ++p) {
@@ -248,13 +279,49 @@ class Recurrence {
     }
   }
 
+  struct Rows {
+    const T* query;
+    const T* key;
+    const T* value;
+    const T* decay;
+    bool by_number;  // a decay for each number of a state
+  };
+
+  // By the delta rule.
+  void correct(const Rows& rows, T rate, int64_t count, T* state, T* out) {
+    T* const change = change_.data();
+    std::copy_n(rows.value, count, change);
+    T* row = state;
+    for (int64_t n = 0; n < states_; ++n, row += count) {
+      const T kept = rows.decay[rows.by_number ? n : 0];
+      for (int64_t p = 0; p < count; ++p) {
+        row[p] = Ring::multiply(kept, row[p]);
+        change[p] =
+            Ring::subtract(change[p], Ring::multiply(rows.key[n], row[p]));
+      }
+    }
+    for (int64_t p = 0; p < count; ++p) {
+      change[p] = Ring::multiply(rate, change[p]);
+    }
+    row = state;
+    for (int64_t n = 0; n < states_; ++n, row += count) {
+      for (int64_t p = 0; p < count; ++p) {
+        row[p] = Ring::add(row[p], Ring::multiply(rows.key[n], change[p]));
+        out[p] = Ring::add(out[p], Ring::multiply(rows.query[n], row[p]));
+      }
+    }
+  }
+
   Tensor query_;
   Tensor key_;
   Tensor value_;
   Tensor decay_;
+  Tensor rate_;
   Tensor result_;
   int64_t states_;
   int64_t width_;
+  bool corrects_;
+  std::vector<T> change_;  // of a state, by the delta rule
 };
 
 Tensor run_recurrence(std::span<const Tensor> operands,
@@ -281,6 +348,24 @@ OpDef linear_recurrence_op() {
   op.linearity = Linearity::Multilinear;
   op.linear_in = {0, 1, 2};
   op.factors = "every dimension but L; N gives partial sums";
+  op.infer = infer_recurrence;
+  op.rule = recurrence_rule;
+  op.flops = recurrence_flops;
+  op.run = run_recurrence;
+  return op;
+}
+
+OpDef delta_recurrence_op() {
+  OpDef op;
+  op.name = "delta_recurrence";
+  op.summary =
+      "states S = S' + key (rate (value - key^T S'))^T with S' = decay S, read "
+      "by query^T S: as linear_recurrence, and rate [B, L, H]";
+  op.min_operands = 5;
+  op.max_operands = 5;
+  op.linearity = Linearity::Multilinear;
+  op.linear_in = {0, 2};
+  op.factors = "every dimension but L and N";
   op.infer = infer_recurrence;
   op.rule = recurrence_rule;
   op.flops = recurrence_flops;

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Positions of tokens where padding is left out of the count, as in fairseq
-// and RoBERTa: the first token that is none stands at padding + 1, and padding
-// itself at `padding`, whose row of the table of positions is its own.
+// What tokens say of places in a sequence.
+#include <algorithm>
 #include <string>
 
 #include "graph/elementwise.h"
 #include "graph/ops/ops.h"
 
 namespace shardplan {
+
+// Positions of tokens where padding is left out of the count, as in fairseq
+// and RoBERTa: the first token that is none stands at padding + 1, and padding
+// itself at `padding`, whose row of the table of positions is its own.
+
 namespace {
 
 std::optional<Shape> infer_positions(std::span<const Shape> operands,
@@ -68,6 +72,87 @@ OpDef token_positions_op() {
   op.rule = positions_rule;
   op.flops = flops_per_element<0>;
   op.run = run_positions;
+  return op;
+}
+
+// Of every sequence the row of one token: the last that is not `token`, which
+// is padding (decoders with a score of the whole), or the last that is (BART's
+// end of a text). The first row where there is none.
+
+namespace {
+
+std::optional<Shape> infer_last(std::span<const Shape> operands,
+                                const Attributes& attributes, Span where,
+                                Diagnostics& diags) {
+  const auto token = find_integer(attributes, "token", 0, where, diags);
+  if (!token) return std::nullopt;
+  const Shape& x = operands[0];
+  const Shape& ids = operands[1];
+  if (x.size() == 3 && ids.size() == 2 && x[1] > 0 && *token >= 0 &&
+      std::equal(ids.begin(), ids.end(), x.begin())) {
+    return Shape{x[0], x[2]};
+  }
+  return refuse(
+      diags, where,
+      "cannot take rows of " + shape_text(x) + " by tokens " + shape_text(ids),
+      "give x [B, L, C], tokens [B, L], and `token` 0 or more");
+}
+
+ShardingRule last_rule(std::span<const Shape> operands,
+                       const Attributes& /*attributes*/) {
+  ShardingRule rule;
+  const Shape& x = operands[0];
+  const DimFactors batch = add_factor(rule, x[0], FactorKind::Pass);
+  const DimFactors length = add_factor(rule, x[1], FactorKind::Whole);
+  const DimFactors width = add_factor(rule, x[2], FactorKind::Pass);
+  rule.result = {batch, width};
+  rule.operands = {{batch, length, width}, {batch, length}};
+  return rule;
+}
+
+Tensor run_last(std::span<const Tensor> operands, const Attributes& attributes,
+                const RunContext& context) {
+  const Tensor x = contiguous(operands[0]);
+  const Tensor ids = contiguous(operands[1]);
+  const int64_t length = x.shape[1];
+  const int64_t width = x.shape[2];
+  const Tensor result =
+      make_tensor(element_of(context.arithmetic), {x.shape[0], width});
+  const int64_t token = integer_of(attributes, "token", 0);
+  const bool equal = number_of(attributes, "equal", 0) != 0;
+  for_element_type(context.arithmetic, [&](auto type) {
+    using T = typename decltype(type)::type;
+    for (int64_t row = 0; row < x.shape[0]; ++row) {
+      const T* id = ids.data<T>() + row * length;
+      int64_t last = length - 1;
+      while (last > 0 && (id[last] == static_cast<T>(token)) != equal) --last;
+      std::copy_n(x.data<T>() + (row * length + last) * width, width,
+                  result.data<T>() + row * width);
+    }
+  });
+  return result;
+}
+
+}  // namespace
+
+OpDef last_token_op() {
+  OpDef op;
+  op.name = "last_token";
+  op.summary =
+      "the row of x [B, L, C] at the last token of [B, L] that is not `token`";
+  op.min_operands = 2;
+  op.max_operands = 2;
+  using Kind = AttributeDef::Kind;
+  op.attributes = {{"token", Kind::Number, true, "which token"},
+                   {"equal", Kind::Number, false,
+                    "1: the last token that is it; default 0"}};
+  op.linearity = Linearity::Multilinear;
+  op.linear_in = {0};
+  op.factors = "every dimension but L";
+  op.infer = infer_last;
+  op.rule = last_rule;
+  op.flops = flops_per_element<0>;
+  op.run = run_last;
   return op;
 }
 

@@ -6,11 +6,13 @@
 // left out, as the library that writes checkpoints does. A few checkpoints
 // (Qwen3-0.6B and 1.7B) store it all the same.
 #include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/text.h"
+#include "core/fold.h"
 #include "io/formats.h"
 #include "io/load.h"
 #include "io/paths.h"
@@ -250,15 +252,55 @@ std::optional<QuantisationFile> quantisation_beside(
   return result;
 }
 
-std::shared_ptr<const ParameterKinds> kinds_of_config(
-    const Document& config, const std::string& directory,
-    const ConfigReading& reading, Host& host) {
+namespace {
+
+using NamedShapes = std::set<std::pair<std::string, Shape>>;
+
+// Makes buffers of the parameters with these folded names and shapes; what is
+// said of the whole stays.
+void set_apart(Manifest& manifest, const NamedShapes& buffers) {
+  const auto is_buffer = [&](size_t i) {
+    return i >= manifest.size() ||
+           buffers.contains(
+               {folded_name(manifest.name(i)), manifest.type(i).shape});
+  };
+  size_t first = 0;
+  while (first < manifest.size() && !is_buffer(first)) ++first;
+  if (first == manifest.size()) return;
+  Manifest tensors;
+  for (size_t i = 0; i < manifest.any_size(); ++i) {
+    // Of the same sizes, which were within bounds.
+    tensors.add(manifest.any_name(i), manifest.any_type(i),
+                manifest.any_where(i), i >= first && is_buffer(i));
+  }
+  tensors.title = std::move(manifest.title);
+  tensors.model_name = std::move(manifest.model_name);
+  tensors.model_type = std::move(manifest.model_type);
+  tensors.format = std::move(manifest.format);
+  tensors.facts = std::move(manifest.facts);
+  tensors.kinds = std::move(manifest.kinds);
+  tensors.mesh = std::move(manifest.mesh);
+  tensors.remarks = std::move(manifest.remarks);
+  tensors.sources = std::move(manifest.sources);
+  manifest = std::move(tensors);
+}
+
+}  // namespace
+
+void explain_tensors(const Document& config, const std::string& directory,
+                     const ConfigReading& reading, Host& host,
+                     Manifest& manifest) {
   Diagnostics problems;
   const auto beside = quantisation_beside(directory, config, host, problems);
-  if (!beside) return nullptr;
-  const auto manifest =
-      synthesize_manifest(config, problems, reading, &*beside);
-  return manifest ? manifest->kinds : nullptr;
+  if (!beside) return;
+  const auto own = synthesize_manifest(config, problems, reading, &*beside);
+  if (!own) return;
+  manifest.kinds = own->kinds;
+  NamedShapes buffers;
+  for (const Manifest::Buffer& each : own->buffers()) {
+    buffers.emplace(folded_name(each.name), each.type.shape);
+  }
+  if (!buffers.empty()) set_apart(manifest, buffers);
 }
 
 std::optional<Manifest> synthesize_manifest(const Document& config,

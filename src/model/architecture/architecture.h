@@ -202,6 +202,7 @@ struct ForwardStep {
     Rotate,      // positions, as the config says
     Experts,     // what the experts of each token say
     Require,     // else the config is refused
+    Note,        // what the reader should know of what is computed
     Repeat,      // the steps of modules that are repeated
     Switch,
   };
@@ -220,7 +221,7 @@ struct ForwardStep {
   // Arguments of a block beside those that its modules have; of `activation`
   // and `unembed` what the key says, by that key.
   std::vector<std::pair<std::string, Expression>> arguments;
-  std::string message;  // of a requirement
+  std::string message;  // of a requirement or a note
   // Of experts: the block that mixes gate and up, "" for an activation.
   std::string mix;
 
@@ -263,6 +264,10 @@ struct InputRule {
 // of each, and tokens that a decoder reads beside them.
 inline constexpr std::string_view kPassSizes[] = {"batch", "length",
                                                   "target_length"};
+
+// Beside these, what is computed knows which token fills sequences up, by
+// `pad_token_id`: -1 where that does not say.
+inline constexpr std::string_view kPaddingToken = "padding_token";
 
 struct ModuleBlock {
   std::string name;
@@ -324,6 +329,9 @@ struct Architecture {
   // Whether its forward pass is what its blocks compute, and what a config must
   // fulfil for that.
   bool computes = false;
+  // Whether a model without a config may be taken for one of it: not where its
+  // names may be all of another's.
+  bool by_names = true;
   std::vector<Requirement> forward_requirements;
   std::vector<InputRule> inputs;
   std::map<std::string, ModuleBlock, std::less<>> blocks;

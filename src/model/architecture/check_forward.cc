@@ -95,6 +95,7 @@ class ForwardCheck {
       names.insert(argument.name);
     }
     names.insert(std::begin(kPassSizes), std::end(kPassSizes));
+    names.insert(std::string(kPaddingToken));
     Known values(forward.takes.begin(), forward.takes.end());
     check_steps(forward.steps, block.steps, block, names, values);
     for (const std::string& name : forward.gives) {

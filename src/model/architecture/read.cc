@@ -36,7 +36,8 @@ class ArchitectureReader {
                                     "ignored_keys", "blocks",
                                     "sections",     "classes",
                                     "computes",     "forward",
-                                    "other_names",  "released_scale"})) {
+                                    "other_names",  "released_scale",
+                                    "by_names"})) {
       return nullptr;
     }
     auto result = std::make_shared<Architecture>();
@@ -51,6 +52,7 @@ class ArchitectureReader {
       result->classes.clear();
       result->model_types.clear();
       result->computes = false;
+      result->by_names = true;
       result->like = base->name;
     } else {
       result->blocks = shared_;
@@ -102,6 +104,13 @@ class ArchitectureReader {
         reader_.refuse(computes->span(), "`computes` is true or false");
       }
       result.computes = value.value_or(false);
+    }
+    if (const auto by_names = root.find("by_names")) {
+      const auto value = by_names->boolean();
+      if (!value) {
+        reader_.refuse(by_names->span(), "`by_names` is true or false");
+      }
+      result.by_names = value.value_or(true);
     }
     if (const auto names = root.find("other_names")) {
       read_other_names(*names, result.other_names);

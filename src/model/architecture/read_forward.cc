@@ -49,6 +49,7 @@ const std::vector<StepKind>& step_kinds() {
        {"in", "out", "gate", "up", "down", "both", "count", "size",
         "activation", "mix", "inputs_weighed"}},
       {"require", Kind::Require, {"else"}},
+      {"note", Kind::Note, {}},
       {"repeat",
        Kind::Repeat,
        {"as", "carry", "first", "handed_on", "last", "steps"}},
@@ -212,6 +213,9 @@ class ForwardReader {
         if (good && step.message.empty()) {
           return reader_.refuse(step.where, "`require` has no `else`");
         }
+        break;
+      case Kind::Note:
+        good = text(node, "note", step.message);
         break;
       case Kind::Repeat:
         good = repeat(node, step, depth);

@@ -62,7 +62,8 @@ class ForwardWalk {
     if (!good()) return;
     const size_t count = computed_steps(steps);
     Names results;
-    if (good()) results = inputs(*block_of(*steps.front())->forward);
+    if (good()) inputs_ = inputs(*block_of(*steps.front())->forward);
+    results = inputs_;
     for (size_t i = 0; i < count && good(); ++i) {
       const bool is_last = i + 1 == count;
       results = class_step(*steps[i], i == 0, std::move(results), is_last);
@@ -173,6 +174,12 @@ class ForwardWalk {
     BlockUse use;
     in.resize(std::min(in.size(), block.forward->takes.size()));
     use.in = std::move(in);
+    // Behind what the step before gives a head may read the model's inputs.
+    for (size_t i = use.in.size(); i < block.forward->takes.size(); ++i) {
+      const std::string& name = block.forward->takes[i];
+      if (std::count(inputs_.begin(), inputs_.end(), name) == 0) break;
+      use.in.push_back(name);
+    }
     use.where = step.where;
     // The hidden states of a model without a head are its output.
     for (const std::string& name : block.forward->gives) {
@@ -219,6 +226,10 @@ class ForwardWalk {
                          ModelScope& scope) {
     if (!take_arguments(forward.arguments, use, scope)) return false;
     add_pass_sizes(out_.pass(), scope);
+    const auto padding = values_.config().at("pad_token_id");
+    scope.own.emplace_back(
+        kPaddingToken,
+        ConfigValue::of(padding ? padding->integer().value_or(-1) : -1));
     return true;
   }
 
@@ -306,6 +317,10 @@ class ForwardWalk {
         return experts(one, frame);
       case Kind::Require:
         return require(one, frame);
+      case Kind::Note:
+        diags_.report(Code::UnsupportedConfig, Severity::Note, model_.where(),
+                      frame.scope.filled(one.message));
+        return;
       case Kind::Repeat:
         return repeat(one, frame);
       case Kind::Switch:
@@ -633,6 +648,7 @@ class ForwardWalk {
   ModelValues& values_;
   ForwardWriter& out_;
   Diagnostics& diags_;
+  Names inputs_;  // that the first block reads
   Rotations rotations_;
   std::map<std::string, Shape> tables_;
   int64_t operations_ = 0;

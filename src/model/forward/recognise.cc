@@ -217,6 +217,7 @@ std::optional<RunnableModel> by_names(const Manifest& manifest,
   size_t most = 0;
   for (const std::string& each : most_general_first()) {
     auto architecture = find_architecture(each);
+    if (!architecture->by_names) continue;
     const Names folded = folded_names(manifest, firsts, *architecture);
     const ModelOutline outline = outline_of(architecture);
     if (!select(folded, outline.required, false).empty() ||

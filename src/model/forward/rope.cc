@@ -205,6 +205,11 @@ class ScalingReader {
     rope_.original_positions = trained_positions();
     rope_.short_factor = factors("short_factor");
     rope_.long_factor = factors("long_factor");
+    rope_.short_amplitude = optional_number(section_, "short_mscale");
+    const bool has_long = section_.find("long_mscale").has_value();
+    if (rope_.short_amplitude.has_value() != has_long) {
+      missing(has_long ? "short_mscale" : "long_mscale");
+    }
     const double ratio = stretch();
     rope_.factor =
         section_.find("factor") ? section_.positive("factor", 1) : ratio;
@@ -390,7 +395,15 @@ std::optional<GivenAttributes> rope_attributes(const RopeConfig& rope,
   const double theta = rope.theta.value_or(use.theta);
   GivenAttributes attributes = {{"dim", 1.0}};
   if (use.interleaved) attributes.emplace_back("interleaved", 1.0);
-  if (rope.amplitude != 1) attributes.emplace_back("amplitude", rope.amplitude);
+  const bool is_long = use.length > rope.original_positions;
+  if (is_long && rope.short_amplitude) {
+    why =
+        "more tokens than those of training: versions of transformers differ "
+        "in whether `long_factor` goes with `long_mscale`";
+    return std::nullopt;
+  }
+  const double amplitude = rope.short_amplitude.value_or(rope.amplitude);
+  if (amplitude != 1) attributes.emplace_back("amplitude", amplitude);
   const double part = rope.part.value_or(use.part);
   const bool is_proportional = rope.scaling == "proportional";
   const auto rotated = is_proportional
@@ -430,8 +443,7 @@ std::optional<GivenAttributes> rope_attributes(const RopeConfig& rope,
   } else if (rope.scaling == "yarn" && !is_odd) {
     all = of.yarn();
   } else if (rope.scaling == "longrope") {
-    const auto& by = use.length > rope.original_positions ? rope.long_factor
-                                                          : rope.short_factor;
+    const auto& by = is_long ? rope.long_factor : rope.short_factor;
     if (!divide(all, by, use.is_small)) {
       why = "longrope has " + std::to_string(by.size()) + " factors for " +
             std::to_string(all.size()) + " frequencies";

@@ -30,7 +30,10 @@ struct RopeConfig {
   // positions and beyond.
   std::vector<double> short_factor;
   std::vector<double> long_factor;
-  double amplitude = 1;        // of cosines and sines: yarn, longrope
+  double amplitude = 1;  // of cosines and sines: yarn, longrope
+  // Of longrope as Phi 3.5 MoE has it, in place of that up to the original
+  // positions; beyond, versions of transformers differ.
+  std::optional<double> short_amplitude;
   std::optional<double> part;  // of a head that is rotated: what `scaling` says
 };
 

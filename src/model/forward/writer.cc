@@ -133,11 +133,11 @@ size_t ForwardWriter::rank_of(std::string_view op,
   const auto found =
       operands.empty() ? rank_of_.end() : rank_of_.find(operands.front());
   if (op == "embedding") return 3;
-  if (op == "linear_recurrence") return 4;
+  if (op == "linear_recurrence" || op == "delta_recurrence") return 4;
   // Tokens are brought to their experts.
   const size_t first = found == rank_of_.end() ? 3 : found->second;
   if (op == "dispatch") return first + 1;
-  return op == "combine" ? first - 1 : first;
+  return op == "combine" || op == "last_token" ? first - 1 : first;
 }
 
 std::string ForwardWriter::letters(const std::string& value) const {

@@ -117,6 +117,28 @@ Attributes routed(double experts, double capacity) {
   return {{"experts", experts}, {"capacity", capacity}};
 }
 
+TEST_CASE("shares of experts chosen one after the other") {
+  const Tensor scores =
+      make_tensor(Element::F64, {1, 4}, std::vector<double>{2, 1.9, -2, 1.5});
+  const Tensor choices =
+      make_tensor(Element::F64, {1, 2}, std::vector<double>{0, 1});
+  const auto shares = [&](double jitter) {
+    return values_of(run("mixer_shares", {scores, choices},
+                         {{"jitter", jitter}}, Arithmetic::F64));
+  };
+  // 1.9 is 0.05 of 2 below it, 1.5 is 0.25 of 2 and 0.21 of 1.9.
+  CHECK(shares(0.01) == std::vector<double>{1, 1});
+  CHECK(shares(0.05)[0] == doctest::Approx(1 / (1 + std::exp(-0.1))));
+  CHECK(shares(0.05)[1] == 1);
+  CHECK(shares(0.11)[0] == doctest::Approx(1 / (1 + std::exp(-0.1))));
+  CHECK(shares(0.11)[1] == doctest::Approx(1 / (1 + std::exp(-0.4))));
+  // What was chosen before is not among the others.
+  CHECK(shares(5)[1] ==
+        doctest::Approx(1 / (1 + std::exp(-3.9) + std::exp(-0.4))));
+  CHECK(inferred("mixer_shares", {{2, 4}, {2, 5}}, {{"jitter", 0.1}})
+            .starts_with("SP015 cannot share out "));
+}
+
 TEST_CASE("dispatch brings tokens to the experts that they chose") {
   const double rows[] = {10, 11, 20, 21, 30, 31};
   const double which[] = {1, 0, 1, 2, 1, 0};

@@ -159,6 +159,48 @@ TEST_CASE("what makes no recurrence is SP015") {
   }
 }
 
+TEST_CASE("a delta recurrence writes what its state has not of a value") {
+  const auto of = [](const Shape& shape, const std::vector<double>& numbers) {
+    return make_tensor(Element::F64, shape, numbers);
+  };
+  // A head of one column: the second token decays by half, then finds 0.5 * 6
+  // of its value 5 under its own key and 0 under the other, and writes half of
+  // the rest.
+  const std::vector<Tensor> operands = {
+      of({1, 2, 1, 2}, {1, 0, 1, 10}), of({1, 2, 1, 2}, {2, 0, 1, 1}),
+      of({1, 2, 1, 1}, {3, 5}), of({1, 2, 1}, {1, 0.5}),
+      of({1, 2, 1}, {1, 0.5})};
+  CHECK(values_of(run("delta_recurrence", operands, {}, Arithmetic::F64)) ==
+        std::vector<double>{6, (3 + 1) + 10 * 1});
+  // With orthogonal keys of length 1 and rates of 1 it is the linear one.
+  const std::vector<double> keys = {1, 0, 0, 0, 1, 0, 0, 0, 1};
+  std::vector<Tensor> both = {numbers(Arithmetic::F64, {1, 3, 1, 3}, 1),
+                              of({1, 3, 1, 3}, keys),
+                              numbers(Arithmetic::F64, {1, 3, 2, 4}, 2),
+                              of({1, 3, 2}, {1, 1, 1, 1, 1, 1})};
+  const auto linear =
+      values_of(run("linear_recurrence", both, {}, Arithmetic::F64));
+  both.push_back(both.back());
+  CHECK(values_of(run("delta_recurrence", both, {}, Arithmetic::F64)) ==
+        linear);
+}
+
+TEST_CASE("a delta recurrence needs whole states, and a rate of every head") {
+  const Shape query = {2, 5, 2, 3};
+  const auto fit =
+      fitted("delta_recurrence",
+             {query, query, {2, 5, 6, 4}, {2, 5, 6}, {2, 5, 6}}, {});
+  const DimFactors& states = fit.rule.operands[0][3];
+  CHECK(fit.rule.factors[static_cast<size_t>(states.front())].kind ==
+        FactorKind::Whole);
+  CHECK(fit.rule.operands[4] ==
+        std::vector<DimFactors>(fit.rule.result.begin(),
+                                fit.rule.result.begin() + 3));
+  CHECK(inferred("delta_recurrence",
+                 {query, query, {2, 5, 6, 4}, {2, 5, 6}, {2, 5, 2}}, {})
+            .starts_with("SP015 queries, keys, values, decays and rates "));
+}
+
 TEST_CASE("a decaying maximum runs from 0") {
   const double x[] = {-1, 4, 1, 0, 5, -9};
   const double decay[] = {-0.5, -1, -0.5, -1, -0.5, -1};

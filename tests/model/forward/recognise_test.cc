@@ -80,6 +80,15 @@ TEST_CASE("recognise: Mixtral as transformers 5 has it in memory") {
   CHECK(recognised(manifest) == "mixtral");
 }
 
+TEST_CASE("recognise: what only a buffer tells is asked for its config") {
+  // A K-EXAONE has all names of a Qwen 3 with experts, and is not taken for
+  // one.
+  const Manifest manifest = tiny_model("qwen3_moe").manifest;
+  CHECK(find_architecture("exaone_moe")->computes);
+  CHECK_FALSE(find_architecture("exaone_moe")->by_names);
+  CHECK(recognised(manifest) == "qwen3_moe");
+}
+
 TEST_CASE("recognise: the class of a BERT by what it has") {
   for (const auto& [variant, name] :
        {std::pair{"", "BertModel"}, {"head", "BertForMaskedLM"}}) {
