@@ -103,7 +103,7 @@ struct ServedModel {
   LayerGroups groups;
   std::vector<const ParameterKind*> kinds;  // per class
   std::vector<bool> loaded;                 // per group
-  bool grouped_experts = false;  // stacked ones, in groups of 4 bits
+  bool grouped_experts = false;             // stacked ones, in groups of 4 bits
 };
 // Empty where a parameter's dimensions have no labels. The manifest must
 // outlive it.
