@@ -314,6 +314,13 @@ bool is_adapter_input(const Graph& graph, const GraphNode& node) {
   return multiplies(graph, node, ".lora_A");
 }
 
+bool is_one_kernel(const FusedGroup& group, bool native) {
+  using Kind = FusedGroup::Kind;
+  const bool subtracts_mean = group.numbers == 2;
+  return group.kind == Kind::Attention ||
+         (native && (group.kind == Kind::Softmax || subtracts_mean));
+}
+
 std::vector<Share> expert_shares(const Graph& graph, double factor) {
   std::vector<Share> shares(graph.values.size());
   for (const GraphNode& node : graph.nodes) {

@@ -71,6 +71,9 @@ struct FusedGroup {
   int row = -1;
   int numbers = 1;
 };
+// Whether it is one kernel even where each operation is by itself, of a
+// framework whose own are so (`native`): PyTorch's softmax and layer_norm.
+bool is_one_kernel(const FusedGroup& group, bool native);
 // A node is in one group at most; attention contains its softmax.
 // `biased_flash`: flash attention also where a bias is trained that is added to
 // the scores, whose gradient few kernels give.

@@ -28,8 +28,9 @@ Int128 gathered_ahead(const ReductionInput& input, Keeping answer) {
     return live ? std::min(layer, kPrefetchBucket * input.compute_bytes)
                 : layer;
   }
-  // The next one, and the flat buffer that this one was copied out of.
-  const Int128 ahead = 2 * layer;
+  // The next one, the flat buffer that this one was copied out of, and the
+  // root.
+  const Int128 ahead = 2 * layer + input.outside;
   if (!live) return ahead;
   const Int128 most = std::min(
       input.all_gathered, (kMostLive + kPrefetchBucket) * input.compute_bytes);
@@ -80,12 +81,19 @@ Int128 pipeline_buffers(const PipelineInput& input, Keeping answer) {
   return std::max(all * receives, received) + all * sends + input.stream;
 }
 
+bool is_elementwise(Optimizer optimizer) {
+  return optimizer != Optimizer::Adafactor && optimizer != Optimizer::Muon;
+}
+
 Int128 optimizer_temporaries(const OptimizerInput& input, Keeping answer) {
   if (answer == Keeping::Least || input.optimizer == Optimizer::None) return 0;
   const bool most = answer == Keeping::Eager;
   // Updates are computed in float32, or in a moment's type, which is no wider.
+  // PyTorch counts the steps of every parameter.
   const Int128 tree =
-      kUpdateBytes * std::max(input.numbers, 3 * input.largest) + kScalarBytes;
+      kUpdateBytes *
+          (std::max(input.numbers, 3 * input.largest) + input.parameters) +
+      kScalarBytes;
   switch (input.optimizer) {
     case Optimizer::None:
     case Optimizer::AdamW:

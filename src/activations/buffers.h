@@ -10,7 +10,9 @@
 //     flat, while one is used, and copied out; gradients of a layer are whole
 //     until its backward is over and then copied into the input of a
 //     reduce-scatter, which is let go of when the next layer reduces
-//     (reduce_scatter_state in _fsdp_param_group.py).
+//     (reduce_scatter_state in _fsdp_param_group.py). What no wrapped layer
+//     has, embedding and head, is the root's, gathered as one and so kept from
+//     forward to the end of backward (reshard_after_forward of the root).
 //   DDP (torch/csrc/distributed/c10d/reducer.cpp): buckets hold a copy of all
 //     gradients (bucket_cap_mb = 25 each), unless gradient_as_bucket_view.
 //   DeepSpeed (runtime/zero/config.py, stage_1_and_2.py, stage3.py):
@@ -53,8 +55,10 @@ struct ReductionInput {
   ZeroStyle style = ZeroStyle::Jax;
   int zero = 0;
   LayerBuffers layer;
-  Int128 planned = 0;          // gathered at once (--live-layers)
-  Int128 all_gathered = 0;     // every layer, as gathered for use
+  Int128 planned = 0;       // gathered at once (--live-layers)
+  Int128 all_gathered = 0;  // every layer, as gathered for use
+  // Outside of layers, but for what is among the planned, where it may be.
+  Int128 outside = 0;
   Int128 trained = 0;          // numbers of the whole model
   int64_t compute_bytes = 2;   // of a gathered number
   int64_t gradient_bytes = 2;  // of a gradient's number
@@ -86,13 +90,16 @@ Int128 pipeline_buffers(const PipelineInput& input, Keeping answer);
 
 struct OptimizerInput {
   Optimizer optimizer = Optimizer::None;
-  Int128 state = 0;    // bytes of a device
-  Int128 numbers = 0;  // that are trained, on a device
-  Int128 largest = 0;  // of these, of one parameter
+  Int128 state = 0;        // bytes of a device
+  Int128 numbers = 0;      // that are trained, on a device
+  Int128 largest = 0;      // of these, of one parameter
+  int64_t parameters = 0;  // that are trained
   // Of the largest matrix that is trained, whole: rows and columns.
   Int128 rows = 0;
   Int128 columns = 0;
 };
+// Whether it updates one number after the other.
+bool is_elementwise(Optimizer optimizer);
 // In the optimizer's step.
 Int128 optimizer_temporaries(const OptimizerInput& input, Keeping answer);
 

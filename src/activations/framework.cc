@@ -16,6 +16,8 @@ std::vector<FrameworkDef> make_frameworks() {
   // the softmax, and the gradient; a copy, logarithms of probabilities and the
   // gradients of both.
   any.loss = {{{1, 0}, {2, 1}, {2, 3}}};
+  any.whole_gradients = {false, false, true};
+  any.gathers_outside = true;
 
   FrameworkDef megatron;
   megatron.name = "megatron";
@@ -33,7 +35,31 @@ std::vector<FrameworkDef> make_frameworks() {
   megatron.softmax_in_place = true;
   megatron.buffers_gradients = true;
   megatron.updates_in_place = true;
-  return {any, megatron};
+  megatron.whole_gradients = {true, true, true};
+  megatron.allocator = Allocator::TorchCaching;
+
+  FrameworkDef torch;
+  torch.name = "torch";
+  torch.summary = "PyTorch without compilation";
+  torch.kernels = Kernels::Eager;
+  torch.loss = {{{2, 0}, {0, 3}, {1, 3}}};
+  torch.workspaces = {2 * (8 * kMiB + kMiB / 8), 64 * kMiB, 64 * kMiB};
+  torch.native_kernels = true;
+  torch.runs_fsdp2 = true;
+  torch.gathers_outside = true;
+  torch.updates_at_once = true;
+  torch.allocator = Allocator::TorchCaching;
+
+  FrameworkDef jax;
+  jax.name = "jax";
+  jax.summary = "JAX, a step that XLA compiles, with donated state";
+  jax.kernels = Kernels::Eager;
+  // At most, the logits stay beside their copy.
+  jax.loss = {{{1, 0}, {0, 2}, {1, 2}}};
+  jax.whole_gradients = {false, true, true};
+  jax.fuses_updates = true;
+  jax.allocator = Allocator::XlaArena;
+  return {any, megatron, torch, jax};
 }
 
 }  // namespace

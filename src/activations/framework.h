@@ -21,10 +21,30 @@
 //   inputs       every chunk of layers refers to its last input, which has its
 //                gradient; one is being sent and one received
 //   weight       without --gradient-accumulation-fusion the gradient of a
-//   weight
-//                is made in its dtype, then added to that in float32
+//                weight is made in its dtype, then added to that in float32
 //   gradients    one buffer from the beginning, whatever is accumulated
 //   optimizer    updates in place
+//
+// Of PyTorch as it runs without compilation, with FSDP2 over axes of the batch
+// (tests/data/torch_steps.jsonl):
+//
+//   loss         F.cross_entropy: log_softmax and one gradient, mostly with a
+//                second one (of nll_loss) and in float32; at most with logits
+//                as they are, which a loop may let go of before backward
+//   kernels      softmax and layer_norm are one; RMSNorm, rotations and gates
+//                are not
+//   workspaces   of cuBLAS, as above
+//   gradients    let go of before a step (zero_grad(set_to_none=True)), so that
+//                none are there when backward begins
+//   optimizer    foreach: a tree of temporaries; fused: none
+//
+// Of JAX, whose step is one program of XLA, parameters and state donated,
+// layers scanned (tests/data/xla_memory.jsonl):
+//
+//   loss         of logits that are cast, softmax and gradient are fused: a
+//                copy in float32 and its gradient
+//   gradients    of stacked layers are whole from the beginning of the loop
+//   optimizer    what is element by element is fused into the update
 #pragma once
 
 #include <array>
@@ -40,7 +60,12 @@ namespace shardplan {
 struct LossCopies {
   int64_t own = 0;  // in the dtype of activations
   int64_t floats = 0;
+
+  bool operator==(const LossCopies&) const = default;
 };
+
+// What allocates a framework's tensors (activations/reserved.h).
+enum class Allocator : uint8_t { Unknown, TorchCaching, XlaArena };
 
 // What runs the step, where that is known: the bracket is narrower then.
 enum class Kernels : uint8_t {
@@ -66,9 +91,25 @@ struct FrameworkDef {
   Ends<int64_t> inputs{};
   Ends<int64_t> ends_of_stage{};  // the same, once per stage
   Ends<int64_t> weights{};        // gradients of the largest weight
+  // Gradients of all that is trained are there from the beginning.
+  Ends<bool> whole_gradients{};
   bool softmax_in_place = false;
+  // Softmax and layer_norm are one kernel, even operation by operation.
+  bool native_kernels = false;
   bool buffers_gradients = false;
+  // Axes of the batch that cut weights are FSDP2's (activations/buffers.h).
+  bool runs_fsdp2 = false;
+  // What stands outside of layers may be gathered as one, throughout a step.
+  bool gathers_outside = false;
+  // The optimizer's step has no temporaries; of updates element by element
+  // none; by default those of all parameters at once, in the estimate too.
   bool updates_in_place = false;
+  bool fuses_updates = false;
+  bool updates_at_once = false;
+  Allocator allocator = Allocator::Unknown;
+
+  // "any" stands for all of them.
+  bool is_known() const { return name != "any"; }
 };
 
 // The first is "any".

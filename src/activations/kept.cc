@@ -262,8 +262,8 @@ class Reading {
 
  private:
   bool is_fused(const FusedGroup& group) const {
-    return group.kind == FusedGroup::Kind::Attention ||
-           keeping_ != Keeping::Eager;
+    return keeping_ != Keeping::Eager ||
+           is_one_kernel(group, options_.native_kernels);
   }
 
   void read(int i) {

@@ -28,7 +28,11 @@ struct SegmentOptions {
   bool dropout = false;
   // Fused softmax makes its gradient in place (Megatron-LM's kernels).
   bool softmax_in_place = false;
+  // Softmax and layer_norm are one kernel, even operation by operation.
+  bool native_kernels = false;
   std::array<LossCopies, kKeepings> loss = frameworks().front().loss;
+
+  bool operator==(const SegmentOptions&) const = default;
 };
 
 enum class PipelineSchedule : uint8_t {

@@ -416,16 +416,15 @@ Int128 loss_bytes(const SegmentOptions& options, Int128 elements,
                   size_t keeping) {
   const LossCopies& copies = options.loss.at(keeping);
   const Int128 each =
-      copies.own * options.element_bytes + copies.floats * kFloatBytes;
+      copies.own * options.element_bytes +
+      copies.floats * std::max(options.element_bytes, kFloatBytes);
   return (elements * each + options.loss_tiles - 1) / options.loss_tiles;
 }
 
 void bound_least(std::vector<Segment>& repeated,
                  const std::vector<Segment>& plain) {
   for (size_t s = 0; s < repeated.size(); ++s) {
-    SegmentMemory of = plain[s].memory.front();
-    of.backward = std::max(of.backward, repeated[s].memory.front().backward);
-    take(repeated[s].memory.front(), of, false);
+    take(repeated[s].memory.front(), plain[s].memory.front(), false);
   }
 }
 

@@ -15,6 +15,7 @@ namespace shardplan {
 namespace {
 
 constexpr size_t kMostAlive = 16;
+constexpr int64_t kTokenBytes = 8;  // of what names one
 
 size_t index_of(Category category) { return static_cast<size_t>(category); }
 
@@ -139,10 +140,12 @@ class StepMaker {
     return static_cast<size_t>(ways_of(options_.kernels).at(answer));
   }
   // Logits and loss of a segment. Fused kernels of layers say nothing of the
-  // loss; who does one operation after the other does so there, too.
+  // loss; who does one operation after the other does so there, too. What is
+  // known of a framework's loss is known for each answer.
   Int128 logits_in(const Segment& segment, size_t answer) const {
-    return logits_by(segment,
-                     options_.kernels == Kernels::Eager ? way(answer) : answer);
+    const bool eager =
+        options_.kernels == Kernels::Eager && !framework().is_known();
+    return logits_by(segment, eager ? way(answer) : answer);
   }
   const FrameworkDef& framework() const { return *options_.framework; }
   static Int128 logits_by(const Segment& segment, size_t keeping) {
@@ -212,6 +215,7 @@ class StepMaker {
       const TensorType& type = input_.manifest.type(i);
       const Shape& shape = type.shape;
       if (is_frozen(i) || !is_trainable(type.dtype)) continue;
+      ++optimizer_.parameters;
       const int64_t unit =
           std::max<int64_t>(byte_count(1, type.dtype).value_or(1), 1);
       optimizer_.largest = std::max<Int128>(
@@ -242,15 +246,24 @@ class StepMaker {
       const bool is_layer = of.label.find('*') != std::string::npos;
       Int128& most = is_layer ? most_of_layer_ : most_of_others_;
       most = std::max<Int128>(most, of.gathered);
+      if (!is_layer) reduction_.outside += Int128{of.gathered} * of.groups;
       if (is_layer) {
         least_of_layer_ = least_of_layer_ == 0
                               ? of.gathered
                               : std::min<Int128>(least_of_layer_, of.gathered);
       }
     }
+    // The largest is among what is gathered as planned.
+    reduction_.outside = framework().gathers_outside
+                             ? reduction_.outside - most_of_others_
+                             : Int128{0};
     const StateOptions& state = input_.options.state;
     reduction_.style = state.zero_style;
     reduction_.zero = state.zero;
+    if (framework().runs_fsdp2 && state.zero_style == ZeroStyle::Jax) {
+      reduction_.style = ZeroStyle::Fsdp2;
+      reduction_.zero = 3;
+    }
     reduction_.trained = input_.budget.trained.elements;
     reduction_.compute_bytes = options_.segments.element_bytes;
     reduction_.gradient_bytes = gradient_bytes();
@@ -335,7 +348,7 @@ class StepMaker {
 
   // Gradients are there from the beginning where they are added up.
   bool keeps_gradients(Keeping keeping) const {
-    return keeping == Keeping::Eager || framework().buffers_gradients ||
+    return framework().whole_gradients.at(static_cast<size_t>(keeping)) ||
            options_.microbatches > 1 || input_.budget.stages.has_value() ||
            (input_.options.state.zero > 0 &&
             input_.options.state.zero_style == ZeroStyle::Megatron);
@@ -410,6 +423,16 @@ class StepMaker {
           budget.all_gradients;
     }
     return gradient_buckets(reduction, keeping);
+  }
+
+  Int128 temporaries(const OptimizerInput& optimizer, Keeping keeping) const {
+    const FrameworkDef& known = framework();
+    if (known.updates_in_place ||
+        (known.fuses_updates && is_elementwise(optimizer.optimizer))) {
+      return 0;
+    }
+    const bool at_once = known.updates_at_once && keeping == Keeping::Fused;
+    return optimizer_temporaries(optimizer, at_once ? Keeping::Eager : keeping);
   }
 
   // Of a stage, one of several.
@@ -511,10 +534,9 @@ class StepMaker {
     optimizer.state = end[index_of(Category::OptimizerState)];
     optimizer.numbers =
         end[index_of(Category::Gradients)] / reduction_.gradient_bytes;
-    if (!framework().updates_in_place) {
-      end[kTemporaries] = optimizer_temporaries(optimizer, keeping);
-    }
+    end[kTemporaries] = temporaries(optimizer, keeping);
     if (keeping == Keeping::Eager) {
+      end[kActivations] = input_.tokens * kTokenBytes;  // that it began with
       end[kPipeline] = std::max(between, Int128{0});
       end[kBuckets] = buckets(keeping, device);
     }
@@ -635,8 +657,15 @@ class StepMaker {
 StepLayers step_layers(const ForwardModel& model,
                        const RepeatedProgram& program,
                        const StepOptions& options) {
+  return step_layers(model, program, options,
+                     segments_of(program.program, options.segments, {}));
+}
+
+StepLayers step_layers(const ForwardModel& model,
+                       const RepeatedProgram& program,
+                       const StepOptions& options, std::vector<Segment> plain) {
   StepLayers layers;
-  layers.plain = segments_of(program.program, options.segments, {});
+  layers.plain = std::move(plain);
   layers.repeated =
       options.remat.is_plain()
           ? layers.plain

@@ -49,6 +49,10 @@ struct StepLayers {
 StepLayers step_layers(const ForwardModel& model,
                        const RepeatedProgram& program,
                        const StepOptions& options);
+// The same, of parts that are known where nothing is computed again.
+StepLayers step_layers(const ForwardModel& model,
+                       const RepeatedProgram& program,
+                       const StepOptions& options, std::vector<Segment> plain);
 
 struct StepInput {
   const Manifest& manifest;
@@ -58,6 +62,7 @@ struct StepInput {
   const StepLayers& layers;
   // Of tokens of a sequence with all, of the sequences that a device has.
   Int128 token_pairs = 0;
+  Int128 tokens = 0;  // of those
 };
 
 // Empty, with the reason reported (SP017), beyond 63 bits.

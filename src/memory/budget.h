@@ -50,6 +50,7 @@ struct DeviceLimit {
   int64_t usable = 0;   // what a program can allocate
   // Nobody has seen what is usable: it is taken to be all, or worked out.
   bool usable_is_estimated = false;
+  std::string vendor = {};  // "NVIDIA"; "" where no profile says it
 };
 
 struct BudgetOptions {

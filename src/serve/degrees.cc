@@ -37,8 +37,9 @@ std::vector<Sample> samples_of(const ServedModel& model) {
     const ParameterClass& c = model.folding.classes[i];
     const std::string& name = model.folding.folded_names[c.folded];
     const ParameterKind& kind = *model.kinds[i];
-    for (auto& dims : served_parameter(
-             kind, model.manifest->type(c.first).shape, is_expert_name(name))) {
+    for (auto& dims :
+         served_parameter(kind, model.manifest->type(c.first).shape,
+                          is_expert_name(name), model.grouped_experts)) {
       for (ServedDim& dim : dims) {
         if (dim.role != DimRole::Whole) samples.push_back({dim, name});
       }

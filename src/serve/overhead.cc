@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "base/checked.h"
+#include "memory/outside.h"
 
 namespace shardplan {
 namespace {
@@ -131,8 +133,6 @@ std::vector<Overhead> overheads(const Engine& engine, const StepWidths& widths,
                                 const EngineDefaults& settings, int64_t ranks) {
   const Taken step =
       engine.share == MemoryShare::OfTotal ? Taken::InShare : Taken::Rest;
-  // Both ends of what logs show for one device, and for each further one.
-  constexpr int64_t kMostOutside = 1833 * kMiB;
   std::vector<Overhead> rows;
   rows.push_back(
       {"activations", "activations of the largest step",
@@ -149,19 +149,16 @@ std::vector<Overhead> overheads(const Engine& engine, const StepWidths& widths,
                   {64 * kMiB, 256 * kMiB, 1024 * kMiB},
                   step,
                   "logs of vLLM: 0.16 to 0.25 GiB"});
-  rows.push_back({"context",
-                  "context and libraries",
-                  {256 * kMiB, 512 * kMiB, kMostOutside},
-                  Taken::Before,
-                  "vllm#10511: up to 1.79 GiB on one device"});
+  const auto add_before = [&](std::string name, std::string title,
+                              OutsideRange range) {
+    rows.push_back({std::move(name), std::move(title),
+                    Bracket{range.lower, range.estimate, range.upper},
+                    Taken::Before, std::move(range.source)});
+  };
+  add_before("context", "context and libraries", context_range());
   if (ranks > 1) {
-    const int64_t nccl = (ranks > 2 ? 392 : 342) * kMiB;
-    rows.push_back({"connections",
-                    "connections to other devices",
-                    {nccl / 2, nccl, kMostOutside},
-                    Taken::Before,
-                    "aiconfigurator: NCCL takes 342 MiB for 2 devices, 392 "
-                    "for 4 and 8; vllm#10511: up to 1.79 GiB more on two"});
+    add_before("connections", "connections to other devices",
+               connections_range(ranks));
   }
   return rows;
 }

@@ -10,6 +10,9 @@
 namespace shardplan {
 namespace {
 
+// Numbers of a group of 4 bits that has one scale (MXFP4).
+constexpr int64_t kGroup = 32;
+
 struct LabelRole {
   std::string_view ending;
   DimRole role;
@@ -102,7 +105,8 @@ Local local_shape(const ServedModel& model, const ParameterClass& c,
   Local local;
   local.shape = model.manifest->type(c.first).shape;
   if (whole) return local;
-  const auto dims = served_parameter(kind, local.shape, expert);
+  const auto dims =
+      served_parameter(kind, local.shape, expert, model.grouped_experts);
   for (size_t i = 0; i < kind.size(); ++i) {
     if (kind[i].axis == kLatentRank) local.of_latent = true;
     int64_t size = 0;
@@ -216,7 +220,8 @@ std::vector<ServedDim> served_dims(const DimKind& dim, int64_t size,
 
 std::vector<std::vector<ServedDim>> served_parameter(const ParameterKind& kind,
                                                      const Shape& shape,
-                                                     bool expert) {
+                                                     bool expert,
+                                                     bool grouped) {
   std::vector<std::vector<ServedDim>> dims;
   bool stacked = false;
   bool has_width = false;
@@ -227,7 +232,16 @@ std::vector<std::vector<ServedDim>> served_parameter(const ParameterKind& kind,
       has_width = has_width || dim.role == DimRole::Width;
     }
   }
-  if (!stacked || has_width || !expert) return dims;
+  if (!stacked || !expert) return dims;
+  for (size_t i = 0; grouped && i < dims.size(); ++i) {
+    for (ServedDim& dim : dims[i]) {
+      if (dim.role != DimRole::Width) continue;
+      dim.padded = true;
+      // Rows are numbers, other dimensions groups of them.
+      if (i == 1) dim.count = ceil_div(dim.size, kGroup);
+    }
+  }
+  if (has_width) return dims;
   for (size_t i = 0; i < kind.size(); ++i) {
     ServedDim& dim = dims[i].front();
     if (dims[i].size() > 1 || !kind[i].axis.empty()) continue;
@@ -302,6 +316,13 @@ std::optional<ServedModel> served_model(const Manifest& manifest) {
       return std::nullopt;
     }
     model.kinds.push_back(&found->second);
+    // [experts, rows, groups, bytes of a group]
+    const TensorType& type = manifest.type(c.first);
+    model.grouped_experts =
+        model.grouped_experts ||
+        (type.dtype == DType::U8 && type.shape.size() == 4 &&
+         type.shape.back() == kGroup / 2 &&
+         is_expert_name(model.folding.folded_names[c.folded]));
   }
   model.groups = layer_groups(manifest, model.folding.class_of);
   const std::optional<int64_t>& layers = manifest.facts.layers;

@@ -52,12 +52,12 @@ struct ServedDim {
 std::vector<ServedDim> served_dims(const DimKind& dim, int64_t size,
                                    bool expert);
 
-// The same of every dimension of a parameter. Of stacked experts in groups of
-// 4 bits, whose width has no label, the first dimension without one is taken to
-// be that: engines pad it.
+// The same of every dimension of a parameter. Stacked experts in groups of 4
+// bits (`grouped`) are cut by whole groups, and engines pad their width; where
+// it has no label, the first dimension without one is taken to be it.
 std::vector<std::vector<ServedDim>> served_parameter(const ParameterKind& kind,
                                                      const Shape& shape,
-                                                     bool expert);
+                                                     bool expert, bool grouped);
 
 int64_t degree_of(DimRole role, const Degrees& degrees);
 // Elements on the fullest rank. REQUIRES: degree >= 1.
@@ -103,6 +103,7 @@ struct ServedModel {
   LayerGroups groups;
   std::vector<const ParameterKind*> kinds;  // per class
   std::vector<bool> loaded;                 // per group
+  bool grouped_experts = false;             // stacked ones, in groups of 4 bits
 };
 // Empty where a parameter's dimensions have no labels. The manifest must
 // outlive it.

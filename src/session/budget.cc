@@ -27,7 +27,8 @@ std::optional<DeviceLimit> device_limit(const MemoryRequest& memory, Host& host,
     if (!profile) return std::nullopt;
   }
   if (memory.limit) {
-    return DeviceLimit{"--memory", *memory.limit, *memory.limit, false};
+    return DeviceLimit{"--memory", *memory.limit, *memory.limit, false,
+                       profile ? profile->vendor : ""};
   }
   if (!profile) return std::nullopt;
   if (!profile->hbm_bytes) {
@@ -40,7 +41,7 @@ std::optional<DeviceLimit> device_limit(const MemoryRequest& memory, Host& host,
   const int64_t nominal = profile->hbm_bytes->value;
   const auto& usable = profile->hbm_usable_bytes;
   return DeviceLimit{profile->name, nominal, usable ? usable->value : nominal,
-                     !usable || usable->estimated};
+                     !usable || usable->estimated, profile->vendor};
 }
 
 std::optional<int64_t> reserve_bytes(const MemoryRequest& memory,

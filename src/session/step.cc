@@ -298,6 +298,7 @@ StepOptions StepModel::sized(StepOptions step) const {
   step.segments.adapter_bytes = adapter_bytes;
   step.segments.loss = step.framework->loss;
   step.segments.softmax_in_place = step.framework->softmax_in_place;
+  step.segments.native_kernels = step.framework->native_kernels;
   if (step.kernels == Kernels::Any) step.kernels = step.framework->kernels;
   return step;
 }
@@ -373,7 +374,11 @@ std::optional<MemoryBracket> Steps::bracket(const StepWorkload& workload,
   if (model_.runnable) {
     const Pass pass = pass_of(workload, step.microbatches);
     if (!partition(pass, diags)) return std::nullopt;
-    layers = step_layers(*forward_, *program_, step);
+    if (plain_of_ != step.segments) {
+      plain_ = segments_of(program_->program, step.segments, {});
+      plain_of_ = step.segments;
+    }
+    layers = step_layers(*forward_, *program_, step, plain_);
   } else {
     ShapedModel shaped = by_shapes(workload, step);
     if (!shaped.unknown.empty()) {
@@ -383,15 +388,12 @@ std::optional<MemoryBracket> Steps::bracket(const StepWorkload& workload,
     layers = std::move(shaped.layers);
     layers->frozen = model_.frozen;
   }
-  return step_memory({manifest_, plan_, budget, how, *layers,
-                      token_pairs(pass_of(workload, step.microbatches))},
-                     step, diags);
-}
-
-Int128 Steps::token_pairs(const Pass& pass) const {
+  const Pass pass = pass_of(workload, step.microbatches);
   const int64_t sequence = size_of(plan_.mesh, axes_.sequence);
-  return Int128{pass.sequences} * pass.pass.length *
-         (pass.pass.length / sequence);
+  const Int128 tokens = Int128{pass.sequences} * (pass.pass.length / sequence);
+  return step_memory({manifest_, plan_, budget, how, *layers,
+                      tokens * pass.pass.length, tokens},
+                     step, diags);
 }
 
 ShapedModel Steps::by_shapes(const StepWorkload& workload,
@@ -414,6 +416,7 @@ ShapedModel Steps::by_shapes(const StepWorkload& workload,
 bool Steps::partition(const Pass& pass, Diagnostics& diags) {
   if (program_ && partitioned_ && is_same(*partitioned_, pass)) return true;
   program_.reset();
+  plain_of_.reset();
   partitioned_ = pass;
   forward_.emplace(
       forward_model(manifest_, *model_.runnable, pass.pass, model_.frozen));
@@ -489,6 +492,9 @@ std::optional<StepAnswer> answer_step(const StepRequest& request,
   }
   answer.notes =
       uneven_texts(steps, workload, request.workload.step.microbatches, mesh);
+  answer.reserved =
+      reserved_memory(*bracket, *step.framework, mesh,
+                      session.manifest.facts.experts.value_or(0) > 0, limit);
   answer.bracket = *std::move(bracket);
   return answer;
 }

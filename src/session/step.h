@@ -10,6 +10,9 @@
 #include <vector>
 
 #include "activations/bracket.h"
+#include "activations/options.h"
+#include "activations/reserved.h"
+#include "activations/segments.h"
 #include "activations/shapes.h"
 #include "base/diagnostic.h"
 #include "base/host.h"
@@ -102,8 +105,6 @@ class Steps {
 
  private:
   bool partition(const Pass& pass, Diagnostics& diags);
-  // Of all tokens of a micro-batch on a device.
-  Int128 token_pairs(const Pass& pass) const;
 
   const StepRequest request_;
   const StepModel& model_;
@@ -115,6 +116,9 @@ class Steps {
   std::optional<ForwardModel> forward_;  // the program refers to its graph
   std::optional<RepeatedProgram> program_;
   std::optional<Pass> partitioned_;  // the pass that the program is of
+  // The program's parts where nothing is computed again, and with what.
+  std::vector<Segment> plain_;
+  std::optional<SegmentOptions> plain_of_;
 };
 
 // That shapes told, and what they do not (SP016, a note).
@@ -123,6 +127,9 @@ void report_by_shapes(const Manifest& manifest, const ShapedModel& shaped,
 
 struct StepAnswer {
   MemoryBracket bracket;
+  // With what an allocator and a process take beyond it; empty where that is
+  // not known.
+  std::optional<ReservedMemory> reserved;
   BracketSource from = BracketSource::ForwardPass;
   // "8 sequences of 8,192 tokens in 4 micro-batches; 1 per device at a time,
   // over fsdp=4; bf16; remat block; flash attention"

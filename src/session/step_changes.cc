@@ -174,26 +174,79 @@ class Trial {
   Steps& steps_;
 };
 
-// Of each kind the smallest that fits, else the last that makes it less.
+// Whether each option of the kind holds less than the one before it.
+bool is_ordered(ChangeKind kind) {
+  return kind == ChangeKind::Loss || kind == ChangeKind::Microbatches;
+}
+
+using Options = std::vector<const StepChange*>;
+
+// All of a kind, in their order.
+Options options_of(const std::vector<StepChange>& changes, ChangeKind kind) {
+  Options options;
+  for (const StepChange& change : changes) {
+    if (change.kind == kind) options.push_back(&change);
+  }
+  return options;
+}
+
+struct Chosen {
+  const StepChange* change = nullptr;
+  TriedStep step;
+};
+
+// The smallest of a kind that fits, else the one that needs least. `one` tries
+// an option.
+template <typename Try>
+std::optional<Chosen> smallest_fitting(const Options& options, Try one) {
+  std::optional<Chosen> best;
+  const auto fits = [&](const StepChange* option) {
+    auto step = one(option);
+    if (!step) return false;
+    const bool does = step->fits;
+    if (!best || does || (!best->step.fits && step->upper < best->step.upper)) {
+      best = Chosen{option, *std::move(step)};
+    }
+    return does;
+  };
+  if (options.empty()) return best;
+  if (!is_ordered(options.front()->kind)) {
+    std::any_of(options.begin(), options.end(), fits);
+    return best;
+  }
+  // What the last one does not do, none does.
+  size_t last = options.size() - 1;
+  if (!fits(options[last])) return best;
+  for (size_t first = 0; first < last;) {
+    const size_t middle = (first + last) / 2;
+    if (fits(options[middle])) {
+      last = middle;
+    } else {
+      first = middle + 1;
+    }
+  }
+  return best;
+}
+
+// Of each kind the smallest that fits, else the one that needs least.
 void try_single(const std::vector<StepChange>& changes, Trial& trial,
                 std::vector<TriedStep>& tried) {
-  for (size_t i = 0; i < changes.size();) {
-    std::optional<TriedStep> kept;
+  for (size_t i = 0; i < changes.size(); ++i) {
     const ChangeKind kind = changes[i].kind;
-    for (; i < changes.size() && changes[i].kind == kind; ++i) {
-      if (kept && kept->fits) continue;
-      auto one = trial.with({&changes[i]});
-      if (one && (!kept || one->upper < kept->upper)) kept = std::move(one);
-    }
-    if (kept) tried.push_back(*std::move(kept));
+    if (i > 0 && changes[i - 1].kind == kind) continue;
+    auto chosen = smallest_fitting(
+        options_of(changes, kind),
+        [&](const StepChange* one) { return trial.with({one}); });
+    if (chosen) tried.push_back(std::move(chosen->step));
   }
 }
 
 // The largest of each kind, added one by one until it fits; then those that it
-// fits without are left out again, what costs most time first.
+// fits without are left out again, what costs most time first, and of the
+// others the smallest are taken with which it still fits.
 std::optional<TriedStep> try_together(const std::vector<StepChange>& changes,
                                       Trial& trial) {
-  std::vector<const StepChange*> made;
+  Options made;
   std::optional<TriedStep> fitting;
   for (size_t i = 0; i < changes.size() && !fitting; ++i) {
     const bool is_largest =
@@ -206,12 +259,25 @@ std::optional<TriedStep> try_together(const std::vector<StepChange>& changes,
   }
   if (!fitting) return std::nullopt;
   for (size_t i = made.size(); i-- > 0;) {
-    std::vector<const StepChange*> fewer = made;
+    Options fewer = made;
     fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
     auto one = trial.with(fewer);
     if (!one || !one->fits) continue;
     fitting = std::move(one);
     made = std::move(fewer);
+  }
+  for (size_t i = made.size(); i-- > 0;) {
+    Options smaller = options_of(changes, made[i]->kind);
+    smaller.pop_back();
+    const auto chosen =
+        smallest_fitting(smaller, [&](const StepChange* option) {
+          Options with = made;
+          with[i] = option;
+          return trial.with(with);
+        });
+    if (!chosen || !chosen->step.fits) continue;
+    fitting = chosen->step;
+    made[i] = chosen->change;
   }
   return fitting;
 }
@@ -222,6 +288,7 @@ struct OtherMesh {
   ChangeKind kind = ChangeKind::Axes;
   int64_t factor = 2;
   Mesh mesh;
+  bool adds_axis = false;
 };
 
 constexpr int64_t kMostFactor = 8;
@@ -229,7 +296,7 @@ constexpr int64_t kMostFactor = 8;
 constexpr int64_t kMostPlaced = 4'000'000;
 // Meshes of a kind on which a step is computed: its forward pass is partitioned
 // for each.
-constexpr int64_t kMostSteps = 10;
+constexpr int64_t kMostSteps = 6;
 
 Mesh with_sizes(const Mesh& mesh, const AxisName& more, const AxisName& fewer,
                 int64_t factor) {
@@ -240,6 +307,21 @@ Mesh with_sizes(const Mesh& mesh, const AxisName& more, const AxisName& fewer,
   }
   if (!mesh.find(more)) axes.push_back({more, factor});
   return Mesh(std::move(axes));
+}
+
+// Whether a spec of the rules names it, or a dimension's name stands for it.
+bool is_in_specs(const RuleSet& rules, const AxisName& axis) {
+  if (rules.partition_axis) return true;  // semantic names stand for any
+  const auto names_it = [&](const PartitionSpec& spec) {
+    return std::any_of(spec.dims.begin(), spec.dims.end(),
+                       [&](const auto& dim) { return contains(dim, axis); });
+  };
+  return std::any_of(rules.rules.begin(), rules.rules.end(),
+                     [&](const Rule& rule) { return names_it(rule.spec); }) ||
+         std::any_of(rules.logical_rules.begin(), rules.logical_rules.end(),
+                     [&](const LogicalRule& rule) {
+                       return contains(rule.axes, axis);
+                     });
 }
 
 int64_t most_meshes(const Session& session) {
@@ -262,7 +344,13 @@ std::vector<OtherMesh> other_meshes(const PlanRequest& planning,
   AxisNames targets = names;
   if (session.rules) {
     for (const AxisName& axis : session.rules->declared_axes) {
-      if (!mesh.find(axis)) targets.push_back(axis);
+      // Along which nothing is cut, nothing is saved.
+      const bool is_for_experts = axis == "ep" || axis == "expert";
+      const bool has_experts = session.manifest.facts.experts.value_or(0) > 0;
+      if (!mesh.find(axis) && is_in_specs(*session.rules, axis) &&
+          (has_experts || !is_for_experts)) {
+        targets.push_back(axis);
+      }
     }
   }
   std::vector<OtherMesh> meshes;
@@ -270,7 +358,9 @@ std::vector<OtherMesh> other_meshes(const PlanRequest& planning,
     const auto of_kind =
         std::count_if(meshes.begin(), meshes.end(),
                       [&](const OtherMesh& each) { return each.kind == kind; });
-    if (of_kind < most) meshes.push_back({kind, factor, std::move(other)});
+    const bool adds = other.axes().size() > mesh.axes().size();
+    if (of_kind < most)
+      meshes.push_back({kind, factor, std::move(other), adds});
   };
   for (int64_t factor = 2; factor <= kMostFactor; factor *= 2) {
     for (const AxisName& to : targets) {
@@ -283,7 +373,7 @@ std::vector<OtherMesh> other_meshes(const PlanRequest& planning,
   // A topology has so many devices.
   if (planning.topology) return meshes;
   for (int64_t factor = 2; factor <= kMostFactor; factor *= 2) {
-    for (const AxisName& to : names) {
+    for (const AxisName& to : targets) {
       if (mesh.devices() <= kMaxDevices / factor) {
         add(ChangeKind::Devices, factor, with_sizes(mesh, to, "", factor));
       }
@@ -380,6 +470,8 @@ std::vector<Tried> smallest_meshes(const std::vector<OtherMesh>& meshes,
     for (const OtherMesh& other : meshes) {
       if (other.kind != kind) continue;
       if (best && least <= usable && other.factor > factor) break;
+      // An axis that is there already is the smaller change.
+      if (best && least <= usable && other.adds_axis) continue;
       int64_t needed = 0;
       auto tried = one(other.mesh, needed);
       if (!tried || (best && needed >= least)) continue;

@@ -24,6 +24,7 @@ float32, and mostly keeps it so. A line of xla_memory.jsonl:
 - `remat`: `none`, or the policy of jax.checkpoint around each layer
 - `donated`: whether parameters and state are
 - `flags` of XLA beyond the number of devices
+- `later`: recorded once `--framework jax` was written, to judge it
 - `bytes` of a device, as memory_analysis() says: `arguments`, `outputs`, `aliases` (of
   outputs that take the place of arguments), `temporaries`, `code`, and `peak`, which
   for CPUs leaves the temporaries out
@@ -86,7 +87,9 @@ GPT2_RULES = [
     [r".*", []],
 ]
 REMATS = ("none", "dots_saveable", "dots_with_no_batch_dims_saveable", "nothing_saveable")
-MESHES = {"fsdp8": {"fsdp": 8}, "fsdp4-tp2": {"fsdp": 4, "tp": 2}, "tp8": {"tp": 8}, "dp2-fsdp2-tp2": {"dp": 2, "fsdp": 2, "tp": 2}}
+MESHES = {"fsdp8": {"fsdp": 8}, "fsdp4-tp2": {"fsdp": 4, "tp": 2}, "tp8": {"tp": 8}, "dp2-fsdp2-tp2": {"dp": 2, "fsdp": 2, "tp": 2},
+          "fsdp2-tp4": {"fsdp": 2, "tp": 4}, "dp4-tp2": {"dp": 4, "tp": 2}}
+OLD_MESHES = ("fsdp8", "fsdp4-tp2", "tp8", "dp2-fsdp2-tp2")
 
 
 def cases():
@@ -95,7 +98,7 @@ def cases():
                 "batch": 16, "seq": 192, "dtype": "float32", "compute": "float32", "state": "float32",
                 "remat": "none", "donated": True, "flags": "", **more}
 
-    for mesh in MESHES:
+    for mesh in OLD_MESHES:
         for remat in REMATS:
             yield case(f"llama-scan-{mesh}-{remat}", LLAMA, mesh, stacked=True, remat=remat)
     for mesh in ("fsdp8", "fsdp4-tp2"):
@@ -128,6 +131,15 @@ def cases():
         yield case(f"gpt2-tp8-{remat}", GPT2, "tp8", remat=remat, flags=SPARING)
         yield case(f"llama-fsdp8-{remat}-concurrent", LLAMA, "fsdp8", remat=remat)
         yield case(f"llama-scan-fsdp8-{remat}-sparing", LLAMA, "fsdp8", remat=remat, stacked=True, flags=SPARING)
+    # Recorded once `--framework jax` was written, to judge it.
+    other = dict(LLAMA, hidden_size=384, intermediate_size=896, num_hidden_layers=4, num_attention_heads=12, num_key_value_heads=4, vocab_size=5120)
+    small = dict(GPT2, n_embd=192, n_head=6, n_layer=8, vocab_size=3072)
+    for remat in REMATS:
+        yield case(f"llama-scan-fsdp2-tp4-{remat}-other", other, "fsdp2-tp4", stacked=True, remat=remat, batch=8, seq=256, later=True)
+        yield case(f"gpt2-scan-dp4-tp2-{remat}-small", small, "dp4-tp2", stacked=True, remat=remat, batch=32, seq=128, later=True)
+    for remat in ("none", "nothing_saveable"):
+        yield case(f"gpt2-scan-fsdp2-tp4-{remat}-other", dict(small, vocab_size=8192), "fsdp2-tp4", stacked=True, remat=remat, batch=8, seq=320, later=True)
+        yield case(f"llama-scan-fsdp8-{remat}-short", other, "fsdp8", stacked=True, remat=remat, batch=8, seq=32, later=True)
 
 
 # ---- the models: parameters by their names in transformers, in its layouts

@@ -15,9 +15,9 @@
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
+#include "base/shipped.h"
 #include "core/fold.h"
 #include "io/load.h"
-#include "base/shipped.h"
 #include "resolve/correct.h"
 #include "resolve/match.h"
 #include "tests/support/builders.h"
@@ -195,6 +195,45 @@ std::vector<Tensor> both_schemes(std::string_view family,
   return all;
 }
 
+bool is_table(std::string_view name) {
+  return name.ends_with("embed_tokens.weight") ||
+         name.ends_with("wte.weight") ||
+         name.ends_with("word_embeddings.weight");
+}
+
+// What PEFT makes of a linear layer, or of the table of words; none of others.
+std::vector<Tensor> adapted(const Tensor& tensor) {
+  const size_t leaf = tensor.name.rfind('.');
+  if (leaf == std::string::npos) return {};
+  const std::string module = tensor.name.substr(0, leaf);
+  const std::string_view kind = std::string_view(tensor.name).substr(leaf);
+  for (const char* other :
+       {"norm", "Norm", "ln_", "wpe", "router", "gate", "position",
+        "token_type", "patch_embedding", "seq_relationship", "mm_input"}) {
+    const size_t at = tensor.name.find(other);
+    if (at == std::string::npos) continue;
+    if (tensor.name.compare(at, 9, "gate_proj") != 0) return {};
+  }
+  if (is_table(tensor.name)) {
+    return {{module + ".modules_to_save.default.weight", tensor.shape}};
+  }
+  if (kind == ".bias" && tensor.shape.size() == 1 &&
+      tensor.name.find("predictions.bias") == std::string::npos) {
+    return {{module + ".base_layer.bias", tensor.shape}};
+  }
+  if (kind != ".weight" || tensor.shape.size() != 2) return {};
+  std::vector<Tensor> all = {
+      {module + ".lora_A.default.weight", {8, tensor.shape[1]}},
+      {module + ".lora_A.weight", {8, tensor.shape[1]}},
+      {module + ".lora_B.default.weight", {tensor.shape[0], 8}}};
+  if (module.ends_with("lm_head")) {
+    all.push_back({module + ".modules_to_save.default.weight", tensor.shape});
+  } else {
+    all.push_back({module + ".base_layer.weight", tensor.shape});
+  }
+  return all;
+}
+
 std::string family_name(const ShippedFile& file) {
   return fs::path(file.path).stem();
 }
@@ -251,8 +290,11 @@ TEST_CASE("exactly one shipped rule is found in each parameter's name") {
     CAPTURE(family);
     const Loaded loaded = load(family);
     std::set<int> used;
-    const std::vector<Tensor> tensors = both_schemes(family);
+    std::vector<Tensor> tensors = both_schemes(family);
     CHECK(tensors.size() > 20);
+    for (const Tensor& tensor : hugging_face(family)) {
+      for (Tensor& each : adapted(tensor)) tensors.push_back(std::move(each));
+    }
     for (const Tensor& tensor : tensors) {
       CAPTURE(tensor.name);
       const std::vector<int> rules = found(loaded, tensor.name);
@@ -301,10 +343,39 @@ TEST_CASE("neither prefixes nor the numbers of layers matter to a set") {
   }
 }
 
-TEST_CASE("neither adapters nor scales are taken for the weights they serve") {
+TEST_CASE("adapters are cut as the weights that they adapt") {
+  int adapters = 0;
+  for (const ShippedFile& file : shipped_sets()) {
+    const std::string family = family_name(file);
+    const Loaded loaded = load(family);
+    for (const Tensor& tensor : hugging_face(family)) {
+      const PartitionSpec weight = spec_of(loaded, tensor);
+      for (const Tensor& each : adapted(tensor)) {
+        CAPTURE(each.name);
+        PartitionSpec expected = weight;
+        // GPT-2's layers are stored [in, out].
+        const bool turned =
+            family == "gpt2" && each.name.find("lm_head") == std::string::npos;
+        if (each.name.find(".lora_") != std::string::npos && turned) {
+          std::swap(expected.dims[0], expected.dims[1]);
+        }
+        if (each.name.find(".lora_A") != std::string::npos) {
+          expected.dims[0].clear();
+        } else if (each.name.find(".lora_B") != std::string::npos) {
+          expected.dims[1].clear();
+        }
+        CHECK(spec_text(spec_of(loaded, each)) == spec_text(expected));
+        ++adapters;
+      }
+    }
+  }
+  CHECK(adapters > 300);
+}
+
+TEST_CASE("neither scales nor others are taken for the weights they serve") {
   const Loaded loaded = load("llama");
   for (const char* name :
-       {"base_model.model.layers.0.self_attn.q_proj.lora_A.weight",
+       {"base_model.model.layers.0.self_attn.q_proj.lora_dropout.weight",
         "model.layers.0.self_attn.q_proj.weight_scale_inv",
         "model/layers/0/mlp/up_proj/kernel_scale",
         "model.layers.0.xnorm.weight",

@@ -116,6 +116,17 @@ TEST_CASE("stacked experts of four bits are cut, though no label says so") {
   // Biases of what rows give are whole.
   CHECK(bytes_at(2) > bytes_at(1) / 2);
   CHECK(bytes_at(2) < bytes_at(1) / 2 + bytes_at(1) / 1000);
+  // Of the 90 groups that the last product reads four ranks have 23 each.
+  CHECK(bytes_at(4) > bytes_at(1) / 4 + bytes_at(1) / 1000);
+  CHECK(bytes_at(4) < bytes_at(1) / 4 * 93 / 90);
+}
+
+TEST_CASE("stacked experts of four bits are padded, whatever the degree") {
+  const Json config = testing::sample_config("gpt-oss-20b");
+  for (const char* engine : {"vllm", "sglang"}) {
+    const Judged judged_by = judged(config, engine);
+    CHECK(judged_by.legal == std::vector<int64_t>{1, 2, 4, 8, 16, 32, 64});
+  }
 }
 
 TEST_CASE("experts are dealt out evenly, or not") {

@@ -131,7 +131,7 @@ const std::vector<Flag>& workload_flags() {
        }},
       {"framework", 0, Takes::Choice, "NAME", "Memory",
        "whose step it is, where more is known of it than its kernels: any "
-       "(default), megatron",
+       "(default), megatron, torch, jax",
        kCounting, false, true, framework_names,
        [](const Setting& s, Options& o, Diagnostics&) {
          o.workload.given = true;

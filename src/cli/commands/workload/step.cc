@@ -70,6 +70,60 @@ Table stages_table(const MemoryBracket& bracket) {
   return table;
 }
 
+Table reserved_table(const ReservedMemory& reserved, bool for_people) {
+  Table table;
+  table.id = for_people ? "memory_reserved_for_people" : "memory_reserved";
+  table.title = "What the device has taken from it, with what is not allocated";
+  table.columns = {{"category", for_people ? "" : "category"},
+                   {"lower", "at least", Align::Right},
+                   {"estimate", "estimate", Align::Right},
+                   {"upper", "at most", Align::Right}};
+  if (!for_people) table.columns.push_back({"source", "source"});
+  table.audience = for_people ? Audience::People : Audience::Programs;
+  table.rows = [&reserved, for_people](const RowSink& sink) {
+    for (const ReservedRow& row : reserved.rows) {
+      Row cells = {for_people ? row.title : row.category,
+                   bytes_cell(row.bytes[0]), bytes_cell(row.bytes[1]),
+                   bytes_cell(row.bytes[2])};
+      if (!for_people) {
+        cells.push_back(row.source.empty() ? Cell{} : Cell{row.source});
+      }
+      sink(cells);
+    }
+  };
+  if (for_people) {
+    table.footer =
+        Row{std::string("total"), bytes_cell(reserved.total[0]),
+            bytes_cell(reserved.total[1]), bytes_cell(reserved.total[2])};
+  }
+  return table;
+}
+
+// Whether it fits with what is reserved, too; "" where there is nothing to add.
+std::string reserved_text(const ReservedMemory& reserved,
+                          const MemoryBracket& bracket,
+                          const std::optional<DeviceLimit>& limit) {
+  const auto text = [](int64_t bytes) {
+    return bytes_text(static_cast<double>(bytes));
+  };
+  if (reserved.arena && bracket.upper() > *reserved.arena) {
+    return std::string(bracket.lower() > *reserved.arena
+                           ? "the step does not fit"
+                           : "the step may not fit") +
+           " the arena of " + text(*reserved.arena) +
+           ": XLA_CLIENT_MEM_FRACTION makes it larger";
+  }
+  if (!limit || bracket.upper() > limit->usable ||
+      reserved.total[2] <= limit->usable) {
+    return "";
+  }
+  return "what is allocated fits; with what is reserved beyond it, " +
+         text(reserved.total[0]) + " to " + text(reserved.total[2]) +
+         (reserved.total[0] > limit->usable ? ", it does not fit "
+                                            : ", it may not fit ") +
+         text(limit->usable);
+}
+
 std::string fit_text(const MemoryBracket& bracket, const DeviceLimit& limit) {
   const std::string of = bytes_text(static_cast<double>(limit.usable));
   if (bracket.upper() <= limit.usable) {
@@ -93,6 +147,11 @@ std::vector<std::pair<std::string, Cell>> step_summary(
     summary.emplace_back("host_bracket",
                          ByteBracket{of.host[0], of.host[1], of.host[2]});
   }
+  if (answer.reserved) {
+    const auto& total = answer.reserved->total;
+    summary.emplace_back("memory_reserved",
+                         ByteBracket{total[0], total[1], total[2]});
+  }
   return summary;
 }
 
@@ -105,6 +164,10 @@ void add_step(const StepAnswer& answer, const Budget& budget, Report& report) {
   report.tables.push_back(bracket_table(bracket, false));
   if (bracket.stages.size() > 1) {
     report.tables.push_back(stages_table(bracket));
+  }
+  if (answer.reserved) {
+    report.tables.push_back(reserved_table(*answer.reserved, true));
+    report.tables.push_back(reserved_table(*answer.reserved, false));
   }
   report.tables.push_back(alive_table(bracket));
   report.notes.push_back(answer.workload);
@@ -127,6 +190,10 @@ void add_step(const StepAnswer& answer, const Budget& budget, Report& report) {
   if (budget.limit) {
     report.notes.push_back(fit_text(bracket, *budget.limit) +
                            (answer.left_out.empty() ? "" : ", of text alone"));
+  }
+  if (answer.reserved) {
+    std::string text = reserved_text(*answer.reserved, bracket, budget.limit);
+    if (!text.empty()) report.notes.push_back(std::move(text));
   }
   for (const std::string& note : answer.notes) report.notes.push_back(note);
 }

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "activations/reserved.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/checked.h"
+#include "memory/outside.h"
+
+namespace shardplan {
+namespace {
+
+constexpr int64_t kSegment = int64_t{2} << 20;
+// Allocated, of all that PyTorch's allocator reserves, where it does worst.
+constexpr int64_t kLeastPercentUsed = 57;
+constexpr int64_t kArenaPercent = 75;
+
+bool is_gpu(const FrameworkDef& framework,
+            const std::optional<DeviceLimit>& limit) {
+  if (limit && !limit->vendor.empty()) {
+    return limit->vendor == "NVIDIA" || limit->vendor == "AMD";
+  }
+  // Nobody says: PyTorch's allocator is that of GPUs.
+  return framework.allocator == Allocator::TorchCaching;
+}
+
+// What is added to so many bytes.
+Int128 to_segments(int64_t allocated) {
+  return (kSegment - allocated % kSegment) % kSegment;
+}
+
+class Rows {
+ public:
+  void add(std::string category, std::string title,
+           const std::array<Int128, kKeepings>& bytes, std::string source) {
+    ReservedRow row{std::move(category), std::move(title), {}, {}};
+    row.source = std::move(source);
+    for (size_t k = 0; k < kKeepings; ++k) {
+      const Int128 total = made_.total[k] + bytes.at(k);
+      if (total > std::numeric_limits<int64_t>::max()) {
+        fits_ = false;
+        return;
+      }
+      row.bytes[k] = static_cast<int64_t>(bytes.at(k));
+      made_.total[k] = static_cast<int64_t>(total);
+    }
+    made_.rows.push_back(std::move(row));
+  }
+  void add(std::string category, std::string title, OutsideRange range) {
+    add(std::move(category), std::move(title),
+        {range.lower, range.estimate, range.upper}, std::move(range.source));
+  }
+  void set_arena(int64_t bytes) { made_.arena = bytes; }
+
+  std::optional<ReservedMemory> made() const {
+    return fits_ ? std::optional(made_) : std::nullopt;
+  }
+
+ private:
+  ReservedMemory made_;
+  bool fits_ = true;
+};
+
+void add_torch(const MemoryBracket& bracket, Rows& rows) {
+  const auto& total = bracket.total;
+  rows.add("allocated", "allocated", {total[0], total[1], total[2]}, "");
+  const Int128 most =
+      (Int128{total[2]} * 100 + kLeastPercentUsed - 1) / kLeastPercentUsed;
+  rows.add("allocator", "reserved by the allocator beyond",
+           {std::min(to_segments(total[0]), to_segments(total[1])),
+            to_segments(total[1]), most - total[2] + kSegment},
+           "arXiv:2507.16274: up to 43 % of what PyTorch reserves");
+}
+
+void add_connections(const Mesh& mesh, bool has_experts, Rows& rows) {
+  bool first = true;
+  for (const Axis& axis : mesh.axes()) {
+    if (axis.size == 1) continue;
+    rows.add("connections", "connections over " + axis.name,
+             first ? connections_range(axis.size)
+                   : further_connections_range(axis.size, false));
+    first = false;
+  }
+  if (!first && has_experts) {
+    rows.add("connections", "connections of experts",
+             further_connections_range(mesh.devices(), true));
+  }
+}
+
+}  // namespace
+
+std::optional<ReservedMemory> reserved_memory(
+    const MemoryBracket& bracket, const FrameworkDef& framework,
+    const Mesh& mesh, bool has_experts,
+    const std::optional<DeviceLimit>& limit) {
+  if (!is_gpu(framework, limit)) return std::nullopt;
+  Rows rows;
+  switch (framework.allocator) {
+    case Allocator::Unknown:
+      return std::nullopt;
+    case Allocator::TorchCaching:
+      add_torch(bracket, rows);
+      break;
+    case Allocator::XlaArena: {
+      const Int128 arena = Int128{limit->nominal} * kArenaPercent / 100;
+      rows.add("arena", "arena, taken at the start", {arena, arena, arena},
+               "docs.jax.dev, GPU memory allocation: 75 % of the GPU's memory");
+      rows.set_arena(static_cast<int64_t>(arena));
+      break;
+    }
+  }
+  rows.add("context", "context and libraries", context_range());
+  add_connections(mesh, has_experts, rows);
+  return rows.made();
+}
+
+}  // namespace shardplan

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// Brackets of a training step for every architecture with a forward pass.
+#include "session/step.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "base/allocation.h"
+#include "memory/budget.h"
+#include "model/architectures.h"
+#include "model/forward/recognise.h"
+#include "resolve/resolve.h"
+#include "tests/support/builders.h"
+#include "tests/support/hf_config.h"
+#include "tests/support/loaded_rules.h"
+#include "tests/support/memory_host.h"
+#include "tests/support/messages.h"
+#include "tests/support/whole_model.h"
+
+namespace shardplan {
+namespace {
+
+using testing::Json;
+
+using Ends = std::array<int64_t, kKeepings>;
+
+Ends row_of(const MemoryBracket& bracket, const char* category) {
+  for (const BracketRow& row : bracket.rows) {
+    if (row.category == category) return row.bytes;
+  }
+  return {};
+}
+
+Ends activations_in(const MemoryBracket& bracket) {
+  const Ends own = row_of(bracket, "activations");
+  const Ends logits = row_of(bracket, "logits");
+  return {own[0] + logits[0], own[1] + logits[1], own[2] + logits[2]};
+}
+
+void check_sums(const MemoryBracket& bracket) {
+  Ends sums{};
+  for (const BracketRow& row : bracket.rows) {
+    for (size_t k = 0; k < kKeepings; ++k) {
+      CHECK(row.bytes[k] >= 0);
+      sums[k] += row.bytes[k];
+    }
+  }
+  CHECK(sums == bracket.total);
+  CHECK(bracket.lower() <= bracket.estimate());
+  CHECK(bracket.estimate() <= bracket.upper());
+}
+
+// Each keeps what the next one does, and more.
+const std::vector<std::array<const char*, 2>> kMoreAndLess = {
+    {"none", "minimal_with_context"},
+    {"minimal_with_context", "dots"},
+    {"minimal_with_context", "block"},
+    {"dots", "full"},
+    {"block", "full"}};
+
+// One config of each type.
+std::vector<Json> one_of_each() {
+  std::vector<Json> records;
+  std::set<std::string> types;
+  std::ifstream lines(testing::data_path("logits.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    Json record = Json::parse(line);
+    const std::string type = record.at("config").value("model_type", "?");
+    if (types.insert(type).second) records.push_back(std::move(record));
+  }
+  return records;
+}
+
+TEST_CASE(
+    "steps: more rematerialisation never holds more, a larger batch never "
+    "less, "
+    "of every architecture") {
+  testing::MemoryHost host;
+  const auto rules = testing::loaded_rules(host, "@all_models");
+  REQUIRE(rules->rules);
+  int answered = 0;
+  int skipped = 0;
+  for (const Json& record : one_of_each()) {
+    // Sanitizers, whose own allocation is not counted, look at few.
+    if (!kCountsAllocations && ++skipped % 6 != 0) continue;
+    const Json& config = record.at("config");
+    CAPTURE(config.value("model_type", "?"));
+    const auto synthesis = testing::synthesize(config);
+    if (!synthesis->manifest) continue;
+    Manifest& manifest = *synthesis->manifest;
+    REQUIRE(label_parameters(manifest));
+    Diagnostics diags;
+    const auto plan = resolve(manifest, *rules->rules,
+                              testing::mesh("fsdp=2,tp=2"), {}, diags);
+    REQUIRE(plan);
+    const BudgetOptions how;
+    const auto budget = make_budget(manifest, *plan, how, diags);
+    REQUIRE(budget);
+    StepModel model;
+    model.runnable = recognise_model(manifest, testing::parsed_config(config),
+                                     nullptr, diags);
+    if (!model.runnable) continue;
+    model.dtype = DType::BF16;
+    const PlanRequest planning;
+    MemoryRequest memory;
+    if (record.at("inputs").contains("decoder_input_ids")) {
+      memory.source_seq = 8;
+    }
+    const WorkloadRequest workload;
+    Steps steps({planning, memory, workload}, model, manifest, *plan,
+                &*rules->rules);
+    const auto bracket_of = [&](int64_t batch, const StepOptions& step) {
+      const auto bracket =
+          steps.bracket({batch, 8}, how, *budget, model.sized(step), diags);
+      REQUIRE_MESSAGE(bracket, testing::messages(diags));
+      check_sums(*bracket);
+      return *bracket;
+    };
+    std::map<std::string, Ends> held;
+    for (const char* name :
+         {"none", "minimal_with_context", "dots", "block", "full"}) {
+      StepOptions step;
+      step.remat = *read_remat(name, diags);
+      held[name] = activations_in(bracket_of(4, step));
+    }
+    for (const auto& [more, less] : kMoreAndLess) {
+      CAPTURE(more);
+      CAPTURE(less);
+      for (size_t k = 0; k < kKeepings; ++k) {
+        CHECK(held[less][k] <= held[more][k]);
+      }
+    }
+    const MemoryBracket any = bracket_of(4, {});
+    for (const FrameworkDef& each : frameworks()) {
+      CAPTURE(each.name);
+      StepOptions step;
+      step.framework = &each;
+      const MemoryBracket known = bracket_of(4, step);
+      // Beside what libraries hold for themselves.
+      const Ends workspaces = row_of(known, "workspaces");
+      CHECK(known.lower() - workspaces[0] >= any.lower());
+      CHECK(known.upper() - workspaces[2] <= any.upper());
+    }
+    for (const char* name : {"none", "full"}) {
+      StepOptions step;
+      step.remat = *read_remat(name, diags);
+      const Ends twice = activations_in(bracket_of(8, step));
+      for (size_t k = 0; k < kKeepings; ++k) {
+        CHECK(twice[k] >= held[name][k]);
+      }
+    }
+    ++answered;
+  }
+  CHECK(answered > (kCountsAllocations ? 75 : 10));
+}
+
+}  // namespace
+}  // namespace shardplan
