@@ -28,6 +28,10 @@ struct SegmentOptions {
   bool dropout = false;
   // Fused softmax makes its gradient in place (Megatron-LM's kernels).
   bool softmax_in_place = false;
+  // What experts say is weighed before their last product, rather than as it is
+  // added up.
+  bool weighs_in_experts = false;
+  const Fp8Recipe* fp8 = nullptr;  // null: nothing is computed in 8 bits
   std::array<LossCopies, kKeepings> loss = frameworks().front().loss;
 };
 
