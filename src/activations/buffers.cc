@@ -2,6 +2,12 @@
 #include "activations/buffers.h"
 
 #include <algorithm>
+#include <array>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "core/fold.h"
 
 namespace shardplan {
 namespace {
@@ -53,6 +59,33 @@ Int128 gradient_buckets(const ReductionInput& input, Keeping answer) {
   return sharded + input.replicated;
 }
 
+Flights in_flight(const StepOptions& options, int64_t stages, int64_t stage) {
+  const int64_t all = options.microbatches;
+  if (stages == 0) return {};
+  const int64_t behind = stages - stage - 1;
+  switch (options.schedule) {
+    case PipelineSchedule::AllForward:
+      return {all, 1, all};
+    case PipelineSchedule::OneForwardOneBackward:
+      return {std::min(all, behind + 1), 1, all};
+    case PipelineSchedule::Interleaved:
+      break;
+  }
+  const int64_t chunks = std::max<int64_t>(options.chunks, 1);
+  const int64_t group = options.group > 0 ? options.group : stages;
+  const int64_t warm = 2 * behind + (chunks - 1) * group + 1;
+  return {std::min(all * chunks, warm), chunks, std::min(group, all)};
+}
+
+int64_t more_in_flight(const Flights& flights, int64_t chunk) {
+  const int64_t round = flights.chunks * flights.group;
+  const int64_t rest =
+      flights.flying % round - chunk * flights.group;  // of the last round
+  const int64_t own = flights.flying / round * flights.group +
+                      std::clamp<int64_t>(rest, 0, flights.group);
+  return std::max<int64_t>(own - 1, 0);
+}
+
 Int128 pipeline_buffers(const PipelineInput& input, Keeping answer) {
   // A stage of several chunks of layers receives for each of them, but for the
   // model's first, and sends from each but for its last.
@@ -83,35 +116,113 @@ Int128 pipeline_buffers(const PipelineInput& input, Keeping answer) {
 
 bool is_elementwise(Optimizer optimizer) {
   return optimizer != Optimizer::Adafactor && optimizer != Optimizer::Muon;
-}
-
-Int128 optimizer_temporaries(const OptimizerInput& input, Keeping answer) {
-  if (answer == Keeping::Least || input.optimizer == Optimizer::None) return 0;
-  const bool most = answer == Keeping::Eager;
-  // Updates are computed in float32, or in a moment's type, which is no wider.
-  // PyTorch counts the steps of every parameter.
-  const Int128 tree =
-      kUpdateBytes *
-          (std::max(input.numbers, 3 * input.largest) + input.parameters) +
-      kScalarBytes;
-  switch (input.optimizer) {
-    case Optimizer::None:
-    case Optimizer::AdamW:
-    case Optimizer::Lion:
-    case Optimizer::Sgd:
-    case Optimizer::SgdMomentum:
-      return most ? tree : Int128{0};
-    case Optimizer::Adafactor:
-      return most ? tree + input.state : kUpdateBytes * input.largest;
-    case Optimizer::Muon:
-      break;
+  OptimizerInput largest_trained(const Manifest& manifest, const Plan& plan,
+                                 const std::vector<bool>& frozen) {
+    OptimizerInput result;
+    Int128 most = 0;
+    for (size_t i = 0; i < manifest.size(); ++i) {
+      const TensorType& type = manifest.type(i);
+      const Shape& shape = type.shape;
+      if ((!frozen.empty() && frozen[i]) || !is_trainable(type.dtype)) continue;
+      ++result.parameters;
+      const int64_t unit =
+          std::max<int64_t>(byte_count(1, type.dtype).value_or(1), 1);
+      result.largest =
+          std::max<Int128>(result.largest, plan.of(i).bytes_per_device / unit);
+      if (shape.size() != 2) continue;
+      const Int128 numbers = Int128{shape[0]} * shape[1];
+      if (numbers <= most) continue;
+      most = numbers;
+      result.rows = shape[0];
+      result.columns = shape[1];
+    }
+    return result;
   }
-  const Int128 matrix = input.rows * input.columns;
-  const Int128 side = std::min(input.rows, input.columns);
-  const Int128 numbers = 2 * matrix + 2 * side * side;
-  const int64_t unit = most ? kUpdateBytes : kUpdateBytes / 2;
-  const Int128 own = kUpdateBytes * matrix + unit * numbers;
-  return most ? std::max(own, tree) : own;
-}
+
+  Int128 optimizer_temporaries(const OptimizerInput& input, Keeping answer) {
+    if (answer == Keeping::Least || input.optimizer == Optimizer::None)
+      return 0;
+    const bool most = answer == Keeping::Eager;
+    // Updates are computed in float32, or in a moment's type, which is no
+    // wider. PyTorch counts the steps of every parameter.
+    const Int128 tree =
+        kUpdateBytes *
+            (std::max(input.numbers, 3 * input.largest) + input.parameters) +
+        kScalarBytes;
+    switch (input.optimizer) {
+      case Optimizer::None:
+      case Optimizer::AdamW:
+      case Optimizer::Lion:
+      case Optimizer::Sgd:
+      case Optimizer::SgdMomentum:
+        return most ? tree : Int128{0};
+      case Optimizer::Adafactor:
+        return most ? tree + input.state : kUpdateBytes * input.largest;
+      case Optimizer::Muon:
+        break;
+    }
+    const Int128 matrix = input.rows * input.columns;
+    const Int128 side = std::min(input.rows, input.columns);
+    const Int128 numbers = 2 * matrix + 2 * side * side;
+    const int64_t unit = most ? kUpdateBytes : kUpdateBytes / 2;
+    const Int128 own = kUpdateBytes * matrix + unit * numbers;
+    return most ? std::max(own, tree) : own;
+  }
+
+  namespace {
+
+  // As its architecture calls the first dimension; "" where none is known.
+  std::string_view first_axis(const Manifest& manifest, size_t i) {
+    if (manifest.kinds == nullptr) return {};
+    const auto found = manifest.kinds->find(
+        {folded_name(manifest.name(i)), manifest.type(i).shape});
+    return found == manifest.kinds->end() || found->second.empty()
+               ? std::string_view{}
+               : std::string_view(found->second.front().axis);
+  }
+
+  }  // namespace
+
+  bool is_multiplied(const Manifest& manifest, const Plan& plan,
+                     size_t parameter) {
+    constexpr std::array<std::string_view, 3> kOthers = {
+        "positions", "token_types", "experts"};
+    const Shape& shape = plan.of(parameter).local_shape;
+    if (shape.size() < 2) return false;
+    return shape.size() > 2 ||
+           std::find(kOthers.begin(), kOthers.end(),
+                     first_axis(manifest, parameter)) == kOthers.end();
+  }
+
+  Int128 local_numbers(const Plan& plan, size_t parameter) {
+    return Int128{element_count(plan.of(parameter).local_shape).value_or(0)};
+  }
+
+  WeightShapes weight_shapes(const Manifest& manifest, const Plan& plan,
+                             const std::vector<int64_t>& layer_of,
+                             const std::vector<bool>& frozen) {
+    using Matrix = std::pair<int64_t, int64_t>;
+    std::set<Matrix> in_layers;
+    std::set<Matrix> outside;
+    std::set<std::pair<uint32_t, uint32_t>> seen;  // names and placements
+    for (size_t i = 0; i < manifest.size(); ++i) {
+      if ((!frozen.empty() && frozen[i]) || !is_multiplied(manifest, plan, i) ||
+          !seen.emplace(manifest.name_class(i), plan.placement_of[i]).second) {
+        continue;
+      }
+      const Shape& shape = plan.of(i).local_shape;
+      (layer_of[i] >= 0 ? in_layers : outside)
+          .emplace(shape[shape.size() - 2], shape.back());
+    }
+    WeightShapes shapes;
+    for (const auto& [rows, columns] : in_layers) {
+      shapes.in_layers += Int128{rows} * columns;
+    }
+    for (const Matrix& each : outside) {
+      if (in_layers.count(each) > 0) continue;
+      shapes.outside += Int128{each.first} * each.second;
+    }
+    return shapes;
+  }
 
 }  // namespace shardplan

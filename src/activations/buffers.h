@@ -36,9 +36,13 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "activations/bracket.h"
+#include "activations/options.h"
 #include "base/checked.h"
+#include "core/manifest.h"
+#include "core/plan.h"
 #include "memory/state.h"
 
 namespace shardplan {
@@ -71,6 +75,18 @@ Int128 gathered_ahead(const ReductionInput& input, Keeping answer);
 // Gradients on their way, in a backward pass.
 Int128 gradient_buckets(const ReductionInput& input, Keeping answer);
 
+// How many micro-batches a stage has in flight when the first of its backward
+// passes begins: flying / chunks, where a stage has several chunks of layers.
+struct Flights {
+  int64_t flying = 1;  // forward passes of a chunk
+  int64_t chunks = 1;
+  int64_t group = 1;  // that go through a chunk before the next one begins
+};
+Flights in_flight(const StepOptions& options, int64_t stages, int64_t stage);
+// Of a chunk, those beside the micro-batch whose backward runs. The last chunk
+// has few: where backward begins, it has given one.
+int64_t more_in_flight(const Flights& flights, int64_t chunk);
+
 // A stage that is one of several.
 struct PipelineInput {
   Int128 stream = 0;  // that one micro-batch hands from stage to stage
@@ -100,7 +116,29 @@ struct OptimizerInput {
 };
 // Whether it updates one number after the other.
 bool is_elementwise(Optimizer optimizer);
+// The largest parameter and the largest matrix that are trained; the rest is
+// not filled. `frozen` is per parameter; empty: none is.
+OptimizerInput largest_trained(const Manifest& manifest, const Plan& plan,
+                               const std::vector<bool>& frozen);
 // In the optimizer's step.
 Int128 optimizer_temporaries(const OptimizerInput& input, Keeping answer);
+
+// Whether tokens are multiplied with it: a matrix, or experts' that are
+// stacked; no table of which rows are read alone, and no router.
+bool is_multiplied(const Manifest& manifest, const Plan& plan,
+                   size_t parameter);
+Int128 local_numbers(const Plan& plan, size_t parameter);  // on a device
+
+// Numbers of one weight of each shape, on a device, of those that are trained
+// and multiplied with: of experts that are stacked one each, of the vocabulary
+// the head's, or the embedding's that is one.
+struct WeightShapes {
+  Int128 in_layers = 0;
+  Int128 outside = 0;  // of shapes that no layer has
+};
+// `layer_of` and `frozen` are per parameter, the latter empty where none is.
+WeightShapes weight_shapes(const Manifest& manifest, const Plan& plan,
+                           const std::vector<int64_t>& layer_of,
+                           const std::vector<bool>& frozen);
 
 }  // namespace shardplan

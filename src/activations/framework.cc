@@ -18,6 +18,9 @@ std::vector<FrameworkDef> make_frameworks() {
   any.loss = {{{1, 0}, {2, 1}, {2, 3}}};
   any.whole_gradients = {false, false, true};
   any.gathers_outside = true;
+  // torchtitan's FSDP2 (reshard_after_forward) with
+  // torch.distributed.pipelining (backward_maybe_with_nosync).
+  any.keeps_stages = {false, false, true};
 
   FrameworkDef megatron;
   megatron.name = "megatron";
@@ -32,7 +35,10 @@ std::vector<FrameworkDef> make_frameworks() {
   megatron.inputs = {0, 1, 2};
   megatron.ends_of_stage = {0, 0, 2};
   megatron.weights = {0, 0, 1};
+  megatron.empty_gradients = {0, 1, 1};
+  megatron.sums = {0, 1, 2};
   megatron.softmax_in_place = true;
+  megatron.weighs_in_experts = true;
   megatron.buffers_gradients = true;
   megatron.updates_in_place = true;
   megatron.whole_gradients = {true, true, true};
@@ -48,6 +54,7 @@ std::vector<FrameworkDef> make_frameworks() {
   torch.runs_fsdp2 = true;
   torch.gathers_outside = true;
   torch.updates_at_once = true;
+  torch.keeps_stages = any.keeps_stages;
   torch.allocator = Allocator::TorchCaching;
 
   FrameworkDef jax;
@@ -58,11 +65,52 @@ std::vector<FrameworkDef> make_frameworks() {
   jax.loss = {{{1, 0}, {0, 2}, {1, 2}}};
   jax.whole_gradients = {false, true, true};
   jax.fuses_updates = true;
+  jax.keeps_stages = any.keeps_stages;
   jax.allocator = Allocator::XlaArena;
   return {any, megatron, torch, jax};
 }
 
+std::vector<Fp8Recipe> make_recipes() {
+  constexpr int64_t kUnit = Fp8Recipe::kUnit;
+  // On Hopper products read both factors along the rows, so a weight is there
+  // as it is and transposed; newer devices need the first alone.
+  Fp8Recipe delayed{"delayed", "Transformer Engine, scales of the steps before",
+                    true};
+  delayed.copies = {0, 2, 2};
+  Fp8Recipe tensorwise = delayed;
+  tensorwise.name = "tensorwise";
+  tensorwise.summary = "Transformer Engine, a scale of each tensor";
+  // A scale of 4 bytes for 128 numbers of an input, 128 x 128 of a weight.
+  Fp8Recipe blockwise = delayed;
+  blockwise.name = "blockwise";
+  blockwise.summary = "Transformer Engine, scales of blocks";
+  blockwise.input = kUnit + kUnit / 128 * 4;
+  blockwise.weight = kUnit + 1;
+  // A byte for 32 numbers.
+  Fp8Recipe mxfp8 = delayed;
+  mxfp8.name = "mxfp8";
+  mxfp8.summary = "Transformer Engine, a scale of 32 numbers";
+  mxfp8.input = kUnit + kUnit / 32;
+  mxfp8.weight = mxfp8.input;
+  // It keeps what it is given, and casts that in forward and in backward.
+  Fp8Recipe torchao{"torchao", "torchao, as torchtitan uses it"};
+  torchao.moments = {0, 1, 2};
+  return {delayed, tensorwise, blockwise, mxfp8, torchao};
+}
+
 }  // namespace
+
+std::span<const Fp8Recipe> fp8_recipes() {
+  static const std::vector<Fp8Recipe> kAll = make_recipes();
+  return kAll;
+}
+
+const Fp8Recipe* find_fp8_recipe(std::string_view name) {
+  for (const Fp8Recipe& each : fp8_recipes()) {
+    if (each.name == name) return &each;
+  }
+  return nullptr;
+}
 
 std::span<const FrameworkDef> frameworks() {
   static const std::vector<FrameworkDef> kAll = make_frameworks();

@@ -20,8 +20,13 @@
 //                --no-create-attention-mask-in-dataloader
 //   inputs       every chunk of layers refers to its last input, which has its
 //                gradient; one is being sent and one received
-//   weight       without --gradient-accumulation-fusion the gradient of a
-//                weight is made in its dtype, then added to that in float32
+//   weights      products add to gradients in float32 and give autograd an
+//                empty one in the weight's dtype, which stays: one of each
+//                shape of a weight; with --no-gradient-accumulation-fusion the
+//                gradient of one weight is made, then added
+//   experts      are weighed between their products
+//   sums         autograd adds up the gradients that readers of a value give
+//                beside one another, and older versions into a third place
 //   gradients    one buffer from the beginning, whatever is accumulated
 //   optimizer    updates in place
 //
@@ -75,6 +80,32 @@ enum class Kernels : uint8_t {
   Eager,  // operation by operation (PyTorch without compilation)
 };
 
+// How products of layers with their weights are computed in 8 bits, and what is
+// held for that. Weights, gradients and state stay as they are (fp8 weights are
+// a dtype of parameters). Embeddings, heads, routers and attention are not
+// computed so. Sources: Transformer Engine (quantizers of
+// pytorch/tensor/float8_tensor.py, float8_blockwise_tensor.py,
+// mxfp8_tensor.py; _Linear and get_weight_workspace of pytorch/module), torchao
+// (float8/float8_linear.py: matmul_with_hp_or_float8_args).
+struct Fp8Recipe {
+  // Numbers of which `input` and `weight` are the bytes.
+  static constexpr int64_t kUnit = 4096;
+
+  std::string_view name;
+  std::string_view summary;
+  // A product keeps its input as it is multiplied, rather than in the dtype of
+  // activations.
+  bool keeps_inputs = false;
+  int64_t input = kUnit;   // with its scales
+  int64_t weight = kUnit;  // the same
+  // Copies of all weights of layers that stay from step to step, as they are
+  // and transposed; of one weight, while a layer runs.
+  std::array<int64_t, kKeepings> copies{};
+  std::array<int64_t, kKeepings> moments{};
+};
+std::span<const Fp8Recipe> fp8_recipes();
+const Fp8Recipe* find_fp8_recipe(std::string_view name);  // null: none
+
 struct FrameworkDef {
   template <typename T>
   using Ends = std::array<T, kKeepings>;
@@ -91,9 +122,16 @@ struct FrameworkDef {
   Ends<int64_t> inputs{};
   Ends<int64_t> ends_of_stage{};  // the same, once per stage
   Ends<int64_t> weights{};        // gradients of the largest weight
+  // Or these, of every shape of a weight that is multiplied with.
+  Ends<int64_t> empty_gradients{};
+  Ends<int64_t> sums{};  // of what a layer hands on, while one runs
+  // A stage of a pipeline that gathers its weights keeps them between
+  // micro-batches, and its gradients whole until the last one.
+  std::array<bool, kKeepings> keeps_stages{};
   // Gradients of all that is trained are there from the beginning.
   Ends<bool> whole_gradients{};
   bool softmax_in_place = false;
+  bool weighs_in_experts = false;
   // Softmax and layer_norm are one kernel, even operation by operation.
   bool native_kernels = false;
   bool buffers_gradients = false;

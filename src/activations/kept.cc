@@ -13,203 +13,6 @@
 namespace shardplan {
 namespace {
 
-// Where a value is computed, or whatever needs it moved.
-std::string key_of(const ProgramView& view, int i) {
-  if (view.at(i).node < 0) return {};
-  const auto result = static_cast<size_t>(view.node(i).result);
-  return layer_prefix(view.program->graph->values[result].name);
-}
-
-void find_segments(ProgramView& view) {
-  view.segment_of.assign(static_cast<size_t>(view.instructions()), -1);
-  std::map<std::string, int> known;
-  int last = -1;  // segment, of the instruction before
-  for (int i = 0; i < view.instructions(); ++i) {
-    if (view.at(i).kind == Instruction::Kind::Load) continue;
-    const std::string key = key_of(view, i);
-    const auto found = known.find(key);
-    int number = static_cast<int>(view.labels.size());
-    if (!key.empty() && found != known.end()) {
-      number = found->second;
-    } else if (key.empty() && last >= 0 && !view.is_layer(last)) {
-      number = last;
-    } else {
-      known[key] = number;
-      view.labels.push_back(key);
-    }
-    view.segment_of[static_cast<size_t>(i)] = number;
-    last = number;
-  }
-}
-
-// Values that only their own norm or softmax sees.
-std::vector<bool> inner_values(const Graph& graph,
-                               const std::vector<bool>& weights) {
-  std::vector<bool> inner(graph.values.size());
-  for (const FusedGroup& group :
-       fused_groups(graph, weights, AttentionKind::Scores)) {
-    for (const int n : group.nodes) {
-      if (n == group.nodes.back()) continue;
-      inner[static_cast<size_t>(graph.nodes[static_cast<size_t>(n)].result)] =
-          true;
-    }
-  }
-  return inner;
-}
-
-// Bytes of one number of a value.
-int64_t unit_of(const SegmentOptions& options, bool integer, bool inner,
-                Keeping keeping) {
-  const bool eager = keeping == Keeping::Eager;
-  if (integer) return eager ? 2 * kFloatBytes : kFloatBytes;
-  if (eager && inner) return std::max(options.element_bytes, kFloatBytes);
-  return options.element_bytes;
-}
-
-void describe_registers(ProgramView& view, const SegmentOptions& options) {
-  const Graph& graph = *view.program->graph;
-  const std::vector<Share> shares = expert_shares(graph, options.expert_factor);
-  const std::vector<bool> inner = inner_values(graph, view.weights);
-  const std::vector<bool> adapters = adapter_values(graph);
-  const std::set<int> outputs(graph.outputs.begin(), graph.outputs.end());
-  view.registers.resize(view.program->registers.size());
-  for (int i = 0; i < view.instructions(); ++i) {
-    const Instruction& made = view.at(i);
-    const auto number = static_cast<size_t>(made.result);
-    HeldRegister& reg = view.registers[number];
-    reg.value = view.program->registers[number].value;
-    reg.maker = i;
-    reg.root = made.result;
-    reg.segment = std::max(view.segment(i), 0);
-    reg.loaded = made.kind == Instruction::Kind::Load;
-    const auto v = static_cast<size_t>(reg.value);
-    reg.weight = view.weights[v];
-    reg.output = outputs.count(reg.value) > 0 && !reg.weight &&
-                 graph.values[v].kind == Value::Kind::Result;
-    const Int128 elements = local_elements(view, made.result);
-    for (size_t k = 0; k < kKeepings; ++k) {
-      const auto keeping = static_cast<Keeping>(k);
-      int64_t unit = unit_of(options, view.integers[v], inner[v], keeping);
-      if (adapters[v] && keeping != Keeping::Least) {
-        unit = std::max(unit, options.adapter_bytes);
-      }
-      reg.bytes[k] =
-          (elements * unit * shares[v].part + shares[v].of - 1) / shares[v].of;
-    }
-    if (view.computes(i) && !made.operands.empty() &&
-        gradient_of(view.op(i)).repeat == Repeat::View) {
-      reg.root = view.reg(made.operands[0]).root;
-    }
-    for (const int operand : made.operands) {
-      view.registers[static_cast<size_t>(view.reg(operand).root)].last_read = i;
-    }
-  }
-}
-
-// What logits are before their bias is added goes with them: the sum takes its
-// place.
-void describe_outputs(ProgramView& view) {
-  for (const int output : view.program->outputs) {
-    int number = output;
-    while (view.reg(number).output) {
-      const int maker = view.reg(number).maker;
-      if (view.at(maker).operands.empty()) break;
-      const bool sums = view.computes(maker) && view.op(maker) == "add" &&
-                        view.reg(view.at(maker).operands[1]).weight;
-      if (view.computes(maker) && !sums &&
-          gradient_of(view.op(maker)).repeat != Repeat::View) {
-        break;
-      }
-      number = view.at(maker).operands[0];
-      HeldRegister& before = view.registers[static_cast<size_t>(number)];
-      if (before.weight || before.loaded ||
-          local_elements(view, number) != local_elements(view, output)) {
-        break;
-      }
-      before.output = true;
-    }
-  }
-}
-
-// Where something is frozen, no gradient flows but into what is trained and
-// what is made of it.
-void find_gradients(ProgramView& view) {
-  const Graph& graph = *view.program->graph;
-  view.any_frozen =
-      std::any_of(graph.values.begin(), graph.values.end(),
-                  [](const Value& value) { return value.frozen; });
-  std::vector<bool>& flows = view.flows;
-  flows.assign(graph.values.size(), !view.any_frozen);
-  if (!view.any_frozen) return;
-  for (size_t v = 0; v < flows.size(); ++v) {
-    const Value& value = graph.values[v];
-    flows[v] = value.kind == Value::Kind::Parameter && !value.frozen;
-  }
-  for (const GraphNode& node : graph.nodes) {
-    const auto result = static_cast<size_t>(node.result);
-    flows[result] =
-        !view.integers[result] &&
-        std::any_of(node.operands.begin(), node.operands.end(),
-                    [&](int v) { return flows[static_cast<size_t>(v)]; });
-  }
-}
-
-}  // namespace
-
-bool ProgramView::is_layer(int segment) const {
-  return !layer_prefix(labels[static_cast<size_t>(segment)] + ".").empty();
-}
-
-bool ProgramView::multiplies_values(int i) const {
-  if (!computes(i) || op(i) != "einsum") return false;
-  const auto& operands = node(i).operands;
-  return !weights[static_cast<size_t>(operands[0])] &&
-         !weights[static_cast<size_t>(operands[1])];
-}
-
-ProgramView view_of(const Program& program, const SegmentOptions& options) {
-  ProgramView view;
-  view.program = &program;
-  view.weights = find_weights(*program.graph);
-  view.integers = integer_values(*program.graph);
-  view.learned = learned_values(*program.graph);
-  find_gradients(view);
-  find_segments(view);
-  describe_registers(view, options);
-  describe_outputs(view);
-  return view;
-}
-
-Int128 local_elements(const ProgramView& view, int number) {
-  const Shape& shape =
-      view.program->registers[static_cast<size_t>(number)].local_shape;
-  return static_cast<Int128>(element_count(shape).value_or(0));
-}
-
-// "encoder.layers.3" of "encoder.layers.3.mlp.gate"; "" outside of layers.
-std::string layer_prefix(std::string_view name) {
-  constexpr std::string_view kLayers = "layers.";
-  size_t at = name.find(kLayers);
-  while (at != std::string_view::npos && at > 0 && name[at - 1] != '.') {
-    at = name.find(kLayers, at + 1);
-  }
-  if (at == std::string_view::npos) return {};
-  size_t end = at + kLayers.size();
-  while (end < name.size() && name[end] >= '0' && name[end] <= '9') ++end;
-  if (end == at + kLayers.size()) return {};
-  return std::string(name.substr(0, end));
-}
-
-// A value's name within its layer, without what is done on the way to it:
-// "attn.query" of "layers.3.attn.query:projected".
-std::string_view part_name(std::string_view name) {
-  const size_t prefix = layer_prefix(name).size();
-  if (prefix > 0 && prefix < name.size()) name.remove_prefix(prefix + 1);
-  return name.substr(0, name.find(':'));
-}
-
-namespace {
-
 template <typename T>
 bool is_in(const std::vector<T>& list, const T& item) {
   return std::find(list.begin(), list.end(), item) != list.end();
@@ -310,15 +113,57 @@ class Reading {
           (gradient.only.empty() ||
            is_in(gradient.only, static_cast<int>(o))) &&
           (!gradient.of_others || is_read_for_others(operands, o));
-      if (read && !view_.reg(operands[o]).weight) {
+      if (!read || view_.reg(operands[o]).weight) continue;
+      if (is_quantised_input(i)) {
+        keep_quantised(operands[o], found);
+      } else {
         found.registers.push_back(operands[o]);
       }
     }
     if (gradient.result) found.registers.push_back(view_.at(i).result);
+    if (options_.weighs_in_experts && view_.op(i) == "combine") {
+      read_weighed(i, found);
+    }
     if (keeping_ == Keeping::Eager) keep_steps(i, found);
     if (is_adapter_input(*view_.program->graph, view_.node(i))) {
       keep_adapter_input(i, found);
     }
+  }
+
+  // Of a product with a weight of a layer that is computed in 8 bits and keeps
+  // its input so; routers are not.
+  bool is_quantised_input(int i) const {
+    return options_.fp8 != nullptr && options_.fp8->keeps_inputs &&
+           keeping_ == Keeping::Fused && view_.op(i) == "einsum" &&
+           !view_.multiplies_values(i) && view_.is_layer(view_.segment(i)) &&
+           !part_name(view_.name(view_.at(i).result)).ends_with("logits");
+  }
+
+  // Products that read the same share what is made of it.
+  void keep_quantised(int reg, BackwardReads& found) {
+    const int root = view_.reg(reg).root;
+    if (!quantised_.insert(root).second) return;
+    const Int128 bytes = view_.reg(root).bytes[static_cast<size_t>(keeping_)];
+    const Int128 unit = Int128{options_.element_bytes} * Fp8Recipe::kUnit;
+    found.extra += (bytes * options_.fp8->input + unit - 1) / unit;
+    found.extra_name = view_.name(root);
+  }
+
+  // Shares are multiplied with what the last product of an expert reads, so
+  // that nothing reads what it says. Gated activations do so in their kernel,
+  // from what they read; else what the activation gave is kept beside.
+  void read_weighed(int i, BackwardReads& found) const {
+    std::erase(found.registers, view_.at(i).operands[0]);
+    int product = view_.root(view_.at(i).operands[0]).maker;
+    while (view_.op(product) != "einsum" || !view_.computes(product)) {
+      if (view_.at(product).kind == Instruction::Kind::Load) return;
+      product = view_.root(view_.at(product).operands[0]).maker;
+    }
+    const int hidden = view_.reg(view_.at(product).operands[0]).root;
+    const int maker = view_.reg(hidden).maker;
+    if (!is_alone_pointwise(maker) || view_.op(maker) == "multiply") return;
+    found.extra += view_.reg(hidden).bytes[static_cast<size_t>(keeping_)];
+    found.extra_name = view_.name(hidden);
   }
 
   // The first product of an adapter reads its input as PEFT makes it, for each
@@ -460,6 +305,7 @@ class Reading {
   std::vector<int> group_at_;  // per node; -1: none
   std::vector<std::vector<int>> inputs_;
   std::vector<Int128> rows_;  // numbers
+  std::set<int> quantised_;   // registers of which a copy in 8 bits is kept
 };
 
 // From what is read back to what is kept.

@@ -30,6 +30,10 @@ struct SegmentOptions {
   bool softmax_in_place = false;
   // Softmax and layer_norm are one kernel, even operation by operation.
   bool native_kernels = false;
+  // What experts say is weighed before their last product, rather than as it is
+  // added up.
+  bool weighs_in_experts = false;
+  const Fp8Recipe* fp8 = nullptr;  // null: nothing is computed in 8 bits
   std::array<LossCopies, kKeepings> loss = frameworks().front().loss;
 
   bool operator==(const SegmentOptions&) const = default;

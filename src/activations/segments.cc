@@ -7,6 +7,7 @@
 
 #include "activations/kept.h"
 #include "activations/liveness.h"
+#include "activations/step_memory.h"
 #include "core/fold.h"
 
 namespace shardplan {
@@ -463,6 +464,33 @@ std::vector<Segment> segments_of(const Program& program,
     }
   }
   return segments;
+}
+
+StepLayers step_layers(const ForwardModel& model,
+                       const RepeatedProgram& program,
+                       const StepOptions& options) {
+  return step_layers(model, program, options,
+                     segments_of(program.program, options.segments, {}));
+}
+
+StepLayers step_layers(const ForwardModel& model,
+                       const RepeatedProgram& program,
+                       const StepOptions& options, std::vector<Segment> plain) {
+  StepLayers layers;
+  layers.plain = std::move(plain);
+  layers.repeated =
+      options.remat.is_plain()
+          ? layers.plain
+          : segments_of(program.program, options.segments, options.remat);
+  bound_least(layers.repeated, layers.plain);
+  layers.cycle = program.cycle;
+  layers.layers = model.layers;
+  layers.frozen = model.frozen;
+  layers.layer_of.reserve(model.layer_of.size());
+  for (const auto& [layer, name] : model.layer_of) {
+    layers.layer_of.push_back(layer);
+  }
+  return layers;
 }
 
 }  // namespace shardplan

@@ -28,6 +28,8 @@ enum Extra : size_t {
   kPipeline,
   kTemporaries,
   kWorkspaces,
+  kDequantised,
+  kFp8,
   kRows
 };
 
@@ -61,7 +63,9 @@ struct Step {
   // What it adds where several layers are computed again together.
   int64_t more_layers = 0;
   bool saves = true;
-  Int128 weights = 0;  // bytes of its parameters on a device, for gradients
+  int64_t chunk = 0;    // of its stage, where these are interleaved
+  Int128 weights = 0;   // bytes of its parameters on a device, for gradients
+  Int128 matrices = 0;  // numbers that its products multiply with, on a device
 };
 
 // The fullest moment found so far.
@@ -83,7 +87,11 @@ class StepMaker {
         repeated_(input.layers.repeated) {
     list_steps();
     find_gathered();
-    find_matrix();
+    optimizer_ =
+        largest_trained(input_.manifest, input_.plan, input_.layers.frozen);
+    optimizer_.optimizer = input_.options.state.optimizer;
+    shapes_ = weight_shapes(input_.manifest, input_.plan,
+                            input_.layers.layer_of, input_.layers.frozen);
   }
 
   std::optional<MemoryBracket> make(Diagnostics& diags) {
@@ -160,10 +168,16 @@ class StepMaker {
     Int128 others = 0;
     std::map<int64_t, Int128> all;
     Int128 all_others = 0;
+    std::map<int64_t, Int128> matrices;
     for (size_t i = 0; i < input_.manifest.size(); ++i) {
       const int64_t layer = input_.layers.layer_of[i];
       const Int128 bytes = input_.plan.of(i).bytes_per_device;
       (layer < 0 ? all_others : all[layer]) += bytes;
+      if (layer >= 0 && is_multiplied(input_.manifest, input_.plan, i)) {
+        const Int128 numbers = local_numbers(input_.plan, i);
+        matrices[layer] += numbers;
+        largest_matrix_ = std::max(largest_matrix_, numbers);
+      }
       if (is_frozen(i)) continue;  // it has no gradient
       (layer < 0 ? others : weights[layer]) += bytes;
       largest_weight_ = std::max<Int128>(largest_weight_, bytes);
@@ -184,6 +198,8 @@ class StepMaker {
       step.layer = layer;
       const auto found = weights.find(layer - stack_begin);
       if (found != weights.end()) step.weights = found->second;
+      const auto own = matrices.find(layer - stack_begin);
+      if (own != matrices.end()) step.matrices = own->second;
       steps_.push_back(step);
     };
     int64_t layer = 0;
@@ -206,28 +222,6 @@ class StepMaker {
 
   bool is_frozen(size_t i) const {
     return !input_.layers.frozen.empty() && input_.layers.frozen[i];
-  }
-
-  // The largest parameter and the largest matrix that are trained.
-  void find_matrix() {
-    Int128 most = 0;
-    for (size_t i = 0; i < input_.manifest.size(); ++i) {
-      const TensorType& type = input_.manifest.type(i);
-      const Shape& shape = type.shape;
-      if (is_frozen(i) || !is_trainable(type.dtype)) continue;
-      ++optimizer_.parameters;
-      const int64_t unit =
-          std::max<int64_t>(byte_count(1, type.dtype).value_or(1), 1);
-      optimizer_.largest = std::max<Int128>(
-          optimizer_.largest, input_.plan.of(i).bytes_per_device / unit);
-      if (shape.size() != 2) continue;
-      const Int128 numbers = Int128{shape[0]} * shape[1];
-      if (numbers <= most) continue;
-      most = numbers;
-      optimizer_.rows = shape[0];
-      optimizer_.columns = shape[1];
-    }
-    optimizer_.optimizer = input_.options.state.optimizer;
   }
 
   // What is gathered at once, of layers and of what stands around them; and
@@ -320,30 +314,21 @@ class StepMaker {
         }
         ++number;
       }
+      // Before layers, of layers, behind layers.
+      step.chunk = step.layer >= 0 ? number - 1 : number;
       own.push_back(step);
+    }
+    const int64_t chunks = flights(stage).chunks;
+    for (Step& step : own) {
+      step.chunk =
+          number == 0 ? 0 : std::min(step.chunk * chunks / number, chunks - 1);
     }
     return own;
   }
 
-  // In micro-batches, as a fraction: how many a stage has in flight when the
-  // first of its backward passes begins.
-  std::pair<int64_t, int64_t> in_flight(int64_t stage) const {
+  Flights flights(int64_t stage) const {
     const auto& stages = input_.budget.stages;
-    const int64_t all = options_.microbatches;
-    if (!stages) return {1, 1};
-    const int64_t behind = stages->stages - stage - 1;
-    switch (options_.schedule) {
-      case PipelineSchedule::AllForward:
-        return {all, 1};
-      case PipelineSchedule::OneForwardOneBackward:
-        return {std::min(all, behind + 1), 1};
-      case PipelineSchedule::Interleaved:
-        break;
-    }
-    const int64_t chunks = std::max<int64_t>(options_.chunks, 1);
-    const int64_t group = options_.group > 0 ? options_.group : stages->stages;
-    const int64_t warm = 2 * behind + (chunks - 1) * group + 1;
-    return {std::min(all * chunks, warm), chunks};
+    return in_flight(options_, stages ? stages->stages : 0, stage);
   }
 
   // Gradients are there from the beginning where they are added up.
@@ -369,10 +354,16 @@ class StepMaker {
     if (input_.manifest.facts.experts.value_or(0) > 0) {
       parts[kWorkspaces] += known.workspaces_experts.at(answer);
     }
+    const auto& stages = input_.budget.stages;
+    const bool has_head = !stages || stage + 1 == stages->stages;
+    const Int128 shapes =
+        (shapes_.in_layers + (has_head ? shapes_.outside : Int128{0})) *
+        options_.segments.element_bytes;
     parts[kBuffers] += scores_ * known.scores.at(answer) +
                        input_.token_pairs * known.masks.at(answer) +
-                       largest_weight_ * known.weights.at(answer);
-    if (!input_.budget.stages) return;
+                       std::max(largest_weight_ * known.weights.at(answer),
+                                shapes * known.empty_gradients.at(answer));
+    if (!stages) return;
     const int64_t chunks = options_.schedule == PipelineSchedule::Interleaved
                                ? std::max<int64_t>(options_.chunks, 1)
                                : 1;
@@ -403,6 +394,43 @@ class StepMaker {
     ReductionInput reduction = reduction_;
     reduction.planned = planned;
     parts[kBuffers] = gathered_ahead(reduction, keeping);
+  }
+
+  // Of numbers of weights.
+  Int128 in_fp8(Int128 numbers) const {
+    return (numbers * options_.segments.fp8->weight + Fp8Recipe::kUnit - 1) /
+           Fp8Recipe::kUnit;
+  }
+  // That stay from step to step.
+  Int128 copies_in_fp8(const std::vector<Step>& own, size_t answer) const {
+    if (options_.segments.fp8 == nullptr) return 0;
+    Int128 numbers = 0;
+    for (const Step& step : own) numbers += step.matrices;
+    return in_fp8(numbers * options_.segments.fp8->copies.at(answer));
+  }
+
+  // Of a stage that keeps what it gathers, and the gradients of it.
+  void keep_stage(const std::vector<Step>& own, Keeping keeping,
+                  Parts& parts) const {
+    Int128& gathered = parts[index_of(Category::GatheredLayer)];
+    const auto& stages = input_.budget.stages;
+    if (gathered == 0 || !stages || stages->stages == 1 ||
+        options_.microbatches == 1 ||
+        !framework().keeps_stages.at(static_cast<size_t>(keeping))) {
+      return;
+    }
+    Int128 layers = 0;
+    Int128 others = 0;
+    for (const Step& step : own) {
+      (step.layer >= 0 ? layers : others) +=
+          step.layer >= 0 ? most_of_layer_ : most_of_others_ - others;
+    }
+    gathered = std::max(gathered, layers + others);
+    const auto [part, of] = trained_share_;
+    const int64_t unit = reduction_.compute_bytes;
+    parts[kBuckets] = std::max(
+        parts[kBuckets], gathered * part / std::max<Int128>(of, 1) *
+                             std::max(reduction_.gradient_bytes, unit) / unit);
   }
 
   // To host memory and back: of a layer while another one runs; at most one in
@@ -454,7 +482,9 @@ class StepMaker {
     of.first = stage == 0;
     of.last = stage + 1 == stages->stages;
     of.microbatches = options_.microbatches;
-    std::tie(of.flying, of.chunks) = in_flight(stage);
+    const Flights flying = flights(stage);
+    of.flying = flying.flying;
+    of.chunks = flying.chunks;
     const RematPolicy* const policy = options_.remat.policy;
     const bool counts = !input_.layers.saves_inputs &&
                         (policy == nullptr || (!policy->offloads_input &&
@@ -489,20 +519,19 @@ class StepMaker {
       if (best.found && sum_of(parts) <= sum_of(best.parts)) return;
       best = {true, parts, number, step, stage};
     };
-    Int128 saved = 0;
+    const Flights flying = flights(stage);
+    Int128 others = 0;  // what other micro-batches have saved
     Int128 offloaded = 0;
     Int128 most_offloaded = 0;  // of a layer
     for (const Step& step : own) {
       if (!step.saves) continue;
-      saved += memory_of(step, k).saved;
+      others += memory_of(step, k).saved * more_in_flight(flying, step.chunk);
       offloaded += memory_of(step, k).offloaded;
       most_offloaded = std::max(most_offloaded, memory_of(step, k).offloaded);
     }
-    const auto [flying, chunks] = in_flight(stage);
-    host_[k] = std::max(host_[k], offloaded * flying / chunks);
-    const Int128 others =
-        saved * std::max<int64_t>(flying - chunks, 0) / chunks;
+    host_[k] = std::max(host_[k], offloaded * flying.flying / flying.chunks);
     const Int128 between = pipeline(own, stage, keeping);
+    const Int128 copies = copies_in_fp8(own, k);
     Int128 before = 0;
     for (size_t i = 0; i < own.size(); ++i) {
       const Step& step = own[i];
@@ -518,8 +547,18 @@ class StepMaker {
       gradients = gradients_at(own, i, gradients, keeping);
       add_gathered(step, keeping, device, parts);
       add_known(stage, k, parts);
+      if (step.layer >= 0) {
+        parts[kBuffers] += stream_ * framework().sums.at(k);
+      }
       parts[kBuffers] += on_the_way(most_offloaded, keeping);
+      parts[kDequantised] = input_.dequantised * static_cast<int64_t>(k);
+      parts[kFp8] = copies;
+      if (step.layer >= 0 && options_.segments.fp8 != nullptr) {
+        parts[kFp8] +=
+            in_fp8(largest_matrix_ * options_.segments.fp8->moments[k]);
+      }
       parts[kBuckets] = buckets(keeping, device);
+      keep_stage(own, keeping, parts);
       // What is let go of once it is sent is taken off what is saved.
       const Int128 sent_on =
           std::max(std::min(between, Int128{0}), -parts[kActivations]);
@@ -540,6 +579,7 @@ class StepMaker {
       end[kPipeline] = std::max(between, Int128{0});
       end[kBuckets] = buckets(keeping, device);
     }
+    end[kFp8] = copies;
     add_known(stage, k, end);
     offer(end, -1);
   }
@@ -561,14 +601,14 @@ class StepMaker {
     std::vector<AliveRow> rows;
     if (moment.step < 0) return rows;
     const std::vector<Step> own = steps_on(moment.stage);
-    const auto [flying, chunks] = in_flight(moment.stage);
-    const int64_t more = std::max<int64_t>(flying - chunks, 0);
+    const Flights flying = flights(moment.stage);
     std::map<std::string, Int128> saved;
     for (size_t i = 0; i < own.size(); ++i) {
       if (!own[i].saves) continue;
       const bool own_pass = i < static_cast<size_t>(moment.step);
       for (const auto& [name, bytes] : memory_of(own[i], k).saved_by) {
-        saved[name] += bytes * more / chunks + (own_pass ? bytes : Int128{0});
+        saved[name] +=
+            bytes * (more_in_flight(flying, own[i].chunk) + (own_pass ? 1 : 0));
       }
     }
     const auto add = [&](const std::string& name, Int128 bytes, bool is_saved) {
@@ -597,15 +637,21 @@ class StepMaker {
     result.offloads =
         options_.remat.policy != nullptr && offloads(*options_.remat.policy);
     constexpr std::array<std::string_view, kRows - kCategories> kNames = {
-        "activations",      "logits",           "buffers",
-        "gradient_buckets", "pipeline_buffers", "optimizer_temporaries",
-        "workspaces"};
+        "activations",      "logits",
+        "buffers",          "gradient_buckets",
+        "pipeline_buffers", "optimizer_temporaries",
+        "workspaces",       "dequantised_weights",
+        "fp8_weights"};
     constexpr std::array<std::string_view, kRows - kCategories> kTitles = {
-        "activations",      "logits",           "gathered ahead",
-        "gradient buckets", "pipeline buffers", "optimizer temporaries",
-        "workspaces"};
+        "activations",      "logits",
+        "gathered ahead",   "gradient buckets",
+        "pipeline buffers", "optimizer temporaries",
+        "workspaces",       "dequantised weights",
+        "weights in fp8"};
     for (size_t row = 0; row < kRows; ++row) {
       if (row == kWorkspaces && framework().workspaces.back() == 0) continue;
+      if (row == kDequantised && input_.dequantised == 0) continue;
+      if (row == kFp8 && options_.segments.fp8 == nullptr) continue;
       BracketRow each;
       const bool known = row < kCategories;
       each.category = known ? category_name(static_cast<Category>(row))
@@ -636,6 +682,8 @@ class StepMaker {
   std::vector<Step> steps_;
   Int128 others_ = 0;  // bytes of parameters outside of layers
   Int128 largest_weight_ = 0;
+  Int128 largest_matrix_ = 0;  // numbers, of a layer
+  WeightShapes shapes_;
   Int128 stream_ = 0;  // what a layer hands on
   Int128 scores_ = 0;  // of attention in one layer, where they are held
   Int128 most_of_layer_ = 0;
@@ -653,33 +701,6 @@ class StepMaker {
 };
 
 }  // namespace
-
-StepLayers step_layers(const ForwardModel& model,
-                       const RepeatedProgram& program,
-                       const StepOptions& options) {
-  return step_layers(model, program, options,
-                     segments_of(program.program, options.segments, {}));
-}
-
-StepLayers step_layers(const ForwardModel& model,
-                       const RepeatedProgram& program,
-                       const StepOptions& options, std::vector<Segment> plain) {
-  StepLayers layers;
-  layers.plain = std::move(plain);
-  layers.repeated =
-      options.remat.is_plain()
-          ? layers.plain
-          : segments_of(program.program, options.segments, options.remat);
-  bound_least(layers.repeated, layers.plain);
-  layers.cycle = program.cycle;
-  layers.layers = model.layers;
-  layers.frozen = model.frozen;
-  layers.layer_of.reserve(model.layer_of.size());
-  for (const auto& [layer, name] : model.layer_of) {
-    layers.layer_of.push_back(layer);
-  }
-  return layers;
-}
 
 std::optional<MemoryBracket> step_memory(const StepInput& input,
                                          const StepOptions& options,

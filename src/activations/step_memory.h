@@ -9,6 +9,8 @@
 //   upper     every operation by itself (Keeping::Eager), all gradients from
 //             the beginning, what frameworks hold beside these at the most
 //             (activations/buffers.h)
+// A frozen weight that is quantised is multiplied with in the kernel at least,
+// made whole by the estimate, and converted beside that at the most.
 //
 // Moments that are looked at: the backward of every segment of every stage,
 // with all that earlier segments and other micro-batches in flight have saved;
@@ -63,6 +65,8 @@ struct StepInput {
   // Of tokens of a sequence with all, of the sequences that a device has.
   Int128 token_pairs = 0;
   Int128 tokens = 0;  // of those
+  // Bytes of the largest weight that is made of quantised values for a moment.
+  Int128 dequantised = 0;
 };
 
 // Empty, with the reason reported (SP017), beyond 63 bits.

@@ -43,7 +43,7 @@ constexpr std::string_view kOrder[] = {
     "compute-dtype", "live-layers", "state-rules", "trainable", "zero",
     "zero-axes", "zero-style", "mode", "batch", "seq", "source-seq",
     "microbatches", "remat", "schedule", "attention", "kernels", "framework",
-    "dropout", "loss-tiles", "expert-factor", "kv-dtype", "kv-block", "kv-axes",
+    "fp8", "dropout", "loss-tiles", "expert-factor", "kv-dtype", "kv-block", "kv-axes",
     "batch-axes", "sequence-axes", "engine", "gpu-memory-utilization",
     "mem-fraction-static", "max-batched-tokens", "max-seqs", "expert-parallel",
     "dp-attention", "draft",

@@ -12,9 +12,12 @@
 #include "core/facts.h"
 #include "findings/step_findings.h"
 #include "io/hf_config/facts.h"
+#include "io/hf_config/plain.h"
 #include "io/load.h"
+#include "io/paths.h"
 #include "model/forward/parameter_names.h"
 #include "model/forward/recognise.h"
+#include "model/quantised_weight.h"
 #include "model/units.h"
 #include "session/step_changes.h"
 
@@ -165,6 +168,9 @@ std::string workload_text(const StepRequest& request, const Steps& steps,
   }
   if (step.kernels == Kernels::Fused) text += "; fused kernels";
   if (step.kernels == Kernels::Eager) text += "; operation by operation";
+  if (step.segments.fp8 != nullptr) {
+    text += "; products in fp8 (" + std::string(step.segments.fp8->name) + ")";
+  }
   if (step.segments.dropout) text += "; masks of dropout";
   if (step.segments.loss_tiles > 1) {
     text += "; loss in " + plural(step.segments.loss_tiles, "part");
@@ -181,6 +187,26 @@ bool may_go_by_shapes(const Diagnostics& recognised) {
            each.code == Code::UnknownFamily ||
            each.code == Code::UnsupportedConfig;
   });
+}
+
+// By the config, without what it says of quantisation.
+std::optional<DequantisedModel> dequantised(
+    const Manifest& manifest, const std::shared_ptr<const Document>& config,
+    const std::shared_ptr<const Architecture>& architecture,
+    const std::vector<bool>& frozen, Diagnostics& diags) {
+  const auto weight = static_cast<size_t>(quantised_weight(manifest));
+  if (config == nullptr) {
+    return diags
+        .error(Code::UnsupportedConfig, manifest.where(weight),
+               in_backticks(manifest.name(weight)) +
+                   " is stored quantised, as " +
+                   type_text(manifest.type(weight)) +
+                   ", and what it stands for is not known without a config")
+        .help("put the model's config.json beside it");
+  }
+  const auto plain = plain_manifest(*config, architecture, diags);
+  if (!plain) return std::nullopt;
+  return dequantised_model(manifest, *plain, frozen, diags);
 }
 
 bool is_same(const Steps::Pass& a, const Steps::Pass& b) {
@@ -259,8 +285,8 @@ bool check_step_request(const StepRequest& request, Diagnostics& diags) {
                    "` has no backward pass")
         .fact(
             "`--remat`, `--microbatches`, `--schedule`, `--attention`, "
-            "`--kernels`, `--framework`, `--dropout`, `--loss-tiles` and "
-            "`--expert-factor` are about one")
+            "`--kernels`, `--framework`, `--fp8`, `--dropout`, `--loss-tiles` "
+            "and `--expert-factor` are about one")
         .help("leave them out, or leave out `--mode`");
     return false;
   }
@@ -299,6 +325,7 @@ StepOptions StepModel::sized(StepOptions step) const {
   step.segments.loss = step.framework->loss;
   step.segments.softmax_in_place = step.framework->softmax_in_place;
   step.segments.native_kernels = step.framework->native_kernels;
+  step.segments.weighs_in_experts = step.framework->weighs_in_experts;
   if (step.kernels == Kernels::Any) step.kernels = step.framework->kernels;
   return step;
 }
@@ -318,7 +345,20 @@ std::optional<StepModel> step_model(const StepRequest& request,
   }
   StepModel model;
   if (*config != nullptr) model.experts_per_token = experts_per_token(**config);
-  model.runnable = recognise_model(manifest, *std::move(config),
+  model.frozen = frozen_of(manifest, budget.trained);
+  if (quantised_weight(manifest) >= 0) {
+    if (*config == nullptr) {
+      config = find_config(
+          join_path(directory_of(planning.model), "config.json"), host, diags);
+      if (!config) return std::nullopt;
+    }
+    model.dequantised =
+        dequantised(manifest, *config, architecture, model.frozen, diags);
+    if (!model.dequantised) return std::nullopt;
+  }
+  const Manifest& computed =
+      model.dequantised ? model.dequantised->manifest : manifest;
+  model.runnable = recognise_model(computed, *std::move(config),
                                    std::move(architecture), model.recognised);
   model.adapter_bytes = widest_adapter(manifest, budget);
   // Shapes say nothing of what adapters read.
@@ -329,11 +369,10 @@ std::optional<StepModel> step_model(const StepRequest& request,
     diags.keep_sources(model.recognised);
   }
   if (untold) return std::nullopt;
-  model.frozen = frozen_of(manifest, budget.trained);
   StateOptions state = budget.options.state;
   // What is frozen, and that is most, keeps its own dtype.
   if (!model.frozen.empty()) state.param_dtype.reset();
-  model.dtype = compute_dtype(manifest, state);
+  model.dtype = compute_dtype(computed, state);
   return model;
 }
 
@@ -345,7 +384,11 @@ Steps::Steps(const StepRequest& request, const StepModel& model,
       plan_(plan),
       rules_(rules != nullptr ? *rules : RuleSet{}),
       axes_(axes_of_workload(request.memory, rules_, plan.mesh)),
-      placed_by_(rules_with(rules_, axes_)) {}
+      placed_by_(rules_with(rules_, axes_)) {
+  if (!model_.dequantised) return;
+  dequantised_ =
+      dequantised_plan(*model_.dequantised, manifest_, plan_, undequantised_);
+}
 
 Steps::Pass Steps::pass_of(const StepWorkload& workload,
                            int64_t microbatches) const {
@@ -370,6 +413,11 @@ std::optional<MemoryBracket> Steps::bracket(const StepWorkload& workload,
                                             const Budget& budget,
                                             const StepOptions& step,
                                             Diagnostics& diags) {
+  if (model_.dequantised && !dequantised_) {
+    for (const Diagnostic& each : undequantised_.all()) diags.add(each);
+    diags.keep_sources(undequantised_);
+    return std::nullopt;
+  }
   std::optional<StepLayers> layers;
   if (model_.runnable) {
     const Pass pass = pass_of(workload, step.microbatches);
@@ -379,6 +427,10 @@ std::optional<MemoryBracket> Steps::bracket(const StepWorkload& workload,
       plain_of_ = step.segments;
     }
     layers = step_layers(*forward_, *program_, step, plain_);
+  } else if (step.segments.fp8 != nullptr && step.segments.fp8->keeps_inputs) {
+    report_untold(model_.recognised,
+                  "`--fp8` is about what single products read", diags);
+    return std::nullopt;
   } else {
     ShapedModel shaped = by_shapes(workload, step);
     if (!shaped.unknown.empty()) {
@@ -386,14 +438,21 @@ std::optional<MemoryBracket> Steps::bracket(const StepWorkload& workload,
       return std::nullopt;
     }
     layers = std::move(shaped.layers);
-    layers->frozen = model_.frozen;
   }
+  layers->frozen = model_.frozen;
+  if (model_.dequantised) {
+    layers->layer_of =
+        stored_layers(*model_.dequantised, manifest_, layers->layer_of);
+  }
+  StepInput input = {manifest_, plan_, budget, how, *layers};
   const Pass pass = pass_of(workload, step.microbatches);
   const int64_t sequence = size_of(plan_.mesh, axes_.sequence);
-  const Int128 tokens = Int128{pass.sequences} * (pass.pass.length / sequence);
-  return step_memory({manifest_, plan_, budget, how, *layers,
-                      tokens * pass.pass.length, tokens},
-                     step, diags);
+  input.tokens = Int128{pass.sequences} * (pass.pass.length / sequence);
+  input.token_pairs = input.tokens * pass.pass.length;
+  if (dequantised_) {
+    input.dequantised = dequantised_->largest * step.segments.element_bytes;
+  }
+  return step_memory(input, step, diags);
 }
 
 ShapedModel Steps::by_shapes(const StepWorkload& workload,
@@ -409,8 +468,8 @@ ShapedModel Steps::by_shapes(const StepWorkload& workload,
     if (is_gathered_axis(axis.name)) shaped.gathered.push_back(axis.name);
   }
   shaped.experts_per_token = model_.experts_per_token;
-  shaped.frozen = model_.frozen;
-  return layers_by_shapes(manifest_, plan_, shaped, step);
+  shaped.frozen = frozen();
+  return layers_by_shapes(computed(), computed_plan(), shaped, step);
 }
 
 bool Steps::partition(const Pass& pass, Diagnostics& diags) {
@@ -419,10 +478,11 @@ bool Steps::partition(const Pass& pass, Diagnostics& diags) {
   plain_of_.reset();
   partitioned_ = pass;
   forward_.emplace(
-      forward_model(manifest_, *model_.runnable, pass.pass, model_.frozen));
+      forward_model(computed(), *model_.runnable, pass.pass, frozen()));
   auto program = partition_layers(
       *forward_,
-      {manifest_, plan_, &placed_by_, name_reading(request_.planning)},
+      {computed(), computed_plan(), &placed_by_,
+       name_reading(request_.planning)},
       [](const Program&, const LayerCycle&) { return true; }, AlikeLayers::Once,
       diags);
   if (!program) return false;

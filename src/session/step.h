@@ -23,6 +23,7 @@
 #include "memory/budget.h"
 #include "model/forward/runnable.h"
 #include "model/forward/writer.h"
+#include "session/dequantised.h"
 #include "session/session.h"
 #include "session/step_request.h"
 #include "sim/repeated_layers.h"
@@ -46,6 +47,8 @@ struct StepModel {
   std::vector<bool> frozen;  // per parameter; empty: none
   DType dtype = DType::F32;  // of activations
   int64_t adapter_bytes = 0;
+  // Of quantised weights, which are frozen, what they stand for.
+  std::optional<DequantisedModel> dequantised;
   // What recognising the model said, where shapes tell instead.
   Diagnostics recognised;
 
@@ -57,7 +60,8 @@ struct StepModel {
   StepOptions sized(StepOptions step) const;
 };
 // Empty, with the reason reported: the config or an architecture cannot be
-// read, or adapters are there without a forward pass (SP016).
+// read, adapters are there without a forward pass (SP016), or quantised weights
+// are trained or not described by a config (SP009).
 std::optional<StepModel> step_model(const StepRequest& request,
                                     const Manifest& manifest,
                                     const BudgetInput& budget, Host& host,
@@ -105,6 +109,16 @@ class Steps {
 
  private:
   bool partition(const Pass& pass, Diagnostics& diags);
+  // What a forward pass multiplies with.
+  const Manifest& computed() const {
+    return model_.dequantised ? model_.dequantised->manifest : manifest_;
+  }
+  const Plan& computed_plan() const {
+    return dequantised_ ? dequantised_->plan : plan_;
+  }
+  const std::vector<bool>& frozen() const {
+    return model_.dequantised ? model_.dequantised->frozen : model_.frozen;
+  }
 
   const StepRequest request_;
   const StepModel& model_;
@@ -113,6 +127,9 @@ class Steps {
   RuleSet rules_;
   WorkloadAxes axes_;
   RuleSet placed_by_;
+  // Of quantised weights; why there is none.
+  std::optional<DequantisedPlan> dequantised_;
+  Diagnostics undequantised_;
   std::optional<ForwardModel> forward_;  // the program refers to its graph
   std::optional<RepeatedProgram> program_;
   std::optional<Pass> partitioned_;  // the pass that the program is of

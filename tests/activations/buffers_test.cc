@@ -4,20 +4,102 @@
 
 #include <algorithm>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "activations/remat.h"
+#include "tests/support/builders.h"
 #include "tests/support/hf_config.h"
 #include "tests/support/messages.h"
+#include "tests/support/placed.h"
 
 namespace shardplan {
 namespace {
 
 using testing::Json;
+
+TEST_CASE("buffers: micro-batches in flight, chunk by chunk") {
+  StepOptions step;
+  step.microbatches = 8;
+  CHECK(in_flight(step, 0, 0).flying == 1);
+  CHECK(in_flight(step, 4, 0).flying == 4);
+  CHECK(more_in_flight(in_flight(step, 4, 0), 0) == 3);
+  CHECK(more_in_flight(in_flight(step, 4, 3), 0) == 0);
+  step.schedule = PipelineSchedule::Interleaved;
+  step.chunks = 4;
+  // Seven passes of two stages' last one: two of each chunk, one of the last.
+  const Flights last = in_flight(step, 2, 1);
+  CHECK(last.flying == 7);
+  CHECK(more_in_flight(last, 0) == 1);
+  CHECK(more_in_flight(last, 2) == 1);
+  CHECK(more_in_flight(last, 3) == 0);
+  // Of the first stage a third of the first chunk.
+  const Flights first = in_flight(step, 2, 0);
+  CHECK(first.flying == 9);
+  CHECK(more_in_flight(first, 0) == 2);
+  CHECK(more_in_flight(first, 3) == 1);
+  // All passes are those of the chunks together.
+  for (int64_t stages = 1; stages <= 4; ++stages) {
+    for (int64_t stage = 0; stage < stages; ++stage) {
+      for (step.microbatches = 1; step.microbatches <= 9; ++step.microbatches) {
+        for (step.group = 0; step.group <= 5; ++step.group) {
+          const Flights flights = in_flight(step, stages, stage);
+          int64_t sum = 0;
+          for (int64_t chunk = 0; chunk < flights.chunks; ++chunk) {
+            sum += more_in_flight(flights, chunk) + 1;
+          }
+          CHECK(sum >= flights.flying);
+          if (flights.flying >= (flights.chunks - 1) * flights.group + 1) {
+            CHECK(sum == flights.flying);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("buffers: one weight of each shape that tokens are multiplied with") {
+  Manifest model = testing::manifest({{"embed.weight", "bf16[16, 8]"},
+                                      {"positions.weight", "bf16[32, 8]"},
+                                      {"layers.0.norm.weight", "bf16[8]"},
+                                      {"layers.0.up.weight", "bf16[64, 8]"},
+                                      {"layers.1.up.weight", "bf16[64, 8]"},
+                                      {"layers.0.down.weight", "bf16[8, 64]"},
+                                      {"layers.0.experts.up", "bf16[4, 64, 8]"},
+                                      {"layers.0.router.weight", "bf16[4, 8]"},
+                                      {"head.weight", "bf16[16, 8]"}});
+  const auto kinds = std::make_shared<ParameterKinds>();
+  for (const auto& [name, shape, axis] :
+       std::vector<std::tuple<std::string, Shape, std::string>>{
+           {"positions.weight", {32, 8}, "positions"},
+           {"layers.*.router.weight", {4, 8}, "experts"}}) {
+    DimKind first;
+    first.axis = axis;
+    (*kinds)[{name, shape}] = {first, {}};
+  }
+  model.kinds = kinds;
+  const Plan plan = testing::placed(
+      model, testing::rules({{"up|embed|head", "tp, None"}, {".", ""}}),
+      "tp=2");
+  const std::vector<int64_t> layers = {-1, -1, 0, 0, 1, 0, 0, 0, -1};
+  const WeightShapes shapes = weight_shapes(model, plan, layers, {});
+  // Rows are cut in two, of experts their number: up, down, an expert's up.
+  CHECK(shapes.in_layers == 32 * 8 + 8 * 64 + 64 * 8);
+  CHECK(shapes.outside == 8 * 8);
+  CHECK_FALSE(is_multiplied(model, plan, 1));
+  CHECK_FALSE(is_multiplied(model, plan, 2));
+  CHECK(is_multiplied(model, plan, 6));
+  CHECK_FALSE(is_multiplied(model, plan, 7));
+  CHECK(local_numbers(plan, 6) == 2 * 64 * 8);
+  // What is frozen has no gradient.
+  CHECK(weight_shapes(model, plan, layers, std::vector<bool>(9, true))
+            .in_layers == 0);
+}
 
 TEST_CASE("buffers: what frameworks hold by their own sizes") {
   ReductionInput in;

@@ -506,9 +506,11 @@ TEST_CASE("what is known of a framework narrows the bracket") {
     };
     CHECK(bytes(any, "workspaces")[0] == -1);
     CHECK(bytes(known, "workspaces") == megatron->workspaces);
-    // Beside what libraries hold for themselves.
-    CHECK(known.upper() - megatron->workspaces[2] <= any.upper());
-    CHECK(known.upper() - known.lower() -
+    // Beside what libraries hold for themselves, and buffers of its own.
+    const int64_t own = bytes(known, "buffers")[2];
+    CHECK(own > 0);
+    CHECK(known.upper() - megatron->workspaces[2] - own <= any.upper());
+    CHECK(known.upper() - known.lower() - own -
               (megatron->workspaces[2] - megatron->workspaces[0]) <=
           any.upper() - any.lower());
   }
@@ -519,6 +521,48 @@ int64_t row_of(const MemoryBracket& bracket, const char* category, size_t k) {
     if (row.category == category) return row.bytes[k];
   }
   return -1;
+}
+
+TEST_CASE("products in 8 bits: inputs of a byte, and copies of weights") {
+  CHECK(find_fp8_recipe("nobody") == nullptr);
+  const auto all = trained(kLlama, "fsdp=1", {64, 64, {}, {}});
+  BudgetOptions how;
+  how.state.optimizer = Optimizer::AdamW;
+  StepOptions step;
+  step.kernels = Kernels::Fused;
+  step.segments.element_bytes = 2;
+  const MemoryBracket plain = bracket_of(*all, step, how);
+  for (const Fp8Recipe& each : fp8_recipes()) {
+    CAPTURE(each.name);
+    CHECK(find_fp8_recipe(each.name) == &each);
+    step.segments.fp8 = &each;
+    const MemoryBracket known = bracket_of(*all, step, how);
+    Int128 numbers = 0;  // of matrices of layers alone
+    const Manifest& manifest = all->manifest();
+    for (size_t i = 0; i < manifest.size(); ++i) {
+      if (manifest.name(i).find("layers.") == std::string_view::npos) continue;
+      const TensorType& type = manifest.type(i);
+      if (type.shape.size() == 2) numbers += type.elements();
+    }
+    const auto copies = [&](size_t k) {
+      return (numbers * each.copies.at(k) * each.weight + Fp8Recipe::kUnit -
+              1) /
+             Fp8Recipe::kUnit;
+    };
+    for (size_t k = 0; k < kKeepings; ++k) {
+      CHECK(row_of(plain, "fp8_weights", k) == -1);
+      CHECK(row_of(known, "fp8_weights", k) >= copies(k));
+      const int64_t before = row_of(plain, "activations", k);
+      const int64_t after = row_of(known, "activations", k);
+      if (each.keeps_inputs) {
+        CHECK(after < before);
+        CHECK(2 * after > before);  // a byte for each at least
+        CHECK(row_of(known, "fp8_weights", k) == copies(k));
+      } else {
+        CHECK(after == before);
+      }
+    }
+  }
 }
 
 // A layer of `kLlama` in its own numbers: attention and MLP, of which axes of

@@ -6,6 +6,7 @@
 // left out, as the library that writes checkpoints does. A few checkpoints
 // (Qwen3-0.6B and 1.7B) store it all the same.
 #include <algorithm>
+#include <cstdint>
 #include <set>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "base/text.h"
 #include "core/fold.h"
 #include "io/formats.h"
+#include "io/hf_config/plain.h"
 #include "io/load.h"
 #include "io/paths.h"
 #include "model/architecture/walk.h"
@@ -303,10 +305,14 @@ void explain_tensors(const Document& config, const std::string& directory,
   if (!buffers.empty()) set_apart(manifest, buffers);
 }
 
-std::optional<Manifest> synthesize_manifest(const Document& config,
-                                            Diagnostics& diags,
-                                            const ConfigReading& reading,
-                                            const QuantisationFile* beside) {
+namespace {
+
+enum class Weights : uint8_t { Stored, Plain };
+
+std::optional<Manifest> synthesize(const Document& config,
+                                   const ConfigReading& reading,
+                                   const QuantisationFile* beside,
+                                   Weights weights, Diagnostics& diags) {
   const auto root = require(config.root(), NodeKind::Map, "a config", diags);
   if (!root) return std::nullopt;
   ConfigReader reader(*root, "", diags);
@@ -327,10 +333,14 @@ std::optional<Manifest> synthesize_manifest(const Document& config,
     file = QuantisationBeside{beside->document->root()};
     diags.keep(beside->file);
   }
-  auto quantisation = read_quantisation(*kind.architecture, reader,
-                                        values.find(kSavedBy)->integer,
-                                        file ? &*file : nullptr, diags);
-  if (quantisation) {
+  std::optional<Quantisation> quantisation = Quantisation{};
+  const bool plain = weights == Weights::Plain;
+  if (!plain) {
+    quantisation = read_quantisation(*kind.architecture, reader,
+                                     values.find(kSavedBy)->integer,
+                                     file ? &*file : nullptr, diags);
+  }
+  if (quantisation && !plain) {
     quantisation =
         with_part(*kind.architecture, *root, *std::move(quantisation), diags);
   }
@@ -341,7 +351,8 @@ std::optional<Manifest> synthesize_manifest(const Document& config,
   manifest.model_type = config_model_type(*root);
   const bool quantised =
       quantisation && quantisation->method != QuantMethod::None;
-  const DType dtype = weights_dtype(*root, reader, quantised, manifest, diags);
+  const DType dtype =
+      weights_dtype(*root, reader, quantised || plain, manifest, diags);
   if (!reader.ok() || !values.read_all()) return std::nullopt;
   for (std::string& remark : values.remarks()) {
     manifest.remarks.push_back(std::move(remark));
@@ -358,14 +369,32 @@ std::optional<Manifest> synthesize_manifest(const Document& config,
                     " are not known for quantised models")
         .help(std::string(kUseTensors));
   }
-  Manifest plain;
+  Manifest unnamed;
   TensorSteps steps;
   const bool written =
-      write_tensors(values, *kind.model_class, dtype, *quantisation, plain,
+      write_tensors(values, *kind.model_class, dtype, *quantisation, unnamed,
                     &steps) &&
-      rename_tensors(*reading.scheme, values, *kind.model_class, plain, steps,
+      rename_tensors(*reading.scheme, values, *kind.model_class, unnamed, steps,
                      manifest);
   return written ? std::optional(std::move(manifest)) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Manifest> synthesize_manifest(const Document& config,
+                                            Diagnostics& diags,
+                                            const ConfigReading& reading,
+                                            const QuantisationFile* beside) {
+  return synthesize(config, reading, beside, Weights::Stored, diags);
+}
+
+std::optional<Manifest> plain_manifest(
+    const Document& config,
+    const std::shared_ptr<const Architecture>& architecture,
+    Diagnostics& diags) {
+  ConfigReading reading;
+  reading.architecture = architecture;
+  return synthesize(config, reading, nullptr, Weights::Plain, diags);
 }
 
 namespace {

@@ -15,6 +15,7 @@
 #include "model/config_reader.h"
 #include "model/forward/outline.h"
 #include "model/forward/parameter_names.h"
+#include "model/quantised_weight.h"
 
 namespace shardplan {
 namespace {
@@ -316,21 +317,6 @@ void note_assumed(const RunnableModel& model, Diagnostics& diags) {
     note.fact("its names are also those of " + joined(model.alike, ", "));
   }
   note.help("put the model's config.json beside it");
-}
-
-// A weight whose numbers stand for others; -1: there is none. Positions (64
-// bits) and masks (`bias` of GPT-2) are whole numbers in plain models, too.
-int64_t quantised_weight(const Manifest& manifest) {
-  for (size_t i = 0; i < manifest.size(); ++i) {
-    const DType dtype = manifest.type(i).dtype;
-    const bool plain = dtype == DType::F64 || dtype == DType::F32 ||
-                       dtype == DType::F16 || dtype == DType::BF16 ||
-                       dtype == DType::I64 || dtype == DType::Bool;
-    if (!plain && !manifest.name(i).ends_with("bias")) {
-      return static_cast<int64_t>(i);
-    }
-  }
-  return -1;
 }
 
 std::nullopt_t report_quantised(const Manifest& manifest, size_t weight,

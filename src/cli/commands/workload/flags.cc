@@ -22,6 +22,11 @@ std::vector<std::string> framework_names() {
   for (const FrameworkDef& each : frameworks()) names.emplace_back(each.name);
   return names;
 }
+std::vector<std::string> recipe_names() {
+  std::vector<std::string> names;
+  for (const Fp8Recipe& each : fp8_recipes()) names.emplace_back(each.name);
+  return names;
+}
 std::vector<std::string> kernel_names() { return {"any", "fused", "eager"}; }
 
 // Policies separated by commas, which lists of names have within:
@@ -136,6 +141,14 @@ const std::vector<Flag>& workload_flags() {
        [](const Setting& s, Options& o, Diagnostics&) {
          o.workload.given = true;
          o.workload.step.framework = find_framework(s.value);
+       }},
+      {"fp8", 0, Takes::Choice, "RECIPE", "Memory",
+       "products of layers are computed in 8 bits: what is kept of their "
+       "inputs, and copies of weights",
+       kCounting, false, true, recipe_names,
+       [](const Setting& s, Options& o, Diagnostics&) {
+         o.workload.given = true;
+         o.workload.step.segments.fp8 = find_fp8_recipe(s.value);
        }},
       {"dropout", 0, Takes::Nothing, "", "Memory",
        "masks of dropout are kept: of embeddings, of what attention and MLP "

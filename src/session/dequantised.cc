@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/dequantised.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "base/text.h"
+#include "core/fold.h"
+#include "model/forward/parameter_names.h"
+#include "model/units.h"
+
+namespace shardplan {
+namespace {
+
+bool is_plain(DType dtype) {
+  return dtype == DType::F64 || dtype == DType::F32 || dtype == DType::F16 ||
+         dtype == DType::BF16;
+}
+
+// How the packed values of `layers.0.mlp.up_proj.weight` are called, by method
+// (model/architecture/quantised_tensors.cc): GPTQ and AWQ, compressed-tensors,
+// MXFP4; others keep the name.
+constexpr std::string_view kInputsFirst = "qweight";
+
+std::vector<std::string> packed_names(const std::string& weight) {
+  std::vector<std::string> names = {weight, weight + "_blocks"};
+  constexpr std::string_view kWeight = "weight";
+  if (weight.ends_with(kWeight)) {
+    const std::string module = weight.substr(0, weight.size() - kWeight.size());
+    names.push_back(module + std::string(kInputsFirst));
+    names.push_back(module + "weight_packed");
+  }
+  return names;
+}
+
+const NamedParameter* find_parameter(const ParameterNames& names,
+                                     const Manifest& manifest,
+                                     const std::string& name) {
+  const NamedParameter* found = names.find(name);
+  const bool is_one =
+      found != nullptr && found->index < manifest.size() && !found->stacked;
+  return is_one ? found : nullptr;
+}
+
+std::nullopt_t refuse_trained(const Manifest& manifest, size_t weight,
+                              Diagnostics& diags) {
+  return diags
+      .error(Code::UnsupportedConfig, manifest.where(weight),
+             in_backticks(manifest.name(weight)) + " is stored quantised, as " +
+                 type_text(manifest.type(weight)) +
+                 ", and what it takes to train it is not known")
+      .fact("quantised values have no gradient of their own")
+      .help("`--trainable lora_` trains adapters beside them alone")
+      .help(
+          "a model that is trained as it was before has the config without the "
+          "quantisation");
+}
+
+// Per dimension of a matrix, that of what it is made of; -1: none is.
+std::vector<int> stored_dims(std::string_view stored_name, const Shape& stored,
+                             const Shape& made) {
+  std::vector<int> dims(made.size(), -1);
+  const bool is_flat = stored.size() == 2 && stored.back() == 1;
+  if (is_flat && made != stored) return dims;
+  if (stored.size() != made.size()) {
+    if (stored.front() == made.front()) dims.front() = 0;
+    return dims;
+  }
+  for (size_t d = 0; d < dims.size(); ++d) dims[d] = static_cast<int>(d);
+  if (stored_name.ends_with(kInputsFirst) && dims.size() >= 2) {
+    std::swap(dims[dims.size() - 1], dims[dims.size() - 2]);
+  }
+  return dims;
+}
+
+bool is_for_storage(const AxisNames& axes) {
+  return std::all_of(axes.begin(), axes.end(), [](const std::string& axis) {
+    return is_gathered_axis(axis);
+  });
+}
+
+// Empty where packed values are cut in a way that no matrix is.
+std::optional<PartitionSpec> spec_of(const Mesh& mesh,
+                                     const PartitionSpec& stored,
+                                     const std::vector<int>& dims,
+                                     const Shape& shape) {
+  PartitionSpec spec;
+  spec.dims.resize(shape.size());
+  std::vector<bool> taken(stored.dims.size());
+  for (size_t d = 0; d < shape.size(); ++d) {
+    const auto from = static_cast<size_t>(dims[d]);
+    if (dims[d] < 0 || from >= stored.dims.size()) continue;
+    spec.dims[d] = stored.dims[from];
+    taken[from] = true;
+  }
+  for (size_t d = 0; d < stored.dims.size(); ++d) {
+    if (taken[d] || stored.dims[d].empty()) continue;
+    if (!is_for_storage(stored.dims[d])) return std::nullopt;
+    AxisNames& front = spec.dims.front();
+    front.insert(front.end(), stored.dims[d].begin(), stored.dims[d].end());
+  }
+  // It is gathered before it is used, however it was cut.
+  for (size_t d = 0; d < shape.size(); ++d) {
+    AxisNames& axes = spec.dims[d];
+    while (!axes.empty() && is_gathered_axis(axes.back()) &&
+           shape[d] % shard_count(mesh, axes) != 0) {
+      axes.pop_back();
+    }
+  }
+  return spec;
+}
+
+// As a product reads it, gathered.
+Int128 numbers_in_use(const Mesh& mesh, const Placement& placement) {
+  int64_t shards = 1;
+  for (AxisNames axes : placement.spec.dims) {
+    std::erase_if(axes,
+                  [](const auto& axis) { return is_gathered_axis(axis); });
+    shards *= shard_count(mesh, axes);
+  }
+  return Int128{placement.type.elements()} / shards;
+}
+
+}  // namespace
+
+std::optional<DequantisedModel> dequantised_model(
+    const Manifest& manifest, const Manifest& plain,
+    const std::vector<bool>& frozen, Diagnostics& diags) {
+  const auto is_frozen = [&](size_t i) { return !frozen.empty() && frozen[i]; };
+  const ParameterNames names(manifest);
+  DequantisedModel model;
+  model.manifest.title = manifest.title;
+  model.manifest.model_name = manifest.model_name;
+  model.manifest.model_type = manifest.model_type;
+  model.manifest.format = manifest.format;
+  model.manifest.facts = manifest.facts;
+  model.manifest.kinds = plain.kinds;
+  model.manifest.sources = manifest.sources;
+  const auto add = [&](std::string_view name, const TensorType& type,
+                       size_t stored, bool made) {
+    model.manifest.add(name, type, manifest.where(stored));
+    model.stored.push_back(stored);
+    model.made.push_back(made);
+    model.frozen.push_back(is_frozen(stored));
+  };
+  std::vector<bool> used(manifest.size());
+  for (size_t i = 0; i < plain.size(); ++i) {
+    const std::string name = without_outer_modules(std::string(plain.name(i)));
+    const NamedParameter* found = nullptr;
+    for (const std::string& each : packed_names(name)) {
+      found = find_parameter(names, manifest, each);
+      if (found != nullptr) break;
+    }
+    if (found == nullptr) {
+      return diags
+          .error(Code::UnsupportedConfig, {},
+                 "nothing in the model is what " + in_backticks(plain.name(i)) +
+                     " of its config could be made of")
+          .fact(
+              "its quantised weights are read as the matrices that they "
+              "stand for, by the config without the quantisation");
+    }
+    used[found->index] = true;
+    const TensorType& type = manifest.type(found->index);
+    if (is_plain(type.dtype) && type.shape == plain.type(i).shape) {
+      add(manifest.name(found->index), type, found->index, false);
+      continue;
+    }
+    if (!is_frozen(found->index)) {
+      return refuse_trained(manifest, found->index, diags);
+    }
+    add(plain.name(i), plain.type(i), found->index, true);
+  }
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    if (used[i]) continue;
+    if (!adapter_part(manifest.name(i)).empty()) {
+      add(manifest.name(i), manifest.type(i), i, false);
+    } else if (!is_frozen(i)) {
+      return diags.error(Code::UnsupportedConfig, manifest.where(i),
+                         in_backticks(manifest.name(i)) +
+                             " is trained, and is neither an adapter nor a "
+                             "weight that the config describes");
+    }
+  }
+  for (const Manifest::Buffer& buffer : plain.buffers()) {
+    model.manifest.add(buffer.name, buffer.type, {}, true);
+  }
+  return model;
+}
+
+std::optional<DequantisedPlan> dequantised_plan(const DequantisedModel& model,
+                                                const Manifest& manifest,
+                                                const Plan& plan,
+                                                Diagnostics& diags) {
+  DequantisedPlan result = {plan};
+  Plan& made = result.plan;
+  made.placements.clear();
+  made.placement_of.clear();
+  made.declarations = {};
+  using Key = std::tuple<uint32_t, uint32_t, std::vector<int>>;
+  std::map<Key, uint32_t> known;
+  for (size_t i = 0; i < model.manifest.size(); ++i) {
+    const size_t from = model.stored[i];
+    const Placement& stored = plan.of(from);
+    std::vector<int> dims;
+    if (model.made[i]) {
+      dims = stored_dims(manifest.name(from), stored.type.shape,
+                         model.manifest.type(i).shape);
+    }
+    const Key key = {plan.placement_of[from], model.manifest.type_number(i),
+                     dims};
+    const auto [at, is_new] =
+        known.emplace(key, static_cast<uint32_t>(made.placements.size()));
+    made.placement_of.push_back(at->second);
+    if (!is_new) continue;
+    Placement placement = stored;
+    if (model.made[i]) {
+      placement = Placement{};
+      placement.type = model.manifest.type(i);
+      placement.rule = stored.rule;
+      auto spec = spec_of(plan.mesh, stored.spec, dims, placement.type.shape);
+      if (!spec) {
+        return diags
+            .error(Code::UnsupportedConfig, manifest.where(from),
+                   "packed values of " + in_backticks(manifest.name(from)) +
+                       " are cut as " + spec_text(stored.spec) +
+                       ", which is no part of the matrix that they stand for")
+            .help(
+                "cut them over an axis that they are gathered over, such as "
+                "`fsdp`, or not at all");
+      }
+      placement.spec = *std::move(spec);
+      measure(placement, plan.mesh, plan.on_indivisible);
+      result.largest =
+          std::max(result.largest, numbers_in_use(plan.mesh, placement));
+    }
+    made.placements.push_back(std::move(placement));
+  }
+  return result;
+}
+
+std::vector<int64_t> stored_layers(const DequantisedModel& model,
+                                   const Manifest& manifest,
+                                   const std::vector<int64_t>& layer_of) {
+  std::vector<int64_t> layers(manifest.size(), -1);
+  std::map<int64_t, int64_t> by_number;
+  for (size_t i = 0; i < layer_of.size(); ++i) {
+    layers[model.stored[i]] = layer_of[i];
+    const NumberIn at = first_number(manifest.name(model.stored[i]));
+    if (at.number >= 0 && layer_of[i] >= 0) by_number[at.number] = layer_of[i];
+  }
+  for (size_t i = 0; i < layers.size(); ++i) {
+    if (layers[i] >= 0) continue;
+    const auto found = by_number.find(first_number(manifest.name(i)).number);
+    if (found != by_number.end()) layers[i] = found->second;
+  }
+  return layers;
+}
+
+}  // namespace shardplan
