@@ -109,8 +109,8 @@ bool only_inserts(const Fix& fix) {
 }
 
 // Of each finding the first fix that is an edit and was not refused, while
-// they do not touch. What a rule is found to do waits once it is rewritten:
-// that may have been all it takes.
+// they do not touch. New rules in front of one that is rewritten wait: that
+// may have been all it takes.
 std::vector<Choice> choose(const Diagnostics& diags,
                            const std::set<std::string>& refused) {
   std::vector<Choice> chosen;
@@ -130,9 +130,11 @@ std::vector<Choice> choose(const Diagnostics& diags,
           refused.contains(key_of(choice)))
         continue;
       const int rule = finding.subject.rule;
-      if (!rewritten.contains(rule) && taken.take(fix, finding.code)) {
+      const bool inserts = only_inserts(fix);
+      if (inserts && rewritten.contains(rule)) break;
+      if (taken.take(fix, finding.code)) {
         chosen.push_back(choice);
-        if (rule > 0 && !only_inserts(fix)) rewritten.insert(rule);
+        if (rule > 0 && !inserts) rewritten.insert(rule);
       }
       break;
     }
