@@ -116,113 +116,114 @@ Int128 pipeline_buffers(const PipelineInput& input, Keeping answer) {
 
 bool is_elementwise(Optimizer optimizer) {
   return optimizer != Optimizer::Adafactor && optimizer != Optimizer::Muon;
-  OptimizerInput largest_trained(const Manifest& manifest, const Plan& plan,
-                                 const std::vector<bool>& frozen) {
-    OptimizerInput result;
-    Int128 most = 0;
-    for (size_t i = 0; i < manifest.size(); ++i) {
-      const TensorType& type = manifest.type(i);
-      const Shape& shape = type.shape;
-      if ((!frozen.empty() && frozen[i]) || !is_trainable(type.dtype)) continue;
-      ++result.parameters;
-      const int64_t unit =
-          std::max<int64_t>(byte_count(1, type.dtype).value_or(1), 1);
-      result.largest =
-          std::max<Int128>(result.largest, plan.of(i).bytes_per_device / unit);
-      if (shape.size() != 2) continue;
-      const Int128 numbers = Int128{shape[0]} * shape[1];
-      if (numbers <= most) continue;
-      most = numbers;
-      result.rows = shape[0];
-      result.columns = shape[1];
+}
+
+OptimizerInput largest_trained(const Manifest& manifest, const Plan& plan,
+                               const std::vector<bool>& frozen) {
+  OptimizerInput result;
+  Int128 most = 0;
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const TensorType& type = manifest.type(i);
+    const Shape& shape = type.shape;
+    if ((!frozen.empty() && frozen[i]) || !is_trainable(type.dtype)) continue;
+    ++result.parameters;
+    const int64_t unit =
+        std::max<int64_t>(byte_count(1, type.dtype).value_or(1), 1);
+    result.largest =
+        std::max<Int128>(result.largest, plan.of(i).bytes_per_device / unit);
+    if (shape.size() != 2) continue;
+    const Int128 numbers = Int128{shape[0]} * shape[1];
+    if (numbers <= most) continue;
+    most = numbers;
+    result.rows = shape[0];
+    result.columns = shape[1];
+  }
+  return result;
+}
+
+Int128 optimizer_temporaries(const OptimizerInput& input, Keeping answer) {
+  if (answer == Keeping::Least || input.optimizer == Optimizer::None) return 0;
+  const bool most = answer == Keeping::Eager;
+  // Updates are computed in float32, or in a moment's type, which is no
+  // wider. PyTorch counts the steps of every parameter.
+  const Int128 tree =
+      kUpdateBytes *
+          (std::max(input.numbers, 3 * input.largest) + input.parameters) +
+      kScalarBytes;
+  switch (input.optimizer) {
+    case Optimizer::None:
+    case Optimizer::AdamW:
+    case Optimizer::Lion:
+    case Optimizer::Sgd:
+    case Optimizer::SgdMomentum:
+      return most ? tree : Int128{0};
+    case Optimizer::Adafactor:
+      return most ? tree + input.state : kUpdateBytes * input.largest;
+    case Optimizer::Muon:
+      break;
+  }
+  const Int128 matrix = input.rows * input.columns;
+  const Int128 side = std::min(input.rows, input.columns);
+  const Int128 numbers = 2 * matrix + 2 * side * side;
+  const int64_t unit = most ? kUpdateBytes : kUpdateBytes / 2;
+  const Int128 own = kUpdateBytes * matrix + unit * numbers;
+  return most ? std::max(own, tree) : own;
+}
+
+namespace {
+
+// As its architecture calls the first dimension; "" where none is known.
+std::string_view first_axis(const Manifest& manifest, size_t i) {
+  if (manifest.kinds == nullptr) return {};
+  const auto found = manifest.kinds->find(
+      {folded_name(manifest.name(i)), manifest.type(i).shape});
+  return found == manifest.kinds->end() || found->second.empty()
+             ? std::string_view{}
+             : std::string_view(found->second.front().axis);
+}
+
+}  // namespace
+
+bool is_multiplied(const Manifest& manifest, const Plan& plan,
+                   size_t parameter) {
+  constexpr std::array<std::string_view, 3> kOthers = {
+      "positions", "token_types", "experts"};
+  const Shape& shape = plan.of(parameter).local_shape;
+  if (shape.size() < 2) return false;
+  return shape.size() > 2 ||
+         std::find(kOthers.begin(), kOthers.end(),
+                   first_axis(manifest, parameter)) == kOthers.end();
+}
+
+Int128 local_numbers(const Plan& plan, size_t parameter) {
+  return Int128{element_count(plan.of(parameter).local_shape).value_or(0)};
+}
+
+WeightShapes weight_shapes(const Manifest& manifest, const Plan& plan,
+                           const std::vector<int64_t>& layer_of,
+                           const std::vector<bool>& frozen) {
+  using Matrix = std::pair<int64_t, int64_t>;
+  std::set<Matrix> in_layers;
+  std::set<Matrix> outside;
+  std::set<std::pair<uint32_t, uint32_t>> seen;  // names and placements
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    if ((!frozen.empty() && frozen[i]) || !is_multiplied(manifest, plan, i) ||
+        !seen.emplace(manifest.name_class(i), plan.placement_of[i]).second) {
+      continue;
     }
-    return result;
+    const Shape& shape = plan.of(i).local_shape;
+    (layer_of[i] >= 0 ? in_layers : outside)
+        .emplace(shape[shape.size() - 2], shape.back());
   }
-
-  Int128 optimizer_temporaries(const OptimizerInput& input, Keeping answer) {
-    if (answer == Keeping::Least || input.optimizer == Optimizer::None)
-      return 0;
-    const bool most = answer == Keeping::Eager;
-    // Updates are computed in float32, or in a moment's type, which is no
-    // wider. PyTorch counts the steps of every parameter.
-    const Int128 tree =
-        kUpdateBytes *
-            (std::max(input.numbers, 3 * input.largest) + input.parameters) +
-        kScalarBytes;
-    switch (input.optimizer) {
-      case Optimizer::None:
-      case Optimizer::AdamW:
-      case Optimizer::Lion:
-      case Optimizer::Sgd:
-      case Optimizer::SgdMomentum:
-        return most ? tree : Int128{0};
-      case Optimizer::Adafactor:
-        return most ? tree + input.state : kUpdateBytes * input.largest;
-      case Optimizer::Muon:
-        break;
-    }
-    const Int128 matrix = input.rows * input.columns;
-    const Int128 side = std::min(input.rows, input.columns);
-    const Int128 numbers = 2 * matrix + 2 * side * side;
-    const int64_t unit = most ? kUpdateBytes : kUpdateBytes / 2;
-    const Int128 own = kUpdateBytes * matrix + unit * numbers;
-    return most ? std::max(own, tree) : own;
+  WeightShapes shapes;
+  for (const auto& [rows, columns] : in_layers) {
+    shapes.in_layers += Int128{rows} * columns;
   }
-
-  namespace {
-
-  // As its architecture calls the first dimension; "" where none is known.
-  std::string_view first_axis(const Manifest& manifest, size_t i) {
-    if (manifest.kinds == nullptr) return {};
-    const auto found = manifest.kinds->find(
-        {folded_name(manifest.name(i)), manifest.type(i).shape});
-    return found == manifest.kinds->end() || found->second.empty()
-               ? std::string_view{}
-               : std::string_view(found->second.front().axis);
+  for (const Matrix& each : outside) {
+    if (in_layers.count(each) > 0) continue;
+    shapes.outside += Int128{each.first} * each.second;
   }
-
-  }  // namespace
-
-  bool is_multiplied(const Manifest& manifest, const Plan& plan,
-                     size_t parameter) {
-    constexpr std::array<std::string_view, 3> kOthers = {
-        "positions", "token_types", "experts"};
-    const Shape& shape = plan.of(parameter).local_shape;
-    if (shape.size() < 2) return false;
-    return shape.size() > 2 ||
-           std::find(kOthers.begin(), kOthers.end(),
-                     first_axis(manifest, parameter)) == kOthers.end();
-  }
-
-  Int128 local_numbers(const Plan& plan, size_t parameter) {
-    return Int128{element_count(plan.of(parameter).local_shape).value_or(0)};
-  }
-
-  WeightShapes weight_shapes(const Manifest& manifest, const Plan& plan,
-                             const std::vector<int64_t>& layer_of,
-                             const std::vector<bool>& frozen) {
-    using Matrix = std::pair<int64_t, int64_t>;
-    std::set<Matrix> in_layers;
-    std::set<Matrix> outside;
-    std::set<std::pair<uint32_t, uint32_t>> seen;  // names and placements
-    for (size_t i = 0; i < manifest.size(); ++i) {
-      if ((!frozen.empty() && frozen[i]) || !is_multiplied(manifest, plan, i) ||
-          !seen.emplace(manifest.name_class(i), plan.placement_of[i]).second) {
-        continue;
-      }
-      const Shape& shape = plan.of(i).local_shape;
-      (layer_of[i] >= 0 ? in_layers : outside)
-          .emplace(shape[shape.size() - 2], shape.back());
-    }
-    WeightShapes shapes;
-    for (const auto& [rows, columns] : in_layers) {
-      shapes.in_layers += Int128{rows} * columns;
-    }
-    for (const Matrix& each : outside) {
-      if (in_layers.count(each) > 0) continue;
-      shapes.outside += Int128{each.first} * each.second;
-    }
-    return shapes;
-  }
+  return shapes;
+}
 
 }  // namespace shardplan

@@ -54,7 +54,7 @@ std::vector<FrameworkDef> make_frameworks() {
   torch.runs_fsdp2 = true;
   torch.gathers_outside = true;
   torch.updates_at_once = true;
-  torch.keeps_stages = any.keeps_stages;
+  torch.keeps_stages = {false, true, true};
   torch.allocator = Allocator::TorchCaching;
 
   FrameworkDef jax;
