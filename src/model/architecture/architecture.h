@@ -107,6 +107,8 @@ struct KeptStep {
   // Of a cache: tokens that are kept, 0 for all; none: as the table `window`
   // says.
   std::optional<Expression> window;
+  // Of a cache: how many tokens become one entry; none: 1.
+  std::optional<Expression> every;
   // Of a cache of what an encoder gives: how many tokens that are.
   bool source = false;
   std::optional<Expression> tokens;  // none: it depends on the input

@@ -118,7 +118,8 @@ class NameCheck {
 
   void check_kept(const std::vector<KeptStep>& steps, const Known& known) {
     for (const KeptStep& step : steps) {
-      for (const auto* value : {&step.when, &step.window, &step.tokens}) {
+      for (const auto* value :
+           {&step.when, &step.window, &step.every, &step.tokens}) {
         if (*value) check(**value, known);
       }
       for (const DimTree& dim : step.dims) check_dim(dim, known);
