@@ -43,6 +43,7 @@ class KeptSearch {
               one.kind == ModuleStep::Kind::Section ? all.find_section(one.what)
                                                     : nullptr) {
         block(*section->architecture, one.part);
+        for (const auto& other : section->others) block(*other, one.part);
       }
       steps(all, one.steps, one.kept);
       for (const ModuleCase& each : one.cases) {
