@@ -37,6 +37,8 @@ struct KeptTensor {
   // Of tokens: how far the layer reaches back, 0 for all. Of a source: how many
   // there are, 0 where that does not follow from the model.
   int64_t tokens = 0;
+  // Of tokens: how many become one entry, where the layer compresses them.
+  int64_t every = 1;
   // Of what is kept per sequence; none: that of the cache.
   std::optional<DType> dtype = std::nullopt;
   // Where its heads are parameters, too: what the architecture calls their

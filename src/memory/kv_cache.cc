@@ -36,11 +36,12 @@ std::optional<int64_t> layer_bytes(const KvLayer& layer,
                   layer.dtype.value_or(request.dtype));
 }
 
-// How many tokens of a sequence there are, in all and before a window cuts.
+// How many tokens of a sequence there are, in all and before a window cuts, or
+// entries that they became.
 int64_t tokens_of(const KvLayer& layer, const KvRequest& request) {
   if (layer.recurrent) return 1;
   if (layer.source == kSourceTokens) return request.source;
-  return layer.source > 0 ? layer.source : request.seq;
+  return layer.source > 0 ? layer.source : request.seq / layer.every;
 }
 
 // Bytes of all layers of one kind; the number of layers is small.
@@ -127,6 +128,7 @@ KvLayer kept_layer(const KeptTensor& kept) {
   layer.recurrent = kept.per == KeptTensor::Per::Sequence;
   layer.dtype = kept.dtype;
   if (kept.name != "kv" && kept.name != "latent") layer.name = kept.name;
+  layer.every = kept.every;
   if (kept.per == KeptTensor::Per::Token) layer.window = kept.tokens;
   if (kept.per == KeptTensor::Per::Source) {
     layer.source = kept.tokens > 0 ? kept.tokens : kSourceTokens;
@@ -209,13 +211,14 @@ bool needs_source(const std::vector<KvLayer>& layers) {
 
 std::vector<KvKind> kv_kinds(const std::vector<KvLayer>& layers) {
   std::vector<KvKind> kinds;
-  std::map<std::pair<std::array<int64_t, 7>, std::string_view>, size_t> numbers;
+  std::map<std::pair<std::array<int64_t, 8>, std::string_view>, size_t> numbers;
   for (const KvLayer& layer : layers) {
     const int64_t dtype =
         layer.dtype ? static_cast<int64_t>(*layer.dtype) : int64_t{-1};
-    const std::array<int64_t, 7> all = {layer.heads,  layer.width,
+    const std::array<int64_t, 8> all = {layer.heads,  layer.width,
                                         layer.latent, layer.window,
-                                        layer.source, layer.recurrent ? 1 : 0,
+                                        layer.every,  layer.source,
+                                        layer.recurrent ? 1 : 0,
                                         dtype};
     const auto [entry, is_new] =
         numbers.try_emplace({all, layer.name}, kinds.size());
@@ -244,12 +247,13 @@ KvShare kv_share(const KvLayer& layer, const KvSharding& sharding,
     return share;
   }
   const int64_t seq = tokens_of(layer, request);
-  int64_t pages = ceil_div(ceil_div(seq, sharding.sequence), request.block);
+  const int64_t page = ceil_div(request.block, layer.every);
+  int64_t pages = ceil_div(ceil_div(seq, sharding.sequence), page);
   if (layer.window > 0) {
     const int64_t reach = ceil_div(layer.window, sharding.sequence);
-    pages = std::min(pages, ceil_div(reach - 1, request.block) + 1);
+    pages = std::min(pages, ceil_div(reach - 1, page) + 1);
   }
-  share.tokens = pages * request.block;
+  share.tokens = pages * page;
   return share;
 }
 

@@ -20,6 +20,10 @@
 // Sources: 2 x bytes x heads x head size x layers x tokens (scaling-book); MLA
 // and replication as in vLLM; the pages of a window as vLLM reserves them.
 //
+// A layer that compresses keeps one entry for every N tokens: of T tokens
+// floor(T / N), a page of them as many as become of B tokens (DeepSeek V4). What
+// is not yet an entry is a state.
+//
 // Cross attention keeps the keys and values of what an encoder gives, as many
 // tokens as that are. A recurrent state is kept per sequence, however long it
 // is: context parallelism does not cut it, pages do not round it, and its parts
@@ -56,6 +60,7 @@ struct KvLayer {
   int64_t width = 0;   // elements per head and token: key + value
   int64_t latent = 0;  // elements per token, of no head
   int64_t window = 0;  // tokens that it reaches back; 0: all
+  int64_t every = 1;   // tokens that become one entry
   // Of an encoder instead of those that are generated; 0: it is of these.
   int64_t source = 0;
   bool recurrent = false;                     // per sequence, not per token
@@ -111,7 +116,7 @@ struct KvShare {
   int64_t heads = 0;  // 1 for a latent
   int64_t width = 0;  // elements per head and token
   int64_t sequences = 0;
-  int64_t tokens = 0;  // of each sequence, in whole pages
+  int64_t tokens = 0;  // of each sequence, in whole pages; or entries of them
   // Devices of those that share a sequence's tokens, or a state, that hold the
   // same heads, rounded down; all of them for a latent.
   int64_t copies = 1;

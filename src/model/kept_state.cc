@@ -43,6 +43,7 @@ class KeptSearch {
               one.kind == ModuleStep::Kind::Section ? all.find_section(one.what)
                                                     : nullptr) {
         block(*section->architecture, one.part);
+        for (const auto& other : section->others) block(*other, one.part);
       }
       steps(all, one.steps, one.kept);
       for (const ModuleCase& each : one.cases) {
@@ -77,7 +78,7 @@ std::string state_key(const LayerState& state) {
     }
     const int64_t dtype = each.dtype ? static_cast<int64_t>(*each.dtype) : -1;
     for (const int64_t number : {static_cast<int64_t>(each.per), each.heads,
-                                 each.width, each.tokens, dtype}) {
+                                 each.width, each.tokens, each.every, dtype}) {
       key += std::to_string(number) + ",";
     }
   }
@@ -220,7 +221,8 @@ class KeptWalk {
       for (const auto& [name, part] : dim.parts) self(self, part);
     };
     for (const KeptStep& one : kept) {
-      for (const auto* each : {&one.when, &one.window, &one.tokens}) {
+      for (const auto* each :
+           {&one.when, &one.window, &one.every, &one.tokens}) {
         if (*each) add(**each);
       }
       for (const DimTree& dim : one.dims) add_dim(add_dim, dim);
@@ -328,6 +330,10 @@ class KeptWalk {
         if (!tokens) return false;
         tensor.tokens = *tokens;
       }
+    } else if (one.every) {
+      const auto every = scope.integer(*one.every, 1, kMaxDim);
+      if (!every) return false;
+      tensor.every = *every;
     } else {
       const auto tokens =
           one.window ? scope.integer(*one.window, kUnknownWindow, kMaxDim)

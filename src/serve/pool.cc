@@ -261,7 +261,7 @@ std::optional<std::vector<CacheLayer>> cache_layers(const ModelFacts& facts,
     if (!kept) return std::nullopt;
     CacheLayer layer;
     for (const KvLayer& one : *kept) {
-      if (one.source != 0) return std::nullopt;
+      if (one.source != 0 || one.every > 1) return std::nullopt;
       const auto bytes =
           kv_bytes(kv_share(one, sharding, request), one.dtype.value_or(dtype));
       const auto sum =

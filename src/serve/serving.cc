@@ -76,21 +76,26 @@ std::optional<std::vector<StageRange>> ranges_of(const ServedModel& model,
   return ranges;
 }
 
-bool needs_encoder(const ModelFacts& facts) {
+// What of the cache is not counted for engines; "" where all is.
+std::string_view uncounted(const ModelFacts& facts) {
   const auto layers = kv_layers(facts);
-  return layers && std::any_of(layers->begin(), layers->end(),
-                               [](const KvLayer& l) { return l.source != 0; });
+  if (!layers) return "";
+  for (const KvLayer& layer : *layers) {
+    if (layer.source != 0) return "what a decoder keeps of an encoder's tokens";
+    if (layer.every > 1) return "what becomes of several tokens together";
+  }
+  return "";
 }
 
 std::optional<std::vector<CacheLayer>> layers_of(const Manifest& manifest,
                                                  const StageRange& range,
                                                  const ServingInput& input,
                                                  Diagnostics& diags) {
-  if (needs_encoder(manifest.facts)) {
-    return diags.error(Code::MissingFacts, {},
-                       "what a decoder keeps of an encoder's tokens is not "
-                       "counted for " +
-                           std::string(input.engine->title));
+  if (const auto what = uncounted(manifest.facts); !what.empty()) {
+    return diags.error(
+        Code::MissingFacts, {},
+        std::string(what) + " is not counted for " +
+            std::string(input.engine->title));
   }
   auto layers = cache_layers(manifest.facts, range.begin, range.end,
                              input.mesh.tp, input.kv_dtype);

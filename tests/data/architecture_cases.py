@@ -518,3 +518,64 @@ for tie in False, True:
 add("kimi_k25", "sizes", "Kimi_K25ForConditionalGeneration", text_config=dict(V3, model_type="deepseek_v3", hidden_size=40), projection_hidden_size=40, tie_word_embeddings=False,
     vision_config=dict(K25_VISION, hidden_size=40, merge_kernel_size=[2, 3]))
 add("kimi_k25", "base", "Kimi_K25Model", text_config=dict(V3, model_type="deepseek_v3"), vision_config=K25_VISION, projection_hidden_size=32)
+
+# Types of transformers 5.23
+KV = dict(DENSE, num_key_value_heads=2)
+LATENT = dict(DENSE, num_key_value_heads=4, kv_lora_rank=8, q_lora_rank=12, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=5,
+              moe_intermediate_size=20, n_routed_experts=4, num_experts_per_tok=2)
+for kind in "internlm3", "iquestcoder":
+    add(kind, "plain", "LlamaForCausalLM", **KV)
+    add(kind, "biases, tied", "LlamaForCausalLM", **{**KV, "num_key_value_heads": 4}, head_dim=10, attention_bias=True, mlp_bias=True, tie_word_embeddings=True)
+    add(kind, "base", "LlamaModel", **KV, head_dim=None)
+add("mistral4", "plain", "Mistral4ForCausalLM", **LATENT)
+add("mistral4", "dense before", "Mistral4ForCausalLM", **{**LATENT, "num_hidden_layers": 3}, first_k_dense_replace=1, n_shared_experts=2,
+    attention_bias=True, tie_word_embeddings=True)
+add("mistral4", "base", "Mistral4Model", **{**LATENT, "q_lora_rank": None})
+add("mistral4", "labels", "Mistral4ForSequenceClassification", **LATENT, num_labels=5)
+add("axk1", "plain", "AXK1ForCausalLM", **{**LATENT, "num_hidden_layers": 3})
+add("axk1", "kinds", "AXK1ForCausalLM", **{**LATENT, "num_hidden_layers": 3}, mlp_layer_types=["sparse", "dense", "sparse"], attention_bias=True,
+    n_shared_experts=2, tie_word_embeddings=True)
+add("axk1", "old keys", "AXK1Model", **{**LATENT, "num_hidden_layers": 5}, first_k_dense_replace=2, moe_layer_freq=2)
+COHERE = dict(KV, head_dim=10, num_experts=3, num_experts_per_tok=2)
+add("cohere2_moe", "plain", "Cohere2MoeForCausalLM", **COHERE)
+add("cohere2_moe", "dense before", "Cohere2MoeForCausalLM", **{**COHERE, "num_hidden_layers": 5}, first_k_dense_replace=2,
+    prefix_dense_intermediate_size=72, num_shared_experts=2, attention_bias=True, tie_word_embeddings=False)
+add("cohere2_moe", "kinds", "Cohere2MoeModel", **{**COHERE, "num_hidden_layers": 3, "num_key_value_heads": None}, mlp_layer_types=["sparse", "dense", "sparse"],
+    rms_norm_eps=1e-6)
+LAGUNA = dict(KV, head_dim=8, num_experts=3, num_experts_per_tok=2, moe_intermediate_size=20, shared_expert_intermediate_size=28, num_hidden_layers=3)
+add("laguna", "plain", "LagunaForCausalLM", **LAGUNA)
+add("laguna", "heads by layer", "LagunaForCausalLM", **LAGUNA, num_attention_heads_per_layer=[4, 6, 2], gating="per-element", attention_bias=True,
+    layer_types=["full_attention", "sliding_attention", "sliding_attention"], tie_word_embeddings=True)
+add("laguna", "kinds", "LagunaModel", **LAGUNA, mlp_layer_types=["sparse", "dense", "sparse"], gating="per-head")
+LFM = dict(KV, head_dim=10, num_hidden_layers=6, pad_token_id=0, bos_token_id=1, eos_token_id=2)
+add("lfm3", "plain", "Lfm3ForCausalLM", **LFM)
+add("lfm3", "kinds", "Lfm3ForCausalLM", **{**LFM, "num_hidden_layers": 3}, layer_types=["sliding_attention", "conv", "full_attention"], conv_bias=True,
+    attention_bias=True, conv_L_cache=3, tie_word_embeddings=False)
+add("lfm3", "no gates", "Lfm3Model", **LFM, use_attention_gate=False, use_sandwich_norm=False)
+GLMV = dict(hidden_size=24, out_hidden_size=32, intermediate_size=40, depth=2, num_heads=2, image_size=56)
+GLMT = dict(KV, pad_token_id=0)
+GLMM = dict(GLMT, moe_intermediate_size=20, n_routed_experts=4, n_shared_experts=2, num_experts_per_tok=2, num_hidden_layers=3)
+for kind, name, text in ("glm4v", "Glm4v", GLMT), ("glm4v_moe", "Glm4vMoe", GLMM), ("glm46v", "Glm46V", GLMT):
+    typed = [dict(model_type="glm4v_text"), dict(model_type="glm4v_vision")] if kind == "glm46v" else [{}, {}]
+    add(kind, "plain", f"{name}ForConditionalGeneration", text_config={**text, **typed[0]}, vision_config={**GLMV, **typed[1]})
+    add(kind, "biases, tied", f"{name}ForConditionalGeneration", text_config={**text, **typed[0], "num_key_value_heads": 4}, tie_word_embeddings=True,
+        vision_config={**GLMV, **typed[1], "attention_bias": True, "spatial_merge_size": 3, "temporal_patch_size": 3, "patch_size": 8})
+    add(kind, "base", f"{name}Model", text_config={**text, **typed[0]}, vision_config={**GLMV, **typed[1]})
+add("glm4v_text", "plain", "Glm4vTextModel", **GLMT)
+add("glm4v_moe_text", "plain", "Glm4vMoeTextModel", **GLMM)
+add("glm4v_moe_text", "head_dim", "Glm4vMoeTextModel", **GLMM, head_dim=10, first_k_dense_replace=2, attention_bias=False)
+PIXTRAL = dict(model_type="pixtral", hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=2, head_dim=12, image_size=28, patch_size=14)
+add("mistral3", "with mistral4", "Mistral3ForConditionalGeneration", text_config=dict(LATENT, model_type="mistral4"), vision_config=PIXTRAL)
+add("mistral3", "with mistral4, dense before", "Mistral3ForConditionalGeneration", vision_config=PIXTRAL, tie_word_embeddings=True,
+    text_config=dict(LATENT, model_type="mistral4", first_k_dense_replace=1, n_shared_experts=2, num_hidden_layers=3), spatial_merge_size=3)
+TOWER = dict(hidden_size=24, intermediate_size=40, depth=4, num_heads=2, out_hidden_size=32, num_position_embeddings=16)
+for kind, name, text in ("qwen3_vl", "Qwen3VL", KV), ("qwen3_vl_moe", "Qwen3VLMoe", dict(KV, moe_intermediate_size=20, num_experts=3, num_experts_per_tok=2)):
+    for inner in [0, 2], [3], []:
+        add(kind, f"mergers behind {inner}", f"{name}ForConditionalGeneration",
+            text_config=dict(text, head_dim=10, pad_token_id=0, rope_scaling=dict(rope_type="default", mrope_section=[2, 2, 1])),
+            vision_config=dict(TOWER, deepstack_visual_indexes=inner))
+GPT = dict(vocab_size=96, n_embd=32, n_layer=2, n_head=4, n_positions=20)
+add("gpt2", "two heads", "GPT2DoubleHeadsModel", **GPT)
+add("gpt2", "two heads, wide", "GPT2DoubleHeadsModel", **GPT, summary_proj_to_labels=False, tie_word_embeddings=False)
+add("gpt2", "two heads, no matrix", "GPT2DoubleHeadsModel", **GPT, summary_use_proj=False)
+add("kimi_k25_vision", "alone", "Kimi_K25VisionModel", **K25_VISION)

@@ -1131,11 +1131,18 @@ def newer_last(recording):
     return [int(n) for n in re.findall(r"\d+", recording["transformers"])[:3]]
 
 
+# What a class of transformers 4 calls itself, where the Auto classes call it otherwise.
+CALLS_ITSELF = {"Glm4vMoe_text": "glm4v_moe_text"}
+
+
 def merge(files, out):
     recordings = []
     for name in files:
         with open(name) as f:
             recordings.append(json.load(f))
+        types = recordings[-1]["types"]
+        if recordings[-1]["transformers"].startswith("4"):
+            types.update({own: types[known] for own, known in CALLS_ITSELF.items() if known in types})
     recordings.sort(key=newer_last)
     lines = []
     for kind in sorted({k for r in recordings for k in r["types"]}):

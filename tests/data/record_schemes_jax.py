@@ -90,10 +90,21 @@ RELEASED = [("released 3 + 4", dict(V4, num_hidden_layers=7, num_hash_layers=3, 
                                     compress_ratios=[128, 0, 128, 4, 0]))]
 VISION = dict(hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=2, image_size=28, patch_size=14)
 EXTRA["gemma3"] = [dict(text_config=given, vision_config=VISION, mm_tokens_per_image=4) for given in EXTRA["gemma3_text"]]
+EXTRA["gemma4"] = [dict(text_config=given, vision_config=dict(VISION, head_dim=12, global_head_dim=12, num_key_value_heads=2)) for given in EXTRA["gemma4_text"]]
+LLAMA = dict(BASE, num_key_value_heads=2)
+EXTRA["llava"] = [dict(text_config=dict(LLAMA, model_type="llama"), vision_config=dict(VISION, model_type="clip_vision_model", projection_dim=16)),
+                  dict(text_config=dict(LLAMA, model_type="mistral", head_dim=10), vision_config=dict(VISION, model_type="clip_vision_model", projection_dim=16),
+                       multimodal_projector_bias=False)]
+EXTRA["mistral3"] = [dict(text_config=dict(LLAMA, model_type="mistral", head_dim=10), vision_config=dict(VISION, model_type="pixtral", head_dim=12), **more)
+                     for more in ({}, dict(spatial_merge_size=3, multimodal_projector_bias=True))]
+TOWER = dict(hidden_size=24, intermediate_size=40, depth=2, num_heads=2, out_hidden_size=32, patch_size=14, deepstack_visual_indexes=[0])
+EXTRA["qwen3_vl"] = [dict(text_config=dict(LLAMA, head_dim=10), vision_config=TOWER),
+                     dict(text_config=dict(LLAMA, head_dim=8, num_hidden_layers=2), vision_config=dict(TOWER, depth=3, num_position_embeddings=16))]
 EXTRA["llama4"] = [dict(text_config=given, vision_config=VISION) for given in EXTRA["llama4_text"]]
 EXTRA["gpt_oss"].append(dict(EXTRA["gpt_oss"][0], num_hidden_layers=4, layer_types=["sliding_attention", "full_attention"] * 2))
 EXTRA_CLASSES = {"gpt2": "GPT2LMHeadModel", "gpt_oss": "GptOssForCausalLM", "deepseek_v3": "DeepseekV3ForCausalLM",
-                 "gemma3": "Gemma3ForConditionalGeneration", "gemma4_text": "Gemma4ForCausalLM", "llama4": "Llama4ForConditionalGeneration"}
+                 "gemma4": "Gemma4ForConditionalGeneration", "llava": "LlavaForConditionalGeneration", "mistral3": "Mistral3ForConditionalGeneration",
+                 "qwen3_vl": "Qwen3VLForConditionalGeneration", "gemma3": "Gemma3ForConditionalGeneration", "gemma4_text": "Gemma4ForCausalLM", "llama4": "Llama4ForConditionalGeneration"}
 NOISE = re.compile(
     r"dropout|pdrop|_token_id$|^(bos|eos|pad|sep)_|initializer|^use_cache$|^rope_|"
     r"^(architectures_|pretraining_tp|output_(?!embedding)|return_|_name_or_path|router_|"
@@ -118,8 +129,15 @@ def causal(class_name):
     return class_name.endswith(("ForCausalLM", "LMHeadModel"))
 
 
+# Classes of sequence classification: of each type one plain config and one that is tied.
+CLASSIFIERS = {
+    "llama": "Llama", "mistral": "Mistral", "mixtral": "Mixtral", "qwen2": "Qwen2", "qwen3": "Qwen3", "qwen2_moe": "Qwen2Moe", "qwen3_moe": "Qwen3Moe",
+    "gemma": "Gemma", "gemma2": "Gemma2", "gemma3_text": "Gemma3Text", "glm": "Glm", "glm4": "Glm4", "gpt_oss": "GptOss", "smollm3": "SmolLM3",
+    "seed_oss": "SeedOss", "exaone4": "Exaone4"}
+
+
 def cases():
-    """(model type, case, config, made by this transformers) of causal language models."""
+    """(model type, class, case, config, made by this transformers)."""
     import architecture_cases
     import record_architectures
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
@@ -140,9 +158,15 @@ def cases():
         todo += [(model_type, f"extra {number}", names.get(model_type), given) for number, given in enumerate(listed)]
     for model_type, case, class_name, given in todo:
         if model_type in CONFIG_MAPPING and class_name:
-            yield model_type, case, lambda m=model_type, c=class_name, g=given: saved(m, c, g)
+            yield model_type, class_name, case, lambda m=model_type, c=class_name, g=given: saved(m, c, g)
     for case, config in RELEASED:
-        yield config["model_type"], case, lambda c=config: c
+        yield config["model_type"], config["architectures"][0], case, lambda c=config: c
+    for model_type, stem in CLASSIFIERS.items():
+        base, changes = record_architectures.CASES.get(model_type) or (EXTRA[model_type][0], [{}])
+        for case, more in ("classifier", {}), ("classifier, tied", dict(tie_word_embeddings=True)):
+            given = {**base, **changes[0], **more, "num_labels": 5}
+            name = stem + "ForSequenceClassification"
+            yield model_type, name, case, lambda m=model_type, c=name, g=given: saved(m, c, g)
     # One of each type as transformers 4 wrote it.
     seen = set()
     for row in rows:
@@ -151,7 +175,7 @@ def cases():
         if model_type in seen or not config["transformers_version"].startswith("4"):
             continue
         seen.add(model_type)
-        yield model_type, row["case"] + ", transformers 4", lambda c=config: c
+        yield model_type, config["architectures"][0], row["case"] + ", transformers 4", lambda c=config: c
 
 
 def folded(tensors):
@@ -173,18 +197,22 @@ class EasyDel:
         easydel.LlamaConfig  # fills the registry
         from easydel.infra.factory import TaskType, registry
 
-        self.registry, self.task = registry, TaskType.CAUSAL_LM
-        self.types = set(registry._task_registry[self.task]) - LEFT_OUT
+        self.registry = registry
+        self.tasks = {"ForCausalLM": TaskType.CAUSAL_LM, "LMHeadModel": TaskType.CAUSAL_LM,
+                      "ForConditionalGeneration": TaskType.IMAGE_TEXT_TO_TEXT, "ForSequenceClassification": TaskType.SEQUENCE_CLASSIFICATION}
         self.jnp, self.nnx = jnp, nnx
         self.by = "easydel " + easydel.__version__
 
-    def has(self, model_type):
-        return model_type in self.types
+    def task(self, class_name):
+        return next((task for end, task in self.tasks.items() if class_name.endswith(end)), None)
+
+    def has(self, model_type, class_name):
+        return model_type not in LEFT_OUT and model_type in self.registry._task_registry.get(self.task(class_name), ())
 
     def tensors(self, model_type, config):
         from eformer.pytree import named_tree_map
 
-        found = self.registry.get_module_registration(self.task, model_type)
+        found = self.registry.get_module_registration(self.task(config["architectures"][0]), model_type)
         skip = ("architectures", "transformers_version", "model_type", "dtype", "torch_dtype", "quantization_config")
         made = found.config(**{k: v for k, v in json.loads(json.dumps(config)).items() if k not in skip})
         f32 = self.jnp.float32
@@ -208,8 +236,8 @@ class EasyDelLinen:
         self.jax, self.jnp = jax, jnp
         self.by = "easydel " + easydel.__version__
 
-    def has(self, model_type):
-        return model_type in self.types
+    def has(self, model_type, class_name):
+        return model_type in self.types and causal(class_name)
 
     def tensors(self, model_type, config):
         from flax.traverse_util import flatten_dict
@@ -341,6 +369,7 @@ MAXTEXT = {
     "olmo3": lambda c: maxtext_dense(c, "olmo3-7b"),
     # The text part alone: `use_multimodal` is off by default.
     "gemma3": lambda c: maxtext_dense(c["text_config"], "gemma3-4b"),
+    "gemma4": lambda c: maxtext_gemma4(c["text_config"]),
     "llama4": lambda c: maxtext_llama4(c["text_config"]),
 }
 
@@ -363,8 +392,8 @@ class MaxText:
         self.by = "maxtext " + importlib.metadata.version("maxtext")
         self.witness = {}
 
-    def has(self, model_type):
-        return model_type in MAXTEXT
+    def has(self, model_type, class_name):
+        return model_type in MAXTEXT and not class_name.endswith("ForSequenceClassification")
 
     def tensors(self, model_type, config):
         overrides = MAXTEXT[model_type](config)
@@ -444,6 +473,7 @@ def main():
     parser.add_argument("program", choices=PROGRAMS)
     parser.add_argument("out")
     parser.add_argument("--types", type=lambda s: s.split(","), default=None)
+    parser.add_argument("--class", dest="of", default="", help="only classes whose names end so")
     args = parser.parse_args()
 
     os.environ["JAX_PLATFORMS"] = "cpu"
@@ -456,8 +486,8 @@ def main():
     if args.types and os.path.exists(args.out):
         lines = [line for line in open(args.out) if json.loads(line)["config"]["model_type"] not in args.types]
     known = set()
-    for model_type, case, make in cases():
-        if args.types and model_type not in args.types or not program.has(model_type):
+    for model_type, class_name, case, make in cases():
+        if args.types and model_type not in args.types or not program.has(model_type, class_name) or not class_name.endswith(args.of):
             continue
         try:
             config = make()

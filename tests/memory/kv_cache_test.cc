@@ -62,6 +62,31 @@ TEST_CASE("a latent has no heads, so every tensor-parallel rank holds it") {
         int64_t{2} * 5 * 61 * 576 * 2);
 }
 
+TEST_CASE("of every so many tokens one entry is kept, of the others none") {
+  ModelFacts facts;
+  facts.state.kinds = {{true,
+                        {{.name = "kv", .width = 8, .tokens = 4},
+                         {.name = "compressed", .width = 8, .every = 4}}}};
+  facts.state.layers = {0};
+  const auto layers = layers_of(facts);
+  REQUIRE(layers.size() == 2);
+  CHECK(kv_kinds(layers).size() == 2);
+  const std::vector<KvLayer> compressed = {layers[1]};
+  for (const auto& [tokens, entries] :
+       {std::pair{3, 0}, {4, 1}, {11, 2}, {12, 3}, {4000, 1000}}) {
+    CAPTURE(tokens);
+    const KvRequest request{.seq = tokens, .dtype = DType::I8};
+    CHECK(bytes_of(compressed, {}, request) == entries * 8);
+    CHECK(bytes_of(layers, {}, request) ==
+          (entries + std::min(tokens, 4)) * 8);
+  }
+  // Whole pages, of as many entries as 16 tokens become; devices share entries.
+  CHECK(bytes_of(compressed, {},
+                 {.seq = 36, .dtype = DType::I8, .block = 16}) == 12 * 8);
+  CHECK(bytes_of(compressed, {.sequence = 2},
+                 {.seq = 14, .dtype = DType::I8}) == 2 * 8);
+}
+
 TEST_CASE("windows bound a layer's tokens, and values may be wider than keys") {
   ModelFacts facts = heads_facts(2, 1, 3);
   facts.value_dim = 5;

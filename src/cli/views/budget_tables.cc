@@ -383,6 +383,9 @@ namespace {
 std::string kind_text(const KvLayer& layer) {
   std::string text =
       layer.window > 0 ? "window " + count_text(layer.window) : "all tokens";
+  if (layer.every > 1) {
+    text = "one for " + count_text(layer.every) + " tokens";
+  }
   if (layer.source != 0) text = "tokens of the encoder";
   if (layer.latent > 0) text += ", latent";
   if (!layer.name.empty()) text += ", " + std::string(layer.name);

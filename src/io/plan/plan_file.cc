@@ -164,6 +164,10 @@ void PlanWriter::kept(const KeptTensor& kept) {
     key("tokens");
     number(kept.tokens);
   }
+  if (kept.every != 1) {
+    key("every");
+    number(kept.every);
+  }
   if (kept.dtype) {
     key("dtype");
     text(dtype_name(*kept.dtype));

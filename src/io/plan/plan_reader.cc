@@ -345,7 +345,8 @@ bool PlanReader::read_kept(JsonReader& json, KeptTensor& kept) {
     for (const auto& [name, member] :
          {std::pair{"heads", &KeptTensor::heads},
           std::pair{"width", &KeptTensor::width},
-          std::pair{"tokens", &KeptTensor::tokens}}) {
+          std::pair{"tokens", &KeptTensor::tokens},
+          std::pair{"every", &KeptTensor::every}}) {
       if (key == name) return json.size("`" + key + "`", kept.*member);
     }
     std::string text;
@@ -366,7 +367,8 @@ bool PlanReader::read_kept(JsonReader& json, KeptTensor& kept) {
   });
   constexpr int64_t kMost = int64_t{1} << 40;
   return good && ((kept.width > 0 && kept.heads <= kMost &&
-                   kept.width <= kMost && kept.tokens <= kMost) ||
+                   kept.width <= kMost && kept.tokens <= kMost &&
+                   kept.every > 0 && kept.every <= kMost) ||
                   json.malformed(where, "what a layer keeps has no size"));
 }
 

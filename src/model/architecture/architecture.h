@@ -107,6 +107,8 @@ struct KeptStep {
   // Of a cache: tokens that are kept, 0 for all; none: as the table `window`
   // says.
   std::optional<Expression> window;
+  // Of a cache: how many tokens become one entry; none: 1.
+  std::optional<Expression> every;
   // Of a cache of what an encoder gives: how many tokens that are.
   bool source = false;
   std::optional<Expression> tokens;  // none: it depends on the input
@@ -302,6 +304,8 @@ struct ConfigSection {
   Span where;
   std::string key;
   std::shared_ptr<const Architecture> architecture;
+  // Those that it has instead where its `model_type` is one of theirs.
+  std::vector<std::shared_ptr<const Architecture>> others;
   // It is that of the section's own `model_type`, and the one above where it
   // has none.
   bool by_model_type = false;

@@ -26,7 +26,10 @@ class NameCheck {
     }
     for (const ConfigSection& section : all.sections) {
       for (const ValueRule& rule : section.architecture->values) {
-        global.insert(section.name + "." + rule.name);
+        const bool everywhere = std::all_of(
+            section.others.begin(), section.others.end(),
+            [&](const auto& other) { return other->find_value(rule.name); });
+        if (everywhere) global.insert(section.name + "." + rule.name);
       }
     }
     global.insert(std::string(kSavedBy));
@@ -118,7 +121,8 @@ class NameCheck {
 
   void check_kept(const std::vector<KeptStep>& steps, const Known& known) {
     for (const KeptStep& step : steps) {
-      for (const auto* value : {&step.when, &step.window, &step.tokens}) {
+      for (const auto* value :
+           {&step.when, &step.window, &step.every, &step.tokens}) {
         if (*value) check(**value, known);
       }
       for (const DimTree& dim : step.dims) check_dim(dim, known);
@@ -179,10 +183,15 @@ class NameCheck {
     const ConfigSection* section = all.find_section(step.what);
     if (section == nullptr) {
       refuse(step.where, "there is no section " + in_backticks(step.what));
-    } else if (!section->architecture->blocks.contains(step.part)) {
-      refuse(step.where, in_backticks(section->architecture->name) +
-                             " has no block " + in_backticks(step.part));
+      return;
     }
+    const auto check_one = [&](const Architecture& one) {
+      if (one.blocks.contains(step.part)) return;
+      refuse(step.where, in_backticks(one.name) + " has no block " +
+                             in_backticks(step.part));
+    };
+    check_one(*section->architecture);
+    for (const auto& other : section->others) check_one(*other);
   }
 
   const Architecture& all_;

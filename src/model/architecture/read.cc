@@ -271,13 +271,41 @@ class ArchitectureReader {
     return false;
   }
 
+  std::shared_ptr<const Architecture> known_architecture(const Node& name) {
+    auto found = find_(name.text());
+    if (found == nullptr) {
+      reader_.refuse(name.span(), "there is no architecture " +
+                                      in_backticks(name.text()));
+    }
+    return found;
+  }
+
+  bool read_others(const Node& node, ConfigSection& section) {
+    const auto list = node.find("others");
+    if (!list) return true;
+    if (!require(*list, NodeKind::List, "`others`", diags_)) return false;
+    for (size_t i = 0; i < list->size(); ++i) {
+      auto other = known_architecture(list->item(i));
+      if (other == nullptr) return false;
+      if (other->model_types.empty()) {
+        reader_.refuse(list->item(i).span(),
+                       in_backticks(other->name) +
+                           " has no `model_types` by which to choose it");
+        return false;
+      }
+      section.others.push_back(std::move(other));
+    }
+    return true;
+  }
+
   void read_sections(const Node& map, Architecture& result) {
     if (!require(map, NodeKind::Map, "`sections`", diags_)) return;
     for (size_t i = 0; i < map.size(); ++i) {
       const Node node = map.item(i);
       if (!require(node, NodeKind::Map, "a section", diags_) ||
           !reader_.known_keys(node,
-                              {"key", "architecture", "any", "defaults"})) {
+                              {"key", "architecture", "others", "any",
+                               "defaults"})) {
         continue;
       }
       const auto key = node.find("key");
@@ -287,15 +315,12 @@ class ArchitectureReader {
                        "a section has `key` and `architecture`");
         continue;
       }
-      auto of = find_(name->text());
-      if (of == nullptr) {
-        reader_.refuse(name->span(), "there is no architecture " +
-                                         in_backticks(name->text()));
-        continue;
-      }
+      auto of = known_architecture(*name);
+      if (of == nullptr) continue;
       ConfigSection section{std::string(map.key(i)), map.key_span(i),
                             std::string(key->text()), std::move(of)};
-      if (section_flag(node, "any", section.by_model_type) &&
+      if (read_others(node, section) &&
+          section_flag(node, "any", section.by_model_type) &&
           section_flag(node, "defaults", section.has_defaults)) {
         result.sections.push_back(std::move(section));
       }

@@ -339,7 +339,7 @@ std::optional<KeptStep> StepReader::kept_step(const Node& node) {
   const std::string_view what = node.key(0);
   std::vector<std::string> known = {std::string(what), "when"};
   if (what == "cache") {
-    known.insert(known.end(), {"of", "window", "tokens"});
+    known.insert(known.end(), {"of", "window", "every", "tokens"});
   } else if (what == "state") {
     result.kind = KeptStep::Kind::State;
     known.insert(known.end(), {"shape", "dtype"});
@@ -395,6 +395,16 @@ bool StepReader::kept_elements(const Node& node, KeptStep& result) {
   result.source = tokens.has_value();
   if (window) result.window = expression(*window);
   if (window && !result.window) return false;
+  if (const auto every = node.find("every")) {
+    if (window || tokens) {
+      refuse(every->span(),
+             "`every` is of all tokens that are generated: beside it there is "
+             "neither `window` nor `tokens`");
+      return false;
+    }
+    result.every = expression(*every);
+    if (!result.every) return false;
+  }
   if (tokens && tokens->text() != kSource) {
     result.tokens = expression(*tokens);
     if (!result.tokens) return false;

@@ -181,9 +181,18 @@ std::shared_ptr<const Architecture> section_architecture(
   const auto node = reader.find("model_type");
   if (!node || node->text().empty()) return section.architecture;
   const std::string_view type = node->text();
-  const auto& expected = section.architecture->model_types;
-  if (expected.empty() ||
-      std::find(expected.begin(), expected.end(), type) != expected.end()) {
+  auto expected = section.architecture->model_types;
+  const auto has = [&](const Architecture& one) {
+    const auto& types = one.model_types;
+    return std::find(types.begin(), types.end(), type) != types.end();
+  };
+  for (const auto& other : section.others) {
+    if (has(*other)) return other;
+    expected.insert(expected.end(), other->model_types.begin(),
+                    other->model_types.end());
+  }
+  if (section.architecture->model_types.empty() ||
+      has(*section.architecture)) {
     return section.architecture;
   }
   if (section.by_model_type) {
