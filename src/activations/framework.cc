@@ -100,6 +100,19 @@ std::vector<Fp8Recipe> make_recipes() {
 
 }  // namespace
 
+std::array<Keeping, kKeepings> ways_of(Kernels kernels) {
+  using K = Keeping;
+  switch (kernels) {
+    case Kernels::Any:
+      break;
+    case Kernels::Fused:
+      return {K::Fused, K::Fused, K::Fused};
+    case Kernels::Eager:
+      return {K::Fused, K::Eager, K::Eager};
+  }
+  return {K::Least, K::Fused, K::Eager};
+}
+
 std::span<const Fp8Recipe> fp8_recipes() {
   static const std::vector<Fp8Recipe> kAll = make_recipes();
   return kAll;

@@ -79,6 +79,8 @@ enum class Kernels : uint8_t {
           // Transformer Engine)
   Eager,  // operation by operation (PyTorch without compilation)
 };
+// How activations are kept in each of the three answers.
+std::array<Keeping, kKeepings> ways_of(Kernels kernels);
 
 // How products of layers with their weights are computed in 8 bits, and what is
 // held for that. Weights, gradients and state stay as they are (fp8 weights are

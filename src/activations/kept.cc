@@ -121,7 +121,9 @@ class Reading {
       }
     }
     if (gradient.result) found.registers.push_back(view_.at(i).result);
-    if (options_.weighs_in_experts && view_.op(i) == "combine") {
+    const bool may_weigh =
+        options_.weighs_in_experts || keeping_ == Keeping::Least;
+    if (may_weigh && view_.op(i) == "combine") {
       read_weighed(i, found);
     }
     if (keeping_ == Keeping::Eager) keep_steps(i, found);
@@ -154,6 +156,8 @@ class Reading {
   // from what they read; else what the activation gave is kept beside.
   void read_weighed(int i, BackwardReads& found) const {
     std::erase(found.registers, view_.at(i).operands[0]);
+    if (!options_.weighs_in_experts)
+      return;  // at least, whatever the framework
     int product = view_.root(view_.at(i).operands[0]).maker;
     while (view_.op(product) != "einsum" || !view_.computes(product)) {
       if (view_.at(product).kind == Instruction::Kind::Load) return;

@@ -35,20 +35,6 @@ enum Extra : size_t {
 
 using Parts = std::array<Int128, kRows>;
 
-// How activations are kept in each of the three answers.
-std::array<Keeping, kKeepings> ways_of(Kernels kernels) {
-  using K = Keeping;
-  switch (kernels) {
-    case Kernels::Any:
-      break;
-    case Kernels::Fused:
-      return {K::Fused, K::Fused, K::Fused};
-    case Kernels::Eager:
-      return {K::Fused, K::Eager, K::Eager};
-  }
-  return {K::Least, K::Fused, K::Eager};
-}
-
 Int128 sum_of(const Parts& parts) {
   Int128 sum = 0;
   for (const Int128 part : parts) sum += part;

@@ -62,14 +62,31 @@ void add_loss(const StepChangesInput& in, std::vector<StepChange>& changes) {
   }
 }
 
-// Twice as many parts, and so on to one sequence at a time.
+// Whether every device has as many sequences in every micro-batch.
+bool divides(int64_t batch, int64_t microbatches, int64_t shards) {
+  return batch % microbatches == 0 && batch / microbatches % shards == 0;
+}
+
+// More parts, down to one sequence at a time: as many as divide a batch that
+// devices and parts divide now, else twice as many and so on.
 void add_microbatches(const StepChangesInput& in, int64_t shards,
                       std::vector<StepChange>& changes) {
   const int64_t parts = in.request.workload.step.microbatches;
-  const int64_t sequences =
-      ceil_div(ceil_div(*in.request.memory.batch, parts), shards);
-  for (int64_t more = 2 * parts;
-       more <= kMostMicrobatches && more < 2 * sequences * parts; more *= 2) {
+  const int64_t batch = *in.request.memory.batch;
+  const int64_t sequences = ceil_div(ceil_div(batch, parts), shards);
+  std::vector<int64_t> factors;
+  if (divides(batch, parts, shards)) {
+    factors = common_divisors(sequences, sequences, kMostMicrobatches / parts);
+    factors.erase(factors.begin());  // 1
+  } else {
+    for (int64_t factor = 2;
+         factor <= kMostMicrobatches / parts && factor < 2 * sequences;
+         factor *= 2) {
+      factors.push_back(factor);
+    }
+  }
+  for (const int64_t factor : factors) {
+    const int64_t more = parts * factor;
     changes.push_back(
         {ChangeKind::Microbatches, "--microbatches " + std::to_string(more),
          [more](StepOptions& s, BudgetOptions&) { s.microbatches = more; }});
@@ -494,18 +511,22 @@ struct TriedPlan {
   int64_t needed = 0;
 };
 
-// Calls `use` with a trial on another mesh, where there can be one.
+// Calls `use` with a trial on another mesh, where there can be one. `even`: the
+// batch divides as asked for.
 template <typename Use>
 void on_mesh(const StepChangesInput& in, Replanner& replanner, const Mesh& mesh,
-             Use use) {
+             bool even, Use use) {
   const auto again = replanner.on(mesh);
   if (!again) return;
   Steps steps(in.request, in.model, in.session.manifest, again->plan,
               in.session.rules ? &*in.session.rules : nullptr);
-  // More shards of the batch than sequences would be another batch.
-  const int64_t sequences =
-      ceil_div(*in.request.memory.batch, in.request.workload.step.microbatches);
-  if (axes_size(mesh, steps.axes().batch) > sequences) return;
+  // More shards of the batch than sequences would be another batch, and so is
+  // one that does not divide where it did.
+  const int64_t batch = *in.request.memory.batch;
+  const int64_t parts = in.request.workload.step.microbatches;
+  const int64_t shards = axes_size(mesh, steps.axes().batch);
+  if (shards > ceil_div(batch, parts)) return;
+  if (even && !divides(batch, parts, shards)) return;
   Trial trial(in,
               {mesh_flags(in.request.planning, mesh), again->plan,
                again->input.groups, again->input.options},
@@ -513,7 +534,7 @@ void on_mesh(const StepChangesInput& in, Replanner& replanner, const Mesh& mesh,
   use(trial, steps);
 }
 
-void try_meshes(const StepChangesInput& in, Host& host,
+void try_meshes(const StepChangesInput& in, bool even, Host& host,
                 std::vector<TriedStep>& tried) {
   const int64_t usable = in.budget.input.options.limit->usable;
   Replanner replanner(in.request.planning, in.request.memory, in.session, host);
@@ -522,7 +543,7 @@ void try_meshes(const StepChangesInput& in, Host& host,
                    std::min(most_meshes(in.session), kMostSteps));
   const auto one = [&](const Mesh& mesh, int64_t& needed) {
     std::optional<TriedStep> result;
-    on_mesh(in, replanner, mesh, [&](Trial& trial, Steps&) {
+    on_mesh(in, replanner, mesh, even, [&](Trial& trial, Steps&) {
       result = trial.with({});
       if (!result) return;
       needed =
@@ -539,10 +560,11 @@ void try_meshes(const StepChangesInput& in, Host& host,
   for (const OtherMesh& other : meshes) {
     if (other.kind != ChangeKind::Devices) continue;
     std::optional<TriedStep> together;
-    on_mesh(in, replanner, other.mesh, [&](Trial& trial, const Steps& steps) {
-      together =
-          try_together(changes_of(in, other.mesh, steps.axes().batch), trial);
-    });
+    on_mesh(in, replanner, other.mesh, even,
+            [&](Trial& trial, const Steps& steps) {
+              together = try_together(
+                  changes_of(in, other.mesh, steps.axes().batch), trial);
+            });
     if (!together) continue;
     tried.push_back(*std::move(together));
     return;
@@ -566,7 +588,12 @@ std::vector<TriedStep> tried_steps(const StepChangesInput& input, Steps& steps,
       tried.push_back(*std::move(together));
     }
   }
-  if (input.request.planning.find_fixes) try_meshes(input, host, tried);
+  if (input.request.planning.find_fixes) {
+    const bool even = divides(
+        *input.request.memory.batch, input.request.workload.step.microbatches,
+        axes_size(input.session.plan.mesh, steps.axes().batch));
+    try_meshes(input, even, host, tried);
+  }
   return tried;
 }
 

@@ -218,5 +218,16 @@ TEST_CASE("policies of names are read, or refused") {
         "SP010 `--remat custom` does not say where `query_proj=host` is kept");
 }
 
+TEST_CASE("a policy that nobody knows is refused with the nearest name") {
+  Diagnostics diags;
+  CHECK(!read_remat("dot", diags));
+  CHECK(testing::messages(diags).find("SP010") != std::string::npos);
+  CHECK(remat_text(*read_remat("full:block:4", diags)) == "full:block:4");
+  CHECK(remat_text(*read_remat("full:uniform:2", diags)) == "full:uniform:2");
+  CHECK(remat_text(*read_remat("selective:2", diags)) == "selective:2");
+  CHECK(!read_remat("full:block:0", diags));
+  CHECK(!read_remat("", diags));
+}
+
 }  // namespace
 }  // namespace shardplan

@@ -688,16 +688,5 @@ TEST_CASE("what a policy offloads is in host memory, and not on the device") {
   }
 }
 
-TEST_CASE("a policy that nobody knows is refused with the nearest name") {
-  Diagnostics diags;
-  CHECK(!read_remat("dot", diags));
-  CHECK(testing::messages(diags).find("SP010") != std::string::npos);
-  CHECK(remat_text(policy("full:block:4")) == "full:block:4");
-  CHECK(remat_text(policy("full:uniform:2")) == "full:uniform:2");
-  CHECK(remat_text(policy("selective:2")) == "selective:2");
-  CHECK(!read_remat("full:block:0", diags));
-  CHECK(!read_remat("", diags));
-}
-
 }  // namespace
 }  // namespace shardplan
