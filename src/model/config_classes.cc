@@ -42,6 +42,13 @@ std::string ConfigClass::title() const {
          std::string(versions->item(versions->size() - 1).text());
 }
 
+std::string_view ConfigClass::prefix() const {
+  constexpr std::string_view kEnd = "Config";
+  std::string_view name = member("class")->text();
+  if (name.ends_with(kEnd)) name.remove_suffix(kEnd.size());
+  return name;
+}
+
 std::optional<Node> ConfigClass::declared(std::string_view key,
                                           bool older) const {
   std::optional<Node> found;
@@ -128,6 +135,22 @@ std::shared_ptr<const ConfigClass> find_config_class(
   // Any text may be asked for: what is not there is not kept.
   if (result != nullptr) known.emplace(std::string(model_type), result);
   return result;
+}
+
+std::shared_ptr<const ConfigClass> find_config_class(
+    std::span<const std::string> model_types, std::string_view class_name) {
+  std::shared_ptr<const ConfigClass> best;
+  for (const std::string& type : model_types) {
+    auto found = find_config_class(type);
+    if (found == nullptr) continue;
+    const bool is_like = class_name.starts_with(found->prefix());
+    if (best == nullptr ||
+        (is_like && (!class_name.starts_with(best->prefix()) ||
+                     found->prefix().size() > best->prefix().size()))) {
+      best = std::move(found);
+    }
+  }
+  return best;
 }
 
 }  // namespace shardplan

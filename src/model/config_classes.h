@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,8 @@ class ConfigClass {
 
   // "MistralConfig of transformers 5.23.0"
   std::string title() const;
+  // How names of its models begin: "Mistral".
+  std::string_view prefix() const;
   // What the class takes where there is no such key. Empty where that is null,
   // follows from other keys, or the class has no such key. `older`: as
   // transformers 4 has it.
@@ -48,5 +51,9 @@ class ConfigClass {
 // By `model_type`; null where it was not recorded.
 std::shared_ptr<const ConfigClass> find_config_class(
     std::string_view model_type);
+// Of these types that whose models have names like `class_name`, the longest
+// beginning first; else that of the first type.
+std::shared_ptr<const ConfigClass> find_config_class(
+    std::span<const std::string> model_types, std::string_view class_name);
 
 }  // namespace shardplan

@@ -132,7 +132,9 @@ TEST_CASE(
       step.remat = *read_remat(name, diags);
       held[name] = activations_in(bracket_of(4, step));
     }
-    for (const auto& [more, less] : kMoreAndLess) {
+    for (const auto& pair : kMoreAndLess) {
+      const std::string more = pair[0];
+      const std::string less = pair[1];
       CAPTURE(more);
       CAPTURE(less);
       for (size_t k = 0; k < kKeepings; ++k) {

@@ -305,7 +305,7 @@ struct ConfigSection {
   std::string key;
   std::shared_ptr<const Architecture> architecture;
   // Those that it has instead where its `model_type` is one of theirs.
-  std::vector<std::shared_ptr<const Architecture>> others;
+  std::vector<std::shared_ptr<const Architecture>> others = {};
   // It is that of the section's own `model_type`, and the one above where it
   // has none.
   bool by_model_type = false;

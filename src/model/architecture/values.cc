@@ -68,9 +68,12 @@ ModelValues::ModelValues(const Architecture& architecture, ConfigReader& config,
   }
   saved_by_ = ConfigValue::of(saved_by);
   class_ = find_config_class(text_of("model_type"));
-  if (class_ == nullptr && !architecture.model_types.empty()) {
-    class_ = find_config_class(architecture.model_types.front());
-  }
+  if (class_ != nullptr) return;
+  const auto classes = config.at("architectures");
+  const bool has_one = classes && classes->is_list() && classes->size() > 0 &&
+                       classes->item(0).is_string();
+  class_ = find_config_class(architecture.model_types,
+                             has_one ? classes->item(0).text() : "");
 }
 
 void ModelValues::give(std::string_view name, ConfigValue value) {
@@ -191,8 +194,7 @@ std::shared_ptr<const Architecture> section_architecture(
     expected.insert(expected.end(), other->model_types.begin(),
                     other->model_types.end());
   }
-  if (section.architecture->model_types.empty() ||
-      has(*section.architecture)) {
+  if (section.architecture->model_types.empty() || has(*section.architecture)) {
     return section.architecture;
   }
   if (section.by_model_type) {
