@@ -215,9 +215,12 @@ std::vector<KvKind> kv_kinds(const std::vector<KvLayer>& layers) {
   for (const KvLayer& layer : layers) {
     const int64_t dtype =
         layer.dtype ? static_cast<int64_t>(*layer.dtype) : int64_t{-1};
-    const std::array<int64_t, 8> all = {layer.heads,  layer.width,
-                                        layer.latent, layer.window,
-                                        layer.every,  layer.source,
+    const std::array<int64_t, 8> all = {layer.heads,
+                                        layer.width,
+                                        layer.latent,
+                                        layer.window,
+                                        layer.every,
+                                        layer.source,
                                         layer.recurrent ? 1 : 0,
                                         dtype};
     const auto [entry, is_new] =

@@ -21,8 +21,8 @@
 // and replication as in vLLM; the pages of a window as vLLM reserves them.
 //
 // A layer that compresses keeps one entry for every N tokens: of T tokens
-// floor(T / N), a page of them as many as become of B tokens (DeepSeek V4). What
-// is not yet an entry is a state.
+// floor(T / N), a page of them as many as become of B tokens (DeepSeek V4).
+// What is not yet an entry is a state.
 //
 // Cross attention keeps the keys and values of what an encoder gives, as many
 // tokens as that are. A recurrent state is kept per sequence, however long it

@@ -92,10 +92,9 @@ std::optional<std::vector<CacheLayer>> layers_of(const Manifest& manifest,
                                                  const ServingInput& input,
                                                  Diagnostics& diags) {
   if (const auto what = uncounted(manifest.facts); !what.empty()) {
-    return diags.error(
-        Code::MissingFacts, {},
-        std::string(what) + " is not counted for " +
-            std::string(input.engine->title));
+    return diags.error(Code::MissingFacts, {},
+                       std::string(what) + " is not counted for " +
+                           std::string(input.engine->title));
   }
   auto layers = cache_layers(manifest.facts, range.begin, range.end,
                              input.mesh.tp, input.kv_dtype);

@@ -72,13 +72,14 @@ TEST_CASE("of every so many tokens one entry is kept, of the others none") {
   REQUIRE(layers.size() == 2);
   CHECK(kv_kinds(layers).size() == 2);
   const std::vector<KvLayer> compressed = {layers[1]};
-  for (const auto& [tokens, entries] :
+  for (const auto& pair :
        {std::pair{3, 0}, {4, 1}, {11, 2}, {12, 3}, {4000, 1000}}) {
+    const int tokens = pair.first;
+    const int entries = pair.second;
     CAPTURE(tokens);
     const KvRequest request{.seq = tokens, .dtype = DType::I8};
     CHECK(bytes_of(compressed, {}, request) == entries * 8);
-    CHECK(bytes_of(layers, {}, request) ==
-          (entries + std::min(tokens, 4)) * 8);
+    CHECK(bytes_of(layers, {}, request) == (entries + std::min(tokens, 4)) * 8);
   }
   // Whole pages, of as many entries as 16 tokens become; devices share entries.
   CHECK(bytes_of(compressed, {},

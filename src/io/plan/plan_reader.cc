@@ -366,10 +366,10 @@ bool PlanReader::read_kept(JsonReader& json, KeptTensor& kept) {
     return true;
   });
   constexpr int64_t kMost = int64_t{1} << 40;
-  return good && ((kept.width > 0 && kept.heads <= kMost &&
-                   kept.width <= kMost && kept.tokens <= kMost &&
-                   kept.every > 0 && kept.every <= kMost) ||
-                  json.malformed(where, "what a layer keeps has no size"));
+  return good &&
+         ((kept.width > 0 && kept.heads <= kMost && kept.width <= kMost &&
+           kept.tokens <= kMost && kept.every > 0 && kept.every <= kMost) ||
+          json.malformed(where, "what a layer keeps has no size"));
 }
 
 bool PlanReader::read_axis(JsonReader& json) {

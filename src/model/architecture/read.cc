@@ -274,8 +274,8 @@ class ArchitectureReader {
   std::shared_ptr<const Architecture> known_architecture(const Node& name) {
     auto found = find_(name.text());
     if (found == nullptr) {
-      reader_.refuse(name.span(), "there is no architecture " +
-                                      in_backticks(name.text()));
+      reader_.refuse(name.span(),
+                     "there is no architecture " + in_backticks(name.text()));
     }
     return found;
   }
@@ -303,9 +303,8 @@ class ArchitectureReader {
     for (size_t i = 0; i < map.size(); ++i) {
       const Node node = map.item(i);
       if (!require(node, NodeKind::Map, "a section", diags_) ||
-          !reader_.known_keys(node,
-                              {"key", "architecture", "others", "any",
-                               "defaults"})) {
+          !reader_.known_keys(
+              node, {"key", "architecture", "others", "any", "defaults"})) {
         continue;
       }
       const auto key = node.find("key");
