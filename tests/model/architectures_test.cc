@@ -105,5 +105,17 @@ TEST_CASE("configuration classes: defaults by version, and their other names") {
   CHECK(find_config_class("") == nullptr);
 }
 
+TEST_CASE("a config class is found by the model's class where no type tells") {
+  const std::vector<std::string> types = {"t5", "mt5", "umt5"};
+  const auto title_of = [&](std::string_view class_name) {
+    return find_config_class(types, class_name)->title();
+  };
+  CHECK(title_of("MT5ForTokenClassification").starts_with("MT5Config"));
+  CHECK(title_of("UMT5EncoderModel").starts_with("UMT5Config"));
+  CHECK(title_of("T5Model").starts_with("T5Config"));
+  CHECK(title_of("").starts_with("T5Config"));
+  CHECK(find_config_class(std::vector<std::string>{}, "T5Model") == nullptr);
+}
+
 }  // namespace
 }  // namespace shardplan
