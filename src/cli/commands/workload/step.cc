@@ -73,7 +73,8 @@ Table stages_table(const MemoryBracket& bracket) {
 Table reserved_table(const ReservedMemory& reserved, bool for_people) {
   Table table;
   table.id = for_people ? "memory_reserved_for_people" : "memory_reserved";
-  table.title = "What the device has taken from it, with what is not allocated";
+  table.title =
+      "Memory in use on the device, with what is reserved beyond the allocated";
   table.columns = {{"category", for_people ? "" : "category"},
                    {"lower", "at least", Align::Right},
                    {"estimate", "estimate", Align::Right},
