@@ -21,6 +21,27 @@ bool is_plain(DType dtype) {
          dtype == DType::BF16;
 }
 
+// Whether values of `stored` may be those of a matrix, packed. All methods keep
+// 1 to 8 bits of a number, in words of 8 bytes at most; in one dimension, or
+// with one at least as it was.
+bool may_stand_for(const TensorType& stored, const TensorType& matrix) {
+  if (stored.shape.empty() || matrix.shape.empty()) return false;
+  if (stored.shape == matrix.shape) return !is_plain(stored.dtype);
+  const bool is_flat = stored.shape.size() == 1 ||
+                       (stored.shape.size() == 2 && stored.shape.back() == 1);
+  const bool keeps_one = std::any_of(
+      matrix.shape.begin(), matrix.shape.end(), [&](const int64_t size) {
+        return std::find(stored.shape.begin(), stored.shape.end(), size) !=
+               stored.shape.end();
+      });
+  if (!is_flat && !keeps_one) return false;
+  constexpr int kByte = 8;
+  constexpr int kWord = 8 * kByte;
+  const Int128 numbers = matrix.elements();
+  const Int128 bits = Int128{stored.bytes()} * kByte;
+  return bits >= numbers && bits < kByte * numbers + kWord;
+}
+
 // How the packed values of `layers.0.mlp.up_proj.weight` are called, by method
 // (model/architecture/quantised_tensors.cc): GPTQ and AWQ, compressed-tensors,
 // MXFP4; others keep the name.
@@ -44,6 +65,20 @@ const NamedParameter* find_parameter(const ParameterNames& names,
   const bool is_one =
       found != nullptr && found->index < manifest.size() && !found->stacked;
   return is_one ? found : nullptr;
+}
+
+std::nullopt_t refuse_shape(const Manifest& manifest, size_t weight,
+                            const TensorType& matrix, Diagnostics& diags) {
+  return diags
+      .error(Code::UnsupportedConfig, manifest.where(weight),
+             in_backticks(manifest.name(weight)) + " is stored as " +
+                 type_text(manifest.type(weight)) + ", and its config says " +
+                 type_text(matrix))
+      .fact(is_plain(manifest.type(weight).dtype)
+                ? "the shapes differ, and it is too large to be packed"
+                : "packed values take 1 to 8 bits for each number of a matrix, "
+                  "and keep one of its dimensions if they are not flat")
+      .help("is it the config that was saved with these weights?");
 }
 
 std::nullopt_t refuse_trained(const Manifest& manifest, size_t weight,
@@ -169,6 +204,9 @@ std::optional<DequantisedModel> dequantised_model(
     if (is_plain(type.dtype) && type.shape == plain.type(i).shape) {
       add(manifest.name(found->index), type, found->index, false);
       continue;
+    }
+    if (!may_stand_for(type, plain.type(i))) {
+      return refuse_shape(manifest, found->index, plain.type(i), diags);
     }
     if (!is_frozen(found->index)) {
       return refuse_trained(manifest, found->index, diags);

@@ -33,7 +33,8 @@ struct DequantisedModel {
 // `plain` is the model as its config says it was (plain_manifest of
 // io/hf_config); `frozen` is per parameter of `manifest`. Empty, with the
 // reason reported (SP009): a quantised weight is trained, or nothing in
-// `manifest` is what a weight of `plain` could be made of.
+// `manifest` is what a weight of `plain` could be made of, or its shape says
+// that it is of another.
 std::optional<DequantisedModel> dequantised_model(
     const Manifest& manifest, const Manifest& plain,
     const std::vector<bool>& frozen, Diagnostics& diags);

@@ -119,5 +119,44 @@ TEST_CASE("dequantised: what is trained, or cannot be found, is refused") {
         std::string::npos);
 }
 
+TEST_CASE("dequantised: what cannot be the matrix, packed, is refused") {
+  struct Stored {
+    std::string type;  // of `up_proj`, a matrix of 96 x 32
+    bool is_read;
+  };
+  const std::vector<Stored> cases = {
+      {"u8[1536, 1]", true},    // 4 bits
+      {"bf16[768, 1]", true},   // the same, as FSDP shards it
+      {"u8[96, 4]", true},      // 1 bit
+      {"i32[96, 8]", true},     // 8 bits
+      {"u8[]", false},          // nothing says of what
+      {"u8[0]", false},         //
+      {"u8[7, 1]", false},      // too few
+      {"u8[383, 1]", false},    //
+      {"u8[3080, 1]", false},   // too many
+      {"u8[64, 24]", false},    // 4 bits, of another matrix
+      {"bf16[128, 32]", false}  // another vocabulary, or other experts
+  };
+  for (const Stored& each : cases) {
+    CAPTURE(each.type);
+    const Manifest stored =
+        manifest({{"model.embed_tokens.weight", "bf16[64, 32]"},
+                  {"model.layers.0.mlp.up_proj.weight", each.type},
+                  {"model.layers.0.mlp.down_proj.weight", "i8[32, 96]"}});
+    Diagnostics diags;
+    const auto model =
+        dequantised_model(stored, plain(), {true, true, true}, diags);
+    CHECK(model.has_value() == each.is_read);
+    if (each.is_read) continue;
+    CHECK(first_message(diags).find("up_proj.weight` is stored as") !=
+          std::string::npos);
+  }
+  // A scalar of the config is not packed.
+  Diagnostics diags;
+  CHECK_FALSE(dequantised_model(manifest({{"model.scale", "u8[2]"}}),
+                                manifest({{"model.scale", "f32[]"}}), {true},
+                                diags));
+}
+
 }  // namespace
 }  // namespace shardplan
