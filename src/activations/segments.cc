@@ -486,9 +486,9 @@ StepLayers step_layers(const ForwardModel& model,
   layers.cycle = program.cycle;
   layers.layers = model.layers;
   layers.frozen = model.frozen;
-  layers.layer_of.reserve(model.layer_of.size());
-  for (const auto& [layer, name] : model.layer_of) {
-    layers.layer_of.push_back(layer);
+  layers.layer_of.reserve(model.place_of.size());
+  for (const LayerPlace& place : model.place_of) {
+    layers.layer_of.push_back(place.layer);
   }
   return layers;
 }

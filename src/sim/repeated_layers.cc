@@ -41,9 +41,9 @@ std::string with_number(std::string_view name, const NumberIn& at,
 std::vector<int> layer_kinds(const ForwardModel& model, const Plan& plan) {
   using Parts = std::vector<std::pair<int, uint32_t>>;
   std::vector<Parts> parts(static_cast<size_t>(model.layers));
-  for (size_t i = 0; i < model.layer_of.size(); ++i) {
-    const auto& [layer, name] = model.layer_of[i];
-    if (layer < 0 || layer >= model.layers) continue;
+  for (size_t i = 0; i < model.place_of.size(); ++i) {
+    const auto& [layer, name, other] = model.place_of[i];
+    if (layer < 0 || layer >= model.layers || other) continue;
     parts[static_cast<size_t>(layer)].emplace_back(name, plan.placement_of[i]);
   }
   std::map<std::pair<Parts, int64_t>, int> kinds;
@@ -66,9 +66,11 @@ std::vector<int> layer_kinds(const ForwardModel& model, const Plan& plan) {
 std::vector<int> trained_kinds(const ForwardModel& model,
                                const std::vector<int>& kinds) {
   std::vector<std::vector<int>> trained(kinds.size());
-  for (size_t i = 0; i < model.layer_of.size(); ++i) {
-    const auto& [layer, name] = model.layer_of[i];
-    if (layer < 0 || layer >= model.layers || is_frozen(model, i)) continue;
+  for (size_t i = 0; i < model.place_of.size(); ++i) {
+    const auto& [layer, name, other] = model.place_of[i];
+    if (layer < 0 || layer >= model.layers || other || is_frozen(model, i)) {
+      continue;
+    }
     trained[static_cast<size_t>(layer)].push_back(name);
   }
   std::map<std::tuple<int, std::vector<int>, bool>, int> known;
@@ -146,6 +148,17 @@ bool is_one_stack(const Graph& graph) {
       graph.values.begin(), graph.values.end(), [](const Value& value) {
         return value.kind == Value::Kind::Result &&
                value.name.find("." + std::string(kLayer)) != std::string::npos;
+      });
+}
+
+bool reads_others(const Graph& graph, const ForwardModel& model) {
+  return std::any_of(
+      graph.values.begin(), graph.values.end(), [&](const Value& value) {
+        return value.kind == Value::Kind::Parameter &&
+               std::any_of(model.others.begin(), model.others.end(),
+                           [&](const std::string& begin) {
+                             return value.parameter.starts_with(begin);
+                           });
       });
 }
 
@@ -301,6 +314,7 @@ std::optional<RepeatedProgram> of_few_layers(ForwardModel& model,
   Diagnostics quiet;
   const Graph* graph = graph_of(model, cycle->kept, &*cycle, quiet);
   if (graph == nullptr || !is_one_stack(*graph) ||
+      reads_others(*graph, model) ||
       (of.rules != nullptr &&
        !names_no_layer(*graph, *of.rules, *cycle, model.layers))) {
     return std::nullopt;
@@ -339,16 +353,31 @@ ForwardModel forward_model(const Manifest& manifest, RunnableModel given,
   ForwardModel model{&manifest, std::move(given), std::move(windows), pass,
                      layers};
   std::map<std::string, int> numbers;
+  std::map<std::string_view, int64_t>
+      last_of;  // layer, by what names begin with
+  std::vector<std::string_view> begins;
   for (size_t i = 0; i < manifest.size(); ++i) {
     const std::string_view name = manifest.name(i);
     const NumberIn at = first_number(name);
-    const int number = at.number < 0
-                           ? -1
-                           : numbers
-                                 .emplace(with_number(name, at, "*"),
-                                          static_cast<int>(numbers.size()))
-                                 .first->second;
-    model.layer_of.emplace_back(at.number, number);
+    begins.push_back(at.number < 0 ? std::string_view{}
+                                   : name.substr(0, at.begin));
+    LayerPlace place{at.number};
+    if (at.number >= 0) {
+      place.name = numbers
+                       .emplace(with_number(name, at, "*"),
+                                static_cast<int>(numbers.size()))
+                       .first->second;
+      int64_t& last = last_of.emplace(begins.back(), at.number).first->second;
+      last = std::max(last, at.number);
+    }
+    model.place_of.push_back(place);
+  }
+  for (const auto& [begin, last] : last_of) {
+    if (last < layers - 1) model.others.emplace_back(begin);
+  }
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    model.place_of[i].other =
+        model.place_of[i].layer >= 0 && last_of[begins[i]] < layers - 1;
   }
   model.frozen = std::move(frozen);
   return model;

@@ -29,6 +29,15 @@
 
 namespace shardplan {
 
+// Where the name of a parameter says that it is.
+struct LayerPlace {
+  int64_t layer = -1;  // -1: in none
+  int name = -1;       // number of its name without the layer's; -1: none
+  // Names of other layers than those of the forward pass, such as of an encoder
+  // of images, have numbers that say nothing of these.
+  bool other = false;
+};
+
 // A model whose forward pass is known. What plans of it have in common is made
 // once. `manifest` must outlive it.
 struct ForwardModel {
@@ -36,10 +45,11 @@ struct ForwardModel {
   RunnableModel model;
   std::vector<int64_t> windows;  // of its layers; empty: all see all
   ForwardPass pass;
-  int64_t layers = 0;  // of the pass
-  // Per parameter, the layer that its name says, -1 for none, and the number of
-  // its name without it.
-  std::vector<std::pair<int64_t, int>> layer_of = {};
+  int64_t layers = 0;                     // of the pass
+  std::vector<LayerPlace> place_of = {};  // per parameter
+  // What names of other layers begin with: those that end before the last layer
+  // of the pass, so that it does not read them, which is looked at.
+  std::vector<std::string> others = {};
   // Per parameter, whether it is frozen in training; empty: none is. Layers
   // are alike where the same is trained in them, and gradients flow into them.
   std::vector<bool> frozen = {};

@@ -53,6 +53,15 @@ std::string_view last_component(std::string_view name) {
   return dot == name.npos ? name : name.substr(dot + 1);
 }
 
+// The last component with a dot on either side; empty where there is none.
+std::string_view inner_component(std::string_view text) {
+  const size_t last = text.rfind('.');
+  if (last == text.npos || last == 0) return {};
+  const size_t before = text.rfind('.', last - 1);
+  if (before == text.npos) return {};
+  return text.substr(before + 1, last - before - 1);
+}
+
 bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != text.npos;
 }
@@ -113,10 +122,16 @@ bool ModulePatterns::add(ConfigReader& config, std::string_view key,
   }
   if (!marked && pattern.find_first_of("*?") != pattern.npos) {
     entry.glob = compiled(glob_regex(pattern));
+    entry.lead = pattern.find_first_of("*?");
   }
   texts_.insert(entry.text);
-  if (entry.regex != nullptr || entry.glob != nullptr) {
-    patterns_.push_back(entries_.size());
+  const bool is_pattern = entry.regex != nullptr || entry.glob != nullptr;
+  const std::string_view inner = inner_component(entry.text);
+  if (is_pattern) patterns_.push_back(entries_.size());
+  if (is_pattern || inner.empty()) {
+    others_.push_back(entries_.size());
+  } else {
+    by_component_[std::string(inner)].push_back(entries_.size());
   }
   entries_.push_back(std::move(entry));
   return true;
@@ -154,7 +169,8 @@ bool ModulePatterns::means(const Entry& entry, std::string_view name,
                                 nullptr, 0);
     case PatternStyle::Globs:
       if (entry.glob != nullptr) {
-        return RE2::FullMatch(piece(name), *entry.glob);
+        return name.starts_with(text.substr(0, entry.lead)) &&
+               RE2::FullMatch(piece(name), *entry.glob);
       }
       return is_around(text, name);
     case PatternStyle::Suffix:
@@ -163,22 +179,35 @@ bool ModulePatterns::means(const Entry& entry, std::string_view name,
   return false;
 }
 
+bool ModulePatterns::any_means(const std::vector<size_t>& entries,
+                               std::string_view name,
+                               PatternStyle style) const {
+  return std::any_of(entries.begin(), entries.end(),
+                     [&](size_t i) { return means(entries_[i], name, style); });
+}
+
 bool ModulePatterns::matches(std::string_view name, PatternStyle style) const {
   if (has(name)) return true;
   const bool by_name =
       style == PatternStyle::Names || style == PatternStyle::Globs;
-  if (!by_name) {
-    return std::any_of(
-        entries_.begin(), entries_.end(),
-        [&](const Entry& entry) { return means(entry, name, style); });
+  if (by_name) {
+    for (size_t dot = name.find('.');
+         style == PatternStyle::Globs && dot != name.npos;
+         dot = name.find('.', dot + 1)) {
+      if (has(name.substr(0, dot))) return true;
+    }
+    return any_means(patterns_, name, style);
   }
-  for (size_t dot = name.find('.');
-       style == PatternStyle::Globs && dot != name.npos;
-       dot = name.find('.', dot + 1)) {
-    if (has(name.substr(0, dot))) return true;
+  if (any_means(others_, name, style)) return true;
+  for (size_t begin = 0; begin <= name.size() && !by_component_.empty();) {
+    const size_t end = std::min(name.find('.', begin), name.size());
+    const auto found = by_component_.find(name.substr(begin, end - begin));
+    if (found != by_component_.end() && any_means(found->second, name, style)) {
+      return true;
+    }
+    begin = end + 1;
   }
-  return std::any_of(patterns_.begin(), patterns_.end(),
-                     [&](size_t i) { return means(entries_[i], name, style); });
+  return false;
 }
 
 bool ModulePatterns::has_paths() const {

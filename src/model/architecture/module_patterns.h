@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -64,15 +65,25 @@ class ModulePatterns {
     // Of what stands behind `re:`, or of the whole; null where it is none.
     std::shared_ptr<const re2::RE2> regex;
     std::shared_ptr<const re2::RE2> glob;  // null without `*` and `?`
+    size_t lead = 0;  // characters of the glob before the first of these
   };
   static bool means(const Entry& entry, std::string_view name,
                     PatternStyle style);
   bool add(ConfigReader& config, std::string_view key, const Node& item);
+  // Whether one of these entries means the module.
+  bool any_means(const std::vector<size_t>& entries, std::string_view name,
+                 PatternStyle style) const;
 
   std::vector<Entry> entries_;
   std::set<std::string, std::less<>> texts_;
   // Those that are more than a name: of long lists, few.
   std::vector<size_t> patterns_;
+  // Models in FP8 list hundreds of modules, and each of tens of thousands is
+  // asked. Texts that are no pattern mean names alone that contain them, so
+  // that what stands between two dots of a text is a component of the name:
+  // texts by their last one, and the others.
+  std::map<std::string, std::vector<size_t>, std::less<>> by_component_;
+  std::vector<size_t> others_;
 };
 
 }  // namespace shardplan

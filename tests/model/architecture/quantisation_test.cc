@@ -3,7 +3,11 @@
 // libraries store is in tests/io/hf_config/quantised_test.cc.
 #include "model/architecture/quantisation.h"
 
+#include <algorithm>
+#include <array>
 #include <memory>
+#include <optional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -18,16 +22,20 @@ namespace {
 
 using testing::Json;
 
-bool list_matches(const std::string& entry, const std::string& name,
-                  PatternStyle style) {
+std::optional<ModulePatterns> read_list(
+    const std::vector<std::string>& entries) {
   Diagnostics diags;
   const auto document =
       parse_document(std::make_shared<const SourceFile>(
-                         "config.json", Json{{"list", {entry}}}.dump()),
+                         "config.json", Json{{"list", entries}}.dump()),
                      diags);
   ConfigReader config(document->root(), "", diags);
-  const auto patterns =
-      ModulePatterns::read(config, "list", *config.find("list"));
+  return ModulePatterns::read(config, "list", *config.find("list"));
+}
+
+bool list_matches(const std::string& entry, const std::string& name,
+                  PatternStyle style) {
+  const auto patterns = read_list({entry});
   return patterns && patterns->matches(name, style);
 }
 
@@ -68,6 +76,49 @@ TEST_CASE("lists of modules are read as the libraries read them") {
     CHECK(list_matches(row.entry, up, PatternStyle::Globs) == row.globs);
     CHECK(list_matches(row.entry, up, PatternStyle::Suffix) == row.suffix);
   }
+}
+
+TEST_CASE("a long list of modules says what its entries say one by one") {
+  const std::vector<std::string> parts = {
+      "model", "layers", "1",    "12",  "mlp", "up_proj", "up",      "*",
+      "?",     ".*",     "\\d+", "re:", ".",   "(",       "\xc3\xa9"};
+  std::mt19937 random(20261125);
+  const auto text_of = [&](size_t most, size_t kinds) {
+    std::string text;
+    for (size_t n = random() % most + 1; n > 0; --n) {
+      text += parts[random() % kinds];
+      if (n > 1 && random() % 3 > 0) text += '.';
+    }
+    return text;
+  };
+  constexpr std::array<PatternStyle, 6> kStyles = {
+      PatternStyle::Substring, PatternStyle::Prefix, PatternStyle::Modules,
+      PatternStyle::Names,     PatternStyle::Globs,  PatternStyle::Suffix};
+  int meant = 0;
+  for (int trial = 0; trial < 40; ++trial) {
+    std::vector<std::string> entries;
+    for (size_t n = 16 + random() % 16; n > 0; --n) {
+      entries.push_back(text_of(5, parts.size()));
+      // Behind the mark an expression is wanted.
+      if (!read_list({entries.back()})) entries.back() = "re:.*mlp";
+    }
+    const auto all = read_list(entries);
+    REQUIRE(all);
+    for (int i = 0; i < 20; ++i) {
+      const std::string name = text_of(6, 7);
+      for (const PatternStyle style : kStyles) {
+        const bool one = std::any_of(
+            entries.begin(), entries.end(), [&](const std::string& entry) {
+              return read_list({entry})->matches(name, style);
+            });
+        CAPTURE(name);
+        CAPTURE(static_cast<int>(style));
+        CHECK(all->matches(name, style) == one);
+        meant += one ? 1 : 0;
+      }
+    }
+  }
+  CHECK(meant > 200);
 }
 
 Json llama(const Json& quantisation, const Json& more = Json::object()) {
