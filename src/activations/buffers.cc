@@ -5,6 +5,8 @@
 #include <array>
 #include <set>
 #include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "core/fold.h"
@@ -182,8 +184,6 @@ std::string_view first_axis(const Manifest& manifest, size_t i) {
              : std::string_view(found->second.front().axis);
 }
 
-}  // namespace
-
 bool is_multiplied(const Manifest& manifest, const Plan& plan,
                    size_t parameter) {
   constexpr std::array<std::string_view, 3> kOthers = {
@@ -193,6 +193,23 @@ bool is_multiplied(const Manifest& manifest, const Plan& plan,
   return shape.size() > 2 ||
          std::find(kOthers.begin(), kOthers.end(),
                    first_axis(manifest, parameter)) == kOthers.end();
+}
+
+}  // namespace
+
+std::vector<bool> find_multiplied(const Manifest& manifest, const Plan& plan) {
+  // Layers and experts are alike in all that it depends on.
+  std::unordered_map<uint64_t, bool> known;
+  std::vector<bool> result;
+  result.reserve(manifest.size());
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const uint64_t key =
+        (uint64_t{manifest.name_class(i)} << 32U) | plan.placement_of[i];
+    const auto [entry, is_new] = known.try_emplace(key, false);
+    if (is_new) entry->second = is_multiplied(manifest, plan, i);
+    result.push_back(entry->second);
+  }
+  return result;
 }
 
 Int128 local_numbers(const Plan& plan, size_t parameter) {
@@ -205,10 +222,13 @@ WeightShapes weight_shapes(const Manifest& manifest, const Plan& plan,
   using Matrix = std::pair<int64_t, int64_t>;
   std::set<Matrix> in_layers;
   std::set<Matrix> outside;
-  std::set<std::pair<uint32_t, uint32_t>> seen;  // names and placements
+  std::unordered_set<uint64_t> seen;  // names and placements
   for (size_t i = 0; i < manifest.size(); ++i) {
-    if ((!frozen.empty() && frozen[i]) || !is_multiplied(manifest, plan, i) ||
-        !seen.emplace(manifest.name_class(i), plan.placement_of[i]).second) {
+    const bool trained = frozen.empty() || !frozen[i];
+    const uint64_t key =
+        (uint64_t{manifest.name_class(i)} << 32U) | plan.placement_of[i];
+    if (!trained || !seen.insert(key).second ||
+        !is_multiplied(manifest, plan, i)) {
       continue;
     }
     const Shape& shape = plan.of(i).local_shape;

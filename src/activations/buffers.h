@@ -123,10 +123,9 @@ OptimizerInput largest_trained(const Manifest& manifest, const Plan& plan,
 // In the optimizer's step.
 Int128 optimizer_temporaries(const OptimizerInput& input, Keeping answer);
 
-// Whether tokens are multiplied with it: a matrix, or experts' that are
-// stacked; no table of which rows are read alone, and no router.
-bool is_multiplied(const Manifest& manifest, const Plan& plan,
-                   size_t parameter);
+// Per parameter, whether tokens are multiplied with it: a matrix, or experts'
+// that are stacked; no table of which rows are read alone, and no router.
+std::vector<bool> find_multiplied(const Manifest& manifest, const Plan& plan);
 Int128 local_numbers(const Plan& plan, size_t parameter);  // on a device
 
 // Numbers of one weight of each shape, on a device, of those that are trained

@@ -31,6 +31,9 @@ struct HeldRegister {
   bool output = false;                    // logits, which are counted apart
   bool loaded = false;                    // an input or a parameter
   std::array<Int128, kKeepings> bytes{};  // on a device
+  // Of these, what a moment holds that does not keep it: of values of experts
+  // that run one at a time, one expert's.
+  std::array<Int128, kKeepings> moment{};
   int last_read = -1;  // instruction; of all that share its storage
 };
 

@@ -68,11 +68,46 @@ int64_t unit_of(const SegmentOptions& options, bool integer, bool inner,
   return options.element_bytes;
 }
 
+// Per value, how many experts it is of, where each has a part of it that no
+// other expert's needs: between where tokens are dealt out and where answers
+// are, and weights there; else 1.
+std::vector<int64_t> experts_of_values(const Graph& graph,
+                                       const std::vector<bool>& weights) {
+  std::vector<int64_t> experts(graph.values.size(), 1);
+  std::vector<int> answers;
+  for (const GraphNode& node : graph.nodes) {
+    if (node.op->name == "dispatch") continue;
+    if (node.op->name == "combine") {
+      answers.push_back(node.operands[0]);
+      continue;
+    }
+    int64_t& of = experts[static_cast<size_t>(node.result)];
+    for (const int operand : node.operands) {
+      const Value& value = graph.values[static_cast<size_t>(operand)];
+      const bool is_dealt =
+          value.node >= 0 &&
+          graph.nodes[static_cast<size_t>(value.node)].op->name == "dispatch";
+      of = std::max(of, is_dealt ? value.shape.front()
+                                 : experts[static_cast<size_t>(operand)]);
+    }
+    if (of == 1) continue;
+    for (const int operand : node.operands) {
+      const auto v = static_cast<size_t>(operand);
+      if (weights[v]) experts[v] = of;
+    }
+  }
+  for (const int value : answers) experts[static_cast<size_t>(value)] = 1;
+  return experts;
+}
+
 void describe_registers(ProgramView& view, const SegmentOptions& options) {
   const Graph& graph = *view.program->graph;
   const std::vector<Share> shares = expert_shares(graph, options.expert_factor);
   const std::vector<bool> inner = inner_values(graph, view.weights);
   const std::vector<bool> adapters = adapter_values(graph);
+  const std::vector<int64_t> experts =
+      options.experts_apart ? experts_of_values(graph, view.weights)
+                            : std::vector<int64_t>(graph.values.size(), 1);
   const std::set<int> outputs(graph.outputs.begin(), graph.outputs.end());
   view.registers.resize(view.program->registers.size());
   for (int i = 0; i < view.instructions(); ++i) {
@@ -97,6 +132,7 @@ void describe_registers(ProgramView& view, const SegmentOptions& options) {
       }
       reg.bytes[k] =
           (elements * unit * shares[v].part + shares[v].of - 1) / shares[v].of;
+      reg.moment[k] = (reg.bytes[k] + experts[v] - 1) / experts[v];
     }
     if (view.computes(i) && !made.operands.empty() &&
         gradient_of(view.op(i)).repeat == Repeat::View) {

@@ -65,7 +65,8 @@ class Sweep {
     walk_forward(
         view_, own_,
         [&](int reg) {
-          return is_of_segment(reg) && is_stored(reg) ? bytes(reg) : Int128{0};
+          if (!is_of_segment(reg) || !is_stored(reg)) return Int128{0};
+          return kept[static_cast<size_t>(reg)] ? bytes(reg) : moment(reg);
         },
         [&](int reg) { return holds_all || kept[static_cast<size_t>(reg)]; },
         [&](int i) { return values_.reads[static_cast<size_t>(i)].extra; },
@@ -155,6 +156,7 @@ class Sweep {
 
  private:
   Int128 bytes(int reg) const { return view_.reg(reg).bytes[k_]; }
+  Int128 moment(int reg) const { return view_.reg(reg).moment[k_]; }
   bool is_of_segment(int reg) const {
     return view_.reg(reg).segment == segment_ && !view_.reg(reg).loaded;
   }
@@ -180,7 +182,7 @@ class Sweep {
       const HeldRegister& of = view_.root(operand);
       if (view_.computes(i) && of.weight && view_.has_gradient(operand) &&
           view_.at(of.maker).kind == Instruction::Kind::Collective) {
-        most = std::max(most, of.bytes[k_]);
+        most = std::max(most, of.moment[k_]);
       }
     }
     return most;
@@ -213,7 +215,7 @@ class Sweep {
       const Int128 before = gradients.total;
       for (const int operand : values_.differentiates[static_cast<size_t>(i)]) {
         const int root = view_.reg(operand).root;
-        if (has_gradient(root)) gradients.add(root, bytes(root));
+        if (has_gradient(root)) gradients.add(root, moment(root));
       }
       Int128 here = gradients.total;
       // Element by element a gradient may take the place of the one that it is
@@ -246,7 +248,7 @@ class Sweep {
 
   Int128 bytes_if_dropped(int result) const {
     return view_.reg(result).root == result && has_gradient(result)
-               ? bytes(result)
+               ? moment(result)
                : 0;
   }
 

@@ -155,11 +155,12 @@ class StepMaker {
     std::map<int64_t, Int128> all;
     Int128 all_others = 0;
     std::map<int64_t, Int128> matrices;
+    const auto multiplied = find_multiplied(input_.manifest, input_.plan);
     for (size_t i = 0; i < input_.manifest.size(); ++i) {
       const int64_t layer = input_.layers.layer_of[i];
       const Int128 bytes = input_.plan.of(i).bytes_per_device;
       (layer < 0 ? all_others : all[layer]) += bytes;
-      if (layer >= 0 && is_multiplied(input_.manifest, input_.plan, i)) {
+      if (layer >= 0 && multiplied[i]) {
         const Int128 numbers = local_numbers(input_.plan, i);
         matrices[layer] += numbers;
         largest_matrix_ = std::max(largest_matrix_, numbers);

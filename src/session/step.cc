@@ -360,6 +360,10 @@ std::optional<StepModel> step_model(const StepRequest& request,
       model.dequantised ? model.dequantised->manifest : manifest;
   model.runnable = recognise_model(computed, *std::move(config),
                                    std::move(architecture), model.recognised);
+  if (model.runnable) {
+    model.stacked = stacked_experts(
+        computed, model.dequantised ? model.dequantised->frozen : model.frozen);
+  }
   model.adapter_bytes = widest_adapter(manifest, budget);
   // Shapes say nothing of what adapters read.
   const bool untold = !model.runnable && (model.adapter_bytes > 0 ||
@@ -385,9 +389,13 @@ Steps::Steps(const StepRequest& request, const StepModel& model,
       rules_(rules != nullptr ? *rules : RuleSet{}),
       axes_(axes_of_workload(request.memory, rules_, plan.mesh)),
       placed_by_(rules_with(rules_, axes_)) {
-  if (!model_.dequantised) return;
-  dequantised_ =
-      dequantised_plan(*model_.dequantised, manifest_, plan_, undequantised_);
+  if (model_.dequantised) {
+    dequantised_ =
+        dequantised_plan(*model_.dequantised, manifest_, plan_, undequantised_);
+  }
+  if (model_.stacked && (dequantised_ || !model_.dequantised)) {
+    stacked_ = stacked_plan(*model_.stacked, computed_plan());
+  }
 }
 
 Steps::Pass Steps::pass_of(const StepWorkload& workload,
@@ -422,11 +430,16 @@ std::optional<MemoryBracket> Steps::bracket(const StepWorkload& workload,
   if (model_.runnable) {
     const Pass pass = pass_of(workload, step.microbatches);
     if (!partition(pass, diags)) return std::nullopt;
-    if (plain_of_ != step.segments) {
-      plain_ = segments_of(program_->program, step.segments, {});
-      plain_of_ = step.segments;
+    StepOptions of_program = step;
+    of_program.segments.experts_apart = is_stacked_;
+    if (plain_of_ != of_program.segments) {
+      plain_ = segments_of(program_->program, of_program.segments, {});
+      plain_of_ = of_program.segments;
     }
-    layers = step_layers(*forward_, *program_, step, plain_);
+    layers = step_layers(*forward_, *program_, of_program, plain_);
+    if (is_stacked_) {
+      layers->layer_of = of_parts(*model_.stacked, layers->layer_of);
+    }
   } else if (step.segments.fp8 != nullptr && step.segments.fp8->keeps_inputs) {
     report_untold(model_.recognised,
                   "`--fp8` is about what single products read", diags);
@@ -474,9 +487,11 @@ ShapedModel Steps::by_shapes(const StepWorkload& workload,
 
 bool Steps::partition(const Pass& pass, Diagnostics& diags) {
   if (program_ && partitioned_ && is_same(*partitioned_, pass)) return true;
-  program_.reset();
   plain_of_.reset();
   partitioned_ = pass;
+  is_stacked_ = partition_stacked(pass, diags);
+  if (is_stacked_) return true;
+  program_.reset();
   forward_.emplace(
       forward_model(computed(), *model_.runnable, pass.pass, frozen()));
   auto program = partition_layers(
@@ -486,6 +501,27 @@ bool Steps::partition(const Pass& pass, Diagnostics& diags) {
       [](const Program&, const LayerCycle&) { return true; }, AlikeLayers::Once,
       diags);
   if (!program) return false;
+  program_.emplace(*std::move(program));
+  return true;
+}
+
+bool Steps::partition_stacked(const Pass& pass, Diagnostics& diags) {
+  program_.reset();
+  if (!stacked_) return false;
+  const StackedExperts& model = *model_.stacked;
+  ForwardPass as_stacks = pass.pass;
+  as_stacks.experts_whole = true;
+  forward_.emplace(
+      forward_model(model.manifest, *model_.runnable, as_stacks, model.frozen));
+  Diagnostics quiet;
+  auto program = partition_layers(
+      *forward_,
+      {model.manifest, *stacked_, &placed_by_, name_reading(request_.planning)},
+      [](const Program&, const LayerCycle&) { return true; }, AlikeLayers::Once,
+      quiet);
+  if (!program) return false;
+  for (const Diagnostic& each : quiet.all()) diags.add(each);
+  diags.keep_sources(quiet);
   program_.emplace(*std::move(program));
   return true;
 }

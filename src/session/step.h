@@ -25,6 +25,7 @@
 #include "model/forward/writer.h"
 #include "session/dequantised.h"
 #include "session/session.h"
+#include "session/stacked_experts.h"
 #include "session/step_request.h"
 #include "sim/repeated_layers.h"
 
@@ -49,6 +50,8 @@ struct StepModel {
   int64_t adapter_bytes = 0;
   // Of quantised weights, which are frozen, what they stand for.
   std::optional<DequantisedModel> dequantised;
+  // Of a model of many experts that are stored one by one, as stacks.
+  std::optional<StackedExperts> stacked;
   // What recognising the model said, where shapes tell instead.
   Diagnostics recognised;
 
@@ -109,6 +112,8 @@ class Steps {
 
  private:
   bool partition(const Pass& pass, Diagnostics& diags);
+  // With experts as stacks; false where that does not do.
+  bool partition_stacked(const Pass& pass, Diagnostics& diags);
   // What a forward pass multiplies with.
   const Manifest& computed() const {
     return model_.dequantised ? model_.dequantised->manifest : manifest_;
@@ -130,6 +135,8 @@ class Steps {
   // Of quantised weights; why there is none.
   std::optional<DequantisedPlan> dequantised_;
   Diagnostics undequantised_;
+  std::optional<Plan> stacked_;  // experts as stacks; none: they are not alike
+  bool is_stacked_ = false;      // the program is of these
   std::optional<ForwardModel> forward_;  // the program refers to its graph
   std::optional<RepeatedProgram> program_;
   std::optional<Pass> partitioned_;  // the pass that the program is of

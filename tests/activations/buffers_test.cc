@@ -91,10 +91,11 @@ TEST_CASE("buffers: one weight of each shape that tokens are multiplied with") {
   // Rows are cut in two, of experts their number: up, down, an expert's up.
   CHECK(shapes.in_layers == 32 * 8 + 8 * 64 + 64 * 8);
   CHECK(shapes.outside == 8 * 8);
-  CHECK_FALSE(is_multiplied(model, plan, 1));
-  CHECK_FALSE(is_multiplied(model, plan, 2));
-  CHECK(is_multiplied(model, plan, 6));
-  CHECK_FALSE(is_multiplied(model, plan, 7));
+  const std::vector<bool> multiplied = find_multiplied(model, plan);
+  CHECK_FALSE(multiplied[1]);
+  CHECK_FALSE(multiplied[2]);
+  CHECK(multiplied[6]);
+  CHECK_FALSE(multiplied[7]);
   CHECK(local_numbers(plan, 6) == 2 * 64 * 8);
   // What is frozen has no gradient.
   CHECK(weight_shapes(model, plan, layers, std::vector<bool>(9, true))

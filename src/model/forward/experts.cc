@@ -36,8 +36,9 @@ class ExpertsWriter {
     const bool separate = !has(use_.down);
     // Experts that are stacked may lie on an axis of the batch: who sends what
     // to whom follows from the weights, and no label could say both.
-    const ValueLabels labels =
-        separate ? ValueLabels{"", "BATCH", "", ""} : ValueLabels{};
+    const ValueLabels labels = separate || out_.pass().experts_whole
+                                   ? ValueLabels{"", "BATCH", "", ""}
+                                   : ValueLabels{};
     std::string x = use_.x;
     std::string choices = use_.choices;
     if (use_.inputs_weighed) weigh_inputs(x, choices);
@@ -45,7 +46,10 @@ class ExpertsWriter {
                                      use_.at + ".dispatched", places, labels);
     const std::string answers =
         separate ? one_by_one(sent)
-                 : mlp({sent, use_.at, use_.modules, use_.experts, {}});
+                 : mlp({sent, use_.at, use_.modules, use_.experts,
+                        out_.pass().experts_whole
+                            ? ValueLabels{"", "BATCH", "", "MLP_INTERMEDIATE"}
+                            : ValueLabels{}});
     const ValueLabels tokens = {"BATCH", "LENGTH", ""};
     if (!use_.inputs_weighed) {
       out_.op("combine", {answers, choices, use_.shares}, use_.result, {},

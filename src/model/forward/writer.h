@@ -39,6 +39,9 @@ struct ForwardPass {
                                     // room for; else all of them
   // Tokens that a decoder reads beside those of an encoder; else as many.
   std::optional<int64_t> target_length = {};
+  // Stacks of experts are cut over their experts by no axis: they are read as
+  // stacks though they are stored one by one.
+  bool experts_whole = false;
 };
 
 // One use of a linear layer: the last dimension of `x` is contracted.

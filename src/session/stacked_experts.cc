@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/stacked_experts.h"
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "core/fold.h"
+#include "model/forward/parameter_names.h"
+
+namespace shardplan {
+namespace {
+
+// A graph of fewer experts is small as it is.
+constexpr int64_t kFewestExperts = 16;
+constexpr std::string_view kExperts = "experts";
+
+// A parameter of one expert: its name without the expert's number, which stands
+// behind the layer's and behind "experts".
+struct OfExpert {
+  std::string name;
+  int64_t expert = -1;  // -1: it is of none
+};
+
+OfExpert of_expert(std::string_view name) {
+  const NumberIn layer = first_number(name);
+  if (layer.number < 0) return {};
+  const NumberIn at = first_number(name.substr(layer.end));
+  if (at.number < 0) return {};
+  const size_t begin = layer.end + at.begin;
+  const size_t end = layer.end + at.end;
+  // "experts" between two dots, then the number and a dot.
+  if (begin < kExperts.size() + 2 || end >= name.size()) return {};
+  const std::string_view before = name.substr(0, begin - 1);
+  if (!before.ends_with(kExperts) ||
+      before[before.size() - kExperts.size() - 1] != '.' || name[end] != '.') {
+    return {};
+  }
+  return {std::string(before) + std::string(name.substr(end)), at.number};
+}
+
+// Parts of one stack, in order.
+struct Stack {
+  std::vector<uint32_t> parts;
+  bool is_alike = true;
+};
+
+}  // namespace
+
+std::optional<StackedExperts> stacked_experts(const Manifest& manifest,
+                                              const std::vector<bool>& frozen) {
+  const auto is_frozen = [&](size_t i) { return !frozen.empty() && frozen[i]; };
+  std::unordered_map<std::string, Stack> stacks;
+  std::vector<std::string> stack_of(manifest.size());
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    OfExpert of = of_expert(manifest.name(i));
+    if (of.expert < 0) continue;
+    // Nothing computes adapters of a stack.
+    if (!adapter_part(manifest.name(i)).empty()) return std::nullopt;
+    Stack& stack = stacks[of.name];
+    stack.is_alike = stack.is_alike &&
+                     of.expert == static_cast<int64_t>(stack.parts.size()) &&
+                     (stack.parts.empty() ||
+                      (manifest.type_number(stack.parts.front()) ==
+                           manifest.type_number(i) &&
+                       is_frozen(stack.parts.front()) == is_frozen(i)));
+    stack.parts.push_back(static_cast<uint32_t>(i));
+    stack_of[i] = std::move(of.name);
+  }
+  bool is_worth_it = false;
+  for (const auto& [name, stack] : stacks) {
+    if (!stack.is_alike) return std::nullopt;
+    is_worth_it = is_worth_it ||
+                  static_cast<int64_t>(stack.parts.size()) >= kFewestExperts;
+  }
+  if (!is_worth_it) return std::nullopt;
+  StackedExperts result;
+  result.manifest.title = manifest.title;
+  result.manifest.model_name = manifest.model_name;
+  result.manifest.model_type = manifest.model_type;
+  result.manifest.format = manifest.format;
+  result.manifest.facts = manifest.facts;
+  result.manifest.kinds = manifest.kinds;
+  result.manifest.sources = manifest.sources;
+  result.part_of.resize(manifest.size());
+  for (size_t i = 0; i < manifest.size(); ++i) {
+    const bool is_part = !stack_of[i].empty();
+    const Stack* stack = is_part ? &stacks.at(stack_of[i]) : nullptr;
+    if (is_part && stack->parts.front() != i) continue;
+    TensorType type = manifest.type(i);
+    const auto number = static_cast<uint32_t>(result.manifest.size());
+    int64_t experts = 0;
+    if (is_part) {
+      experts = static_cast<int64_t>(stack->parts.size());
+      type.shape.insert(type.shape.begin(), experts);
+      for (const uint32_t part : stack->parts) result.part_of[part] = number;
+    }
+    result.part_of[i] = number;
+    const std::string_view name = is_part ? stack_of[i] : manifest.name(i);
+    if (!result.manifest.add(name, type, manifest.where(i))) {
+      return std::nullopt;
+    }
+    result.first.push_back(static_cast<uint32_t>(i));
+    result.experts.push_back(experts);
+    if (!frozen.empty()) result.frozen.push_back(frozen[i]);
+  }
+  if (result.manifest.find_duplicate()) return std::nullopt;
+  for (const Manifest::Buffer& buffer : manifest.buffers()) {
+    result.manifest.add(buffer.name, buffer.type, buffer.where, true);
+  }
+  return result;
+}
+
+std::optional<Plan> stacked_plan(const StackedExperts& stacked,
+                                 const Plan& plan) {
+  for (size_t i = 0; i < stacked.part_of.size(); ++i) {
+    const uint32_t first = stacked.first[stacked.part_of[i]];
+    if (plan.placement_of[first] != plan.placement_of[i]) return std::nullopt;
+  }
+  Plan result{
+      plan.mesh, plan.on_indivisible, plan.strict, plan.declared_axes, {}, {},
+      {}};
+  std::map<std::pair<uint32_t, int64_t>, uint32_t> known;
+  for (size_t s = 0; s < stacked.first.size(); ++s) {
+    const int64_t experts = stacked.experts[s];
+    const uint32_t number = plan.placement_of[stacked.first[s]];
+    const auto [at, is_new] =
+        known.emplace(std::pair(number, experts),
+                      static_cast<uint32_t>(result.placements.size()));
+    result.placement_of.push_back(at->second);
+    if (!is_new) continue;
+    Placement placement = plan.placements[number];
+    if (experts > 0) {
+      Placement whole;
+      whole.type = placement.type;
+      whole.type.shape.insert(whole.type.shape.begin(), experts);
+      whole.spec = placement.spec;
+      whole.spec.dims.insert(whole.spec.dims.begin(), AxisNames{});
+      whole.rule = placement.rule;
+      for (StoredDim dim : placement.stored_dims) {
+        ++dim.dim;
+        whole.stored_dims.push_back(std::move(dim));
+      }
+      measure(whole, plan.mesh, plan.on_indivisible);
+      placement = std::move(whole);
+    }
+    result.placements.push_back(std::move(placement));
+  }
+  return result;
+}
+
+std::vector<int64_t> of_parts(const StackedExperts& stacked,
+                              const std::vector<int64_t>& of_stacks) {
+  std::vector<int64_t> result;
+  result.reserve(stacked.part_of.size());
+  for (const uint32_t stack : stacked.part_of) {
+    result.push_back(of_stacks[stack]);
+  }
+  return result;
+}
+
+}  // namespace shardplan
