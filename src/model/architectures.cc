@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/shipped.h"
+#include "model/config_classes.h"
 #include "model/read_once.h"
 
 namespace shardplan {
@@ -147,23 +148,72 @@ std::vector<std::string_view> named_classes(const Node& config) {
   return names;
 }
 
+// Of several architectures with a class that the config names: first one whose
+// parts the config has, or that has none where the config has none; then that
+// whose own models have names like the class. LlamaForCausalLM is what
+// transformers 5 writes of InternLM 3, too.
+struct ClassFit {
+  bool has_parts = false;
+  size_t like = 0;  // characters
+  auto operator<=>(const ClassFit&) const = default;
+};
+
+ClassFit fit_of(const IndexEntry& entry, std::string_view class_name,
+                const Node& config) {
+  ClassFit fit;
+  const auto architecture = find_architecture(entry.name);
+  const auto& parts = architecture->sections;
+  fit.has_parts =
+      parts.empty() ||
+      std::any_of(parts.begin(), parts.end(), [&](const auto& part) {
+        const auto node = config.find(part.key);
+        return node && node->is_map();
+      });
+  // What stands in a part is not read by an architecture without parts.
+  if (parts.empty() && config.find("text_config")) fit.has_parts = false;
+  for (const std::string& type : entry.model_types) {
+    const auto own = find_config_class(type);
+    if (own != nullptr && class_name.starts_with(own->prefix())) {
+      fit.like = std::max(fit.like, own->prefix().size());
+    }
+  }
+  return fit;
+}
+
+ModelKind kind_by_class(const Node& config) {
+  const IndexEntry* best = nullptr;
+  ClassFit best_fit;
+  for (const std::string_view name : named_classes(config)) {
+    std::vector<const IndexEntry*> entries;
+    for (const IndexEntry& entry : index()) {
+      if (contains(entry.classes, name)) entries.push_back(&entry);
+    }
+    if (entries.size() == 1) {
+      return model_kind_of(find_architecture(entries.front()->name), config);
+    }
+    for (const IndexEntry* entry : entries) {
+      const ClassFit fit = fit_of(*entry, name, config);
+      if (best != nullptr && fit <= best_fit) continue;
+      best = entry;
+      best_fit = fit;
+    }
+    if (best != nullptr) break;
+  }
+  return best == nullptr ? ModelKind{}
+                         : model_kind_of(find_architecture(best->name), config);
+}
+
 }  // namespace
 
 ModelKind find_model_kind(const Node& config) {
   if (!config.is_map()) return {};
   const auto model_type = config.find("model_type");
   const bool typed = model_type && !model_type->is_null();
-  const auto classes = named_classes(config);
   for (const IndexEntry& entry : index()) {
-    const bool fits =
-        typed ? contains(entry.model_types, model_type->text())
-              : std::any_of(classes.begin(), classes.end(), [&](const auto& c) {
-                  return contains(entry.classes, c);
-                });
-    if (!fits) continue;
+    if (!typed || !contains(entry.model_types, model_type->text())) continue;
     return model_kind_of(find_architecture(entry.name), config);
   }
-  return {};
+  return typed ? ModelKind{} : kind_by_class(config);
 }
 
 ModelKind model_kind_of(std::shared_ptr<const Architecture> architecture,

@@ -579,3 +579,27 @@ add("gpt2", "two heads", "GPT2DoubleHeadsModel", **GPT)
 add("gpt2", "two heads, wide", "GPT2DoubleHeadsModel", **GPT, summary_proj_to_labels=False, tie_word_embeddings=False)
 add("gpt2", "two heads, no matrix", "GPT2DoubleHeadsModel", **GPT, summary_use_proj=False)
 add("kimi_k25_vision", "alone", "Kimi_K25VisionModel", **K25_VISION)
+
+# Classes of one part, under the config of the whole.
+for class_name in "Llama4ForCausalLM", "Llama4TextModel", "Llama4VisionModel":
+    add("llama4", f"part-{class_name}", class_name, text_config=L4, vision_config=L4V)
+for class_name in "MllamaForCausalLM", "MllamaTextModel", "MllamaVisionModel":
+    add("mllama", f"part-{class_name}", class_name, text_config=MT, vision_config=MV)
+add("mllama_text_model", "causal", "MllamaForCausalLM", **MT)
+for class_name in "Gemma3ForCausalLM", "Gemma3TextModel":
+    add("gemma3", f"part-{class_name}", class_name, **G3)
+for kind, name, text in ("qwen3_5", "Qwen3_5", T35), ("qwen3_5_moe", "Qwen3_5Moe", T35M):
+    for class_name in f"{name}ForCausalLM", f"{name}TextModel", f"{name}VisionModel":
+        add(kind, f"part-{class_name}", class_name, text_config=text, vision_config=V35)
+G4A = dict(hidden_size=48, num_hidden_layers=1, num_attention_heads=4, output_proj_dims=20, subsampling_conv_channels=[12, 4], conv_kernel_size=3)
+add("gemma4", "text-alone", "Gemma4ForConditionalGeneration", text_config=G4)
+add("gemma4", "sound", "Gemma4ForConditionalGeneration", text_config=G4, audio_config=dict(G4A, use_clipped_linears=False))
+add("gemma4", "all", "Gemma4Model", text_config=G4, vision_config=G4V, audio_config=G4A)
+add("gemma4", "sound-by-default", "Gemma4ForConditionalGeneration", text_config=G4, audio_config={})
+for class_name in "Gemma4ForCausalLM", "Gemma4TextModel":
+    add("gemma4", f"part-{class_name}", class_name, text_config=G4, vision_config=G4V)
+add("gemma4_audio", "plain", "Gemma4AudioModel", **G4A)
+add("openai-gpt", "double", "OpenAIGPTDoubleHeadsModel", vocab_size=96, n_positions=20, n_embd=32, n_layer=2, n_head=4)
+add("openai-gpt", "double-unsummed", "OpenAIGPTDoubleHeadsModel", vocab_size=96, n_positions=20, n_embd=32, n_layer=2, n_head=4, summary_use_proj=False)
+add("openai-gpt", "double-wide", "OpenAIGPTDoubleHeadsModel", vocab_size=96, n_positions=20, n_embd=32, n_layer=2, n_head=4, summary_proj_to_labels=False)
+add("clip", "by-default", "CLIPModel", text_config=CT, vision_config=CV)

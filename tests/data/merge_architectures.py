@@ -26,7 +26,7 @@ import tempfile
 
 NOISE = re.compile(
     r"dropout|pdrop|_token_id$|^(bos|eos|pad|sep)_|initializer|^use_cache$|^rope_|"
-    r"^(architectures_|pretraining_tp|output_(?!embedding)|return_|_name_or_path|router_|"
+    r"^(architectures_|pretraining_tp|output_(?!embedding|proj_dims)|return_|_name_or_path|router_|"
     r"is_encoder_decoder|temperature|top_[kp]|num_beams|label2id|_attn)|_eps$|epsilon")
 CASES = 3
 

@@ -62,10 +62,18 @@ def folded(state):
 
 def record(kind, case, class_name, config):
     loaded = transformers.AutoConfig.for_model(kind, **json.loads(json.dumps(config)))
-    model = model_class(class_name, kind)(loaded)
+    of = model_class(class_name, kind)
+    # A class of one part of the model, under the config of the whole.
+    parts = [getattr(loaded, key) for key in ("text_config", "vision_config", "audio_config")
+             if getattr(of, "config_class", None) and isinstance(getattr(loaded, key, None), of.config_class)]
+    part = parts[0] if parts and not isinstance(loaded, of.config_class) else None
+    model = of(part or loaded)
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         model.save_pretrained(folder)
+        if part is not None:
+            loaded.architectures = [class_name]
+            loaded.save_pretrained(folder)
         saved = json.loads((folder / "config.json").read_text())
         tensors = folded(headers(folder))
     return {"model_type": kind, "case": case, "transformers": transformers.__version__,

@@ -72,8 +72,8 @@ SECONDS = 20  # for one model
 TYPES = """
 llama mistral mixtral qwen2 qwen3 qwen3_moe gemma2 gemma3 gemma3_text siglip_vision_model gpt2 bert gpt_oss deepseek_v3 t5 qwen3_next
 qwen2_moe qwen3_5 qwen3_5_text qwen3_5_moe qwen3_5_moe_text qwen2_vl qwen2_vl_text qwen2_5_vl qwen2_5_vl_text
-qwen3_vl qwen3_vl_text qwen3_vl_moe qwen3_vl_moe_text qwen3_omni_moe gemma gemma3n gemma3n_text gemma4 gemma4_text
-siglip2_vision_model clip_vision_model clip_text_model gpt_neo gpt_neox gpt_bigcode gptj
+qwen3_vl qwen3_vl_text qwen3_vl_moe qwen3_vl_moe_text qwen3_omni_moe gemma gemma3n gemma3n_text gemma4 gemma4_text gemma4_audio
+siglip2_vision_model clip clip_vision_model clip_text_model siglip siglip_text_model gpt_neo gpt_neox gpt_bigcode gptj
 roberta xlm-roberta distilbert albert electra deberta-v2 modernbert umt5 mt5 bart mbart m2m_100 pegasus marian whisper
 vit phi phi3 phimoe phi4_multimodal deepseek_v2 deepseek_v4 kimi_k2 glm glm4 glm4_moe glm_moe_dsa chatglm
 falcon falcon_h1 falcon_mamba mamba mamba2 jamba bamba nemotron nemotron_h zamba2

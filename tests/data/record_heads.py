@@ -34,7 +34,10 @@ def classes_of(kind):
             found = getattr(modeling_auto, mapping).get(kind) or ()
             names.update([found] if isinstance(found, str) else found)
     config = transformers.CONFIG_MAPPING[kind]
-    module = importlib.import_module(config.__module__.replace("configuration_", "modeling_"))
+    try:
+        module = importlib.import_module(config.__module__.replace("configuration_", "modeling_"))
+    except ModuleNotFoundError:  # a configuration class alone, of models with code of their own
+        module = None
     for name in getattr(module, "__all__", ()):
         value = getattr(module, name)
         if inspect.isclass(value) and getattr(value, "config_class", None) is config and not name.endswith("PreTrainedModel"):

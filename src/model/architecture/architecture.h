@@ -46,6 +46,8 @@ struct ValueRule {
   std::optional<Expression> is;  // of names that no key says
   // A key whose entries are counted, where none of `keys` is there.
   std::string counted;
+  // Of a flag: a key, whether it is there and not null.
+  std::string given;
   int64_t least = 1;
   int64_t most = 0;  // as ValueRule::Kind has it
   // What words of the config mean: of a text, or of the items of a table.
@@ -311,6 +313,8 @@ struct ConfigSection {
   bool by_model_type = false;
   // Where the config has none, all its values are those of its class.
   bool has_defaults = false;
+  // A config may lack it: what uses it is then left out.
+  bool is_optional = false;
 };
 
 struct Architecture {

@@ -303,8 +303,8 @@ class ArchitectureReader {
     for (size_t i = 0; i < map.size(); ++i) {
       const Node node = map.item(i);
       if (!require(node, NodeKind::Map, "a section", diags_) ||
-          !reader_.known_keys(
-              node, {"key", "architecture", "others", "any", "defaults"})) {
+          !reader_.known_keys(node, {"key", "architecture", "others", "any",
+                                     "defaults", "optional"})) {
         continue;
       }
       const auto key = node.find("key");
@@ -320,7 +320,8 @@ class ArchitectureReader {
                             std::string(key->text()), std::move(of)};
       if (read_others(node, section) &&
           section_flag(node, "any", section.by_model_type) &&
-          section_flag(node, "defaults", section.has_defaults)) {
+          section_flag(node, "defaults", section.has_defaults) &&
+          section_flag(node, "optional", section.is_optional)) {
         result.sections.push_back(std::move(section));
       }
     }

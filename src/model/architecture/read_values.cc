@@ -37,8 +37,8 @@ bool read_value(const Node& node, ValueRule& rule, StepReader& reader,
     return !rule.keys.empty();
   }
   if (!reader.known_keys(
-          node, {"key", "else", "if_absent", "if_null", "is", "count_of",
-                 "least", "most", "values", "other", "entry"})) {
+          node, {"key", "else", "if_absent", "if_null", "is", "given",
+                 "count_of", "least", "most", "values", "other", "entry"})) {
     return false;
   }
   for (const auto& [key, members] :
@@ -57,6 +57,16 @@ bool read_value(const Node& node, ValueRule& rule, StepReader& reader,
     auto read = reader.text(*counted, "`count_of`");
     if (!read) return false;
     rule.counted = *std::move(read);
+  }
+  if (const auto given = node.find("given")) {
+    auto read = reader.text(*given, "`given`");
+    if (!read) return false;
+    rule.given = *std::move(read);
+    if (rule.kind != ValueRule::Kind::Flag || node.size() > 1) {
+      reader.refuse(given->span(), "`given` is of a flag, and stands alone");
+      return false;
+    }
+    return true;
   }
   if (const auto entry = node.find("entry")) {
     auto read = reader.text(*entry, "`entry`");
@@ -94,7 +104,8 @@ bool read_value(const Node& node, ValueRule& rule, StepReader& reader,
   }
   if (rule.keys.empty() != rule.is.has_value()) {
     reader.refuse(rule.where,
-                  in_backticks(rule.name) + " has either a `key` or `is`");
+                  in_backticks(rule.name) +
+                      " has either a `key` or `is`, or is a flag with `given`");
     return false;
   }
   return true;

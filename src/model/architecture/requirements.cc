@@ -50,6 +50,7 @@ std::set<std::string, std::less<>> ModelValues::read_keys() const {
   for (const ValueRule& rule : architecture_.values) {
     if (rule.of_forward) continue;
     if (!rule.counted.empty()) known.insert(rule.counted);
+    if (!rule.given.empty()) known.insert(rule.given);
     for (const std::string& key : rule.keys) {
       known.insert(key.substr(0, key.find('.')));
       for (std::string& name : spellings(key)) known.insert(std::move(name));

@@ -98,6 +98,7 @@ bool ModelValues::says(std::string_view name) const {
 bool ModelValues::read_all(bool for_forward) {
   bool good = true;
   for (const ConfigSection& part : architecture_.sections) {
+    if (part.is_optional && !config_.find(part.key)) continue;
     ModelValues* const values = section(part.name);
     good = values != nullptr && values->read_all() && good;
   }
@@ -294,6 +295,9 @@ std::optional<ConfigValue> ModelValues::read_value(const ValueRule& rule) {
     }
   }
   if (rule.is) return otherwise(rule, rule.name, rule.is, "");
+  if (!rule.given.empty()) {
+    return ConfigValue::flag(config_.find(rule.given).has_value());
+  }
   if (const auto counted = config_.find(rule.counted);
       counted && (counted->is_map() || counted->is_list())) {
     return checked(rule, rule.counted,
