@@ -102,8 +102,7 @@ TEST_CASE("architectures: their model types have a recorded class") {
                                          "minimax_m3",
                                          "minimax_text_01",
                                          "moonvit",
-                                         "qwen",
-                                         "siglip_text_model"};
+                                         "qwen"};
   for (const std::string& type : known_model_types()) {
     CAPTURE(type);
     CHECK((find_config_class(type) == nullptr) == without.contains(type));

@@ -406,6 +406,33 @@ classes:
   CHECK(tensors(file, R"({"id2label": null})") == "n.weight [2]\n");
 }
 
+TEST_CASE("a part may be left out, as a flag says") {
+  const std::string file = R"(
+architecture: a
+sections: {see: {key: vision, architecture: siglip_vision_model, optional: true}}
+flags: {sees: {given: vision}}
+classes:
+  A: [{rms_norm: n, size: 3}, {rms_norm: v, size: see.hidden, when: sees}]
+)";
+  CHECK(tensors(file, "{}") == "n.weight [3]\n");
+  CHECK(tensors(file, R"({"vision": null})") == "n.weight [3]\n");
+  CHECK(tensors(file, R"({"vision": {"hidden_size": 24}})") ==
+        "n.weight [3]\nv.weight [24]\n");
+  // An empty one is there: its values are those of its class.
+  CHECK(tensors(file, R"({"vision": {}})") == "n.weight [3]\nv.weight [768]\n");
+  // Nothing is left out that a step uses.
+  const std::string always = R"(
+architecture: a
+sections: {see: {key: vision, architecture: siglip_vision_model, optional: true}}
+classes:
+  A: [{rms_norm: v, size: see.hidden}]
+)";
+  CHECK(problems(always).empty());
+  CHECK(tensors(always, "{}").find("`vision` is missing") != std::string::npos);
+  CHECK(problems("architecture: a\nsizes: {a: {given: b}}\nclasses:\n  A: []")
+            .find("`given` is of a flag") != std::string::npos);
+}
+
 TEST_CASE("an architecture may build on another and have sections") {
   CHECK(tensors(R"(
 architecture: b
@@ -460,7 +487,8 @@ TEST_CASE("mistakes of a file are reported with their places") {
       {head + "like: lama\nclasses: {}",
        "SP018 a.yaml:2:7 there is no architecture `lama`"},
       {head + "sizes: {a: {key: b, is: c}}\nclasses:\n  A: []",
-       "SP018 a.yaml:2:9 `a` has either a `key` or `is`"},
+       "SP018 a.yaml:2:9 `a` has either a `key` or `is`, or is a flag with "
+       "`given`"},
       {head + "sizes: {a: {is: 3 +}}\nclasses:\n  A: []",
        "SP018 a.yaml:2:17 `3 +` is no expression: something is missing at its "
        "end"},
