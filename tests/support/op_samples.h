@@ -171,6 +171,7 @@ inline std::vector<OpSample> op_samples() {
       {"causal_mask", {{6, 6}}, {{"window", 2.0}}},
       {"causal_mask", {{2, 1, 6}}, {{"window", 3.0}}},
       {"causal_mask", {{2, 6, 6}}, {{"chunk", 4.0}}},
+      {"causal_mask", {{2, 6, 6}}, {{"window", 3.0}, {"ahead", 2.0}}},
       {"rope", {{2, 6, 3, 4}}, {}},
       {"rope", {{2, 3, 6, 8}}, {{"dim", 2.0}, {"rotary_dim", 4.0}}},
       {"rope", {{6, 4}}, llama3},

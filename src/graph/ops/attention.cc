@@ -6,7 +6,8 @@
 // those before the last w that it could see (Beltagy et al., "Longformer",
 // 2020; Mistral counts the query's own position among the w). A window of 0
 // hides no earlier key, as in configurations. In chunks of c, a query sees the
-// keys of its own chunk alone (Llama 4).
+// keys of its own chunk alone (Llama 4). Some that come after a query are seen
+// where attention goes both ways within a window (EmbeddingGemma).
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -18,6 +19,8 @@
 
 namespace shardplan {
 namespace {
+
+constexpr int64_t kMostAhead = int64_t{1} << 40U;
 
 std::optional<Shape> infer_masked(std::span<const Shape> operands,
                                   const Attributes& attributes, Span where,
@@ -31,7 +34,13 @@ std::optional<Shape> infer_masked(std::span<const Shape> operands,
   }
   const auto window = find_integer(attributes, "window", 0, where, diags);
   const auto chunk = find_integer(attributes, "chunk", 0, where, diags);
-  if (!window || !chunk) return std::nullopt;
+  const auto ahead = find_integer(attributes, "ahead", 0, where, diags);
+  if (!window || !chunk || !ahead) return std::nullopt;
+  if (*ahead < 0 || *ahead > kMostAhead) {
+    return refuse(diags, where,
+                  "`ahead` is " + std::to_string(*ahead) + " keys",
+                  "give at least 0, for none");
+  }
   if (*chunk < 0) {
     return refuse(diags, where,
                   "`chunk` is " + std::to_string(*chunk) + " keys",
@@ -54,8 +63,12 @@ struct Seen {
 class Mask {
  public:
   Mask(const DimRange& queries, const DimRange& keys, int64_t window,
-       int64_t chunk)
-      : queries_(queries), keys_(keys), window_(window), chunk_(chunk) {}
+       int64_t chunk, int64_t ahead)
+      : queries_(queries),
+        keys_(keys),
+        window_(window),
+        chunk_(chunk),
+        ahead_(ahead) {}
 
   Seen seen_by(int64_t query) const {
     const int64_t position =
@@ -65,7 +78,7 @@ class Mask {
     if (chunk_ > 0 && position > 0) {
       begin = std::max(begin, position / chunk_ * chunk_);
     }
-    return {in_part(begin), in_part(end)};
+    return {in_part(begin), in_part(end + ahead_)};
   }
 
  private:
@@ -77,6 +90,7 @@ class Mask {
   DimRange keys_;
   int64_t window_;
   int64_t chunk_;  // 0: one
+  int64_t ahead_;  // keys that come after a query and are seen
 };
 
 template <typename T>
@@ -101,7 +115,8 @@ Tensor run_masked(std::span<const Tensor> operands,
   const Mask mask(range_of(dims[dims.size() - 2], context),
                   range_of(dims[dims.size() - 1], context),
                   window > 0 ? window : std::numeric_limits<int64_t>::max(),
-                  integer_of(attributes, "chunk", 0));
+                  integer_of(attributes, "chunk", 0),
+                  integer_of(attributes, "ahead", 0));
   for_element_type(context.arithmetic, [&](auto type) {
     using T = typename decltype(type)::type;
     hide<T>(mask,
@@ -124,7 +139,10 @@ OpDef causal_mask_op() {
                     "(default): all earlier ones"},
                    {"chunk", AttributeDef::Kind::Number, false,
                     "a query sees keys of its own chunk of so many alone; 0 "
-                    "(default): one chunk"}};
+                    "(default): one chunk"},
+                   {"ahead", AttributeDef::Kind::Number, false,
+                    "how many keys that come after it a query sees, too; 0 "
+                    "(default): none"}};
   op.factors = "every dimension";
   op.is_mask = true;
   op.infer = infer_masked;
