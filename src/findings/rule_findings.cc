@@ -211,9 +211,13 @@ bool is_overridden(const Plan& plan, const PlanRule& rule) {
              });
 }
 
-bool matches_every_name(const LintInput& input, const std::string& pattern) {
-  return input.summary == nullptr ? is_catch_all(pattern)
-                                  : input.summary->is_catch_all(pattern);
+// One that some name lacks does not, and need not be compiled for that.
+bool matches_every_name(const LintInput& input, const PlanRule& rule) {
+  if (rule.found < static_cast<int64_t>(input.plan.placement_of.size())) {
+    return false;
+  }
+  return input.summary == nullptr ? is_catch_all(rule.pattern)
+                                  : input.summary->is_catch_all(rule.pattern);
 }
 
 }  // namespace
@@ -229,7 +233,7 @@ void check_shadowed_rules(const LintInput& input, Diagnostics& diags) {
     const int winner = rule.shadowed_by.front();
     // The last rule of many tables, for what a later model adds.
     const bool is_spare = i + 1 == input.plan.rules.size() && i > 0 &&
-                          matches_every_name(input, rule.pattern);
+                          matches_every_name(input, rule);
     auto report = diags.report(
         Code::ShadowedRule, is_spare ? Severity::Note : Severity::Warning, {},
         rule_text(input.plan, number) + " never applies");
@@ -312,7 +316,7 @@ void check_catch_alls(const LintInput& input, Diagnostics& diags) {
   if (input.naming.of_names || input.naming.of_labels) return;
   for (const auto& [rule, classes] : classes_by_rule(input)) {
     const PlanRule& asked = input.plan.rules[static_cast<size_t>(rule) - 1];
-    if (!matches_every_name(input, asked.pattern)) continue;
+    if (!matches_every_name(input, asked)) continue;
     std::vector<std::string> names;
     double bytes = 0;
     int64_t count = 0;
@@ -478,8 +482,8 @@ void check_overridden_labels(const LintInput& input, Diagnostics& diags) {
     if (rule < 1 || input.manifest.axes(i) == nullptr) continue;
     const auto [known, is_new] = catches_all.try_emplace(rule, false);
     if (is_new) {
-      known->second =
-          is_catch_all(input.plan.rules[static_cast<size_t>(rule) - 1].pattern);
+      known->second = matches_every_name(
+          input, input.plan.rules[static_cast<size_t>(rule) - 1]);
     }
     if (!known->second) continue;
     taken[rule].push_back(static_cast<uint32_t>(i));
