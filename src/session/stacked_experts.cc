@@ -119,9 +119,10 @@ std::optional<Plan> stacked_plan(const StackedExperts& stacked,
     const uint32_t first = stacked.first[stacked.part_of[i]];
     if (plan.placement_of[first] != plan.placement_of[i]) return std::nullopt;
   }
-  Plan result{
-      plan.mesh, plan.on_indivisible, plan.strict, plan.declared_axes, {}, {},
-      {}};
+  // Reports name what decided, so that the rules stay.
+  Plan result = plan;
+  result.placements.clear();
+  result.placement_of.clear();
   std::map<std::pair<uint32_t, int64_t>, uint32_t> known;
   for (size_t s = 0; s < stacked.first.size(); ++s) {
     const int64_t experts = stacked.experts[s];
