@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a config must fulfil: the requirements of an architecture, and that it
-// reads every key that changes tensors; and what is said of one.
+// What a config must fulfil: the requirements of an architecture, that it
+// reads every key that changes tensors, and that its parts are of types that
+// they may be of; and what is said of one.
 #include <algorithm>
+#include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/text.h"
 #include "model/architecture/quantisation.h"
 #include "model/architecture/values.h"
+#include "model/architectures.h"
 
 namespace shardplan {
 
@@ -202,6 +206,62 @@ void ModelValues::require(const Requirement& requirement) {
   auto problem = config_.refuse(requirement.key, filled(requirement.message));
   if (!holds) problem.fact(why);
   for (const std::string& fact : requirement.facts) problem.fact(filled(fact));
+}
+
+namespace {
+
+// By the section's own `model_type`, which must be one that the section may
+// have. Null where it is not, which is reported.
+std::shared_ptr<const Architecture> section_architecture(
+    const ConfigSection& section, ConfigReader& reader) {
+  const auto node = reader.find("model_type");
+  if (!node || node->text().empty()) return section.architecture;
+  const std::string_view type = node->text();
+  auto expected = section.architecture->model_types;
+  const auto has = [&](const Architecture& one) {
+    const auto& types = one.model_types;
+    return std::find(types.begin(), types.end(), type) != types.end();
+  };
+  for (const auto& other : section.others) {
+    if (has(*other)) return other;
+    expected.insert(expected.end(), other->model_types.begin(),
+                    other->model_types.end());
+  }
+  if (section.architecture->model_types.empty() || has(*section.architecture)) {
+    return section.architecture;
+  }
+  if (section.by_model_type) {
+    if (auto own = find_model_kind(reader.map()).architecture) return own;
+  }
+  reader
+      .refuse("model_type", reader.shown("model_type") + " is " +
+                                in_backticks(type) + ", which is not known" +
+                                (section.by_model_type ? "" : " here"))
+      .fact("known: " + (section.by_model_type
+                             ? joined(known_model_types(), ", ")
+                             : joined(expected, ", ")))
+      .help(std::string(kUseTensors));
+  return nullptr;
+}
+
+}  // namespace
+
+ModelValues* ModelValues::section(std::string_view name) {
+  const auto known = parts_.find(name);
+  if (known != parts_.end()) return known->second.values.get();
+  Part& part = parts_[std::string(name)];
+  const ConfigSection* const of = architecture_.find_section(name);
+  SHARDPLAN_CHECK(of != nullptr);
+  const bool defaults = of->has_defaults && !config_.find(of->key);
+  if (auto reader = defaults ? config_.empty_section(of->key)
+                             : config_.section(of->key)) {
+    part.reader = std::make_unique<ConfigReader>(*std::move(reader));
+    part.architecture = section_architecture(*of, *part.reader);
+    if (part.architecture == nullptr) return nullptr;
+    part.values = std::make_unique<ModelValues>(
+        *part.architecture, *part.reader, saved_by_.integer);
+  }
+  return part.values.get();
 }
 
 }  // namespace shardplan

@@ -13,7 +13,6 @@
 
 #include "base/text.h"
 #include "model/architecture/quantisation.h"
-#include "model/architectures.h"
 
 namespace shardplan {
 namespace {
@@ -174,62 +173,6 @@ std::optional<ConfigValue> ModelValues::from_class(const ValueRule& rule) {
     }
   }
   return std::nullopt;
-}
-
-namespace {
-
-// By the section's own `model_type`, which must be one that the section may
-// have. Null where it is not, which is reported.
-std::shared_ptr<const Architecture> section_architecture(
-    const ConfigSection& section, ConfigReader& reader) {
-  const auto node = reader.find("model_type");
-  if (!node || node->text().empty()) return section.architecture;
-  const std::string_view type = node->text();
-  auto expected = section.architecture->model_types;
-  const auto has = [&](const Architecture& one) {
-    const auto& types = one.model_types;
-    return std::find(types.begin(), types.end(), type) != types.end();
-  };
-  for (const auto& other : section.others) {
-    if (has(*other)) return other;
-    expected.insert(expected.end(), other->model_types.begin(),
-                    other->model_types.end());
-  }
-  if (section.architecture->model_types.empty() || has(*section.architecture)) {
-    return section.architecture;
-  }
-  if (section.by_model_type) {
-    if (auto own = find_model_kind(reader.map()).architecture) return own;
-  }
-  reader
-      .refuse("model_type", reader.shown("model_type") + " is " +
-                                in_backticks(type) + ", which is not known" +
-                                (section.by_model_type ? "" : " here"))
-      .fact("known: " + (section.by_model_type
-                             ? joined(known_model_types(), ", ")
-                             : joined(expected, ", ")))
-      .help(std::string(kUseTensors));
-  return nullptr;
-}
-
-}  // namespace
-
-ModelValues* ModelValues::section(std::string_view name) {
-  const auto known = parts_.find(name);
-  if (known != parts_.end()) return known->second.values.get();
-  Part& part = parts_[std::string(name)];
-  const ConfigSection* const of = architecture_.find_section(name);
-  SHARDPLAN_CHECK(of != nullptr);
-  const bool defaults = of->has_defaults && !config_.find(of->key);
-  if (auto reader = defaults ? config_.empty_section(of->key)
-                             : config_.section(of->key)) {
-    part.reader = std::make_unique<ConfigReader>(*std::move(reader));
-    part.architecture = section_architecture(*of, *part.reader);
-    if (part.architecture == nullptr) return nullptr;
-    part.values = std::make_unique<ModelValues>(
-        *part.architecture, *part.reader, saved_by_.integer);
-  }
-  return part.values.get();
 }
 
 const ConfigValue* ModelValues::find(std::string_view name) {
