@@ -164,6 +164,22 @@ def config(name):
     return {f"{name}.json": (CONFIGS / f"{name}.json").read_text("utf-8")}
 
 
+def fp8_deepseek(kept):
+    """DeepSeek V3 with a list of modules, as GLM 5 has one."""
+    made = json.loads(config("deepseek-v3")["deepseek-v3.json"])
+    modules = [f"model.layers.{i}.{name}" for i in range(61) for name in
+               ("input_layernorm", "post_attention_layernorm", "eh_proj",
+                "self_attn.q_a_layernorm", "self_attn.kv_a_layernorm",
+                "self_attn.indexer.k_norm", "self_attn.indexer.weights_proj",
+                "enorm", "hnorm", "mlp.gate.bias", "shared_head.norm",
+                "shared_head.head")]
+    made["quantization_config"] = {
+        "quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic",
+        "weight_block_size": [128, 128],
+        "modules_to_not_convert": ["lm_head", *modules[:kept - 1]]}
+    return json.dumps(made)
+
+
 def safetensors(of_names):
     """A file of one element each."""
     tensors, end = {}, 0
@@ -320,6 +336,12 @@ def workloads():
                   "--optimizer", "adamw", "--hardware", "h100-sxm", "--batch",
                   "128", "--seq", "8192", "--remat", "block"],
                  config("llama-3.1-70b")),
+        # 128 experts of 48 layers.
+        Workload("sweep, steps of many experts",
+                 ["sweep", "qwen3-30b-a3b.json", "--rules", "@all_models",
+                  "--devices", "16", "--over", "fsdp,tp", "--jobs", "1",
+                  "--optimizer", "adamw", "--batch", "64", "--seq", "8192",
+                  "--hardware", "h100-sxm"], config("qwen3-30b-a3b")),
         Workload("analyze, a step from shapes",
                  ["analyze", "gpt-neo.json", "--rules", "@all_models",
                   "--mesh", "fsdp=8,tp=4", "--jobs", "1", "--optimizer",
@@ -352,6 +374,8 @@ def workloads():
                  ["export", *on_qwen, *MESH, "--to", "python"],
                  config("qwen3-30b-a3b")),
         *readers(), *renderers(),
+        Workload("inspect, 700 modules in FP8 not converted",
+                 ["inspect", "fp8.json"], {"fp8.json": fp8_deepseek(700)}),
         Workload("inspect", ["inspect", "model.json", "--json"],
                  {"model.json": model(5000)}),
         Workload("sweep, classes of devices",
