@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/stacked_experts.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <optional>
@@ -10,6 +11,7 @@
 
 #include <doctest/doctest.h>
 
+#include "base/allocation.h"
 #include "memory/budget.h"
 #include "model/architectures.h"
 #include "model/forward/recognise.h"
@@ -152,7 +154,9 @@ TEST_CASE("stacked experts: brackets are those of experts one by one") {
                                {".", ""}});
   std::set<std::string> judged;
   std::ifstream lines(testing::data_path("logits.jsonl"));
-  for (std::string line; std::getline(lines, line);) {
+  // Sanitizers, whose own allocation is not counted, look at few.
+  const size_t most = kCountsAllocations ? 100 : 3;
+  for (std::string line; judged.size() < most && std::getline(lines, line);) {
     const auto config = with_sixteen(Json::parse(line).at("config"));
     if (!config || judged.count(config->value("model_type", "?")) > 0) continue;
     CAPTURE(config->dump());
@@ -206,7 +210,7 @@ TEST_CASE("stacked experts: brackets are those of experts one by one") {
     }
     judged.insert(config->value("model_type", "?"));
   }
-  CHECK(judged.size() >= 8);
+  CHECK(judged.size() >= std::min<size_t>(most, 8));
 }
 
 }  // namespace
